@@ -1,0 +1,187 @@
+package rehop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// Client publishes and subscribes. It is safe for concurrent use.
+//
+// It has one connection for publishing and one for consuming: a broker in need stops reading from
+// connections that publish, and handlers must still be able to ack then. Each is made again when it
+// is lost.
+type Client struct {
+	config  Config
+	hooks   hooks
+	native  layout.Native
+	publish *rabbit.Link
+	consume *rabbit.Link
+	sender  *rabbit.Publisher
+	fabric  *fabric
+
+	mu          sync.Mutex
+	closed      bool
+	subscribers map[*Subscriber]struct{}
+
+	background sync.WaitGroup
+	quit       context.CancelFunc
+	closing    chan struct{}
+}
+
+// Open starts a client. It waits, within ctx, for one try to connect. A broker that refuses the
+// credentials or the virtual host is an error; a broker that cannot be reached is not: the client
+// then goes on trying, and what is subscribed and published waits for it.
+func Open(ctx context.Context, config Config) (*Client, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("rehop: config: %w", err)
+	}
+	background, quit := context.WithCancel(context.Background())
+	c := &Client{
+		config: config, hooks: sortHooks(config.Hooks), native: layout.Native{Type: config.QueueType},
+		subscribers: make(map[*Subscriber]struct{}), quit: quit, closing: make(chan struct{}),
+	}
+	opts := config.options()
+	// The links observe their states from their own goroutines; what these touch exists only when
+	// ready is closed.
+	ready := make(chan struct{})
+	c.publish = rabbit.NewLink("publish", opts, func(s rabbit.State, err error) {
+		<-ready
+		c.sender.SetState(s, err)
+		c.fabric.reset()
+		c.observe("publish", s, err)
+	})
+	c.consume = rabbit.NewLink("consume", opts, func(s rabbit.State, err error) {
+		<-ready
+		c.observe("consume", s, err)
+	})
+	c.sender = rabbit.NewPublisher(c.publish, rabbit.Limits{
+		Unconfirmed: config.MaxUnconfirmed, UnconfirmedBytes: config.MaxUnconfirmedBytes,
+		Waiting: config.MaxWaiting, WaitingBytes: config.MaxWaitingBytes,
+	}, config.MaxBody)
+	c.fabric = newFabric(c.publish)
+	close(ready)
+	c.background.Go(func() { c.keepExchanges(background) })
+
+	for _, link := range []*rabbit.Link{c.publish, c.consume} {
+		err := link.FirstTry(ctx)
+		var refused *rabbit.RefusedError
+		if errors.As(err, &refused) || ctx.Err() != nil {
+			_ = c.Close(ctx)
+			return nil, fmt.Errorf("rehop: open: %w", err)
+		}
+	}
+	if err := c.declareExchanges(ctx); err != nil && rabbit.Permanent(err) {
+		_ = c.Close(ctx)
+		return nil, fmt.Errorf("rehop: open: %w", publicError(err))
+	}
+	return c, nil
+}
+
+func (c *Client) observe(connection string, s rabbit.State, err error) {
+	change := StateChange{Connection: connection, State: publicState(s), Err: err}
+	if s == rabbit.Recovering || s == rabbit.Blocked {
+		c.config.Logger.Warn("rehop: connection "+string(change.State), "connection", connection, "name", c.config.Name, "err", err)
+	}
+	tell(c.hooks.state, func(h StateHook) { h.OnState(change) })
+}
+
+// State is CLOSED after Close, RECOVERING while one of the connections is missing, BLOCKED while
+// the broker takes no messages, and OPEN otherwise.
+func (c *Client) State() State {
+	publish, _ := c.publish.State()
+	consume, _ := c.consume.State()
+	switch {
+	case publish == rabbit.Closed || consume == rabbit.Closed:
+		return StateClosed
+	case publish == rabbit.Recovering || consume == rabbit.Recovering:
+		return StateRecovering
+	case publish == rabbit.Blocked:
+		return StateBlocked
+	}
+	return StateOpen
+}
+
+// exchanges is the plan of what publishers need.
+func (c *Client) exchanges() topology.Plan {
+	var plan topology.Plan
+	if len(c.config.Exchanges) == 0 {
+		return plan
+	}
+	plan.Add(c.native.Base())
+	for _, x := range c.config.Exchanges {
+		plan.Add(c.native.Exchange(x.Name, x.Kind))
+	}
+	return plan
+}
+
+func (c *Client) declareExchanges(ctx context.Context) error {
+	plan := c.exchanges()
+	if plan.Empty() || c.State() == StateRecovering {
+		return nil
+	}
+	return c.fabric.ensure(ctx, "exchanges", plan)
+}
+
+// keepExchanges declares the exchanges again at every connection: the broker may have been replaced.
+func (c *Client) keepExchanges(ctx context.Context) {
+	plan := c.exchanges()
+	if plan.Empty() {
+		return
+	}
+	for {
+		changed := c.publish.Changed()
+		if state, _ := c.publish.State(); state == rabbit.Open || state == rabbit.Blocked {
+			if err := c.fabric.ensure(ctx, "exchanges", plan); err != nil && ctx.Err() == nil {
+				c.config.Logger.Error("rehop: declare exchanges", "err", err)
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close drains all subscriptions, waits for the outcomes of what is being published, and closes the
+// connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
+// the broker. Close returns when everything has ended, save handlers that ignore their context.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	subscribers := make([]*Subscriber, 0, len(c.subscribers))
+	for s := range c.subscribers {
+		subscribers = append(subscribers, s)
+	}
+	c.mu.Unlock()
+
+	faults := make([]error, len(subscribers))
+	var draining sync.WaitGroup
+	for i, s := range subscribers {
+		draining.Go(func() { faults[i] = s.Drain(ctx) })
+	}
+	draining.Wait()
+	c.sender.Close()
+	c.sender.Quiet(ctx)
+	c.quit()
+	c.publish.Close()
+	c.consume.Close()
+	c.sender.Wait()
+	c.background.Wait()
+	return errors.Join(faults...)
+}
+
+// settleBackoff is the pause between tries to move a message that the broker does not take.
+var settleBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}

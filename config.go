@@ -1,0 +1,203 @@
+package rehop
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// Config says how a client reaches its broker and how it behaves. The zero value works with a
+// RabbitMQ on the same machine.
+type Config struct {
+	// URL of the broker, amqp:// or amqps://. Default: "amqp://guest:guest@localhost:5672/".
+	URL string
+	// URLs of several brokers of a cluster, tried in turn. Default: URL alone.
+	URLs []string
+	// Dial opens the transport, for proxies, in-process brokers and tests. Default: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// TLS is used for amqps URLs; versions below 1.2 are never used. Default: the system's roots.
+	TLS *tls.Config
+	// External uses the client certificate of TLS to log in (SASL EXTERNAL). Default: user and password.
+	External bool
+	// Credentials are asked for at every connection, so that they can change. Default: those of the URL.
+	Credentials func(ctx context.Context) (user, password string, err error)
+	// Name is shown in the broker's list of connections. Default: program and host name.
+	Name string
+	// Heartbeat is how often both sides show that they are there; a peer that is silent for one and a
+	// half of it is given up. Whole seconds. Default: 10 s.
+	Heartbeat time.Duration
+	// DialTimeout bounds one try to connect, with all handshakes. Default: 10 s.
+	DialTimeout time.Duration
+	// ReconnectMin and ReconnectMax bound the pause between tries, which doubles, with jitter.
+	// Default: 100 ms and 1 s.
+	ReconnectMin, ReconnectMax time.Duration
+
+	// Exchanges are declared at every connection, for publishers that have no subscription.
+	Exchanges []Exchange
+	// Unrouted says what becomes of a message for which no queue is bound. Default: ReturnUnrouted.
+	Unrouted Unrouted
+	// NoResend: a message whose outcome is unknown is not sent again; Publish returns ErrUnknown.
+	// Default: it is sent again under the same id until the context ends.
+	NoResend bool
+	// QueueType is the type of the queues in which messages wait and rest. Default: layout.Quorum.
+	QueueType layout.QueueType
+
+	// MaxUnconfirmed is how many messages may be under way without a confirm; further ones wait.
+	// Default: 1024.
+	MaxUnconfirmed int
+	// MaxUnconfirmedBytes is the same in bytes. Default: 64 MiB.
+	MaxUnconfirmedBytes int
+	// MaxWaiting is how many Publish calls may wait while the broker is blocked or away; further ones
+	// fail at once. Default: 1024.
+	MaxWaiting int
+	// MaxWaitingBytes is the same in bytes. Default: 64 MiB.
+	MaxWaitingBytes int
+	// MaxBody is the largest body that is sent. Default: 16 MiB, which is RabbitMQ 4's own limit.
+	MaxBody int
+
+	// Hooks are told what happens; see the Hook interfaces.
+	Hooks []Hook
+	// Logger gets what no caller can be told. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Exchange is an exchange that rehop declares, durable and with an alternate exchange.
+type Exchange struct {
+	Name string
+	// Kind is topic, direct, fanout or headers. Default: topic.
+	Kind string
+}
+
+// Unrouted says what becomes of a message for which no queue is bound to its exchange.
+type Unrouted int
+
+const (
+	// ReturnUnrouted: Publish returns ErrUnroutable.
+	ReturnUnrouted Unrouted = iota
+	// KeepUnrouted: on exchanges that rehop declares, the broker keeps the message in the queue
+	// rehop.unrouted, and Publish returns nil. On others, Publish returns ErrUnroutable.
+	KeepUnrouted
+)
+
+const defaultURL = "amqp://guest:guest@localhost:5672/"
+
+func orDefault[T comparable](value *T, fallback T) {
+	var zero T
+	if *value == zero {
+		*value = fallback
+	}
+}
+
+// withDefaults fills in what is not set.
+func (c Config) withDefaults() Config {
+	if len(c.URLs) == 0 {
+		orDefault(&c.URL, defaultURL)
+		c.URLs = []string{c.URL}
+	}
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.Name == "" {
+		host, _ := os.Hostname()
+		c.Name = strings.TrimSpace(filepath.Base(os.Args[0]) + " " + host)
+	}
+	orDefault(&c.Heartbeat, 10*time.Second)
+	orDefault(&c.DialTimeout, 10*time.Second)
+	orDefault(&c.ReconnectMin, 100*time.Millisecond)
+	orDefault(&c.ReconnectMax, max(time.Second, c.ReconnectMin))
+	orDefault(&c.QueueType, layout.Quorum)
+	orDefault(&c.MaxUnconfirmed, 1024)
+	orDefault(&c.MaxUnconfirmedBytes, 64<<20)
+	orDefault(&c.MaxWaiting, 1024)
+	orDefault(&c.MaxWaitingBytes, 64<<20)
+	orDefault(&c.MaxBody, 16<<20)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// validate reports all faults at once.
+func (c Config) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.URL != "" && len(c.URLs) > 0 && !(len(c.URLs) == 1 && c.URLs[0] == c.URL) {
+		fault("URL and URLs are both set; use one of them")
+	}
+	for i, u := range c.URLs {
+		if err := rabbit.CheckURL(u); err != nil {
+			fault("URL %d %w", i+1, err)
+		}
+	}
+	if c.Heartbeat < time.Second || c.Heartbeat > 65535*time.Second {
+		fault("Heartbeat %v must be from 1 s to 65535 s", c.Heartbeat)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"DialTimeout", c.DialTimeout}, {"ReconnectMin", c.ReconnectMin}, {"ReconnectMax", c.ReconnectMax}} {
+		if d.value <= 0 {
+			fault("%s %v must be positive", d.name, d.value)
+		}
+	}
+	if c.ReconnectMin > c.ReconnectMax {
+		fault("ReconnectMin %v is longer than ReconnectMax %v", c.ReconnectMin, c.ReconnectMax)
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"MaxUnconfirmed", c.MaxUnconfirmed}, {"MaxUnconfirmedBytes", c.MaxUnconfirmedBytes},
+		{"MaxWaiting", c.MaxWaiting}, {"MaxWaitingBytes", c.MaxWaitingBytes}, {"MaxBody", c.MaxBody}} {
+		if n.value < 1 {
+			fault("%s %d must be positive", n.name, n.value)
+		}
+	}
+	for _, x := range c.Exchanges {
+		if err := checkExchange(x.Name, x.Kind); err != nil {
+			fault("Exchanges: %w", err)
+		}
+	}
+	if c.QueueType != layout.Quorum && c.QueueType != layout.Classic {
+		fault("QueueType %q must be %q or %q", c.QueueType, layout.Quorum, layout.Classic)
+	}
+	if c.Unrouted != ReturnUnrouted && c.Unrouted != KeepUnrouted {
+		fault("Unrouted %d must be ReturnUnrouted or KeepUnrouted", c.Unrouted)
+	}
+	return errors.Join(faults...)
+}
+
+func checkExchange(name, kind string) error {
+	switch {
+	case name == "":
+		return errors.New("an exchange needs a name")
+	case strings.HasPrefix(name, "amq."):
+		return fmt.Errorf("exchange %q: names that begin with amq. belong to the broker", name)
+	case strings.HasPrefix(name, "rehop."):
+		return fmt.Errorf("exchange %q: names that begin with rehop. belong to rehop", name)
+	case len(name) > 255:
+		return fmt.Errorf("exchange %q…: the name has %d bytes, AMQP allows 255", name[:32], len(name))
+	}
+	switch kind {
+	case "", "topic", "direct", "fanout", "headers":
+		return nil
+	}
+	return fmt.Errorf("exchange %q: kind %q must be topic, direct, fanout or headers", name, kind)
+}
+
+func (c Config) options() rabbit.Options {
+	return rabbit.Options{
+		URLs: c.URLs, Dial: c.Dial, TLS: c.TLS, External: c.External, Credentials: c.Credentials,
+		Name: c.Name, Heartbeat: c.Heartbeat, DialTimeout: c.DialTimeout,
+		Backoff: rabbit.Backoff{Min: c.ReconnectMin, Max: c.ReconnectMax},
+	}
+}

@@ -1,0 +1,275 @@
+package rehop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// atOnce reports whether the handler is to run again without a wait.
+func (s *Subscriber) atOnce(h *handling, err error, rerun int) bool {
+	if err == nil || h.Delivery.Attempt > 1 || rerun >= s.config.Retry.immediate || h.why() != nil {
+		return false
+	}
+	does, _ := instructionOf(err)
+	return does == doRetry
+}
+
+// instructionOf finds what an error says is to be done.
+func instructionOf(err error) (verb, time.Duration) {
+	var i *instruction
+	if errors.As(err, &i) {
+		return i.does, i.wait
+	}
+	var d *decodeError
+	if errors.As(err, &d) {
+		return doFail, 0
+	}
+	return doRetry, 0
+}
+
+// kindOf says of what kind a failure is.
+func kindOf(h *handling, err error) string {
+	var i *instruction
+	var p *panicError
+	var d *decodeError
+	switch {
+	case errors.As(err, &d):
+		return envelope.KindDecode
+	case errors.As(err, &p):
+		return envelope.KindPanic
+	case errors.As(err, &i) && i.does == doFail:
+		return envelope.KindPermanent
+	case h.why() == errTimeout, errors.Is(err, errTimeout):
+		return envelope.KindTimeout
+	}
+	return envelope.KindError
+}
+
+// conclude does with a delivery what its handler's answer says.
+func (s *Subscriber) conclude(h *handling, err error) {
+	result := Result{Err: err, Took: time.Since(h.began)}
+	s.endOutage(h)
+	if err == nil {
+		h.raw.Ack()
+		result.Outcome = OutcomeDone
+		s.tellHandled(h, result)
+		return
+	}
+	if h.why() == errStopping {
+		s.giveBack(h, result)
+		return
+	}
+	does, wait := instructionOf(err)
+	kind := kindOf(h, err)
+	switch does {
+	case doDiscard:
+		h.raw.Ack()
+		result.Outcome = OutcomeDiscarded
+		s.tellHandled(h, result)
+	case doPause: // only when the pause has ended without an answer
+		s.giveBack(h, result)
+	case doFail:
+		s.park(h, err, kind, result)
+	default:
+		delay, again := s.config.Retry.after(h.Delivery.Attempt)
+		if does == doRetryAfter {
+			delay = min(max(wait, 0), layout.MaxDelay)
+		}
+		if !again {
+			s.park(h, err, kind, result)
+			return
+		}
+		s.wait(h, err, kind, delay, result)
+	}
+}
+
+func (s *Subscriber) giveBack(h *handling, result Result) {
+	h.raw.Requeue()
+	result.Outcome = OutcomeReturned
+	s.tellHandled(h, result)
+}
+
+func (s *Subscriber) tellHandled(h *handling, result Result) {
+	tell(s.client.hooks.handle, func(hook HandleHook) { hook.OnHandled(h.told, &h.Delivery, result) })
+}
+
+// wait has a message come back after delay.
+func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Duration, result Result) {
+	result.Outcome, result.Kind, result.Delay = OutcomeRetry, kind, delay
+	failure := s.failure(h, err, kind)
+	failure.Due = time.Now().Add(delay)
+	s.move(h, failure, result, func(ctx context.Context) (layout.Address, string, error) {
+		if s.hasStep(delay) {
+			return layout.StepAddress(delay), s.config.Queue, nil
+		}
+		address, err := s.client.cascade(ctx, delay, layout.ToQueue)
+		return address, s.config.Queue, err
+	})
+}
+
+func (s *Subscriber) hasStep(delay time.Duration) bool {
+	for _, d := range s.config.Retry.fixed() {
+		if d == delay {
+			return true
+		}
+	}
+	return false
+}
+
+// park puts a message into the failed queue.
+func (s *Subscriber) park(h *handling, err error, kind string, result Result) {
+	result.Outcome, result.Kind = OutcomeFailed, kind
+	s.move(h, s.failure(h, err, kind), result, func(context.Context) (layout.Address, string, error) {
+		return layout.Address{}, layout.FailedQueue(s.config.Queue), nil
+	})
+}
+
+// requeueAtEnd sends a message to the end of its own queue, with its counters as they are.
+func (s *Subscriber) requeueAtEnd(h *handling) {
+	past := h.past
+	past.Queue = s.config.Queue
+	s.move(h, past, Result{Outcome: OutcomeReturned}, func(context.Context) (layout.Address, string, error) {
+		return layout.Address{}, s.config.Queue, nil
+	})
+}
+
+// failure is the record of a message that has failed once more.
+func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failure {
+	f := h.past
+	f.Attempt = h.Delivery.Attempt
+	f.Queue = s.config.Queue
+	f.Error = envelope.Bounded(err.Error(), envelope.MaxErrorText)
+	f.Kind = kind
+	f.Stack = ""
+	var p *panicError
+	if errors.As(err, &p) {
+		f.Stack = envelope.Bounded(p.stack, envelope.MaxErrorText)
+	}
+	f.FailedAt = time.Now()
+	if f.FirstFailed.IsZero() {
+		f.FirstFailed = f.FailedAt
+	}
+	f.Due = time.Time{}
+	f.Returns = 0
+	f.Host, _ = os.Hostname()
+	return f
+}
+
+// move publishes a message to where it belongs next, and only when the broker has confirmed that,
+// acks the original. It does not give up while the original is ours: a broker that is blocked, full
+// or away is waited for. When the session ends first, the broker delivers the original again.
+func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where func(context.Context) (layout.Address, string, error)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
+	defer cancel()
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-h.raw.Session.Ended():
+		case <-s.kill:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	err := s.moveUntil(ctx, h, failure, where)
+	cancel()
+	<-watching
+	switch {
+	case err == nil:
+		h.raw.Ack()
+	case errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid):
+		// It cannot be published again with its history: the broker dead-letters it as it is.
+		s.client.config.Logger.Warn("rehop: message is dead-lettered without its history", "queue", s.config.Queue, "message", h.Delivery.ID, "err", err)
+		h.raw.Reject()
+		result.Outcome = OutcomeFailed
+	default:
+		h.raw.Requeue() // does nothing if the session has ended
+		result.Outcome = OutcomeLost
+		if s.stopping() {
+			result.Outcome = OutcomeReturned
+		}
+	}
+	s.tellHandled(h, result)
+}
+
+func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where func(context.Context) (layout.Address, string, error)) error {
+	id := h.raw.MessageId
+	if id == "" {
+		id = NewID() // from now on it can be told from its copies
+	}
+	for tries := 1; ; tries++ {
+		address, key, err := where(ctx)
+		if err == nil {
+			var p *rabbit.Publishing
+			if p, err = sealed(h, id, failure, address.Headers); err == nil {
+				err = s.client.sender.Publish(ctx, address.Exchange, key, p, true)
+			}
+		}
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil, errors.Is(err, ErrClosed), errors.Is(err, ErrTooLarge), errors.Is(err, ErrInvalid):
+			return err
+		case errors.Is(err, ErrUnroutable):
+			// Somebody deleted a queue or an exchange of ours.
+			s.client.fabric.forget(address.Exchange)
+			if err := s.client.publish.Declare(ctx, s.options.Plan); err != nil {
+				s.client.config.Logger.Error("rehop: declare again what a retry needs", "queue", s.config.Queue, "err", err)
+			}
+		}
+		if tries%10 == 0 {
+			s.client.config.Logger.Warn("rehop: cannot move a failed message yet", "queue", s.config.Queue, "message", id, "err", err)
+		}
+		if rabbit.Pause(ctx, settleBackoff.Delay(tries)) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// sealed is the message with its history in its headers. If both together are too large for a frame,
+// the error's text and stack give way.
+func sealed(h *handling, id string, failure envelope.Failure, routing map[string]any) (*rabbit.Publishing, error) {
+	d := h.raw
+	p := &rabbit.Publishing{
+		MessageId: id, Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
+		DeliveryMode: rabbit.Persistent, Priority: d.Priority, Timestamp: d.Timestamp,
+		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppId: d.AppId,
+	}
+	if failure.Expiration == "" {
+		failure.Expiration = d.Expiration
+	}
+	headers := envelope.Clean(d.Headers)
+	failure.CC = headers["CC"]
+	delete(headers, "CC")
+	for name, value := range routing {
+		headers[name] = value
+	}
+	for {
+		failure.Write(headers)
+		p.Headers = rabbit.ToTable(headers)
+		size, err := rabbit.HeaderSize(p.Headers)
+		if err != nil {
+			return nil, err
+		}
+		over := size - rabbit.HeaderRoom(p)
+		switch {
+		case over <= 0:
+			return p, nil
+		case failure.Stack != "":
+			failure.Stack = ""
+			delete(headers, envelope.Stack)
+		case failure.Error != "":
+			failure.Error = envelope.Bounded(failure.Error, len(failure.Error)-over)
+			delete(headers, envelope.Error)
+		default:
+			return nil, fmt.Errorf("%w: its headers leave no room for its history", ErrTooLarge)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package rehop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Handler handles the messages of a subscription. What it returns decides what becomes of the
+// message; see the package comment.
+type Handler interface {
+	Handle(ctx context.Context, d *Delivery) error
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(ctx context.Context, d *Delivery) error
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, d *Delivery) error { return f(ctx, d) }
+
+// Middleware wraps a handler in another one.
+type Middleware func(Handler) Handler
+
+// Delivery is a message as a handler sees it.
+type Delivery struct {
+	// Message has the exchange, key, properties and headers with which it was first published, also
+	// when it has been retried or replayed since.
+	Message
+	// Queue is the queue that it was consumed from.
+	Queue string
+	// Attempt counts from 1.
+	Attempt int
+	// Attempts is how many there are in all.
+	Attempts int
+	// LastError is why the attempt before failed.
+	LastError string
+	// FirstFailed is when the first attempt failed.
+	FirstFailed time.Time
+	// Redelivered: somebody may have seen this very attempt before, and died or lost its connection.
+	Redelivered bool
+	// Replays is how often a person has replayed it from the failed queue.
+	Replays int
+}
+
+type deliveryKey struct{}
+
+// DeliveryFrom returns the delivery that is being handled, or nil outside of a handler.
+func DeliveryFrom(ctx context.Context) *Delivery {
+	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
+	return d
+}
+
+// JSON makes a handler of a function that takes the body decoded from JSON. A body that cannot be
+// decoded goes to the failed queue at once, with the reason.
+func JSON[T any](handle func(ctx context.Context, body T) error) Handler {
+	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
+		var body T
+		if err := json.Unmarshal(d.Body, &body); err != nil {
+			return &decodeError{fmt.Errorf("decode body as %T: %w", body, err)}
+		}
+		return handle(ctx, body)
+	})
+}
+
+// decodeError is a permanent failure with a kind of its own.
+type decodeError struct{ err error }
+
+func (e *decodeError) Error() string { return e.err.Error() }
+func (e *decodeError) Unwrap() error { return e.err }
+
+// panicError is a handler's panic, or runtime.Goexit.
+type panicError struct {
+	text  string
+	stack string
+}
+
+func (e *panicError) Error() string { return e.text }
+
+// errTimeout is the cause of a handler's canceled context when its time is up.
+var errTimeout = errors.New("handler did not end in time")
+
+// errStopping is the cause when the subscription stops before the handler has ended.
+var errStopping = errors.New("subscription is stopping")

@@ -1,0 +1,152 @@
+package rehop
+
+import (
+	"context"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// Hook is anything that implements one or more of the hook interfaces below. Hooks are called from
+// the goroutines that do the work: they must be quick and safe for concurrent use.
+type Hook any
+
+// State is the state of a client's connections.
+type State string
+
+// The states of a client.
+const (
+	StateOpen       State = "OPEN"       // connected
+	StateBlocked    State = "BLOCKED"    // the broker takes no messages: memory or disk alarm
+	StateRecovering State = "RECOVERING" // not connected, trying
+	StateClosed     State = "CLOSED"     // closed for good
+)
+
+func publicState(s rabbit.State) State {
+	return [...]State{rabbit.Recovering: StateRecovering, rabbit.Open: StateOpen, rabbit.Blocked: StateBlocked, rabbit.Closed: StateClosed}[s]
+}
+
+// StateChange tells that one of a client's connections has changed.
+type StateChange struct {
+	Connection string // "publish" or "consume"
+	State      State
+	Err        error // why, when it is not open
+}
+
+// StateHook is told when a connection changes.
+type StateHook interface{ OnState(StateChange) }
+
+// PublishStartHook is called before a message is sent. It may add headers, and its context is handed
+// to PublishHook.
+type PublishStartHook interface {
+	OnPublishStart(ctx context.Context, m *Message) context.Context
+}
+
+// PublishHook is told what became of a message.
+type PublishHook interface {
+	OnPublish(ctx context.Context, m *Message, took time.Duration, err error)
+}
+
+// HandleStartHook is called before a handler runs; the handler gets its context.
+type HandleStartHook interface {
+	OnHandleStart(ctx context.Context, d *Delivery) context.Context
+}
+
+// Result is what became of a delivery.
+type Result struct {
+	Outcome Outcome
+	Err     error         // what the handler returned
+	Kind    string        // for retries and failures: error, permanent, decode, timeout, panic, crash
+	Took    time.Duration // how long the handler ran
+	Delay   time.Duration // OutcomeRetry: how long the message waits
+}
+
+// Outcome says what became of a delivery.
+type Outcome string
+
+// The outcomes of a delivery.
+const (
+	OutcomeDone      Outcome = "done"      // handled, acked
+	OutcomeRetry     Outcome = "retry"     // waits for its next attempt
+	OutcomeFailed    Outcome = "failed"    // rests in the failed queue
+	OutcomeDiscarded Outcome = "discarded" // dropped because the handler said so
+	OutcomeReturned  Outcome = "returned"  // given back to the queue, no attempt burnt
+	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
+)
+
+// HandleHook is told what became of a delivery, when the broker has it safely.
+type HandleHook interface {
+	OnHandled(ctx context.Context, d *Delivery, r Result)
+}
+
+// ConsumerEvent tells that a subscription has begun or ceased to receive.
+type ConsumerEvent struct {
+	Queue string
+	Up    bool
+	Err   error // why not; a *TopologyError if the broker refused
+}
+
+// ConsumerHook is told when a subscription begins or ceases to receive.
+type ConsumerHook interface{ OnConsumer(ConsumerEvent) }
+
+// StuckHandler tells of a handler that runs on although its time is up and its context canceled.
+type StuckHandler struct {
+	Queue     string
+	MessageID string
+	For       time.Duration // since it began
+	Replaced  bool          // another worker has taken its place
+	Returned  bool          // it has returned after all
+}
+
+// StuckHook is told of handlers that ignore their context.
+type StuckHook interface{ OnStuck(StuckHandler) }
+
+// PauseEvent tells that a subscription pauses because its handler said [Unavailable], or goes on.
+type PauseEvent struct {
+	Queue  string
+	Paused bool
+	Err    error
+}
+
+// PauseHook is told when a subscription pauses or goes on.
+type PauseHook interface{ OnPause(PauseEvent) }
+
+// hooks are a client's hooks, sorted by what they want to know.
+type hooks struct {
+	state        []StateHook
+	publishStart []PublishStartHook
+	publish      []PublishHook
+	handleStart  []HandleStartHook
+	handle       []HandleHook
+	consumer     []ConsumerHook
+	stuck        []StuckHook
+	pause        []PauseHook
+}
+
+func sortHooks(all []Hook) hooks {
+	var h hooks
+	for _, hook := range all {
+		keep(&h.state, hook)
+		keep(&h.publishStart, hook)
+		keep(&h.publish, hook)
+		keep(&h.handleStart, hook)
+		keep(&h.handle, hook)
+		keep(&h.consumer, hook)
+		keep(&h.stuck, hook)
+		keep(&h.pause, hook)
+	}
+	return h
+}
+
+func keep[T any](list *[]T, hook Hook) {
+	if t, ok := hook.(T); ok {
+		*list = append(*list, t)
+	}
+}
+
+// tell calls each hook of a kind.
+func tell[T any](list []T, call func(T)) {
+	for _, hook := range list {
+		call(hook)
+	}
+}

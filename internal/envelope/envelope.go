@@ -1,0 +1,242 @@
+// Package envelope knows the headers in which rehop writes down what happened to a message.
+package envelope
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The headers that rehop owns. They are removed before a handler sees the message.
+const (
+	Prefix = "rehop-"
+
+	Attempt     = "rehop-attempt"      // how many times a handler has failed it
+	Error       = "rehop-error"        // the last error's text
+	Kind        = "rehop-error-kind"   // see the Kind constants
+	Stack       = "rehop-stack"        // where a handler panicked
+	FailedAt    = "rehop-failed-at"    // Unix milliseconds of the last failure
+	FirstFailed = "rehop-first-failed" // Unix milliseconds of the first failure
+	Due         = "rehop-due"          // Unix milliseconds before which it must not be retried
+	Host        = "rehop-host"         // where the last handler ran
+	Queue       = "rehop-queue"        // the queue that it was consumed from, and returns to
+	Exchange    = "rehop-exchange"     // where it was published to
+	Key         = "rehop-key"          // and with which routing key
+	CC          = "rehop-cc"           // the CC header; left in place it would lead copies astray
+	Expiration  = "rehop-expiration"   // the expiration; left in place it would cut the wait short
+	Returns     = "rehop-returns"      // how often a classic queue redelivered it
+	Replays     = "rehop-replays"      // how often a person has replayed it
+)
+
+// Kinds of failure.
+const (
+	KindError     = "error"     // the handler returned an error, and the schedule is used up
+	KindPermanent = "permanent" // the handler said that a retry is pointless
+	KindDecode    = "decode"    // the body is not what the handler takes
+	KindTimeout   = "timeout"   // the handler did not end in time
+	KindPanic     = "panic"     // the handler panicked or called runtime.Goexit
+	KindCrash     = "crash"     // its consumers died or lost their connection over and over
+	KindDead      = "dead"      // the broker dead-lettered it: rejected, expired, maxlen, delivery_limit
+)
+
+// MaxErrorText is how much of an error's text is kept, in bytes.
+const MaxErrorText = 4 << 10
+
+// Failure is what rehop knows about a message that failed.
+type Failure struct {
+	Attempt     int
+	Error       string
+	Kind        string
+	Stack       string
+	FailedAt    time.Time
+	FirstFailed time.Time
+	Due         time.Time
+	Host        string
+	Queue       string
+	Exchange    string
+	Key         string
+	Expiration  string
+	Returns     int
+	Replays     int
+	CC          any
+}
+
+// Read finds a message's failure in its headers. Where rehop has written nothing, what the broker
+// wrote when it dead-lettered the message stands in.
+func Read(headers map[string]any, exchange, key string) Failure {
+	f := Failure{
+		Attempt: number(headers[Attempt]), Error: text(headers[Error]), Kind: text(headers[Kind]), Stack: text(headers[Stack]),
+		FailedAt: moment(headers[FailedAt]), FirstFailed: moment(headers[FirstFailed]), Due: moment(headers[Due]),
+		Host: text(headers[Host]), Queue: text(headers[Queue]), Exchange: exchange, Key: key,
+		Expiration: text(headers[Expiration]), Returns: number(headers[Returns]), Replays: number(headers[Replays]),
+		CC: headers[CC],
+	}
+	if _, ok := headers[Queue]; ok {
+		f.Exchange, f.Key = text(headers[Exchange]), text(headers[Key])
+	}
+	return f
+}
+
+// ReadDead is Read for a message in a failed queue: when the broker put it there by itself, the
+// broker's own record says from where and why.
+func ReadDead(headers map[string]any, exchange, key string) Failure {
+	f := Read(headers, exchange, key)
+	death, ok := newestDeath(headers)
+	if !ok {
+		return f // rehop strips x-death from all that it publishes, so rehop put it here
+	}
+	queue := text(death["queue"])
+	f.Kind = KindDead
+	f.Error = "dead-lettered by the broker: " + text(death["reason"])
+	f.FailedAt, _ = death["time"].(time.Time)
+	f.Stack = ""
+	if f.Queue == "" {
+		f.Queue = queue
+		f.Exchange = text(death["exchange"])
+		if keys, ok := death["routing-keys"].([]any); ok && len(keys) > 0 {
+			f.Key = text(keys[0])
+		}
+	}
+	if f.FirstFailed.IsZero() {
+		f.FirstFailed = f.FailedAt
+	}
+	return f
+}
+
+// newestDeath is the first entry of x-death.
+func newestDeath(headers map[string]any) (map[string]any, bool) {
+	deaths, ok := headers["x-death"].([]any)
+	if !ok || len(deaths) == 0 {
+		return nil, false
+	}
+	death, ok := deaths[0].(map[string]any)
+	return death, ok
+}
+
+// Write puts the failure into headers.
+func (f Failure) Write(headers map[string]any) {
+	put := func(name, value string) {
+		if value != "" {
+			headers[name] = value
+		}
+	}
+	at := func(name string, t time.Time) {
+		if !t.IsZero() {
+			headers[name] = t.UnixMilli()
+		}
+	}
+	headers[Attempt] = int32(f.Attempt)
+	headers[Queue] = f.Queue
+	headers[Exchange] = f.Exchange
+	headers[Key] = f.Key
+	put(Error, f.Error)
+	put(Kind, f.Kind)
+	put(Stack, f.Stack)
+	put(Host, f.Host)
+	put(Expiration, f.Expiration)
+	at(FailedAt, f.FailedAt)
+	at(FirstFailed, f.FirstFailed)
+	at(Due, f.Due)
+	if f.Returns > 0 {
+		headers[Returns] = int32(f.Returns)
+	}
+	if f.Replays > 0 {
+		headers[Replays] = int32(f.Replays)
+	}
+	if f.CC != nil {
+		headers[CC] = f.CC
+	}
+}
+
+// Clean is a copy of headers without what rehop and the broker wrote. It is what a handler sees, and
+// what a message is published again with: RabbitMQ 4 ignores a client's x-death, and on 3.x a copied
+// one makes the broker drop the message as a cycle.
+func Clean(headers map[string]any) map[string]any {
+	clean := make(map[string]any, len(headers)+8)
+	for name, value := range headers {
+		if !Owned(name) {
+			clean[name] = value
+		}
+	}
+	if cc, ok := headers[CC]; ok {
+		clean["CC"] = cc
+	}
+	return clean
+}
+
+// Owned reports whether rehop or the broker writes this header, rather than the publisher.
+func Owned(name string) bool {
+	switch name {
+	case "x-death", "x-delivery-count", "x-acquired-count":
+		return true
+	}
+	return strings.HasPrefix(name, Prefix) || strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
+}
+
+// DeliveryCount is how often a quorum queue has redelivered the message.
+func DeliveryCount(headers map[string]any) int { return number(headers["x-delivery-count"]) }
+
+// Bounded cuts s to at most max bytes, at the end of a character, and says that it did.
+func Bounded(s string, max int) string {
+	const more = "… (cut)"
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= max {
+		return s
+	}
+	if max < len(more) {
+		return ""
+	}
+	cut := max - len(more)
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + more
+}
+
+func text(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	}
+	return ""
+}
+
+// number accepts every width that a broker or a client of another language may write.
+func number(v any) int {
+	switch v := v.(type) {
+	case int:
+		return v
+	case int8:
+		return int(v)
+	case uint8:
+		return int(v)
+	case int16:
+		return int(v)
+	case uint16:
+		return int(v)
+	case int32:
+		return int(v)
+	case uint32:
+		return int(v)
+	case int64:
+		return int(v)
+	case float64:
+		return int(v)
+	case string:
+		n, err := strconv.Atoi(v)
+		if err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+func moment(v any) time.Time {
+	if n := number(v); n > 0 {
+		return time.UnixMilli(int64(n))
+	}
+	return time.Time{}
+}

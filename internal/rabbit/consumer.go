@@ -1,0 +1,165 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/internal/topology"
+)
+
+// ConsumeOptions say what to consume and how.
+type ConsumeOptions struct {
+	Queue     string
+	Tag       string // "": the broker makes one
+	Exclusive bool
+	Args      map[string]any
+	// Plan is declared before every session.
+	Plan topology.Plan
+}
+
+// Delivery is a message that belongs to a session.
+type Delivery struct {
+	amqp.Delivery
+	Session *Session
+}
+
+// Ack says that the message is done. If its session has ended this does nothing: the broker has
+// given the message to somebody else, and the tag may mean another message by now.
+func (d *Delivery) Ack() { d.Session.ledger.settle(d.DeliveryTag, acked) }
+
+// Requeue gives the message back.
+func (d *Delivery) Requeue() { d.Session.ledger.settle(d.DeliveryTag, requeued) }
+
+// Reject has the broker dead-letter the message.
+func (d *Delivery) Reject() { d.Session.ledger.settle(d.DeliveryTag, rejected) }
+
+// Session is one consumer on one channel, from its beginning to its end.
+type Session struct {
+	ch         *amqp.Channel
+	tag        string
+	deliveries <-chan amqp.Delivery
+	ledger     *ledger
+	ended      chan struct{} // closed when nothing of this session can be settled any more
+	exhausted  chan struct{} // closed when the last delivery has been taken
+
+	mu       sync.Mutex
+	canceled bool
+	emptied  bool
+}
+
+// OpenSession declares the plan and starts a consumer with the given prefetch.
+func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) (*Session, error) {
+	ch, err := l.Channel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openSession(ch, o, prefetch)
+	if err != nil {
+		_ = ch.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func openSession(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, error) {
+	if err := declare(ch, o.Plan); err != nil {
+		return nil, err
+	}
+	if err := ch.Qos(prefetch, 0, false); err != nil {
+		return nil, fmt.Errorf("set prefetch %d: %w", prefetch, err)
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	tag := o.Tag
+	if tag == "" {
+		tag = "rehop-" + NewID()
+	}
+	deliveries, err := ch.Consume(o.Queue, tag, false, o.Exclusive, false, false, ToTable(o.Args))
+	if err != nil {
+		return nil, declareError("consumer of queue", o.Queue, err)
+	}
+	s := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch),
+		ended: make(chan struct{}), exhausted: make(chan struct{})}
+	go s.watch(closed)
+	return s, nil
+}
+
+// watch ends the session when its channel has closed, or when everything is settled after Cancel.
+func (s *Session) watch(closed <-chan *amqp.Error) {
+	defer close(s.ended)
+	select {
+	case <-closed:
+	case <-s.ledger.drained:
+		// Closing is a round trip: when it returns, the broker has all that was sent before.
+		_ = s.ch.Close()
+	}
+	s.ledger.stop()
+}
+
+// Next waits for the next delivery. False: this session will have no more, or quit was closed.
+func (s *Session) Next(quit <-chan struct{}) (Delivery, bool) {
+	select {
+	case d, ok := <-s.deliveries:
+		return s.take(d, ok)
+	default:
+	}
+	s.ledger.idle()
+	select {
+	case d, ok := <-s.deliveries:
+		return s.take(d, ok)
+	case <-quit:
+		return Delivery{}, false
+	}
+}
+
+func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {
+	if !ok {
+		s.mu.Lock()
+		first := !s.emptied
+		s.emptied = true
+		s.mu.Unlock()
+		if first {
+			close(s.exhausted)
+			s.ledger.retire()
+		}
+		return Delivery{}, false
+	}
+	s.ledger.delivered(d.DeliveryTag)
+	return Delivery{Delivery: d, Session: s}, true
+}
+
+// Cancel asks the broker to send no more. What has been sent can still be taken with Next, and
+// settled; then the session ends.
+func (s *Session) Cancel() {
+	s.mu.Lock()
+	again := s.canceled
+	s.canceled = true
+	s.mu.Unlock()
+	if again {
+		return
+	}
+	if err := s.ch.Cancel(s.tag, false); err != nil {
+		// The channel is gone, and so is the consumer.
+		_ = s.ch.Close()
+	}
+}
+
+// Close ends the session at once. The broker takes back what is not settled.
+func (s *Session) Close() {
+	_ = s.ch.Close()
+	<-s.ended
+}
+
+// Exhausted is closed when the last delivery has been taken: the broker or Cancel has ended the
+// consumer, or the connection is lost.
+func (s *Session) Exhausted() <-chan struct{} { return s.exhausted }
+
+// Ended is closed when nothing of this session can be settled any more.
+func (s *Session) Ended() <-chan struct{} { return s.ended }
+
+// Permanent reports whether opening a session failed because the broker said no, rather than
+// because it could not be reached.
+func Permanent(err error) bool { return permanent(err) || errors.Is(err, ErrClosed) }

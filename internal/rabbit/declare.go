@@ -1,0 +1,77 @@
+package rabbit
+
+import (
+	"context"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/internal/topology"
+)
+
+// Declare makes the broker have what the plan says. It is safe to repeat. The error of an object
+// that the broker does not accept is a *DeclareError.
+func (l *Link) Declare(ctx context.Context, plan topology.Plan) error {
+	ch, err := l.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	defer ch.Close()
+	return declare(ch, plan)
+}
+
+func declare(ch *amqp.Channel, plan topology.Plan) error {
+	for _, x := range plan.Exchanges {
+		var err error
+		if x.Passive {
+			err = ch.ExchangeDeclarePassive(x.Name, "topic", true, false, false, false, nil)
+		} else {
+			err = ch.ExchangeDeclare(x.Name, x.Kind, true, false, x.Internal, false, ToTable(x.Args))
+		}
+		if err != nil {
+			return declareError("exchange", x.Name, err)
+		}
+	}
+	for _, q := range plan.Queues {
+		var err error
+		if q.Passive {
+			_, err = ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
+		} else {
+			durable := !q.Exclusive
+			_, err = ch.QueueDeclare(q.Name, durable, q.AutoDelete, q.Exclusive, false, ToTable(q.Args))
+		}
+		if err != nil {
+			return declareError("queue", q.Name, err)
+		}
+	}
+	for _, b := range plan.Bindings {
+		var err error
+		if b.ToExchange {
+			err = ch.ExchangeBind(b.Destination, b.Key, b.Source, false, ToTable(b.Args))
+		} else {
+			err = ch.QueueBind(b.Destination, b.Key, b.Source, false, ToTable(b.Args))
+		}
+		if err != nil {
+			return declareError("binding from "+b.Source+" to", b.Destination, err)
+		}
+	}
+	return nil
+}
+
+// Depth is what a passive declare tells of a queue.
+type Depth struct {
+	Messages, Consumers int
+}
+
+// Inspect asks for a queue's depth. A missing queue is a *DeclareError with code 404.
+func (l *Link) Inspect(ctx context.Context, queue string) (Depth, error) {
+	ch, err := l.Channel(ctx)
+	if err != nil {
+		return Depth{}, err
+	}
+	defer ch.Close()
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		return Depth{}, declareError("queue", queue, err)
+	}
+	return Depth{Messages: q.Messages, Consumers: q.Consumers}, nil
+}

@@ -1,0 +1,170 @@
+package rabbit
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	// frameMax is what we propose; RabbitMQ proposes the same.
+	frameMax = 128 << 10
+	locale   = "en_US"
+)
+
+// RefusedError: the broker was reached and did not let us in. Trying again at once is pointless.
+type RefusedError struct {
+	Addr   string
+	Code   int
+	Reason string
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("broker at %s refused the connection: %s (%d); check user, password, virtual host and their permissions", e.Addr, e.Reason, e.Code)
+}
+
+// dial opens one connection to one broker.
+func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connection, error) {
+	ep, err := parseURL(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("broker URL %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
+	defer cancel()
+
+	sasl, secret, err := o.sasl(ctx, ep)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := o.transport(ctx, ep)
+	if err != nil {
+		return nil, fmt.Errorf("connect to broker at %s: %w", ep.addr, err)
+	}
+	heartbeat := o.Heartbeat
+	if ep.heartbeat > 0 {
+		heartbeat = ep.heartbeat
+	}
+	properties := amqp.NewConnectionProperties()
+	properties["product"] = "rehop"
+	properties.SetClientConnectionName(o.Name + " " + role)
+
+	// The handshake of amqp091-go knows no context: a deadline on the socket ends it.
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	gathered := gather(conn)
+	c, err := amqp.Open(gathered, amqp.Config{
+		SASL: sasl, Vhost: ep.uri.Vhost, FrameSize: frameMax, ChannelMax: ep.uri.ChannelMax,
+		Heartbeat: heartbeat, Properties: properties, Locale: locale,
+	})
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = gathered.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("handshake: %w", ctx.Err())
+		}
+		return nil, refused(ep.addr, err, secret)
+	}
+	return c, nil
+}
+
+// refused tells a broker that said no from one that could not be talked to.
+func refused(addr string, err error, secret string) error {
+	var e *amqp.Error
+	if errors.As(err, &e) {
+		switch e.Code {
+		case amqp.AccessRefused, amqp.NotAllowed, amqp.InvalidPath:
+			return &RefusedError{Addr: addr, Code: e.Code, Reason: hide(e.Reason, secret)}
+		}
+	}
+	return fmt.Errorf("connect to broker at %s: %s", addr, hide(err.Error(), secret))
+}
+
+// hide removes a secret from text that came from elsewhere.
+func hide(s, secret string) string {
+	if secret == "" || !strings.Contains(s, secret) {
+		return s
+	}
+	return strings.ReplaceAll(s, secret, "***")
+}
+
+func (o *Options) sasl(ctx context.Context, ep endpoint) ([]amqp.Authentication, string, error) {
+	for _, mechanism := range ep.uri.AuthMechanism {
+		if strings.EqualFold(mechanism, "external") {
+			return []amqp.Authentication{&amqp.ExternalAuth{}}, "", nil
+		}
+	}
+	if o.External {
+		return []amqp.Authentication{&amqp.ExternalAuth{}}, "", nil
+	}
+	user, password := ep.uri.Username, ep.uri.Password
+	if o.Credentials != nil {
+		var err error
+		if user, password, err = o.Credentials(ctx); err != nil {
+			return nil, "", fmt.Errorf("credentials for broker at %s: %w", ep.addr, err)
+		}
+	}
+	return []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}}, password, nil
+}
+
+// transport is a plain or TLS connection.
+func (o *Options) transport(ctx context.Context, ep endpoint) (net.Conn, error) {
+	conn, err := o.Dial(ctx, "tcp", ep.addr)
+	if err != nil || ep.uri.Scheme != "amqps" {
+		return conn, err
+	}
+	config, err := o.tlsConfig(ep)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	client := tls.Client(conn, config)
+	if err := client.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("TLS handshake: %w", err)
+	}
+	return client, nil
+}
+
+func (o *Options) tlsConfig(ep endpoint) (*tls.Config, error) {
+	config := &tls.Config{}
+	if o.TLS != nil {
+		config = o.TLS.Clone()
+	}
+	if config.MinVersion < tls.VersionTLS12 {
+		config.MinVersion = tls.VersionTLS12
+	}
+	if config.ServerName == "" {
+		if config.ServerName = ep.uri.ServerName; config.ServerName == "" {
+			config.ServerName = ep.uri.Host
+		}
+	}
+	if ep.uri.CACertFile != "" && config.RootCAs == nil {
+		pem, err := os.ReadFile(ep.uri.CACertFile)
+		if err != nil {
+			return nil, fmt.Errorf("read cacertfile: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("cacertfile %s holds no certificate", ep.uri.CACertFile)
+		}
+	}
+	if ep.uri.CertFile != "" && ep.uri.KeyFile != "" && len(config.Certificates) == 0 && config.GetClientCertificate == nil {
+		pair, err := tls.LoadX509KeyPair(ep.uri.CertFile, ep.uri.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("load certfile and keyfile: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

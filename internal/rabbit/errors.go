@@ -1,0 +1,102 @@
+package rabbit
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// The ways in which publishing fails. A publish error is one of these, found with errors.Is.
+var (
+	// ErrUnroutable: the broker took the message and found no queue for it, or no such exchange.
+	// It is stored nowhere.
+	ErrUnroutable = errors.New("unroutable")
+	// ErrRefused: the broker said no (nack): a full queue, or a queue without a leader. With several
+	// queues bound, some may have taken it.
+	ErrRefused = errors.New("refused by the broker")
+	// ErrUnknown: the message was sent and the answer never came. It may or may not be stored.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrBlocked: the broker is blocked by an alarm, and the message was not sent.
+	ErrBlocked = errors.New("broker is blocked")
+	// ErrDisconnected: there is no connection to a broker, and the message was not sent.
+	ErrDisconnected = errors.New("not connected")
+	// ErrTooLarge: the message does not fit the limits of the protocol, the broker or the settings.
+	ErrTooLarge = errors.New("message too large")
+	// ErrInvalid: the message has a property or header that AMQP cannot carry.
+	ErrInvalid = errors.New("invalid message")
+	// ErrClosed: the client is closed.
+	ErrClosed = errors.New("client is closed")
+)
+
+// DeclareError says which object of a topology the broker did not accept, and why.
+type DeclareError struct {
+	Object   string // exchange, queue, binding or consumer
+	Name     string
+	Code     int    // AMQP reply code: 403, 404, 405, 406, …
+	Argument string // for 406: the argument that differs, if the broker named it
+	Want     string // for 406: what was asked for
+	Have     string // for 406: what the broker has
+	Reason   string // the broker's own words
+	Hint     string // what to do
+}
+
+func (e *DeclareError) Error() string {
+	s := fmt.Sprintf("declare %s %q: ", e.Object, e.Name)
+	if e.Argument != "" {
+		s += fmt.Sprintf("it exists with %s = %s, not %s", e.Argument, e.Have, e.Want)
+	} else {
+		s += e.Reason
+	}
+	return fmt.Sprintf("%s (%d); %s", s, e.Code, e.Hint)
+}
+
+var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for .*: received (?:the value )?(.*?) but current is (.*)$`)
+
+func declareError(object, name string, err error) error {
+	var e *amqp.Error
+	if !errors.As(err, &e) || !e.Server {
+		return fmt.Errorf("declare %s %q: %w", object, name, err)
+	}
+	d := &DeclareError{Object: object, Name: name, Code: e.Code, Reason: e.Reason}
+	switch e.Code {
+	case amqp.PreconditionFailed:
+		if m := inequivalent.FindStringSubmatch(e.Reason); m != nil {
+			d.Argument, d.Want, d.Have = m[1], m[2], m[3]
+		}
+		d.Hint = "change the setting to what exists, use another name, or move the messages away and delete the old one"
+	case amqp.NotFound:
+		d.Hint = "create it first, or correct the name"
+	case amqp.AccessRefused:
+		d.Hint = "grant the user configure, write and read permission for it"
+	case amqp.ResourceLocked:
+		d.Hint = "another connection holds it exclusively: stop that one or use another name"
+	default:
+		d.Hint = "see the broker's log"
+	}
+	return d
+}
+
+// permanent reports whether the same request would fail again: the broker answered, and said no.
+func permanent(err error) bool {
+	var d *DeclareError
+	return errors.As(err, &d)
+}
+
+var (
+	exchangeInReason = regexp.MustCompile(`exchange '([^']*)'`)
+	sizeInReason     = regexp.MustCompile(`message size \d+ (?:is )?larger than (?:configured )?max size (\d+)`)
+)
+
+// culprit finds what a channel exception blames: an exchange by name, or messages above a size.
+func culprit(e *amqp.Error) (exchange string, maxSize int) {
+	if m := exchangeInReason.FindStringSubmatch(e.Reason); m != nil {
+		exchange = m[1]
+	}
+	if m := sizeInReason.FindStringSubmatch(e.Reason); m != nil {
+		maxSize, _ = strconv.Atoi(m[1])
+	}
+	return exchange, maxSize
+}

@@ -1,0 +1,196 @@
+package rabbit
+
+import (
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ackDelay is the longest time that a finished message waits to be acked together with others.
+const ackDelay = 5 * time.Millisecond
+
+type verdict uint8
+
+const (
+	unsettled verdict = iota
+	acked             // finished: may be acked together with others
+	requeued          // give it back (basic.nack)
+	rejected          // dead-letter it (basic.reject)
+	sent              // the broker has been told
+)
+
+// ledger knows what became of each delivery of one session, and tells the broker in as few frames
+// as possible: one ack for all up to a tag, once everything up to it is finished.
+//
+// Delivery tags of a channel with one consumer count 1, 2, 3, …, so a slice from the first unsettled
+// tag on holds the books. One goroutine tells the broker, so that a requeue or reject always
+// precedes the ack that passes over it.
+type ledger struct {
+	ch    *amqp.Channel
+	batch int // so many finished ones are not kept waiting
+
+	mu       sync.Mutex
+	first    uint64    // the tag of verdicts[0]
+	verdicts []verdict // by tag, from first to the newest delivered
+	finished int       // with a verdict that the broker does not know
+	open     int       // delivered, without a verdict
+	retired  bool      // no more deliveries will come
+	drained  chan struct{}
+
+	timer *time.Timer
+	wake  chan struct{}
+	end   chan struct{} // closed: stop
+	done  chan struct{}
+}
+
+func newLedger(ch *amqp.Channel, prefetch int) *ledger {
+	l := &ledger{
+		ch: ch, first: 1, batch: max(1, prefetch/4),
+		drained: make(chan struct{}), wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{}),
+	}
+	l.timer = time.AfterFunc(time.Hour, l.signal)
+	l.timer.Stop()
+	go l.run()
+	return l
+}
+
+func (l *ledger) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// delivered opens an account for a tag.
+func (l *ledger) delivered(tag uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for next := l.first + uint64(len(l.verdicts)); next <= tag; next++ {
+		l.verdicts = append(l.verdicts, unsettled)
+		l.open++
+	}
+}
+
+// settle writes a verdict down. A second verdict on the same delivery is ignored.
+func (l *ledger) settle(tag uint64, v verdict) {
+	l.mu.Lock()
+	i := tag - l.first
+	if tag < l.first || i >= uint64(len(l.verdicts)) || l.verdicts[i] != unsettled {
+		l.mu.Unlock()
+		return
+	}
+	l.verdicts[i] = v
+	l.open--
+	l.finished++
+	now := l.finished >= l.batch || v != acked || l.retired
+	if !now && l.finished == 1 {
+		l.timer.Reset(ackDelay)
+	}
+	l.mu.Unlock()
+	if now {
+		l.signal()
+	}
+}
+
+// idle says that somebody looked for work and found none.
+func (l *ledger) idle() {
+	l.mu.Lock()
+	now := l.finished > 0 && l.open == 0
+	l.mu.Unlock()
+	if now {
+		l.signal()
+	}
+}
+
+// retire says that no further delivery will come.
+func (l *ledger) retire() {
+	l.mu.Lock()
+	l.retired = true
+	l.mu.Unlock()
+	l.signal()
+}
+
+// stop ends the goroutine without telling the broker anything more.
+func (l *ledger) stop() {
+	close(l.end)
+	<-l.done
+}
+
+func (l *ledger) run() {
+	defer close(l.done)
+	defer l.timer.Stop()
+	var telling []settlement
+	for {
+		select {
+		case <-l.wake:
+		case <-l.end:
+			return
+		}
+		var all bool
+		telling, all = l.collect(telling[:0])
+		for _, t := range telling {
+			if t.tell(l.ch) != nil {
+				return // the session is dead: the broker gives its messages to others
+			}
+		}
+		if all {
+			close(l.drained)
+			return
+		}
+	}
+}
+
+// settlement is one frame to the broker.
+type settlement struct {
+	tag      uint64
+	verdict  verdict
+	multiple bool
+}
+
+func (s settlement) tell(ch *amqp.Channel) error {
+	switch s.verdict {
+	case requeued:
+		return ch.Nack(s.tag, false, true)
+	case rejected:
+		return ch.Reject(s.tag, false)
+	default:
+		return ch.Ack(s.tag, s.multiple)
+	}
+}
+
+// collect takes out what the broker is to be told: first what is given back or rejected, then the
+// finished prefix with one ack, then what is finished behind a gap, each with its own. It also says
+// whether that was the last.
+func (l *ledger) collect(out []settlement) ([]settlement, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.finished > 0 {
+		for i, v := range l.verdicts {
+			if v == requeued || v == rejected {
+				out = append(out, settlement{tag: l.first + uint64(i), verdict: v})
+				l.verdicts[i] = sent
+			}
+		}
+		prefix, last := 0, -1
+		for prefix < len(l.verdicts) && l.verdicts[prefix] != unsettled {
+			if l.verdicts[prefix] == acked {
+				last = prefix
+			}
+			prefix++
+		}
+		if last >= 0 {
+			out = append(out, settlement{tag: l.first + uint64(last), verdict: acked, multiple: true})
+		}
+		l.verdicts = l.verdicts[:copy(l.verdicts, l.verdicts[prefix:])]
+		l.first += uint64(prefix)
+		for i, v := range l.verdicts {
+			if v == acked {
+				out = append(out, settlement{tag: l.first + uint64(i), verdict: acked})
+				l.verdicts[i] = sent
+			}
+		}
+		l.finished = 0
+	}
+	return out, l.retired && l.open == 0
+}

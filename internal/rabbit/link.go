@@ -1,0 +1,210 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// refusedPause is the least pause after a broker has refused us: credentials and permissions are
+// mended by people, and brokers count failed logins.
+const refusedPause = 5 * time.Second
+
+// closeGrace is how long a broker may take to answer that a connection may close.
+const closeGrace = 2 * time.Second
+
+// Link is a connection that is made again for ever, until it is closed.
+type Link struct {
+	role    string
+	opts    Options
+	observe func(State, error)
+
+	mu      sync.Mutex
+	conn    *amqp.Connection // nil while there is none
+	state   State
+	err     error         // why there is none, or why it is blocked
+	tries   int           // failed tries since the last success
+	changed chan struct{} // closed at the next change
+
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// NewLink starts connecting. observe is called at every change of state, in order, from one goroutine.
+func NewLink(role string, opts Options, observe func(State, error)) *Link {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Link{
+		role: role, opts: opts, observe: observe, cancel: cancel,
+		changed: make(chan struct{}), done: make(chan struct{}),
+		err: errors.New("no try to connect has ended yet"),
+	}
+	go l.run(ctx)
+	return l
+}
+
+// State is the link's state, and the reason when it is not Open.
+func (l *Link) State() (State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state, l.err
+}
+
+// watch returns the current connection, if any, and a channel that is closed when that changes.
+func (l *Link) watch() (*amqp.Connection, State, error, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conn, l.state, l.err, l.changed
+}
+
+// Changed returns a channel that is closed at the next change of the link.
+func (l *Link) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
+// Connection waits for a connection.
+func (l *Link) Connection(ctx context.Context) (*amqp.Connection, error) {
+	for {
+		conn, state, err, changed := l.watch()
+		switch {
+		case state == Closed:
+			return nil, ErrClosed
+		case conn != nil && !conn.IsClosed():
+			return conn, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if err == nil {
+				err = ctx.Err()
+			}
+			return nil, fmt.Errorf("%w: %w", ErrDisconnected, err)
+		}
+	}
+}
+
+// FirstTry waits until the link has connected or has failed once, and returns that failure.
+func (l *Link) FirstTry(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		state, err, tries, changed := l.state, l.err, l.tries, l.changed
+		l.mu.Unlock()
+		if state != Recovering {
+			return nil
+		}
+		if tries > 0 {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
+	l.mu.Lock()
+	same := l.state == state && l.conn == conn
+	l.conn, l.state, l.err, l.tries = conn, state, err, tries
+	close(l.changed)
+	l.changed = make(chan struct{})
+	l.mu.Unlock()
+	if !same || (state == Recovering && tries == 1) {
+		l.observe(state, err)
+	}
+}
+
+func (l *Link) run(ctx context.Context) {
+	defer close(l.done)
+	tries := 0
+	for ctx.Err() == nil {
+		conn, err := l.dialAny(ctx)
+		if err != nil {
+			tries++
+			l.set(nil, Recovering, err, tries)
+			wait := l.opts.Backoff.Delay(tries)
+			if r := (*RefusedError)(nil); errors.As(err, &r) {
+				wait = max(wait, refusedPause)
+			}
+			_ = Pause(ctx, wait)
+			continue
+		}
+		tries = 0
+		if err := l.hold(ctx, conn); err != nil {
+			l.set(nil, Recovering, err, 0)
+			// Even a broker that accepts and drops us at once sees no storm.
+			_ = Pause(ctx, l.opts.Backoff.Delay(1))
+		}
+	}
+	l.set(nil, Closed, ErrClosed, 0)
+}
+
+// dialAny tries every URL once.
+func (l *Link) dialAny(ctx context.Context) (*amqp.Connection, error) {
+	var faults []error
+	for _, u := range l.opts.URLs {
+		conn, err := l.opts.dial(ctx, u, l.role)
+		if err == nil {
+			return conn, nil
+		}
+		faults = append(faults, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(faults...)
+}
+
+// hold keeps a connection until it ends. The error says why it did; nil: it was closed by us.
+func (l *Link) hold(ctx context.Context, conn *amqp.Connection) error {
+	// amqp091-go waits for a full listener, so these have room for more than can come.
+	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
+	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 64))
+	l.set(conn, Open, nil, 0)
+	for {
+		select {
+		case b, ok := <-blocked:
+			switch {
+			case !ok:
+				blocked = nil
+			case b.Active:
+				l.set(conn, Blocked, fmt.Errorf("%w: %s", ErrBlocked, b.Reason), 0)
+			default:
+				l.set(conn, Open, nil, 0)
+			}
+		case e := <-closed:
+			if e == nil {
+				return errors.New("connection closed")
+			}
+			return fmt.Errorf("connection lost: %s (%d)", e.Reason, e.Code)
+		case <-ctx.Done():
+			_ = conn.CloseDeadline(time.Now().Add(closeGrace))
+			return nil
+		}
+	}
+}
+
+// Close closes the connection and waits until everything of it has ended.
+func (l *Link) Close() {
+	l.cancel()
+	<-l.done
+}
+
+// Channel opens a channel on the current connection, waiting for one if there is none.
+func (l *Link) Channel(ctx context.Context) (*amqp.Channel, error) {
+	conn, err := l.Connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, fmt.Errorf("open channel: %w", err)
+	}
+	return ch, nil
+}

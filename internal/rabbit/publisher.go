@@ -1,0 +1,407 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Publishing is a message on its way to the broker. The id must not be empty.
+type Publishing = amqp.Publishing
+
+// Table is a table of headers as it goes over the wire.
+type Table = amqp.Table
+
+// The delivery modes.
+const (
+	Transient  = amqp.Transient
+	Persistent = amqp.Persistent
+)
+
+// Publisher sends messages and learns what became of them. It is safe for concurrent use.
+type Publisher struct {
+	link    *Link
+	gate    *gate
+	maxBody atomic.Int64
+
+	mu      sync.Mutex
+	session *pubSession   // nil: none yet
+	opening chan struct{} // not nil while somebody opens one; closed when that has ended
+
+	storm   storm
+	pending sync.WaitGroup // confirms whose callers have gone
+}
+
+// NewPublisher publishes over link. Its gate follows the link's state by SetState.
+func NewPublisher(link *Link, limits Limits, maxBody int) *Publisher {
+	p := &Publisher{link: link, gate: newGate(limits)}
+	p.maxBody.Store(int64(maxBody))
+	return p
+}
+
+// SetState opens or shuts the gate.
+func (p *Publisher) SetState(s State, err error) {
+	switch s {
+	case Open:
+		p.gate.set(true, nil)
+	case Blocked:
+		p.gate.set(false, err)
+	case Recovering:
+		p.gate.set(false, fmt.Errorf("%w: %w", ErrDisconnected, err))
+	case Closed:
+		p.gate.close()
+	}
+}
+
+// Close turns new messages away. Those under way end when the link closes.
+func (p *Publisher) Close() { p.gate.close() }
+
+// Quiet waits until no message is under way, or ctx ends.
+func (p *Publisher) Quiet(ctx context.Context) {
+	select {
+	case <-p.gate.quiet():
+	case <-ctx.Done():
+	}
+}
+
+// Wait returns when nothing is left of what was published. Call it after the link has closed.
+func (p *Publisher) Wait() { p.pending.Wait() }
+
+// Ticket is a message that was sent and not yet answered for.
+type Ticket struct {
+	session  *pubSession
+	confirm  *amqp.DeferredConfirmation
+	id       string
+	exchange string
+	size     int
+}
+
+// messageOverhead stands for frames and properties where the size of a message is reckoned.
+const messageOverhead = 512
+
+// Send hands one message to the connection, waiting for a place if need be, and returns a ticket
+// for its outcome. An error means that it was not sent.
+func (p *Publisher) Send(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
+	return p.send(ctx, exchange, key, msg, true)
+}
+
+// trySend is Send for a caller who holds tickets: if all who hold some waited for a place at once,
+// nobody would ever give one back. It fails with errNoPlace instead.
+func (p *Publisher) trySend(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
+	return p.send(ctx, exchange, key, msg, false)
+}
+
+func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publishing, wait bool) (Ticket, error) {
+	if err := check(exchange, key, msg, int(p.maxBody.Load())); err != nil {
+		return Ticket{}, err
+	}
+	if err := p.storm.wait(ctx); err != nil {
+		return Ticket{}, err
+	}
+	size := len(msg.Body) + messageOverhead
+	enter := p.gate.tryEnter
+	if wait {
+		enter = p.gate.enter
+	}
+	if err := enter(ctx, size); err != nil {
+		return Ticket{}, err
+	}
+	t, err := p.transmit(ctx, exchange, key, msg, wait)
+	if err != nil {
+		p.gate.leave(size)
+		return Ticket{}, err
+	}
+	t.size = size
+	return t, nil
+}
+
+func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Publishing, wait bool) (Ticket, error) {
+	s, err := p.current(ctx)
+	if err != nil {
+		return Ticket{}, err
+	}
+	if err := p.knows(ctx, s, exchange); err != nil {
+		return Ticket{}, err
+	}
+	if err := s.claim(ctx, msg.MessageId, wait); err != nil {
+		return Ticket{}, err
+	}
+	confirm, err := s.ch.PublishWithDeferredConfirm(exchange, key, true, false, *msg)
+	if err != nil {
+		s.free(msg.MessageId)
+		return Ticket{}, fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	return Ticket{session: s, confirm: confirm, id: msg.MessageId, exchange: exchange}, nil
+}
+
+// Outcome waits for what the broker says. Nil: it has the message, in a queue.
+func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
+	select {
+	case <-t.confirm.Done():
+	case <-ctx.Done():
+		// The broker may still answer; until then the message keeps its place in the window.
+		p.pending.Go(func() {
+			<-t.confirm.Done()
+			t.session.settle(t.id)
+			p.gate.leave(t.size)
+		})
+		return fmt.Errorf("%w: no confirm yet: %w", ErrUnknown, ctx.Err())
+	}
+	returned := t.session.settle(t.id)
+	p.gate.leave(t.size)
+	if returned != nil {
+		return returned
+	}
+	if t.confirm.Acked() {
+		p.storm.calm()
+		return nil
+	}
+	if t.session.ch.IsClosed() {
+		return p.lost(t)
+	}
+	p.storm.grow()
+	return fmt.Errorf("%w: negative confirm; a queue is full (reject-publish) or has lost its leader", ErrRefused)
+}
+
+// lost finds out what the end of its channel means for a message that was under way.
+func (p *Publisher) lost(t Ticket) error {
+	e := t.session.cause()
+	if e == nil || !e.Server || !e.Recover {
+		return fmt.Errorf("%w: connection lost before the confirm", ErrUnknown)
+	}
+	exchange, maxSize := culprit(e)
+	if maxSize > 0 {
+		p.maxBody.Store(int64(min(maxSize, int(p.maxBody.Load()))))
+		if t.size-messageOverhead > maxSize {
+			return fmt.Errorf("%w: the body has %d bytes, the broker's limit is %d", ErrTooLarge, t.size-messageOverhead, maxSize)
+		}
+	}
+	// The message that was refused cannot be told from those that were sent just before it; but sent
+	// again, it meets the same answer, which then is its own.
+	return &channelError{exchange: exchange, mine: exchange == t.exchange, code: e.Code, reason: e.Reason}
+}
+
+// channelError is an ErrUnknown that came with a channel exception.
+type channelError struct {
+	exchange string
+	mine     bool // the broker blamed the exchange that this message went to
+	code     int
+	reason   string
+}
+
+func (e *channelError) Error() string {
+	return fmt.Sprintf("%v: the broker closed the channel: %s (%d)", ErrUnknown, e.reason, e.code)
+}
+
+func (e *channelError) Is(target error) bool { return target == ErrUnknown }
+
+// maxChannelErrors is how many channel exceptions one message may meet before it is given up:
+// sending again what the broker refuses would tear down everybody's channel for ever.
+const maxChannelErrors = 3
+
+// Publish sends a message and waits for its outcome. With resend, a message whose fate is unknown
+// is sent again under the same id until ctx ends.
+func (p *Publisher) Publish(ctx context.Context, exchange, key string, msg *Publishing, resend bool) error {
+	t, err := p.Send(ctx, exchange, key, msg)
+	if err == nil {
+		err = p.Outcome(ctx, t)
+	}
+	if err == nil {
+		return nil
+	}
+	return p.again(ctx, exchange, key, msg, resend, err)
+}
+
+// Item is one message of a batch.
+type Item struct {
+	Exchange, Key string
+	Message       *Publishing
+}
+
+// PublishBatch sends many messages without waiting for one before the next, and returns an outcome
+// for each.
+func (p *Publisher) PublishBatch(ctx context.Context, items []Item, resend bool) []error {
+	outcomes := make([]error, len(items))
+	tickets := make([]Ticket, len(items))
+	oldest := 0 // of those under way
+	settle := func(upTo int) {
+		for ; oldest < upTo; oldest++ {
+			if outcomes[oldest] == nil {
+				outcomes[oldest] = p.Outcome(ctx, tickets[oldest])
+			}
+		}
+	}
+	for i, item := range items {
+		t, err := p.trySend(ctx, item.Exchange, item.Key, item.Message)
+		for errors.Is(err, errNoPlace) && oldest < i {
+			settle(oldest + 1)
+			t, err = p.trySend(ctx, item.Exchange, item.Key, item.Message)
+		}
+		if errors.Is(err, errNoPlace) {
+			t, err = p.Send(ctx, item.Exchange, item.Key, item.Message)
+		}
+		tickets[i], outcomes[i] = t, err
+	}
+	settle(len(items))
+	for i, item := range items {
+		if outcomes[i] != nil {
+			outcomes[i] = p.again(ctx, item.Exchange, item.Key, item.Message, resend, outcomes[i])
+		}
+	}
+	return outcomes
+}
+
+// resendPause keeps a broker that takes no channel, or that drops every connection, from being hit
+// in a tight loop.
+const resendPause = 10 * time.Millisecond
+
+// again goes on where a first try ended with err.
+func (p *Publisher) again(ctx context.Context, exchange, key string, msg *Publishing, resend bool, err error) error {
+	refusals, doubt := 0, error(nil)
+	for ctx.Err() == nil {
+		var ce *channelError
+		switch {
+		case errors.Is(err, ErrClosed), errors.Is(err, errOverLimit):
+			return doubtful(doubt, err)
+		case errors.As(err, &ce):
+			if refusals++; ce.mine && refusals > 1 {
+				return fmt.Errorf("%w: %s (%d)", ErrRefused, ce.reason, ce.code) // so was the first try
+			} else if refusals >= maxChannelErrors {
+				return err
+			}
+		case errors.Is(err, ErrUnknown), errors.Is(err, ErrDisconnected):
+		default:
+			return doubtful(doubt, err)
+		}
+		if errors.Is(err, ErrUnknown) {
+			if !resend {
+				return err
+			}
+			doubt = err // from now on it may be stored, whatever comes next
+		}
+		if Pause(ctx, resendPause) != nil {
+			break
+		}
+		var t Ticket
+		if t, err = p.Send(ctx, exchange, key, msg); err == nil {
+			if err = p.Outcome(ctx, t); err == nil {
+				return nil
+			}
+		}
+	}
+	return doubtful(doubt, err)
+}
+
+// doubtful is err, or both when an earlier try may have been stored all the same.
+func doubtful(doubt, err error) error {
+	if doubt == nil || errors.Is(err, ErrUnknown) {
+		return err
+	}
+	return fmt.Errorf("%w; sending again: %w", doubt, err)
+}
+
+// current returns a session whose channel is open, opening one if there is none.
+func (p *Publisher) current(ctx context.Context) (*pubSession, error) {
+	for {
+		p.mu.Lock()
+		if s := p.session; s != nil && !s.ch.IsClosed() {
+			p.mu.Unlock()
+			return s, nil
+		}
+		if wait := p.opening; wait != nil {
+			p.mu.Unlock()
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%w: %w", ErrDisconnected, ctx.Err())
+			}
+		}
+		opened := make(chan struct{})
+		p.opening = opened
+		p.mu.Unlock()
+
+		s, err := openPubSession(ctx, p.link, p.gate.limits.Unconfirmed)
+		p.mu.Lock()
+		if p.opening = nil; err == nil {
+			p.session = s
+		}
+		p.mu.Unlock()
+		close(opened)
+		if err != nil {
+			if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected) {
+				err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+			}
+			return nil, err
+		}
+		return s, nil
+	}
+}
+
+// knows makes sure that the exchange exists before the first message goes to it: publishing to a
+// missing one closes the channel, and every other message under way on it loses its answer.
+func (p *Publisher) knows(ctx context.Context, s *pubSession, exchange string) error {
+	if exchange == "" {
+		return nil
+	}
+	s.mu.Lock()
+	_, known := s.exchanges[exchange]
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	ch, err := p.link.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	err = ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
+	var e *amqp.Error
+	switch {
+	case err == nil:
+		_ = ch.Close()
+	case errors.As(err, &e) && e.Code == amqp.NotFound:
+		return fmt.Errorf("%w: there is no exchange %q; declare it first", ErrUnroutable, exchange)
+	case errors.As(err, &e) && e.Code == amqp.AccessRefused:
+		// RabbitMQ 4.3 asks for configure permission to answer; publishing may be allowed all the same.
+	default:
+		return fmt.Errorf("%w: look for exchange %q: %w", ErrDisconnected, exchange, err)
+	}
+	s.mu.Lock()
+	s.exchanges[exchange] = struct{}{}
+	s.mu.Unlock()
+	return nil
+}
+
+// storm slows publishing down while the broker keeps saying no.
+type storm struct{ refusals atomic.Int32 }
+
+// The longest pause is short, so that publishing resumes soon after there is room.
+const (
+	stormFrom = 8 // refusals in a row before the first pause
+	stormMin  = 5 * time.Millisecond
+	stormMax  = 100 * time.Millisecond
+)
+
+func (s *storm) calm() {
+	if s.refusals.Load() != 0 {
+		s.refusals.Store(0)
+	}
+}
+
+func (s *storm) grow() { s.refusals.Add(1) }
+
+func (s *storm) wait(ctx context.Context) error {
+	n := s.refusals.Load()
+	if n < stormFrom {
+		return nil
+	}
+	if err := Pause(ctx, Backoff{Min: stormMin, Max: stormMax}.Delay(int(n-stormFrom)+1)); err != nil {
+		return fmt.Errorf("%w: the broker refuses message after message: %w", ErrRefused, err)
+	}
+	return nil
+}

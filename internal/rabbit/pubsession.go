@@ -1,0 +1,134 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// pubSession is one channel in confirm mode.
+//
+// The broker sends the return of an unroutable message before its confirm, and amqp091-go hands on
+// both in that order from one goroutine. The channel of returns has room for every unconfirmed
+// message, so handing on a return never waits and never fails; whoever sees a confirm first takes in
+// all returns that have come. So no return is missed, and none is taken for another's: two
+// messages with the same id are never under way at once.
+type pubSession struct {
+	ch      *amqp.Channel
+	returns chan amqp.Return
+	closed  chan *amqp.Error
+
+	mu        sync.Mutex
+	underway  map[string]struct{}
+	returned  map[string]error
+	exchanges map[string]struct{} // known to exist
+	freed     chan struct{}       // not nil while somebody waits for an id; closed when one is freed
+	end       *amqp.Error
+}
+
+func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, error) {
+	ch, err := link.Channel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &pubSession{
+		ch:       ch,
+		returns:  ch.NotifyReturn(make(chan amqp.Return, window)),
+		closed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
+		underway: make(map[string]struct{}), returned: make(map[string]error), exchanges: make(map[string]struct{}),
+	}
+	if err := ch.Confirm(false); err != nil {
+		_ = ch.Close()
+		return nil, fmt.Errorf("ask for confirms: %w", err)
+	}
+	return s, nil
+}
+
+// claim reserves an id. While another message with the same id is under way it waits, or fails with
+// errNoPlace.
+func (s *pubSession) claim(ctx context.Context, id string, wait bool) error {
+	for {
+		s.mu.Lock()
+		if _, taken := s.underway[id]; !taken {
+			s.underway[id] = struct{}{}
+			s.mu.Unlock()
+			return nil
+		}
+		if !wait {
+			s.mu.Unlock()
+			return errNoPlace
+		}
+		if s.freed == nil {
+			s.freed = make(chan struct{})
+		}
+		freed := s.freed
+		s.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: another message with the id %q is under way: %w", ErrDisconnected, id, ctx.Err())
+		}
+	}
+}
+
+func (s *pubSession) free(id string) {
+	s.mu.Lock()
+	s.release(id)
+	s.mu.Unlock()
+}
+
+func (s *pubSession) release(id string) {
+	delete(s.underway, id)
+	if s.freed != nil {
+		close(s.freed)
+		s.freed = nil
+	}
+}
+
+// settle takes a message whose confirm has come out of the books, and tells whether it was returned.
+func (s *pubSession) settle(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		select {
+		case r, ok := <-s.returns:
+			if ok {
+				if _, mine := s.underway[r.MessageId]; mine {
+					s.returned[r.MessageId] = unroutable(r)
+				}
+				continue
+			}
+		default:
+		}
+		break
+	}
+	s.release(id)
+	err := s.returned[id]
+	if err != nil {
+		delete(s.returned, id)
+	}
+	return err
+}
+
+func unroutable(r amqp.Return) error {
+	if r.ReplyCode == amqp.NoRoute {
+		return fmt.Errorf("%w: no queue is bound to exchange %q for the key %q", ErrUnroutable, r.Exchange, r.RoutingKey)
+	}
+	return fmt.Errorf("%w: returned by the broker: %s (%d)", ErrUnroutable, r.ReplyText, r.ReplyCode)
+}
+
+// cause is why the channel was closed; nil if the broker did not say.
+func (s *pubSession) cause() *amqp.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case e := <-s.closed:
+		if e != nil {
+			s.end = e
+		}
+	default:
+	}
+	return s.end
+}

@@ -1,0 +1,112 @@
+package rabbit
+
+import (
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// frameOverhead is what a content header frame has besides properties: frame header and end,
+// class, weight, body size, property flags.
+const frameOverhead = 8 + 2 + 2 + 8 + 2
+
+// check refuses what cannot be sent, before anything is: amqp091-go would break the connection, or
+// the broker would, and with it everything else that is under way.
+func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
+	for _, s := range [...]struct{ name, value string }{
+		{"exchange", exchange}, {"key", key}, {"content type", p.ContentType}, {"content encoding", p.ContentEncoding},
+		{"correlation id", p.CorrelationId}, {"reply-to", p.ReplyTo}, {"expiration", p.Expiration},
+		{"message id", p.MessageId}, {"type", p.Type}, {"app id", p.AppId},
+	} {
+		if len(s.value) > 255 {
+			return fmt.Errorf("%w: %s has %d bytes, AMQP allows 255", ErrInvalid, s.name, len(s.value))
+		}
+	}
+	if len(p.Body) > maxBody {
+		return fmt.Errorf("%w: the body has %d bytes, the limit is %d", ErrTooLarge, len(p.Body), maxBody)
+	}
+	if len(p.Headers) == 0 {
+		return nil
+	}
+	size, err := headerSize(p.Headers, 0)
+	if err != nil {
+		return err
+	}
+	if room := HeaderRoom(p); size > room {
+		return fmt.Errorf("%w: the headers have %d bytes, a frame has room for %d", ErrTooLarge, size, room)
+	}
+	return nil
+}
+
+// HeaderRoom is how many bytes of headers fit into the frame beside the other properties.
+func HeaderRoom(p *amqp.Publishing) int {
+	fixed := frameOverhead + 1 + 1 + 8 // delivery mode, priority, timestamp
+	for _, s := range [...]string{p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.AppId} {
+		fixed += 1 + len(s)
+	}
+	return frameMax - fixed
+}
+
+// HeaderSize is the encoded size of a header table.
+func HeaderSize(t amqp.Table) (int, error) { return headerSize(t, 0) }
+
+// maxDepth bounds nested tables, as a decoder on the other side does.
+const maxDepth = 32
+
+func headerSize(t amqp.Table, depth int) (int, error) {
+	if depth > maxDepth {
+		return 0, fmt.Errorf("%w: headers are nested deeper than %d", ErrInvalid, maxDepth)
+	}
+	size := 4
+	for name, value := range t {
+		if len(name) > 255 {
+			return 0, fmt.Errorf("%w: a header's name has %d bytes, AMQP allows 255", ErrInvalid, len(name))
+		}
+		n, err := fieldSize(value, depth)
+		if err != nil {
+			return 0, fmt.Errorf("header %q: %w", name, err)
+		}
+		size += 1 + len(name) + n
+	}
+	return size, nil
+}
+
+// fieldSize is the size of a value with its type byte.
+func fieldSize(v any, depth int) (int, error) {
+	switch v := v.(type) {
+	case nil:
+		return 1, nil
+	case bool, byte, int8:
+		return 2, nil
+	case int16, uint16:
+		return 3, nil
+	case int32, uint32, float32:
+		return 5, nil
+	case int, int64, float64, time.Time: // an int is sent in 4 or 8 bytes
+		return 9, nil
+	case amqp.Decimal:
+		return 6, nil
+	case string:
+		return 5 + len(v), nil
+	case []byte:
+		return 5 + len(v), nil
+	case amqp.Table:
+		n, err := headerSize(v, depth+1)
+		return 1 + n, err
+	case []any:
+		if depth > maxDepth {
+			return 0, fmt.Errorf("%w: headers are nested deeper than %d", ErrInvalid, maxDepth)
+		}
+		size := 5
+		for _, e := range v {
+			n, err := fieldSize(e, depth+1)
+			if err != nil {
+				return 0, err
+			}
+			size += n
+		}
+		return size, nil
+	}
+	return 0, fmt.Errorf("%w: AMQP cannot carry a value of type %T", ErrInvalid, v)
+}

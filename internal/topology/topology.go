@@ -1,0 +1,82 @@
+// Package topology describes exchanges, queues and bindings as plain values, without any I/O.
+package topology
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Args are the optional arguments of an exchange, a queue or a binding. Values are string, bool or int64.
+type Args map[string]any
+
+// Exchange is a durable exchange.
+type Exchange struct {
+	Name     string
+	Kind     string // direct, fanout, topic or headers
+	Internal bool   // true: clients cannot publish to it, only bindings and dead-lettering reach it
+	Passive  bool   // true: it belongs to somebody else and is only checked for
+	Args     Args
+}
+
+// Queue is a queue.
+type Queue struct {
+	Name       string
+	AutoDelete bool
+	Exclusive  bool
+	Passive    bool // true: it belongs to somebody else and is only checked for
+	Args       Args
+}
+
+// Binding leads messages from an exchange to a queue, or to another exchange.
+type Binding struct {
+	Source      string
+	Destination string
+	ToExchange  bool
+	Key         string
+	Args        Args
+}
+
+// Plan is a set of objects in the order in which they can be declared.
+type Plan struct {
+	Exchanges []Exchange
+	Queues    []Queue
+	Bindings  []Binding
+}
+
+// Add appends what q has and p has not. It panics when both name the same object with
+// different settings: two parts of rehop would then fight over it on the broker.
+func (p *Plan) Add(q Plan) {
+	for _, x := range q.Exchanges {
+		i := slices.IndexFunc(p.Exchanges, func(y Exchange) bool { return y.Name == x.Name })
+		if i < 0 {
+			p.Exchanges = append(p.Exchanges, x)
+		} else if y := p.Exchanges[i]; y.Kind != x.Kind || y.Internal != x.Internal || !maps.Equal(y.Args, x.Args) {
+			panic(fmt.Sprintf("topology: exchange %q planned twice, differently", x.Name))
+		}
+	}
+	for _, x := range q.Queues {
+		i := slices.IndexFunc(p.Queues, func(y Queue) bool { return y.Name == x.Name })
+		if i < 0 {
+			p.Queues = append(p.Queues, x)
+		} else if y := p.Queues[i]; y.AutoDelete != x.AutoDelete || y.Exclusive != x.Exclusive || !maps.Equal(y.Args, x.Args) {
+			panic(fmt.Sprintf("topology: queue %q planned twice, differently", x.Name))
+		}
+	}
+	for _, x := range q.Bindings {
+		if !slices.ContainsFunc(p.Bindings, x.Equal) {
+			p.Bindings = append(p.Bindings, x)
+		}
+	}
+}
+
+// Equal reports whether two bindings are the same to the broker.
+func (b Binding) Equal(c Binding) bool {
+	return b.Source == c.Source && b.Destination == c.Destination && b.ToExchange == c.ToExchange &&
+		b.Key == c.Key && maps.Equal(b.Args, c.Args)
+}
+
+// Empty reports whether the plan declares nothing.
+func (p Plan) Empty() bool {
+	return len(p.Exchanges) == 0 && len(p.Queues) == 0 && len(p.Bindings) == 0
+}

@@ -1,0 +1,97 @@
+package layout
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The exchanges and queues that all subscriptions share.
+const (
+	// ReturnExchange leads a message back to the queue whose name is its routing key. It is a
+	// direct exchange: names with dots, # or * match themselves only.
+	ReturnExchange = "rehop.return"
+	// OrphansQueue (and the exchange of the same name) holds messages whose queue is gone.
+	OrphansQueue = "rehop.orphans"
+	// UnroutedExchange is the alternate exchange of every exchange that rehop declares.
+	UnroutedExchange = "rehop.unrouted"
+	// UnroutedQueue holds messages that no queue was bound for.
+	UnroutedQueue = "rehop.unrouted"
+	// StepExchange leads a message to the step queue that its HeaderStep names.
+	StepExchange = "rehop.step"
+	// LaterExchange leads a message that has passed the cascade to where it was to go.
+	LaterExchange = "rehop.later"
+
+	keepExchange    = "rehop.unrouted.keep"
+	nowhereExchange = "rehop.nowhere"
+	stepQueuePrefix = "rehop.step."
+	levelPrefix     = "rehop.delay."
+)
+
+// The headers that the broker routes by.
+const (
+	// HeaderReturn with the value "1" on a message makes the broker hand it back to its publisher
+	// when no queue is bound for it, instead of keeping it in UnroutedQueue.
+	HeaderReturn = "rehop-return"
+	// HeaderStep names the step at which a message waits.
+	HeaderStep = "rehop-step"
+	// HeaderTo says where a message goes after the cascade: DestinationQueue, or ToExchange(name).
+	HeaderTo = "rehop-to"
+
+	levelHeaderPrefix = "rehop-delay-"
+)
+
+// ToQueue is the value of HeaderTo for a message whose routing key is the name of its queue.
+const ToQueue = "queue"
+
+// ToExchange is the value of HeaderTo for a message that goes to an exchange, with its own routing key.
+func ToExchange(name string) string { return "exchange " + name }
+
+// maxName is the longest name that AMQP 0-9-1 can carry, in bytes.
+const maxName = 255
+
+const failedSuffix = ".failed"
+
+// FailedQueue is the name of the queue in which messages of queue rest that will not be retried.
+// It is queue + ".failed"; a name too long for that keeps its beginning and gets a hash.
+func FailedQueue(queue string) string {
+	if len(queue)+len(failedSuffix) <= maxName {
+		return queue + failedSuffix
+	}
+	sum := sha256.Sum256([]byte(queue))
+	suffix := "~" + hex.EncodeToString(sum[:8]) + failedSuffix
+	head := queue[:maxName-len(suffix)]
+	for !utf8.ValidString(head) {
+		head = head[:len(head)-1]
+	}
+	return head + suffix
+}
+
+// IsFailedQueue reports whether name is that of a failed queue.
+func IsFailedQueue(name string) bool { return strings.HasSuffix(name, failedSuffix) }
+
+// StepName names a step by its delay, as in "10s", "1m40s" or "2h".
+func StepName(delay time.Duration) string {
+	s := delay.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// StepQueue is the name of the queue in which messages wait for exactly delay.
+func StepQueue(delay time.Duration) string { return stepQueuePrefix + StepName(delay) }
+
+// IsWaitQueue reports whether name is that of a step or of a level of the cascade.
+func IsWaitQueue(name string) bool {
+	return strings.HasPrefix(name, stepQueuePrefix) || strings.HasPrefix(name, levelPrefix)
+}
+
+func levelName(level int) string   { return fmt.Sprintf("%s%02d", levelPrefix, level) }
+func levelHeader(level int) string { return fmt.Sprintf("%s%02d", levelHeaderPrefix, level) }

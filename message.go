@@ -1,0 +1,102 @@
+package rehop
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// Message is what is published, and what a handler sees.
+type Message struct {
+	// ID identifies the message; consumers tell duplicates by it. Default: a new UUID.
+	ID string
+	// Exchange is where it is published to. Default: the default exchange, where Key names a queue.
+	Exchange string
+	// Key is the routing key.
+	Key string
+	// Headers may hold strings, numbers, booleans, times, []byte, []any and nested map[string]any.
+	// Names that begin with "rehop-" belong to rehop.
+	Headers map[string]any
+	Body    []byte
+
+	ContentType     string
+	ContentEncoding string
+	// Transient messages do not survive a restart of the broker in classic queues. Default: persistent.
+	Transient bool
+	Priority  uint8
+	// Expiration is how long it may stay in a queue without being delivered. Default: for ever.
+	Expiration    time.Duration
+	Timestamp     time.Time // to the second. Default: when it is published.
+	CorrelationID string
+	ReplyTo       string
+	Type          string
+	AppID         string
+
+	// Delay keeps the message on the broker for so long before it is routed. The exchange must be one
+	// that rehop declares (Config.Exchanges, Subscription.Exchange), or the default exchange.
+	Delay time.Duration
+	// At is Delay as a point in time. If both are set, the later one counts.
+	At time.Time
+}
+
+// NewID makes an id as Publish does for a message without one.
+func NewID() string { return rabbit.NewID() }
+
+// returnHeaders are the headers of a message that has none of its own; shared, never written to.
+var returnHeaders = rabbit.Table{layout.HeaderReturn: "1"}
+
+// publishing turns a message into what goes over the wire.
+func (m *Message) publishing(unrouted Unrouted) (*rabbit.Publishing, error) {
+	p := &rabbit.Publishing{
+		MessageId: m.ID, Body: m.Body, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
+		DeliveryMode: rabbit.Persistent, Priority: m.Priority, Timestamp: m.Timestamp,
+		CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppId: m.AppID,
+	}
+	if p.MessageId == "" {
+		p.MessageId = rabbit.NewID()
+	}
+	if p.Timestamp.IsZero() {
+		p.Timestamp = time.Now()
+	}
+	if m.Transient {
+		p.DeliveryMode = rabbit.Transient
+	}
+	switch {
+	case m.Expiration < 0:
+		return nil, fmt.Errorf("%w: expiration %v is negative", ErrInvalid, m.Expiration)
+	case m.Expiration > 0:
+		p.Expiration = strconv.FormatInt(max(1, m.Expiration.Milliseconds()), 10)
+	}
+	for name := range m.Headers {
+		if strings.HasPrefix(name, envelope.Prefix) {
+			return nil, fmt.Errorf("%w: header %q: names that begin with %q belong to rehop", ErrInvalid, name, envelope.Prefix)
+		}
+	}
+	switch {
+	case unrouted == KeepUnrouted:
+		p.Headers = rabbit.ToTable(m.Headers)
+	case len(m.Headers) == 0:
+		p.Headers = returnHeaders
+	default:
+		headers := make(map[string]any, len(m.Headers)+1)
+		maps.Copy(headers, m.Headers)
+		headers[layout.HeaderReturn] = "1"
+		p.Headers = rabbit.ToTable(headers)
+	}
+	return p, nil
+}
+
+// expiration reads AMQP's text of milliseconds.
+func expiration(s string) time.Duration {
+	ms, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}

@@ -1,0 +1,177 @@
+package rehop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// Publish sends a message and waits until the broker has confirmed that it is in a queue. Nil means
+// just that. Any other outcome is one of the errors of this package: ErrUnroutable, ErrRefused,
+// ErrUnknown, ErrBlocked, ErrDisconnected, ErrTooLarge, ErrInvalid, ErrClosed.
+func (c *Client) Publish(ctx context.Context, m Message) error {
+	if len(c.hooks.publish) == 0 && len(c.hooks.publishStart) == 0 {
+		return c.publishOne(ctx, &m)
+	}
+	start := time.Now()
+	ctx = c.publishStarts(ctx, &m)
+	err := c.publishOne(ctx, &m)
+	took := time.Since(start)
+	tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(ctx, &m, took, err) })
+	return err
+}
+
+func (c *Client) publishStarts(ctx context.Context, m *Message) context.Context {
+	if m.ID == "" {
+		m.ID = NewID()
+	}
+	for _, h := range c.hooks.publishStart {
+		ctx = h.OnPublishStart(ctx, m)
+	}
+	return ctx
+}
+
+func (c *Client) publishOne(ctx context.Context, m *Message) error {
+	item, err := c.item(ctx, m)
+	if err == nil {
+		err = c.sender.Publish(ctx, item.Exchange, item.Key, item.Message, !c.config.NoResend)
+	}
+	if err != nil {
+		return fmt.Errorf("publish %s to exchange %q with key %q: %w", describe(m, item), m.Exchange, m.Key, err)
+	}
+	return nil
+}
+
+func describe(m *Message, item rabbit.Item) string {
+	if item.Message != nil {
+		return "message " + item.Message.MessageId
+	}
+	return "message " + m.ID
+}
+
+// PublishBatch sends many messages without waiting for one before sending the next. The error is a
+// *BatchError that says for each message what became of it.
+func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
+	outcomes := make([]error, len(messages))
+	contexts := make([]context.Context, len(messages))
+	items := make([]rabbit.Item, 0, len(messages))
+	index := make([]int, 0, len(messages))
+	start := time.Now()
+	for i := range messages {
+		m := messages[i]
+		contexts[i] = c.publishStarts(ctx, &m)
+		messages[i] = m
+		item, err := c.item(ctx, &m)
+		if err != nil {
+			outcomes[i] = err
+			continue
+		}
+		items, index = append(items, item), append(index, i)
+	}
+	for j, err := range c.sender.PublishBatch(ctx, items, !c.config.NoResend) {
+		outcomes[index[j]] = err
+	}
+	took, failed := time.Since(start), false
+	for i, err := range outcomes {
+		if err != nil {
+			failed = true
+			outcomes[i] = fmt.Errorf("publish message %s to exchange %q with key %q: %w", messages[i].ID, messages[i].Exchange, messages[i].Key, err)
+		}
+		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &messages[i], took, outcomes[i]) })
+	}
+	if failed {
+		return &BatchError{Errors: outcomes}
+	}
+	return nil
+}
+
+// item turns a message into what is sent, and where to.
+func (c *Client) item(ctx context.Context, m *Message) (rabbit.Item, error) {
+	delay := m.Delay
+	if !m.At.IsZero() {
+		delay = max(delay, time.Until(m.At))
+	}
+	if delay > 0 {
+		return c.delayed(ctx, m, delay)
+	}
+	p, err := m.publishing(c.config.Unrouted)
+	if err != nil {
+		return rabbit.Item{}, err
+	}
+	return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: p}, nil
+}
+
+// delayed addresses a message to the cascade, from which it goes to its own exchange with its own
+// key. By then nobody waits for its outcome, so it must be kept if no queue is bound: its exchange
+// must have an alternate exchange, or messages without a queue would jam the cascade.
+func (c *Client) delayed(ctx context.Context, m *Message, delay time.Duration) (rabbit.Item, error) {
+	if m.Expiration > 0 {
+		return rabbit.Item{}, fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
+	}
+	to, way := layout.ToQueue, c.native.LaterToQueue(m.Key)
+	if m.Exchange != "" {
+		if !c.declares(m.Exchange) {
+			return rabbit.Item{}, fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
+		}
+		to, way = layout.ToExchange(m.Exchange), c.native.LaterTo(m.Exchange)
+	}
+	p, err := m.publishing(KeepUnrouted)
+	if err != nil {
+		return rabbit.Item{}, err
+	}
+	address, err := c.cascade(ctx, delay, to)
+	if err != nil {
+		return rabbit.Item{}, err
+	}
+	if err := c.fabric.ensure(ctx, "way "+to+" "+way.Bindings[0].Key, way); err != nil {
+		return rabbit.Item{}, publicError(err)
+	}
+	p.Headers = mergeHeaders(p.Headers, address.Headers)
+	return rabbit.Item{Exchange: address.Exchange, Key: m.Key, Message: p}, nil
+}
+
+// cascade makes sure that the cascade is there as far as this delay needs it.
+func (c *Client) cascade(ctx context.Context, delay time.Duration, to string) (layout.Address, error) {
+	address, err := layout.CascadeAddress(delay, to)
+	if err != nil {
+		return layout.Address{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	plan := c.native.Base()
+	plan.Add(c.native.Cascade(delay))
+	if err := c.fabric.ensure(ctx, address.Exchange, plan); err != nil {
+		return layout.Address{}, publicError(err)
+	}
+	return address, nil
+}
+
+func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {
+	out := make(rabbit.Table, len(a)+len(b))
+	for name, value := range a {
+		out[name] = value
+	}
+	for name, value := range b {
+		out[name] = value
+	}
+	return out
+}
+
+// declares reports whether this client declares the exchange, and so knows that it has an
+// alternate exchange.
+func (c *Client) declares(exchange string) bool {
+	for _, x := range c.config.Exchanges {
+		if x.Name == exchange {
+			return true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.subscribers {
+		if s.config.Exchange == exchange && !s.config.ForeignExchange {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,85 @@
+package rehop
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// receive opens a message's envelope.
+func (s *Subscriber) receive(base context.Context, d rabbit.Delivery) *handling {
+	raw := rabbit.FromTable(d.Headers)
+	past := envelope.Read(raw, d.Exchange, d.RoutingKey)
+	h := &handling{parent: base, told: base, raw: d, past: past}
+	h.Delivery = Delivery{
+		Message: Message{
+			ID: d.MessageId, Exchange: past.Exchange, Key: past.Key, Headers: visible(raw), Body: d.Body,
+			ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Transient: d.DeliveryMode == rabbit.Transient,
+			Priority: d.Priority, Expiration: expiration(d.Expiration), Timestamp: d.Timestamp,
+			CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
+		},
+		Queue: s.config.Queue, Attempt: past.Attempt + 1, Attempts: s.config.Retry.attempts,
+		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: d.Redelivered, Replays: past.Replays,
+	}
+	if past.Expiration != "" {
+		h.Delivery.Expiration = expiration(past.Expiration)
+	}
+	return h
+}
+
+// visible are the headers that a handler sees. A message without headers of its own is the usual
+// case, and costs no copy.
+func visible(headers map[string]any) map[string]any {
+	for name := range headers {
+		if !envelope.Owned(name) {
+			return envelope.Clean(headers)
+		}
+	}
+	if _, ok := headers[envelope.CC]; ok {
+		return envelope.Clean(headers)
+	}
+	return nil
+}
+
+// admit decides whether a delivery is handled at all. Where a message has been delivered over and
+// over without an answer, its consumers have died or lost their connections. Such a message is
+// handled alone, and if that kills them too, it goes to the failed queue.
+func (s *Subscriber) admit(o offer, h *handling) bool {
+	returns := envelope.DeliveryCount(h.raw.Headers)
+	if returns == 0 && h.past.Returns == 0 && !h.raw.Redelivered {
+		if o.careful {
+			s.setCareful(false)
+		}
+		return true
+	}
+	if _, counts := h.raw.Headers["x-delivery-count"]; !counts {
+		returns = h.past.Returns
+		if h.raw.Redelivered {
+			// Classic queues say that they deliver a message again, and not how often: it is counted by
+			// sending the message round with a higher number.
+			h.past.Returns++
+			s.requeueAtEnd(h)
+			return false
+		}
+	}
+	suspect := min(suspectAfter, s.config.CrashLimit)
+	switch {
+	case returns < suspect:
+		if o.careful {
+			s.setCareful(false)
+		}
+		return true
+	case !o.careful:
+		s.setCareful(true)
+		h.raw.Requeue()
+		s.tellHandled(h, Result{Outcome: OutcomeReturned})
+		return false
+	case returns >= s.config.CrashLimit:
+		err := fmt.Errorf("delivered %d times without an answer: the process died or lost its connection each time", returns)
+		s.park(h, err, envelope.KindCrash, Result{Err: err})
+		return false
+	}
+	return true
+}

@@ -1,0 +1,367 @@
+package rehop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+const (
+	// suspectAfter is how many unanswered deliveries make a message suspect of killing its consumers.
+	suspectAfter = 3
+	// refusedPause is the pause after the broker has refused a queue or a consumer.
+	refusedPause = 5 * time.Second
+	// haltGrace is how long handlers may take to notice that they were canceled at a stop.
+	haltGrace = 100 * time.Millisecond
+	// closeGrace is how long the broker may take to answer at a stop.
+	closeGrace = 2 * time.Second
+)
+
+// Subscriber is a running subscription.
+type Subscriber struct {
+	client  *Client
+	config  Subscription
+	options rabbit.ConsumeOptions
+	handler Handler
+
+	mu      sync.Mutex
+	current offer         // what workers take from
+	offered chan struct{} // closed when current changes
+	careful bool          // deliver and handle one message at a time
+	workers map[*worker]struct{}
+	stuck   int // handlers that were abandoned and have not returned
+	outage  *outage
+	phase   phase
+
+	reopen  chan struct{} // the session is to be replaced by one with another prefetch
+	stop    chan struct{} // closed: receive no more
+	halt    chan struct{} // closed: begin no more, cancel what runs
+	kill    chan struct{} // closed: wait for nothing any more
+	gone    chan struct{} // closed: stopping, and no worker is left
+	closed  chan struct{} // closed: all has ended
+	handled sync.WaitGroup
+}
+
+type phase int
+
+const (
+	running phase = iota
+	draining
+	halted
+	killed
+)
+
+// offer is a session for the workers.
+type offer struct {
+	session *rabbit.Session
+	careful bool // at most one message of it is under way
+}
+
+// Subscribe declares what the subscription needs and begins to handle messages. If the broker cannot
+// be reached now, that happens when it can. What the broker refuses is a *TopologyError.
+//
+// ctx bounds the start, and its values reach the handler's context; the subscription ends with
+// [Subscriber.Stop], [Subscriber.Drain] or [Client.Close].
+func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscriber, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
+	}
+	s := &Subscriber{
+		client: c, config: config, options: config.consumeOptions(c.native), handler: config.Handler,
+		// A process that was killed by a message must not take others with it when it tries again, so
+		// it begins with one message and gets more when that one is above suspicion.
+		careful: true,
+		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
+		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
+	}
+	for i := len(config.Middleware) - 1; i >= 0; i-- {
+		s.handler = config.Middleware[i](s.handler)
+	}
+	var first *rabbit.Session
+	if c.State() == StateOpen || c.State() == StateBlocked {
+		session, err := c.consume.OpenSession(ctx, s.options, s.prefetch())
+		if err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
+			return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, publicError(err))
+		}
+		first = session
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		if first != nil {
+			first.Close()
+		}
+		return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, ErrClosed)
+	}
+	c.subscribers[s] = struct{}{}
+	c.background.Go(func() { s.supervise(first) })
+	c.mu.Unlock()
+	base := context.WithoutCancel(ctx)
+	for range config.Concurrency {
+		s.startWorker(base, nil, nil)
+	}
+	return s, nil
+}
+
+// Queue is the name of the queue.
+func (s *Subscriber) Queue() string { return s.config.Queue }
+
+// Closed is closed when the subscription has ended.
+func (s *Subscriber) Closed() <-chan struct{} { return s.closed }
+
+// Drain receives no more, and lets what has been received be handled. When ctx ends before that, it
+// goes on as Stop does. It returns when the broker knows of everything that was finished.
+func (s *Subscriber) Drain(ctx context.Context) error {
+	s.enter(draining)
+	select {
+	case <-s.closed:
+		return nil
+	case <-ctx.Done():
+		return s.Stop()
+	}
+}
+
+// Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
+// goes back to the queue, and no attempt is burnt. A handler that ignores its context does not keep
+// Stop from returning: its message goes back while it still runs, and Stop says so.
+func (s *Subscriber) Stop() error {
+	s.enter(halted)
+	s.cancelHandlers()
+	if s.waitClosed(haltGrace) {
+		return nil
+	}
+	s.enter(killed)
+	ignoring := s.abandonAll()
+	ended := s.waitClosed(closeGrace)
+	switch {
+	case ignoring > 0:
+		return fmt.Errorf("rehop: subscription %q: %d handlers ignore that they were canceled; their messages went back to the queue", s.config.Queue, ignoring)
+	case !ended:
+		return fmt.Errorf("rehop: subscription %q: the broker has not answered within %v; it takes back what is unfinished when the connection ends", s.config.Queue, closeGrace)
+	}
+	return nil
+}
+
+func (s *Subscriber) waitClosed(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.closed:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+func (s *Subscriber) enter(p phase) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p <= s.phase {
+		return
+	}
+	if s.phase < draining {
+		close(s.stop)
+		s.checkGone()
+	}
+	if s.phase < halted && p >= halted {
+		close(s.halt)
+	}
+	if p == killed {
+		close(s.kill)
+	}
+	s.phase = p
+}
+
+// checkGone is called with the mutex held, when a worker has left or the phase has changed.
+func (s *Subscriber) checkGone() {
+	select {
+	case <-s.stop:
+	default:
+		return
+	}
+	if len(s.workers) == 0 {
+		select {
+		case <-s.gone:
+		default:
+			close(s.gone)
+		}
+	}
+}
+
+func (s *Subscriber) stopping() bool {
+	select {
+	case <-s.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Subscriber) prefetch() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.careful {
+		return 1
+	}
+	return s.config.Prefetch
+}
+
+// supervise keeps a session open until the subscription ends.
+func (s *Subscriber) supervise(session *rabbit.Session) {
+	defer s.end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.handled.Go(func() {
+		<-s.stop
+		cancel()
+	})
+	backoff := s.client.config.options().Backoff
+	for failures := 0; !s.stopping(); {
+		if session == nil {
+			var err error
+			if session, err = s.client.consume.OpenSession(ctx, s.options, s.prefetch()); err != nil {
+				failures++
+				s.tellDown(err)
+				wait := backoff.Delay(failures)
+				if rabbit.Permanent(err) {
+					wait = max(wait, refusedPause)
+				}
+				s.sleep(wait)
+				continue
+			}
+		}
+		failures = 0
+		tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Up: true}) })
+		lost := s.serve(session)
+		session = nil
+		if lost && !s.stopping() {
+			s.tellDown(errors.New("the broker ended the consumer, or the connection was lost"))
+			s.sleep(backoff.Delay(1))
+		}
+	}
+	if session != nil {
+		session.Close()
+	}
+}
+
+// serve lets the workers take from a session until it is over. It reports whether the session ended
+// by itself.
+func (s *Subscriber) serve(session *rabbit.Session) (lost bool) {
+	s.mu.Lock()
+	select {
+	case <-s.reopen: // meant for the session before
+	default:
+	}
+	s.current = offer{session: session, careful: s.careful}
+	close(s.offered)
+	s.offered = make(chan struct{})
+	s.mu.Unlock()
+
+	select {
+	case <-session.Exhausted():
+		return true
+	case <-session.Ended():
+		return true
+	case <-s.reopen:
+		session.Cancel()
+		s.mu.Lock()
+		careful := s.careful
+		s.mu.Unlock()
+		if careful { // one at a time: not before all others are settled
+			select {
+			case <-session.Ended():
+			case <-s.stop:
+				s.drain(session)
+			}
+		}
+		return false
+	case <-s.stop:
+		s.drain(session)
+		return false
+	}
+}
+
+// drain ends a session when the subscription stops.
+func (s *Subscriber) drain(session *rabbit.Session) {
+	canceled := make(chan struct{})
+	go func() {
+		defer close(canceled)
+		session.Cancel()
+	}()
+	select {
+	case <-session.Ended():
+	case <-s.halt:
+		for { // what no worker has begun
+			d, ok := session.Next(nil)
+			if !ok {
+				break
+			}
+			d.Requeue()
+		}
+		<-session.Ended()
+	}
+	<-canceled
+}
+
+func (s *Subscriber) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.stop:
+	}
+}
+
+func (s *Subscriber) tellDown(err error) {
+	err = publicError(err)
+	if s.stopping() {
+		return
+	}
+	s.client.config.Logger.Warn("rehop: not consuming", "queue", s.config.Queue, "err", err)
+	tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Err: err}) })
+}
+
+// end is the last thing that happens.
+func (s *Subscriber) end() {
+	<-s.gone
+	s.client.mu.Lock()
+	delete(s.client.subscribers, s)
+	s.client.mu.Unlock()
+	close(s.closed)
+}
+
+// next waits for a session other than last. False: there will be none.
+func (s *Subscriber) next(last *rabbit.Session) (offer, bool) {
+	for {
+		s.mu.Lock()
+		o, offered := s.current, s.offered
+		s.mu.Unlock()
+		if o.session != nil && o.session != last {
+			return o, true
+		}
+		select {
+		case <-offered:
+		case <-s.stop:
+			return offer{}, false
+		}
+	}
+}
+
+// setCareful changes how many messages the broker sends at once.
+func (s *Subscriber) setCareful(careful bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.careful == careful {
+		return
+	}
+	s.careful = careful
+	select {
+	case s.reopen <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,218 @@
+package rehop
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// Subscription says what to consume, how, and what happens to what fails.
+type Subscription struct {
+	// Queue is the queue's name. Several processes with the same queue compete for its messages.
+	Queue string
+	// Exchange is what the queue is bound to; rehop declares it, durable, with an alternate exchange.
+	// Default: none; messages are published to the queue by its name.
+	Exchange string
+	// ExchangeKind is topic, direct, fanout or headers. Default: topic.
+	ExchangeKind string
+	// ForeignExchange: somebody else declares the exchange; rehop only binds to it.
+	ForeignExchange bool
+	// Keys are the binding keys. Default: "#" for topic exchanges, "" for others.
+	Keys []string
+
+	// Handler handles the messages.
+	Handler Handler
+	// Middleware wraps the handler, the first one outermost.
+	Middleware []Middleware
+	// Concurrency is how many messages are handled at once. Default: 1.
+	Concurrency int
+	// Prefetch is how many messages the broker sends ahead. Default: twice the concurrency, at least 4.
+	Prefetch int
+	// Timeout bounds one run of the handler: its context ends then. Keep it below the broker's
+	// consumer timeout (30 minutes unless set otherwise). Default: 5 minutes.
+	Timeout time.Duration
+	// StuckAfter is how long after Timeout a handler that does not return is reported, counted as
+	// failed and replaced by another worker. Default: 30 s.
+	StuckAfter time.Duration
+	// Retry is the schedule of a message that fails. Default: Steps(10s, 100s, 1h, 2h, 10h).
+	Retry Schedule
+	// CrashLimit is how often a message may be delivered without an answer (the process died or lost
+	// its connection) before it goes to the failed queue. From the third time on it is handled alone,
+	// so that messages which only happened to be near are not suspected. Default: 10.
+	CrashLimit int
+	// ProbeMin and ProbeMax bound the pause between tries while the handler says Unavailable.
+	// Default: 1 s and 30 s.
+	ProbeMin, ProbeMax time.Duration
+
+	// QueueType is layout.Quorum or layout.Classic. Default: Quorum; Classic for Exclusive and AutoDelete.
+	QueueType layout.QueueType
+	// Passive: the queue belongs to somebody else and is used as it is. Its failed queue and the way
+	// back to it are declared all the same.
+	Passive bool
+	// MessageTTL is how long a message may stay in the queue; then it goes to the failed queue.
+	// Default: for ever.
+	MessageTTL time.Duration
+	// Expires deletes the queue, and what is in it, when it was unused for so long. Default: never.
+	Expires time.Duration
+	// MaxLength and MaxBytes bound the queue. Default: unbounded.
+	MaxLength, MaxBytes int
+	// Overflow is what happens when it is full: "reject-publish" (publishers get ErrRefused) or
+	// "drop-head" (the oldest goes to the failed queue). Default: reject-publish for quorum queues,
+	// drop-head for classic ones, as RabbitMQ has it.
+	Overflow string
+	// MaxPriority makes a classic queue with so many priorities. Default: none.
+	MaxPriority int
+	// SingleActive lets only one of the competing consumers receive at a time.
+	SingleActive bool
+	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others.
+	QueueArgs map[string]any
+	// Exclusive makes a queue of this connection alone, which ends with it. AutoDelete makes one that
+	// ends with its last consumer.
+	Exclusive, AutoDelete bool
+
+	// ConsumerTag identifies the consumer in the broker's tools. Default: a unique one.
+	ConsumerTag string
+	// ExclusiveConsumer refuses all other consumers of the queue.
+	ExclusiveConsumer bool
+	// Priority of this consumer: lower ones receive only while higher ones are busy. Default: 0.
+	Priority int
+}
+
+func (s Subscription) withDefaults() Subscription {
+	orDefault(&s.Concurrency, 1)
+	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
+	orDefault(&s.Timeout, 5*time.Minute)
+	orDefault(&s.StuckAfter, 30*time.Second)
+	orDefault(&s.CrashLimit, 10)
+	orDefault(&s.ProbeMin, time.Second)
+	orDefault(&s.ProbeMax, max(30*time.Second, s.ProbeMin))
+	if !s.Retry.set {
+		def := defaultSchedule()
+		def.jitter, def.immediate = s.Retry.jitter, s.Retry.immediate
+		s.Retry = def
+	}
+	return s
+}
+
+// maxPrefetch is what AMQP can say.
+const maxPrefetch = 65535
+
+func (s Subscription) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	switch {
+	case s.Queue == "":
+		fault("Queue is empty")
+	case len(s.Queue) > 255:
+		fault("Queue has %d bytes, AMQP allows 255", len(s.Queue))
+	case strings.HasPrefix(s.Queue, "amq."):
+		fault("Queue %q: names that begin with amq. belong to the broker", s.Queue)
+	}
+	if s.Handler == nil {
+		fault("Handler is nil")
+	}
+	if s.Exchange != "" && !s.ForeignExchange && !strings.HasPrefix(s.Exchange, "amq.") {
+		if err := checkExchange(s.Exchange, s.ExchangeKind); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if s.Exchange == "" && len(s.Keys) > 0 {
+		fault("Keys are set, and Exchange is not")
+	}
+	for _, key := range s.Keys {
+		if len(key) > 255 {
+			fault("Keys: %q… has %d bytes, AMQP allows 255", key[:32], len(key))
+		}
+	}
+	if s.Concurrency < 1 {
+		fault("Concurrency %d must be positive", s.Concurrency)
+	}
+	if s.Prefetch < s.Concurrency || s.Prefetch > maxPrefetch {
+		fault("Prefetch %d must be from Concurrency, %d, to %d", s.Prefetch, s.Concurrency, maxPrefetch)
+	}
+	if s.Timeout <= 0 || s.StuckAfter <= 0 {
+		fault("Timeout %v and StuckAfter %v must be positive", s.Timeout, s.StuckAfter)
+	}
+	if s.CrashLimit < 1 {
+		fault("CrashLimit %d must be positive", s.CrashLimit)
+	}
+	if s.ProbeMin <= 0 || s.ProbeMax < s.ProbeMin {
+		fault("ProbeMin %v and ProbeMax %v must be positive, in this order", s.ProbeMin, s.ProbeMax)
+	}
+	switch s.QueueType {
+	case "", layout.Quorum, layout.Classic:
+	default:
+		fault("QueueType %q must be %q or %q", s.QueueType, layout.Quorum, layout.Classic)
+	}
+	if s.QueueType == layout.Quorum && (s.Exclusive || s.AutoDelete || s.MaxPriority > 0) {
+		fault("a quorum queue cannot be Exclusive or AutoDelete, nor have MaxPriority")
+	}
+	switch s.Overflow {
+	case "", "reject-publish", "drop-head", "reject-publish-dlx":
+	default:
+		fault("Overflow %q must be reject-publish, drop-head or reject-publish-dlx", s.Overflow)
+	}
+	if s.MessageTTL < 0 || s.Expires < 0 || s.MaxLength < 0 || s.MaxBytes < 0 || s.MaxPriority < 0 || s.MaxPriority > 255 {
+		fault("MessageTTL, Expires, MaxLength, MaxBytes must not be negative, and MaxPriority from 0 to 255")
+	}
+	if s.Passive && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
+		s.MaxPriority != 0 || s.SingleActive || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
+		fault("Passive uses a queue as it is; it cannot be combined with settings of the queue")
+	}
+	if err := s.Retry.validate(); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// queueArgs are the arguments beyond what the layout sets.
+func (s Subscription) queueArgs() map[string]any {
+	args := make(map[string]any)
+	for name, n := range map[string]int64{
+		"x-message-ttl": s.MessageTTL.Milliseconds(), "x-expires": s.Expires.Milliseconds(),
+		"x-max-length": int64(s.MaxLength), "x-max-length-bytes": int64(s.MaxBytes), "x-max-priority": int64(s.MaxPriority),
+	} {
+		if n > 0 {
+			args[name] = n
+		}
+	}
+	if s.Overflow != "" {
+		args["x-overflow"] = s.Overflow
+	}
+	if s.SingleActive {
+		args["x-single-active-consumer"] = true
+	}
+	maps.Copy(args, s.QueueArgs)
+	return args
+}
+
+// plan is everything that the subscription needs on the broker.
+func (s Subscription) plan(native layout.Native) topology.Plan {
+	kind := s.QueueType
+	if kind == "" && s.MaxPriority > 0 {
+		kind = layout.Classic
+	}
+	plan := native.Base()
+	plan.Add(native.Subscription(layout.QueueSpec{
+		Name: s.Queue, Type: kind, Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
+		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
+	}))
+	for _, delay := range s.Retry.fixed() {
+		plan.Add(native.Step(delay))
+	}
+	return plan
+}
+
+func (s Subscription) consumeOptions(native layout.Native) rabbit.ConsumeOptions {
+	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: s.plan(native)}
+	if s.Priority != 0 {
+		o.Args = map[string]any{"x-priority": int32(s.Priority)}
+	}
+	return o
+}

@@ -1,0 +1,251 @@
+package rehop
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// worker handles one message at a time.
+type worker struct {
+	sub   *Subscriber
+	base  context.Context
+	timer *time.Timer
+
+	mu      sync.Mutex
+	current *handling
+}
+
+// startWorker starts a worker. If it takes the place of another, it first concludes what that one
+// had in hand.
+func (s *Subscriber) startWorker(base context.Context, inherited *handling, err error) {
+	w := &worker{sub: s, base: base}
+	w.timer = time.AfterFunc(time.Hour, w.expire)
+	w.timer.Stop()
+	s.mu.Lock()
+	s.workers[w] = struct{}{}
+	s.mu.Unlock()
+	s.handled.Go(func() {
+		if inherited != nil {
+			s.conclude(inherited, err)
+		}
+		w.loop()
+	})
+}
+
+func (s *Subscriber) forget(w *worker) {
+	s.mu.Lock()
+	delete(s.workers, w)
+	s.checkGone()
+	s.mu.Unlock()
+}
+
+func (w *worker) loop() {
+	s := w.sub
+	returned := false
+	defer func() {
+		w.timer.Stop()
+		if !returned { // the handler called runtime.Goexit, which ends this goroutine
+			h := w.current
+			s.startWorker(w.base, h, &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())})
+		}
+		s.forget(w)
+	}()
+	var last *rabbit.Session
+	for {
+		o, ok := s.next(last)
+		if !ok {
+			break
+		}
+		for {
+			d, ok := o.session.Next(s.halt)
+			if !ok {
+				break
+			}
+			if !w.handle(o, d) {
+				returned = true
+				return
+			}
+		}
+		last = o.session
+	}
+	returned = true
+}
+
+// handle sees to one delivery. False: another worker has taken this one's place.
+func (w *worker) handle(o offer, d rabbit.Delivery) bool {
+	s := w.sub
+	h := s.receive(w.base, d)
+	if !s.admit(o, h) {
+		return true
+	}
+	for rerun := 0; ; {
+		if !s.awaitOutage(h) {
+			return true
+		}
+		err, mine := w.run(h)
+		if !mine {
+			return false
+		}
+		switch s.weigh(h, err) {
+		case notInHand:
+			return true
+		case askAgain:
+		case answered:
+			if !s.atOnce(h, err, rerun) {
+				s.conclude(h, err)
+				return true
+			}
+			rerun++
+		}
+		h = h.again()
+	}
+}
+
+// run calls the handler. mine is false if another worker has meanwhile taken over.
+func (w *worker) run(h *handling) (err error, mine bool) {
+	s := w.sub
+	h.began = time.Now()
+	h.deadline = h.began.Add(s.config.Timeout)
+	w.mu.Lock()
+	w.current = h
+	w.mu.Unlock()
+	w.timer.Reset(s.config.Timeout)
+	select {
+	case <-s.halt: // canceled before it was current
+		h.cancel(context.Canceled, errStopping)
+	default:
+	}
+
+	ctx := context.Context(h)
+	for _, hook := range s.client.hooks.handleStart {
+		ctx = hook.OnHandleStart(ctx, &h.Delivery)
+	}
+	h.told = ctx
+	err = call(ctx, s.handler, &h.Delivery)
+
+	w.timer.Stop()
+	w.mu.Lock()
+	w.current = nil
+	w.mu.Unlock()
+	if h.finish() {
+		h.cancel(context.Canceled, nil)
+		return err, true
+	}
+	s.cameBack(h)
+	return nil, false
+}
+
+// call turns a panic into an error.
+func call(ctx context.Context, handler Handler, d *Delivery) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &panicError{text: fmt.Sprintf("panic: %v", r), stack: string(debug.Stack())}
+		}
+	}()
+	return handler.Handle(ctx, d)
+}
+
+// expire is called when the time of the current handler is up, and again when it still has not
+// returned StuckAfter later.
+func (w *worker) expire() {
+	w.mu.Lock()
+	h := w.current
+	w.mu.Unlock()
+	if h == nil || time.Now().Before(h.deadline) {
+		return // the timer was meant for the run before
+	}
+	if h.why() == nil {
+		h.cancel(context.DeadlineExceeded, errTimeout)
+		w.timer.Reset(w.sub.config.StuckAfter)
+		return
+	}
+	if !w.sub.replace(w, h) {
+		w.timer.Reset(w.sub.config.StuckAfter) // report it again
+	}
+}
+
+// replace gives the slot of a stuck handler to a new worker. As many may be abandoned as there are
+// slots; then slots stay occupied, and the reports say so.
+func (s *Subscriber) replace(w *worker, h *handling) bool {
+	s.mu.Lock()
+	may := s.stuck < s.config.Concurrency && s.phase != halted
+	if may {
+		s.stuck++
+	}
+	s.mu.Unlock()
+	replaced := may && h.abandon()
+	if may && !replaced {
+		s.mu.Lock()
+		s.stuck--
+		s.mu.Unlock()
+		return true // it has just returned
+	}
+	if replaced {
+		// No longer counted among the workers: a stop does not wait for it.
+		s.startWorker(w.base, h, fmt.Errorf("%w, and still runs %v after it was canceled", errTimeout, s.config.StuckAfter))
+		s.forget(w)
+	}
+	s.tellStuck(StuckHandler{Queue: s.config.Queue, MessageID: h.Delivery.ID, For: time.Since(h.began), Replaced: replaced})
+	return replaced
+}
+
+// cameBack is told of an abandoned handler that has returned after all.
+func (s *Subscriber) cameBack(h *handling) {
+	s.mu.Lock()
+	s.stuck--
+	s.mu.Unlock()
+	s.tellStuck(StuckHandler{Queue: s.config.Queue, MessageID: h.Delivery.ID, For: time.Since(h.began), Returned: true})
+}
+
+func (s *Subscriber) tellStuck(e StuckHandler) {
+	s.client.config.Logger.Warn("rehop: handler ignores its context", "queue", e.Queue, "message", e.MessageID,
+		"for", e.For, "replaced", e.Replaced, "returned", e.Returned)
+	tell(s.client.hooks.stuck, func(h StuckHook) { h.OnStuck(e) })
+}
+
+// cancelHandlers cancels what runs, and tells how many.
+func (s *Subscriber) cancelHandlers() int {
+	return s.eachRunning(func(_ *worker, h *handling) bool {
+		h.cancel(context.Canceled, errStopping)
+		return true
+	})
+}
+
+// abandonAll gives back the messages of handlers that ignore their context, and tells how many.
+func (s *Subscriber) abandonAll() int {
+	return s.eachRunning(func(w *worker, h *handling) bool {
+		if h.why() == nil || !h.abandon() {
+			return false
+		}
+		s.mu.Lock()
+		s.stuck++
+		s.mu.Unlock()
+		h.raw.Requeue()
+		s.forget(w)
+		return true
+	})
+}
+
+func (s *Subscriber) eachRunning(do func(*worker, *handling) bool) int {
+	s.mu.Lock()
+	workers := make([]*worker, 0, len(s.workers))
+	for w := range s.workers {
+		workers = append(workers, w)
+	}
+	s.mu.Unlock()
+	n := 0
+	for _, w := range workers {
+		w.mu.Lock()
+		h := w.current
+		w.mu.Unlock()
+		if h != nil && do(w, h) {
+			n++
+		}
+	}
+	return n
+}
