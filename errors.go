@@ -18,7 +18,8 @@ var (
 	// ErrUnknown: the message was sent, and no answer came before the connection was lost or the
 	// context ended. It may be stored; sent again under the same id it may be there twice.
 	ErrUnknown = rabbit.ErrUnknown
-	// ErrBlocked: the broker is short of memory or disk and takes no messages. It was not sent.
+	// ErrBlocked: the broker is short of memory or disk and takes no messages, or it does not confirm
+	// those under way. It was not sent.
 	ErrBlocked = rabbit.ErrBlocked
 	// ErrDisconnected: there was no connection to a broker in time. It was not sent.
 	ErrDisconnected = rabbit.ErrDisconnected

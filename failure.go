@@ -90,7 +90,15 @@ func (s *Subscriber) conclude(h *handling, err error) {
 	}
 }
 
+// giveBack returns a message to its queue because the subscription stops. The broker counts that as
+// it counts a crash. So a message that has come back before goes to the end of the queue instead,
+// with its count as it is: no number of clean stops makes it suspect.
 func (s *Subscriber) giveBack(h *handling, result Result) {
+	if n := h.returns(); n > 0 {
+		h.past.Returns = n
+		s.requeueAtEnd(h)
+		return
+	}
 	h.raw.Requeue()
 	result.Outcome = OutcomeReturned
 	s.tellHandled(h, result)

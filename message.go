@@ -51,15 +51,12 @@ func NewID() string { return rabbit.NewID() }
 // returnHeaders are the headers of a message that has none of its own; shared, never written to.
 var returnHeaders = rabbit.Table{layout.HeaderReturn: "1"}
 
-// publishing turns a message into what goes over the wire.
+// publishing turns a message, which has an id by now, into what goes over the wire.
 func (m *Message) publishing(unrouted Unrouted) (*rabbit.Publishing, error) {
 	p := &rabbit.Publishing{
 		MessageId: m.ID, Body: m.Body, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
 		DeliveryMode: rabbit.Persistent, Priority: m.Priority, Timestamp: m.Timestamp,
 		CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppId: m.AppID,
-	}
-	if p.MessageId == "" {
-		p.MessageId = rabbit.NewID()
 	}
 	if p.Timestamp.IsZero() {
 		p.Timestamp = time.Now()

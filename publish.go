@@ -2,6 +2,7 @@ package rehop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -35,21 +36,21 @@ func (c *Client) publishStarts(ctx context.Context, m *Message) context.Context 
 }
 
 func (c *Client) publishOne(ctx context.Context, m *Message) error {
+	if m.ID == "" {
+		m.ID = NewID()
+	}
 	item, err := c.item(ctx, m)
 	if err == nil {
 		err = c.sender.Publish(ctx, item.Exchange, item.Key, item.Message, !c.config.NoResend)
 	}
-	if err != nil {
-		return fmt.Errorf("publish %s to exchange %q with key %q: %w", describe(m, item), m.Exchange, m.Key, err)
-	}
-	return nil
+	return publishError(m, err)
 }
 
-func describe(m *Message, item rabbit.Item) string {
-	if item.Message != nil {
-		return "message " + item.Message.MessageId
+func publishError(m *Message, err error) error {
+	if err == nil {
+		return nil
 	}
-	return "message " + m.ID
+	return fmt.Errorf("publish message %s to exchange %q with key %q: %w", m.ID, m.Exchange, m.Key, err)
 }
 
 // PublishBatch sends many messages without waiting for one before sending the next. The error is a
@@ -78,7 +79,7 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 	for i, err := range outcomes {
 		if err != nil {
 			failed = true
-			outcomes[i] = fmt.Errorf("publish message %s to exchange %q with key %q: %w", messages[i].ID, messages[i].Exchange, messages[i].Key, err)
+			outcomes[i] = publishError(&messages[i], err)
 		}
 		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &messages[i], took, outcomes[i]) })
 	}
@@ -127,7 +128,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, delay time.Duration) (
 		return rabbit.Item{}, err
 	}
 	if err := c.fabric.ensure(ctx, "way "+to+" "+way.Bindings[0].Key, way); err != nil {
-		return rabbit.Item{}, publicError(err)
+		return rabbit.Item{}, wayError(err)
 	}
 	p.Headers = mergeHeaders(p.Headers, address.Headers)
 	return rabbit.Item{Exchange: address.Exchange, Key: m.Key, Message: p}, nil
@@ -142,9 +143,21 @@ func (c *Client) cascade(ctx context.Context, delay time.Duration, to string) (l
 	plan := c.native.Base()
 	plan.Add(c.native.Cascade(delay))
 	if err := c.fabric.ensure(ctx, address.Exchange, plan); err != nil {
-		return layout.Address{}, publicError(err)
+		return layout.Address{}, wayError(err)
 	}
 	return address, nil
+}
+
+// wayError makes what the broker says to a topology one of the outcomes of publishing.
+func wayError(err error) error {
+	var t *TopologyError
+	switch err = publicError(err); {
+	case errors.As(err, &t) && t.Code == 404:
+		return fmt.Errorf("%w: %w", ErrUnroutable, err)
+	case errors.As(err, &t):
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return err
 }
 
 func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {

@@ -47,22 +47,13 @@ func visible(headers map[string]any) map[string]any {
 // over without an answer, its consumers have died or lost their connections. Such a message is
 // handled alone, and if that kills them too, it goes to the failed queue.
 func (s *Subscriber) admit(o offer, h *handling) bool {
-	returns := envelope.DeliveryCount(h.raw.Headers)
-	if returns == 0 && h.past.Returns == 0 && !h.raw.Redelivered {
-		if o.careful {
-			s.setCareful(false)
-		}
-		return true
-	}
-	if _, counts := h.raw.Headers["x-delivery-count"]; !counts {
-		returns = h.past.Returns
-		if h.raw.Redelivered {
-			// Classic queues say that they deliver a message again, and not how often: it is counted by
-			// sending the message round with a higher number.
-			h.past.Returns++
-			s.requeueAtEnd(h)
-			return false
-		}
+	returns := h.returns()
+	if h.raw.Redelivered && !h.counted() {
+		// Classic queues say that they deliver a message again, and not how often: it is counted by
+		// sending the message round with a higher number.
+		h.past.Returns++
+		s.requeueAtEnd(h)
+		return false
 	}
 	suspect := min(suspectAfter, s.config.CrashLimit)
 	switch {
@@ -83,3 +74,12 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 	}
 	return true
 }
+
+// counted reports whether the queue counts how often it delivers a message, as quorum queues do.
+func (h *handling) counted() bool {
+	_, ok := h.raw.Headers["x-delivery-count"]
+	return ok
+}
+
+// returns is how often the message was delivered before without an answer.
+func (h *handling) returns() int { return h.past.Returns + envelope.DeliveryCount(h.raw.Headers) }

@@ -202,6 +202,15 @@ func (s *Subscriber) stopping() bool {
 	}
 }
 
+func (s *Subscriber) halting() bool {
+	select {
+	case <-s.halt:
+		return true
+	default:
+		return false
+	}
+}
+
 func (s *Subscriber) prefetch() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,12 +304,8 @@ func (s *Subscriber) drain(session *rabbit.Session) {
 	}()
 	select {
 	case <-session.Ended():
-	case <-s.halt:
-		for { // what no worker has begun
-			d, ok := session.Next(nil)
-			if !ok {
-				break
-			}
+	case <-s.gone: // all workers were stuck: nobody else gives back what they had not begun
+		for d, ok := session.Next(); ok; d, ok = session.Next() {
 			d.Requeue()
 		}
 		<-session.Ended()

@@ -32,7 +32,8 @@ type Subscription struct {
 	Middleware []Middleware
 	// Concurrency is how many messages are handled at once. Default: 1.
 	Concurrency int
-	// Prefetch is how many messages the broker sends ahead. Default: twice the concurrency, at least 4.
+	// Prefetch is how many messages the broker sends ahead; in the first moments one more may be out.
+	// Default: twice the concurrency, at least 4.
 	Prefetch int
 	// Timeout bounds one run of the handler: its context ends then. Keep it below the broker's
 	// consumer timeout (30 minutes unless set otherwise). Default: 5 minutes.

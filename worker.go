@@ -51,7 +51,12 @@ func (w *worker) loop() {
 		w.timer.Stop()
 		if !returned { // the handler called runtime.Goexit, which ends this goroutine
 			h := w.current
-			s.startWorker(w.base, h, &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())})
+			if h.finish() {
+				h.cancel(context.Canceled, nil)
+				s.startWorker(w.base, h, &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())})
+			} else {
+				s.cameBack(h)
+			}
 		}
 		s.forget(w)
 	}()
@@ -62,7 +67,7 @@ func (w *worker) loop() {
 			break
 		}
 		for {
-			d, ok := o.session.Next(s.halt)
+			d, ok := o.session.Next()
 			if !ok {
 				break
 			}
@@ -80,6 +85,10 @@ func (w *worker) loop() {
 func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 	s := w.sub
 	h := s.receive(w.base, d)
+	if s.halting() {
+		s.giveBack(h, Result{})
+		return true
+	}
 	if !s.admit(o, h) {
 		return true
 	}
@@ -109,23 +118,21 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 // run calls the handler. mine is false if another worker has meanwhile taken over.
 func (w *worker) run(h *handling) (err error, mine bool) {
 	s := w.sub
+	ctx := context.Context(h)
+	for _, hook := range s.client.hooks.handleStart {
+		ctx = hook.OnHandleStart(ctx, &h.Delivery)
+	}
+	h.told = ctx
 	h.began = time.Now()
 	h.deadline = h.began.Add(s.config.Timeout)
 	w.mu.Lock()
 	w.current = h
 	w.mu.Unlock()
 	w.timer.Reset(s.config.Timeout)
-	select {
-	case <-s.halt: // canceled before it was current
+	if s.halting() { // canceled before it was current
 		h.cancel(context.Canceled, errStopping)
-	default:
 	}
 
-	ctx := context.Context(h)
-	for _, hook := range s.client.hooks.handleStart {
-		ctx = hook.OnHandleStart(ctx, &h.Delivery)
-	}
-	h.told = ctx
 	err = call(ctx, s.handler, &h.Delivery)
 
 	w.timer.Stop()

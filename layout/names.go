@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rehop/rehop/internal/envelope"
 )
 
 // The exchanges and queues that all subscriptions share.
@@ -38,17 +40,17 @@ const (
 	HeaderReturn = "rehop-return"
 	// HeaderStep names the step at which a message waits.
 	HeaderStep = "rehop-step"
-	// HeaderTo says where a message goes after the cascade: DestinationQueue, or ToExchange(name).
-	HeaderTo = "rehop-to"
+	// HeaderTo says where a message goes after the cascade: ToQueue, or ToExchange(name).
+	HeaderTo = envelope.To
 
 	levelHeaderPrefix = "rehop-delay-"
 )
 
 // ToQueue is the value of HeaderTo for a message whose routing key is the name of its queue.
-const ToQueue = "queue"
+const ToQueue = envelope.ToQueue
 
 // ToExchange is the value of HeaderTo for a message that goes to an exchange, with its own routing key.
-func ToExchange(name string) string { return "exchange " + name }
+func ToExchange(name string) string { return envelope.ToExchange(name) }
 
 // maxName is the longest name that AMQP 0-9-1 can carry, in bytes.
 const maxName = 255

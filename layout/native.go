@@ -279,8 +279,3 @@ func CascadeAddress(delay time.Duration, to string) (Address, error) {
 	}
 	return Address{Exchange: levelName(bits.Len64(u) - 1), Headers: headers}, nil
 }
-
-// IsRoutingHeader reports whether a header only told the broker where a message waits.
-func IsRoutingHeader(name string) bool {
-	return name == HeaderStep || name == HeaderTo || name == HeaderReturn || strings.HasPrefix(name, levelHeaderPrefix)
-}

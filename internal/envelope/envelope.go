@@ -27,7 +27,19 @@ const (
 	Expiration  = "rehop-expiration"   // the expiration; left in place it would cut the wait short
 	Returns     = "rehop-returns"      // how often a classic queue redelivered it
 	Replays     = "rehop-replays"      // how often a person has replayed it
+	ReplayRun   = "rehop-replay-run"   // which replay it was, so that the same one does not take it twice
 )
+
+// To says where a delayed message was to go: ToQueue, or ToExchange(name).
+const (
+	To      = "rehop-to"
+	ToQueue = "queue" // the queue whose name is its routing key
+
+	toExchange = "exchange "
+)
+
+// ToExchange is the value of To for a message that goes to an exchange.
+func ToExchange(name string) string { return toExchange + name }
 
 // Kinds of failure.
 const (
@@ -59,6 +71,7 @@ type Failure struct {
 	Expiration  string
 	Returns     int
 	Replays     int
+	ReplayRun   string
 	CC          any
 }
 
@@ -70,10 +83,13 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		FailedAt: moment(headers[FailedAt]), FirstFailed: moment(headers[FirstFailed]), Due: moment(headers[Due]),
 		Host: text(headers[Host]), Queue: text(headers[Queue]), Exchange: exchange, Key: key,
 		Expiration: text(headers[Expiration]), Returns: number(headers[Returns]), Replays: number(headers[Replays]),
-		CC: headers[CC],
+		ReplayRun: text(headers[ReplayRun]),
+		CC:        headers[CC],
 	}
 	if _, ok := headers[Queue]; ok {
 		f.Exchange, f.Key = text(headers[Exchange]), text(headers[Key])
+	} else if to, ok := headers[To].(string); ok { // a delayed message came by rehop's own exchanges
+		f.Exchange = strings.TrimPrefix(strings.TrimPrefix(to, ToQueue), toExchange)
 	}
 	return f
 }
@@ -135,6 +151,7 @@ func (f Failure) Write(headers map[string]any) {
 	put(Stack, f.Stack)
 	put(Host, f.Host)
 	put(Expiration, f.Expiration)
+	put(ReplayRun, f.ReplayRun)
 	at(FailedAt, f.FailedAt)
 	at(FirstFailed, f.FirstFailed)
 	at(Due, f.Due)

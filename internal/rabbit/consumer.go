@@ -53,13 +53,12 @@ type Session struct {
 
 // OpenSession declares the plan and starts a consumer with the given prefetch.
 func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) (*Session, error) {
-	ch, err := l.Channel(ctx)
+	var s *Session
+	_, err := l.on(ctx, func(ch *amqp.Channel) (err error) {
+		s, err = openSession(ch, o, prefetch)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	s, err := openSession(ch, o, prefetch)
-	if err != nil {
-		_ = ch.Close()
 		return nil, err
 	}
 	return s, nil
@@ -99,20 +98,10 @@ func (s *Session) watch(closed <-chan *amqp.Error) {
 	s.ledger.stop()
 }
 
-// Next waits for the next delivery. False: this session will have no more, or quit was closed.
-func (s *Session) Next(quit <-chan struct{}) (Delivery, bool) {
-	select {
-	case d, ok := <-s.deliveries:
-		return s.take(d, ok)
-	default:
-	}
-	s.ledger.idle()
-	select {
-	case d, ok := <-s.deliveries:
-		return s.take(d, ok)
-	case <-quit:
-		return Delivery{}, false
-	}
+// Next waits for the next delivery. False: this session will have no more.
+func (s *Session) Next() (Delivery, bool) {
+	d, ok := <-s.deliveries
+	return s.take(d, ok)
 }
 
 func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {

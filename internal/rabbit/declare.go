@@ -11,12 +11,7 @@ import (
 // Declare makes the broker have what the plan says. It is safe to repeat. The error of an object
 // that the broker does not accept is a *DeclareError.
 func (l *Link) Declare(ctx context.Context, plan topology.Plan) error {
-	ch, err := l.Channel(ctx)
-	if err != nil {
-		return err
-	}
-	defer ch.Close()
-	return declare(ch, plan)
+	return l.briefly(ctx, func(ch *amqp.Channel) error { return declare(ch, plan) })
 }
 
 func declare(ch *amqp.Channel, plan topology.Plan) error {
@@ -64,14 +59,13 @@ type Depth struct {
 
 // Inspect asks for a queue's depth. A missing queue is a *DeclareError with code 404.
 func (l *Link) Inspect(ctx context.Context, queue string) (Depth, error) {
-	ch, err := l.Channel(ctx)
+	var q amqp.Queue
+	err := l.briefly(ctx, func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return declareError("queue", queue, err)
+	})
 	if err != nil {
 		return Depth{}, err
-	}
-	defer ch.Close()
-	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-	if err != nil {
-		return Depth{}, declareError("queue", queue, err)
 	}
 	return Depth{Messages: q.Messages, Consumers: q.Consumers}, nil
 }

@@ -19,7 +19,8 @@ var (
 	ErrRefused = errors.New("refused by the broker")
 	// ErrUnknown: the message was sent and the answer never came. It may or may not be stored.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrBlocked: the broker is blocked by an alarm, and the message was not sent.
+	// ErrBlocked: the broker is blocked by an alarm, or does not confirm those under way; the message
+	// was not sent.
 	ErrBlocked = errors.New("broker is blocked")
 	// ErrDisconnected: there is no connection to a broker, and the message was not sent.
 	ErrDisconnected = errors.New("not connected")
@@ -56,6 +57,9 @@ func (e *DeclareError) Error() string {
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for .*: received (?:the value )?(.*?) but current is (.*)$`)
 
 func declareError(object, name string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *amqp.Error
 	if !errors.As(err, &e) || !e.Server {
 		return fmt.Errorf("declare %s %q: %w", object, name, err)

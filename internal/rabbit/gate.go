@@ -102,7 +102,7 @@ func (g *gate) enter(ctx context.Context, size int) error {
 	if !g.open {
 		return fmt.Errorf("%w: %w", g.reason, ctx.Err())
 	}
-	return fmt.Errorf("wait for a place among %d unconfirmed messages: %w", g.used, ctx.Err())
+	return fmt.Errorf("%w: it has not confirmed the %d messages under way: %w", ErrBlocked, g.used, ctx.Err())
 }
 
 func (g *gate) leave(size int) {

@@ -93,16 +93,6 @@ func (l *ledger) settle(tag uint64, v verdict) {
 	}
 }
 
-// idle says that somebody looked for work and found none.
-func (l *ledger) idle() {
-	l.mu.Lock()
-	now := l.finished > 0 && l.open == 0
-	l.mu.Unlock()
-	if now {
-		l.signal()
-	}
-}
-
 // retire says that no further delivery will come.
 func (l *ledger) retire() {
 	l.mu.Lock()

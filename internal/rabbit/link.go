@@ -32,6 +32,7 @@ type Link struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
+	calls  sync.WaitGroup // to the broker, whose callers may have gone
 }
 
 // NewLink starts connecting. observe is called at every change of state, in order, from one goroutine.
@@ -194,6 +195,31 @@ func (l *Link) hold(ctx context.Context, conn *amqp.Connection) error {
 func (l *Link) Close() {
 	l.cancel()
 	<-l.done
+	l.calls.Wait()
+}
+
+// call does something that waits for the broker and knows no context. When ctx ends first, the call
+// goes on in the background, at the latest until the connection ends, and undo takes back its effect.
+func (l *Link) call(ctx context.Context, do func() error, undo func()) error {
+	if ctx.Done() == nil {
+		return do()
+	}
+	outcome := make(chan error, 1)
+	l.calls.Go(func() { outcome <- do() })
+	select {
+	case err := <-outcome:
+		return err
+	case <-ctx.Done():
+	}
+	l.calls.Go(func() {
+		if <-outcome == nil {
+			undo()
+		}
+	})
+	if state, err := l.State(); state == Blocked {
+		return fmt.Errorf("%w: %w", err, ctx.Err())
+	}
+	return fmt.Errorf("%w: the broker has not answered: %w", ErrDisconnected, ctx.Err())
 }
 
 // Channel opens a channel on the current connection, waiting for one if there is none.
@@ -202,9 +228,41 @@ func (l *Link) Channel(ctx context.Context) (*amqp.Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch, err := conn.Channel()
+	var ch *amqp.Channel
+	err = l.call(ctx, func() (err error) {
+		ch, err = conn.Channel()
+		return err
+	}, func() { _ = ch.Close() })
 	if err != nil {
 		return nil, fmt.Errorf("open channel: %w", err)
 	}
 	return ch, nil
+}
+
+// on opens a channel and does something with it that waits for the broker. The channel is closed
+// when that has failed or ctx has ended, and is the caller's otherwise.
+func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
+	ch, err := l.Channel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	closeChannel := func() { _ = ch.Close() }
+	if err := l.call(ctx, func() error { return do(ch) }, closeChannel); err != nil {
+		l.calls.Go(closeChannel) // waits for the broker, too
+		return nil, err
+	}
+	return ch, nil
+}
+
+// briefly does something on a channel of its own, and closes it.
+func (l *Link) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
+	ch, err := l.Channel(ctx)
+	if err != nil {
+		return err
+	}
+	return l.call(ctx, func() error {
+		err := do(ch)
+		_ = ch.Close()
+		return err
+	}, func() {})
 }

@@ -30,8 +30,8 @@ type Publisher struct {
 	maxBody atomic.Int64
 
 	mu      sync.Mutex
-	session *pubSession   // nil: none yet
-	opening chan struct{} // not nil while somebody opens one; closed when that has ended
+	session *pubSession // nil: none yet
+	opening *opening    // not nil while one is being opened
 
 	storm   storm
 	pending sync.WaitGroup // confirms whose callers have gone
@@ -305,7 +305,8 @@ func doubtful(doubt, err error) error {
 	return fmt.Errorf("%w; sending again: %w", doubt, err)
 }
 
-// current returns a session whose channel is open, opening one if there is none.
+// current returns a session whose channel is open. If there is none, one is opened in the background,
+// for all who want one, and whoever wants one waits for it within its own context.
 func (p *Publisher) current(ctx context.Context) (*pubSession, error) {
 	for {
 		p.mu.Lock()
@@ -313,34 +314,41 @@ func (p *Publisher) current(ctx context.Context) (*pubSession, error) {
 			p.mu.Unlock()
 			return s, nil
 		}
-		if wait := p.opening; wait != nil {
-			p.mu.Unlock()
-			select {
-			case <-wait:
-				continue
-			case <-ctx.Done():
-				return nil, fmt.Errorf("%w: %w", ErrDisconnected, ctx.Err())
-			}
-		}
-		opened := make(chan struct{})
-		p.opening = opened
-		p.mu.Unlock()
-
-		s, err := openPubSession(ctx, p.link, p.gate.limits.Unconfirmed)
-		p.mu.Lock()
-		if p.opening = nil; err == nil {
-			p.session = s
+		o := p.opening
+		if o == nil {
+			o = &opening{done: make(chan struct{})}
+			p.opening = o
+			p.pending.Go(func() { p.open(o) })
 		}
 		p.mu.Unlock()
-		close(opened)
-		if err != nil {
-			if !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected) {
-				err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+		select {
+		case <-o.done:
+			if o.err != nil {
+				return nil, o.err
 			}
-			return nil, err
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", ErrDisconnected, ctx.Err())
 		}
-		return s, nil
 	}
+}
+
+// opening is a session that is being opened.
+type opening struct {
+	done chan struct{}
+	err  error
+}
+
+func (p *Publisher) open(o *opening) {
+	s, err := openPubSession(context.Background(), p.link, p.gate.limits.Unconfirmed)
+	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected) {
+		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	p.mu.Lock()
+	if p.opening, o.err = nil, err; err == nil {
+		p.session = s
+	}
+	p.mu.Unlock()
+	close(o.done)
 }
 
 // knows makes sure that the exchange exists before the first message goes to it: publishing to a
@@ -355,15 +363,14 @@ func (p *Publisher) knows(ctx context.Context, s *pubSession, exchange string) e
 	if known {
 		return nil
 	}
-	ch, err := p.link.Channel(ctx)
-	if err != nil {
-		return err
-	}
-	err = ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
+	err := p.link.briefly(ctx, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
+	})
 	var e *amqp.Error
 	switch {
 	case err == nil:
-		_ = ch.Close()
+	case errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked):
+		return err
 	case errors.As(err, &e) && e.Code == amqp.NotFound:
 		return fmt.Errorf("%w: there is no exchange %q; declare it first", ErrUnroutable, exchange)
 	case errors.As(err, &e) && e.Code == amqp.AccessRefused:

@@ -29,20 +29,18 @@ type pubSession struct {
 }
 
 func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, error) {
-	ch, err := link.Channel(ctx)
-	if err != nil {
-		return nil, err
-	}
 	s := &pubSession{
-		ch:       ch,
-		returns:  ch.NotifyReturn(make(chan amqp.Return, window)),
-		closed:   ch.NotifyClose(make(chan *amqp.Error, 1)),
 		underway: make(map[string]struct{}), returned: make(map[string]error), exchanges: make(map[string]struct{}),
 	}
-	if err := ch.Confirm(false); err != nil {
-		_ = ch.Close()
-		return nil, fmt.Errorf("ask for confirms: %w", err)
+	ch, err := link.on(ctx, func(ch *amqp.Channel) error {
+		s.returns = ch.NotifyReturn(make(chan amqp.Return, window))
+		s.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
+		return ch.Confirm(false)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open a channel with confirms: %w", err)
 	}
+	s.ch = ch
 	return s, nil
 }
 

@@ -81,9 +81,9 @@ func fieldSize(v any, depth int) (int, error) {
 		return 2, nil
 	case int16, uint16:
 		return 3, nil
-	case int32, uint32, float32:
+	case int, int32, uint32, float32:
 		return 5, nil
-	case int, int64, float64, time.Time: // an int is sent in 4 or 8 bytes
+	case int64, float64, time.Time:
 		return 9, nil
 	case amqp.Decimal:
 		return 6, nil

@@ -1,7 +1,10 @@
 package rabbit
 
 import (
+	"maps"
 	"math"
+	"strconv"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -42,6 +45,8 @@ func toField(v any) (any, bool) {
 			out[i] = s
 		}
 		return out, true
+	case int: // amqp091-go would send its lower 32 bits
+		return int64(v), true
 	case uint:
 		return toField(uint64(v))
 	case uint64:
@@ -52,14 +57,19 @@ func toField(v any) (any, bool) {
 	return nil, false
 }
 
-// FromTable is the reverse, so that no type of amqp091-go reaches a user.
+// FromTable is the reverse, so that no type of amqp091-go reaches a user. What it is given stays as it
+// is: a message that is published again keeps the types that it came with.
 func FromTable(t amqp.Table) map[string]any {
+	out, changed := t, false
 	for name, value := range t {
-		if changed, ok := fromField(value); ok {
-			t[name] = changed
+		if converted, ok := fromField(value); ok {
+			if !changed {
+				out, changed = maps.Clone(t), true
+			}
+			out[name] = converted
 		}
 	}
-	return t
+	return out
 }
 
 func fromField(v any) (any, bool) {
@@ -68,8 +78,27 @@ func fromField(v any) (any, bool) {
 		return FromTable(v), true
 	case []any:
 		return convertAll(v, fromField)
+	case amqp.Decimal:
+		return decimal(v), true
 	}
 	return nil, false
+}
+
+// decimal writes a decimal number as text: Go has no type for it.
+func decimal(d amqp.Decimal) string {
+	digits := strconv.FormatInt(int64(d.Value), 10)
+	if d.Scale == 0 {
+		return digits
+	}
+	sign := ""
+	if d.Value < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	if short := int(d.Scale) + 1 - len(digits); short > 0 {
+		digits = strings.Repeat("0", short) + digits
+	}
+	point := len(digits) - int(d.Scale)
+	return sign + digits[:point] + "." + digits[point:]
 }
 
 func convertAll(list []any, convert func(any) (any, bool)) (any, bool) {

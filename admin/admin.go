@@ -1,0 +1,110 @@
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// Config says how to reach the broker.
+type Config struct {
+	// URL of the broker, amqp:// or amqps://. Default: "amqp://guest:guest@localhost:5672/".
+	URL string
+	// URLs of several brokers of a cluster, tried in turn. Default: URL alone.
+	URLs []string
+	// Dial opens the transport. Default: a net.Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// TLS is used for amqps URLs. Default: the system's roots.
+	TLS *tls.Config
+	// External uses the client certificate of TLS to log in. Default: user and password.
+	External bool
+	// Credentials are asked for at every connection and at every call of the management API.
+	// Default: those of the URLs.
+	Credentials func(ctx context.Context) (user, password string, err error)
+	// Management is the URL of the management API, as in "http://localhost:15672". User and password
+	// are taken from it, else from URL. Default: none, and Queues cannot list.
+	Management string
+	// HTTP is used for the management API. Default: a client with a timeout of 30 s.
+	HTTP *http.Client
+}
+
+// Admin looks after the queues of one virtual host. It is safe for concurrent use.
+type Admin struct {
+	read       *rabbit.Link
+	write      *rabbit.Link
+	sender     *rabbit.Publisher
+	management *management
+}
+
+// Open connects, within ctx.
+func Open(ctx context.Context, config Config) (*Admin, error) {
+	if len(config.URLs) == 0 {
+		if config.URL == "" {
+			config.URL = "amqp://guest:guest@localhost:5672/"
+		}
+		config.URLs = []string{config.URL}
+	}
+	for i, u := range config.URLs {
+		if err := rabbit.CheckURL(u); err != nil {
+			return nil, fmt.Errorf("admin: URL %d %w", i+1, err)
+		}
+	}
+	if config.Dial == nil {
+		config.Dial = (&net.Dialer{}).DialContext
+	}
+	api, err := newManagement(config)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	opts := rabbit.Options{
+		URLs: config.URLs, Dial: config.Dial, TLS: config.TLS, External: config.External, Credentials: config.Credentials,
+		Name: "rehop admin", Heartbeat: 10 * time.Second, DialTimeout: 10 * time.Second,
+		Backoff: rabbit.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
+	}
+	a := &Admin{management: api}
+	ready := make(chan struct{})
+	a.read = rabbit.NewLink("read", opts, func(rabbit.State, error) {})
+	a.write = rabbit.NewLink("write", opts, func(s rabbit.State, err error) {
+		<-ready
+		a.sender.SetState(s, err)
+	})
+	a.sender = rabbit.NewPublisher(a.write, rabbit.Limits{
+		Unconfirmed: 2 * batchSize, UnconfirmedBytes: 64 << 20, Waiting: batchSize, WaitingBytes: 64 << 20,
+	}, maxBody)
+	close(ready)
+	for _, link := range []*rabbit.Link{a.read, a.write} {
+		if err := link.FirstTry(ctx); err != nil {
+			a.Close()
+			return nil, fmt.Errorf("admin: open: %w", err)
+		}
+	}
+	return a, nil
+}
+
+// maxBody is as much as RabbitMQ 3 takes: what lies in a failed queue must fit when it goes back.
+const maxBody = 512 << 20
+
+// Close closes the connections.
+func (a *Admin) Close() {
+	a.sender.Close()
+	a.read.Close()
+	a.write.Close()
+	a.sender.Wait()
+}
+
+// ErrNoQueue: there is no such queue.
+var ErrNoQueue = errors.New("no such queue")
+
+func queueError(err error) error {
+	var d *rabbit.DeclareError
+	if errors.As(err, &d) && d.Code == 404 {
+		return fmt.Errorf("%w: %q", ErrNoQueue, d.Name)
+	}
+	return err
+}

@@ -1,0 +1,7 @@
+// Package admin is for the people who look after queues: it lists them, looks into the failed ones,
+// and replays, discards, exports and imports what rests there.
+//
+// Replaying takes a message back to the one queue that failed it, with its counters reset. The
+// broker has confirmed the copy before the original is removed, so a replay that is killed can be
+// run again: a message may then be replayed twice, and none is lost.
+package admin

@@ -1,0 +1,166 @@
+package admin
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// record is a line of an export.
+type record struct {
+	ID              string         `json:"id"`
+	Queue           string         `json:"queue"`
+	Exchange        string         `json:"exchange"`
+	Key             string         `json:"key"`
+	Headers         map[string]any `json:"headers,omitempty"`
+	Body            []byte         `json:"body"` // base64
+	ContentType     string         `json:"content_type,omitempty"`
+	ContentEncoding string         `json:"content_encoding,omitempty"`
+	Priority        uint8          `json:"priority,omitempty"`
+	Timestamp       *time.Time     `json:"timestamp,omitempty"`
+	CorrelationID   string         `json:"correlation_id,omitempty"`
+	ReplyTo         string         `json:"reply_to,omitempty"`
+	Type            string         `json:"type,omitempty"`
+	AppID           string         `json:"app_id,omitempty"`
+	Attempts        int            `json:"attempts"`
+	Error           string         `json:"error,omitempty"`
+	Kind            string         `json:"kind,omitempty"`
+	Stack           string         `json:"stack,omitempty"`
+	FailedAt        *time.Time     `json:"failed_at,omitempty"`
+	FirstFailed     *time.Time     `json:"first_failed,omitempty"`
+	Host            string         `json:"host,omitempty"`
+	Expiration      string         `json:"expiration,omitempty"`
+	Replays         int            `json:"replays,omitempty"`
+}
+
+// Export writes the messages of the failed queue of queue as JSON lines, oldest first, and leaves
+// them where they are. It returns how many it wrote.
+func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Filter) (int, error) {
+	reader, _, err := a.read.OpenReader(ctx, sourceOf(queue))
+	if err != nil {
+		return 0, queueError(err)
+	}
+	defer reader.Close()
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	n := 0
+	for {
+		if err := ctx.Err(); err != nil {
+			return n, errors.Join(err, out.Flush())
+		}
+		d, ok, err := reader.Next()
+		if err != nil {
+			return n, errors.Join(err, out.Flush())
+		}
+		if !ok {
+			break
+		}
+		m := messageOf(d, true)
+		if !filter.accepts(m) {
+			continue
+		}
+		if err := lines.Encode(recordOf(m)); err != nil {
+			return n, fmt.Errorf("export message %s: %w", m.ID, err)
+		}
+		n++
+	}
+	return n, out.Flush()
+}
+
+// maxLine bounds a line of an import.
+const maxLine = 1 << 30
+
+// Import puts the messages of an export back into the failed queues that they came from. It stops at
+// the first line that it cannot read or that the broker does not take, and returns how many messages
+// are in their queues by then.
+func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 64<<10), maxLine)
+	n, line := 0, 0
+	var batch []rabbit.Item
+	flush := func() error {
+		for i, err := range a.sender.PublishBatch(ctx, batch, true) {
+			if err != nil {
+				return fmt.Errorf("import message %s into %q: %w", batch[i].Message.MessageId, batch[i].Key, err)
+			}
+			n++
+		}
+		batch = batch[:0]
+		return nil
+	}
+	for in.Scan() {
+		line++
+		if len(in.Bytes()) == 0 {
+			continue
+		}
+		item, err := itemOf(in.Bytes())
+		if err != nil {
+			return n, errors.Join(fmt.Errorf("import: line %d: %w", line, err), flush())
+		}
+		if batch = append(batch, item); len(batch) == batchSize {
+			if err := flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	if err := in.Err(); err != nil {
+		return n, errors.Join(fmt.Errorf("import: line %d: %w", line+1, err), flush())
+	}
+	return n, flush()
+}
+
+func recordOf(m Message) record {
+	return record{
+		ID: m.ID, Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Headers: plain(m.Headers), Body: m.Body,
+		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: moment(m.Timestamp),
+		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
+		Attempts: m.Attempts, Error: m.Error, Kind: m.Kind, Stack: m.Stack, FailedAt: moment(m.FailedAt),
+		FirstFailed: moment(m.FirstFailed), Host: m.Host, Expiration: m.failure.Expiration, Replays: m.Replays,
+	}
+}
+
+func itemOf(line []byte) (rabbit.Item, error) {
+	var r record
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.UseNumber() // an int64 does not fit into a float64
+	if err := decoder.Decode(&r); err != nil {
+		return rabbit.Item{}, err
+	}
+	if r.Queue == "" {
+		return rabbit.Item{}, errors.New(`it has no "queue"`)
+	}
+	headers, err := typed(r.Headers)
+	if err != nil {
+		return rabbit.Item{}, err
+	}
+	m := Message{
+		ID: r.ID, Headers: headers, Body: r.Body, ContentType: r.ContentType, ContentEncoding: r.ContentEncoding,
+		Priority: r.Priority, Timestamp: at(r.Timestamp), CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID,
+	}
+	return rabbit.Item{Key: sourceOf(r.Queue), Message: m.publishing(envelope.Failure{
+		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: at(r.FailedAt), FirstFailed: at(r.FirstFailed),
+		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration, Replays: r.Replays,
+	})}, nil
+}
+
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func at(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}

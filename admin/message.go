@@ -1,0 +1,114 @@
+package admin
+
+import (
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// Message is a message that rests in a failed queue, or waits.
+type Message struct {
+	ID       string
+	Queue    string // the queue that failed it, and to which it is replayed
+	Exchange string // where it was first published to
+	Key      string
+	Headers  map[string]any // without those of rehop and the broker
+	Body     []byte
+
+	ContentType     string
+	ContentEncoding string
+	Priority        uint8
+	Timestamp       time.Time
+	CorrelationID   string
+	ReplyTo         string
+	Type            string
+	AppID           string
+
+	Attempts    int       // how often a handler has failed it
+	Error       string    // why, the last time
+	Kind        string    // error, permanent, decode, timeout, panic, crash, or dead (by the broker)
+	Stack       string    // where the handler panicked
+	FailedAt    time.Time // when, the last time
+	FirstFailed time.Time
+	Due         time.Time // while it waits: when it is tried again
+	Host        string    // where the last handler ran
+	Replays     int       // how often it has been replayed
+
+	failure envelope.Failure
+}
+
+func messageOf(d rabbit.Message, failed bool) Message {
+	headers := rabbit.FromTable(d.Headers)
+	read := envelope.Read
+	if failed {
+		read = envelope.ReadDead
+	}
+	f := read(headers, d.Exchange, d.RoutingKey)
+	return Message{
+		ID: d.MessageId, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(headers), Body: d.Body,
+		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,
+		CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
+		Attempts: f.Attempt, Error: f.Error, Kind: f.Kind, Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
+		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f,
+	}
+}
+
+// publishing is the message with a failure's record in its headers.
+func (m Message) publishing(f envelope.Failure) *rabbit.Publishing {
+	headers := make(map[string]any, len(m.Headers)+8)
+	for name, value := range m.Headers {
+		headers[name] = value
+	}
+	if cc, ok := headers["CC"]; ok { // left in place it would lead copies to other queues
+		f.CC = cc
+		delete(headers, "CC")
+	}
+	f.Write(headers)
+	id := m.ID
+	if id == "" {
+		id = rabbit.NewID()
+	}
+	return &rabbit.Publishing{
+		MessageId: id, Headers: rabbit.ToTable(headers), Body: m.Body, ContentType: m.ContentType,
+		ContentEncoding: m.ContentEncoding, DeliveryMode: rabbit.Persistent, Priority: m.Priority, Timestamp: m.Timestamp,
+		CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppId: m.AppID,
+	}
+}
+
+// Filter chooses messages. A message must meet everything that is set.
+type Filter struct {
+	IDs    []string          // one of these ids
+	Kinds  []string          // one of these kinds of failure
+	Text   string            // contained in the error's text, whatever the case
+	Key    string            // the routing key; a * at the end stands for anything
+	Since  time.Time         // failed at this time or later
+	Before time.Time         // failed before this time
+	Header map[string]string // headers with these values, written as text
+}
+
+func (f Filter) accepts(m Message) bool {
+	switch {
+	case len(f.IDs) > 0 && !contains(f.IDs, m.ID),
+		len(f.Kinds) > 0 && !contains(f.Kinds, m.Kind),
+		f.Text != "" && !strings.Contains(strings.ToLower(m.Error), strings.ToLower(f.Text)),
+		f.Key != "" && !keyMatches(f.Key, m.Key),
+		!f.Since.IsZero() && m.FailedAt.Before(f.Since),
+		!f.Before.IsZero() && !m.FailedAt.Before(f.Before):
+		return false
+	}
+	for name, want := range f.Header {
+		if have, ok := m.Headers[name]; !ok || headerText(have) != want {
+			return false
+		}
+	}
+	return true
+}
+
+func keyMatches(pattern, key string) bool {
+	if head, open := strings.CutSuffix(pattern, "*"); open {
+		return strings.HasPrefix(key, head)
+	}
+	return pattern == key
+}

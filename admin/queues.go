@@ -1,0 +1,146 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// Queue is a queue that rehop subscriptions consume.
+type Queue struct {
+	Name      string
+	Type      string // quorum or classic
+	Ready     int    // waiting to be delivered
+	Unacked   int    // delivered, not yet answered for
+	Consumers int
+	// Waiting is how many messages wait for their next attempt in this queue. It is counted only by
+	// QueuesWithWaiting; else -1.
+	Waiting int
+	// Failed is how many messages rest in its failed queue.
+	Failed int
+}
+
+// Overview is what rehop has on a broker.
+type Overview struct {
+	Queues []Queue
+	// Steps and levels in which messages wait, with how many.
+	Waits []Wait
+	// Orphans is how many messages lost their queue while they waited.
+	Orphans int
+	// Unrouted is how many messages found no queue when they were published.
+	Unrouted int
+}
+
+// Wait is a queue in which messages wait.
+type Wait struct {
+	Name     string
+	Messages int
+}
+
+type apiQueue struct {
+	Name      string `json:"name"`
+	Type      string `json:"type"`
+	Ready     int    `json:"messages_ready"`
+	Unacked   int    `json:"messages_unacknowledged"`
+	Consumers int    `json:"consumers"`
+}
+
+type apiBinding struct {
+	Destination     string `json:"destination"`
+	DestinationType string `json:"destination_type"`
+}
+
+// Queues lists rehop's queues, by name. It needs the management API, whose figures are some seconds
+// old.
+func (a *Admin) Queues(ctx context.Context) (Overview, error) {
+	var queues []apiQueue
+	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,consumers", &queues); err != nil {
+		return Overview{}, fmt.Errorf("list queues: %w", err)
+	}
+	var bindings []apiBinding
+	if err := a.management.get(ctx, "/api/exchanges/%s/"+layout.ReturnExchange+"/bindings/source", &bindings); err != nil {
+		return Overview{}, fmt.Errorf("list queues: %w", err)
+	}
+	// The way back to a queue is what makes it rehop's.
+	ours := make(map[string]bool)
+	for _, b := range bindings {
+		if b.DestinationType == "queue" {
+			ours[b.Destination] = true
+		}
+	}
+	byName := make(map[string]apiQueue)
+	for _, q := range queues {
+		byName[q.Name] = q
+	}
+	var o Overview
+	for _, q := range queues {
+		failed, hasFailed := byName[layout.FailedQueue(q.Name)]
+		switch {
+		case q.Name == layout.OrphansQueue:
+			o.Orphans = q.Ready + q.Unacked
+		case q.Name == layout.UnroutedQueue:
+			o.Unrouted = q.Ready + q.Unacked
+		case layout.IsWaitQueue(q.Name):
+			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
+		case ours[q.Name] && hasFailed:
+			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,
+				Consumers: q.Consumers, Waiting: -1, Failed: failed.Ready + failed.Unacked})
+		}
+	}
+	slices.SortFunc(o.Queues, func(x, y Queue) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(o.Waits, func(x, y Wait) int { return strings.Compare(x.Name, y.Name) })
+	return o, nil
+}
+
+// QueuesWithWaiting is Queues with the number of waiting messages of each queue. For that it takes
+// up to limit messages of each wait queue in hand and puts them back, which can make those late by
+// as long as it takes, never early.
+func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, error) {
+	o, err := a.Queues(ctx)
+	if err != nil {
+		return o, err
+	}
+	counts := make(map[string]int)
+	for _, w := range o.Waits {
+		messages, err := a.peek(ctx, w.Name, limit, Filter{}, readWaiting)
+		if err != nil {
+			return o, err
+		}
+		for _, m := range messages {
+			counts[m.Queue]++
+		}
+	}
+	for i := range o.Queues {
+		o.Queues[i].Waiting = counts[o.Queues[i].Name]
+	}
+	return o, nil
+}
+
+// Queue looks at one queue over AMQP, without the management API: Unacked is then -1.
+func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
+	depth, err := a.read.Inspect(ctx, name)
+	if err != nil {
+		return Queue{}, queueError(err)
+	}
+	failed, err := a.read.Inspect(ctx, layout.FailedQueue(name))
+	if err != nil {
+		return Queue{}, queueError(err)
+	}
+	return Queue{Name: name, Ready: depth.Messages, Unacked: -1, Consumers: depth.Consumers, Waiting: -1, Failed: failed.Messages}, nil
+}
+
+// sourceOf is the queue in which failed messages of a subscription's queue rest; the orphans and the
+// unrouted are named by themselves.
+func sourceOf(queue string) string {
+	if queue == layout.OrphansQueue || queue == layout.UnroutedQueue {
+		return queue
+	}
+	return layout.FailedQueue(queue)
+}
+
+// readWaiting reads the envelope of a message that waits.
+func readWaiting(d rabbit.Message) Message { return messageOf(d, false) }

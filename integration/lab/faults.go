@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Own starts servers that this process alone uses, for tests that kill them: other packages' tests
+// run at the same time. Call it before any other function of this package. down stops and removes
+// them. Where REHOP_FAULTS_SERVICES=given, those of the environment are used instead.
+func Own() (down func() error, err error) {
+	if os.Getenv("REHOP_FAULTS_SERVICES") == "given" {
+		return func() error { return nil }, nil
+	}
+	dir, err := os.MkdirTemp("", "rehop-own-")
+	if err != nil {
+		return nil, fmt.Errorf("directory for servers: %w", err)
+	}
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch {
+		case name == "REHOP_SERVICES_PORT", strings.HasPrefix(name, "REHOP_RABBITMQ_") && name != "REHOP_RABBITMQ_HOME", strings.HasPrefix(name, "REHOP_CLUSTER_"):
+			if err := os.Unsetenv(name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := os.Setenv("REHOP_SERVICES_DIR", dir); err != nil {
+		return nil, err
+	}
+	down = func() error {
+		out, err := exec.Command(script(), "down").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("scripts/services down: %w\n%s", err, out)
+		}
+		return nil
+	}
+	if out, err := exec.Command(script(), "up", "rabbitmq", "cluster").CombinedOutput(); err != nil {
+		// Setting says what is missing, and whether that fails or skips a test.
+		fmt.Fprintf(os.Stderr, "scripts/services up: %v\n%s", err, out)
+	}
+	return down, nil
+}
+
+// Leader is the node, by its name for Services, that leads a quorum queue.
+func (r *Rabbit) Leader(queue string) (string, error) {
+	var q struct {
+		Leader string `json:"leader"`
+		Node   string `json:"node"`
+	}
+	if err := r.TryAPI("GET", "/api/queues/"+r.Vhost+"/"+url.PathEscape(queue), nil, &q); err != nil {
+		return "", err
+	}
+	leader := q.Leader
+	if leader == "" {
+		leader = q.Node
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(leader, "rehop-"), "@")
+	for _, node := range r.nodes {
+		if node == name {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("queue %q is led by %q, which is none of %v", queue, leader, r.nodes)
+}
+
+// Dial opens a plain connection to the first node that answers; after a fault it may take a while
+// until one does.
+func (r *Rabbit) Dial(ctx context.Context) (*amqp.Connection, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var last error
+		for _, u := range r.URLs {
+			conn, err := amqp.Dial(u)
+			if err == nil {
+				return conn, nil
+			}
+			last = err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, last
+		}
+	}
+}
+
+// TryServices is Services for goroutines other than the test's.
+func (r *Rabbit) TryServices(args ...string) error {
+	out, err := exec.Command(script(), args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("scripts/services %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}

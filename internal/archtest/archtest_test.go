@@ -1,0 +1,146 @@
+// Package archtest keeps the structure of the project: who may import whom, and that every package
+// says what it is for.
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/rehop/rehop"
+
+// rule says what packages under a path may not import.
+type rule struct {
+	from   string // path below the module; "." is the root package alone
+	forbid string // import path prefix
+	except []string
+	why    string
+}
+
+var rules = []rule{
+	{".", module + "/", []string{module + "/layout", module + "/internal/"}, "the root imports no public sibling except layout"},
+	{".", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go, so that none of its types reaches a user"},
+	{"layout", "github.com/rabbitmq/", nil, "layouts are pure"},
+	{"layout", module + "/internal/rabbit", nil, "layouts are pure"},
+	{"layout", "net", nil, "layouts are pure"},
+	{"internal/topology", module + "/", nil, "a topology is a value and knows nobody"},
+	{"internal/envelope", module + "/", nil, "an envelope knows headers alone"},
+	{"internal/rabbit", module + "/layout", nil, "the machinery does not know what it moves"},
+	{"internal/rabbit", module + "/internal/envelope", nil, "the machinery does not know what it moves"},
+	{"admin", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
+}
+
+// source is a parsed Go file.
+type source struct {
+	dir  string // below the module's root
+	name string
+	file *ast.File
+}
+
+// sources parses every file of the root module. It reads the files itself, because a test that asks
+// the go command is cached without regard to them.
+func sources(t *testing.T) []source {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var all []source
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if p != root {
+				if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
+					return fs.SkipDir
+				}
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(p))
+		all = append(all, source{dir: filepath.ToSlash(rel), name: filepath.Base(p), file: f})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("found only %d Go files", len(all))
+	}
+	return all
+}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.name, "_test.go") {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			for _, r := range rules {
+				if applies(r, s.dir) && forbids(r, imported) {
+					t.Errorf("%s imports %s: %s", path.Join(s.dir, s.name), imported, r.why)
+				}
+			}
+		}
+	}
+}
+
+func applies(r rule, dir string) bool {
+	return dir == r.from || r.from != "." && strings.HasPrefix(dir, r.from+"/")
+}
+
+func forbids(r rule, imported string) bool {
+	if !strings.HasPrefix(imported, r.forbid) {
+		return false
+	}
+	for _, e := range r.except {
+		if strings.HasPrefix(imported, e) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestPackageComments(t *testing.T) {
+	says := make(map[string]bool)
+	for _, s := range sources(t) {
+		if strings.HasSuffix(s.file.Name.Name, "_test") {
+			continue
+		}
+		if _, ok := says[s.dir]; !ok {
+			says[s.dir] = false
+		}
+		if doc := s.file.Doc; doc != nil && strings.HasPrefix(doc.Text(), "Package "+s.file.Name.Name+" ") {
+			says[s.dir] = true
+		}
+	}
+	for dir, ok := range says {
+		if !ok {
+			t.Errorf("package in %s has no comment that begins %q", dir, "Package …")
+		}
+	}
+}
+
+func TestNoInit(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s has an init function", path.Join(s.dir, s.name))
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package rabbit
+
+import (
+	"context"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Reader takes messages from a queue one by one, for people who look at it. What is neither acked
+// nor requeued goes back to its place when the reader closes.
+type Reader struct {
+	ch    *amqp.Channel
+	queue string
+	last  uint64 // the newest delivery tag
+}
+
+// OpenReader opens a reader of a queue, and tells how many messages are ready in it. A missing queue
+// is a *DeclareError with code 404.
+func (l *Link) OpenReader(ctx context.Context, queue string) (*Reader, int, error) {
+	var q amqp.Queue
+	ch, err := l.on(ctx, func(ch *amqp.Channel) (err error) {
+		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return declareError("queue", queue, err)
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return &Reader{ch: ch, queue: queue}, q.Messages, nil
+}
+
+// Next takes the next message. False: there is none.
+func (r *Reader) Next() (amqp.Delivery, bool, error) {
+	d, ok, err := r.ch.Get(r.queue, false)
+	if err != nil {
+		return d, false, fmt.Errorf("read queue %q: %w", r.queue, err)
+	}
+	if ok {
+		r.last = d.DeliveryTag
+	}
+	return d, ok, nil
+}
+
+// Ack removes a message from the queue.
+func (r *Reader) Ack(tag uint64) error { return r.ch.Ack(tag, false) }
+
+// Close gives back what was not acked. When it returns, the broker has taken note of every ack.
+func (r *Reader) Close() error {
+	if r.last > 0 {
+		// A channel that closes gives back everything too, but a quorum queue learns of that later than
+		// of an explicit nack, and whoever looks next would find messages missing.
+		_ = r.ch.Nack(r.last, true, true)
+	}
+	return r.ch.Close()
+}
+
+// Message is a message as the broker delivered it.
+type Message = amqp.Delivery
