@@ -32,7 +32,6 @@ type Client struct {
 
 	background sync.WaitGroup
 	quit       context.CancelFunc
-	closing    chan struct{}
 }
 
 // Open starts a client. It waits, within ctx, for one try to connect. A broker that refuses the
@@ -46,7 +45,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	background, quit := context.WithCancel(context.Background())
 	c := &Client{
 		config: config, hooks: sortHooks(config.Hooks), native: layout.Native{Type: config.QueueType},
-		subscribers: make(map[*Subscriber]struct{}), quit: quit, closing: make(chan struct{}),
+		subscribers: make(map[*Subscriber]struct{}), quit: quit,
 	}
 	opts := config.options()
 	// The links observe their states from their own goroutines; what these touch exists only when
@@ -54,8 +53,8 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	ready := make(chan struct{})
 	c.publish = rabbit.NewLink("publish", opts, func(s rabbit.State, err error) {
 		<-ready
-		c.sender.SetState(s, err)
 		c.fabric.reset()
+		c.sender.SetState(s, err)
 		c.observe("publish", s, err)
 	})
 	c.consume = rabbit.NewLink("consume", opts, func(s rabbit.State, err error) {

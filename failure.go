@@ -122,6 +122,19 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 	})
 }
 
+// waitOn has a message that came back early wait for the rest of its time. A part of the cascade was
+// deleted: it is declared again. The message is not held back a second time, so that clocks which
+// disagree cost it no more than the difference.
+func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
+	s.client.fabric.reset()
+	past := h.past
+	past.Due = time.Time{}
+	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, func(ctx context.Context) (layout.Address, string, error) {
+		address, err := s.client.cascade(ctx, rest, layout.ToQueue)
+		return address, s.config.Queue, err
+	})
+}
+
 func (s *Subscriber) hasStep(delay time.Duration) bool {
 	for _, d := range s.config.Retry.fixed() {
 		if d == delay {

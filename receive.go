@@ -3,9 +3,11 @@ package rehop
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
 )
 
 // receive opens a message's envelope.
@@ -55,6 +57,10 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 		s.requeueAtEnd(h)
 		return false
 	}
+	if early := time.Until(h.past.Due); !h.past.Due.IsZero() && early > layout.DelayUnit {
+		s.waitOn(h, early)
+		return false
+	}
 	suspect := min(suspectAfter, s.config.CrashLimit)
 	switch {
 	case returns < suspect:
@@ -62,7 +68,7 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 			s.setCareful(false)
 		}
 		return true
-	case !o.careful:
+	case !o.careful && s.config.isolates():
 		s.setCareful(true)
 		h.raw.Requeue()
 		s.tellHandled(h, Result{Outcome: OutcomeReturned})

@@ -43,7 +43,6 @@ type Subscriber struct {
 	kill    chan struct{} // closed: wait for nothing any more
 	gone    chan struct{} // closed: stopping, and no worker is left
 	closed  chan struct{} // closed: all has ended
-	handled sync.WaitGroup
 }
 
 type phase int
@@ -75,7 +74,7 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 		client: c, config: config, options: config.consumeOptions(c.native), handler: config.Handler,
 		// A process that was killed by a message must not take others with it when it tries again, so
 		// it begins with one message and gets more when that one is above suspicion.
-		careful: true,
+		careful: config.isolates(),
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
 		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -225,10 +224,10 @@ func (s *Subscriber) supervise(session *rabbit.Session) {
 	defer s.end()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s.handled.Go(func() {
+	go func() { // supervise ends only after stop
 		<-s.stop
 		cancel()
-	})
+	}()
 	backoff := s.client.config.options().Backoff
 	for failures := 0; !s.stopping(); {
 		if session == nil {
@@ -361,7 +360,7 @@ func (s *Subscriber) next(last *rabbit.Session) (offer, bool) {
 func (s *Subscriber) setCareful(careful bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.careful == careful {
+	if s.careful == careful || !s.config.isolates() {
 		return
 	}
 	s.careful = careful

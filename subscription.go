@@ -79,7 +79,8 @@ type Subscription struct {
 
 	// ConsumerTag identifies the consumer in the broker's tools. Default: a unique one.
 	ConsumerTag string
-	// ExclusiveConsumer refuses all other consumers of the queue.
+	// ExclusiveConsumer refuses all other consumers of a classic queue. RabbitMQ ignores it on quorum
+	// queues; SingleActive serves there.
 	ExclusiveConsumer bool
 	// Priority of this consumer: lower ones receive only while higher ones are busy. Default: 0.
 	Priority int
@@ -154,6 +155,9 @@ func (s Subscription) validate() error {
 	if s.QueueType == layout.Quorum && (s.Exclusive || s.AutoDelete || s.MaxPriority > 0) {
 		fault("a quorum queue cannot be Exclusive or AutoDelete, nor have MaxPriority")
 	}
+	if s.ExclusiveConsumer && s.queueType() == layout.Quorum && !s.Passive {
+		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActive, or QueueType layout.Classic")
+	}
 	switch s.Overflow {
 	case "", "reject-publish", "drop-head", "reject-publish-dlx":
 	default:
@@ -193,15 +197,28 @@ func (s Subscription) queueArgs() map[string]any {
 	return args
 }
 
+func (s Subscription) queueType() layout.QueueType {
+	switch {
+	case s.QueueType != "":
+		return s.QueueType
+	case s.Exclusive || s.AutoDelete || s.MaxPriority > 0:
+		return layout.Classic
+	}
+	return layout.Quorum
+}
+
+// isolates reports whether the subscription can change to one message at a time and back, for which
+// it replaces its consumer: a temporary queue would end with it, and an exclusive consumer would let
+// another one in.
+func (s Subscription) isolates() bool {
+	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer
+}
+
 // plan is everything that the subscription needs on the broker.
 func (s Subscription) plan(native layout.Native) topology.Plan {
-	kind := s.QueueType
-	if kind == "" && s.MaxPriority > 0 {
-		kind = layout.Classic
-	}
 	plan := native.Base()
 	plan.Add(native.Subscription(layout.QueueSpec{
-		Name: s.Queue, Type: kind, Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
+		Name: s.Queue, Type: s.queueType(), Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
 		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
 	}))
 	for _, delay := range s.Retry.fixed() {

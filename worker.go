@@ -29,12 +29,12 @@ func (s *Subscriber) startWorker(base context.Context, inherited *handling, err 
 	s.mu.Lock()
 	s.workers[w] = struct{}{}
 	s.mu.Unlock()
-	s.handled.Go(func() {
+	go func() { // gone is closed when all workers have left, save those that were abandoned
 		if inherited != nil {
 			s.conclude(inherited, err)
 		}
 		w.loop()
-	})
+	}()
 }
 
 func (s *Subscriber) forget(w *worker) {
@@ -96,7 +96,7 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 		if !s.awaitOutage(h) {
 			return true
 		}
-		err, mine := w.run(h)
+		mine, err := w.run(h)
 		if !mine {
 			return false
 		}
@@ -116,7 +116,7 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 }
 
 // run calls the handler. mine is false if another worker has meanwhile taken over.
-func (w *worker) run(h *handling) (err error, mine bool) {
+func (w *worker) run(h *handling) (mine bool, err error) {
 	s := w.sub
 	ctx := context.Context(h)
 	for _, hook := range s.client.hooks.handleStart {
@@ -141,10 +141,10 @@ func (w *worker) run(h *handling) (err error, mine bool) {
 	w.mu.Unlock()
 	if h.finish() {
 		h.cancel(context.Canceled, nil)
-		return err, true
+		return true, err
 	}
 	s.cameBack(h)
-	return nil, false
+	return false, nil
 }
 
 // call turns a panic into an error.

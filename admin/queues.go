@@ -65,7 +65,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	if err := a.management.get(ctx, "/api/exchanges/%s/"+layout.ReturnExchange+"/bindings/source", &bindings); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
-	// The way back to a queue is what makes it rehop's.
+	// The way to its failed queue is what makes a queue rehop's.
 	ours := make(map[string]bool)
 	for _, b := range bindings {
 		if b.DestinationType == "queue" {
@@ -86,7 +86,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			o.Unrouted = q.Ready + q.Unacked
 		case layout.IsWaitQueue(q.Name):
 			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
-		case ours[q.Name] && hasFailed:
+		case hasFailed && ours[failed.Name]:
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,
 				Consumers: q.Consumers, Waiting: -1, Failed: failed.Ready + failed.Unacked})
 		}

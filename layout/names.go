@@ -55,16 +55,24 @@ func ToExchange(name string) string { return envelope.ToExchange(name) }
 // maxName is the longest name that AMQP 0-9-1 can carry, in bytes.
 const maxName = 255
 
-const failedSuffix = ".failed"
+const (
+	failedSuffix  = ".failed"
+	landingSuffix = ".landing"
+)
 
 // FailedQueue is the name of the queue in which messages of queue rest that will not be retried.
 // It is queue + ".failed"; a name too long for that keeps its beginning and gets a hash.
-func FailedQueue(queue string) string {
-	if len(queue)+len(failedSuffix) <= maxName {
-		return queue + failedSuffix
+func FailedQueue(queue string) string { return suffixed(queue, failedSuffix) }
+
+// LandingQueue is the name of the queue through which messages return to a queue that may be full.
+func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }
+
+func suffixed(queue, suffix string) string {
+	if len(queue)+len(suffix) <= maxName {
+		return queue + suffix
 	}
 	sum := sha256.Sum256([]byte(queue))
-	suffix := "~" + hex.EncodeToString(sum[:8]) + failedSuffix
+	suffix = "~" + hex.EncodeToString(sum[:8]) + suffix
 	head := queue[:maxName-len(suffix)]
 	for !utf8.ValidString(head) {
 		head = head[:len(head)-1]

@@ -48,7 +48,7 @@ type QueueSpec struct {
 	Type QueueType
 	// Passive: the queue belongs to somebody else and is used as it is.
 	Passive bool
-	// Exclusive and AutoDelete make a temporary classic queue.
+	// Exclusive and AutoDelete make a temporary queue, which must be classic.
 	Exclusive, AutoDelete bool
 	// Args are further queue arguments, as RabbitMQ names them; they override rehop's own.
 	Args map[string]any
@@ -131,16 +131,25 @@ func (n Native) Exchange(name, kind string) topology.Plan {
 
 // Subscription is the queue of a subscription, its failed queue, and the ways to both.
 func (n Native) Subscription(q QueueSpec) topology.Plan {
-	failed := FailedQueue(q.Name)
+	failed, args, returns := FailedQueue(q.Name), queueArgs(q), q.Name
 	plan := topology.Plan{
 		Queues: []topology.Queue{
 			{Name: failed, Args: n.resting()},
-			{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: queueArgs(q)},
+			{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: args},
 		},
-		Bindings: []topology.Binding{
-			{Source: ReturnExchange, Destination: failed, Key: failed},
-			{Source: ReturnExchange, Destination: q.Name, Key: q.Name},
-		},
+	}
+	if refusesWhenFull(args) {
+		// What a full queue refuses stays in the queue that dead-lettered it and is tried again minutes
+		// later, a few at a time: in a shared step it would hold up everybody's messages. So messages
+		// for such a queue return by way of one of its own, in which they stay for no time if there is room.
+		landing := n.waiting(0, "")
+		landing["x-dead-letter-routing-key"] = q.Name
+		returns = LandingQueue(q.Name)
+		plan.Queues = append(plan.Queues, topology.Queue{Name: returns, Args: landing})
+	}
+	plan.Bindings = []topology.Binding{
+		{Source: ReturnExchange, Destination: failed, Key: failed},
+		{Source: ReturnExchange, Destination: returns, Key: q.Name},
 	}
 	if q.Exchange == "" {
 		return plan
@@ -161,6 +170,14 @@ func (n Native) Subscription(q QueueSpec) topology.Plan {
 	return plan
 }
 
+// refusesWhenFull reports whether a queue with these arguments can be full and say no.
+func refusesWhenFull(args topology.Args) bool {
+	_, length := args["x-max-length"]
+	_, bytes := args["x-max-length-bytes"]
+	overflow, _ := args["x-overflow"].(string)
+	return (length || bytes) && strings.HasPrefix(overflow, "reject-publish")
+}
+
 // defaultKey binds to everything that an exchange of this kind can offer.
 func defaultKey(kind string) string {
 	if kind == "" || kind == "topic" {
@@ -176,9 +193,6 @@ func queueArgs(q QueueSpec) topology.Args {
 	kind := q.Type
 	if kind == "" {
 		kind = Quorum
-		if q.Exclusive || q.AutoDelete {
-			kind = Classic
-		}
 	}
 	args := topology.Args{
 		"x-queue-type":              string(kind),

@@ -54,7 +54,17 @@ func (e *DeclareError) Error() string {
 	return fmt.Sprintf("%s (%d); %s", s, e.Code, e.Hint)
 }
 
-var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for .*: received (?:the value )?(.*?) but current is (.*)$`)
+var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for .*: received (.*) but current is (.*)$`)
+
+var brokerValue = regexp.MustCompile(`^(?:the value )?'(.*?)'(?: of type '[^']*')?$`)
+
+// plainValue takes a value out of the broker's wording: 'topic', the value '6000' of type 'long', none.
+func plainValue(s string) string {
+	if m := brokerValue.FindStringSubmatch(s); m != nil {
+		return m[1]
+	}
+	return s
+}
 
 func declareError(object, name string, err error) error {
 	if err == nil {
@@ -68,7 +78,7 @@ func declareError(object, name string, err error) error {
 	switch e.Code {
 	case amqp.PreconditionFailed:
 		if m := inequivalent.FindStringSubmatch(e.Reason); m != nil {
-			d.Argument, d.Want, d.Have = m[1], m[2], m[3]
+			d.Argument, d.Want, d.Have = m[1], plainValue(m[2]), plainValue(m[3])
 		}
 		d.Hint = "change the setting to what exists, use another name, or move the messages away and delete the old one"
 	case amqp.NotFound:

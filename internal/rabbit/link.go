@@ -54,13 +54,6 @@ func (l *Link) State() (State, error) {
 	return l.state, l.err
 }
 
-// watch returns the current connection, if any, and a channel that is closed when that changes.
-func (l *Link) watch() (*amqp.Connection, State, error, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.conn, l.state, l.err, l.changed
-}
-
 // Changed returns a channel that is closed at the next change of the link.
 func (l *Link) Changed() <-chan struct{} {
 	l.mu.Lock()
@@ -71,7 +64,9 @@ func (l *Link) Changed() <-chan struct{} {
 // Connection waits for a connection.
 func (l *Link) Connection(ctx context.Context) (*amqp.Connection, error) {
 	for {
-		conn, state, err, changed := l.watch()
+		l.mu.Lock()
+		conn, state, err, changed := l.conn, l.state, l.err, l.changed
+		l.mu.Unlock()
 		switch {
 		case state == Closed:
 			return nil, ErrClosed

@@ -1,0 +1,50 @@
+# Targets with a comment behind ## are listed by make help.
+
+GO ?= go
+MODULES := . integration
+STATICCHECK := $(CURDIR)/bin/staticcheck
+REPORT := $(CURDIR)/bin/testreport
+export REHOP_SERVICES := $(CURDIR)/scripts/services
+SHELL := /bin/bash -o pipefail
+
+.PHONY: help demo test check unit integration services down faults faults-baseline bench fuzz fmt
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: services ## the life of a message on a real broker
+	@eval "$$(scripts/services env)"; cd integration && $(GO) run ./demo
+
+test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
+	@eval "$$(scripts/services env)"; \
+	{ $(GO) test -json -race -count=1 ./... && cd integration && $(GO) test -json -race -count=1 -p 1 -timeout 20m ./...; } | $(REPORT)
+
+unit: $(REPORT) ## only the tests that need nothing but Go
+	@$(GO) test -json -race -count=1 ./... | $(REPORT)
+
+check: $(STATICCHECK) $(REPORT) ## gofmt, vet and staticcheck
+	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; }
+	@for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(STATICCHECK) ./...) || exit 1; done
+
+services: ## install and start the servers that the tests use
+	@scripts/services up || test "$$REHOP_REQUIRE_SERVICES" != 1
+
+down: ## stop those servers and delete what they left
+	@scripts/services down
+
+faults: services $(REPORT) ## the delivery suite under every fault, at length
+	@echo "see integration/faults"
+
+fuzz: ## each fuzz target for a short time
+	@for p in $$(grep -rl --include='*_test.go' 'func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for f in $$(grep -ho 'func Fuzz[A-Za-z0-9]*' $$p/*_test.go | sed 's/func //'); do \
+			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime 20s $$p || exit 1; done; done
+
+fmt: ## format all Go files
+	@gofmt -w .
+
+$(STATICCHECK): tools/go.mod
+	@cd tools && GOWORK=off $(GO) build -o $@ honnef.co/go/tools/cmd/staticcheck
+
+$(REPORT): tools/testreport/main.go
+	@cd tools && GOWORK=off $(GO) build -o $@ ./testreport

@@ -1,0 +1,59 @@
+package examples
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// Publish returns nil only when the broker has confirmed that the message is in a queue. Everything
+// else is an error that says what happened.
+func Example_publish() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := rehop.Open(ctx, rehop.Config{
+		URL:       os.Getenv("REHOP_URL"),
+		Exchanges: []rehop.Exchange{{Name: "shop"}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+
+	err = client.Publish(ctx, rehop.Message{Exchange: "shop", Key: "order.created", Body: []byte("{}")})
+	if errors.Is(err, rehop.ErrUnroutable) {
+		fmt.Println("nobody listens yet")
+	}
+
+	sub, err := client.Subscribe(ctx, rehop.Subscription{Queue: "shop-mail", Exchange: "shop", Keys: []string{"order.*"},
+		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sub.Stop()
+
+	err = client.Publish(ctx, rehop.Message{Exchange: "shop", Key: "order.created", Body: []byte("{}")})
+	fmt.Println("confirmed and routed:", err == nil)
+
+	err = client.PublishBatch(ctx, []rehop.Message{
+		{Exchange: "shop", Key: "order.paid"},
+		{Exchange: "shop", Key: "customer.moved"},
+	})
+	var batch *rehop.BatchError
+	if errors.As(err, &batch) {
+		for i, err := range batch.Errors {
+			fmt.Printf("message %d: unroutable: %t\n", i, errors.Is(err, rehop.ErrUnroutable))
+		}
+	}
+	// Output:
+	// nobody listens yet
+	// confirmed and routed: true
+	// message 0: unroutable: false
+	// message 1: unroutable: true
+}

@@ -1,0 +1,80 @@
+package examples
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+)
+
+// When its last attempt has failed, a message rests in the failed queue. A person looks at it, mends
+// the cause, and replays it to the queue that it came from.
+func Example_replay() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv("REHOP_URL")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+
+	var mended atomic.Bool
+	seen := make(chan string, 10)
+	_, err = client.Subscribe(ctx, rehop.Subscription{
+		Queue: "letters", Exchange: "post", Retry: rehop.NoRetry(),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if !mended.Load() {
+				return errors.New("the printer is out of paper")
+			}
+			seen <- fmt.Sprintf("%s, attempt %d, replayed %d time", d.Key, d.Attempt, d.Replays)
+			return nil
+		}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, key := range []string{"letter.1", "parcel.2"} {
+		if err := client.Publish(ctx, rehop.Message{Exchange: "post", Key: key}); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+
+	desk, err := admin.Open(ctx, admin.Config{URL: os.Getenv("REHOP_URL")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer desk.Close()
+	for q := (admin.Queue{}); q.Failed < 2; {
+		if q, err = desk.Queue(ctx, "letters"); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	messages, err := desk.Failed(ctx, "letters", 10, admin.Filter{Text: "paper"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, m := range messages {
+		fmt.Printf("%s failed %d time: %s\n", m.Key, m.Attempts, m.Error)
+	}
+
+	mended.Store(true)
+	progress, err := desk.Replay(ctx, "letters", admin.Options{Filter: admin.Filter{Key: "letter.*"}, Rate: 100})
+	fmt.Println(progress.Done, "replayed,", progress.Kept, "kept", err)
+	fmt.Println(<-seen)
+	// Output:
+	// letter.1 failed 1 time: the printer is out of paper
+	// parcel.2 failed 1 time: the printer is out of paper
+	// 1 replayed, 1 kept <nil>
+	// letter.1, attempt 1, replayed 1 time
+}

@@ -1,0 +1,46 @@
+package examples
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// A subscription handles messages with bounded concurrency. Drain lets what was received finish.
+func Example_subscribe() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	client, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv("REHOP_URL")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+
+	handled := make(chan string, 1)
+	sub, err := client.Subscribe(ctx, rehop.Subscription{
+		Queue: "invoices", Exchange: "billing", Keys: []string{"invoice.#"},
+		Concurrency: 8, Timeout: time.Minute,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			handled <- fmt.Sprintf("%s from %s: %s", d.Key, d.Exchange, d.Body)
+			return nil
+		}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = client.Publish(ctx, rehop.Message{Exchange: "billing", Key: "invoice.sent", Body: []byte("no. 7")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(<-handled)
+	fmt.Println("drained:", sub.Drain(ctx))
+	// Output:
+	// invoice.sent from billing: no. 7
+	// drained: <nil>
+}
