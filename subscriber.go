@@ -37,12 +37,12 @@ type Subscriber struct {
 	outage  *outage
 	phase   phase
 
-	reopen  chan struct{} // the session is to be replaced by one with another prefetch
-	stop    chan struct{} // closed: receive no more
-	halt    chan struct{} // closed: begin no more, cancel what runs
-	kill    chan struct{} // closed: wait for nothing any more
-	gone    chan struct{} // closed: stopping, and no worker is left
-	closed  chan struct{} // closed: all has ended
+	reopen chan struct{} // the session is to be replaced by one with another prefetch
+	stop   chan struct{} // closed: receive no more
+	halt   chan struct{} // closed: begin no more, cancel what runs
+	kill   chan struct{} // closed: wait for nothing any more
+	gone   chan struct{} // closed: stopping, and no worker is left
+	closed chan struct{} // closed: all has ended
 }
 
 type phase int
