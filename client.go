@@ -23,7 +23,8 @@ type Client struct {
 	native  layout.Native
 	publish *rabbit.Link
 	consume *rabbit.Link
-	sender  *rabbit.Publisher
+	sender  *rabbit.Publisher // of what users publish
+	mover   *rabbit.Publisher // of what fails: an error of one kind does not cost the other its confirms
 	fabric  *fabric
 
 	mu          sync.Mutex
@@ -55,16 +56,19 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 		<-ready
 		c.fabric.reset()
 		c.sender.SetState(s, err)
+		c.mover.SetState(s, err)
 		c.observe("publish", s, err)
 	})
 	c.consume = rabbit.NewLink("consume", opts, func(s rabbit.State, err error) {
 		<-ready
 		c.observe("consume", s, err)
 	})
-	c.sender = rabbit.NewPublisher(c.publish, rabbit.Limits{
+	limits := rabbit.Limits{
 		Unconfirmed: config.MaxUnconfirmed, UnconfirmedBytes: config.MaxUnconfirmedBytes,
 		Waiting: config.MaxWaiting, WaitingBytes: config.MaxWaitingBytes,
-	}, config.MaxBody)
+	}
+	c.sender = rabbit.NewPublisher(c.publish, limits)
+	c.mover = rabbit.NewPublisher(c.publish, limits)
 	c.fabric = newFabric(c.publish)
 	close(ready)
 	c.background.Go(func() { c.keepExchanges(background) })
@@ -173,11 +177,13 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	draining.Wait()
 	c.sender.Close()
+	c.mover.Close()
 	c.sender.Quiet(ctx)
 	c.quit()
 	c.publish.Close()
 	c.consume.Close()
 	c.sender.Wait()
+	c.mover.Wait()
 	c.background.Wait()
 	return errors.Join(faults...)
 }

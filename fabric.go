@@ -29,13 +29,6 @@ func (f *fabric) reset() {
 	f.mu.Unlock()
 }
 
-// forget has a part declared again when it is next needed.
-func (f *fabric) forget(part string) {
-	f.mu.Lock()
-	delete(f.ready, part)
-	f.mu.Unlock()
-}
-
 // ensure declares the plan unless that has been done on this connection.
 func (f *fabric) ensure(ctx context.Context, part string, plan topology.Plan) error {
 	f.mu.Lock()

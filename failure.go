@@ -57,9 +57,7 @@ func (s *Subscriber) conclude(h *handling, err error) {
 	result := Result{Err: err, Took: time.Since(h.began)}
 	s.endOutage(h)
 	if err == nil {
-		h.raw.Ack()
-		result.Outcome = OutcomeDone
-		s.tellHandled(h, result)
+		s.ack(h, OutcomeDone, result)
 		return
 	}
 	if h.why() == errStopping {
@@ -70,9 +68,7 @@ func (s *Subscriber) conclude(h *handling, err error) {
 	kind := kindOf(h, err)
 	switch does {
 	case doDiscard:
-		h.raw.Ack()
-		result.Outcome = OutcomeDiscarded
-		s.tellHandled(h, result)
+		s.ack(h, OutcomeDiscarded, result)
 	case doPause: // only when the pause has ended without an answer
 		s.giveBack(h, result)
 	case doFail:
@@ -88,6 +84,14 @@ func (s *Subscriber) conclude(h *handling, err error) {
 		}
 		s.wait(h, err, kind, delay, result)
 	}
+}
+
+func (s *Subscriber) ack(h *handling, outcome Outcome, result Result) {
+	result.Outcome = outcome
+	if !h.raw.Ack() {
+		result.Outcome = OutcomeLost
+	}
+	s.tellHandled(h, result)
 }
 
 // giveBack returns a message to its queue because the subscription stops. The broker counts that as
@@ -108,18 +112,42 @@ func (s *Subscriber) tellHandled(h *handling, result Result) {
 	tell(s.client.hooks.handle, func(hook HandleHook) { hook.OnHandled(h.told, &h.Delivery, result) })
 }
 
+// destination is where a message is moved to.
+type destination struct {
+	layout.Address
+	key string
+	// reserve is room that must be left in the header frame for what the broker adds on the way; a
+	// message that has grown too large to be delivered would end every connection that it meets.
+	reserve int
+	// trim: user headers may be dropped if it does not fit otherwise.
+	trim bool
+}
+
+// deathSize is how much a dead-lettering adds to the headers at the most, names aside.
+const deathSize = 200
+
+// reserveFor is the room for so many dead-letterings of a message, with some to spare for the queue
+// that it returns to.
+func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSize+len(key)) }
+
 // wait has a message come back after delay.
 func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Duration, result Result) {
 	result.Outcome, result.Kind, result.Delay = OutcomeRetry, kind, delay
 	failure := s.failure(h, err, kind)
 	failure.Due = time.Now().Add(delay)
-	s.move(h, failure, result, func(ctx context.Context) (layout.Address, string, error) {
-		if s.hasStep(delay) {
-			return layout.StepAddress(delay), s.config.Queue, nil
-		}
+	if s.hasStep(delay) {
+		step := destination{Address: layout.StepAddress(delay), key: s.returnKey, reserve: reserveFor(1, s.returnKey)}
+		s.move(h, failure, result, func(context.Context) (destination, error) { return step, nil })
+		return
+	}
+	s.move(h, failure, result, s.toCascade(delay))
+}
+
+func (s *Subscriber) toCascade(delay time.Duration) func(context.Context) (destination, error) {
+	return func(ctx context.Context) (destination, error) {
 		address, err := s.client.cascade(ctx, delay, layout.ToQueue)
-		return address, s.config.Queue, err
-	})
+		return destination{Address: address, key: s.returnKey, reserve: reserveFor(len(address.Headers), s.returnKey)}, err
+	}
 }
 
 // waitOn has a message that came back early wait for the rest of its time. A part of the cascade was
@@ -129,10 +157,7 @@ func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
 	s.client.fabric.reset()
 	past := h.past
 	past.Due = time.Time{}
-	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, func(ctx context.Context) (layout.Address, string, error) {
-		address, err := s.client.cascade(ctx, rest, layout.ToQueue)
-		return address, s.config.Queue, err
-	})
+	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, s.toCascade(rest))
 }
 
 func (s *Subscriber) hasStep(delay time.Duration) bool {
@@ -147,17 +172,22 @@ func (s *Subscriber) hasStep(delay time.Duration) bool {
 // park puts a message into the failed queue.
 func (s *Subscriber) park(h *handling, err error, kind string, result Result) {
 	result.Outcome, result.Kind = OutcomeFailed, kind
-	s.move(h, s.failure(h, err, kind), result, func(context.Context) (layout.Address, string, error) {
-		return layout.Address{}, layout.FailedQueue(s.config.Queue), nil
-	})
+	s.move(h, s.failure(h, err, kind), result, s.toFailed)
+}
+
+// countSize is how much the broker adds when it delivers a message again.
+const countSize = 256
+
+func (s *Subscriber) toFailed(context.Context) (destination, error) {
+	return destination{key: layout.FailedQueue(s.config.Queue), reserve: countSize, trim: true}, nil
 }
 
 // requeueAtEnd sends a message to the end of its own queue, with its counters as they are.
 func (s *Subscriber) requeueAtEnd(h *handling) {
 	past := h.past
 	past.Queue = s.config.Queue
-	s.move(h, past, Result{Outcome: OutcomeReturned}, func(context.Context) (layout.Address, string, error) {
-		return layout.Address{}, s.config.Queue, nil
+	s.move(h, past, Result{Outcome: OutcomeReturned}, func(context.Context) (destination, error) {
+		return destination{key: s.config.Queue, reserve: countSize}, nil
 	})
 }
 
@@ -186,9 +216,8 @@ func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failu
 // move publishes a message to where it belongs next, and only when the broker has confirmed that,
 // acks the original. It does not give up while the original is ours: a broker that is blocked, full
 // or away is waited for. When the session ends first, the broker delivers the original again.
-func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where func(context.Context) (layout.Address, string, error)) {
+func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where func(context.Context) (destination, error)) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
-	defer cancel()
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
@@ -200,16 +229,26 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 		cancel()
 	}()
 	err := s.moveUntil(ctx, h, failure, where)
-	cancel()
-	<-watching
+	if impossible(err) && result.Outcome == OutcomeRetry {
+		// With its history it is too large to wait: the way to the failed queue adds less.
+		result.Outcome, result.Delay = OutcomeFailed, 0
+		failure.Due = time.Time{}
+		err = s.moveUntil(ctx, h, failure, s.toFailed)
+	}
 	switch {
 	case err == nil:
-		h.raw.Ack()
-	case errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid):
-		// It cannot be published again with its history: the broker dead-letters it as it is.
+		if !h.raw.Ack() { // there are two of it now
+			result.Outcome = OutcomeLost
+		}
+	case impossible(err) && result.Outcome == OutcomeFailed && s.config.deadLetters():
+		// The broker can still move it as it is.
 		s.client.config.Logger.Warn("rehop: message is dead-lettered without its history", "queue", s.config.Queue, "message", h.Delivery.ID, "err", err)
 		h.raw.Reject()
-		result.Outcome = OutcomeFailed
+	case impossible(err):
+		s.client.config.Logger.Error("rehop: message cannot be moved, and goes back to its queue", "queue", s.config.Queue, "message", h.Delivery.ID, "err", err)
+		_ = rabbit.Pause(ctx, settleBackoff.Max) // or it would go round at full speed
+		h.raw.Requeue()
+		result.Outcome = OutcomeReturned
 	default:
 		h.raw.Requeue() // does nothing if the session has ended
 		result.Outcome = OutcomeLost
@@ -217,30 +256,35 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 			result.Outcome = OutcomeReturned
 		}
 	}
+	cancel()
+	<-watching
 	s.tellHandled(h, result)
 }
 
-func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where func(context.Context) (layout.Address, string, error)) error {
+// impossible reports whether a message can never be published as it is.
+func impossible(err error) bool { return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) }
+
+func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where func(context.Context) (destination, error)) error {
 	id := h.raw.MessageId
 	if id == "" {
 		id = NewID() // from now on it can be told from its copies
 	}
 	for tries := 1; ; tries++ {
-		address, key, err := where(ctx)
+		to, err := where(ctx)
 		if err == nil {
 			var p *rabbit.Publishing
-			if p, err = sealed(h, id, failure, address.Headers); err == nil {
-				err = s.client.sender.Publish(ctx, address.Exchange, key, p, true)
+			if p, err = sealed(h, id, failure, to); err == nil {
+				err = s.client.mover.Publish(ctx, to.Exchange, to.key, p, true)
 			}
 		}
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil, errors.Is(err, ErrClosed), errors.Is(err, ErrTooLarge), errors.Is(err, ErrInvalid):
+		case ctx.Err() != nil, errors.Is(err, ErrClosed), impossible(err):
 			return err
 		case errors.Is(err, ErrUnroutable):
 			// Somebody deleted a queue or an exchange of ours.
-			s.client.fabric.forget(address.Exchange)
+			s.client.fabric.reset()
 			if err := s.client.publish.Declare(ctx, s.options.Plan); err != nil {
 				s.client.config.Logger.Error("rehop: declare again what a retry needs", "queue", s.config.Queue, "err", err)
 			}
@@ -255,8 +299,8 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 }
 
 // sealed is the message with its history in its headers. If both together are too large for a frame,
-// the error's text and stack give way.
-func sealed(h *handling, id string, failure envelope.Failure, routing map[string]any) (*rabbit.Publishing, error) {
+// the stack and the error's text give way, and then, where that is allowed, the largest headers.
+func sealed(h *handling, id string, failure envelope.Failure, to destination) (*rabbit.Publishing, error) {
 	d := h.raw
 	p := &rabbit.Publishing{
 		MessageId: id, Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
@@ -266,10 +310,11 @@ func sealed(h *handling, id string, failure envelope.Failure, routing map[string
 	if failure.Expiration == "" {
 		failure.Expiration = d.Expiration
 	}
+	failure.Transient = h.Delivery.Transient
 	headers := envelope.Clean(d.Headers)
 	failure.CC = headers["CC"]
 	delete(headers, "CC")
-	for name, value := range routing {
+	for name, value := range to.Headers {
 		headers[name] = value
 	}
 	for {
@@ -279,7 +324,7 @@ func sealed(h *handling, id string, failure envelope.Failure, routing map[string
 		if err != nil {
 			return nil, err
 		}
-		over := size - rabbit.HeaderRoom(p)
+		over := size + to.reserve - rabbit.HeaderRoom(p)
 		switch {
 		case over <= 0:
 			return p, nil
@@ -290,7 +335,26 @@ func sealed(h *handling, id string, failure envelope.Failure, routing map[string
 			failure.Error = envelope.Bounded(failure.Error, len(failure.Error)-over)
 			delete(headers, envelope.Error)
 		default:
-			return nil, fmt.Errorf("%w: its headers leave no room for its history", ErrTooLarge)
+			name, ok := largest(headers)
+			if !to.trim || !ok {
+				return nil, fmt.Errorf("%w: its headers leave no room for its history", ErrTooLarge)
+			}
+			failure.Dropped = envelope.Bounded(failure.Dropped+" "+name, countSize)
+			delete(headers, name)
 		}
 	}
+}
+
+// largest is the name of the largest header that is not rehop's.
+func largest(headers map[string]any) (string, bool) {
+	name, size := "", -1
+	for n, v := range headers {
+		if envelope.Owned(n) {
+			continue
+		}
+		if s, err := rabbit.HeaderSize(rabbit.ToTable(map[string]any{n: v})); err == nil && s > size {
+			name, size = n, s
+		}
+	}
+	return name, size >= 0
 }

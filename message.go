@@ -86,8 +86,19 @@ func (m *Message) publishing(unrouted Unrouted) (*rabbit.Publishing, error) {
 		headers[layout.HeaderReturn] = "1"
 		p.Headers = rabbit.ToTable(headers)
 	}
+	if len(m.Headers) > 0 {
+		if size, err := rabbit.HeaderSize(p.Headers); err != nil {
+			return nil, err
+		} else if room := rabbit.HeaderRoom(p) - headerReserve; size > room {
+			return nil, fmt.Errorf("%w: the headers have %d bytes, a frame has room for %d", ErrTooLarge, size, room)
+		}
+	}
 	return p, nil
 }
+
+// headerReserve is left free in the header frame for what the broker adds when it dead-letters a
+// message. One that has grown larger than a frame cannot be delivered any more.
+const headerReserve = 2 << 10
 
 // expiration reads AMQP's text of milliseconds.
 func expiration(s string) time.Duration {

@@ -91,6 +91,9 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 
 // item turns a message into what is sent, and where to.
 func (c *Client) item(ctx context.Context, m *Message) (rabbit.Item, error) {
+	if len(m.Body) > c.config.MaxBody {
+		return rabbit.Item{}, fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
+	}
 	delay := m.Delay
 	if !m.At.IsZero() {
 		delay = max(delay, time.Until(m.At))

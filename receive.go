@@ -18,7 +18,7 @@ func (s *Subscriber) receive(base context.Context, d rabbit.Delivery) *handling 
 	h.Delivery = Delivery{
 		Message: Message{
 			ID: d.MessageId, Exchange: past.Exchange, Key: past.Key, Headers: visible(raw), Body: d.Body,
-			ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Transient: d.DeliveryMode == rabbit.Transient,
+			ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Transient: past.Transient || d.DeliveryMode == rabbit.Transient,
 			Priority: d.Priority, Expiration: expiration(d.Expiration), Timestamp: d.Timestamp,
 			CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 		},
@@ -61,24 +61,60 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 		s.waitOn(h, early)
 		return false
 	}
-	suspect := min(suspectAfter, s.config.CrashLimit)
 	switch {
-	case returns < suspect:
-		if o.careful {
-			s.setCareful(false)
-		}
-		return true
-	case !o.careful && s.config.isolates():
-		s.setCareful(true)
-		h.raw.Requeue()
-		s.tellHandled(h, Result{Outcome: OutcomeReturned})
-		return false
 	case returns >= s.config.CrashLimit:
 		err := fmt.Errorf("delivered %d times without an answer: the process died or lost its connection each time", returns)
 		s.park(h, err, envelope.KindCrash, Result{Err: err})
 		return false
+	case returns < suspectAfter:
+		if o.careful {
+			s.setCareful(false)
+		}
+		return true
+	case !s.config.isolates():
+		return true
+	case !o.careful:
+		return s.isolate(o, h)
 	}
-	return true
+	s.mu.Lock()
+	relaxed := !s.careful
+	s.mu.Unlock()
+	if relaxed { // the next session has already begun, with many: this one's turn comes later
+		s.giveBack(h, Result{})
+	}
+	return !relaxed
+}
+
+// isolate sees to it that a suspect is the only message that the broker has given us: if it kills the
+// process, no other message is counted as delivered without an answer. The consumer is ended, what is
+// already here is handled or given back, and the next consumer takes one message at a time.
+func (s *Subscriber) isolate(o offer, h *handling) bool {
+	s.mu.Lock()
+	another := s.suspect != nil
+	if !another {
+		s.suspect = h
+	}
+	s.mu.Unlock()
+	if another { // one at a time: this one's turn comes later, and its count stays as it is
+		s.giveBack(h, Result{})
+		return false
+	}
+	s.setCareful(true)
+	alone := o.session.Alone(s.halt, func(d rabbit.Delivery) {
+		s.giveBack(s.receive(h.parent, d), Result{})
+	})
+	s.mu.Lock()
+	s.suspect = nil
+	s.mu.Unlock()
+	if alone {
+		return true
+	}
+	if s.halting() {
+		s.giveBack(h, Result{})
+	} else {
+		s.tellHandled(h, Result{Outcome: OutcomeLost})
+	}
+	return false
 }
 
 // counted reports whether the queue counts how often it delivers a message, as quorum queues do.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/layout"
@@ -14,7 +15,8 @@ import (
 // value is Subscription.Retry's default.
 type Schedule struct {
 	steps     []time.Duration // the waits, if they are a list
-	first     time.Duration   // else: the first wait,
+	grows     bool            // they are not; then there is
+	first     time.Duration   // the first wait,
 	factor    float64         // by how much it grows,
 	max       time.Duration   // up to,
 	attempts  int             // and how many attempts there are in all
@@ -27,7 +29,7 @@ type Schedule struct {
 // there is one attempt more than there are delays. Each distinct delay has a queue of its own on the
 // broker, shared by all subscriptions.
 func Steps(delays ...time.Duration) Schedule {
-	return Schedule{steps: delays, attempts: len(delays) + 1, set: true}
+	return Schedule{steps: slices.Clone(delays), attempts: len(delays) + 1, set: true}
 }
 
 // NoRetry sends a message to the failed queue when its first attempt has failed.
@@ -36,7 +38,7 @@ func NoRetry() Schedule { return Steps() }
 // Exponential waits for first, then factor times as long each time, at most max; the handler runs
 // attempts times in all.
 func Exponential(first time.Duration, factor float64, max time.Duration, attempts int) Schedule {
-	return Schedule{first: first, factor: factor, max: max, attempts: attempts, set: true}
+	return Schedule{grows: true, first: first, factor: factor, max: max, attempts: attempts, set: true}
 }
 
 // WithJitter makes each wait longer by a random part of it, up to fraction, so that messages which
@@ -71,7 +73,7 @@ func (s Schedule) validate() error {
 			fault("Retry: step %d, %v, must be a whole number of milliseconds", i+1, d)
 		}
 	}
-	if s.steps == nil && s.first != 0 || s.factor != 0 {
+	if s.grows {
 		if s.first < time.Millisecond || s.max < s.first || s.max > layout.MaxDelay {
 			fault("Retry: first wait %v and longest wait %v must be from 1 ms to %v, in this order", s.first, s.max, layout.MaxDelay)
 		}
@@ -104,7 +106,7 @@ func (s Schedule) after(n int) (time.Duration, bool) {
 }
 
 func (s Schedule) nominal(n int) time.Duration {
-	if s.factor == 0 {
+	if !s.grows {
 		return s.steps[n-1]
 	}
 	d := float64(s.first) * math.Pow(s.factor, float64(n-1))

@@ -27,13 +27,16 @@ type Subscriber struct {
 	config  Subscription
 	options rabbit.ConsumeOptions
 	handler Handler
+	// returnKey is the routing key with which messages return to the queue.
+	returnKey string
 
 	mu      sync.Mutex
 	current offer         // what workers take from
 	offered chan struct{} // closed when current changes
 	careful bool          // deliver and handle one message at a time
 	workers map[*worker]struct{}
-	stuck   int // handlers that were abandoned and have not returned
+	suspect *handling // waits to be the only one
+	stuck   int       // handlers that were abandoned and have not returned
 	outage  *outage
 	phase   phase
 
@@ -72,6 +75,7 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 	}
 	s := &Subscriber{
 		client: c, config: config, options: config.consumeOptions(c.native), handler: config.Handler,
+		returnKey: config.queueSpec().ReturnKey(),
 		// A process that was killed by a message must not take others with it when it tries again, so
 		// it begins with one message and gets more when that one is above suspicion.
 		careful: config.isolates(),
@@ -134,8 +138,12 @@ func (s *Subscriber) Stop() error {
 	if s.waitClosed(haltGrace) {
 		return nil
 	}
-	s.enter(killed)
 	ignoring := s.abandonAll()
+	if s.client.State() == StateOpen {
+		// A message that is being moved is better waited for: given back now, it would be there twice.
+		s.waitClosed(closeGrace)
+	}
+	s.enter(killed)
 	ended := s.waitClosed(closeGrace)
 	switch {
 	case ignoring > 0:

@@ -45,7 +45,7 @@ type Subscription struct {
 	Retry Schedule
 	// CrashLimit is how often a message may be delivered without an answer (the process died or lost
 	// its connection) before it goes to the failed queue. From the third time on it is handled alone,
-	// so that messages which only happened to be near are not suspected. Default: 10.
+	// so that messages which only happened to be near are not suspected. At most 40. Default: 10.
 	CrashLimit int
 	// ProbeMin and ProbeMax bound the pause between tries while the handler says Unavailable.
 	// Default: 1 s and 30 s.
@@ -102,8 +102,10 @@ func (s Subscription) withDefaults() Subscription {
 	return s
 }
 
-// maxPrefetch is what AMQP can say.
-const maxPrefetch = 65535
+const (
+	maxPrefetch   = 65535 // what AMQP can say
+	maxCrashLimit = 40    // below the delivery limit of the queue, which would act first
+)
 
 func (s Subscription) validate() error {
 	var faults []error
@@ -124,6 +126,12 @@ func (s Subscription) validate() error {
 			faults = append(faults, err)
 		}
 	}
+	if len(s.Exchange) > 255 {
+		fault("Exchange has %d bytes, AMQP allows 255", len(s.Exchange))
+	}
+	if len(s.ConsumerTag) > 255 {
+		fault("ConsumerTag has %d bytes, AMQP allows 255", len(s.ConsumerTag))
+	}
 	if s.Exchange == "" && len(s.Keys) > 0 {
 		fault("Keys are set, and Exchange is not")
 	}
@@ -141,8 +149,8 @@ func (s Subscription) validate() error {
 	if s.Timeout <= 0 || s.StuckAfter <= 0 {
 		fault("Timeout %v and StuckAfter %v must be positive", s.Timeout, s.StuckAfter)
 	}
-	if s.CrashLimit < 1 {
-		fault("CrashLimit %d must be positive", s.CrashLimit)
+	if s.CrashLimit < 1 || s.CrashLimit > maxCrashLimit {
+		fault("CrashLimit %d must be from 1 to %d", s.CrashLimit, maxCrashLimit)
 	}
 	if s.ProbeMin <= 0 || s.ProbeMax < s.ProbeMin {
 		fault("ProbeMin %v and ProbeMax %v must be positive, in this order", s.ProbeMin, s.ProbeMax)
@@ -214,13 +222,23 @@ func (s Subscription) isolates() bool {
 	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer
 }
 
+// deadLetters reports whether the broker takes what is rejected to the failed queue.
+func (s Subscription) deadLetters() bool {
+	_, overridden := s.QueueArgs["x-dead-letter-exchange"]
+	return !s.Passive && !overridden
+}
+
+func (s Subscription) queueSpec() layout.QueueSpec {
+	return layout.QueueSpec{
+		Name: s.Queue, Type: s.queueType(), Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
+		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
+	}
+}
+
 // plan is everything that the subscription needs on the broker.
 func (s Subscription) plan(native layout.Native) topology.Plan {
 	plan := native.Base()
-	plan.Add(native.Subscription(layout.QueueSpec{
-		Name: s.Queue, Type: s.queueType(), Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
-		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
-	}))
+	plan.Add(native.Subscription(s.queueSpec()))
 	for _, delay := range s.Retry.fixed() {
 		plan.Add(native.Step(delay))
 	}

@@ -76,7 +76,7 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 	})
 	a.sender = rabbit.NewPublisher(a.write, rabbit.Limits{
 		Unconfirmed: 2 * batchSize, UnconfirmedBytes: 64 << 20, Waiting: batchSize, WaitingBytes: 64 << 20,
-	}, maxBody)
+	})
 	close(ready)
 	for _, link := range []*rabbit.Link{a.read, a.write} {
 		if err := link.FirstTry(ctx); err != nil {
@@ -86,9 +86,6 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 	}
 	return a, nil
 }
-
-// maxBody is as much as RabbitMQ 3 takes: what lies in a failed queue must fit when it goes back.
-const maxBody = 512 << 20
 
 // Close closes the connections.
 func (a *Admin) Close() {

@@ -27,9 +27,10 @@ const (
 	MaxDelay  = (1<<levels - 1) * DelayUnit // about 310 days
 )
 
-// deliveryLimit is what rehop sets on the queues that subscriptions consume. It is far above what
-// rehop itself lets pass (Subscription.CrashLimit), and only ends the loops of foreign consumers.
-const deliveryLimit = 1000
+// deliveryLimit is what rehop sets on the queues that subscriptions consume. It is above what rehop
+// itself lets pass (Subscription.CrashLimit), and ends the loops of foreign consumers, and of messages
+// that no client can decode.
+const deliveryLimit = 50
 
 // restingLimit is set on queues whose messages are only looked at and put back. RabbitMQ 4 would
 // otherwise drop a failed message when it was looked at for the twentieth time.
@@ -131,25 +132,22 @@ func (n Native) Exchange(name, kind string) topology.Plan {
 
 // Subscription is the queue of a subscription, its failed queue, and the ways to both.
 func (n Native) Subscription(q QueueSpec) topology.Plan {
-	failed, args, returns := FailedQueue(q.Name), queueArgs(q), q.Name
+	failed := FailedQueue(q.Name)
 	plan := topology.Plan{
 		Queues: []topology.Queue{
 			{Name: failed, Args: n.resting()},
-			{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: args},
+			{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: queueArgs(q)},
+		},
+		Bindings: []topology.Binding{
+			{Source: ReturnExchange, Destination: failed, Key: failed},
+			{Source: ReturnExchange, Destination: q.Name, Key: q.Name},
 		},
 	}
-	if refusesWhenFull(args) {
-		// What a full queue refuses stays in the queue that dead-lettered it and is tried again minutes
-		// later, a few at a time: in a shared step it would hold up everybody's messages. So messages
-		// for such a queue return by way of one of its own, in which they stay for no time if there is room.
-		landing := n.waiting(0, "")
-		landing["x-dead-letter-routing-key"] = q.Name
-		returns = LandingQueue(q.Name)
-		plan.Queues = append(plan.Queues, topology.Queue{Name: returns, Args: landing})
-	}
-	plan.Bindings = []topology.Binding{
-		{Source: ReturnExchange, Destination: failed, Key: failed},
-		{Source: ReturnExchange, Destination: returns, Key: q.Name},
+	if landing := q.ReturnKey(); landing != q.Name {
+		args := n.waiting(0, "")
+		args["x-dead-letter-routing-key"] = q.Name
+		plan.Queues = append(plan.Queues, topology.Queue{Name: landing, Args: args})
+		plan.Bindings = append(plan.Bindings, topology.Binding{Source: ReturnExchange, Destination: landing, Key: landing})
 	}
 	if q.Exchange == "" {
 		return plan
@@ -170,12 +168,21 @@ func (n Native) Subscription(q QueueSpec) topology.Plan {
 	return plan
 }
 
-// refusesWhenFull reports whether a queue with these arguments can be full and say no.
-func refusesWhenFull(args topology.Args) bool {
+// ReturnKey is the routing key with which a message returns to the queue.
+//
+// What a full queue refuses stays in the queue that dead-lettered it and is tried again minutes later,
+// a few at a time: in a shared step it would hold up everybody's messages. So messages for a queue
+// that refuses when it is full return by way of a queue of its own, in which they stay for no time if
+// there is room.
+func (q QueueSpec) ReturnKey() string {
+	args := queueArgs(q)
 	_, length := args["x-max-length"]
 	_, bytes := args["x-max-length-bytes"]
 	overflow, _ := args["x-overflow"].(string)
-	return (length || bytes) && strings.HasPrefix(overflow, "reject-publish")
+	if (length || bytes) && strings.HasPrefix(overflow, "reject-publish") {
+		return LandingQueue(q.Name)
+	}
+	return q.Name
 }
 
 // defaultKey binds to everything that an exchange of this kind can offer.

@@ -12,22 +12,24 @@ import (
 const (
 	Prefix = "rehop-"
 
-	Attempt     = "rehop-attempt"      // how many times a handler has failed it
-	Error       = "rehop-error"        // the last error's text
-	Kind        = "rehop-error-kind"   // see the Kind constants
-	Stack       = "rehop-stack"        // where a handler panicked
-	FailedAt    = "rehop-failed-at"    // Unix milliseconds of the last failure
-	FirstFailed = "rehop-first-failed" // Unix milliseconds of the first failure
-	Due         = "rehop-due"          // Unix milliseconds before which it must not be retried
-	Host        = "rehop-host"         // where the last handler ran
-	Queue       = "rehop-queue"        // the queue that it was consumed from, and returns to
-	Exchange    = "rehop-exchange"     // where it was published to
-	Key         = "rehop-key"          // and with which routing key
-	CC          = "rehop-cc"           // the CC header; left in place it would lead copies astray
-	Expiration  = "rehop-expiration"   // the expiration; left in place it would cut the wait short
-	Returns     = "rehop-returns"      // how often a classic queue redelivered it
-	Replays     = "rehop-replays"      // how often a person has replayed it
-	ReplayRun   = "rehop-replay-run"   // which replay it was, so that the same one does not take it twice
+	Attempt     = "rehop-attempt"         // how many times a handler has failed it
+	Error       = "rehop-error"           // the last error's text
+	Kind        = "rehop-error-kind"      // see the Kind constants
+	Stack       = "rehop-stack"           // where a handler panicked
+	FailedAt    = "rehop-failed-at"       // Unix milliseconds of the last failure
+	FirstFailed = "rehop-first-failed"    // Unix milliseconds of the first failure
+	Due         = "rehop-due"             // Unix milliseconds before which it must not be retried
+	Host        = "rehop-host"            // where the last handler ran
+	Queue       = "rehop-queue"           // the queue that it was consumed from, and returns to
+	Exchange    = "rehop-exchange"        // where it was published to
+	Key         = "rehop-key"             // and with which routing key
+	CC          = "rehop-cc"              // the CC header; left in place it would lead copies astray
+	Expiration  = "rehop-expiration"      // the expiration; left in place it would cut the wait short
+	Returns     = "rehop-returns"         // how often a classic queue redelivered it
+	Replays     = "rehop-replays"         // how often a person has replayed it
+	ReplayRun   = "rehop-replay-run"      // which replay it was, so that the same one does not take it twice
+	Transient   = "rehop-transient"       // it was published as transient
+	Dropped     = "rehop-dropped-headers" // names of headers that had to go so that it fits a frame
 )
 
 // To says where a delayed message was to go: ToQueue, or ToExchange(name).
@@ -72,6 +74,8 @@ type Failure struct {
 	Returns     int
 	Replays     int
 	ReplayRun   string
+	Transient   bool
+	Dropped     string
 	CC          any
 }
 
@@ -83,8 +87,8 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		FailedAt: moment(headers[FailedAt]), FirstFailed: moment(headers[FirstFailed]), Due: moment(headers[Due]),
 		Host: text(headers[Host]), Queue: text(headers[Queue]), Exchange: exchange, Key: key,
 		Expiration: text(headers[Expiration]), Returns: number(headers[Returns]), Replays: number(headers[Replays]),
-		ReplayRun: text(headers[ReplayRun]),
-		CC:        headers[CC],
+		ReplayRun: text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: text(headers[Dropped]),
+		CC: headers[CC],
 	}
 	if _, ok := headers[Queue]; ok {
 		f.Exchange, f.Key = text(headers[Exchange]), text(headers[Key])
@@ -152,6 +156,10 @@ func (f Failure) Write(headers map[string]any) {
 	put(Host, f.Host)
 	put(Expiration, f.Expiration)
 	put(ReplayRun, f.ReplayRun)
+	put(Dropped, f.Dropped)
+	if f.Transient {
+		headers[Transient] = true
+	}
 	at(FailedAt, f.FailedAt)
 	at(FirstFailed, f.FirstFailed)
 	at(Due, f.Due)

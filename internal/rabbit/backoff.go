@@ -14,7 +14,7 @@ type Backoff struct {
 // Delay is the pause after n failures, n ≥ 1: between half of and the whole of Min·2ⁿ⁻¹, at most Max.
 func (b Backoff) Delay(n int) time.Duration {
 	d := b.Max
-	if n < 30 && b.Min<<(n-1) < b.Max {
+	if n < 60 && b.Min <= b.Max>>(n-1) {
 		d = b.Min << (n - 1)
 	}
 	if d < 2 {

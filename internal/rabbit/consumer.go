@@ -27,9 +27,17 @@ type Delivery struct {
 	Session *Session
 }
 
-// Ack says that the message is done. If its session has ended this does nothing: the broker has
-// given the message to somebody else, and the tag may mean another message by now.
-func (d *Delivery) Ack() { d.Session.ledger.settle(d.DeliveryTag, acked) }
+// Ack says that the message is done. If its session has ended this does nothing and returns false: the
+// broker has given the message to somebody else, and the tag may mean another message by now.
+func (d *Delivery) Ack() bool {
+	select {
+	case <-d.Session.ended:
+		return false
+	default:
+	}
+	d.Session.ledger.settle(d.DeliveryTag, acked)
+	return true
+}
 
 // Requeue gives the message back.
 func (d *Delivery) Requeue() { d.Session.ledger.settle(d.DeliveryTag, requeued) }
@@ -102,6 +110,29 @@ func (s *Session) watch(closed <-chan *amqp.Error) {
 func (s *Session) Next() (Delivery, bool) {
 	d, ok := <-s.deliveries
 	return s.take(d, ok)
+}
+
+// Alone waits, after Cancel, until the broker knows of every delivery but one that it is settled; those
+// that nobody else takes go to rest. False: the session has ended, or quit was closed.
+func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
+	deliveries := s.deliveries
+	for {
+		select {
+		case <-s.ledger.alone:
+			// A round trip: when it is over, the broker has all that was sent before.
+			return s.ch.Qos(1, 0, false) == nil
+		case <-s.ended:
+			return false
+		case <-quit:
+			return false
+		case d, ok := <-deliveries:
+			if d, ok := s.take(d, ok); ok {
+				rest(d)
+			} else {
+				deliveries = nil
+			}
+		}
+	}
 }
 
 func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {

@@ -31,22 +31,23 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("broker at %s refused the connection: %s (%d); check user, password, virtual host and their permissions", e.Addr, e.Reason, e.Code)
 }
 
-// dial opens one connection to one broker.
-func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connection, error) {
+// dial opens one connection to one broker. The transport ends when the connection does; whoever
+// dials waits for its done.
+func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connection, *gatherConn, error) {
 	ep, err := parseURL(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("broker URL %w", err)
+		return nil, nil, fmt.Errorf("broker URL %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 
 	sasl, secret, err := o.sasl(ctx, ep)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	conn, err := o.transport(ctx, ep)
 	if err != nil {
-		return nil, fmt.Errorf("connect to broker at %s: %w", ep.addr, err)
+		return nil, nil, fmt.Errorf("connect to broker at %s: %w", ep.addr, err)
 	}
 	heartbeat := o.Heartbeat
 	if ep.heartbeat > 0 {
@@ -70,12 +71,13 @@ func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connecti
 	}
 	if err != nil {
 		_ = gathered.Close()
+		<-gathered.done
 		if ctx.Err() != nil {
 			err = fmt.Errorf("handshake: %w", ctx.Err())
 		}
-		return nil, refused(ep.addr, err, secret)
+		return nil, nil, refused(ep.addr, err, secret)
 	}
-	return c, nil
+	return c, gathered, nil
 }
 
 // refused tells a broker that said no from one that could not be talked to.

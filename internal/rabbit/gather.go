@@ -1,9 +1,11 @@
 package rabbit
 
 import (
+	"bufio"
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,13 +15,23 @@ const flushGrace = 200 * time.Millisecond
 // errGatherClosed is what a write after Close gets.
 var errGatherClosed = errors.New("connection is closed")
 
-// gatherConn writes in the background. amqp091-go flushes after every message; with many publishers
-// at once, what arrives while one system call is under way leaves together with the next.
+// readBuffer is how much is read at once. amqp091-go asks for 4 KiB at a time.
+const readBuffer = 64 << 10
+
+// gatherConn is a transport that makes few system calls, and that cannot be wedged.
 //
-// Write never blocks, so no lock of amqp091-go is ever held across a stalled socket. What it holds
-// is bounded by its users: a publisher has a window of unconfirmed bytes, a consumer its prefetch.
+// It writes in the background. amqp091-go flushes after every message; with many publishers at once,
+// what arrives while one system call is under way leaves together with the next. Write never blocks,
+// so no lock of amqp091-go is ever held across a stalled socket. What it holds is bounded by its
+// users: a publisher has a window of unconfirmed bytes, a consumer its prefetch.
+//
+// It also watches the reader. amqp091-go reads in one goroutine, which waits for ever when the broker
+// sends an answer that nobody asked for; heartbeats would go on, and nobody would notice.
 type gatherConn struct {
 	net.Conn
+	reader  *bufio.Reader
+	reading atomic.Bool   // the reader waits for the peer
+	reads   atomic.Uint64 // how often it has
 
 	mu      sync.Mutex
 	pending []byte
@@ -31,9 +43,39 @@ type gatherConn struct {
 }
 
 func gather(conn net.Conn) *gatherConn {
-	g := &gatherConn{Conn: conn, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	g := &gatherConn{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go g.write()
 	return g
+}
+
+func (g *gatherConn) Read(p []byte) (int, error) {
+	if g.reader.Buffered() == 0 {
+		g.reads.Add(1)
+		g.reading.Store(true)
+		defer g.reading.Store(false)
+	}
+	return g.reader.Read(p)
+}
+
+// watch closes the connection when its reader has not asked for more during a whole interval.
+func (g *gatherConn) watch(interval time.Duration) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	last, wedged := g.reads.Load(), false
+	for {
+		select {
+		case <-g.done:
+			return
+		case <-ticker.C:
+		}
+		now := g.reads.Load()
+		stands := now == last && !g.reading.Load()
+		if stands && wedged {
+			_ = g.Conn.Close()
+			return
+		}
+		last, wedged = now, stands
+	}
 }
 
 func (g *gatherConn) Write(p []byte) (int, error) {
@@ -73,6 +115,7 @@ func (g *gatherConn) write() {
 			g.mu.Unlock()
 			if len(batch) == 0 {
 				if closing {
+					_ = g.Conn.Close()
 					return
 				}
 				spare = batch
@@ -93,13 +136,13 @@ func (g *gatherConn) write() {
 	}
 }
 
-// Close writes what is pending, if the peer takes it soon, and closes the connection.
+// Close lets the writer write what is pending, if the peer takes it soon, and then close the
+// connection. It does not wait for that: amqp091-go calls it with a lock held.
 func (g *gatherConn) Close() error {
 	g.mu.Lock()
 	g.closing = true
 	g.mu.Unlock()
 	_ = g.Conn.SetWriteDeadline(time.Now().Add(flushGrace))
 	g.signal()
-	<-g.done
-	return g.Conn.Close()
+	return nil
 }

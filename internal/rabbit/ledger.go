@@ -37,6 +37,7 @@ type ledger struct {
 	open     int       // delivered, without a verdict
 	retired  bool      // no more deliveries will come
 	drained  chan struct{}
+	alone    chan struct{} // closed: no more will come, and one is left without a verdict
 
 	timer *time.Timer
 	wake  chan struct{}
@@ -47,7 +48,7 @@ type ledger struct {
 func newLedger(ch *amqp.Channel, prefetch int) *ledger {
 	l := &ledger{
 		ch: ch, first: 1, batch: max(1, prefetch/4),
-		drained: make(chan struct{}), wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{}),
+		drained: make(chan struct{}), alone: make(chan struct{}), wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.signal)
 	l.timer.Stop()
@@ -111,20 +112,27 @@ func (l *ledger) run() {
 	defer close(l.done)
 	defer l.timer.Stop()
 	var telling []settlement
+	alone := false
 	for {
 		select {
 		case <-l.wake:
 		case <-l.end:
 			return
 		}
-		var all bool
-		telling, all = l.collect(telling[:0])
+		var left int
+		telling, left = l.collect(telling[:0])
 		for _, t := range telling {
 			if t.tell(l.ch) != nil {
 				return // the session is dead: the broker gives its messages to others
 			}
 		}
-		if all {
+		switch left {
+		case 1:
+			if !alone {
+				close(l.alone)
+				alone = true
+			}
+		case 0:
 			close(l.drained)
 			return
 		}
@@ -151,8 +159,8 @@ func (s settlement) tell(ch *amqp.Channel) error {
 
 // collect takes out what the broker is to be told: first what is given back or rejected, then the
 // finished prefix with one ack, then what is finished behind a gap, each with its own. It also says
-// whether that was the last.
-func (l *ledger) collect(out []settlement) ([]settlement, bool) {
+// how many deliveries are left to be settled; -1: more will come.
+func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.finished > 0 {
@@ -182,5 +190,8 @@ func (l *ledger) collect(out []settlement) ([]settlement, bool) {
 		}
 		l.finished = 0
 	}
-	return out, l.retired && l.open == 0
+	if !l.retired {
+		return out, -1
+	}
+	return out, l.open
 }

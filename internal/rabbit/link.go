@@ -14,6 +14,9 @@ import (
 // mended by people, and brokers count failed logins.
 const refusedPause = 5 * time.Second
 
+// steady is how long a connection must last for the next one to be tried soon.
+const steady = 5 * time.Second
+
 // closeGrace is how long a broker may take to answer that a connection may close.
 const closeGrace = 2 * time.Second
 
@@ -32,7 +35,7 @@ type Link struct {
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	calls  sync.WaitGroup // to the broker, whose callers may have gone
+	calls  group // to the broker, whose callers may have gone
 }
 
 // NewLink starts connecting. observe is called at every change of state, in order, from one goroutine.
@@ -118,9 +121,9 @@ func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
 
 func (l *Link) run(ctx context.Context) {
 	defer close(l.done)
-	tries := 0
+	tries, flaps := 0, 0
 	for ctx.Err() == nil {
-		conn, err := l.dialAny(ctx)
+		conn, transport, err := l.dialAny(ctx)
 		if err != nil {
 			tries++
 			l.set(nil, Recovering, err, tries)
@@ -132,29 +135,36 @@ func (l *Link) run(ctx context.Context) {
 			continue
 		}
 		tries = 0
-		if err := l.hold(ctx, conn); err != nil {
+		l.calls.start(func() { transport.watch(conn.Config.Heartbeat) })
+		began := time.Now()
+		err = l.hold(ctx, conn)
+		<-transport.done
+		if err != nil {
 			l.set(nil, Recovering, err, 0)
-			// Even a broker that accepts and drops us at once sees no storm.
-			_ = Pause(ctx, l.opts.Backoff.Delay(1))
+			// A broker that accepts us and drops us at once sees no storm.
+			if flaps++; time.Since(began) > steady {
+				flaps = 1
+			}
+			_ = Pause(ctx, l.opts.Backoff.Delay(flaps))
 		}
 	}
 	l.set(nil, Closed, ErrClosed, 0)
 }
 
 // dialAny tries every URL once.
-func (l *Link) dialAny(ctx context.Context) (*amqp.Connection, error) {
+func (l *Link) dialAny(ctx context.Context) (*amqp.Connection, *gatherConn, error) {
 	var faults []error
 	for _, u := range l.opts.URLs {
-		conn, err := l.opts.dial(ctx, u, l.role)
+		conn, transport, err := l.opts.dial(ctx, u, l.role)
 		if err == nil {
-			return conn, nil
+			return conn, transport, nil
 		}
 		faults = append(faults, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return nil, errors.Join(faults...)
+	return nil, nil, errors.Join(faults...)
 }
 
 // hold keeps a connection until it ends. The error says why it did; nil: it was closed by us.
@@ -190,7 +200,7 @@ func (l *Link) hold(ctx context.Context, conn *amqp.Connection) error {
 func (l *Link) Close() {
 	l.cancel()
 	<-l.done
-	l.calls.Wait()
+	l.calls.wait()
 }
 
 // call does something that waits for the broker and knows no context. When ctx ends first, the call
@@ -200,13 +210,15 @@ func (l *Link) call(ctx context.Context, do func() error, undo func()) error {
 		return do()
 	}
 	outcome := make(chan error, 1)
-	l.calls.Go(func() { outcome <- do() })
+	if !l.calls.start(func() { outcome <- do() }) {
+		return ErrClosed
+	}
 	select {
 	case err := <-outcome:
 		return err
 	case <-ctx.Done():
 	}
-	l.calls.Go(func() {
+	l.calls.start(func() {
 		if <-outcome == nil {
 			undo()
 		}
@@ -243,7 +255,7 @@ func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Chan
 	}
 	closeChannel := func() { _ = ch.Close() }
 	if err := l.call(ctx, func() error { return do(ch) }, closeChannel); err != nil {
-		l.calls.Go(closeChannel) // waits for the broker, too
+		l.calls.start(closeChannel) // waits for the broker, too
 		return nil, err
 	}
 	return ch, nil

@@ -50,6 +50,10 @@ func parseURL(raw string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, errURL
 	}
+	// user:1/secret@host parses as host "user", port 1: an @ behind the host is a password in disguise.
+	if _, rest, ok := strings.Cut(raw, "://"); !ok || strings.Contains(afterHost(rest), "@") {
+		return endpoint{}, errURL
+	}
 	ep := endpoint{uri: uri, addr: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))}
 	if u, err := url.Parse(raw); err == nil {
 		seconds, _ := strconv.Atoi(u.Query().Get("heartbeat"))
@@ -58,22 +62,15 @@ func parseURL(raw string) (endpoint, error) {
 	return ep, nil
 }
 
+func afterHost(s string) string {
+	if i := strings.IndexAny(s, "/?#"); i >= 0 {
+		return s[i:]
+	}
+	return ""
+}
+
 // CheckURL says whether a URL can be used. The error does not quote it.
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
-}
-
-// Redact removes user and password from a URL.
-func Redact(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		if i := strings.LastIndex(raw, "@"); i >= 0 {
-			return "amqp://…@" + raw[i+1:]
-		}
-		return "(URL that cannot be parsed)"
-	}
-	u.User = nil
-	u.RawQuery = ""
-	return u.String()
 }

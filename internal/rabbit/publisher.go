@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,20 +28,20 @@ const (
 type Publisher struct {
 	link    *Link
 	gate    *gate
-	maxBody atomic.Int64
+	maxBody atomic.Int64 // what the broker has said that it takes
 
 	mu      sync.Mutex
 	session *pubSession // nil: none yet
 	opening *opening    // not nil while one is being opened
 
 	storm   storm
-	pending sync.WaitGroup // confirms whose callers have gone
+	pending group // confirms whose callers have gone
 }
 
 // NewPublisher publishes over link. Its gate follows the link's state by SetState.
-func NewPublisher(link *Link, limits Limits, maxBody int) *Publisher {
+func NewPublisher(link *Link, limits Limits) *Publisher {
 	p := &Publisher{link: link, gate: newGate(limits)}
-	p.maxBody.Store(int64(maxBody))
+	p.maxBody.Store(math.MaxInt64)
 	return p
 }
 
@@ -70,7 +71,7 @@ func (p *Publisher) Quiet(ctx context.Context) {
 }
 
 // Wait returns when nothing is left of what was published. Call it after the link has closed.
-func (p *Publisher) Wait() { p.pending.Wait() }
+func (p *Publisher) Wait() { p.pending.wait() }
 
 // Ticket is a message that was sent and not yet answered for.
 type Ticket struct {
@@ -145,11 +146,14 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	case <-t.confirm.Done():
 	case <-ctx.Done():
 		// The broker may still answer; until then the message keeps its place in the window.
-		p.pending.Go(func() {
+		late := func() {
 			<-t.confirm.Done()
 			t.session.settle(t.id)
 			p.gate.leave(t.size)
-		})
+		}
+		if !p.pending.start(late) {
+			late() // the link has closed, and with it every confirm is settled
+		}
 		return fmt.Errorf("%w: no confirm yet: %w", ErrUnknown, ctx.Err())
 	}
 	returned := t.session.settle(t.id)
@@ -176,7 +180,7 @@ func (p *Publisher) lost(t Ticket) error {
 	}
 	exchange, maxSize := culprit(e)
 	if maxSize > 0 {
-		p.maxBody.Store(int64(min(maxSize, int(p.maxBody.Load()))))
+		p.maxBody.Store(int64(maxSize))
 		if t.size-messageOverhead > maxSize {
 			return fmt.Errorf("%w: the body has %d bytes, the broker's limit is %d", ErrTooLarge, t.size-messageOverhead, maxSize)
 		}
@@ -317,8 +321,11 @@ func (p *Publisher) current(ctx context.Context) (*pubSession, error) {
 		o := p.opening
 		if o == nil {
 			o = &opening{done: make(chan struct{})}
+			if !p.pending.start(func() { p.open(o) }) {
+				p.mu.Unlock()
+				return nil, ErrClosed
+			}
 			p.opening = o
-			p.pending.Go(func() { p.open(o) })
 		}
 		p.mu.Unlock()
 		select {

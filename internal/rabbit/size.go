@@ -11,6 +11,11 @@ import (
 // class, weight, body size, property flags.
 const frameOverhead = 8 + 2 + 2 + 8 + 2
 
+// growth is what a broker may add to the headers of a message until it is delivered: counts, and the
+// record of a dead-lettering. What is then larger than a frame ends the connection of whoever is to
+// receive it.
+const growth = 128
+
 // check refuses what cannot be sent, before anything is: amqp091-go would break the connection, or
 // the broker would, and with it everything else that is under way.
 func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
@@ -33,7 +38,7 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 	if err != nil {
 		return err
 	}
-	if room := HeaderRoom(p); size > room {
+	if room := HeaderRoom(p) - growth; size > room {
 		return fmt.Errorf("%w: the headers have %d bytes, a frame has room for %d", ErrTooLarge, size, room)
 	}
 	return nil

@@ -1,0 +1,147 @@
+package rehop
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/layout"
+)
+
+func TestZeroConfigIsValid(t *testing.T) {
+	t.Parallel()
+	c := Config{}.withDefaults()
+	if err := c.validate(); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+	if c.URL != defaultURL || len(c.URLs) != 1 || c.URLs[0] != defaultURL || c.Heartbeat != 10*time.Second || c.DialTimeout != 10*time.Second ||
+		c.ReconnectMin != 100*time.Millisecond || c.ReconnectMax != time.Second || c.QueueType != layout.Quorum || c.MaxUnconfirmed != 1024 ||
+		c.MaxUnconfirmedBytes != 64<<20 || c.MaxWaiting != 1024 || c.MaxWaitingBytes != 64<<20 || c.MaxBody != 16<<20 || c.Name == "" || c.Dial == nil || c.Logger == nil {
+		t.Errorf("got %+v, want the defaults that the comments name", c)
+	}
+	for name, c := range map[string]Config{
+		"one of several":    {URLs: []string{"amqp://a", "amqps://b:1/v"}},
+		"long first pause":  {ReconnectMin: time.Minute},
+		"exchange":          {Exchanges: []Exchange{{Name: "order"}, {Name: "x", Kind: "fanout"}}},
+		"classic":           {QueueType: layout.Classic},
+		"largest heartbeat": {Heartbeat: 65535 * time.Second},
+	} {
+		if err := c.withDefaults().validate(); err != nil {
+			t.Errorf("%s: got %v, want nil", name, err)
+		}
+	}
+}
+
+// wantFaults checks that an error names every fault.
+func wantFaults(t *testing.T, what string, err error, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: got no error, want one with %q", what, want)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%s: got %q, want it to say %q", what, err, w)
+		}
+	}
+}
+
+func TestConfigReportsAllFaults(t *testing.T) {
+	t.Parallel()
+	c := Config{
+		URL: "amqp://x", URLs: []string{"http://user:secret@host", "amqp://y"}, Heartbeat: time.Millisecond, DialTimeout: -1, ReconnectMin: -1, ReconnectMax: -2,
+		MaxUnconfirmed: -1, MaxUnconfirmedBytes: -1, MaxWaiting: -1, MaxWaitingBytes: -1, MaxBody: -1, QueueType: "stream", Unrouted: 7,
+		Exchanges: []Exchange{{}, {Name: "amq.x"}, {Name: "rehop.x"}, {Name: strings.Repeat("x", 256)}, {Name: "x", Kind: "round"}},
+	}
+	err := c.withDefaults().validate()
+	wantFaults(t, "all at once", err, "URL and URLs are both set", "URL 1", "Heartbeat", "DialTimeout", "ReconnectMin", "ReconnectMax", "is longer than ReconnectMax",
+		"MaxUnconfirmed -1", "MaxUnconfirmedBytes", "MaxWaiting -1", "MaxWaitingBytes", "MaxBody", "QueueType", "Unrouted", "needs a name",
+		"belong to the broker", "belong to rehop", "256 bytes", `"round"`)
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %q, want no password in it", err)
+	}
+	_, err = Open(context.Background(), Config{MaxBody: -1, Heartbeat: 1})
+	wantFaults(t, "Open", err, "rehop: config", "MaxBody", "Heartbeat")
+}
+
+func TestSubscriptionDefaults(t *testing.T) {
+	t.Parallel()
+	s := Subscription{Queue: "q", Handler: JSON(func(context.Context, int) error { return nil })}.withDefaults()
+	if err := s.validate(); err != nil {
+		t.Errorf("got %v, want nil", err)
+	}
+	if s.Concurrency != 1 || s.Prefetch != 4 || s.Timeout != 5*time.Minute || s.StuckAfter != 30*time.Second || s.CrashLimit != 10 ||
+		s.ProbeMin != time.Second || s.ProbeMax != 30*time.Second || s.Retry.Attempts() != 6 {
+		t.Errorf("got %+v, want the defaults that the comments name", s)
+	}
+	for concurrency, want := range map[int]int{1: 4, 2: 4, 3: 6, 16: 32} {
+		if got := (Subscription{Concurrency: concurrency}).withDefaults().Prefetch; got != want {
+			t.Errorf("prefetch for concurrency %d: got %d, want %d", concurrency, got, want)
+		}
+	}
+	if got := (Subscription{ProbeMin: time.Hour}).withDefaults().ProbeMax; got != time.Hour {
+		t.Errorf("longest pause for a shortest of an hour: got %v, want an hour", got)
+	}
+}
+
+func TestSubscriptionReportsAllFaults(t *testing.T) {
+	t.Parallel()
+	s := Subscription{
+		Exchange: "rehop.x", Keys: []string{strings.Repeat("k", 256)}, Concurrency: -1, Prefetch: -5, Timeout: -1, StuckAfter: -1, CrashLimit: -1,
+		ProbeMin: -1, ProbeMax: -2, QueueType: "stream", Overflow: "explode", MessageTTL: -1, MaxPriority: 300, Retry: Steps(0),
+	}
+	wantFaults(t, "all at once", s.withDefaults().validate(), "Queue is empty", "Handler is nil", "belong to rehop", "256 bytes", "Concurrency -1", "Prefetch", "Timeout",
+		"CrashLimit", "ProbeMin", "QueueType", "Overflow", "MaxPriority", "step 1")
+
+	handler := HandlerFunc(func(context.Context, *Delivery) error { return nil })
+	for name, test := range map[string]struct {
+		s    Subscription
+		want string
+	}{
+		"long name":            {Subscription{Queue: strings.Repeat("q", 256)}, "256 bytes"},
+		"the broker's name":    {Subscription{Queue: "amq.gen-1"}, "belong to the broker"},
+		"keys, no exchange":    {Subscription{Queue: "q", Keys: []string{"k"}}, "Exchange is not"},
+		"prefetch too small":   {Subscription{Queue: "q", Concurrency: 10, Prefetch: 9}, "Prefetch 9"},
+		"prefetch too large":   {Subscription{Queue: "q", Prefetch: math.MaxUint16 + 1}, "Prefetch 65536"},
+		"exclusive quorum":     {Subscription{Queue: "q", QueueType: layout.Quorum, Exclusive: true}, "quorum queue cannot"},
+		"priorities in quorum": {Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 3}, "quorum queue cannot"},
+		"passive with TTL":     {Subscription{Queue: "q", Passive: true, MessageTTL: time.Second}, "Passive"},
+		"passive with args":    {Subscription{Queue: "q", Passive: true, QueueArgs: map[string]any{"x": 1}}, "Passive"},
+		"passive auto-delete":  {Subscription{Queue: "q", Passive: true, AutoDelete: true}, "Passive"},
+		"exclusive consumer":   {Subscription{Queue: "q", ExclusiveConsumer: true}, "SingleActive"},
+		"kind of exchange":     {Subscription{Queue: "q", Exchange: "x", ExchangeKind: "round"}, `"round"`},
+		"the broker's args":    {Subscription{Queue: "q", Exchange: "", ExchangeKind: "", Overflow: "drop"}, "Overflow"},
+	} {
+		test.s.Handler = handler
+		wantFaults(t, name, test.s.withDefaults().validate(), test.want)
+	}
+	for name, s := range map[string]Subscription{
+		"foreign exchange":   {Queue: "q", Exchange: "amq.topic", Keys: []string{"#"}},
+		"odd foreign name":   {Queue: "q", Exchange: "rehop.theirs", ForeignExchange: true},
+		"255 bytes":          {Queue: strings.Repeat("q", 255)},
+		"passive":            {Queue: "q", Passive: true, QueueType: layout.Classic},
+		"exclusive":          {Queue: "q", Exclusive: true},
+		"exclusive consumer": {Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true},
+		"no retry":           {Queue: "q", Retry: NoRetry()},
+	} {
+		s.Handler = handler
+		if err := s.withDefaults().validate(); err != nil {
+			t.Errorf("%s: got %v, want nil", name, err)
+		}
+	}
+}
+
+// A key shorter than what the message quotes must not make validation itself panic.
+func TestValidationSurvivesOddNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 200)
+	s := Subscription{Queue: long, Exchange: long, Keys: []string{long, ""}, ConsumerTag: long, Handler: HandlerFunc(nil)}
+	wantFaults(t, "long names", s.withDefaults().validate(), "400 bytes")
+	c := Config{Exchanges: []Exchange{{Name: long}}}
+	wantFaults(t, "long exchange", c.withDefaults().validate(), "400 bytes")
+	// AMQP carries the tag in a short string, too; the broker would end the connection.
+	s = Subscription{Queue: "q", ConsumerTag: strings.Repeat("t", 256), Handler: HandlerFunc(func(context.Context, *Delivery) error { return nil })}
+	wantFaults(t, "long consumer tag", s.withDefaults().validate(), "256 bytes")
+}

@@ -1,0 +1,108 @@
+package rehop
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+func TestInstructionsSurviveWrapping(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("cause")
+	for name, test := range map[string]struct {
+		err  error
+		does verb
+		wait time.Duration
+		kind string
+	}{
+		"plain":       {cause, doRetry, 0, envelope.KindError},
+		"permanent":   {Permanent(cause), doFail, 0, envelope.KindPermanent},
+		"retry after": {RetryAfter(time.Minute, cause), doRetryAfter, time.Minute, envelope.KindError},
+		"discard":     {Discard(cause), doDiscard, 0, envelope.KindError},
+		"unavailable": {Unavailable(cause), doPause, 0, envelope.KindError},
+		"decode":      {&decodeError{cause}, doFail, 0, envelope.KindDecode},
+		"panic":       {&panicError{text: "x"}, doRetry, 0, envelope.KindPanic},
+	} {
+		for how, err := range map[string]error{
+			"itself": test.err, "wrapped": fmt.Errorf("a: %w", test.err), "wrapped twice": fmt.Errorf("b: %w", fmt.Errorf("a: %w", test.err)),
+			"joined": errors.Join(errors.New("other"), test.err), "among several": fmt.Errorf("%w and %w", errors.New("other"), test.err),
+		} {
+			does, wait := instructionOf(err)
+			if does != test.does || wait != test.wait {
+				t.Errorf("%s, %s: got %v, %v; want %v, %v", name, how, does, wait, test.does, test.wait)
+			}
+			if got := kindOf(&handling{}, err); got != test.kind {
+				t.Errorf("%s, %s: got kind %s, want %s", name, how, got, test.kind)
+			}
+			if name != "panic" && !errors.Is(err, cause) {
+				t.Errorf("%s, %s: got an error that hides its cause", name, how)
+			}
+		}
+	}
+	// Formatted without %w, an instruction is text like any other.
+	if does, _ := instructionOf(fmt.Errorf("a: %v", Discard(cause))); does != doRetry {
+		t.Errorf("not wrapped: got %v, want a retry", does)
+	}
+}
+
+func TestInstructionTexts(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"cause": Permanent(errors.New("cause")), "permanent failure": Permanent(nil), "retry later": RetryAfter(1, nil), "discarded": Discard(nil), "unavailable": Unavailable(nil),
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestKindOfTimeout(t *testing.T) {
+	t.Parallel()
+	h := &handling{}
+	h.cancel(errors.New("over"), errTimeout)
+	for want, err := range map[string]error{envelope.KindTimeout: errors.New("whatever"), envelope.KindPermanent: Permanent(errors.New("no")), envelope.KindPanic: &panicError{}} {
+		if got := kindOf(h, err); got != want {
+			t.Errorf("%v after the timeout: got kind %s, want %s", err, got, want)
+		}
+	}
+}
+
+func TestTopologyError(t *testing.T) {
+	t.Parallel()
+	inner := &rabbit.DeclareError{Object: "queue", Name: "q", Code: 406, Argument: "x-max-length", Want: "'1'", Have: "'2'", Hint: "do this"}
+	err := publicError(fmt.Errorf("open: %w", inner))
+	var got *TopologyError
+	if !errors.As(err, &got) {
+		t.Fatalf("got %T, want a *TopologyError", err)
+	}
+	if got.Object != "queue" || got.Name != "q" || got.Code != 406 || got.Argument != "x-max-length" || got.Want != "'1'" || got.Have != "'2'" {
+		t.Errorf("got %+v, want what the broker said", got)
+	}
+	for _, want := range []string{"q", "x-max-length", "406", "do this"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("text: got %q, want it to say %q", err, want)
+		}
+	}
+	if other := errors.New("other"); publicError(other) != other {
+		t.Error("another error: got it changed, want it as it is")
+	}
+	if publicError(nil) != nil {
+		t.Error("nil: got an error")
+	}
+}
+
+func TestBatchError(t *testing.T) {
+	t.Parallel()
+	err := error(&BatchError{Errors: []error{nil, fmt.Errorf("a: %w", ErrRefused), nil, fmt.Errorf("b: %w", ErrUnroutable)}})
+	if !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnroutable) || errors.Is(err, ErrClosed) {
+		t.Errorf("got %v; want it to be refused and unroutable, and not closed", err)
+	}
+	if got, want := err.Error(), "2 of 4 messages were not confirmed, first: a: "+ErrRefused.Error(); got != want {
+		t.Errorf("text: got %q, want %q", got, want)
+	}
+}

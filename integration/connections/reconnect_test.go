@@ -1,0 +1,146 @@
+package connections
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+)
+
+// The broker closes both connections, and what was declared is gone: all of it comes back.
+func TestBrokerClosesConnections(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	e := &events{}
+	c := open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared", Kind: "fanout"}}})
+	got := make(chan rehop.Delivery, 10)
+	for _, q := range []string{"one", "two"} {
+		if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: collect(got)}); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, c, e, q, got)
+	}
+	for _, x := range []string{"order", "declared", "rehop.return"} {
+		r.API("DELETE", "/api/exchanges/"+r.Vhost+"/"+x, nil, nil)
+	}
+	before := connections(t, r, 2)
+	closeAll(r, before)
+	closed := time.Now()
+	e.await(t, "consuming again", func() bool { return e.ups("one") > 2 && e.ups("two") > 2 })
+	if took := time.Since(closed); took > 3*time.Second {
+		t.Errorf("consuming again after %v, want about 1 s", took)
+	}
+	for _, q := range []string{"one", "two"} {
+		publish(t, c, rehop.Message{Exchange: "order", Key: q, Body: []byte(q)})
+		if d := receive(t, got); string(d.Body) != q || d.Queue != q {
+			t.Errorf("got %q from queue %q, want %q", d.Body, d.Queue, q)
+		}
+	}
+	lab.Eventually(t, limit, "exchange of the config declared again", func() bool {
+		return r.TryAPI("GET", "/api/exchanges/"+r.Vhost+"/declared", nil, nil) == nil
+	})
+	lab.Eventually(t, limit, "way back to a queue declared again", func() bool {
+		return r.TryAPI("GET", "/api/exchanges/"+r.Vhost+"/rehop.return", nil, nil) == nil
+	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, connection := range []string{"publish", "consume"} {
+		if n := e.in(connection, rehop.StateRecovering); n < 1 || n > 3 {
+			t.Errorf("%s: told %d times that it is recovering, want once or a little more", connection, n)
+		}
+		if n := e.in(connection, rehop.StateOpen); n != 2 {
+			t.Errorf("%s: told %d times that it is open, want 2", connection, n)
+		}
+	}
+}
+
+func TestQueueDeletedUnderConsumer(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	w, e := &wire{}, &events{}
+	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	got := make(chan rehop.Delivery, 10)
+	for _, q := range []string{"doomed", "other"} {
+		if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: collect(got)}); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, c, e, q, got)
+	}
+	for i := range 3 {
+		r.API("DELETE", "/api/queues/"+r.Vhost+"/doomed", nil, nil)
+		e.await(t, "consuming again", func() bool { return e.ups("doomed") == 3+i && e.downs("doomed") == 1+i })
+		publish(t, c, rehop.Message{Exchange: "order", Key: "doomed", Body: fmt.Append(nil, i)})
+		if d := receive(t, got); d.Queue != "doomed" || string(d.Body) != fmt.Sprint(i) {
+			t.Errorf("got %q from queue %q, want %d from doomed", d.Body, d.Queue, i)
+		}
+	}
+	publish(t, c, rehop.Message{Exchange: "order", Key: "other"})
+	receive(t, got)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.downs("other"); n != 0 {
+		t.Errorf("the other subscription was interrupted %d times, want 0", n)
+	}
+	if n := w.count(); n != 2 {
+		t.Errorf("got %d dials, want 2: connections must not be touched", n)
+	}
+}
+
+// The broker closes the channel of a consumer that does not ack for too long (406). Its message goes
+// to somebody else, and other subscriptions live on.
+func TestConsumerTimeout(t *testing.T) { // changes the whole node: not parallel
+	r := lab.Single(t)
+	set := func(timeout, tick int) {
+		r.Services("ctl", "single", "eval", fmt.Sprintf("application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", timeout, tick))
+	}
+	t.Cleanup(func() { set(1_800_000, 60_000) })
+	set(1000, 500)
+	w, e := &wire{}, &events{}
+	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	runs := make(chan rehop.Delivery, 10)
+	first := make(chan struct{})
+	var run counter
+	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "slow", Concurrency: 2, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		runs <- *d
+		if d.ID == "m" && run.add() == 1 {
+			<-first
+		}
+		return nil
+	})}); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, c, e, "slow", runs)
+	got := make(chan rehop.Delivery, 10)
+	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "other", Handler: collect(got)}); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, c, e, "other", got)
+	publish(t, c, rehop.Message{ID: "m", Key: "slow"})
+	if d := receive(t, runs); d.ID != "m" || d.Redelivered {
+		t.Errorf("got %q, redelivered %v; want m for the first time", d.ID, d.Redelivered)
+	}
+	if d := receive(t, runs); d.ID != "m" || !d.Redelivered {
+		t.Errorf("got %q, redelivered %v; want m again, after the consumer timeout", d.ID, d.Redelivered)
+	}
+	e.await(t, "told of the interruption", func() bool { return e.downs("slow") == 1 })
+	close(first) // the late ack of the first run must hurt nobody
+	publish(t, c, rehop.Message{ID: "n", Key: "slow"})
+	if d := receive(t, runs); d.ID != "n" {
+		t.Errorf("got %q, want n", d.ID)
+	}
+	publish(t, c, rehop.Message{ID: "o", Key: "other"})
+	if d := receive(t, got); d.ID != "o" {
+		t.Errorf("got %q, want o", d.ID)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.downs("other"); n != 0 {
+		t.Errorf("the other subscription was interrupted %d times, want 0", n)
+	}
+	if n := w.count(); n != 2 {
+		t.Errorf("got %d dials, want 2: only the channel was closed", n)
+	}
+}

@@ -1,0 +1,237 @@
+package connections
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+)
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	w, e := &wire{}, &events{}
+	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	want := func(s rehop.State) {
+		t.Helper()
+		if got := c.State(); got != s {
+			t.Errorf("got state %s, want %s", got, s)
+		}
+	}
+	want(rehop.StateOpen)
+	e.await(t, "both open", func() bool { return e.in("publish", rehop.StateOpen) == 1 && e.in("consume", rehop.StateOpen) == 1 })
+	for _, role := range []string{"publish", "consume"} {
+		w.lead(closedPort(t))
+		w.cut(t, role)
+		e.await(t, role+" recovering", func() bool { return e.in(role, rehop.StateRecovering) > 0 })
+		want(rehop.StateRecovering)
+		w.lead(host(t, r.URL))
+		e.await(t, role+" open again", func() bool { return e.in(role, rehop.StateOpen) == 2 })
+		lab.Eventually(t, limit, "open again", func() bool { return c.State() == rehop.StateOpen })
+	}
+	if err := c.Close(timeout(t, limit)); err != nil {
+		t.Error(err)
+	}
+	want(rehop.StateClosed)
+	e.await(t, "both closed", func() bool { return e.in("publish", rehop.StateClosed) == 1 && e.in("consume", rehop.StateClosed) == 1 })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.states {
+		if (s.Err == nil) != (s.State == rehop.StateOpen) {
+			t.Errorf("%s %s: got error %v; want a reason for all states but OPEN", s.Connection, s.State, s.Err)
+		}
+	}
+}
+
+// A memory alarm: the broker takes no more messages, and consumers go on.
+func TestBlocked(t *testing.T) { // changes the whole node: not parallel
+	r := lab.Single(t)
+	ch := r.Channel()
+	watermark := func(args ...string) {
+		r.Services(append([]string{"ctl", "single", "set_vm_memory_high_watermark"}, args...)...)
+	}
+	if _, err := ch.QueueDeclare("sink", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	openOne := func(config rehop.Config) (*rehop.Client, *events) {
+		e := &events{}
+		config.URL, config.Hooks = r.URL, []rehop.Hook{e}
+		c := open(t, config)
+		publish(t, c, rehop.Message{Key: "sink"})
+		return c, e
+	}
+	a, ea := openOne(rehop.Config{})
+	few, efew := openOne(rehop.Config{MaxWaiting: 3})
+	small, esmall := openOne(rehop.Config{MaxWaitingBytes: 10_000})
+
+	// Handlers that have messages in hand when the alarm begins.
+	begun, finish := make(chan struct{}, 10), make(chan struct{})
+	sub, err := a.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Concurrency: 5, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+		begun <- struct{}{}
+		<-finish
+		return nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		publish(t, a, rehop.Message{Key: "q"})
+	}
+	for range 5 {
+		<-begun
+	}
+
+	t.Cleanup(func() { watermark("0.4") })
+	watermark("absolute", "1MB")
+
+	// The broker tells a connection that it is blocked when that one next publishes; this message is
+	// sent, and confirmed when the broker has read it: at once, or when the alarm is over.
+	type result struct {
+		err error
+		at  time.Time
+	}
+	results := make(chan result, 100)
+	firsts := make(chan result, 3)
+	start := func(c *rehop.Client, m rehop.Message, results chan<- result) {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+			defer cancel()
+			err := c.Publish(ctx, m)
+			results <- result{err, time.Now()}
+		}()
+	}
+	for _, c := range []*rehop.Client{a, few, small} {
+		start(c, rehop.Message{ID: "first", Key: "sink"}, firsts)
+	}
+	for _, e := range []*events{ea, efew, esmall} {
+		e.await(t, "blocked", func() bool { return e.in("publish", rehop.StateBlocked) == 1 })
+	}
+	if got := a.State(); got != rehop.StateBlocked {
+		t.Errorf("got state %s, want %s", got, rehop.StateBlocked)
+	}
+
+	began := time.Now()
+	err = a.Publish(timeout(t, 300*time.Millisecond), rehop.Message{Key: "sink"})
+	if !errors.Is(err, rehop.ErrBlocked) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while blocked: got %v, want %v by the deadline", err, rehop.ErrBlocked)
+	}
+	if errors.Is(err, rehop.ErrUnknown) {
+		t.Errorf("while blocked: got %v, which is also unknown; want it not sent", err)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond || took > 5*time.Second {
+		t.Errorf("while blocked: returned after %v, want 0.3 s", took)
+	}
+	err = a.PublishBatch(timeout(t, 300*time.Millisecond), []rehop.Message{{Key: "sink"}, {Key: "sink"}})
+	if !errors.Is(err, rehop.ErrBlocked) {
+		t.Errorf("batch while blocked: got %v, want %v", err, rehop.ErrBlocked)
+	}
+	delayed := make(chan error, 1)
+	go func() {
+		delayed <- a.Publish(timeout(t, 300*time.Millisecond), rehop.Message{Key: "sink", Delay: time.Second})
+	}()
+	select {
+	case err := <-delayed:
+		if !errors.Is(err, rehop.ErrBlocked) {
+			t.Errorf("delayed message while blocked: got %v, want %v", err, rehop.ErrBlocked)
+		}
+	case <-time.After(3 * time.Second):
+		t.Error("delayed message while blocked: did not return within 3 s, its context had ended after 0.3 s")
+	}
+
+	// Ten more wish to wait; as many as may, do.
+	refused := func(what string, n int) {
+		t.Helper()
+		for i := range n {
+			select {
+			case r := <-results:
+				if !errors.Is(r.err, rehop.ErrBlocked) || errors.Is(r.err, context.DeadlineExceeded) {
+					t.Errorf("%s: got %v, want %v at once", what, r.err, rehop.ErrBlocked)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatalf("%s: got %d refusals, want %d at once", what, i, n)
+			}
+		}
+	}
+	for range 10 {
+		start(few, rehop.Message{ID: "waiting", Key: "sink"}, results)
+	}
+	refused("with MaxWaiting 3", 7)
+	for range 5 {
+		start(small, rehop.Message{Key: "sink", Body: make([]byte, 4000)}, results) // two fit into 10,000
+	}
+	refused("with MaxWaitingBytes", 3)
+
+	// Handlers finish, and the broker takes their acks.
+	close(finish)
+	if err := sub.Drain(timeout(t, limit)); err != nil {
+		t.Errorf("drain while blocked: %v", err)
+	}
+	if n := r.Depth(ch, "q"); n != 0 {
+		t.Errorf("got %d messages that were not acked while blocked, want 0", n)
+	}
+	// New subscriptions and clients are possible.
+	got := make(chan rehop.Delivery, 10)
+	if _, err := a.Subscribe(timeout(t, 5*time.Second), rehop.Subscription{Queue: "q2", Handler: collect(got)}); err != nil {
+		t.Errorf("subscribe while blocked: %v", err)
+	}
+	late := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "late"}}})
+	// Close does not wait for ever.
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	began = time.Now()
+	go func() { _ = late.Publish(context.Background(), rehop.Message{Key: "sink"}) }()
+	_ = late.Close(ctx)
+	cancel()
+	if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("Close while blocked took %v, want its context and a little", took)
+	}
+
+	watermark("0.4")
+	for range 3 + 2 {
+		select {
+		case r := <-results:
+			if r.err != nil {
+				t.Errorf("after the alarm: got %v, want nil", r.err)
+			}
+			resumed := r.at.Sub(openAgain(ea, efew, esmall))
+			if resumed > time.Second {
+				t.Errorf("after the alarm: published %v after the connection was open again, want 1 s at most", resumed)
+			}
+		case <-time.After(limit):
+			t.Fatal("a message that waited was not published after the alarm")
+		}
+	}
+	for range 3 {
+		if r := <-firsts; r.err != nil {
+			t.Errorf("message that was sent when the alarm began: got %v, want nil", r.err)
+		}
+	}
+	for _, e := range []*events{ea, efew, esmall} {
+		e.await(t, "open again", func() bool { return e.in("publish", rehop.StateOpen) == 2 && e.in("publish", rehop.StateBlocked) == 1 })
+		if n := e.in("consume", rehop.StateBlocked); n != 0 {
+			t.Errorf("the consuming connection was blocked %d times, want 0", n)
+		}
+	}
+	if got := a.State(); got != rehop.StateOpen {
+		t.Errorf("got state %s, want %s", got, rehop.StateOpen)
+	}
+	publish(t, a, rehop.Message{Key: "q2"})
+	receive(t, got)
+}
+
+// openAgain is when the last of the connections was open again; now, if one is not yet.
+func openAgain(all ...*events) time.Time {
+	var last time.Time
+	for _, e := range all {
+		e.mu.Lock()
+		for _, s := range e.states {
+			if s.Connection == "publish" && s.State == rehop.StateOpen && s.at.After(last) {
+				last = s.at
+			}
+		}
+		e.mu.Unlock()
+	}
+	return last
+}

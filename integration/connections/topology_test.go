@@ -1,0 +1,186 @@
+package connections
+
+import (
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+)
+
+// What the broker does not accept is an error that names the object, what differs, and what to do;
+// nothing else suffers.
+func TestTopologyErrors(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ch := r.Channel()
+	if err := ch.ExchangeDeclare("fan", "fanout", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.ExchangeDeclare("plain", "topic", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	w, e := &wire{}, &events{}
+	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	got := make(chan rehop.Delivery, 10)
+	handler := collect(got)
+	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", MessageTTL: 5 * time.Second, Handler: handler}); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, c, e, "q", got)
+
+	limited := r.Vhost + "-limited"
+	user(t, r, limited, "secret", "^rehop\\..*$")
+	other := open(t, rehop.Config{URL: with(t, r.URL, func(u *url.URL) { u.User = url.UserPassword(limited, "secret") })})
+
+	for _, test := range []struct {
+		name   string
+		client *rehop.Client
+		s      rehop.Subscription
+		want   rehop.TopologyError
+		says   []string
+	}{
+		{"other TTL", c, rehop.Subscription{Queue: "q", MessageTTL: 6 * time.Second},
+			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "6000", Have: "5000"}, []string{"x-message-ttl", "5000", "6000", "delete"}},
+		{"no TTL", c, rehop.Subscription{Queue: "q"},
+			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "none", Have: "5000"}, []string{"x-message-ttl", "5000", "delete"}},
+		{"other kind of exchange", c, rehop.Subscription{Queue: "q2", Exchange: "fan"},
+			rehop.TopologyError{Object: "exchange", Name: "fan", Code: 406, Argument: "type", Want: "topic", Have: "fanout"}, []string{"type", "topic", "fanout"}},
+		{"exchange without alternate exchange", c, rehop.Subscription{Queue: "q2", Exchange: "plain"},
+			rehop.TopologyError{Object: "exchange", Name: "plain", Code: 406, Argument: "alternate-exchange", Want: "rehop.unrouted", Have: "none"}, []string{"alternate-exchange", "rehop.unrouted"}},
+		{"missing foreign exchange", c, rehop.Subscription{Queue: "q3", Exchange: "missing", ForeignExchange: true},
+			rehop.TopologyError{Object: "exchange", Name: "missing", Code: 404}, []string{"no exchange", "create it"}},
+		{"missing passive queue", c, rehop.Subscription{Queue: "q4", Passive: true},
+			rehop.TopologyError{Object: "queue", Name: "q4", Code: 404}, []string{"no queue", "create it"}},
+		{"not permitted", other, rehop.Subscription{Queue: "q5"},
+			rehop.TopologyError{Object: "queue", Name: "q5.failed", Code: 403}, []string{"permission", limited}},
+	} {
+		test.s.Handler = handler
+		_, err := test.client.Subscribe(timeout(t, limit), test.s)
+		var te *rehop.TopologyError
+		if !errors.As(err, &te) {
+			t.Errorf("%s: got %v of type %T, want a *TopologyError", test.name, err, err)
+			continue
+		}
+		got := rehop.TopologyError{Object: te.Object, Name: te.Name, Code: te.Code, Argument: te.Argument, Want: te.Want, Have: te.Have}
+		if got != test.want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", test.name, got, test.want)
+		}
+		for _, word := range append(test.says, test.want.Name) {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%s: got %q, want %q in it", test.name, err, word)
+			}
+		}
+	}
+	// The subscription that was there before is untouched.
+	publish(t, c, rehop.Message{ID: "after", Key: "q"})
+	if d := receive(t, got); d.ID != "after" {
+		t.Errorf("got %q, want the message published after the refusals", d.ID)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.downs("q"); n != 0 {
+		t.Errorf("the subscription was interrupted %d times, want 0", n)
+	}
+	if n := w.count(); n != 2 {
+		t.Errorf("got %d dials, want 2: connections must not be touched", n)
+	}
+}
+
+// Open declares the config's exchanges, and says what is wrong with them.
+func TestOpenReportsTopologyErrors(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	if err := r.Channel().ExchangeDeclare("fan", "fanout", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := rehop.Open(timeout(t, limit), rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "fan", Kind: "direct"}},
+		Logger: slog.New(slog.DiscardHandler)})
+	var te *rehop.TopologyError
+	if !errors.As(err, &te) || te.Object != "exchange" || te.Name != "fan" || te.Code != 406 || te.Argument != "type" {
+		t.Errorf("got %v, want a *TopologyError of exchange fan with argument type", err)
+	}
+}
+
+// A queue is replaced by one that does not fit while it is consumed: the subscription says so, tries
+// again at a leisurely pace, and goes on when the queue is mended. Others do not notice.
+func TestTopologyBreaksLater(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ch := r.Channel()
+	w, e := &wire{}, &events{}
+	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	got := make(chan rehop.Delivery, 100)
+	for _, q := range []string{"broken", "other"} {
+		if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: collect(got)}); err != nil {
+			t.Fatal(err)
+		}
+		settle(t, c, e, q, got)
+	}
+	// Deleted and made again before the subscription can: it waits at least 50 ms.
+	if _, err := ch.QueueDelete("broken", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare("broken", true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
+		t.Fatal(err)
+	}
+	refusals := func() []consumerEvent {
+		var all []consumerEvent
+		for _, c := range e.consumers {
+			var te *rehop.TopologyError
+			if c.Queue == "broken" && errors.As(c.Err, &te) && te.Code == 406 && te.Name == "broken" && te.Argument != "" {
+				all = append(all, c)
+			}
+		}
+		return all
+	}
+	e.await(t, "told what differs", func() bool { return len(refusals()) == 1 })
+	publish(t, c, rehop.Message{ID: "meanwhile", Exchange: "order", Key: "other"})
+	if d := receive(t, got); d.ID != "meanwhile" {
+		t.Errorf("got %q, want the other subscription's message", d.ID)
+	}
+	e.await(t, "tried again", func() bool { return len(refusals()) == 2 })
+	e.mu.Lock()
+	tries := refusals()
+	if pause := tries[1].at.Sub(tries[0].at); pause < time.Second {
+		t.Errorf("tried again after %v, want 1 s at least", pause)
+	}
+	others := e.downs("other")
+	e.mu.Unlock()
+	if others != 0 {
+		t.Errorf("the other subscription was interrupted %d times, want 0", others)
+	}
+	if n := w.count(); n != 2 {
+		t.Errorf("got %d dials, want 2: connections must not be touched", n)
+	}
+	if _, err := ch.QueueDelete("broken", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	e.await(t, "consuming again", func() bool { return e.ups("broken") == 3 })
+	publish(t, c, rehop.Message{ID: "mended", Exchange: "order", Key: "broken"})
+	if d := receive(t, got); d.ID != "mended" || d.Queue != "broken" {
+		t.Errorf("got %q from %q, want mended from broken", d.ID, d.Queue)
+	}
+}
+
+// Two clients share a queue by mistake, and one holds it exclusively.
+func TestExclusiveQueueHeldByAnother(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	one, two := open(t, rehop.Config{URL: r.URL}), open(t, rehop.Config{URL: r.URL})
+	s := rehop.Subscription{Queue: "mine", Exclusive: true, Handler: collect(make(chan rehop.Delivery, 1))}
+	if _, err := one.Subscribe(timeout(t, limit), s); err != nil {
+		t.Fatal(err)
+	}
+	_, err := two.Subscribe(timeout(t, limit), s)
+	var te *rehop.TopologyError
+	if !errors.As(err, &te) || te.Code != 405 || te.Name != "mine" || !strings.Contains(err.Error(), "exclusively") {
+		t.Errorf("got %v, want a *TopologyError 405 of queue mine that says why", err)
+	}
+}

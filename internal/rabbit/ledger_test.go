@@ -1,0 +1,120 @@
+package rabbit
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+)
+
+// books is a ledger without a channel and without its goroutine.
+func books() *ledger {
+	l := newLedger(nil, 1000)
+	l.stop()
+	return l
+}
+
+func TestLedgerCollect(t *testing.T) {
+	type settled struct {
+		tag uint64
+		v   verdict
+	}
+	for _, test := range []struct {
+		name      string
+		delivered uint64
+		settled   []settled
+		want      []settlement
+	}{
+		{"nothing", 3, nil, nil},
+		{"all", 3, []settled{{2, acked}, {1, acked}, {3, acked}}, []settlement{{3, acked, true}}},
+		{"prefix", 4, []settled{{1, acked}, {2, acked}}, []settlement{{2, acked, true}}},
+		{"behind a gap", 4, []settled{{3, acked}, {4, acked}}, []settlement{{3, acked, false}, {4, acked, false}}},
+		{"prefix and gap", 4, []settled{{1, acked}, {3, acked}}, []settlement{{1, acked, true}, {3, acked, false}}},
+		{"requeue within the prefix comes first", 3, []settled{{1, acked}, {2, requeued}, {3, acked}}, []settlement{{2, requeued, false}, {3, acked, true}}},
+		{"reject at the end", 3, []settled{{1, acked}, {2, acked}, {3, rejected}}, []settlement{{3, rejected, false}, {2, acked, true}}},
+		{"only given back", 2, []settled{{1, requeued}, {2, rejected}}, []settlement{{1, requeued, false}, {2, rejected, false}}},
+		{"second verdict is ignored", 1, []settled{{1, acked}, {1, requeued}}, []settlement{{1, acked, true}}},
+		{"unknown tags are ignored", 1, []settled{{0, acked}, {7, acked}, {1<<64 - 1, acked}}, nil},
+	} {
+		l := books()
+		l.delivered(test.delivered)
+		for _, s := range test.settled {
+			l.settle(s.tag, s.v)
+		}
+		if got, _ := l.collect(nil); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+		if got, _ := l.collect(nil); len(got) != 0 {
+			t.Errorf("%s: told again: %v", test.name, got)
+		}
+	}
+}
+
+func TestLedgerEnds(t *testing.T) {
+	l := books()
+	l.delivered(2)
+	l.settle(1, acked)
+	l.retire()
+	if _, all := l.collect(nil); all == 0 {
+		t.Error("ended with one delivery unsettled")
+	}
+	l.settle(2, requeued)
+	if _, all := l.collect(nil); all != 0 {
+		t.Error("not ended although everything is settled")
+	}
+}
+
+// A broker that keeps its own books: each delivery is settled once, in the way that it was meant.
+func TestLedgerAgainstModel(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		l := books()
+		meant := make(map[uint64]verdict)
+		held := make(map[uint64]bool)    // what the broker thinks we hold
+		got := make(map[uint64]verdict)  // what it was told
+		tell := func(out []settlement) { // as the broker does
+			for _, s := range out {
+				if !held[s.tag] {
+					t.Fatalf("seed %d: %v settles a delivery that is not held: the broker would close the channel", seed, s)
+				}
+				for tag := range held {
+					if tag == s.tag || s.multiple && tag < s.tag {
+						delete(held, tag)
+						got[tag] = s.verdict
+					}
+				}
+			}
+		}
+		next := uint64(0)
+		var open []uint64
+		for range 200 {
+			switch random.IntN(5) {
+			case 0, 1: // deliver some
+				for range 1 + random.IntN(4) {
+					next++
+					held[next] = true
+					open = append(open, next)
+				}
+				l.delivered(next)
+			case 2, 3: // settle one
+				if len(open) > 0 {
+					i := random.IntN(len(open))
+					v := []verdict{acked, acked, acked, requeued, rejected}[random.IntN(5)]
+					l.settle(open[i], v)
+					meant[open[i]] = v
+					open = append(open[:i], open[i+1:]...)
+				}
+			default:
+				out, _ := l.collect(nil)
+				tell(out)
+			}
+		}
+		out, _ := l.collect(nil)
+		tell(out)
+		if !reflect.DeepEqual(got, meant) {
+			t.Fatalf("seed %d: the broker was told %v, want %v", seed, got, meant)
+		}
+		if len(held) != len(open) {
+			t.Fatalf("seed %d: the broker holds %d, want the %d that are open", seed, len(held), len(open))
+		}
+	}
+}
