@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type Client struct {
 	config  Config
 	hooks   hooks
 	native  layout.Native
+	host    string // goes into the record of every failure
 	publish *rabbit.Link
 	consume *rabbit.Link
 	sender  *rabbit.Publisher // of what users publish
@@ -48,6 +50,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 		config: config, hooks: sortHooks(config.Hooks), native: layout.Native{Type: config.QueueType},
 		subscribers: make(map[*Subscriber]struct{}), quit: quit,
 	}
+	c.host, _ = os.Hostname()
 	opts := config.options()
 	// The links observe their states from their own goroutines; what these touch exists only when
 	// ready is closed.

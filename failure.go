@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -23,12 +22,10 @@ func (s *Subscriber) atOnce(h *handling, err error, rerun int) bool {
 
 // instructionOf finds what an error says is to be done.
 func instructionOf(err error) (verb, time.Duration) {
-	var i *instruction
-	if errors.As(err, &i) {
+	if i, ok := errors.AsType[*instruction](err); ok {
 		return i.does, i.wait
 	}
-	var d *decodeError
-	if errors.As(err, &d) {
+	if _, ok := errors.AsType[*decodeError](err); ok {
 		return doFail, 0
 	}
 	return doRetry, 0
@@ -36,17 +33,16 @@ func instructionOf(err error) (verb, time.Duration) {
 
 // kindOf says of what kind a failure is.
 func kindOf(h *handling, err error) string {
-	var i *instruction
-	var p *panicError
-	var d *decodeError
-	switch {
-	case errors.As(err, &d):
+	if _, ok := errors.AsType[*decodeError](err); ok {
 		return envelope.KindDecode
-	case errors.As(err, &p):
+	}
+	if _, ok := errors.AsType[*panicError](err); ok {
 		return envelope.KindPanic
-	case errors.As(err, &i) && i.does == doFail:
+	}
+	if i, ok := errors.AsType[*instruction](err); ok && i.does == doFail {
 		return envelope.KindPermanent
-	case h.why() == errTimeout, errors.Is(err, errTimeout):
+	}
+	if h.why() == errTimeout || errors.Is(err, errTimeout) {
 		return envelope.KindTimeout
 	}
 	return envelope.KindError
@@ -99,7 +95,8 @@ func (s *Subscriber) ack(h *handling, outcome Outcome, result Result) {
 // with its count as it is: no number of clean stops makes it suspect.
 func (s *Subscriber) giveBack(h *handling, result Result) {
 	if n := h.returns(); n > 0 {
-		h.past.Returns = n
+		h.raw.Session.Cancel() // or it would come back to us
+		h.setReturns(n)
 		s.requeueAtEnd(h)
 		return
 	}
@@ -155,7 +152,7 @@ func (s *Subscriber) toCascade(delay time.Duration) func(context.Context) (desti
 // disagree cost it no more than the difference.
 func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
 	s.client.fabric.reset()
-	past := h.past
+	past := h.history()
 	past.Due = time.Time{}
 	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, s.toCascade(rest))
 }
@@ -184,7 +181,7 @@ func (s *Subscriber) toFailed(context.Context) (destination, error) {
 
 // requeueAtEnd sends a message to the end of its own queue, with its counters as they are.
 func (s *Subscriber) requeueAtEnd(h *handling) {
-	past := h.past
+	past := h.history()
 	past.Queue = s.config.Queue
 	s.move(h, past, Result{Outcome: OutcomeReturned}, func(context.Context) (destination, error) {
 		return destination{key: s.config.Queue, reserve: countSize}, nil
@@ -193,14 +190,13 @@ func (s *Subscriber) requeueAtEnd(h *handling) {
 
 // failure is the record of a message that has failed once more.
 func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failure {
-	f := h.past
+	f := h.history()
 	f.Attempt = h.Delivery.Attempt
 	f.Queue = s.config.Queue
 	f.Error = envelope.Bounded(err.Error(), envelope.MaxErrorText)
 	f.Kind = kind
 	f.Stack = ""
-	var p *panicError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*panicError](err); ok {
 		f.Stack = envelope.Bounded(p.stack, envelope.MaxErrorText)
 	}
 	f.FailedAt = time.Now()
@@ -209,7 +205,7 @@ func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failu
 	}
 	f.Due = time.Time{}
 	f.Returns = 0
-	f.Host, _ = os.Hostname()
+	f.Host = s.client.host
 	return f
 }
 

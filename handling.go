@@ -27,10 +27,10 @@ type handling struct {
 	finished  bool // the handler has returned
 	abandoned bool // another worker has taken over; what the handler returns does not count
 
-	told      context.Context // the handler's context with what hooks added
-	past      envelope.Failure
-	probes    *outage   // the outage whose end this message is to find out
-	heldSince time.Time // since when it waits for the end of an outage
+	told      context.Context   // the handler's context with what hooks added
+	past      *envelope.Failure // what is known of earlier attempts
+	probes    *outage           // the outage whose end this message is to find out
+	heldSince time.Time         // since when it waits for the end of an outage
 }
 
 type afterFunc struct{ call func() }

@@ -47,9 +47,16 @@ type PublishHook interface {
 	OnPublish(ctx context.Context, m *Message, took time.Duration, err error)
 }
 
-// HandleStartHook is called before a handler runs; the handler gets its context.
+// HandleStartHook is called before each run of a handler, immediate retries and probes of an outage
+// included; the handler gets its context.
 type HandleStartHook interface {
 	OnHandleStart(ctx context.Context, d *Delivery) context.Context
+}
+
+// HandleEndHook is called after each run of a handler, with the context of OnHandleStart. A panic is an
+// error here.
+type HandleEndHook interface {
+	OnHandleEnd(ctx context.Context, d *Delivery, took time.Duration, err error)
 }
 
 // Result is what became of a delivery.
@@ -74,7 +81,8 @@ const (
 	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
 )
 
-// HandleHook is told what became of a delivery, when the broker has it safely.
+// HandleHook is told once what became of a delivery, when the broker has it safely, also of one that
+// no handler was run for.
 type HandleHook interface {
 	OnHandled(ctx context.Context, d *Delivery, r Result)
 }
@@ -117,6 +125,7 @@ type hooks struct {
 	publishStart []PublishStartHook
 	publish      []PublishHook
 	handleStart  []HandleStartHook
+	handleEnd    []HandleEndHook
 	handle       []HandleHook
 	consumer     []ConsumerHook
 	stuck        []StuckHook
@@ -130,6 +139,7 @@ func sortHooks(all []Hook) hooks {
 		keep(&h.publishStart, hook)
 		keep(&h.publish, hook)
 		keep(&h.handleStart, hook)
+		keep(&h.handleEnd, hook)
 		keep(&h.handle, hook)
 		keep(&h.consumer, hook)
 		keep(&h.stuck, hook)

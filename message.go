@@ -51,9 +51,10 @@ func NewID() string { return rabbit.NewID() }
 // returnHeaders are the headers of a message that has none of its own; shared, never written to.
 var returnHeaders = rabbit.Table{layout.HeaderReturn: "1"}
 
-// publishing turns a message, which has an id by now, into what goes over the wire.
-func (m *Message) publishing(unrouted Unrouted) (*rabbit.Publishing, error) {
-	p := &rabbit.Publishing{
+// publishing turns a message, which has an id by now, into what goes over the wire. The caller has the
+// place for it, so that it can stay off the heap.
+func (m *Message) publishing(p *rabbit.Publishing, unrouted Unrouted) error {
+	*p = rabbit.Publishing{
 		MessageId: m.ID, Body: m.Body, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
 		DeliveryMode: rabbit.Persistent, Priority: m.Priority, Timestamp: m.Timestamp,
 		CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppId: m.AppID,
@@ -66,13 +67,13 @@ func (m *Message) publishing(unrouted Unrouted) (*rabbit.Publishing, error) {
 	}
 	switch {
 	case m.Expiration < 0:
-		return nil, fmt.Errorf("%w: expiration %v is negative", ErrInvalid, m.Expiration)
+		return fmt.Errorf("%w: expiration %v is negative", ErrInvalid, m.Expiration)
 	case m.Expiration > 0:
 		p.Expiration = strconv.FormatInt(max(1, m.Expiration.Milliseconds()), 10)
 	}
 	for name := range m.Headers {
 		if strings.HasPrefix(name, envelope.Prefix) {
-			return nil, fmt.Errorf("%w: header %q: names that begin with %q belong to rehop", ErrInvalid, name, envelope.Prefix)
+			return fmt.Errorf("%w: header %q: names that begin with %q belong to rehop", ErrInvalid, name, envelope.Prefix)
 		}
 	}
 	switch {
@@ -88,12 +89,12 @@ func (m *Message) publishing(unrouted Unrouted) (*rabbit.Publishing, error) {
 	}
 	if len(m.Headers) > 0 {
 		if size, err := rabbit.HeaderSize(p.Headers); err != nil {
-			return nil, err
+			return err
 		} else if room := rabbit.HeaderRoom(p) - headerReserve; size > room {
-			return nil, fmt.Errorf("%w: the headers have %d bytes, a frame has room for %d", ErrTooLarge, size, room)
+			return fmt.Errorf("%w: the headers have %d bytes, a frame has room for %d", ErrTooLarge, size, room)
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // headerReserve is left free in the header frame for what the broker adds when it dead-letters a
@@ -102,6 +103,9 @@ const headerReserve = 2 << 10
 
 // expiration reads AMQP's text of milliseconds.
 func expiration(s string) time.Duration {
+	if s == "" {
+		return 0
+	}
 	ms, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return 0

@@ -10,12 +10,18 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
+// publishing is what goes over the wire for a message.
+func publishing(m *Message, unrouted Unrouted) (*rabbit.Publishing, error) {
+	p := new(rabbit.Publishing)
+	return p, m.publishing(p, unrouted)
+}
+
 func TestPublishing(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1700000000, 0)
 	m := Message{ID: "id", Body: []byte("b"), ContentType: "ct", ContentEncoding: "ce", Priority: 3, Expiration: 1500 * time.Millisecond, Timestamp: at,
 		CorrelationID: "c", ReplyTo: "r", Type: "t", AppID: "a", Headers: map[string]any{"h": "v"}}
-	got, err := m.publishing(KeepUnrouted)
+	got, err := publishing(&m, KeepUnrouted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,11 +34,11 @@ func TestPublishing(t *testing.T) {
 
 func TestPublishingDefaults(t *testing.T) {
 	t.Parallel()
-	a, err := (&Message{}).publishing(ReturnUnrouted)
+	a, err := publishing(&Message{}, ReturnUnrouted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := (&Message{Transient: true}).publishing(ReturnUnrouted)
+	b, err := publishing(&Message{Transient: true}, ReturnUnrouted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,14 +57,14 @@ func TestReturnHeader(t *testing.T) {
 	t.Parallel()
 	headers := map[string]any{"h": "v"}
 	for _, m := range []*Message{{}, {Headers: map[string]any{}}, {Headers: headers}} {
-		p, err := m.publishing(ReturnUnrouted)
+		p, err := publishing(m, ReturnUnrouted)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := p.Headers[layout.HeaderReturn]; got != "1" {
 			t.Errorf("%v: got %s %v, want 1", m.Headers, layout.HeaderReturn, got)
 		}
-		p, err = m.publishing(KeepUnrouted)
+		p, err = publishing(m, KeepUnrouted)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,12 +82,12 @@ func TestPublishingRefuses(t *testing.T) {
 	for name, m := range map[string]Message{
 		"negative expiration": {Expiration: -1}, "header of rehop's": {Headers: map[string]any{"rehop-attempt": 1}},
 	} {
-		if _, err := m.publishing(ReturnUnrouted); !errors.Is(err, ErrInvalid) {
+		if _, err := publishing(&m, ReturnUnrouted); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrInvalid)
 		}
 	}
 	for d, want := range map[time.Duration]string{time.Nanosecond: "1", time.Millisecond: "1", 2500 * time.Microsecond: "2", time.Hour: "3600000"} {
-		if p, err := (&Message{Expiration: d}).publishing(ReturnUnrouted); err != nil || p.Expiration != want {
+		if p, err := publishing(&Message{Expiration: d}, ReturnUnrouted); err != nil || p.Expiration != want {
 			t.Errorf("expiration %v: got %q, %v; want %q", d, p.Expiration, err, want)
 		}
 	}

@@ -17,6 +17,11 @@ func (c *Client) Publish(ctx context.Context, m Message) error {
 	if len(c.hooks.publish) == 0 && len(c.hooks.publishStart) == 0 {
 		return c.publishOne(ctx, &m)
 	}
+	return c.publishObserved(ctx, m)
+}
+
+// publishObserved is apart from Publish so that only messages that hooks see move to the heap.
+func (c *Client) publishObserved(ctx context.Context, m Message) error {
 	start := time.Now()
 	ctx = c.publishStarts(ctx, &m)
 	err := c.publishOne(ctx, &m)
@@ -39,9 +44,10 @@ func (c *Client) publishOne(ctx context.Context, m *Message) error {
 	if m.ID == "" {
 		m.ID = NewID()
 	}
-	item, err := c.item(ctx, m)
+	var p rabbit.Publishing
+	exchange, err := c.prepare(ctx, m, &p)
 	if err == nil {
-		err = c.sender.Publish(ctx, item.Exchange, item.Key, item.Message, !c.config.NoResend)
+		err = c.sender.Publish(ctx, exchange, m.Key, &p, !c.config.NoResend)
 	}
 	return publishError(m, err)
 }
@@ -65,12 +71,13 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 		m := messages[i]
 		contexts[i] = c.publishStarts(ctx, &m)
 		messages[i] = m
-		item, err := c.item(ctx, &m)
+		p := new(rabbit.Publishing)
+		exchange, err := c.prepare(ctx, &m, p)
 		if err != nil {
 			outcomes[i] = err
 			continue
 		}
-		items, index = append(items, item), append(index, i)
+		items, index = append(items, rabbit.Item{Exchange: exchange, Key: m.Key, Message: p}), append(index, i)
 	}
 	for j, err := range c.sender.PublishBatch(ctx, items, !c.config.NoResend) {
 		outcomes[index[j]] = err
@@ -89,52 +96,47 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 	return nil
 }
 
-// item turns a message into what is sent, and where to.
-func (c *Client) item(ctx context.Context, m *Message) (rabbit.Item, error) {
+// prepare turns a message into what is sent, and tells to which exchange.
+func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) (string, error) {
 	if len(m.Body) > c.config.MaxBody {
-		return rabbit.Item{}, fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
+		return "", fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
 	}
 	delay := m.Delay
 	if !m.At.IsZero() {
 		delay = max(delay, time.Until(m.At))
 	}
 	if delay > 0 {
-		return c.delayed(ctx, m, delay)
+		return c.delayed(ctx, m, p, delay)
 	}
-	p, err := m.publishing(c.config.Unrouted)
-	if err != nil {
-		return rabbit.Item{}, err
-	}
-	return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: p}, nil
+	return m.Exchange, m.publishing(p, c.config.Unrouted)
 }
 
 // delayed addresses a message to the cascade, from which it goes to its own exchange with its own
 // key. By then nobody waits for its outcome, so it must be kept if no queue is bound: its exchange
 // must have an alternate exchange, or messages without a queue would jam the cascade.
-func (c *Client) delayed(ctx context.Context, m *Message, delay time.Duration) (rabbit.Item, error) {
+func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, delay time.Duration) (string, error) {
 	if m.Expiration > 0 {
-		return rabbit.Item{}, fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
+		return "", fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
 	}
 	to, way := layout.ToQueue, c.native.LaterToQueue(m.Key)
 	if m.Exchange != "" {
 		if !c.declares(m.Exchange) {
-			return rabbit.Item{}, fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
+			return "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
 		}
 		to, way = layout.ToExchange(m.Exchange), c.native.LaterTo(m.Exchange)
 	}
-	p, err := m.publishing(KeepUnrouted)
-	if err != nil {
-		return rabbit.Item{}, err
+	if err := m.publishing(p, KeepUnrouted); err != nil {
+		return "", err
 	}
 	address, err := c.cascade(ctx, delay, to)
 	if err != nil {
-		return rabbit.Item{}, err
+		return "", err
 	}
 	if err := c.fabric.ensure(ctx, "way "+to+" "+way.Bindings[0].Key, way); err != nil {
-		return rabbit.Item{}, wayError(err)
+		return "", wayError(err)
 	}
 	p.Headers = mergeHeaders(p.Headers, address.Headers)
-	return rabbit.Item{Exchange: address.Exchange, Key: m.Key, Message: p}, nil
+	return address.Exchange, nil
 }
 
 // cascade makes sure that the cascade is there as far as this delay needs it.

@@ -13,22 +13,46 @@ import (
 // receive opens a message's envelope.
 func (s *Subscriber) receive(base context.Context, d rabbit.Delivery) *handling {
 	raw := rabbit.FromTable(d.Headers)
-	past := envelope.Read(raw, d.Exchange, d.RoutingKey)
+	past := &unwritten
+	if envelope.Written(raw) {
+		read := envelope.Read(raw, d.Exchange, d.RoutingKey)
+		past = &read
+	}
 	h := &handling{parent: base, told: base, raw: d, past: past}
 	h.Delivery = Delivery{
 		Message: Message{
-			ID: d.MessageId, Exchange: past.Exchange, Key: past.Key, Headers: visible(raw), Body: d.Body,
+			ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey, Headers: visible(raw), Body: d.Body,
 			ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Transient: past.Transient || d.DeliveryMode == rabbit.Transient,
 			Priority: d.Priority, Expiration: expiration(d.Expiration), Timestamp: d.Timestamp,
 			CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 		},
 		Queue: s.config.Queue, Attempt: past.Attempt + 1, Attempts: s.config.Retry.attempts,
-		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: d.Redelivered, Replays: past.Replays,
+		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: d.Redelivered || past.Returns > 0, Replays: past.Replays,
+	}
+	if past != &unwritten {
+		h.Delivery.Exchange, h.Delivery.Key = past.Exchange, past.Key
 	}
 	if past.Expiration != "" {
 		h.Delivery.Expiration = expiration(past.Expiration)
 	}
 	return h
+}
+
+// unwritten is the past of a message that has none: most have, and share it. Nobody writes to it.
+var unwritten envelope.Failure
+
+// history is a copy of what is known of a message's earlier attempts.
+func (h *handling) history() envelope.Failure {
+	past := *h.past
+	past.Exchange, past.Key = h.Delivery.Exchange, h.Delivery.Key
+	return past
+}
+
+// setReturns notes how often the message was delivered before without an answer.
+func (h *handling) setReturns(n int) {
+	past := h.history()
+	past.Returns = n
+	h.past = &past
 }
 
 // visible are the headers that a handler sees. A message without headers of its own is the usual
@@ -53,7 +77,7 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 	if h.raw.Redelivered && !h.counted() {
 		// Classic queues say that they deliver a message again, and not how often: it is counted by
 		// sending the message round with a higher number.
-		h.past.Returns++
+		h.setReturns(h.past.Returns + 1)
 		s.requeueAtEnd(h)
 		return false
 	}
@@ -69,6 +93,9 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 	case returns < suspectAfter:
 		if o.careful {
 			s.setCareful(false)
+			// Before this message is acked, or the broker gives this consumer another one, which it would
+			// take back, and count, when the consumer ends.
+			o.session.Cancel()
 		}
 		return true
 	case !s.config.isolates():

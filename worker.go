@@ -18,6 +18,7 @@ type worker struct {
 
 	mu      sync.Mutex
 	current *handling
+	armed   bool // the timer runs
 }
 
 // startWorker starts a worker. If it takes the place of another, it first concludes what that one
@@ -50,10 +51,11 @@ func (w *worker) loop() {
 	defer func() {
 		w.timer.Stop()
 		if !returned { // the handler called runtime.Goexit, which ends this goroutine
-			h := w.current
+			h, err := w.current, &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())}
+			s.tellEnd(h, err)
 			if h.finish() {
 				h.cancel(context.Canceled, nil)
-				s.startWorker(w.base, h, &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())})
+				s.startWorker(w.base, h, err)
 			} else {
 				s.cameBack(h)
 			}
@@ -127,15 +129,19 @@ func (w *worker) run(h *handling) (mine bool, err error) {
 	h.deadline = h.began.Add(s.config.Timeout)
 	w.mu.Lock()
 	w.current = h
+	arm := !w.armed
+	w.armed = true
 	w.mu.Unlock()
-	w.timer.Reset(s.config.Timeout)
+	if arm { // else it runs since a message before, and is set anew when it fires
+		w.timer.Reset(s.config.Timeout)
+	}
 	if s.halting() { // canceled before it was current
 		h.cancel(context.Canceled, errStopping)
 	}
 
 	err = call(ctx, s.handler, &h.Delivery)
+	s.tellEnd(h, err)
 
-	w.timer.Stop()
 	w.mu.Lock()
 	w.current = nil
 	w.mu.Unlock()
@@ -145,6 +151,13 @@ func (w *worker) run(h *handling) (mine bool, err error) {
 	}
 	s.cameBack(h)
 	return false, nil
+}
+
+func (s *Subscriber) tellEnd(h *handling, err error) {
+	if len(s.client.hooks.handleEnd) > 0 {
+		took := time.Since(h.began)
+		tell(s.client.hooks.handleEnd, func(hook HandleEndHook) { hook.OnHandleEnd(h.told, &h.Delivery, took, err) })
+	}
 }
 
 // call turns a panic into an error.
@@ -162,9 +175,14 @@ func call(ctx context.Context, handler Handler, d *Delivery) (err error) {
 func (w *worker) expire() {
 	w.mu.Lock()
 	h := w.current
+	w.armed = h != nil
 	w.mu.Unlock()
-	if h == nil || time.Now().Before(h.deadline) {
-		return // the timer was meant for the run before
+	if h == nil {
+		return
+	}
+	if left := time.Until(h.deadline); left > 0 {
+		w.timer.Reset(left)
+		return
 	}
 	if h.why() == nil {
 		h.cancel(context.DeadlineExceeded, errTimeout)

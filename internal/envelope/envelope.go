@@ -79,9 +79,22 @@ type Failure struct {
 	CC          any
 }
 
+// Written reports whether rehop has written anything into headers that Read would find.
+func Written(headers map[string]any) bool {
+	if len(headers) == 0 {
+		return false
+	}
+	_, failed := headers[Queue]
+	_, delayed := headers[To]
+	return failed || delayed
+}
+
 // Read finds a message's failure in its headers. Where rehop has written nothing, what the broker
 // wrote when it dead-lettered the message stands in.
 func Read(headers map[string]any, exchange, key string) Failure {
+	if !Written(headers) {
+		return Failure{Exchange: exchange, Key: key}
+	}
 	f := Failure{
 		Attempt: number(headers[Attempt]), Error: text(headers[Error]), Kind: text(headers[Kind]), Stack: text(headers[Stack]),
 		FailedAt: moment(headers[FailedAt]), FirstFailed: moment(headers[FirstFailed]), Due: moment(headers[Due]),

@@ -71,7 +71,7 @@ func TestReadOfADelayedMessage(t *testing.T) {
 func TestReadTakesEveryNumber(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{7, int8(7), uint8(7), int16(7), uint16(7), int32(7), uint32(7), int64(7), float64(7), "7"} {
-		if got := envelope.Read(map[string]any{envelope.Attempt: v}, "", "").Attempt; got != 7 {
+		if got := envelope.Read(map[string]any{envelope.Queue: "q", envelope.Attempt: v}, "", "").Attempt; got != 7 {
 			t.Errorf("%T: got %d, want 7", v, got)
 		}
 		if got := envelope.DeliveryCount(map[string]any{"x-delivery-count": v}); got != 7 {
@@ -79,11 +79,11 @@ func TestReadTakesEveryNumber(t *testing.T) {
 		}
 	}
 	for _, v := range []any{nil, "x", true, []any{1}, map[string]any{}, math.NaN()} {
-		if got := envelope.Read(map[string]any{envelope.FailedAt: v}, "", "").FailedAt; v != nil && !got.IsZero() && !isNaN(v) {
+		if got := envelope.Read(map[string]any{envelope.Queue: "q", envelope.FailedAt: v}, "", "").FailedAt; v != nil && !got.IsZero() && !isNaN(v) {
 			t.Errorf("%#v as a time: got %v, want none", v, got)
 		}
 	}
-	if got := envelope.Read(map[string]any{envelope.Error: []byte("bytes")}, "", "").Error; got != "bytes" {
+	if got := envelope.Read(map[string]any{envelope.Queue: "q", envelope.Error: []byte("bytes")}, "", "").Error; got != "bytes" {
 		t.Errorf("error as bytes: got %q, want bytes", got)
 	}
 }

@@ -54,9 +54,11 @@ type Session struct {
 	ended      chan struct{} // closed when nothing of this session can be settled any more
 	exhausted  chan struct{} // closed when the last delivery has been taken
 
-	mu       sync.Mutex
-	canceled bool
-	emptied  bool
+	canceled chan struct{} // closed when the broker sends no more
+
+	mu        sync.Mutex
+	canceling bool
+	emptied   bool
 }
 
 // OpenSession declares the plan and starts a consumer with the given prefetch.
@@ -89,7 +91,7 @@ func openSession(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, er
 		return nil, declareError("consumer of queue", o.Queue, err)
 	}
 	s := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch),
-		ended: make(chan struct{}), exhausted: make(chan struct{})}
+		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{})}
 	go s.watch(closed)
 	return s, nil
 }
@@ -151,20 +153,25 @@ func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {
 	return Delivery{Delivery: d, Session: s}, true
 }
 
-// Cancel asks the broker to send no more. What has been sent can still be taken with Next, and
-// settled; then the session ends.
+// Cancel asks the broker to send no more, and waits until it has agreed. What has been sent can still
+// be taken with Next, and settled; then the session ends.
 func (s *Session) Cancel() {
 	s.mu.Lock()
-	again := s.canceled
-	s.canceled = true
+	first := !s.canceling
+	s.canceling = true
 	s.mu.Unlock()
-	if again {
+	if !first {
+		select {
+		case <-s.canceled:
+		case <-s.ended:
+		}
 		return
 	}
 	if err := s.ch.Cancel(s.tag, false); err != nil {
 		// The channel is gone, and so is the consumer.
 		_ = s.ch.Close()
 	}
+	close(s.canceled)
 }
 
 // Close ends the session at once. The broker takes back what is not settled.

@@ -28,12 +28,17 @@ const (
 // precedes the ack that passes over it.
 type ledger struct {
 	ch    *amqp.Channel
-	batch int // so many finished ones are not kept waiting
+	batch int // so many finished ones in a row are not kept waiting
+	slack int // nor so many behind one that is not finished
 
 	mu       sync.Mutex
 	first    uint64    // the tag of verdicts[0]
 	verdicts []verdict // by tag, from first to the newest delivered
+	prefix   int       // so many from first on have a verdict
 	finished int       // with a verdict that the broker does not know
+	returns  int       // of these, requeued or rejected
+	late     bool      // the timer has fired
+	mark     uint64    // first when the timer was set
 	open     int       // delivered, without a verdict
 	retired  bool      // no more deliveries will come
 	drained  chan struct{}
@@ -47,10 +52,10 @@ type ledger struct {
 
 func newLedger(ch *amqp.Channel, prefetch int) *ledger {
 	l := &ledger{
-		ch: ch, first: 1, batch: max(1, prefetch/4),
+		ch: ch, first: 1, batch: max(1, prefetch/4), slack: max(1, prefetch*3/4),
 		drained: make(chan struct{}), alone: make(chan struct{}), wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{}),
 	}
-	l.timer = time.AfterFunc(time.Hour, l.signal)
+	l.timer = time.AfterFunc(time.Hour, l.expire)
 	l.timer.Stop()
 	go l.run()
 	return l
@@ -84,14 +89,33 @@ func (l *ledger) settle(tag uint64, v verdict) {
 	l.verdicts[i] = v
 	l.open--
 	l.finished++
-	now := l.finished >= l.batch || v != acked || l.retired
+	if v != acked {
+		l.returns++
+	}
+	for l.prefix < len(l.verdicts) && l.verdicts[l.prefix] != unsettled {
+		l.prefix++
+	}
+	now := l.returns > 0 || l.retired || l.prefix >= l.batch || l.finished >= l.prefix+l.slack
 	if !now && l.finished == 1 {
-		l.timer.Reset(ackDelay)
+		l.setTimer()
 	}
 	l.mu.Unlock()
 	if now {
 		l.signal()
 	}
+}
+
+// setTimer is called with the mutex held.
+func (l *ledger) setTimer() {
+	l.mark = l.first
+	l.timer.Reset(ackDelay)
+}
+
+func (l *ledger) expire() {
+	l.mu.Lock()
+	l.late = true
+	l.mu.Unlock()
+	l.signal()
 }
 
 // retire says that no further delivery will come.
@@ -158,30 +182,35 @@ func (s settlement) tell(ch *amqp.Channel) error {
 }
 
 // collect takes out what the broker is to be told: first what is given back or rejected, then the
-// finished prefix with one ack, then what is finished behind a gap, each with its own. It also says
-// how many deliveries are left to be settled; -1: more will come.
+// finished prefix with one ack, then, if the gap behind that lasts, what is finished behind it, each
+// with its own. It also says how many deliveries are left to be settled; -1: more will come.
 func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.finished > 0 {
+	if l.returns > 0 {
 		for i, v := range l.verdicts {
 			if v == requeued || v == rejected {
 				out = append(out, settlement{tag: l.first + uint64(i), verdict: v})
 				l.verdicts[i] = sent
+				l.finished--
 			}
 		}
-		prefix, last := 0, -1
-		for prefix < len(l.verdicts) && l.verdicts[prefix] != unsettled {
-			if l.verdicts[prefix] == acked {
-				last = prefix
-			}
-			prefix++
+		l.returns = 0
+	}
+	last := -1
+	for i, v := range l.verdicts[:l.prefix] {
+		if v == acked {
+			last = i
+			l.finished--
 		}
-		if last >= 0 {
-			out = append(out, settlement{tag: l.first + uint64(last), verdict: acked, multiple: true})
-		}
-		l.verdicts = l.verdicts[:copy(l.verdicts, l.verdicts[prefix:])]
-		l.first += uint64(prefix)
+	}
+	if last >= 0 {
+		out = append(out, settlement{tag: l.first + uint64(last), verdict: acked, multiple: true})
+	}
+	l.verdicts = l.verdicts[:copy(l.verdicts, l.verdicts[l.prefix:])]
+	l.first += uint64(l.prefix)
+	l.prefix = 0
+	if l.finished >= l.slack || l.retired || l.late && l.mark == l.first {
 		for i, v := range l.verdicts {
 			if v == acked {
 				out = append(out, settlement{tag: l.first + uint64(i), verdict: acked})
@@ -189,6 +218,9 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 			}
 		}
 		l.finished = 0
+	}
+	if l.late = false; l.finished > 0 {
+		l.setTimer()
 	}
 	if !l.retired {
 		return out, -1

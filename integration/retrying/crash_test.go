@@ -1,0 +1,166 @@
+package retrying
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
+)
+
+// The environment of a child process.
+const (
+	childURL  = "REHOP_TEST_CHILD_URL"
+	childType = "REHOP_TEST_CHILD_QUEUE_TYPE"
+)
+
+const crashLimit = 8
+
+func crashing(queueType string, handle rehop.HandlerFunc) rehop.Subscription {
+	return rehop.Subscription{Queue: "q", QueueType: layout.QueueType(queueType), Concurrency: 2, Prefetch: 16, CrashLimit: crashLimit,
+		Retry: rehop.NoRetry(), Handler: handle}
+}
+
+// child is a process that dies of poison. It says on its standard output what it has handled, and
+// ends in good order when its standard input ends.
+func child() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fatal := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	c, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv(childURL), Logger: slog.New(slog.DiscardHandler)})
+	fatal(err)
+	_, err = c.Subscribe(ctx, crashing(os.Getenv(childType), func(_ context.Context, d *rehop.Delivery) error {
+		if d.Type == "poison" {
+			fmt.Println("poisoned")
+			os.Exit(1)
+		}
+		fmt.Println("handled", d.ID)
+		return nil
+	}))
+	fatal(err)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	fatal(c.Close(ctx))
+}
+
+func TestCrashLoopEnds(t *testing.T) {
+	t.Parallel()
+	for _, queueType := range []string{"quorum", "classic"} {
+		t.Run(queueType, func(t *testing.T) {
+			t.Parallel()
+			const innocents = 40
+			r := lab.Single(t)
+			ch := r.Channel()
+			c := open(t, r, rehop.Config{})
+			sub := subscribe(t, c, crashing(queueType, func(context.Context, *rehop.Delivery) error { return nil }))
+			if err := sub.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			messages := numbered("q", innocents+1)
+			messages[5].ID, messages[5].Type = "poison", "poison"
+			publish(t, c, messages...)
+
+			var handled tally
+			var history []string      // what the children say, to be shown when the test fails
+			finished := func() bool { // every message is accounted for
+				failed := r.Depth(ch, "q.failed")
+				return failed > 0 && handled.len()+failed >= innocents+1 && r.Depth(ch, "q") == 0
+			}
+			crashes := 0
+			for !finished() {
+				if crashes > crashLimit {
+					t.Fatalf("crashes: got %d and no end, want at most %d; handled %d of %d, failed %d, left %d", crashes, crashLimit,
+						handled.len(), innocents, r.Depth(ch, "q.failed"), r.Depth(ch, "q"))
+				}
+				died, lines := runChild(t, r, queueType, &handled, finished)
+				if died {
+					crashes++
+				}
+				history = append(history, strings.Join(lines, ", "))
+			}
+			if crashes < 2 {
+				t.Errorf("crashes: got %d, want some", crashes)
+			}
+			var ids []string
+			d := take(t, ch, "q.failed")
+			for next, ok, err := d, true, error(nil); ok && err == nil; next, ok, err = ch.Get("q.failed", true) {
+				ids = append(ids, next.MessageId+" ("+failure(next).Error+")")
+			}
+			if got := handled.len(); got != innocents {
+				t.Errorf("innocents handled: got %d, want %d", got, innocents)
+			}
+			if len(ids) != 1 {
+				t.Errorf("failed queue: got %q, want the poison alone", ids)
+			}
+			if f := failure(d); d.MessageId != "poison" || f.Kind != "crash" || f.Queue != "q" || !strings.Contains(f.Error, "delivered") {
+				t.Errorf("failed: got id %q, kind %q, queue %q, error %q; want poison, crash, q and the reason", d.MessageId, f.Kind, f.Queue, f.Error)
+			}
+			if t.Failed() {
+				t.Logf("the children said:\n%s", strings.Join(history, "\n"))
+			}
+			t.Logf("%d crashes, %d handler calls for %d innocents", crashes, handled.sum(), innocents)
+		})
+	}
+}
+
+// runChild runs a child until it dies, or until all is done. It reports whether it died, and what it said.
+func runChild(t *testing.T, r *lab.Rabbit, queueType string, handled *tally, finished func() bool) (died bool, said []string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childURL+"="+r.URL, childType+"="+queueType)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			said = append(said, strings.TrimPrefix(lines.Text(), "handled "))
+			if id, ok := strings.CutPrefix(lines.Text(), "handled "); ok {
+				handled.add(id)
+			}
+		}
+		ended <- cmd.Wait()
+	}()
+	var exit error
+	over := false
+	lab.Eventually(t, 20*time.Second, "the child dies, or all is done", func() bool {
+		select {
+		case exit = <-ended:
+			over = true
+			return true
+		default:
+			return finished()
+		}
+	})
+	if !over {
+		_ = stdin.Close()
+		exit = receive(t, ended, "the child ends")
+	}
+	if exit != nil && cmd.ProcessState.ExitCode() != 1 {
+		t.Fatalf("child: got %v, want exit code 0 or 1", exit)
+	}
+	return exit != nil, said
+}

@@ -1,0 +1,305 @@
+package retrying
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
+)
+
+func queueType(s string) layout.QueueType { return layout.QueueType(s) }
+
+func TestExponentialWithJitter(t *testing.T) {
+	t.Parallel()
+	const messages = 6
+	nominal := []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
+	r := lab.Single(t)
+	ch := r.Channel()
+	c := open(t, r, rehop.Config{})
+	var mu sync.Mutex
+	runs := make(map[string][]time.Time)
+	subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Exponential(100*time.Millisecond, 2, time.Second, 4).WithJitter(0.5),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			runs[d.ID] = append(runs[d.ID], time.Now())
+			if d.Attempt != len(runs[d.ID]) || d.Attempts != 4 {
+				t.Errorf("message %s: got attempt %d of %d, want %d of 4", d.ID, d.Attempt, d.Attempts, len(runs[d.ID]))
+			}
+			return errors.New("again")
+		})})
+	publish(t, c, numbered("q", messages)...)
+	wantDepth(t, r, ch, "q.failed", messages)
+	mu.Lock()
+	defer mu.Unlock()
+	for id, at := range runs {
+		if len(at) != 4 {
+			t.Errorf("message %s: got %d attempts, want 4", id, len(at))
+			continue
+		}
+		for i, want := range nominal {
+			got := at[i+1].Sub(at[i])
+			if most := want*3/2 + layout.DelayUnit + 4*time.Second; got < want-10*time.Millisecond || got > most {
+				t.Errorf("message %s, wait %d: got %v, want from %v to %v", id, i+1, got, want, most)
+			}
+		}
+	}
+}
+
+func TestImmediateRetries(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer error
+		calls  map[int]int // by attempt
+		kind   string
+	}{
+		"error":     {errors.New("again"), map[int]int{1: 3, 2: 1}, "error"},
+		"permanent": {rehop.Permanent(errors.New("no")), map[int]int{1: 1}, "permanent"},
+		"after":     {rehop.RetryAfter(100*time.Millisecond, errors.New("later")), map[int]int{1: 1, 2: 1}, "error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			ch := r.Channel()
+			rec := newRecorder()
+			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			var calls tally
+			subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond).WithImmediate(2),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					calls.add(strconv.Itoa(d.Attempt))
+					return test.answer
+				})})
+			publish(t, c, numbered("q", 1)...)
+			if f := failure(take(t, ch, "q.failed")); f.Kind != test.kind || f.Attempt != len(test.calls) {
+				t.Errorf("failed: got kind %q, attempt %d; want %q, %d", f.Kind, f.Attempt, test.kind, len(test.calls))
+			}
+			total := 0
+			for attempt, want := range test.calls {
+				total += want
+				if got := calls.of(strconv.Itoa(attempt)); got != want {
+					t.Errorf("runs of attempt %d: got %d, want %d", attempt, got, want)
+				}
+			}
+			if got := calls.sum(); got != total {
+				t.Errorf("runs: got %d, want %d", got, total)
+			}
+			for range test.calls {
+				receive(t, rec.results, "one result for each attempt")
+			}
+			if got := len(rec.results); got != 0 {
+				t.Errorf("results: got %d more than attempts, want none", got)
+			}
+		})
+	}
+}
+
+// An immediate retry that succeeds is all there is.
+func TestImmediateRetrySucceeds(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ch := r.Channel()
+	rec := newRecorder()
+	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	var calls tally
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour).WithImmediate(5),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if calls.add("all") < 3 {
+				return errors.New("flaky")
+			}
+			return nil
+		})})
+	publish(t, c, numbered("q", 1)...)
+	if got := receive(t, rec.results, "result"); got.Outcome != rehop.OutcomeDone || got.Err != nil {
+		t.Errorf("result: got %s (%v), want done", got.Outcome, got.Err)
+	}
+	if err := sub.Drain(timeLimit(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := calls.sum(); got != 3 {
+		t.Errorf("runs: got %d, want 3", got)
+	}
+	wantDepth(t, r, ch, "q", 0)
+	wantDepth(t, r, ch, layout.StepQueue(time.Hour), 0)
+}
+
+// valve is a Config.Dial that can say connection.blocked to the publishing connection, as a broker
+// in need does, without one in need.
+type valve struct {
+	mu   sync.Mutex
+	pubs []*valveConn
+}
+
+type valveConn struct {
+	net.Conn
+	valve *valve
+	known bool // whether it publishes is known
+	seen  []byte
+
+	mu  sync.Mutex // held while a frame is written to the pipe
+	out *io.PipeWriter
+	in  *io.PipeReader
+}
+
+func (v *valve) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &valveConn{Conn: conn, valve: v}
+	c.in, c.out = io.Pipe()
+	go c.pump()
+	return c, nil
+}
+
+// pump hands on whole frames.
+func (c *valveConn) pump() {
+	head := make([]byte, 7)
+	for {
+		if _, err := io.ReadFull(c.Conn, head); err != nil {
+			_ = c.out.CloseWithError(err)
+			return
+		}
+		frame := make([]byte, 7+int(binary.BigEndian.Uint32(head[3:]))+1)
+		copy(frame, head)
+		if _, err := io.ReadFull(c.Conn, frame[7:]); err != nil {
+			_ = c.out.CloseWithError(err)
+			return
+		}
+		c.inject(frame)
+	}
+}
+
+func (c *valveConn) inject(frame []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = c.out.Write(frame)
+}
+
+func (c *valveConn) Read(p []byte) (int, error) { return c.in.Read(p) }
+
+func (c *valveConn) Write(p []byte) (int, error) {
+	if !c.known {
+		if c.seen = append(c.seen, p...); bytes.Contains(c.seen, []byte("valve publish")) {
+			c.known = true
+			c.valve.mu.Lock()
+			c.valve.pubs = append(c.valve.pubs, c)
+			c.valve.mu.Unlock()
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *valveConn) Close() error {
+	_ = c.in.Close()
+	return c.Conn.Close()
+}
+
+func (v *valve) say(method uint16, args ...byte) {
+	payload := append([]byte{0, 10, byte(method >> 8), byte(method)}, args...)
+	frame := append([]byte{1, 0, 0, 0, 0, 0, byte(len(payload))}, payload...)
+	frame = append(frame, 0xCE)
+	v.mu.Lock()
+	conns := append([]*valveConn(nil), v.pubs...)
+	v.mu.Unlock()
+	for _, c := range conns {
+		c.inject(frame)
+	}
+}
+
+func (v *valve) block()   { v.say(60, 4, 't', 'e', 's', 't') }
+func (v *valve) unblock() { v.say(61) }
+
+// While the broker takes no messages, what fails waits in hand; successes are acked all the same.
+func TestRetryWhileBlocked(t *testing.T) {
+	t.Parallel()
+	const failing, fine = 3, 20
+	r := lab.Single(t)
+	ch := r.Channel()
+	rec := newRecorder()
+	var v valve
+	c := open(t, r, rehop.Config{Name: "valve", Dial: v.Dial, Hooks: []rehop.Hook{rec}})
+	other := open(t, r, rehop.Config{})
+	var failed, done tally
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 5, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if d.Type == "bad" && d.Attempt == 1 {
+				failed.add(d.ID)
+				return errors.New("again")
+			}
+			done.add(d.ID)
+			return nil
+		})})
+	v.block()
+	lab.Eventually(t, patience, "the client is blocked", func() bool { return c.State() == rehop.StateBlocked })
+	bad := numbered("q", failing)
+	for i := range bad {
+		bad[i].ID, bad[i].Type = "bad"+bad[i].ID, "bad"
+	}
+	publish(t, other, bad...)
+	lab.Eventually(t, patience, "all bad ones failed", func() bool { return failed.sum() == failing })
+	publish(t, other, numbered("q", fine)...)
+	lab.Eventually(t, patience, "the fine ones are handled", func() bool { return done.len() == fine })
+	for range fine {
+		if got := receive(t, rec.results, "result"); got.Outcome != rehop.OutcomeDone {
+			t.Errorf("result while blocked: got %s, want done only", got.Outcome)
+		}
+	}
+	wantDepth(t, r, ch, layout.StepQueue(100*time.Millisecond), 0)
+	v.unblock()
+	lab.Eventually(t, patience, "the bad ones are done at their second attempt", func() bool { return done.len() == fine+failing })
+	if err := sub.Drain(timeLimit(t)); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+	if got := failed.sum(); got != failing {
+		t.Errorf("first attempts of bad ones: got %d, want %d", got, failing)
+	}
+	if got := done.sum(); got != fine+failing {
+		t.Errorf("messages done: got %d, want %d", got, fine+failing)
+	}
+	wantDepth(t, r, ch, "q", 0)
+	wantDepth(t, r, ch, "q.failed", 0)
+}
+
+// A stop does not wait for a blocked broker: what could not be moved goes back.
+func TestStopWhileBlocked(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ch := r.Channel()
+	var v valve
+	c := open(t, r, rehop.Config{Name: "valve", Dial: v.Dial})
+	other := open(t, r, rehop.Config{})
+	var failed tally
+	s := rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.Steps(100 * time.Millisecond)}
+	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		failed.add(d.ID)
+		return errors.New("again")
+	})
+	sub := subscribe(t, c, s)
+	v.block()
+	lab.Eventually(t, patience, "the client is blocked", func() bool { return c.State() == rehop.StateBlocked })
+	publish(t, other, numbered("q", 2)...)
+	lab.Eventually(t, patience, "both failed", func() bool { return failed.sum() == 2 })
+	began := time.Now()
+	if err := sub.Stop(); err != nil {
+		t.Errorf("stop: got %v, want nil", err)
+	}
+	if took := time.Since(began); took > 600*time.Millisecond {
+		t.Errorf("stop took %v, want at most 600ms", took)
+	}
+	wantDepth(t, r, ch, "q", 2)
+	d := take(t, ch, "q")
+	if f := failure(d); f.Attempt != 0 {
+		t.Errorf("message given back: got attempt %d, want none burnt", f.Attempt)
+	}
+}

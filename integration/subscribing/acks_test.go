@@ -1,0 +1,137 @@
+package subscribing
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+)
+
+// Methods of AMQP.
+const (
+	basic       = 60
+	basicCancel = 30
+	basicAck    = 80
+	basicReject = 90
+	basicNack   = 120
+)
+
+func TestAcksAreMerged(t *testing.T) {
+	t.Parallel()
+	const messages, prefetch = 1000, 200
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprintf("%d at once", concurrency), func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			ch := r.Channel()
+			s := rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch}
+			fill(t, r, s, messages)
+			var w wire
+			c := open(t, r, rehop.Config{Dial: w.Dial})
+			var seen tally
+			s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				seen.add(d.ID)
+				return nil
+			})
+			began := time.Now()
+			sub := subscribe(t, c, s)
+			lab.Eventually(t, patience, "all messages handled", func() bool { return seen.len() == messages })
+			took := time.Since(began)
+			if err := sub.Drain(timeLimit(t)); err != nil {
+				t.Fatalf("drain: %v", err)
+			}
+			wantGone(t, r, ch, "q")
+			// A quarter of the prefetch is acked together, or what has gathered in a few milliseconds.
+			// Several workers finish out of order, and what lies behind a gap needs an ack of its own.
+			limit := messages / 2
+			if concurrency == 1 {
+				limit = min(limit, 20+messages/(prefetch/4)+int(took/(5*time.Millisecond)))
+			}
+			got := len(w.sent(basic, basicAck))
+			t.Logf("%d ack frames for %d messages in %v", got, messages, took)
+			if got == 0 || got > limit {
+				t.Errorf("ack frames for %d messages in %v: got %d, want from 1 to %d", messages, took, got, limit)
+			}
+			if got := len(w.sent(basic, basicNack)) + len(w.sent(basic, basicReject)); got != 0 {
+				t.Errorf("nack and reject frames: got %d, want none", got)
+			}
+			if got := seen.sum(); got != messages {
+				t.Errorf("handler calls: got %d, want %d", got, messages)
+			}
+		})
+	}
+}
+
+// A message that takes long keeps neither the acks of later ones back nor uses up the prefetch.
+func TestLongMessageHoldsNothingBack(t *testing.T) {
+	t.Parallel()
+	const messages, prefetch = 100, 6
+	r := lab.Single(t)
+	ch := r.Channel()
+	c := open(t, r, rehop.Config{})
+	release := make(chan struct{})
+	var seen tally
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Prefetch: prefetch,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if d.ID == "0" {
+				<-release
+			}
+			seen.add(d.ID)
+			return nil
+		})})
+	publish(t, c, numbered("q", messages)...)
+	lab.Eventually(t, patience, "all but the first handled", func() bool { return seen.len() == messages-1 })
+	// They are acked while the first still runs: nothing but the first comes back when the connection goes.
+	lab.Eventually(t, patience, "broker's count of unacked messages is 1", func() bool {
+		var q struct {
+			Unacked *int `json:"messages_unacknowledged"`
+			Ready   *int `json:"messages_ready"`
+		}
+		r.API("GET", "/api/queues/"+r.Vhost+"/q", nil, &q)
+		return q.Unacked != nil && *q.Unacked == 1 && *q.Ready == 0
+	})
+	if got := seen.of("0"); got != 0 {
+		t.Errorf("first message: got it handled before it was released")
+	}
+	close(release)
+	if err := sub.Drain(timeLimit(t)); err != nil {
+		t.Fatalf("drain: %v", err)
+	}
+	wantGone(t, r, ch, "q")
+	if got := seen.sum(); got != messages {
+		t.Errorf("handler calls: got %d, want %d", got, messages)
+	}
+}
+
+func TestLoneMessageIsAckedSoon(t *testing.T) {
+	t.Parallel()
+	const limit = 100 * time.Millisecond
+	for name, s := range map[string]rehop.Subscription{
+		"one worker":   {Queue: "q", Concurrency: 1},
+		"many workers": {Queue: "q", Concurrency: 50, Prefetch: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			var w wire
+			c := open(t, r, rehop.Config{Dial: w.Dial})
+			ended := make(chan time.Time, 1)
+			s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+				defer func() { ended <- time.Now() }()
+				return nil
+			})
+			subscribe(t, c, s)
+			for i := range 5 {
+				publish(t, c, rehop.Message{Key: "q"})
+				end := receive(t, ended, "handled")
+				lab.Eventually(t, patience, "ack frame", func() bool { return len(w.sent(basic, basicAck)) > i })
+				if got := w.sent(basic, basicAck)[i].at.Sub(end); got > limit {
+					t.Errorf("message %d: acked %v after its handler ended, want at most %v", i, got, limit)
+				}
+			}
+		})
+	}
+}

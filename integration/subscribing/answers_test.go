@@ -1,0 +1,483 @@
+package subscribing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+)
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("the cause")
+	const step, odd = 150 * time.Millisecond, 230 * time.Millisecond
+	wrap := func(err error) error { return fmt.Errorf("while handling: %w", err) }
+	for name, test := range map[string]struct {
+		answer  error
+		outcome rehop.Outcome
+		kind    string
+		delay   time.Duration
+	}{
+		"nil":                   {nil, rehop.OutcomeDone, "", 0},
+		"error":                 {cause, rehop.OutcomeRetry, "error", step},
+		"permanent":             {rehop.Permanent(cause), rehop.OutcomeFailed, "permanent", 0},
+		"permanent wrapped":     {wrap(rehop.Permanent(cause)), rehop.OutcomeFailed, "permanent", 0},
+		"permanent joined":      {errors.Join(errors.New("x"), rehop.Permanent(cause)), rehop.OutcomeFailed, "permanent", 0},
+		"retry after":           {rehop.RetryAfter(odd, cause), rehop.OutcomeRetry, "error", odd},
+		"retry after wrapped":   {wrap(wrap(rehop.RetryAfter(odd, cause))), rehop.OutcomeRetry, "error", odd},
+		"retry after, as steps": {rehop.RetryAfter(step, cause), rehop.OutcomeRetry, "error", step},
+		"discard":               {rehop.Discard(cause), rehop.OutcomeDiscarded, "", 0},
+		"discard wrapped":       {wrap(rehop.Discard(cause)), rehop.OutcomeDiscarded, "", 0},
+		"permanent nil":         {rehop.Permanent(nil), rehop.OutcomeFailed, "permanent", 0},
+		"outermost wins":        {rehop.Permanent(rehop.Discard(cause)), rehop.OutcomeFailed, "permanent", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			ch := r.Channel()
+			rec := newRecorder()
+			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			var first, second time.Time
+			sub := subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(step),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					if d.Attempt == 1 {
+						first = time.Now()
+						return test.answer
+					}
+					second = time.Now()
+					return nil
+				})})
+			publish(t, c, numbered("q", 1)...)
+			got := receive(t, rec.results, "result")
+			if got.Outcome != test.outcome || got.Kind != test.kind || got.Delay != test.delay {
+				t.Errorf("result: got %s, kind %q, delay %v; want %s, %q, %v", got.Outcome, got.Kind, got.Delay, test.outcome, test.kind, test.delay)
+			}
+			if !errors.Is(got.Err, test.answer) {
+				t.Errorf("error: got %v, want %v", got.Err, test.answer)
+			}
+			failed := 0
+			switch test.outcome {
+			case rehop.OutcomeRetry:
+				if got := receive(t, rec.results, "second result"); got.Outcome != rehop.OutcomeDone || got.d.Attempt != 2 {
+					t.Errorf("second result: got %s, attempt %d; want done, 2", got.Outcome, got.d.Attempt)
+				}
+				if waited := second.Sub(first); waited < test.delay-10*time.Millisecond || waited > test.delay+4*time.Second {
+					t.Errorf("waited %v, want from %v on", waited, test.delay)
+				}
+			case rehop.OutcomeFailed:
+				failed = 1
+			}
+			if err := sub.Drain(timeLimit(t)); err != nil {
+				t.Errorf("drain: %v", err)
+			}
+			wantGone(t, r, ch, "q")
+			wantDepth(t, r, ch, "q.failed", failed)
+			if failed > 0 {
+				f := failure(take(t, ch, "q.failed"))
+				if f.Kind != test.kind || f.Error != test.answer.Error() || f.Attempt != 1 || f.Queue != "q" {
+					t.Errorf("failed: got kind %q, error %q, attempt %d, queue %q; want %q, %q, 1, q", f.Kind, f.Error, f.Attempt, f.Queue, test.kind, test.answer)
+				}
+			}
+		})
+	}
+}
+
+// RetryAfter is an attempt like others: after the last one the message has failed.
+func TestRetryAfterEnds(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ch := r.Channel()
+	c := open(t, r, rehop.Config{})
+	var attempts tally
+	subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			attempts.add(fmt.Sprint(d.Attempt))
+			if d.Attempts != 3 {
+				t.Errorf("attempts in all: got %d, want 3", d.Attempts)
+			}
+			return rehop.RetryAfter(time.Millisecond, errors.New("never"))
+		})})
+	publish(t, c, numbered("q", 1)...)
+	if f := failure(take(t, ch, "q.failed")); f.Attempt != 3 || f.Kind != "error" || f.Error != "never" {
+		t.Errorf("failed: got attempt %d, kind %q, error %q; want 3, error, never", f.Attempt, f.Kind, f.Error)
+	}
+	for _, n := range []string{"1", "2", "3"} {
+		if got := attempts.of(n); got != 1 {
+			t.Errorf("runs of attempt %s: got %d, want 1", n, got)
+		}
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	const messages, concurrency = 20, 4
+	r := lab.Single(t)
+	ch := r.Channel()
+	rec := newRecorder()
+	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	var up atomic.Bool
+	var inside, probing crowd
+	var probes, probed, done tally
+	down := errors.New("database is down")
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
+		ProbeMin: 20 * time.Millisecond, ProbeMax: 40 * time.Millisecond,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			inside.enter()
+			defer inside.leave()
+			if d.Attempt != 1 {
+				t.Errorf("attempt: got %d, want 1: a pause burns none", d.Attempt)
+			}
+			if up.Load() {
+				done.add(d.ID)
+				return nil
+			}
+			probes.add("all")
+			if probes.of("all") > concurrency { // all workers have learned of it
+				probed.add(d.ID)
+				probing.enter()
+				defer probing.leave()
+			}
+			return fmt.Errorf("save: %w", rehop.Unavailable(down))
+		})})
+	publish(t, c, numbered("q", messages)...)
+	e := receive(t, rec.pauses, "pause")
+	if !e.Paused || e.Queue != "q" || !errors.Is(e.Err, down) {
+		t.Errorf("event: got %+v, want paused, q, %v", e, down)
+	}
+	lab.Eventually(t, patience, "ten more probes", func() bool { return probes.of("all") >= concurrency+10 })
+	if got := probing.most(); got != 1 {
+		t.Errorf("handlers at once during the pause: got %d, want 1", got)
+	}
+	if got := probed.len(); got != 1 {
+		t.Errorf("messages probed with: got %d, want 1", got)
+	}
+	select {
+	case e := <-rec.pauses:
+		t.Errorf("event during the pause: got %+v, want none", e)
+	case h := <-rec.results:
+		t.Errorf("result during the pause: got %s, want none", h.Outcome)
+	default:
+	}
+	up.Store(true)
+	if e := receive(t, rec.pauses, "end of the pause"); e.Paused || e.Queue != "q" || e.Err != nil {
+		t.Errorf("event: got %+v, want not paused, q, nil", e)
+	}
+	lab.Eventually(t, patience, "all handled", func() bool { return done.len() == messages })
+	if err := sub.Drain(timeLimit(t)); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+	if got := done.sum(); got != messages {
+		t.Errorf("messages done: got %d, want %d", got, messages)
+	}
+	wantGone(t, r, ch, "q")
+	wantDepth(t, r, ch, "q.failed", 0)
+}
+
+// The probe may get any other answer: the pause is over then.
+func TestUnavailableEndsWithAnyAnswer(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]error{"error": errors.New("x"), "permanent": rehop.Permanent(errors.New("x")), "discard": rehop.Discard(errors.New("x"))} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			rec := newRecorder()
+			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			var calls tally
+			subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.NoRetry(), ProbeMin: 10 * time.Millisecond,
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					if d.ID != "0" {
+						return nil
+					}
+					if calls.add("0") < 3 {
+						return rehop.Unavailable(errors.New("down"))
+					}
+					return answer
+				})})
+			publish(t, c, numbered("q", 1)...)
+			receive(t, rec.pauses, "pause")
+			publish(t, c, numbered("q", 5)[1:]...)
+			if e := receive(t, rec.pauses, "end of the pause"); e.Paused {
+				t.Errorf("event: got %+v, want the end of the pause", e)
+			}
+			for range 5 {
+				receive(t, rec.results, "all have a result")
+			}
+		})
+	}
+}
+
+func TestStopDuringPause(t *testing.T) {
+	t.Parallel()
+	const messages = 12
+	r := lab.Single(t)
+	ch := r.Channel()
+	rec := newRecorder()
+	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 3, ProbeMin: time.Hour, ProbeMax: time.Hour,
+		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errors.New("down")) })})
+	publish(t, c, numbered("q", messages)...)
+	receive(t, rec.pauses, "pause")
+	began := time.Now()
+	if err := sub.Stop(); err != nil {
+		t.Errorf("stop: got %v, want nil", err)
+	}
+	if took := time.Since(began); took > 400*time.Millisecond {
+		t.Errorf("stop took %v, want at most 400ms", took)
+	}
+	wantDepth(t, r, ch, "q", messages)
+	var attempts tally
+	subscribe(t, c, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		attempts.add(fmt.Sprint(d.Attempt))
+		return nil
+	})})
+	lab.Eventually(t, patience, "all handled by the next", func() bool { return attempts.sum() == messages })
+	if got := attempts.of("1"); got != messages {
+		t.Errorf("messages at attempt 1: got %d, want %d", got, messages)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	type order struct {
+		ID    int
+		Items []string
+	}
+	r := lab.Single(t)
+	ch := r.Channel()
+	rec := newRecorder()
+	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	orders := make(chan order, 1)
+	subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour),
+		Handler: rehop.JSON(func(ctx context.Context, o order) error {
+			if d := rehop.DeliveryFrom(ctx); d == nil || d.Queue != "q" {
+				t.Errorf("DeliveryFrom: got %+v, want that of q", d)
+			}
+			orders <- o
+			return nil
+		})})
+	publish(t, c, rehop.Message{Key: "q", Body: []byte(`{"ID": 7, "Items": ["a", "b"]}`)})
+	if got := receive(t, orders, "good body"); got.ID != 7 || !slices.Equal(got.Items, []string{"a", "b"}) {
+		t.Errorf("body: got %+v, want 7 and a, b", got)
+	}
+	receive(t, rec.results, "result of the good one")
+	for body, reason := range map[string]string{
+		``:              "unexpected end of JSON input",
+		`{"ID": `:       "unexpected end of JSON input",
+		`{"ID": "x"}`:   "cannot unmarshal string",
+		"\x00\xff\xfe":  "invalid character",
+		`[1, 2]`:        "cannot unmarshal array",
+		`{"ID": 1} {} `: "after top-level value",
+	} {
+		publish(t, c, rehop.Message{ID: "m", Key: "q", Body: []byte(body)})
+		got := receive(t, rec.results, "result of a bad body")
+		if got.Outcome != rehop.OutcomeFailed || got.Kind != "decode" {
+			t.Errorf("body %q: got %s, kind %s; want failed, decode", body, got.Outcome, got.Kind)
+		}
+		d := take(t, ch, "q.failed")
+		f := failure(d)
+		if f.Kind != "decode" || f.Attempt != 1 || !strings.Contains(f.Error, reason) || !strings.Contains(f.Error, "subscribing.order") {
+			t.Errorf("body %q: got kind %q, attempt %d, error %q; want decode, 1, one with %q and the type", body, f.Kind, f.Attempt, f.Error, reason)
+		}
+		if string(d.Body) != body {
+			t.Errorf("body in the failed queue: got %q, want %q", d.Body, body)
+		}
+	}
+}
+
+func TestEmptyBody(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	got := make(chan *rehop.Delivery, 2)
+	subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			got <- d
+			if d.Attempt == 1 {
+				return errors.New("again")
+			}
+			return nil
+		})})
+	publish(t, c, rehop.Message{Key: "q"})
+	for attempt := 1; attempt <= 2; attempt++ {
+		if d := receive(t, got, "delivery"); len(d.Body) != 0 || d.Attempt != attempt {
+			t.Errorf("got body %q, attempt %d; want an empty one, %d", d.Body, d.Attempt, attempt)
+		}
+	}
+}
+
+func TestMiddlewareOrder(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	var mu sync.Mutex
+	var order []string
+	note := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, s)
+	}
+	wrap := func(name string) rehop.Middleware {
+		return func(next rehop.Handler) rehop.Handler {
+			return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+				note(name + " in")
+				err := next.Handle(ctx, d)
+				note(name + " out: " + err.Error())
+				return fmt.Errorf("%s(%w)", name, err)
+			})
+		}
+	}
+	ch := r.Channel()
+	subscribe(t, c, rehop.Subscription{Queue: "q", Middleware: []rehop.Middleware{wrap("a"), wrap("b")},
+		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+			note("handler")
+			return rehop.Permanent(errors.New("x"))
+		})})
+	publish(t, c, numbered("q", 1)...)
+	if f := failure(take(t, ch, "q.failed")); f.Error != "a(b(x))" || f.Kind != "permanent" {
+		t.Errorf("failed: got %q, kind %q; want a(b(x)), permanent", f.Error, f.Kind)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"a in", "b in", "handler", "b out: x", "a out: b(x)"}; !slices.Equal(order, want) {
+		t.Errorf("order: got %q, want %q", order, want)
+	}
+}
+
+type key string
+
+// starter is told of beginnings, and marks contexts and messages.
+type starter struct {
+	*recorder
+	published chan error
+	begun     chan string
+}
+
+func (s *starter) OnPublishStart(ctx context.Context, m *rehop.Message) context.Context {
+	m.Headers = map[string]any{"trace": "t1"}
+	return context.WithValue(ctx, key("publish"), m.ID)
+}
+
+func (s *starter) OnPublish(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
+	if got := ctx.Value(key("publish")); got != m.ID {
+		s.published <- fmt.Errorf("context's value: got %v, want %s", got, m.ID)
+		return
+	}
+	if took <= 0 {
+		s.published <- fmt.Errorf("took: got %v, want more", took)
+		return
+	}
+	s.published <- err
+}
+
+func (s *starter) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
+	s.begun <- d.ID
+	return context.WithValue(ctx, key("handle"), d.ID)
+}
+
+func TestHooks(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	hook := &starter{newRecorder(), make(chan error, 10), make(chan string, 10)}
+	var w wire
+	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{hook, "not a hook of any kind"}, Dial: w.Dial})
+	boom := errors.New("boom")
+	subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(100 * time.Millisecond),
+		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+			if got := ctx.Value(key("handle")); got != d.ID {
+				t.Errorf("handler's context: got %v, want %s", got, d.ID)
+			}
+			if got := d.Headers["trace"]; got != "t1" {
+				t.Errorf("header added by the hook: got %v, want t1", got)
+			}
+			if d.Attempt == 1 {
+				return boom
+			}
+			return nil
+		})})
+	if e := receive(t, hook.consumers, "consumer up"); !e.Up || e.Queue != "q" || e.Err != nil {
+		t.Errorf("consumer event: got %+v, want up", e)
+	}
+	publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "k"})
+	if err := receive(t, hook.published, "publish hook"); err != nil {
+		t.Errorf("publish hook: %v", err)
+	}
+	for attempt := 1; attempt <= 2; attempt++ {
+		if got := receive(t, hook.begun, "handle start"); got != "m" {
+			t.Errorf("start hook: got %q, want m", got)
+		}
+		got := receive(t, hook.results, "result")
+		want := map[int]rehop.Result{1: {Outcome: rehop.OutcomeRetry, Err: boom, Kind: "error", Delay: 100 * time.Millisecond}, 2: {Outcome: rehop.OutcomeDone}}[attempt]
+		if got.Outcome != want.Outcome || got.Err != want.Err || got.Kind != want.Kind || got.Delay != want.Delay {
+			t.Errorf("result %d: got %+v, want %+v", attempt, got.Result, want)
+		}
+		if got.Took <= 0 || got.Took > time.Second {
+			t.Errorf("result %d: took %v, want more than 0 and less than 1s", attempt, got.Took)
+		}
+		if v := got.ctx.Value(key("handle")); v != "m" {
+			t.Errorf("result %d: context's value: got %v, want m", attempt, v)
+		}
+		if got.d.ID != "m" || got.d.Exchange != "x" || got.d.Key != "k" || got.d.Queue != "q" || got.d.Attempt != attempt {
+			t.Errorf("result %d: got delivery %+v, want m of x with k in q, attempt %d", attempt, got.d, attempt)
+		}
+	}
+	w.cut()
+	seen := make(map[string]bool)
+	for len(seen) < 4 {
+		s := receive(t, hook.states, "both connections lost and back")
+		if s.State == rehop.StateRecovering && s.Err == nil {
+			t.Errorf("state: got %+v, want a reason", s)
+		}
+		seen[s.Connection+" "+string(s.State)] = true
+	}
+	for _, want := range []string{"publish RECOVERING", "publish OPEN", "consume RECOVERING", "consume OPEN"} {
+		if !seen[want] {
+			t.Errorf("states: got %v, want %s among them", seen, want)
+		}
+	}
+	if err := c.Close(timeLimit(t)); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	for len(seen) < 6 {
+		s := receive(t, hook.states, "both connections closed")
+		seen[s.Connection+" "+string(s.State)] = true
+	}
+	if err := c.Publish(timeLimit(t), rehop.Message{Key: "q"}); err == nil {
+		t.Error("publish after close: got nil")
+	}
+	if err := receive(t, hook.published, "publish hook"); !errors.Is(err, rehop.ErrClosed) {
+		t.Errorf("publish hook after close: got %v, want %v", err, rehop.ErrClosed)
+	}
+}
+
+// Values of the context given to Subscribe reach the handler, its end does not.
+func TestSubscribeContext(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key("tenant"), "acme"))
+	got := make(chan any, 2)
+	_, err := c.Subscribe(ctx, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+		got <- ctx.Value(key("tenant"))
+		got <- ctx.Err()
+		return nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	publish(t, c, numbered("q", 1)...)
+	if v := receive(t, got, "handled"); v != "acme" {
+		t.Errorf("value: got %v, want acme", v)
+	}
+	if v := receive(t, got, "handled"); v != nil {
+		t.Errorf("ctx.Err(): got %v, want nil", v)
+	}
+}

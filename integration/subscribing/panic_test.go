@@ -1,0 +1,217 @@
+package subscribing
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+)
+
+func TestPanicsAreFailures(t *testing.T) {
+	t.Parallel()
+	var none map[string]int
+	for name, test := range map[string]struct {
+		fall func()
+		text string
+	}{
+		"error":         {func() { panic(errors.New("broken pipe")) }, "broken pipe"},
+		"nil":           {func() { panic(nil) }, "nil"},
+		"string":        {func() { panic("at the disco") }, "at the disco"},
+		"runtime error": {func() { none["x"] = 1 }, "assignment to entry in nil map"},
+		"Goexit":        {func() { runtime.Goexit() }, "Goexit"},
+		"permanent":     {func() { panic(rehop.Discard(errors.New("not an answer"))) }, "not an answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const concurrency, messages = 2, 7 // more of them than slots
+			r := lab.Single(t)
+			ch := r.Channel()
+			rec := newRecorder()
+			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					if d.Type == "poison" {
+						test.fall()
+					}
+					return nil
+				})})
+			batch := numbered("q", messages)
+			for i := range batch {
+				batch[i].Type = "poison"
+			}
+			publish(t, c, batch...)
+			for range messages {
+				got := receive(t, rec.results, "result")
+				if got.Outcome != rehop.OutcomeFailed || got.Kind != "panic" {
+					t.Errorf("result: got %s, kind %s; want failed, panic", got.Outcome, got.Kind)
+				}
+				if got.Err == nil || !strings.Contains(got.Err.Error(), test.text) {
+					t.Errorf("error: got %v, want it to contain %q", got.Err, test.text)
+				}
+			}
+			for range messages {
+				f := failure(take(t, ch, "q.failed"))
+				if f.Kind != "panic" || f.Attempt != 1 || !strings.Contains(f.Error, test.text) {
+					t.Errorf("failed message: got kind %q, attempt %d, error %q; want panic, 1, …%s…", f.Kind, f.Attempt, f.Error, test.text)
+				}
+				if name != "Goexit" && !strings.Contains(f.Stack, "panic_test.go") {
+					t.Errorf("stack: got %q, want it to show where it happened", f.Stack)
+				}
+			}
+			// All slots work as before.
+			publish(t, c, numbered("q", 3*concurrency)...)
+			for range 3 * concurrency {
+				if got := receive(t, rec.results, "result of a good message"); got.Outcome != rehop.OutcomeDone {
+					t.Errorf("result of a good message: got %s (%v), want done", got.Outcome, got.Err)
+				}
+			}
+		})
+	}
+}
+
+// What a handler has started with its context must learn that the handler is gone.
+func TestContextEndsWithTheHandler(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func() error{
+		"return": func() error { return nil },
+		"panic":  func() error { panic("x") },
+		"Goexit": func() error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			c := open(t, r, rehop.Config{})
+			derived := make(chan context.Context, 1)
+			subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.NoRetry(),
+				Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
+					ctx, cancel := context.WithCancel(ctx)
+					_ = cancel
+					derived <- ctx
+					return leave()
+				})})
+			publish(t, c, numbered("q", 1)...)
+			ctx := receive(t, derived, "handler called")
+			receive(t, ctx.Done(), "the derived context ends")
+			if got := ctx.Err(); !errors.Is(got, context.Canceled) {
+				t.Errorf("ctx.Err(): got %v, want %v", got, context.Canceled)
+			}
+		})
+	}
+}
+
+func TestStuckHandlerIsReplaced(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func() error{
+		"late nil":    func() error { return nil },
+		"late error":  func() error { return errors.New("too late") },
+		"late panic":  func() error { panic("too late") },
+		"late Goexit": func() error { runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			ch := r.Channel()
+			rec := newRecorder()
+			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			release := make(chan struct{})
+			var calls tally
+			var inside crowd
+			sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 1,
+				Timeout: 100 * time.Millisecond, StuckAfter: 100 * time.Millisecond, Retry: rehop.Steps(100 * time.Millisecond),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					calls.add(d.ID)
+					inside.enter()
+					defer inside.leave()
+					if d.ID == "0" && d.Attempt == 1 {
+						<-release
+						return leave()
+					}
+					return nil
+				})})
+			publish(t, c, numbered("q", 1)...)
+
+			s := receive(t, rec.stuck, "report")
+			if s.Queue != "q" || s.MessageID != "0" || !s.Replaced || s.Returned || s.For < 200*time.Millisecond {
+				t.Errorf("report: got %+v, want q, 0, replaced, after 200ms", s)
+			}
+			got := receive(t, rec.results, "result of the stuck attempt")
+			if got.Outcome != rehop.OutcomeRetry || got.Kind != "timeout" {
+				t.Errorf("result: got %s, kind %s; want retry, timeout", got.Outcome, got.Kind)
+			}
+			got = receive(t, rec.results, "result of the second attempt")
+			if got.Outcome != rehop.OutcomeDone || got.d.Attempt != 2 {
+				t.Errorf("result: got %s, attempt %d; want done, 2", got.Outcome, got.d.Attempt)
+			}
+			close(release)
+			s = receive(t, rec.stuck, "report of the late return")
+			if !s.Returned || s.MessageID != "0" {
+				t.Errorf("second report: got %+v, want returned", s)
+			}
+			// The late answer changes nothing, and there is still one slot.
+			more := numbered("q", 6)[1:]
+			publish(t, c, more...)
+			for range more {
+				if got := receive(t, rec.results, "result of a later message"); got.Outcome != rehop.OutcomeDone || got.d.ID == "0" {
+					t.Errorf("result of a later message: got %s of %s (%v), want done of another", got.Outcome, got.d.ID, got.Err)
+				}
+			}
+			if err := sub.Drain(timeLimit(t)); err != nil {
+				t.Errorf("drain: got %v, want nil", err)
+			}
+			if got := calls.of("0"); got != 2 {
+				t.Errorf("calls for the stuck message: got %d, want 2", got)
+			}
+			if got := inside.most(); got > 2 {
+				t.Errorf("handlers at once: got %d, want at most the slot and the stuck one", got)
+			}
+			wantGone(t, r, ch, "q")
+			wantDepth(t, r, ch, "q.failed", 0)
+		})
+	}
+}
+
+// Handlers that never return must not pile up without bound.
+func TestStuckHandlersAreBounded(t *testing.T) {
+	t.Parallel()
+	const concurrency, messages = 2, 8
+	r := lab.Single(t)
+	ch := r.Channel()
+	rec := newRecorder()
+	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	release := make(chan struct{})
+	var inside crowd
+	var runs tally
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency,
+		Timeout: 50 * time.Millisecond, StuckAfter: 50 * time.Millisecond, Retry: rehop.NoRetry(),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			runs.add(d.ID)
+			inside.enter()
+			defer inside.leave()
+			<-release
+			return nil
+		})})
+	publish(t, c, numbered("q", messages)...)
+	occupied := 0
+	for occupied < 3*concurrency { // each is reported again and again
+		if s := receive(t, rec.stuck, "report of a slot that stays occupied"); !s.Replaced {
+			occupied++
+		}
+	}
+	if got, limit := inside.most(), 2*concurrency; got != limit {
+		t.Errorf("handlers at once: got %d, want %d", got, limit)
+	}
+	close(release)
+	// Those that were replaced have failed with a timeout; all others are done in the end.
+	wantDepth(t, r, ch, "q.failed", concurrency)
+	lab.Eventually(t, patience, "all have run", func() bool { return runs.sum() == messages })
+	if err := sub.Drain(timeLimit(t)); err != nil {
+		t.Errorf("drain: got %v, want nil", err)
+	}
+	wantGone(t, r, ch, "q")
+	lab.Eventually(t, patience, "no handler runs any more", func() bool { return inside.inside() == 0 })
+}

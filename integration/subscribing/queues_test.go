@@ -1,0 +1,485 @@
+package subscribing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
+)
+
+func queueType(s string) layout.QueueType { return layout.QueueType(s) }
+
+// into is a handler that hands its deliveries on.
+func into(got chan *rehop.Delivery) rehop.Handler {
+	return rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		got <- d
+		return nil
+	})
+}
+
+func TestExclusiveConsumerRefusesOthers(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"quorum", "classic"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			a, b := open(t, r, rehop.Config{}), open(t, r, rehop.Config{})
+			got := make(chan *rehop.Delivery, 10)
+			s := rehop.Subscription{Queue: "q", QueueType: queueType(kind), ExclusiveConsumer: true, Concurrency: 2, Handler: into(got)}
+			first, err := a.Subscribe(timeLimit(t), s)
+			if err != nil && kind == "quorum" {
+				return // the honest answer where the broker does not enforce it
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 { // also after the first message, from which on it receives more at once
+				_, err := b.Subscribe(timeLimit(t), s)
+				var refused *rehop.TopologyError
+				if !errors.As(err, &refused) {
+					t.Fatalf("second consumer, round %d: got %v, want a *TopologyError", i, err)
+				}
+				if refused.Code != 403 || refused.Name != "q" || !strings.Contains(refused.Object, "consumer") {
+					t.Errorf("error: got code %d of %s %q, want 403 of the consumer of q", refused.Code, refused.Object, refused.Name)
+				}
+				publish(t, b, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+				if d := receive(t, got, "message"); d.ID != fmt.Sprint(i) {
+					t.Errorf("message: got %s, want %d", d.ID, i)
+				}
+			}
+			if err := first.Drain(timeLimit(t)); err != nil {
+				t.Fatalf("drain: %v", err)
+			}
+			second := subscribe(t, b, s)
+			publish(t, a, rehop.Message{Key: "q"})
+			receive(t, got, "message of the second consumer")
+			if err := second.Drain(timeLimit(t)); err != nil {
+				t.Errorf("drain: %v", err)
+			}
+		})
+	}
+}
+
+// Not even while rehop replaces its own consumer may another one get in.
+func TestExclusiveConsumerHasNoGap(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	conn, err := amqp.Dial(r.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := open(t, r, rehop.Config{})
+	var seen tally
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true, Concurrency: 4,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { seen.add(d.ID); return nil })})
+	intruders := make(chan int, 1)
+	stop := make(chan struct{})
+	go func() {
+		n := 0
+		defer func() { intruders <- n }()
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			ch, err := conn.Channel()
+			if err != nil {
+				return
+			}
+			if _, err := ch.Consume("q", "intruder", false, false, false, false, nil); err == nil {
+				n++
+				_ = ch.Close()
+			}
+		}
+	}()
+	publish(t, c, numbered("q", 20)...)
+	lab.Eventually(t, patience, "all handled", func() bool { return seen.len() == 20 })
+	close(stop)
+	if got := receive(t, intruders, "intruder stopped"); got != 0 {
+		t.Errorf("other consumers that got in: got %d, want 0", got)
+	}
+	if err := sub.Drain(timeLimit(t)); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+}
+
+func TestSingleActiveConsumer(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ch := r.Channel()
+	c := open(t, r, rehop.Config{})
+	var a, b tally
+	s := rehop.Subscription{Queue: "q", SingleActive: true, Concurrency: 2}
+	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { a.add(d.ID); return nil })
+	first := subscribe(t, c, s)
+	publish(t, c, rehop.Message{ID: "warm", Key: "q"})
+	lab.Eventually(t, patience, "first message handled", func() bool { return a.sum() == 1 })
+	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { b.add(d.ID); return nil })
+	second := subscribe(t, c, s)
+	publish(t, c, numbered("q", 50)...)
+	lab.Eventually(t, patience, "all handled", func() bool { return a.sum()+b.sum() == 51 })
+	if min(a.sum(), b.sum()) > 1 { // the careful start may hand over after its one message
+		t.Errorf("messages: got %d at the first consumer and %d at the second, want all at one", a.sum(), b.sum())
+	}
+	if err := first.Drain(timeLimit(t)); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+	before := b.sum()
+	publish(t, c, numbered("q", 50)...)
+	lab.Eventually(t, patience, "the other takes over", func() bool { return b.sum() == before+50 })
+	if err := second.Drain(timeLimit(t)); err != nil {
+		t.Errorf("drain: %v", err)
+	}
+	wantGone(t, r, ch, "q")
+}
+
+func TestConsumerPriority(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	var low, high tally
+	s := rehop.Subscription{Queue: "q", QueueType: layout.Classic}
+	s.Priority, s.Handler = 10, rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { high.add(d.ID); return nil })
+	subscribe(t, c, s)
+	one := func(id string) {
+		t.Helper()
+		before := low.sum() + high.sum()
+		publish(t, c, rehop.Message{ID: id, Key: "q"})
+		lab.Eventually(t, patience, "handled", func() bool { return low.sum()+high.sum() == before+1 })
+	}
+	one("warm")
+	lab.Eventually(t, patience, "the higher one has its full prefetch", func() bool {
+		var consumers []struct {
+			Prefetch int `json:"prefetch_count"`
+		}
+		r.API("GET", "/api/consumers/"+r.Vhost, nil, &consumers)
+		return len(consumers) == 1 && consumers[0].Prefetch == 4
+	})
+	s.Priority, s.Handler = -1, rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { low.add(d.ID); return nil })
+	subscribe(t, c, s)
+	for i := range 30 { // one at a time: the higher one is always free
+		one(fmt.Sprint(i))
+	}
+	if got := low.sum(); got != 0 {
+		t.Errorf("messages of the lower consumer: got %d of 30, want none", got)
+	}
+}
+
+func TestConsumerTag(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	got := make(chan *rehop.Delivery, 1)
+	subscribe(t, c, rehop.Subscription{Queue: "q", ConsumerTag: "billing-7", Priority: 3, Concurrency: 2, Prefetch: 9, Handler: into(got)})
+	publish(t, c, rehop.Message{Key: "q"})
+	receive(t, got, "message")
+	type consumer struct {
+		Tag       string         `json:"consumer_tag"`
+		Prefetch  int            `json:"prefetch_count"`
+		Arguments map[string]any `json:"arguments"`
+		Queue     struct{ Name string }
+	}
+	var consumers []consumer
+	lab.Eventually(t, patience, "the consumer with its full prefetch in the broker's list", func() bool {
+		consumers = nil
+		r.API("GET", "/api/consumers/"+r.Vhost, nil, &consumers)
+		return len(consumers) == 1 && consumers[0].Prefetch == 9
+	})
+	if got := consumers[0]; got.Tag != "billing-7" || got.Queue.Name != "q" || got.Arguments["x-priority"] != float64(3) {
+		t.Errorf("consumer: got %+v, want billing-7 on q with priority 3", got)
+	}
+}
+
+func TestMessageTTL(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"quorum", "classic"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			ch := r.Channel()
+			fill(t, r, rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"some.key"}, QueueType: queueType(kind), MessageTTL: 100 * time.Millisecond}, 0)
+			c := open(t, r, rehop.Config{})
+			publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "some.key", Body: []byte("b")})
+			d := take(t, ch, "q.failed")
+			if f := failure(d); f.Kind != "dead" || !strings.Contains(f.Error, "expired") || f.Queue != "q" || f.Exchange != "x" || f.Key != "some.key" || f.FailedAt.IsZero() {
+				t.Errorf("failed: got %+v, want dead, expired, of q, published to x with some.key", f)
+			}
+			if d.MessageId != "m" || string(d.Body) != "b" {
+				t.Errorf("failed: got id %q, body %q; want m, b", d.MessageId, d.Body)
+			}
+			wantDepth(t, r, ch, "q", 0)
+		})
+	}
+}
+
+func TestMaxLength(t *testing.T) {
+	t.Parallel()
+	const length, messages = 5, 12
+	for _, kind := range []string{"quorum", "classic"} {
+		for _, overflow := range []string{"reject-publish", "drop-head"} {
+			t.Run(kind+" "+overflow, func(t *testing.T) {
+				t.Parallel()
+				r := lab.Single(t)
+				ch := r.Channel()
+				s := rehop.Subscription{Queue: "q", QueueType: queueType(kind), MaxLength: length, Overflow: overflow}
+				fill(t, r, s, 0)
+				c := open(t, r, rehop.Config{})
+				refused := 0
+				for _, m := range numbered("q", messages) {
+					err := c.Publish(timeLimit(t), m)
+					switch {
+					case errors.Is(err, rehop.ErrRefused):
+						refused++
+					case err != nil:
+						t.Fatalf("publish: got %v, want nil or %v", err, rehop.ErrRefused)
+					}
+				}
+				if overflow == "drop-head" {
+					if refused != 0 {
+						t.Errorf("refused: got %d, want 0", refused)
+					}
+					wantDepth(t, r, ch, "q", length)
+					wantDepth(t, r, ch, "q.failed", messages-length)
+					if d := take(t, ch, "q.failed"); d.MessageId != "0" || !strings.Contains(failure(d).Error, "maxlen") {
+						t.Errorf("first that gave way: got %s (%s), want 0 (maxlen)", d.MessageId, failure(d).Error)
+					}
+					return
+				}
+				if refused < messages-length-1 { // a quorum queue may take one above
+					t.Errorf("refused: got %d, want about %d", refused, messages-length)
+				}
+				wantDepth(t, r, ch, "q", messages-refused)
+				wantDepth(t, r, ch, "q.failed", 0)
+			})
+		}
+	}
+}
+
+func TestQueueArguments(t *testing.T) {
+	t.Parallel()
+	type queue struct {
+		Type       string
+		Durable    bool
+		AutoDelete bool `json:"auto_delete"`
+		Exclusive  bool
+		Arguments  map[string]any
+	}
+	for name, test := range map[string]struct {
+		s          rehop.Subscription
+		want       queue
+		wantArgs   map[string]any
+		wantNoArgs []string
+	}{
+		"default": {rehop.Subscription{}, queue{Type: "quorum", Durable: true},
+			map[string]any{"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-delivery-limit": 50.0,
+				"x-dead-letter-exchange": layout.ReturnExchange, "x-dead-letter-routing-key": "q.failed"}, []string{"x-message-ttl", "x-expires", "x-max-length"}},
+		"classic": {rehop.Subscription{QueueType: layout.Classic}, queue{Type: "classic", Durable: true},
+			map[string]any{"x-dead-letter-exchange": layout.ReturnExchange}, []string{"x-dead-letter-strategy", "x-overflow", "x-delivery-limit"}},
+		"bounds": {rehop.Subscription{MessageTTL: time.Hour, Expires: 2 * time.Hour, MaxLength: 7, MaxBytes: 1 << 20, SingleActive: true},
+			queue{Type: "quorum", Durable: true}, map[string]any{"x-message-ttl": 3.6e6, "x-expires": 7.2e6, "x-max-length": 7.0,
+				"x-max-length-bytes": float64(1 << 20), "x-single-active-consumer": true}, nil},
+		"drop-head": {rehop.Subscription{Overflow: "drop-head"}, queue{Type: "quorum", Durable: true},
+			map[string]any{"x-overflow": "drop-head"}, []string{"x-dead-letter-strategy"}},
+		"priorities": {rehop.Subscription{MaxPriority: 5}, queue{Type: "classic", Durable: true}, map[string]any{"x-max-priority": 5.0}, nil},
+		"own arguments": {rehop.Subscription{QueueArgs: map[string]any{"x-delivery-limit": 70, "x-max-in-memory-length": 10}}, queue{Type: "quorum", Durable: true},
+			map[string]any{"x-delivery-limit": 70.0, "x-max-in-memory-length": 10.0}, nil},
+		"exclusive":   {rehop.Subscription{Exclusive: true}, queue{Type: "classic", Exclusive: true}, nil, nil},
+		"auto-delete": {rehop.Subscription{AutoDelete: true}, queue{Type: "classic", Durable: true, AutoDelete: true}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := lab.Single(t)
+			c := open(t, r, rehop.Config{})
+			got := make(chan *rehop.Delivery, 10)
+			test.s.Queue, test.s.Handler = "q", into(got)
+			subscribe(t, c, test.s)
+			var q queue
+			lab.Eventually(t, patience, "the queue in the management API", func() bool {
+				return r.TryAPI("GET", "/api/queues/"+r.Vhost+"/q", nil, &q) == nil && q.Type != ""
+			})
+			if q.Type != test.want.Type || q.Durable != test.want.Durable || q.AutoDelete != test.want.AutoDelete || q.Exclusive != test.want.Exclusive {
+				t.Errorf("queue: got %+v, want %+v", q, test.want)
+			}
+			for name, want := range test.wantArgs {
+				if got := q.Arguments[name]; got != want {
+					t.Errorf("argument %s: got %v, want %v", name, got, want)
+				}
+			}
+			for _, name := range test.wantNoArgs {
+				if got, ok := q.Arguments[name]; ok {
+					t.Errorf("argument %s: got %v, want none", name, got)
+				}
+			}
+			for i := range 3 { // it works, also past the change from the careful start to the full prefetch
+				publish(t, c, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+				if d := receive(t, got, "message"); d.ID != fmt.Sprint(i) {
+					t.Errorf("message: got %s, want %d", d.ID, i)
+				}
+			}
+		})
+	}
+}
+
+// A queue that ends with its last consumer must not end when rehop itself replaces that consumer.
+func TestAutoDeleteQueueSurvivesItsOwnRestart(t *testing.T) {
+	t.Parallel()
+	const messages = 50
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	var seen tally
+	subscribe(t, c, rehop.Subscription{Queue: "q", AutoDelete: true, Concurrency: 2,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { seen.add(d.ID); return nil })})
+	publish(t, c, numbered("q", messages)...)
+	lab.Eventually(t, patience, "all that was confirmed is handled", func() bool { return seen.len() == messages })
+}
+
+func TestQueueExpires(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	got := make(chan *rehop.Delivery, 1)
+	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Expires: 200 * time.Millisecond, Handler: into(got)})
+	publish(t, c, rehop.Message{Key: "q"})
+	receive(t, got, "message")
+	if err := sub.Drain(timeLimit(t)); err != nil {
+		t.Fatalf("drain: %v", err)
+	}
+	lab.Eventually(t, patience, "the unused queue is gone", func() bool {
+		return r.TryAPI("GET", "/api/queues/"+r.Vhost+"/q", nil, nil) != nil
+	})
+}
+
+func TestMaxPriorityOrder(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	s := rehop.Subscription{Queue: "q", MaxPriority: 9, Concurrency: 1}
+	fill(t, r, s, 0)
+	c := open(t, r, rehop.Config{})
+	for _, p := range []uint8{1, 5, 9, 0, 5} {
+		publish(t, c, rehop.Message{Key: "q", Priority: p})
+	}
+	got := make(chan *rehop.Delivery, 10)
+	s.Handler = into(got)
+	subscribe(t, c, s)
+	var order []uint8
+	for range 5 {
+		order = append(order, receive(t, got, "message").Priority)
+	}
+	if want := []uint8{9, 5, 5, 1, 0}; !slices.Equal(order, want) {
+		t.Errorf("order: got %v, want %v", order, want)
+	}
+}
+
+// A queue of somebody else's, with arguments that rehop would not choose, is used as it is.
+func TestForeignQueue(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string]amqp.Table{
+		"classic without dead-lettering": {"x-max-length": int32(1000)},
+		"quorum":                         {"x-queue-type": "quorum", "x-delivery-limit": int32(7)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const queue = "their queue"
+			r := lab.Single(t)
+			ch := r.Channel()
+			if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
+				t.Fatal(err)
+			}
+			if err := ch.ExchangeDeclare("theirs", "direct", true, false, false, false, nil); err != nil {
+				t.Fatal(err)
+			}
+			rec := newRecorder()
+			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			var attempts tally
+			subscribe(t, c, rehop.Subscription{Queue: queue, Passive: true, Exchange: "theirs", ForeignExchange: true, Keys: []string{"k"},
+				Retry: rehop.Steps(100*time.Millisecond, 150*time.Millisecond),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					attempts.add(fmt.Sprint(d.Attempt))
+					if d.Exchange != "theirs" || d.Key != "k" {
+						t.Errorf("attempt %d: got exchange %q, key %q; want theirs, k", d.Attempt, d.Exchange, d.Key)
+					}
+					return errors.New("always")
+				})})
+			if err := ch.PublishWithContext(timeLimit(t), "theirs", "k", true, false, amqp.Publishing{Body: []byte("raw")}); err != nil {
+				t.Fatal(err)
+			}
+			d := take(t, ch, queue+".failed")
+			f := failure(d)
+			if f.Attempt != 3 || f.Kind != "error" || f.Queue != queue || f.Exchange != "theirs" || f.Key != "k" || string(d.Body) != "raw" {
+				t.Errorf("failed: got %+v with body %q; want attempt 3, error, %q, theirs, k, raw", f, d.Body, queue)
+			}
+			for _, n := range []string{"1", "2", "3"} {
+				if got := attempts.of(n); got != 1 {
+					t.Errorf("runs of attempt %s: got %d, want 1", n, got)
+				}
+			}
+			var q struct{ Arguments map[string]any }
+			r.API("GET", "/api/queues/"+r.Vhost+"/"+url.PathEscape(queue), nil, &q)
+			if len(q.Arguments) != len(args) {
+				t.Errorf("arguments of the queue: got %v, want %v", q.Arguments, args)
+			}
+		})
+	}
+}
+
+func TestForeignQueueThatIsMissing(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	_, err := c.Subscribe(timeLimit(t), rehop.Subscription{Queue: "nowhere", Passive: true, Handler: into(nil)})
+	var missing *rehop.TopologyError
+	if !errors.As(err, &missing) || missing.Code != 404 || missing.Object != "queue" || missing.Name != "nowhere" {
+		t.Errorf("got %v, want a *TopologyError with code 404 for the queue nowhere", err)
+	}
+}
+
+func TestOtherArgumentsAreNamed(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	c := open(t, r, rehop.Config{})
+	fill(t, r, rehop.Subscription{Queue: "q", MaxLength: 10}, 0)
+	_, err := c.Subscribe(timeLimit(t), rehop.Subscription{Queue: "q", MaxLength: 20, Handler: into(nil)})
+	var differs *rehop.TopologyError
+	if !errors.As(err, &differs) {
+		t.Fatalf("got %v, want a *TopologyError", err)
+	}
+	if differs.Code != 406 || differs.Argument != "x-max-length" || !strings.Contains(differs.Want, "20") || !strings.Contains(differs.Have, "10") {
+		t.Errorf("got code %d, argument %q, want %q, have %q; want 406, x-max-length, 20, 10", differs.Code, differs.Argument, differs.Want, differs.Have)
+	}
+}
+
+// Another process deletes the queue: it is declared again, and consumed.
+func TestQueueDeletedUnderTheConsumer(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	ch := r.Channel()
+	rec := newRecorder()
+	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	got := make(chan *rehop.Delivery, 10)
+	subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Handler: into(got)})
+	publish(t, c, rehop.Message{ID: "a", Exchange: "x", Key: "k"})
+	receive(t, got, "message before")
+	receive(t, rec.results, "result")
+	if _, err := ch.QueueDelete("q", false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, patience, "a message gets through again", func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return c.Publish(ctx, rehop.Message{ID: "b", Exchange: "x", Key: "k"}) == nil
+	})
+	if d := receive(t, got, "message after"); d.ID != "b" {
+		t.Errorf("message: got %s, want b", d.ID)
+	}
+}
