@@ -32,8 +32,15 @@ services: ## install and start the servers that the tests use
 down: ## stop those servers and delete what they left
 	@scripts/services down
 
-faults: services $(REPORT) ## the delivery suite under every fault, at length
-	@echo "see integration/faults"
+faults: ## the delivery suite under every fault, at length; ends with one line: confirmed=… lost=…
+	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=60m
+
+faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
+	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m
+
+bench: services ## rehop, raw amqp091-go, go-rabbitmq and watermill-amqp in one run, as ratios to raw
+	@eval "$$(scripts/services env)"; cd integration && \
+	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -retries=2000
 
 fuzz: ## each fuzz target for a short time
 	@for p in $$(grep -rl --include='*_test.go' 'func Fuzz' . | xargs -n1 dirname | sort -u); do \

@@ -15,6 +15,7 @@ import (
 type handling struct {
 	parent   context.Context
 	deadline time.Time
+	from     offer
 	raw      rabbit.Delivery
 	Delivery Delivery
 	began    time.Time
@@ -140,5 +141,5 @@ func (h *handling) abandon() bool {
 
 // again is the same delivery for another run of the handler.
 func (h *handling) again() *handling {
-	return &handling{parent: h.parent, raw: h.raw, Delivery: h.Delivery, past: h.past, told: h.told, probes: h.probes, heldSince: h.heldSince}
+	return &handling{parent: h.parent, from: h.from, raw: h.raw, Delivery: h.Delivery, past: h.past, told: h.told, probes: h.probes, heldSince: h.heldSince}
 }

@@ -61,8 +61,8 @@ func TestReturnHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Headers[layout.HeaderReturn]; got != "1" {
-			t.Errorf("%v: got %s %v, want 1", m.Headers, layout.HeaderReturn, got)
+		if got := p.Headers[layout.HeaderReturn]; got != true {
+			t.Errorf("%v: got %s %v, want true", m.Headers, layout.HeaderReturn, got)
 		}
 		p, err = publishing(m, KeepUnrouted)
 		if err != nil {

@@ -11,14 +11,14 @@ import (
 )
 
 // receive opens a message's envelope.
-func (s *Subscriber) receive(base context.Context, d rabbit.Delivery) *handling {
+func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery) *handling {
 	raw := rabbit.FromTable(d.Headers)
 	past := &unwritten
 	if envelope.Written(raw) {
 		read := envelope.Read(raw, d.Exchange, d.RoutingKey)
 		past = &read
 	}
-	h := &handling{parent: base, told: base, raw: d, past: past}
+	h := &handling{parent: base, told: base, from: from, raw: d, past: past}
 	h.Delivery = Delivery{
 		Message: Message{
 			ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey, Headers: visible(raw), Body: d.Body,
@@ -128,7 +128,7 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 	}
 	s.setCareful(true)
 	alone := o.session.Alone(s.halt, func(d rabbit.Delivery) {
-		s.giveBack(s.receive(h.parent, d), Result{})
+		s.giveBack(s.receive(h.parent, o, d), Result{})
 	})
 	s.mu.Lock()
 	s.suspect = nil

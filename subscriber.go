@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,15 +31,16 @@ type Subscriber struct {
 	// returnKey is the routing key with which messages return to the queue.
 	returnKey string
 
-	mu      sync.Mutex
-	current offer         // what workers take from
-	offered chan struct{} // closed when current changes
-	careful bool          // deliver and handle one message at a time
-	workers map[*worker]struct{}
-	suspect *handling // waits to be the only one
-	stuck   int       // handlers that were abandoned and have not returned
-	outage  *outage
-	phase   phase
+	mu       sync.Mutex
+	current  offer             // what workers take from
+	offered  chan struct{}     // closed when current changes
+	sessions []*rabbit.Session // that may not have ended
+	careful  bool              // deliver and handle one message at a time
+	workers  map[*worker]struct{}
+	suspect  *handling // waits to be the only one
+	stuck    int       // handlers that were abandoned and have not returned
+	outage   *outage
+	phase    phase
 
 	reopen chan struct{} // the session is to be replaced by one with another prefetch
 	stop   chan struct{} // closed: receive no more
@@ -85,19 +87,18 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 	for i := len(config.Middleware) - 1; i >= 0; i-- {
 		s.handler = config.Middleware[i](s.handler)
 	}
-	var first *rabbit.Session
+	var first offer
 	if c.State() == StateOpen || c.State() == StateBlocked {
-		session, err := c.consume.OpenSession(ctx, s.options, s.prefetch())
-		if err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
+		var err error
+		if first, err = s.open(ctx); err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
 			return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, publicError(err))
 		}
-		first = session
 	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		if first != nil {
-			first.Close()
+		if first.session != nil {
+			first.session.Close()
 		}
 		return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, ErrClosed)
 	}
@@ -218,17 +219,21 @@ func (s *Subscriber) halting() bool {
 	}
 }
 
-func (s *Subscriber) prefetch() int {
+// open declares what the subscription needs and starts a consumer.
+func (s *Subscriber) open(ctx context.Context) (offer, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.careful {
-		return 1
+	careful := s.careful
+	s.mu.Unlock()
+	prefetch := s.config.Prefetch
+	if careful {
+		prefetch = 1
 	}
-	return s.config.Prefetch
+	session, err := s.client.consume.OpenSession(ctx, s.options, prefetch)
+	return offer{session: session, careful: careful}, err
 }
 
 // supervise keeps a session open until the subscription ends.
-func (s *Subscriber) supervise(session *rabbit.Session) {
+func (s *Subscriber) supervise(o offer) {
 	defer s.end()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -238,9 +243,9 @@ func (s *Subscriber) supervise(session *rabbit.Session) {
 	}()
 	backoff := s.client.config.options().Backoff
 	for failures := 0; !s.stopping(); {
-		if session == nil {
+		if o.session == nil {
 			var err error
-			if session, err = s.client.consume.OpenSession(ctx, s.options, s.prefetch()); err != nil {
+			if o, err = s.open(ctx); err != nil {
 				failures++
 				s.tellDown(err)
 				wait := backoff.Delay(failures)
@@ -253,53 +258,55 @@ func (s *Subscriber) supervise(session *rabbit.Session) {
 		}
 		failures = 0
 		tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Up: true}) })
-		lost := s.serve(session)
-		session = nil
+		lost := s.serve(o)
+		o = offer{}
 		if lost && !s.stopping() {
 			s.tellDown(errors.New("the broker ended the consumer, or the connection was lost"))
 			s.sleep(backoff.Delay(1))
 		}
 	}
-	if session != nil {
-		session.Close()
+	if o.session != nil {
+		o.session.Close()
 	}
 }
 
 // serve lets the workers take from a session until it is over. It reports whether the session ended
 // by itself.
-func (s *Subscriber) serve(session *rabbit.Session) (lost bool) {
+func (s *Subscriber) serve(o offer) (lost bool) {
 	s.mu.Lock()
-	select {
-	case <-s.reopen: // meant for the session before
-	default:
-	}
-	s.current = offer{session: session, careful: s.careful}
+	s.sessions = slices.DeleteFunc(s.sessions, (*rabbit.Session).HasEnded)
+	s.sessions = append(s.sessions, o.session)
+	s.current = o
 	close(s.offered)
 	s.offered = make(chan struct{})
 	s.mu.Unlock()
 
 	select {
-	case <-session.Exhausted():
-		return true
-	case <-session.Ended():
-		return true
+	case <-o.session.Exhausted():
+	case <-o.session.Ended():
 	case <-s.reopen:
-		session.Cancel()
-		s.mu.Lock()
-		careful := s.careful
-		s.mu.Unlock()
-		if careful { // one at a time: not before all others are settled
-			select {
-			case <-session.Ended():
-			case <-s.stop:
-				s.drain(session)
-			}
-		}
-		return false
 	case <-s.stop:
-		s.drain(session)
+	}
+	if s.stopping() {
+		s.drain(o.session)
 		return false
 	}
+	s.mu.Lock()
+	careful := s.careful
+	s.mu.Unlock()
+	if careful == o.careful {
+		return true
+	}
+	// The consumer is replaced by one with another prefetch.
+	o.session.Cancel()
+	if careful { // one message at a time: not before all others are settled
+		select {
+		case <-o.session.Ended():
+		case <-s.stop:
+			s.drain(o.session)
+		}
+	}
+	return false
 }
 
 // drain ends a session when the subscription stops.
@@ -311,11 +318,7 @@ func (s *Subscriber) drain(session *rabbit.Session) {
 	}()
 	select {
 	case <-session.Ended():
-	case <-s.gone: // all workers were stuck: nobody else gives back what they had not begun
-		for d, ok := session.Next(); ok; d, ok = session.Next() {
-			d.Requeue()
-		}
-		<-session.Ended()
+	case <-s.gone: // see end
 	}
 	<-canceled
 }
@@ -338,9 +341,19 @@ func (s *Subscriber) tellDown(err error) {
 	tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Err: err}) })
 }
 
-// end is the last thing that happens.
+// end is the last thing that happens. A session that was replaced may have had a message in hand until
+// now: the broker must have its ack before the connection may close.
 func (s *Subscriber) end() {
 	<-s.gone
+	s.mu.Lock()
+	sessions := s.sessions
+	s.mu.Unlock()
+	for _, session := range sessions {
+		for d, ok := session.Next(); ok; d, ok = session.Next() {
+			d.Requeue() // all workers were stuck: nobody else gives back what they had not begun
+		}
+		<-session.Ended()
+	}
 	s.client.mu.Lock()
 	delete(s.client.subscribers, s)
 	s.client.mu.Unlock()

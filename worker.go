@@ -15,6 +15,7 @@ type worker struct {
 	sub   *Subscriber
 	base  context.Context
 	timer *time.Timer
+	last  *rabbit.Session // from which there is nothing more to take
 
 	mu      sync.Mutex
 	current *handling
@@ -31,10 +32,12 @@ func (s *Subscriber) startWorker(base context.Context, inherited *handling, err 
 	s.workers[w] = struct{}{}
 	s.mu.Unlock()
 	go func() { // gone is closed when all workers have left, save those that were abandoned
+		var from offer
 		if inherited != nil {
 			s.conclude(inherited, err)
+			from = inherited.from
 		}
-		w.loop()
+		w.loop(from)
 	}()
 }
 
@@ -45,7 +48,9 @@ func (s *Subscriber) forget(w *worker) {
 	s.mu.Unlock()
 }
 
-func (w *worker) loop() {
+// loop takes from a session, if it is given one that another worker has left, and then from each that
+// is offered.
+func (w *worker) loop(o offer) {
 	s := w.sub
 	returned := false
 	defer func() {
@@ -62,11 +67,12 @@ func (w *worker) loop() {
 		}
 		s.forget(w)
 	}()
-	var last *rabbit.Session
 	for {
-		o, ok := s.next(last)
-		if !ok {
-			break
+		if o.session == nil {
+			var ok bool
+			if o, ok = s.next(w.last); !ok {
+				break
+			}
 		}
 		for {
 			d, ok := o.session.Next()
@@ -78,7 +84,7 @@ func (w *worker) loop() {
 				return
 			}
 		}
-		last = o.session
+		w.last, o = o.session, offer{}
 	}
 	returned = true
 }
@@ -86,7 +92,7 @@ func (w *worker) loop() {
 // handle sees to one delivery. False: another worker has taken this one's place.
 func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 	s := w.sub
-	h := s.receive(w.base, d)
+	h := s.receive(w.base, o, d)
 	if s.halting() {
 		s.giveBack(h, Result{})
 		return true
@@ -208,7 +214,7 @@ func (s *Subscriber) replace(w *worker, h *handling) bool {
 		s.mu.Lock()
 		s.stuck--
 		s.mu.Unlock()
-		return true // it has just returned
+		return false // it has just returned, and the timer must go on
 	}
 	if replaced {
 		// No longer counted among the workers: a stop does not wait for it.

@@ -35,7 +35,7 @@ const (
 
 // The headers that the broker routes by.
 const (
-	// HeaderReturn with the value "1" on a message makes the broker hand it back to its publisher
+	// HeaderReturn with the value true on a message makes the broker hand it back to its publisher
 	// when no queue is bound for it, instead of keeping it in UnroutedQueue.
 	HeaderReturn = "rehop-return"
 	// HeaderStep names the step at which a message waits.

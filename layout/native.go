@@ -115,7 +115,7 @@ func (n Native) Base() topology.Plan {
 			// stays unroutable and the broker returns it; all others are kept. Thus each publisher
 			// chooses for itself, and the exchange's arguments are the same for all.
 			{Source: UnroutedExchange, Destination: nowhereExchange, ToExchange: true,
-				Args: topology.Args{"x-match": "all", HeaderReturn: "1"}},
+				Args: topology.Args{"x-match": "all", HeaderReturn: true}},
 		},
 	}
 }
@@ -249,7 +249,7 @@ func (n Native) Cascade(delay time.Duration) topology.Plan {
 			Args: topology.Args{"alternate-exchange": next}})
 		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: n.waiting(DelayUnit<<level, next)})
 		plan.Bindings = append(plan.Bindings, topology.Binding{Source: name, Destination: name,
-			Args: topology.Args{"x-match": "all", levelHeader(level): "1"}})
+			Args: topology.Args{"x-match": "all", levelHeader(level): true}})
 		next = name
 	}
 	return plan
@@ -295,7 +295,7 @@ func CascadeAddress(delay time.Duration, to string) (Address, error) {
 	headers := map[string]any{HeaderTo: to}
 	for level := range bits.Len64(u) {
 		if u&(1<<level) != 0 {
-			headers[levelHeader(level)] = "1"
+			headers[levelHeader(level)] = true
 		}
 	}
 	return Address{Exchange: levelName(bits.Len64(u) - 1), Headers: headers}, nil

@@ -30,10 +30,8 @@ type Delivery struct {
 // Ack says that the message is done. If its session has ended this does nothing and returns false: the
 // broker has given the message to somebody else, and the tag may mean another message by now.
 func (d *Delivery) Ack() bool {
-	select {
-	case <-d.Session.ended:
+	if d.Session.HasEnded() {
 		return false
-	default:
 	}
 	d.Session.ledger.settle(d.DeliveryTag, acked)
 	return true
@@ -183,6 +181,16 @@ func (s *Session) Close() {
 // Exhausted is closed when the last delivery has been taken: the broker or Cancel has ended the
 // consumer, or the connection is lost.
 func (s *Session) Exhausted() <-chan struct{} { return s.exhausted }
+
+// HasEnded reports whether nothing of this session can be settled any more.
+func (s *Session) HasEnded() bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
 
 // Ended is closed when nothing of this session can be settled any more.
 func (s *Session) Ended() <-chan struct{} { return s.ended }
