@@ -15,6 +15,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
@@ -33,48 +34,40 @@ func newDesk(t *testing.T) *desk {
 	t.Helper()
 	t.Parallel()
 	r := lab.Single(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	client, err := rehop.Open(ctx, rehop.Config{URL: r.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ctx := kit.Timeout(t, time.Minute)
+	client := kit.Open(t, rehop.Config{URL: r.URL})
 	a, err := admin.Open(ctx, admin.Config{URL: r.URL, Management: lab.Setting(t, "REHOP_RABBITMQ_MANAGEMENT")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		a.Close()
-		_ = client.Close(ctx)
-	})
+	t.Cleanup(func() { a.Close() })
 	return &desk{t: t, ctx: ctx, rabbit: r, client: client, admin: a, ch: r.Channel()}
+}
+
+// subscribe subscribes to a queue for the keys of exchange order that begin with the queue's name.
+func (d *desk) subscribe(queue string, handler rehop.Handler) *rehop.Subscriber {
+	d.t.Helper()
+	return kit.Subscribe(d.t, d.client, rehop.Subscription{Queue: queue, Exchange: "order", Keys: []string{queue + ".#"}, Retry: rehop.NoRetry(),
+		Handler: handler})
 }
 
 // fail has n messages fail for good in a queue, and ends the subscription.
 func (d *desk) fail(queue string, n int, failure func(i int) error, headers func(i int) map[string]any) {
 	d.t.Helper()
-	sub, err := d.client.Subscribe(d.ctx, rehop.Subscription{Queue: queue, Exchange: "order", Keys: []string{queue + ".#"}, Retry: rehop.NoRetry(),
-		Handler: rehop.HandlerFunc(func(_ context.Context, m *rehop.Delivery) error {
-			var i int
-			_, _ = fmt.Sscanf(m.ID, "m%d", &i)
-			return failure(i)
-		})})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	sub := d.subscribe(queue, rehop.HandlerFunc(func(_ context.Context, m *rehop.Delivery) error {
+		var i int
+		_, _ = fmt.Sscanf(m.ID, "m%d", &i)
+		return failure(i)
+	}))
 	for i := range n {
 		m := rehop.Message{ID: fmt.Sprintf("m%d", i), Exchange: "order", Key: fmt.Sprintf("%s.k%d", queue, i), Body: fmt.Appendf(nil, "body %d", i)}
 		if headers != nil {
 			m.Headers = headers(i)
 		}
-		if err := d.client.Publish(d.ctx, m); err != nil {
-			d.t.Fatal(err)
-		}
+		kit.Publish(d.t, d.client, m)
 	}
-	lab.Eventually(d.t, 20*time.Second, "all in the failed queue", func() bool { return d.rabbit.Depth(d.ch, layout.FailedQueue(queue)) == n })
-	if err := sub.Drain(d.ctx); err != nil {
-		d.t.Fatal(err)
-	}
+	kit.WantDepth(d.t, d.rabbit, d.ch, layout.FailedQueue(queue), n)
+	kit.Drain(d.t, sub)
 }
 
 func boom(int) error { return errors.New("boom") }
@@ -83,14 +76,7 @@ func boom(int) error { return errors.New("boom") }
 func (d *desk) receive(queue string) <-chan *rehop.Delivery {
 	d.t.Helper()
 	got := make(chan *rehop.Delivery, 1000)
-	_, err := d.client.Subscribe(d.ctx, rehop.Subscription{Queue: queue, Exchange: "order", Keys: []string{queue + ".#"}, Retry: rehop.NoRetry(),
-		Handler: rehop.HandlerFunc(func(_ context.Context, m *rehop.Delivery) error {
-			got <- m
-			return nil
-		})})
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	d.subscribe(queue, kit.Into(got))
 	return got
 }
 
@@ -238,14 +224,7 @@ func TestReplayIsSafeToKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := make(map[string]int)
-	for {
-		m, ok, err := d.ch.Get("q", true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
+	for _, m := range kit.TakeAll(t, d.ch, "q") {
 		seen[m.MessageId]++
 	}
 	if len(seen) != 200 {
@@ -275,22 +254,18 @@ func TestReplayKeepsRate(t *testing.T) {
 func TestReplayWithoutQueueKeepsTheMessage(t *testing.T) {
 	d := newDesk(t)
 	d.fail("q", 3, boom, nil)
-	if _, err := d.ch.QueueDelete("q", false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	kit.DeleteQueue(t, d.ch, "q")
 	p, err := d.admin.Replay(d.ctx, "q", admin.Options{})
 	if !errors.Is(err, rehop.ErrUnroutable) || p.Done != 0 || p.Kept != 3 {
 		t.Fatalf("%+v, %v, want ErrUnroutable and all kept", p, err)
 	}
-	lab.Eventually(t, 5*time.Second, "three in the failed queue", func() bool { return d.rabbit.Depth(d.ch, "q.failed") == 3 })
+	kit.WantDepth(t, d.rabbit, d.ch, "q.failed", 3)
 }
 
 func TestReplayOfDeadLettered(t *testing.T) {
 	d := newDesk(t)
 	d.fail("q", 0, boom, nil)
-	if err := d.client.Publish(d.ctx, rehop.Message{ID: "dead", Exchange: "order", Key: "q.x", Body: []byte("b")}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Publish(t, d.client, rehop.Message{ID: "dead", Exchange: "order", Key: "q.x", Body: []byte("b")})
 	m, ok, err := d.ch.Get("q", false)
 	if !ok || err != nil {
 		t.Fatal("not in the queue", err)
@@ -298,7 +273,7 @@ func TestReplayOfDeadLettered(t *testing.T) {
 	if err := m.Reject(false); err != nil { // a foreign consumer has the broker dead-letter it
 		t.Fatal(err)
 	}
-	lab.Eventually(t, 5*time.Second, "dead-lettered", func() bool { return d.rabbit.Depth(d.ch, "q.failed") == 1 })
+	kit.WantDepth(t, d.rabbit, d.ch, "q.failed", 1)
 	found, err := d.admin.Failed(d.ctx, "q", 1, admin.Filter{Kinds: []string{"dead"}})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %v, %v", found, err)
@@ -372,29 +347,23 @@ func TestQueues(t *testing.T) {
 	d := newDesk(t)
 	d.fail("q", 4, boom, nil)
 	waiting := make(chan struct{}, 10)
-	_, err := d.client.Subscribe(d.ctx, rehop.Subscription{Queue: "w", Exchange: "order", Keys: []string{"w.#"}, Retry: rehop.Steps(time.Hour),
+	kit.Subscribe(t, d.client, rehop.Subscription{Queue: "w", Exchange: "order", Keys: []string{"w.#"}, Retry: rehop.Steps(time.Hour),
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			waiting <- struct{}{}
 			return errors.New("later")
 		})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 2 {
-		if err := d.client.Publish(d.ctx, rehop.Message{Exchange: "order", Key: "w.1"}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Publish(t, d.client, rehop.Message{Exchange: "order", Key: "w.1"})
 		<-waiting
 	}
 	for range 3 {
-		if err := d.client.Publish(d.ctx, rehop.Message{Exchange: "order", Key: "q.1"}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Publish(t, d.client, rehop.Message{Exchange: "order", Key: "q.1"})
 	}
 	var last admin.Overview
 	want := []admin.Queue{{Name: "q", Type: "quorum", Ready: 3, Failed: 4}, {Name: "w", Type: "quorum", Consumers: 1, Waiting: 2}}
 	// The management API gathers its figures every five seconds.
 	lab.Eventually(t, 30*time.Second, "the list shows what is there", func() bool {
+		var err error
 		if last, err = d.admin.QueuesWithWaiting(d.ctx, 100); err != nil {
 			t.Fatal(err)
 		}

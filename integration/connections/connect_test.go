@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -18,13 +19,11 @@ import (
 func TestTwoNamedConnections(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, rehop.Config{URL: r.URL, Name: "orders"})
-	got := make(chan rehop.Delivery, 1)
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Handler: collect(got)}); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, c, rehop.Message{Key: "q"})
-	receive(t, got)
+	c := kit.Open(t, rehop.Config{URL: r.URL, Name: "orders"})
+	got := make(chan *rehop.Delivery, 1)
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
+	kit.Receive(t, got, "message")
 	var names []string
 	byName := make(map[string]connection)
 	for _, conn := range connections(t, r, 2) {
@@ -42,7 +41,7 @@ func TestTwoNamedConnections(t *testing.T) {
 	var channel struct {
 		Connection string `json:"connection_name"`
 	}
-	lab.Eventually(t, limit, "consumer shown", func() bool {
+	lab.Eventually(t, kit.Limit, "consumer shown", func() bool {
 		r.API("GET", "/api/consumers/"+r.Vhost, nil, &consumers)
 		return len(consumers) == 1 && json.Unmarshal(consumers[0].Channel, &channel) == nil
 	})
@@ -55,46 +54,41 @@ func TestSeveralURLs(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	dead := with(t, r.URL, func(u *url.URL) { u.Host = closedPort(t) })
-	c := open(t, rehop.Config{URLs: []string{dead, r.URL}})
+	c := kit.Open(t, rehop.Config{URLs: []string{dead, r.URL}})
 	if got := c.State(); got != rehop.StateOpen {
 		t.Errorf("got state %s, want %s", got, rehop.StateOpen)
 	}
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Handler: collect(make(chan rehop.Delivery, 1))}); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, c, rehop.Message{Key: "q"})
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 1))})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
 }
 
 // Everything may be started before the broker is.
 func TestBrokerComesUpLater(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	w, e := &wire{addr: closedPort(t)}, &events{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared"}}})
+	w, e := &kit.Wire{}, &events{}
+	w.Lead(closedPort(t))
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared"}}})
 	if got := c.State(); got != rehop.StateRecovering {
 		t.Errorf("got state %s, want %s", got, rehop.StateRecovering)
 	}
-	got := make(chan rehop.Delivery, 10)
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Exchange: "order", Handler: collect(got)}); err != nil {
-		t.Fatal(err)
-	}
-	err := c.Publish(timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "order", Key: "a", Body: []byte("not sent")})
+	got := make(chan *rehop.Delivery, 10)
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "order", Handler: kit.Into(got)})
+	err := c.Publish(kit.Timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "order", Key: "a", Body: []byte("not sent")})
 	if !errors.Is(err, rehop.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("publish without a broker: got %v, want %v by the deadline", err, rehop.ErrDisconnected)
 	}
 	waiting := make(chan error, 1)
 	go func() {
-		waiting <- c.Publish(timeout(t, limit), rehop.Message{Key: "q.failed", Body: []byte("waited")})
+		waiting <- c.Publish(kit.Context(t), rehop.Message{Key: "q.failed", Body: []byte("waited")})
 	}()
-	dialsWhileAway := w.count()
+	dialsWhileAway := w.Dials()
 	if dialsWhileAway > 20 {
 		t.Errorf("got %d dials in less than a second, want a growing pause between them", dialsWhileAway)
 	}
 	ch := r.Channel()
-	if _, err := ch.QueueDeclare("q.failed", true, false, false, false, map[string]any{"x-queue-type": "quorum", "x-delivery-limit": int64(1_000_000_000)}); err != nil {
-		t.Fatal(err)
-	}
-	w.lead(host(t, r.URL))
+	kit.Queue(t, ch, "q.failed", map[string]any{"x-queue-type": "quorum", "x-delivery-limit": int64(1_000_000_000)})
+	w.Lead(host(t, r.URL))
 	up := time.Now()
 	e.await(t, "consuming", func() bool { return e.ups("q") == 1 })
 	if took := time.Since(up); took > 3*time.Second {
@@ -106,11 +100,11 @@ func TestBrokerComesUpLater(t *testing.T) {
 	if got := c.State(); got != rehop.StateOpen {
 		t.Errorf("got state %s, want %s", got, rehop.StateOpen)
 	}
-	publish(t, c, rehop.Message{Exchange: "order", Key: "a", Body: []byte("sent")})
-	if d := receive(t, got); string(d.Body) != "sent" {
+	kit.Publish(t, c, rehop.Message{Exchange: "order", Key: "a", Body: []byte("sent")})
+	if d := kit.Receive(t, got, "message"); string(d.Body) != "sent" {
 		t.Errorf("got %q, want the message that was published when the broker was up", d.Body)
 	}
-	lab.Eventually(t, limit, "exchange of the config declared", func() bool {
+	lab.Eventually(t, kit.Limit, "exchange of the config declared", func() bool {
 		return r.TryAPI("GET", "/api/exchanges/"+r.Vhost+"/declared", nil, nil) == nil
 	})
 }
@@ -120,15 +114,13 @@ func TestConnectionOutlivesDialTimeout(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	e := &events{}
-	c := open(t, rehop.Config{URL: r.URL, DialTimeout: time.Second, Heartbeat: time.Second, Hooks: []rehop.Hook{e}})
-	got := make(chan rehop.Delivery, 100)
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Handler: collect(got)}); err != nil {
-		t.Fatal(err)
-	}
-	ctx := timeout(t, 2500*time.Millisecond)
+	c := kit.Open(t, rehop.Config{URL: r.URL, DialTimeout: time.Second, Heartbeat: time.Second, Hooks: []rehop.Hook{e}})
+	got := make(chan *rehop.Delivery, 100)
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	ctx := kit.Timeout(t, 2500*time.Millisecond)
 	for ctx.Err() == nil {
-		publish(t, c, rehop.Message{Key: "q"})
-		receive(t, got)
+		kit.Publish(t, c, rehop.Message{Key: "q"})
+		kit.Receive(t, got, "message")
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,7 +135,7 @@ func TestSilentPeer(t *testing.T) {
 	l := listen(t, nil)
 	e := &events{}
 	start := time.Now()
-	c := open(t, rehop.Config{URL: "amqp://guest:guest@" + l + "/", DialTimeout: 500 * time.Millisecond, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: "amqp://guest:guest@" + l + "/", DialTimeout: 500 * time.Millisecond, Hooks: []rehop.Hook{e}})
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("Open took %v, want the dial timeout", took)
 	}
@@ -151,7 +143,7 @@ func TestSilentPeer(t *testing.T) {
 		t.Errorf("got state %s, want %s", got, rehop.StateRecovering)
 	}
 	start = time.Now()
-	if err := c.Close(timeout(t, limit)); err != nil {
+	if err := c.Close(kit.Context(t)); err != nil {
 		t.Error(err)
 	}
 	if took := time.Since(start); took > 5*time.Second {
@@ -164,7 +156,7 @@ func TestOpenObeysContext(t *testing.T) {
 	t.Parallel()
 	l := listen(t, nil)
 	start := time.Now()
-	_, err := rehop.Open(timeout(t, 300*time.Millisecond), rehop.Config{URL: "amqp://guest:guest@" + l + "/", Logger: slog.New(slog.DiscardHandler)})
+	_, err := rehop.Open(kit.Timeout(t, 300*time.Millisecond), rehop.Config{URL: "amqp://guest:guest@" + l + "/", Logger: slog.New(slog.DiscardHandler)})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want deadline exceeded", err)
 	}

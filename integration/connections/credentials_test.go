@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -24,7 +26,7 @@ func TestCredentialsRotate(t *testing.T) {
 	var mu sync.Mutex
 	password, asked := "old", 0
 	e := &events{}
-	c := open(t, rehop.Config{
+	c := kit.Open(t, rehop.Config{
 		URL:   with(t, r.URL, func(u *url.URL) { u.User = url.UserPassword("nobody", "nothing") }),
 		Hooks: []rehop.Hook{e},
 		Credentials: func(context.Context) (string, string, error) {
@@ -34,10 +36,8 @@ func TestCredentialsRotate(t *testing.T) {
 			return name, password, nil
 		},
 	})
-	got := make(chan rehop.Delivery, 10)
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Handler: collect(got)}); err != nil {
-		t.Fatal(err)
-	}
+	got := make(chan *rehop.Delivery, 10)
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
 	settle(t, c, e, "q", got)
 	r.API("PUT", "/api/users/"+name, map[string]string{"password": "new", "tags": ""}, nil)
 	mu.Lock()
@@ -51,8 +51,8 @@ func TestCredentialsRotate(t *testing.T) {
 	}
 	closeAll(r, before)
 	e.await(t, "consuming again", func() bool { return e.ups("q") == 3 })
-	publish(t, c, rehop.Message{Key: "q"})
-	receive(t, got)
+	kit.Publish(t, c, rehop.Message{Key: "q"})
+	kit.Receive(t, got, "message")
 	mu.Lock()
 	defer mu.Unlock()
 	if asked != 4 {
@@ -64,10 +64,10 @@ func TestCredentialsRotate(t *testing.T) {
 func TestCredentialsFail(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	var calls counter
+	var calls atomic.Int32
 	e := &events{}
-	c := open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Credentials: func(context.Context) (string, string, error) {
-		if calls.add() <= 2 {
+	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Credentials: func(context.Context) (string, string, error) {
+		if calls.Add(1) <= 2 {
 			return "", "", errors.New("vault is sealed")
 		}
 		return "guest", "guest", nil
@@ -93,7 +93,7 @@ func TestWrongPassword(t *testing.T) {
 		"vhost":    with(t, r.URL, func(u *url.URL) { u.Path = "/missing-" + r.Vhost }),
 	} {
 		start := time.Now()
-		_, err := rehop.Open(timeout(t, limit), rehop.Config{URL: raw, Logger: slog.New(slog.DiscardHandler)})
+		_, err := rehop.Open(kit.Context(t), rehop.Config{URL: raw, Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			t.Errorf("%s: got nil, want an error", name)
 			continue
@@ -116,7 +116,7 @@ func TestWrongPassword(t *testing.T) {
 func TestNoSecretsInErrorsAndLogs(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	log, e := &logBuffer{}, &events{}
+	log, e := &kit.Log{}, &events{}
 	var mu sync.Mutex
 	var texts []string
 	note := func(err error) {
@@ -136,19 +136,19 @@ func TestNoSecretsInErrorsAndLogs(t *testing.T) {
 	}
 	// try lives a client's life: it fails to open, or works, is closed by the broker, and fails then.
 	try := func(c rehop.Config) {
-		client, err := rehop.Open(timeout(t, limit), config(c))
+		client, err := rehop.Open(kit.Context(t), config(c))
 		note(err)
 		if err != nil {
 			return
 		}
-		_, err = client.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "amq.forbidden", Handler: collect(nil)})
+		_, err = client.Subscribe(kit.Context(t), rehop.Subscription{Queue: "amq.forbidden", Handler: kit.Into(nil)})
 		note(err)
-		_, err = client.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Exchange: "missing", ForeignExchange: true, Handler: collect(nil)})
+		_, err = client.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", Exchange: "missing", ForeignExchange: true, Handler: kit.Into(nil)})
 		note(err)
-		note(client.Publish(timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "missing"}))
-		note(client.PublishBatch(timeout(t, 200*time.Millisecond), []rehop.Message{{Exchange: "missing"}}))
-		note(client.Close(timeout(t, limit)))
-		note(client.Publish(timeout(t, limit), rehop.Message{Key: "q"}))
+		note(client.Publish(kit.Timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "missing"}))
+		note(client.PublishBatch(kit.Timeout(t, 200*time.Millisecond), []rehop.Message{{Exchange: "missing"}}))
+		note(client.Close(kit.Context(t)))
+		note(client.Publish(kit.Context(t), rehop.Message{Key: "q"}))
 	}
 
 	const urlSecret, funcSecret, special, unparsed = "Sesam-In-URL", "Sesam-From-Func", `Se:s@m/#?%&=+[]"'ü-Special`, "Sesam-Unparsed"

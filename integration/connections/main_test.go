@@ -1,21 +1,10 @@
+// Package connections tests how a client keeps its connections and consumers, on a real RabbitMQ.
 package connections
 
 import (
-	"flag"
-	"os"
 	"testing"
+
+	"github.com/rehop/rehop/integration/kit"
 )
 
-// These tests wait for the broker most of the time, so more of them run at once than there are CPUs,
-// unless the command line says otherwise.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err)
-		}
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { kit.Main(m, 8) }

@@ -3,10 +3,12 @@ package connections
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -15,12 +17,10 @@ func TestBrokerClosesConnections(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	e := &events{}
-	c := open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared", Kind: "fanout"}}})
-	got := make(chan rehop.Delivery, 10)
+	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared", Kind: "fanout"}}})
+	got := make(chan *rehop.Delivery, 10)
 	for _, q := range []string{"one", "two"} {
-		if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: collect(got)}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Subscribe(t, c, rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
 		settle(t, c, e, q, got)
 	}
 	for _, x := range []string{"order", "declared", "rehop.return"} {
@@ -34,15 +34,15 @@ func TestBrokerClosesConnections(t *testing.T) {
 		t.Errorf("consuming again after %v, want about 1 s", took)
 	}
 	for _, q := range []string{"one", "two"} {
-		publish(t, c, rehop.Message{Exchange: "order", Key: q, Body: []byte(q)})
-		if d := receive(t, got); string(d.Body) != q || d.Queue != q {
+		kit.Publish(t, c, rehop.Message{Exchange: "order", Key: q, Body: []byte(q)})
+		if d := kit.Receive(t, got, "message"); string(d.Body) != q || d.Queue != q {
 			t.Errorf("got %q from queue %q, want %q", d.Body, d.Queue, q)
 		}
 	}
-	lab.Eventually(t, limit, "exchange of the config declared again", func() bool {
+	lab.Eventually(t, kit.Limit, "exchange of the config declared again", func() bool {
 		return r.TryAPI("GET", "/api/exchanges/"+r.Vhost+"/declared", nil, nil) == nil
 	})
-	lab.Eventually(t, limit, "way back to a queue declared again", func() bool {
+	lab.Eventually(t, kit.Limit, "way back to a queue declared again", func() bool {
 		return r.TryAPI("GET", "/api/exchanges/"+r.Vhost+"/rehop.return", nil, nil) == nil
 	})
 	e.mu.Lock()
@@ -60,33 +60,24 @@ func TestBrokerClosesConnections(t *testing.T) {
 func TestQueueDeletedUnderConsumer(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	w, e := &wire{}, &events{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
-	got := make(chan rehop.Delivery, 10)
+	w, e := &kit.Wire{}, &events{}
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	got := make(chan *rehop.Delivery, 10)
 	for _, q := range []string{"doomed", "other"} {
-		if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: collect(got)}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Subscribe(t, c, rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
 		settle(t, c, e, q, got)
 	}
 	for i := range 3 {
 		r.API("DELETE", "/api/queues/"+r.Vhost+"/doomed", nil, nil)
 		e.await(t, "consuming again", func() bool { return e.ups("doomed") == 3+i && e.downs("doomed") == 1+i })
-		publish(t, c, rehop.Message{Exchange: "order", Key: "doomed", Body: fmt.Append(nil, i)})
-		if d := receive(t, got); d.Queue != "doomed" || string(d.Body) != fmt.Sprint(i) {
+		kit.Publish(t, c, rehop.Message{Exchange: "order", Key: "doomed", Body: fmt.Append(nil, i)})
+		if d := kit.Receive(t, got, "message"); d.Queue != "doomed" || string(d.Body) != fmt.Sprint(i) {
 			t.Errorf("got %q from queue %q, want %d from doomed", d.Body, d.Queue, i)
 		}
 	}
-	publish(t, c, rehop.Message{Exchange: "order", Key: "other"})
-	receive(t, got)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n := e.downs("other"); n != 0 {
-		t.Errorf("the other subscription was interrupted %d times, want 0", n)
-	}
-	if n := w.count(); n != 2 {
-		t.Errorf("got %d dials, want 2: connections must not be touched", n)
-	}
+	kit.Publish(t, c, rehop.Message{Exchange: "order", Key: "other"})
+	kit.Receive(t, got, "message")
+	wantUntouched(t, w, e, "other")
 }
 
 // The broker closes the channel of a consumer that does not ack for too long (406). Its message goes
@@ -98,49 +89,38 @@ func TestConsumerTimeout(t *testing.T) { // changes the whole node: not parallel
 	}
 	t.Cleanup(func() { set(1_800_000, 60_000) })
 	set(1000, 500)
-	w, e := &wire{}, &events{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
-	runs := make(chan rehop.Delivery, 10)
+	w, e := &kit.Wire{}, &events{}
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	runs := make(chan *rehop.Delivery, 10)
 	first := make(chan struct{})
-	var run counter
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "slow", Concurrency: 2, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		runs <- *d
-		if d.ID == "m" && run.add() == 1 {
+	var run atomic.Int32
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "slow", Concurrency: 2, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		runs <- d
+		if d.ID == "m" && run.Add(1) == 1 {
 			<-first
 		}
 		return nil
-	})}); err != nil {
-		t.Fatal(err)
-	}
+	})})
 	settle(t, c, e, "slow", runs)
-	got := make(chan rehop.Delivery, 10)
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "other", Handler: collect(got)}); err != nil {
-		t.Fatal(err)
-	}
+	got := make(chan *rehop.Delivery, 10)
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "other", Handler: kit.Into(got)})
 	settle(t, c, e, "other", got)
-	publish(t, c, rehop.Message{ID: "m", Key: "slow"})
-	if d := receive(t, runs); d.ID != "m" || d.Redelivered {
+	kit.Publish(t, c, rehop.Message{ID: "m", Key: "slow"})
+	if d := kit.Receive(t, runs, "message"); d.ID != "m" || d.Redelivered {
 		t.Errorf("got %q, redelivered %v; want m for the first time", d.ID, d.Redelivered)
 	}
-	if d := receive(t, runs); d.ID != "m" || !d.Redelivered {
+	if d := kit.Receive(t, runs, "message"); d.ID != "m" || !d.Redelivered {
 		t.Errorf("got %q, redelivered %v; want m again, after the consumer timeout", d.ID, d.Redelivered)
 	}
 	e.await(t, "told of the interruption", func() bool { return e.downs("slow") == 1 })
 	close(first) // the late ack of the first run must hurt nobody
-	publish(t, c, rehop.Message{ID: "n", Key: "slow"})
-	if d := receive(t, runs); d.ID != "n" {
+	kit.Publish(t, c, rehop.Message{ID: "n", Key: "slow"})
+	if d := kit.Receive(t, runs, "message"); d.ID != "n" {
 		t.Errorf("got %q, want n", d.ID)
 	}
-	publish(t, c, rehop.Message{ID: "o", Key: "other"})
-	if d := receive(t, got); d.ID != "o" {
+	kit.Publish(t, c, rehop.Message{ID: "o", Key: "other"})
+	if d := kit.Receive(t, got, "message"); d.ID != "o" {
 		t.Errorf("got %q, want o", d.ID)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n := e.downs("other"); n != 0 {
-		t.Errorf("the other subscription was interrupted %d times, want 0", n)
-	}
-	if n := w.count(); n != 2 {
-		t.Errorf("got %d dials, want 2: only the channel was closed", n)
-	}
+	wantUntouched(t, w, e, "other")
 }

@@ -3,11 +3,11 @@ package connections
 import (
 	"context"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -26,9 +26,7 @@ func TestNaiveLateAckHitsAnotherMessage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
+		kit.Queue(t, ch, "q", nil)
 		if err := ch.Qos(1, 0, false); err != nil {
 			t.Fatal(err)
 		}
@@ -63,18 +61,11 @@ func TestNaiveLateAckHitsAnotherMessage(t *testing.T) {
 	}
 	_ = conn2.Close() // and dies before it has handled B
 	_ = other.Close()
-	lab.Eventually(t, limit, "A is back", func() bool { return r.Depth(ch, "q") > 0 })
+	lab.Eventually(t, kit.Limit, "A is back", func() bool { return r.Depth(ch, "q") > 0 })
 	var left []string
-	lab.Eventually(t, limit, "queue empty", func() bool {
-		d, ok, err := ch.Get("q", true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok {
-			left = append(left, d.MessageId)
-		}
-		return !ok
-	})
+	for _, d := range kit.TakeAll(t, ch, "q") {
+		left = append(left, d.MessageId)
+	}
 	if len(left) != 1 || left[0] != "A" {
 		t.Fatalf("got %q left in the queue; want A alone: B was never handled and is lost", left)
 	}
@@ -84,67 +75,52 @@ func TestNaiveLateAckHitsAnotherMessage(t *testing.T) {
 func TestLateAckIsDropped(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	w, results := &wire{}, make(outcomes, 10)
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{results}})
+	w, rec := &kit.Wire{}, kit.NewRecorder()
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{rec}})
 	type run struct {
 		d       rehop.Delivery
 		release chan struct{}
 	}
 	runs := make(chan run, 10)
-	sub, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Concurrency: 3, Prefetch: 3,
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 3, Prefetch: 3,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			r := run{*d, make(chan struct{})}
 			runs <- r
 			<-r.release
 			return nil
 		})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := func(what string) run {
-		t.Helper()
-		select {
-		case r := <-runs:
-			return r
-		case <-time.After(limit):
-			t.Fatalf("%s: no delivery within %v", what, limit)
-			return run{}
-		}
-	}
-	publish(t, c, rehop.Message{ID: "A", Key: "q"})
-	first := next("first delivery")
-	w.cut(t, "consume")
-	second := next("after the first cut") // has the same tag, in another session
+	kit.Publish(t, c, rehop.Message{ID: "A", Key: "q"})
+	first := kit.Receive(t, runs, "first delivery")
+	_ = w.Newest(t, "consume").Close()
+	second := kit.Receive(t, runs, "after the first cut") // has the same tag, in another session
 	if second.d.ID != "A" || !second.d.Redelivered {
 		t.Fatalf("got %q, redelivered %v; want A again", second.d.ID, second.d.Redelivered)
 	}
 	close(first.release) // the late ack
-	if got := <-results; got != rehop.OutcomeLost {
+	if got := kit.Receive(t, rec.Results, "result of the first run").Outcome; got != rehop.OutcomeLost {
 		t.Errorf("the run whose session had ended: hook was told %q, want %q: the broker delivers it again", got, rehop.OutcomeLost)
 	}
 	// Something that is handled and acked after it in the same session: the late one has had its chance.
-	publish(t, c, rehop.Message{ID: "B", Key: "q"})
-	b := next("another message")
+	kit.Publish(t, c, rehop.Message{ID: "B", Key: "q"})
+	b := kit.Receive(t, runs, "another message")
 	if b.d.ID != "B" {
 		t.Fatalf("got %q, want B", b.d.ID)
 	}
 	close(b.release)
 	ch := r.Channel()
 	// If the late ack had been sent, A would be gone now. The broker still has it:
-	w.cut(t, "consume")
-	third := next("after the second cut")
+	_ = w.Newest(t, "consume").Close()
+	third := kit.Receive(t, runs, "after the second cut")
 	for third.d.ID == "B" { // its ack may have been under way when the connection was cut
 		close(third.release)
-		third = next("after the second cut")
+		third = kit.Receive(t, runs, "after the second cut")
 	}
 	if third.d.ID != "A" {
 		t.Fatalf("got %q, want A for the third time: the late ack took it", third.d.ID)
 	}
 	close(second.release)
 	close(third.release)
-	if err := sub.Drain(timeout(t, limit)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Drain(t, sub)
 	// After the drain nothing is unacked: what is in the queue is what the broker knows as unfinished.
 	if n := r.Depth(ch, "q"); n != 0 {
 		t.Errorf("got %d messages left, want 0", n)
@@ -153,8 +129,3 @@ func TestLateAckIsDropped(t *testing.T) {
 		t.Errorf("got %d failed messages, want 0", n)
 	}
 }
-
-// outcomes is a hook that hands on what became of deliveries.
-type outcomes chan rehop.Outcome
-
-func (o outcomes) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) { o <- r.Outcome }

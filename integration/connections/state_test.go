@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
 func TestStates(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	w, e := &wire{}, &events{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	w, e := &kit.Wire{}, &events{}
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
 	want := func(s rehop.State) {
 		t.Helper()
 		if got := c.State(); got != s {
@@ -24,15 +25,15 @@ func TestStates(t *testing.T) {
 	want(rehop.StateOpen)
 	e.await(t, "both open", func() bool { return e.in("publish", rehop.StateOpen) == 1 && e.in("consume", rehop.StateOpen) == 1 })
 	for _, role := range []string{"publish", "consume"} {
-		w.lead(closedPort(t))
-		w.cut(t, role)
+		w.Lead(closedPort(t))
+		_ = w.Newest(t, role).Close()
 		e.await(t, role+" recovering", func() bool { return e.in(role, rehop.StateRecovering) > 0 })
 		want(rehop.StateRecovering)
-		w.lead(host(t, r.URL))
+		w.Lead(host(t, r.URL))
 		e.await(t, role+" open again", func() bool { return e.in(role, rehop.StateOpen) == 2 })
-		lab.Eventually(t, limit, "open again", func() bool { return c.State() == rehop.StateOpen })
+		lab.Eventually(t, kit.Limit, "open again", func() bool { return c.State() == rehop.StateOpen })
 	}
-	if err := c.Close(timeout(t, limit)); err != nil {
+	if err := c.Close(kit.Context(t)); err != nil {
 		t.Error(err)
 	}
 	want(rehop.StateClosed)
@@ -53,14 +54,12 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	watermark := func(args ...string) {
 		r.Services(append([]string{"ctl", "single", "set_vm_memory_high_watermark"}, args...)...)
 	}
-	if _, err := ch.QueueDeclare("sink", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	kit.Queue(t, ch, "sink", nil)
 	openOne := func(config rehop.Config) (*rehop.Client, *events) {
 		e := &events{}
 		config.URL, config.Hooks = r.URL, []rehop.Hook{e}
-		c := open(t, config)
-		publish(t, c, rehop.Message{Key: "sink"})
+		c := kit.Open(t, config)
+		kit.Publish(t, c, rehop.Message{Key: "sink"})
 		return c, e
 	}
 	a, ea := openOne(rehop.Config{})
@@ -69,16 +68,13 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 
 	// Handlers that have messages in hand when the alarm begins.
 	begun, finish := make(chan struct{}, 10), make(chan struct{})
-	sub, err := a.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Concurrency: 5, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	sub := kit.Subscribe(t, a, rehop.Subscription{Queue: "q", Concurrency: 5, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		begun <- struct{}{}
 		<-finish
 		return nil
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 5 {
-		publish(t, a, rehop.Message{Key: "q"})
+		kit.Publish(t, a, rehop.Message{Key: "q"})
 	}
 	for range 5 {
 		<-begun
@@ -97,7 +93,7 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	firsts := make(chan result, 3)
 	start := func(c *rehop.Client, m rehop.Message, results chan<- result) {
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*kit.Limit)
 			defer cancel()
 			err := c.Publish(ctx, m)
 			results <- result{err, time.Now()}
@@ -114,7 +110,7 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	}
 
 	began := time.Now()
-	err = a.Publish(timeout(t, 300*time.Millisecond), rehop.Message{Key: "sink"})
+	err := a.Publish(kit.Timeout(t, 300*time.Millisecond), rehop.Message{Key: "sink"})
 	if !errors.Is(err, rehop.ErrBlocked) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while blocked: got %v, want %v by the deadline", err, rehop.ErrBlocked)
 	}
@@ -124,13 +120,13 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	if took := time.Since(began); took < 300*time.Millisecond || took > 5*time.Second {
 		t.Errorf("while blocked: returned after %v, want 0.3 s", took)
 	}
-	err = a.PublishBatch(timeout(t, 300*time.Millisecond), []rehop.Message{{Key: "sink"}, {Key: "sink"}})
+	err = a.PublishBatch(kit.Timeout(t, 300*time.Millisecond), []rehop.Message{{Key: "sink"}, {Key: "sink"}})
 	if !errors.Is(err, rehop.ErrBlocked) {
 		t.Errorf("batch while blocked: got %v, want %v", err, rehop.ErrBlocked)
 	}
 	delayed := make(chan error, 1)
 	go func() {
-		delayed <- a.Publish(timeout(t, 300*time.Millisecond), rehop.Message{Key: "sink", Delay: time.Second})
+		delayed <- a.Publish(kit.Timeout(t, 300*time.Millisecond), rehop.Message{Key: "sink", Delay: time.Second})
 	}()
 	select {
 	case err := <-delayed:
@@ -166,18 +162,16 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 
 	// Handlers finish, and the broker takes their acks.
 	close(finish)
-	if err := sub.Drain(timeout(t, limit)); err != nil {
-		t.Errorf("drain while blocked: %v", err)
-	}
+	kit.Drain(t, sub)
 	if n := r.Depth(ch, "q"); n != 0 {
 		t.Errorf("got %d messages that were not acked while blocked, want 0", n)
 	}
 	// New subscriptions and clients are possible.
-	got := make(chan rehop.Delivery, 10)
-	if _, err := a.Subscribe(timeout(t, 5*time.Second), rehop.Subscription{Queue: "q2", Handler: collect(got)}); err != nil {
+	got := make(chan *rehop.Delivery, 10)
+	if _, err := a.Subscribe(kit.Timeout(t, 5*time.Second), rehop.Subscription{Queue: "q2", Handler: kit.Into(got)}); err != nil {
 		t.Errorf("subscribe while blocked: %v", err)
 	}
-	late := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "late"}}})
+	late := kit.Open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "late"}}})
 	// Close does not wait for ever.
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	began = time.Now()
@@ -190,17 +184,13 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 
 	watermark("0.4")
 	for range 3 + 2 {
-		select {
-		case r := <-results:
-			if r.err != nil {
-				t.Errorf("after the alarm: got %v, want nil", r.err)
-			}
-			resumed := r.at.Sub(openAgain(ea, efew, esmall))
-			if resumed > time.Second {
-				t.Errorf("after the alarm: published %v after the connection was open again, want 1 s at most", resumed)
-			}
-		case <-time.After(limit):
-			t.Fatal("a message that waited was not published after the alarm")
+		r := kit.Receive(t, results, "a message that waited is published after the alarm")
+		if r.err != nil {
+			t.Errorf("after the alarm: got %v, want nil", r.err)
+		}
+		resumed := r.at.Sub(openAgain(ea, efew, esmall))
+		if resumed > time.Second {
+			t.Errorf("after the alarm: published %v after the connection was open again, want 1 s at most", resumed)
 		}
 	}
 	for range 3 {
@@ -217,8 +207,8 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	if got := a.State(); got != rehop.StateOpen {
 		t.Errorf("got state %s, want %s", got, rehop.StateOpen)
 	}
-	publish(t, a, rehop.Message{Key: "q2"})
-	receive(t, got)
+	kit.Publish(t, a, rehop.Message{Key: "q2"})
+	kit.Receive(t, got, "message")
 }
 
 // openAgain is when the last of the connections was open again; now, if one is not yet.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -87,14 +88,14 @@ func TestTLS(t *testing.T) {
 		"config": {URL: secure(t, r), TLS: &tls.Config{RootCAs: roots(t)}},
 		"URL":    {URL: secure(t, r) + "?cacertfile=" + url.QueryEscape(certificate(t, "ca.pem"))},
 	} {
-		c := open(t, config)
+		c := kit.Open(t, config)
 		if got := c.State(); got != rehop.StateOpen {
 			t.Errorf("%s: got state %s, want %s", name, got, rehop.StateOpen)
 		}
-		if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Handler: collect(make(chan rehop.Delivery, 10))}); err != nil {
+		if _, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 10))}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		publish(t, c, rehop.Message{Key: "q", Body: make([]byte, 1<<20)})
+		kit.Publish(t, c, rehop.Message{Key: "q", Body: make([]byte, 1<<20)})
 	}
 }
 
@@ -104,18 +105,16 @@ func TestMutualTLSExternal(t *testing.T) {
 	r := lab.Single(t)
 	r.API("PUT", "/api/permissions/"+r.Vhost+"/rehop-external", map[string]string{"configure": ".*", "write": ".*", "read": ".*"}, nil)
 	nobody := with(t, secure(t, r), func(u *url.URL) { u.User = url.UserPassword("nobody", "nothing") })
-	c := open(t, rehop.Config{URL: nobody, External: true, TLS: &tls.Config{RootCAs: roots(t), Certificates: []tls.Certificate{pair(t, "client")}}})
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Handler: collect(make(chan rehop.Delivery, 10))}); err != nil {
-		t.Fatal(err)
-	}
-	publish(t, c, rehop.Message{Key: "q"})
+	c := kit.Open(t, rehop.Config{URL: nobody, External: true, TLS: &tls.Config{RootCAs: roots(t), Certificates: []tls.Certificate{pair(t, "client")}}})
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 10))})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
 	for _, conn := range connections(t, r, 2) {
 		if conn.User != "rehop-external" || conn.AuthMechanism != "EXTERNAL" || !conn.SSL {
 			t.Errorf("got user %q by %q, TLS %v; want rehop-external by EXTERNAL with TLS", conn.User, conn.AuthMechanism, conn.SSL)
 		}
 	}
 	// Without a certificate the broker says no.
-	_, err := rehop.Open(timeout(t, limit), rehop.Config{URL: nobody, External: true, TLS: &tls.Config{RootCAs: roots(t)},
+	_, err := rehop.Open(kit.Context(t), rehop.Config{URL: nobody, External: true, TLS: &tls.Config{RootCAs: roots(t)},
 		Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		t.Error("EXTERNAL without a client certificate: got nil, want an error")
@@ -158,14 +157,14 @@ func wantConnectError(t *testing.T, config rehop.Config, want string) {
 	t.Helper()
 	e := &events{}
 	config.Hooks, config.Logger = []rehop.Hook{e}, slog.New(slog.DiscardHandler)
-	c, err := rehop.Open(timeout(t, limit), config)
+	c, err := rehop.Open(kit.Context(t), config)
 	if err != nil {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("Open: got %q, want %q in it", err, want)
 		}
 		return
 	}
-	defer c.Close(timeout(t, limit))
+	defer c.Close(kit.Context(t))
 	if got := c.State(); got != rehop.StateRecovering {
 		t.Errorf("got state %s, want %s", got, rehop.StateRecovering)
 	}
@@ -179,7 +178,7 @@ func wantConnectError(t *testing.T, config rehop.Config, want string) {
 		}
 	}
 	e.mu.Unlock()
-	err = c.Publish(timeout(t, 100*time.Millisecond), rehop.Message{Key: "q"})
+	err = c.Publish(kit.Timeout(t, 100*time.Millisecond), rehop.Message{Key: "q"})
 	if !errors.Is(err, rehop.ErrDisconnected) || !strings.Contains(err.Error(), want) {
 		t.Errorf("Publish: got %v, want %v with %q in it", err, rehop.ErrDisconnected, want)
 	}

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -20,24 +21,18 @@ func TestTopologyErrors(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ch := r.Channel()
-	if err := ch.ExchangeDeclare("fan", "fanout", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.ExchangeDeclare("plain", "topic", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	w, e := &wire{}, &events{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
-	got := make(chan rehop.Delivery, 10)
-	handler := collect(got)
-	if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", MessageTTL: 5 * time.Second, Handler: handler}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Exchange(t, ch, "fan", "fanout")
+	kit.Exchange(t, ch, "plain", "topic")
+	w, e := &kit.Wire{}, &events{}
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	got := make(chan *rehop.Delivery, 10)
+	handler := kit.Into(got)
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", MessageTTL: 5 * time.Second, Handler: handler})
 	settle(t, c, e, "q", got)
 
 	limited := r.Vhost + "-limited"
 	user(t, r, limited, "secret", "^rehop\\..*$")
-	other := open(t, rehop.Config{URL: with(t, r.URL, func(u *url.URL) { u.User = url.UserPassword(limited, "secret") })})
+	other := kit.Open(t, rehop.Config{URL: with(t, r.URL, func(u *url.URL) { u.User = url.UserPassword(limited, "secret") })})
 
 	for _, test := range []struct {
 		name   string
@@ -62,7 +57,7 @@ func TestTopologyErrors(t *testing.T) {
 			rehop.TopologyError{Object: "queue", Name: "q5.failed", Code: 403}, []string{"permission", limited}},
 	} {
 		test.s.Handler = handler
-		_, err := test.client.Subscribe(timeout(t, limit), test.s)
+		_, err := test.client.Subscribe(kit.Context(t), test.s)
 		var te *rehop.TopologyError
 		if !errors.As(err, &te) {
 			t.Errorf("%s: got %v of type %T, want a *TopologyError", test.name, err, err)
@@ -79,28 +74,19 @@ func TestTopologyErrors(t *testing.T) {
 		}
 	}
 	// The subscription that was there before is untouched.
-	publish(t, c, rehop.Message{ID: "after", Key: "q"})
-	if d := receive(t, got); d.ID != "after" {
+	kit.Publish(t, c, rehop.Message{ID: "after", Key: "q"})
+	if d := kit.Receive(t, got, "message"); d.ID != "after" {
 		t.Errorf("got %q, want the message published after the refusals", d.ID)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n := e.downs("q"); n != 0 {
-		t.Errorf("the subscription was interrupted %d times, want 0", n)
-	}
-	if n := w.count(); n != 2 {
-		t.Errorf("got %d dials, want 2: connections must not be touched", n)
-	}
+	wantUntouched(t, w, e, "q")
 }
 
 // Open declares the config's exchanges, and says what is wrong with them.
 func TestOpenReportsTopologyErrors(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	if err := r.Channel().ExchangeDeclare("fan", "fanout", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	_, err := rehop.Open(timeout(t, limit), rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "fan", Kind: "direct"}},
+	kit.Exchange(t, r.Channel(), "fan", "fanout")
+	_, err := rehop.Open(kit.Context(t), rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "fan", Kind: "direct"}},
 		Logger: slog.New(slog.DiscardHandler)})
 	var te *rehop.TopologyError
 	if !errors.As(err, &te) || te.Object != "exchange" || te.Name != "fan" || te.Code != 406 || te.Argument != "type" {
@@ -114,22 +100,16 @@ func TestTopologyBreaksLater(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ch := r.Channel()
-	w, e := &wire{}, &events{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
-	got := make(chan rehop.Delivery, 100)
+	w, e := &kit.Wire{}, &events{}
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	got := make(chan *rehop.Delivery, 100)
 	for _, q := range []string{"broken", "other"} {
-		if _, err := c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: collect(got)}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Subscribe(t, c, rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
 		settle(t, c, e, q, got)
 	}
 	// Deleted and made again before the subscription can: it waits at least 50 ms.
-	if _, err := ch.QueueDelete("broken", false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("broken", true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
-		t.Fatal(err)
-	}
+	kit.DeleteQueue(t, ch, "broken")
+	kit.Queue(t, ch, "broken", amqp.Table{"x-queue-type": "classic"})
 	refusals := func() []consumerEvent {
 		var all []consumerEvent
 		for _, c := range e.consumers {
@@ -141,8 +121,8 @@ func TestTopologyBreaksLater(t *testing.T) {
 		return all
 	}
 	e.await(t, "told what differs", func() bool { return len(refusals()) == 1 })
-	publish(t, c, rehop.Message{ID: "meanwhile", Exchange: "order", Key: "other"})
-	if d := receive(t, got); d.ID != "meanwhile" {
+	kit.Publish(t, c, rehop.Message{ID: "meanwhile", Exchange: "order", Key: "other"})
+	if d := kit.Receive(t, got, "message"); d.ID != "meanwhile" {
 		t.Errorf("got %q, want the other subscription's message", d.ID)
 	}
 	e.await(t, "tried again", func() bool { return len(refusals()) == 2 })
@@ -151,20 +131,12 @@ func TestTopologyBreaksLater(t *testing.T) {
 	if pause := tries[1].at.Sub(tries[0].at); pause < time.Second {
 		t.Errorf("tried again after %v, want 1 s at least", pause)
 	}
-	others := e.downs("other")
 	e.mu.Unlock()
-	if others != 0 {
-		t.Errorf("the other subscription was interrupted %d times, want 0", others)
-	}
-	if n := w.count(); n != 2 {
-		t.Errorf("got %d dials, want 2: connections must not be touched", n)
-	}
-	if _, err := ch.QueueDelete("broken", false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	wantUntouched(t, w, e, "other")
+	kit.DeleteQueue(t, ch, "broken")
 	e.await(t, "consuming again", func() bool { return e.ups("broken") == 3 })
-	publish(t, c, rehop.Message{ID: "mended", Exchange: "order", Key: "broken"})
-	if d := receive(t, got); d.ID != "mended" || d.Queue != "broken" {
+	kit.Publish(t, c, rehop.Message{ID: "mended", Exchange: "order", Key: "broken"})
+	if d := kit.Receive(t, got, "message"); d.ID != "mended" || d.Queue != "broken" {
 		t.Errorf("got %q from %q, want mended from broken", d.ID, d.Queue)
 	}
 }
@@ -173,12 +145,10 @@ func TestTopologyBreaksLater(t *testing.T) {
 func TestExclusiveQueueHeldByAnother(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	one, two := open(t, rehop.Config{URL: r.URL}), open(t, rehop.Config{URL: r.URL})
-	s := rehop.Subscription{Queue: "mine", Exclusive: true, Handler: collect(make(chan rehop.Delivery, 1))}
-	if _, err := one.Subscribe(timeout(t, limit), s); err != nil {
-		t.Fatal(err)
-	}
-	_, err := two.Subscribe(timeout(t, limit), s)
+	one, two := kit.Open(t, rehop.Config{URL: r.URL}), kit.Open(t, rehop.Config{URL: r.URL})
+	s := rehop.Subscription{Queue: "mine", Exclusive: true, Handler: kit.Into(make(chan *rehop.Delivery, 1))}
+	kit.Subscribe(t, one, s)
+	_, err := two.Subscribe(kit.Context(t), s)
 	var te *rehop.TopologyError
 	if !errors.As(err, &te) || te.Code != 405 || te.Name != "mine" || !strings.Contains(err.Error(), "exclusively") {
 		t.Errorf("got %v, want a *TopologyError 405 of queue mine that says why", err)

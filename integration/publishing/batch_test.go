@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -33,7 +34,7 @@ func TestBatchMixedOutcomes(t *testing.T) {
 	hook := &publishHook{outcomes: make(map[string]error)}
 	c := open(t, rehop.Config{URL: r.URL, MaxBody: 1000, Exchanges: []rehop.Exchange{{Name: "order"}}, Hooks: []rehop.Hook{hook}})
 	ch := r.Channel()
-	queue(t, ch, "q", nil, [2]string{"order", "yes.#"})
+	kit.Queue(t, ch, "q", nil, [2]string{"order", "yes.#"})
 	messages := []rehop.Message{
 		{ID: "0", Exchange: "order", Key: "yes.1"},
 		{ID: "1", Exchange: "order", Key: "no.1"},
@@ -47,7 +48,7 @@ func TestBatchMixedOutcomes(t *testing.T) {
 		{ID: "9", Key: "q"},
 	}
 	want := []error{nil, rehop.ErrUnroutable, rehop.ErrTooLarge, rehop.ErrUnroutable, rehop.ErrInvalid, rehop.ErrUnroutable, nil, rehop.ErrInvalid, rehop.ErrInvalid, nil}
-	err := c.PublishBatch(timeout(t, limit), messages)
+	err := c.PublishBatch(kit.Context(t), messages)
 	got := batchErrors(t, err, len(messages))
 	for i := range want {
 		if !errors.Is(got[i], want[i]) || (want[i] == nil) != (got[i] == nil) {
@@ -61,7 +62,7 @@ func TestBatchMixedOutcomes(t *testing.T) {
 		t.Errorf("got %q, want %q in it", err, want)
 	}
 	depth(t, r, ch, "q", 3)
-	if err := c.PublishBatch(timeout(t, limit), nil); err != nil {
+	if err := c.PublishBatch(kit.Context(t), nil); err != nil {
 		t.Errorf("empty batch: got %v, want nil", err)
 	}
 }
@@ -71,15 +72,13 @@ func TestBatchLargerThanWindow(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL, MaxUnconfirmed: 8})
 	ch := r.Channel()
-	queue(t, ch, "q", nil)
+	kit.Queue(t, ch, "q", nil)
 	messages := make([]rehop.Message, 500)
 	for i := range messages {
 		messages[i] = rehop.Message{Key: "q", Body: fmt.Append(nil, i)}
 	}
-	if err := c.PublishBatch(timeout(t, limit), messages); err != nil {
-		t.Fatal(err)
-	}
-	got := take(t, ch, "q")
+	kit.Publish(t, c, messages...)
+	got := kit.TakeAll(t, ch, "q")
 	if len(got) != len(messages) {
 		t.Fatalf("got %d messages, want %d", len(got), len(messages))
 	}
@@ -96,12 +95,12 @@ func TestBatchSameIDs(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "order"}}})
 	ch := r.Channel()
-	queue(t, ch, "q", nil, [2]string{"order", "yes"})
+	kit.Queue(t, ch, "q", nil, [2]string{"order", "yes"})
 	messages := make([]rehop.Message, 40)
 	for i := range messages {
 		messages[i] = rehop.Message{ID: "same", Exchange: "order", Key: []string{"yes", "no"}[i%2]}
 	}
-	for i, err := range batchErrors(t, c.PublishBatch(timeout(t, limit), messages), len(messages)) {
+	for i, err := range batchErrors(t, c.PublishBatch(kit.Context(t), messages), len(messages)) {
 		if i%2 == 0 && err != nil {
 			t.Errorf("message %d: got %v, want nil", i, err)
 		} else if i%2 == 1 && !errors.Is(err, rehop.ErrUnroutable) {
@@ -118,7 +117,7 @@ func TestConcurrentBatches(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL, MaxUnconfirmed: 4})
 	ch := r.Channel()
-	queue(t, ch, "q", nil)
+	kit.Queue(t, ch, "q", nil)
 	var all sync.WaitGroup
 	const batches, each = 4, 150
 	for b := range batches {
@@ -131,7 +130,7 @@ func TestConcurrentBatches(t *testing.T) {
 				}
 				messages[i] = rehop.Message{ID: fmt.Sprint("id", n%50), Key: "q"}
 			}
-			if err := c.PublishBatch(timeout(t, limit), messages); err != nil {
+			if err := c.PublishBatch(kit.Context(t), messages); err != nil {
 				t.Errorf("batch %d: got %v, want nil", b, err)
 			}
 		})
@@ -146,27 +145,21 @@ func TestBatchSurvivesCut(t *testing.T) {
 	for _, noResend := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoResend=%v", noResend), func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			w := &wire{}
-			c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, NoResend: noResend, MaxUnconfirmed: 50})
-			ch := r.Channel()
-			queue(t, ch, "q", nil)
-			if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
-				t.Fatal(err)
-			}
-			tap := w.publisher(t)
-			tap.hold()
+			r, ch, w, c := wired(t, rehop.Config{NoResend: noResend, MaxUnconfirmed: 50})
+			kit.Publish(t, c, rehop.Message{Key: "q"})
+			tap := w.Newest(t, "publish")
+			tap.Hold()
 			messages := make([]rehop.Message, 200)
 			for i := range messages {
 				messages[i] = rehop.Message{ID: fmt.Sprint(i), Key: "q"}
 			}
 			result := make(chan error, 1)
-			go func() { result <- c.PublishBatch(timeout(t, limit), messages) }()
-			lab.Eventually(t, limit, "a window of messages on the broker", func() bool { return r.Depth(ch, "q") == 51 })
+			go func() { result <- c.PublishBatch(kit.Context(t), messages) }()
+			lab.Eventually(t, kit.Limit, "a window of messages on the broker", func() bool { return r.Depth(ch, "q") == 51 })
 			_ = tap.Close()
 			outcomes := batchErrors(t, <-result, len(messages))
 			copies := make(map[string]int)
-			for _, d := range take(t, ch, "q") {
+			for _, d := range kit.TakeAll(t, ch, "q") {
 				copies[d.MessageId]++
 			}
 			for i, err := range outcomes {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
@@ -18,6 +19,7 @@ type arrival struct {
 	at time.Time
 }
 
+// subscribe hands on what arrives in a queue.
 func subscribe(t testing.TB, c *rehop.Client, s rehop.Subscription) <-chan arrival {
 	t.Helper()
 	got := make(chan arrival, 100)
@@ -25,21 +27,8 @@ func subscribe(t testing.TB, c *rehop.Client, s rehop.Subscription) <-chan arriv
 		got <- arrival{*d, time.Now()}
 		return nil
 	})
-	if _, err := c.Subscribe(timeout(t, limit), s); err != nil {
-		t.Fatal(err)
-	}
+	kit.Subscribe(t, c, s)
 	return got
-}
-
-func receive(t testing.TB, got <-chan arrival) arrival {
-	t.Helper()
-	select {
-	case a := <-got:
-		return a
-	case <-time.After(limit):
-		t.Fatalf("no message within %v", limit)
-		return arrival{}
-	}
 }
 
 func TestDelay(t *testing.T) {
@@ -65,10 +54,10 @@ func TestDelay(t *testing.T) {
 		if m.At.After(due) {
 			due = m.At
 		}
-		if err := c.Publish(timeout(t, limit), m); err != nil {
+		if err := c.Publish(kit.Context(t), m); err != nil {
 			t.Fatalf("%s: %v", test.name, err)
 		}
-		a := receive(t, got)
+		a := kit.Receive(t, got, "message")
 		if early := due.Sub(a.at); early > 0 {
 			t.Errorf("%s: arrived %v too early", test.name, early)
 		}
@@ -95,11 +84,9 @@ func TestDelaysDoNotQueueUp(t *testing.T) {
 	c := open(t, rehop.Config{URL: r.URL})
 	got := subscribe(t, c, rehop.Subscription{Queue: "q"})
 	for id, d := range map[string]time.Duration{"long": time.Hour, "longer": 24 * time.Hour, "short": 200 * time.Millisecond} {
-		if err := c.Publish(timeout(t, limit), rehop.Message{ID: id, Key: "q", Delay: d}); err != nil {
-			t.Fatal(err)
-		}
+		kit.Publish(t, c, rehop.Message{ID: id, Key: "q", Delay: d})
 	}
-	if a := receive(t, got); a.d.ID != "short" {
+	if a := kit.Receive(t, got, "message"); a.d.ID != "short" {
 		t.Errorf("got %q first, want short", a.d.ID)
 	}
 }
@@ -114,16 +101,14 @@ func TestDelayToQueueWithLongName(t *testing.T) {
 	if len(name) != 255 {
 		t.Fatalf("the name has %d bytes, want 255", len(name))
 	}
-	queue(t, ch, name, nil)
+	kit.Queue(t, ch, name, nil)
 	start := time.Now()
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: name, Delay: 300 * time.Millisecond, Body: []byte("later")}); err != nil {
-		t.Fatal(err)
-	}
-	lab.Eventually(t, limit, "message in the queue", func() bool { return r.Depth(ch, name) == 1 })
+	kit.Publish(t, c, rehop.Message{Key: name, Delay: 300 * time.Millisecond, Body: []byte("later")})
+	lab.Eventually(t, kit.Limit, "message in the queue", func() bool { return r.Depth(ch, name) == 1 })
 	if took := time.Since(start); took < 300*time.Millisecond {
 		t.Errorf("arrived after %v, want 300 ms at least", took)
 	}
-	if d := take(t, ch, name)[0]; string(d.Body) != "later" || d.RoutingKey != name {
+	if d := kit.TakeAll(t, ch, name)[0]; string(d.Body) != "later" || d.RoutingKey != name {
 		t.Errorf("got body %q, key %q; want later and the queue's name", d.Body, d.RoutingKey)
 	}
 }
@@ -133,11 +118,9 @@ func TestDelayRefused(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "order"}}})
 	ch := r.Channel()
-	if err := ch.ExchangeDeclare("foreign", "topic", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	queue(t, ch, "q", nil, [2]string{"foreign", "#"})
-	publish := func(m rehop.Message) error { return c.Publish(timeout(t, limit), m) }
+	kit.Exchange(t, ch, "foreign", "topic")
+	kit.Queue(t, ch, "q", nil, [2]string{"foreign", "#"})
+	publish := func(m rehop.Message) error { return c.Publish(kit.Context(t), m) }
 	wantError(t, "exchange that rehop does not declare", publish(rehop.Message{Exchange: "foreign", Key: "k", Delay: time.Second}), rehop.ErrInvalid)
 	wantError(t, "too long", publish(rehop.Message{Key: "q", Delay: layout.MaxDelay + time.Hour}), rehop.ErrInvalid)
 	wantError(t, "with an expiration", publish(rehop.Message{Key: "q", Delay: time.Second, Expiration: time.Minute}), rehop.ErrInvalid)
@@ -151,7 +134,7 @@ func TestDelayRefused(t *testing.T) {
 	if err := publish(rehop.Message{Key: "q", Delay: 100 * time.Millisecond}); err != nil {
 		t.Errorf("afterwards: got %v, want nil", err)
 	}
-	lab.Eventually(t, limit, "message in the queue", func() bool { return r.Depth(ch, "q") == 1 })
+	lab.Eventually(t, kit.Limit, "message in the queue", func() bool { return r.Depth(ch, "q") == 1 })
 }
 
 // When the time has come and nothing is bound, the message is kept where people look; the delay
@@ -161,26 +144,22 @@ func TestDelayedUnroutedIsKept(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "order"}}})
 	ch := r.Channel()
-	queue(t, ch, "doomed", nil)
-	queue(t, ch, "alive", nil)
+	kit.Queue(t, ch, "doomed", nil)
+	kit.Queue(t, ch, "alive", nil)
 	publish := func(m rehop.Message) {
 		t.Helper()
 		m.Delay = 200 * time.Millisecond
-		if err := c.Publish(timeout(t, limit), m); err != nil {
-			t.Fatal(err)
-		}
+		kit.Publish(t, c, m)
 	}
 	publish(rehop.Message{ID: "u", Exchange: "order", Key: "unbound"})
 	for range 40 { // more than the window of a dead-letter worker
 		publish(rehop.Message{ID: "o", Key: "doomed"})
 	}
-	if _, err := ch.QueueDelete("doomed", false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	kit.DeleteQueue(t, ch, "doomed")
 	publish(rehop.Message{ID: "a", Key: "alive"})
-	lab.Eventually(t, limit, "message for the living queue", func() bool { return r.Depth(ch, "alive") == 1 })
-	lab.Eventually(t, limit, "unrouted message kept", func() bool { return r.Depth(ch, layout.UnroutedQueue) == 1 })
-	if d := take(t, ch, layout.UnroutedQueue)[0]; d.MessageId != "u" || d.RoutingKey != "unbound" {
+	lab.Eventually(t, kit.Limit, "message for the living queue", func() bool { return r.Depth(ch, "alive") == 1 })
+	lab.Eventually(t, kit.Limit, "unrouted message kept", func() bool { return r.Depth(ch, layout.UnroutedQueue) == 1 })
+	if d := kit.TakeAll(t, ch, layout.UnroutedQueue)[0]; d.MessageId != "u" || d.RoutingKey != "unbound" {
 		t.Errorf("got %q with key %q in %s, want u with key unbound", d.MessageId, d.RoutingKey, layout.UnroutedQueue)
 	}
 }
@@ -191,13 +170,11 @@ func TestDelayedBatch(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
 	ch := r.Channel()
-	queue(t, ch, "q", nil)
+	kit.Queue(t, ch, "q", nil)
 	messages := make([]rehop.Message, 30)
 	for i := range messages {
 		messages[i] = rehop.Message{Key: "q", Delay: time.Duration(1+i%4) * 100 * time.Millisecond}
 	}
-	if err := c.PublishBatch(timeout(t, limit), messages); err != nil {
-		t.Fatal(err)
-	}
-	lab.Eventually(t, limit, "all in the queue", func() bool { return r.Depth(ch, "q") == len(messages) })
+	kit.Publish(t, c, messages...)
+	lab.Eventually(t, kit.Limit, "all in the queue", func() bool { return r.Depth(ch, "q") == len(messages) })
 }

@@ -4,25 +4,21 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
 // What the protocol or the settings do not allow is refused before it is sent.
 func TestTooLargeOrInvalid(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	w := &wire{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, MaxBody: 1000})
-	ch := r.Channel()
-	queue(t, ch, "q", nil)
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
-		t.Fatal(err)
-	}
-	tap := w.publisher(t)
+	r, ch, w, c := wired(t, rehop.Config{MaxBody: 1000})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
+	tap := w.Newest(t, "publish")
 	long := strings.Repeat("x", 256)
 	nested := map[string]any{}
 	for range 40 {
@@ -57,12 +53,12 @@ func TestTooLargeOrInvalid(t *testing.T) {
 		if test.m.Key == "" {
 			test.m.Key = "q"
 		}
-		wantError(t, test.name, c.Publish(timeout(t, limit), test.m), test.want)
+		wantError(t, test.name, c.Publish(kit.Context(t), test.m), test.want)
 	}
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q", Body: make([]byte, 1000)}); err != nil {
+	if err := c.Publish(kit.Context(t), rehop.Message{Key: "q", Body: make([]byte, 1000)}); err != nil {
 		t.Errorf("a body of exactly MaxBody: got %v, want nil", err)
 	}
-	if w.publisher(t) != tap {
+	if w.Newest(t, "publish") != tap {
 		t.Error("the connection was lost and made again; want it untouched")
 	}
 	depth(t, r, ch, "q", 2)
@@ -71,20 +67,16 @@ func TestTooLargeOrInvalid(t *testing.T) {
 // The largest headers that are let pass do pass.
 func TestLargestHeaders(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	w := &wire{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial})
-	ch := r.Channel()
-	queue(t, ch, "q", nil)
+	_, _, w, c := wired(t, rehop.Config{})
 	publish := func(size int) error {
-		return c.Publish(timeout(t, limit), rehop.Message{ID: "id", Key: "q", Type: "t", AppID: "a", ReplyTo: "r", CorrelationID: "c",
+		return c.Publish(kit.Context(t), rehop.Message{ID: "id", Key: "q", Type: "t", AppID: "a", ReplyTo: "r", CorrelationID: "c",
 			ContentType: "text/plain", ContentEncoding: "none", Expiration: time.Hour, Priority: 3,
 			Headers: map[string]any{"h": strings.Repeat("x", size)}})
 	}
 	if err := publish(1); err != nil {
 		t.Fatal(err)
 	}
-	tap := w.publisher(t)
+	tap := w.Newest(t, "publish")
 	refused := 128 << 10 // the smallest size known to be refused
 	passed := 1
 	for refused-passed > 1 {
@@ -99,7 +91,7 @@ func TestLargestHeaders(t *testing.T) {
 	if passed < 120<<10 {
 		t.Errorf("the largest header has %d bytes, want almost a frame of %d", passed, 128<<10)
 	}
-	if w.publisher(t) != tap {
+	if w.Newest(t, "publish") != tap {
 		t.Error("the connection was lost and made again; want it untouched")
 	}
 }
@@ -113,31 +105,25 @@ func TestBoundedWindow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			w := &wire{}
 			starts := &startHook{}
-			config.URL, config.Dial, config.Hooks = r.URL, w.Dial, []rehop.Hook{starts}
-			c := open(t, config)
-			ch := r.Channel()
-			queue(t, ch, "q", nil)
+			config.Hooks = []rehop.Hook{starts}
+			r, ch, w, c := wired(t, config)
 			body := []byte("MARK" + strings.Repeat("x", 996))
-			if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q", Body: body}); err != nil {
-				t.Fatal(err)
-			}
-			tap := w.publisher(t)
-			release := tap.hold()
+			kit.Publish(t, c, rehop.Message{Key: "q", Body: body})
+			tap := w.Newest(t, "publish")
+			release := tap.Hold()
 			results := make(chan error, 10)
 			for range 10 {
-				go func() { results <- c.Publish(timeout(t, limit), rehop.Message{Key: "q", Body: body}) }()
+				go func() { results <- c.Publish(kit.Context(t), rehop.Message{Key: "q", Body: body}) }()
 			}
-			lab.Eventually(t, limit, "all have started", func() bool { return starts.count() == 11 })
-			lab.Eventually(t, limit, "4 more messages on the broker", func() bool { return r.Depth(ch, "q") == 5 })
-			err := c.Publish(timeout(t, 300*time.Millisecond), rehop.Message{Key: "q", Body: body})
+			lab.Eventually(t, kit.Limit, "all have started", func() bool { return starts.n.Load() == 11 })
+			lab.Eventually(t, kit.Limit, "4 more messages on the broker", func() bool { return r.Depth(ch, "q") == 5 })
+			err := c.Publish(kit.Timeout(t, 300*time.Millisecond), rehop.Message{Key: "q", Body: body})
 			if err == nil {
 				t.Error("a message beyond the window: got nil, want an error by the context")
 			}
 			promised(t, err)
-			if got := tap.count("MARK"); got != 5 {
+			if got := tap.Count("MARK"); got != 5 {
 				t.Errorf("got %d messages sent in all, want 5: 4 are under way", got)
 			}
 			release()
@@ -152,28 +138,24 @@ func TestBoundedWindow(t *testing.T) {
 }
 
 // startHook counts messages that are about to be published.
-type startHook struct {
-	n counter
-}
+type startHook struct{ n atomic.Int64 }
 
 func (h *startHook) OnPublishStart(ctx context.Context, _ *rehop.Message) context.Context {
-	h.n.add()
+	h.n.Add(1)
 	return ctx
 }
-
-func (h *startHook) count() int { return h.n.get() }
 
 // The broker's own limit: it closes the channel, and says how much it takes.
 func TestBrokersOwnLimit(t *testing.T) { // changes the whole node: not parallel
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
 	ch := r.Channel()
-	queue(t, ch, "q", nil)
+	kit.Queue(t, ch, "q", nil)
 	r.Services("ctl", "single", "eval", "application:set_env(rabbit, max_message_size, 100000).")
 	t.Cleanup(func() {
 		r.Services("ctl", "single", "eval", "application:set_env(rabbit, max_message_size, 134217728).")
 	})
-	err := c.Publish(timeout(t, limit), rehop.Message{Key: "q", Body: make([]byte, 100_001)})
+	err := c.Publish(kit.Context(t), rehop.Message{Key: "q", Body: make([]byte, 100_001)})
 	if err == nil {
 		t.Fatal("got nil, want an error")
 	}
@@ -181,7 +163,7 @@ func TestBrokersOwnLimit(t *testing.T) { // changes the whole node: not parallel
 		t.Errorf("got %q, want the broker's limit in it", err)
 	}
 	wantError(t, "beyond the broker's limit", err, rehop.ErrTooLarge)
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q", Body: make([]byte, 100_000)}); err != nil {
+	if err := c.Publish(kit.Context(t), rehop.Message{Key: "q", Body: make([]byte, 100_000)}); err != nil {
 		t.Errorf("just the broker's limit: got %v, want nil", err)
 	}
 	depth(t, r, ch, "q", 1)

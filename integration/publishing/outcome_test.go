@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
@@ -22,15 +23,11 @@ func TestConfirmedAndRouted(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "order"}}})
 	ch := r.Channel()
-	queue(t, ch, "q", nil, [2]string{"order", "order.#"})
-	if err := c.Publish(timeout(t, limit), rehop.Message{Exchange: "order", Key: "order.created", Body: []byte("a")}); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q", Body: []byte("b")}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Queue(t, ch, "q", nil, [2]string{"order", "order.#"})
+	kit.Publish(t, c, rehop.Message{Exchange: "order", Key: "order.created", Body: []byte("a")})
+	kit.Publish(t, c, rehop.Message{Key: "q", Body: []byte("b")})
 	// Nil means that it is in the queue: no waiting here.
-	got := take(t, ch, "q")
+	got := kit.TakeAll(t, ch, "q")
 	if len(got) != 2 || string(got[0].Body) != "a" || string(got[1].Body) != "b" {
 		t.Fatalf("got %d messages, want a and b", len(got))
 	}
@@ -50,12 +47,10 @@ func TestUnroutable(t *testing.T) {
 			r := lab.Single(t)
 			c := open(t, rehop.Config{URL: r.URL, Unrouted: unrouted, Exchanges: []rehop.Exchange{{Name: "order"}}})
 			ch := r.Channel()
-			queue(t, ch, "q", nil, [2]string{"order", "order.#"})
-			if err := ch.ExchangeDeclare("foreign", "topic", true, false, false, false, nil); err != nil {
-				t.Fatal(err)
-			}
+			kit.Queue(t, ch, "q", nil, [2]string{"order", "order.#"})
+			kit.Exchange(t, ch, "foreign", "topic")
 			publish := func(exchange, key string) error {
-				return c.Publish(timeout(t, limit), rehop.Message{ID: exchange + "/" + key, Exchange: exchange, Key: key})
+				return c.Publish(kit.Context(t), rehop.Message{ID: exchange + "/" + key, Exchange: exchange, Key: key})
 			}
 			wantError(t, "missing exchange", publish("missing", "x"), rehop.ErrUnroutable)
 			wantError(t, "missing queue on the default exchange", publish("", "missing"), rehop.ErrUnroutable)
@@ -72,7 +67,7 @@ func TestUnroutable(t *testing.T) {
 				if err != nil {
 					t.Errorf("unbound key: got %v, want nil", err)
 				}
-				kept := take(t, ch, layout.UnroutedQueue)
+				kept := kit.TakeAll(t, ch, layout.UnroutedQueue)
 				if len(kept) != 1 || kept[0].MessageId != "order/unbound" || kept[0].RoutingKey != "unbound" {
 					t.Errorf("got %d messages in %s, want the one with key unbound", len(kept), layout.UnroutedQueue)
 				}
@@ -81,8 +76,8 @@ func TestUnroutable(t *testing.T) {
 			if err := ch.PublishWithContext(t.Context(), "order", "lost", false, false, amqp.Publishing{MessageId: "raw"}); err != nil {
 				t.Fatal(err)
 			}
-			lab.Eventually(t, limit, "raw message kept", func() bool { return r.Depth(ch, layout.UnroutedQueue) == 1 })
-			if kept := take(t, ch, layout.UnroutedQueue); kept[0].MessageId != "raw" {
+			lab.Eventually(t, kit.Limit, "raw message kept", func() bool { return r.Depth(ch, layout.UnroutedQueue) == 1 })
+			if kept := kit.TakeAll(t, ch, layout.UnroutedQueue); kept[0].MessageId != "raw" {
 				t.Errorf("got %q in %s, want the raw message", kept[0].MessageId, layout.UnroutedQueue)
 			}
 			// And the channel still works.
@@ -100,21 +95,17 @@ func TestExchangeDeletedMeanwhile(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
 	ch := r.Channel()
-	if err := ch.ExchangeDeclare("x", "fanout", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	queue(t, ch, "q", nil, [2]string{"x", ""})
-	if err := c.Publish(timeout(t, limit), rehop.Message{Exchange: "x"}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Exchange(t, ch, "x", "fanout")
+	kit.Queue(t, ch, "q", nil, [2]string{"x", ""})
+	kit.Publish(t, c, rehop.Message{Exchange: "x"})
 	if err := ch.ExchangeDelete("x", false, false); err != nil {
 		t.Fatal(err)
 	}
-	err := c.Publish(timeout(t, limit), rehop.Message{Exchange: "x"})
+	err := c.Publish(kit.Context(t), rehop.Message{Exchange: "x"})
 	if !errors.Is(err, rehop.ErrUnroutable) {
 		t.Errorf("got %v, want %v", err, rehop.ErrUnroutable)
 	}
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
+	if err := c.Publish(kit.Context(t), rehop.Message{Key: "q"}); err != nil {
 		t.Errorf("publishing elsewhere afterwards: got %v, want nil", err)
 	}
 	depth(t, r, ch, "q", 2)
@@ -126,9 +117,9 @@ func TestRefusedByFullQueue(t *testing.T) {
 	c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "all", Kind: "fanout"}}})
 	ch := r.Channel()
 	full := amqp.Table{"x-max-length": int32(5), "x-overflow": "reject-publish"}
-	queue(t, ch, "full", full, [2]string{"all", ""})
-	queue(t, ch, "roomy", nil, [2]string{"all", ""})
-	publish := func(m rehop.Message) error { return c.Publish(timeout(t, limit), m) }
+	kit.Queue(t, ch, "full", full, [2]string{"all", ""})
+	kit.Queue(t, ch, "roomy", nil, [2]string{"all", ""})
+	publish := func(m rehop.Message) error { return c.Publish(kit.Context(t), m) }
 	for range 5 {
 		if err := publish(rehop.Message{Key: "full"}); err != nil {
 			t.Fatal(err)
@@ -167,12 +158,10 @@ func TestNackStorm(t *testing.T) {
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
 	ch := r.Channel()
-	queue(t, ch, "full", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "full"}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Queue(t, ch, "full", amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"})
+	kit.Publish(t, c, rehop.Message{Key: "full"})
 	const publishers, seconds = 8, 2
-	ctx := timeout(t, seconds*time.Second)
+	ctx := kit.Timeout(t, seconds*time.Second)
 	var tries atomic.Int64
 	var all sync.WaitGroup
 	for range publishers {
@@ -205,8 +194,8 @@ func TestInternalExchange(t *testing.T) {
 	if err := ch.ExchangeDeclare("internal", "fanout", true, false, true, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	queue(t, ch, "q", nil)
-	ctx, stop := context.WithCancel(timeout(t, limit))
+	kit.Queue(t, ch, "q", nil)
+	ctx, stop := context.WithCancel(kit.Context(t))
 	defer stop()
 	var others sync.WaitGroup
 	var good atomic.Int64
@@ -215,7 +204,7 @@ func TestInternalExchange(t *testing.T) {
 	for range 8 {
 		others.Go(func() {
 			for ctx.Err() == nil {
-				if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
+				if err := c.Publish(kit.Context(t), rehop.Message{Key: "q"}); err != nil {
 					t.Errorf("another's message: got %v, want nil", err)
 				}
 				if good.Add(1) > 50 {
@@ -226,7 +215,7 @@ func TestInternalExchange(t *testing.T) {
 	}
 	<-started
 	start := time.Now()
-	err := c.Publish(timeout(t, limit), rehop.Message{Exchange: "internal"})
+	err := c.Publish(kit.Context(t), rehop.Message{Exchange: "internal"})
 	if !errors.Is(err, rehop.ErrRefused) {
 		t.Errorf("got %v, want %v", err, rehop.ErrRefused)
 	}
@@ -247,13 +236,13 @@ func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
-	if err := c.Close(timeout(t, limit)); err != nil {
+	if err := c.Close(kit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, "publish", c.Publish(timeout(t, limit), rehop.Message{Key: "q"}), rehop.ErrClosed)
-	err := c.PublishBatch(timeout(t, limit), []rehop.Message{{Key: "q"}, {Key: "q"}})
+	wantError(t, "publish", c.Publish(kit.Context(t), rehop.Message{Key: "q"}), rehop.ErrClosed)
+	err := c.PublishBatch(kit.Context(t), []rehop.Message{{Key: "q"}, {Key: "q"}})
 	wantError(t, "batch", err, rehop.ErrClosed)
-	_, err = c.Subscribe(timeout(t, limit), rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+	_, err = c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", Handler: kit.Nop})
 	if !errors.Is(err, rehop.ErrClosed) {
 		t.Errorf("subscribe: got %v, want %v", err, rehop.ErrClosed)
 	}
@@ -265,23 +254,17 @@ func TestClosedClient(t *testing.T) {
 // Close waits for the outcomes of what is under way.
 func TestCloseWaitsForConfirms(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	w := &wire{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial})
-	ch := r.Channel()
-	queue(t, ch, "q", nil)
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
-		t.Fatal(err)
-	}
-	release := w.publisher(t).hold()
+	r, ch, w, c := wired(t, rehop.Config{})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
+	release := w.Newest(t, "publish").Hold()
 	result := make(chan error, 1)
-	go func() { result <- c.Publish(timeout(t, limit), rehop.Message{Key: "q"}) }()
-	lab.Eventually(t, limit, "second message on the broker", func() bool { return r.Depth(ch, "q") == 2 })
+	go func() { result <- c.Publish(kit.Context(t), rehop.Message{Key: "q"}) }()
+	lab.Eventually(t, kit.Limit, "second message on the broker", func() bool { return r.Depth(ch, "q") == 2 })
 	closed := make(chan error, 1)
-	go func() { closed <- c.Close(timeout(t, limit)) }()
+	go func() { closed <- c.Close(kit.Context(t)) }()
 	// New messages are turned away while Close waits.
-	lab.Eventually(t, limit, "new messages turned away", func() bool {
-		return errors.Is(c.Publish(timeout(t, 50*time.Millisecond), rehop.Message{Key: "missing"}), rehop.ErrClosed)
+	lab.Eventually(t, kit.Limit, "new messages turned away", func() bool {
+		return errors.Is(c.Publish(kit.Timeout(t, 50*time.Millisecond), rehop.Message{Key: "missing"}), rehop.ErrClosed)
 	})
 	select {
 	case err := <-closed:

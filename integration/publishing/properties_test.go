@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -29,10 +30,8 @@ func TestPropertiesRoundTrip(t *testing.T) {
 	} {
 		m.Exchange, m.Key = "order", "a.b"
 		before := time.Now().Truncate(time.Second)
-		if err := c.Publish(timeout(t, limit), m); err != nil {
-			t.Fatal(err)
-		}
-		d := receive(t, got).d.Message
+		kit.Publish(t, c, m)
+		d := kit.Receive(t, got, "message").d.Message
 		if m.ID == "" {
 			if d.ID == "" {
 				t.Error("got no id, want a new one")
@@ -98,14 +97,14 @@ func TestHeadersRoundTrip(t *testing.T) {
 			test.want = test.sent
 		}
 		before := fmt.Sprintf("%#v", test.sent)
-		if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q", Headers: map[string]any{"h": test.sent, "other": "x"}}); err != nil {
+		if err := c.Publish(kit.Context(t), rehop.Message{Key: "q", Headers: map[string]any{"h": test.sent, "other": "x"}}); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
 		}
 		if after := fmt.Sprintf("%#v", test.sent); after != before {
 			t.Errorf("%s: publishing changed the caller's value from %s to %s", test.name, before, after)
 		}
-		d := receive(t, got).d
+		d := kit.Receive(t, got, "message").d
 		if len(d.Headers) != 2 {
 			t.Errorf("%s: got headers %v, want two", test.name, d.Headers)
 		}
@@ -117,11 +116,11 @@ func TestHeadersRoundTrip(t *testing.T) {
 	// An int has no type of its own in AMQP: its value must survive, whatever its width.
 	for _, n := range []int{0, -1, math.MaxInt32, math.MinInt32, math.MaxInt32 + 1, 5_000_000_000, math.MinInt64, math.MaxInt64} {
 		for name, v := range map[string]any{"top": n, "in a list": []any{n}, "in a map": map[string]any{"n": n}} {
-			if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q", Headers: map[string]any{"h": v}}); err != nil {
+			if err := c.Publish(kit.Context(t), rehop.Message{Key: "q", Headers: map[string]any{"h": v}}); err != nil {
 				t.Errorf("int %d %s: %v", n, name, err)
 				continue
 			}
-			h := receive(t, got).d.Headers["h"]
+			h := kit.Receive(t, got, "message").d.Headers["h"]
 			switch c := h.(type) {
 			case []any:
 				h = c[0]
@@ -191,7 +190,7 @@ func TestForeignHeaders(t *testing.T) {
 	if err := ch.PublishWithContext(t.Context(), "", "q", false, false, amqp.Publishing{Headers: headers, Body: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	d := receive(t, got).d
+	d := kit.Receive(t, got, "message").d
 	if len(d.Headers) != len(headers) {
 		t.Errorf("got headers %v, want %d of them", d.Headers, len(headers))
 	}

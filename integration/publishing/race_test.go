@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -27,10 +29,10 @@ func TestReturnBeforeConfirm(t *testing.T) {
 			r := lab.Single(t)
 			c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "order"}}})
 			ch := r.Channel()
-			queue(t, ch, "q", nil, [2]string{"order", "yes.#"})
+			kit.Queue(t, ch, "q", nil, [2]string{"order", "yes.#"})
 			const publishers, each = 50, 100 // 5,000 each, 10,000 with both
 			var all sync.WaitGroup
-			var good counter
+			var good atomic.Int64
 			for p := range publishers {
 				all.Go(func() {
 					random := rand.New(rand.NewPCG(1, uint64(p)))
@@ -40,20 +42,20 @@ func TestReturnBeforeConfirm(t *testing.T) {
 						if !routable {
 							m.Key = "no.x"
 						}
-						err := c.Publish(timeout(t, limit), m)
+						err := c.Publish(kit.Context(t), m)
 						switch {
 						case routable && err != nil:
 							t.Errorf("routable: got %v, want nil", err)
 						case !routable && !errors.Is(err, rehop.ErrUnroutable):
 							t.Errorf("unroutable: got %v, want %v", err, rehop.ErrUnroutable)
 						case routable:
-							good.add()
+							good.Add(1)
 						}
 					}
 				})
 			}
 			all.Wait()
-			depth(t, r, ch, "q", good.get())
+			depth(t, r, ch, "q", int(good.Load()))
 		})
 	}
 }

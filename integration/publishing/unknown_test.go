@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -17,19 +18,13 @@ func TestUnknown(t *testing.T) {
 	for _, noResend := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoResend=%v", noResend), func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			w := &wire{}
-			c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, NoResend: noResend})
-			ch := r.Channel()
-			queue(t, ch, "q", nil)
-			if err := c.Publish(timeout(t, limit), rehop.Message{ID: "first", Key: "q"}); err != nil {
-				t.Fatal(err)
-			}
-			tap := w.publisher(t)
-			tap.hold()
+			r, ch, w, c := wired(t, rehop.Config{NoResend: noResend})
+			kit.Publish(t, c, rehop.Message{ID: "first", Key: "q"})
+			tap := w.Newest(t, "publish")
+			tap.Hold()
 			result := make(chan error, 1)
-			go func() { result <- c.Publish(timeout(t, limit), rehop.Message{ID: "doubtful", Key: "q"}) }()
-			lab.Eventually(t, limit, "message on the broker", func() bool { return r.Depth(ch, "q") == 2 })
+			go func() { result <- c.Publish(kit.Context(t), rehop.Message{ID: "doubtful", Key: "q"}) }()
+			lab.Eventually(t, kit.Limit, "message on the broker", func() bool { return r.Depth(ch, "q") == 2 })
 			select {
 			case err := <-result:
 				t.Fatalf("got %v before any confirm", err)
@@ -38,7 +33,7 @@ func TestUnknown(t *testing.T) {
 			_ = tap.Close()
 			err := <-result
 			copies := 0
-			for _, d := range take(t, ch, "q") {
+			for _, d := range kit.TakeAll(t, ch, "q") {
 				if d.MessageId == "doubtful" {
 					copies++
 				}
@@ -56,7 +51,7 @@ func TestUnknown(t *testing.T) {
 					t.Errorf("got %d copies with the same id, want 2", copies)
 				}
 			}
-			if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
+			if err := c.Publish(kit.Context(t), rehop.Message{Key: "q"}); err != nil {
 				t.Errorf("afterwards: got %v, want nil", err)
 			}
 		})
@@ -66,19 +61,13 @@ func TestUnknown(t *testing.T) {
 // The context ends while the confirm is awaited.
 func TestUnknownByContext(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	w := &wire{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial, MaxUnconfirmed: 1})
-	ch := r.Channel()
-	queue(t, ch, "q", nil)
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
-		t.Fatal(err)
-	}
-	release := w.publisher(t).hold()
-	ctx, cancel := context.WithCancel(timeout(t, limit))
+	r, ch, w, c := wired(t, rehop.Config{MaxUnconfirmed: 1})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
+	release := w.Newest(t, "publish").Hold()
+	ctx, cancel := context.WithCancel(kit.Context(t))
 	result := make(chan error, 1)
 	go func() { result <- c.Publish(ctx, rehop.Message{Key: "q"}) }()
-	lab.Eventually(t, limit, "message on the broker", func() bool { return r.Depth(ch, "q") == 2 })
+	lab.Eventually(t, kit.Limit, "message on the broker", func() bool { return r.Depth(ch, "q") == 2 })
 	cancel()
 	err := <-result
 	wantError(t, "canceled before the confirm", err, rehop.ErrUnknown)
@@ -86,12 +75,12 @@ func TestUnknownByContext(t *testing.T) {
 		t.Errorf("got %v, want it to be context.Canceled, too", err)
 	}
 	// It keeps its place in the window, which has only one, until the confirm has come.
-	err = c.Publish(timeout(t, 100*time.Millisecond), rehop.Message{Key: "q"})
+	err = c.Publish(kit.Timeout(t, 100*time.Millisecond), rehop.Message{Key: "q"})
 	if err == nil || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with a full window: got %v, want deadline exceeded", err)
 	}
 	release()
-	if err := c.Publish(timeout(t, limit), rehop.Message{Key: "q"}); err != nil {
+	if err := c.Publish(kit.Context(t), rehop.Message{Key: "q"}); err != nil {
 		t.Errorf("after the confirm: got %v, want nil", err)
 	}
 	depth(t, r, ch, "q", 3)
@@ -108,15 +97,11 @@ func TestStalledConnectionObeysContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			w := &wire{}
-			c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial})
-			ch := r.Channel()
-			queue(t, ch, "q", nil)
-			release := w.publisher(t).hold()
+			_, _, w, c := wired(t, rehop.Config{})
+			release := w.Newest(t, "publish").Hold()
 			defer release()
 			result := make(chan error, 1)
-			go func() { result <- c.Publish(timeout(t, 300*time.Millisecond), message) }()
+			go func() { result <- c.Publish(kit.Timeout(t, 300*time.Millisecond), message) }()
 			select {
 			case err := <-result:
 				if err == nil {
@@ -147,11 +132,7 @@ func promised(t testing.TB, err error) {
 // there at most once more for each cut.
 func TestCutsWhilePublishing(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	w := &wire{}
-	c := open(t, rehop.Config{URL: r.URL, Dial: w.Dial})
-	ch := r.Channel()
-	queue(t, ch, "q", nil)
+	_, ch, w, c := wired(t, rehop.Config{})
 	const publishers, each, cuts = 16, 60, 6
 	type outcome struct {
 		id  string
@@ -162,7 +143,7 @@ func TestCutsWhilePublishing(t *testing.T) {
 		go func() {
 			for i := range each {
 				id := fmt.Sprintf("%d.%d", p, i)
-				results <- outcome{id, c.Publish(timeout(t, limit), rehop.Message{ID: id, Key: "q"})}
+				results <- outcome{id, c.Publish(kit.Context(t), rehop.Message{ID: id, Key: "q"})}
 			}
 		}()
 	}
@@ -175,11 +156,11 @@ func TestCutsWhilePublishing(t *testing.T) {
 			confirmed[o.id] = true
 		}
 		if n%(publishers*each/(cuts+1)) == 100 {
-			_ = w.publisher(t).Close()
+			_ = w.Newest(t, "publish").Close()
 		}
 	}
 	copies := make(map[string]int)
-	for _, d := range take(t, ch, "q") {
+	for _, d := range kit.TakeAll(t, ch, "q") {
 		copies[d.MessageId]++
 	}
 	for id := range confirmed {

@@ -14,9 +14,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
 )
 
 // What was published is what the handler sees at every attempt, and what rests in the failed queue.
@@ -27,7 +29,7 @@ func TestMessageIsIntact(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
 			ch := r.Channel()
-			c := open(t, r, rehop.Config{})
+			c := kit.OpenQuick(t, r, rehop.Config{})
 			want := rehop.Message{
 				ID: "an id", Exchange: "x", Key: "some.routing.key", Body: []byte("body\x00\xff"),
 				ContentType: "application/x-thing", ContentEncoding: "identity", Transient: transient, Priority: 7, Expiration: time.Hour,
@@ -41,7 +43,7 @@ func TestMessageIsIntact(t *testing.T) {
 				},
 			}
 			deliveries := make(chan rehop.Delivery, 10)
-			subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					deliveries <- *d
 					if d.Attempt == 2 {
@@ -49,9 +51,9 @@ func TestMessageIsIntact(t *testing.T) {
 					}
 					return fmt.Errorf("failure %d", d.Attempt)
 				})})
-			publish(t, c, want)
+			kit.Publish(t, c, want)
 			for attempt := 1; attempt <= 3; attempt++ {
-				d := receive(t, deliveries, "attempt")
+				d := kit.Receive(t, deliveries, "attempt")
 				if d.Attempt != attempt || d.Attempts != 3 || d.Queue != "q" || d.Redelivered || d.Replays != 0 {
 					t.Errorf("attempt %d: got %+v", attempt, d)
 				}
@@ -63,7 +65,7 @@ func TestMessageIsIntact(t *testing.T) {
 				}
 				compare(t, fmt.Sprintf("attempt %d", attempt), d.Message, want)
 			}
-			d := take(t, ch, "q.failed")
+			d := kit.Take(t, ch, "q.failed")
 			headers := rabbit.FromTable(d.Headers)
 			f := envelope.ReadDead(headers, d.Exchange, d.RoutingKey)
 			if f.Exchange != want.Exchange || f.Key != want.Key || f.Queue != "q" || f.Attempt != 3 || f.Error != "failure 3" || f.Kind != "error" ||
@@ -119,9 +121,9 @@ func TestErrorTextIsBounded(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
 			ch := r.Channel()
-			c := open(t, r, rehop.Config{})
+			c := kit.OpenQuick(t, r, rehop.Config{})
 			last := make(chan string, 1)
-			subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Attempt == 2 {
 						last <- d.LastError
@@ -129,15 +131,15 @@ func TestErrorTextIsBounded(t *testing.T) {
 					}
 					return errors.New(text)
 				})})
-			publish(t, c, numbered("q", 1)...)
+			kit.Publish(t, c, kit.Numbered("q", 1)...)
 			check := func(where, got string) {
 				t.Helper()
 				if len(got) > envelope.MaxErrorText || !utf8.ValidString(got) || got == "" {
 					t.Errorf("%s: got %d bytes, valid UTF-8 %v; want up to %d, valid", where, len(got), utf8.ValidString(got), envelope.MaxErrorText)
 				}
 			}
-			check("second attempt", receive(t, last, "second attempt"))
-			f := failure(take(t, ch, "q.failed"))
+			check("second attempt", kit.Receive(t, last, "second attempt"))
+			f := kit.Failure(kit.Take(t, ch, "q.failed"))
 			check("failed queue", f.Error)
 			if len(f.Stack) == 0 || len(f.Stack) > envelope.MaxErrorText {
 				t.Errorf("stack: got %d bytes, want up to %d", len(f.Stack), envelope.MaxErrorText)
@@ -167,14 +169,9 @@ func TestLargeHeaders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			r, ch, _, c := kit.Setup(t)
 			if test.foreign {
-				if _, err := ch.QueueDeclare("q", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
-					t.Fatal(err)
-				}
+				kit.Queue(t, ch, "q", amqp.Table{"x-queue-type": "quorum"})
 			}
 			headers := amqp.Table{}
 			if test.size > 0 {
@@ -186,7 +183,7 @@ func TestLargeHeaders(t *testing.T) {
 				}
 				headers["deep"] = deep
 			}
-			subscribe(t, c, rehop.Subscription{Queue: "q", Passive: test.foreign, Retry: rehop.Steps(100 * time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Passive: test.foreign, Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Attempt == 2 {
 						panic(strings.Repeat("second ", 10_000))
@@ -200,16 +197,16 @@ func TestLargeHeaders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ok, err := confirm.WaitContext(timeLimit(t)); !ok || err != nil {
+			if ok, err := confirm.WaitContext(kit.Context(t)); !ok || err != nil {
 				t.Fatalf("publish: got %v, %v; want it confirmed", ok, err)
 			}
-			wantDepth(t, r, ch, "q.failed", 1)
+			kit.WantDepth(t, r, ch, "q.failed", 1)
 			if test.size < 0 {
 				return // no client written in Go can read it there either, but it is out of the way
 			}
 			fresh := r.Channel() // in case the frame is too large for it
-			d := take(t, fresh, "q.failed")
-			f := failure(d)
+			d := kit.Take(t, fresh, "q.failed")
+			f := kit.Failure(d)
 			if d.MessageId != "m" || string(d.Body) != "b" || f.Queue != "q" {
 				t.Errorf("failed: got id %q, body %q, queue %q; want m, b, q", d.MessageId, d.Body, f.Queue)
 			}
@@ -228,9 +225,9 @@ func TestMessageIDs(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	ids := make(chan string, 10)
-	subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			ids <- d.ID
 			if d.Attempt == 2 {
@@ -238,11 +235,11 @@ func TestMessageIDs(t *testing.T) {
 			}
 			return errors.New("x")
 		})})
-	if err := ch.PublishWithContext(timeLimit(t), "", "q", true, false, amqp.Publishing{Body: []byte("raw")}); err != nil {
+	if err := ch.PublishWithContext(kit.Context(t), "", "q", true, false, amqp.Publishing{Body: []byte("raw")}); err != nil {
 		t.Fatal(err)
 	}
-	first, second, third := receive(t, ids, "first"), receive(t, ids, "second"), receive(t, ids, "third")
-	failed := take(t, ch, "q.failed").MessageId
+	first, second, third := kit.Receive(t, ids, "first"), kit.Receive(t, ids, "second"), kit.Receive(t, ids, "third")
+	failed := kit.Take(t, ch, "q.failed").MessageId
 	if second == "" || third != second || failed != second || (first != "" && first != second) {
 		t.Errorf("ids: got %q, %q, %q and %q in the failed queue; want the same from the second on", first, second, third, failed)
 	}
@@ -251,111 +248,92 @@ func TestMessageIDs(t *testing.T) {
 // The broker's own history starts afresh with each wait: copied along, it would make the broker drop the message.
 func TestBrokerHistoryIsNotCopied(t *testing.T) {
 	t.Parallel()
-	for way, answer := range map[string]error{
-		"step":    errors.New("again"),
-		"cascade": rehop.RetryAfter(230*time.Millisecond, errors.New("again")),
-	} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			const delay = 100 * time.Millisecond
-			sub := subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(delay, delay, delay, delay, delay), Concurrency: 1, Prefetch: 1,
-				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					for name := range d.Headers {
-						if envelope.Owned(name) {
-							t.Errorf("attempt %d: got header %q, want none of rehop's or the broker's", d.Attempt, name)
-						}
+	eachWay(t, 230*time.Millisecond, func(t *testing.T, way string, answer error) {
+		_, ch, rec, c := kit.Setup(t)
+		const delay = 100 * time.Millisecond
+		sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(delay, delay, delay, delay, delay), Concurrency: 1, Prefetch: 1,
+			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				for name := range d.Headers {
+					if envelope.Owned(name) {
+						t.Errorf("attempt %d: got header %q, want none of rehop's or the broker's", d.Attempt, name)
 					}
-					return answer
-				})})
-			publish(t, c, rehop.Message{Key: "q", Headers: map[string]any{"mine": "x"}})
-			for range 3 {
-				receive(t, rec.results, "result")
-			}
-			if err := sub.Drain(timeLimit(t)); err != nil {
-				t.Fatal(err)
-			}
-			// The fourth attempt is in the queue, as the broker delivers it.
-			d := take(t, ch, "q")
-			deaths, _ := d.Headers["x-death"].([]any)
-			limit := map[string]int{"step": 1, "cascade": 2}[way] // 230 ms are 300 ms, which is two levels
-			if len(deaths) != limit {
-				t.Errorf("x-death: got %d entries, want %d", len(deaths), limit)
-			}
-			for _, death := range deaths {
-				if n := death.(amqp.Table)["count"]; fmt.Sprint(n) != "1" {
-					t.Errorf("x-death: got count %v, want 1", n)
 				}
+				return answer
+			})})
+		kit.Publish(t, c, rehop.Message{Key: "q", Headers: map[string]any{"mine": "x"}})
+		for range 3 {
+			kit.Receive(t, rec.Results, "result")
+		}
+		kit.Drain(t, sub)
+		// The fourth attempt is in the queue, as the broker delivers it.
+		d := kit.Take(t, ch, "q")
+		deaths, _ := d.Headers["x-death"].([]any)
+		limit := map[string]int{"step": 1, "cascade": 2}[way] // 230 ms are 300 ms, which is two levels
+		if len(deaths) != limit {
+			t.Errorf("x-death: got %d entries, want %d", len(deaths), limit)
+		}
+		for _, death := range deaths {
+			if n := death.(amqp.Table)["count"]; fmt.Sprint(n) != "1" {
+				t.Errorf("x-death: got count %v, want 1", n)
 			}
-			if got := failure(d).Attempt; got != 3 {
-				t.Errorf("attempts so far: got %d, want 3", got)
-			}
-		})
-	}
+		}
+		if got := kit.Failure(d).Attempt; got != 3 {
+			t.Errorf("attempts so far: got %d, want 3", got)
+		}
+	})
 }
 
 // A consumer that knows nothing of rehop rejects a message: it rests where people look.
 func TestRejectedByOthers(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"quorum", "classic"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			c := open(t, r, rehop.Config{})
-			s := rehop.Subscription{Queue: "q", Exchange: "x", QueueType: queueType(kind), Retry: rehop.Steps(100 * time.Millisecond),
-				Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("handler's error") })}
-			sub := subscribe(t, c, s)
-			if err := sub.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "some.key", Body: []byte("b"), Headers: map[string]any{"h": "v"}})
-			reject := func() {
-				t.Helper()
-				lab.Eventually(t, patience, "a message to reject", func() bool {
-					d, ok, err := ch.Get("q", false)
-					if err != nil {
+	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
+		r := lab.Single(t)
+		ch := r.Channel()
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		s := rehop.Subscription{Queue: "q", Exchange: "x", QueueType: kind, Retry: rehop.Steps(100 * time.Millisecond),
+			Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("handler's error") })}
+		kit.Stop(t, kit.Subscribe(t, c, s))
+		kit.Publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "some.key", Body: []byte("b"), Headers: map[string]any{"h": "v"}})
+		reject := func() {
+			t.Helper()
+			lab.Eventually(t, kit.Limit, "a message to reject", func() bool {
+				d, ok, err := ch.Get("q", false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok {
+					if err := d.Reject(false); err != nil {
 						t.Fatal(err)
 					}
-					if ok {
-						if err := d.Reject(false); err != nil {
-							t.Fatal(err)
-						}
-					}
-					return ok
-				})
-			}
-			began := time.Now().Add(-2 * time.Second) // the broker's times are whole seconds
-			reject()
-			d := take(t, ch, "q.failed")
-			f := failure(d)
-			if f.Kind != "dead" || f.Error != "dead-lettered by the broker: rejected" || f.Queue != "q" || f.Exchange != "x" || f.Key != "some.key" || f.Attempt != 0 {
-				t.Errorf("failed: got %+v; want dead, rejected, of q, published to x with some.key, no attempt", f)
-			}
-			if f.FailedAt.Before(began) || f.FailedAt.After(time.Now().Add(time.Second)) || !f.FirstFailed.Equal(f.FailedAt) {
-				t.Errorf("failed: got times %v and %v, want now", f.FailedAt, f.FirstFailed)
-			}
-			if d.MessageId != "m" || !bytes.Equal(d.Body, []byte("b")) || d.Headers["h"] != "v" {
-				t.Errorf("failed: got id %q, body %q, header %v; want m, b, v", d.MessageId, d.Body, d.Headers["h"])
-			}
+				}
+				return ok
+			})
+		}
+		began := time.Now().Add(-2 * time.Second) // the broker's times are whole seconds
+		reject()
+		d := kit.Take(t, ch, "q.failed")
+		f := kit.Failure(d)
+		if f.Kind != "dead" || f.Error != "dead-lettered by the broker: rejected" || f.Queue != "q" || f.Exchange != "x" || f.Key != "some.key" || f.Attempt != 0 {
+			t.Errorf("failed: got %+v; want dead, rejected, of q, published to x with some.key, no attempt", f)
+		}
+		if f.FailedAt.Before(began) || f.FailedAt.After(time.Now().Add(time.Second)) || !f.FirstFailed.Equal(f.FailedAt) {
+			t.Errorf("failed: got times %v and %v, want now", f.FailedAt, f.FirstFailed)
+		}
+		if d.MessageId != "m" || !bytes.Equal(d.Body, []byte("b")) || d.Headers["h"] != "v" {
+			t.Errorf("failed: got id %q, body %q, header %v; want m, b, v", d.MessageId, d.Body, d.Headers["h"])
+		}
 
-			// The same after a retry by rehop: what rehop knows is kept, the broker's reason stands in front.
-			rec := newRecorder()
-			c2 := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			sub = subscribe(t, c2, s)
-			publish(t, c2, rehop.Message{ID: "n", Exchange: "x", Key: "other.key"})
-			receive(t, rec.results, "first attempt")
-			if err := sub.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			reject()
-			f = failure(take(t, ch, "q.failed"))
-			if f.Kind != "dead" || f.Queue != "q" || f.Exchange != "x" || f.Key != "other.key" || f.Attempt != 1 {
-				t.Errorf("failed after a retry: got %+v; want dead, of q, published to x with other.key, one attempt", f)
-			}
-		})
-	}
+		// The same after a retry by rehop: what rehop knows is kept, the broker's reason stands in front.
+		rec := kit.NewRecorder()
+		c2 := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+		sub := kit.Subscribe(t, c2, s)
+		kit.Publish(t, c2, rehop.Message{ID: "n", Exchange: "x", Key: "other.key"})
+		kit.Receive(t, rec.Results, "first attempt")
+		kit.Stop(t, sub)
+		reject()
+		f = kit.Failure(kit.Take(t, ch, "q.failed"))
+		if f.Kind != "dead" || f.Queue != "q" || f.Exchange != "x" || f.Key != "other.key" || f.Attempt != 1 {
+			t.Errorf("failed after a retry: got %+v; want dead, of q, published to x with other.key, one attempt", f)
+		}
+	})
 }

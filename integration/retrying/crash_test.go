@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
@@ -25,8 +26,8 @@ const (
 
 const crashLimit = 8
 
-func crashing(queueType string, handle rehop.HandlerFunc) rehop.Subscription {
-	return rehop.Subscription{Queue: "q", QueueType: layout.QueueType(queueType), Concurrency: 2, Prefetch: 16, CrashLimit: crashLimit,
+func crashing(queueType layout.QueueType, handle rehop.HandlerFunc) rehop.Subscription {
+	return rehop.Subscription{Queue: "q", QueueType: queueType, Concurrency: 2, Prefetch: 16, CrashLimit: crashLimit,
 		Retry: rehop.NoRetry(), Handler: handle}
 }
 
@@ -43,7 +44,7 @@ func child() {
 	}
 	c, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv(childURL), Logger: slog.New(slog.DiscardHandler)})
 	fatal(err)
-	_, err = c.Subscribe(ctx, crashing(os.Getenv(childType), func(_ context.Context, d *rehop.Delivery) error {
+	_, err = c.Subscribe(ctx, crashing(layout.QueueType(os.Getenv(childType)), func(_ context.Context, d *rehop.Delivery) error {
 		if d.Type == "poison" {
 			fmt.Println("poisoned")
 			os.Exit(1)
@@ -58,69 +59,63 @@ func child() {
 
 func TestCrashLoopEnds(t *testing.T) {
 	t.Parallel()
-	for _, queueType := range []string{"quorum", "classic"} {
-		t.Run(queueType, func(t *testing.T) {
-			t.Parallel()
-			const innocents = 40
-			r := lab.Single(t)
-			ch := r.Channel()
-			c := open(t, r, rehop.Config{})
-			sub := subscribe(t, c, crashing(queueType, func(context.Context, *rehop.Delivery) error { return nil }))
-			if err := sub.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			messages := numbered("q", innocents+1)
-			messages[5].ID, messages[5].Type = "poison", "poison"
-			publish(t, c, messages...)
+	kit.EachType(t, func(t *testing.T, queueType layout.QueueType) {
+		const innocents = 40
+		r := lab.Single(t)
+		ch := r.Channel()
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		kit.Stop(t, kit.Subscribe(t, c, crashing(queueType, kit.Nop)))
+		messages := kit.Numbered("q", innocents+1)
+		messages[5].ID, messages[5].Type = "poison", "poison"
+		kit.Publish(t, c, messages...)
 
-			var handled tally
-			var history []string      // what the children say, to be shown when the test fails
-			finished := func() bool { // every message is accounted for
-				failed := r.Depth(ch, "q.failed")
-				return failed > 0 && handled.len()+failed >= innocents+1 && r.Depth(ch, "q") == 0
+		var handled kit.Tally
+		var history []string      // what the children say, to be shown when the test fails
+		finished := func() bool { // every message is accounted for
+			failed := r.Depth(ch, "q.failed")
+			return failed > 0 && handled.Len()+failed >= innocents+1 && r.Depth(ch, "q") == 0
+		}
+		crashes := 0
+		for !finished() {
+			if crashes > crashLimit {
+				t.Fatalf("crashes: got %d and no end, want at most %d; handled %d of %d, failed %d, left %d", crashes, crashLimit,
+					handled.Len(), innocents, r.Depth(ch, "q.failed"), r.Depth(ch, "q"))
 			}
-			crashes := 0
-			for !finished() {
-				if crashes > crashLimit {
-					t.Fatalf("crashes: got %d and no end, want at most %d; handled %d of %d, failed %d, left %d", crashes, crashLimit,
-						handled.len(), innocents, r.Depth(ch, "q.failed"), r.Depth(ch, "q"))
-				}
-				died, lines := runChild(t, r, queueType, &handled, finished)
-				if died {
-					crashes++
-				}
-				history = append(history, strings.Join(lines, ", "))
+			died, lines := runChild(t, r, queueType, &handled, finished)
+			if died {
+				crashes++
 			}
-			if crashes < 2 {
-				t.Errorf("crashes: got %d, want some", crashes)
-			}
-			var ids []string
-			d := take(t, ch, "q.failed")
-			for next, ok, err := d, true, error(nil); ok && err == nil; next, ok, err = ch.Get("q.failed", true) {
-				ids = append(ids, next.MessageId+" ("+failure(next).Error+")")
-			}
-			if got := handled.len(); got != innocents {
-				t.Errorf("innocents handled: got %d, want %d", got, innocents)
-			}
-			if len(ids) != 1 {
-				t.Errorf("failed queue: got %q, want the poison alone", ids)
-			}
-			if f := failure(d); d.MessageId != "poison" || f.Kind != "crash" || f.Queue != "q" || !strings.Contains(f.Error, "delivered") {
-				t.Errorf("failed: got id %q, kind %q, queue %q, error %q; want poison, crash, q and the reason", d.MessageId, f.Kind, f.Queue, f.Error)
-			}
-			if t.Failed() {
-				t.Logf("the children said:\n%s", strings.Join(history, "\n"))
-			}
-			t.Logf("%d crashes, %d handler calls for %d innocents", crashes, handled.sum(), innocents)
-		})
-	}
+			history = append(history, strings.Join(lines, ", "))
+		}
+		if crashes < 2 {
+			t.Errorf("crashes: got %d, want some", crashes)
+		}
+		var ids []string
+		d := kit.Take(t, ch, "q.failed")
+		for next, ok, err := d, true, error(nil); ok && err == nil; next, ok, err = ch.Get("q.failed", true) {
+			ids = append(ids, next.MessageId+" ("+kit.Failure(next).Error+")")
+		}
+		if got := handled.Len(); got != innocents {
+			t.Errorf("innocents handled: got %d, want %d", got, innocents)
+		}
+		if len(ids) != 1 {
+			t.Errorf("failed queue: got %q, want the poison alone", ids)
+		}
+		if f := kit.Failure(d); d.MessageId != "poison" || f.Kind != "crash" || f.Queue != "q" || !strings.Contains(f.Error, "delivered") {
+			t.Errorf("failed: got id %q, kind %q, queue %q, error %q; want poison, crash, q and the reason", d.MessageId, f.Kind, f.Queue, f.Error)
+		}
+		if t.Failed() {
+			t.Logf("the children said:\n%s", strings.Join(history, "\n"))
+		}
+		t.Logf("%d crashes, %d handler calls for %d innocents", crashes, handled.Sum(), innocents)
+	})
 }
 
 // runChild runs a child until it dies, or until all is done. It reports whether it died, and what it said.
-func runChild(t *testing.T, r *lab.Rabbit, queueType string, handled *tally, finished func() bool) (died bool, said []string) {
+func runChild(t *testing.T, r *lab.Rabbit, queueType layout.QueueType, handled *kit.Tally, finished func() bool) (died bool, said []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childURL+"="+r.URL, childType+"="+queueType)
+	cmd.Env = append(os.Environ(), childURL+"="+r.URL, childType+"="+string(queueType))
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +134,7 @@ func runChild(t *testing.T, r *lab.Rabbit, queueType string, handled *tally, fin
 		for lines.Scan() {
 			said = append(said, strings.TrimPrefix(lines.Text(), "handled "))
 			if id, ok := strings.CutPrefix(lines.Text(), "handled "); ok {
-				handled.add(id)
+				handled.Add(id)
 			}
 		}
 		ended <- cmd.Wait()
@@ -157,7 +152,7 @@ func runChild(t *testing.T, r *lab.Rabbit, queueType string, handled *tally, fin
 	})
 	if !over {
 		_ = stdin.Close()
-		exit = receive(t, ended, "the child ends")
+		exit = kit.Receive(t, ended, "the child ends")
 	}
 	if exit != nil && cmd.ProcessState.ExitCode() != 1 {
 		t.Fatalf("child: got %v, want exit code 0 or 1", exit)

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
@@ -22,16 +23,16 @@ func TestRetriesReachOneSubscriberOnly(t *testing.T) {
 	t.Parallel()
 	const messages, every = 70, 7
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
-	calls := make(map[string]*tally)
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	calls := make(map[string]*kit.Tally)
 	var subs []*rehop.Subscriber
 	for _, queue := range []string{"billing", "mail", "search"} {
-		seen := &tally{}
+		seen := &kit.Tally{}
 		calls[queue] = seen
-		subs = append(subs, subscribe(t, c, rehop.Subscription{Queue: queue, Exchange: "order", Keys: []string{"order.created"}, Concurrency: 4,
+		subs = append(subs, kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Exchange: "order", Keys: []string{"order.created"}, Concurrency: 4,
 			Retry: rehop.Steps(100*time.Millisecond, 200*time.Millisecond),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-				seen.add(d.ID + "/" + strconv.Itoa(d.Attempt))
+				seen.Add(d.ID + "/" + strconv.Itoa(d.Attempt))
 				n, _ := strconv.Atoi(d.ID)
 				if queue == "mail" && n%every == 0 && d.Attempt < 3 {
 					return errors.New("not yet")
@@ -39,32 +40,30 @@ func TestRetriesReachOneSubscriberOnly(t *testing.T) {
 				return nil
 			})}))
 	}
-	batch := numbered("order.created", messages)
+	batch := kit.Numbered("order.created", messages)
 	for i := range batch {
 		batch[i].Exchange = "order"
 	}
-	publish(t, c, batch...)
+	kit.Publish(t, c, batch...)
 	const failing = messages / every
-	lab.Eventually(t, patience, "all third attempts", func() bool { return calls["mail"].sum() >= messages+2*failing })
+	lab.Eventually(t, kit.Limit, "all third attempts", func() bool { return calls["mail"].Sum() >= messages+2*failing })
 	for _, s := range subs {
-		if err := s.Drain(timeLimit(t)); err != nil {
-			t.Errorf("drain: %v", err)
-		}
+		kit.Drain(t, s)
 	}
 	for queue, want := range map[string]int{"billing": messages, "mail": messages + 2*failing, "search": messages} {
-		if got := calls[queue].sum(); got != want {
+		if got := calls[queue].Sum(); got != want {
 			t.Errorf("%s: got %d handler calls, want %d", queue, got, want)
 		}
-		if got := calls[queue].len(); got != want { // each message and attempt once
+		if got := calls[queue].Len(); got != want { // each message and attempt once
 			t.Errorf("%s: got %d different attempts, want %d", queue, got, want)
 		}
 	}
 	ch := r.Channel()
 	for queue := range calls {
-		wantDepth(t, r, ch, queue, 0)
-		wantDepth(t, r, ch, queue+".failed", 0)
+		kit.WantDepth(t, r, ch, queue, 0)
+		kit.WantDepth(t, r, ch, queue+".failed", 0)
 	}
-	wantDepth(t, r, ch, layout.OrphansQueue, 0)
+	kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
 }
 
 func long(s string) string { return strings.Repeat(s, 255/len(s)+1)[:255] }
@@ -75,129 +74,105 @@ func TestNamesReturnToThemselves(t *testing.T) {
 		"a.b.c", "a.*.c", "a.#", "#", "*", "*.*.*", "a.b.c ", " a.b.c", " ", "two words", "a/b?c=d&e%20", "tab\there",
 		"名前.キュー", "ß€😀", "e\u0301", "é", long("x"), long("x")[:254] + "y", strings.Repeat("ä", 127) + "x", "exchange rehop.return", "queue",
 	}
-	for way, answer := range map[string]error{
-		"step":    errors.New("again"),
-		"cascade": rehop.RetryAfter(130*time.Millisecond, errors.New("again")),
-	} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			c := open(t, r, rehop.Config{})
-			ch := r.Channel()
-			var calls tally // by "queue \x00 id \x00 attempt"
-			for i, name := range names {
-				subscribe(t, c, rehop.Subscription{Queue: name, Retry: rehop.Steps(100 * time.Millisecond),
-					Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-						calls.add(d.Queue + "\x00" + d.ID + "\x00" + strconv.Itoa(d.Attempt))
-						if d.Key != name || d.Exchange != "" {
-							t.Errorf("queue %q, attempt %d: got exchange %q, key %q; want none, %q", name, d.Attempt, d.Exchange, d.Key, name)
-						}
-						return answer
-					})})
-				publish(t, c, rehop.Message{ID: strconv.Itoa(i), Key: name})
-			}
-			for i, name := range names {
-				d := take(t, ch, layout.FailedQueue(name))
-				if f := failure(d); d.MessageId != strconv.Itoa(i) || f.Queue != name || f.Attempt != 2 {
-					t.Errorf("failed queue of %q: got message %s of %q, attempt %d; want %d, its own, 2", name, d.MessageId, f.Queue, f.Attempt, i)
-				}
-				for _, attempt := range []string{"1", "2"} {
-					if got := calls.of(name + "\x00" + strconv.Itoa(i) + "\x00" + attempt); got != 1 {
-						t.Errorf("queue %q: got %d runs of attempt %s, want 1", name, got, attempt)
+	eachWay(t, 130*time.Millisecond, func(t *testing.T, _ string, answer error) {
+		r := lab.Single(t)
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		ch := r.Channel()
+		var calls kit.Tally // by "queue \x00 id \x00 attempt"
+		for i, name := range names {
+			kit.Subscribe(t, c, rehop.Subscription{Queue: name, Retry: rehop.Steps(100 * time.Millisecond),
+				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					calls.Add(d.Queue + "\x00" + d.ID + "\x00" + strconv.Itoa(d.Attempt))
+					if d.Key != name || d.Exchange != "" {
+						t.Errorf("queue %q, attempt %d: got exchange %q, key %q; want none, %q", name, d.Attempt, d.Exchange, d.Key, name)
 					}
+					return answer
+				})})
+			kit.Publish(t, c, rehop.Message{ID: strconv.Itoa(i), Key: name})
+		}
+		for i, name := range names {
+			d := kit.Take(t, ch, layout.FailedQueue(name))
+			if f := kit.Failure(d); d.MessageId != strconv.Itoa(i) || f.Queue != name || f.Attempt != 2 {
+				t.Errorf("failed queue of %q: got message %s of %q, attempt %d; want %d, its own, 2", name, d.MessageId, f.Queue, f.Attempt, i)
+			}
+			for _, attempt := range []string{"1", "2"} {
+				if got := calls.Of(name + "\x00" + strconv.Itoa(i) + "\x00" + attempt); got != 1 {
+					t.Errorf("queue %q: got %d runs of attempt %s, want 1", name, got, attempt)
 				}
 			}
-			if got, want := calls.sum(), 2*len(names); got != want {
-				t.Errorf("handler calls in all queues: got %d, want %d", got, want)
-			}
-			wantDepth(t, r, ch, layout.OrphansQueue, 0)
-		})
-	}
+		}
+		calls.WantSum(t, "handler calls in all queues", 2*len(names))
+		kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
+	})
 }
 
 func TestCCDoesNotMultiply(t *testing.T) {
 	t.Parallel()
-	for way, answer := range map[string]error{
-		"step":    errors.New("again"),
-		"cascade": rehop.RetryAfter(130*time.Millisecond, errors.New("again")),
-	} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			c := open(t, r, rehop.Config{})
-			var other tally
-			subscribe(t, c, rehop.Subscription{Queue: "q2", Exchange: "x", Keys: []string{"k2"},
-				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					other.add(d.ID)
-					return nil
-				})})
-			cc := make(chan any, 10)
-			subscribe(t, c, rehop.Subscription{Queue: "q1", Exchange: "x", Keys: []string{"k1"}, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
-				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					cc <- d.Headers["CC"]
-					if d.Key != "k1" {
-						t.Errorf("attempt %d: got key %q, want k1", d.Attempt, d.Key)
-					}
-					return answer
-				})})
-			// The second CC key names a queue that would get a copy from the returning exchange.
-			publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "k1", Headers: map[string]any{"CC": []string{"k2", "q2"}}})
-			for attempt := 1; attempt <= 3; attempt++ {
-				if got, want := fmt.Sprint(receive(t, cc, "attempt")), fmt.Sprint([]any{"k2", "q2"}); got != want {
-					t.Errorf("attempt %d: got CC %v, want %v", attempt, got, want)
+	eachWay(t, 130*time.Millisecond, func(t *testing.T, _ string, answer error) {
+		r := lab.Single(t)
+		ch := r.Channel()
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		var other kit.Tally
+		kit.Subscribe(t, c, rehop.Subscription{Queue: "q2", Exchange: "x", Keys: []string{"k2"}, Handler: &other})
+		cc := make(chan any, 10)
+		kit.Subscribe(t, c, rehop.Subscription{Queue: "q1", Exchange: "x", Keys: []string{"k1"}, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				cc <- d.Headers["CC"]
+				if d.Key != "k1" {
+					t.Errorf("attempt %d: got key %q, want k1", d.Attempt, d.Key)
 				}
+				return answer
+			})})
+		// The second CC key names a queue that would get a copy from the returning exchange.
+		kit.Publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "k1", Headers: map[string]any{"CC": []string{"k2", "q2"}}})
+		for attempt := 1; attempt <= 3; attempt++ {
+			if got, want := fmt.Sprint(kit.Receive(t, cc, "attempt")), fmt.Sprint([]any{"k2", "q2"}); got != want {
+				t.Errorf("attempt %d: got CC %v, want %v", attempt, got, want)
 			}
-			d := take(t, ch, "q1.failed")
-			if f := failure(d); fmt.Sprint(f.CC) != fmt.Sprint([]any{"k2", "q2"}) || d.Headers["CC"] != nil {
-				t.Errorf("failed: got CC %v and header %v, want it kept aside", f.CC, d.Headers["CC"])
-			}
-			if got := other.sum(); got != 1 {
-				t.Errorf("deliveries to the other queue: got %d, want 1", got)
-			}
-			wantDepth(t, r, ch, "q2", 0)
-			wantDepth(t, r, ch, "q2.failed", 0)
-			wantDepth(t, r, ch, layout.OrphansQueue, 0)
-		})
-	}
+		}
+		d := kit.Take(t, ch, "q1.failed")
+		if f := kit.Failure(d); fmt.Sprint(f.CC) != fmt.Sprint([]any{"k2", "q2"}) || d.Headers["CC"] != nil {
+			t.Errorf("failed: got CC %v and header %v, want it kept aside", f.CC, d.Headers["CC"])
+		}
+		if got := other.Sum(); got != 1 {
+			t.Errorf("deliveries to the other queue: got %d, want 1", got)
+		}
+		kit.WantDepth(t, r, ch, "q2", 0)
+		kit.WantDepth(t, r, ch, "q2.failed", 0)
+		kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
+	})
 }
 
 func TestExpirationDoesNotCutTheWait(t *testing.T) {
 	t.Parallel()
 	const expiration, delay = 100 * time.Millisecond, 500 * time.Millisecond
-	for way, answer := range map[string]error{
-		"step":    errors.New("again"),
-		"cascade": rehop.RetryAfter(delay-time.Millisecond, errors.New("again")),
-	} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			c := open(t, r, rehop.Config{})
-			type run struct {
-				at time.Time
-				d  *rehop.Delivery
-			}
-			runs := make(chan run, 2)
-			subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(delay),
-				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					runs <- run{time.Now(), d}
-					if d.Attempt == 1 {
-						return answer
-					}
-					return nil
-				})})
-			publish(t, c, rehop.Message{Key: "q", Expiration: expiration})
-			first, second := receive(t, runs, "first attempt"), receive(t, runs, "second attempt")
-			if got := second.at.Sub(first.at); got < delay-10*time.Millisecond {
-				t.Errorf("wait: got %v, want at least %v", got, delay)
-			}
-			for _, x := range []run{first, second} {
-				if x.d.Expiration != expiration {
-					t.Errorf("attempt %d: got expiration %v, want %v", x.d.Attempt, x.d.Expiration, expiration)
+	eachWay(t, delay-time.Millisecond, func(t *testing.T, _ string, answer error) {
+		r := lab.Single(t)
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		type run struct {
+			at time.Time
+			d  *rehop.Delivery
+		}
+		runs := make(chan run, 2)
+		kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(delay),
+			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				runs <- run{time.Now(), d}
+				if d.Attempt == 1 {
+					return answer
 				}
+				return nil
+			})})
+		kit.Publish(t, c, rehop.Message{Key: "q", Expiration: expiration})
+		first, second := kit.Receive(t, runs, "first attempt"), kit.Receive(t, runs, "second attempt")
+		if got := second.at.Sub(first.at); got < delay-10*time.Millisecond {
+			t.Errorf("wait: got %v, want at least %v", got, delay)
+		}
+		for _, x := range []run{first, second} {
+			if x.d.Expiration != expiration {
+				t.Errorf("attempt %d: got expiration %v, want %v", x.d.Attempt, x.d.Expiration, expiration)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestSharedStep(t *testing.T) {
@@ -205,36 +180,34 @@ func TestSharedStep(t *testing.T) {
 	const messages, delay = 20, 200 * time.Millisecond
 	r := lab.Single(t)
 	ch := r.Channel()
-	a, b := open(t, r, rehop.Config{}), open(t, r, rehop.Config{})
-	var calls tally
+	a, b := kit.OpenQuick(t, r, rehop.Config{}), kit.OpenQuick(t, r, rehop.Config{})
+	var calls kit.Tally
 	for queue, c := range map[string]*rehop.Client{"qa": a, "qb": b} {
-		subscribe(t, c, rehop.Subscription{Queue: queue, Retry: rehop.Steps(delay), Concurrency: 3,
+		kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Retry: rehop.Steps(delay), Concurrency: 3,
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				if !strings.HasPrefix(string(d.Body), d.Queue) {
 					t.Errorf("queue %s: got message %q, want its own", d.Queue, d.Body)
 				}
-				calls.add(string(d.Body) + "/" + strconv.Itoa(d.Attempt))
+				calls.Add(string(d.Body) + "/" + strconv.Itoa(d.Attempt))
 				if d.Attempt == 1 {
 					return errors.New("again")
 				}
 				return nil
 			})})
 		for i := range messages {
-			publish(t, c, rehop.Message{Key: queue, Body: []byte(queue + strconv.Itoa(i))})
+			kit.Publish(t, c, rehop.Message{Key: queue, Body: []byte(queue + strconv.Itoa(i))})
 		}
 	}
-	lab.Eventually(t, patience, "all second attempts", func() bool { return calls.len() == 2*2*messages })
-	wantDepth(t, r, ch, layout.StepQueue(delay), 0)
-	if got, want := calls.sum(), 2*2*messages; got != want {
-		t.Errorf("handler calls: got %d, want %d", got, want)
-	}
+	lab.Eventually(t, kit.Limit, "all second attempts", func() bool { return calls.Len() == 2*2*messages })
+	kit.WantDepth(t, r, ch, layout.StepQueue(delay), 0)
+	calls.WantSum(t, "handler calls", 2*2*messages)
 }
 
 // Long waits do not hold up short ones, and no wait is shorter than it should be.
 func TestDelaysAreKept(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	delays := []time.Duration{1500, 1234, 900, 800, 700, 399, 300, 250, 101, 100, 1, 0} // ms, the longest first
 	type run struct {
 		first, second time.Time
@@ -243,7 +216,7 @@ func TestDelaysAreKept(t *testing.T) {
 	var mu sync.Mutex
 	runs := make(map[string]*run)
 	done := make(chan string, 100)
-	subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Steps(300*time.Millisecond, 800*time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Steps(300*time.Millisecond, 800*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -260,11 +233,11 @@ func TestDelaysAreKept(t *testing.T) {
 	const each = 4
 	for range each {
 		for _, d := range delays {
-			publish(t, c, rehop.Message{Key: "q", Type: strconv.Itoa(int(d))})
+			kit.Publish(t, c, rehop.Message{Key: "q", Type: strconv.Itoa(int(d))})
 		}
 	}
 	for range each * len(delays) {
-		receive(t, done, "all second attempts")
+		kit.Receive(t, done, "all second attempts")
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -283,106 +256,90 @@ func TestDelaysAreKept(t *testing.T) {
 func TestMissingDestination(t *testing.T) {
 	t.Parallel()
 	const messages, delay, slack = 40, 1500 * time.Millisecond, 2 * time.Second // more than the 32 that jam a broker
-	for way, answer := range map[string]error{
-		"step":    errors.New("again"),
-		"cascade": rehop.RetryAfter(delay-30*time.Millisecond, errors.New("again")),
-	} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			var mu sync.Mutex
-			began := make(map[string]time.Time)
-			var late time.Duration
-			var back tally
-			s := rehop.Subscription{Concurrency: 8, Retry: rehop.Steps(delay),
-				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					mu.Lock()
-					defer mu.Unlock()
-					if d.Attempt == 1 {
-						began[d.Queue+d.ID] = time.Now()
-						return answer
-					}
-					late = max(late, time.Since(began[d.Queue+d.ID])-delay)
-					back.add(d.Queue)
-					return nil
-				})}
-			s.Queue = "gone"
-			gone := subscribe(t, c, s)
-			publish(t, c, numbered("gone", messages)...)
-			for waiting := 0; waiting < messages; {
-				switch got := receive(t, rec.results, "result"); got.Outcome {
-				case rehop.OutcomeRetry:
-					waiting++
-				case rehop.OutcomeDone: // came back on a slow machine
-				default:
-					t.Fatalf("result: got %s, want retry", got.Outcome)
+	eachWay(t, delay-30*time.Millisecond, func(t *testing.T, _ string, answer error) {
+		r, ch, rec, c := kit.Setup(t)
+		var mu sync.Mutex
+		began := make(map[string]time.Time)
+		var late time.Duration
+		var back kit.Tally
+		s := rehop.Subscription{Concurrency: 8, Retry: rehop.Steps(delay),
+			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if d.Attempt == 1 {
+					began[d.Queue+d.ID] = time.Now()
+					return answer
 				}
+				late = max(late, time.Since(began[d.Queue+d.ID])-delay)
+				back.Add(d.Queue)
+				return nil
+			})}
+		s.Queue = "gone"
+		gone := kit.Subscribe(t, c, s)
+		kit.Publish(t, c, kit.Numbered("gone", messages)...)
+		for waiting := 0; waiting < messages; {
+			switch got := kit.Receive(t, rec.Results, "result"); got.Outcome {
+			case rehop.OutcomeRetry:
+				waiting++
+			case rehop.OutcomeDone: // came back on a slow machine
+			default:
+				t.Fatalf("result: got %s, want retry", got.Outcome)
 			}
-			if err := gone.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			returned := r.Depth(ch, "gone")
-			if n, err := ch.QueueDelete("gone", false, false, false); err != nil {
-				t.Fatal(err)
-			} else {
-				returned = max(returned, n) // they are gone with the queue, as whoever deletes it wants
-			}
-			s.Queue = "here"
-			subscribe(t, c, s)
-			publish(t, c, numbered("here", messages)...)
-			lab.Eventually(t, patience, "all messages of the other queue are back", func() bool { return back.of("here") == messages })
-			mu.Lock()
-			if late > slack {
-				t.Errorf("latest return: got %v after its time, want at most %v", late, slack)
-			}
-			mu.Unlock()
-			orphans := messages - back.of("gone") - returned
-			wantDepth(t, r, ch, layout.OrphansQueue, orphans)
-			if orphans == 0 {
-				t.Fatal("no orphans: the test was too slow to show anything")
-			}
-			d := take(t, ch, layout.OrphansQueue)
-			if f := failure(d); f.Queue != "gone" || f.Attempt != 1 {
-				t.Errorf("orphan: got queue %q, attempt %d; want gone, 1", f.Queue, f.Attempt)
-			}
-		})
-	}
+		}
+		kit.Stop(t, gone)
+		returned := r.Depth(ch, "gone")
+		if n, err := ch.QueueDelete("gone", false, false, false); err != nil {
+			t.Fatal(err)
+		} else {
+			returned = max(returned, n) // they are gone with the queue, as whoever deletes it wants
+		}
+		s.Queue = "here"
+		kit.Subscribe(t, c, s)
+		kit.Publish(t, c, kit.Numbered("here", messages)...)
+		lab.Eventually(t, kit.Limit, "all messages of the other queue are back", func() bool { return back.Of("here") == messages })
+		mu.Lock()
+		if late > slack {
+			t.Errorf("latest return: got %v after its time, want at most %v", late, slack)
+		}
+		mu.Unlock()
+		orphans := messages - back.Of("gone") - returned
+		kit.WantDepth(t, r, ch, layout.OrphansQueue, orphans)
+		if orphans == 0 {
+			t.Fatal("no orphans: the test was too slow to show anything")
+		}
+		d := kit.Take(t, ch, layout.OrphansQueue)
+		if f := kit.Failure(d); f.Queue != "gone" || f.Attempt != 1 {
+			t.Errorf("orphan: got queue %q, attempt %d; want gone, 1", f.Queue, f.Attempt)
+		}
+	})
 }
 
 // A queue that is full while its messages return must not hold up those of others.
 func TestFullQueueDoesNotJamOthers(t *testing.T) {
 	t.Parallel()
 	const messages, window, delay = 100, 32, 1500 * time.Millisecond // so many that wait in vain jam a broker
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-	var back tally
+	r, ch, rec, c := kit.Setup(t)
+	var back kit.Tally
 	s := rehop.Subscription{Concurrency: 8, Retry: rehop.Steps(delay),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				return errors.New("again")
 			}
-			back.add(d.Queue)
+			back.Add(d.Queue)
 			return nil
 		})}
 	full := s
 	full.Queue, full.MaxLength = "full", messages
-	sub := subscribe(t, c, full)
-	publish(t, c, numbered("full", messages)...)
+	sub := kit.Subscribe(t, c, full)
+	kit.Publish(t, c, kit.Numbered("full", messages)...)
 	for range messages {
-		receive(t, rec.results, "result")
+		kit.Receive(t, rec.Results, "result")
 	}
-	if err := sub.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Stop(t, sub)
 	// Nobody consumes it any more: it is filled before the first one returns.
 	var err error
 	for tries := 0; tries < 10 && err == nil; tries++ { // a quorum queue takes a few more before it says so
-		err = c.PublishBatch(timeLimit(t), numbered("full", messages))
+		err = c.PublishBatch(kit.Context(t), kit.Numbered("full", messages))
 	}
 	if !errors.Is(err, rehop.ErrRefused) {
 		t.Fatalf("publish more than the queue takes: got %v, want %v", err, rehop.ErrRefused)
@@ -391,9 +348,9 @@ func TestFullQueueDoesNotJamOthers(t *testing.T) {
 		t.Fatalf("waiting when the queue is full: got %d, want more than %d: the test was too slow to show anything", got, window)
 	}
 	s.Queue = "free"
-	subscribe(t, c, s)
-	publish(t, c, numbered("free", messages)...)
-	lab.Eventually(t, 5*time.Second, "all messages of the queue that has room are back", func() bool { return back.of("free") == messages })
+	kit.Subscribe(t, c, s)
+	kit.Publish(t, c, kit.Numbered("free", messages)...)
+	lab.Eventually(t, 5*time.Second, "all messages of the queue that has room are back", func() bool { return back.Of("free") == messages })
 }
 
 func TestStepDeletedWhileRunning(t *testing.T) {
@@ -424,19 +381,16 @@ func TestStepDeletedWhileRunning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const messages = 5
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			var first tally
+			r, ch, rec, c := kit.Setup(t)
+			var first kit.Tally
 			var mu sync.Mutex
 			began := make(map[string]time.Time)
-			sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.Steps(delay),
+			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.Steps(delay),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if d.Attempt == 1 {
-						first.add(d.ID)
+						first.Add(d.ID)
 						began[d.ID] = time.Now()
 						return test.answer
 					}
@@ -449,7 +403,7 @@ func TestStepDeletedWhileRunning(t *testing.T) {
 			outcomes := func(n int) {
 				t.Helper()
 				for done := 0; done < n; {
-					got := receive(t, rec.results, "result")
+					got := kit.Receive(t, rec.Results, "result")
 					switch {
 					case got.Outcome == rehop.OutcomeDone, permanent && got.Outcome == rehop.OutcomeFailed:
 						done++
@@ -458,23 +412,19 @@ func TestStepDeletedWhileRunning(t *testing.T) {
 					}
 				}
 			}
-			publish(t, c, rehop.Message{ID: "before", Key: "q"})
+			kit.Publish(t, c, rehop.Message{ID: "before", Key: "q"})
 			outcomes(1)
 			if err := test.destroy(ch); err != nil {
 				t.Fatal(err)
 			}
-			publish(t, c, numbered("q", messages)...)
+			kit.Publish(t, c, kit.Numbered("q", messages)...)
 			outcomes(messages)
 			if permanent {
-				wantDepth(t, r, ch, "q.failed", messages)
+				kit.WantDepth(t, r, ch, "q.failed", messages)
 			}
-			if err := sub.Drain(timeLimit(t)); err != nil {
-				t.Errorf("drain: %v", err)
-			}
-			wantDepth(t, r, ch, "q", 0)
-			if got := first.sum(); got != messages+1 {
-				t.Errorf("first attempts: got %d, want %d", got, messages+1)
-			}
+			kit.Drain(t, sub)
+			kit.WantDepth(t, r, ch, "q", 0)
+			first.WantSum(t, "first attempts", messages+1)
 		})
 	}
 }
@@ -485,69 +435,61 @@ func TestScheduleChanges(t *testing.T) {
 	const messages = 10
 	r := lab.Single(t)
 	ch := r.Channel()
-	var a, b tally
-	old := open(t, r, rehop.Config{})
+	var a, b kit.Tally
+	old := kit.OpenQuick(t, r, rehop.Config{})
 	s := rehop.Subscription{Queue: "q", Concurrency: 2}
 	const x, y, z = 100 * time.Millisecond, 600 * time.Millisecond, 300 * time.Millisecond
 	s.Retry = rehop.Steps(x, y)
 	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		a.add(strconv.Itoa(d.Attempt))
+		a.Add(strconv.Itoa(d.Attempt))
 		return errors.New("old code")
 	})
-	subscribe(t, old, s)
-	publish(t, old, numbered("q", messages)...)
-	lab.Eventually(t, patience, "all wait in the second step", func() bool { return a.of("2") == messages })
-	if err := old.Close(timeLimit(t)); err != nil {
+	kit.Subscribe(t, old, s)
+	kit.Publish(t, old, kit.Numbered("q", messages)...)
+	lab.Eventually(t, kit.Limit, "all wait in the second step", func() bool { return a.Of("2") == messages })
+	if err := old.Close(kit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	wantDepth(t, r, ch, layout.StepQueue(y), messages)
+	kit.WantDepth(t, r, ch, layout.StepQueue(y), messages)
 
-	next := open(t, r, rehop.Config{})
+	next := kit.OpenQuick(t, r, rehop.Config{})
 	s.Retry = rehop.Steps(y, z)
 	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		b.add(strconv.Itoa(d.Attempt))
+		b.Add(strconv.Itoa(d.Attempt))
 		if d.ID == "0" {
 			return errors.New("still")
 		}
 		return nil
 	})
-	sub := subscribe(t, next, s) // a 406 would be an error here
-	lab.Eventually(t, patience, "old messages are handled by the new code", func() bool { return b.of("3") == messages })
-	wantDepth(t, r, ch, "q.failed", 1) // one had its third of three attempts
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Fatal(err)
-	}
+	sub := kit.Subscribe(t, next, s) // a 406 would be an error here
+	lab.Eventually(t, kit.Limit, "old messages are handled by the new code", func() bool { return b.Of("3") == messages })
+	kit.WantDepth(t, r, ch, "q.failed", 1) // one had its third of three attempts
+	kit.Drain(t, sub)
 	// And back, with a shorter list and more attempts than it has.
 	s.Retry = rehop.Steps(z)
-	s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
-	subscribe(t, next, s)
-	if got := b.sum(); got != messages {
-		t.Errorf("calls of the new code: got %d, want %d", got, messages)
-	}
+	s.Handler = kit.Nop
+	kit.Subscribe(t, next, s)
+	b.WantSum(t, "calls of the new code", messages)
 }
 
 func TestClassicFabric(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := open(t, r, rehop.Config{QueueType: layout.Classic})
-	var attempts tally
-	subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: layout.Classic, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+	c := kit.OpenQuick(t, r, rehop.Config{QueueType: layout.Classic})
+	var attempts kit.Tally
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: layout.Classic, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			attempts.add(strconv.Itoa(d.Attempt))
+			attempts.Add(strconv.Itoa(d.Attempt))
 			if d.Attempt == 1 {
 				return rehop.RetryAfter(330*time.Millisecond, errors.New("later"))
 			}
 			return errors.New("again")
 		})})
-	publish(t, c, numbered("q", 10)...)
-	wantDepth(t, r, ch, "q.failed", 10)
-	for _, n := range []string{"1", "2", "3"} {
-		if got := attempts.of(n); got != 10 {
-			t.Errorf("runs of attempt %s: got %d, want 10", n, got)
-		}
-	}
-	if f := failure(take(t, ch, "q.failed")); f.Attempt != 3 || f.Kind != "error" {
+	kit.Publish(t, c, kit.Numbered("q", 10)...)
+	kit.WantDepth(t, r, ch, "q.failed", 10)
+	attempts.WantAttempts(t, 10)
+	if f := kit.Failure(kit.Take(t, ch, "q.failed")); f.Attempt != 3 || f.Kind != "error" {
 		t.Errorf("failed: got attempt %d, kind %q; want 3, error", f.Attempt, f.Kind)
 	}
 }
@@ -557,27 +499,19 @@ func TestQueueIsNoLongerBounded(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := open(t, r, rehop.Config{})
-	var runs tally
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	var runs kit.Tally
 	s := rehop.Subscription{Queue: "q", MaxLength: 100, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			runs.add(strconv.Itoa(d.Attempt))
+			runs.Add(strconv.Itoa(d.Attempt))
 			return errors.New("again")
 		})}
-	sub := subscribe(t, c, s)
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDelete("q", false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	sub := kit.Subscribe(t, c, s)
+	kit.Drain(t, sub)
+	kit.DeleteQueue(t, ch, "q")
 	s.MaxLength = 0
-	subscribe(t, c, s)
-	publish(t, c, numbered("q", 1)...)
-	wantDepth(t, r, ch, "q.failed", 1)
-	for _, attempt := range []string{"1", "2", "3"} {
-		if got := runs.of(attempt); got != 1 {
-			t.Errorf("runs of attempt %s: got %d, want 1", attempt, got)
-		}
-	}
+	kit.Subscribe(t, c, s)
+	kit.Publish(t, c, kit.Numbered("q", 1)...)
+	kit.WantDepth(t, r, ch, "q.failed", 1)
+	runs.WantAttempts(t, 1)
 }

@@ -13,11 +13,10 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
-
-func queueType(s string) layout.QueueType { return layout.QueueType(s) }
 
 func TestExponentialWithJitter(t *testing.T) {
 	t.Parallel()
@@ -25,10 +24,10 @@ func TestExponentialWithJitter(t *testing.T) {
 	nominal := []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	var mu sync.Mutex
 	runs := make(map[string][]time.Time)
-	subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Exponential(100*time.Millisecond, 2, time.Second, 4).WithJitter(0.5),
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Exponential(100*time.Millisecond, 2, time.Second, 4).WithJitter(0.5),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -38,8 +37,8 @@ func TestExponentialWithJitter(t *testing.T) {
 			}
 			return errors.New("again")
 		})})
-	publish(t, c, numbered("q", messages)...)
-	wantDepth(t, r, ch, "q.failed", messages)
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	kit.WantDepth(t, r, ch, "q.failed", messages)
 	mu.Lock()
 	defer mu.Unlock()
 	for id, at := range runs {
@@ -69,34 +68,29 @@ func TestImmediateRetries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			var calls tally
-			subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond).WithImmediate(2),
+			_, ch, rec, c := kit.Setup(t)
+			var calls kit.Tally
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond).WithImmediate(2),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					calls.add(strconv.Itoa(d.Attempt))
+					calls.Add(strconv.Itoa(d.Attempt))
 					return test.answer
 				})})
-			publish(t, c, numbered("q", 1)...)
-			if f := failure(take(t, ch, "q.failed")); f.Kind != test.kind || f.Attempt != len(test.calls) {
+			kit.Publish(t, c, kit.Numbered("q", 1)...)
+			if f := kit.Failure(kit.Take(t, ch, "q.failed")); f.Kind != test.kind || f.Attempt != len(test.calls) {
 				t.Errorf("failed: got kind %q, attempt %d; want %q, %d", f.Kind, f.Attempt, test.kind, len(test.calls))
 			}
 			total := 0
 			for attempt, want := range test.calls {
 				total += want
-				if got := calls.of(strconv.Itoa(attempt)); got != want {
+				if got := calls.Of(strconv.Itoa(attempt)); got != want {
 					t.Errorf("runs of attempt %d: got %d, want %d", attempt, got, want)
 				}
 			}
-			if got := calls.sum(); got != total {
-				t.Errorf("runs: got %d, want %d", got, total)
-			}
+			calls.WantSum(t, "runs", total)
 			for range test.calls {
-				receive(t, rec.results, "one result for each attempt")
+				kit.Receive(t, rec.Results, "one result for each attempt")
 			}
-			if got := len(rec.results); got != 0 {
+			if got := len(rec.Results); got != 0 {
 				t.Errorf("results: got %d more than attempts, want none", got)
 			}
 		})
@@ -106,30 +100,25 @@ func TestImmediateRetries(t *testing.T) {
 // An immediate retry that succeeds is all there is.
 func TestImmediateRetrySucceeds(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-	var calls tally
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour).WithImmediate(5),
+	r, ch, rec, c := kit.Setup(t)
+	var calls kit.Tally
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour).WithImmediate(5),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			if calls.add("all") < 3 {
+			if calls.Add("all") < 3 {
 				return errors.New("flaky")
 			}
 			return nil
 		})})
-	publish(t, c, numbered("q", 1)...)
-	if got := receive(t, rec.results, "result"); got.Outcome != rehop.OutcomeDone || got.Err != nil {
+	kit.Publish(t, c, kit.Numbered("q", 1)...)
+	if got := kit.Receive(t, rec.Results, "result"); got.Outcome != rehop.OutcomeDone || got.Err != nil {
 		t.Errorf("result: got %s (%v), want done", got.Outcome, got.Err)
 	}
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Fatal(err)
-	}
-	if got := calls.sum(); got != 3 {
+	kit.Drain(t, sub)
+	if got := calls.Sum(); got != 3 {
 		t.Errorf("runs: got %d, want 3", got)
 	}
-	wantDepth(t, r, ch, "q", 0)
-	wantDepth(t, r, ch, layout.StepQueue(time.Hour), 0)
+	kit.WantDepth(t, r, ch, "q", 0)
+	kit.WantDepth(t, r, ch, layout.StepQueue(time.Hour), 0)
 }
 
 // valve is a Config.Dial that can say connection.blocked to the publishing connection, as a broker
@@ -226,49 +215,43 @@ func TestRetryWhileBlocked(t *testing.T) {
 	const failing, fine = 3, 20
 	r := lab.Single(t)
 	ch := r.Channel()
-	rec := newRecorder()
+	rec := kit.NewRecorder()
 	var v valve
-	c := open(t, r, rehop.Config{Name: "valve", Dial: v.Dial, Hooks: []rehop.Hook{rec}})
-	other := open(t, r, rehop.Config{})
-	var failed, done tally
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 5, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
+	c := kit.OpenQuick(t, r, rehop.Config{Name: "valve", Dial: v.Dial, Hooks: []rehop.Hook{rec}})
+	other := kit.OpenQuick(t, r, rehop.Config{})
+	var failed, done kit.Tally
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 5, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Type == "bad" && d.Attempt == 1 {
-				failed.add(d.ID)
+				failed.Add(d.ID)
 				return errors.New("again")
 			}
-			done.add(d.ID)
+			done.Add(d.ID)
 			return nil
 		})})
 	v.block()
-	lab.Eventually(t, patience, "the client is blocked", func() bool { return c.State() == rehop.StateBlocked })
-	bad := numbered("q", failing)
+	lab.Eventually(t, kit.Limit, "the client is blocked", func() bool { return c.State() == rehop.StateBlocked })
+	bad := kit.Numbered("q", failing)
 	for i := range bad {
 		bad[i].ID, bad[i].Type = "bad"+bad[i].ID, "bad"
 	}
-	publish(t, other, bad...)
-	lab.Eventually(t, patience, "all bad ones failed", func() bool { return failed.sum() == failing })
-	publish(t, other, numbered("q", fine)...)
-	lab.Eventually(t, patience, "the fine ones are handled", func() bool { return done.len() == fine })
+	kit.Publish(t, other, bad...)
+	lab.Eventually(t, kit.Limit, "all bad ones failed", func() bool { return failed.Sum() == failing })
+	kit.Publish(t, other, kit.Numbered("q", fine)...)
+	lab.Eventually(t, kit.Limit, "the fine ones are handled", func() bool { return done.Len() == fine })
 	for range fine {
-		if got := receive(t, rec.results, "result"); got.Outcome != rehop.OutcomeDone {
+		if got := kit.Receive(t, rec.Results, "result"); got.Outcome != rehop.OutcomeDone {
 			t.Errorf("result while blocked: got %s, want done only", got.Outcome)
 		}
 	}
-	wantDepth(t, r, ch, layout.StepQueue(100*time.Millisecond), 0)
+	kit.WantDepth(t, r, ch, layout.StepQueue(100*time.Millisecond), 0)
 	v.unblock()
-	lab.Eventually(t, patience, "the bad ones are done at their second attempt", func() bool { return done.len() == fine+failing })
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Errorf("drain: %v", err)
-	}
-	if got := failed.sum(); got != failing {
-		t.Errorf("first attempts of bad ones: got %d, want %d", got, failing)
-	}
-	if got := done.sum(); got != fine+failing {
-		t.Errorf("messages done: got %d, want %d", got, fine+failing)
-	}
-	wantDepth(t, r, ch, "q", 0)
-	wantDepth(t, r, ch, "q.failed", 0)
+	lab.Eventually(t, kit.Limit, "the bad ones are done at their second attempt", func() bool { return done.Len() == fine+failing })
+	kit.Drain(t, sub)
+	failed.WantSum(t, "first attempts of bad ones", failing)
+	done.WantSum(t, "messages done", fine+failing)
+	kit.WantDepth(t, r, ch, "q", 0)
+	kit.WantDepth(t, r, ch, "q.failed", 0)
 }
 
 // A stop does not wait for a blocked broker: what could not be moved goes back.
@@ -277,29 +260,27 @@ func TestStopWhileBlocked(t *testing.T) {
 	r := lab.Single(t)
 	ch := r.Channel()
 	var v valve
-	c := open(t, r, rehop.Config{Name: "valve", Dial: v.Dial})
-	other := open(t, r, rehop.Config{})
-	var failed tally
+	c := kit.OpenQuick(t, r, rehop.Config{Name: "valve", Dial: v.Dial})
+	other := kit.OpenQuick(t, r, rehop.Config{})
+	var failed kit.Tally
 	s := rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.Steps(100 * time.Millisecond)}
 	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		failed.add(d.ID)
+		failed.Add(d.ID)
 		return errors.New("again")
 	})
-	sub := subscribe(t, c, s)
+	sub := kit.Subscribe(t, c, s)
 	v.block()
-	lab.Eventually(t, patience, "the client is blocked", func() bool { return c.State() == rehop.StateBlocked })
-	publish(t, other, numbered("q", 2)...)
-	lab.Eventually(t, patience, "both failed", func() bool { return failed.sum() == 2 })
+	lab.Eventually(t, kit.Limit, "the client is blocked", func() bool { return c.State() == rehop.StateBlocked })
+	kit.Publish(t, other, kit.Numbered("q", 2)...)
+	lab.Eventually(t, kit.Limit, "both failed", func() bool { return failed.Sum() == 2 })
 	began := time.Now()
-	if err := sub.Stop(); err != nil {
-		t.Errorf("stop: got %v, want nil", err)
-	}
+	kit.Stop(t, sub)
 	if took := time.Since(began); took > 600*time.Millisecond {
 		t.Errorf("stop took %v, want at most 600ms", took)
 	}
-	wantDepth(t, r, ch, "q", 2)
-	d := take(t, ch, "q")
-	if f := failure(d); f.Attempt != 0 {
+	kit.WantDepth(t, r, ch, "q", 2)
+	d := kit.Take(t, ch, "q")
+	if f := kit.Failure(d); f.Attempt != 0 {
 		t.Errorf("message given back: got attempt %d, want none burnt", f.Attempt)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -30,19 +31,14 @@ func TestAcksAreMerged(t *testing.T) {
 			s := rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch}
 			fill(t, r, s, messages)
 			var w wire
-			c := open(t, r, rehop.Config{Dial: w.Dial})
-			var seen tally
-			s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-				seen.add(d.ID)
-				return nil
-			})
+			c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
+			var seen kit.Tally
+			s.Handler = &seen
 			began := time.Now()
-			sub := subscribe(t, c, s)
-			lab.Eventually(t, patience, "all messages handled", func() bool { return seen.len() == messages })
+			sub := kit.Subscribe(t, c, s)
+			lab.Eventually(t, kit.Limit, "all messages handled", func() bool { return seen.Len() == messages })
 			took := time.Since(began)
-			if err := sub.Drain(timeLimit(t)); err != nil {
-				t.Fatalf("drain: %v", err)
-			}
+			kit.Drain(t, sub)
 			wantGone(t, r, ch, "q")
 			// A quarter of the prefetch is acked together, or what has gathered in a few milliseconds.
 			// Several workers finish out of order, and what lies behind a gap needs an ack of its own.
@@ -58,9 +54,7 @@ func TestAcksAreMerged(t *testing.T) {
 			if got := len(w.sent(basic, basicNack)) + len(w.sent(basic, basicReject)); got != 0 {
 				t.Errorf("nack and reject frames: got %d, want none", got)
 			}
-			if got := seen.sum(); got != messages {
-				t.Errorf("handler calls: got %d, want %d", got, messages)
-			}
+			seen.WantSum(t, "handler calls", messages)
 		})
 	}
 }
@@ -71,21 +65,21 @@ func TestLongMessageHoldsNothingBack(t *testing.T) {
 	const messages, prefetch = 100, 6
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	release := make(chan struct{})
-	var seen tally
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Prefetch: prefetch,
+	var seen kit.Tally
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Prefetch: prefetch,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.ID == "0" {
 				<-release
 			}
-			seen.add(d.ID)
+			seen.Add(d.ID)
 			return nil
 		})})
-	publish(t, c, numbered("q", messages)...)
-	lab.Eventually(t, patience, "all but the first handled", func() bool { return seen.len() == messages-1 })
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	lab.Eventually(t, kit.Limit, "all but the first handled", func() bool { return seen.Len() == messages-1 })
 	// They are acked while the first still runs: nothing but the first comes back when the connection goes.
-	lab.Eventually(t, patience, "broker's count of unacked messages is 1", func() bool {
+	lab.Eventually(t, kit.Limit, "broker's count of unacked messages is 1", func() bool {
 		var q struct {
 			Unacked *int `json:"messages_unacknowledged"`
 			Ready   *int `json:"messages_ready"`
@@ -93,17 +87,13 @@ func TestLongMessageHoldsNothingBack(t *testing.T) {
 		r.API("GET", "/api/queues/"+r.Vhost+"/q", nil, &q)
 		return q.Unacked != nil && *q.Unacked == 1 && *q.Ready == 0
 	})
-	if got := seen.of("0"); got != 0 {
+	if got := seen.Of("0"); got != 0 {
 		t.Errorf("first message: got it handled before it was released")
 	}
 	close(release)
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Fatalf("drain: %v", err)
-	}
+	kit.Drain(t, sub)
 	wantGone(t, r, ch, "q")
-	if got := seen.sum(); got != messages {
-		t.Errorf("handler calls: got %d, want %d", got, messages)
-	}
+	seen.WantSum(t, "handler calls", messages)
 }
 
 func TestLoneMessageIsAckedSoon(t *testing.T) {
@@ -117,17 +107,17 @@ func TestLoneMessageIsAckedSoon(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
 			var w wire
-			c := open(t, r, rehop.Config{Dial: w.Dial})
+			c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
 			ended := make(chan time.Time, 1)
 			s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 				defer func() { ended <- time.Now() }()
 				return nil
 			})
-			subscribe(t, c, s)
+			kit.Subscribe(t, c, s)
 			for i := range 5 {
-				publish(t, c, rehop.Message{Key: "q"})
-				end := receive(t, ended, "handled")
-				lab.Eventually(t, patience, "ack frame", func() bool { return len(w.sent(basic, basicAck)) > i })
+				kit.Publish(t, c, rehop.Message{Key: "q"})
+				end := kit.Receive(t, ended, "handled")
+				lab.Eventually(t, kit.Limit, "ack frame", func() bool { return len(w.sent(basic, basicAck)) > i })
 				if got := w.sent(basic, basicAck)[i].at.Sub(end); got > limit {
 					t.Errorf("message %d: acked %v after its handler ended, want at most %v", i, got, limit)
 				}

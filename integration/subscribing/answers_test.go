@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -41,12 +42,9 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			r, ch, rec, c := kit.Setup(t)
 			var first, second time.Time
-			sub := subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(step),
+			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(step),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Attempt == 1 {
 						first = time.Now()
@@ -55,8 +53,8 @@ func TestAnswers(t *testing.T) {
 					second = time.Now()
 					return nil
 				})})
-			publish(t, c, numbered("q", 1)...)
-			got := receive(t, rec.results, "result")
+			kit.Publish(t, c, kit.Numbered("q", 1)...)
+			got := kit.Receive(t, rec.Results, "result")
 			if got.Outcome != test.outcome || got.Kind != test.kind || got.Delay != test.delay {
 				t.Errorf("result: got %s, kind %q, delay %v; want %s, %q, %v", got.Outcome, got.Kind, got.Delay, test.outcome, test.kind, test.delay)
 			}
@@ -66,8 +64,8 @@ func TestAnswers(t *testing.T) {
 			failed := 0
 			switch test.outcome {
 			case rehop.OutcomeRetry:
-				if got := receive(t, rec.results, "second result"); got.Outcome != rehop.OutcomeDone || got.d.Attempt != 2 {
-					t.Errorf("second result: got %s, attempt %d; want done, 2", got.Outcome, got.d.Attempt)
+				if got := kit.Receive(t, rec.Results, "second result"); got.Outcome != rehop.OutcomeDone || got.Delivery.Attempt != 2 {
+					t.Errorf("second result: got %s, attempt %d; want done, 2", got.Outcome, got.Delivery.Attempt)
 				}
 				if waited := second.Sub(first); waited < test.delay-10*time.Millisecond || waited > test.delay+4*time.Second {
 					t.Errorf("waited %v, want from %v on", waited, test.delay)
@@ -75,13 +73,11 @@ func TestAnswers(t *testing.T) {
 			case rehop.OutcomeFailed:
 				failed = 1
 			}
-			if err := sub.Drain(timeLimit(t)); err != nil {
-				t.Errorf("drain: %v", err)
-			}
+			kit.Drain(t, sub)
 			wantGone(t, r, ch, "q")
-			wantDepth(t, r, ch, "q.failed", failed)
+			kit.WantDepth(t, r, ch, "q.failed", failed)
 			if failed > 0 {
-				f := failure(take(t, ch, "q.failed"))
+				f := kit.Failure(kit.Take(t, ch, "q.failed"))
 				if f.Kind != test.kind || f.Error != test.answer.Error() || f.Attempt != 1 || f.Queue != "q" {
 					t.Errorf("failed: got kind %q, error %q, attempt %d, queue %q; want %q, %q, 1, q", f.Kind, f.Error, f.Attempt, f.Queue, test.kind, test.answer)
 				}
@@ -95,39 +91,32 @@ func TestRetryAfterEnds(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := open(t, r, rehop.Config{})
-	var attempts tally
-	subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	var attempts kit.Tally
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			attempts.add(fmt.Sprint(d.Attempt))
+			attempts.Add(fmt.Sprint(d.Attempt))
 			if d.Attempts != 3 {
 				t.Errorf("attempts in all: got %d, want 3", d.Attempts)
 			}
 			return rehop.RetryAfter(time.Millisecond, errors.New("never"))
 		})})
-	publish(t, c, numbered("q", 1)...)
-	if f := failure(take(t, ch, "q.failed")); f.Attempt != 3 || f.Kind != "error" || f.Error != "never" {
+	kit.Publish(t, c, kit.Numbered("q", 1)...)
+	if f := kit.Failure(kit.Take(t, ch, "q.failed")); f.Attempt != 3 || f.Kind != "error" || f.Error != "never" {
 		t.Errorf("failed: got attempt %d, kind %q, error %q; want 3, error, never", f.Attempt, f.Kind, f.Error)
 	}
-	for _, n := range []string{"1", "2", "3"} {
-		if got := attempts.of(n); got != 1 {
-			t.Errorf("runs of attempt %s: got %d, want 1", n, got)
-		}
-	}
+	attempts.WantAttempts(t, 1)
 }
 
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	const messages, concurrency = 20, 4
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	r, ch, rec, c := kit.Setup(t)
 	var up atomic.Bool
 	var inside, probing crowd
-	var probes, probed, done tally
+	var probes, probed, done kit.Tally
 	down := errors.New("database is down")
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
 		ProbeMin: 20 * time.Millisecond, ProbeMax: 40 * time.Millisecond,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			inside.enter()
@@ -136,49 +125,45 @@ func TestUnavailable(t *testing.T) {
 				t.Errorf("attempt: got %d, want 1: a pause burns none", d.Attempt)
 			}
 			if up.Load() {
-				done.add(d.ID)
+				done.Add(d.ID)
 				return nil
 			}
-			probes.add("all")
-			if probes.of("all") > concurrency { // all workers have learned of it
-				probed.add(d.ID)
+			probes.Add("all")
+			if probes.Of("all") > concurrency { // all workers have learned of it
+				probed.Add(d.ID)
 				probing.enter()
 				defer probing.leave()
 			}
 			return fmt.Errorf("save: %w", rehop.Unavailable(down))
 		})})
-	publish(t, c, numbered("q", messages)...)
-	e := receive(t, rec.pauses, "pause")
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	e := kit.Receive(t, rec.Pauses, "pause")
 	if !e.Paused || e.Queue != "q" || !errors.Is(e.Err, down) {
 		t.Errorf("event: got %+v, want paused, q, %v", e, down)
 	}
-	lab.Eventually(t, patience, "ten more probes", func() bool { return probes.of("all") >= concurrency+10 })
+	lab.Eventually(t, kit.Limit, "ten more probes", func() bool { return probes.Of("all") >= concurrency+10 })
 	if got := probing.most(); got != 1 {
 		t.Errorf("handlers at once during the pause: got %d, want 1", got)
 	}
-	if got := probed.len(); got != 1 {
+	if got := probed.Len(); got != 1 {
 		t.Errorf("messages probed with: got %d, want 1", got)
 	}
 	select {
-	case e := <-rec.pauses:
+	case e := <-rec.Pauses:
 		t.Errorf("event during the pause: got %+v, want none", e)
-	case h := <-rec.results:
+	case h := <-rec.Results:
 		t.Errorf("result during the pause: got %s, want none", h.Outcome)
 	default:
 	}
 	up.Store(true)
-	if e := receive(t, rec.pauses, "end of the pause"); e.Paused || e.Queue != "q" || e.Err != nil {
+	if e := kit.Receive(t, rec.Pauses, "end of the pause"); e.Paused || e.Queue != "q" || e.Err != nil {
 		t.Errorf("event: got %+v, want not paused, q, nil", e)
 	}
-	lab.Eventually(t, patience, "all handled", func() bool { return done.len() == messages })
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Errorf("drain: %v", err)
-	}
-	if got := done.sum(); got != messages {
-		t.Errorf("messages done: got %d, want %d", got, messages)
-	}
+	lab.Eventually(t, kit.Limit, "all handled", func() bool { return done.Len() == messages })
+	kit.Drain(t, sub)
+	done.WantSum(t, "messages done", messages)
 	wantGone(t, r, ch, "q")
-	wantDepth(t, r, ch, "q.failed", 0)
+	kit.WantDepth(t, r, ch, "q.failed", 0)
 }
 
 // The probe may get any other answer: the pause is over then.
@@ -188,27 +173,27 @@ func TestUnavailableEndsWithAnyAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			var calls tally
-			subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.NoRetry(), ProbeMin: 10 * time.Millisecond,
+			rec := kit.NewRecorder()
+			c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			var calls kit.Tally
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.NoRetry(), ProbeMin: 10 * time.Millisecond,
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.ID != "0" {
 						return nil
 					}
-					if calls.add("0") < 3 {
+					if calls.Add("0") < 3 {
 						return rehop.Unavailable(errors.New("down"))
 					}
 					return answer
 				})})
-			publish(t, c, numbered("q", 1)...)
-			receive(t, rec.pauses, "pause")
-			publish(t, c, numbered("q", 5)[1:]...)
-			if e := receive(t, rec.pauses, "end of the pause"); e.Paused {
+			kit.Publish(t, c, kit.Numbered("q", 1)...)
+			kit.Receive(t, rec.Pauses, "pause")
+			kit.Publish(t, c, kit.Numbered("q", 5)[1:]...)
+			if e := kit.Receive(t, rec.Pauses, "end of the pause"); e.Paused {
 				t.Errorf("event: got %+v, want the end of the pause", e)
 			}
 			for range 5 {
-				receive(t, rec.results, "all have a result")
+				kit.Receive(t, rec.Results, "all have a result")
 			}
 		})
 	}
@@ -217,29 +202,24 @@ func TestUnavailableEndsWithAnyAnswer(t *testing.T) {
 func TestStopDuringPause(t *testing.T) {
 	t.Parallel()
 	const messages = 12
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 3, ProbeMin: time.Hour, ProbeMax: time.Hour,
+	r, ch, rec, c := kit.Setup(t)
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 3, ProbeMin: time.Hour, ProbeMax: time.Hour,
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errors.New("down")) })})
-	publish(t, c, numbered("q", messages)...)
-	receive(t, rec.pauses, "pause")
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	kit.Receive(t, rec.Pauses, "pause")
 	began := time.Now()
-	if err := sub.Stop(); err != nil {
-		t.Errorf("stop: got %v, want nil", err)
-	}
+	kit.Stop(t, sub)
 	if took := time.Since(began); took > 400*time.Millisecond {
 		t.Errorf("stop took %v, want at most 400ms", took)
 	}
-	wantDepth(t, r, ch, "q", messages)
-	var attempts tally
-	subscribe(t, c, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		attempts.add(fmt.Sprint(d.Attempt))
+	kit.WantDepth(t, r, ch, "q", messages)
+	var attempts kit.Tally
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		attempts.Add(fmt.Sprint(d.Attempt))
 		return nil
 	})})
-	lab.Eventually(t, patience, "all handled by the next", func() bool { return attempts.sum() == messages })
-	if got := attempts.of("1"); got != messages {
+	lab.Eventually(t, kit.Limit, "all handled by the next", func() bool { return attempts.Sum() == messages })
+	if got := attempts.Of("1"); got != messages {
 		t.Errorf("messages at attempt 1: got %d, want %d", got, messages)
 	}
 }
@@ -250,12 +230,9 @@ func TestJSON(t *testing.T) {
 		ID    int
 		Items []string
 	}
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	_, ch, rec, c := kit.Setup(t)
 	orders := make(chan order, 1)
-	subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour),
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour),
 		Handler: rehop.JSON(func(ctx context.Context, o order) error {
 			if d := rehop.DeliveryFrom(ctx); d == nil || d.Queue != "q" {
 				t.Errorf("DeliveryFrom: got %+v, want that of q", d)
@@ -263,11 +240,11 @@ func TestJSON(t *testing.T) {
 			orders <- o
 			return nil
 		})})
-	publish(t, c, rehop.Message{Key: "q", Body: []byte(`{"ID": 7, "Items": ["a", "b"]}`)})
-	if got := receive(t, orders, "good body"); got.ID != 7 || !slices.Equal(got.Items, []string{"a", "b"}) {
+	kit.Publish(t, c, rehop.Message{Key: "q", Body: []byte(`{"ID": 7, "Items": ["a", "b"]}`)})
+	if got := kit.Receive(t, orders, "good body"); got.ID != 7 || !slices.Equal(got.Items, []string{"a", "b"}) {
 		t.Errorf("body: got %+v, want 7 and a, b", got)
 	}
-	receive(t, rec.results, "result of the good one")
+	kit.Receive(t, rec.Results, "result of the good one")
 	for body, reason := range map[string]string{
 		``:              "unexpected end of JSON input",
 		`{"ID": `:       "unexpected end of JSON input",
@@ -276,13 +253,13 @@ func TestJSON(t *testing.T) {
 		`[1, 2]`:        "cannot unmarshal array",
 		`{"ID": 1} {} `: "after top-level value",
 	} {
-		publish(t, c, rehop.Message{ID: "m", Key: "q", Body: []byte(body)})
-		got := receive(t, rec.results, "result of a bad body")
+		kit.Publish(t, c, rehop.Message{ID: "m", Key: "q", Body: []byte(body)})
+		got := kit.Receive(t, rec.Results, "result of a bad body")
 		if got.Outcome != rehop.OutcomeFailed || got.Kind != "decode" {
 			t.Errorf("body %q: got %s, kind %s; want failed, decode", body, got.Outcome, got.Kind)
 		}
-		d := take(t, ch, "q.failed")
-		f := failure(d)
+		d := kit.Take(t, ch, "q.failed")
+		f := kit.Failure(d)
 		if f.Kind != "decode" || f.Attempt != 1 || !strings.Contains(f.Error, reason) || !strings.Contains(f.Error, "subscribing.order") {
 			t.Errorf("body %q: got kind %q, attempt %d, error %q; want decode, 1, one with %q and the type", body, f.Kind, f.Attempt, f.Error, reason)
 		}
@@ -295,9 +272,9 @@ func TestJSON(t *testing.T) {
 func TestEmptyBody(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 2)
-	subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			got <- d
 			if d.Attempt == 1 {
@@ -305,9 +282,9 @@ func TestEmptyBody(t *testing.T) {
 			}
 			return nil
 		})})
-	publish(t, c, rehop.Message{Key: "q"})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
 	for attempt := 1; attempt <= 2; attempt++ {
-		if d := receive(t, got, "delivery"); len(d.Body) != 0 || d.Attempt != attempt {
+		if d := kit.Receive(t, got, "delivery"); len(d.Body) != 0 || d.Attempt != attempt {
 			t.Errorf("got body %q, attempt %d; want an empty one, %d", d.Body, d.Attempt, attempt)
 		}
 	}
@@ -316,7 +293,7 @@ func TestEmptyBody(t *testing.T) {
 func TestMiddlewareOrder(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	var mu sync.Mutex
 	var order []string
 	note := func(s string) {
@@ -335,13 +312,13 @@ func TestMiddlewareOrder(t *testing.T) {
 		}
 	}
 	ch := r.Channel()
-	subscribe(t, c, rehop.Subscription{Queue: "q", Middleware: []rehop.Middleware{wrap("a"), wrap("b")},
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Middleware: []rehop.Middleware{wrap("a"), wrap("b")},
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			note("handler")
 			return rehop.Permanent(errors.New("x"))
 		})})
-	publish(t, c, numbered("q", 1)...)
-	if f := failure(take(t, ch, "q.failed")); f.Error != "a(b(x))" || f.Kind != "permanent" {
+	kit.Publish(t, c, kit.Numbered("q", 1)...)
+	if f := kit.Failure(kit.Take(t, ch, "q.failed")); f.Error != "a(b(x))" || f.Kind != "permanent" {
 		t.Errorf("failed: got %q, kind %q; want a(b(x)), permanent", f.Error, f.Kind)
 	}
 	mu.Lock()
@@ -355,7 +332,7 @@ type key string
 
 // starter is told of beginnings, and marks contexts and messages.
 type starter struct {
-	*recorder
+	*kit.Recorder
 	published chan error
 	begun     chan string
 }
@@ -385,11 +362,11 @@ func (s *starter) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	hook := &starter{newRecorder(), make(chan error, 10), make(chan string, 10)}
+	hook := &starter{kit.NewRecorder(), make(chan error, 10), make(chan string, 10)}
 	var w wire
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{hook, "not a hook of any kind"}, Dial: w.Dial})
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{hook, "not a hook of any kind"}, Dial: w.Dial})
 	boom := errors.New("boom")
-	subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(100 * time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if got := ctx.Value(key("handle")); got != d.ID {
 				t.Errorf("handler's context: got %v, want %s", got, d.ID)
@@ -402,18 +379,18 @@ func TestHooks(t *testing.T) {
 			}
 			return nil
 		})})
-	if e := receive(t, hook.consumers, "consumer up"); !e.Up || e.Queue != "q" || e.Err != nil {
+	if e := kit.Receive(t, hook.Consumers, "consumer up"); !e.Up || e.Queue != "q" || e.Err != nil {
 		t.Errorf("consumer event: got %+v, want up", e)
 	}
-	publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "k"})
-	if err := receive(t, hook.published, "publish hook"); err != nil {
+	kit.Publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "k"})
+	if err := kit.Receive(t, hook.published, "publish hook"); err != nil {
 		t.Errorf("publish hook: %v", err)
 	}
 	for attempt := 1; attempt <= 2; attempt++ {
-		if got := receive(t, hook.begun, "handle start"); got != "m" {
+		if got := kit.Receive(t, hook.begun, "handle start"); got != "m" {
 			t.Errorf("start hook: got %q, want m", got)
 		}
-		got := receive(t, hook.results, "result")
+		got := kit.Receive(t, hook.Results, "result")
 		want := map[int]rehop.Result{1: {Outcome: rehop.OutcomeRetry, Err: boom, Kind: "error", Delay: 100 * time.Millisecond}, 2: {Outcome: rehop.OutcomeDone}}[attempt]
 		if got.Outcome != want.Outcome || got.Err != want.Err || got.Kind != want.Kind || got.Delay != want.Delay {
 			t.Errorf("result %d: got %+v, want %+v", attempt, got.Result, want)
@@ -421,17 +398,17 @@ func TestHooks(t *testing.T) {
 		if got.Took <= 0 || got.Took > time.Second {
 			t.Errorf("result %d: took %v, want more than 0 and less than 1s", attempt, got.Took)
 		}
-		if v := got.ctx.Value(key("handle")); v != "m" {
+		if v := got.Ctx.Value(key("handle")); v != "m" {
 			t.Errorf("result %d: context's value: got %v, want m", attempt, v)
 		}
-		if got.d.ID != "m" || got.d.Exchange != "x" || got.d.Key != "k" || got.d.Queue != "q" || got.d.Attempt != attempt {
-			t.Errorf("result %d: got delivery %+v, want m of x with k in q, attempt %d", attempt, got.d, attempt)
+		if got.Delivery.ID != "m" || got.Delivery.Exchange != "x" || got.Delivery.Key != "k" || got.Delivery.Queue != "q" || got.Delivery.Attempt != attempt {
+			t.Errorf("result %d: got delivery %+v, want m of x with k in q, attempt %d", attempt, got.Delivery, attempt)
 		}
 	}
 	w.cut()
 	seen := make(map[string]bool)
 	for len(seen) < 4 {
-		s := receive(t, hook.states, "both connections lost and back")
+		s := kit.Receive(t, hook.States, "both connections lost and back")
 		if s.State == rehop.StateRecovering && s.Err == nil {
 			t.Errorf("state: got %+v, want a reason", s)
 		}
@@ -442,17 +419,17 @@ func TestHooks(t *testing.T) {
 			t.Errorf("states: got %v, want %s among them", seen, want)
 		}
 	}
-	if err := c.Close(timeLimit(t)); err != nil {
+	if err := c.Close(kit.Context(t)); err != nil {
 		t.Errorf("close: %v", err)
 	}
 	for len(seen) < 6 {
-		s := receive(t, hook.states, "both connections closed")
+		s := kit.Receive(t, hook.States, "both connections closed")
 		seen[s.Connection+" "+string(s.State)] = true
 	}
-	if err := c.Publish(timeLimit(t), rehop.Message{Key: "q"}); err == nil {
+	if err := c.Publish(kit.Context(t), rehop.Message{Key: "q"}); err == nil {
 		t.Error("publish after close: got nil")
 	}
-	if err := receive(t, hook.published, "publish hook"); !errors.Is(err, rehop.ErrClosed) {
+	if err := kit.Receive(t, hook.published, "publish hook"); !errors.Is(err, rehop.ErrClosed) {
 		t.Errorf("publish hook after close: got %v, want %v", err, rehop.ErrClosed)
 	}
 }
@@ -461,7 +438,7 @@ func TestHooks(t *testing.T) {
 func TestSubscribeContext(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key("tenant"), "acme"))
 	got := make(chan any, 2)
 	_, err := c.Subscribe(ctx, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
@@ -473,11 +450,11 @@ func TestSubscribeContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	publish(t, c, numbered("q", 1)...)
-	if v := receive(t, got, "handled"); v != "acme" {
+	kit.Publish(t, c, kit.Numbered("q", 1)...)
+	if v := kit.Receive(t, got, "handled"); v != "acme" {
 		t.Errorf("value: got %v, want acme", v)
 	}
-	if v := receive(t, got, "handled"); v != nil {
+	if v := kit.Receive(t, got, "handled"); v != nil {
 		t.Errorf("ctx.Err(): got %v, want nil", v)
 	}
 }

@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
 )
 
 func TestConcurrencyIsBounded(t *testing.T) {
 	t.Parallel()
 	const concurrency, messages = 4, 200
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	var inside crowd
-	var seen tally
+	var seen kit.Tally
 	full := make(chan struct{})
 	var once sync.Once
-	subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 50,
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 50,
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			inside.enter()
 			defer inside.leave()
@@ -32,17 +34,15 @@ func TestConcurrencyIsBounded(t *testing.T) {
 			case <-full:
 			case <-ctx.Done():
 			}
-			seen.add(d.ID)
+			seen.Add(d.ID)
 			return nil
 		})})
-	publish(t, c, numbered("q", messages)...)
-	lab.Eventually(t, patience, "all messages handled", func() bool { return seen.len() == messages })
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	lab.Eventually(t, kit.Limit, "all messages handled", func() bool { return seen.Len() == messages })
 	if got := inside.most(); got != concurrency {
 		t.Errorf("handlers at once: got %d, want %d", got, concurrency)
 	}
-	if got := seen.sum(); got != messages {
-		t.Errorf("handler calls: got %d, want %d", got, messages)
-	}
+	seen.WantSum(t, "handler calls", messages)
 }
 
 // Handlers of the lost session still run when the new one delivers: they count.
@@ -51,21 +51,21 @@ func TestConcurrencyIsBoundedAcrossReconnect(t *testing.T) {
 	const concurrency, messages = 3, 30
 	r := lab.Single(t)
 	var w wire
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Dial: w.Dial, Hooks: []rehop.Hook{rec}})
+	rec := kit.NewRecorder()
+	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial, Hooks: []rehop.Hook{rec}})
 	var inside crowd
-	var seen tally
+	var seen kit.Tally
 	release := make(chan struct{})
-	subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 10,
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 10,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			inside.enter()
 			defer inside.leave()
 			<-release
-			seen.add(d.ID)
+			seen.Add(d.ID)
 			return nil
 		})})
-	publish(t, c, numbered("q", messages)...)
-	lab.Eventually(t, patience, "all slots in use", func() bool { return inside.inside() == concurrency })
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	lab.Eventually(t, kit.Limit, "all slots in use", func() bool { return inside.inside() == concurrency })
 
 	for round := range 2 {
 		w.cut()
@@ -75,22 +75,22 @@ func TestConcurrencyIsBoundedAcrossReconnect(t *testing.T) {
 		}
 	}
 	close(release)
-	lab.Eventually(t, patience, "all messages handled", func() bool { return seen.len() == messages })
+	lab.Eventually(t, kit.Limit, "all messages handled", func() bool { return seen.Len() == messages })
 	if got := inside.most(); got > concurrency {
 		t.Errorf("handlers at once: got %d, want at most %d", got, concurrency)
 	}
 	// Each of those that ran when the connection was lost is delivered once more per loss, no other.
-	if got, limit := seen.sum(), messages+concurrency; got > limit {
+	if got, limit := seen.Sum(), messages+concurrency; got > limit {
 		t.Errorf("handler calls: got %d, want at most %d", got, limit)
 	}
 }
 
 // awaitReturn waits until a subscription is down, and then until it is up again.
-func awaitReturn(t *testing.T, rec *recorder) {
+func awaitReturn(t *testing.T, rec *kit.Recorder) {
 	t.Helper()
-	for receive(t, rec.consumers, "consumer is down").Up {
+	for kit.Receive(t, rec.Consumers, "consumer is down").Up {
 	}
-	for !receive(t, rec.consumers, "consumer is back").Up {
+	for !kit.Receive(t, rec.Consumers, "consumer is back").Up {
 	}
 }
 
@@ -108,10 +108,10 @@ func TestPrefetchIsRespected(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
 			ch := r.Channel()
-			c := open(t, r, rehop.Config{})
+			c := kit.OpenQuick(t, r, rehop.Config{})
 			var inside crowd
 			release, first := make(chan struct{}), make(chan struct{})
-			subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.ID == "first" {
 						close(first)
@@ -123,15 +123,15 @@ func TestPrefetchIsRespected(t *testing.T) {
 					return nil
 				})})
 			if test.warm {
-				publish(t, c, rehop.Message{ID: "first", Key: "q"})
-				receive(t, first, "first message handled")
-				wantDepth(t, r, ch, "q", 0)
+				kit.Publish(t, c, rehop.Message{ID: "first", Key: "q"})
+				kit.Receive(t, first, "first message handled")
+				kit.WantDepth(t, r, ch, "q", 0)
 			}
-			publish(t, c, numbered("q", messages)...)
-			lab.Eventually(t, patience, "handlers run", func() bool { return inside.inside() == concurrency })
+			kit.Publish(t, c, kit.Numbered("q", messages)...)
+			lab.Eventually(t, kit.Limit, "handlers run", func() bool { return inside.inside() == concurrency })
 			// What is not ready has been sent to the only consumer and is not acked.
 			least := messages
-			lab.Eventually(t, patience, "as many sent ahead as allowed", func() bool {
+			lab.Eventually(t, kit.Limit, "as many sent ahead as allowed", func() bool {
 				least = min(least, r.Depth(ch, "q"))
 				return least <= messages-prefetch
 			})
@@ -142,7 +142,7 @@ func TestPrefetchIsRespected(t *testing.T) {
 				t.Errorf("messages sent and not acked: got %d, want from %d to %d", got, prefetch, test.most)
 			}
 			close(release)
-			wantDepth(t, r, ch, "q", 0)
+			kit.WantDepth(t, r, ch, "q", 0)
 		})
 	}
 }
@@ -151,15 +151,15 @@ func TestHandlerTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond
 	r := lab.Single(t)
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	rec := kit.NewRecorder()
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
 	type ended struct {
 		err, cause error
 		after      time.Duration
 		left       time.Duration
 	}
 	ends, last := make(chan ended, 10), make(chan *rehop.Delivery, 10)
-	subscribe(t, c, rehop.Subscription{Queue: "q", Timeout: timeout, Retry: rehop.Steps(100 * time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Timeout: timeout, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if d.Attempt > 1 {
 				last <- d
@@ -171,9 +171,9 @@ func TestHandlerTimeout(t *testing.T) {
 			ends <- ended{ctx.Err(), context.Cause(ctx), time.Since(began), deadline.Sub(began)}
 			return errors.New("gave up")
 		})})
-	publish(t, c, numbered("q", 1)...)
+	kit.Publish(t, c, kit.Numbered("q", 1)...)
 
-	end := receive(t, ends, "context ended")
+	end := kit.Receive(t, ends, "context ended")
 	if !errors.Is(end.err, context.DeadlineExceeded) {
 		t.Errorf("ctx.Err(): got %v, want %v", end.err, context.DeadlineExceeded)
 	}
@@ -183,15 +183,15 @@ func TestHandlerTimeout(t *testing.T) {
 	if end.after < timeout-10*time.Millisecond || end.after > timeout+time.Second {
 		t.Errorf("context ended after: got %v, want about %v", end.after, timeout)
 	}
-	got := receive(t, rec.results, "first result")
+	got := kit.Receive(t, rec.Results, "first result")
 	if got.Outcome != rehop.OutcomeRetry || got.Kind != "timeout" || got.Delay != 100*time.Millisecond {
 		t.Errorf("result: got %s, kind %s, delay %v; want retry, timeout, 100ms", got.Outcome, got.Kind, got.Delay)
 	}
-	d := receive(t, last, "second attempt")
+	d := kit.Receive(t, last, "second attempt")
 	if d.Attempt != 2 || d.LastError != "gave up" {
 		t.Errorf("second attempt: got number %d, last error %q; want 2, %q", d.Attempt, d.LastError, "gave up")
 	}
-	if got := receive(t, rec.results, "second result"); got.Outcome != rehop.OutcomeDone {
+	if got := kit.Receive(t, rec.Results, "second result"); got.Outcome != rehop.OutcomeDone {
 		t.Errorf("second result: got %s, want %s", got.Outcome, rehop.OutcomeDone)
 	}
 }
@@ -200,57 +200,49 @@ func TestHandlerTimeout(t *testing.T) {
 func TestOneWorkerKeepsOrder(t *testing.T) {
 	t.Parallel()
 	const messages = 200
-	for _, kind := range []string{"quorum", "classic"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			s := rehop.Subscription{Queue: "q", QueueType: queueType(kind), Concurrency: 1, Prefetch: 20}
-			fill(t, r, s, messages)
-			c := open(t, r, rehop.Config{})
-			got := make(chan *rehop.Delivery, 2*messages)
-			s.Handler = into(got)
-			subscribe(t, c, s)
-			for i := range messages {
-				if d := receive(t, got, "message"); d.ID != strconv.Itoa(i) {
-					t.Fatalf("message %d: got %s", i, d.ID)
-				}
+	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
+		r := lab.Single(t)
+		s := rehop.Subscription{Queue: "q", QueueType: kind, Concurrency: 1, Prefetch: 20}
+		fill(t, r, s, messages)
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		got := make(chan *rehop.Delivery, 2*messages)
+		s.Handler = kit.Into(got)
+		kit.Subscribe(t, c, s)
+		for i := range messages {
+			if d := kit.Receive(t, got, "message"); d.ID != strconv.Itoa(i) {
+				t.Fatalf("message %d: got %s", i, d.ID)
 			}
-		})
-	}
+		}
+	})
 }
 
 // Who handles a message whose handler may have run before is told so.
 func TestRedelivered(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"quorum", "classic"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			var w wire
-			c := open(t, r, rehop.Config{Dial: w.Dial})
-			got := make(chan rehop.Delivery, 10)
-			release := make(chan struct{})
-			sub := subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: queueType(kind), Retry: rehop.NoRetry(),
-				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					got <- *d
-					<-release
-					return nil
-				})})
-			publish(t, c, numbered("q", 1)...)
-			if d := receive(t, got, "first delivery"); d.Redelivered || d.Attempt != 1 {
-				t.Errorf("first delivery: got redelivered %v, attempt %d; want false, 1", d.Redelivered, d.Attempt)
-			}
-			w.cut()
-			close(release)
-			if d := receive(t, got, "second delivery"); !d.Redelivered || d.Attempt != 1 || d.ID != "0" || d.Key != "q" || d.Exchange != "" {
-				t.Errorf("second delivery: got redelivered %v, attempt %d, id %s, exchange %q, key %q; want true, 1, 0, none, q", d.Redelivered, d.Attempt, d.ID, d.Exchange, d.Key)
-			}
-			if err := sub.Drain(timeLimit(t)); err != nil {
-				t.Errorf("drain: %v", err)
-			}
-			wantGone(t, r, ch, "q")
-			wantDepth(t, r, ch, "q.failed", 0)
-		})
-	}
+	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
+		r := lab.Single(t)
+		ch := r.Channel()
+		var w wire
+		c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
+		got := make(chan rehop.Delivery, 10)
+		release := make(chan struct{})
+		sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: kind, Retry: rehop.NoRetry(),
+			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				got <- *d
+				<-release
+				return nil
+			})})
+		kit.Publish(t, c, kit.Numbered("q", 1)...)
+		if d := kit.Receive(t, got, "first delivery"); d.Redelivered || d.Attempt != 1 {
+			t.Errorf("first delivery: got redelivered %v, attempt %d; want false, 1", d.Redelivered, d.Attempt)
+		}
+		w.cut()
+		close(release)
+		if d := kit.Receive(t, got, "second delivery"); !d.Redelivered || d.Attempt != 1 || d.ID != "0" || d.Key != "q" || d.Exchange != "" {
+			t.Errorf("second delivery: got redelivered %v, attempt %d, id %s, exchange %q, key %q; want true, 1, 0, none, q", d.Redelivered, d.Attempt, d.ID, d.Exchange, d.Key)
+		}
+		kit.Drain(t, sub)
+		wantGone(t, r, ch, "q")
+		kit.WantDepth(t, r, ch, "q.failed", 0)
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -29,24 +30,21 @@ func TestPanicsAreFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const concurrency, messages = 2, 7 // more of them than slots
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
+			_, ch, rec, c := kit.Setup(t)
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Type == "poison" {
 						test.fall()
 					}
 					return nil
 				})})
-			batch := numbered("q", messages)
+			batch := kit.Numbered("q", messages)
 			for i := range batch {
 				batch[i].Type = "poison"
 			}
-			publish(t, c, batch...)
+			kit.Publish(t, c, batch...)
 			for range messages {
-				got := receive(t, rec.results, "result")
+				got := kit.Receive(t, rec.Results, "result")
 				if got.Outcome != rehop.OutcomeFailed || got.Kind != "panic" {
 					t.Errorf("result: got %s, kind %s; want failed, panic", got.Outcome, got.Kind)
 				}
@@ -55,7 +53,7 @@ func TestPanicsAreFailures(t *testing.T) {
 				}
 			}
 			for range messages {
-				f := failure(take(t, ch, "q.failed"))
+				f := kit.Failure(kit.Take(t, ch, "q.failed"))
 				if f.Kind != "panic" || f.Attempt != 1 || !strings.Contains(f.Error, test.text) {
 					t.Errorf("failed message: got kind %q, attempt %d, error %q; want panic, 1, …%s…", f.Kind, f.Attempt, f.Error, test.text)
 				}
@@ -64,9 +62,9 @@ func TestPanicsAreFailures(t *testing.T) {
 				}
 			}
 			// All slots work as before.
-			publish(t, c, numbered("q", 3*concurrency)...)
+			kit.Publish(t, c, kit.Numbered("q", 3*concurrency)...)
 			for range 3 * concurrency {
-				if got := receive(t, rec.results, "result of a good message"); got.Outcome != rehop.OutcomeDone {
+				if got := kit.Receive(t, rec.Results, "result of a good message"); got.Outcome != rehop.OutcomeDone {
 					t.Errorf("result of a good message: got %s (%v), want done", got.Outcome, got.Err)
 				}
 			}
@@ -85,18 +83,18 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
-			c := open(t, r, rehop.Config{})
+			c := kit.OpenQuick(t, r, rehop.Config{})
 			derived := make(chan context.Context, 1)
-			subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.NoRetry(),
+			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.NoRetry(),
 				Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 					ctx, cancel := context.WithCancel(ctx)
 					_ = cancel
 					derived <- ctx
 					return leave()
 				})})
-			publish(t, c, numbered("q", 1)...)
-			ctx := receive(t, derived, "handler called")
-			receive(t, ctx.Done(), "the derived context ends")
+			kit.Publish(t, c, kit.Numbered("q", 1)...)
+			ctx := kit.Receive(t, derived, "handler called")
+			kit.Receive(t, ctx.Done(), "the derived context ends")
 			if got := ctx.Err(); !errors.Is(got, context.Canceled) {
 				t.Errorf("ctx.Err(): got %v, want %v", got, context.Canceled)
 			}
@@ -114,17 +112,14 @@ func TestStuckHandlerIsReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			r, ch, rec, c := kit.Setup(t)
 			release := make(chan struct{})
-			var calls tally
+			var calls kit.Tally
 			var inside crowd
-			sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 1,
+			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 1,
 				Timeout: 100 * time.Millisecond, StuckAfter: 100 * time.Millisecond, Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					calls.add(d.ID)
+					calls.Add(d.ID)
 					inside.enter()
 					defer inside.leave()
 					if d.ID == "0" && d.Attempt == 1 {
@@ -133,44 +128,42 @@ func TestStuckHandlerIsReplaced(t *testing.T) {
 					}
 					return nil
 				})})
-			publish(t, c, numbered("q", 1)...)
+			kit.Publish(t, c, kit.Numbered("q", 1)...)
 
-			s := receive(t, rec.stuck, "report")
+			s := kit.Receive(t, rec.Stuck, "report")
 			if s.Queue != "q" || s.MessageID != "0" || !s.Replaced || s.Returned || s.For < 200*time.Millisecond {
 				t.Errorf("report: got %+v, want q, 0, replaced, after 200ms", s)
 			}
-			got := receive(t, rec.results, "result of the stuck attempt")
+			got := kit.Receive(t, rec.Results, "result of the stuck attempt")
 			if got.Outcome != rehop.OutcomeRetry || got.Kind != "timeout" {
 				t.Errorf("result: got %s, kind %s; want retry, timeout", got.Outcome, got.Kind)
 			}
-			got = receive(t, rec.results, "result of the second attempt")
-			if got.Outcome != rehop.OutcomeDone || got.d.Attempt != 2 {
-				t.Errorf("result: got %s, attempt %d; want done, 2", got.Outcome, got.d.Attempt)
+			got = kit.Receive(t, rec.Results, "result of the second attempt")
+			if got.Outcome != rehop.OutcomeDone || got.Delivery.Attempt != 2 {
+				t.Errorf("result: got %s, attempt %d; want done, 2", got.Outcome, got.Delivery.Attempt)
 			}
 			close(release)
-			s = receive(t, rec.stuck, "report of the late return")
+			s = kit.Receive(t, rec.Stuck, "report of the late return")
 			if !s.Returned || s.MessageID != "0" {
 				t.Errorf("second report: got %+v, want returned", s)
 			}
 			// The late answer changes nothing, and there is still one slot.
-			more := numbered("q", 6)[1:]
-			publish(t, c, more...)
+			more := kit.Numbered("q", 6)[1:]
+			kit.Publish(t, c, more...)
 			for range more {
-				if got := receive(t, rec.results, "result of a later message"); got.Outcome != rehop.OutcomeDone || got.d.ID == "0" {
-					t.Errorf("result of a later message: got %s of %s (%v), want done of another", got.Outcome, got.d.ID, got.Err)
+				if got := kit.Receive(t, rec.Results, "result of a later message"); got.Outcome != rehop.OutcomeDone || got.Delivery.ID == "0" {
+					t.Errorf("result of a later message: got %s of %s (%v), want done of another", got.Outcome, got.Delivery.ID, got.Err)
 				}
 			}
-			if err := sub.Drain(timeLimit(t)); err != nil {
-				t.Errorf("drain: got %v, want nil", err)
-			}
-			if got := calls.of("0"); got != 2 {
+			kit.Drain(t, sub)
+			if got := calls.Of("0"); got != 2 {
 				t.Errorf("calls for the stuck message: got %d, want 2", got)
 			}
 			if got := inside.most(); got > 2 {
 				t.Errorf("handlers at once: got %d, want at most the slot and the stuck one", got)
 			}
 			wantGone(t, r, ch, "q")
-			wantDepth(t, r, ch, "q.failed", 0)
+			kit.WantDepth(t, r, ch, "q.failed", 0)
 		})
 	}
 }
@@ -179,26 +172,23 @@ func TestStuckHandlerIsReplaced(t *testing.T) {
 func TestStuckHandlersAreBounded(t *testing.T) {
 	t.Parallel()
 	const concurrency, messages = 2, 8
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	r, ch, rec, c := kit.Setup(t)
 	release := make(chan struct{})
 	var inside crowd
-	var runs tally
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency,
+	var runs kit.Tally
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency,
 		Timeout: 50 * time.Millisecond, StuckAfter: 50 * time.Millisecond, Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			runs.add(d.ID)
+			runs.Add(d.ID)
 			inside.enter()
 			defer inside.leave()
 			<-release
 			return nil
 		})})
-	publish(t, c, numbered("q", messages)...)
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
 	occupied := 0
 	for occupied < 3*concurrency { // each is reported again and again
-		if s := receive(t, rec.stuck, "report of a slot that stays occupied"); !s.Replaced {
+		if s := kit.Receive(t, rec.Stuck, "report of a slot that stays occupied"); !s.Replaced {
 			occupied++
 		}
 	}
@@ -207,11 +197,9 @@ func TestStuckHandlersAreBounded(t *testing.T) {
 	}
 	close(release)
 	// Those that were replaced have failed with a timeout; all others are done in the end.
-	wantDepth(t, r, ch, "q.failed", concurrency)
-	lab.Eventually(t, patience, "all have run", func() bool { return runs.sum() == messages })
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Errorf("drain: got %v, want nil", err)
-	}
+	kit.WantDepth(t, r, ch, "q.failed", concurrency)
+	lab.Eventually(t, kit.Limit, "all have run", func() bool { return runs.Sum() == messages })
+	kit.Drain(t, sub)
 	wantGone(t, r, ch, "q")
-	lab.Eventually(t, patience, "no handler runs any more", func() bool { return inside.inside() == 0 })
+	lab.Eventually(t, kit.Limit, "no handler runs any more", func() bool { return inside.inside() == 0 })
 }

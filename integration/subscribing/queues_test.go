@@ -13,60 +13,44 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
 
-func queueType(s string) layout.QueueType { return layout.QueueType(s) }
-
-// into is a handler that hands its deliveries on.
-func into(got chan *rehop.Delivery) rehop.Handler {
-	return rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		got <- d
-		return nil
-	})
-}
-
 func TestExclusiveConsumerRefusesOthers(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"quorum", "classic"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			a, b := open(t, r, rehop.Config{}), open(t, r, rehop.Config{})
-			got := make(chan *rehop.Delivery, 10)
-			s := rehop.Subscription{Queue: "q", QueueType: queueType(kind), ExclusiveConsumer: true, Concurrency: 2, Handler: into(got)}
-			first, err := a.Subscribe(timeLimit(t), s)
-			if err != nil && kind == "quorum" {
-				return // the honest answer where the broker does not enforce it
-			} else if err != nil {
-				t.Fatal(err)
+	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
+		r := lab.Single(t)
+		a, b := kit.OpenQuick(t, r, rehop.Config{}), kit.OpenQuick(t, r, rehop.Config{})
+		got := make(chan *rehop.Delivery, 10)
+		s := rehop.Subscription{Queue: "q", QueueType: kind, ExclusiveConsumer: true, Concurrency: 2, Handler: kit.Into(got)}
+		first, err := a.Subscribe(kit.Context(t), s)
+		if err != nil && kind == layout.Quorum {
+			return // the honest answer where the broker does not enforce it
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 { // also after the first message, from which on it receives more at once
+			_, err := b.Subscribe(kit.Context(t), s)
+			var refused *rehop.TopologyError
+			if !errors.As(err, &refused) {
+				t.Fatalf("second consumer, round %d: got %v, want a *TopologyError", i, err)
 			}
-			for i := range 3 { // also after the first message, from which on it receives more at once
-				_, err := b.Subscribe(timeLimit(t), s)
-				var refused *rehop.TopologyError
-				if !errors.As(err, &refused) {
-					t.Fatalf("second consumer, round %d: got %v, want a *TopologyError", i, err)
-				}
-				if refused.Code != 403 || refused.Name != "q" || !strings.Contains(refused.Object, "consumer") {
-					t.Errorf("error: got code %d of %s %q, want 403 of the consumer of q", refused.Code, refused.Object, refused.Name)
-				}
-				publish(t, b, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
-				if d := receive(t, got, "message"); d.ID != fmt.Sprint(i) {
-					t.Errorf("message: got %s, want %d", d.ID, i)
-				}
+			if refused.Code != 403 || refused.Name != "q" || !strings.Contains(refused.Object, "consumer") {
+				t.Errorf("error: got code %d of %s %q, want 403 of the consumer of q", refused.Code, refused.Object, refused.Name)
 			}
-			if err := first.Drain(timeLimit(t)); err != nil {
-				t.Fatalf("drain: %v", err)
+			kit.Publish(t, b, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+			if d := kit.Receive(t, got, "message"); d.ID != fmt.Sprint(i) {
+				t.Errorf("message: got %s, want %d", d.ID, i)
 			}
-			second := subscribe(t, b, s)
-			publish(t, a, rehop.Message{Key: "q"})
-			receive(t, got, "message of the second consumer")
-			if err := second.Drain(timeLimit(t)); err != nil {
-				t.Errorf("drain: %v", err)
-			}
-		})
-	}
+		}
+		kit.Drain(t, first)
+		second := kit.Subscribe(t, b, s)
+		kit.Publish(t, a, rehop.Message{Key: "q"})
+		kit.Receive(t, got, "message of the second consumer")
+		kit.Drain(t, second)
+	})
 }
 
 // Not even while rehop replaces its own consumer may another one get in.
@@ -78,10 +62,9 @@ func TestExclusiveConsumerHasNoGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	c := open(t, r, rehop.Config{})
-	var seen tally
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true, Concurrency: 4,
-		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { seen.add(d.ID); return nil })})
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	var seen kit.Tally
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true, Concurrency: 4, Handler: &seen})
 	intruders := make(chan int, 1)
 	stop := make(chan struct{})
 	go func() {
@@ -103,75 +86,69 @@ func TestExclusiveConsumerHasNoGap(t *testing.T) {
 			}
 		}
 	}()
-	publish(t, c, numbered("q", 20)...)
-	lab.Eventually(t, patience, "all handled", func() bool { return seen.len() == 20 })
+	kit.Publish(t, c, kit.Numbered("q", 20)...)
+	lab.Eventually(t, kit.Limit, "all handled", func() bool { return seen.Len() == 20 })
 	close(stop)
-	if got := receive(t, intruders, "intruder stopped"); got != 0 {
+	if got := kit.Receive(t, intruders, "intruder stopped"); got != 0 {
 		t.Errorf("other consumers that got in: got %d, want 0", got)
 	}
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Errorf("drain: %v", err)
-	}
+	kit.Drain(t, sub)
 }
 
 func TestSingleActiveConsumer(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := open(t, r, rehop.Config{})
-	var a, b tally
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	var a, b kit.Tally
 	s := rehop.Subscription{Queue: "q", SingleActive: true, Concurrency: 2}
-	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { a.add(d.ID); return nil })
-	first := subscribe(t, c, s)
-	publish(t, c, rehop.Message{ID: "warm", Key: "q"})
-	lab.Eventually(t, patience, "first message handled", func() bool { return a.sum() == 1 })
-	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { b.add(d.ID); return nil })
-	second := subscribe(t, c, s)
-	publish(t, c, numbered("q", 50)...)
-	lab.Eventually(t, patience, "all handled", func() bool { return a.sum()+b.sum() == 51 })
-	if min(a.sum(), b.sum()) > 1 { // the careful start may hand over after its one message
-		t.Errorf("messages: got %d at the first consumer and %d at the second, want all at one", a.sum(), b.sum())
+	s.Handler = &a
+	first := kit.Subscribe(t, c, s)
+	kit.Publish(t, c, rehop.Message{ID: "warm", Key: "q"})
+	lab.Eventually(t, kit.Limit, "first message handled", func() bool { return a.Sum() == 1 })
+	s.Handler = &b
+	second := kit.Subscribe(t, c, s)
+	kit.Publish(t, c, kit.Numbered("q", 50)...)
+	lab.Eventually(t, kit.Limit, "all handled", func() bool { return a.Sum()+b.Sum() == 51 })
+	if min(a.Sum(), b.Sum()) > 1 { // the careful start may hand over after its one message
+		t.Errorf("messages: got %d at the first consumer and %d at the second, want all at one", a.Sum(), b.Sum())
 	}
-	if err := first.Drain(timeLimit(t)); err != nil {
-		t.Errorf("drain: %v", err)
-	}
-	before := b.sum()
-	publish(t, c, numbered("q", 50)...)
-	lab.Eventually(t, patience, "the other takes over", func() bool { return b.sum() == before+50 })
-	if err := second.Drain(timeLimit(t)); err != nil {
-		t.Errorf("drain: %v", err)
-	}
+	kit.Drain(t, first)
+	before := b.Sum()
+	kit.Publish(t, c, kit.Numbered("q", 50)...)
+	lab.Eventually(t, kit.Limit, "the other takes over", func() bool { return b.Sum() == before+50 })
+	kit.Drain(t, second)
 	wantGone(t, r, ch, "q")
 }
 
 func TestConsumerPriority(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
-	var low, high tally
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	var low, high kit.Tally
 	s := rehop.Subscription{Queue: "q", QueueType: layout.Classic}
-	s.Priority, s.Handler = 10, rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { high.add(d.ID); return nil })
-	subscribe(t, c, s)
+	s.Priority, s.Handler = 10, &high
+	kit.Subscribe(t, c, s)
 	one := func(id string) {
 		t.Helper()
-		before := low.sum() + high.sum()
-		publish(t, c, rehop.Message{ID: id, Key: "q"})
-		lab.Eventually(t, patience, "handled", func() bool { return low.sum()+high.sum() == before+1 })
+		before := low.Sum() + high.Sum()
+		kit.Publish(t, c, rehop.Message{ID: id, Key: "q"})
+		lab.Eventually(t, kit.Limit, "handled", func() bool { return low.Sum()+high.Sum() == before+1 })
 	}
 	one("warm")
-	lab.Eventually(t, patience, "the higher one has its full prefetch", func() bool {
+	lab.Eventually(t, kit.Limit, "the higher one has its full prefetch", func() bool {
 		var consumers []struct {
 			Prefetch int `json:"prefetch_count"`
 		}
 		r.API("GET", "/api/consumers/"+r.Vhost, nil, &consumers)
 		return len(consumers) == 1 && consumers[0].Prefetch == 4
 	})
-	s.Priority, s.Handler = -1, rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { low.add(d.ID); return nil })
-	subscribe(t, c, s)
+	s.Priority, s.Handler = -1, &low
+	kit.Subscribe(t, c, s)
 	for i := range 30 { // one at a time: the higher one is always free
 		one(fmt.Sprint(i))
 	}
-	if got := low.sum(); got != 0 {
+	if got := low.Sum(); got != 0 {
 		t.Errorf("messages of the lower consumer: got %d of 30, want none", got)
 	}
 }
@@ -179,11 +156,11 @@ func TestConsumerPriority(t *testing.T) {
 func TestConsumerTag(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 1)
-	subscribe(t, c, rehop.Subscription{Queue: "q", ConsumerTag: "billing-7", Priority: 3, Concurrency: 2, Prefetch: 9, Handler: into(got)})
-	publish(t, c, rehop.Message{Key: "q"})
-	receive(t, got, "message")
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", ConsumerTag: "billing-7", Priority: 3, Concurrency: 2, Prefetch: 9, Handler: kit.Into(got)})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
+	kit.Receive(t, got, "message")
 	type consumer struct {
 		Tag       string         `json:"consumer_tag"`
 		Prefetch  int            `json:"prefetch_count"`
@@ -191,7 +168,7 @@ func TestConsumerTag(t *testing.T) {
 		Queue     struct{ Name string }
 	}
 	var consumers []consumer
-	lab.Eventually(t, patience, "the consumer with its full prefetch in the broker's list", func() bool {
+	lab.Eventually(t, kit.Limit, "the consumer with its full prefetch in the broker's list", func() bool {
 		consumers = nil
 		r.API("GET", "/api/consumers/"+r.Vhost, nil, &consumers)
 		return len(consumers) == 1 && consumers[0].Prefetch == 9
@@ -203,41 +180,38 @@ func TestConsumerTag(t *testing.T) {
 
 func TestMessageTTL(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"quorum", "classic"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			fill(t, r, rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"some.key"}, QueueType: queueType(kind), MessageTTL: 100 * time.Millisecond}, 0)
-			c := open(t, r, rehop.Config{})
-			publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "some.key", Body: []byte("b")})
-			d := take(t, ch, "q.failed")
-			if f := failure(d); f.Kind != "dead" || !strings.Contains(f.Error, "expired") || f.Queue != "q" || f.Exchange != "x" || f.Key != "some.key" || f.FailedAt.IsZero() {
-				t.Errorf("failed: got %+v, want dead, expired, of q, published to x with some.key", f)
-			}
-			if d.MessageId != "m" || string(d.Body) != "b" {
-				t.Errorf("failed: got id %q, body %q; want m, b", d.MessageId, d.Body)
-			}
-			wantDepth(t, r, ch, "q", 0)
-		})
-	}
+	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
+		r := lab.Single(t)
+		ch := r.Channel()
+		fill(t, r, rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"some.key"}, QueueType: kind, MessageTTL: 100 * time.Millisecond}, 0)
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		kit.Publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "some.key", Body: []byte("b")})
+		d := kit.Take(t, ch, "q.failed")
+		if f := kit.Failure(d); f.Kind != "dead" || !strings.Contains(f.Error, "expired") || f.Queue != "q" || f.Exchange != "x" || f.Key != "some.key" || f.FailedAt.IsZero() {
+			t.Errorf("failed: got %+v, want dead, expired, of q, published to x with some.key", f)
+		}
+		if d.MessageId != "m" || string(d.Body) != "b" {
+			t.Errorf("failed: got id %q, body %q; want m, b", d.MessageId, d.Body)
+		}
+		kit.WantDepth(t, r, ch, "q", 0)
+	})
 }
 
 func TestMaxLength(t *testing.T) {
 	t.Parallel()
 	const length, messages = 5, 12
-	for _, kind := range []string{"quorum", "classic"} {
+	for _, kind := range []layout.QueueType{layout.Quorum, layout.Classic} {
 		for _, overflow := range []string{"reject-publish", "drop-head"} {
-			t.Run(kind+" "+overflow, func(t *testing.T) {
+			t.Run(string(kind)+" "+overflow, func(t *testing.T) {
 				t.Parallel()
 				r := lab.Single(t)
 				ch := r.Channel()
-				s := rehop.Subscription{Queue: "q", QueueType: queueType(kind), MaxLength: length, Overflow: overflow}
+				s := rehop.Subscription{Queue: "q", QueueType: kind, MaxLength: length, Overflow: overflow}
 				fill(t, r, s, 0)
-				c := open(t, r, rehop.Config{})
+				c := kit.OpenQuick(t, r, rehop.Config{})
 				refused := 0
-				for _, m := range numbered("q", messages) {
-					err := c.Publish(timeLimit(t), m)
+				for _, m := range kit.Numbered("q", messages) {
+					err := c.Publish(kit.Context(t), m)
 					switch {
 					case errors.Is(err, rehop.ErrRefused):
 						refused++
@@ -249,18 +223,18 @@ func TestMaxLength(t *testing.T) {
 					if refused != 0 {
 						t.Errorf("refused: got %d, want 0", refused)
 					}
-					wantDepth(t, r, ch, "q", length)
-					wantDepth(t, r, ch, "q.failed", messages-length)
-					if d := take(t, ch, "q.failed"); d.MessageId != "0" || !strings.Contains(failure(d).Error, "maxlen") {
-						t.Errorf("first that gave way: got %s (%s), want 0 (maxlen)", d.MessageId, failure(d).Error)
+					kit.WantDepth(t, r, ch, "q", length)
+					kit.WantDepth(t, r, ch, "q.failed", messages-length)
+					if d := kit.Take(t, ch, "q.failed"); d.MessageId != "0" || !strings.Contains(kit.Failure(d).Error, "maxlen") {
+						t.Errorf("first that gave way: got %s (%s), want 0 (maxlen)", d.MessageId, kit.Failure(d).Error)
 					}
 					return
 				}
 				if refused < messages-length-1 { // a quorum queue may take one above
 					t.Errorf("refused: got %d, want about %d", refused, messages-length)
 				}
-				wantDepth(t, r, ch, "q", messages-refused)
-				wantDepth(t, r, ch, "q.failed", 0)
+				kit.WantDepth(t, r, ch, "q", messages-refused)
+				kit.WantDepth(t, r, ch, "q.failed", 0)
 			})
 		}
 	}
@@ -300,12 +274,12 @@ func TestQueueArguments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
-			c := open(t, r, rehop.Config{})
+			c := kit.OpenQuick(t, r, rehop.Config{})
 			got := make(chan *rehop.Delivery, 10)
-			test.s.Queue, test.s.Handler = "q", into(got)
-			subscribe(t, c, test.s)
+			test.s.Queue, test.s.Handler = "q", kit.Into(got)
+			kit.Subscribe(t, c, test.s)
 			var q queue
-			lab.Eventually(t, patience, "the queue in the management API", func() bool {
+			lab.Eventually(t, kit.Limit, "the queue in the management API", func() bool {
 				return r.TryAPI("GET", "/api/queues/"+r.Vhost+"/q", nil, &q) == nil && q.Type != ""
 			})
 			if q.Type != test.want.Type || q.Durable != test.want.Durable || q.AutoDelete != test.want.AutoDelete || q.Exclusive != test.want.Exclusive {
@@ -322,8 +296,8 @@ func TestQueueArguments(t *testing.T) {
 				}
 			}
 			for i := range 3 { // it works, also past the change from the careful start to the full prefetch
-				publish(t, c, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
-				if d := receive(t, got, "message"); d.ID != fmt.Sprint(i) {
+				kit.Publish(t, c, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+				if d := kit.Receive(t, got, "message"); d.ID != fmt.Sprint(i) {
 					t.Errorf("message: got %s, want %d", d.ID, i)
 				}
 			}
@@ -336,26 +310,23 @@ func TestAutoDeleteQueueSurvivesItsOwnRestart(t *testing.T) {
 	t.Parallel()
 	const messages = 50
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
-	var seen tally
-	subscribe(t, c, rehop.Subscription{Queue: "q", AutoDelete: true, Concurrency: 2,
-		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { seen.add(d.ID); return nil })})
-	publish(t, c, numbered("q", messages)...)
-	lab.Eventually(t, patience, "all that was confirmed is handled", func() bool { return seen.len() == messages })
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	var seen kit.Tally
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", AutoDelete: true, Concurrency: 2, Handler: &seen})
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	lab.Eventually(t, kit.Limit, "all that was confirmed is handled", func() bool { return seen.Len() == messages })
 }
 
 func TestQueueExpires(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 1)
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Expires: 200 * time.Millisecond, Handler: into(got)})
-	publish(t, c, rehop.Message{Key: "q"})
-	receive(t, got, "message")
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Fatalf("drain: %v", err)
-	}
-	lab.Eventually(t, patience, "the unused queue is gone", func() bool {
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Expires: 200 * time.Millisecond, Handler: kit.Into(got)})
+	kit.Publish(t, c, rehop.Message{Key: "q"})
+	kit.Receive(t, got, "message")
+	kit.Drain(t, sub)
+	lab.Eventually(t, kit.Limit, "the unused queue is gone", func() bool {
 		return r.TryAPI("GET", "/api/queues/"+r.Vhost+"/q", nil, nil) != nil
 	})
 }
@@ -365,16 +336,16 @@ func TestMaxPriorityOrder(t *testing.T) {
 	r := lab.Single(t)
 	s := rehop.Subscription{Queue: "q", MaxPriority: 9, Concurrency: 1}
 	fill(t, r, s, 0)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	for _, p := range []uint8{1, 5, 9, 0, 5} {
-		publish(t, c, rehop.Message{Key: "q", Priority: p})
+		kit.Publish(t, c, rehop.Message{Key: "q", Priority: p})
 	}
 	got := make(chan *rehop.Delivery, 10)
-	s.Handler = into(got)
-	subscribe(t, c, s)
+	s.Handler = kit.Into(got)
+	kit.Subscribe(t, c, s)
 	var order []uint8
 	for range 5 {
-		order = append(order, receive(t, got, "message").Priority)
+		order = append(order, kit.Receive(t, got, "message").Priority)
 	}
 	if want := []uint8{9, 5, 5, 1, 0}; !slices.Equal(order, want) {
 		t.Errorf("order: got %v, want %v", order, want)
@@ -393,37 +364,29 @@ func TestForeignQueue(t *testing.T) {
 			const queue = "their queue"
 			r := lab.Single(t)
 			ch := r.Channel()
-			if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
-				t.Fatal(err)
-			}
-			if err := ch.ExchangeDeclare("theirs", "direct", true, false, false, false, nil); err != nil {
-				t.Fatal(err)
-			}
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			var attempts tally
-			subscribe(t, c, rehop.Subscription{Queue: queue, Passive: true, Exchange: "theirs", ForeignExchange: true, Keys: []string{"k"},
+			kit.Queue(t, ch, queue, args)
+			kit.Exchange(t, ch, "theirs", "direct")
+			rec := kit.NewRecorder()
+			c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			var attempts kit.Tally
+			kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Passive: true, Exchange: "theirs", ForeignExchange: true, Keys: []string{"k"},
 				Retry: rehop.Steps(100*time.Millisecond, 150*time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-					attempts.add(fmt.Sprint(d.Attempt))
+					attempts.Add(fmt.Sprint(d.Attempt))
 					if d.Exchange != "theirs" || d.Key != "k" {
 						t.Errorf("attempt %d: got exchange %q, key %q; want theirs, k", d.Attempt, d.Exchange, d.Key)
 					}
 					return errors.New("always")
 				})})
-			if err := ch.PublishWithContext(timeLimit(t), "theirs", "k", true, false, amqp.Publishing{Body: []byte("raw")}); err != nil {
+			if err := ch.PublishWithContext(kit.Context(t), "theirs", "k", true, false, amqp.Publishing{Body: []byte("raw")}); err != nil {
 				t.Fatal(err)
 			}
-			d := take(t, ch, queue+".failed")
-			f := failure(d)
+			d := kit.Take(t, ch, queue+".failed")
+			f := kit.Failure(d)
 			if f.Attempt != 3 || f.Kind != "error" || f.Queue != queue || f.Exchange != "theirs" || f.Key != "k" || string(d.Body) != "raw" {
 				t.Errorf("failed: got %+v with body %q; want attempt 3, error, %q, theirs, k, raw", f, d.Body, queue)
 			}
-			for _, n := range []string{"1", "2", "3"} {
-				if got := attempts.of(n); got != 1 {
-					t.Errorf("runs of attempt %s: got %d, want 1", n, got)
-				}
-			}
+			attempts.WantAttempts(t, 1)
 			var q struct{ Arguments map[string]any }
 			r.API("GET", "/api/queues/"+r.Vhost+"/"+url.PathEscape(queue), nil, &q)
 			if len(q.Arguments) != len(args) {
@@ -436,8 +399,8 @@ func TestForeignQueue(t *testing.T) {
 func TestForeignQueueThatIsMissing(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
-	_, err := c.Subscribe(timeLimit(t), rehop.Subscription{Queue: "nowhere", Passive: true, Handler: into(nil)})
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	_, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "nowhere", Passive: true, Handler: kit.Into(nil)})
 	var missing *rehop.TopologyError
 	if !errors.As(err, &missing) || missing.Code != 404 || missing.Object != "queue" || missing.Name != "nowhere" {
 		t.Errorf("got %v, want a *TopologyError with code 404 for the queue nowhere", err)
@@ -447,9 +410,9 @@ func TestForeignQueueThatIsMissing(t *testing.T) {
 func TestOtherArgumentsAreNamed(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, r, rehop.Config{})
+	c := kit.OpenQuick(t, r, rehop.Config{})
 	fill(t, r, rehop.Subscription{Queue: "q", MaxLength: 10}, 0)
-	_, err := c.Subscribe(timeLimit(t), rehop.Subscription{Queue: "q", MaxLength: 20, Handler: into(nil)})
+	_, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", MaxLength: 20, Handler: kit.Into(nil)})
 	var differs *rehop.TopologyError
 	if !errors.As(err, &differs) {
 		t.Fatalf("got %v, want a *TopologyError", err)
@@ -462,24 +425,19 @@ func TestOtherArgumentsAreNamed(t *testing.T) {
 // Another process deletes the queue: it is declared again, and consumed.
 func TestQueueDeletedUnderTheConsumer(t *testing.T) {
 	t.Parallel()
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	_, ch, rec, c := kit.Setup(t)
 	got := make(chan *rehop.Delivery, 10)
-	subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Handler: into(got)})
-	publish(t, c, rehop.Message{ID: "a", Exchange: "x", Key: "k"})
-	receive(t, got, "message before")
-	receive(t, rec.results, "result")
-	if _, err := ch.QueueDelete("q", false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	lab.Eventually(t, patience, "a message gets through again", func() bool {
+	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Handler: kit.Into(got)})
+	kit.Publish(t, c, rehop.Message{ID: "a", Exchange: "x", Key: "k"})
+	kit.Receive(t, got, "message before")
+	kit.Receive(t, rec.Results, "result")
+	kit.DeleteQueue(t, ch, "q")
+	lab.Eventually(t, kit.Limit, "a message gets through again", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		return c.Publish(ctx, rehop.Message{ID: "b", Exchange: "x", Key: "k"}) == nil
 	})
-	if d := receive(t, got, "message after"); d.ID != "b" {
+	if d := kit.Receive(t, got, "message after"); d.ID != "b" {
 		t.Errorf("message: got %s, want b", d.ID)
 	}
 }

@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
 )
 
 // warmUp handles one message, so that the subscription receives with its full prefetch from then on.
 func warmUp(t *testing.T, c *rehop.Client, queue string, done <-chan struct{}) {
 	t.Helper()
-	publish(t, c, rehop.Message{ID: "warm", Key: queue})
-	receive(t, done, "first message handled")
+	kit.Publish(t, c, rehop.Message{ID: "warm", Key: queue})
+	kit.Receive(t, done, "first message handled")
 }
 
 func TestDrainLetsAllFinishThatWasReceived(t *testing.T) {
@@ -28,11 +30,11 @@ func TestDrainLetsAllFinishThatWasReceived(t *testing.T) {
 	r := lab.Single(t)
 	ch := r.Channel()
 	var w wire
-	c := open(t, r, rehop.Config{Dial: w.Dial})
+	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
 	var inside crowd
 	var done, canceled atomic.Int32
 	warm, release := make(chan struct{}), make(chan struct{})
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if d.ID == "warm" {
 				close(warm)
@@ -48,15 +50,15 @@ func TestDrainLetsAllFinishThatWasReceived(t *testing.T) {
 			return nil
 		})})
 	warmUp(t, c, "q", warm)
-	wantDepth(t, r, ch, "q", 0)
-	publish(t, c, numbered("q", messages)...)
-	lab.Eventually(t, patience, "handlers run and the rest is sent ahead", func() bool {
+	kit.WantDepth(t, r, ch, "q", 0)
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	lab.Eventually(t, kit.Limit, "handlers run and the rest is sent ahead", func() bool {
 		return inside.inside() == concurrency && r.Depth(ch, "q") == messages-prefetch
 	})
 	canceledBefore := len(w.sent(basic, basicCancel))
 	drained := make(chan error, 1)
-	go func() { drained <- sub.Drain(timeLimit(t)) }()
-	lab.Eventually(t, patience, "the consumer is canceled", func() bool { return len(w.sent(basic, basicCancel)) > canceledBefore })
+	go func() { drained <- sub.Drain(kit.Context(t)) }()
+	lab.Eventually(t, kit.Limit, "the consumer is canceled", func() bool { return len(w.sent(basic, basicCancel)) > canceledBefore })
 	select {
 	case err := <-drained:
 		t.Fatalf("drain returned %v while handlers run", err)
@@ -65,10 +67,10 @@ func TestDrainLetsAllFinishThatWasReceived(t *testing.T) {
 	default:
 	}
 	close(release)
-	if err := receive(t, drained, "drained"); err != nil {
+	if err := kit.Receive(t, drained, "drained"); err != nil {
 		t.Errorf("drain: got %v, want nil", err)
 	}
-	receive(t, sub.Closed(), "closed")
+	kit.Receive(t, sub.Closed(), "closed")
 	if got := done.Load(); got != prefetch {
 		t.Errorf("finished messages: got %d, want the %d received", got, prefetch)
 	}
@@ -78,12 +80,8 @@ func TestDrainLetsAllFinishThatWasReceived(t *testing.T) {
 	if got := r.Depth(ch, "q"); got != messages-prefetch {
 		t.Errorf("left in the queue when Drain returned: got %d, want %d", got, messages-prefetch)
 	}
-	if err := sub.Drain(timeLimit(t)); err != nil {
-		t.Errorf("second drain: got %v, want nil", err)
-	}
-	if err := sub.Stop(); err != nil {
-		t.Errorf("stop after drain: got %v, want nil", err)
-	}
+	kit.Drain(t, sub)
+	kit.Stop(t, sub)
 }
 
 // At the deadline what is unfinished goes back, unburnt and unacked.
@@ -93,19 +91,19 @@ func TestDrainDeadline(t *testing.T) {
 	r := lab.Single(t)
 	ch := r.Channel()
 	fill(t, r, rehop.Subscription{Queue: "q"}, messages)
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	rec := kit.NewRecorder()
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
 	var inside crowd
-	var calls tally
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
+	var calls kit.Tally
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
-			calls.add(d.ID)
+			calls.Add(d.ID)
 			inside.enter()
 			defer inside.leave()
 			<-ctx.Done()
 			return ctx.Err()
 		})})
-	lab.Eventually(t, patience, "handlers run", func() bool { return inside.inside() == concurrency })
+	lab.Eventually(t, kit.Limit, "handlers run", func() bool { return inside.inside() == concurrency })
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
 	began := time.Now()
@@ -115,59 +113,52 @@ func TestDrainDeadline(t *testing.T) {
 	if took := time.Since(began); took < 140*time.Millisecond || took > 600*time.Millisecond {
 		t.Errorf("drain took %v, want about 150ms", took)
 	}
-	if got := calls.sum(); got != concurrency {
+	if got := calls.Sum(); got != concurrency {
 		t.Errorf("handlers begun: got %d, want %d: none begins after the deadline", got, concurrency)
 	}
-	wantDepth(t, r, ch, "q", messages)
-	for len(rec.results) > 0 {
-		if got := <-rec.results; got.Outcome != rehop.OutcomeReturned {
+	kit.WantDepth(t, r, ch, "q", messages)
+	for len(rec.Results) > 0 {
+		if got := <-rec.Results; got.Outcome != rehop.OutcomeReturned {
 			t.Errorf("result: got %s, want returned", got.Outcome)
 		}
 	}
 
-	var seen tally
+	var seen kit.Tally
 	var burnt atomic.Int32
-	again := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.Steps(100 * time.Millisecond),
+	again := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt != 1 || d.LastError != "" {
 				burnt.Add(1)
 			}
-			seen.add(d.ID)
+			seen.Add(d.ID)
 			return nil
 		})})
-	lab.Eventually(t, patience, "all handled after all", func() bool { return seen.len() == messages })
+	lab.Eventually(t, kit.Limit, "all handled after all", func() bool { return seen.Len() == messages })
 	if got := burnt.Load(); got != 0 {
 		t.Errorf("messages with a burnt attempt: got %d, want 0", got)
 	}
-	if err := again.Drain(timeLimit(t)); err != nil {
-		t.Errorf("second drain: %v", err)
-	}
-	if got := seen.sum(); got != messages {
-		t.Errorf("handler calls: got %d, want %d", got, messages)
-	}
+	kit.Drain(t, again)
+	seen.WantSum(t, "handler calls", messages)
 	wantGone(t, r, ch, "q")
-	wantDepth(t, r, ch, "q.failed", 0)
+	kit.WantDepth(t, r, ch, "q.failed", 0)
 }
 
 func TestStopReturnsThoughHandlersIgnoreIt(t *testing.T) {
 	t.Parallel()
 	const messages, concurrency = 10, 2
-	r := lab.Single(t)
-	ch := r.Channel()
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	r, ch, rec, c := kit.Setup(t)
 	var inside crowd
 	release := make(chan struct{})
 	returned := make(chan struct{}, messages)
-	sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency,
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency,
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			inside.enter()
 			<-release
 			returned <- struct{}{}
 			return nil // too late
 		})})
-	publish(t, c, numbered("q", messages)...)
-	lab.Eventually(t, patience, "handlers run", func() bool { return inside.inside() == concurrency })
+	kit.Publish(t, c, kit.Numbered("q", messages)...)
+	lab.Eventually(t, kit.Limit, "handlers run", func() bool { return inside.inside() == concurrency })
 	began := time.Now()
 	err := sub.Stop()
 	if took, limit := time.Since(began), 400*time.Millisecond; took > limit {
@@ -176,14 +167,14 @@ func TestStopReturnsThoughHandlersIgnoreIt(t *testing.T) {
 	if want := fmt.Sprintf("%d handlers ignore", concurrency); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("stop: got %v, want an error that says %q", err, want)
 	}
-	receive(t, sub.Closed(), "closed")
-	wantDepth(t, r, ch, "q", messages)
+	kit.Receive(t, sub.Closed(), "closed")
+	kit.WantDepth(t, r, ch, "q", messages)
 	close(release)
 	for range concurrency {
-		receive(t, returned, "handlers return")
+		kit.Receive(t, returned, "handlers return")
 	}
 	for range concurrency {
-		if s := receive(t, rec.stuck, "report of the late return"); !s.Returned {
+		if s := kit.Receive(t, rec.Stuck, "report of the late return"); !s.Returned {
 			t.Errorf("report: got %+v, want returned", s)
 		}
 	}
@@ -204,10 +195,10 @@ func TestStopBeginsNothing(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
 			ch := r.Channel()
-			c := open(t, r, rehop.Config{})
+			c := kit.OpenQuick(t, r, rehop.Config{})
 			warm, begun := make(chan struct{}), make(chan struct{}, messages)
 			var late atomic.Int32
-			sub := subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 1, Prefetch: 50,
+			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 1, Prefetch: 50,
 				Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 					if d.ID == "warm" {
 						close(warm)
@@ -221,16 +212,14 @@ func TestStopBeginsNothing(t *testing.T) {
 					return ctx.Err()
 				})})
 			warmUp(t, c, "q", warm)
-			publish(t, c, numbered("q", messages)...)
-			receive(t, begun, "a handler runs")
-			lab.Eventually(t, patience, "many are sent ahead", func() bool { return r.Depth(ch, "q") <= messages-50 })
-			if err := sub.Stop(); err != nil {
-				t.Errorf("stop: got %v, want nil", err)
-			}
+			kit.Publish(t, c, kit.Numbered("q", messages)...)
+			kit.Receive(t, begun, "a handler runs")
+			lab.Eventually(t, kit.Limit, "many are sent ahead", func() bool { return r.Depth(ch, "q") <= messages-50 })
+			kit.Stop(t, sub)
 			if got := late.Load(); got != 0 {
 				t.Errorf("handlers begun after Stop: got %d, want 0", got)
 			}
-			wantDepth(t, r, ch, "q", messages)
+			kit.WantDepth(t, r, ch, "q", messages)
 		})
 	}
 }
@@ -238,51 +227,43 @@ func TestStopBeginsNothing(t *testing.T) {
 // A clean stop is no crash: what it gives back is not suspected of killing processes.
 func TestStopsAreNotCrashes(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"quorum", "classic"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			ch := r.Channel()
-			rec := newRecorder()
-			c := open(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
-			begun := make(chan int, 10)
-			s := rehop.Subscription{Queue: "q", QueueType: queueType(kind), CrashLimit: 3,
-				Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
-					begun <- d.Attempt
-					<-ctx.Done()
-					return ctx.Err()
-				})}
-			for i := range 5 {
-				sub := subscribe(t, c, s)
-				if i == 0 {
-					publish(t, c, numbered("q", 1)...)
-				}
-				for waiting := true; waiting; {
-					select {
-					case attempt := <-begun:
-						waiting = false
-						if attempt != 1 {
-							t.Errorf("start %d: got attempt %d, want 1", i, attempt)
-						}
-					case h := <-rec.results: // a classic queue's message goes round once more
-						if h.Outcome != rehop.OutcomeReturned {
-							t.Fatalf("start %d: got outcome %s, kind %s (%v), want it handled", i, h.Outcome, h.Kind, h.Err)
-						}
+	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
+		r, ch, rec, c := kit.Setup(t)
+		begun := make(chan int, 10)
+		s := rehop.Subscription{Queue: "q", QueueType: kind, CrashLimit: 3,
+			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+				begun <- d.Attempt
+				<-ctx.Done()
+				return ctx.Err()
+			})}
+		for i := range 5 {
+			sub := kit.Subscribe(t, c, s)
+			if i == 0 {
+				kit.Publish(t, c, kit.Numbered("q", 1)...)
+			}
+			for waiting := true; waiting; {
+				select {
+				case attempt := <-begun:
+					waiting = false
+					if attempt != 1 {
+						t.Errorf("start %d: got attempt %d, want 1", i, attempt)
 					}
-				}
-				if err := sub.Stop(); err != nil {
-					t.Fatalf("stop: %v", err)
-				}
-				wantDepth(t, r, ch, "q", 1)
-				for len(rec.results) > 0 {
-					if h := <-rec.results; h.Outcome != rehop.OutcomeReturned {
-						t.Errorf("start %d: got outcome %s, kind %s (%v), want returned", i, h.Outcome, h.Kind, h.Err)
+				case h := <-rec.Results: // a classic queue's message goes round once more
+					if h.Outcome != rehop.OutcomeReturned {
+						t.Fatalf("start %d: got outcome %s, kind %s (%v), want it handled", i, h.Outcome, h.Kind, h.Err)
 					}
 				}
 			}
-			wantDepth(t, r, ch, "q.failed", 0)
-		})
-	}
+			kit.Stop(t, sub)
+			kit.WantDepth(t, r, ch, "q", 1)
+			for len(rec.Results) > 0 {
+				if h := <-rec.Results; h.Outcome != rehop.OutcomeReturned {
+					t.Errorf("start %d: got outcome %s, kind %s (%v), want returned", i, h.Outcome, h.Kind, h.Err)
+				}
+			}
+		}
+		kit.WantDepth(t, r, ch, "q.failed", 0)
+	})
 }
 
 func TestCloseDrainsAll(t *testing.T) {
@@ -290,14 +271,14 @@ func TestCloseDrainsAll(t *testing.T) {
 	r := lab.Single(t)
 	ch := r.Channel()
 	var w wire
-	c := open(t, r, rehop.Config{Dial: w.Dial})
+	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
 	var inside crowd
 	var cut atomic.Int32
 	release := make(chan struct{})
 	var subs []*rehop.Subscriber
 	for i := range 3 {
 		queue := fmt.Sprintf("q%d", i)
-		subs = append(subs, subscribe(t, c, rehop.Subscription{Queue: queue, Concurrency: 2,
+		subs = append(subs, kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Concurrency: 2,
 			Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 				inside.enter()
 				defer inside.leave()
@@ -307,20 +288,20 @@ func TestCloseDrainsAll(t *testing.T) {
 				}
 				return nil
 			})}))
-		publish(t, c, numbered(queue, 2)...)
+		kit.Publish(t, c, kit.Numbered(queue, 2)...)
 	}
-	lab.Eventually(t, patience, "all handlers run", func() bool { return inside.inside() == 6 })
+	lab.Eventually(t, kit.Limit, "all handlers run", func() bool { return inside.inside() == 6 })
 	canceledBefore := len(w.sent(basic, basicCancel))
 	closed := make(chan error, 1)
-	go func() { closed <- c.Close(timeLimit(t)) }()
-	lab.Eventually(t, patience, "consumers canceled", func() bool { return len(w.sent(basic, basicCancel)) == canceledBefore+3 })
+	go func() { closed <- c.Close(kit.Context(t)) }()
+	lab.Eventually(t, kit.Limit, "consumers canceled", func() bool { return len(w.sent(basic, basicCancel)) == canceledBefore+3 })
 	close(release)
-	if err := receive(t, closed, "closed"); err != nil {
+	if err := kit.Receive(t, closed, "closed"); err != nil {
 		t.Errorf("close: got %v, want nil", err)
 	}
 	for i, s := range subs {
-		receive(t, s.Closed(), "subscription closed")
-		wantDepth(t, r, ch, fmt.Sprintf("q%d", i), 0)
+		kit.Receive(t, s.Closed(), "subscription closed")
+		kit.WantDepth(t, r, ch, fmt.Sprintf("q%d", i), 0)
 	}
 	if got := cut.Load(); got != 0 {
 		t.Errorf("handlers canceled: got %d, want 0", got)
@@ -328,10 +309,10 @@ func TestCloseDrainsAll(t *testing.T) {
 	if got := c.State(); got != rehop.StateClosed {
 		t.Errorf("state: got %s, want %s", got, rehop.StateClosed)
 	}
-	if err := c.Publish(timeLimit(t), rehop.Message{Key: "q0"}); !errors.Is(err, rehop.ErrClosed) {
+	if err := c.Publish(kit.Context(t), rehop.Message{Key: "q0"}); !errors.Is(err, rehop.ErrClosed) {
 		t.Errorf("publish after close: got %v, want %v", err, rehop.ErrClosed)
 	}
-	_, err := c.Subscribe(timeLimit(t), rehop.Subscription{Queue: "q0", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+	_, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q0", Handler: kit.Nop})
 	if !errors.Is(err, rehop.ErrClosed) {
 		t.Errorf("subscribe after close: got %v, want %v", err, rehop.ErrClosed)
 	}
@@ -357,18 +338,18 @@ func ours() []string {
 func TestNoGoroutinesAreLeft(t *testing.T) {
 	r := lab.Single(t)
 	before := len(ours())
-	ctx := timeLimit(t)
+	ctx := kit.Context(t)
 	var w wire
-	rec := newRecorder()
-	c := open(t, r, rehop.Config{Dial: w.Dial, Hooks: []rehop.Hook{rec}})
-	var calls tally
+	rec := kit.NewRecorder()
+	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial, Hooks: []rehop.Hook{rec}})
+	var calls kit.Tally
 	var wg sync.WaitGroup
 	for i := range 3 {
 		queue := fmt.Sprintf("q%d", i)
-		sub := subscribe(t, c, rehop.Subscription{Queue: queue, Concurrency: 4, Timeout: 50 * time.Millisecond, StuckAfter: 50 * time.Millisecond,
+		sub := kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Concurrency: 4, Timeout: 50 * time.Millisecond, StuckAfter: 50 * time.Millisecond,
 			Retry: rehop.Steps(100 * time.Millisecond), ProbeMin: 10 * time.Millisecond, ProbeMax: 20 * time.Millisecond,
 			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
-				n := calls.add(d.Queue + d.ID)
+				n := calls.Add(d.Queue + d.ID)
 				if n > 1 {
 					return nil
 				}
@@ -383,7 +364,7 @@ func TestNoGoroutinesAreLeft(t *testing.T) {
 					<-ctx.Done()
 					return ctx.Err()
 				case "4":
-					<-rec.stuck // comes back when it was reported
+					<-rec.Stuck // comes back when it was reported
 				case "5":
 					return rehop.Unavailable(errors.New("down"))
 				case "6":
@@ -393,12 +374,12 @@ func TestNoGoroutinesAreLeft(t *testing.T) {
 				}
 				return nil
 			})})
-		publish(t, c, numbered(queue, 20)...)
+		kit.Publish(t, c, kit.Numbered(queue, 20)...)
 		if i == 0 {
 			w.cut()
-			for receive(t, rec.states, "connections are lost").State != rehop.StateRecovering {
+			for kit.Receive(t, rec.States, "connections are lost").State != rehop.StateRecovering {
 			}
-			lab.Eventually(t, patience, "connections are back", func() bool { return c.State() == rehop.StateOpen })
+			lab.Eventually(t, kit.Limit, "connections are back", func() bool { return c.State() == rehop.StateOpen })
 		}
 		if i == 1 {
 			wg.Go(func() {
@@ -408,13 +389,13 @@ func TestNoGoroutinesAreLeft(t *testing.T) {
 			})
 		}
 	}
-	lab.Eventually(t, patience, "last queue's messages are settled", func() bool {
+	lab.Eventually(t, kit.Limit, "last queue's messages are settled", func() bool {
 		for i := range 20 {
-			if want := 1; calls.of(fmt.Sprintf("q2%d", i)) < want {
+			if want := 1; calls.Of(fmt.Sprintf("q2%d", i)) < want {
 				return false
 			}
 		}
-		return calls.of("q20") > 1 && calls.of("q26") > 1
+		return calls.Of("q20") > 1 && calls.Of("q26") > 1
 	})
 	wg.Wait()
 	if err := c.Close(ctx); err != nil {

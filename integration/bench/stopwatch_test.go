@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// stopwatch measures time, and what the process uses meanwhile. The collector stays on, as it is for
+// users; what is allocated is counted when it is allocated, so collections do not change that count.
+type stopwatch struct {
+	began         time.Time
+	took, cpu     time.Duration
+	before, after runtime.MemStats
+}
+
+func (w *stopwatch) start() {
+	runtime.GC() // the garbage of what ran before is not on this clock
+	runtime.ReadMemStats(&w.before)
+	w.cpu = cpuTime()
+	w.began = time.Now()
+}
+
+func (w *stopwatch) stop() {
+	w.took = time.Since(w.began)
+	w.cpu = cpuTime() - w.cpu
+	runtime.ReadMemStats(&w.after)
+}
+
+func (w *stopwatch) sample(messages int) sample {
+	n := float64(messages)
+	return sample{
+		seconds: w.took.Seconds() / n,
+		cpu:     float64(w.cpu.Microseconds()) / n,
+		allocs:  float64(w.after.Mallocs-w.before.Mallocs) / n,
+		bytes:   float64(w.after.TotalAlloc-w.before.TotalAlloc) / n,
+	}
+}
+
+// cpuTime is what this process, the client's side, has used so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// sample is what one message costs.
+type sample struct{ seconds, cpu, allocs, bytes float64 }
+
+func (s sample) rate() float64 { return 1 / s.seconds }

@@ -1,0 +1,22 @@
+package kit
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Main runs a package's tests, so many of them at once unless the command line says otherwise: they
+// wait for the broker much more than they compute, so there may be more of them than CPUs.
+func Main(m *testing.M, parallel int) {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
