@@ -120,7 +120,22 @@ func TestLateAckIsDropped(t *testing.T) {
 	}
 	close(second.release)
 	close(third.release)
+	drained := make(chan struct{})
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		for {
+			select {
+			case extra := <-runs: // B again, behind A
+				close(extra.release)
+			case <-drained:
+				return
+			}
+		}
+	}()
 	kit.Drain(t, sub)
+	close(drained)
+	<-released
 	// After the drain nothing is unacked: what is in the queue is what the broker knows as unfinished.
 	if n := r.Depth(ch, "q"); n != 0 {
 		t.Errorf("got %d messages left, want 0", n)
