@@ -103,9 +103,7 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 	case !o.careful:
 		return s.isolate(o, h)
 	}
-	s.mu.Lock()
-	relaxed := !s.careful
-	s.mu.Unlock()
+	relaxed := !s.isCareful()
 	if relaxed { // the next session has already begun, with many: this one's turn comes later
 		s.giveBack(h, Result{})
 	}
@@ -127,6 +125,7 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 		return false
 	}
 	s.setCareful(true)
+	o.session.Cancel()
 	alone := o.session.Alone(s.halt, func(d rabbit.Delivery) {
 		s.giveBack(s.receive(h.parent, o, d), Result{})
 	})

@@ -221,10 +221,7 @@ func (s *Subscriber) halting() bool {
 
 // open declares what the subscription needs and starts a consumer.
 func (s *Subscriber) open(ctx context.Context) (offer, error) {
-	s.mu.Lock()
-	careful := s.careful
-	s.mu.Unlock()
-	prefetch := s.config.Prefetch
+	careful, prefetch := s.isCareful(), s.config.Prefetch
 	if careful {
 		prefetch = 1
 	}
@@ -281,25 +278,28 @@ func (s *Subscriber) serve(o offer) (lost bool) {
 	s.offered = make(chan struct{})
 	s.mu.Unlock()
 
-	select {
-	case <-o.session.Exhausted():
-	case <-o.session.Ended():
-	case <-s.reopen:
-	case <-s.stop:
-	}
-	if s.stopping() {
-		s.drain(o.session)
-		return false
-	}
-	s.mu.Lock()
-	careful := s.careful
-	s.mu.Unlock()
-	if careful == o.careful {
-		return true
+	for ended := false; ; {
+		select {
+		case <-o.session.Exhausted():
+			ended = true
+		case <-o.session.Ended():
+			ended = true
+		case <-s.reopen:
+		case <-s.stop:
+			s.drain(o.session)
+			return false
+		}
+		if s.isCareful() != o.careful {
+			break
+		}
+		if ended {
+			return true
+		}
+		// The token was meant for a session before this one.
 	}
 	// The consumer is replaced by one with another prefetch.
 	o.session.Cancel()
-	if careful { // one message at a time: not before all others are settled
+	if s.isCareful() { // one message at a time: not before all others are settled
 		select {
 		case <-o.session.Ended():
 		case <-s.stop:
@@ -375,6 +375,12 @@ func (s *Subscriber) next(last *rabbit.Session) (offer, bool) {
 			return offer{}, false
 		}
 	}
+}
+
+func (s *Subscriber) isCareful() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.careful
 }
 
 // setCareful changes how many messages the broker sends at once.

@@ -119,3 +119,31 @@ func TestLedgerAgainstModel(t *testing.T) {
 		}
 	}
 }
+
+// What is finished behind a gap waits for the gap to close, but not for long, and not when the
+// prefetch is nearly used up.
+func TestLedgerGap(t *testing.T) {
+	for name, until := range map[string]func(*ledger){
+		"the timer fires":    (*ledger).expire,
+		"no more will come":  (*ledger).retire,
+		"too many are there": func(l *ledger) { l.slack = 2 },
+	} {
+		l := newLedger(nil, 1000)
+		l.stop()
+		l.delivered(3)
+		l.settle(2, acked)
+		l.settle(3, acked)
+		if got, _ := l.collect(nil); len(got) != 0 {
+			t.Errorf("%s: before that the broker was told %v, want nothing", name, got)
+		}
+		until(l)
+		want := []settlement{{tag: 2, verdict: acked}, {tag: 3, verdict: acked}}
+		if got, _ := l.collect(nil); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: the broker was told %v, want %v", name, got, want)
+		}
+		l.settle(1, acked)
+		if got, _ := l.collect(nil); !reflect.DeepEqual(got, []settlement{{tag: 1, verdict: acked, multiple: true}}) {
+			t.Errorf("%s: when the gap closed the broker was told %v, want tag 1 alone", name, got)
+		}
+	}
+}
