@@ -31,6 +31,7 @@ type Client struct {
 
 	mu          sync.Mutex
 	closed      bool
+	ended       chan struct{} // closed when Close has done its work
 	subscribers map[*Subscriber]struct{}
 
 	background sync.WaitGroup
@@ -48,7 +49,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	background, quit := context.WithCancel(context.Background())
 	c := &Client{
 		config: config, hooks: sortHooks(config.Hooks), native: layout.Native{Type: config.QueueType},
-		subscribers: make(map[*Subscriber]struct{}), quit: quit,
+		subscribers: make(map[*Subscriber]struct{}), quit: quit, ended: make(chan struct{}),
 	}
 	c.host, _ = os.Hostname()
 	opts := config.options()
@@ -159,13 +160,20 @@ func (c *Client) keepExchanges(ctx context.Context) {
 
 // Close drains all subscriptions, waits for the outcomes of what is being published, and closes the
 // connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
-// the broker. Close returns when everything has ended, save handlers that ignore their context.
+// the broker. Close returns when everything has ended, save handlers that ignore their context. It can
+// be called more than once; each call waits for the end.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
-	if c.closed {
+	if c.closed { // somebody else closes it: return when that has ended
 		c.mu.Unlock()
-		return nil
+		select {
+		case <-c.ended:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("rehop: close: %w", ctx.Err())
+		}
 	}
+	defer close(c.ended)
 	c.closed = true
 	subscribers := make([]*Subscriber, 0, len(c.subscribers))
 	for s := range c.subscribers {

@@ -49,7 +49,8 @@ type Config struct {
 	// NoResend: a message whose outcome is unknown is not sent again; Publish returns ErrUnknown.
 	// Default: it is sent again under the same id until the context ends.
 	NoResend bool
-	// QueueType is the type of the queues in which messages wait and rest. Default: layout.Quorum.
+	// QueueType is the type of the queues in which messages wait and rest. They are shared, so all clients
+	// of a virtual host must use the same. Default: layout.Quorum.
 	QueueType layout.QueueType
 
 	// MaxUnconfirmed is how many messages may be under way without a confirm; further ones wait.
@@ -162,10 +163,16 @@ func (c Config) validate() error {
 			fault("%s %d must be positive", n.name, n.value)
 		}
 	}
+	kinds := make(map[string]string)
 	for _, x := range c.Exchanges {
 		if err := checkExchange(x.Name, x.Kind); err != nil {
 			fault("Exchanges: %w", err)
 		}
+		orDefault(&x.Kind, "topic")
+		if kind, twice := kinds[x.Name]; twice && kind != x.Kind {
+			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, kind, x.Kind)
+		}
+		kinds[x.Name] = x.Kind
 	}
 	if c.QueueType != layout.Quorum && c.QueueType != layout.Classic {
 		fault("QueueType %q must be %q or %q", c.QueueType, layout.Quorum, layout.Classic)

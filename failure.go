@@ -13,7 +13,7 @@ import (
 
 // atOnce reports whether the handler is to run again without a wait.
 func (s *Subscriber) atOnce(h *handling, err error, rerun int) bool {
-	if err == nil || h.Delivery.Attempt > 1 || rerun >= s.config.Retry.immediate || h.why() != nil {
+	if err == nil || h.past.Attempt > 0 || rerun >= s.config.Retry.immediate || h.why() != nil {
 		return false
 	}
 	does, _ := instructionOf(err)
@@ -70,7 +70,7 @@ func (s *Subscriber) conclude(h *handling, err error) {
 	case doFail:
 		s.park(h, err, kind, result)
 	default:
-		delay, again := s.config.Retry.after(h.Delivery.Attempt)
+		delay, again := s.config.Retry.after(h.past.Attempt + 1)
 		if does == doRetryAfter {
 			delay = min(max(wait, 0), layout.MaxDelay)
 		}
@@ -191,7 +191,7 @@ func (s *Subscriber) requeueAtEnd(h *handling) {
 // failure is the record of a message that has failed once more.
 func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failure {
 	f := h.history()
-	f.Attempt = h.Delivery.Attempt
+	f.Attempt++
 	f.Queue = s.config.Queue
 	f.Error = envelope.Bounded(err.Error(), envelope.MaxErrorText)
 	f.Kind = kind
@@ -281,7 +281,7 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 		case errors.Is(err, ErrUnroutable):
 			// Somebody deleted a queue or an exchange of ours.
 			s.client.fabric.reset()
-			if err := s.client.publish.Declare(ctx, s.options.Plan); err != nil {
+			if err := s.client.publish.Declare(ctx, s.config.wayPlan(s.client.native)); err != nil {
 				s.client.config.Logger.Error("rehop: declare again what a retry needs", "queue", s.config.Queue, "err", err)
 			}
 		}
@@ -306,7 +306,7 @@ func sealed(h *handling, id string, failure envelope.Failure, to destination) (*
 	if failure.Expiration == "" {
 		failure.Expiration = d.Expiration
 	}
-	failure.Transient = h.Delivery.Transient
+	failure.Transient = failure.Transient || d.DeliveryMode == rabbit.Transient
 	headers := envelope.Clean(d.Headers)
 	failure.CC = headers["CC"]
 	delete(headers, "CC")

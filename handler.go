@@ -26,7 +26,8 @@ type Middleware func(Handler) Handler
 // Delivery is a message as a handler sees it.
 type Delivery struct {
 	// Message has the exchange, key, properties and headers with which it was first published, also
-	// when it has been retried or replayed since.
+	// when it has been retried or replayed since. What Body and Headers hold must not be changed in
+	// place: a retry sends the same bytes.
 	Message
 	// Queue is the queue that it was consumed from.
 	Queue string

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -45,9 +46,9 @@ func (c *Client) publishOne(ctx context.Context, m *Message) error {
 		m.ID = NewID()
 	}
 	var p rabbit.Publishing
-	exchange, err := c.prepare(ctx, m, &p)
+	exchange, key, err := c.prepare(ctx, m, &p)
 	if err == nil {
-		err = c.sender.Publish(ctx, exchange, m.Key, &p, !c.config.NoResend)
+		err = c.sender.Publish(ctx, exchange, key, &p, !c.config.NoResend)
 	}
 	return publishError(m, err)
 }
@@ -72,12 +73,12 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 		contexts[i] = c.publishStarts(ctx, &m)
 		messages[i] = m
 		p := new(rabbit.Publishing)
-		exchange, err := c.prepare(ctx, &m, p)
+		exchange, key, err := c.prepare(ctx, &m, p)
 		if err != nil {
 			outcomes[i] = err
 			continue
 		}
-		items, index = append(items, rabbit.Item{Exchange: exchange, Key: m.Key, Message: p}), append(index, i)
+		items, index = append(items, rabbit.Item{Exchange: exchange, Key: key, Message: p}), append(index, i)
 	}
 	for j, err := range c.sender.PublishBatch(ctx, items, !c.config.NoResend) {
 		outcomes[index[j]] = err
@@ -97,9 +98,9 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 }
 
 // prepare turns a message into what is sent, and tells to which exchange.
-func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) (string, error) {
+func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) (exchange, key string, err error) {
 	if len(m.Body) > c.config.MaxBody {
-		return "", fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
+		return "", "", fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
 	}
 	delay := m.Delay
 	if !m.At.IsZero() {
@@ -108,35 +109,35 @@ func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) 
 	if delay > 0 {
 		return c.delayed(ctx, m, p, delay)
 	}
-	return m.Exchange, m.publishing(p, c.config.Unrouted)
+	return m.Exchange, m.Key, m.publishing(p, c.config.Unrouted)
 }
 
 // delayed addresses a message to the cascade, from which it goes to its own exchange with its own
 // key. By then nobody waits for its outcome, so it must be kept if no queue is bound: its exchange
 // must have an alternate exchange, or messages without a queue would jam the cascade.
-func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, delay time.Duration) (string, error) {
+func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, delay time.Duration) (exchange, key string, err error) {
 	if m.Expiration > 0 {
-		return "", fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
+		return "", "", fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
 	}
-	to, way := layout.ToQueue, c.native.LaterToQueue(m.Key)
+	to, key, way := layout.ToQueue, layout.LandingQueue(m.Key), c.native.LaterToQueue(m.Key)
 	if m.Exchange != "" {
 		if !c.declares(m.Exchange) {
-			return "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
+			return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
 		}
-		to, way = layout.ToExchange(m.Exchange), c.native.LaterTo(m.Exchange)
+		to, key, way = layout.ToExchange(m.Exchange), m.Key, c.native.LaterTo(m.Exchange)
 	}
 	if err := m.publishing(p, KeepUnrouted); err != nil {
-		return "", err
+		return "", "", err
 	}
 	address, err := c.cascade(ctx, delay, to)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	if err := c.fabric.ensure(ctx, "way "+to+" "+way.Bindings[0].Key, way); err != nil {
-		return "", wayError(err)
+	if err := c.ensure(ctx, "way to "+way.Queues[0].Name, way); err != nil {
+		return "", "", err
 	}
 	p.Headers = mergeHeaders(p.Headers, address.Headers)
-	return address.Exchange, nil
+	return address.Exchange, key, nil
 }
 
 // cascade makes sure that the cascade is there as far as this delay needs it.
@@ -147,22 +148,29 @@ func (c *Client) cascade(ctx context.Context, delay time.Duration, to string) (l
 	}
 	plan := c.native.Base()
 	plan.Add(c.native.Cascade(delay))
-	if err := c.fabric.ensure(ctx, address.Exchange, plan); err != nil {
-		return layout.Address{}, wayError(err)
-	}
-	return address, nil
+	return address, c.ensure(ctx, address.Exchange, plan)
 }
 
-// wayError makes what the broker says to a topology one of the outcomes of publishing.
-func wayError(err error) error {
-	var t *TopologyError
-	switch err = publicError(err); {
-	case errors.As(err, &t) && t.Code == 404:
-		return fmt.Errorf("%w: %w", ErrUnroutable, err)
-	case errors.As(err, &t):
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+// ensure declares a part of the topology, waiting for a broker until ctx ends. Its error is one of the
+// outcomes of publishing.
+func (c *Client) ensure(ctx context.Context, part string, plan topology.Plan) error {
+	for tries := 1; ; tries++ {
+		err := c.fabric.ensure(ctx, part, plan)
+		var t *TopologyError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(publicError(err), &t) && t.Code == 404:
+			return fmt.Errorf("%w: %w", ErrUnroutable, publicError(err))
+		case errors.As(publicError(err), &t):
+			return fmt.Errorf("%w: %w", ErrRefused, publicError(err))
+		case errors.Is(err, ErrClosed), errors.Is(err, ErrBlocked):
+			return err
+		}
+		if rabbit.Pause(ctx, settleBackoff.Delay(tries)) != nil {
+			return fmt.Errorf("%w: %v", ErrDisconnected, err)
+		}
 	}
-	return err
 }
 
 func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {

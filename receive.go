@@ -41,10 +41,13 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 // unwritten is the past of a message that has none: most have, and share it. Nobody writes to it.
 var unwritten envelope.Failure
 
-// history is a copy of what is known of a message's earlier attempts.
+// history is a copy of what is known of a message's earlier attempts. It does not rest on the Delivery,
+// which is in the handler's hands.
 func (h *handling) history() envelope.Failure {
 	past := *h.past
-	past.Exchange, past.Key = h.Delivery.Exchange, h.Delivery.Key
+	if h.past == &unwritten {
+		past.Exchange, past.Key = h.raw.Exchange, h.raw.RoutingKey
+	}
 	return past
 }
 

@@ -69,7 +69,8 @@ type Subscription struct {
 	Overflow string
 	// MaxPriority makes a classic queue with so many priorities. Default: none.
 	MaxPriority int
-	// SingleActive lets only one of the competing consumers receive at a time.
+	// SingleActive lets only one of the competing consumers receive at a time. Set it for a Passive queue
+	// that was declared so, too.
 	SingleActive bool
 	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others.
 	QueueArgs map[string]any
@@ -117,6 +118,8 @@ func (s Subscription) validate() error {
 		fault("Queue has %d bytes, AMQP allows 255", len(s.Queue))
 	case strings.HasPrefix(s.Queue, "amq."):
 		fault("Queue %q: names that begin with amq. belong to the broker", s.Queue)
+	case strings.HasPrefix(s.Queue, "rehop."):
+		fault("Queue %q: names that begin with rehop. belong to rehop; package admin looks into them", s.Queue)
 	}
 	if s.Handler == nil {
 		fault("Handler is nil")
@@ -175,7 +178,7 @@ func (s Subscription) validate() error {
 		fault("MessageTTL, Expires, MaxLength, MaxBytes must not be negative, and MaxPriority from 0 to 255")
 	}
 	if s.Passive && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
-		s.MaxPriority != 0 || s.SingleActive || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
+		s.MaxPriority != 0 || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
 		fault("Passive uses a queue as it is; it cannot be combined with settings of the queue")
 	}
 	if err := s.Retry.validate(); err != nil {
@@ -216,10 +219,10 @@ func (s Subscription) queueType() layout.QueueType {
 }
 
 // isolates reports whether the subscription can change to one message at a time and back, for which
-// it replaces its consumer: a temporary queue would end with it, and an exclusive consumer would let
-// another one in.
+// it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
+// consumer would let another one in.
 func (s Subscription) isolates() bool {
-	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer
+	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActive && s.QueueArgs["x-single-active-consumer"] != true
 }
 
 // deadLetters reports whether the broker takes what is rejected to the failed queue.
@@ -237,8 +240,16 @@ func (s Subscription) queueSpec() layout.QueueSpec {
 
 // plan is everything that the subscription needs on the broker.
 func (s Subscription) plan(native layout.Native) topology.Plan {
-	plan := native.Base()
+	plan := s.wayPlan(native)
 	plan.Add(native.Subscription(s.queueSpec()))
+	return plan
+}
+
+// wayPlan is what a failed message needs, without the queue itself: that belongs to the connection that
+// consumes, or to somebody else.
+func (s Subscription) wayPlan(native layout.Native) topology.Plan {
+	plan := native.Base()
+	plan.Add(native.Around(s.queueSpec()))
 	for _, delay := range s.Retry.fixed() {
 		plan.Add(native.Step(delay))
 	}

@@ -2,6 +2,7 @@ package rehop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -56,7 +57,12 @@ func (w *worker) loop(o offer) {
 	defer func() {
 		w.timer.Stop()
 		if !returned { // the handler called runtime.Goexit, which ends this goroutine
-			h, err := w.current, &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())}
+			h := w.current
+			if h == nil { // not in a handler: a hook's doing, or a panic that is to end the process
+				s.forget(w)
+				return
+			}
+			err := &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())}
 			s.tellEnd(h, err)
 			if h.finish() {
 				h.cancel(context.Canceled, nil)
@@ -173,7 +179,14 @@ func call(ctx context.Context, handler Handler, d *Delivery) (err error) {
 			err = &panicError{text: fmt.Sprintf("panic: %v", r), stack: string(debug.Stack())}
 		}
 	}()
-	return handler.Handle(ctx, d)
+	if err = handler.Handle(ctx, d); err != nil {
+		// An error whose methods panic, such as a nil pointer in the interface, does so here, where it
+		// counts as a failure, and not where it would end the process.
+		_ = err.Error()
+		_, _ = instructionOf(err)
+		_ = errors.Is(err, errTimeout)
+	}
+	return err
 }
 
 // expire is called when the time of the current handler is up, and again when it still has not

@@ -31,6 +31,7 @@ const (
 	nowhereExchange = "rehop.nowhere"
 	stepQueuePrefix = "rehop.step."
 	levelPrefix     = "rehop.delay."
+	laterPrefix     = "rehop.later."
 )
 
 // The headers that the broker routes by.
@@ -67,17 +68,25 @@ func FailedQueue(queue string) string { return suffixed(queue, failedSuffix) }
 // LandingQueue is the name of the queue through which messages return to a queue that may be full.
 func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }
 
-func suffixed(queue, suffix string) string {
-	if len(queue)+len(suffix) <= maxName {
-		return queue + suffix
+func suffixed(queue, suffix string) string { return fitted(queue+suffix, queue, suffix) }
+
+// laterQueue is the queue through which delayed messages reach an exchange.
+func laterQueue(exchange string) string {
+	return fitted(laterPrefix+exchange, laterPrefix+exchange, "")
+}
+
+// fitted is name if AMQP can carry it; otherwise the beginning of head, a hash, and tail.
+func fitted(name, head, tail string) string {
+	if len(name) <= maxName {
+		return name
 	}
-	sum := sha256.Sum256([]byte(queue))
-	suffix = "~" + hex.EncodeToString(sum[:8]) + suffix
-	head := queue[:maxName-len(suffix)]
+	sum := sha256.Sum256([]byte(head))
+	tail = "~" + hex.EncodeToString(sum[:8]) + tail
+	head = head[:maxName-len(tail)]
 	for !utf8.ValidString(head) {
 		head = head[:len(head)-1]
 	}
-	return head + suffix
+	return head + tail
 }
 
 // IsFailedQueue reports whether name is that of a failed queue.
@@ -98,9 +107,9 @@ func StepName(delay time.Duration) string {
 // StepQueue is the name of the queue in which messages wait for exactly delay.
 func StepQueue(delay time.Duration) string { return stepQueuePrefix + StepName(delay) }
 
-// IsWaitQueue reports whether name is that of a step or of a level of the cascade.
+// IsWaitQueue reports whether name is that of a step, of a level of the cascade, or of a way out of it.
 func IsWaitQueue(name string) bool {
-	return strings.HasPrefix(name, stepQueuePrefix) || strings.HasPrefix(name, levelPrefix)
+	return strings.HasPrefix(name, stepQueuePrefix) || strings.HasPrefix(name, levelPrefix) || strings.HasPrefix(name, laterPrefix)
 }
 
 func levelName(level int) string   { return fmt.Sprintf("%s%02d", levelPrefix, level) }

@@ -132,23 +132,10 @@ func (n Native) Exchange(name, kind string) topology.Plan {
 
 // Subscription is the queue of a subscription, its failed queue, and the ways to both.
 func (n Native) Subscription(q QueueSpec) topology.Plan {
-	failed := FailedQueue(q.Name)
-	plan := topology.Plan{
-		Queues: []topology.Queue{
-			{Name: failed, Args: n.resting()},
-			{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: queueArgs(q)},
-		},
-		Bindings: []topology.Binding{
-			{Source: ReturnExchange, Destination: failed, Key: failed},
-			{Source: ReturnExchange, Destination: q.Name, Key: q.Name},
-		},
-	}
-	if landing := q.ReturnKey(); landing != q.Name {
-		args := n.waiting(0, "")
-		args["x-dead-letter-routing-key"] = q.Name
-		plan.Queues = append(plan.Queues, topology.Queue{Name: landing, Args: args})
-		plan.Bindings = append(plan.Bindings, topology.Binding{Source: ReturnExchange, Destination: landing, Key: landing})
-	}
+	plan := n.Around(q)
+	plan.Queues = append(plan.Queues,
+		topology.Queue{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: queueArgs(q)})
+	plan.Bindings = append(plan.Bindings, topology.Binding{Source: ReturnExchange, Destination: q.Name, Key: q.Name})
 	if q.Exchange == "" {
 		return plan
 	}
@@ -168,13 +155,40 @@ func (n Native) Subscription(q QueueSpec) topology.Plan {
 	return plan
 }
 
+// Around is what belongs to the queue of a subscription besides the queue itself: where its messages
+// go when they fail, and the way back.
+func (n Native) Around(q QueueSpec) topology.Plan {
+	failed := FailedQueue(q.Name)
+	plan := topology.Plan{
+		Queues:   []topology.Queue{{Name: failed, Args: n.resting()}},
+		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: failed, Key: failed}},
+	}
+	if q.ReturnKey() != q.Name {
+		plan.Add(n.landing(q.Name))
+	}
+	return plan
+}
+
+// landing is a queue through which messages return to a queue that may refuse them.
+func (n Native) landing(queue string) topology.Plan {
+	name, args := LandingQueue(queue), n.waiting(0, ReturnExchange)
+	args["x-dead-letter-routing-key"] = queue
+	return topology.Plan{
+		Queues:   []topology.Queue{{Name: name, Args: args}},
+		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: name, Key: name}},
+	}
+}
+
 // ReturnKey is the routing key with which a message returns to the queue.
 //
 // What a full queue refuses stays in the queue that dead-lettered it and is tried again minutes later,
 // a few at a time: in a shared step it would hold up everybody's messages. So messages for a queue
-// that refuses when it is full return by way of a queue of its own, in which they stay for no time if
-// there is room.
+// that refuses when it is full, or of which rehop cannot know that, return by way of a queue of its
+// own, in which they stay for no time if there is room.
 func (q QueueSpec) ReturnKey() string {
+	if q.Passive {
+		return LandingQueue(q.Name)
+	}
 	args := queueArgs(q)
 	_, length := args["x-max-length"]
 	_, bytes := args["x-max-length-bytes"]
@@ -255,15 +269,26 @@ func (n Native) Cascade(delay time.Duration) topology.Plan {
 	return plan
 }
 
-// LaterTo lets messages leave the cascade towards an exchange.
+// LaterTo lets messages leave the cascade towards an exchange, by way of a queue of its own: if a queue
+// behind the exchange refuses them, they hold up no others.
 func (n Native) LaterTo(exchange string) topology.Plan {
-	return topology.Plan{Bindings: []topology.Binding{{Source: LaterExchange, Destination: exchange, ToExchange: true,
-		Args: topology.Args{"x-match": "all", HeaderTo: ToExchange(exchange)}}}}
+	name := laterQueue(exchange)
+	return topology.Plan{
+		Exchanges: []topology.Exchange{{Name: exchange, Passive: true}},
+		Queues:    []topology.Queue{{Name: name, Args: n.waiting(0, exchange)}},
+		Bindings: []topology.Binding{{Source: LaterExchange, Destination: name,
+			Args: topology.Args{"x-match": "all", HeaderTo: ToExchange(exchange)}}},
+	}
 }
 
-// LaterToQueue lets messages leave the cascade towards a queue that no subscription of rehop declared.
+// LaterToQueue lets messages with the routing key LandingQueue(queue) leave the cascade towards a queue.
 func (n Native) LaterToQueue(queue string) topology.Plan {
-	return topology.Plan{Bindings: []topology.Binding{{Source: ReturnExchange, Destination: queue, Key: queue}}}
+	plan := topology.Plan{
+		Queues:   []topology.Queue{{Name: queue, Passive: true}},
+		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: queue, Key: queue}},
+	}
+	plan.Add(n.landing(queue))
+	return plan
 }
 
 // units is delay in whole units, rounded up: a retry may be late, never early.

@@ -96,10 +96,10 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		return Failure{Exchange: exchange, Key: key}
 	}
 	f := Failure{
-		Attempt: number(headers[Attempt]), Error: text(headers[Error]), Kind: text(headers[Kind]), Stack: text(headers[Stack]),
+		Attempt: count(headers[Attempt]), Error: text(headers[Error]), Kind: text(headers[Kind]), Stack: text(headers[Stack]),
 		FailedAt: moment(headers[FailedAt]), FirstFailed: moment(headers[FirstFailed]), Due: moment(headers[Due]),
 		Host: text(headers[Host]), Queue: text(headers[Queue]), Exchange: exchange, Key: key,
-		Expiration: text(headers[Expiration]), Returns: number(headers[Returns]), Replays: number(headers[Replays]),
+		Expiration: text(headers[Expiration]), Returns: count(headers[Returns]), Replays: count(headers[Replays]),
 		ReplayRun: text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: text(headers[Dropped]),
 		CC: headers[CC],
 	}
@@ -213,7 +213,7 @@ func Owned(name string) bool {
 }
 
 // DeliveryCount is how often a quorum queue has redelivered the message.
-func DeliveryCount(headers map[string]any) int { return number(headers["x-delivery-count"]) }
+func DeliveryCount(headers map[string]any) int { return count(headers["x-delivery-count"]) }
 
 // Bounded cuts s to at most max bytes, at the end of a character, and says that it did.
 func Bounded(s string, max int) string {
@@ -271,6 +271,9 @@ func number(v any) int {
 	}
 	return 0
 }
+
+// count is a number that can be counted on: anybody can write headers.
+func count(v any) int { return min(max(number(v), 0), 1_000_000) }
 
 func moment(v any) time.Time {
 	if n := number(v); n > 0 {

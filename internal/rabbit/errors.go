@@ -71,7 +71,9 @@ func declareError(object, name string, err error) error {
 		return nil
 	}
 	var e *amqp.Error
-	if !errors.As(err, &e) || !e.Server {
+	// Only a channel exception is the broker's no to this object; a connection that is closed, because
+	// the broker restarts or an operator wants it, says nothing about it.
+	if !errors.As(err, &e) || !e.Server || !e.Recover {
 		return fmt.Errorf("declare %s %q: %w", object, name, err)
 	}
 	d := &DeclareError{Object: object, Name: name, Code: e.Code, Reason: e.Reason}

@@ -41,7 +41,7 @@ func TestInequivalentArg(t *testing.T) {
 
 func TestDeclareError(t *testing.T) {
 	for code, hint := range map[int]string{403: "permission", 404: "create it", 405: "exclusively", 406: "delete", 540: "log"} {
-		err := fmt.Errorf("wrapped: %w", declareError("queue", "q", &amqp.Error{Code: code, Reason: "because", Server: true}))
+		err := fmt.Errorf("wrapped: %w", declareError("queue", "q", &amqp.Error{Code: code, Reason: "because", Server: true, Recover: true}))
 		if !permanent(err) || !strings.Contains(err.Error(), hint) || !strings.Contains(err.Error(), "because") || !strings.Contains(err.Error(), fmt.Sprint(code)) {
 			t.Errorf("%d: got %q, permanent %v; want the code, the reason and %q", code, err, permanent(err), hint)
 		}
@@ -82,7 +82,7 @@ func FuzzDeclareError(f *testing.F) {
 	f.Add(406, "inequivalent arg '' for : received  but current is ")
 	f.Add(404, "")
 	f.Fuzz(func(t *testing.T, code int, text string) {
-		e := &amqp.Error{Code: code, Reason: text, Server: true}
+		e := &amqp.Error{Code: code, Reason: text, Server: true, Recover: true}
 		err := declareError("queue", "name", e)
 		var d *DeclareError
 		if !errors.As(err, &d) {

@@ -129,7 +129,7 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 	if err := p.knows(ctx, s, exchange); err != nil {
 		return Ticket{}, err
 	}
-	if err := s.claim(ctx, msg.MessageId, wait); err != nil {
+	if err := s.claim(ctx, msg.MessageId, exchange, wait); err != nil {
 		return Ticket{}, err
 	}
 	confirm, err := s.ch.PublishWithDeferredConfirm(exchange, key, true, false, *msg)
@@ -174,7 +174,7 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 
 // lost finds out what the end of its channel means for a message that was under way.
 func (p *Publisher) lost(t Ticket) error {
-	e := t.session.cause()
+	e, underway := t.session.cause(t.exchange)
 	if e == nil || !e.Server || !e.Recover {
 		return fmt.Errorf("%w: connection lost before the confirm", ErrUnknown)
 	}
@@ -185,17 +185,23 @@ func (p *Publisher) lost(t Ticket) error {
 			return fmt.Errorf("%w: the body has %d bytes, the broker's limit is %d", ErrTooLarge, t.size-messageOverhead, maxSize)
 		}
 	}
+	mine := exchange != "" && exchange == t.exchange
+	if mine && underway == 1 { // no other can be meant
+		if e.Code == amqp.NotFound {
+			return fmt.Errorf("%w: %s (%d)", ErrUnroutable, e.Reason, e.Code)
+		}
+		return fmt.Errorf("%w: %s (%d)", ErrRefused, e.Reason, e.Code)
+	}
 	// The message that was refused cannot be told from those that were sent just before it; but sent
 	// again, it meets the same answer, which then is its own.
-	return &channelError{exchange: exchange, mine: exchange == t.exchange, code: e.Code, reason: e.Reason}
+	return &channelError{mine: mine, code: e.Code, reason: e.Reason}
 }
 
 // channelError is an ErrUnknown that came with a channel exception.
 type channelError struct {
-	exchange string
-	mine     bool // the broker blamed the exchange that this message went to
-	code     int
-	reason   string
+	mine   bool // the broker blamed the exchange that this message went to
+	code   int
+	reason string
 }
 
 func (e *channelError) Error() string {
@@ -274,7 +280,7 @@ func (p *Publisher) again(ctx context.Context, exchange, key string, msg *Publis
 			return doubtful(doubt, err)
 		case errors.As(err, &ce):
 			if refusals++; ce.mine && refusals > 1 {
-				return fmt.Errorf("%w: %s (%d)", ErrRefused, ce.reason, ce.code) // so was the first try
+				return doubtful(doubt, fmt.Errorf("%w: %s (%d)", ErrRefused, ce.reason, ce.code))
 			} else if refusals >= maxChannelErrors {
 				return err
 			}
@@ -301,12 +307,13 @@ func (p *Publisher) again(ctx context.Context, exchange, key string, msg *Publis
 	return doubtful(doubt, err)
 }
 
-// doubtful is err, or both when an earlier try may have been stored all the same.
+// doubtful is err; or, when an earlier try may have been stored all the same, the doubt about that,
+// because the errors that say "not sent" or "stored nowhere" would not be true.
 func doubtful(doubt, err error) error {
 	if doubt == nil || errors.Is(err, ErrUnknown) {
 		return err
 	}
-	return fmt.Errorf("%w; sending again: %w", doubt, err)
+	return fmt.Errorf("%w; sending again: %v", doubt, err)
 }
 
 // current returns a session whose channel is open. If there is none, one is opened in the background,

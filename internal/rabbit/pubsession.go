@@ -21,7 +21,8 @@ type pubSession struct {
 	closed  chan *amqp.Error
 
 	mu        sync.Mutex
-	underway  map[string]struct{}
+	underway  map[string]string // exchanges, by message id
+	atEnd     map[string]int    // how many were under way to each exchange when the channel closed
 	returned  map[string]error
 	exchanges map[string]struct{} // known to exist
 	freed     chan struct{}       // not nil while somebody waits for an id; closed when one is freed
@@ -30,7 +31,7 @@ type pubSession struct {
 
 func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, error) {
 	s := &pubSession{
-		underway: make(map[string]struct{}), returned: make(map[string]error), exchanges: make(map[string]struct{}),
+		underway: make(map[string]string), returned: make(map[string]error), exchanges: make(map[string]struct{}),
 	}
 	ch, err := link.on(ctx, func(ch *amqp.Channel) error {
 		s.returns = ch.NotifyReturn(make(chan amqp.Return, window))
@@ -46,11 +47,11 @@ func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, e
 
 // claim reserves an id. While another message with the same id is under way it waits, or fails with
 // errNoPlace.
-func (s *pubSession) claim(ctx context.Context, id string, wait bool) error {
+func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) error {
 	for {
 		s.mu.Lock()
 		if _, taken := s.underway[id]; !taken {
-			s.underway[id] = struct{}{}
+			s.underway[id] = exchange
 			s.mu.Unlock()
 			return nil
 		}
@@ -102,6 +103,12 @@ func (s *pubSession) settle(id string) error {
 		}
 		break
 	}
+	if s.atEnd == nil && s.ch.IsClosed() {
+		s.atEnd = make(map[string]int)
+		for _, exchange := range s.underway {
+			s.atEnd[exchange]++
+		}
+	}
 	s.release(id)
 	err := s.returned[id]
 	if err != nil {
@@ -117,8 +124,9 @@ func unroutable(r amqp.Return) error {
 	return fmt.Errorf("%w: returned by the broker: %s (%d)", ErrUnroutable, r.ReplyText, r.ReplyCode)
 }
 
-// cause is why the channel was closed; nil if the broker did not say.
-func (s *pubSession) cause() *amqp.Error {
+// cause is why the channel was closed, nil if the broker did not say, and how many messages were under
+// way to the exchange then.
+func (s *pubSession) cause(exchange string) (*amqp.Error, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -128,5 +136,5 @@ func (s *pubSession) cause() *amqp.Error {
 		}
 	default:
 	}
-	return s.end
+	return s.end, s.atEnd[exchange]
 }

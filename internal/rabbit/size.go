@@ -31,8 +31,16 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 	if len(p.Body) > maxBody {
 		return fmt.Errorf("%w: the body has %d bytes, the limit is %d", ErrTooLarge, len(p.Body), maxBody)
 	}
+	if p.ReplyTo == directReplyTo {
+		return fmt.Errorf("%w: reply-to %q works only on the channel that consumes the replies; use a queue of your own", ErrInvalid, directReplyTo)
+	}
 	if len(p.Headers) == 0 {
 		return nil
+	}
+	for _, name := range [...]string{"CC", "BCC"} {
+		if err := checkCopies(name, p.Headers[name]); err != nil {
+			return err
+		}
 	}
 	size, err := headerSize(p.Headers, 0)
 	if err != nil {
@@ -40,6 +48,27 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 	}
 	if room := HeaderRoom(p) - growth; size > room {
 		return fmt.Errorf("%w: the headers have %d bytes, a frame has room for %d", ErrTooLarge, size, room)
+	}
+	return nil
+}
+
+// directReplyTo is a pseudo-queue that the broker refuses on any channel but the consumer's.
+const directReplyTo = "amq.rabbitmq.reply-to"
+
+// checkCopies: the broker takes lists of strings as CC and BCC, and answers anything else by closing
+// the channel.
+func checkCopies(name string, value any) error {
+	if value == nil {
+		return nil
+	}
+	list, ok := value.([]any)
+	for _, key := range list {
+		if _, isText := key.(string); !isText {
+			ok = false
+		}
+	}
+	if !ok {
+		return fmt.Errorf("%w: header %s must be a list of routing keys", ErrInvalid, name)
 	}
 	return nil
 }

@@ -44,14 +44,19 @@ type Plan struct {
 	Bindings  []Binding
 }
 
-// Add appends what q has and p has not. It panics when both name the same object with
-// different settings: two parts of rehop would then fight over it on the broker.
+// Add appends what q has and p has not; an object that one of them declares need not be checked for. It
+// panics when both declare the same object differently: two parts of rehop would then fight over it on
+// the broker.
 func (p *Plan) Add(q Plan) {
 	for _, x := range q.Exchanges {
 		i := slices.IndexFunc(p.Exchanges, func(y Exchange) bool { return y.Name == x.Name })
 		if i < 0 {
 			p.Exchanges = append(p.Exchanges, x)
-		} else if y := p.Exchanges[i]; y.Kind != x.Kind || y.Internal != x.Internal || !maps.Equal(y.Args, x.Args) {
+		} else if y := p.Exchanges[i]; x.Passive || y.Passive {
+			if y.Passive {
+				p.Exchanges[i] = x
+			}
+		} else if y.Kind != x.Kind || y.Internal != x.Internal || !maps.Equal(y.Args, x.Args) {
 			panic(fmt.Sprintf("topology: exchange %q planned twice, differently", x.Name))
 		}
 	}
@@ -59,7 +64,11 @@ func (p *Plan) Add(q Plan) {
 		i := slices.IndexFunc(p.Queues, func(y Queue) bool { return y.Name == x.Name })
 		if i < 0 {
 			p.Queues = append(p.Queues, x)
-		} else if y := p.Queues[i]; y.AutoDelete != x.AutoDelete || y.Exclusive != x.Exclusive || !maps.Equal(y.Args, x.Args) {
+		} else if y := p.Queues[i]; x.Passive || y.Passive {
+			if y.Passive {
+				p.Queues[i] = x
+			}
+		} else if y.AutoDelete != x.AutoDelete || y.Exclusive != x.Exclusive || !maps.Equal(y.Args, x.Args) {
 			panic(fmt.Sprintf("topology: queue %q planned twice, differently", x.Name))
 		}
 	}
