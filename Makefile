@@ -25,6 +25,7 @@ unit: $(REPORT) ## only the tests that need nothing but Go
 check: $(STATICCHECK) $(REPORT) ## gofmt, vet and staticcheck
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; }
 	@for m in $(MODULES); do (cd $$m && $(GO) vet ./... && $(STATICCHECK) ./...) || exit 1; done
+	@cd tools && GOWORK=off $(GO) vet ./...
 
 services: ## install and start the servers that the tests use
 	@scripts/services up || test "$$REHOP_REQUIRE_SERVICES" != 1

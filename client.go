@@ -79,6 +79,9 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 
 	for _, link := range []*rabbit.Link{c.publish, c.consume} {
 		err := link.FirstTry(ctx)
+		if err == nil {
+			err = ctx.Err()
+		}
 		var refused *rabbit.RefusedError
 		if errors.As(err, &refused) || ctx.Err() != nil {
 			_ = c.Close(ctx)

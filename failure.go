@@ -65,8 +65,6 @@ func (s *Subscriber) conclude(h *handling, err error) {
 	switch does {
 	case doDiscard:
 		s.ack(h, OutcomeDiscarded, result)
-	case doPause: // only when the pause has ended without an answer
-		s.giveBack(h, result)
 	case doFail:
 		s.park(h, err, kind, result)
 	default:

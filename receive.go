@@ -77,7 +77,7 @@ func visible(headers map[string]any) map[string]any {
 // handled alone, and if that kills them too, it goes to the failed queue.
 func (s *Subscriber) admit(o offer, h *handling) bool {
 	returns := h.returns()
-	if h.raw.Redelivered && !h.counted() {
+	if h.raw.Redelivered && !s.counts(h) {
 		// Classic queues say that they deliver a message again, and not how often: it is counted by
 		// sending the message round with a higher number.
 		h.setReturns(h.past.Returns + 1)
@@ -146,10 +146,11 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 	return false
 }
 
-// counted reports whether the queue counts how often it delivers a message, as quorum queues do.
-func (h *handling) counted() bool {
-	_, ok := h.raw.Headers["x-delivery-count"]
-	return ok
+// counts reports whether the queue counts how often it delivers a message without an answer, as quorum
+// queues do. From RabbitMQ 4.3 on they do not count, and do not mark, what was given back.
+func (s *Subscriber) counts(h *handling) bool {
+	_, marked := h.raw.Headers["x-delivery-count"]
+	return marked || !s.config.Passive && s.config.queueType() == layout.Quorum
 }
 
 // returns is how often the message was delivered before without an answer.

@@ -118,15 +118,18 @@ func (s *Subscriber) Queue() string { return s.config.Queue }
 // Closed is closed when the subscription has ended.
 func (s *Subscriber) Closed() <-chan struct{} { return s.closed }
 
-// Drain receives no more, and lets what has been received be handled. When ctx ends before that, it
-// goes on as Stop does. It returns when the broker knows of everything that was finished.
+// Drain receives no more, and lets what has been received be handled. It returns nil when the broker
+// knows of all that. When ctx ends before, it goes on as Stop does, and the error says so.
 func (s *Subscriber) Drain(ctx context.Context) error {
 	s.enter(draining)
 	select {
 	case <-s.closed:
 		return nil
 	case <-ctx.Done():
-		return s.Stop()
+		if err := s.Stop(); err != nil {
+			return err
+		}
+		return fmt.Errorf("rehop: drain subscription %q: stopped before all was handled: %w", s.config.Queue, ctx.Err())
 	}
 }
 

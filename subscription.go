@@ -51,7 +51,8 @@ type Subscription struct {
 	// Default: 1 s and 30 s.
 	ProbeMin, ProbeMax time.Duration
 
-	// QueueType is layout.Quorum or layout.Classic. Default: Quorum; Classic for Exclusive and AutoDelete.
+	// QueueType is layout.Quorum or layout.Classic. Default: Quorum; Classic for Exclusive, AutoDelete and
+	// MaxPriority.
 	QueueType layout.QueueType
 	// Passive: the queue belongs to somebody else and is used as it is. Its failed queue and the way
 	// back to it are declared all the same.
@@ -64,8 +65,8 @@ type Subscription struct {
 	// MaxLength and MaxBytes bound the queue. Default: unbounded.
 	MaxLength, MaxBytes int
 	// Overflow is what happens when it is full: "reject-publish" (publishers get ErrRefused) or
-	// "drop-head" (the oldest goes to the failed queue). Default: reject-publish for quorum queues,
-	// drop-head for classic ones, as RabbitMQ has it.
+	// "drop-head" (the oldest goes to the failed queue, at most once: RabbitMQ dead-letters at least once
+	// only with reject-publish). Default: reject-publish for quorum queues, drop-head for classic ones.
 	Overflow string
 	// MaxPriority makes a classic queue with so many priorities. Default: none.
 	MaxPriority int
@@ -173,6 +174,14 @@ func (s Subscription) validate() error {
 	case "", "reject-publish", "drop-head", "reject-publish-dlx":
 	default:
 		fault("Overflow %q must be reject-publish, drop-head or reject-publish-dlx", s.Overflow)
+	}
+	for name, d := range map[string]time.Duration{"MessageTTL": s.MessageTTL, "Expires": s.Expires} {
+		if d != 0 && d < time.Millisecond {
+			fault("%s %v must be at least 1 ms", name, d)
+		}
+	}
+	if s.Priority != int(int32(s.Priority)) {
+		fault("Priority %d must fit 32 bits", s.Priority)
 	}
 	if s.MessageTTL < 0 || s.Expires < 0 || s.MaxLength < 0 || s.MaxBytes < 0 || s.MaxPriority < 0 || s.MaxPriority > 255 {
 		fault("MessageTTL, Expires, MaxLength, MaxBytes must not be negative, and MaxPriority from 0 to 255")

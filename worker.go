@@ -217,7 +217,7 @@ func (w *worker) expire() {
 // slots; then slots stay occupied, and the reports say so.
 func (s *Subscriber) replace(w *worker, h *handling) bool {
 	s.mu.Lock()
-	may := s.stuck < s.config.Concurrency && s.phase != halted
+	may := s.stuck < s.config.Concurrency && s.phase < halted
 	if may {
 		s.stuck++
 	}
@@ -270,6 +270,7 @@ func (s *Subscriber) abandonAll() int {
 		s.stuck++
 		s.mu.Unlock()
 		h.raw.Requeue()
+		s.tellHandled(h, Result{Outcome: OutcomeReturned, Took: time.Since(h.began)})
 		s.forget(w)
 		return true
 	})

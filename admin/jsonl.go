@@ -38,6 +38,8 @@ type record struct {
 	FirstFailed     *time.Time     `json:"first_failed,omitempty"`
 	Host            string         `json:"host,omitempty"`
 	Expiration      string         `json:"expiration,omitempty"`
+	Transient       bool           `json:"transient,omitempty"`
+	Dropped         string         `json:"dropped_headers,omitempty"`
 	Replays         int            `json:"replays,omitempty"`
 }
 
@@ -87,14 +89,16 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 	n, line := 0, 0
 	var batch []rabbit.Item
 	flush := func() error {
+		var faults []error
 		for i, err := range a.sender.PublishBatch(ctx, batch, true) {
 			if err != nil {
-				return fmt.Errorf("import message %s into %q: %w", batch[i].Message.MessageId, batch[i].Key, err)
+				faults = append(faults, fmt.Errorf("import message %s into %q: %w", batch[i].Message.MessageId, batch[i].Key, err))
+			} else {
+				n++
 			}
-			n++
 		}
 		batch = batch[:0]
-		return nil
+		return errors.Join(faults...)
 	}
 	for in.Scan() {
 		line++
@@ -123,7 +127,8 @@ func recordOf(m Message) record {
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: moment(m.Timestamp),
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Attempts: m.Attempts, Error: m.Error, Kind: m.Kind, Stack: m.Stack, FailedAt: moment(m.FailedAt),
-		FirstFailed: moment(m.FirstFailed), Host: m.Host, Expiration: m.failure.Expiration, Replays: m.Replays,
+		FirstFailed: moment(m.FirstFailed), Host: m.Host, Expiration: m.failure.Expiration,
+		Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays,
 	}
 }
 
@@ -147,7 +152,8 @@ func itemOf(line []byte) (rabbit.Item, error) {
 	}
 	return rabbit.Item{Key: sourceOf(r.Queue), Message: m.publishing(envelope.Failure{
 		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: at(r.FailedAt), FirstFailed: at(r.FirstFailed),
-		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration, Replays: r.Replays,
+		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration,
+		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays,
 	})}, nil
 }
 

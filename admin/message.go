@@ -46,6 +46,7 @@ func messageOf(d rabbit.Message, failed bool) Message {
 		read = envelope.ReadDead
 	}
 	f := read(headers, d.Exchange, d.RoutingKey)
+	f.Transient = f.Transient || d.DeliveryMode == rabbit.Transient
 	return Message{
 		ID: d.MessageId, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(headers), Body: d.Body,
 		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,

@@ -84,7 +84,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			o.Orphans = q.Ready + q.Unacked
 		case q.Name == layout.UnroutedQueue:
 			o.Unrouted = q.Ready + q.Unacked
-		case layout.IsWaitQueue(q.Name):
+		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && ours[q.Name]:
 			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
 		case hasFailed && ours[failed.Name]:
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,

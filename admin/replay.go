@@ -48,7 +48,10 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 			}
 			target = queue
 		}
-		f := envelope.Failure{Queue: target, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration, Replays: m.Replays + 1, ReplayRun: run}
+		f := envelope.Failure{
+			Queue: target, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
+			Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays + 1, ReplayRun: run,
+		}
 		return rabbit.Item{Key: target, Message: m.publishing(f)}, nil
 	})
 }

@@ -89,9 +89,6 @@ func fitted(name, head, tail string) string {
 	return head + tail
 }
 
-// IsFailedQueue reports whether name is that of a failed queue.
-func IsFailedQueue(name string) bool { return strings.HasSuffix(name, failedSuffix) }
-
 // StepName names a step by its delay, as in "10s", "1m40s" or "2h".
 func StepName(delay time.Duration) string {
 	s := delay.String()
@@ -106,6 +103,9 @@ func StepName(delay time.Duration) string {
 
 // StepQueue is the name of the queue in which messages wait for exactly delay.
 func StepQueue(delay time.Duration) string { return stepQueuePrefix + StepName(delay) }
+
+// IsLandingQueue reports whether name may be that of a landing queue.
+func IsLandingQueue(name string) bool { return strings.HasSuffix(name, landingSuffix) }
 
 // IsWaitQueue reports whether name is that of a step, of a level of the cascade, or of a way out of it.
 func IsWaitQueue(name string) bool {

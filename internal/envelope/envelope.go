@@ -25,7 +25,7 @@ const (
 	Key         = "rehop-key"             // and with which routing key
 	CC          = "rehop-cc"              // the CC header; left in place it would lead copies astray
 	Expiration  = "rehop-expiration"      // the expiration; left in place it would cut the wait short
-	Returns     = "rehop-returns"         // how often a classic queue redelivered it
+	Returns     = "rehop-returns"         // how often it was delivered without an answer, as far as the broker does not count it
 	Replays     = "rehop-replays"         // how often a person has replayed it
 	ReplayRun   = "rehop-replay-run"      // which replay it was, so that the same one does not take it twice
 	Transient   = "rehop-transient"       // it was published as transient

@@ -31,6 +31,7 @@ type Link struct {
 	state   State
 	err     error         // why there is none, or why it is blocked
 	tries   int           // failed tries since the last success
+	untold  bool          // nothing has been observed yet
 	changed chan struct{} // closed at the next change
 
 	cancel context.CancelFunc
@@ -44,7 +45,7 @@ func NewLink(role string, opts Options, observe func(State, error)) *Link {
 	l := &Link{
 		role: role, opts: opts, observe: observe, cancel: cancel,
 		changed: make(chan struct{}), done: make(chan struct{}),
-		err: errors.New("no try to connect has ended yet"),
+		err: errors.New("no try to connect has ended yet"), untold: true,
 	}
 	go l.run(ctx)
 	return l
@@ -109,12 +110,13 @@ func (l *Link) FirstTry(ctx context.Context) error {
 
 func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
 	l.mu.Lock()
-	same := l.state == state && l.conn == conn
+	same := l.state == state && l.conn == conn && !l.untold
+	l.untold = false
 	l.conn, l.state, l.err, l.tries = conn, state, err, tries
 	close(l.changed)
 	l.changed = make(chan struct{})
 	l.mu.Unlock()
-	if !same || (state == Recovering && tries == 1) {
+	if !same {
 		l.observe(state, err)
 	}
 }

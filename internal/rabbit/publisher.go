@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,14 +218,16 @@ const maxChannelErrors = 3
 // Publish sends a message and waits for its outcome. With resend, a message whose fate is unknown
 // is sent again under the same id until ctx ends.
 func (p *Publisher) Publish(ctx context.Context, exchange, key string, msg *Publishing, resend bool) error {
-	t, err := p.Send(ctx, exchange, key, msg)
-	if err == nil {
-		err = p.Outcome(ctx, t)
+	c := course{resend: resend}
+	for {
+		t, err := p.Send(ctx, exchange, key, msg)
+		if err == nil {
+			err = p.Outcome(ctx, t)
+		}
+		if err == nil || c.ends(err) || Pause(ctx, resendPause) != nil {
+			return doubtful(c.doubt, err)
+		}
 	}
-	if err == nil {
-		return nil
-	}
-	return p.again(ctx, exchange, key, msg, resend, err)
 }
 
 // Item is one message of a batch.
@@ -234,83 +237,90 @@ type Item struct {
 }
 
 // PublishBatch sends many messages without waiting for one before the next, and returns an outcome
-// for each.
+// for each. Those that are sent again are sent together, too.
 func (p *Publisher) PublishBatch(ctx context.Context, items []Item, resend bool) []error {
 	outcomes := make([]error, len(items))
-	tickets := make([]Ticket, len(items))
+	courses := make([]course, len(items))
+	left := make([]int, len(items))
+	for i := range items {
+		left[i], courses[i].resend = i, resend
+	}
+	for {
+		p.pipeline(ctx, items, left, outcomes)
+		left = slices.DeleteFunc(left, func(i int) bool {
+			ended := outcomes[i] == nil || courses[i].ends(outcomes[i])
+			if ended || ctx.Err() != nil {
+				outcomes[i] = doubtful(courses[i].doubt, outcomes[i])
+			}
+			return ended
+		})
+		if len(left) == 0 || Pause(ctx, resendPause) != nil {
+			return outcomes
+		}
+	}
+}
+
+// pipeline sends some of the items once, and waits for their outcomes.
+func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, outcomes []error) {
+	tickets := make([]Ticket, len(some))
 	oldest := 0 // of those under way
 	settle := func(upTo int) {
 		for ; oldest < upTo; oldest++ {
-			if outcomes[oldest] == nil {
-				outcomes[oldest] = p.Outcome(ctx, tickets[oldest])
+			if i := some[oldest]; outcomes[i] == nil {
+				outcomes[i] = p.Outcome(ctx, tickets[oldest])
 			}
 		}
 	}
-	for i, item := range items {
+	for n, i := range some {
+		item := items[i]
 		t, err := p.trySend(ctx, item.Exchange, item.Key, item.Message)
-		for errors.Is(err, errNoPlace) && oldest < i {
+		for errors.Is(err, errNoPlace) && oldest < n {
 			settle(oldest + 1)
 			t, err = p.trySend(ctx, item.Exchange, item.Key, item.Message)
 		}
 		if errors.Is(err, errNoPlace) {
 			t, err = p.Send(ctx, item.Exchange, item.Key, item.Message)
 		}
-		tickets[i], outcomes[i] = t, err
+		tickets[n], outcomes[i] = t, err
 	}
-	settle(len(items))
-	for i, item := range items {
-		if outcomes[i] != nil {
-			outcomes[i] = p.again(ctx, item.Exchange, item.Key, item.Message, resend, outcomes[i])
-		}
-	}
-	return outcomes
+	settle(len(some))
 }
 
 // resendPause keeps a broker that takes no channel, or that drops every connection, from being hit
 // in a tight loop.
 const resendPause = 10 * time.Millisecond
 
-// again goes on where a first try ended with err.
-func (p *Publisher) again(ctx context.Context, exchange, key string, msg *Publishing, resend bool, err error) error {
-	refusals, doubt := 0, error(nil)
-	for ctx.Err() == nil {
-		var ce *channelError
-		switch {
-		case errors.Is(err, ErrClosed), errors.Is(err, errOverLimit):
-			return doubtful(doubt, err)
-		case errors.As(err, &ce):
-			if refusals++; ce.mine && refusals > 1 {
-				return doubtful(doubt, fmt.Errorf("%w: %s (%d)", ErrRefused, ce.reason, ce.code))
-			} else if refusals >= maxChannelErrors {
-				return err
-			}
-		case errors.Is(err, ErrUnknown), errors.Is(err, ErrDisconnected):
-		default:
-			return doubtful(doubt, err)
-		}
-		if errors.Is(err, ErrUnknown) {
-			if !resend {
-				return err
-			}
-			doubt = err // from now on it may be stored, whatever comes next
-		}
-		if Pause(ctx, resendPause) != nil {
-			break
-		}
-		var t Ticket
-		if t, err = p.Send(ctx, exchange, key, msg); err == nil {
-			if err = p.Outcome(ctx, t); err == nil {
-				return nil
-			}
-		}
+// course is what a message has been through until its outcome is certain.
+type course struct {
+	resend   bool
+	refusals int   // channel exceptions that it has met
+	doubt    error // not nil: an earlier try may have been stored
+}
+
+// ends reports whether err is final; otherwise the message is to be sent again.
+func (c *course) ends(err error) bool {
+	if errors.Is(err, ErrClosed) || errors.Is(err, errOverLimit) {
+		return true
 	}
-	return doubtful(doubt, err)
+	if !errors.Is(err, ErrUnknown) {
+		return !errors.Is(err, ErrDisconnected)
+	}
+	if !c.resend {
+		return true
+	}
+	c.doubt = err
+	var ce *channelError
+	if errors.As(err, &ce) {
+		c.refusals++
+		return ce.mine && c.refusals > 1 || c.refusals >= maxChannelErrors
+	}
+	return false
 }
 
 // doubtful is err; or, when an earlier try may have been stored all the same, the doubt about that,
 // because the errors that say "not sent" or "stored nowhere" would not be true.
 func doubtful(doubt, err error) error {
-	if doubt == nil || errors.Is(err, ErrUnknown) {
+	if err == nil || doubt == nil || errors.Is(err, ErrUnknown) {
 		return err
 	}
 	return fmt.Errorf("%w; sending again: %v", doubt, err)
@@ -372,30 +382,46 @@ func (p *Publisher) knows(ctx context.Context, s *pubSession, exchange string) e
 		return nil
 	}
 	s.mu.Lock()
-	_, known := s.exchanges[exchange]
-	s.mu.Unlock()
-	if known {
-		return nil
+	l, asked := s.exchanges[exchange]
+	if !asked {
+		l = &lookup{done: make(chan struct{})}
+		s.exchanges[exchange] = l
 	}
+	s.mu.Unlock()
+	if asked {
+		select {
+		case <-l.done:
+			return l.err
+		case <-ctx.Done():
+			return fmt.Errorf("%w: look for exchange %q: %w", ErrDisconnected, exchange, ctx.Err())
+		}
+	}
+	if l.err = p.look(ctx, exchange); l.err != nil {
+		s.mu.Lock()
+		delete(s.exchanges, exchange) // the next one asks again
+		s.mu.Unlock()
+	}
+	close(l.done)
+	return l.err
+}
+
+func (p *Publisher) look(ctx context.Context, exchange string) error {
 	err := p.link.briefly(ctx, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
 	})
 	var e *amqp.Error
 	switch {
 	case err == nil:
-	case errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked):
+		return nil
+	case errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked), errors.Is(err, ErrClosed):
 		return err
 	case errors.As(err, &e) && e.Code == amqp.NotFound:
 		return fmt.Errorf("%w: there is no exchange %q; declare it first", ErrUnroutable, exchange)
 	case errors.As(err, &e) && e.Code == amqp.AccessRefused:
 		// RabbitMQ 4.3 asks for configure permission to answer; publishing may be allowed all the same.
-	default:
-		return fmt.Errorf("%w: look for exchange %q: %w", ErrDisconnected, exchange, err)
+		return nil
 	}
-	s.mu.Lock()
-	s.exchanges[exchange] = struct{}{}
-	s.mu.Unlock()
-	return nil
+	return fmt.Errorf("%w: look for exchange %q: %w", ErrDisconnected, exchange, err)
 }
 
 // storm slows publishing down while the broker keeps saying no.

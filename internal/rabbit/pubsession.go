@@ -24,14 +24,20 @@ type pubSession struct {
 	underway  map[string]string // exchanges, by message id
 	atEnd     map[string]int    // how many were under way to each exchange when the channel closed
 	returned  map[string]error
-	exchanges map[string]struct{} // known to exist
-	freed     chan struct{}       // not nil while somebody waits for an id; closed when one is freed
+	exchanges map[string]*lookup // those that were asked for
+	freed     chan struct{}      // not nil while somebody waits for an id; closed when one is freed
 	end       *amqp.Error
+}
+
+// lookup is the question whether an exchange exists. One asks, and all others wait for the answer.
+type lookup struct {
+	done chan struct{}
+	err  error
 }
 
 func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, error) {
 	s := &pubSession{
-		underway: make(map[string]string), returned: make(map[string]error), exchanges: make(map[string]struct{}),
+		underway: make(map[string]string), returned: make(map[string]error), exchanges: make(map[string]*lookup),
 	}
 	ch, err := link.on(ctx, func(ch *amqp.Channel) error {
 		s.returns = ch.NotifyReturn(make(chan amqp.Return, window))

@@ -3,6 +3,7 @@ package rabbit
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -12,7 +13,7 @@ import (
 type Reader struct {
 	ch    *amqp.Channel
 	queue string
-	last  uint64 // the newest delivery tag
+	held  []uint64 // tags that were not acked, in order
 }
 
 // OpenReader opens a reader of a queue, and tells how many messages are ready in it. A missing queue
@@ -36,20 +37,25 @@ func (r *Reader) Next() (amqp.Delivery, bool, error) {
 		return d, false, fmt.Errorf("read queue %q: %w", r.queue, err)
 	}
 	if ok {
-		r.last = d.DeliveryTag
+		r.held = append(r.held, d.DeliveryTag)
 	}
 	return d, ok, nil
 }
 
 // Ack removes a message from the queue.
-func (r *Reader) Ack(tag uint64) error { return r.ch.Ack(tag, false) }
+func (r *Reader) Ack(tag uint64) error {
+	if i, held := slices.BinarySearch(r.held, tag); held {
+		r.held = slices.Delete(r.held, i, i+1)
+	}
+	return r.ch.Ack(tag, false)
+}
 
 // Close gives back what was not acked. When it returns, the broker has taken note of every ack.
 func (r *Reader) Close() error {
-	if r.last > 0 {
+	if n := len(r.held); n > 0 {
 		// A channel that closes gives back everything too, but a quorum queue learns of that later than
 		// of an explicit nack, and whoever looks next would find messages missing.
-		_ = r.ch.Nack(r.last, true, true)
+		_ = r.ch.Nack(r.held[n-1], true, true)
 	}
 	return r.ch.Close()
 }
