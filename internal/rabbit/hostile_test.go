@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -441,6 +442,36 @@ func TestLateAckStaysWithItsSession(t *testing.T) {
 			t.Errorf("the late ack was sent: tag %d", <-acks)
 		}
 		second.Close()
+		stop(link, p)
+	})
+}
+
+// A confirm that never comes, on a connection that lives, holds nobody for ever.
+func TestLostConfirm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &fakeBroker{heartbeat: 200} // the fake sends none, and must not be given up before
+		var mu sync.Mutex
+		sent := 0
+		b.publish = func(p *fakePeer, channel uint16, tag uint64, _, _ []byte) {
+			mu.Lock()
+			sent++
+			lost := sent == 1
+			mu.Unlock()
+			if !lost {
+				p.ack(channel, tag, 0)
+			}
+		}
+		link, p, _ := start(t, b)
+		began := time.Now()
+		if err := p.Publish(within(t, time.Hour), "", "k", &Publishing{MessageId: "m"}, true); err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		if took := time.Since(began); took < confirmLimit || took > 2*confirmLimit {
+			t.Errorf("sent again after %v, want about %v", took, confirmLimit)
+		}
+		if err := p.Publish(within(t, time.Hour), "", "k", &Publishing{MessageId: "n"}, true); err != nil {
+			t.Errorf("the next one: got %v, want nil", err)
+		}
 		stop(link, p)
 	})
 }

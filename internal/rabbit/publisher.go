@@ -35,8 +35,9 @@ type Publisher struct {
 	session *pubSession // nil: none yet
 	opening *opening    // not nil while one is being opened
 
-	storm   storm
-	pending group // confirms whose callers have gone
+	openSince atomic.Int64 // since when the link is open, in Unix nanoseconds
+	storm     storm
+	pending   group // confirms whose callers have gone
 }
 
 // NewPublisher publishes over link. Its gate follows the link's state by SetState.
@@ -50,6 +51,7 @@ func NewPublisher(link *Link, limits Limits) *Publisher {
 func (p *Publisher) SetState(s State, err error) {
 	switch s {
 	case Open:
+		p.openSince.Store(time.Now().UnixNano())
 		p.gate.set(true, nil)
 	case Blocked:
 		p.gate.set(false, err)
@@ -370,9 +372,34 @@ func (p *Publisher) open(o *opening) {
 	p.mu.Lock()
 	if p.opening, o.err = nil, err; err == nil {
 		p.session = s
+		p.pending.start(func() { p.watch(s) })
 	}
 	p.mu.Unlock()
 	close(o.done)
+}
+
+// confirmLimit is how long a broker that is there and not blocked may take to answer for a message. It
+// is longer than the election of a queue's leader, in which a confirm can get lost.
+const confirmLimit = time.Minute
+
+// watch closes a session on which a message gets no answer: all that are under way on it are then
+// unknown, and can be sent again.
+func (p *Publisher) watch(s *pubSession) {
+	ticker := time.NewTicker(confirmLimit / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-ticker.C:
+		}
+		then := time.Now().Add(-confirmLimit)
+		state, _ := p.link.State()
+		if state == Open && time.Unix(0, p.openSince.Load()).Before(then) && s.stalled(then) {
+			_ = s.ch.Close()
+			return
+		}
+	}
 }
 
 // knows makes sure that the exchange exists before the first message goes to it: publishing to a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -19,14 +20,33 @@ type pubSession struct {
 	ch      *amqp.Channel
 	returns chan amqp.Return
 	closed  chan *amqp.Error
+	ended   chan *amqp.Error // for who waits for the end
 
 	mu        sync.Mutex
-	underway  map[string]string // exchanges, by message id
+	underway  map[string]flight // by message id
 	atEnd     map[string]int    // how many were under way to each exchange when the channel closed
 	returned  map[string]error
 	exchanges map[string]*lookup // those that were asked for
 	freed     chan struct{}      // not nil while somebody waits for an id; closed when one is freed
 	end       *amqp.Error
+}
+
+// flight is a message under way.
+type flight struct {
+	exchange string
+	since    time.Time
+}
+
+// stalled reports whether a message was sent before then and has no answer yet.
+func (s *pubSession) stalled(then time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.underway {
+		if f.since.Before(then) {
+			return true
+		}
+	}
+	return false
 }
 
 // lookup is the question whether an exchange exists. One asks, and all others wait for the answer.
@@ -37,11 +57,12 @@ type lookup struct {
 
 func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, error) {
 	s := &pubSession{
-		underway: make(map[string]string), returned: make(map[string]error), exchanges: make(map[string]*lookup),
+		underway: make(map[string]flight), returned: make(map[string]error), exchanges: make(map[string]*lookup),
 	}
 	ch, err := link.on(ctx, func(ch *amqp.Channel) error {
 		s.returns = ch.NotifyReturn(make(chan amqp.Return, window))
 		s.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
+		s.ended = ch.NotifyClose(make(chan *amqp.Error, 1))
 		return ch.Confirm(false)
 	})
 	if err != nil {
@@ -57,7 +78,7 @@ func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) 
 	for {
 		s.mu.Lock()
 		if _, taken := s.underway[id]; !taken {
-			s.underway[id] = exchange
+			s.underway[id] = flight{exchange: exchange, since: time.Now()}
 			s.mu.Unlock()
 			return nil
 		}
@@ -111,8 +132,8 @@ func (s *pubSession) settle(id string) error {
 	}
 	if s.atEnd == nil && s.ch.IsClosed() {
 		s.atEnd = make(map[string]int)
-		for _, exchange := range s.underway {
-			s.atEnd[exchange]++
+		for _, f := range s.underway {
+			s.atEnd[f.exchange]++
 		}
 	}
 	s.release(id)
