@@ -1,0 +1,190 @@
+package faults
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/conformance/delivery"
+)
+
+// killBroker: kill -9 of the only node, and its restart.
+func killBroker(t *testing.T, seed uint64) delivery.Report {
+	x := newTrial(t, lab.Single(t), seed)
+	x.start()
+	n := times(1, 10)
+	for range n {
+		x.fault("broker killed", func() {
+			x.rabbit.Services("kill", "single")
+			x.rabbit.Services("start", "single")
+		})
+	}
+	x.run(200)
+	rules := x.work.Rules()
+	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.work.Script)
+	return x.finish(rules)
+}
+
+// restartBroker: the node is stopped in order and started again, and its application is stopped and
+// started inside a node that lives on.
+func restartBroker(t *testing.T, seed uint64) delivery.Report {
+	x := newTrial(t, lab.Single(t), seed)
+	x.start()
+	n := times(1, 8)
+	for i := range n {
+		if i%2 == 0 {
+			x.fault("broker restarted", func() { x.rabbit.Services("restart", "single") })
+			continue
+		}
+		x.fault("broker's application restarted", func() {
+			x.rabbit.Services("ctl", "single", "stop_app")
+			x.rabbit.Services("ctl", "single", "start_app")
+		})
+	}
+	x.run(200)
+	rules := x.work.Rules()
+	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.work.Script)
+	return x.finish(rules)
+}
+
+// killLeader: kill -9 of the node that leads a queue, in turn those of the subscription's queue and of
+// the queues in which messages wait, while messages are being retried.
+func killLeader(t *testing.T, seed uint64) delivery.Report {
+	x := newTrial(t, lab.Cluster(t), seed)
+	// Each client prefers another node, so that the death of any of them is felt.
+	plain, next := x.work.Config, 0
+	x.work.Config = func(role string) rehop.Config {
+		config := plain(role)
+		urls := slices.Clone(config.URLs)
+		config.URLs = append(urls[next:], urls[:next]...)
+		next = (next + 1) % len(urls)
+		return config
+	}
+	x.work.Unstick = x.moveStuckLeaders
+	x.start()
+	led := []string{x.work.Script.Queues[0], "rehop.step.300ms", "rehop.delay.01"}
+	n := times(2, 9)
+	for i := range n {
+		var node string
+		lab.Eventually(t, soon, "a leader of "+led[i%len(led)], func() bool {
+			var err error
+			node, err = x.rabbit.Leader(led[i%len(led)])
+			return err == nil
+		})
+		x.fault("leader "+node+" killed", func() {
+			began := x.books.Len()
+			x.rabbit.Services("kill", node)
+			// The cluster must go on without it: before it is back, something new is confirmed.
+			x.see(began, soon, "a confirm with one node missing", func(e delivery.Event) bool { return e.Kind == delivery.Confirmed })
+			x.newLeader(led[i%len(led)], node)
+			x.rabbit.Services("start", node)
+		})
+		x.clusterWhole()
+	}
+	x.run(200)
+	rules := x.work.Rules()
+	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.work.Script)
+	return x.finish(rules)
+}
+
+// newLeader waits until a node other than old leads the queue.
+func (x *trial) newLeader(queue, old string) {
+	x.t.Helper()
+	lab.Eventually(x.t, soon, "a new leader of "+queue, func() bool {
+		node, err := x.rabbit.Leader(queue)
+		return err == nil && node != old
+	})
+}
+
+// clusterWhole waits until all nodes run: two at a time must not be missing.
+func (x *trial) clusterWhole() {
+	x.t.Helper()
+	lab.Eventually(x.t, 2*soon, "three running nodes", func() bool {
+		var nodes []struct{ Running bool }
+		if x.rabbit.TryAPI("GET", "/api/nodes?columns=running", nil, &nodes) != nil {
+			return false
+		}
+		running := 0
+		for _, n := range nodes {
+			if n.Running {
+				running++
+			}
+		}
+		return running == 3
+	})
+}
+
+// memoryAlarm: the broker takes no messages. Publishers must end with their contexts, and handlers
+// must go on and ack.
+func memoryAlarm(t *testing.T, seed uint64) delivery.Report {
+	x := newTrial(t, lab.Single(t), seed)
+	x.work.PublishTimeout = 2 * time.Second
+	x.start()
+	other, err := rehop.Open(x.ctx, x.work.Config("delayed"))
+	x.must(err)
+	t.Cleanup(func() { _ = other.Close(context.Background()) })
+	n := times(1, 4)
+	for range n {
+		x.fault("memory alarm", func() {
+			began := x.books.Len()
+			x.rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "absolute", "1MB")
+			t.Cleanup(func() { x.rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4") })
+			blocked := x.see(began, soon, "connection.blocked", func(e delivery.Event) bool {
+				return e.Kind == delivery.Blocked && e.Client != "consume"
+			})
+			x.blockedPublishersEnd(began, blocked)
+			x.delayedPublishEnds(other)
+			// The others hold what they cannot move yet.
+			x.acked(x.work.Script.Queues[2])
+			x.rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4")
+		})
+	}
+	x.run(200)
+	rules := x.work.Rules()
+	rules.Faults, rules.Witness = n, delivery.Sees(delivery.Blocked)
+	return x.finish(rules)
+}
+
+// blockedPublishersEnd waits for a publish that began while the broker was blocked, and sees that it
+// ended with its context.
+func (x *trial) blockedPublishersEnd(after int, blocked delivery.Event) {
+	x.t.Helper()
+	attempt := x.see(after, soon, "an attempt to publish to a blocked broker", func(e delivery.Event) bool {
+		return e.Kind == delivery.Attempt && e.Client == blocked.Client && e.At > blocked.At
+	})
+	end := x.see(after, soon, "the end of that attempt", func(e delivery.Event) bool {
+		return e.ID == attempt.ID && e.At >= attempt.At && (e.Kind == delivery.NotSent || e.Kind == delivery.Unknown || e.Kind == delivery.Confirmed || e.Kind == delivery.Unclassified)
+	})
+	took := time.Duration(end.At - attempt.At)
+	if limit := x.work.PublishTimeout + 2*time.Second; end.Kind != delivery.NotSent || took > limit {
+		x.t.Errorf("publishing %s to a blocked broker ended as %q after %v (%s), want %q within %v", attempt.ID, end.Kind, took, end.Comment, delivery.NotSent, limit)
+	}
+}
+
+// delayedPublishEnds sees that a publish which must first declare something on the blocked broker ends
+// with its context, too.
+func (x *trial) delayedPublishEnds(client *rehop.Client) {
+	x.t.Helper()
+	for _, delay := range []time.Duration{0, time.Minute} { // the first one has the connection blocked
+		ctx, cancel := x.within(x.work.PublishTimeout)
+		began := time.Now()
+		err := client.Publish(ctx, rehop.Message{Key: x.work.Script.Queues[2] + ".nobody", Delay: delay})
+		cancel()
+		if took := time.Since(began); err == nil || took > x.work.PublishTimeout+2*time.Second {
+			x.t.Errorf("publishing with delay %v to a blocked broker: %v after %v, want an error within %v", delay, err, took, x.work.PublishTimeout)
+		}
+	}
+}
+
+// acked waits until handlers have taken and acked all that is in a queue: the broker counts what is
+// not acked.
+func (x *trial) acked(queue string) {
+	x.t.Helper()
+	lab.Eventually(x.t, soon, "all messages of "+queue+" acked while the broker is blocked", func() bool {
+		var state struct{ Messages int }
+		return x.rabbit.TryAPI("GET", "/api/queues/"+x.rabbit.Vhost+"/"+queue, nil, &state) == nil && state.Messages == 0
+	})
+}

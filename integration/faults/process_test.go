@@ -1,0 +1,155 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/conformance/delivery"
+)
+
+// childRole is the variable by which this test binary knows that it is to be a consumer.
+const childRole = "REHOP_FAULTS_CHILD"
+
+// orders are what a child is told.
+type orders struct {
+	URLs                  []string
+	Script                delivery.Script
+	Queue                 string
+	Concurrency, Prefetch int
+	Work                  time.Duration // so that there is always something in hand
+}
+
+// child consumes one queue until its input ends, and writes its history to its output. It is the main
+// function of a process that is killed.
+func child() int {
+	if err := consume(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func consume() error {
+	var o orders
+	if err := json.Unmarshal([]byte(os.Getenv(childRole)), &o); err != nil {
+		return fmt.Errorf("orders of the child: %w", err)
+	}
+	ctx := context.Background()
+	lines := delivery.NewLines(os.Stdout)
+	consumer := delivery.Consumer{Script: o.Script, Recorder: lines, Client: "child", Concurrency: o.Concurrency, Prefetch: o.Prefetch, Work: o.Work}
+	client, err := rehop.Open(ctx, rehop.Config{URLs: o.URLs, Name: "child", Hooks: consumer.Hooks(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	if _, err := consumer.Subscribe(ctx, client, o.Queue); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return err
+	}
+	if err := client.Close(ctx); err != nil {
+		return err
+	}
+	return lines.Err()
+}
+
+// process is a running child.
+type process struct {
+	x     *trial
+	cmd   *exec.Cmd
+	input io.WriteCloser
+	read  chan error // one value: how reading its history ended
+	ended bool
+}
+
+// spawn starts a child and waits until it receives messages.
+func (x *trial) spawn(o orders) *process {
+	x.t.Helper()
+	text, err := json.Marshal(o)
+	x.must(err)
+	self, err := os.Executable()
+	x.must(err)
+	p := &process{x: x, cmd: exec.Command(self), read: make(chan error, 1)}
+	p.cmd.Env = append(os.Environ(), childRole+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	p.input, err = p.cmd.StdinPipe()
+	x.must(err)
+	output, err := p.cmd.StdoutPipe()
+	x.must(err)
+	began := x.books.Len()
+	x.must(p.cmd.Start())
+	go func() { p.read <- x.books.Import(output) }()
+	x.t.Cleanup(func() {
+		if !p.ended {
+			_ = p.cmd.Process.Kill()
+			<-p.read
+			_ = p.cmd.Wait()
+		}
+	})
+	x.see(began, soon, "the child receives", func(e delivery.Event) bool {
+		return e.Kind == delivery.Receiving && e.Client == "child"
+	})
+	return p
+}
+
+// kill kills the child, and returns when all that it had written is in the history.
+func (p *process) kill(queue string) {
+	p.x.t.Helper()
+	p.x.must(p.cmd.Process.Kill())
+	if err := p.end(); err == nil {
+		p.x.t.Error("the child ended in order although it was killed")
+		return
+	}
+	p.x.books.Record(delivery.Event{Kind: delivery.Killed, Client: "child", Queue: queue})
+}
+
+// stop lets the child finish what it has in hand.
+func (p *process) stop() {
+	p.x.t.Helper()
+	p.x.must(p.input.Close())
+	p.x.must(p.end())
+}
+
+func (p *process) end() error {
+	p.x.t.Helper()
+	p.x.must(<-p.read)
+	p.ended = true
+	return p.cmd.Wait()
+}
+
+// killProcess: kill -9 of a process that consumes, amid the messages that it has in hand.
+func killProcess(t *testing.T, seed uint64) delivery.Report {
+	x := newTrial(t, lab.Single(t), seed)
+	queue := x.work.Script.Queues[0]
+	x.work.Remote = []string{queue}
+	o := orders{URLs: x.rabbit.URLs, Script: x.work.Script, Queue: queue, Concurrency: 16, Prefetch: 48, Work: 20 * time.Millisecond}
+	x.work.Concurrency, x.work.Prefetch = o.Concurrency, o.Prefetch
+	running := x.spawn(o)
+	x.start()
+	n := times(4, 40)
+	for range n {
+		x.fault("consumer killed", func() {
+			x.see(x.books.Len(), soon, "a message in the child's hands", func(e delivery.Event) bool {
+				return e.Kind == delivery.Start && e.Client == "child"
+			})
+			running.kill(queue)
+			running = x.spawn(o)
+		})
+	}
+	x.run(200)
+	rules := x.work.Rules()
+	rules.Faults, rules.Witness = n, delivery.Sees(delivery.Killed)
+	rules.Recovery = 10 * time.Second
+	report := x.finish(rules)
+	running.stop()
+	return report
+}

@@ -1,0 +1,119 @@
+package delivery
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// Consumer subscribes to queues of a script and records what its handlers see.
+type Consumer struct {
+	Script   Script
+	Recorder Recorder
+	// Client is its name in the history.
+	Client      string
+	Concurrency int
+	Prefetch    int
+	// Work is how long a handler takes. Default: no time.
+	Work time.Duration
+}
+
+// Hooks record what happens to the connections and subscriptions of its client. They go into the
+// client's Config.
+func (c Consumer) Hooks() []rehop.Hook {
+	return []rehop.Hook{&hook{recorder: c.Recorder, client: c.Client, up: make(map[string]bool)}}
+}
+
+// Subscribe begins to handle the messages of one queue.
+func (c Consumer) Subscribe(ctx context.Context, client *rehop.Client, queue string) (*rehop.Subscriber, error) {
+	s := rehop.Subscription{
+		Queue: queue, Concurrency: c.Concurrency, Prefetch: c.Prefetch,
+		Retry:   rehop.Steps(c.Script.Steps...),
+		Handler: rehop.HandlerFunc(c.handle),
+	}
+	if queue != c.Script.Doomed {
+		s.Exchange, s.Keys = c.Script.Exchange, []string{boundKey}
+	}
+	return client.Subscribe(ctx, s)
+}
+
+func (c Consumer) handle(ctx context.Context, d *rehop.Delivery) error {
+	start := Event{At: Now(), Kind: Start, ID: d.ID, Queue: d.Queue, Number: d.Attempt, Client: c.Client,
+		Body: Digest(d.Body), Meta: digestMeta(d.Exchange, d.Key, d.ContentType, d.CorrelationID, d.Type, d.Headers)}
+	c.Recorder.Record(start)
+	if err := c.toil(ctx); err != nil {
+		return err
+	}
+	delay, err := c.Script.Answer(d.Queue, d.ID, d.Attempt)
+	end := Event{At: Now(), Kind: Handled, ID: d.ID, Queue: d.Queue, Number: d.Attempt, Client: c.Client}
+	if err != nil {
+		end.Kind, end.Delay = Failed, delay
+	}
+	c.Recorder.Record(end)
+	return err
+}
+
+// toil takes the time that a handler is to take.
+func (c Consumer) toil(ctx context.Context) error {
+	if c.Work == 0 {
+		return nil
+	}
+	timer := time.NewTimer(c.Work)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hook records what a client tells.
+type hook struct {
+	recorder Recorder
+	client   string
+
+	mu sync.Mutex
+	up map[string]bool // by connection
+}
+
+func (h *hook) OnState(s rehop.StateChange) {
+	e := Event{Client: h.client, Link: s.Connection}
+	if s.Err != nil {
+		e.Comment = s.Err.Error()
+	}
+	h.mu.Lock()
+	was := h.up[s.Connection]
+	h.up[s.Connection] = s.State == rehop.StateOpen || s.State == rehop.StateBlocked
+	h.mu.Unlock()
+	switch {
+	case s.State == rehop.StateBlocked:
+		e.Kind = Blocked
+	case s.State == rehop.StateOpen:
+		e.Kind = Connected
+	case s.State == rehop.StateRecovering && was: // others are tries that failed
+		e.Kind = Lost
+	default:
+		return
+	}
+	h.recorder.Record(e)
+}
+
+func (h *hook) OnConsumer(c rehop.ConsumerEvent) {
+	e := Event{Kind: Receiving, Client: h.client, Queue: c.Queue}
+	if !c.Up {
+		e.Kind = Ceased
+	}
+	if c.Err != nil {
+		e.Comment = c.Err.Error()
+	}
+	h.recorder.Record(e)
+}
+
+func (h *hook) OnHandled(_ context.Context, d *rehop.Delivery, r rehop.Result) {
+	if r.Outcome == rehop.OutcomeFailed {
+		h.recorder.Record(Event{Kind: Parked, Client: h.client, Queue: d.Queue, ID: d.ID, Number: d.Attempt, Comment: r.Kind})
+	}
+}

@@ -1,0 +1,291 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/layout"
+)
+
+const (
+	// patience is how long a message that is missing is waited for while nothing else moves. Brokers
+	// may hold back a dead-lettered message for long after a fault: RabbitMQ for up to three minutes
+	// unless told otherwise.
+	patience = 75 * time.Second
+	// quiet is how long nothing must happen for the queues to be at rest; longer than any delay.
+	quiet = 1500 * time.Millisecond
+	// look is the pause between looks at what no event announces.
+	look = 100 * time.Millisecond
+)
+
+// Drain stops publishing, waits until everything confirmed has been handled or rests in a failed
+// queue, closes the clients, and writes down what lies in the queues. Its error says what went wrong
+// while looking; what is missing is for the auditor to tell.
+func (w *Workload) Drain(ctx context.Context) error {
+	w.stopPublishing()
+	rested := w.settled(ctx)
+	if rested == nil {
+		rested = w.rest(ctx)
+	}
+	closed := w.Close(ctx)
+	if err := w.readAll(ctx); err != nil {
+		return errors.Join(closed, err)
+	}
+	if rested == nil && closed == nil {
+		w.History.Record(Event{Kind: Drained})
+		return nil
+	}
+	return errors.Join(rested, closed)
+}
+
+// settled waits until every attempt to publish has an outcome, and everything confirmed has been
+// handled in each of its queues or been parked. It gives up when nothing has moved for long.
+func (w *Workload) settled(ctx context.Context) error {
+	open := newLedger(w.Script.Queues)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	seen, moved, asked := 0, time.Now(), false
+	for {
+		events := w.History.Events()
+		for _, e := range events[seen:] {
+			if open.take(e) {
+				moved, asked = time.Now(), false
+			}
+		}
+		seen = len(events)
+		if open.settled() {
+			return nil
+		}
+		if time.Since(moved) > patience/2 && !asked && w.Unstick != nil {
+			if asked = true; w.Unstick(ctx) {
+				asked, moved = false, time.Now()
+			}
+		}
+		if time.Since(moved) > patience {
+			return fmt.Errorf("nothing has moved for %v, and %s", patience, open)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", open, ctx.Err())
+		}
+	}
+}
+
+// ledger knows what is still to happen.
+type ledger struct {
+	queues   []string
+	underway map[string]bool    // attempts without an outcome
+	missing  map[place]struct{} // confirmed, not handled
+	done     map[place]struct{} // handled
+}
+
+func newLedger(queues []string) *ledger {
+	return &ledger{queues: queues, underway: make(map[string]bool), missing: make(map[place]struct{}), done: make(map[place]struct{})}
+}
+
+// Unsettled is how many confirmed messages have neither been handled nor been parked, counted once
+// for each of the queues that they belong to.
+func Unsettled(events []Event, queues []string) int {
+	l := newLedger(queues)
+	for _, e := range events {
+		l.take(e)
+	}
+	return len(l.missing)
+}
+
+// take reports whether the event brings the end nearer.
+func (l *ledger) take(e Event) bool {
+	switch e.Kind {
+	case Attempt:
+		l.underway[e.ID] = e.Queue == ""
+	case Confirmed:
+		bound := l.underway[e.ID]
+		delete(l.underway, e.ID)
+		for _, q := range l.queues {
+			p := place{q, e.ID}
+			if _, done := l.done[p]; bound && !done {
+				l.missing[p] = struct{}{}
+			}
+		}
+	case Unroutable, NotSent, Unclassified, Unknown, Refused:
+		delete(l.underway, e.ID)
+	case Handled, Parked:
+		p := place{e.Queue, e.ID}
+		l.done[p] = struct{}{}
+		delete(l.missing, p)
+	default: // a message that is tried again and again comes no nearer to its end
+		return false
+	}
+	return true
+}
+
+func (l *ledger) settled() bool { return len(l.underway) == 0 && len(l.missing) == 0 }
+
+func (l *ledger) String() string {
+	s := fmt.Sprintf("%d publishes have no outcome and %d confirmed messages are not handled", len(l.underway), len(l.missing))
+	for p := range l.missing {
+		return fmt.Sprintf("%s, such as %s in %s", s, p.id, p.queue)
+	}
+	return s
+}
+
+// rest waits until the queues are empty and nothing happens any more: second copies may still be on
+// their way after all messages have been handled once.
+func (w *Workload) rest(ctx context.Context) error {
+	conn, err := w.Dial(ctx)
+	if err != nil {
+		return fmt.Errorf("look at queues: %w", err)
+	}
+	defer conn.Close()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	began := time.Now()
+	for {
+		before := w.History.Len()
+		if err := w.History.Quiet(ctx, quiet); err != nil {
+			return err
+		}
+		full, err := w.nonEmpty(conn)
+		if err != nil {
+			return err
+		}
+		if full == "" && w.History.Len() == before {
+			return nil
+		}
+		if time.Since(began) > patience+quiet {
+			return fmt.Errorf("queue %q is not empty, or something still happens, after %v", full, time.Since(began))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// nonEmpty is a queue that should be empty and is not.
+func (w *Workload) nonEmpty(conn *amqp.Connection) (string, error) {
+	for _, q := range w.queues() {
+		if q.place != InQueue && q.place != InWait {
+			continue
+		}
+		ch, err := conn.Channel()
+		if err != nil {
+			return "", fmt.Errorf("look at queues: %w", err)
+		}
+		state, err := ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
+		if missing(err) {
+			continue
+		}
+		_ = ch.Close()
+		if err != nil {
+			return "", fmt.Errorf("look at queue %q: %w", q.name, err)
+		}
+		if state.Messages > 0 {
+			return q.name, nil
+		}
+	}
+	return "", nil
+}
+
+func missing(err error) bool {
+	var e *amqp.Error
+	return errors.As(err, &e) && e.Code == amqp.NotFound
+}
+
+type searched struct {
+	name  string
+	place Place
+	owner string // "": what the message says
+}
+
+// queues are all that a message may lie in.
+func (w *Workload) queues() []searched {
+	var all []searched
+	own := w.Script.Queues
+	if w.Script.Doomed != "" {
+		own = append(slices.Clone(own), w.Script.Doomed)
+	}
+	for _, q := range own {
+		all = append(all, searched{q, InQueue, q}, searched{layout.FailedQueue(q), InFailed, q}, searched{layout.LandingQueue(q), InWait, q})
+	}
+	for _, d := range w.Script.Steps {
+		all = append(all, searched{layout.StepQueue(d), InWait, ""})
+	}
+	longest := w.Script.Later
+	if w.Script.Doomed != "" {
+		longest = max(longest, w.Script.Doom)
+	}
+	for _, q := range (layout.Native{}).Cascade(longest).Queues {
+		all = append(all, searched{q.Name, InWait, ""})
+	}
+	return append(all, searched{layout.OrphansQueue, InOrphans, ""}, searched{layout.UnroutedQueue, InUnrouted, ""})
+}
+
+// readAll takes everything out of the queues and writes it down.
+func (w *Workload) readAll(ctx context.Context) error {
+	conn, err := w.Dial(ctx)
+	if err != nil {
+		return fmt.Errorf("read queues: %w", err)
+	}
+	defer conn.Close()
+	for _, q := range w.queues() {
+		ch, err := conn.Channel()
+		if err != nil {
+			return fmt.Errorf("read queue %q: %w", q.name, err)
+		}
+		for {
+			d, ok, err := ch.Get(q.name, true)
+			if missing(err) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("read queue %q: %w", q.name, err)
+			}
+			if !ok {
+				_ = ch.Close()
+				break
+			}
+			w.History.Record(found(q, d))
+		}
+	}
+	return nil
+}
+
+// found is the event for a message that lay in a queue. It reads the headers by itself rather than
+// with the library's own code: that is under audit.
+func found(q searched, d amqp.Delivery) Event {
+	text := func(name string) string {
+		s, _ := d.Headers[name].(string)
+		return s
+	}
+	e := Event{Kind: Found, ID: d.MessageId, Place: q.place, Queue: q.owner, Body: Digest(d.Body)}
+	exchange, key := d.Exchange, d.RoutingKey
+	if _, moved := d.Headers["rehop-queue"]; moved {
+		exchange, key = text("rehop-exchange"), text("rehop-key")
+		if e.Queue == "" {
+			e.Queue = text("rehop-queue")
+		}
+	}
+	headers := maps.Clone(d.Headers)
+	maps.DeleteFunc(headers, func(name string, _ any) bool {
+		return strings.HasPrefix(name, "rehop-") || strings.HasPrefix(name, "x-first-death") || strings.HasPrefix(name, "x-last-death") ||
+			name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count"
+	})
+	e.Meta = digestMeta(exchange, key, d.ContentType, d.CorrelationId, d.Type, headers)
+	if n, ok := d.Headers["rehop-attempt"].(int32); ok {
+		e.Number = int(n)
+	}
+	if q.place == InFailed {
+		e.Comment = text("rehop-error-kind") + ": " + text("rehop-error")
+	}
+	return e
+}

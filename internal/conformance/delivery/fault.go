@@ -1,0 +1,108 @@
+package delivery
+
+import "time"
+
+// checkFaults sees whether the run shows anything at all: there was work, the faults have really
+// struck, messages were waiting for their retries then, and work went on afterwards.
+func (a *auditor) checkFaults(events []Event) {
+	r := &a.report
+	if r.Faults < a.rules.Faults {
+		r.inconclusive("%d faults, want %d", r.Faults, a.rules.Faults)
+	}
+	drained := false
+	var first, firstWork, lastEnd int64
+	confirmedBefore := 0
+	for i, e := range events {
+		switch e.Kind {
+		case Attempt:
+			if firstWork == 0 {
+				firstWork = e.At
+			}
+		case Confirmed:
+			if first == 0 {
+				confirmedBefore++
+			}
+		case FaultBegins:
+			if first == 0 {
+				first = e.At
+			}
+			a.checkWitness(events[i:], e)
+			if !a.rules.NoRetries && !a.waitsAt(e.At) {
+				r.inconclusive("no message waited for a retry when the fault %q began", e.Fault)
+			}
+		case FaultEnds:
+			lastEnd = e.At
+			a.checkRecovery(events[i:], e)
+		case Drained:
+			drained = true
+		}
+	}
+	if !drained {
+		r.breach(BreachNotDrained, "the queues did not come to rest in time")
+	}
+	if first == 0 {
+		return
+	}
+	seconds := time.Duration(first - firstWork).Seconds()
+	if rate := float64(confirmedBefore) / max(seconds, 0.001); firstWork == 0 || rate < a.rules.MinRate {
+		r.inconclusive("%.0f confirms per second before the first fault, want at least %.0f", rate, a.rules.MinRate)
+	}
+	if lastEnd == 0 {
+		r.inconclusive("no fault has ended")
+	}
+}
+
+// checkWitness looks for an event that shows that the fault has struck, before the next one.
+func (a *auditor) checkWitness(events []Event, fault Event) {
+	for _, e := range events[1:] {
+		if e.Kind == FaultBegins {
+			break
+		}
+		if a.rules.Witness != nil && a.rules.Witness(fault.Fault, e) {
+			return
+		}
+	}
+	a.report.inconclusive("nothing shows that the fault %q has struck", fault.Fault)
+}
+
+// checkRecovery looks for the first message that is published, confirmed and handled after a fault.
+func (a *auditor) checkRecovery(events []Event, end Event) {
+	var confirmed, worked int64
+	for _, e := range events[1:] {
+		switch {
+		case e.Kind == Confirmed && confirmed == 0:
+			confirmed = e.At
+		case e.Kind == Handled && worked == 0:
+			worked = e.At
+		case e.Kind == FaultBegins:
+			// The next fault came before anything could be seen.
+			if confirmed == 0 || worked == 0 {
+				a.report.inconclusive("nothing was confirmed and handled between the fault %q and the next", end.Fault)
+			}
+			return
+		}
+		if confirmed != 0 && worked != 0 {
+			break
+		}
+	}
+	if confirmed == 0 || worked == 0 {
+		a.report.inconclusive("nothing was confirmed and handled after the fault %q", end.Fault)
+		return
+	}
+	if took := time.Duration(max(confirmed, worked) - end.At); took > a.rules.Recovery {
+		a.report.breach(BreachRecovery, "work went on %v after the fault %q, want at most %v", took, end.Fault, a.rules.Recovery)
+	}
+}
+
+// waitsAt reports whether a message had failed and not yet been retried at a time.
+func (a *auditor) waitsAt(t int64) bool {
+	for _, c := range a.copies {
+		for n := 1; n < maxTracked; n++ {
+			failed := c.failed[n]
+			if failed != 0 && c.delay[n] > 0 && failed < t && t < failed+int64(c.delay[n]) {
+				return true
+			}
+		}
+	}
+	return false
+}

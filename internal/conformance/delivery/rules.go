@@ -1,0 +1,65 @@
+package delivery
+
+import "time"
+
+// Rules are what the auditor holds a history against.
+type Rules struct {
+	// Queues are bound to the exchange, each gets every message that has a route.
+	Queues []string
+	// Fate is what the handler of a queue does with a message.
+	Fate func(queue, id string) Fate
+	// Attempts is how often a handler may run for one message.
+	Attempts int
+
+	// Prefetch is, for each queue, how many messages one consumer may have in hand.
+	Prefetch map[string]int
+	// Windows is, for each client that sends again by itself what it does not know the fate of, how
+	// many messages it may have under way: a lost connection may double each of them.
+	Windows map[string]int
+	// DeadLetters is how many messages the broker may return twice from where they wait when a fault
+	// hits it: its at-least-once dead-lettering has so many under way.
+	DeadLetters int
+
+	// Faults is how many there must have been. Default: 1.
+	Faults int
+	// Witness reports whether an event shows that the fault has really struck.
+	Witness func(fault string, e Event) bool
+	// MinRate is how many confirms per second there must have been before the first fault. Default: 100.
+	MinRate float64
+	// Recovery is how soon after the end of a fault messages must be confirmed and handled again.
+	// Default: 30 s.
+	Recovery time.Duration
+	// NoRetries: no message needs to wait for a retry when a fault begins. Default: one at least must,
+	// or the run shows nothing about retries.
+	NoRetries bool
+	// Unbounded: duplicates are counted and not held against a bound.
+	Unbounded bool
+}
+
+// earlyTolerance is how much too early a retry may come, for the clocks' grain.
+const earlyTolerance = 10 * time.Millisecond
+
+func (r Rules) withDefaults() Rules {
+	if r.Faults == 0 {
+		r.Faults = 1
+	}
+	if r.MinRate == 0 {
+		r.MinRate = 100
+	}
+	if r.Recovery == 0 {
+		r.Recovery = 30 * time.Second
+	}
+	return r
+}
+
+// Sees makes a Witness of kinds of events.
+func Sees(kinds ...Kind) func(string, Event) bool {
+	return func(_ string, e Event) bool {
+		for _, k := range kinds {
+			if e.Kind == k {
+				return true
+			}
+		}
+		return false
+	}
+}
