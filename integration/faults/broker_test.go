@@ -63,7 +63,7 @@ func killLeader(t *testing.T, seed uint64) delivery.Report {
 		next = (next + 1) % len(urls)
 		return config
 	}
-	x.work.Unstick = x.moveStuckLeaders
+	x.work.Unstick = x.cure
 	x.start()
 	led := []string{x.work.Script.Queues[0], "rehop.step.300ms", "rehop.delay.01"}
 	n := times(2, 9)
@@ -87,6 +87,7 @@ func killLeader(t *testing.T, seed uint64) delivery.Report {
 	x.run(200)
 	rules := x.work.Rules()
 	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.work.Script)
+	rules.Recovery = 2 * soon // with a cure, which takes an operator
 	return x.finish(rules)
 }
 

@@ -3,7 +3,9 @@ package faults
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/rehop/rehop/integration/lab"
@@ -26,6 +28,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	// Whoever interrupts the tests does not want the servers to stay.
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		if err := down(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}()
 	code := m.Run()
 	if err := down(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

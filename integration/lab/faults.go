@@ -102,24 +102,26 @@ func (r *Rabbit) TryServices(args ...string) error {
 	return nil
 }
 
-// Stuck are the quorum queues in which messages are to be dead-lettered, and are not: those that have
-// no others, as a client sees it.
-func (r *Rabbit) Stuck() ([]string, error) {
+// Ailing are quorum queues that do not do their work: those without a leader, and those in which
+// messages are only waiting to be dead-lettered.
+func (r *Rabbit) Ailing() (leaderless, stuck []string, err error) {
 	var all []struct {
-		Name  string
-		Ready int `json:"messages_ready"`
-		Dead  int `json:"messages_dlx"`
+		Name, State string
+		Ready       int `json:"messages_ready"`
+		Dead        int `json:"messages_dlx"`
 	}
 	if err := r.TryAPI("GET", "/api/queues/"+r.Vhost, nil, &all); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var stuck []string
 	for _, q := range all {
-		if q.Dead > 0 && q.Ready == 0 {
+		switch {
+		case q.State != "running":
+			leaderless = append(leaderless, q.Name)
+		case q.Dead > 0 && q.Ready == 0:
 			stuck = append(stuck, q.Name)
 		}
 	}
-	return stuck, nil
+	return leaderless, stuck, nil
 }
 
 // MoveLeader has another node lead a quorum queue.
@@ -129,4 +131,12 @@ func (r *Rabbit) MoveLeader(queue string) error {
 		{Name, Leader} = amqqueue:get_pid(Q),
 		[Other | _] = [N || N <- rabbit_nodes:all_running(), N =/= Leader],
 		ok = ra:transfer_leadership({Name, Leader}, {Name, Other}).`, r.Vhost, queue))
+}
+
+// Elect has a quorum queue without a leader choose one.
+func (r *Rabbit) Elect(queue string) error {
+	return r.TryServices("ctl", r.nodes[0], "eval", fmt.Sprintf(`
+		{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
+		{Name, _} = amqqueue:get_pid(Q),
+		ok = ra:trigger_election({Name, node()}).`, r.Vhost, queue))
 }
