@@ -76,6 +76,7 @@ func killLeader(t *testing.T, seed uint64) delivery.Report {
 		})
 		x.fault("leader "+node+" killed", func() {
 			began := x.books.Len()
+			t.Cleanup(func() { x.rabbit.Services("start", node) }) // whatever happens meanwhile
 			x.rabbit.Services("kill", node)
 			// The cluster must go on without it: before it is back, something new is confirmed.
 			x.see(began, soon, "a confirm with one node missing", func(e delivery.Event) bool { return e.Kind == delivery.Confirmed })

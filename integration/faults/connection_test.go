@@ -86,21 +86,40 @@ func blackHole(t *testing.T, seed uint64) delivery.Report {
 		x.fault("black hole", func() {
 			began := x.books.Len()
 			p.Freeze("")
-			defer p.Thaw()
-			for _, client := range []string{"publish", "publish-once", "consume"} {
-				for _, link := range []string{"publish", "consume"} {
-					// A heartbeat is 2 s, and a peer that is silent for some of them is given up.
-					x.see(began, 20*time.Second, client+" gives up its connection "+link, func(e delivery.Event) bool {
-						return e.Kind == delivery.Lost && e.Client == client && e.Link == link
-					})
-				}
-			}
+			x.each(began, "gives up its connection", delivery.Lost)
+			began = x.books.Len()
+			p.Thaw()
+			// Once more at once, before the broker has sent its first heartbeat.
+			x.see(began, soon, "a new connection", func(e delivery.Event) bool {
+				return e.Kind == delivery.Connected && e.Client == "publish" && e.Link == "consume"
+			})
+			began = x.books.Len()
+			p.Freeze("publish consume")
+			x.see(began, patient, "the new connection is given up", func(e delivery.Event) bool {
+				return e.Kind == delivery.Lost && e.Client == "publish" && e.Link == "consume"
+			})
+			p.Thaw()
 		})
 	}
 	x.run(200)
 	rules := x.work.Rules()
 	rules.Faults, rules.Witness = n, delivery.Sees(delivery.Lost)
 	return x.finish(rules)
+}
+
+// patient is how long a silent peer may go unnoticed: a heartbeat is 2 s, and some of them may be missed.
+const patient = 20 * time.Second
+
+// each waits for an event of each connection of the workload.
+func (x *trial) each(after int, what string, kind delivery.Kind) {
+	x.t.Helper()
+	for _, client := range []string{"publish", "publish-once", "consume"} {
+		for _, link := range []string{"publish", "consume"} {
+			x.see(after, patient, client+" "+what+" "+link, func(e delivery.Event) bool {
+				return e.Kind == kind && e.Client == client && e.Link == link
+			})
+		}
+	}
 }
 
 // cutMoves: failed messages are on their way to where they wait, and no confirm has come, when the

@@ -29,9 +29,8 @@ const readBuffer = 64 << 10
 // sends an answer that nobody asked for; heartbeats would go on, and nobody would notice.
 type gatherConn struct {
 	net.Conn
-	reader  *bufio.Reader
-	reading atomic.Bool   // the reader waits for the peer
-	reads   atomic.Uint64 // how often it has
+	reader *bufio.Reader
+	reads  atomic.Uint64 // how often the reader has asked the peer for more
 
 	mu      sync.Mutex
 	pending []byte
@@ -51,17 +50,17 @@ func gather(conn net.Conn) *gatherConn {
 func (g *gatherConn) Read(p []byte) (int, error) {
 	if g.reader.Buffered() == 0 {
 		g.reads.Add(1)
-		g.reading.Store(true)
-		defer g.reading.Store(false)
 	}
 	return g.reader.Read(p)
 }
 
-// watch closes the connection when its reader has not asked for more during a whole interval.
-func (g *gatherConn) watch(interval time.Duration) {
-	ticker := time.NewTicker(interval)
+// watch closes the connection when its reader has got nothing during two heartbeats in a row: the peer
+// is gone, or the reader is stuck. amqp091-go notices the first only if it has read something since
+// the connection was opened.
+func (g *gatherConn) watch(heartbeat time.Duration) {
+	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
-	last, wedged := g.reads.Load(), false
+	last, silent := g.reads.Load(), false
 	for {
 		select {
 		case <-g.done:
@@ -69,12 +68,12 @@ func (g *gatherConn) watch(interval time.Duration) {
 		case <-ticker.C:
 		}
 		now := g.reads.Load()
-		stands := now == last && !g.reading.Load()
-		if stands && wedged {
+		stands := now == last
+		if stands && silent {
 			_ = g.Conn.Close()
 			return
 		}
-		last, wedged = now, stands
+		last, silent = now, stands
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,10 +87,9 @@ func TestWedgedReader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := &fakeBroker{heartbeat: 1}
-			done := false
+			var done atomic.Bool
 			b.publish = func(p *fakePeer, channel uint16, tag uint64, _, _ []byte) {
-				if tag == 2 && !done {
-					done = true
+				if tag == 2 && done.CompareAndSwap(false, true) {
 					odd(p, channel, tag)
 				}
 				p.ack(channel, tag, 0)

@@ -41,7 +41,8 @@ type Workload struct {
 	publishing, once, consuming *rehop.Client
 	consumer                    Consumer
 	gate                        *valve
-	stop                        context.CancelFunc
+	stop                        context.CancelFunc // no new messages
+	abort                       context.CancelFunc // and those under way are given up
 	paced                       sync.WaitGroup
 	producing                   sync.WaitGroup
 }
@@ -122,6 +123,9 @@ func (w *Workload) Subscribe(ctx context.Context, queue string) (*rehop.Subscrib
 func (w *Workload) produce() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.stop = cancel
+	// What is under way when publishing stops is brought to its end, unless the workload is closed.
+	underway, abort := context.WithCancel(context.Background())
+	w.abort = abort
 	w.gate = newValve()
 	producers := []*producer{
 		{work: w, name: "a", client: "publish", rehop: w.publishing},
@@ -131,8 +135,7 @@ func (w *Workload) produce() {
 	for _, p := range producers {
 		tokens := make(chan struct{}, w.Window)
 		w.paced.Go(func() { w.pace(ctx, tokens, len(producers)) })
-		// Not with ctx: what is under way when publishing stops is brought to its end.
-		w.producing.Go(func() { p.run(context.Background(), tokens) })
+		w.producing.Go(func() { p.run(underway, tokens) })
 	}
 }
 
@@ -143,7 +146,7 @@ func (w *Workload) pace(ctx context.Context, tokens chan<- struct{}, producers i
 	tick := time.NewTicker(grain)
 	defer tick.Stop()
 	per := float64(w.Rate) / float64(producers) * grain.Seconds()
-	for due := 0.0; ; {
+	for due, turn := 0.0, 0; ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -152,7 +155,8 @@ func (w *Workload) pace(ctx context.Context, tokens chan<- struct{}, producers i
 		if !w.gate.wait(ctx) {
 			return
 		}
-		if w.backlog() > w.Backlog {
+		// Not to nothing: messages that stand still must not keep others from showing that work goes on.
+		if turn++; w.backlog() > w.Backlog && turn%10 != 0 {
 			continue
 		}
 		for due += per; due >= 1; due-- {
@@ -214,6 +218,9 @@ func (w *Workload) Rules() Rules {
 
 // Close ends everything that is still there; what is in hand goes back to the broker.
 func (w *Workload) Close(ctx context.Context) error {
+	if w.abort != nil {
+		w.abort()
+	}
 	w.stopPublishing()
 	var faults []error
 	for _, c := range []*rehop.Client{w.consuming, w.publishing, w.once} {
