@@ -12,7 +12,6 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
-	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -130,43 +129,4 @@ func TestExclusiveQueueWhoseStepIsDeleted(t *testing.T) {
 		}
 	}
 	kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
-}
-
-// As TestFullQueueDoesNotJamOthers, with a queue of which rehop does not know that it is bounded.
-func TestFullForeignQueueDoesNotJamOthers(t *testing.T) {
-	t.Parallel()
-	const messages, window, delay = 60, 32, time.Second // so many that wait in vain jam a broker
-	r, ch, rec, c := kit.Setup(t)
-	kit.Queue(t, ch, "full", amqp.Table{"x-queue-type": "quorum", "x-max-length": int32(messages), "x-overflow": "reject-publish"})
-	var back kit.Tally
-	s := rehop.Subscription{Concurrency: 8, Retry: rehop.Steps(delay),
-		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			if d.Attempt == 1 {
-				return errors.New("again")
-			}
-			back.Add(d.Queue)
-			return nil
-		})}
-	full := s
-	full.Queue, full.Passive = "full", true
-	sub := kit.Subscribe(t, c, full)
-	kit.Publish(t, c, kit.Numbered("full", messages)...)
-	for range messages {
-		kit.Receive(t, rec.Results, "result")
-	}
-	kit.Stop(t, sub)
-	var err error
-	for tries := 0; tries < 10 && err == nil; tries++ { // a quorum queue takes a few more before it says so
-		err = c.PublishBatch(kit.Context(t), kit.Numbered("full", messages))
-	}
-	if !errors.Is(err, rehop.ErrRefused) {
-		t.Fatalf("publish more than the queue takes: got %v, want %v", err, rehop.ErrRefused)
-	}
-	if got := r.Depth(ch, layout.StepQueue(delay)); got <= window {
-		t.Fatalf("waiting when the queue is full: got %d, want more than %d: the test was too slow to show anything", got, window)
-	}
-	s.Queue = "free"
-	kit.Subscribe(t, c, s)
-	kit.Publish(t, c, kit.Numbered("free", messages)...)
-	lab.Eventually(t, 10*time.Second, "all messages of the queue that has room are back", func() bool { return back.Of("free") == messages })
 }
