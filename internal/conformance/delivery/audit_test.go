@@ -240,7 +240,7 @@ func TestAuditIsInconclusive(t *testing.T) {
 			b.without(Handled, "", after)
 		}},
 		{"nothing waited for a retry", "waited for a retry", func(b *book, _ *Rules) {
-			b.change(FaultBegins, "", "", 0, func(e *Event) { e.At = 30 * ms })
+			b.change(FaultBegins, "", "", 0, func(e *Event) { e.At = 8000 * ms }) // when all have returned
 		}},
 		{"a fault that never ended", "no fault has ended", func(b *book, _ *Rules) { b.without(FaultEnds, "", "") }},
 	} {

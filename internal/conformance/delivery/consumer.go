@@ -16,6 +16,7 @@ type Consumer struct {
 	Client      string
 	Concurrency int
 	Prefetch    int
+	CrashLimit  int
 	// Work is how long a handler takes. Default: no time.
 	Work time.Duration
 }
@@ -29,7 +30,7 @@ func (c Consumer) Hooks() []rehop.Hook {
 // Subscribe begins to handle the messages of one queue.
 func (c Consumer) Subscribe(ctx context.Context, client *rehop.Client, queue string) (*rehop.Subscriber, error) {
 	s := rehop.Subscription{
-		Queue: queue, Concurrency: c.Concurrency, Prefetch: c.Prefetch,
+		Queue: queue, Concurrency: c.Concurrency, Prefetch: c.Prefetch, CrashLimit: c.CrashLimit,
 		Retry:   rehop.Steps(c.Script.Steps...),
 		Handler: rehop.HandlerFunc(c.handle),
 	}

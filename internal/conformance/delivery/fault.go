@@ -11,6 +11,7 @@ func (a *auditor) checkFaults(events []Event) {
 	}
 	drained := false
 	var first, firstWork, lastEnd int64
+	var waitUntil int64 // the latest return of a message that has failed so far
 	confirmedBefore := 0
 	for i, e := range events {
 		switch e.Kind {
@@ -22,12 +23,14 @@ func (a *auditor) checkFaults(events []Event) {
 			if first == 0 {
 				confirmedBefore++
 			}
+		case Failed:
+			waitUntil = max(waitUntil, e.At+int64(e.Delay))
 		case FaultBegins:
 			if first == 0 {
 				first = e.At
 			}
 			a.checkWitness(events[i:], e)
-			if !a.rules.NoRetries && !a.waitsAt(e.At) {
+			if !a.rules.NoRetries && waitUntil <= e.At {
 				r.inconclusive("no message waited for a retry when the fault %q began", e.Fault)
 			}
 		case FaultEnds:
@@ -92,17 +95,4 @@ func (a *auditor) checkRecovery(events []Event, end Event) {
 	if took := time.Duration(max(confirmed, worked) - end.At); took > a.rules.Recovery {
 		a.report.breach(BreachRecovery, "work went on %v after the fault %q, want at most %v", took, end.Fault, a.rules.Recovery)
 	}
-}
-
-// waitsAt reports whether a message had failed and not yet been retried at a time.
-func (a *auditor) waitsAt(t int64) bool {
-	for _, c := range a.copies {
-		for n := 1; n < maxTracked; n++ {
-			failed := c.failed[n]
-			if failed != 0 && c.delay[n] > 0 && failed < t && t < failed+int64(c.delay[n]) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -32,6 +32,8 @@ type Workload struct {
 	Backlog int
 	// Concurrency and Prefetch of each subscription. Default: 16 and 48.
 	Concurrency, Prefetch int
+	// CrashLimit of each subscription. Default: the library's.
+	CrashLimit int
 	// Unstick is asked when nothing has moved for long, and reports whether it has mended something on
 	// the broker, so that it is worth waiting on. Nil: nothing can be done.
 	Unstick func(ctx context.Context) bool
@@ -58,7 +60,7 @@ func (w *Workload) Start(ctx context.Context) error {
 	setDefault(&w.Backlog, 1000)
 	setDefault(&w.Concurrency, 16)
 	setDefault(&w.Prefetch, 48)
-	w.consumer = Consumer{Script: w.Script, Recorder: w.History, Client: "consume", Concurrency: w.Concurrency, Prefetch: w.Prefetch}
+	w.consumer = Consumer{Script: w.Script, Recorder: w.History, Client: "consume", Concurrency: w.Concurrency, Prefetch: w.Prefetch, CrashLimit: w.CrashLimit}
 	var err error
 	if w.consuming, err = w.open(ctx, "consume", false); err != nil {
 		return err
