@@ -174,15 +174,22 @@ func (x *trial) fault(name string, strike func()) {
 func (x *trial) resumes(end int) {
 	x.t.Helper()
 	for _, kind := range []delivery.Kind{delivery.Confirmed, delivery.Handled} {
-		ctx, cancel := x.within(soon)
-		_, err := x.books.AwaitEvent(ctx, end, "work after the fault", func(e delivery.Event) bool { return e.Kind == kind })
-		cancel()
-		if err != nil && x.work.Unstick != nil && x.work.Unstick(x.ctx) {
-			x.see(end, soon, "work after the fault and a cure", func(e delivery.Event) bool { return e.Kind == kind })
-		} else {
-			x.must(err)
-		}
+		x.seeOrCure(end, "work after the fault", kind)
 	}
+}
+
+// seeOrCure waits for an event; if it does not come, ailing queues are cured and it must come then.
+func (x *trial) seeOrCure(after int, what string, kind delivery.Kind) {
+	x.t.Helper()
+	fits := func(e delivery.Event) bool { return e.Kind == kind }
+	ctx, cancel := x.within(soon)
+	_, err := x.books.AwaitEvent(ctx, after, what, fits)
+	cancel()
+	if err != nil && x.work.Unstick != nil && x.work.Unstick(x.ctx) {
+		x.see(after, soon, what+", and a cure", fits)
+		return
+	}
+	x.must(err)
 }
 
 // finish drains, audits, and fails the test unless all is well.

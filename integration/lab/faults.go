@@ -124,9 +124,30 @@ func (r *Rabbit) Ailing() (leaderless, stuck []string, err error) {
 	return leaderless, stuck, nil
 }
 
+// Expendable reports whether every node could go without a queue losing its majority, as operators ask
+// before they stop one: a node that runs again may not have all its queues yet.
+func (r *Rabbit) Expendable() bool {
+	for _, base := range r.management {
+		if call("GET", base, "/api/health/checks/node-is-quorum-critical", nil, nil) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// eval runs Erlang on the first node that can.
+func (r *Rabbit) eval(code string) (err error) {
+	for _, node := range r.nodes {
+		if err = r.TryServices("ctl", node, "eval", code); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // MoveLeader has another node lead a quorum queue.
 func (r *Rabbit) MoveLeader(queue string) error {
-	return r.TryServices("ctl", r.nodes[0], "eval", fmt.Sprintf(`
+	return r.eval(fmt.Sprintf(`
 		{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
 		{Name, Leader} = amqqueue:get_pid(Q),
 		[Other | _] = [N || N <- rabbit_nodes:all_running(), N =/= Leader],
@@ -135,7 +156,7 @@ func (r *Rabbit) MoveLeader(queue string) error {
 
 // Elect has a quorum queue without a leader choose one.
 func (r *Rabbit) Elect(queue string) error {
-	return r.TryServices("ctl", r.nodes[0], "eval", fmt.Sprintf(`
+	return r.eval(fmt.Sprintf(`
 		{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
 		{Name, _} = amqqueue:get_pid(Q),
 		ok = ra:trigger_election({Name, node()}).`, r.Vhost, queue))

@@ -1,0 +1,179 @@
+// Package broker is an AMQP 0-9-1 broker with RabbitMQ's semantics for one process: for a first try, one small machine, and tests.
+package broker
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/internal/node/store"
+)
+
+// Server is a broker. Its zero value works: everything is in memory, and the user guest with the password guest may do
+// everything, from this machine alone. The fields must not change once it is used.
+type Server struct {
+	// Dir is the directory for durable queues and their messages; one process at a time can use it.
+	// Default: nothing is kept.
+	Dir string
+	// Sync says when a message is safe and confirmed. Default: SyncAlways.
+	Sync Sync
+	// DiskReserve is how many bytes of the disk stay free: with less, publishers are blocked. Default: 64 MiB.
+	DiskReserve int64
+	// Compat is the release of RabbitMQ whose rules apply where releases differ. Default: RabbitMQ310.
+	Compat Compat
+	// Users who may log in, beside those that were added while running and are kept in Dir.
+	// Default: guest, as above.
+	Users []User
+	// TLS makes Serve speak TLS; versions below 1.2 are never used. Clients with a certificate that it verifies may
+	// log in by it (EXTERNAL). Default: plain TCP.
+	TLS *tls.Config
+	// Name is shown to clients as the name of the cluster. Default: "rehop".
+	Name string
+	// FrameMax is the largest frame that is offered. Default: 128 KiB.
+	FrameMax int
+	// ChannelMax is how many channels a connection may have. Default: 2047.
+	ChannelMax int
+	// Heartbeat is offered to clients; negative: none. Default: 60 s.
+	Heartbeat time.Duration
+	// MaxMessage is the largest body that is taken. Default: 128 MiB.
+	MaxMessage int
+	// MaxConnections bounds the connections. Default: unbounded.
+	MaxConnections int
+	// MemoryLimit is how many bytes of messages may be in memory; with more, publishers are blocked.
+	// Default: 1 GiB.
+	MemoryLimit int64
+	// Resident is how many bytes of messages that are on disk stay in memory too. Default: 64 MiB.
+	Resident int64
+	// ConsumerTimeout closes a channel that has held a delivery for so long; negative: never. Default: 30 min.
+	ConsumerTimeout time.Duration
+	// Logger gets what nobody can be told otherwise. Default: slog.Default().
+	Logger *slog.Logger
+
+	once sync.Once
+	node *node.Node
+	err  error
+}
+
+// Sync says when a message is safe.
+type Sync = store.SyncMode
+
+const (
+	// SyncAlways confirms a message when it is on disk; it survives a power cut.
+	SyncAlways = store.SyncAlways
+	// SyncNever confirms a message when it is with the operating system: it survives the end of the process, also by
+	// kill -9, but the last seconds before a power cut are lost.
+	SyncNever = store.SyncNever
+)
+
+// Compat is a release of RabbitMQ.
+type Compat = node.Compat
+
+// The releases between which rules have changed.
+const (
+	RabbitMQ310 = node.RabbitMQ310
+	RabbitMQ313 = node.RabbitMQ313
+	RabbitMQ40  = node.RabbitMQ40
+	RabbitMQ43  = node.RabbitMQ43
+)
+
+// User may log in.
+type User = node.User
+
+// Permission is what a user may do in a virtual host, as patterns of names.
+type Permission = node.Permission
+
+// Start opens the directory. Serve and Dial do it when it was not called.
+func (s *Server) Start() error {
+	s.once.Do(func() {
+		config, err := s.config()
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.node, s.err = node.Open(config)
+	})
+	return s.err
+}
+
+// config fills in the defaults and reports all faults at once.
+func (s *Server) config() (node.Config, error) {
+	var faults []error
+	for _, f := range []struct {
+		name     string
+		value    int
+		low, top int
+	}{{"FrameMax", cmp.Or(s.FrameMax, 128<<10), 4096, 1 << 30}, {"ChannelMax", cmp.Or(s.ChannelMax, 2047), 1, 65535},
+		{"MaxMessage", cmp.Or(s.MaxMessage, 128<<20), 1, 512 << 20}, {"MaxConnections", s.MaxConnections, 0, 1 << 30}} {
+		if f.value < f.low || f.value > f.top {
+			faults = append(faults, fmt.Errorf("%s %d must be from %d to %d", f.name, f.value, f.low, f.top))
+		}
+	}
+	if s.Heartbeat > 65535*time.Second {
+		faults = append(faults, fmt.Errorf("the Heartbeat %v must be at most 65535 s", s.Heartbeat))
+	}
+	if s.MemoryLimit < 0 || s.Resident < 0 {
+		faults = append(faults, errors.New("MemoryLimit and Resident must not be negative"))
+	}
+	users := s.Users
+	if len(users) == 0 {
+		users = []User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, LoopbackOnly: true,
+			Permissions: map[string]Permission{"*": node.Everything()}}}
+	}
+	logger := s.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return node.Config{
+		Dir: s.Dir, Store: store.Options{Sync: s.Sync, DiskReserve: s.DiskReserve}, Compat: s.Compat,
+		Name: cmp.Or(s.Name, "rehop"), Version: s.Compat.String(), Users: users,
+		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
+		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 128<<20), MaxConnections: s.MaxConnections,
+		MemoryLimit: cmp.Or(s.MemoryLimit, 1<<30), Resident: cmp.Or(s.Resident, 64<<20),
+		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: logger,
+	}, errors.Join(faults...)
+}
+
+// Serve takes connections from a listener until the context ends or the server is closed. It closes the listener.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if err := s.Start(); err != nil {
+		_ = ln.Close()
+		return err
+	}
+	if s.TLS != nil {
+		config := s.TLS.Clone()
+		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+		ln = tls.NewListener(ln, config)
+	}
+	return s.node.Serve(ctx, ln)
+}
+
+// Dial connects to the server inside this process. Its form is that of rehop's Config.Dial; network and address
+// do not matter.
+func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if err := s.Start(); err != nil {
+		return nil, err
+	}
+	client, server := newPipe()
+	s.node.Handle(server)
+	return client, ctx.Err()
+}
+
+// Close ends all connections, after telling the clients, and returns when everything that the server has started has ended
+// and everything is on disk.
+func (s *Server) Close() error {
+	s.once.Do(func() { s.err = errors.New("the server is closed") })
+	if s.node == nil {
+		return nil
+	}
+	return s.node.Close()
+}
+
+// Node is the engine, for packages of this module.
+func (s *Server) Node() (*node.Node, error) { return s.node, s.Start() }

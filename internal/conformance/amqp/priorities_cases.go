@@ -1,0 +1,163 @@
+package amqp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rabbitmq/amqp091-go"
+)
+
+const priorityPage = "Priority Queues"
+
+func prioritiesCases() []Case {
+	return []Case{
+		{"HighestFirst", priorityPage, priorityHighestFirst},
+		{"SameKeepsOrder", priorityPage, prioritySameKeepsOrder},
+		{"NoneIsZero", priorityPage + ": Behaviour", priorityNoneIsZero},
+		{"AboveMaximum", priorityPage + ": Behaviour", priorityAboveMaximum},
+		{"Delivered", priorityPage + ": Interaction with Consumers", priorityDelivered},
+		{"RequeuedToItsPlace", priorityPage, priorityRequeued},
+		{"OvertakesRequeued", priorityPage, priorityOvertakesRequeued},
+		{"LengthLimitDropsHighest", priorityPage + ": Interaction with Other Features", priorityLengthLimit},
+		{"ExpiredBehindHigher", priorityPage + ": Interaction with Other Features", priorityExpired},
+		{"KeptWhenDead", priorityPage, priorityKeptWhenDead},
+		{"MaximumZero", priorityPage, priorityMaximumZero},
+		{"MaximumOutOfRange", priorityPage + ": Priority Range", priorityMaximumOutOfRange},
+		{"RedeclaredWithout", priorityPage, priorityRedeclaredWithout},
+	}
+}
+
+// sendPriority sends texts to a queue, each with the priority that it consists of up to a dot.
+func sendPriorities(ch *Channel, queue string, bodies ...string) {
+	ch.b.t.Helper()
+	for _, body := range bodies {
+		var p uint8
+		if _, err := fmt.Sscan(body, &p); err != nil {
+			ch.b.t.Fatalf("message %q does not start with its priority", body)
+		}
+		ch.SendMessage("", queue, amqp091.Publishing{Priority: p, Body: []byte(body)})
+	}
+}
+
+func priorityHighestFirst(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(10))
+	sendPriorities(ch, "q", "1", "5", "3", "10", "2")
+	ch.WantBodies("q", "10", "5", "3", "2", "1")
+}
+
+func prioritySameKeepsOrder(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(10))
+	sendPriorities(ch, "q", "1 a", "2 a", "1 b", "2 b", "1 c", "2 c")
+	ch.WantBodies("q", "2 a", "2 b", "2 c", "1 a", "1 b", "1 c")
+}
+
+func priorityNoneIsZero(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(10))
+	ch.SendAll("q", "none")
+	sendPriorities(ch, "q", "1")
+	ch.WantBodies("q", "1", "none")
+}
+
+func priorityAboveMaximum(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(5))
+	sendPriorities(ch, "q", "4", "5", "255", "6")
+	ch.WantBodies("q", "5", "255", "6", "4")
+	sendPriorities(ch, "q", "255")
+	Equal(b, "priority property", ch.Take("q").Priority, 255)
+}
+
+func priorityDelivered(_ *testing.T, b *Bench) {
+	ch := b.Channel().Prefetch(1)
+	ch.Queue("q", maxPriority(10))
+	sendPriorities(ch, "q", "1", "2")
+	deliveries := ch.Deliveries("q")
+	first := b.WantDelivery(deliveries, "2")
+	sendPriorities(ch, "q", "3")
+	ch.WantCount("q", 2)
+	b.Must(first.Ack(false))
+	b.Must(b.WantDelivery(deliveries, "3").Ack(false))
+	b.WantDelivery(deliveries, "1")
+}
+
+func priorityRequeued(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(10))
+	sendPriorities(ch, "q", "1 a", "2 a", "2 b", "1 b")
+	held := ch.HoldAll("q", "2 a", "2 b", "1 a")
+	b.Must(held[2].Nack(false, true))
+	b.Must(held[1].Nack(false, true))
+	b.Must(held[0].Nack(false, true))
+	ch.WantBodies("q", "2 a", "2 b", "1 a", "1 b")
+}
+
+func priorityOvertakesRequeued(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(10))
+	sendPriorities(ch, "q", "1")
+	held := ch.Hold("q")
+	sendPriorities(ch, "q", "2")
+	b.Must(held.Nack(false, true))
+	ch.WantBodies("q", "2", "1")
+}
+
+func priorityLengthLimit(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", with(maxPriority(10), maxLength(2)))
+	sendPriorities(ch, "q", "9", "1", "2")
+	ch.WantBodies("q", "2", "1")
+}
+
+func priorityExpired(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.DeadLettering(maxPriority(10))
+	sendPriorities(ch, source, "9")
+	ch.SendMessage("", source, mortal("low", short))
+	b.WantArrivals(dead, "low")
+	ch.WantBodies(source, "9")
+}
+
+func priorityKeptWhenDead(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue(dead, maxPriority(10))
+	ch.Queue(source, deadTo(dead))
+	sendPriorities(ch, source, "1", "2")
+	held := ch.HoldAll(source, "1", "2")
+	b.Must(held[1].Nack(true, false))
+	b.Eventually("both messages are dead", func() bool {
+		q, err := ch.QueueDeclarePassive(dead, true, false, false, false, nil)
+		b.Must(err)
+		return q.Messages == 2
+	})
+	ch.WantBodies(dead, "2", "1")
+}
+
+func priorityMaximumZero(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(0))
+	sendPriorities(ch, "q", "1", "9", "5")
+	ch.WantBodies("q", "1", "9", "5")
+}
+
+func priorityMaximumOutOfRange(_ *testing.T, b *Bench) {
+	conn := b.Connect()
+	for maximum, reason := range map[any]string{
+		int32(256): "{max_value_exceeded,256}",
+		int32(-1):  "{value_negative,-1}",
+		"high":     `"expected integer, got longstr"`,
+	} {
+		_, err := conn.Channel().QueueDeclare("q", true, false, false, false, amqp091.Table{"x-max-priority": maximum})
+		b.Refused(err, 406, "PRECONDITION_FAILED - invalid arg 'x-max-priority' for queue 'q' in vhost '{vhost}': "+reason)
+	}
+}
+
+func priorityRedeclaredWithout(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	ch.Queue("q", maxPriority(10))
+	_, err := ch.QueueDeclare("q", true, false, false, false, nil)
+	b.Refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-max-priority' for queue 'q' in vhost '{vhost}': "+
+		"received none but current is the value '10' of type 'signedint'")
+}

@@ -1,0 +1,376 @@
+package amqp
+
+import (
+	"testing"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+const (
+	quorumQueues = "Quorum Queues"
+	poisonPage   = "Quorum Queues: Poison Message Handling"
+	repeatsPage  = "Quorum Queues: Repeated Requeues"
+)
+
+func quorumCases() []Case {
+	return []Case{
+		{"Order", quorumQueues, quorumOrder},
+		{"GetFields", quorumQueues, quorumGetFields},
+		{"Counts", quorumQueues, quorumCounts},
+		{"Purge", quorumQueues, quorumPurge},
+		{"TransientStaysTransient", quorumQueues + ": Feature Matrix", quorumTransient},
+		{"DeliveryCountAbsentAtFirst", poisonPage, quorumFirstDelivery},
+		{"NackCounts", poisonPage, redelivers(func(d amqp091.Delivery) error { return d.Nack(false, true) })},
+		{"RejectCounts", poisonPage, redelivers(func(d amqp091.Delivery) error { return d.Reject(true) })},
+		{"ChannelCloseCounts", poisonPage, quorumChannelCloseCounts},
+		{"ConnectionCloseCounts", poisonPage, quorumConnectionCloseCounts},
+		{"ConnectionCutCounts", poisonPage, quorumConnectionCutCounts},
+		{"RecoverCounts", poisonPage, quorumRecoverCounts},
+		{"CancelDoesNotCount", poisonPage, quorumCancelDoesNotCount},
+		{"GetCounts", poisonPage, quorumGetCounts},
+		{"DeliveryLimit", poisonPage, quorumDeliveryLimit},
+		{"DeliveryLimitDrops", poisonPage, quorumDeliveryLimitDrops},
+		{"DeliveryLimitZero", poisonPage, quorumDeliveryLimitZero},
+		{"DeliveryLimitPolicy", poisonPage, quorumDeliveryLimitPolicy},
+		{"DeliveryLimitLowerWins", poisonPage, quorumDeliveryLimitLowerWins},
+		{"DeadLetterRejected", dlxEffects, quorumRejected},
+		{"DeadLetterForgetsDeliveryCount", dlxEffects, quorumDeadForgetsCount},
+		{"RequeueFirst", repeatsPage, quorumRequeueFirst},
+		{"RequeueInOrderOfReturn", repeatsPage, quorumRequeueInOrderOfReturn},
+		{"RequeueMultiple", repeatsPage, quorumRequeueMultiple},
+		{"TTLOfQueue", quorumQueues + ": Feature Matrix", quorumTTLOfQueue},
+		{"TTLOfMessage", quorumQueues + ": Feature Matrix", quorumTTLOfMessage},
+		{"TTLOnlyAtTheHead", ttlCaveats, quorumTTLOnlyAtTheHead},
+		{"Length", lengthPage, quorumLength},
+		{"LengthDeadLetters", lengthPage, quorumLengthDeadLetters},
+		{"Bytes", lengthPage, quorumBytes},
+		{"RejectPublish", overflowPage, quorumRejectPublish},
+		{"SingleActive", singleActivePage, quorumSingleActive},
+		{"SingleActiveGet", singleActivePage, quorumSingleActiveGet},
+		{"ConsumerPriority", consumerPriorities, quorumConsumerPriority},
+	}
+}
+
+// quorumQueue declares quorum queue q on a channel with confirms.
+func quorumQueue(b *Bench, args amqp091.Table) *Channel {
+	ch := b.Channel().Confirming()
+	ch.Queue("q", quorum(args))
+	return ch
+}
+
+// wantDeliveryCount checks how often a message came back to its quorum queue.
+func wantDeliveryCount(b *Bench, d amqp091.Delivery, want any) {
+	b.t.Helper()
+	Equal(b, "delivery count of message "+string(d.Body), d.Headers["x-delivery-count"], want)
+	b.WantRedelivered(d, want != nil)
+}
+
+func quorumOrder(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a", "b", "c")
+	deliveries := ch.Deliveries("q")
+	ch.SendAll("q", "d", "e")
+	b.WantDeliveries(deliveries, "a", "b", "c", "d", "e")
+}
+
+func quorumGetFields(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a", "b", "c")
+	got := ch.Hold("q")
+	Equal(b, "body", string(got.Body), "a")
+	Equal(b, "routing key", got.RoutingKey, "q")
+	Equal(b, "messages left", got.MessageCount, 2)
+	b.WantRedelivered(got, false)
+}
+
+func quorumCounts(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a", "b", "c")
+	ch.WantCount("q", 3)
+	ch.Hold("q")
+	ch.WantCount("q", 2)
+}
+
+func quorumPurge(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "held", "b", "c")
+	held := ch.Hold("q")
+	purged, err := ch.QueuePurge("q", false)
+	b.Must(err)
+	Equal(b, "purged", purged, 2)
+	b.Must(held.Nack(false, true))
+	b.WantArrivals("q", "held")
+}
+
+func quorumTransient(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendMessage("", "q", amqp091.Publishing{DeliveryMode: amqp091.Transient})
+	Equal(b, "delivery mode", ch.Take("q").DeliveryMode, amqp091.Transient)
+}
+
+func quorumFirstDelivery(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a")
+	wantDeliveryCount(b, b.WantDelivery(ch.Deliveries("q"), "a"), nil)
+}
+
+// redelivers is a case in which a message that is given back comes again, and is counted.
+func redelivers(giveBack func(amqp091.Delivery) error) func(*testing.T, *Bench) {
+	return func(_ *testing.T, b *Bench) {
+		ch := quorumQueue(b, nil)
+		deliveries := ch.Deliveries("q")
+		ch.SendAll("q", "a")
+		b.Must(giveBack(b.WantDelivery(deliveries, "a")))
+		for count := range int64(3) {
+			got := b.WantDelivery(deliveries, "a")
+			wantDeliveryCount(b, got, count+1)
+			b.Must(giveBack(got))
+		}
+	}
+}
+
+func quorumChannelCloseCounts(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a", "b")
+	b.WantDelivery(ch.Prefetch(1).Deliveries("q"), "a")
+	b.Must(ch.Close())
+	got := b.WantArrivals("q", "a", "b")
+	wantDeliveryCount(b, got[0], int64(1))
+	wantDeliveryCount(b, got[1], nil)
+}
+
+func quorumConnectionCloseCounts(_ *testing.T, b *Bench) {
+	conn := b.Connect()
+	ch := conn.Channel().Confirming()
+	ch.Queue("q", quorum(nil))
+	ch.SendAll("q", "a")
+	b.WantDelivery(ch.Deliveries("q"), "a")
+	b.Must(conn.Close())
+	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+}
+
+func quorumRecoverCounts(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	deliveries := ch.Deliveries("q")
+	ch.SendAll("q", "a")
+	b.WantDelivery(deliveries, "a")
+	b.Must(ch.Recover(true))
+	wantDeliveryCount(b, b.WantDelivery(deliveries, "a"), int64(1))
+}
+
+func quorumCancelDoesNotCount(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a")
+	held := b.WantDelivery(ch.Consumer("q", "one", nil), "a")
+	b.Must(ch.Cancel("one", false))
+	ch.WantCount("q", 0)
+	b.Must(held.Nack(false, true))
+	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+}
+
+func quorumGetCounts(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a")
+	b.Must(ch.Hold("q").Nack(false, true))
+	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+}
+
+// exhaust gives a message back until its delivery limit is reached.
+func exhaust(b *Bench, deliveries <-chan amqp091.Delivery, body string, limit int) {
+	b.t.Helper()
+	for range limit + 1 {
+		b.Must(b.WantDelivery(deliveries, body).Nack(false, true))
+	}
+}
+
+func quorumDeliveryLimit(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(deliveryLimit(2))
+	ch.SendAll(source, "a")
+	exhaust(b, ch.Deliveries(source), "a", 2)
+	got := b.WantArrivals(dead, "a")[0]
+	b.WantDeaths(got, death{1, "delivery_limit", source, "", []string{source}, ""})
+	b.WantFirstDeath(got, "delivery_limit", source, "")
+}
+
+func quorumDeliveryLimitDrops(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, deliveryLimit(1))
+	ch.SendAll("q", "dropped", "next")
+	deliveries := ch.Prefetch(1).Deliveries("q")
+	exhaust(b, deliveries, "dropped", 1)
+	b.WantDelivery(deliveries, "next")
+}
+
+func quorumDeliveryLimitZero(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, deliveryLimit(0))
+	ch.SendAll("q", "once", "next")
+	deliveries := ch.Prefetch(1).Deliveries("q")
+	exhaust(b, deliveries, "once", 0)
+	b.WantDelivery(deliveries, "next")
+}
+
+func quorumDeliveryLimitPolicy(_ *testing.T, b *Bench) {
+	b.SetPolicy("limit", "^q$", 0, map[string]any{"delivery-limit": 1})
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "dropped", "next")
+	deliveries := ch.Prefetch(1).Deliveries("q")
+	exhaust(b, deliveries, "dropped", 1)
+	b.WantDelivery(deliveries, "next")
+}
+
+func quorumDeliveryLimitLowerWins(_ *testing.T, b *Bench) {
+	b.SetPolicy("limit", "^q$", 0, map[string]any{"delivery-limit": 5})
+	ch := quorumQueue(b, deliveryLimit(1))
+	ch.SendAll("q", "dropped", "next")
+	deliveries := ch.Prefetch(1).Deliveries("q")
+	exhaust(b, deliveries, "dropped", 1)
+	b.WantDelivery(deliveries, "next")
+}
+
+func quorumRejected(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(quorum(nil))
+	ch.SendAll(source, "a", "b")
+	reject(ch)
+	reject(ch)
+	for _, got := range b.WantArrivals(dead, "a", "b") {
+		b.WantDeaths(got, death{1, "rejected", source, "", []string{source}, ""})
+	}
+}
+
+func quorumDeadForgetsCount(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(quorum(nil))
+	ch.SendAll(source, "a")
+	deliveries := ch.Deliveries(source)
+	b.Must(b.WantDelivery(deliveries, "a").Nack(false, true))
+	b.Must(b.WantDelivery(deliveries, "a").Reject(false))
+	wantDeliveryCount(b, b.Arrival(dead), nil)
+}
+
+// threeHeldInQuorum gets three messages of a quorum queue of four.
+func threeHeldInQuorum(b *Bench) (*Channel, []amqp091.Delivery) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a", "b", "c", "d")
+	return ch, b.WantDeliveries(ch.Prefetch(3).Deliveries("q"), "a", "b", "c")
+}
+
+func quorumRequeueFirst(_ *testing.T, b *Bench) {
+	ch, held := threeHeldInQuorum(b)
+	b.Must(ch.Cancel(held[0].ConsumerTag, false))
+	b.Must(held[1].Nack(false, true))
+	b.WantArrivals("q", "b", "d")
+}
+
+func quorumRequeueInOrderOfReturn(_ *testing.T, b *Bench) {
+	ch, held := threeHeldInQuorum(b)
+	b.Must(ch.Cancel(held[0].ConsumerTag, false))
+	for _, i := range []int{2, 0, 1} {
+		b.Must(held[i].Nack(false, true))
+	}
+	b.WantArrivals("q", "c", "a", "b", "d")
+}
+
+func quorumRequeueMultiple(_ *testing.T, b *Bench) {
+	ch, held := threeHeldInQuorum(b)
+	b.Must(ch.Cancel(held[0].ConsumerTag, false))
+	b.Must(held[2].Nack(true, true))
+	b.WantArrivals("q", "a", "b", "c", "d")
+}
+
+func quorumTTLOfQueue(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(quorum(ttl(short)))
+	ch.SendAll(source, "a", "b")
+	for _, got := range b.WantArrivals(dead, "a", "b") {
+		b.WantDeaths(got, death{1, "expired", source, "", []string{source}, ""})
+	}
+}
+
+func quorumTTLOfMessage(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(quorum(nil))
+	ch.SendMessage("", source, mortal("a", short))
+	got := b.WantArrivals(dead, "a")[0]
+	b.WantDeaths(got, death{1, "expired", source, "", []string{source}, "60"})
+	Equal(b, "expiration of the dead letter", got.Expiration, "")
+}
+
+func quorumTTLOnlyAtTheHead(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(quorum(nil))
+	ch.Queue("clock", amqp091.Table{"x-dead-letter-exchange": "dlx"})
+	ch.SendAll(source, "immortal")
+	ch.SendMessage("", source, mortal("behind", short))
+	ch.SendMessage("", "clock", mortal("clock", 2*short))
+	b.WantArrivals(dead, "clock")
+	ch.Hold(source)
+	b.WantArrivals(dead, "behind")
+}
+
+func quorumLength(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, maxLength(2))
+	ch.SendAll("q", "a", "b", "c", "d")
+	ch.WantBodies("q", "c", "d")
+}
+
+func quorumLengthDeadLetters(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(quorum(maxLength(1)))
+	ch.SendAll(source, "a", "b", "c")
+	for _, got := range b.WantArrivals(dead, "a", "b") {
+		b.WantDeaths(got, death{1, "maxlen", source, "", []string{source}, ""})
+	}
+}
+
+func quorumBytes(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, amqp091.Table{"x-max-length-bytes": 6})
+	ch.SendAll("q", "123", "456", "7")
+	ch.WantBodies("q", "456", "7")
+}
+
+func quorumRejectPublish(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, refusing(2))
+	ch.SendAll("q", "a", "b", "one too many")
+	ch.WantNack("", "q", "refused")
+	ch.WantCount("q", 3)
+}
+
+func quorumSingleActive(_ *testing.T, b *Bench) {
+	conn := b.Connect()
+	first, second := conn.Channel().Confirming(), conn.Channel()
+	first.Queue("q", quorum(singleActive()))
+	fromFirst, fromSecond := first.Deliveries("q"), second.Deliveries("q")
+	first.SendAll("q", "a", "b")
+	b.WantDeliveries(fromFirst, "a", "b")
+	b.Must(first.Close())
+	for _, d := range b.WantDeliveries(fromSecond, "a", "b") {
+		wantDeliveryCount(b, d, int64(1))
+	}
+}
+
+func quorumSingleActiveGet(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, singleActive())
+	_, _, err := ch.Get("q", true)
+	b.Refused(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked queue 'q' in vhost '{vhost}'. "+
+		"basic.get operations are not supported by quorum queues with single active consumer")
+}
+
+func quorumConsumerPriority(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil).Prefetch(1)
+	low, high := ch.Consumer("q", "low", nil), ch.Consumer("q", "high", priority(5))
+	ch.SendAll("q", "a", "b")
+	b.WantDelivery(high, "a")
+	b.WantDelivery(low, "b")
+}
+
+func quorumConnectionCutCounts(_ *testing.T, b *Bench) {
+	quorumQueue(b, nil).SendAll("q", "a")
+	r := b.RawChannel()
+	r.Send(1, &wire.BasicGet{Queue: "q"})
+	Expect[*wire.BasicGetOK](r, 1)
+	b.Must(r.conn.Close())
+	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+}

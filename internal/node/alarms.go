@@ -1,0 +1,147 @@
+package node
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Alarm is a reason to take no messages.
+type Alarm string
+
+// The alarms. Reasons are worded as RabbitMQ words them.
+const (
+	MemoryAlarm Alarm = "low on memory"
+	DiskAlarm   Alarm = "low on disk"
+	// TestAlarm is raised by tests.
+	TestAlarm Alarm = "blocked by a test"
+)
+
+// alarms stop connections that publish while something runs short. Others go on, so that queues can be emptied.
+type alarms struct {
+	node   *Node
+	any    atomic.Bool
+	memory atomic.Bool
+
+	mu      sync.Mutex
+	cleared sync.Cond
+	raised  map[Alarm]bool
+	over    bool
+}
+
+func (a *alarms) init(n *Node) {
+	a.node = n
+	a.cleared.L = &a.mu
+	a.raised = make(map[Alarm]bool)
+}
+
+// SetAlarm raises or clears an alarm.
+func (n *Node) SetAlarm(which Alarm, raised bool) {
+	a := &n.alarms
+	a.mu.Lock()
+	before := len(a.raised) > 0
+	if raised {
+		a.raised[which] = true
+	} else {
+		delete(a.raised, which)
+	}
+	after := len(a.raised) > 0
+	a.any.Store(after)
+	if !after {
+		a.cleared.Broadcast()
+	}
+	a.mu.Unlock()
+	if before == after {
+		return
+	}
+	if after {
+		n.log.Warn("publishers are blocked", "reason", string(which))
+	} else {
+		n.log.Info("publishers go on")
+	}
+	for _, c := range n.Connections() {
+		c.alarmChanged(which, after)
+	}
+}
+
+// Alarms returns what is raised.
+func (n *Node) Alarms() (raised []Alarm) {
+	a := &n.alarms
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, alarm := range []Alarm{MemoryAlarm, DiskAlarm, TestAlarm} {
+		if a.raised[alarm] {
+			raised = append(raised, alarm)
+		}
+	}
+	return raised
+}
+
+// checkMemory raises or clears the alarm for memory. It costs next to nothing when there is nothing to do.
+func (n *Node) checkMemory() {
+	used, limit := n.budget.Used(), n.config.MemoryLimit
+	switch high := n.alarms.memory.Load(); {
+	case !high && used > limit, high && used < limit-limit/8:
+		if n.alarms.memory.CompareAndSwap(high, !high) {
+			n.SetAlarm(MemoryAlarm, !high)
+		}
+	}
+}
+
+// wait returns when no alarm is raised, or when over says that waiting is of no use.
+func (a *alarms) wait(over func() bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for len(a.raised) > 0 && !a.over && !over() {
+		a.cleared.Wait()
+	}
+}
+
+// wake has those who wait look again.
+func (a *alarms) wake() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cleared.Broadcast()
+}
+
+func (a *alarms) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	a.cleared.Broadcast()
+}
+
+// alarmChanged tells a client that has published that it is blocked, or free again.
+func (c *Connection) alarmChanged(which Alarm, raised bool) {
+	if !c.published.Load() || !c.opened.Load() {
+		return
+	}
+	if raised {
+		c.tellBlocked(which)
+	} else if c.blocked.CompareAndSwap(true, false) && c.hears("connection.blocked") {
+		c.out.send(0, &wire.ConnectionUnblocked{})
+	}
+}
+
+func (c *Connection) tellBlocked(which Alarm) {
+	if c.blocked.CompareAndSwap(false, true) && c.hears("connection.blocked") {
+		c.out.send(0, &wire.ConnectionBlocked{Reason: string(which)})
+	}
+}
+
+// awaitUnblocked stops reading from a connection that publishes while an alarm is raised.
+func (c *Connection) awaitUnblocked() {
+	n := c.node
+	if !n.alarms.any.Load() || !c.published.Load() {
+		return
+	}
+	if raised := n.Alarms(); len(raised) > 0 {
+		c.tellBlocked(raised[0])
+	}
+	n.alarms.wait(c.isClosing)
+	// The alarm may have been cleared before this connection was told that it is blocked.
+	if c.blocked.CompareAndSwap(true, false) && c.hears("connection.blocked") {
+		c.out.send(0, &wire.ConnectionUnblocked{})
+	}
+}

@@ -1,0 +1,291 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Channel is a client's line of commands and deliveries.
+type Channel struct {
+	Number uint16
+	conn   *Connection
+	node   *Node
+
+	// The reader's own.
+	closed     bool // by us; the client has not agreed yet
+	incoming   incoming
+	ways       ways
+	lastQueue  string // declared last, which stands for ""
+	confirming bool
+	published  uint64
+	tx         *transaction // nil: not transactional
+	prefetch   int          // of consumers to come
+	dirty      bool         // listed with the connection
+	taken      []delivery   // kept for the next time
+	items      []queue.Item
+
+	confirms confirms
+
+	mu        sync.Mutex
+	over      bool // nothing is delivered any more
+	nextTag   uint64
+	ledger    ledger
+	shared    int // prefetch of all consumers together; 0: unlimited
+	consumers map[string]*consumer
+	patience  patience
+}
+
+func newChannel(c *Connection, number uint16) *Channel {
+	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), ways: newWays()}
+	return ch
+}
+
+// take does what a frame says.
+func (ch *Channel) take(f wire.Frame) error {
+	if ch.closed {
+		return ch.takeClosed(f)
+	}
+	switch f.Type {
+	case wire.FrameMethod:
+		if ch.incoming.expects != nothing {
+			return ch.incoming.interrupted(f)
+		}
+		id, ok := wire.PeekMethod(f.Payload)
+		if !ok {
+			_, err := wire.ParseMethod(f.Payload)
+			return err
+		}
+		err := ch.obey(id, f.Payload)
+		if x, ok := err.(*exception); ok && x.method == 0 {
+			x.method = id
+		}
+		return err
+	case wire.FrameHeader:
+		done, err := ch.incoming.header(f, ch.node.config.MaxMessage)
+		if done && err == nil {
+			err = ch.publish()
+		}
+		return blamePublish(err)
+	case wire.FrameBody:
+		done, err := ch.incoming.body(f)
+		if done && err == nil {
+			err = ch.publish()
+		}
+		return blamePublish(err)
+	}
+	return f.Unexpected()
+}
+
+func blamePublish(err error) error {
+	if x, ok := err.(*exception); ok && x.method == 0 {
+		x.method = wire.IDBasicPublish
+	}
+	return err
+}
+
+// takeClosed waits for the client to agree to the end of a channel, and hears nothing else.
+func (ch *Channel) takeClosed(f wire.Frame) error {
+	if f.Type != wire.FrameMethod {
+		return nil
+	}
+	switch id, _ := wire.PeekMethod(f.Payload); id {
+	case wire.IDChannelCloseOK:
+		ch.forget()
+	case wire.IDChannelClose:
+		ch.conn.out.send(ch.Number, &wire.ChannelCloseOK{})
+	}
+	return nil
+}
+
+// forget lets the number be used again.
+func (ch *Channel) forget() {
+	ch.conn.mu.Lock()
+	defer ch.conn.mu.Unlock()
+	delete(ch.conn.channels, ch.Number)
+}
+
+// obey does what a method says. The frequent ones are not taken apart in full.
+func (ch *Channel) obey(id wire.MethodID, payload []byte) error {
+	switch id {
+	case wire.IDBasicPublish:
+		args, err := wire.ParsePublish(payload)
+		if err != nil {
+			return err
+		}
+		return ch.beginPublish(args)
+	case wire.IDBasicAck:
+		args, err := wire.ParseAck(payload)
+		if err != nil {
+			return err
+		}
+		return ch.settle(args.Tag, args.Multiple, acked)
+	}
+	m, err := wire.ParseMethod(payload)
+	if err != nil {
+		return err
+	}
+	return ch.execute(m)
+}
+
+// execute does what the rarer methods say.
+func (ch *Channel) execute(m wire.Method) error {
+	switch m := m.(type) {
+	case *wire.ChannelOpen:
+		return refuse(wire.ChannelError, "second 'channel.open' seen")
+	case *wire.ChannelClose:
+		ch.close()
+		ch.forget()
+		ch.send(&wire.ChannelCloseOK{})
+		return nil
+	case *wire.ChannelCloseOK:
+		return nil
+	case *wire.ChannelFlow:
+		if !m.Active {
+			return refuse(wire.NotImplemented, "active=false")
+		}
+		ch.send(&wire.ChannelFlowOK{Active: true})
+		return nil
+	case *wire.AccessRequest:
+		ch.send(&wire.AccessRequestOK{Ticket: 1})
+		return nil
+	case *wire.ExchangeDeclare:
+		return ch.declareExchange(m)
+	case *wire.ExchangeDelete:
+		return ch.deleteExchange(m)
+	case *wire.ExchangeBind:
+		return ch.bindExchange(m)
+	case *wire.ExchangeUnbind:
+		return ch.unbindExchange(m)
+	case *wire.QueueDeclare:
+		return ch.declareQueue(m)
+	case *wire.QueueBind:
+		return ch.bindQueue(m)
+	case *wire.QueueUnbind:
+		return ch.unbindQueue(m)
+	case *wire.QueuePurge:
+		return ch.purgeQueue(m)
+	case *wire.QueueDelete:
+		return ch.deleteQueue(m)
+	case *wire.BasicQos:
+		return ch.qos(m)
+	case *wire.BasicConsume:
+		return ch.consume(m)
+	case *wire.BasicCancel:
+		return ch.cancel(m)
+	case *wire.BasicGet:
+		return ch.get(m)
+	case *wire.BasicNack:
+		if m.Requeue {
+			return ch.settle(m.DeliveryTag, m.Multiple, nackedBack)
+		}
+		return ch.settle(m.DeliveryTag, m.Multiple, rejected)
+	case *wire.BasicReject:
+		if m.Requeue {
+			return ch.settle(m.DeliveryTag, false, rejectedBack)
+		}
+		return ch.settle(m.DeliveryTag, false, rejected)
+	case *wire.BasicRecover:
+		if err := ch.recover(m.Requeue); err != nil {
+			return err
+		}
+		ch.send(&wire.BasicRecoverOK{})
+		return nil
+	case *wire.BasicRecoverAsync:
+		return ch.recover(m.Requeue)
+	case *wire.ConfirmSelect:
+		return ch.selectConfirms(m)
+	case *wire.TxSelect, *wire.TxCommit, *wire.TxRollback:
+		return ch.transact(m)
+	}
+	return refuse(wire.CommandInvalid, "unimplemented method")
+}
+
+func (ch *Channel) send(m wire.Method) { ch.conn.out.send(ch.Number, m) }
+
+// reply answers unless the client has asked for silence.
+func (ch *Channel) reply(noWait bool, m wire.Method) {
+	if !noWait {
+		ch.send(m)
+	}
+}
+
+// expel closes the channel for an error.
+func (ch *Channel) expel(x *exception) {
+	ch.close()
+	ch.closed = true
+	ch.incoming.reset()
+	ch.node.log.Info("a channel is closed for an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
+	ch.send(&wire.ChannelClose{ReplyCode: x.code, ReplyText: wire.ReplyText(x.code, x.text), ClassID: x.method.Class(), MethodID: x.method.Method()})
+}
+
+// close ends consuming and gives back what was not acknowledged.
+func (ch *Channel) close() {
+	ch.mu.Lock()
+	if ch.over {
+		ch.mu.Unlock()
+		return
+	}
+	ch.over = true
+	ch.patience.stop()
+	consumers := make([]*consumer, 0, len(ch.consumers))
+	for _, c := range ch.consumers {
+		consumers = append(consumers, c)
+	}
+	clear(ch.consumers)
+	taken, _ := ch.ledger.take(0, true, nil)
+	ch.mu.Unlock()
+	if ch.tx != nil {
+		taken = append(taken, ch.tx.deliveries()...)
+		sortByTag(taken)
+	}
+	// The queues must not hand to a consumer that goes what it gives back.
+	var gone []func()
+	for _, c := range consumers {
+		fx, left, ok := c.queue.core.Unsubscribe(&c.Consumer)
+		ch.node.after(c.queue, fx)
+		if ok {
+			gone = append(gone, func() { c.queue.consumed(left) })
+		}
+	}
+	ch.finish(taken, lost)
+	for _, f := range gone {
+		f()
+	}
+}
+
+// selectConfirms has every message confirmed from now on.
+func (ch *Channel) selectConfirms(m *wire.ConfirmSelect) error {
+	if ch.tx != nil {
+		return refuse(wire.PreconditionFailed, "cannot switch from tx to confirm mode")
+	}
+	ch.confirming = true
+	ch.reply(m.NoWait, &wire.ConfirmSelectOK{})
+	return nil
+}
+
+// verdict notes what is to be told of a message, and when.
+func (ch *Channel) verdict(out outcome) {
+	ch.published++
+	list := ch.confirms.add(verdict{tag: ch.published, mark: out.mark, refused: out.refused})
+	if list {
+		ch.node.commits.list(ch)
+	}
+	if !ch.dirty && (out.mark == 0 || out.mark <= ch.node.safe()) {
+		ch.dirty = true
+		ch.conn.dirty = append(ch.conn.dirty, ch)
+	}
+}
+
+// releaseConfirms tells the client what is safe at a mark, and reports whether something is left to tell.
+func (ch *Channel) releaseConfirms(mark store.Mark) (left bool) {
+	if ch.node.faults.hold.Load() {
+		return true
+	}
+	buf := ch.conn.out.open()
+	buf, left = ch.confirms.release(ch.Number, mark, buf)
+	ch.conn.out.shut(buf)
+	return left
+}

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"sync"
+
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// verdict is what a publisher will be told of a message, once the log is safe up to a mark.
+type verdict struct {
+	tag     uint64
+	mark    store.Mark // 0: nothing of it is in the log
+	refused bool
+}
+
+// confirms are the verdicts of a channel, told in order so that many of them take one frame.
+type confirms struct {
+	mu      sync.Mutex
+	pending []verdict
+	first   int
+	listed  bool       // the node will call release
+	delay   bool       // a test holds back
+	latest  store.Mark // of the pending ones
+}
+
+// add notes a verdict. It returns whether the channel is to be listed with the node's commits.
+func (c *confirms) add(v verdict) (list bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending = append(c.pending, v)
+	c.latest = max(c.latest, v.mark)
+	if v.mark != 0 && !c.listed {
+		c.listed = true
+		return true
+	}
+	return false
+}
+
+// release appends the frames for all verdicts that are safe at a mark, and reports whether some are left.
+func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byte, left bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.first < len(c.pending) {
+		v := c.pending[c.first]
+		if v.mark > mark || c.delay {
+			break
+		}
+		// The longest run with the same answer takes one frame.
+		last := c.first
+		for last+1 < len(c.pending) && c.pending[last+1].refused == v.refused && c.pending[last+1].mark <= mark {
+			last++
+		}
+		tag, multiple := c.pending[last].tag, last > c.first
+		if v.refused {
+			buf = wire.AppendNack(buf, channel, tag, multiple, false)
+		} else {
+			buf = wire.AppendAck(buf, channel, tag, multiple)
+		}
+		c.first = last + 1
+	}
+	if c.first == len(c.pending) {
+		c.pending, c.first = c.pending[:0], 0
+		c.listed = false
+		return buf, false
+	}
+	if c.first > 1024 && c.first > len(c.pending)/2 {
+		c.pending = c.pending[:copy(c.pending, c.pending[c.first:])]
+		c.first = 0
+	}
+	return buf, true
+}
+
+// commits knows which channels wait for the log.
+type commits struct {
+	mu      sync.Mutex
+	waiting []*Channel
+	spare   []*Channel
+}
+
+func (c *commits) list(ch *Channel) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, ch)
+}
+
+// synced tells the publishers what is safe now.
+func (n *Node) synced(mark store.Mark) {
+	c := &n.commits
+	c.mu.Lock()
+	waiting := c.waiting
+	c.waiting, c.spare = c.spare[:0], nil
+	c.mu.Unlock()
+	for _, ch := range waiting {
+		if ch.releaseConfirms(mark) {
+			c.list(ch)
+		}
+	}
+	clear(waiting)
+	c.mu.Lock()
+	c.spare = waiting[:0]
+	c.mu.Unlock()
+}

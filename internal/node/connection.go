@@ -1,0 +1,379 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Connection is a client. One goroutine reads and does what the client says, one writes.
+type Connection struct {
+	node   *Node
+	conn   net.Conn
+	reader *wire.Reader
+	out    *outbox
+	// Name is the client's address and ours.
+	Name  string
+	Since time.Time
+
+	// Set by the handshake.
+	User       string
+	Mechanism  string
+	Properties wire.Table // of the client
+	FrameMax   int
+	ChannelMax int
+	Heartbeat  time.Duration
+	vhost      *Vhost
+	access     *access
+
+	opened    atomic.Bool // the handshake is over
+	closing   atomic.Bool // we have sent connection.close
+	published atomic.Bool
+	blocked   atomic.Bool
+	received  atomic.Uint64 // frames
+	pulse     pulse
+
+	mu       sync.Mutex
+	channels map[uint16]*Channel
+	asked    []func()   // what others want the reader to do
+	dirty    []*Channel // have verdicts that can be told at once; the reader's own
+}
+
+// Limits of what we wait for.
+const (
+	closeLimit = 5 * time.Second // for connection.close-ok, and for a client to take what we last wrote
+)
+
+func newConnection(n *Node, conn net.Conn) *Connection {
+	c := &Connection{node: n, conn: conn, out: newOutbox(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
+	c.reader = wire.NewReader(conn, wire.FrameMinSize)
+	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
+	return c
+}
+
+// serve serves the client until it goes.
+func (c *Connection) serve() {
+	n := c.node
+	defer func() { _ = c.conn.Close() }()
+	if err := n.join(c); err != nil {
+		n.log.Info("a connection is refused", "connection", c.Name, "reason", err)
+		return
+	}
+	defer n.part(c)
+	go c.out.write(c.resume)
+	_ = c.conn.SetDeadline(time.Now().Add(n.config.HandshakeLimit))
+	err := c.handshake()
+	if err == nil {
+		_ = c.conn.SetDeadline(time.Time{})
+		c.opened.Store(true)
+		if n.tasks.ended() {
+			c.shutdown("broker shut down")
+		}
+		c.pulse.start(c)
+		err = c.obey()
+		c.pulse.stop()
+	}
+	c.log(err)
+	for _, ch := range c.Channels() {
+		ch.close()
+	}
+	c.deleteExclusive()
+	_ = c.conn.SetWriteDeadline(time.Now().Add(closeLimit))
+	c.out.end()
+	<-c.out.ended
+}
+
+func (c *Connection) log(err error) {
+	var x *exception
+	switch {
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		return
+	case errors.As(err, &x):
+		c.node.log.Warn("a connection is closed for an error", "connection", c.Name, "user", c.User, "error", err)
+	default:
+		c.node.log.Info("a connection was lost", "connection", c.Name, "user", c.User, "error", err)
+	}
+}
+
+// obey does what the client says until it goes, or has to.
+func (c *Connection) obey() error {
+	for {
+		if !c.reader.Ready() {
+			c.tellVerdicts()
+		}
+		if !c.out.awaitRoom() {
+			return net.ErrClosed
+		}
+		c.awaitUnblocked()
+		frame, err := c.reader.Next()
+		if errors.Is(err, os.ErrDeadlineExceeded) && c.answer() {
+			continue
+		}
+		if err == nil {
+			c.received.Add(1)
+			err = c.take(frame)
+		}
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, errGoodbye) {
+			return nil
+		}
+		return c.expel(err)
+	}
+}
+
+// ask has the reader do something soon, because much of a connection is the reader's own. It interrupts its reading.
+func (c *Connection) ask(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, f)
+	if !c.closing.Load() {
+		_ = c.conn.SetReadDeadline(time.Now())
+	}
+}
+
+// answer does what others have asked for, and reports whether reading goes on.
+func (c *Connection) answer() bool {
+	c.mu.Lock()
+	asked := c.asked
+	c.asked = nil
+	if len(asked) > 0 && !c.closing.Load() {
+		_ = c.conn.SetReadDeadline(time.Time{})
+	}
+	c.mu.Unlock()
+	for _, f := range asked {
+		f()
+	}
+	return len(asked) > 0
+}
+
+// errGoodbye: the client has closed the connection, or has agreed that we do.
+var errGoodbye = errors.New("the connection is closed")
+
+// expel closes a connection for an error, if the client can still be told.
+func (c *Connection) expel(err error) error {
+	x, told := asException(err)
+	if !told || c.closing.Load() {
+		return err
+	}
+	if !c.opened.Load() && x.code != wire.NotAllowed && x.code != wire.AccessRefused {
+		return err
+	}
+	c.closing.Store(true)
+	c.out.send(0, &wire.ConnectionClose{ReplyCode: x.code, ReplyText: wire.ReplyText(x.code, x.text), ClassID: x.method.Class(), MethodID: x.method.Method()})
+	_ = c.conn.SetReadDeadline(time.Now().Add(closeLimit))
+	var broken *wire.FrameError
+	if errors.As(err, &broken) && broken.Code == wire.FrameFault {
+		// Nobody knows where the next frame begins.
+		_, _ = io.Copy(io.Discard, c.conn)
+		return err
+	}
+	for {
+		frame, failed := c.reader.Next()
+		if failed != nil || frame.Type == wire.FrameMethod && frame.Channel == 0 && isMethod(frame, wire.IDConnectionCloseOK) {
+			return err
+		}
+	}
+}
+
+func isMethod(f wire.Frame, id wire.MethodID) bool {
+	got, ok := wire.PeekMethod(f.Payload)
+	return ok && got == id
+}
+
+// asException finds what a client is to be told of an error.
+func asException(err error) (*exception, bool) {
+	var x *exception
+	if errors.As(err, &x) {
+		return x, true
+	}
+	var broken *wire.FrameError
+	if errors.As(err, &broken) {
+		return &exception{code: broken.Code, text: broken.Text, method: broken.Method}, true
+	}
+	return nil, false
+}
+
+// take does what one frame says.
+func (c *Connection) take(f wire.Frame) error {
+	switch {
+	case f.Type == wire.FrameHeartbeat:
+		if f.Channel != 0 {
+			return f.Unexpected()
+		}
+		return nil
+	case f.Channel == 0:
+		if f.Type != wire.FrameMethod {
+			return f.Unexpected()
+		}
+		return c.control(f)
+	case c.closing.Load():
+		return nil
+	}
+	c.mu.Lock()
+	ch := c.channels[f.Channel]
+	c.mu.Unlock()
+	if ch == nil {
+		return c.openChannel(f)
+	}
+	err := ch.take(f)
+	x, ok := err.(*exception)
+	if !ok || wire.ClosesConnection(x.code) {
+		return err
+	}
+	ch.expel(x)
+	return nil
+}
+
+// openChannel takes the first frame of a channel, which must open it.
+func (c *Connection) openChannel(f wire.Frame) error {
+	if f.Type != wire.FrameMethod {
+		return f.Unexpected()
+	}
+	if _, err := wire.ParseMethod(f.Payload); err != nil {
+		return err
+	}
+	id, _ := wire.PeekMethod(f.Payload)
+	switch {
+	case id == wire.IDChannelCloseOK:
+		return nil
+	case id != wire.IDChannelOpen:
+		return &exception{wire.ChannelError, "expected 'channel.open'", id}
+	case c.ChannelMax > 0 && int(f.Channel) > c.ChannelMax:
+		return &exception{wire.NotAllowed, fmt.Sprintf("number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.Channels()), c.ChannelMax), id}
+	}
+	ch := newChannel(c, f.Channel)
+	c.mu.Lock()
+	c.channels[f.Channel] = ch
+	c.mu.Unlock()
+	c.out.send(f.Channel, &wire.ChannelOpenOK{})
+	return nil
+}
+
+// control does what a method on channel 0 says.
+func (c *Connection) control(f wire.Frame) error {
+	m, err := wire.ParseMethod(f.Payload)
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *wire.ConnectionClose:
+		c.closing.Store(true)
+		for _, ch := range c.Channels() {
+			ch.close()
+		}
+		c.deleteExclusive()
+		c.out.send(0, &wire.ConnectionCloseOK{})
+		return errGoodbye
+	case *wire.ConnectionCloseOK:
+		return errGoodbye
+	case *wire.ConnectionUpdateSecret:
+		if c.closing.Load() {
+			return nil
+		}
+		if !c.node.authenticates(c.User, string(m.NewSecret)) {
+			return &exception{wire.NotAllowed, "New secret was refused by one of the backends", m.ID()}
+		}
+		c.out.send(0, &wire.ConnectionUpdateSecretOK{})
+		return nil
+	}
+	if c.closing.Load() {
+		return nil
+	}
+	return &exception{wire.ChannelError, "unexpected method in connection state running", m.ID()}
+}
+
+// shutdown closes the connection from our side; the reader ends when the client has agreed, or after a while.
+func (c *Connection) shutdown(reason string) {
+	if !c.opened.Load() {
+		_ = c.conn.Close()
+		return
+	}
+	c.mu.Lock() // so that answer does not take the deadline away
+	first := c.closing.CompareAndSwap(false, true)
+	if first {
+		_ = c.conn.SetDeadline(time.Now().Add(closeLimit))
+	}
+	c.mu.Unlock()
+	if first {
+		c.out.send(0, &wire.ConnectionClose{ReplyCode: wire.ConnectionForced, ReplyText: wire.ReplyText(wire.ConnectionForced, reason)})
+		c.node.alarms.wake()
+	}
+}
+
+// Close closes the connection for a reason that the client is told.
+func (c *Connection) Close(reason string) { c.shutdown(reason) }
+
+func (c *Connection) isClosing() bool { return c.closing.Load() }
+
+// hears reports whether the client has a capability.
+func (c *Connection) hears(capability string) bool {
+	v, _ := c.Properties.Get("capabilities")
+	capabilities, _ := v.(wire.Table)
+	able, _ := capabilities.Get(capability)
+	yes, _ := able.(bool)
+	return yes
+}
+
+// resume serves a consumer again when what was written to its client has left.
+func (c *Connection) resume(waiting *consumer) {
+	c.node.after(waiting.queue, waiting.queue.core.Resume(&waiting.Consumer))
+}
+
+// tellVerdicts confirms what can be confirmed, before the reader waits for the client.
+func (c *Connection) tellVerdicts() {
+	for _, ch := range c.dirty {
+		ch.dirty = false
+		ch.releaseConfirms(c.node.safe())
+	}
+	c.dirty = c.dirty[:0]
+}
+
+// deleteExclusive deletes the queues that are this connection's own.
+func (c *Connection) deleteExclusive() {
+	if c.vhost == nil {
+		return
+	}
+	for _, q := range c.vhost.Queues() {
+		if q.owner == c {
+			_, _ = q.delete(false, false)
+		}
+	}
+}
+
+// Vhost returns the connection's virtual host.
+func (c *Connection) Vhost() string { return c.vhost.Name }
+
+// Blocked reports whether the connection waits for an alarm to be cleared.
+func (c *Connection) Blocked() bool { return c.blocked.Load() }
+
+// Channels returns the open channels by number.
+func (c *Connection) Channels() []*Channel {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Collect(maps.Values(c.channels))
+	slices.SortFunc(all, func(a, b *Channel) int { return int(a.Number) - int(b.Number) })
+	return all
+}
+
+// Connections returns those that are open.
+func (n *Node) Connections() (open []*Connection) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.connections {
+		if c.opened.Load() {
+			open = append(open, c)
+		}
+	}
+	return open
+}

@@ -1,0 +1,248 @@
+package node
+
+import (
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// consumer takes messages from a queue to a channel.
+type consumer struct {
+	queue.Consumer
+	channel   *Channel
+	queue     *Queue
+	arguments wire.Table
+
+	// Under the lock of the channel.
+	prefetch int // 0: unlimited
+	unacked  int
+	refused  bool // has turned a message down since it was last served
+}
+
+// Deliver writes a message to the client if it has room for one more. The queue is locked.
+func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
+	ch := c.channel
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.over {
+		return false
+	}
+	if !c.NoAck && (c.prefetch > 0 && c.unacked >= c.prefetch || ch.shared > 0 && ch.ledger.open >= ch.shared) {
+		c.refused = true
+		return false
+	}
+	buf, ok := ch.conn.out.openFor(c)
+	if !ok {
+		return false
+	}
+	ch.nextTag++
+	tag := ch.nextTag
+	if !c.NoAck {
+		ch.ledger.add(delivery{tag: tag, item: it, queue: c.queue, consumer: c})
+		c.unacked++
+		ch.patience.begin(ch)
+	}
+	buf = wire.AppendDeliver(buf, ch.Number, c.Tag, tag, it.Redelivered, content.Exchange, content.Key)
+	buf = wire.AppendContent(buf, ch.Number, wire.ClassBasic, c.queue.properties(it, content), content.Body, ch.conn.FrameMax)
+	ch.conn.out.shut(buf)
+	return true
+}
+
+// properties adds what a quorum queue says of messages that came back.
+func (q *Queue) properties(it queue.Item, content *store.Content) []byte {
+	if it.Count == 0 || q.core.Type != queue.Quorum {
+		return content.Properties
+	}
+	p, err := wire.ParseProperties(content.Properties)
+	if err != nil {
+		return content.Properties
+	}
+	p.Headers = p.Headers.With("x-delivery-count", int64(it.Count))
+	if p.Check() != nil { // there is no room for one header more
+		return content.Properties
+	}
+	return p.Append(nil)
+}
+
+// cancelledByServer tells the client that its queue is gone.
+func (c *consumer) cancelledByServer() {
+	ch := c.channel
+	ch.mu.Lock()
+	known := ch.consumers[c.Tag] == c
+	if known {
+		delete(ch.consumers, c.Tag)
+	}
+	ch.mu.Unlock()
+	if known && ch.conn.hears("consumer_cancel_notify") {
+		ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true})
+	}
+}
+
+// qos says how much the client wants at a time.
+func (ch *Channel) qos(m *wire.BasicQos) error {
+	if m.PrefetchSize != 0 {
+		return refuse(wire.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	if !m.Global {
+		ch.prefetch = int(m.PrefetchCount)
+		ch.send(&wire.BasicQosOK{})
+		return nil
+	}
+	if ch.node.config.Compat.ignoresGlobalQos() {
+		ch.prefetch = int(m.PrefetchCount)
+		ch.send(&wire.BasicQosOK{})
+		return nil
+	}
+	ch.mu.Lock()
+	ch.shared = int(m.PrefetchCount)
+	refused := ch.takeRefused()
+	ch.mu.Unlock()
+	ch.resume(refused)
+	ch.send(&wire.BasicQosOK{})
+	return nil
+}
+
+// takeRefused returns the consumers that may have room again. The channel is locked.
+func (ch *Channel) takeRefused() (refused []*consumer) {
+	for _, c := range ch.consumers {
+		if c.refused {
+			c.refused = false
+			refused = append(refused, c)
+		}
+	}
+	return refused
+}
+
+func (ch *Channel) resume(consumers []*consumer) {
+	for _, c := range consumers {
+		ch.conn.resume(c)
+	}
+}
+
+// reach returns a queue that this connection may use.
+func (ch *Channel) reach(name string) (*Queue, error) {
+	if name == "" {
+		if name = ch.lastQueue; name == "" {
+			return nil, refuse(wire.NotFound, "no previously declared queue")
+		}
+	}
+	q := ch.conn.vhost.Queue(name)
+	if q == nil {
+		return nil, ch.conn.vhost.noQueue(name)
+	}
+	return q, q.reachable(ch.conn)
+}
+
+// allowed returns a queue if the user may do something with it.
+func (ch *Channel) allowed(name string, want right) (*Queue, error) {
+	if name == "" {
+		if name = ch.lastQueue; name == "" {
+			return nil, refuse(wire.NotFound, "no previously declared queue")
+		}
+	}
+	if err := ch.conn.access.check(want, "queue", name); err != nil {
+		return nil, err
+	}
+	return ch.reach(name)
+}
+
+// consume starts a consumer.
+func (ch *Channel) consume(m *wire.BasicConsume) error {
+	q, err := ch.allowed(m.Queue, read)
+	if err != nil {
+		return err
+	}
+	tag := m.ConsumerTag
+	if tag == "" {
+		tag = randomName("amq.ctag-")
+	}
+	priority, err := checkConsumerArguments(q.Name, q.vhost.Name, q.core.Type, m.Arguments)
+	if err != nil {
+		return err
+	}
+	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch}
+	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
+	ch.mu.Lock()
+	_, there := ch.consumers[tag]
+	shared := ch.shared
+	if !there {
+		ch.consumers[tag] = c
+	}
+	ch.mu.Unlock()
+	if there {
+		return refuse(wire.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if shared > 0 && q.core.Type == queue.Quorum {
+		ch.drop(c)
+		return refuse(wire.NotImplemented, "%s does not support global qos", q)
+	}
+	// The answer comes before the first message.
+	ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
+	fx, ok := q.core.Subscribe(&c.Consumer)
+	if !ok {
+		ch.drop(c)
+		return refuse(wire.AccessRefused, "%s in exclusive use", q)
+	}
+	q.wasConsumed.Store(true)
+	ch.node.after(q, fx)
+	return nil
+}
+
+func (ch *Channel) drop(c *consumer) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	delete(ch.consumers, c.Tag)
+}
+
+// cancel ends a consumer. One that is not there has ended already.
+func (ch *Channel) cancel(m *wire.BasicCancel) error {
+	ch.mu.Lock()
+	c := ch.consumers[m.ConsumerTag]
+	delete(ch.consumers, m.ConsumerTag)
+	ch.mu.Unlock()
+	if c == nil {
+		ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
+		return nil
+	}
+	fx, left, ok := c.queue.core.Unsubscribe(&c.Consumer)
+	ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
+	ch.node.after(c.queue, fx)
+	if ok {
+		c.queue.consumed(left)
+	}
+	return nil
+}
+
+// get takes one message from a queue.
+func (ch *Channel) get(m *wire.BasicGet) error {
+	q, err := ch.allowed(m.Queue, read)
+	if err != nil {
+		return err
+	}
+	if singleActive(q.Arguments) && q.core.Type == queue.Quorum {
+		return refuse(wire.ResourceLocked, "cannot obtain access to locked %s. basic.get operations are not supported by quorum queues with single active consumer", q)
+	}
+	it, content, left, fx := q.core.Get(m.NoAck)
+	for content == nil && fx.Load {
+		ch.node.after(q, fx)
+		it, content, left, fx = q.core.Get(m.NoAck)
+	}
+	if content == nil {
+		ch.node.after(q, fx)
+		ch.send(&wire.BasicGetEmpty{})
+		return nil
+	}
+	ch.mu.Lock()
+	ch.nextTag++
+	tag := ch.nextTag
+	if !m.NoAck {
+		ch.ledger.add(delivery{tag: tag, item: it, queue: q})
+		ch.patience.begin(ch)
+	}
+	ch.mu.Unlock()
+	o := ch.conn.out
+	buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicGetOK{DeliveryTag: tag, Redelivered: it.Redelivered, Exchange: content.Exchange, RoutingKey: content.Key, MessageCount: uint32(left)})
+	o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, q.properties(it, content), content.Body, ch.conn.FrameMax))
+	ch.node.after(q, fx)
+	return nil
+}

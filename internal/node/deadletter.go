@@ -1,0 +1,171 @@
+package node
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// bury moves the dead letters of a queue to where they belong, and those that die on the way after them.
+func (n *Node) bury(q *Queue) {
+	work := []*Queue{q}
+	for len(work) > 0 {
+		q, work = work[0], work[1:]
+		for {
+			lot := q.core.TakeDead(false)
+			for len(lot) > 0 {
+				work = append(work, n.deadLetter(q, lot)...)
+				q.core.Buried(lot)
+				lot = q.core.TakeDead(true)
+			}
+			if !n.settleAndLoad(q, q.core.Pump()) {
+				break
+			}
+		}
+	}
+}
+
+// arrival is a message on its way into a queue.
+type arrival struct {
+	queue   *Queue
+	message *queue.Message
+	ttl     time.Duration
+}
+
+// deadLetter publishes dead letters again and takes them out of their queue, all in one step of the log. It
+// returns the queues in which messages have died by that.
+func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
+	settings := q.core.Settings()
+	b := n.batch()
+	var arrivals []arrival
+	var left []queue.Death
+	for _, d := range lot {
+		if settings.HasDeadLetter {
+			more, routed := n.deadLetterOne(q, settings, d, b)
+			if !routed && settings.AtLeastOnce && q.core.Type == queue.Quorum {
+				left = append(left, d)
+				continue
+			}
+			arrivals = append(arrivals, more...)
+		}
+		b.Settle(&d.Item.Message.Message, q.core.ID)
+	}
+	n.commit(b)
+	if len(left) > 0 {
+		q.strandedBox.add(q, left)
+	}
+	for _, a := range arrivals {
+		if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, a.ttl)) {
+			dying = append(dying, a.queue)
+		}
+	}
+	return dying
+}
+
+// deadLetterOne prepares one dead letter. routed is false if there is nowhere to go.
+func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store.Batch) (arrivals []arrival, routed bool) {
+	v := q.vhost
+	x := v.Exchange(s.DeadLetter)
+	if x == nil {
+		return nil, false
+	}
+	message := d.Item.Message
+	content := message.Content()
+	if content == nil {
+		c, err := n.store.Read(&message.Message)
+		if err != nil {
+			n.log.Error("a dead letter cannot be read and is set aside", "queue", q.Name, "vhost", v.Name, "error", err)
+			return nil, true
+		}
+		content = &c
+	}
+	properties, err := wire.ParseProperties(content.Properties)
+	if err != nil {
+		n.log.Error("a dead letter's properties cannot be read", "queue", q.Name, "vhost", v.Name, "error", err)
+		return nil, true
+	}
+	keys := append([]string{content.Key}, listed(properties.Headers, "CC")...)
+	key := content.Key
+	obituary := death{queue: q.Name, reason: d.Reason, exchange: content.Exchange, keys: keys, expiration: properties.Expiration, time: time.Now()}
+	headers := properties.Headers
+	if s.HasDeadLetterKey {
+		key, keys = s.DeadLetterKey, []string{s.DeadLetterKey}
+		headers = headers.Without("CC")
+	}
+	headers, deaths := noteDeath(n.config.Compat, headers, obituary)
+	properties.Headers = headers
+	properties.Has |= wire.HasHeaders
+	properties.Expiration = ""
+	properties.Has &^= wire.HasExpiration
+
+	queues, _ := v.route(x, keys, func() wire.Table { return headers })
+	if d.Reason != queue.Rejected {
+		queues = slices.DeleteFunc(queues, func(target *Queue) bool { return isCycle(deaths, target.Name) })
+	}
+	if len(queues) == 0 {
+		return nil, false
+	}
+	next := &store.Content{Exchange: x.Name, Key: key, Properties: properties.Append(nil), Body: content.Body}
+	return n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, -1), true
+}
+
+// stranded holds dead letters that no queue takes, while their queue promises to keep them.
+type stranded struct {
+	mu    sync.Mutex
+	lot   []queue.Death
+	timer *time.Timer
+	over  bool
+}
+
+// strandedPause is how long RabbitMQ waits before it tries again.
+const strandedPause = 3 * time.Minute
+
+func (s *stranded) add(q *Queue, lot []queue.Death) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	s.lot = append(s.lot, lot...)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(strandedPause, func() { q.vhost.node.retryStranded(q) })
+	}
+}
+
+func (s *stranded) take() []queue.Death {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lot := s.lot
+	s.lot, s.timer = nil, nil
+	return lot
+}
+
+func (s *stranded) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// size returns how many dead letters wait.
+func (s *stranded) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.lot)
+}
+
+func (n *Node) retryStranded(q *Queue) {
+	if !n.tasks.enter() {
+		return
+	}
+	defer n.tasks.leave()
+	for _, target := range n.deadLetter(q, q.strandedBox.take()) {
+		n.bury(target)
+	}
+}

@@ -1,0 +1,123 @@
+package node
+
+import (
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// death is what the x-death header says of one death.
+type death struct {
+	queue      string
+	reason     queue.Reason
+	exchange   string
+	keys       []string
+	expiration string
+	time       time.Time
+}
+
+func (d death) table(count int64) wire.Table {
+	keys := make(wire.Array, len(d.keys))
+	for i, key := range d.keys {
+		keys[i] = key
+	}
+	t := wire.Table{
+		{Key: "count", Value: count},
+		{Key: "exchange", Value: d.exchange},
+		{Key: "queue", Value: d.queue},
+		{Key: "reason", Value: string(d.reason)},
+		{Key: "routing-keys", Value: keys},
+		{Key: "time", Value: wire.Timestamp(d.time.Unix())},
+	}
+	if d.expiration != "" {
+		t = append(t, wire.Field{Key: "original-expiration", Value: d.expiration})
+	}
+	return t
+}
+
+// noteDeath returns headers with one death more, the newest first, and that list. Deaths in the same queue for the same
+// reason are one entry with a count.
+func noteDeath(c Compat, headers wire.Table, d death) (wire.Table, wire.Array) {
+	old, first := wire.Array(nil), true
+	if v, ok := headers.Get("x-death"); ok {
+		if list, ok := v.(wire.Array); ok && (c.readsForeignDeaths() || ourDeaths(headers)) {
+			old, first = list, false
+		}
+	}
+	count := int64(1)
+	deaths := make(wire.Array, 1, len(old)+1)
+	entry := d.table(1)
+	for _, e := range old {
+		t, ok := e.(wire.Table)
+		if ok && text(t, "queue") == d.queue && text(t, "reason") == string(d.reason) {
+			if n, ok := t.Get("count"); ok {
+				if i, ok := wire.Integer(n); ok {
+					count = i + 1
+				}
+			}
+			entry = t.With("count", count)
+			continue
+		}
+		deaths = append(deaths, e)
+	}
+	deaths[0] = entry
+	headers = headers.Without("x-death")
+	if first {
+		headers = headers.With("x-first-death-exchange", d.exchange).With("x-first-death-queue", d.queue).With("x-first-death-reason", string(d.reason))
+	}
+	if c.notesLastDeath() {
+		headers = headers.With("x-last-death-exchange", d.exchange).With("x-last-death-queue", d.queue).With("x-last-death-reason", string(d.reason))
+	}
+	return append(wire.Table{{Key: "x-death", Value: deaths}}, headers...), deaths
+}
+
+// ourDeaths tells deaths that a broker has noted from those that a client has made up: a broker notes the first one too.
+func ourDeaths(headers wire.Table) bool {
+	_, ok := headers.Get("x-first-death-queue")
+	return ok
+}
+
+// isCycle reports whether a message came from a queue before without having been rejected since: it would go round for ever.
+func isCycle(deaths wire.Array, target string) bool {
+	for _, e := range deaths {
+		t, _ := e.(wire.Table)
+		if text(t, "reason") == string(queue.Rejected) {
+			return false
+		}
+		if text(t, "queue") == target {
+			return true
+		}
+	}
+	return false
+}
+
+func text(t wire.Table, key string) string {
+	v, _ := t.Get(key)
+	s, _ := v.(string)
+	return s
+}
+
+// listed returns the strings of a header that holds a list, such as CC.
+func listed(headers wire.Table, name string) (keys []string) {
+	v, _ := headers.Get(name)
+	list, _ := v.(wire.Array)
+	for _, e := range list {
+		if s, ok := e.(string); ok {
+			keys = append(keys, s)
+		}
+	}
+	return keys
+}
+
+// withoutBCC removes what nobody but the publisher may see.
+func withoutBCC(headers wire.Table) wire.Table {
+	if _, ok := headers.Get("BCC"); !ok {
+		return headers
+	}
+	return headers.Without("BCC")
+}
+
+// mayHoldRoutes is a quick look whether raw headers could have CC or BCC.
+func mayHoldRoutes(raw []byte) bool { return strings.Contains(string(raw), "CC") }

@@ -1,0 +1,297 @@
+package node
+
+import (
+	"strings"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// checkName refuses names that are the broker's own.
+func checkName(kind, name string) error {
+	if strings.HasPrefix(name, "amq.") {
+		return refuse(wire.AccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", kind, name)
+	}
+	return nil
+}
+
+// bare removes line ends, which RabbitMQ forgives in names.
+func bare(name string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(name) }
+
+func notDefault(exchange string) error {
+	if exchange == "" {
+		return refuse(wire.AccessRefused, "operation not permitted on the default exchange")
+	}
+	return nil
+}
+
+// exchangeNamed returns an exchange or a refusal.
+func (ch *Channel) exchangeNamed(name string) (*Exchange, error) {
+	x := ch.conn.vhost.Exchange(name)
+	if x == nil {
+		return nil, ch.conn.vhost.noExchange(name)
+	}
+	return x, nil
+}
+
+func (ch *Channel) declareExchange(m *wire.ExchangeDeclare) error {
+	name := bare(m.Exchange)
+	if m.Passive {
+		if err := notDefault(name); err != nil {
+			return err
+		}
+		if _, err := ch.exchangeNamed(name); err != nil {
+			return err
+		}
+		ch.reply(m.NoWait, &wire.ExchangeDeclareOK{})
+		return nil
+	}
+	kind, err := parseKind(m.Type)
+	if err != nil {
+		return err
+	}
+	if err := notDefault(name); err != nil {
+		return err
+	}
+	if err := ch.conn.access.check(configure, "exchange", name); err != nil {
+		return err
+	}
+	want := Exchange{Name: name, Kind: kind, Durable: m.Durable, AutoDelete: m.AutoDelete, Internal: m.Internal, Arguments: m.Arguments}
+	if ch.conn.vhost.Exchange(name) == nil {
+		if err := checkName("exchange", name); err != nil {
+			return err
+		}
+		if err := ch.checkAlternate(name, m.Arguments); err != nil {
+			return err
+		}
+	}
+	if err := ch.conn.vhost.DeclareExchange(want); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &wire.ExchangeDeclareOK{})
+	return nil
+}
+
+// checkAlternate sees whether the user may have unroutable messages go to another exchange.
+func (ch *Channel) checkAlternate(name string, args wire.Table) error {
+	v, ok := args.Get("alternate-exchange")
+	if !ok {
+		return nil
+	}
+	alternate, ok := v.(string)
+	if !ok {
+		return refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", fieldType(v), resource("exchange", name, ch.conn.vhost.Name))
+	}
+	if err := ch.conn.access.check(read, "exchange", name); err != nil {
+		return err
+	}
+	return ch.conn.access.check(write, "exchange", alternate)
+}
+
+func (ch *Channel) deleteExchange(m *wire.ExchangeDelete) error {
+	name := bare(m.Exchange)
+	if err := notDefault(name); err != nil {
+		return err
+	}
+	if strings.HasPrefix(name, "amq.") {
+		return refuse(wire.AccessRefused, "deletion of system %s not allowed", resource("exchange", name, ch.conn.vhost.Name))
+	}
+	if err := ch.conn.access.check(configure, "exchange", name); err != nil {
+		return err
+	}
+	if err := ch.conn.vhost.DeleteExchange(name, m.IfUnused); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &wire.ExchangeDeleteOK{})
+	return nil
+}
+
+func (ch *Channel) bindExchange(m *wire.ExchangeBind) error {
+	source, d, err := ch.exchangesToBind(m.Source, m.Destination)
+	if err != nil {
+		return err
+	}
+	if err := ch.conn.vhost.Bind(source, d, m.RoutingKey, m.Arguments); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &wire.ExchangeBindOK{})
+	return nil
+}
+
+func (ch *Channel) unbindExchange(m *wire.ExchangeUnbind) error {
+	source, d, err := ch.exchangesToBind(m.Source, m.Destination)
+	if err != nil {
+		return err
+	}
+	if err := ch.conn.vhost.Unbind(source, d, m.RoutingKey, m.Arguments); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &wire.ExchangeUnbindOK{})
+	return nil
+}
+
+func (ch *Channel) exchangesToBind(source, destinationName string) (*Exchange, destination, error) {
+	source, destinationName = bare(source), bare(destinationName)
+	for _, name := range []string{source, destinationName} {
+		if err := notDefault(name); err != nil {
+			return nil, destination{}, err
+		}
+	}
+	if err := ch.conn.access.check(write, "exchange", destinationName); err != nil {
+		return nil, destination{}, err
+	}
+	if err := ch.conn.access.check(read, "exchange", source); err != nil {
+		return nil, destination{}, err
+	}
+	from, err := ch.exchangeNamed(source)
+	if err != nil {
+		return nil, destination{}, err
+	}
+	to, err := ch.exchangeNamed(destinationName)
+	return from, destination{exchange: to}, err
+}
+
+func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
+	name := bare(m.Queue)
+	if m.Passive {
+		q, err := ch.reach(name)
+		if err != nil {
+			return err
+		}
+		return ch.declared(q, m.NoWait)
+	}
+	v := ch.conn.vhost
+	spec := QueueSpec{Name: name, Durable: m.Durable, Exclusive: m.Exclusive, AutoDelete: m.AutoDelete, Arguments: m.Arguments}
+	if m.Exclusive {
+		spec.owner = ch.conn
+	}
+	if name == "" {
+		if err := checkServerNamed(m.Arguments); err != nil {
+			return err
+		}
+		spec.Name = randomName("amq.gen-")
+	} else if v.Queue(name) == nil {
+		if err := checkName("queue", name); err != nil {
+			return err
+		}
+	}
+	if err := ch.conn.access.check(configure, "queue", spec.Name); err != nil {
+		return err
+	}
+	if q := v.Queue(name); q != nil {
+		if err := q.reachable(ch.conn); err != nil {
+			return err
+		}
+		spec.owner = q.owner
+	} else if err := ch.checkDeadLetter(spec.Name, m.Arguments); err != nil {
+		return err
+	}
+	q, err := v.DeclareQueue(spec)
+	if err != nil {
+		return err
+	}
+	return ch.declared(q, m.NoWait)
+}
+
+// checkDeadLetter sees whether the user may have dead letters go to an exchange.
+func (ch *Channel) checkDeadLetter(name string, args wire.Table) error {
+	v, ok := args.Get("x-dead-letter-exchange")
+	if !ok {
+		return nil
+	}
+	exchange, ok := v.(string)
+	if !ok {
+		return refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'x-dead-letter-exchange' in %s", fieldType(v), resource("queue", name, ch.conn.vhost.Name))
+	}
+	if err := ch.conn.access.check(read, "queue", name); err != nil {
+		return err
+	}
+	return ch.conn.access.check(write, "exchange", exchange)
+}
+
+// declared answers a declaration.
+func (ch *Channel) declared(q *Queue, noWait bool) error {
+	ch.lastQueue = q.Name
+	q.core.Touch()
+	ready, consumers := q.core.Counts()
+	ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers)})
+	return nil
+}
+
+func (ch *Channel) bindQueue(m *wire.QueueBind) error {
+	source, q, key, err := ch.queueToBind(m.Exchange, m.Queue, m.RoutingKey)
+	if err != nil {
+		return err
+	}
+	if err := ch.conn.vhost.Bind(source, destination{queue: q}, key, m.Arguments); err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &wire.QueueBindOK{})
+	return nil
+}
+
+func (ch *Channel) unbindQueue(m *wire.QueueUnbind) error {
+	source, q, key, err := ch.queueToBind(m.Exchange, m.Queue, m.RoutingKey)
+	if err != nil {
+		return err
+	}
+	if err := ch.conn.vhost.Unbind(source, destination{queue: q}, key, m.Arguments); err != nil {
+		return err
+	}
+	ch.send(&wire.QueueUnbindOK{})
+	return nil
+}
+
+func (ch *Channel) queueToBind(exchange, name, key string) (*Exchange, *Queue, string, error) {
+	exchange, name = bare(exchange), bare(name)
+	if name == "" && key == "" {
+		key = ch.lastQueue
+	}
+	if name == "" {
+		if name = ch.lastQueue; name == "" {
+			return nil, nil, "", refuse(wire.NotFound, "no previously declared queue")
+		}
+	}
+	if err := ch.conn.access.check(write, "queue", name); err != nil {
+		return nil, nil, "", err
+	}
+	if err := notDefault(exchange); err != nil {
+		return nil, nil, "", err
+	}
+	if err := ch.conn.access.check(read, "exchange", exchange); err != nil {
+		return nil, nil, "", err
+	}
+	q, err := ch.reach(name)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	source, err := ch.exchangeNamed(exchange)
+	return source, q, key, err
+}
+
+func (ch *Channel) purgeQueue(m *wire.QueuePurge) error {
+	q, err := ch.allowed(bare(m.Queue), read)
+	if err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &wire.QueuePurgeOK{MessageCount: uint32(q.Purge())})
+	return nil
+}
+
+func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
+	name := bare(m.Queue)
+	if name == "" {
+		name = ch.lastQueue
+	}
+	q, err := ch.allowed(name, configure)
+	messages := 0
+	if x, ok := err.(*exception); ok && x.code == wire.NotFound && name != "" {
+		err = nil // it is deleted already
+	} else if err == nil {
+		messages, err = q.delete(m.IfUnused, m.IfEmpty)
+	}
+	if err != nil {
+		return err
+	}
+	ch.reply(m.NoWait, &wire.QueueDeleteOK{MessageCount: uint32(messages)})
+	return nil
+}

@@ -1,0 +1,145 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// fieldType is RabbitMQ's name for the type of a value in a table.
+func fieldType(v any) string {
+	switch v.(type) {
+	case bool:
+		return "bool"
+	case int8:
+		return "byte"
+	case uint8:
+		return "unsignedbyte"
+	case int16:
+		return "short"
+	case uint16:
+		return "unsignedshort"
+	case int32:
+		return "signedint"
+	case uint32:
+		return "unsignedint"
+	case int64, uint64:
+		return "long"
+	case float32:
+		return "float"
+	case float64:
+		return "double"
+	case wire.Decimal:
+		return "decimal"
+	case string:
+		return "longstr"
+	case []byte:
+		return "binary"
+	case wire.Timestamp:
+		return "timestamp"
+	case wire.Table:
+		return "table"
+	case wire.Array:
+		return "array"
+	}
+	return "void"
+}
+
+// erlangTerm prints a value of a table, or of a JSON document, as RabbitMQ does in its reply texts. Two values of a table are
+// the same to RabbitMQ when they are printed the same.
+func erlangTerm(v any) string {
+	if i, ok := wire.Integer(v); ok {
+		return strconv.FormatInt(i, 10)
+	}
+	switch v := v.(type) {
+	case nil:
+		return "undefined"
+	case bool:
+		return strconv.FormatBool(v)
+	case string:
+		return erlangBinary(v)
+	case []byte:
+		return erlangBinary(string(v))
+	case float32:
+		return erlangFloat(float64(v))
+	case float64:
+		return erlangFloat(v)
+	case wire.Timestamp:
+		return strconv.FormatUint(uint64(v), 10)
+	case wire.Decimal:
+		return fmt.Sprintf("{%d,%d}", v.Scale, v.Value)
+	case wire.Table:
+		return "[" + commas(v, func(f wire.Field) string {
+			return fmt.Sprintf("{%s,%s,%s}", erlangBinary(f.Key), fieldType(f.Value), erlangTerm(f.Value))
+		}) + "]"
+	case wire.Array:
+		return "[" + commas(v, func(item any) string { return fmt.Sprintf("{%s,%s}", fieldType(item), erlangTerm(item)) }) + "]"
+	case []any:
+		return "[" + commas(v, erlangTerm) + "]"
+	case map[string]any:
+		return "#{" + commas(slices.Sorted(maps.Keys(v)), func(key string) string { return erlangBinary(key) + " => " + erlangTerm(v[key]) }) + "}"
+	}
+	return fmt.Sprint(v)
+}
+
+func commas[T any](items []T, print func(T) string) string {
+	printed := make([]string, len(items))
+	for i, item := range items {
+		printed[i] = print(item)
+	}
+	return strings.Join(printed, ",")
+}
+
+func erlangBinary(s string) string {
+	if s == "" {
+		return "<<>>"
+	}
+	if printable(s) {
+		return "<<" + erlangString(s) + ">>"
+	}
+	return "<<" + erlangBytes(s) + ">>"
+}
+
+// erlangString prints a text that RabbitMQ has made of a value.
+func erlangString(s string) string {
+	if !printable(s) {
+		return "[" + erlangBytes(s) + "]"
+	}
+	return `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`).Replace(s) + `"`
+}
+
+func erlangBytes(s string) string {
+	return commas([]byte(s), func(b byte) string { return strconv.Itoa(int(b)) })
+}
+
+// printable reports whether Erlang takes bytes for Latin-1 text.
+func printable(s string) bool {
+	for _, b := range []byte(s) {
+		if b >= ' ' && b <= '~' || b >= 0xa0 || b >= '\b' && b <= '\r' || b == '\x1b' {
+			continue
+		}
+		return false
+	}
+	return true
+}
+
+// erlangFloat takes the shorter of both notations, each with a digit behind the point.
+func erlangFloat(f float64) string {
+	plain := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(plain, ".") {
+		plain += ".0"
+	}
+	digits, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
+	if !strings.Contains(digits, ".") {
+		digits += ".0"
+	}
+	power, _ := strconv.Atoi(exponent)
+	if scientific := digits + "e" + strconv.Itoa(power); len(scientific) < len(plain) {
+		return scientific
+	}
+	return plain
+}

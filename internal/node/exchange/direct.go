@@ -1,0 +1,50 @@
+package exchange
+
+import (
+	"sync"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// direct finds bindings by their key.
+type direct[D comparable] struct {
+	destinations *destinations[D]
+	keys         map[string]group[D]
+	seen         sync.Pool // of *once
+}
+
+func newDirect[D comparable](all *destinations[D]) *direct[D] {
+	return &direct[D]{
+		destinations: all,
+		keys:         make(map[string]group[D]),
+		seen:         sync.Pool{New: func() any { return new(once) }},
+	}
+}
+
+func (d *direct[D]) add(b *binding[D]) error {
+	d.keys[b.id.key] = d.keys[b.id.key].with(b)
+	return nil
+}
+
+func (d *direct[D]) remove(b *binding[D]) {
+	rest := d.keys[b.id.key].without(b)
+	if len(rest) == 0 {
+		delete(d.keys, b.id.key)
+		return
+	}
+	d.keys[b.id.key] = rest
+}
+
+func (d *direct[D]) match(key string, _ func() wire.Table, visit func(D)) {
+	bound := d.keys[key]
+	switch len(bound) {
+	case 0:
+	case 1:
+		visit(bound[0].id.dst)
+	default:
+		seen := d.seen.Get().(*once)
+		seen.begin(len(d.destinations.all))
+		bound.visit(seen, visit)
+		d.seen.Put(seen)
+	}
+}

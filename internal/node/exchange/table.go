@@ -1,0 +1,114 @@
+package exchange
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Table is the bindings of one exchange to destinations of type D.
+//
+// Any number of goroutines may call Match, Len and All at once, while nobody changes the table.
+type Table[D comparable] struct {
+	bindings     map[identity[D]]*binding[D]
+	destinations *destinations[D]
+	index        index[D]
+	added        uint64 // bindings ever added, which numbers them for All
+}
+
+// index finds bindings for one kind of exchange.
+type index[D comparable] interface {
+	add(*binding[D]) error
+	remove(*binding[D])
+	match(key string, headers func() wire.Table, visit func(D))
+}
+
+// New returns an exchange without bindings.
+func New[D comparable](kind Kind) *Table[D] {
+	t := &Table[D]{
+		bindings:     make(map[identity[D]]*binding[D]),
+		destinations: &destinations[D]{byName: make(map[D]*destination[D])},
+	}
+	switch kind {
+	case Direct:
+		t.index = newDirect(t.destinations)
+	case Fanout:
+		t.index = fanout[D]{t.destinations}
+	case Topic:
+		t.index = newTopic(t.destinations)
+	case Headers:
+		t.index = headers[D]{t.destinations}
+	default:
+		panic("exchange: no such kind: " + string(kind))
+	}
+	return t
+}
+
+// Add binds a destination and reports whether that binding is new; the order of its arguments does not matter.
+// Arguments that a client sent are refused with a Refusal or not at all.
+func (t *Table[D]) Add(dst D, key string, args wire.Table) (added bool, err error) {
+	id, args, err := identify(dst, key, args)
+	if err != nil {
+		return false, err
+	}
+	if t.bindings[id] != nil {
+		return false, nil
+	}
+	b := &binding[D]{id: id, args: args, number: t.added}
+	if err := t.index.add(b); err != nil {
+		return false, err
+	}
+	t.added++
+	t.bindings[id] = b
+	t.destinations.add(b)
+	return true, nil
+}
+
+// Remove takes back what Add did with the same arguments in any order, and reports whether there was such a binding.
+func (t *Table[D]) Remove(dst D, key string, args wire.Table) (removed bool) {
+	id, _, err := identify(dst, key, args)
+	b := t.bindings[id]
+	if err != nil || b == nil {
+		return false
+	}
+	t.remove(b)
+	return true
+}
+
+// RemoveAll removes every binding of a destination and returns how many there were.
+func (t *Table[D]) RemoveAll(dst D) int {
+	to := t.destinations.byName[dst]
+	if to == nil {
+		return 0
+	}
+	n := len(to.bindings)
+	for len(to.bindings) > 0 {
+		t.remove(to.bindings[len(to.bindings)-1])
+	}
+	return n
+}
+
+func (t *Table[D]) remove(b *binding[D]) {
+	delete(t.bindings, b.id)
+	t.index.remove(b)
+	t.destinations.remove(b)
+}
+
+// Match visits each destination that a message matches, once, in no order.
+// Only headers exchanges call headers, at most once.
+func (t *Table[D]) Match(key string, headers func() wire.Table, visit func(dst D)) {
+	t.index.match(key, headers, visit)
+}
+
+// Len returns the number of bindings.
+func (t *Table[D]) Len() int { return len(t.bindings) }
+
+// All visits every binding, the oldest first, with its arguments sorted by key. They must not be changed.
+func (t *Table[D]) All(visit func(dst D, key string, args wire.Table)) {
+	oldestFirst := func(a, b *binding[D]) int { return cmp.Compare(a.number, b.number) }
+	for _, b := range slices.SortedFunc(maps.Values(t.bindings), oldestFirst) {
+		visit(b.id.dst, b.id.key, b.args)
+	}
+}

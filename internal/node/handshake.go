@@ -1,0 +1,238 @@
+package node
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// handshake takes a connection from its first byte to connection.open-ok.
+func (c *Connection) handshake() error {
+	header, err := c.reader.ProtocolHeader()
+	if err != nil {
+		return err
+	}
+	if string(header[:]) != wire.ProtocolHeader {
+		c.out.shut(append(c.out.open(), wire.ProtocolHeader...))
+		return fmt.Errorf("the client began with %q, which is not AMQP 0-9-1", header)
+	}
+	for _, step := range []func() error{c.authenticate, c.tune, c.open} {
+		if err := step(); err != nil {
+			return c.expel(err)
+		}
+	}
+	return nil
+}
+
+// next returns the next method, which must be on channel 0.
+func (c *Connection) next() (wire.Method, error) {
+	for {
+		f, err := c.reader.Next()
+		switch {
+		case err != nil:
+			return nil, err
+		case f.Type == wire.FrameHeartbeat && f.Channel == 0:
+			continue
+		case f.Type != wire.FrameMethod || f.Channel != 0:
+			return nil, f.Unexpected()
+		}
+		return wire.ParseMethod(f.Payload)
+	}
+}
+
+func unexpected(m wire.Method, state string) error {
+	return &exception{wire.ChannelError, "unexpected method in connection state " + state, m.ID()}
+}
+
+// mechanisms in the order in which RabbitMQ names them.
+const (
+	mechanismsPlain = "PLAIN AMQPLAIN"
+	mechanismsTLS   = mechanismsPlain + " EXTERNAL"
+)
+
+// authenticate learns who the client is.
+func (c *Connection) authenticate() error {
+	mechanisms := mechanismsPlain
+	if c.certificateName() != "" {
+		mechanisms = mechanismsTLS
+	}
+	c.out.send(0, &wire.ConnectionStart{VersionMajor: 0, VersionMinor: 9, ServerProperties: c.node.serverProperties(), Mechanisms: mechanisms, Locales: "en_US"})
+	m, err := c.next()
+	if err != nil {
+		return err
+	}
+	start, ok := m.(*wire.ConnectionStartOK)
+	if !ok {
+		return unexpected(m, "starting")
+	}
+	c.Properties, c.Mechanism = start.ClientProperties, start.Mechanism
+	user, err := c.login(start.Mechanism, start.Response)
+	if err != nil {
+		if !c.hears("authentication_failure_close") {
+			// RabbitMQ says nothing then, and neither do we.
+			return fmt.Errorf("log in as %q: %w", user, err)
+		}
+		return err
+	}
+	c.User = user
+	return nil
+}
+
+func (c *Connection) login(mechanism string, response []byte) (user string, err error) {
+	refused := &exception{wire.AccessRefused, fmt.Sprintf("Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism), wire.IDConnectionStartOK}
+	var password string
+	switch mechanism {
+	case "PLAIN":
+		parts := bytes.SplitN(response, []byte{0}, 3)
+		if len(parts) != 3 {
+			return "", refused
+		}
+		user, password = string(parts[1]), string(parts[2])
+	case "AMQPLAIN":
+		t, err := wire.ParseTable(append(binary.BigEndian.AppendUint32(nil, uint32(len(response))), response...))
+		if err != nil {
+			return "", refused
+		}
+		user, password = text(t, "LOGIN"), text(t, "PASSWORD")
+	case "EXTERNAL":
+		user = c.certificateName()
+		if u := c.node.User(user); user == "" || u == nil {
+			return user, refused
+		}
+		return user, nil
+	default:
+		return "", &exception{wire.CommandInvalid, fmt.Sprintf("unsupported authentication mechanism '%s'", mechanism), wire.IDConnectionStartOK}
+	}
+	if !c.node.authenticates(user, password) {
+		return user, refused
+	}
+	if u := c.node.User(user); u != nil && u.LoopbackOnly && !fromLoopback(c.conn) {
+		return user, &exception{wire.AccessRefused, fmt.Sprintf("Login was refused using authentication mechanism %s: user '%s' can only connect via localhost", mechanism, user), wire.IDConnectionStartOK}
+	}
+	return user, nil
+}
+
+func (n *Node) authenticates(user, password string) bool {
+	u := n.User(user)
+	return u != nil && u.knows(password)
+}
+
+// certificateName returns the common name of the client's certificate, if TLS has verified one.
+func (c *Connection) certificateName() string {
+	state, ok := c.conn.(tlsConn)
+	if !ok {
+		return ""
+	}
+	chains := state.ConnectionState().VerifiedChains
+	if len(chains) == 0 {
+		return ""
+	}
+	return chains[0][0].Subject.CommonName
+}
+
+// fromLoopback judges by the peer's own address. A pipe inside the process has none.
+func fromLoopback(conn net.Conn) bool {
+	switch a := conn.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	default:
+		return a.Network() == "pipe"
+	}
+}
+
+func (n *Node) serverProperties() wire.Table {
+	capabilities := wire.Table{}
+	for _, name := range []string{"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
+		"consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to"} {
+		capabilities = append(capabilities, wire.Field{Key: name, Value: name != "direct_reply_to"})
+	}
+	return wire.Table{
+		{Key: "capabilities", Value: capabilities},
+		{Key: "cluster_name", Value: n.config.Name},
+		{Key: "copyright", Value: "Apache License 2.0"},
+		{Key: "information", Value: "The embedded broker of rehop"},
+		{Key: "platform", Value: runtime.Version()},
+		{Key: "product", Value: "rehop"},
+		{Key: "version", Value: n.config.Version},
+	}
+}
+
+// tune agrees on limits: the lower of ours and the client's, where 0 means none.
+func (c *Connection) tune() error {
+	config := c.node.config
+	c.out.send(0, &wire.ConnectionTune{ChannelMax: uint16(config.ChannelMax), FrameMax: uint32(config.FrameMax), Heartbeat: uint16(config.Heartbeat / time.Second)})
+	m, err := c.next()
+	if err != nil {
+		return err
+	}
+	tune, ok := m.(*wire.ConnectionTuneOK)
+	if !ok {
+		return unexpected(m, "tuning")
+	}
+	if tune.FrameMax != 0 && tune.FrameMax < wire.FrameMinSize {
+		return &exception{wire.NotAllowed, fmt.Sprintf("failed to negotiate connection parameters: negotiated frame_max = %d is lower than the minimum allowed value (%d)", tune.FrameMax, wire.FrameMinSize), m.ID()}
+	}
+	if config.FrameMax != 0 && int(tune.FrameMax) > config.FrameMax {
+		return &exception{wire.NotAllowed, fmt.Sprintf("failed to negotiate connection parameters: negotiated frame_max = %d is higher than the maximum allowed value (%d)", tune.FrameMax, config.FrameMax), m.ID()}
+	}
+	if config.ChannelMax != 0 && int(tune.ChannelMax) > config.ChannelMax {
+		return &exception{wire.NotAllowed, fmt.Sprintf("failed to negotiate connection parameters: negotiated channel_max = %d is higher than the maximum allowed value (%d)", tune.ChannelMax, config.ChannelMax), m.ID()}
+	}
+	c.FrameMax, c.ChannelMax = config.FrameMax, config.ChannelMax
+	if tune.FrameMax != 0 {
+		c.FrameMax = int(tune.FrameMax)
+	}
+	if tune.ChannelMax != 0 {
+		c.ChannelMax = int(tune.ChannelMax)
+	}
+	c.Heartbeat = time.Duration(tune.Heartbeat) * time.Second
+	c.reader.SetMax(c.FrameMax)
+	return nil
+}
+
+// open enters a virtual host.
+func (c *Connection) open() error {
+	m, err := c.next()
+	if err != nil {
+		return err
+	}
+	open, ok := m.(*wire.ConnectionOpen)
+	if !ok {
+		return unexpected(m, "opening")
+	}
+	v := c.node.Vhost(open.VirtualHost)
+	if v == nil {
+		return &exception{wire.NotAllowed, fmt.Sprintf("vhost %s not found", open.VirtualHost), m.ID()}
+	}
+	u := c.node.User(c.User)
+	if u == nil {
+		return &exception{wire.NotAllowed, fmt.Sprintf("access to vhost '%s' refused for user '%s'", v.Name, c.User), m.ID()}
+	}
+	if _, ok := u.permission(v.Name); !ok {
+		return &exception{wire.NotAllowed, fmt.Sprintf("access to vhost '%s' refused for user '%s'", v.Name, c.User), m.ID()}
+	}
+	c.vhost = v
+	c.access = &access{node: c.node, vhost: v, user: c.User}
+	c.out.send(0, &wire.ConnectionOpenOK{})
+	return nil
+}
+
+// ClientName returns the name that the client gives itself, made fit to be shown.
+func (c *Connection) ClientName() string {
+	name := text(c.Properties, "connection_name")
+	return strings.ToValidUTF8(name, "\uFFFD")
+}
+
+// tlsConn is a connection that knows the client's certificate.
+type tlsConn interface {
+	ConnectionState() tls.ConnectionState
+}

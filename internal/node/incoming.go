@@ -1,0 +1,84 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// expectation is what the next frame of a channel must be.
+type expectation int
+
+const (
+	nothing expectation = iota
+	aHeader
+	aBody
+)
+
+// incoming is a message that a client is sending.
+type incoming struct {
+	expects   expectation
+	way       *way
+	mandatory bool
+	brief     wire.Brief
+	buf       []byte // properties, then body
+	split     int    // where the body begins
+	size      uint64 // of the body, as the client says
+}
+
+// firstBody is how much is set aside for a body before it has come; beyond that its client must send it first.
+const firstBody = 128 << 10
+
+func (in *incoming) begin(w *way, mandatory bool) {
+	*in = incoming{expects: aHeader, way: w, mandatory: mandatory}
+}
+
+func (in *incoming) reset() { *in = incoming{} }
+
+// interrupted says why a method must not come now.
+func (in *incoming) interrupted(f wire.Frame) error {
+	if in.expects == aHeader {
+		return &exception{wire.UnexpectedFrame, fmt.Sprintf("expected content header for class %d, got non content header frame instead", wire.ClassBasic), wire.IDBasicPublish}
+	}
+	return &exception{wire.UnexpectedFrame, "expected content body, got non content body frame instead", wire.IDBasicPublish}
+}
+
+// header takes the header; done: there is no body.
+func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
+	switch in.expects {
+	case nothing:
+		return false, f.Unexpected()
+	case aBody:
+		return false, in.interrupted(f)
+	}
+	h, err := wire.ParseHeader(f.Payload)
+	if err != nil {
+		return false, err
+	}
+	if h.BodySize > uint64(max) {
+		return false, refuse(wire.PreconditionFailed, "message size %d is larger than configured max size %d", h.BodySize, max)
+	}
+	in.size, in.split = h.BodySize, len(h.Properties)
+	in.buf = make([]byte, in.split, in.split+int(min(h.BodySize, firstBody)))
+	copy(in.buf, h.Properties)
+	if in.brief, err = wire.ScanProperties(in.buf[:in.split]); err != nil {
+		return false, err
+	}
+	in.expects = aBody
+	return in.size == 0, nil
+}
+
+// body takes a part of the body; done: it was the last.
+func (in *incoming) body(f wire.Frame) (done bool, err error) {
+	switch in.expects {
+	case nothing:
+		return false, f.Unexpected()
+	case aHeader:
+		return false, in.interrupted(f)
+	}
+	if uint64(len(in.buf)-in.split)+uint64(len(f.Payload)) > in.size {
+		return false, refuse(wire.FrameFault, "the body has more than the %d bytes of its header", in.size)
+	}
+	in.buf = append(in.buf, f.Payload...)
+	return uint64(len(in.buf)-in.split) == in.size, nil
+}

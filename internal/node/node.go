@@ -1,0 +1,245 @@
+// Package node is an AMQP 0-9-1 broker in one process: virtual hosts, users, connections, channels, and how messages
+// go from exchanges to queues, to consumers, and when they die to other exchanges.
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/node/store"
+)
+
+// Config is how a node behaves. Every field has a value.
+type Config struct {
+	// Dir is where durable things are kept; empty: nowhere.
+	Dir    string
+	Store  store.Options
+	Compat Compat
+	// Name of the node and of its cluster, in the server properties.
+	Name    string
+	Version string
+	// Users that exist at first, beside those that are kept in Dir.
+	Users []User
+	// FrameMax and ChannelMax are offered to clients.
+	FrameMax   int
+	ChannelMax int
+	// Heartbeat is offered to clients; 0: none.
+	Heartbeat time.Duration
+	// HandshakeLimit bounds the time until a connection is open.
+	HandshakeLimit time.Duration
+	// MaxMessage is the largest body that is taken.
+	MaxMessage int
+	// MemoryLimit is how many bytes of messages may be in memory before publishers are blocked.
+	MemoryLimit int64
+	// Resident is how many bytes of messages that are on disk are also kept in memory.
+	Resident int64
+	// ConsumerTimeout closes a channel that has held a delivery for so long; 0: never.
+	ConsumerTimeout time.Duration
+	// MaxConnections bounds the connections; 0: as many as there is room for.
+	MaxConnections int
+	Logger         *slog.Logger
+}
+
+// Node is a running broker.
+type Node struct {
+	config  Config
+	log     *slog.Logger
+	store   *store.Store // nil: nothing is durable
+	budget  queue.Budget
+	began   time.Time
+	tasks   tasks
+	alarms  alarms
+	faults  faults
+	commits commits
+	queues  atomic.Uint64 // made so far, if there is no log to number them
+	batches sync.Pool
+	latest  atomic.Uint64 // mark of the log
+
+	mu          sync.Mutex
+	vhosts      map[string]*Vhost
+	users       map[string]*User
+	connections map[*Connection]struct{}
+	closing     bool
+	failed      error
+}
+
+// Open starts a node, with what it finds in its directory.
+func Open(c Config) (*Node, error) {
+	n := &Node{config: c, log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
+		connections: make(map[*Connection]struct{})}
+	n.budget.Limit = c.Resident
+	n.batches.New = func() any { return new(store.Batch) }
+	n.tasks.init()
+	n.alarms.init(n)
+	if c.Dir != "" {
+		if err := n.openStore(); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.seed(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// seed makes what every broker has.
+func (n *Node) seed() error {
+	for _, u := range n.config.Users {
+		if n.User(u.Name) == nil {
+			if err := n.PutUser(u); err != nil {
+				return err
+			}
+		}
+	}
+	if n.Vhost("/") == nil {
+		if err := n.AddVhost("/"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clock tells the time since the node began. It never goes back.
+func (n *Node) clock() time.Duration { return time.Since(n.began) + 1 }
+
+// Serve takes connections from a listener until it is closed or the context ends.
+func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
+	if !n.tasks.enter() {
+		return net.ErrClosed
+	}
+	defer n.tasks.leave()
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	ended := n.tasks.atEnd(func() { _ = ln.Close() })
+	defer ended()
+	pause := 5 * time.Millisecond
+	for {
+		conn, err := ln.Accept()
+		var temporary interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			n.Handle(conn)
+			pause = 5 * time.Millisecond
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case n.tasks.ended():
+			return net.ErrClosed
+		case errors.As(err, &temporary) && temporary.Temporary():
+			// Out of file descriptors, most often: it passes when somebody goes.
+			n.log.Warn("accept a connection", "error", err, "again in", pause)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+			pause = min(2*pause, time.Second)
+		default:
+			return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
+		}
+	}
+}
+
+// Handle serves a connection in the background.
+func (n *Node) Handle(conn net.Conn) {
+	if !n.tasks.enter() {
+		_ = conn.Close()
+		return
+	}
+	go func() {
+		defer n.tasks.leave()
+		newConnection(n, conn).serve()
+	}()
+}
+
+// Close ends all connections and waits until everything has ended and is on disk.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	already := n.closing
+	n.closing = true
+	connections := make([]*Connection, 0, len(n.connections))
+	for c := range n.connections {
+		connections = append(connections, c)
+	}
+	n.mu.Unlock()
+	if !already {
+		for _, c := range connections {
+			c.shutdown("broker shut down")
+		}
+	}
+	n.tasks.end()
+	n.alarms.stop()
+	if already {
+		return nil
+	}
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			q.Stop()
+		}
+	}
+	if n.store != nil {
+		return n.store.Close()
+	}
+	return nil
+}
+
+// fail ends the node's work when its disk has failed: nothing can be confirmed any more.
+func (n *Node) fail(err error) {
+	n.mu.Lock()
+	first := n.failed == nil
+	n.failed = err
+	connections := make([]*Connection, 0, len(n.connections))
+	for c := range n.connections {
+		connections = append(connections, c)
+	}
+	n.mu.Unlock()
+	if !first {
+		return
+	}
+	n.log.Error("the log cannot be written; nothing is confirmed any more, restart the broker when the disk is well", "dir", n.config.Dir, "error", err)
+	for _, c := range connections {
+		c.shutdown("the broker's disk has failed")
+	}
+}
+
+// Failed returns why the node has stopped confirming, or nil.
+func (n *Node) Failed() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failed
+}
+
+func (n *Node) join(c *Connection) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closing:
+		return errors.New("the broker is closing")
+	case n.failed != nil:
+		return fmt.Errorf("the broker's disk has failed: %w", n.failed)
+	case n.config.MaxConnections > 0 && len(n.connections) >= n.config.MaxConnections:
+		return fmt.Errorf("the broker has %d connections, which is its limit", len(n.connections))
+	}
+	n.connections[c] = struct{}{}
+	return nil
+}
+
+func (n *Node) part(c *Connection) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.connections, c)
+}
+
+// randomName makes names as RabbitMQ does: a prefix and 22 characters that nobody can guess.
+func randomName(prefix string) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,210 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/rehop/rehop/internal/node/queue"
+)
+
+// Policy gives settings to all queues and exchanges whose names match. At most one applies to each.
+type Policy struct {
+	Name string
+	// Pattern is a regular expression that may match anywhere in a name.
+	Pattern string
+	// ApplyTo is all, queues, exchanges, classic_queues or quorum_queues; empty: all.
+	ApplyTo string
+	// Priority decides between policies: the highest, then the first by name.
+	Priority int
+	// Definition has RabbitMQ's keys and JSON values.
+	Definition map[string]any
+
+	re *regexp.Regexp
+}
+
+// target is what a policy applies to, in the words of ApplyTo.
+type target string
+
+const exchangeTarget target = "exchanges"
+
+func queueTarget(t queue.Type) target { return target(t) + "_queues" }
+
+// uselessPolicyKeys keep a whole policy away from queues of a type.
+var uselessPolicyKeys = map[target][]string{
+	queueTarget(queue.Classic): {"max-age", "stream-max-segment-size-bytes", "queue-leader-locator", "initial-cluster-size",
+		"delivery-limit", "dead-letter-strategy"},
+	queueTarget(queue.Quorum): {"max-priority", "queue-mode", "single-active-consumer", "ha-mode", "ha-params", "ha-sync-mode",
+		"ha-promote-on-shutdown", "ha-promote-on-failure", "queue-master-locator", "max-age", "stream-max-segment-size-bytes",
+		"initial-cluster-size"},
+}
+
+// PutPolicy makes or replaces a policy, and applies it.
+func (v *Vhost) PutPolicy(p Policy) error {
+	p = p.normal()
+	if err := p.check(v.node.config.Compat); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	if v.deleted {
+		v.mu.Unlock()
+		return fmt.Errorf("put policy %q: no virtual host %q", p.Name, v.Name)
+	}
+	v.policies[p.Name] = p
+	reactions := v.applyPolicies()
+	v.mu.Unlock()
+	v.handle(reactions)
+	return v.node.define(put(policyKey(v.Name, p.Name), p))
+}
+
+// DeletePolicy removes a policy and all that came from it.
+func (v *Vhost) DeletePolicy(name string) error {
+	v.mu.Lock()
+	if _, ok := v.policies[name]; !ok {
+		v.mu.Unlock()
+		return fmt.Errorf("no policy %q in virtual host %q", name, v.Name)
+	}
+	delete(v.policies, name)
+	reactions := v.applyPolicies()
+	v.mu.Unlock()
+	v.handle(reactions)
+	return v.node.define(change{removed: []string{policyKey(v.Name, name)}})
+}
+
+// Policies returns all, by name.
+func (v *Vhost) Policies() []Policy {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all := slices.Collect(maps.Values(v.policies))
+	for i := range all {
+		all[i].Definition = maps.Clone(all[i].Definition)
+	}
+	slices.SortFunc(all, func(a, b Policy) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// restorePolicy takes a policy that was checked when it was put. Queues have no messages yet, so that nothing follows.
+func (v *Vhost) restorePolicy(p Policy) error {
+	p = p.normal()
+	if fault := p.compile(); fault != "" {
+		return InvalidPolicy{fault}
+	}
+	v.policies[p.Name] = p
+	v.applyPolicies()
+	return nil
+}
+
+// reaction is what a queue asks for after a change of its settings.
+type reaction struct {
+	queue   *Queue
+	effects queue.Effects
+}
+
+// applyPolicies applies the policies to all that is there. The virtual host is locked.
+func (v *Vhost) applyPolicies() (reactions []reaction) {
+	for _, x := range v.exchanges {
+		x.applyPolicy(v.policies)
+	}
+	for _, q := range v.queues {
+		// A queue whose settings stay the same is left alone: its expiry would start anew.
+		if s := v.settingsFor(q); s != q.core.Settings() {
+			reactions = append(reactions, reaction{q, q.core.Configure(s)})
+		}
+	}
+	v.changed()
+	return reactions
+}
+
+func (v *Vhost) handle(reactions []reaction) {
+	for _, r := range reactions {
+		v.node.after(r.queue, r.effects)
+	}
+}
+
+// settingsFor returns a queue's settings by its arguments and its policy, whose name it notes. The virtual host is locked.
+func (v *Vhost) settingsFor(q *Queue) queue.Settings {
+	typ := queueType(q.Arguments)
+	p := policyFor(v.policies, q.Name, queueTarget(typ))
+	q.policy = p.Name
+	return settings(v.node.config.Compat, typ, q.Arguments, p.Definition)
+}
+
+// applyPolicy finds the exchange's policy and its alternate. The virtual host is locked.
+func (x *Exchange) applyPolicy(policies map[string]Policy) {
+	p := policyFor(policies, x.Name, exchangeTarget)
+	x.policy = p.Name
+	argument, _ := x.Arguments.Get("alternate-exchange")
+	if name, ok := argument.(string); ok {
+		x.alternate = name
+		return
+	}
+	x.alternate, _ = p.Definition["alternate-exchange"].(string)
+}
+
+// policyFor returns the one policy that applies, or an empty one.
+func policyFor(policies map[string]Policy, name string, t target) (best Policy) {
+	for _, p := range policies {
+		if !p.appliesTo(name, t) {
+			continue
+		}
+		if best.re == nil || p.Priority > best.Priority || p.Priority == best.Priority && p.Name < best.Name {
+			best = p
+		}
+	}
+	return best
+}
+
+func (p *Policy) appliesTo(name string, t target) bool {
+	switch {
+	case p.ApplyTo == "all", p.ApplyTo == string(t), p.ApplyTo == "queues" && t != exchangeTarget:
+	default:
+		return false
+	}
+	for _, key := range uselessPolicyKeys[t] {
+		if _, ok := p.Definition[key]; ok {
+			return false
+		}
+	}
+	return p.re.MatchString(name)
+}
+
+// normal returns the policy with its defaults, and with whole numbers as int64. Only a json.Number tells 1 from 1.0.
+func (p Policy) normal() Policy {
+	if p.ApplyTo == "" {
+		p.ApplyTo = "all"
+	}
+	p.Definition = maps.Clone(p.Definition)
+	for key, value := range p.Definition {
+		switch n := value.(type) {
+		case json.Number:
+			if i, err := n.Int64(); err == nil {
+				p.Definition[key] = i
+			} else if f, err := n.Float64(); err == nil {
+				p.Definition[key] = f
+			}
+		case float64:
+			if n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+				p.Definition[key] = int64(n)
+			}
+		case int:
+			p.Definition[key] = int64(n)
+		}
+	}
+	return p
+}
+
+func (p *Policy) compile() (fault string) {
+	if len(p.Pattern) > maxPattern {
+		return fmt.Sprintf("pattern should have at most %d bytes, actually has %d", maxPattern, len(p.Pattern))
+	}
+	re, err := regexp.Compile(p.Pattern)
+	if err != nil {
+		return fmt.Sprintf("pattern should be regular expression but is invalid: %s", err)
+	}
+	p.re = re
+	return ""
+}

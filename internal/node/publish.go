@@ -1,0 +1,123 @@
+package node
+
+import (
+	"bytes"
+	"strconv"
+	"time"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// enqueue prepares a message for its queues and notes it in a batch of the log. The queues get it when the batch is committed.
+func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queues []*Queue, ttl time.Duration) []arrival {
+	m := queue.NewMessage(c, len(queues))
+	m.Priority = brief.Priority
+	m.Persistent = brief.DeliveryMode == 2
+	n.budget.Admit(m)
+	arrivals := make([]arrival, len(queues))
+	var keep []store.QueueID
+	for i, q := range queues {
+		arrivals[i] = arrival{q, m, ttl}
+		if q.kept() && (m.Persistent || q.core.Type == queue.Quorum) {
+			keep = append(keep, q.core.ID)
+		}
+	}
+	if len(keep) > 0 {
+		meta := store.Meta{Enqueued: time.Now().UnixMilli(), TTL: store.NoTTL, Priority: brief.Priority, Persistent: m.Persistent}
+		if ttl >= 0 {
+			meta.TTL = ttl.Milliseconds()
+		}
+		b.Publish(&m.Message, *c, meta, keep)
+	}
+	return arrivals
+}
+
+// outcome is what became of a publish.
+type outcome struct {
+	routed  bool
+	refused bool
+	mark    store.Mark // when it is safe; 0: nothing of it is on disk
+}
+
+// publish gives a message to the queues that it was routed to. A queue that is full refuses it; the others take it all the same.
+func (n *Node) publish(c *store.Content, brief wire.Brief, ttl time.Duration, queues []*Queue) outcome {
+	out := outcome{routed: len(queues) > 0}
+	queues, refused := n.admitted(queues, c)
+	out.refused = refused
+	if len(queues) == 0 {
+		return out
+	}
+	b := n.batch()
+	arrivals := n.enqueue(b, c, brief, queues, ttl)
+	stored := b.Len() > 0
+	mark := n.commit(b)
+	if stored {
+		out.mark = mark
+	}
+	for _, a := range arrivals {
+		n.after(a.queue, a.queue.core.Push(a.message, a.ttl))
+	}
+	return out
+}
+
+// admitted leaves out the queues that refuse a message because they are full.
+func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refused bool) {
+	full := 0
+	for _, q := range queues {
+		if !q.core.Admits() {
+			full++
+		}
+	}
+	if full == 0 {
+		return queues, false
+	}
+	for _, q := range queues {
+		if q.core.Admits() {
+			open = append(open, q)
+			continue
+		}
+		refused = true
+		if q.core.RefusesToDeadLetter() {
+			m := queue.NewMessage(c, 1)
+			n.budget.Admit(m)
+			n.after(q, q.core.Refuse(m))
+		}
+	}
+	return open, refused
+}
+
+// maxTTL is the longest time to live that RabbitMQ takes.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// parseExpiration reads a message's own time to live; negative: it has none.
+func parseExpiration(raw []byte) (time.Duration, error) {
+	if raw == nil {
+		return -1, nil
+	}
+	digits := bytes.TrimLeft(raw, "0")
+	ms, err := strconv.ParseInt(string(raw), 10, 64)
+	switch {
+	case err != nil && len(digits) > 18 && onlyDigits(digits), err == nil && ms > maxTTL.Milliseconds():
+		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {value_too_big,%s}", raw, digits)
+	case err != nil && len(raw) > 0 && leadingDigits(raw) > 0:
+		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {leftover_string,%q}", raw, raw[leadingDigits(raw):])
+	case err != nil:
+		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': no_integer", raw)
+	case ms < 0:
+		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {value_negative,%d}", raw, ms)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+func onlyDigits(b []byte) bool { return leadingDigits(b) == len(b) }
+
+func leadingDigits(b []byte) int {
+	for i, c := range b {
+		if c < '0' || c > '9' {
+			return i
+		}
+	}
+	return len(b)
+}

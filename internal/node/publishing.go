@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// way is where messages with an exchange and a key go.
+type way struct {
+	exchange string
+	key      string
+	version  uint64 // of the virtual host when this was found out
+	source   *Exchange
+	queues   []*Queue
+	plain    bool // all such messages go to these queues
+}
+
+// ways remembers where messages went.
+type ways struct {
+	known map[string]*way
+	last  *way
+	key   []byte
+}
+
+// manyWays is how many are remembered.
+const manyWays = 1024
+
+func newWays() ways { return ways{known: make(map[string]*way)} }
+
+// to returns the way of an exchange and a key, which the payload of a frame holds.
+func (ws *ways) to(exchange, key []byte) *way {
+	if w := ws.last; w != nil && w.exchange == string(exchange) && w.key == string(key) {
+		return w
+	}
+	ws.key = append(append(append(ws.key[:0], byte(len(exchange))), exchange...), key...)
+	w := ws.known[string(ws.key)]
+	if w == nil {
+		if len(ws.known) >= manyWays {
+			clear(ws.known)
+		}
+		w = &way{exchange: string(exchange), key: string(key)}
+		ws.known[string(ws.key)] = w
+	}
+	ws.last = w
+	return w
+}
+
+// beginPublish takes the method; header and body follow.
+func (ch *Channel) beginPublish(args wire.PublishArgs) error {
+	if args.Immediate {
+		return refuse(wire.NotImplemented, "immediate=true")
+	}
+	ch.conn.published.Store(true)
+	ch.incoming.begin(ch.ways.to(args.Exchange, args.RoutingKey), args.Mandatory)
+	return nil
+}
+
+// publish does what a whole message asks for.
+func (ch *Channel) publish() error {
+	in := ch.incoming
+	ch.incoming.reset()
+	if ch.node.store != nil {
+		// An error is the log's end, which everybody is told of elsewhere.
+		_ = ch.node.store.Throttle(context.Background())
+	}
+	p, err := ch.prepare(in)
+	if err != nil {
+		return err
+	}
+	if ch.tx != nil {
+		ch.tx.publishes = append(ch.tx.publishes, p)
+		return nil
+	}
+	ch.conclude(p, ch.deliver(p))
+	return nil
+}
+
+// publication is a message that may be published.
+type publication struct {
+	content   *store.Content
+	brief     wire.Brief
+	headers   wire.Table // read if needed
+	ttl       time.Duration
+	queues    []*Queue
+	mandatory bool
+}
+
+// prepare checks a message and finds its queues.
+func (ch *Channel) prepare(in incoming) (publication, error) {
+	p := publication{brief: in.brief, mandatory: in.mandatory, content: &store.Content{Exchange: in.way.exchange, Key: in.way.key, Properties: in.buf[:in.split:in.split], Body: in.buf[in.split:]}}
+	version := ch.conn.vhost.version.Load() + 1
+	w := in.way
+	if w.version != version {
+		if err := ch.explore(w); err != nil {
+			return p, err
+		}
+	}
+	if in.brief.UserID != nil && string(in.brief.UserID) != ch.conn.User {
+		return p, refuse(wire.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", in.brief.UserID, ch.conn.User)
+	}
+	var err error
+	if p.ttl, err = parseExpiration(in.brief.Expiration); err != nil {
+		return p, err
+	}
+	if w.plain && !mayHoldRoutes(in.brief.Headers) {
+		p.queues = w.queues
+	} else if err := ch.route(w, &p); err != nil {
+		return p, err
+	}
+	w.version = version
+	return p, nil
+}
+
+// explore finds a way anew after something has changed.
+func (ch *Channel) explore(w *way) error {
+	v := ch.conn.vhost
+	w.version, w.plain = 0, false
+	w.source = v.Exchange(w.exchange)
+	if w.source == nil {
+		return v.noExchange(w.exchange)
+	}
+	if err := ch.conn.access.check(write, "exchange", w.exchange); err != nil {
+		return err
+	}
+	if w.source.Internal {
+		return refuse(wire.AccessRefused, "cannot publish to internal %s", resource("exchange", w.exchange, v.Name))
+	}
+	w.queues, w.plain = v.route(w.source, []string{w.key}, func() wire.Table { return nil })
+	return nil
+}
+
+// route finds the queues of a message that has a say in it by its headers.
+func (ch *Channel) route(w *way, p *publication) error {
+	if p.brief.HasHeaders {
+		headers, err := wire.ParseTable(p.brief.Headers)
+		if err != nil {
+			return err
+		}
+		p.headers = headers
+	}
+	keys := []string{w.key}
+	for _, name := range []string{"CC", "BCC"} {
+		if v, ok := p.headers.Get(name); ok {
+			if _, ok := v.(wire.Array); !ok {
+				return refuse(wire.PreconditionFailed, "invalid message: {unacceptable_type_in_header,%s,%s}", name, fmt.Sprint(v))
+			}
+			keys = append(keys, listed(p.headers, name)...)
+		}
+	}
+	if _, ok := p.headers.Get("BCC"); ok {
+		properties, err := wire.ParseProperties(p.content.Properties)
+		if err != nil {
+			return err
+		}
+		properties.Headers = withoutBCC(properties.Headers)
+		p.content.Properties = properties.Append(nil)
+	}
+	p.queues, _ = ch.conn.vhost.route(w.source, keys, func() wire.Table { return p.headers })
+	return nil
+}
+
+// deliver gives a message to its queues.
+func (ch *Channel) deliver(p publication) outcome {
+	n := ch.node
+	if n.faults.refuses(ch.conn.vhost.Name, p.content.Exchange, p.content.Key) {
+		return outcome{routed: true, refused: true}
+	}
+	out := n.publish(p.content, p.brief, p.ttl, p.queues)
+	n.checkMemory()
+	return out
+}
+
+// conclude tells the publisher what became of a message: returned first, then confirmed.
+func (ch *Channel) conclude(p publication, out outcome) {
+	if !out.routed && p.mandatory {
+		o := ch.conn.out
+		buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicReturn{ReplyCode: wire.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.content.Exchange, RoutingKey: p.content.Key})
+		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, p.content.Properties, p.content.Body, ch.conn.FrameMax))
+	}
+	if ch.confirming {
+		ch.verdict(out)
+	}
+}

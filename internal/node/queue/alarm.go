@@ -1,0 +1,54 @@
+package queue
+
+import "time"
+
+// alarm is the one timer of a queue: for the head's expiry and for the queue's own.
+type alarm struct {
+	wake  func()
+	timer *time.Timer
+	at    time.Duration // when it rings, 0 if it is not set
+}
+
+// set sets the alarm to what comes first. The queue is locked.
+func (a *alarm) set(q *Queue) {
+	at := q.deadline()
+	if at == a.at {
+		return
+	}
+	a.at = at
+	switch {
+	case at == 0:
+		a.timer.Stop()
+	case a.timer == nil:
+		a.timer = time.AfterFunc(at-q.clock(), a.wake)
+	default:
+		a.timer.Reset(at - q.clock())
+	}
+}
+
+// rang notes that the timer has fired.
+func (a *alarm) rang() { a.at = 0 }
+
+func (a *alarm) stop() {
+	a.at = 0
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// deadline returns when something is due, or 0.
+func (q *Queue) deadline() time.Duration {
+	var at time.Duration
+	if q.deleted {
+		return 0
+	}
+	if head := q.head(); head != nil {
+		at = head.Expires
+	}
+	if q.settings.Expires >= 0 && len(q.consumers) == 0 {
+		if due := max(q.used+q.settings.Expires, 1); at == 0 || due < at {
+			at = due
+		}
+	}
+	return at
+}

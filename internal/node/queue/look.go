@@ -1,0 +1,46 @@
+package queue
+
+// Status is how a queue is at a moment.
+type Status struct {
+	Ready, Unacked           int
+	ReadyBytes, UnackedBytes int64
+	Consumers                []*Consumer
+	Active                   *Consumer // the one that is served, in a queue with a single active consumer
+	Settings                 Settings
+	Totals                   Totals
+	// Waiting is whether a consumer has room.
+	Waiting bool
+}
+
+// Status describes the queue.
+func (q *Queue) Status() Status {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Status{Ready: q.ready, Unacked: q.unacked, ReadyBytes: q.bytes, UnackedBytes: q.held, Consumers: append([]*Consumer(nil), q.consumers...),
+		Active: q.active, Settings: q.settings, Totals: q.totals, Waiting: q.turn() != nil}
+}
+
+// Counts returns the messages that are ready and the consumers.
+func (q *Queue) Counts() (ready, consumers int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ready, len(q.consumers)
+}
+
+// Settings returns the settings in force.
+func (q *Queue) Settings() Settings {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.settings
+}
+
+// Peek returns up to n ready items from the head, and takes none of them.
+func (q *Queue) Peek(n int) []Item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var items []Item
+	for i := len(q.levels) - 1; i >= 0; i-- {
+		q.levels[i].each(n-len(items), func(it *Item) { items = append(items, *it) })
+	}
+	return items
+}

@@ -1,0 +1,90 @@
+// Package queue holds the messages of one queue in order and hands them to its consumers.
+package queue
+
+import (
+	"sync/atomic"
+
+	"github.com/rehop/rehop/internal/node/store"
+)
+
+// Message is a published message, shared by the queues that hold it. Nothing of it changes but whether its
+// content is in memory.
+type Message struct {
+	store.Message
+	content atomic.Pointer[store.Content]
+	refs    atomic.Int32
+	// Size is the length of the body.
+	Size     uint32
+	Priority uint8
+	// Persistent is what the publisher asked for by delivery mode 2.
+	Persistent bool
+}
+
+// NewMessage returns a message that holders queues are about to hold.
+func NewMessage(c *store.Content, holders int) *Message {
+	m := &Message{Size: uint32(len(c.Body))}
+	m.content.Store(c)
+	m.refs.Store(int32(holders))
+	return m
+}
+
+// Content returns what was published, or nil if it is on disk alone.
+func (m *Message) Content() *store.Content { return m.content.Load() }
+
+// overhead is what a message costs in memory apart from its content.
+const overhead = 256
+
+func weight(c *store.Content) int64 { return int64(overhead + len(c.Body) + len(c.Properties)) }
+
+// Budget counts the bytes of the messages in memory.
+type Budget struct {
+	// Limit is where stored messages begin to leave memory.
+	Limit int64
+	used  atomic.Int64
+}
+
+// Used returns the bytes in memory.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Admit counts a message that has come into memory.
+func (b *Budget) Admit(m *Message) {
+	if c := m.content.Load(); c != nil {
+		b.used.Add(weight(c))
+	}
+}
+
+// Load puts the content of a message back into memory.
+func (b *Budget) Load(m *Message, c *store.Content) {
+	if m.content.CompareAndSwap(nil, c) {
+		b.used.Add(weight(c))
+	}
+}
+
+// release notes that one queue less holds the message.
+func (b *Budget) release(m *Message) {
+	if m.refs.Add(-1) == 0 {
+		b.evict(m)
+	}
+}
+
+// evict takes the content out of memory.
+func (b *Budget) evict(m *Message) {
+	if c := m.content.Swap(nil); c != nil {
+		b.used.Add(-weight(c))
+	}
+}
+
+// spare takes the content of a message that is safe on disk out of memory if memory is short.
+func (b *Budget) spare(m *Message) {
+	if m.Stored() && b.used.Load() > b.Limit {
+		b.evict(m)
+	}
+}
+
+// Recovered returns a message whose content is on disk alone.
+func Recovered(size uint32, priority uint8, persistent bool) *Message {
+	return &Message{Size: size, Priority: priority, Persistent: persistent}
+}
+
+// Held notes one more queue that holds a recovered message.
+func (m *Message) Held() { m.refs.Add(1) }

@@ -1,0 +1,91 @@
+package queue
+
+import "slices"
+
+// Subscribe adds a consumer. False: somebody has exclusive use, or the newcomer asks for it and is not alone.
+func (q *Queue) Subscribe(c *Consumer) (fx Effects, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) || q.deleted {
+		return Effects{}, false
+	}
+	q.consumers = append(q.consumers, c)
+	c.standing = ready
+	switch {
+	case !q.single:
+		q.round.join(c)
+	case q.active == nil:
+		q.active = c
+	}
+	return q.pump(), true
+}
+
+// Unsubscribe removes a consumer. left is how many remain; ok is false if it was not there.
+func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := slices.Index(q.consumers, c)
+	if at < 0 {
+		return Effects{}, len(q.consumers), false
+	}
+	q.consumers = slices.Delete(q.consumers, at, at+1)
+	if !q.single && c.standing == ready {
+		q.round.leave(c)
+	}
+	c.standing = gone
+	if q.active == c {
+		q.active = nil
+		if len(q.consumers) > 0 {
+			q.active = q.consumers[0]
+		}
+	}
+	q.used = q.clock()
+	return q.pump(), len(q.consumers), true
+}
+
+// Resume serves a consumer again that had no room.
+func (q *Queue) Resume(c *Consumer) Effects {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if c.standing == parked {
+		c.standing = ready
+		if !q.single {
+			q.round.join(c)
+		}
+	}
+	return q.pump()
+}
+
+// loadAtOnce and loadBytes bound what is read ahead for consumers.
+const (
+	loadAtOnce = 64
+	loadBytes  = 1 << 20
+)
+
+// Missing returns messages near the head whose contents are on disk alone.
+func (q *Queue) Missing() []*Message {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var missing []*Message
+	size := 0
+	if top := q.top(); top != nil {
+		top.each(loadAtOnce, func(it *Item) {
+			if it.Message.Content() == nil && (size < loadBytes || len(missing) == 0) {
+				missing = append(missing, it.Message)
+				size += int(it.Message.Size)
+			}
+		})
+	}
+	return missing
+}
+
+// Loaded goes on after contents were read. Messages that cannot be read leave the queue.
+func (q *Queue) Loaded(unreadable map[*Message]bool) Effects {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.loading = false
+	for head := q.head(); head != nil && unreadable[head.Message]; head = q.head() {
+		q.pop()
+	}
+	return q.pump()
+}

@@ -1,0 +1,178 @@
+package node
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// QueueSpec is what a client declares.
+type QueueSpec struct {
+	Name       string
+	Durable    bool
+	Exclusive  bool
+	AutoDelete bool
+	Arguments  wire.Table
+	owner      *Connection // of an exclusive queue
+}
+
+// Queue is a queue with all that clients know of it.
+type Queue struct {
+	QueueSpec
+	vhost *Vhost
+	core  *queue.Queue
+
+	// Under the lock of the virtual host.
+	sources map[*Exchange]struct{}
+	policy  string
+
+	wasConsumed atomic.Bool
+	strandedBox stranded
+}
+
+// newQueue returns a queue that nobody can see yet. The virtual host is locked.
+func newQueue(v *Vhost, spec QueueSpec, id store.QueueID) *Queue {
+	n := v.node
+	q := &Queue{QueueSpec: spec, vhost: v, sources: make(map[*Exchange]struct{})}
+	q.core = queue.New(queue.Config{
+		ID: id, Type: queueType(q.Arguments), Clock: n.clock, Budget: &n.budget,
+		MaxPriority: maxPriority(q.Arguments), SingleActive: singleActive(q.Arguments),
+		Wake: func() { n.tick(q) },
+	}, v.settingsFor(q))
+	return q
+}
+
+// kept reports whether the queue is on disk.
+func (q *Queue) kept() bool { return q.Durable && !q.Exclusive && q.vhost.node.store != nil }
+
+func (q *Queue) String() string { return resource("queue", q.Name, q.vhost.Name) }
+
+// DeclareQueue makes a queue, or sees whether the one that is there is the same.
+func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
+	n := v.node
+	if q := v.Queue(spec.Name); q != nil {
+		return q, q.sameAs(spec)
+	}
+	if err := checkQueueArguments(n.config.Compat, spec.Name, v.Name, spec.Durable, spec.Exclusive, spec.AutoDelete, spec.Arguments); err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	if q := v.queues[spec.Name]; q != nil {
+		v.mu.Unlock()
+		return q, q.sameAs(spec)
+	}
+	if v.deleted {
+		v.mu.Unlock()
+		return nil, refuse(wire.NotFound, "no vhost '%s'", v.Name)
+	}
+	q := newQueue(v, spec, n.newQueueID())
+	v.queues[q.Name] = q
+	v.changed()
+	v.mu.Unlock()
+	if !q.kept() {
+		return q, nil
+	}
+	return q, n.define(put(queueKey(v.Name, q.Name), q.definition()))
+}
+
+// reachable refuses a queue that belongs to another connection.
+func (q *Queue) reachable(c *Connection) error {
+	if q.owner != nil && q.owner != c {
+		return refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
+	}
+	return nil
+}
+
+// sameAs reports what differs from a declaration, in RabbitMQ's words.
+func (q *Queue) sameAs(want QueueSpec) error {
+	if err := q.reachable(want.owner); err != nil {
+		return err
+	}
+	if q.Exclusive != want.Exclusive {
+		return refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
+	}
+	for _, f := range []struct {
+		name       string
+		want, have bool
+	}{{"durable", want.Durable, q.Durable}, {"auto_delete", want.AutoDelete, q.AutoDelete}} {
+		if f.want != f.have {
+			return inequivalent(f.name, q.String(), quoted(fmt.Sprint(f.want)), quoted(fmt.Sprint(f.have)))
+		}
+	}
+	return sameArguments(q.String(), q.Arguments, want.Arguments, queueArguments[q.core.Type])
+}
+
+// delete ends a queue if the conditions hold, and returns how many messages it had.
+func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
+	v, n := q.vhost, q.vhost.node
+	messages, consumers, ok := q.core.Delete(ifUnused, ifEmpty)
+	if !ok {
+		if _, used := q.core.Counts(); ifUnused && used > 0 {
+			return 0, refuse(wire.PreconditionFailed, "%s in use", q)
+		}
+		return 0, refuse(wire.PreconditionFailed, "%s not empty", q)
+	}
+	q.strandedBox.stop()
+	v.mu.Lock()
+	var removed []string
+	if v.queues[q.Name] == q {
+		delete(v.queues, q.Name)
+		if q.kept() {
+			removed = append(removed, queueKey(v.Name, q.Name))
+		}
+		removed = append(removed, v.unbindAll(destination{queue: q})...)
+		v.changed()
+	}
+	v.mu.Unlock()
+	for _, c := range consumers {
+		c.Sink.(*consumer).cancelledByServer()
+	}
+	err = n.define(change{removed: removed})
+	if q.kept() {
+		n.store.DropQueue(q.core.ID)
+	}
+	return messages, err
+}
+
+// Delete ends a queue, for people.
+func (q *Queue) Delete(ifUnused, ifEmpty bool) (int, error) { return q.delete(ifUnused, ifEmpty) }
+
+// Purge removes what is ready and returns how much that was.
+func (q *Queue) Purge() int {
+	items := q.core.Purge()
+	messages := make([]*queue.Message, len(items))
+	for i, it := range items {
+		messages[i] = it.Message
+	}
+	q.vhost.node.settled(q, messages)
+	return len(items)
+}
+
+// Stop ends the queue's timers.
+func (q *Queue) Stop() {
+	q.core.Stop()
+	q.strandedBox.stop()
+}
+
+// consumed notes that a consumer has gone, and deletes the queue if it was to go with its last one.
+func (q *Queue) consumed(left int) {
+	if left == 0 && q.AutoDelete && q.wasConsumed.Load() {
+		_, _ = q.delete(true, false)
+	}
+}
+
+// Status describes the queue at a moment.
+func (q *Queue) Status() queue.Status { return q.core.Status() }
+
+// Type returns whether the queue is classic or quorum.
+func (q *Queue) Type() queue.Type { return q.core.Type }
+
+// Policy returns the name of the policy that applies, or "".
+func (q *Queue) Policy() string {
+	q.vhost.mu.RLock()
+	defer q.vhost.mu.RUnlock()
+	return q.policy
+}

@@ -1,0 +1,85 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/node/store"
+)
+
+// openStore opens the log and makes what it tells of.
+func (n *Node) openStore() error {
+	options := n.config.Store
+	options.Synced = n.synced
+	options.Failed = n.fail
+	options.Full = func(full bool) { n.SetAlarm(DiskAlarm, full) }
+	options.Logger = n.log
+	log, err := store.Open(store.Dir(n.config.Dir), options)
+	if err != nil {
+		return fmt.Errorf("open the log in %s: %w", n.config.Dir, err)
+	}
+	n.store = log
+	if err := n.restore(); err != nil {
+		_ = log.Close()
+		return fmt.Errorf("recover from %s: %w", n.config.Dir, err)
+	}
+	return nil
+}
+
+func (n *Node) restore() error {
+	if err := n.restoreDefinitions(n.store.Definitions()); err != nil {
+		return err
+	}
+	queues := make(map[store.QueueID]*Queue)
+	known := make(map[store.QueueID]bool)
+	for _, v := range n.vhosts {
+		for _, q := range v.queues {
+			queues[q.core.ID] = q
+			known[q.core.ID] = true
+		}
+		v.handle(v.applyPolicies())
+	}
+	// The handle is the first field of a message, so the store's pointer finds ours by this table while recovering.
+	messages := make(map[*store.Message]*queue.Message)
+	now := time.Now().UnixMilli()
+	mayHaveBeenSeen := !n.store.Clean()
+	err := n.store.Recover(known,
+		func(f store.Found) *store.Message {
+			m := queue.Recovered(uint32(f.Body), f.Priority, f.Persistent)
+			messages[&m.Message] = m
+			return &m.Message
+		},
+		func(handle *store.Message, id store.QueueID, deliveries int) {
+			m, meta := messages[handle], handle.Meta()
+			m.Held()
+			ttl := time.Duration(-1)
+			if meta.TTL >= 0 {
+				ttl = time.Duration(meta.TTL) * time.Millisecond
+			}
+			age := time.Duration(max(now-meta.Enqueued, 0)) * time.Millisecond
+			queues[id].core.Restore(m, ttl, age, uint32(deliveries), mayHaveBeenSeen || deliveries > 0)
+		})
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		n.after(q, q.core.Pump())
+	}
+	return nil
+}
+
+// safe returns up to where the log is on disk.
+func (n *Node) safe() store.Mark {
+	if n.store == nil {
+		return 0
+	}
+	return n.store.Durable()
+}
+
+func (n *Node) newQueueID() store.QueueID {
+	if n.store == nil {
+		return store.QueueID(n.queues.Add(1))
+	}
+	return n.store.NewQueue()
+}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+)
+
+// Batch collects operations that the log keeps or loses as one. The zero value is empty; it can be
+// used again after Reset.
+type Batch struct {
+	operations []byte
+	steps      []step
+	published  int
+	contents   int64
+}
+
+// step is what an operation does to the store's memory.
+type step struct {
+	kind       operationKind
+	message    *Message
+	queue      QueueID
+	deliveries uint32
+	content    Content
+}
+
+// Publish stores a message that the queues hold until each has settled it. The content must not
+// change until the batch was committed. A message that no queue holds is not stored.
+func (b *Batch) Publish(m *Message, c Content, meta Meta, queues []QueueID) {
+	if m.Stored() {
+		panic("store: message published twice")
+	}
+	if len(queues) == 0 {
+		return
+	}
+	size := contentSize(c)
+	if size > math.MaxInt32 || len(c.Exchange) > math.MaxUint8 || len(c.Key) > math.MaxUint8 {
+		panic("store: content, exchange or key longer than AMQP allows")
+	}
+	m.setMeta(meta)
+	m.size = uint32(size)
+	m.crc = contentChecksum(c)
+	m.releaseAll()
+	for _, q := range queues {
+		m.hold(holder{queue: q})
+	}
+	b.operations = appendMessage(b.operations, m, len(c.Properties), len(c.Body))
+	b.steps = append(b.steps, step{kind: opPublish, message: m, content: c})
+	b.published++
+	b.contents += int64(size)
+}
+
+// Settle says that a queue is done with a message: acked, expired, dropped or dead-lettered. It does
+// nothing for a message that is not stored.
+func (b *Batch) Settle(m *Message, q QueueID) {
+	if !m.Stored() {
+		return
+	}
+	b.operations = appendSettle(b.operations, m.seq, q)
+	b.steps = append(b.steps, step{kind: opSettle, message: m, queue: q})
+}
+
+// Count notes how often a queue has delivered a message. It does nothing for a message that is not
+// stored.
+func (b *Batch) Count(m *Message, q QueueID, deliveries int) {
+	if !m.Stored() {
+		return
+	}
+	n := uint32(min(max(int64(deliveries), 0), math.MaxUint32))
+	b.operations = appendCount(b.operations, m.seq, q, n)
+	b.steps = append(b.steps, step{kind: opCount, message: m, queue: q, deliveries: n})
+}
+
+// Len is the number of operations.
+func (b *Batch) Len() int { return len(b.steps) }
+
+// Size is about how many bytes the batch will take; at most MaxBatch can be committed.
+func (b *Batch) Size() int64 { return recordHeaderSize + int64(len(b.operations)) + b.contents }
+
+// Reset empties the batch and keeps its memory.
+func (b *Batch) Reset() {
+	b.operations = b.operations[:0]
+	clear(b.steps)
+	b.steps = b.steps[:0]
+	b.published, b.contents = 0, 0
+}
+
+// A content is stored as
+//
+//	exchange   u8  length
+//	key        u8  length
+//	properties u32 length
+//	exchange, key, properties, body
+const contentHeaderSize = 6
+
+func contentSize(c Content) int {
+	return contentHeaderSize + len(c.Exchange) + len(c.Key) + len(c.Properties) + len(c.Body)
+}
+
+func appendContent(b []byte, c Content) []byte {
+	b = append(b, byte(len(c.Exchange)), byte(len(c.Key)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(c.Properties)))
+	b = append(b, c.Exchange...)
+	b = append(b, c.Key...)
+	b = append(b, c.Properties...)
+	return append(b, c.Body...)
+}
+
+func contentChecksum(c Content) uint32 {
+	var head [contentHeaderSize + 2*math.MaxUint8]byte
+	b := appendContent(head[:0], Content{Exchange: c.Exchange, Key: c.Key})
+	binary.LittleEndian.PutUint32(b[2:], uint32(len(c.Properties)))
+	sum := checksum(b)
+	sum = crc32.Update(sum, castagnoli, c.Properties)
+	return crc32.Update(sum, castagnoli, c.Body)
+}
+
+// decodeContent takes a stored content apart; what it returns points into b. It returns false if the
+// lengths do not fit.
+func decodeContent(b []byte) (Content, bool) {
+	if len(b) < contentHeaderSize {
+		return Content{}, false
+	}
+	exchange, key := int(b[0]), int(b[1])
+	properties := int64(binary.LittleEndian.Uint32(b[2:]))
+	b = b[contentHeaderSize:]
+	if int64(len(b)) < int64(exchange)+int64(key)+properties {
+		return Content{}, false
+	}
+	var c Content
+	c.Exchange, b = string(b[:exchange]), b[exchange:]
+	c.Key, b = string(b[:key]), b[key:]
+	c.Properties, c.Body = b[:properties:properties], b[properties:]
+	return c, true
+}

@@ -1,0 +1,378 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// fullRetry is how often a full disk is looked at.
+const fullRetry = 500 * time.Millisecond
+
+// CrashPoints names the points at which Options.Crash is called.
+func CrashPoints() []string {
+	return []string{
+		pointBeforeWrite, pointAfterWrite, pointAfterSync, pointAfterConfirm,
+		pointSealed, pointCreated, pointRolled, pointIndexed,
+		pointCopied, pointDiscarded, pointRemoved,
+		pointSnapshot, pointRenamed,
+		pointRecovering, pointReplayed, pointRecovered, pointClosing,
+	}
+}
+
+const (
+	pointBeforeWrite  = "before a group is written"
+	pointAfterWrite   = "after a group is written"
+	pointAfterSync    = "after a group is synced"
+	pointAfterConfirm = "after a group is confirmed"
+	pointSealed       = "after a segment is sealed"
+	pointCreated      = "after a segment is created"
+	pointRolled       = "after a segment is durable"
+	pointIndexed      = "after an index is written"
+	pointCopied       = "after messages are copied"
+	pointDiscarded    = "after a segment is discarded"
+	pointRemoved      = "after a segment is removed"
+	pointSnapshot     = "after definitions are written anew"
+	pointRenamed      = "after definitions are renamed"
+	pointRecovering   = "before the log is read"
+	pointReplayed     = "after the log is read"
+	pointRecovered    = "after the log is mended"
+	pointClosing      = "before the end is noted"
+)
+
+// group is what the committer writes at once.
+type group struct {
+	definitions, log chunks
+	mark             Mark
+	sync             bool
+	note             bool // nothing but the note that all before is synced; nobody waits for it
+}
+
+// commitGroups is the committer: it writes what has come while it was writing, until the store
+// closes or fails.
+func (s *Store) commitGroups() {
+	s.checkSpace()
+	for {
+		g, ok := s.nextGroup()
+		if !ok {
+			break
+		}
+		if err := s.commitGroup(g); err != nil {
+			s.fail(err)
+			return
+		}
+	}
+	if err := s.noteEnd(); err != nil {
+		s.fail(err)
+	}
+}
+
+// nextGroup waits for something to write; false when the store closes and nothing is left.
+func (s *Store) nextGroup() (group, bool) {
+	for {
+		s.mu.Lock()
+		if g, ok := s.takeGroup(); ok {
+			s.mu.Unlock()
+			return g, true
+		}
+		if s.closing {
+			s.mu.Unlock()
+			return group{}, false
+		}
+		s.idle = true
+		full := s.full
+		s.mu.Unlock()
+
+		var retry <-chan time.Time
+		if full {
+			retry = time.After(fullRetry)
+		}
+		select {
+		case <-s.wake:
+		case <-retry:
+			s.checkSpace()
+		}
+	}
+}
+
+// takeGroup takes what is pending. If all commits are durable it takes the note that says so, so that
+// damage to the last group is known from a torn one. The mutex is held.
+func (s *Store) takeGroup() (group, bool) {
+	note := s.mark == s.Durable()
+	if note {
+		s.noteIdle(&s.log)
+		s.noteIdle(&s.defs)
+	}
+	g := group{definitions: s.defs.take(), log: s.log.take(), mark: s.mark, note: note}
+	g.sync = s.options.Sync == SyncAlways || s.mustSync
+	s.mustSync = s.mustSync && note
+	s.writing = g.log
+	s.idle = false
+	return g, !note || len(g.log) > 0 || len(g.definitions) > 0
+}
+
+func (s *Store) noteIdle(t *tail) {
+	if !t.notes || t.noted || t.segment.end == headerSize {
+		return
+	}
+	before := t.segment.end
+	t.note(opSynced, s.seq, &s.free)
+	s.account(t.segment.end - before)
+}
+
+// commitGroup makes a group durable and says so. Definitions come first, so that no message is in a
+// queue that is not defined.
+func (s *Store) commitGroup(g group) error {
+	s.options.Crash(pointBeforeWrite)
+	for i := range g.definitions {
+		if err := s.writeChunk(&g.definitions[i]); err != nil {
+			return err
+		}
+	}
+	if len(g.definitions) > 0 && g.sync && !g.note {
+		if err := s.sync(g.definitions[0].segment); err != nil {
+			return err
+		}
+	}
+	for i := range g.log {
+		if err := s.ensureCreated(g.log[i].segment); err != nil {
+			return err
+		}
+		if err := s.writeChunk(&g.log[i]); err != nil {
+			return err
+		}
+	}
+	active := s.written(g)
+	s.options.Crash(pointAfterWrite)
+	if g.note {
+		return nil
+	}
+	if len(g.log) > 0 && g.sync {
+		if err := s.sync(active); err != nil {
+			return err
+		}
+	}
+	s.options.Crash(pointAfterSync)
+	s.synced(g.mark)
+	s.options.Crash(pointAfterConfirm)
+	s.checkSpace()
+	return s.snapshotDefinitions()
+}
+
+// written notes that a group is in its files, and returns the segment that is last.
+func (s *Store) written(g group) *segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := g.log.size() + g.definitions.size()
+	for _, cs := range []chunks{g.definitions, g.log} {
+		for i := range cs {
+			cs[i].segment.written = cs[i].end()
+		}
+		s.free.put(cs)
+	}
+	s.writing = nil
+	s.stats.Written += size
+	s.account(-size)
+	s.advance()
+	if len(g.log) == 0 {
+		return nil
+	}
+	return g.log[len(g.log)-1].segment
+}
+
+func (s *Store) synced(mark Mark) {
+	s.mu.Lock()
+	s.durable.Store(uint64(mark))
+	s.stats.Syncs++
+	s.advance()
+	s.mu.Unlock()
+	s.options.Synced(mark)
+}
+
+// ensureCreated makes the file of a segment when the log comes to it, and by then all of the segment
+// before it is on disk: a segment that exists says that those before it are whole.
+func (s *Store) ensureCreated(g *segment) error {
+	s.mu.Lock()
+	created := g.file != nil
+	previous := s.ledger.before(g)
+	s.mu.Unlock()
+	if created {
+		return nil
+	}
+	if previous != nil {
+		if err := s.sync(previous); err != nil {
+			return err
+		}
+		s.options.Crash(pointSealed)
+	}
+	f, err := s.create(g.name, g.header)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	g.file, g.written = f, headerSize
+	if previous != nil {
+		previous.sealed = true
+	}
+	s.mu.Unlock()
+	s.options.Crash(pointRolled)
+	signal(s.tend)
+	return nil
+}
+
+// create makes a log file with its header, durable.
+func (s *Store) create(name string, h header) (File, error) {
+	var f File
+	err := s.untilRoom(func() error {
+		var err error
+		if f, err = s.fs.Create(name); err != nil {
+			return err
+		}
+		if _, err = f.WriteAt(h.encode(), 0); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	s.options.Crash(pointCreated)
+	if err := f.Sync(); err != nil {
+		return nil, errors.Join(fmt.Errorf("sync %s: %w", name, err), f.Close())
+	}
+	if err := s.fs.Sync(); err != nil {
+		return nil, errors.Join(fmt.Errorf("sync the directory after creating %s: %w", name, err), f.Close())
+	}
+	return f, nil
+}
+
+func (s *Store) writeChunk(c *chunk) error {
+	err := s.untilRoom(func() error {
+		n, err := c.segment.file.WriteAt(c.data, c.offset)
+		if err == nil && n < len(c.data) {
+			err = io.ErrShortWrite
+		}
+		if err != nil && isDiskFull(err) {
+			if cut := c.segment.file.Truncate(c.offset); cut != nil {
+				return fmt.Errorf("cut off a part that was written when the disk was full: %w", cut)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write %d bytes to %s at offset %d: %w", len(c.data), c.segment.name, c.offset, err)
+	}
+	return nil
+}
+
+// sync makes a segment durable. It is never tried twice: after a failure the kernel may have thrown
+// away what could not be written and report success.
+func (s *Store) sync(g *segment) error {
+	if err := g.file.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", g.name, err)
+	}
+	return nil
+}
+
+// untilRoom tries a write again and again while the disk is full, until the store closes.
+func (s *Store) untilRoom(write func() error) error {
+	for {
+		err := write()
+		if err == nil || !isDiskFull(err) {
+			return err
+		}
+		s.setFull(true)
+		timer := time.NewTimer(fullRetry)
+		select {
+		case <-timer.C:
+		case <-s.stopping:
+			timer.Stop()
+			return errors.Join(ErrFull, err)
+		}
+	}
+}
+
+// checkSpace compares what is free with the reserve. The way back needs a quarter more, so that it
+// does not flutter.
+func (s *Store) checkSpace() {
+	reserve := s.options.DiskReserve
+	if reserve < 0 {
+		s.setFull(false)
+		return
+	}
+	s.mu.Lock()
+	full := s.full
+	due := full || s.stats.Written-s.spaceChecked > reserve/16
+	if due {
+		s.spaceChecked = s.stats.Written
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	free, err := s.fs.Free()
+	if err != nil {
+		s.options.Logger.Warn("cannot tell how much space is free on disk", "error", err)
+		return
+	}
+	if full {
+		s.setFull(free < reserve+reserve/4)
+	} else {
+		s.setFull(free < reserve)
+	}
+}
+
+func (s *Store) setFull(full bool) {
+	s.mu.Lock()
+	changed := s.full != full
+	s.full = full
+	s.mu.Unlock()
+	if !changed {
+		return
+	}
+	if full {
+		s.options.Logger.Warn("the disk is nearly full: publishers wait until there is room", "reserve", s.options.DiskReserve)
+	} else {
+		s.options.Logger.Info("the disk has room again")
+	}
+	s.options.Full(full)
+}
+
+// fail stops the log for good. What is pending stays in memory, where it can be read.
+func (s *Store) fail(err error) {
+	s.mu.Lock()
+	s.err = err
+	s.crowded.Store(true)
+	s.advance()
+	s.mu.Unlock()
+	s.options.Logger.Error("the log cannot be written, nothing is confirmed any more", "error", err)
+	s.options.Failed(err)
+}
+
+// noteEnd ends the log such that the next start knows it was closed in order.
+func (s *Store) noteEnd() error {
+	s.mu.Lock()
+	log, defs := s.log.segment, s.defs.segment
+	s.mu.Unlock()
+	for _, g := range []*segment{defs, log} {
+		if err := s.sync(g); err != nil {
+			return err
+		}
+	}
+	s.options.Crash(pointClosing)
+	s.mu.Lock()
+	s.log.note(opClosed, s.seq, &s.free)
+	s.defs.note(opClosed, s.seq, &s.free)
+	ends := append(s.defs.take(), s.log.take()...)
+	s.mu.Unlock()
+	for i := range ends {
+		if err := s.writeChunk(&ends[i]); err != nil {
+			return err
+		}
+		if err := s.sync(ends[i].segment); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package store
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// freeSpace is how many bytes this user can yet write.
+func freeSpace(path string) (int64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(path, &st); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// isDiskFull says whether a write failed for want of space, which can pass.
+func isDiskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

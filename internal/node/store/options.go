@@ -1,0 +1,82 @@
+package store
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// SyncMode says what has to happen before a commit counts as durable.
+type SyncMode int
+
+const (
+	// SyncAlways waits for the disk: a durable commit survives a power cut. Every group of commits
+	// costs one fdatasync.
+	SyncAlways SyncMode = iota
+	// SyncNever waits for the operating system alone: a durable commit survives the end of the
+	// process, also by kill -9, but a crash of the machine can lose the last seconds of them.
+	SyncNever
+)
+
+// Options are the settings of a store.
+type Options struct {
+	// SegmentSize is when a new file is begun, at most 1 GiB. Default 64 MiB.
+	SegmentSize int64
+	// Sync is what has to happen before a commit counts as durable. Default SyncAlways.
+	Sync SyncMode
+	// DiskReserve is how much space is to stay free: with less, Full is called. Default 64 MiB; less
+	// than 0 is none.
+	DiskReserve int64
+	// Synced is called when all commits up to the mark have become durable. Calls are in order, by
+	// one goroutine, which commits nothing more until the call returns.
+	Synced func(Mark)
+	// Failed is called once if the log can no longer be written. Nothing is durable from then on.
+	Failed func(error)
+	// Full is called with true when the disk is nearly or wholly full, with false when it no longer
+	// is. Publishers should wait in between, and consumers go on.
+	Full func(bool)
+	// Logger is told what an operator should know. Default is none.
+	Logger *slog.Logger
+	// Crash is called at each of CrashPoints, for tests that stop there.
+	Crash func(point string)
+}
+
+const (
+	defaultSegmentSize = 64 << 20
+	maxSegmentSize     = 1 << 30
+	minSegmentSize     = 4 << 10
+	defaultDiskReserve = 64 << 20
+)
+
+// MaxBatch is the largest batch that can be committed.
+const MaxBatch int64 = 2 << 30
+
+func (o Options) withDefaults() (Options, error) {
+	if o.SegmentSize == 0 {
+		o.SegmentSize = defaultSegmentSize
+	}
+	if o.SegmentSize < minSegmentSize || o.SegmentSize > maxSegmentSize {
+		return o, fmt.Errorf("segment size %d is not between %d and %d", o.SegmentSize, minSegmentSize, maxSegmentSize)
+	}
+	if o.Sync != SyncAlways && o.Sync != SyncNever {
+		return o, fmt.Errorf("sync mode %d is unknown", o.Sync)
+	}
+	if o.DiskReserve == 0 {
+		o.DiskReserve = defaultDiskReserve
+	}
+	if o.Synced == nil {
+		o.Synced = func(Mark) {}
+	}
+	if o.Failed == nil {
+		o.Failed = func(error) {}
+	}
+	if o.Full == nil {
+		o.Full = func(bool) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Crash == nil {
+		o.Crash = func(string) {}
+	}
+	return o, nil
+}

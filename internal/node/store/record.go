@@ -1,0 +1,297 @@
+package store
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+)
+
+// A record is the atomic unit of the log:
+//
+//	crc        u32  of the operations, the rest of this header, and the place (salt and offset)
+//	operations u32  their length
+//	contents   u32  their length
+//	seq        u64  number of the first message published in it
+//	operations
+//	contents, one after the other, in the order of the operations that name them
+//
+// The checksum covers no content: each has its own in the operation that names it, so that a content
+// can be checked alone and an index can hold records without contents. The place is in the checksum
+// so that a record is valid where it was written and nowhere else, not even inside of a body.
+const recordHeaderSize = 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// recordHeader is the decoded head of a record.
+type recordHeader struct {
+	crc                  uint32
+	operations, contents uint32
+	seq                  uint64
+}
+
+func (h recordHeader) size() int64 {
+	return recordHeaderSize + int64(h.operations) + int64(h.contents)
+}
+
+// appendTo appends the header, with the checksum for its place; sum is that of the operations.
+func (h recordHeader) appendTo(b []byte, sum uint32, at place) []byte {
+	b = binary.LittleEndian.AppendUint32(b, h.sum(sum, at))
+	b = binary.LittleEndian.AppendUint32(b, h.operations)
+	b = binary.LittleEndian.AppendUint32(b, h.contents)
+	return binary.LittleEndian.AppendUint64(b, h.seq)
+}
+
+// sum completes the checksum of the operations with the header and its place.
+func (h recordHeader) sum(operations uint32, at place) uint32 {
+	var b [recordHeaderSize - 4 + 16]byte
+	binary.LittleEndian.PutUint32(b[0:], h.operations)
+	binary.LittleEndian.PutUint32(b[4:], h.contents)
+	binary.LittleEndian.PutUint64(b[8:], h.seq)
+	binary.LittleEndian.PutUint64(b[16:], at.salt)
+	binary.LittleEndian.PutUint64(b[24:], uint64(at.offset))
+	return crc32.Update(operations, castagnoli, b[:])
+}
+
+func decodeRecordHeader(b []byte) recordHeader {
+	return recordHeader{
+		crc:        binary.LittleEndian.Uint32(b[0:]),
+		operations: binary.LittleEndian.Uint32(b[4:]),
+		contents:   binary.LittleEndian.Uint32(b[8:]),
+		seq:        binary.LittleEndian.Uint64(b[12:]),
+	}
+}
+
+// valid says whether the record's operations are those that were written at this place.
+func (h recordHeader) valid(operations []byte, at place) bool {
+	return h.operations > 0 && h.crc == h.sum(checksum(operations), at)
+}
+
+func checksum(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
+
+// place is where a record lies.
+type place struct {
+	salt   uint64
+	offset int64
+}
+
+type operationKind uint8
+
+const (
+	opPublish operationKind = iota + 1 // a message, numbered by the record
+	opCopy                             // a message copied from an older segment, with its number
+	opSettle                           // a queue is done with a message
+	opCount                            // how often a queue delivered a message
+	opDiscard                          // segments before this one are not needed
+	opSynced                           // all before this record is on disk for good
+	opClosed                           // as opSynced, and the store was closed in order
+	opPut                              // a definition
+	opDelete                           // a definition is gone
+)
+
+// operation is a decoded operation; which fields are set depends on its kind.
+type operation struct {
+	kind       operationKind
+	seq        uint64 // opCopy, opSettle, opCount
+	queue      QueueID
+	deliveries uint32
+	segment    uint64 // opDiscard
+	key, value []byte // opPut, opDelete; only valid until the next record
+	message    storedMessage
+}
+
+// storedMessage is what an operation says of a message.
+type storedMessage struct {
+	meta             Meta
+	size, crc        uint32 // of the content
+	properties, body uint32
+	overhead         int
+	holders          []byte // encoded; see nextHolder
+	holderCount      int
+}
+
+// appendMessage appends an opPublish, or an opCopy if the message has a number, and notes in the
+// message what that takes.
+func appendMessage(b []byte, m *Message, properties, body int) []byte {
+	before := len(b)
+	if m.seq == 0 {
+		b = append(b, byte(opPublish))
+	} else {
+		b = append(b, byte(opCopy))
+		b = binary.AppendUvarint(b, m.seq)
+	}
+	b = append(b, m.flags, m.priority)
+	b = binary.AppendVarint(b, m.enqueued)
+	b = binary.AppendUvarint(b, uint64(m.ttl))
+	b = binary.AppendUvarint(b, uint64(m.size))
+	b = binary.LittleEndian.AppendUint32(b, m.crc)
+	b = binary.AppendUvarint(b, uint64(properties))
+	b = binary.AppendUvarint(b, uint64(body))
+	b = binary.AppendUvarint(b, uint64(m.holderCount()))
+	for h := range m.holders {
+		b = binary.AppendUvarint(b, uint64(h.queue))
+		b = binary.AppendUvarint(b, uint64(h.deliveries))
+	}
+	m.setOverhead(len(b) - before)
+	return b
+}
+
+func appendSettle(b []byte, seq uint64, q QueueID) []byte {
+	b = append(b, byte(opSettle))
+	b = binary.AppendUvarint(b, seq)
+	return binary.AppendUvarint(b, uint64(q))
+}
+
+func appendCount(b []byte, seq uint64, q QueueID, deliveries uint32) []byte {
+	b = append(b, byte(opCount))
+	b = binary.AppendUvarint(b, seq)
+	b = binary.AppendUvarint(b, uint64(q))
+	return binary.AppendUvarint(b, uint64(deliveries))
+}
+
+func appendDiscard(b []byte, segment uint64) []byte {
+	b = append(b, byte(opDiscard))
+	return binary.AppendUvarint(b, segment)
+}
+
+func appendPut(b []byte, key string, value []byte) []byte {
+	b = append(b, byte(opPut))
+	b = binary.AppendUvarint(b, uint64(len(key)))
+	b = append(b, key...)
+	b = binary.AppendUvarint(b, uint64(len(value)))
+	return append(b, value...)
+}
+
+func appendDelete(b []byte, key string) []byte {
+	b = append(b, byte(opDelete))
+	b = binary.AppendUvarint(b, uint64(len(key)))
+	return append(b, key...)
+}
+
+// decoder reads the operations of a record. It stops at the first that makes no sense and then is
+// bad. What it returns points into its input.
+type decoder struct {
+	rest []byte
+	bad  bool
+}
+
+// next decodes the next operation into op; false at the end or when the record makes no sense.
+func (d *decoder) next(op *operation) bool {
+	if d.bad || len(d.rest) == 0 {
+		return false
+	}
+	before := len(d.rest)
+	*op = operation{kind: operationKind(d.byte())}
+	switch op.kind {
+	case opPublish:
+		d.message(&op.message)
+	case opCopy:
+		op.seq = d.uvarint()
+		d.message(&op.message)
+	case opSettle:
+		op.seq = d.uvarint()
+		op.queue = QueueID(d.uvarint())
+	case opCount:
+		op.seq = d.uvarint()
+		op.queue = QueueID(d.uvarint())
+		op.deliveries = d.uint32()
+	case opDiscard:
+		op.segment = d.uvarint()
+	case opSynced, opClosed:
+	case opPut:
+		op.key = d.bytes()
+		op.value = d.bytes()
+	case opDelete:
+		op.key = d.bytes()
+	default:
+		d.bad = true
+	}
+	op.message.overhead = before - len(d.rest)
+	return !d.bad
+}
+
+func (d *decoder) message(m *storedMessage) {
+	flags := d.byte()
+	m.meta.Persistent = flags&flagPersistent != 0
+	m.meta.Priority = d.byte()
+	m.meta.Enqueued = d.varint()
+	m.meta.TTL = int64(d.uint32())
+	if flags&flagExpires == 0 {
+		m.meta.TTL = NoTTL
+	}
+	m.size = d.uint32()
+	if len(d.rest) < 4 {
+		d.bad = true
+		return
+	}
+	m.crc = binary.LittleEndian.Uint32(d.rest)
+	d.rest = d.rest[4:]
+	m.properties = d.uint32()
+	m.body = d.uint32()
+	count := d.uvarint()
+	before := d.rest
+	for i := uint64(0); i < count && !d.bad; i++ {
+		d.bad = d.bad || d.uvarint() == 0
+		d.uint32()
+	}
+	m.holders = before[:len(before)-len(d.rest)]
+	m.holderCount = int(count)
+}
+
+// nextHolder takes a holder from the encoded ones, which the decoder has found to be sound.
+func (m *storedMessage) nextHolder() holder {
+	d := decoder{rest: m.holders}
+	h := holder{queue: QueueID(d.uvarint()), deliveries: d.uint32()}
+	m.holders = d.rest
+	m.holderCount--
+	return h
+}
+
+func (d *decoder) byte() byte {
+	if len(d.rest) == 0 {
+		d.bad = true
+		return 0
+	}
+	b := d.rest[0]
+	d.rest = d.rest[1:]
+	return b
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.rest)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) uint32() uint32 {
+	v := d.uvarint()
+	if v > math.MaxUint32 {
+		d.bad = true
+		return 0
+	}
+	return uint32(v)
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if n > uint64(len(d.rest)) {
+		d.bad = true
+		return nil
+	}
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
+}

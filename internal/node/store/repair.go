@@ -1,0 +1,184 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+const damagedSuffix = ".damaged"
+
+// Repair makes a directory fit to be opened again: all messages and definitions that are sound are
+// written anew, and damaged files are kept under other names. Messages in damaged places are lost,
+// and messages whose settlements were there come back. It does nothing if there is no damage.
+func Repair(dir FS) (Report, error) {
+	s, err := openForCheck(dir)
+	if err != nil {
+		return Report{}, fmt.Errorf("repair the store: %w", err)
+	}
+	x := examination{store: s}
+	if err := x.run(); err != nil {
+		return Report{}, errors.Join(fmt.Errorf("repair the store: %w", err), s.release())
+	}
+	r := x.report()
+	mended := repair{examination: &x, report: &r}
+	if err := errors.Join(mended.run(), s.release()); err != nil {
+		return r, fmt.Errorf("repair the store: %w", err)
+	}
+	return r, nil
+}
+
+// repair mends what an examination has found.
+type repair struct {
+	*examination
+	report *Report
+}
+
+func (p *repair) run() error {
+	for _, d := range p.indexes {
+		p.store.removeFile(d.File)
+	}
+	if len(p.definitions.damage) > 0 {
+		if err := p.mendDefinitions(); err != nil {
+			return err
+		}
+	}
+	if len(p.log.damage) == 0 {
+		return nil
+	}
+	if err := p.store.cutTorn(p.store.defs.segment, p.definitions.torn); err != nil {
+		return err
+	}
+	return p.mendLog()
+}
+
+// mendDefinitions writes the sound definitions to a new file and keeps a copy of the old one.
+func (p *repair) mendDefinitions() error {
+	s := p.store
+	if old := s.defs.segment; old != nil {
+		if err := p.copyAside(old); err != nil {
+			return err
+		}
+		if err := old.file.Close(); err != nil {
+			return err
+		}
+	}
+	p.definitions.torn = 0
+	return s.writeSnapshot(s.newDefinitions())
+}
+
+func (p *repair) copyAside(g *segment) error {
+	name, err := p.asideName(g.name)
+	if err != nil {
+		return err
+	}
+	size, err := g.file.Size()
+	if err != nil {
+		return err
+	}
+	to, err := p.store.fs.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.NewOffsetWriter(to, 0), io.NewSectionReader(g.file, 0, size))
+	if err := errors.Join(err, to.Sync(), to.Close()); err != nil {
+		return fmt.Errorf("copy %s to %s: %w", g.name, name, err)
+	}
+	p.report.SetAside = append(p.report.SetAside, name)
+	return nil
+}
+
+// mendLog copies all live messages to new segments, and then does away with the old ones.
+func (p *repair) mendLog() error {
+	s := p.store
+	p.beginAnew()
+	old := s.ledger.segments[:len(s.ledger.segments)-1]
+	s.committer.Go(s.commitGroups)
+	err := p.copyAll(old)
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	close(s.stopping)
+	signal(s.wake)
+	s.committer.Wait()
+	return errors.Join(err, s.err)
+}
+
+// beginAnew makes the log go on in a new segment.
+func (p *repair) beginAnew() {
+	s := p.store
+	number, end := uint64(1), int64(0)
+	if n := len(p.log.unreadable); n > 0 {
+		number = p.log.unreadable[n-1] + 1
+	}
+	for _, g := range s.ledger.segments {
+		g.sealed = true
+		number, end = max(number, g.header.number+1), g.end
+	}
+	s.seq = max(s.seq, p.log.replay.seq)
+	s.queue = p.log.replay.queue
+	g := newSegment(segmentName(number), newHeader(segmentMagic, number, end, s.seq))
+	s.ledger.segments = append(s.ledger.segments, g)
+	s.log.segment = g
+	s.started = true
+}
+
+func (p *repair) copyAll(old []*segment) error {
+	s := p.store
+	for _, g := range slices.Clone(old) {
+		if err := s.copyOut(g); err != nil {
+			return err
+		}
+	}
+	first := s.ledger.segments[len(old)].header.number
+	if err := s.discardBefore(first); err != nil {
+		return err
+	}
+	for _, name := range p.damagedFiles() {
+		if err := p.moveAside(name); err != nil {
+			return err
+		}
+	}
+	s.forget(first)
+	return s.fs.Sync()
+}
+
+// damagedFiles names the segments with damage that exist.
+func (p *repair) damagedFiles() []string {
+	var names []string
+	for _, g := range p.store.ledger.segments {
+		if slices.ContainsFunc(p.log.damage, func(d *CorruptError) bool { return d.File == g.name }) {
+			names = append(names, g.name)
+		}
+	}
+	for _, n := range p.log.unreadable {
+		names = append(names, segmentName(n))
+	}
+	return names
+}
+
+func (p *repair) moveAside(name string) error {
+	aside, err := p.asideName(name)
+	if err != nil {
+		return err
+	}
+	if err := p.store.fs.Rename(name, aside); err != nil {
+		return err
+	}
+	p.report.SetAside = append(p.report.SetAside, aside)
+	return nil
+}
+
+// asideName is a name that no file has.
+func (p *repair) asideName(name string) (string, error) {
+	taken, err := p.store.fs.List()
+	if err != nil {
+		return "", err
+	}
+	aside := name + damagedSuffix
+	for i := 2; slices.Contains(taken, aside); i++ {
+		aside = fmt.Sprintf("%s%s-%d", name, damagedSuffix, i)
+	}
+	return aside, nil
+}

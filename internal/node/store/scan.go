@@ -1,0 +1,203 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+const scanBuffer = 1 << 20
+
+// scanner reads the records of a log file one after the other and checks them.
+type scanner struct {
+	in          *bufio.Reader
+	salt        uint64
+	end         int64 // of the file
+	header      recordHeader
+	offset      int64 // of the record
+	nextOffset  int64
+	operations  []byte // of the record, until the next call of next
+	badContents []int  // which of the record's messages have contents that are not what was written
+	problem     string // why the bytes at offset are not a record
+	nonsense    bool   // they are a record, whole, but not one that could have been written
+	err         error  // why the file could not be read
+}
+
+// scan begins at an offset of the file, which is read up to end.
+func scan(f File, salt uint64, offset, end int64) *scanner {
+	return &scanner{
+		in:         bufio.NewReaderSize(io.NewSectionReader(f, offset, end-offset), int(min(scanBuffer, max(end-offset, 16)))),
+		salt:       salt,
+		end:        end,
+		nextOffset: offset,
+	}
+}
+
+// next reads the next record. It returns false at the end, when there is no record where one should
+// be, and when the file cannot be read.
+func (s *scanner) next() bool {
+	s.offset = s.nextOffset
+	s.badContents = s.badContents[:0]
+	rest := s.end - s.offset
+	if rest == 0 {
+		return false
+	}
+	if rest < recordHeaderSize {
+		return s.fail("the file ends within a record")
+	}
+	head, err := s.in.Peek(recordHeaderSize)
+	if err != nil {
+		return s.readError(err)
+	}
+	s.header = decodeRecordHeader(head)
+	s.in.Discard(recordHeaderSize)
+	if s.header.operations == 0 {
+		return s.fail("no record begins here")
+	}
+	if s.header.size() > rest {
+		return s.fail("the file ends within a record")
+	}
+	if err := s.readOperations(); err != nil {
+		return s.readError(err)
+	}
+	if !s.header.valid(s.operations, place{s.salt, s.offset}) {
+		return s.fail("checksum of the record does not match")
+	}
+	s.nextOffset = s.offset + s.header.size()
+	return s.checkContents()
+}
+
+func (s *scanner) readOperations() error {
+	n := int(s.header.operations)
+	if cap(s.operations) < n {
+		s.operations = make([]byte, n)
+	}
+	s.operations = s.operations[:n]
+	_, err := io.ReadFull(s.in, s.operations)
+	return err
+}
+
+// checkContents compares each content with the checksum in the operation that names it.
+func (s *scanner) checkContents() bool {
+	left := int64(s.header.contents)
+	d := decoder{rest: s.operations}
+	var op operation
+	for i := 0; d.next(&op); {
+		if op.kind != opPublish && op.kind != opCopy {
+			continue
+		}
+		if left -= int64(op.message.size); left < 0 {
+			break
+		}
+		sum, err := s.sumContent(int64(op.message.size))
+		if err != nil {
+			return s.readError(err)
+		}
+		if sum != op.message.crc {
+			s.badContents = append(s.badContents, i)
+		}
+		i++
+	}
+	if d.bad || left != 0 {
+		return s.reject("the record makes no sense to this program")
+	}
+	return true
+}
+
+// reject is for what is wrong with a record whose checksum is right.
+func (s *scanner) reject(problem string) bool {
+	s.nonsense = true
+	return s.fail(problem)
+}
+
+func (s *scanner) sumContent(size int64) (uint32, error) {
+	sum := uint32(0)
+	for size > 0 {
+		b, err := s.in.Peek(int(min(size, int64(s.in.Size()))))
+		if err != nil {
+			return 0, err
+		}
+		sum = crc32.Update(sum, castagnoli, b)
+		s.in.Discard(len(b))
+		size -= int64(len(b))
+	}
+	return sum, nil
+}
+
+func (s *scanner) fail(problem string) bool {
+	s.problem = problem
+	return false
+}
+
+// readError tells a file that is shorter than it was from one that cannot be read.
+func (s *scanner) readError(err error) bool {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return s.fail("the file ends within a record")
+	}
+	s.err = fmt.Errorf("read at offset %d: %w", s.offset, err)
+	return false
+}
+
+// corrupt says what is wrong with a file that the scanner could not read to its end.
+func (s *scanner) corrupt(name string) *CorruptError {
+	return &CorruptError{File: name, Offset: s.offset, Problem: s.problem}
+}
+
+// verdict is what to make of a place at which there should be a record and is none.
+type verdict struct {
+	torn   bool  // a crash left it
+	resume int64 // where records go on after damage; 0 if nowhere
+}
+
+// judge tells what a crash left at the end of the last file from damage. A crash can only spoil what
+// was not synced, so that nothing after it says that it was.
+func judge(g *segment, sc *scanner, last bool) (verdict, error) {
+	note, promised, err := laterNote(g.file, g.header.salt, sc.offset+1, g.end)
+	switch {
+	case err != nil:
+		return verdict{}, err
+	case last && !promised && !sc.nonsense:
+		return verdict{torn: true}, nil
+	}
+	next := sc.offset + sc.header.size()
+	if next < g.end && scan(g.file, g.header.salt, next, g.end).next() {
+		return verdict{resume: next}, nil
+	}
+	return verdict{resume: note}, nil
+}
+
+// laterNote finds the first record at or after an offset that says that all before it is synced.
+// Bytes that look like one by chance do not pass the checksum, which covers the place.
+func laterNote(f File, salt uint64, offset, end int64) (at int64, found bool, err error) {
+	const size = recordHeaderSize + 1
+	var lengths [8]byte
+	binary.LittleEndian.PutUint32(lengths[:], 1)
+	buf := make([]byte, scanBuffer)
+	for offset+size <= end {
+		b := buf[:min(int64(len(buf)), end-offset)]
+		if _, err := f.ReadAt(b, offset); err != nil && !errors.Is(err, io.EOF) {
+			return 0, false, fmt.Errorf("read at offset %d: %w", offset, err)
+		}
+		for i := 0; i+size <= len(b); i++ {
+			skip := bytes.Index(b[i+4:], lengths[:])
+			if skip < 0 || i+skip+size > len(b) {
+				break
+			}
+			i += skip
+			kind := operationKind(b[i+recordHeaderSize])
+			h := decodeRecordHeader(b[i:])
+			if (kind == opSynced || kind == opClosed) && h.valid(b[i+recordHeaderSize:][:1], place{salt, offset + int64(i)}) {
+				return offset + int64(i), true, nil
+			}
+		}
+		if offset+int64(len(b)) >= end {
+			break
+		}
+		offset += int64(len(b)) - size + 1
+	}
+	return 0, false, nil
+}

@@ -1,0 +1,30 @@
+package store
+
+import (
+	"os"
+	"syscall"
+)
+
+// syncData makes what was written durable, and of the file's metadata only what is needed to read it.
+func syncData(f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) {
+		for {
+			failed = syscall.Fdatasync(int(fd))
+			if failed != syscall.EINTR {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if failed != nil {
+		return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: failed}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package node
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// User may log in, and do in each virtual host what its permissions allow.
+type User struct {
+	Name string
+	// Password is hashed when the user is stored; empty with Hash set.
+	Password string
+	// Hash is RabbitMQ's: 4 bytes of salt and SHA-256 of salt and password, in base64. Empty: nobody can log in by password.
+	Hash string
+	Tags []string
+	// Permissions by virtual host; "*" stands for all others.
+	Permissions map[string]Permission
+	// LoopbackOnly users may log in from this machine alone.
+	LoopbackOnly bool
+}
+
+// Permission is what a user may do with resources whose names match.
+type Permission struct {
+	Configure, Write, Read string
+}
+
+// Everything is the permission for all.
+func Everything() Permission { return Permission{".*", ".*", ".*"} }
+
+// HashPassword hashes a password as RabbitMQ does.
+func HashPassword(password string) string {
+	salted := make([]byte, 4, 4+sha256.Size)
+	_, _ = rand.Read(salted) // never fails
+	return base64.StdEncoding.EncodeToString(append(salted, saltedHash(salted, password)...))
+}
+
+func saltedHash(salt []byte, password string) []byte {
+	sum := sha256.Sum256(append(slices.Clone(salt), password...))
+	return sum[:]
+}
+
+func (u *User) knows(password string) bool {
+	b, err := base64.StdEncoding.DecodeString(u.Hash)
+	return err == nil && len(b) == 4+sha256.Size && password != "" && subtle.ConstantTimeCompare(saltedHash(b[:4], password), b[4:]) == 1
+}
+
+// permission returns what a user may do in a virtual host.
+func (u *User) permission(vhost string) (Permission, bool) {
+	p, ok := u.Permissions[vhost]
+	if !ok {
+		p, ok = u.Permissions["*"]
+	}
+	return p, ok
+}
+
+// User returns a copy of a user, or nil.
+func (n *Node) User(name string) *User {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	u := n.users[name]
+	if u == nil {
+		return nil
+	}
+	return u.clone()
+}
+
+func (u *User) clone() *User {
+	c := *u
+	c.Tags, c.Permissions = slices.Clone(u.Tags), maps.Clone(u.Permissions)
+	return &c
+}
+
+// Users returns copies of all, by name.
+func (n *Node) Users() []*User {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []*User
+	for _, u := range n.users {
+		all = append(all, u.clone())
+	}
+	slices.SortFunc(all, func(a, b *User) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// PutUser makes or replaces a user.
+func (n *Node) PutUser(u User) error {
+	for vhost, p := range u.Permissions {
+		for _, pattern := range []string{p.Configure, p.Write, p.Read} {
+			if _, err := compilePermission(pattern); err != nil {
+				return fmt.Errorf("permission of user %q in virtual host %q: %w", u.Name, vhost, err)
+			}
+		}
+	}
+	if u.Password != "" {
+		u.Hash, u.Password = HashPassword(u.Password), ""
+	}
+	stored := u.clone()
+	if stored.Permissions == nil {
+		stored.Permissions = make(map[string]Permission)
+	}
+	n.mu.Lock()
+	n.users[u.Name] = stored
+	definition := stored.clone()
+	n.mu.Unlock()
+	n.permissionsChanged()
+	return n.define(put(userKey(u.Name), definition))
+}
+
+// DeleteUser removes a user. Connections that are open stay, and are refused everything.
+func (n *Node) DeleteUser(name string) error {
+	n.mu.Lock()
+	_, there := n.users[name]
+	delete(n.users, name)
+	n.mu.Unlock()
+	if !there {
+		return fmt.Errorf("no user %q", name)
+	}
+	n.permissionsChanged()
+	return n.define(change{removed: []string{userKey(name)}})
+}
+
+// permissionsChanged makes everything void that was remembered of permissions.
+func (n *Node) permissionsChanged() {
+	for _, v := range n.Vhosts() {
+		v.changed()
+	}
+}
+
+// maxPattern bounds what has to be compiled.
+const maxPattern = 4096
+
+func compilePermission(pattern string) (*regexp.Regexp, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("the pattern has %d bytes, more than %d", len(pattern), maxPattern)
+	}
+	if pattern == "" {
+		pattern = "^$" // RabbitMQ: nothing matches, but the default exchange does
+	}
+	return regexp.Compile(pattern)
+}
+
+// right is one of the three things that a permission allows.
+type right int
+
+const (
+	configure right = iota
+	write
+	read
+)
+
+// access remembers what a connection's user may do in its virtual host.
+type access struct {
+	node    *Node
+	vhost   *Vhost
+	user    string
+	version atomic.Uint64
+	rules   atomic.Pointer[[3]*regexp.Regexp]
+}
+
+// check refuses what the user may not do.
+func (a *access) check(want right, kind, name string) error {
+	rules := a.current()
+	shown := name
+	if kind == "exchange" && name == "" {
+		shown = "amq.default"
+	}
+	if rules != nil && rules[want].MatchString(shown) {
+		return nil
+	}
+	return refuse(wire.AccessRefused, "access to %s refused for user '%s'", resource(kind, shown, a.vhost.Name), a.user)
+}
+
+func (a *access) current() *[3]*regexp.Regexp {
+	version := a.vhost.version.Load() + 1
+	if a.version.Load() == version {
+		return a.rules.Load()
+	}
+	var rules *[3]*regexp.Regexp
+	if u := a.node.User(a.user); u != nil {
+		if p, ok := u.permission(a.vhost.Name); ok {
+			rules = &[3]*regexp.Regexp{}
+			for i, pattern := range []string{p.Configure, p.Write, p.Read} {
+				re, err := compilePermission(pattern)
+				if err != nil {
+					return nil
+				}
+				rules[i] = re
+			}
+		}
+	}
+	a.rules.Store(rules)
+	a.version.Store(version)
+	return rules
+}

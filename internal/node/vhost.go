@@ -1,0 +1,219 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Vhost is a virtual host: exchanges, queues and policies of their own.
+type Vhost struct {
+	Name string
+	node *Node
+	// version changes with everything that routes depend on: bindings, policies, permissions.
+	version atomic.Uint64
+
+	mu        sync.RWMutex
+	exchanges map[string]*Exchange
+	queues    map[string]*Queue
+	policies  map[string]Policy
+	deleted   bool
+}
+
+// Exchange routes messages to queues and other exchanges.
+type Exchange struct {
+	Name       string
+	Kind       exchange.Kind
+	Durable    bool
+	AutoDelete bool
+	Internal   bool
+	Arguments  wire.Table
+	vhost      *Vhost
+
+	// All of these are under the lock of the virtual host.
+	bindings  *exchange.Table[destination]
+	sources   map[*Exchange]struct{} // those that are bound to this one
+	policy    string
+	alternate string // by argument or policy
+	wasBound  bool
+}
+
+// destination is a queue or an exchange.
+type destination struct {
+	queue    *Queue
+	exchange *Exchange
+}
+
+func (d destination) name() string {
+	if d.queue != nil {
+		return d.queue.Name
+	}
+	return d.exchange.Name
+}
+
+func (d destination) kind() string {
+	if d.queue != nil {
+		return "queue"
+	}
+	return "exchange"
+}
+
+func (d destination) durable() bool {
+	if d.queue != nil {
+		return d.queue.Durable
+	}
+	return d.exchange.Durable
+}
+
+func (d destination) sources() map[*Exchange]struct{} {
+	if d.queue != nil {
+		return d.queue.sources
+	}
+	return d.exchange.sources
+}
+
+// predeclared are the exchanges that every virtual host has.
+var predeclared = []struct {
+	name     string
+	kind     exchange.Kind
+	internal bool
+}{
+	{"", exchange.Direct, false},
+	{"amq.direct", exchange.Direct, false},
+	{"amq.fanout", exchange.Fanout, false},
+	{"amq.headers", exchange.Headers, false},
+	{"amq.match", exchange.Headers, false},
+	{"amq.rabbitmq.trace", exchange.Topic, true},
+	{"amq.topic", exchange.Topic, false},
+}
+
+func newVhost(n *Node, name string) *Vhost {
+	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy)}
+	for _, p := range predeclared {
+		v.exchanges[p.name] = newExchange(v, Exchange{Name: p.name, Kind: p.kind, Durable: true, Internal: p.internal})
+	}
+	return v
+}
+
+func newExchange(v *Vhost, x Exchange) *Exchange {
+	x.vhost = v
+	x.bindings = exchange.New[destination](x.Kind)
+	x.sources = make(map[*Exchange]struct{})
+	return &x
+}
+
+// Vhost returns a virtual host, or nil.
+func (n *Node) Vhost(name string) *Vhost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.vhosts[name]
+}
+
+// Vhosts returns all, by name.
+func (n *Node) Vhosts() []*Vhost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := slices.Collect(maps.Values(n.vhosts))
+	slices.SortFunc(all, func(a, b *Vhost) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// AddVhost makes a virtual host unless it is there.
+func (n *Node) AddVhost(name string) error {
+	n.mu.Lock()
+	_, there := n.vhosts[name]
+	if !there {
+		n.vhosts[name] = newVhost(n, name)
+	}
+	n.mu.Unlock()
+	if there {
+		return nil
+	}
+	return n.define(put(vhostKey(name), struct{}{}))
+}
+
+// DeleteVhost removes a virtual host with all that is in it, and closes its connections.
+func (n *Node) DeleteVhost(name string) error {
+	n.mu.Lock()
+	v := n.vhosts[name]
+	delete(n.vhosts, name)
+	var connections []*Connection
+	for c := range n.connections {
+		if c.vhost == v {
+			connections = append(connections, c)
+		}
+	}
+	for _, u := range n.users {
+		delete(u.Permissions, name)
+	}
+	n.mu.Unlock()
+	if v == nil {
+		return fmt.Errorf("no virtual host %q", name)
+	}
+	for _, c := range connections {
+		c.shutdown(fmt.Sprintf("vhost '%s' is deleted", name))
+	}
+	for _, q := range v.Queues() {
+		_, _ = q.delete(false, false)
+	}
+	v.mu.Lock()
+	v.deleted = true
+	removed := []string{vhostKey(name)}
+	for _, x := range v.exchanges {
+		removed = append(removed, v.exchangeRemoval(x)...)
+	}
+	for p := range v.policies {
+		removed = append(removed, policyKey(name, p))
+	}
+	v.mu.Unlock()
+	return n.define(change{removed: removed})
+}
+
+// changed makes all cached routes void.
+func (v *Vhost) changed() { v.version.Add(1) }
+
+// Exchange returns an exchange, or nil.
+func (v *Vhost) Exchange(name string) *Exchange {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.exchanges[name]
+}
+
+// Exchanges returns all, by name.
+func (v *Vhost) Exchanges() []*Exchange {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all := slices.Collect(maps.Values(v.exchanges))
+	slices.SortFunc(all, func(a, b *Exchange) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Queue returns a queue, or nil.
+func (v *Vhost) Queue(name string) *Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.queues[name]
+}
+
+// Queues returns all, by name.
+func (v *Vhost) Queues() []*Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all := slices.Collect(maps.Values(v.queues))
+	slices.SortFunc(all, func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (v *Vhost) noExchange(name string) error {
+	return refuse(wire.NotFound, "no %s", resource("exchange", name, v.Name))
+}
+
+func (v *Vhost) noQueue(name string) error {
+	return refuse(wire.NotFound, "no %s", resource("queue", name, v.Name))
+}

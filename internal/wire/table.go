@@ -1,0 +1,399 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Limits of a table, read or written. RabbitMQ has none; a peer could otherwise exhaust the stack by
+// nesting, and the memory by entries of one byte.
+const (
+	MaxTableDepth   = 32   // tables and arrays within each other
+	MaxTableEntries = 4096 // fields and array items in all
+)
+
+// Table is a field table in the order it was sent in, duplicate keys included.
+//
+// The type of a value is the type on the wire:
+//
+//	t bool    b int8     B uint8   s int16   u uint16   I int32   i uint32   l int64   L uint64
+//	f float32 d float64  D Decimal S string  x []byte   T Timestamp  F Table  A Array  V nil
+type Table []Field
+
+// Field is an entry of a Table.
+type Field struct {
+	Key   string
+	Value any
+}
+
+// Array is a field array; its items have the types that a Table's values have.
+type Array []any
+
+// Decimal is Value / 10^Scale.
+type Decimal struct {
+	Scale uint8
+	Value uint32
+}
+
+// Timestamp is in seconds since 1970.
+type Timestamp uint64
+
+// ParseTable reads a table that begins with its length and fills raw.
+func ParseTable(raw []byte) (Table, error) {
+	c := codec{buf: raw}
+	t := c.readTable()
+	if err := c.readAll("table"); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// FindField reads one field of a table that begins with its length; of several with that key, the first.
+func FindField(raw []byte, key string) (value any, found bool, err error) {
+	c := codec{buf: raw}
+	c.buf = c.readLong()
+	for len(c.buf) > 0 {
+		if string(c.readShort()) == key && c.fault == nil {
+			value, found = c.readValue(), true
+			break
+		}
+		c.skipValue()
+	}
+	if c.fault != nil {
+		return nil, false, c.fault
+	}
+	return value, found, nil
+}
+
+// AppendTable appends the table behind its length. It adds nothing when Check finds a fault.
+func AppendTable(dst []byte, t Table) []byte {
+	c := codec{writing: true, buf: dst}
+	c.writeTable(t)
+	if c.fault != nil {
+		return dst
+	}
+	return c.buf
+}
+
+// Check says why the table cannot be written: a key of more than 255 bytes, a Go type that has no type
+// on the wire, NaN or infinity, or a limit exceeded.
+func (t Table) Check() error {
+	c := codec{writing: true}
+	c.writeTable(t)
+	if c.fault != nil {
+		return fmt.Errorf("write table: %s", c.fault.Text)
+	}
+	return nil
+}
+
+// Get returns the value of the first field with that key.
+func (t Table) Get(key string) (any, bool) {
+	for _, f := range t {
+		if f.Key == key {
+			return f.Value, true
+		}
+	}
+	return nil, false
+}
+
+// With returns a copy in which the key has this value, in the place of its first field or at the end.
+func (t Table) With(key string, value any) Table {
+	changed := make(Table, 0, len(t)+1)
+	found := false
+	for _, f := range t {
+		if f.Key == key {
+			if found {
+				continue
+			}
+			f.Value, found = value, true
+		}
+		changed = append(changed, f)
+	}
+	if !found {
+		changed = append(changed, Field{key, value})
+	}
+	return changed
+}
+
+// Without returns a copy that lacks the key.
+func (t Table) Without(key string) Table {
+	return slices.DeleteFunc(slices.Clone(t), func(f Field) bool { return f.Key == key })
+}
+
+// Equal reports whether both have the same values of the same types for the same keys, in any order of
+// the keys.
+func (t Table) Equal(u Table) bool {
+	if len(t) != len(u) {
+		return false
+	}
+	t, u = t.sorted(), u.sorted()
+	return slices.EqualFunc(t, u, func(a, b Field) bool {
+		return a.Key == b.Key && equalValues(a.Value, b.Value)
+	})
+}
+
+func (t Table) sorted() Table {
+	byKey := func(a, b Field) int { return strings.Compare(a.Key, b.Key) }
+	if slices.IsSortedFunc(t, byKey) {
+		return t
+	}
+	t = slices.Clone(t)
+	slices.SortStableFunc(t, byKey)
+	return t
+}
+
+func equalValues(a, b any) bool {
+	switch a := a.(type) {
+	case Table:
+		b, ok := b.(Table)
+		return ok && a.Equal(b)
+	case Array:
+		b, ok := b.(Array)
+		return ok && slices.EqualFunc(a, b, equalValues)
+	case []byte:
+		b, ok := b.([]byte)
+		return ok && slices.Equal(a, b)
+	}
+	switch b.(type) {
+	case Table, Array, []byte:
+		return false
+	}
+	return a == b
+}
+
+// Integer returns a value of any integer type as RabbitMQ understands it: it takes L for signed.
+func Integer(value any) (int64, bool) {
+	switch v := value.(type) {
+	case int8:
+		return int64(v), true
+	case uint8:
+		return int64(v), true
+	case int16:
+		return int64(v), true
+	case uint16:
+		return int64(v), true
+	case int32:
+		return int64(v), true
+	case uint32:
+		return int64(v), true
+	case int64:
+		return v, true
+	case uint64:
+		return int64(v), true
+	}
+	return 0, false
+}
+
+// nested runs each on the entries of a table or array until its bytes are used up.
+func (c *codec) nested(each func()) {
+	body := c.readLong()
+	rest := c.buf
+	c.buf = body
+	c.enter()
+	for len(c.buf) > 0 {
+		c.count()
+		each()
+	}
+	c.depth--
+	if c.fault == nil {
+		c.buf = rest
+	}
+}
+
+func (c *codec) enter() {
+	if c.depth++; c.depth > MaxTableDepth {
+		c.fail(SyntaxError, "tables are nested more than %d deep", MaxTableDepth)
+	}
+}
+
+func (c *codec) count() {
+	if c.entries++; c.entries > MaxTableEntries {
+		c.fail(SyntaxError, "a table has more than %d entries", MaxTableEntries)
+	}
+}
+
+func (c *codec) readTable() Table {
+	var t Table
+	c.nested(func() {
+		key := string(c.readShort())
+		t = append(t, Field{key, c.readValue()})
+	})
+	return t
+}
+
+func (c *codec) readArray() Array {
+	var a Array
+	c.nested(func() { a = append(a, c.readValue()) })
+	return a
+}
+
+func (c *codec) readValue() any {
+	switch tag := c.readUint8(); tag {
+	case 't':
+		return c.readUint8() != 0
+	case 'b':
+		return int8(c.readUint8())
+	case 'B':
+		return c.readUint8()
+	case 's':
+		return int16(c.readUint16())
+	case 'u':
+		return c.readUint16()
+	case 'I':
+		return int32(c.readUint32())
+	case 'i':
+		return c.readUint32()
+	case 'l':
+		return int64(c.readUint64())
+	case 'L':
+		return c.readUint64()
+	case 'f':
+		return float32(c.finite(float64(math.Float32frombits(c.readUint32()))))
+	case 'd':
+		return c.finite(math.Float64frombits(c.readUint64()))
+	case 'D':
+		return Decimal{c.readUint8(), c.readUint32()}
+	case 'S':
+		return string(c.readLong())
+	case 'x':
+		return append([]byte(nil), c.readLong()...)
+	case 'T':
+		return Timestamp(c.readUint64())
+	case 'F':
+		return c.readTable()
+	case 'A':
+		return c.readArray()
+	case 'V':
+		return nil
+	default:
+		c.fail(SyntaxError, "a table has a field of unknown type %d", tag)
+		return nil
+	}
+}
+
+// skipTable finds what readTable would find wrong, and keeps nothing.
+func (c *codec) skipTable() {
+	c.nested(func() {
+		c.readShort()
+		c.skipValue()
+	})
+}
+
+func (c *codec) skipValue() {
+	switch tag := c.readUint8(); tag {
+	case 't', 'b', 'B':
+		c.take(1)
+	case 's', 'u':
+		c.take(2)
+	case 'I', 'i':
+		c.take(4)
+	case 'l', 'L', 'T':
+		c.take(8)
+	case 'f':
+		c.finite(float64(math.Float32frombits(c.readUint32())))
+	case 'd':
+		c.finite(math.Float64frombits(c.readUint64()))
+	case 'D':
+		c.take(5)
+	case 'S', 'x':
+		c.readLong()
+	case 'F':
+		c.skipTable()
+	case 'A':
+		c.nested(c.skipValue)
+	case 'V':
+	default:
+		c.fail(SyntaxError, "a table has a field of unknown type %d", tag)
+	}
+}
+
+// finite refuses what RabbitMQ cannot represent.
+func (c *codec) finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		c.fail(SyntaxError, "a table has a float that is not a finite number")
+		return 0
+	}
+	return v
+}
+
+func (c *codec) writeTable(t Table) {
+	c.writeNested(len(t), func(i int) {
+		c.writeShort(t[i].Key)
+		c.writeValue(t[i].Value)
+	})
+}
+
+func (c *codec) writeArray(a Array) {
+	c.writeNested(len(a), func(i int) { c.writeValue(a[i]) })
+}
+
+// writeNested writes n entries behind their length in bytes.
+func (c *codec) writeNested(n int, each func(i int)) {
+	start := len(c.buf)
+	c.buf = append(c.buf, 0, 0, 0, 0)
+	c.enter()
+	for i := 0; i < n && c.fault == nil; i++ {
+		c.count()
+		each(i)
+	}
+	c.depth--
+	size := uint64(len(c.buf) - start - 4)
+	if size > math.MaxUint32 {
+		c.fail(SyntaxError, "a table has %d bytes, at most %d fit", size, uint32(math.MaxUint32))
+		return
+	}
+	binary.BigEndian.PutUint32(c.buf[start:], uint32(size))
+}
+
+func (c *codec) writeValue(value any) {
+	switch v := value.(type) {
+	case bool:
+		c.buf = append(c.buf, 't')
+		c.bits(&v)
+	case int8:
+		c.buf = append(c.buf, 'b', byte(v))
+	case uint8:
+		c.buf = append(c.buf, 'B', v)
+	case int16:
+		c.buf = binary.BigEndian.AppendUint16(append(c.buf, 's'), uint16(v))
+	case uint16:
+		c.buf = binary.BigEndian.AppendUint16(append(c.buf, 'u'), v)
+	case int32:
+		c.buf = binary.BigEndian.AppendUint32(append(c.buf, 'I'), uint32(v))
+	case uint32:
+		c.buf = binary.BigEndian.AppendUint32(append(c.buf, 'i'), v)
+	case int64:
+		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 'l'), uint64(v))
+	case uint64:
+		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 'L'), v)
+	case float32:
+		c.finite(float64(v))
+		c.buf = binary.BigEndian.AppendUint32(append(c.buf, 'f'), math.Float32bits(v))
+	case float64:
+		c.finite(v)
+		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 'd'), math.Float64bits(v))
+	case Decimal:
+		c.buf = binary.BigEndian.AppendUint32(append(c.buf, 'D', v.Scale), v.Value)
+	case string:
+		c.buf = append(c.buf, 'S')
+		c.longString(&v)
+	case []byte:
+		c.buf = append(c.buf, 'x')
+		c.longBytes(&v)
+	case Timestamp:
+		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 'T'), uint64(v))
+	case Table:
+		c.buf = append(c.buf, 'F')
+		c.writeTable(v)
+	case Array:
+		c.buf = append(c.buf, 'A')
+		c.writeArray(v)
+	case nil:
+		c.buf = append(c.buf, 'V')
+	default:
+		c.fail(SyntaxError, "a value of type %T has no type on the wire", value)
+	}
+}
