@@ -1,8 +1,20 @@
 package broker_test
 
 import (
+	"flag"
 	"io"
 	"log/slog"
+	"os"
+	"testing"
 )
+
+// TestMain runs many tests at once, however few processors there are: most of them wait most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }

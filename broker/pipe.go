@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -10,9 +11,9 @@ import (
 
 // newPipe returns the two ends of a connection within the process. Unlike net.Pipe it has room for what is written, so that writers
 // need not wait for readers one by one. All waiting is by condition variables and timers, which virtual time sees through.
-func newPipe() (client, server net.Conn) {
+func newPipe(number uint64) (client, server net.Conn) {
 	up, down := newStream(), newStream()
-	return &pipeConn{in: down, out: up}, &pipeConn{in: up, out: down}
+	return &pipeConn{number, down, up}, &pipeConn{number, up, down}
 }
 
 // pipeRoom is how much may be written before it is read.
@@ -144,6 +145,7 @@ func (s *stream) close(how *bool) {
 
 // pipeConn is one end of a pipe.
 type pipeConn struct {
+	number  uint64
 	in, out *stream
 }
 
@@ -172,10 +174,11 @@ func (c *pipeConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-func (c *pipeConn) LocalAddr() net.Addr  { return pipeAddr{} }
-func (c *pipeConn) RemoteAddr() net.Addr { return pipeAddr{} }
+func (c *pipeConn) LocalAddr() net.Addr  { return pipeAddr(c.number) }
+func (c *pipeConn) RemoteAddr() net.Addr { return pipeAddr(c.number) }
 
-type pipeAddr struct{}
+// pipeAddr is the number of a pipe.
+type pipeAddr uint64
 
-func (pipeAddr) Network() string { return "pipe" }
-func (pipeAddr) String() string  { return "pipe" }
+func (pipeAddr) Network() string  { return "pipe" }
+func (a pipeAddr) String() string { return fmt.Sprintf("pipe:%d", uint64(a)) }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop/internal/node"
@@ -56,9 +57,10 @@ type Server struct {
 	// Logger gets what nobody can be told otherwise. Default: slog.Default().
 	Logger *slog.Logger
 
-	once sync.Once
-	node *node.Node
-	err  error
+	pipes atomic.Uint64
+	once  sync.Once
+	node  *node.Node
+	err   error
 }
 
 // Sync says when a message is safe.
@@ -132,7 +134,7 @@ func (s *Server) config() (node.Config, error) {
 	}
 	return node.Config{
 		Dir: s.Dir, Store: store.Options{Sync: s.Sync, DiskReserve: s.DiskReserve}, Compat: s.Compat,
-		Name: cmp.Or(s.Name, "rehop"), Version: s.Compat.String(), Users: users,
+		Name: cmp.Or(s.Name, "rehop"), Version: s.Compat.Release(), Users: users,
 		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
 		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 128<<20), MaxConnections: s.MaxConnections,
 		MemoryLimit: cmp.Or(s.MemoryLimit, 1<<30), Resident: cmp.Or(s.Resident, 64<<20),
@@ -160,7 +162,7 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err := s.Start(); err != nil {
 		return nil, err
 	}
-	client, server := newPipe()
+	client, server := newPipe(s.pipes.Add(1))
 	s.node.Handle(server)
 	return client, ctx.Err()
 }
@@ -176,4 +178,9 @@ func (s *Server) Close() error {
 }
 
 // Node is the engine, for packages of this module.
-func (s *Server) Node() (*node.Node, error) { return s.node, s.Start() }
+func (s *Server) Node() (*node.Node, error) {
+	if err := s.Start(); err != nil {
+		return nil, err
+	}
+	return s.node, nil
+}

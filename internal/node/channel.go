@@ -27,6 +27,8 @@ type Channel struct {
 	taken      []delivery   // kept for the next time
 	items      []queue.Item
 
+	replies *replies // nil: does not wait for direct replies
+
 	confirms confirms
 
 	mu        sync.Mutex
@@ -241,6 +243,7 @@ func (ch *Channel) close() {
 		taken = append(taken, ch.tx.deliveries()...)
 		sortByTag(taken)
 	}
+	ch.endReplies()
 	// The queues must not hand to a consumer that goes what it gives back.
 	var gone []func()
 	for _, c := range consumers {

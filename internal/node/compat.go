@@ -11,6 +11,7 @@ import "fmt"
 //   - The lower of argument and policy decides when a quorum queue expires, from 4.0 on; before, the policy does.
 //   - basic.nack does not count as a failed delivery, from 4.3 on; basic.reject and a lost consumer do.
 //   - basic.qos with global set is taken as if it were not, from 4.3 on.
+//   - A client that cannot agree on limits is told so, from 4.0 on.
 //   - Queues that are neither durable nor exclusive, x-queue-mode, and x-queue-version 1 are refused, from 4.3 on.
 type Compat int
 
@@ -41,7 +42,13 @@ func (c Compat) String() string {
 	return releases[c]
 }
 
+// Release returns the whole number of a release, for clients that look at it.
+func (c Compat) Release() string {
+	return [...]string{RabbitMQ310: "3.10.8", RabbitMQ313: "3.13.7", RabbitMQ40: "4.0.9", RabbitMQ43: "4.3.5"}[c]
+}
+
 func (c Compat) readsForeignDeaths() bool     { return c < RabbitMQ40 }
+func (c Compat) explainsTuning() bool         { return c >= RabbitMQ40 }
 func (c Compat) notesLastDeath() bool         { return c >= RabbitMQ313 }
 func (c Compat) policiesByQueueType() bool    { return c >= RabbitMQ313 }
 func (c Compat) hasMirrors() bool             { return c < RabbitMQ40 }

@@ -35,8 +35,10 @@ type Connection struct {
 	vhost      *Vhost
 	access     *access
 
-	opened    atomic.Bool // the handshake is over
-	closing   atomic.Bool // we have sent connection.close
+	stage     stage
+	opened    atomic.Bool            // the handshake is over
+	closing   atomic.Bool            // one side has sent connection.close
+	farewell  atomic.Pointer[string] // why we are to close it
 	published atomic.Bool
 	blocked   atomic.Bool
 	received  atomic.Uint64 // frames
@@ -44,8 +46,9 @@ type Connection struct {
 
 	mu       sync.Mutex
 	channels map[uint16]*Channel
-	asked    []func()   // what others want the reader to do
-	dirty    []*Channel // have verdicts that can be told at once; the reader's own
+	own      map[*Queue]struct{} // exclusive queues
+	asked    []func()            // what others want the reader to do
+	dirty    []*Channel          // have verdicts that can be told at once; the reader's own
 }
 
 // Limits of what we wait for.
@@ -75,18 +78,18 @@ func (c *Connection) serve() {
 	if err == nil {
 		_ = c.conn.SetDeadline(time.Time{})
 		c.opened.Store(true)
-		if n.tasks.ended() {
+		switch {
+		case n.tasks.ended():
 			c.shutdown("broker shut down")
+		case n.Vhost(c.vhost.Name) != c.vhost:
+			c.shutdown(fmt.Sprintf("vhost '%s' is deleted", c.vhost.Name))
 		}
 		c.pulse.start(c)
 		err = c.obey()
 		c.pulse.stop()
 	}
 	c.log(err)
-	for _, ch := range c.Channels() {
-		ch.close()
-	}
-	c.deleteExclusive()
+	c.letGo()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(closeLimit))
 	c.out.end()
 	<-c.out.ended
@@ -110,10 +113,13 @@ func (c *Connection) obey() error {
 		if !c.reader.Ready() {
 			c.tellVerdicts()
 		}
-		if !c.out.awaitRoom() {
+		if !c.out.awaitRoom(c.isLeaving) {
 			return net.ErrClosed
 		}
 		c.awaitUnblocked()
+		if reason := c.farewell.Load(); reason != nil {
+			return c.expel(refuse(wire.ConnectionForced, "%s", *reason))
+		}
 		frame, err := c.reader.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && c.answer() {
 			continue
@@ -163,25 +169,34 @@ var errGoodbye = errors.New("the connection is closed")
 // expel closes a connection for an error, if the client can still be told.
 func (c *Connection) expel(err error) error {
 	x, told := asException(err)
-	if !told || c.closing.Load() {
-		return err
+	var broken *wire.FrameError
+	if errors.As(err, &broken) && broken.Code == wire.NotImplemented {
+		return err // RabbitMQ hangs up on who sends methods that do not exist
 	}
-	if !c.opened.Load() && x.code != wire.NotAllowed && x.code != wire.AccessRefused {
+	if !told || c.closing.Load() || !c.stage.tells(x.code, c.node.config.Compat) {
 		return err
 	}
 	c.closing.Store(true)
+	// What was the client's is free before it knows, so that it can begin anew at once.
+	c.letGo()
+	_ = c.conn.SetWriteDeadline(time.Now().Add(closeLimit))
 	c.out.send(0, &wire.ConnectionClose{ReplyCode: x.code, ReplyText: wire.ReplyText(x.code, x.text), ClassID: x.method.Class(), MethodID: x.method.Method()})
 	_ = c.conn.SetReadDeadline(time.Now().Add(closeLimit))
-	var broken *wire.FrameError
-	if errors.As(err, &broken) && broken.Code == wire.FrameFault {
+	if broken != nil && broken.Code == wire.FrameFault {
 		// Nobody knows where the next frame begins.
 		_, _ = io.Copy(io.Discard, c.conn)
 		return err
 	}
 	for {
 		frame, failed := c.reader.Next()
-		if failed != nil || frame.Type == wire.FrameMethod && frame.Channel == 0 && isMethod(frame, wire.IDConnectionCloseOK) {
+		switch {
+		case failed != nil:
 			return err
+		case frame.Type != wire.FrameMethod || frame.Channel != 0:
+		case isMethod(frame, wire.IDConnectionCloseOK):
+			return err
+		case isMethod(frame, wire.IDConnectionClose): // at the same time as ours
+			c.out.send(0, &wire.ConnectionCloseOK{})
 		}
 	}
 }
@@ -249,13 +264,17 @@ func (c *Connection) openChannel(f wire.Frame) error {
 		return nil
 	case id != wire.IDChannelOpen:
 		return &exception{wire.ChannelError, "expected 'channel.open'", id}
-	case c.ChannelMax > 0 && int(f.Channel) > c.ChannelMax:
-		return &exception{wire.NotAllowed, fmt.Sprintf("number of channels opened (%d) has reached the negotiated channel_max (%d)", len(c.Channels()), c.ChannelMax), id}
 	}
 	ch := newChannel(c, f.Channel)
 	c.mu.Lock()
-	c.channels[f.Channel] = ch
+	open := len(c.channels)
+	if open < c.ChannelMax {
+		c.channels[f.Channel] = ch
+	}
 	c.mu.Unlock()
+	if open >= c.ChannelMax {
+		return refuse(wire.NotAllowed, "number of channels opened (%d) has reached the negotiated channel_max (%d)", open, c.ChannelMax)
+	}
 	c.out.send(f.Channel, &wire.ChannelOpenOK{})
 	return nil
 }
@@ -266,23 +285,20 @@ func (c *Connection) control(f wire.Frame) error {
 	if err != nil {
 		return err
 	}
-	switch m := m.(type) {
+	switch m.(type) {
 	case *wire.ConnectionClose:
 		c.closing.Store(true)
-		for _, ch := range c.Channels() {
-			ch.close()
-		}
-		c.deleteExclusive()
+		c.letGo()
 		c.out.send(0, &wire.ConnectionCloseOK{})
 		return errGoodbye
 	case *wire.ConnectionCloseOK:
-		return errGoodbye
+		if c.closing.Load() {
+			return errGoodbye
+		}
 	case *wire.ConnectionUpdateSecret:
+		// It is for users that somebody else vouches for for a while, which none of ours is.
 		if c.closing.Load() {
 			return nil
-		}
-		if !c.node.authenticates(c.User, string(m.NewSecret)) {
-			return &exception{wire.NotAllowed, "New secret was refused by one of the backends", m.ID()}
 		}
 		c.out.send(0, &wire.ConnectionUpdateSecretOK{})
 		return nil
@@ -293,28 +309,22 @@ func (c *Connection) control(f wire.Frame) error {
 	return &exception{wire.ChannelError, "unexpected method in connection state running", m.ID()}
 }
 
-// shutdown closes the connection from our side; the reader ends when the client has agreed, or after a while.
+// shutdown has the reader close the connection from our side.
 func (c *Connection) shutdown(reason string) {
 	if !c.opened.Load() {
 		_ = c.conn.Close()
 		return
 	}
-	c.mu.Lock() // so that answer does not take the deadline away
-	first := c.closing.CompareAndSwap(false, true)
-	if first {
-		_ = c.conn.SetDeadline(time.Now().Add(closeLimit))
-	}
-	c.mu.Unlock()
-	if first {
-		c.out.send(0, &wire.ConnectionClose{ReplyCode: wire.ConnectionForced, ReplyText: wire.ReplyText(wire.ConnectionForced, reason)})
-		c.node.alarms.wake()
-	}
+	c.farewell.CompareAndSwap(nil, &reason)
+	c.out.wake()
+	c.node.alarms.wake()
+	c.ask(func() {})
 }
 
 // Close closes the connection for a reason that the client is told.
 func (c *Connection) Close(reason string) { c.shutdown(reason) }
 
-func (c *Connection) isClosing() bool { return c.closing.Load() }
+func (c *Connection) isLeaving() bool { return c.closing.Load() || c.farewell.Load() != nil }
 
 // hears reports whether the client has a capability.
 func (c *Connection) hears(capability string) bool {
@@ -339,16 +349,32 @@ func (c *Connection) tellVerdicts() {
 	c.dirty = c.dirty[:0]
 }
 
-// deleteExclusive deletes the queues that are this connection's own.
-func (c *Connection) deleteExclusive() {
-	if c.vhost == nil {
+// letGo ends all channels and deletes the queues that are this connection's own.
+func (c *Connection) letGo() {
+	for _, ch := range c.Channels() {
+		ch.close()
+	}
+	c.mu.Lock()
+	own := c.own
+	c.own = nil
+	c.mu.Unlock()
+	for q := range own {
+		_, _ = q.delete(false, false)
+	}
+}
+
+// owns notes that an exclusive queue was made or deleted.
+func (c *Connection) owns(q *Queue, yes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !yes {
+		delete(c.own, q)
 		return
 	}
-	for _, q := range c.vhost.Queues() {
-		if q.owner == c {
-			_, _ = q.delete(false, false)
-		}
+	if c.own == nil {
+		c.own = make(map[*Queue]struct{})
 	}
+	c.own[q] = struct{}{}
 }
 
 // Vhost returns the connection's virtual host.

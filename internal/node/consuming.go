@@ -1,6 +1,9 @@
 package node
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
@@ -17,6 +20,7 @@ type consumer struct {
 	prefetch int // 0: unlimited
 	unacked  int
 	refused  bool // has turned a message down since it was last served
+	served   uint64
 }
 
 // Deliver writes a message to the client if it has room for one more. The queue is locked.
@@ -42,6 +46,7 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 		c.unacked++
 		ch.patience.begin(ch)
 	}
+	c.served = tag
 	buf = wire.AppendDeliver(buf, ch.Number, c.Tag, tag, it.Redelivered, content.Exchange, content.Key)
 	buf = wire.AppendContent(buf, ch.Number, wire.ClassBasic, c.queue.properties(it, content), content.Body, ch.conn.FrameMax)
 	ch.conn.out.shut(buf)
@@ -51,17 +56,17 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 // properties adds what a quorum queue says of messages that came back.
 func (q *Queue) properties(it queue.Item, content *store.Content) []byte {
 	if it.Count == 0 || q.core.Type != queue.Quorum {
-		return content.Properties
+		return unmarked(content.Properties)
 	}
 	p, err := wire.ParseProperties(content.Properties)
 	if err != nil {
 		return content.Properties
 	}
 	p.Headers = p.Headers.With("x-delivery-count", int64(it.Count))
-	if p.Check() != nil { // there is no room for one header more
-		return content.Properties
+	if raw := p.Append(nil); len(raw) > 0 {
+		return raw
 	}
-	return p.Append(nil)
+	return unmarked(content.Properties) // there is no room for one header more
 }
 
 // cancelledByServer tells the client that its queue is gone.
@@ -102,7 +107,8 @@ func (ch *Channel) qos(m *wire.BasicQos) error {
 	return nil
 }
 
-// takeRefused returns the consumers that may have room again. The channel is locked.
+// takeRefused returns the consumers that may have room again, first the one that has waited longest, so that none
+// of them uses up the prefetch that they share. The channel is locked.
 func (ch *Channel) takeRefused() (refused []*consumer) {
 	for _, c := range ch.consumers {
 		if c.refused {
@@ -110,6 +116,7 @@ func (ch *Channel) takeRefused() (refused []*consumer) {
 			refused = append(refused, c)
 		}
 	}
+	slices.SortFunc(refused, func(a, b *consumer) int { return cmp.Compare(a.served, b.served) })
 	return refused
 }
 
@@ -148,6 +155,9 @@ func (ch *Channel) allowed(name string, want right) (*Queue, error) {
 
 // consume starts a consumer.
 func (ch *Channel) consume(m *wire.BasicConsume) error {
+	if m.Queue == replyQueue {
+		return ch.consumeReplies(m)
+	}
 	q, err := ch.allowed(m.Queue, read)
 	if err != nil {
 		return err
@@ -176,15 +186,14 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 		ch.drop(c)
 		return refuse(wire.NotImplemented, "%s does not support global qos", q)
 	}
-	// The answer comes before the first message.
-	ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
-	fx, ok := q.core.Subscribe(&c.Consumer)
-	if !ok {
+	if !q.core.Subscribe(&c.Consumer) {
 		ch.drop(c)
 		return refuse(wire.AccessRefused, "%s in exclusive use", q)
 	}
 	q.wasConsumed.Store(true)
-	ch.node.after(q, fx)
+	// The answer comes before the first message.
+	ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
+	ch.conn.resume(c)
 	return nil
 }
 
@@ -200,6 +209,9 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 	c := ch.consumers[m.ConsumerTag]
 	delete(ch.consumers, m.ConsumerTag)
 	ch.mu.Unlock()
+	if ch.replies != nil && ch.replies.tag == m.ConsumerTag {
+		ch.endReplies()
+	}
 	if c == nil {
 		ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
 		return nil

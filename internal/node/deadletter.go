@@ -96,20 +96,27 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 		key, keys = s.DeadLetterKey, []string{s.DeadLetterKey}
 		headers = headers.Without("CC")
 	}
-	headers, deaths := noteDeath(n.config.Compat, headers, obituary)
+	headers, deaths := noteDeath(n.config.Compat, headers, hasOurDeaths(content.Properties), obituary)
 	properties.Headers = headers
 	properties.Has |= wire.HasHeaders
 	properties.Expiration = ""
 	properties.Has &^= wire.HasExpiration
 
 	queues, _ := v.route(x, keys, func() wire.Table { return headers })
+	queues = slices.DeleteFunc(queues, func(target *Queue) bool { return !target.core.Admits(len(content.Body)) })
 	if d.Reason != queue.Rejected {
 		queues = slices.DeleteFunc(queues, func(target *Queue) bool { return isCycle(deaths, target.Name) })
 	}
 	if len(queues) == 0 {
 		return nil, false
 	}
-	next := &store.Content{Exchange: x.Name, Key: key, Properties: properties.Append(nil), Body: content.Body}
+	raw := properties.Append(nil)
+	if len(raw) == 0 { // there is no room for so many headers; a message without its deaths is better than none
+		raw = unmarked(content.Properties)
+	} else {
+		raw = markDeaths(raw)
+	}
+	next := &store.Content{Exchange: x.Name, Key: key, Properties: raw, Body: content.Body}
 	return n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, -1), true
 }
 
@@ -121,8 +128,8 @@ type stranded struct {
 	over  bool
 }
 
-// strandedPause is how long RabbitMQ waits before it tries again.
-const strandedPause = 3 * time.Minute
+// strandedPause is the time between tries to move them. RabbitMQ takes three minutes; here it costs little to look more often.
+const strandedPause = time.Second
 
 func (s *stranded) add(q *Queue, lot []queue.Death) {
 	s.mu.Lock()
@@ -151,13 +158,6 @@ func (s *stranded) stop() {
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-}
-
-// size returns how many dead letters wait.
-func (s *stranded) size() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.lot)
 }
 
 func (n *Node) retryStranded(q *Queue) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -38,11 +39,11 @@ func (d death) table(count int64) wire.Table {
 }
 
 // noteDeath returns headers with one death more, the newest first, and that list. Deaths in the same queue for the same
-// reason are one entry with a count.
-func noteDeath(c Compat, headers wire.Table, d death) (wire.Table, wire.Array) {
+// reason are one entry with a count. ours says whether it is this broker that has noted the deaths that are there.
+func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wire.Array) {
 	old, first := wire.Array(nil), true
 	if v, ok := headers.Get("x-death"); ok {
-		if list, ok := v.(wire.Array); ok && (c.readsForeignDeaths() || ourDeaths(headers)) {
+		if list, ok := v.(wire.Array); ok && (ours || c.readsForeignDeaths()) {
 			old, first = list, false
 		}
 	}
@@ -73,10 +74,25 @@ func noteDeath(c Compat, headers wire.Table, d death) (wire.Table, wire.Array) {
 	return append(wire.Table{{Key: "x-death", Value: deaths}}, headers...), deaths
 }
 
-// ourDeaths tells deaths that a broker has noted from those that a client has made up: a broker notes the first one too.
-func ourDeaths(headers wire.Table) bool {
-	_, ok := headers.Get("x-first-death-queue")
-	return ok
+// A flag that stands for no property tells properties with deaths that this broker has noted from those that a client has made up.
+// Clients never see it, and cannot set it.
+const deathFlag = 1 << 1
+
+func markDeaths(properties []byte) []byte {
+	properties[1] |= deathFlag
+	return properties
+}
+
+func hasOurDeaths(properties []byte) bool { return properties[1]&deathFlag != 0 }
+
+// unmarked returns properties as a client is to see or to send them.
+func unmarked(properties []byte) []byte {
+	if !hasOurDeaths(properties) {
+		return properties
+	}
+	plain := slices.Clone(properties)
+	plain[1] &^= deathFlag
+	return plain
 }
 
 // isCycle reports whether a message came from a queue before without having been rejected since: it would go round for ever.

@@ -119,10 +119,10 @@ func (ch *Channel) bindExchange(m *wire.ExchangeBind) error {
 
 func (ch *Channel) unbindExchange(m *wire.ExchangeUnbind) error {
 	source, d, err := ch.exchangesToBind(m.Source, m.Destination)
-	if err != nil {
-		return err
+	if err == nil {
+		err = ch.conn.vhost.Unbind(source, d, m.RoutingKey, m.Arguments)
 	}
-	if err := ch.conn.vhost.Unbind(source, d, m.RoutingKey, m.Arguments); err != nil {
+	if !missing(err) {
 		return err
 	}
 	ch.reply(m.NoWait, &wire.ExchangeUnbindOK{})
@@ -152,6 +152,13 @@ func (ch *Channel) exchangesToBind(source, destinationName string) (*Exchange, d
 
 func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 	name := bare(m.Queue)
+	if isReplyKey(name) || name == replyQueue {
+		if name != replyQueue && ch.node.repliesFor(name) == nil {
+			return ch.conn.vhost.noQueue(name)
+		}
+		ch.reply(m.NoWait, &wire.QueueDeclareOK{Queue: name, ConsumerCount: 1})
+		return nil
+	}
 	if m.Passive {
 		q, err := ch.reach(name)
 		if err != nil {
@@ -169,10 +176,8 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 			return err
 		}
 		spec.Name = randomName("amq.gen-")
-	} else if v.Queue(name) == nil {
-		if err := checkName("queue", name); err != nil {
-			return err
-		}
+	} else if err := checkName("queue", name); err != nil {
+		return err
 	}
 	if err := ch.conn.access.check(configure, "queue", spec.Name); err != nil {
 		return err
@@ -231,10 +236,10 @@ func (ch *Channel) bindQueue(m *wire.QueueBind) error {
 
 func (ch *Channel) unbindQueue(m *wire.QueueUnbind) error {
 	source, q, key, err := ch.queueToBind(m.Exchange, m.Queue, m.RoutingKey)
-	if err != nil {
-		return err
+	if err == nil {
+		err = ch.conn.vhost.Unbind(source, destination{queue: q}, key, m.Arguments)
 	}
-	if err := ch.conn.vhost.Unbind(source, destination{queue: q}, key, m.Arguments); err != nil {
+	if !missing(err) {
 		return err
 	}
 	ch.send(&wire.QueueUnbindOK{})
@@ -268,6 +273,12 @@ func (ch *Channel) queueToBind(exchange, name, key string) (*Exchange, *Queue, s
 	return source, q, key, err
 }
 
+// missing reports whether nothing stands in the way of an end: there is no error, or there is nothing to end.
+func missing(err error) bool {
+	x, ok := err.(*exception)
+	return err == nil || ok && x.code == wire.NotFound
+}
+
 func (ch *Channel) purgeQueue(m *wire.QueuePurge) error {
 	q, err := ch.allowed(bare(m.Queue), read)
 	if err != nil {
@@ -284,12 +295,10 @@ func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
 	}
 	q, err := ch.allowed(name, configure)
 	messages := 0
-	if x, ok := err.(*exception); ok && x.code == wire.NotFound && name != "" {
-		err = nil // it is deleted already
-	} else if err == nil {
+	if err == nil {
 		messages, err = q.delete(m.IfUnused, m.IfEmpty)
 	}
-	if err != nil {
+	if !missing(err) || name == "" {
 		return err
 	}
 	ch.reply(m.NoWait, &wire.QueueDeleteOK{MessageCount: uint32(messages)})

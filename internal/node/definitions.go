@@ -22,20 +22,29 @@ type change struct {
 
 func put(key string, value any) change { return change{key: key, value: value} }
 
-// define returns when a change is on disk.
-func (n *Node) define(c change) error {
+// define notes a change in the log. It is called under the lock under which the change is made, so that the log has all changes
+// in their order; kept says when it is on disk.
+func (n *Node) define(c change) store.Mark {
 	if n.store == nil || c.key == "" && len(c.removed) == 0 {
-		return nil
+		return 0
 	}
 	var puts []store.Definition
 	if c.key != "" {
 		value, err := json.Marshal(c.value)
 		if err != nil {
-			return fmt.Errorf("encode the definition %s: %w", c.key, err)
+			panic(fmt.Sprintf("encode the definition %s: %v", c.key, err)) // all of them are plain data
 		}
 		puts = append(puts, store.Definition{Key: c.key, Value: value})
 	}
-	if err := n.store.Wait(context.Background(), n.store.Define(puts, c.removed)); err != nil {
+	return n.store.Define(puts, c.removed)
+}
+
+// kept returns when what was noted up to a mark is on disk.
+func (n *Node) kept(mark store.Mark) error {
+	if n.store == nil {
+		return nil
+	}
+	if err := n.store.Wait(context.Background(), mark); err != nil {
 		return refuse(wire.InternalError, "cannot write a definition: %s", err)
 	}
 	return nil
@@ -166,7 +175,9 @@ func (v *Vhost) restoreExchange(name string, value []byte) error {
 	if err != nil {
 		return err
 	}
-	v.exchanges[name] = newExchange(v, Exchange{Name: name, Kind: d.Kind, Durable: true, AutoDelete: d.AutoDelete, Internal: d.Internal, Arguments: args})
+	x := newExchange(v, Exchange{Name: name, Kind: d.Kind, Durable: true, AutoDelete: d.AutoDelete, Internal: d.Internal, Arguments: args})
+	x.applyPolicy(v.policies)
+	v.exchanges[name] = x
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -22,11 +23,12 @@ func (v *Vhost) DeclareExchange(want Exchange) error {
 	v.exchanges[x.Name] = x
 	x.applyPolicy(v.policies)
 	v.changed()
-	v.mu.Unlock()
-	if !x.Durable {
-		return nil
+	var mark store.Mark
+	if x.Durable {
+		mark = v.node.define(put(exchangeKey(v.Name, x.Name), x.definition()))
 	}
-	return v.node.define(put(exchangeKey(v.Name, x.Name), x.definition()))
+	v.mu.Unlock()
+	return v.node.kept(mark)
 }
 
 // sameAs reports what differs from a declaration, in RabbitMQ's words.
@@ -58,9 +60,9 @@ func (v *Vhost) DeleteExchange(name string, ifUnused bool) error {
 		v.mu.Unlock()
 		return refuse(wire.PreconditionFailed, "%s in use", resource("exchange", name, v.Name))
 	}
-	removed := v.dropExchange(x)
+	mark := v.node.define(change{removed: v.dropExchange(x)})
 	v.mu.Unlock()
-	return v.node.define(change{removed: removed})
+	return v.node.kept(mark)
 }
 
 // dropExchange removes an exchange, and those that are deleted with their last binding; it returns the keys of the definitions
@@ -131,18 +133,19 @@ func (v *Vhost) unbound(x *Exchange) []string {
 func (v *Vhost) Bind(source *Exchange, d destination, key string, args wire.Table) error {
 	v.mu.Lock()
 	added, err := source.bindings.Add(d, key, args)
+	var mark store.Mark
 	if added {
 		d.sources()[source] = struct{}{}
 		v.changed()
+		if source.Durable && d.durable() {
+			mark = v.node.define(put(bindingKey(v.Name, source.Name, d, key, args), struct{}{}))
+		}
 	}
 	v.mu.Unlock()
-	switch {
-	case err != nil:
+	if err != nil {
 		return refuse(wire.PreconditionFailed, "%s", err)
-	case !added || !source.Durable || !d.durable():
-		return nil
 	}
-	return v.node.define(put(bindingKey(v.Name, source.Name, d, key, args), struct{}{}))
+	return v.node.kept(mark)
 }
 
 // Unbind takes a binding away, if it is there.
@@ -163,8 +166,9 @@ func (v *Vhost) Unbind(source *Exchange, d destination, key string, args wire.Ta
 	}
 	removed = append(removed, v.unbound(source)...)
 	v.changed()
+	mark := v.node.define(change{removed: removed})
 	v.mu.Unlock()
-	return v.node.define(change{removed: removed})
+	return v.node.kept(mark)
 }
 
 // Binding is a binding as people see it.

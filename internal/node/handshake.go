@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -13,13 +14,16 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
+// oldHeader is that of AMQP 0-9, which differs in nothing that matters here.
+const oldHeader = "AMQP\x01\x01\x00\x09"
+
 // handshake takes a connection from its first byte to connection.open-ok.
 func (c *Connection) handshake() error {
 	header, err := c.reader.ProtocolHeader()
 	if err != nil {
 		return err
 	}
-	if string(header[:]) != wire.ProtocolHeader {
+	if string(header[:]) != wire.ProtocolHeader && string(header[:]) != oldHeader {
 		c.out.shut(append(c.out.open(), wire.ProtocolHeader...))
 		return fmt.Errorf("the client began with %q, which is not AMQP 0-9-1", header)
 	}
@@ -27,8 +31,30 @@ func (c *Connection) handshake() error {
 		if err := step(); err != nil {
 			return c.expel(err)
 		}
+		c.stage++
 	}
 	return nil
+}
+
+// stage is how far a connection is.
+type stage int
+
+const (
+	starting stage = iota
+	tuning
+	opening
+	running
+)
+
+// tells reports whether RabbitMQ tells a client of an exception at a stage. Else it hangs up.
+func (s stage) tells(code uint16, c Compat) bool {
+	switch s {
+	case starting:
+		return code == wire.AccessRefused
+	case tuning:
+		return code == wire.NotAllowed && c.explainsTuning()
+	}
+	return true
 }
 
 // next returns the next method, which must be on channel 0.
@@ -77,7 +103,7 @@ func (c *Connection) authenticate() error {
 	if err != nil {
 		if !c.hears("authentication_failure_close") {
 			// RabbitMQ says nothing then, and neither do we.
-			return fmt.Errorf("log in as %q: %w", user, err)
+			return fmt.Errorf("log in as %q: %s", user, err)
 		}
 		return err
 	}
@@ -86,13 +112,13 @@ func (c *Connection) authenticate() error {
 }
 
 func (c *Connection) login(mechanism string, response []byte) (user string, err error) {
-	refused := &exception{wire.AccessRefused, fmt.Sprintf("Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism), wire.IDConnectionStartOK}
+	refused := &exception{wire.AccessRefused, fmt.Sprintf("Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism), 0}
 	var password string
 	switch mechanism {
 	case "PLAIN":
 		parts := bytes.SplitN(response, []byte{0}, 3)
 		if len(parts) != 3 {
-			return "", refused
+			return "", errors.New("the response is not that of PLAIN")
 		}
 		user, password = string(parts[1]), string(parts[2])
 	case "AMQPLAIN":
@@ -153,7 +179,7 @@ func (n *Node) serverProperties() wire.Table {
 	capabilities := wire.Table{}
 	for _, name := range []string{"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
 		"consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to"} {
-		capabilities = append(capabilities, wire.Field{Key: name, Value: name != "direct_reply_to"})
+		capabilities = append(capabilities, wire.Field{Key: name, Value: true})
 	}
 	return wire.Table{
 		{Key: "capabilities", Value: capabilities},
@@ -178,22 +204,24 @@ func (c *Connection) tune() error {
 	if !ok {
 		return unexpected(m, "tuning")
 	}
-	if tune.FrameMax != 0 && tune.FrameMax < wire.FrameMinSize {
-		return &exception{wire.NotAllowed, fmt.Sprintf("failed to negotiate connection parameters: negotiated frame_max = %d is lower than the minimum allowed value (%d)", tune.FrameMax, wire.FrameMinSize), m.ID()}
+	for _, agreed := range []struct {
+		name, unlimited string
+		got, low, high  int
+	}{{"frame_max", "", int(tune.FrameMax), wire.FrameMinSize, config.FrameMax}, {"channel_max", " (no limit)", int(tune.ChannelMax), 0, config.ChannelMax}} {
+		fault := ""
+		switch {
+		case agreed.got == 0:
+			fault = fmt.Sprintf("negotiated %s = 0%s is higher than the maximum allowed value (%d)", agreed.name, agreed.unlimited, agreed.high)
+		case agreed.got < agreed.low:
+			fault = fmt.Sprintf("negotiated %s = %d is lower than the minimum allowed value (%d)", agreed.name, agreed.got, agreed.low)
+		case agreed.got > agreed.high:
+			fault = fmt.Sprintf("negotiated %s = %d is higher than the maximum allowed value (%d)", agreed.name, agreed.got, agreed.high)
+		}
+		if fault != "" {
+			return &exception{wire.NotAllowed, fault, wire.IDConnectionTune}
+		}
 	}
-	if config.FrameMax != 0 && int(tune.FrameMax) > config.FrameMax {
-		return &exception{wire.NotAllowed, fmt.Sprintf("failed to negotiate connection parameters: negotiated frame_max = %d is higher than the maximum allowed value (%d)", tune.FrameMax, config.FrameMax), m.ID()}
-	}
-	if config.ChannelMax != 0 && int(tune.ChannelMax) > config.ChannelMax {
-		return &exception{wire.NotAllowed, fmt.Sprintf("failed to negotiate connection parameters: negotiated channel_max = %d is higher than the maximum allowed value (%d)", tune.ChannelMax, config.ChannelMax), m.ID()}
-	}
-	c.FrameMax, c.ChannelMax = config.FrameMax, config.ChannelMax
-	if tune.FrameMax != 0 {
-		c.FrameMax = int(tune.FrameMax)
-	}
-	if tune.ChannelMax != 0 {
-		c.ChannelMax = int(tune.ChannelMax)
-	}
+	c.FrameMax, c.ChannelMax = int(tune.FrameMax), int(tune.ChannelMax)
 	c.Heartbeat = time.Duration(tune.Heartbeat) * time.Second
 	c.reader.SetMax(c.FrameMax)
 	return nil

@@ -26,6 +26,9 @@ type incoming struct {
 	size      uint64 // of the body, as the client says
 }
 
+// errNotAMethod: content comes that no method has announced.
+var errNotAMethod = &wire.FrameError{Code: wire.UnexpectedFrame, Text: "expected method frame, got non method frame instead"}
+
 // firstBody is how much is set aside for a body before it has come; beyond that its client must send it first.
 const firstBody = 128 << 10
 
@@ -47,13 +50,13 @@ func (in *incoming) interrupted(f wire.Frame) error {
 func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
 	switch in.expects {
 	case nothing:
-		return false, f.Unexpected()
+		return false, errNotAMethod
 	case aBody:
 		return false, in.interrupted(f)
 	}
 	h, err := wire.ParseHeader(f.Payload)
-	if err != nil {
-		return false, err
+	if x, ok := asException(err); ok {
+		return false, x
 	}
 	if h.BodySize > uint64(max) {
 		return false, refuse(wire.PreconditionFailed, "message size %d is larger than configured max size %d", h.BodySize, max)
@@ -61,6 +64,7 @@ func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
 	in.size, in.split = h.BodySize, len(h.Properties)
 	in.buf = make([]byte, in.split, in.split+int(min(h.BodySize, firstBody)))
 	copy(in.buf, h.Properties)
+	in.buf[1] &^= deathFlag
 	if in.brief, err = wire.ScanProperties(in.buf[:in.split]); err != nil {
 		return false, err
 	}
@@ -72,7 +76,7 @@ func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
 func (in *incoming) body(f wire.Frame) (done bool, err error) {
 	switch in.expects {
 	case nothing:
-		return false, f.Unexpected()
+		return false, errNotAMethod
 	case aHeader:
 		return false, in.interrupted(f)
 	}

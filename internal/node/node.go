@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,11 +64,14 @@ type Node struct {
 	queues  atomic.Uint64 // made so far, if there is no log to number them
 	batches sync.Pool
 	latest  atomic.Uint64 // mark of the log
+	totals  totals
 
 	mu          sync.Mutex
 	vhosts      map[string]*Vhost
 	users       map[string]*User
 	connections map[*Connection]struct{}
+	replies     map[string]*replies
+	listeners   []net.Listener
 	closing     bool
 	failed      error
 }
@@ -75,7 +79,7 @@ type Node struct {
 // Open starts a node, with what it finds in its directory.
 func Open(c Config) (*Node, error) {
 	n := &Node{config: c, log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
-		connections: make(map[*Connection]struct{})}
+		connections: make(map[*Connection]struct{}), replies: make(map[string]*replies)}
 	n.budget.Limit = c.Resident
 	n.batches.New = func() any { return new(store.Batch) }
 	n.tasks.init()
@@ -117,6 +121,10 @@ func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
 		return net.ErrClosed
 	}
 	defer n.tasks.leave()
+	n.mu.Lock()
+	n.listeners = append(n.listeners, ln)
+	n.mu.Unlock()
+	defer n.forgetListener(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
 	ended := n.tasks.atEnd(func() { _ = ln.Close() })
@@ -145,6 +153,19 @@ func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
 			return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
 		}
 	}
+}
+
+func (n *Node) forgetListener(ln net.Listener) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listeners = slices.DeleteFunc(n.listeners, func(l net.Listener) bool { return l == ln })
+}
+
+// Listeners returns those that are served.
+func (n *Node) Listeners() []net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.listeners)
 }
 
 // Handle serves a connection in the background.

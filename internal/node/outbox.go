@@ -113,14 +113,22 @@ func (o *outbox) send(channel uint16, m wire.Method) {
 	o.shut(wire.AppendMethod(o.open(), channel, m))
 }
 
-// awaitRoom returns when the client has read most of what was written to it. False: it is gone.
-func (o *outbox) awaitRoom() bool {
+// awaitRoom returns when the client has read most of what was written to it, or when over says that waiting is of no use.
+// False: the client is gone.
+func (o *outbox) awaitRoom(over func() bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.buf) > crammedOutbox && !o.broken {
+	for len(o.buf) > crammedOutbox && !o.broken && !over() {
 		o.room.Wait()
 	}
 	return !o.broken
+}
+
+// wake has those who wait for room look again.
+func (o *outbox) wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.room.Broadcast()
 }
 
 // end writes what is there and ends the writer; it returns at once.

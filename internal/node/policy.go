@@ -56,9 +56,10 @@ func (v *Vhost) PutPolicy(p Policy) error {
 	}
 	v.policies[p.Name] = p
 	reactions := v.applyPolicies()
+	mark := v.node.define(put(policyKey(v.Name, p.Name), p))
 	v.mu.Unlock()
 	v.handle(reactions)
-	return v.node.define(put(policyKey(v.Name, p.Name), p))
+	return v.node.kept(mark)
 }
 
 // DeletePolicy removes a policy and all that came from it.
@@ -70,9 +71,10 @@ func (v *Vhost) DeletePolicy(name string) error {
 	}
 	delete(v.policies, name)
 	reactions := v.applyPolicies()
+	mark := v.node.define(change{removed: []string{policyKey(v.Name, name)}})
 	v.mu.Unlock()
 	v.handle(reactions)
-	return v.node.define(change{removed: []string{policyKey(v.Name, name)}})
+	return v.node.kept(mark)
 }
 
 // Policies returns all, by name.

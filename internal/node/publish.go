@@ -66,7 +66,7 @@ func (n *Node) publish(c *store.Content, brief wire.Brief, ttl time.Duration, qu
 func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refused bool) {
 	full := 0
 	for _, q := range queues {
-		if !q.core.Admits() {
+		if !q.core.Admits(len(c.Body)) {
 			full++
 		}
 	}
@@ -74,7 +74,7 @@ func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refus
 		return queues, false
 	}
 	for _, q := range queues {
-		if q.core.Admits() {
+		if q.core.Admits(len(c.Body)) {
 			open = append(open, q)
 			continue
 		}
@@ -100,7 +100,7 @@ func parseExpiration(raw []byte) (time.Duration, error) {
 	ms, err := strconv.ParseInt(string(raw), 10, 64)
 	switch {
 	case err != nil && len(digits) > 18 && onlyDigits(digits), err == nil && ms > maxTTL.Milliseconds():
-		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {value_too_big,%s}", raw, digits)
+		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {value_too_large,%s}", raw, digits)
 	case err != nil && len(raw) > 0 && leadingDigits(raw) > 0:
 		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {leftover_string,%q}", raw, raw[leadingDigits(raw):])
 	case err != nil:

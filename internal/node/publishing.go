@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/store"
@@ -86,6 +85,7 @@ type publication struct {
 	headers   wire.Table // read if needed
 	ttl       time.Duration
 	queues    []*Queue
+	replyTo   *replies // the one that the message answers
 	mandatory bool
 }
 
@@ -102,11 +102,19 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 	if in.brief.UserID != nil && string(in.brief.UserID) != ch.conn.User {
 		return p, refuse(wire.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", in.brief.UserID, ch.conn.User)
 	}
+	if mode := in.brief.DeliveryMode; mode > 2 {
+		return p, refuse(wire.PreconditionFailed, "invalid message: {delivery_mode_unknown,%d}", mode)
+	}
 	var err error
 	if p.ttl, err = parseExpiration(in.brief.Expiration); err != nil {
 		return p, err
 	}
-	if w.plain && !mayHoldRoutes(in.brief.Headers) {
+	if p.content, err = ch.directReplyTo(in, p.content); err != nil {
+		return p, err
+	}
+	if w.exchange == "" && isReplyKey(w.key) {
+		p.replyTo = ch.node.repliesFor(w.key)
+	} else if w.plain && !mayHoldRoutes(in.brief.Headers) {
 		p.queues = w.queues
 	} else if err := ch.route(w, &p); err != nil {
 		return p, err
@@ -119,12 +127,12 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 func (ch *Channel) explore(w *way) error {
 	v := ch.conn.vhost
 	w.version, w.plain = 0, false
+	if err := ch.conn.access.check(write, "exchange", w.exchange); err != nil {
+		return err
+	}
 	w.source = v.Exchange(w.exchange)
 	if w.source == nil {
 		return v.noExchange(w.exchange)
-	}
-	if err := ch.conn.access.check(write, "exchange", w.exchange); err != nil {
-		return err
 	}
 	if w.source.Internal {
 		return refuse(wire.AccessRefused, "cannot publish to internal %s", resource("exchange", w.exchange, v.Name))
@@ -146,7 +154,7 @@ func (ch *Channel) route(w *way, p *publication) error {
 	for _, name := range []string{"CC", "BCC"} {
 		if v, ok := p.headers.Get(name); ok {
 			if _, ok := v.(wire.Array); !ok {
-				return refuse(wire.PreconditionFailed, "invalid message: {unacceptable_type_in_header,%s,%s}", name, fmt.Sprint(v))
+				return refuse(wire.PreconditionFailed, "invalid message: {unacceptable_type_in_header,%q,%s}", name, fieldType(v))
 			}
 			keys = append(keys, listed(p.headers, name)...)
 		}
@@ -169,6 +177,10 @@ func (ch *Channel) deliver(p publication) outcome {
 	if n.faults.refuses(ch.conn.vhost.Name, p.content.Exchange, p.content.Key) {
 		return outcome{routed: true, refused: true}
 	}
+	if p.replyTo != nil {
+		p.replyTo.deliver(p.content)
+		return outcome{} // as RabbitMQ has it, no queue has taken it
+	}
 	out := n.publish(p.content, p.brief, p.ttl, p.queues)
 	n.checkMemory()
 	return out
@@ -176,12 +188,21 @@ func (ch *Channel) deliver(p publication) outcome {
 
 // conclude tells the publisher what became of a message: returned first, then confirmed.
 func (ch *Channel) conclude(p publication, out outcome) {
+	n := ch.node
+	n.totals.published.Add(1)
+	switch {
+	case !out.routed && p.mandatory:
+		n.totals.returned.Add(1)
+	case !out.routed:
+		n.totals.dropped.Add(1)
+	}
 	if !out.routed && p.mandatory {
 		o := ch.conn.out
 		buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicReturn{ReplyCode: wire.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.content.Exchange, RoutingKey: p.content.Key})
 		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, p.content.Properties, p.content.Body, ch.conn.FrameMax))
 	}
 	if ch.confirming {
+		n.totals.confirmed.Add(1)
 		ch.verdict(out)
 	}
 }

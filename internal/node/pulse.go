@@ -17,8 +17,8 @@ type pulse struct {
 	silent   int
 }
 
-// A client is given up when nothing came for two intervals; we look twice in each.
-const silentTicks = 4
+// A client is given up when nothing came for two intervals and a half; we look twice in each.
+const silentTicks = 5
 
 func (p *pulse) start(c *Connection) {
 	if c.Heartbeat == 0 {

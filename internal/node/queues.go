@@ -71,11 +71,15 @@ func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
 	q := newQueue(v, spec, n.newQueueID())
 	v.queues[q.Name] = q
 	v.changed()
-	v.mu.Unlock()
-	if !q.kept() {
-		return q, nil
+	var mark store.Mark
+	if q.kept() {
+		mark = n.define(put(queueKey(v.Name, q.Name), q.definition()))
 	}
-	return q, n.define(put(queueKey(v.Name, q.Name), q.definition()))
+	v.mu.Unlock()
+	if q.owner != nil {
+		q.owner.owns(q, true)
+	}
+	return q, n.kept(mark)
 }
 
 // reachable refuses a queue that belongs to another connection.
@@ -116,6 +120,9 @@ func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
 		return 0, refuse(wire.PreconditionFailed, "%s not empty", q)
 	}
 	q.strandedBox.stop()
+	if q.owner != nil {
+		q.owner.owns(q, false)
+	}
 	v.mu.Lock()
 	var removed []string
 	if v.queues[q.Name] == q {
@@ -126,11 +133,12 @@ func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
 		removed = append(removed, v.unbindAll(destination{queue: q})...)
 		v.changed()
 	}
+	mark := n.define(change{removed: removed})
 	v.mu.Unlock()
 	for _, c := range consumers {
 		c.Sink.(*consumer).cancelledByServer()
 	}
-	err = n.define(change{removed: removed})
+	err = n.kept(mark)
 	if q.kept() {
 		n.store.DropQueue(q.core.ID)
 	}

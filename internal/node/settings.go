@@ -17,6 +17,8 @@ func settings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) 
 	s.MaxBytes = rules.lower("max-length-bytes")
 	s.DeadLetter, s.HasDeadLetter = rules.argumentFirst("dead-letter-exchange")
 	s.DeadLetterKey, s.HasDeadLetterKey = rules.argumentFirst("dead-letter-routing-key")
+	strategy, _ := rules.argumentFirst("dead-letter-strategy")
+	s.AtLeastOnce = strategy == "at-least-once"
 	if typ == queue.Classic {
 		if overflow, ok := rules.argumentFirst("overflow"); ok {
 			s.Overflow = queue.Overflow(overflow)

@@ -88,7 +88,7 @@ func (n *Node) settle(q *Queue, items []queue.Item, a answer) {
 			}
 			n.commit(b)
 		}
-		n.after(q, q.core.Return(items, counted))
+		n.after(q, q.core.Return(items, a != lost, counted))
 	}
 }
 

@@ -110,10 +110,10 @@ func (n *Node) PutUser(u User) error {
 	}
 	n.mu.Lock()
 	n.users[u.Name] = stored
-	definition := stored.clone()
+	mark := n.define(put(userKey(u.Name), stored))
 	n.mu.Unlock()
 	n.permissionsChanged()
-	return n.define(put(userKey(u.Name), definition))
+	return n.kept(mark)
 }
 
 // DeleteUser removes a user. Connections that are open stay, and are refused everything.
@@ -121,12 +121,13 @@ func (n *Node) DeleteUser(name string) error {
 	n.mu.Lock()
 	_, there := n.users[name]
 	delete(n.users, name)
+	mark := n.define(change{removed: []string{userKey(name)}})
 	n.mu.Unlock()
 	if !there {
 		return fmt.Errorf("no user %q", name)
 	}
 	n.permissionsChanged()
-	return n.define(change{removed: []string{userKey(name)}})
+	return n.kept(mark)
 }
 
 // permissionsChanged makes everything void that was remembered of permissions.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -41,7 +42,6 @@ type Exchange struct {
 	sources   map[*Exchange]struct{} // those that are bound to this one
 	policy    string
 	alternate string // by argument or policy
-	wasBound  bool
 }
 
 // destination is a queue or an exchange.
@@ -127,15 +127,13 @@ func (n *Node) Vhosts() []*Vhost {
 // AddVhost makes a virtual host unless it is there.
 func (n *Node) AddVhost(name string) error {
 	n.mu.Lock()
-	_, there := n.vhosts[name]
-	if !there {
+	var mark store.Mark
+	if n.vhosts[name] == nil {
 		n.vhosts[name] = newVhost(n, name)
+		mark = n.define(put(vhostKey(name), struct{}{}))
 	}
 	n.mu.Unlock()
-	if there {
-		return nil
-	}
-	return n.define(put(vhostKey(name), struct{}{}))
+	return n.kept(mark)
 }
 
 // DeleteVhost removes a virtual host with all that is in it, and closes its connections.
@@ -145,12 +143,15 @@ func (n *Node) DeleteVhost(name string) error {
 	delete(n.vhosts, name)
 	var connections []*Connection
 	for c := range n.connections {
-		if c.vhost == v {
+		if c.opened.Load() && c.vhost == v {
 			connections = append(connections, c)
 		}
 	}
 	for _, u := range n.users {
-		delete(u.Permissions, name)
+		if _, ok := u.Permissions[name]; ok {
+			delete(u.Permissions, name)
+			n.define(put(userKey(u.Name), u))
+		}
 	}
 	n.mu.Unlock()
 	if v == nil {
@@ -171,8 +172,9 @@ func (n *Node) DeleteVhost(name string) error {
 	for p := range v.policies {
 		removed = append(removed, policyKey(name, p))
 	}
+	mark := n.define(change{removed: removed})
 	v.mu.Unlock()
-	return n.define(change{removed: removed})
+	return n.kept(mark)
 }
 
 // changed makes all cached routes void.

@@ -20,6 +20,8 @@ type codec struct {
 	entries  int    // of tables and arrays so far
 	cut      bool   // reading: the fault is that the input ended, and not within a table
 	fault    *FrameError
+	// anonymous: RabbitMQ does not say in which method the fault is
+	anonymous bool
 }
 
 func (c *codec) fail(code uint16, format string, args ...any) {
@@ -172,6 +174,7 @@ func (c *codec) shortString(s *string) {
 	b := c.readShort()
 	if !c.anyBytes && !utf8.Valid(b) {
 		c.fail(FrameFault, "Malformed UTF-8 in shortstr")
+		c.anonymous = true
 		return
 	}
 	*s = string(b)

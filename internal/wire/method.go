@@ -75,7 +75,9 @@ func (c *codec) readArguments(id MethodID, payload []byte) error {
 	if c.fault == nil {
 		return nil
 	}
-	c.fault.Method = id
+	if !c.anonymous {
+		c.fault.Method = id
+	}
 	return c.fault
 }
 

@@ -149,7 +149,7 @@ func TestMalformedMethods(t *testing.T) {
 		{"more bytes", "\x00\x14\x00\x14\x01\x00", FrameError{FrameFault, IDChannelFlow, "cannot decode <<1,0>>"}},
 		{"more bytes than arguments", "\x00\x5a\x00\x0a\x00", FrameError{FrameFault, IDTxSelect, "cannot decode <<0>>"}},
 		{"table past the end", "\x00\x32\x00\x0a\x00\x00\x00\x00\xff\xff\xff\xff", FrameError{FrameFault, IDQueueDeclare, "cannot decode <<0,0,0,0,255,255,255,255>>"}},
-		{"not UTF-8", "\x00\x3c\x00\x1e\x01\xff\x00", FrameError{FrameFault, IDBasicCancel, "Malformed UTF-8 in shortstr"}},
+		{"not UTF-8", "\x00\x3c\x00\x1e\x01\xff\x00", FrameError{FrameFault, 0, "Malformed UTF-8 in shortstr"}},
 		{"malformed table", "\x00\x32\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x03\x01aZ", FrameError{SyntaxError, IDQueueDeclare, "a table has a field of unknown type 90"}},
 		{"cut table", "\x00\x32\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x03\x09aZ", FrameError{SyntaxError, IDQueueDeclare, "2 bytes are left where 9 are announced"}},
 	} {

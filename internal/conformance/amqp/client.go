@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -33,6 +35,10 @@ func (c *Conn) hasQueue(name string) bool {
 	_, err := ch.QueueDeclarePassive(name, false, false, false, false, nil)
 	if notFound(err) {
 		return false
+	}
+	var exception *amqp091.Error
+	if errors.As(err, &exception) && exception.Code == amqp091.ResourceLocked {
+		return true // and somebody else's
 	}
 	c.b.Must(err)
 	c.b.Must(ch.Close())
@@ -132,12 +138,22 @@ func (ch *Channel) WantBodies(queue string, want ...string) {
 	}
 }
 
-// WantCount checks how many messages are ready in a queue.
+// WantCount waits until so many messages are ready in a queue: RabbitMQ may answer a look at a queue
+// ahead of what it was sent before.
 func (ch *Channel) WantCount(queue string, want int) {
 	ch.b.t.Helper()
-	q, err := ch.QueueDeclarePassive(queue, false, false, false, false, nil)
-	ch.b.Must(err)
-	Equal(ch.b, "ready messages in "+queue, q.Messages, want)
+	got := -1
+	defer func() {
+		if got != want {
+			ch.b.t.Errorf("queue %q: got %d ready messages, want %d", queue, got, want)
+		}
+	}()
+	ch.b.Eventually(fmt.Sprintf("%d messages in queue %q", want, queue), func() bool {
+		q, err := ch.QueueDeclarePassive(queue, false, false, false, false, nil)
+		ch.b.Must(err)
+		got = q.Messages
+		return got == want
+	})
 }
 
 // Deliveries consumes from a queue with manual acks.

@@ -30,7 +30,7 @@ func connectionCases() []Case {
 		{"HeaderOfUnknownVersion", headerSection, headerRefused("AMQP\x00\x00\x09\x02")},
 		{"HeaderOfAMQP1.0", headerSection, headerRefused("AMQP\x00\x01\x00\x00")},
 		{"HeaderOfSASL", headerSection, headerRefused("AMQP\x03\x01\x00\x00")},
-		{"HeaderOfHTTP", headerSection, headerRefused("GET / HTTP/1.1\r\n\r\n")},
+		{"HeaderOfHTTP", headerSection, headerRefused("GET / HTTP/1.1\r\n")},
 		{"NothingSent", handshakeSection, nothingSent},
 		{"Mechanisms", "Access Control: Mechanisms", mechanisms},
 		{"ServerProperties", "AMQP 0-9-1 reference: connection.start, server-properties", serverProperties},
@@ -51,16 +51,11 @@ func connectionCases() []Case {
 		{"VhostWithoutName", "Virtual Hosts: Client connections", vhostWithoutName},
 		{"TuneOffer", "AMQP 0-9-1 reference: connection.tune", tuneOffer},
 		{"TuneSmallestFrameMax", tuneReference, tuneSmallestFrameMax},
-		{"TuneFrameMaxTooLow", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: 1, FrameMax: 4095},
-			"negotiated frame_max = 4095 is lower than the minimum allowed value (4096)")},
-		{"TuneFrameMaxTooHigh", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: 1, FrameMax: frameMax + 1},
-			"negotiated frame_max = 131073 is higher than the maximum allowed value (131072)")},
-		{"TuneFrameMaxUnlimited", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: 1},
-			"negotiated frame_max = 0 is higher than the maximum allowed value (131072)")},
-		{"TuneChannelMaxTooHigh", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: channelMax + 1, FrameMax: frameMax},
-			"negotiated channel_max = 2048 is higher than the maximum allowed value (2047)")},
-		{"TuneChannelMaxUnlimited", tuneReference, tuneRefused(&wire.ConnectionTuneOK{FrameMax: frameMax},
-			"negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)")},
+		{"TuneFrameMaxTooLow", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: 1, FrameMax: wire.FrameMinSize - 1})},
+		{"TuneFrameMaxTooHigh", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: 1, FrameMax: frameMax + 1})},
+		{"TuneFrameMaxUnlimited", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: 1})},
+		{"TuneChannelMaxTooHigh", tuneReference, tuneRefused(&wire.ConnectionTuneOK{ChannelMax: channelMax + 1, FrameMax: frameMax})},
+		{"TuneChannelMaxUnlimited", tuneReference, tuneRefused(&wire.ConnectionTuneOK{FrameMax: frameMax})},
 		{"HeartbeatsAreSent", heartbeatsPage, heartbeatsAreSent},
 		{"HeartbeatsMissed", heartbeatsPage, heartbeatsMissed},
 		{"HeartbeatsKeepAlive", heartbeatsPage, heartbeatsKeepAlive},
@@ -241,12 +236,13 @@ func tuneSmallestFrameMax(_ *testing.T, b *Bench) {
 	Equal(b, "body", string(got), string(body))
 }
 
-func tuneRefused(tune *wire.ConnectionTuneOK, text string) func(*testing.T, *Bench) {
+// tuneRefused is a case in which the broker does not like what the client chose, and leaves without a word.
+func tuneRefused(tune *wire.ConnectionTuneOK) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
 		r := b.Raw()
 		r.Login()
 		r.Send(0, tune)
-		r.WantConnectionClose(530, "NOT_ALLOWED - "+text, wire.IDConnectionTune)
+		r.WantEnd()
 	}
 }
 

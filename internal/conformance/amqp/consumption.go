@@ -1,6 +1,10 @@
 package amqp
 
-import "github.com/rabbitmq/amqp091-go"
+import (
+	"fmt"
+
+	"github.com/rabbitmq/amqp091-go"
+)
 
 // SendAll sends texts to a queue, in this order.
 func (ch *Channel) SendAll(queue string, bodies ...string) {
@@ -32,6 +36,12 @@ func (ch *Channel) SharedPrefetch(count int) *Channel {
 	ch.b.t.Helper()
 	ch.b.Must(ch.Qos(count, 0, true))
 	return ch
+}
+
+// Recover asks for all unacknowledged messages again.
+func (ch *Channel) Recover(requeue bool) error {
+	//lint:ignore SA1019 it is deprecated, but brokers have it
+	return ch.Channel.Recover(requeue)
 }
 
 // Hold gets the message at the head of a queue, and does not acknowledge it.
@@ -109,4 +119,15 @@ func (b *Bench) WantArrivals(queue string, bodies ...string) []amqp091.Delivery 
 func (b *Bench) WantRedelivered(d amqp091.Delivery, want bool) {
 	b.t.Helper()
 	Equal(b, "redelivered flag of message "+string(d.Body), d.Redelivered, want)
+}
+
+// AwaitCount waits until so many messages are ready in a queue.
+func (b *Bench) AwaitCount(queue string, want int) {
+	b.t.Helper()
+	ch := b.Channel()
+	b.Eventually(fmt.Sprintf("%d messages are ready in queue %s", want, queue), func() bool {
+		q, err := ch.QueueDeclarePassive(queue, false, false, false, false, nil)
+		b.Must(err)
+		return q.Messages == want
+	})
 }

@@ -35,17 +35,23 @@ type death struct {
 // WantDeaths checks all of a message's header x-death.
 func (b *Bench) WantDeaths(d amqp091.Delivery, want ...death) {
 	b.t.Helper()
+	if got := b.Deaths(d); !reflect.DeepEqual(got, want) {
+		b.t.Fatalf("deaths of message %q:\ngot  %+v\nwant %+v", d.Body, got, want)
+	}
+}
+
+// Deaths are the entries of a message's header x-death, the newest first.
+func (b *Bench) Deaths(d amqp091.Delivery) []death {
+	b.t.Helper()
 	entries, ok := d.Headers["x-death"].([]any)
 	if !ok {
 		b.t.Fatalf("header x-death of message %q: got %#v, want an array", d.Body, d.Headers["x-death"])
 	}
-	var got []death
+	var deaths []death
 	for _, entry := range entries {
-		got = append(got, b.death(entry))
+		deaths = append(deaths, b.death(entry))
 	}
-	if !reflect.DeepEqual(got, want) {
-		b.t.Fatalf("deaths of message %q:\ngot  %+v\nwant %+v", d.Body, got, want)
-	}
+	return deaths
 }
 
 // death reads an entry of x-death, in which every field has to be of the right type.

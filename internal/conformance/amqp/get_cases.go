@@ -104,7 +104,7 @@ func getHeldReturnsToItsPlace(_ *testing.T, b *Bench) {
 	b.Must(held[1].Nack(false, true))
 	b.Must(other.Close())
 	b.Must(held[0].Nack(false, true))
-	b.WantArrivals("q", "a", "b", "c")
+	ch.WantBodies("q", "a", "b", "c")
 }
 
 func getFromMissingQueue(_ *testing.T, b *Bench) {

@@ -31,8 +31,8 @@ func limitsCases() []Case {
 		{"RejectPublishDeadLetter", overflowPage, limitRejectDeadLetter},
 		{"RequeueIntoFullRejecting", overflowPage, limitRequeueIntoRejecting},
 		{"OldestDieFirst", lengthPage + ", with dead-lettering", limitOldestDieFirst},
-		{"PolicyLower", lengthPage + ": Definition Using a Policy", limitPolicyLower},
-		{"ArgumentLower", lengthPage + ": Definition Using a Policy", limitArgumentLower},
+		{"PolicyLower", lengthPage + ": Definition Using a Policy", limitsTo(1, 2, 1)},
+		{"ArgumentLower", lengthPage + ": Definition Using a Policy", limitsTo(1, 1, 2)},
 		{"PolicyOnFullQueue", lengthPage + ": Definition Using a Policy", limitPolicyOnFullQueue},
 		{"PolicyRejectPublish", lengthPage + ": Definition Using a Policy", limitPolicyRejectPublish},
 	}
@@ -61,7 +61,7 @@ func limitLengthZeroDelivers(_ *testing.T, b *Bench) {
 }
 
 func limitBytes(_ *testing.T, b *Bench) {
-	ch := b.Channel()
+	ch := b.Channel().Confirming()
 	ch.Queue("q", amqp091.Table{"x-max-length-bytes": 10})
 	ch.SendMessage("", "q", amqp091.Publishing{Body: []byte("123"), MessageId: "properties do not count"})
 	ch.SendAll("q", "4567", "890")
@@ -80,7 +80,7 @@ func limitBytesTooLarge(_ *testing.T, b *Bench) {
 }
 
 func limitLengthAndBytes(_ *testing.T, b *Bench) {
-	ch := b.Channel()
+	ch := b.Channel().Confirming()
 	ch.Queue("q", with(maxLength(3), amqp091.Table{"x-max-length-bytes": 5}))
 	ch.SendAll("q", "1", "2", "3", "4")
 	ch.WantCount("q", 3)
@@ -94,7 +94,7 @@ func limitUnacked(_ *testing.T, b *Bench) {
 	ch.SendAll("q", "a", "b")
 	ch.HoldAll("q", "a", "b")
 	ch.SendAll("q", "c", "d")
-	ch.WantCount("q", 2)
+	ch.WantBodies("q", "c", "d")
 }
 
 func limitRequeue(_ *testing.T, b *Bench) {
@@ -195,28 +195,20 @@ func limitOldestDieFirst(_ *testing.T, b *Bench) {
 	ch.WantBodies(source, "d", "e")
 }
 
-func limitPolicyLower(_ *testing.T, b *Bench) {
-	b.SetPolicy("limit", "^q$", 0, map[string]any{"max-length": 1})
-	ch := b.Channel()
-	ch.Queue("q", maxLength(2))
-	ch.SendAll("q", "a", "b", "c")
-	ch.WantBodies("q", "c")
-}
-
-func limitArgumentLower(_ *testing.T, b *Bench) {
-	b.SetPolicy("limit", "^q$", 0, map[string]any{"max-length": 2})
-	ch := b.Channel()
-	ch.Queue("q", maxLength(1))
-	ch.SendAll("q", "a", "b", "c")
-	ch.WantBodies("q", "c")
+// limitsTo is a case in which the lower of two limits counts.
+func limitsTo(want, argument, policy int) func(*testing.T, *Bench) {
+	return func(_ *testing.T, b *Bench) {
+		b.SetPolicy("limit", "^q$", 0, limited(policy))
+		ch := b.Channel()
+		wantLimit(ch, ch.Queue("q", maxLength(argument)), want)
+	}
 }
 
 func limitPolicyOnFullQueue(_ *testing.T, b *Bench) {
-	ch := b.Channel()
+	ch := b.Channel().Confirming()
 	ch.Queue("q", nil)
 	ch.SendAll("q", "a", "b", "c", "d")
-	ch.WantCount("q", 4)
-	b.SetPolicy("limit", "^q$", 0, map[string]any{"max-length": 2})
+	b.SetPolicy("limit", "^q$", 0, limited(2))
 	b.WantArrivals("q", "c", "d")
 }
 

@@ -27,7 +27,7 @@ func prioritiesCases() []Case {
 	}
 }
 
-// sendPriority sends texts to a queue, each with the priority that it consists of up to a dot.
+// sendPriorities sends texts to a queue, each with the priority that it begins with.
 func sendPriorities(ch *Channel, queue string, bodies ...string) {
 	ch.b.t.Helper()
 	for _, body := range bodies {
@@ -71,13 +71,12 @@ func priorityAboveMaximum(_ *testing.T, b *Bench) {
 }
 
 func priorityDelivered(_ *testing.T, b *Bench) {
-	ch := b.Channel().Prefetch(1)
+	ch := b.Channel().Prefetch(1).Confirming()
 	ch.Queue("q", maxPriority(10))
 	sendPriorities(ch, "q", "1", "2")
 	deliveries := ch.Deliveries("q")
 	first := b.WantDelivery(deliveries, "2")
 	sendPriorities(ch, "q", "3")
-	ch.WantCount("q", 2)
 	b.Must(first.Ack(false))
 	b.Must(b.WantDelivery(deliveries, "3").Ack(false))
 	b.WantDelivery(deliveries, "1")
@@ -114,10 +113,13 @@ func priorityLengthLimit(_ *testing.T, b *Bench) {
 func priorityExpired(_ *testing.T, b *Bench) {
 	ch := b.Channel()
 	ch.DeadLettering(maxPriority(10))
+	ch.Queue("clock", amqp091.Table{"x-dead-letter-exchange": "dlx"})
 	sendPriorities(ch, source, "9")
 	ch.SendMessage("", source, mortal("low", short))
+	ch.SendMessage("", "clock", mortal("clock", 2*short))
+	b.WantArrivals(dead, "clock")
+	ch.HoldAll(source, "9")
 	b.WantArrivals(dead, "low")
-	ch.WantBodies(source, "9")
 }
 
 func priorityKeptWhenDead(_ *testing.T, b *Bench) {
@@ -127,11 +129,7 @@ func priorityKeptWhenDead(_ *testing.T, b *Bench) {
 	sendPriorities(ch, source, "1", "2")
 	held := ch.HoldAll(source, "1", "2")
 	b.Must(held[1].Nack(true, false))
-	b.Eventually("both messages are dead", func() bool {
-		q, err := ch.QueueDeclarePassive(dead, true, false, false, false, nil)
-		b.Must(err)
-		return q.Messages == 2
-	})
+	b.AwaitCount(dead, 2)
 	ch.WantBodies(dead, "2", "1")
 }
 

@@ -94,7 +94,7 @@ func declareQueue(_ *testing.T, b *Bench) {
 }
 
 func declareAgainCounts(_ *testing.T, b *Bench) {
-	ch := b.Channel()
+	ch := b.Channel().Confirming()
 	ch.Queue("q", nil)
 	ch.Send("", "q", "one")
 	ch.Send("", "q", "two")

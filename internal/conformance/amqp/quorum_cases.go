@@ -31,22 +31,31 @@ func quorumCases() []Case {
 		{"CancelDoesNotCount", poisonPage, quorumCancelDoesNotCount},
 		{"GetCounts", poisonPage, quorumGetCounts},
 		{"DeliveryLimit", poisonPage, quorumDeliveryLimit},
-		{"DeliveryLimitDrops", poisonPage, quorumDeliveryLimitDrops},
-		{"DeliveryLimitZero", poisonPage, quorumDeliveryLimitZero},
-		{"DeliveryLimitPolicy", poisonPage, quorumDeliveryLimitPolicy},
-		{"DeliveryLimitLowerWins", poisonPage, quorumDeliveryLimitLowerWins},
+		{"DeliveryLimitDrops", poisonPage, dropsAfter(1, deliveryLimit(1), nil)},
+		{"DeliveryLimitZero", poisonPage, dropsAfter(0, deliveryLimit(0), nil)},
+		{"DeliveryLimitOfPolicy", poisonPage, dropsAfter(1, nil, map[string]any{"delivery-limit": 1})},
+		{"DeliveryLimitOfArgumentLower", poisonPage, dropsAfter(1, deliveryLimit(1), map[string]any{"delivery-limit": 5})},
+		{"DeliveryLimitOfPolicyLower", poisonPage, dropsAfter(1, deliveryLimit(5), map[string]any{"delivery-limit": 1})},
 		{"DeadLetterRejected", dlxEffects, quorumRejected},
 		{"DeadLetterForgetsDeliveryCount", dlxEffects, quorumDeadForgetsCount},
-		{"RequeueFirst", repeatsPage, quorumRequeueFirst},
-		{"RequeueInOrderOfReturn", repeatsPage, quorumRequeueInOrderOfReturn},
-		{"RequeueMultiple", repeatsPage, quorumRequeueMultiple},
+		{"RequeueWithoutLimitGoesLast", repeatsPage, requeues(nil, []int{1}, "d", "b")},
+		{"RequeueWithoutLimitInOrderOfReturn", repeatsPage, requeues(nil, []int{2, 0, 1}, "d", "c", "a", "b")},
+		{"RequeueWithLimitGoesFirst", repeatsPage, requeues(deliveryLimit(5), []int{1}, "b", "d")},
+		{"RequeueWithLimitInOrderOfReturn", repeatsPage, requeues(deliveryLimit(5), []int{2, 0, 1}, "c", "a", "b", "d")},
+		{"RequeueWithLimitMultiple", repeatsPage, quorumRequeueMultiple},
+		{"LostReturnFirst", repeatsPage, quorumLostReturnFirst},
 		{"TTLOfQueue", quorumQueues + ": Feature Matrix", quorumTTLOfQueue},
 		{"TTLOfMessage", quorumQueues + ": Feature Matrix", quorumTTLOfMessage},
+		{"TTLZero", quorumQueues + ": Feature Matrix", quorumTTLZero},
+		{"TTLZeroDelivered", quorumQueues + ": Feature Matrix", quorumTTLZeroDelivered},
 		{"TTLOnlyAtTheHead", ttlCaveats, quorumTTLOnlyAtTheHead},
 		{"Length", lengthPage, quorumLength},
 		{"LengthDeadLetters", lengthPage, quorumLengthDeadLetters},
 		{"Bytes", lengthPage, quorumBytes},
 		{"RejectPublish", overflowPage, quorumRejectPublish},
+		{"RejectPublishEnds", overflowPage, quorumRejectPublishEnds},
+		{"ExclusiveConsumer", quorumQueues + ": Feature Matrix", quorumExclusiveConsumer},
+		{"SingleActiveCancelled", singleActivePage, quorumSingleActiveCancelled},
 		{"SingleActive", singleActivePage, quorumSingleActive},
 		{"SingleActiveGet", singleActivePage, quorumSingleActiveGet},
 		{"ConsumerPriority", consumerPriorities, quorumConsumerPriority},
@@ -136,6 +145,7 @@ func quorumChannelCloseCounts(_ *testing.T, b *Bench) {
 	ch.SendAll("q", "a", "b")
 	b.WantDelivery(ch.Prefetch(1).Deliveries("q"), "a")
 	b.Must(ch.Close())
+	b.AwaitCount("q", 2)
 	got := b.WantArrivals("q", "a", "b")
 	wantDeliveryCount(b, got[0], int64(1))
 	wantDeliveryCount(b, got[1], nil)
@@ -195,38 +205,18 @@ func quorumDeliveryLimit(_ *testing.T, b *Bench) {
 	b.WantFirstDeath(got, "delivery_limit", source, "")
 }
 
-func quorumDeliveryLimitDrops(_ *testing.T, b *Bench) {
-	ch := quorumQueue(b, deliveryLimit(1))
-	ch.SendAll("q", "dropped", "next")
-	deliveries := ch.Prefetch(1).Deliveries("q")
-	exhaust(b, deliveries, "dropped", 1)
-	b.WantDelivery(deliveries, "next")
-}
-
-func quorumDeliveryLimitZero(_ *testing.T, b *Bench) {
-	ch := quorumQueue(b, deliveryLimit(0))
-	ch.SendAll("q", "once", "next")
-	deliveries := ch.Prefetch(1).Deliveries("q")
-	exhaust(b, deliveries, "once", 0)
-	b.WantDelivery(deliveries, "next")
-}
-
-func quorumDeliveryLimitPolicy(_ *testing.T, b *Bench) {
-	b.SetPolicy("limit", "^q$", 0, map[string]any{"delivery-limit": 1})
-	ch := quorumQueue(b, nil)
-	ch.SendAll("q", "dropped", "next")
-	deliveries := ch.Prefetch(1).Deliveries("q")
-	exhaust(b, deliveries, "dropped", 1)
-	b.WantDelivery(deliveries, "next")
-}
-
-func quorumDeliveryLimitLowerWins(_ *testing.T, b *Bench) {
-	b.SetPolicy("limit", "^q$", 0, map[string]any{"delivery-limit": 5})
-	ch := quorumQueue(b, deliveryLimit(1))
-	ch.SendAll("q", "dropped", "next")
-	deliveries := ch.Prefetch(1).Deliveries("q")
-	exhaust(b, deliveries, "dropped", 1)
-	b.WantDelivery(deliveries, "next")
+// dropsAfter is a case in which a queue gives up a message that came back once more than its limit.
+func dropsAfter(limit int, args amqp091.Table, policy map[string]any) func(*testing.T, *Bench) {
+	return func(_ *testing.T, b *Bench) {
+		if policy != nil {
+			b.SetPolicy("limit", "^q$", 0, policy)
+		}
+		ch := quorumQueue(b, args)
+		ch.SendAll("q", "dropped", "next")
+		deliveries := ch.Prefetch(1).Deliveries("q")
+		exhaust(b, deliveries, "dropped", limit)
+		b.WantDelivery(deliveries, "next")
+	}
 }
 
 func quorumRejected(_ *testing.T, b *Bench) {
@@ -251,32 +241,37 @@ func quorumDeadForgetsCount(_ *testing.T, b *Bench) {
 }
 
 // threeHeldInQuorum gets three messages of a quorum queue of four.
-func threeHeldInQuorum(b *Bench) (*Channel, []amqp091.Delivery) {
-	ch := quorumQueue(b, nil)
+func threeHeldInQuorum(b *Bench, args amqp091.Table) (*Channel, []amqp091.Delivery) {
+	ch := quorumQueue(b, args)
 	ch.SendAll("q", "a", "b", "c", "d")
-	return ch, b.WantDeliveries(ch.Prefetch(3).Deliveries("q"), "a", "b", "c")
+	held := b.WantDeliveries(ch.Prefetch(3).Consumer("q", "holder", nil), "a", "b", "c")
+	b.Must(ch.Cancel("holder", false))
+	return ch, held
 }
 
-func quorumRequeueFirst(_ *testing.T, b *Bench) {
-	ch, held := threeHeldInQuorum(b)
-	b.Must(ch.Cancel(held[0].ConsumerTag, false))
-	b.Must(held[1].Nack(false, true))
-	b.WantArrivals("q", "b", "d")
-}
-
-func quorumRequeueInOrderOfReturn(_ *testing.T, b *Bench) {
-	ch, held := threeHeldInQuorum(b)
-	b.Must(ch.Cancel(held[0].ConsumerTag, false))
-	for _, i := range []int{2, 0, 1} {
-		b.Must(held[i].Nack(false, true))
+// requeues is a case in which held messages are given back one by one, and come again.
+func requeues(args amqp091.Table, order []int, want ...string) func(*testing.T, *Bench) {
+	return func(_ *testing.T, b *Bench) {
+		_, held := threeHeldInQuorum(b, args)
+		for _, i := range order {
+			b.Must(held[i].Nack(false, true))
+		}
+		b.AwaitCount("q", len(want))
+		b.WantArrivals("q", want...)
 	}
-	b.WantArrivals("q", "c", "a", "b", "d")
 }
 
 func quorumRequeueMultiple(_ *testing.T, b *Bench) {
-	ch, held := threeHeldInQuorum(b)
-	b.Must(ch.Cancel(held[0].ConsumerTag, false))
+	_, held := threeHeldInQuorum(b, deliveryLimit(5))
 	b.Must(held[2].Nack(true, true))
+	b.AwaitCount("q", 4)
+	b.WantArrivals("q", "a", "b", "c", "d")
+}
+
+func quorumLostReturnFirst(_ *testing.T, b *Bench) {
+	ch, _ := threeHeldInQuorum(b, nil)
+	b.Must(ch.Close())
+	b.AwaitCount("q", 4)
 	b.WantArrivals("q", "a", "b", "c", "d")
 }
 
@@ -373,4 +368,47 @@ func quorumConnectionCutCounts(_ *testing.T, b *Bench) {
 	Expect[*wire.BasicGetOK](r, 1)
 	b.Must(r.conn.Close())
 	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+}
+
+func quorumRejectPublishEnds(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, refusing(2))
+	ch.SendAll("q", "a", "b", "one too many")
+	ch.WantNack("", "q", "refused")
+	ch.WantBodies("q", "a", "b", "one too many")
+	b.Eventually("a message is accepted again", func() bool {
+		confirm, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp091.Publishing{})
+		b.Must(err)
+		return b.Acked(confirm)
+	})
+	ch.WantCount("q", 1)
+}
+
+func quorumExclusiveConsumer(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	b.Must(exclusiveConsumer(ch, "one"))
+	b.Must(exclusiveConsumer(ch, "two"))
+}
+
+func quorumSingleActiveCancelled(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, singleActive()).Prefetch(1)
+	first, second := ch.Consumer("q", "one", nil), ch.Consumer("q", "two", nil)
+	ch.SendAll("q", "a", "b")
+	held := b.WantDelivery(first, "a")
+	b.Must(ch.Cancel("one", false))
+	b.WantDelivery(second, "b")
+	b.Must(held.Ack(false))
+}
+
+func quorumTTLZero(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.DeadLettering(quorum(ttl(0)))
+	ch.SendAll(source, "a")
+	b.WantDeaths(b.Arrival(dead), death{1, "expired", source, "", []string{source}, ""})
+}
+
+func quorumTTLZeroDelivered(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, ttl(0))
+	deliveries := ch.Deliveries("q")
+	ch.SendAll("q", "a")
+	b.WantDelivery(deliveries, "a")
 }

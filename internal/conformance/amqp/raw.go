@@ -94,10 +94,10 @@ func (r *Raw) Sync() {
 	Expect[*wire.ExchangeDeclareOK](r, 1)
 }
 
-// Write writes bytes.
+// Write writes bytes. That the broker has hung up meanwhile is for the next read to show.
 func (r *Raw) Write(data []byte) {
 	r.b.t.Helper()
-	if _, err := r.conn.Write(data); err != nil {
+	if _, err := r.conn.Write(data); err != nil && !hungUp(err) {
 		r.b.t.Fatalf("write %d bytes to the broker: %v", len(data), err)
 	}
 }
@@ -202,8 +202,7 @@ func (r *Raw) WantChannelClose(channel, code uint16, text string, about wire.Met
 func (r *Raw) WantConnectionClose(code uint16, text string, about wire.MethodID) {
 	r.b.t.Helper()
 	r.wantConnectionClose(code, text, about)
-	// The broker may hang up by itself, having lost track of what is a frame.
-	_, _ = r.conn.Write(r.encode(0, &wire.ConnectionCloseOK{}))
+	r.Send(0, &wire.ConnectionCloseOK{})
 	r.WantEnd()
 }
 
@@ -231,7 +230,7 @@ func (r *Raw) WantEnd() {
 	for {
 		f, err := r.reader.Next()
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.ErrClosedPipe):
+		case hungUp(err):
 			return
 		case err != nil:
 			r.b.t.Fatalf("got %v, want the broker to hang up", err)
@@ -239,4 +238,9 @@ func (r *Raw) WantEnd() {
 			r.b.t.Fatalf("got a frame of type %d on channel %d: %q\nwant the broker to hang up", f.Type, f.Channel, f.Payload)
 		}
 	}
+}
+
+// hungUp reports whether reading or writing failed because the broker has closed the transport.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe)
 }

@@ -77,6 +77,7 @@ func sections() []section {
 		{"priorities", prioritiesCases()},
 		{"quorum", quorumCases()},
 		{"policies", policiesCases()},
+		{"replies", repliesCases()},
 	}
 }
 

@@ -110,9 +110,6 @@ type Effects struct {
 func (q *Queue) Configure(s Settings) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if ttl := s.TTL; ttl >= 0 && ttl != q.settings.TTL {
-		q.shortenLives(ttl)
-	}
 	q.settings = s
 	q.bounded.Store(s.refuses())
 	q.used = q.clock()
@@ -120,27 +117,20 @@ func (q *Queue) Configure(s Settings) Effects {
 	return q.pump()
 }
 
-// shortenLives applies a new TTL to what is in the queue already.
-func (q *Queue) shortenLives(ttl time.Duration) {
-	until := max(q.clock()+ttl, 1)
-	for _, l := range q.levels {
-		l.each(l.len(), func(it *Item) {
-			if it.Expires == 0 || it.Expires > until {
-				it.Expires = until
-			}
-		})
-	}
-}
-
-// Admits reports whether a message of a size may come in, if the queue refuses messages when it is full.
-func (q *Queue) Admits() bool {
+// Admits reports whether a message of a size may come in, if the queue refuses messages when it is full. A quorum queue
+// takes one more than it should.
+func (q *Queue) Admits(size int) bool {
 	if !q.bounded.Load() {
 		return true
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := &q.settings
-	return !s.refuses() || !(s.MaxLength >= 0 && int64(q.ready) >= s.MaxLength || s.MaxBytes >= 0 && q.bytes >= s.MaxBytes)
+	length, bytes := int64(q.ready), q.bytes
+	if q.Type == Classic {
+		length, bytes = length+1, bytes+int64(size)
+	}
+	return !s.refuses() || (s.MaxLength < 0 || length <= s.MaxLength) && (s.MaxBytes < 0 || bytes <= s.MaxBytes)
 }
 
 // RefusesToDeadLetter reports whether a refused message goes to the dead letter exchange.

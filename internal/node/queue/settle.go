@@ -24,9 +24,10 @@ func (q *Queue) Kill(items []Item) Effects {
 	return q.effects()
 }
 
-// Return puts items back that were not acknowledged: in a classic queue where they were, in a quorum queue behind
-// those that came back before. counted returns use up the delivery limit.
-func (q *Queue) Return(items []Item, counted bool) Effects {
+// Return puts items back that were not acknowledged: in a classic queue where they were, in a quorum queue behind those that
+// came back before, or behind all others if the consumer has asked for it and no limit ends its asking. Counted returns
+// use up the delivery limit.
+func (q *Queue) Return(items []Item, asked, counted bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.deleted {
@@ -41,8 +42,13 @@ func (q *Queue) Return(items []Item, counted bool) Effects {
 			if counted {
 				it.Count++
 			}
-			if limit := q.settings.DeliveryLimit; limit >= 0 && int64(it.Count) > int64(limit) {
+			limit := q.settings.DeliveryLimit
+			if limit >= 0 && int64(it.Count) > int64(limit) {
 				q.die(it, DeliveryLimit)
+				continue
+			}
+			if limit < 0 && asked {
+				q.put(it)
 				continue
 			}
 		}

@@ -2,22 +2,22 @@ package queue
 
 import "slices"
 
-// Subscribe adds a consumer. False: somebody has exclusive use, or the newcomer asks for it and is not alone.
-func (q *Queue) Subscribe(c *Consumer) (fx Effects, ok bool) {
+// Subscribe adds a consumer, who is served after Resume. False: somebody has exclusive use, or the newcomer asks for
+// it and is not alone, or the queue chooses its only consumer itself. Quorum queues know no exclusive use.
+func (q *Queue) Subscribe(c *Consumer) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) || q.deleted {
-		return Effects{}, false
+	taken := len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) || q.single && c.Exclusive
+	if taken && q.Type == Classic || q.deleted {
+		return false
 	}
 	q.consumers = append(q.consumers, c)
-	c.standing = ready
-	switch {
-	case !q.single:
-		q.round.join(c)
-	case q.active == nil:
+	c.standing = parked
+	if q.single && q.active == nil {
 		q.active = c
 	}
-	return q.pump(), true
+	q.alarm.set(q)
+	return true
 }
 
 // Unsubscribe removes a consumer. left is how many remain; ok is false if it was not there.

@@ -13,6 +13,7 @@ type Batch struct {
 	steps      []step
 	published  int
 	contents   int64
+	head       []byte // of the last content
 }
 
 // step is what an operation does to the store's memory.
@@ -39,7 +40,7 @@ func (b *Batch) Publish(m *Message, c Content, meta Meta, queues []QueueID) {
 	}
 	m.setMeta(meta)
 	m.size = uint32(size)
-	m.crc = contentChecksum(c)
+	m.crc = b.checksum(c)
 	m.releaseAll()
 	for _, q := range queues {
 		m.hold(holder{queue: q})
@@ -48,6 +49,15 @@ func (b *Batch) Publish(m *Message, c Content, meta Meta, queues []QueueID) {
 	b.steps = append(b.steps, step{kind: opPublish, message: m, content: c})
 	b.published++
 	b.contents += int64(size)
+}
+
+// checksum is that of the content as it is stored.
+func (b *Batch) checksum(c Content) uint32 {
+	b.head = appendContent(b.head[:0], Content{Exchange: c.Exchange, Key: c.Key})
+	binary.LittleEndian.PutUint32(b.head[2:], uint32(len(c.Properties)))
+	sum := checksum(b.head)
+	sum = crc32.Update(sum, castagnoli, c.Properties)
+	return crc32.Update(sum, castagnoli, c.Body)
 }
 
 // Settle says that a queue is done with a message: acked, expired, dropped or dead-lettered. It does
@@ -104,15 +114,6 @@ func appendContent(b []byte, c Content) []byte {
 	b = append(b, c.Key...)
 	b = append(b, c.Properties...)
 	return append(b, c.Body...)
-}
-
-func contentChecksum(c Content) uint32 {
-	var head [contentHeaderSize + 2*math.MaxUint8]byte
-	b := appendContent(head[:0], Content{Exchange: c.Exchange, Key: c.Key})
-	binary.LittleEndian.PutUint32(b[2:], uint32(len(c.Properties)))
-	sum := checksum(b)
-	sum = crc32.Update(sum, castagnoli, c.Properties)
-	return crc32.Update(sum, castagnoli, c.Body)
 }
 
 // decodeContent takes a stored content apart; what it returns points into b. It returns false if the

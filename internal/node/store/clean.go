@@ -15,6 +15,8 @@ const (
 	cleanSlack = 2
 	// copyBatch is about how much is copied in one record.
 	copyBatch = 256 << 10
+	// unindexed is how many of the newest segments have no index.
+	unindexed = 3
 	// sweepBatch is how many messages are looked at with the mutex held.
 	sweepBatch = 1024
 )
@@ -295,8 +297,8 @@ func (s *Store) removeFile(name string) {
 	}
 }
 
-// indexSealed writes the indexes that are missing. A segment that cannot have one is read in full at
-// the next start.
+// indexSealed writes the indexes that are missing, but for the newest segments: where messages do not
+// stay for long, those will be gone soon. A segment without index is read in full at the next start.
 func (s *Store) indexSealed() error {
 	for {
 		if s.stopped() {
@@ -304,7 +306,7 @@ func (s *Store) indexSealed() error {
 		}
 		s.mu.Lock()
 		var g *segment
-		for _, candidate := range s.ledger.segments {
+		for _, candidate := range s.ledger.segments[:max(len(s.ledger.segments)-unindexed, 0)] {
 			if candidate.sealed && !candidate.indexed {
 				g = candidate
 				g.indexed = true

@@ -76,7 +76,7 @@ func (s *Store) nextGroup() (group, bool) {
 			s.mu.Unlock()
 			return g, true
 		}
-		if s.closing {
+		if s.ending {
 			s.mu.Unlock()
 			return group{}, false
 		}

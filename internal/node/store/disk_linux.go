@@ -12,7 +12,7 @@ func freeSpace(path string) (int64, error) {
 	if err := syscall.Statfs(path, &st); err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
 // isDiskFull says whether a write failed for want of space, which can pass.

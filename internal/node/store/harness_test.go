@@ -80,7 +80,7 @@ func newUser(t testing.TB, seed uint64) *user {
 	}
 }
 
-// open opens a store for the user, which notes what the store reports.
+// open opens a store for the user, who goes on with what is in it.
 func (u *user) open(fs store.FS, o store.Options) {
 	u.t.Helper()
 	notify := o.Synced
@@ -92,23 +92,20 @@ func (u *user) open(fs store.FS, o store.Options) {
 			notify(m)
 		}
 	}
-	var err error
-	if u.store, err = store.Open(fs, o); err != nil {
-		u.t.Fatalf("Open: %v", err)
+	u.mu.Lock()
+	u.synced = 0
+	u.mu.Unlock()
+	r, err := recoverFrom(fs, o, nil)
+	if err != nil {
+		u.t.Fatalf("open: %v", err)
 	}
-	if err := u.store.Recover(nil, newMessage, ignoreHold); err != nil {
-		u.t.Fatalf("Recover: %v", err)
-	}
+	u.adopt(r)
 	if len(u.queues) == 0 {
 		for range 4 {
 			u.queues = append(u.queues, u.store.NewQueue())
 		}
 	}
 }
-
-func newMessage(store.Found) *store.Message { return new(store.Message) }
-
-func ignoreHold(*store.Message, store.QueueID, int) {}
 
 // durable is the last mark that the store has reported.
 func (u *user) durable() store.Mark {
@@ -121,7 +118,7 @@ func (u *user) durable() store.Mark {
 func (u *user) step() store.Mark {
 	var b store.Batch
 	switch n := u.rng.IntN(20); {
-	case n < 9 || len(u.live) == 0:
+	case n < 10 && len(u.live) < 60 || len(u.live) == 0:
 		u.publish(&b, u.randomBody())
 	case n < 15:
 		u.settle(&b, u.anyMail())
@@ -360,7 +357,4 @@ func (u *user) adopt(r *recovered) {
 	}
 	u.holds = maps.Clone(r.holds)
 	u.history = []fingerprint{{0, sumHolds(u.holds)}}
-	u.mu.Lock()
-	u.synced = 0
-	u.mu.Unlock()
 }

@@ -79,10 +79,7 @@ func buildIndex(g *segment) ([]byte, error) {
 		if len(sc.badContents) > 0 {
 			return nil, &CorruptError{File: g.name, Offset: sc.offset, Problem: "checksum of a content does not match"}
 		}
-		b = binary.LittleEndian.AppendUint32(b, sc.header.crc)
-		b = binary.LittleEndian.AppendUint32(b, sc.header.operations)
-		b = binary.LittleEndian.AppendUint32(b, sc.header.contents)
-		b = binary.LittleEndian.AppendUint64(b, sc.header.seq)
+		b = sc.header.appendTo(b)
 		b = append(b, sc.operations...)
 	}
 	if sc.err != nil {

@@ -33,23 +33,12 @@ func (h recordHeader) size() int64 {
 	return recordHeaderSize + int64(h.operations) + int64(h.contents)
 }
 
-// appendTo appends the header, with the checksum for its place; sum is that of the operations.
-func (h recordHeader) appendTo(b []byte, sum uint32, at place) []byte {
-	b = binary.LittleEndian.AppendUint32(b, h.sum(sum, at))
+// appendTo appends the header with its checksum.
+func (h recordHeader) appendTo(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, h.crc)
 	b = binary.LittleEndian.AppendUint32(b, h.operations)
 	b = binary.LittleEndian.AppendUint32(b, h.contents)
 	return binary.LittleEndian.AppendUint64(b, h.seq)
-}
-
-// sum completes the checksum of the operations with the header and its place.
-func (h recordHeader) sum(operations uint32, at place) uint32 {
-	var b [recordHeaderSize - 4 + 16]byte
-	binary.LittleEndian.PutUint32(b[0:], h.operations)
-	binary.LittleEndian.PutUint32(b[4:], h.contents)
-	binary.LittleEndian.PutUint64(b[8:], h.seq)
-	binary.LittleEndian.PutUint64(b[16:], at.salt)
-	binary.LittleEndian.PutUint64(b[24:], uint64(at.offset))
-	return crc32.Update(operations, castagnoli, b[:])
 }
 
 func decodeRecordHeader(b []byte) recordHeader {
@@ -61,17 +50,31 @@ func decodeRecordHeader(b []byte) recordHeader {
 	}
 }
 
-// valid says whether the record's operations are those that were written at this place.
-func (h recordHeader) valid(operations []byte, at place) bool {
-	return h.operations > 0 && h.crc == h.sum(checksum(operations), at)
-}
-
 func checksum(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
 
 // place is where a record lies.
 type place struct {
 	salt   uint64
 	offset int64
+}
+
+// sealer computes the checksums of records. It has the bytes that they are computed from, which would
+// else be allocated for each.
+type sealer struct {
+	buf [recordHeaderSize + 16]byte
+}
+
+// sum completes the checksum of the operations with the rest of the header and its place.
+func (s *sealer) sum(h recordHeader, operations uint32, at place) uint32 {
+	b := h.appendTo(s.buf[:0])
+	b = binary.LittleEndian.AppendUint64(b, at.salt)
+	b = binary.LittleEndian.AppendUint64(b, uint64(at.offset))
+	return crc32.Update(operations, castagnoli, b[4:])
+}
+
+// valid says whether the operations are those that were written at this place.
+func (s *sealer) valid(h recordHeader, operations []byte, at place) bool {
+	return h.operations > 0 && h.crc == s.sum(h, checksum(operations), at)
 }
 
 type operationKind uint8

@@ -28,8 +28,8 @@ func TestReopen(t *testing.T) {
 				last = max(last, u.step())
 			}
 			u.close()
-			if got := u.durable(); got != last {
-				t.Errorf("got mark %d durable after Close, want %d", got, last)
+			if got := u.durable(); got < last {
+				t.Errorf("got mark %d durable after Close, want %d or a later one", got, last)
 			}
 			u.mustRecover(disk, tt.options, last)
 		})
@@ -67,17 +67,11 @@ func TestModel(t *testing.T) {
 				}
 				removed += u.store.Stats().Removed
 				u.close()
-				r, err := recoverFrom(disk, o, nil)
-				if err != nil {
-					t.Fatalf("recover: %v", err)
-				}
-				if err := u.verify(r, u.durable()); err != nil {
-					t.Fatal(err)
-				}
-				if !r.clean {
+				u.mustRecover(disk, o, u.durable())
+				u.open(disk, o)
+				if !u.store.Clean() {
 					t.Error("got a log that was not closed in order, want one that was")
 				}
-				u.adopt(r)
 			}
 			if removed == 0 {
 				t.Error("got no segment removed, want some: this test shows nothing")
@@ -196,34 +190,4 @@ func TestQueueIDsAreNeverUsedAgain(t *testing.T) {
 	if got := r.store.NewQueue(); got <= used {
 		t.Errorf("got queue %d, want one after %d", got, used)
 	}
-}
-
-func TestDropQueue(t *testing.T) {
-	disk := storetest.NewDisk()
-	o := store.Options{SegmentSize: 4096}
-	u := newUser(t, 7)
-	u.open(disk, o)
-	for range 600 {
-		u.step()
-	}
-	for _, q := range u.queues[1:] {
-		u.store.DropQueue(q)
-		for _, m := range append([]*mail(nil), u.live...) {
-			u.forget(m, q)
-		}
-	}
-	// Close waits for the keeper, and the next start sees what is left of the books.
-	var b store.Batch
-	for len(u.live) > 0 {
-		u.settle(&b, u.live[0])
-	}
-	u.wait(u.commit(&b))
-	for u.store.Stats().Messages > 0 {
-		u.wait(u.step())
-		for len(u.live) > 0 {
-			u.settle(&b, u.live[0])
-		}
-		b.Reset()
-	}
-	u.close()
 }

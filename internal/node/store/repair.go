@@ -96,12 +96,8 @@ func (p *repair) mendLog() error {
 	old := s.ledger.segments[:len(s.ledger.segments)-1]
 	s.committer.Go(s.commitGroups)
 	err := p.copyAll(old)
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
 	close(s.stopping)
-	signal(s.wake)
-	s.committer.Wait()
+	s.stopCommitter()
 	return errors.Join(err, s.err)
 }
 

@@ -40,13 +40,12 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 	for d.next(&op) {
 		switch op.kind {
 		case opPublish, opCopy:
-			number := op.seq
 			if op.kind == opPublish {
-				number = seq
+				op.seq = seq
 				seq++
 			}
 			if !slices.Contains(badContents, nth) {
-				r.message(g, number, &op.message, content)
+				r.message(g, &op, content)
 			}
 			content += int64(op.message.size)
 			nth++
@@ -77,8 +76,12 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 func (r *replay) see(q QueueID) { r.queue = max(r.queue, q) }
 
 // message notes a message, or where it was copied to.
-func (r *replay) message(g *segment, seq uint64, found *storedMessage, offset int64) {
-	m := r.messages[seq]
+func (r *replay) message(g *segment, op *operation, offset int64) {
+	found := &op.message
+	var m *Message
+	if op.kind == opCopy {
+		m = r.messages[op.seq]
+	}
 	copied := m != nil
 	if copied {
 		m.releaseAll()
@@ -102,14 +105,14 @@ func (r *replay) message(g *segment, seq uint64, found *storedMessage, offset in
 		g.dead += int64(found.overhead) + int64(found.size)
 		if copied {
 			r.ledger.remove(m)
-			delete(r.messages, seq)
+			delete(r.messages, op.seq)
 		}
 		return
 	case copied:
 		r.ledger.move(m, g, offset)
 	default:
-		r.ledger.admit(m, seq, g, offset)
-		r.messages[seq] = m
+		r.ledger.admit(m, op.seq, g, offset)
+		r.messages[op.seq] = m
 	}
 	m.setMeta(found.meta)
 	m.size, m.crc = found.size, found.crc

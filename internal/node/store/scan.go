@@ -15,6 +15,7 @@ const scanBuffer = 1 << 20
 // scanner reads the records of a log file one after the other and checks them.
 type scanner struct {
 	in          *bufio.Reader
+	sealer      sealer
 	salt        uint64
 	end         int64 // of the file
 	header      recordHeader
@@ -64,7 +65,7 @@ func (s *scanner) next() bool {
 	if err := s.readOperations(); err != nil {
 		return s.readError(err)
 	}
-	if !s.header.valid(s.operations, place{s.salt, s.offset}) {
+	if !s.sealer.valid(s.header, s.operations, place{s.salt, s.offset}) {
 		return s.fail("checksum of the record does not match")
 	}
 	s.nextOffset = s.offset + s.header.size()
@@ -176,7 +177,8 @@ func laterNote(f File, salt uint64, offset, end int64) (at int64, found bool, er
 	const size = recordHeaderSize + 1
 	var lengths [8]byte
 	binary.LittleEndian.PutUint32(lengths[:], 1)
-	buf := make([]byte, scanBuffer)
+	buf := make([]byte, min(scanBuffer, max(end-offset, 0)))
+	var sealer sealer
 	for offset+size <= end {
 		b := buf[:min(int64(len(buf)), end-offset)]
 		if _, err := f.ReadAt(b, offset); err != nil && !errors.Is(err, io.EOF) {
@@ -190,7 +192,7 @@ func laterNote(f File, salt uint64, offset, end int64) (at int64, found bool, er
 			i += skip
 			kind := operationKind(b[i+recordHeaderSize])
 			h := decodeRecordHeader(b[i:])
-			if (kind == opSynced || kind == opClosed) && h.valid(b[i+recordHeaderSize:][:1], place{salt, offset + int64(i)}) {
+			if (kind == opSynced || kind == opClosed) && sealer.valid(h, b[i+recordHeaderSize:][:1], place{salt, offset + int64(i)}) {
 				return offset + int64(i), true, nil
 			}
 		}

@@ -46,6 +46,7 @@ type Store struct {
 	clean        bool
 	started      bool
 	closing      bool
+	ending       bool  // the committer is to stop when nothing is left
 	err          error // why nothing becomes durable any more
 	stats        Stats
 
@@ -262,8 +263,7 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	close(s.stopping)
 	s.keeper.Wait()
-	signal(s.wake)
-	s.committer.Wait()
+	s.stopCommitter()
 
 	s.mu.Lock()
 	err := s.err
@@ -274,6 +274,15 @@ func (s *Store) Close() error {
 	s.advance()
 	s.mu.Unlock()
 	return errors.Join(err, s.release())
+}
+
+// stopCommitter lets the committer finish. Nothing may be committed any more.
+func (s *Store) stopCommitter() {
+	s.mu.Lock()
+	s.ending = true
+	s.mu.Unlock()
+	signal(s.wake)
+	s.committer.Wait()
 }
 
 // release closes all files and gives up the lock.

@@ -1,7 +1,7 @@
 package store
 
 // chunkSize is how much is usually written at once. A larger record has a chunk of its own.
-const chunkSize = 256 << 10
+const chunkSize = 64 << 10
 
 // chunk is a piece of a segment that is not yet in its file.
 type chunk struct {
@@ -40,6 +40,7 @@ type tail struct {
 	pending chunks
 	notes   bool // whether what is written is also synced before more is written
 	noted   bool // whether the last record says that all before it is synced
+	sealer  sealer
 }
 
 // reserve makes room for a record in one chunk of the segment.
@@ -62,8 +63,14 @@ func (t *tail) begin(operations []byte, sum uint32, contents int64, seq uint64, 
 	}
 	t.noted = false
 	h := recordHeader{operations: uint32(len(operations)), contents: uint32(contents), seq: seq}
+	return t.write(h, operations, sum, free)
+}
+
+// write appends a record without its contents.
+func (t *tail) write(h recordHeader, operations []byte, sum uint32, free *freeList) *chunk {
+	h.crc = t.sealer.sum(h, sum, t.segment.place())
 	c := t.reserve(h.size(), free)
-	c.data = h.appendTo(c.data, sum, t.segment.place())
+	c.data = h.appendTo(c.data)
 	c.data = append(c.data, operations...)
 	t.segment.end += h.size()
 	return c
@@ -74,10 +81,7 @@ func (t *tail) begin(operations []byte, sum uint32, contents int64, seq uint64, 
 func (t *tail) note(kind operationKind, seq uint64, free *freeList) {
 	operations := []byte{byte(kind)}
 	h := recordHeader{operations: 1, seq: seq}
-	c := t.reserve(h.size(), free)
-	c.data = h.appendTo(c.data, checksum(operations), t.segment.place())
-	c.data = append(c.data, operations...)
-	t.segment.end += h.size()
+	t.write(h, operations, checksum(operations), free)
 	t.segment.dead += h.size()
 	t.noted = true
 }

@@ -1,0 +1,86 @@
+package mgmt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/node"
+)
+
+// channelPatience is how long connections may take to describe their channels.
+const channelPatience = time.Second
+
+func (c *call) statuses(connections []*node.Connection) []node.ChannelStatus {
+	ctx, cancel := context.WithTimeout(c.r.Context(), channelPatience)
+	defer cancel()
+	return node.ChannelStatuses(ctx, connections)
+}
+
+func (c *call) channels() (any, error) { return c.channelsOf(c.visibleConnections()), nil }
+
+func (c *call) channelsOfConnection() (any, error) {
+	conn, err := c.connection(c.isMonitor())
+	if err != nil {
+		return nil, err
+	}
+	return c.channelsOf([]*node.Connection{conn}), nil
+}
+
+func (c *call) channelsOf(connections []*node.Connection) list {
+	all := list{}
+	for _, s := range c.statuses(connections) {
+		all = append(all, c.channelObject(s))
+	}
+	return all
+}
+
+func (c *call) oneChannel() (any, error) {
+	name := c.path("channel")
+	for _, conn := range c.node.Connections() {
+		for _, ch := range conn.Channels() {
+			if channelName(ch) != name {
+				continue
+			}
+			if !c.isMonitor() && conn.User != c.user.Name {
+				return nil, unauthorised("User not authorised to access object")
+			}
+			return c.channelInFull(ch)
+		}
+	}
+	return nil, notFound()
+}
+
+func (c *call) channelInFull(ch *node.Channel) (any, error) {
+	for _, s := range c.statuses([]*node.Connection{ch.Connection()}) {
+		if s.Channel != ch {
+			continue
+		}
+		details := list{}
+		for _, sub := range c.subscriptions() {
+			if sub.Channel == ch {
+				details = append(details, c.consumerObject(sub))
+			}
+		}
+		o := c.channelObject(s)
+		o["consumer_details"], o["publishes"], o["deliveries"] = details, list{}, list{}
+		return o, nil
+	}
+	return nil, notFound()
+}
+
+// channelName is that of the connection and the number.
+func channelName(ch *node.Channel) string {
+	return fmt.Sprintf("%s (%d)", printable(ch.Connection().Name), ch.Number)
+}
+
+func (a *api) channelObject(s node.ChannelStatus) object {
+	conn := s.Channel.Connection()
+	return object{
+		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Name(),
+		"vhost": printable(conn.Vhost()), "user": printable(conn.User), "user_who_performed_action": printable(conn.User), "state": "running",
+		"confirm": s.Confirming, "transactional": s.Transactional, "prefetch_count": s.Prefetch, "global_prefetch_count": s.SharedPrefetch,
+		"consumer_count": s.Consumers, "messages_unacknowledged": s.Unacked, "messages_unconfirmed": s.Unconfirmed,
+		"messages_uncommitted": s.UncommittedMessages, "acks_uncommitted": s.UncommittedAcknowledges,
+	}
+}

@@ -1,0 +1,123 @@
+package mgmt
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/rehop/rehop/internal/node"
+)
+
+// connections lists those that the user may see: all for those who monitor, else one's own.
+func (c *call) connections() (any, error) {
+	all := list{}
+	for _, conn := range c.visibleConnections() {
+		all = append(all, c.connectionObject(conn))
+	}
+	return all, nil
+}
+
+func (c *call) visibleConnections() []*node.Connection {
+	all := slices.DeleteFunc(c.node.Connections(), func(conn *node.Connection) bool {
+		elsewhere := c.vhost != nil && conn.Vhost() != c.vhost.Name
+		return elsewhere || !c.isMonitor() && conn.User != c.user.Name
+	})
+	slices.SortFunc(all, func(a, b *node.Connection) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// connection finds the connection of the path, if the user may see it, or close it.
+func (c *call) connection(privileged bool) (*node.Connection, error) {
+	for _, conn := range c.node.Connections() {
+		if conn.Name != c.path("connection") {
+			continue
+		}
+		if !privileged && conn.User != c.user.Name {
+			return nil, unauthorised("User not authorised to access object")
+		}
+		return conn, nil
+	}
+	return nil, notFound()
+}
+
+func (c *call) oneConnection() (any, error) {
+	conn, err := c.connection(c.isMonitor())
+	if err != nil {
+		return nil, err
+	}
+	return c.connectionObject(conn), nil
+}
+
+func (c *call) closeConnection() (any, error) {
+	conn, err := c.connection(c.isAdministrator())
+	if err != nil {
+		return nil, err
+	}
+	reason := c.r.Header.Get("X-Reason")
+	if reason == "" {
+		reason = "Closed via management plugin"
+	}
+	conn.Close(shortened(printable(reason)))
+	return done, nil
+}
+
+// shortened keeps a reason within what a reply text can hold.
+func shortened(reason string) string {
+	const most = 200
+	if len(reason) > most {
+		return strings.ToValidUTF8(reason[:most], "")
+	}
+	return reason
+}
+
+func (a *api) connectionObject(c *node.Connection) object {
+	state := "running"
+	if c.Blocked() {
+		state = "blocked"
+	}
+	remote, local := c.Addresses()
+	host, port := hostPort(local)
+	peerHost, peerPort := hostPort(remote)
+	o := object{
+		"name": printable(c.Name), "vhost": printable(c.Vhost()), "user": printable(c.User), "node": a.node.Name(), "state": state, "type": "network",
+		"protocol": "AMQP 0-9-1", "auth_mechanism": printable(c.Mechanism), "connected_at": c.Since.UnixMilli(), "user_who_performed_action": printable(c.User),
+		"host": host, "port": port, "peer_host": peerHost, "peer_port": peerPort,
+		"channels": len(c.Channels()), "channel_max": c.ChannelMax, "frame_max": c.FrameMax, "timeout": int(c.Heartbeat.Seconds()),
+		"client_properties": shown(c.Properties), "recv_cnt": c.Received(), "send_oct": c.Sent(),
+		"ssl": false, "ssl_protocol": nil, "ssl_cipher": nil, "ssl_hash": nil, "ssl_key_exchange": nil,
+		"peer_cert_subject": nil, "peer_cert_issuer": nil, "peer_cert_validity": nil,
+	}
+	if name := c.ClientName(); name != "" {
+		o["user_provided_name"] = name
+	}
+	if state, ok := c.TLS(); ok {
+		describeTLS(o, state)
+	}
+	return o
+}
+
+func describeTLS(o object, state tls.ConnectionState) {
+	o["ssl"] = true
+	o["ssl_protocol"], o["ssl_cipher"] = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
+	if len(state.VerifiedChains) > 0 {
+		leaf := state.VerifiedChains[0][0]
+		const form = "2006-01-02T15:04:05Z"
+		o["peer_cert_subject"], o["peer_cert_issuer"] = leaf.Subject.String(), leaf.Issuer.String()
+		o["peer_cert_validity"] = leaf.NotBefore.UTC().Format(form) + " - " + leaf.NotAfter.UTC().Format(form)
+	}
+}
+
+// hostPort splits an address; those within the process have no port.
+func hostPort(addr net.Addr) (string, int) {
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		return tcp.IP.String(), tcp.Port
+	}
+	return addr.String(), 0
+}
+
+func connectionBrief(c *node.Connection) object {
+	remote, _ := c.Addresses()
+	host, port := hostPort(remote)
+	return object{"name": printable(c.Name), "peer_host": host, "peer_port": port}
+}

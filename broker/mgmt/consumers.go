@@ -1,0 +1,40 @@
+package mgmt
+
+import "github.com/rehop/rehop/internal/node"
+
+func (c *call) consumers() (any, error) {
+	all := list{}
+	for _, s := range c.subscriptions() {
+		all = append(all, c.consumerObject(s))
+	}
+	return all, nil
+}
+
+// subscriptions returns the consumers in the virtual hosts that the user may look into.
+func (c *call) subscriptions() (all []node.Subscription) {
+	for _, v := range c.visible() {
+		for _, q := range v.Queues() {
+			all = append(all, q.Subscriptions()...)
+		}
+	}
+	return all
+}
+
+func (a *api) consumerObject(s node.Subscription) object {
+	activity := "up"
+	switch {
+	case s.Queue.SingleActive() && s.Active:
+		activity = "single_active"
+	case s.Queue.SingleActive():
+		activity = "waiting"
+	}
+	conn := s.Channel.Connection()
+	channel := connectionBrief(conn)
+	channel["connection_name"], channel["name"] = channel["name"], channelName(s.Channel)
+	channel["number"], channel["node"], channel["user"] = s.Channel.Number, a.node.Name(), printable(conn.User)
+	return object{
+		"consumer_tag": printable(s.Tag), "queue": object{"name": printable(s.Queue.Name), "vhost": printable(s.Queue.VhostName())}, "channel_details": channel,
+		"ack_required": !s.NoAck, "exclusive": s.Exclusive, "active": s.Active, "activity_status": activity, "prefetch_count": s.Prefetch,
+		"arguments": shown(s.Arguments),
+	}
+}

@@ -1,0 +1,107 @@
+package mgmt
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/node"
+)
+
+// desk is a broker with its API, on which a test makes requests as guest unless it says otherwise.
+type desk struct {
+	t      testing.TB
+	node   *node.Node
+	server *broker.Server
+	http   *httptest.Server
+}
+
+func newDesk(t testing.TB) *desk {
+	t.Helper()
+	server := &broker.Server{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	handler, err := Handler(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		web.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	engine, err := server.Node()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &desk{t: t, node: engine, server: server, http: web}
+}
+
+// reply is what came back.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (r reply) reason() string {
+	var failed struct {
+		Reason any `json:"reason"`
+	}
+	_ = json.Unmarshal([]byte(r.body), &failed)
+	text, _ := failed.Reason.(string)
+	return text
+}
+
+func (d *desk) do(method, path, body string) reply { return d.as("guest", "guest", method, path, body) }
+
+func (d *desk) as(user, password, method, path, body string) reply {
+	d.t.Helper()
+	r, err := http.NewRequest(method, d.http.URL+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if user != "" {
+		r.SetBasicAuth(user, password)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return d.send(r)
+}
+
+func (d *desk) send(r *http.Request) reply {
+	d.t.Helper()
+	answer, err := http.DefaultTransport.RoundTrip(r) // follows no redirect
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return reply{answer.StatusCode, answer.Header, string(content)}
+}
+
+// must makes a request that has to be answered with a status.
+func (d *desk) must(want int, method, path, body string) reply {
+	d.t.Helper()
+	got := d.do(method, path, body)
+	if got.status != want {
+		d.t.Fatalf("%s %s %s: got %d %s, want %d", method, path, body, got.status, got.body, want)
+	}
+	return got
+}
+
+// read decodes an answer.
+func (d *desk) read(path string, into any) {
+	d.t.Helper()
+	got := d.must(http.StatusOK, "GET", path, "")
+	if err := json.Unmarshal([]byte(got.body), into); err != nil {
+		d.t.Fatalf("GET %s: %v in %s", path, err, got.body)
+	}
+}

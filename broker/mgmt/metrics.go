@@ -1,0 +1,158 @@
+package mgmt
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/internal/node/queue"
+)
+
+// exposition is metrics in the text format of Prometheus.
+type exposition struct{ bytes.Buffer }
+
+// sampled is a value with its labels, written as a="b".
+type sampled struct {
+	labels string
+	value  float64
+}
+
+// family is a metric with all its values.
+func (e *exposition) family(name, kind, help string, values ...sampled) {
+	fmt.Fprintf(e, "# TYPE %s %s\n# HELP %s %s\n", name, kind, name, help)
+	for _, v := range values {
+		if v.labels == "" {
+			fmt.Fprintf(e, "%s %v\n", name, v.value)
+		} else {
+			fmt.Fprintf(e, "%s{%s} %v\n", name, v.labels, v.value)
+		}
+	}
+}
+
+// labels writes pairs of names and values.
+func labels(pairs ...string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `%s="%s"`, pairs[i], escape.Replace(printable(pairs[i+1])))
+	}
+	return b.String()
+}
+
+// metrics adds up all queues and all connections.
+func (c *call) metrics() (any, error) { return c.exposed(false), nil }
+
+// metricsPerObject has each on its own.
+func (c *call) metricsPerObject() (any, error) { return c.exposed(true), nil }
+
+func (c *call) exposed(perObject bool) document {
+	e := &exposition{}
+	c.exposeNode(e)
+	queues, consumers := c.exposeQueues(e, perObject)
+	connections := c.node.Connections()
+	channels := c.exposeConnections(e, connections, perObject)
+	e.family("rabbitmq_connections", "gauge", "Connections currently open", sampled{"", float64(len(connections))})
+	e.family("rabbitmq_channels", "gauge", "Channels currently open", sampled{"", float64(channels)})
+	e.family("rabbitmq_queues", "gauge", "Queues available", sampled{"", float64(queues)})
+	e.family("rabbitmq_consumers", "gauge", "Consumers currently connected", sampled{"", float64(consumers)})
+	return document{"text/plain; version=0.0.4; charset=utf-8", e.Bytes()}
+}
+
+func (c *call) exposeNode(e *exposition) {
+	name := c.node.Name()
+	e.family("rabbitmq_build_info", "untyped", "RabbitMQ & Erlang/OTP version info",
+		sampled{labels("rabbitmq_version", c.node.Version(), "prometheus_plugin_version", c.node.Version(), "erlang_version", "none", "product_name", "rehop", "product_version", c.node.Version()), 1})
+	e.family("rabbitmq_identity_info", "untyped", "RabbitMQ node & cluster identity info", sampled{labels("rabbitmq_node", name, "rabbitmq_cluster", name), 1})
+	raised := c.node.Alarms()
+	is := func(a node.Alarm) sampled {
+		if slices.Contains(raised, a) {
+			return sampled{"", 1}
+		}
+		return sampled{"", 0}
+	}
+	e.family("rabbitmq_alarms_memory_used_watermark", "untyped", "is 1 if VM memory watermark alarm is in effect", is(node.MemoryAlarm))
+	e.family("rabbitmq_alarms_free_disk_space_watermark", "untyped", "is 1 if free disk space watermark alarm is in effect", is(node.DiskAlarm))
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	e.family("rabbitmq_process_resident_memory_bytes", "gauge", "Memory used in bytes", sampled{"", float64(memory.Sys - memory.HeapReleased)})
+	e.family("rabbitmq_disk_space_available_limit_bytes", "gauge", "Free disk space low watermark in bytes", sampled{"", float64(c.node.DiskReserve())})
+}
+
+// exposeQueues returns how many queues and consumers there are.
+func (c *call) exposeQueues(e *exposition, perObject bool) (queues, consumers int) {
+	var names []string
+	var statuses []queue.Status
+	for _, v := range c.node.Vhosts() {
+		for _, q := range v.Queues() {
+			names = append(names, labels("vhost", v.Name, "queue", q.Name))
+			statuses = append(statuses, q.Status())
+		}
+	}
+	for _, m := range queueMetrics {
+		values := make([]sampled, len(statuses))
+		for i, s := range statuses {
+			values[i] = sampled{names[i], m.of(s)}
+		}
+		e.family("rabbitmq_queue_"+m.name, m.kind, m.help, summed(values, perObject)...)
+	}
+	for _, s := range statuses {
+		consumers += len(s.Consumers)
+	}
+	return len(statuses), consumers
+}
+
+// queueMetrics is never changed.
+var queueMetrics = []struct {
+	name, kind, help string
+	of               func(queue.Status) float64
+}{
+	{"messages_ready", "gauge", "Messages ready to be delivered to consumers", func(s queue.Status) float64 { return float64(s.Ready) }},
+	{"messages_unacked", "gauge", "Messages delivered to consumers but not yet acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
+	{"messages", "gauge", "Sum of ready and unacknowledged messages - total queue depth", func(s queue.Status) float64 { return float64(s.Ready + s.Unacked) }},
+	{"consumers", "gauge", "Consumers on a queue", func(s queue.Status) float64 { return float64(len(s.Consumers)) }},
+	{"consumer_capacity", "gauge", "Consumer capacity", capacity},
+	{"consumer_utilisation", "gauge", "Same as consumer capacity", capacity},
+	{"messages_ready_bytes", "gauge", "Size in bytes of ready messages", func(s queue.Status) float64 { return float64(s.ReadyBytes) }},
+	{"messages_unacked_bytes", "gauge", "Size in bytes of all unacknowledged messages", func(s queue.Status) float64 { return float64(s.UnackedBytes) }},
+	{"messages_bytes", "gauge", "Size in bytes of ready and unacknowledged messages", func(s queue.Status) float64 { return float64(s.ReadyBytes + s.UnackedBytes) }},
+	{"messages_published_total", "counter", "Total number of messages published to queues", func(s queue.Status) float64 { return float64(s.Totals.Published) }},
+}
+
+// summed adds values up unless each is wanted on its own.
+func summed(values []sampled, perObject bool) []sampled {
+	if perObject {
+		return values
+	}
+	sum := sampled{}
+	for _, v := range values {
+		sum.value += v.value
+	}
+	return []sampled{sum}
+}
+
+// exposeConnections returns how many channels there are.
+func (c *call) exposeConnections(e *exposition, connections []*node.Connection, perObject bool) (channels int) {
+	var perConnection, sent, received []sampled
+	for _, conn := range connections {
+		label := labels("connection", conn.Name)
+		n := len(conn.Channels())
+		channels += n
+		perConnection = append(perConnection, sampled{label, float64(n)})
+		sent = append(sent, sampled{label, float64(conn.Sent())})
+		received = append(received, sampled{label, float64(conn.Received())})
+	}
+	for _, m := range []struct {
+		name, kind, help string
+		values           []sampled
+	}{{"channels", "gauge", "Channels on a connection", perConnection}, {"outgoing_bytes_total", "counter", "Total number of bytes sent on a connection", sent},
+		{"incoming_packets_total", "counter", "Total number of packets received on a connection", received}} {
+		e.family("rabbitmq_connection_"+m.name, m.kind, m.help, summed(m.values, perObject)...)
+	}
+	return channels
+}

@@ -1,0 +1,96 @@
+package mgmt
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/internal/node/exchange"
+)
+
+func (c *call) overview() (any, error) {
+	vhosts := c.visible()
+	now, rates := c.sum(vhosts)
+	queues, exchanges, consumers := 0, 0, 0
+	for _, v := range vhosts {
+		exchanges += len(v.Exchanges())
+		for _, q := range v.Queues() {
+			queues++
+			consumers += len(q.Status().Consumers)
+		}
+	}
+	connections := c.visibleConnections()
+	channels := 0
+	for _, conn := range connections {
+		channels += len(conn.Channels())
+	}
+	totals := object{}
+	now.messages(totals, rates)
+	o := object{
+		"management_version": c.node.Version(), "rabbitmq_version": c.node.Version(), "product_name": "rehop", "product_version": c.node.Version(),
+		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": c.node.Name(), "node": c.node.Name(),
+		"rates_mode": "basic", "disable_stats": false, "enable_queue_totals": false, "statistics_db_event_queue": 0,
+		"exchange_types": exchangeTypes(), "message_stats": now.stats(rates), "queue_totals": totals,
+		"object_totals": object{"queues": queues, "exchanges": exchanges, "connections": len(connections), "channels": channels, "consumers": consumers},
+	}
+	o["listeners"], o["contexts"] = c.listeners()
+	return o, nil
+}
+
+// listeners tells of the one listener that is known: the request came by it.
+func (c *call) listeners() (listeners, contexts list) {
+	local, ok := c.r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return list{}, list{}
+	}
+	host, port := hostPort(local)
+	name := c.node.Name()
+	return list{{"node": name, "protocol": "http", "ip_address": host, "port": port}},
+		list{{"node": name, "description": "RabbitMQ Management", "path": "/", "ip": host, "port": strconv.Itoa(port)}}
+}
+
+func (c *call) clusterName() (any, error) { return object{"name": c.node.Name()}, nil }
+
+func exchangeTypes() list {
+	var all list
+	for _, kind := range []exchange.Kind{exchange.Direct, exchange.Fanout, exchange.Headers, exchange.Topic} {
+		all = append(all, object{"name": kind, "description": "AMQP " + string(kind) + " exchange, as per the AMQP specification", "enabled": true})
+	}
+	return all
+}
+
+func (c *call) nodes() (any, error) { return list{c.nodeObject()}, nil }
+
+func (c *call) oneNode() (any, error) {
+	if c.path("node") != c.node.Name() {
+		return nil, notFound()
+	}
+	return c.nodeObject(), nil
+}
+
+func (c *call) nodeObject() object {
+	raised := c.node.Alarms()
+	used, limit := c.node.Memory()
+	_, contexts := c.listeners()
+	return object{
+		"name": c.node.Name(), "type": "disc", "running": true, "os_pid": strconv.Itoa(os.Getpid()), "uptime": time.Since(c.node.Began()).Milliseconds(),
+		"processors": runtime.NumCPU(), "run_queue": 0, "proc_used": runtime.NumGoroutine(), "sockets_used": len(c.node.Connections()),
+		"mem_used": used, "mem_limit": limit, "mem_alarm": slices.Contains(raised, node.MemoryAlarm),
+		"disk_free_limit": c.node.DiskReserve(), "disk_free_alarm": slices.Contains(raised, node.DiskAlarm),
+		"rates_mode": "basic", "exchange_types": exchangeTypes(), "auth_mechanisms": mechanisms(), "applications": list{}, "contexts": contexts,
+		"partitions": []string{}, "cluster_links": list{}, "enabled_plugins": []string{"rabbitmq_management", "rabbitmq_prometheus"},
+	}
+}
+
+func mechanisms() list {
+	return list{
+		{"name": "PLAIN", "description": "SASL PLAIN authentication mechanism", "enabled": true},
+		{"name": "AMQPLAIN", "description": "QPid AMQPLAIN mechanism", "enabled": true},
+		{"name": "EXTERNAL", "description": "TLS peer verification-based authentication", "enabled": true},
+	}
+}

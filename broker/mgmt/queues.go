@@ -1,0 +1,120 @@
+package mgmt
+
+import (
+	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+func (c *call) queues() (any, error) {
+	all := list{}
+	for _, v := range c.visible() {
+		for _, q := range v.Queues() {
+			all = append(all, c.queueObject(q))
+		}
+	}
+	return all, nil
+}
+
+func (c *call) oneQueue() (any, error) {
+	q := c.vhost.Queue(c.path("queue"))
+	if q == nil {
+		return nil, notFound()
+	}
+	o := c.queueObject(q)
+	details := list{}
+	for _, s := range q.Subscriptions() {
+		details = append(details, c.consumerObject(s))
+	}
+	o["consumer_details"], o["incoming"], o["deliveries"] = details, list{}, list{}
+	return o, nil
+}
+
+// queueObject describes a queue with the keys of its type.
+func (a *api) queueObject(q *node.Queue) object {
+	s := q.Status()
+	consumers := len(s.Consumers)
+	o := object{
+		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
+		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.Arguments),
+		"consumers": consumers, "consumer_capacity": capacity(s), "consumer_utilisation": capacity(s),
+		"message_bytes": s.ReadyBytes + s.UnackedBytes, "message_bytes_ready": s.ReadyBytes, "message_bytes_unacknowledged": s.UnackedBytes,
+		"policy": nil, "operator_policy": nil, "effective_policy_definition": object{},
+	}
+	a.describePolicy(q, o)
+	now, rates := a.rates.of(q)
+	now.messages(o, rates)
+	if now.happened() {
+		o["message_stats"] = now.stats(rates)
+	}
+	var exclusive, active any
+	if consumers > 0 && s.Consumers[0].Exclusive {
+		exclusive = printable(s.Consumers[0].Tag)
+	}
+	if q.SingleActive() && s.Active != nil {
+		active = printable(s.Active.Tag)
+	}
+	if q.Type() == queue.Quorum {
+		self := []string{a.node.Name()}
+		o["leader"], o["members"], o["online"], o["single_active_consumer_ctag"] = a.node.Name(), self, self, active
+	} else {
+		o["exclusive_consumer_tag"], o["single_active_consumer_tag"] = exclusive, active
+	}
+	if owner := q.Owner(); owner != nil {
+		o["owner_pid_details"] = connectionBrief(owner)
+	}
+	return o
+}
+
+func (a *api) describePolicy(q *node.Queue, o object) {
+	v := a.node.Vhost(q.VhostName())
+	if name := q.Policy(); name != "" && v != nil {
+		o["policy"] = printable(name)
+		if p, ok := v.Policy(name); ok {
+			o["effective_policy_definition"] = p.Definition
+		}
+	}
+}
+
+// capacity is whether a message that came now would be delivered at once. RabbitMQ has the mean over some seconds.
+func capacity(s queue.Status) float64 {
+	if len(s.Consumers) > 0 && s.Waiting {
+		return 1
+	}
+	return 0
+}
+
+func (c *call) declareQueue() (any, error) {
+	f, err := c.fields(maxBody)
+	if err != nil {
+		return nil, err
+	}
+	m := &wire.QueueDeclare{Queue: c.path("queue")}
+	if m.Durable, err = f.flag("durable"); err != nil {
+		return nil, err
+	}
+	if m.AutoDelete, err = f.flag("auto_delete"); err != nil {
+		return nil, err
+	}
+	if m.Arguments, err = f.arguments(); err != nil {
+		return nil, err
+	}
+	created := c.vhost.Queue(m.Queue) == nil
+	return made(created), c.ask(m)
+}
+
+func (c *call) deleteQueue() (any, error) {
+	name, query := c.path("queue"), c.r.URL.Query()
+	if c.vhost.Queue(name) == nil {
+		return nil, notFound()
+	}
+	return done, c.ask(&wire.QueueDelete{Queue: name, IfUnused: query.Get("if-unused") == "true", IfEmpty: query.Get("if-empty") == "true"})
+}
+
+func (c *call) purgeQueue() (any, error) {
+	name := c.path("queue")
+	if c.vhost.Queue(name) == nil {
+		return nil, notFound()
+	}
+	return done, c.ask(&wire.QueuePurge{Queue: name})
+}

@@ -1,0 +1,111 @@
+package brokers
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/integration/lab"
+)
+
+// Without flags this is a smoke test of a few seconds, whose numbers mean nothing. To measure, run make bench, and compare
+// the ratios: brokers and client share the machine.
+var (
+	rounds     = flag.Int("rounds", 1, "how often everything is measured; the table shows medians")
+	messages   = flag.Int("messages", 1000, "messages per round; a tenth of that one at a time")
+	size       = flag.Int("size", 256, "size of a body in bytes")
+	publishers = flag.Int("publishers", 64, "goroutines that publish")
+	prefetch   = flag.Int("prefetch", 256, "messages that the broker sends ahead")
+	only       = flag.String("only", "", "comma-separated brokers to measure; default all")
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serveIn); dir != "" {
+		os.Exit(serve(dir))
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// contender is a broker with a kind of queue.
+type contender struct {
+	name string
+	url  string
+	args amqp.Table
+}
+
+func TestBrokers(t *testing.T) {
+	rabbit, embedded := lab.Single(t), start(t)
+	all := []contender{
+		{"embedded", embedded, amqp.Table{"x-queue-type": "quorum"}},
+		{"RabbitMQ quorum", rabbit.URL, amqp.Table{"x-queue-type": "quorum"}},
+		{"RabbitMQ classic", rabbit.URL, nil},
+	}
+	if *only != "" {
+		all = slices.DeleteFunc(all, func(c contender) bool { return !slices.Contains(strings.Split(*only, ","), c.name) })
+	}
+	results := make(map[string][]measure)
+	for round := range *rounds {
+		for i := range all {
+			c := all[(i+round)%len(all)]
+			for _, s := range scenarios {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+				got, err := s.run(ctx, c, fmt.Sprintf("%s-%d", strings.ReplaceAll(c.name, " ", "-"), round))
+				cancel()
+				if err != nil {
+					t.Fatalf("%s: %s: %v", s.name, c.name, err)
+				}
+				t.Logf("round %d: %-16s %-22s %8.0f msgs/s, p50 %v, p99 %v", round+1, c.name, s.name, got.rate, got.p50, got.p99)
+				key := s.name + "/" + c.name
+				results[key] = append(results[key], got)
+			}
+		}
+	}
+	fmt.Printf("\n%d B persistent messages, one durable queue; prefetch %d. %d rounds of %d messages, in rotated order; ratios are medians of the rounds' ratios.\n",
+		*size, *prefetch, *rounds, *messages)
+	print(all, results)
+}
+
+// measure is what one run of a scenario showed.
+type measure struct {
+	rate     float64 // messages per second
+	p50, p99 time.Duration
+}
+
+func print(all []contender, results map[string][]measure) {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "scenario\tbroker\tmsgs/s\t(min–max)\tembedded is\tp50\tp99\t")
+	for _, s := range scenarios {
+		ours := results[s.name+"/embedded"]
+		for _, c := range all {
+			m := results[s.name+"/"+c.name]
+			rates, p50, p99, ratios := []float64{}, []time.Duration{}, []time.Duration{}, []float64{}
+			for i, r := range m {
+				rates, p50, p99 = append(rates, r.rate), append(p50, r.p50), append(p99, r.p99)
+				if i < len(ours) {
+					ratios = append(ratios, ours[i].rate/r.rate)
+				}
+			}
+			times := "–"
+			if len(ratios) > 0 {
+				times = fmt.Sprintf("%.2f ×", median(ratios))
+			}
+			fmt.Fprintf(w, "%s\t%s\t%.0f\t(%.0f–%.0f)\t%s\t%v\t%v\t\n", s.name, c.name, median(rates), slices.Min(rates), slices.Max(rates), times,
+				median(p50).Round(time.Microsecond), median(p99).Round(time.Microsecond))
+		}
+	}
+	_ = w.Flush()
+}
+
+func median[T ~int64 | ~float64](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}

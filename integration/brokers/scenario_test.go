@@ -1,0 +1,177 @@
+package brokers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// scenario is one kind of load.
+type scenario struct {
+	name string
+	run  func(ctx context.Context, c contender, queue string) (measure, error)
+}
+
+var scenarios = []scenario{
+	{"publish", publishing},
+	{"consume", consuming}, // what publish has left
+	{"publish one by one", oneByOne},
+	{"publish and consume", both},
+}
+
+// client is a connection with one channel that all goroutines share.
+type client struct {
+	conn *amqp.Connection
+	ch   *amqp.Channel
+}
+
+func dial(url string) (*client, error) {
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		return nil, err
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &client{conn, ch}, nil
+}
+
+func (c *client) close() error { return c.conn.Close() }
+
+// publish publishes n messages from some goroutines, each of which waits for its confirm.
+func (c *client) publish(ctx context.Context, queue string, goroutines, n int) (measure, error) {
+	if err := c.ch.Confirm(false); err != nil {
+		return measure{}, err
+	}
+	body := make([]byte, *size)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var begun atomic.Int64
+	var group sync.WaitGroup
+	latencies := make([][]time.Duration, goroutines)
+	began := time.Now()
+	for g := range goroutines {
+		group.Go(func() {
+			for begun.Add(1) <= int64(n) {
+				sent := time.Now()
+				confirm, err := c.ch.PublishWithDeferredConfirmWithContext(ctx, "", queue, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body})
+				if err == nil {
+					var acked bool
+					if acked, err = confirm.WaitContext(ctx); err == nil && !acked {
+						err = errors.New("negative confirm")
+					}
+				}
+				if err != nil {
+					cancel(err)
+					return
+				}
+				latencies[g] = append(latencies[g], time.Since(sent))
+			}
+		})
+	}
+	group.Wait()
+	took := time.Since(began)
+	if err := context.Cause(ctx); err != nil {
+		return measure{}, err
+	}
+	all := slices.Concat(latencies...)
+	slices.Sort(all)
+	return measure{rate: float64(n) / took.Seconds(), p50: all[len(all)/2], p99: all[len(all)*99/100]}, nil
+}
+
+// consume takes n messages with an ack each.
+func (c *client) consume(ctx context.Context, queue string, n int) (measure, error) {
+	if err := c.ch.Qos(*prefetch, 0, false); err != nil {
+		return measure{}, err
+	}
+	began := time.Now()
+	deliveries, err := c.ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		return measure{}, err
+	}
+	for i := range n {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				return measure{}, fmt.Errorf("the consumer ended after %d messages", i)
+			}
+			if err := d.Ack(false); err != nil {
+				return measure{}, err
+			}
+		case <-ctx.Done():
+			return measure{}, fmt.Errorf("%d of %d messages came: %w", i, n, ctx.Err())
+		}
+	}
+	return measure{rate: float64(n) / time.Since(began).Seconds()}, nil
+}
+
+// with runs a scenario with a client of its own and an empty queue.
+func with(c contender, queue string, run func(*client) (measure, error)) (measure, error) {
+	cl, err := dial(c.url)
+	if err != nil {
+		return measure{}, err
+	}
+	if _, err := cl.ch.QueueDeclare(queue, true, false, false, false, c.args); err != nil {
+		return measure{}, errors.Join(err, cl.close())
+	}
+	got, err := run(cl)
+	return got, errors.Join(err, cl.close())
+}
+
+func publishing(ctx context.Context, c contender, queue string) (measure, error) {
+	return with(c, queue, func(cl *client) (measure, error) {
+		return cl.publish(ctx, queue, *publishers, *messages)
+	})
+}
+
+func consuming(ctx context.Context, c contender, queue string) (measure, error) {
+	return with(c, queue, func(cl *client) (measure, error) {
+		got, err := cl.consume(ctx, queue, *messages)
+		if err == nil {
+			_, err = cl.ch.QueueDelete(queue, false, false, false)
+		}
+		return got, err
+	})
+}
+
+func oneByOne(ctx context.Context, c contender, queue string) (measure, error) {
+	queue += "-one"
+	return with(c, queue, func(cl *client) (measure, error) {
+		got, err := cl.publish(ctx, queue, 1, max(*messages/10, 100))
+		if err == nil {
+			_, err = cl.ch.QueueDelete(queue, false, false, false)
+		}
+		return got, err
+	})
+}
+
+// both publishes and consumes at once, on two connections.
+func both(ctx context.Context, c contender, queue string) (measure, error) {
+	queue += "-both"
+	return with(c, queue, func(cl *client) (measure, error) {
+		consumer, err := dial(c.url)
+		if err != nil {
+			return measure{}, err
+		}
+		ended := make(chan error, 1)
+		began := time.Now()
+		go func() {
+			_, err := consumer.consume(ctx, queue, *messages)
+			ended <- err
+		}()
+		got, err := cl.publish(ctx, queue, *publishers, *messages)
+		err = errors.Join(err, <-ended)
+		got.rate = float64(*messages) / time.Since(began).Seconds()
+		if err == nil {
+			_, err = cl.ch.QueueDelete(queue, false, false, false)
+		}
+		return got, errors.Join(err, consumer.close())
+	})
+}

@@ -1,0 +1,47 @@
+package crashes
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// stopLimit is how long the broker may take to end in order.
+const stopLimit = 10 * time.Second
+
+// restartInOrder: SIGTERM, every other time when publishers have all their confirms.
+func restartInOrder(t *testing.T, seed uint64) tally {
+	b := newBroker(t, "")
+	p := b.serve()
+	w := newTraffic(t, b, seed)
+	w.start()
+	n := times(4, 20)
+	var took []time.Duration
+	for i := range n {
+		w.works(p)
+		drained := i%2 == 0
+		before := w.books.answers
+		w.shows("answers", func() bool { return w.books.answers > before+200 })
+		if drained {
+			w.stopPublishing()
+		}
+		doubts := w.books.unknown
+		took = append(took, b.stop())
+		if drained && w.books.unknown != doubts {
+			t.Errorf("restart %d: %d messages in doubt that were sent before the broker was asked to stop, want 0", i+1, w.books.unknown-doubts)
+		}
+		p = b.serve()
+		if drained {
+			w.startPublishing()
+		}
+	}
+	w.works(p)
+	result := w.finish()
+	result.kills, result.restarts = 1, n
+	longest := slices.Max(took)
+	t.Logf("%d restarts, %d confirmed, %d in doubt; longest stop %v", n, result.confirmed, result.unknown, longest.Round(time.Millisecond))
+	if longest > stopLimit {
+		t.Errorf("the broker took %v to stop, want at most %v", longest, stopLimit)
+	}
+	return result
+}

@@ -1,0 +1,144 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Sight is a message in a queue, as one sees it who does not take it.
+type Sight struct {
+	Exchange, Key string
+	Properties    wire.Properties
+	Body          []byte
+	Redelivered   bool
+}
+
+// Look returns what is ready in a queue, from its head, and takes nothing.
+func (q *Queue) Look() ([]Sight, error) {
+	items := q.core.Peek(q.Status().Ready)
+	seen := make([]Sight, 0, len(items))
+	for _, it := range items {
+		content := it.Message.Content()
+		if content == nil && it.Message.Stored() {
+			stored, err := q.vhost.node.store.Read(&it.Message.Message)
+			if err != nil {
+				return nil, fmt.Errorf("read a message of %s: %w", q, err)
+			}
+			content = &stored
+		}
+		if content == nil { // somebody has taken and acknowledged it meanwhile
+			continue
+		}
+		properties, err := wire.ParseProperties(content.Properties)
+		if err != nil {
+			return nil, fmt.Errorf("read the properties of a message of %s: %w", q, err)
+		}
+		seen = append(seen, Sight{Exchange: content.Exchange, Key: content.Key, Properties: properties, Body: content.Body, Redelivered: it.Redelivered})
+	}
+	return seen, nil
+}
+
+// NextDue returns how long it takes until a message at the head of a queue expires, and whether there is one that does.
+func (n *Node) NextDue() (wait time.Duration, waits bool) {
+	now := n.clock()
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			for _, head := range q.core.Peek(1) {
+				if left := max(head.Expires-now, 0); head.Expires != 0 && (!waits || left < wait) {
+					wait, waits = left, true
+				}
+			}
+		}
+	}
+	return wait, waits
+}
+
+// holding is what a queue has, counted by going through it.
+type holding struct {
+	messages int
+	bytes    int64
+}
+
+func (h *holding) add(it queue.Item) {
+	h.messages++
+	h.bytes += int64(it.Message.Size)
+}
+
+// CheckBooks compares what the queues, the memory and the log say of themselves with the messages that are there. Nothing may
+// move meanwhile.
+func (n *Node) CheckBooks() error {
+	var faults []error
+	compare := func(what string, says, has any) {
+		if says != has {
+			faults = append(faults, fmt.Errorf("%s: the books say %v, there are %v", what, says, has))
+		}
+	}
+	held := make(map[*queue.Message]bool)
+	logged := make(map[*queue.Message]bool)
+	note := func(q *Queue, it queue.Item) {
+		held[it.Message] = true
+		if q.kept() && (it.Message.Persistent || q.core.Type == queue.Quorum) {
+			logged[it.Message] = true
+		}
+	}
+	unacked := make(map[*Queue]*holding)
+	for _, d := range n.openDeliveries() {
+		if unacked[d.queue] == nil {
+			unacked[d.queue] = &holding{}
+		}
+		unacked[d.queue].add(d.item)
+		note(d.queue, d.item)
+	}
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			status := q.Status()
+			var ready, inHand holding
+			for _, it := range q.core.Peek(status.Ready + 1) {
+				ready.add(it)
+				note(q, it)
+			}
+			if h := unacked[q]; h != nil {
+				inHand = *h
+			}
+			for _, d := range q.strandedBox.look() {
+				note(q, d.Item)
+			}
+			compare(q.String()+", ready", holding{status.Ready, status.ReadyBytes}, ready)
+			compare(q.String()+", unacknowledged", holding{status.Unacked, status.UnackedBytes}, inHand)
+		}
+	}
+	if len(held) == 0 {
+		compare("bytes of messages in memory", n.budget.Used(), int64(0))
+	}
+	if n.store != nil {
+		compare("messages in the log", n.store.Stats().Messages, len(logged))
+	}
+	return errors.Join(faults...)
+}
+
+// openDeliveries returns what clients have and have not answered.
+func (n *Node) openDeliveries() (open []delivery) {
+	for _, c := range n.Connections() {
+		for _, ch := range c.Channels() {
+			ch.mu.Lock()
+			for _, d := range ch.ledger.entries[ch.ledger.first:] {
+				if !d.settled {
+					open = append(open, d)
+				}
+			}
+			ch.mu.Unlock()
+		}
+	}
+	return open
+}
+
+// look returns the dead letters that wait.
+func (s *stranded) look() []queue.Death {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]queue.Death(nil), s.lot...)
+}

@@ -1,0 +1,176 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/node/store/storetest"
+)
+
+// A log that is cut off anywhere holds what was committed up to there and nothing else. Every cut is
+// checked, and some are opened.
+func TestTruncation(t *testing.T) {
+	const (
+		tail   = 64 << 10
+		opened = 97 // every how many
+		note   = 21 // bytes that say that all is synced, which may follow a commit
+	)
+	disk := storetest.NewDisk()
+	u := newUser(t, 1)
+	u.open(disk, store.Options{})
+	type commit struct {
+		mark     store.Mark
+		end      int64 // of the log
+		messages int
+	}
+	commits := []commit{{}}
+	for u.store.Stats().Bytes < tail+2000 {
+		var b store.Batch
+		if len(u.live) > 10 {
+			u.settle(&b, u.anyMail())
+		}
+		u.publish(&b, 1000)
+		mark := u.commit(&b)
+		u.wait(mark)
+		commits = append(commits, commit{mark, u.store.Stats().Bytes, len(u.live)})
+	}
+	killed := disk.Killed()
+	u.close()
+	log := segments(t, killed)[0]
+	whole := killed.Bytes(log)
+	killed.Put(log, nil)
+	for size := len(whole); size > len(whole)-tail; size -= thinning {
+		for commits[len(commits)-1].end-note > int64(size) {
+			commits = commits[:len(commits)-1]
+		}
+		last := commits[len(commits)-1]
+		before := last
+		if last.end > int64(size) {
+			before = commits[len(commits)-2]
+		}
+		cut := killed.Killed()
+		cut.Put(log, whole[:size])
+		report, err := store.Check(cut)
+		if err != nil {
+			t.Fatalf("cut off at %d of %d: %v", size, len(whole), err)
+		}
+		if report.Messages != last.messages && report.Messages != before.messages || len(report.Damage) > 0 {
+			t.Fatalf("cut off at %d of %d: got %+v, want %d messages and no damage", size, len(whole), report, before.messages)
+		}
+		if (len(whole)-size)/thinning%opened != 0 {
+			continue
+		}
+		r, err := recoverFrom(cut, store.Options{}, nil)
+		if err != nil {
+			t.Fatalf("cut off at %d of %d: %v", size, len(whole), err)
+		}
+		if err := u.verify(r, before.mark); err != nil {
+			t.Fatalf("cut off at %d of %d: %v", size, len(whole), err)
+		}
+		r.store.Close()
+	}
+}
+
+// segments returns the names of the segments on a disk, oldest first.
+func segments(t testing.TB, disk *storetest.Disk) []string {
+	t.Helper()
+	names, err := disk.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasSuffix(name, ".log") || name == "definitions.log"
+	})
+}
+
+// Where the file has grown but its data was lost there are zeros.
+func TestZeroFilledTail(t *testing.T) {
+	disk := storetest.NewDisk()
+	u := newUser(t, 2)
+	u.open(disk, store.Options{})
+	for range 100 {
+		u.wait(u.step())
+	}
+	durable := u.durable()
+	killed := disk.Killed()
+	u.close()
+	for _, name := range []string{segments(t, killed)[0], "definitions.log"} {
+		killed.Put(name, append(killed.Bytes(name), make([]byte, 100_000)...))
+	}
+	u.mustRecover(killed, store.Options{}, durable)
+}
+
+// A flipped bit is either of no consequence or reported with its place. It is never taken for a torn
+// tail and never served, because what came before has been noted as synced.
+func TestBitFlips(t *testing.T) {
+	disk := storetest.NewDisk()
+	u := newUser(t, 3)
+	o := store.Options{SegmentSize: 4096}
+	u.open(disk, o)
+	for i := range 70 {
+		u.wait(u.step())
+		if i%30 == 0 {
+			u.store.Define([]store.Definition{{Key: fmt.Sprint("queue ", i), Value: []byte("durable")}}, nil)
+		}
+	}
+	definitions := u.store.Definitions()
+	u.close()
+	durable := u.durable()
+	names, err := disk.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := segments(t, disk)
+	last := all[len(all)-1]
+	reported, tolerated := 0, 0
+	for _, name := range names {
+		whole := disk.Bytes(name)
+		for i := 0; i < len(whole); i += thinning {
+			flipped := disk.Killed()
+			b := bytes.Clone(whole)
+			b[i] ^= 1 << (i % 8)
+			flipped.Put(name, b)
+			r, err := recoverFrom(flipped, o, nil)
+			var corrupt *store.CorruptError
+			var version *store.VersionError
+			switch {
+			case errors.As(err, &corrupt):
+				reported++
+				if corrupt.File != name || corrupt.Offset > int64(i) {
+					t.Fatalf("%s: bit flipped at %d: got %v, want that place", name, i, err)
+				}
+				continue
+			case errors.As(err, &version):
+				reported++
+				continue
+			case err != nil:
+				t.Fatalf("%s: bit flipped at %d: got error %v, want a *CorruptError", name, i, err)
+			}
+			// The last record says that the store was closed in order and promises nothing.
+			if !r.clean && name != last {
+				t.Fatalf("%s: bit flipped at %d: got a log not closed in order, want it whole", name, i)
+			}
+			if err := u.verify(r, durable); err != nil {
+				t.Fatalf("%s: bit flipped at %d: %v", name, i, err)
+			}
+			if got := r.store.Definitions(); !equalDefinitions(got, definitions) {
+				t.Fatalf("%s: bit flipped at %d: got definitions %q, want %q", name, i, got, definitions)
+			}
+			tolerated++
+			r.store.Close()
+		}
+	}
+	if reported == 0 || tolerated == 0 {
+		t.Errorf("got %d flips reported and %d of no consequence, want some of both", reported, tolerated)
+	}
+	t.Logf("%d reported, %d of no consequence", reported, tolerated)
+}
+
+func equalDefinitions(a, b []store.Definition) bool {
+	return slices.EqualFunc(a, b, func(x, y store.Definition) bool { return x.Key == y.Key && bytes.Equal(x.Value, y.Value) })
+}

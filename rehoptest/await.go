@@ -1,0 +1,119 @@
+package rehoptest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/layout"
+)
+
+// AwaitEmpty waits until nothing of a queue is left to do: no message is ready, none is in a handler's hands, and none waits for its
+// next attempt or its delay to return to the queue. What rests in the failed queue does not count.
+func (b *Broker) AwaitEmpty(queue string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf("queue %q to be empty", queue), func() string {
+		b.t.Helper()
+		ready, unacked := b.Depth(queue)
+		if ready+unacked > 0 {
+			return fmt.Sprintf("%d messages are ready and %d in consumers' hands", ready, unacked)
+		}
+		if waiting := b.waiting(queue); waiting > 0 {
+			return fmt.Sprintf("%d messages wait to return", waiting)
+		}
+		return ""
+	})
+}
+
+// waiting is how many messages are on their way to a queue.
+func (b *Broker) waiting(queue string) (n int) {
+	b.t.Helper()
+	for _, q := range b.node.Vhost(vhost).Queues() {
+		switch {
+		case q.Name == layout.LandingQueue(queue):
+			s := q.Status()
+			n += s.Ready + s.Unacked
+		case layout.IsWaitQueue(q.Name):
+			for _, m := range b.look(q.Name) {
+				headers := headersOf(m.Properties.Headers)
+				failed := headers[envelope.Queue] == queue
+				delayed := headers[layout.HeaderTo] == layout.ToQueue && m.Key == layout.LandingQueue(queue)
+				if failed || delayed {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// AwaitFailed waits until at least n messages rest in the failed queue of a queue, and returns what is there, oldest first.
+func (b *Broker) AwaitFailed(queue string, n int) []Message {
+	b.t.Helper()
+	failed := layout.FailedQueue(queue)
+	b.await(fmt.Sprintf("%d messages in %q", n, failed), func() string {
+		b.t.Helper()
+		if ready, _ := b.Depth(failed); ready < n {
+			return fmt.Sprintf("%d messages are there", ready)
+		}
+		return ""
+	})
+	return b.Messages(failed)
+}
+
+// The broker does not tell when a queue changes, so it is looked at from time to time, and at once when a client has news. The pauses
+// grow while nothing changes; virtual time would else have millions of them in a day.
+const (
+	firstPause         = time.Millisecond
+	longestPause       = 50 * time.Millisecond
+	longestPauseUnreal = 10 * time.Second
+)
+
+// await waits until nothing is missing. It looks twice: a message that goes from one queue to another is for a moment in neither.
+func (b *Broker) await(what string, missing func() string) {
+	b.t.Helper()
+	since, pause, longest := time.Now(), firstPause, longestPause
+	if b.virtual {
+		longest = longestPauseUnreal
+	}
+	for last, there := "", 0; ; {
+		fresh := b.news.next()
+		state := missing()
+		if state == "" {
+			if there++; there == 2 {
+				return
+			}
+		} else {
+			there = 0
+		}
+		if state != last {
+			last, pause = state, firstPause
+		}
+		due, waits := b.node.NextDue()
+		if b.virtual && waits {
+			since = time.Now()
+		}
+		if time.Since(since) > b.patience {
+			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.patience, what, state, b, b.advice(due, waits))
+		}
+		if waits && due < pause {
+			pause = max(due, firstPause)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-fresh:
+			pause = firstPause
+		case <-timer.C:
+			pause = min(2*pause, longest)
+		}
+		timer.Stop()
+	}
+}
+
+// advice is for a test that would have to wait for long.
+func (b *Broker) advice(due time.Duration, waits bool) string {
+	if b.virtual || !waits {
+		return ""
+	}
+	return fmt.Sprintf("The next message that waits is due in %v; inside synctest.Test no real time passes meanwhile.", due)
+}

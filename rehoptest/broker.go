@@ -1,0 +1,203 @@
+// Package rehoptest gives a test a broker of its own, inside the test's process, and a client on it.
+//
+// It works outside of [testing/synctest] and inside, where a retry schedule of ten hours takes milliseconds. When the test ends,
+// the client and the broker are closed and the broker's books are checked: nobody holds a message any more, and every
+// message is accounted for.
+package rehoptest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/node"
+)
+
+// Broker is a broker for one test, and a client on it. Its methods fail the test when something goes wrong, so they belong into
+// the test's own goroutine.
+type Broker struct {
+	// Client is closed, with its subscriptions, when the test ends.
+	Client *rehop.Client
+
+	t        testing.TB
+	server   *broker.Server
+	node     *node.Node
+	cable    cable
+	news     news
+	patience time.Duration
+	virtual  bool
+}
+
+// Option changes how a test's broker or client is set up.
+type Option func(*setup)
+
+type setup struct {
+	server   broker.Server
+	client   []func(*rehop.Config)
+	patience time.Duration
+}
+
+// WithConfig changes the config of the client that Open opens.
+func WithConfig(change func(*rehop.Config)) Option {
+	return func(s *setup) { s.client = append(s.client, change) }
+}
+
+// WithServer changes the broker before it starts.
+func WithServer(change func(*broker.Server)) Option {
+	return func(s *setup) { change(&s.server) }
+}
+
+// WithPatience sets how long the Await methods wait before they fail the test. In synctest's virtual time, time in which messages
+// wait on the broker does not count. Default: 30 s.
+func WithPatience(d time.Duration) Option {
+	return func(s *setup) { s.patience = d }
+}
+
+// Options makes one option of several.
+func Options(options ...Option) Option {
+	return func(s *setup) {
+		for _, option := range options {
+			option(s)
+		}
+	}
+}
+
+// heartbeat is rare: within a process nobody disappears unnoticed, and heartbeats are most of what happens in a day of virtual time.
+const heartbeat = 10 * time.Minute
+
+// Open starts a broker, in memory unless an option gives it a directory, and opens a client on it.
+func Open(t testing.TB, options ...Option) *Broker {
+	t.Helper()
+	s := setup{patience: 30 * time.Second}
+	s.server.Heartbeat = heartbeat
+	s.server.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	Options(options...)(&s)
+	b := &Broker{t: t, server: &s.server, patience: s.patience, virtual: virtual(time.Now())}
+	b.news.init()
+	if err := s.server.Start(); err != nil {
+		t.Fatalf("rehoptest: start the broker: %v", err)
+	}
+	t.Cleanup(b.close)
+	var err error
+	if b.node, err = s.server.Node(); err != nil {
+		t.Fatalf("rehoptest: %v", err)
+	}
+	b.cable.init(s.server.Dial)
+	config := b.Config()
+	for _, change := range s.client {
+		change(&config)
+	}
+	if b.Client, err = rehop.Open(t.Context(), config); err != nil {
+		t.Fatalf("rehoptest: open a client: %v", err)
+	}
+	return b
+}
+
+// virtual reports whether a moment is synctest's: its clocks begin with the year 2000.
+func virtual(now time.Time) bool { return now.Before(time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)) }
+
+// Config is for further clients of the broker. Those must be closed before the test ends; a t.Cleanup does that in time.
+func (b *Broker) Config() rehop.Config {
+	return rehop.Config{
+		URL: "amqp://guest:guest@embedded/", Dial: b.cable.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hook{&b.news},
+		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+	}
+}
+
+// closeLimit is how long handlers may take to finish when the test is over.
+const closeLimit = 10 * time.Second
+
+// close ends all faults, for else nothing could come to its end, then the client, then the broker.
+func (b *Broker) close() {
+	b.t.Helper()
+	if b.node == nil {
+		_ = b.server.Close()
+		return
+	}
+	b.Up()
+	b.cable.mend()
+	b.Unblock()
+	b.Refuse(nil)
+	b.ReleaseConfirms()
+	if b.Client != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		if err := b.Client.Close(ctx); err != nil {
+			b.t.Errorf("rehoptest: close the client: %v", err)
+		}
+	}
+	b.checkBooks()
+	if err := b.server.Close(); err != nil {
+		b.t.Errorf("rehoptest: close the broker: %v", err)
+	}
+}
+
+// checkBooks sees that nobody holds a message any more and that every message is accounted for.
+func (b *Broker) checkBooks() {
+	b.t.Helper()
+	if left := b.clientsLeft(); len(left) > 0 {
+		b.t.Errorf("rehoptest: clients are still connected, close them before the test ends: %s", strings.Join(left, ", "))
+		return
+	}
+	if err := b.node.CheckBooks(); err != nil {
+		b.t.Errorf("rehoptest: the broker's books do not balance: %v", err)
+	}
+}
+
+// clientsLeft gives the broker a moment to see that clients have gone, and names those that have not.
+func (b *Broker) clientsLeft() []string {
+	const looks = 100
+	for look := 1; ; look++ {
+		open := b.node.Connections()
+		if len(open) == 0 {
+			return nil
+		}
+		if look == looks {
+			names := make([]string, len(open))
+			for i, c := range open {
+				names[i] = cmp.Or(c.ClientName(), c.Name)
+			}
+			return names
+		}
+		time.Sleep(time.Duration(look) * 100 * time.Microsecond)
+	}
+}
+
+// queue returns a queue, or fails the test.
+func (b *Broker) queue(name string) *node.Queue {
+	b.t.Helper()
+	q := b.node.Vhost(vhost).Queue(name)
+	if q == nil {
+		b.t.Fatalf("rehoptest: there is no queue %q; subscribe to it first. The broker has:\n%s", name, b)
+	}
+	return q
+}
+
+const vhost = "/"
+
+// Depth is how many messages of a queue are ready, and how many are in consumers' hands.
+func (b *Broker) Depth(queue string) (ready, unacked int) {
+	b.t.Helper()
+	s := b.queue(queue).Status()
+	return s.Ready, s.Unacked
+}
+
+// String lists the queues that hold messages or have consumers, for what a failed test says.
+func (b *Broker) String() string {
+	var list strings.Builder
+	for _, q := range b.node.Vhost(vhost).Queues() {
+		if s := q.Status(); s.Ready+s.Unacked+len(s.Consumers) > 0 {
+			fmt.Fprintf(&list, "  %s: %d ready, %d unacked, %d consumers\n", q.Name, s.Ready, s.Unacked, len(s.Consumers))
+		}
+	}
+	if list.Len() == 0 {
+		return "  no queue with messages or consumers\n"
+	}
+	return list.String()
+}

@@ -1,0 +1,48 @@
+package rehoptest
+
+import "github.com/rehop/rehop/internal/node"
+
+// Drop cuts all connections without a word, and returns how many there were. Clients connect again by themselves.
+func (b *Broker) Drop() int { return b.node.DropConnections() }
+
+// Down cuts all connections and refuses new ones until Up. What the broker holds stays there.
+func (b *Broker) Down() {
+	b.cable.setDown(true)
+	for _, s := range b.cable.present() {
+		_ = s.Close()
+	}
+}
+
+// Up ends Down.
+func (b *Broker) Up() { b.cable.setDown(false) }
+
+// Silence has everything disappear that is sent on the present connections, in both directions, as if a cable had been cut: only
+// missed heartbeats tell. New connections work. See [rehop.Config] for the heartbeat; here it is ten minutes unless set.
+func (b *Broker) Silence() {
+	for _, s := range b.cable.present() {
+		s.silent.Store(true)
+	}
+}
+
+// Block has the broker take no messages until Unblock, as one does that is short of memory or disk. Consumers go on.
+func (b *Broker) Block() { b.node.SetAlarm(node.TestAlarm, true) }
+
+// Unblock ends Block.
+func (b *Broker) Unblock() { b.node.SetAlarm(node.TestAlarm, false) }
+
+// Refuse has the broker refuse messages for which f is true: Publish returns rehop.ErrRefused. A message that fails is published
+// too, to one of rehop's exchanges, or with the exchange "" to its failed queue. f is called from many goroutines; nil ends
+// refusing.
+func (b *Broker) Refuse(f func(exchange, key string) bool) {
+	if f == nil {
+		b.node.RefusePublishes(nil)
+		return
+	}
+	b.node.RefusePublishes(func(_, exchange, key string) bool { return f(exchange, key) })
+}
+
+// HoldConfirms has the broker take messages and confirm none until ReleaseConfirms.
+func (b *Broker) HoldConfirms() { b.node.HoldConfirms(true) }
+
+// ReleaseConfirms confirms what was held back, and all that follows.
+func (b *Broker) ReleaseConfirms() { b.node.HoldConfirms(false) }
