@@ -61,21 +61,18 @@ func (b *Broker) AwaitFailed(queue string, n int) []Message {
 	return b.Messages(failed)
 }
 
-// The broker does not tell when a queue changes, so it is looked at from time to time, and at once when a client has news. The pauses
-// grow while nothing changes; virtual time would else have millions of them in a day.
+// The broker does not tell when a queue changes, so it is looked at from time to time, and at once when a client has news. In virtual
+// time the pauses grow up to when the next message is due: a year has too many seconds to look at each of them.
 const (
-	firstPause         = time.Millisecond
-	longestPause       = 50 * time.Millisecond
-	longestPauseUnreal = 10 * time.Second
+	firstPause       = time.Millisecond
+	longPause        = 50 * time.Millisecond
+	longVirtualPause = time.Second // while no message waits
 )
 
 // await waits until nothing is missing. It looks twice: a message that goes from one queue to another is for a moment in neither.
 func (b *Broker) await(what string, missing func() string) {
 	b.t.Helper()
-	since, pause, longest := time.Now(), firstPause, longestPause
-	if b.virtual {
-		longest = longestPauseUnreal
-	}
+	since, pause := time.Now(), firstPause
 	for last, there := "", 0; ; {
 		fresh := b.news.next()
 		state := missing()
@@ -90,24 +87,31 @@ func (b *Broker) await(what string, missing func() string) {
 			last, pause = state, firstPause
 		}
 		due, waits := b.node.NextDue()
-		if b.virtual && waits {
-			since = time.Now()
-		}
 		if time.Since(since) > b.patience {
 			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.patience, what, state, b, b.advice(due, waits))
 		}
-		if waits && due < pause {
-			pause = max(due, firstPause)
-		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(min(pause, b.longestPause(due, waits)))
 		select {
 		case <-fresh:
 			pause = firstPause
 		case <-timer.C:
-			pause = min(2*pause, longest)
+			pause *= 2
 		}
 		timer.Stop()
+		if b.virtual && waits {
+			since = time.Now()
+		}
 	}
+}
+
+func (b *Broker) longestPause(due time.Duration, waits bool) time.Duration {
+	switch {
+	case !b.virtual:
+		return longPause
+	case waits:
+		return max(due, firstPause)
+	}
+	return longVirtualPause
 }
 
 // advice is for a test that would have to wait for long.

@@ -113,3 +113,15 @@ func (f fields) table(key string) (map[string]any, error) {
 	}
 	return nil, badRequest([]any{"not_object", key})
 }
+
+// condition reads under which condition something is to be deleted. A value that nobody understands must not count as none.
+func (c *call) condition(key string) (bool, error) {
+	switch value := c.r.URL.Query().Get(key); value {
+	case "true":
+		return true, nil
+	case "false", "":
+		return false, nil
+	default:
+		return false, badRequest([]any{"not_boolean", value})
+	}
+}

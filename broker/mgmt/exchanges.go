@@ -65,9 +65,13 @@ func (c *call) declareExchange() (any, error) {
 }
 
 func (c *call) deleteExchange() (any, error) {
-	name := c.exchangeName("exchange")
-	if c.vhost.Exchange(name) == nil {
+	m := &wire.ExchangeDelete{Exchange: c.exchangeName("exchange")}
+	if c.vhost.Exchange(m.Exchange) == nil {
 		return nil, notFound()
 	}
-	return done, c.ask(&wire.ExchangeDelete{Exchange: name, IfUnused: c.r.URL.Query().Get("if-unused") == "true"})
+	var err error
+	if m.IfUnused, err = c.condition("if-unused"); err != nil {
+		return nil, err
+	}
+	return done, c.ask(m)
 }

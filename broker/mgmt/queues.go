@@ -104,11 +104,18 @@ func (c *call) declareQueue() (any, error) {
 }
 
 func (c *call) deleteQueue() (any, error) {
-	name, query := c.path("queue"), c.r.URL.Query()
-	if c.vhost.Queue(name) == nil {
+	m := &wire.QueueDelete{Queue: c.path("queue")}
+	if c.vhost.Queue(m.Queue) == nil {
 		return nil, notFound()
 	}
-	return done, c.ask(&wire.QueueDelete{Queue: name, IfUnused: query.Get("if-unused") == "true", IfEmpty: query.Get("if-empty") == "true"})
+	var err error
+	if m.IfUnused, err = c.condition("if-unused"); err != nil {
+		return nil, err
+	}
+	if m.IfEmpty, err = c.condition("if-empty"); err != nil {
+		return nil, err
+	}
+	return done, c.ask(m)
 }
 
 func (c *call) purgeQueue() (any, error) {

@@ -45,7 +45,7 @@ type contender struct {
 func TestBrokers(t *testing.T) {
 	rabbit, embedded := lab.Single(t), start(t)
 	all := []contender{
-		{"embedded", embedded, amqp.Table{"x-queue-type": "quorum"}},
+		{"embedded", embedded.url, amqp.Table{"x-queue-type": "quorum"}},
 		{"RabbitMQ quorum", rabbit.URL, amqp.Table{"x-queue-type": "quorum"}},
 		{"RabbitMQ classic", rabbit.URL, nil},
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log"
 	"net"
-	"net/http"
-	_ "net/http/pprof"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -30,10 +28,11 @@ func serve(dir string) int {
 		log.Print(err)
 		return 1
 	}
-	if addr := os.Getenv("REHOP_BENCH_PPROF"); addr != "" {
-		go func() { log.Print(http.ListenAndServe(addr, nil)) }()
-	}
 	server := &broker.Server{Dir: dir}
+	if err := server.Start(); err != nil {
+		log.Print(err)
+		return 1
+	}
 	fmt.Println(ln.Addr())
 	if err := server.Serve(ctx, ln); err != nil && ctx.Err() == nil {
 		log.Print(err)
@@ -46,28 +45,72 @@ func serve(dir string) int {
 	return 0
 }
 
-// start starts the embedded broker and returns its URL.
-func start(t *testing.T) string {
+// child is the embedded broker as a process of its own.
+type child struct {
+	cmd *exec.Cmd
+	url string
+	dir string
+}
+
+// start starts the embedded broker in a fresh directory, until the end of the test.
+func start(t *testing.T) *child {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), serveIn+"="+t.TempDir())
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c := &child{dir: t.TempDir()}
+	c.run(t)
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
+		if err := c.stop(syscall.SIGTERM); err != nil {
 			t.Errorf("the embedded broker: %v", err)
 		}
 	})
+	return c
+}
+
+// run starts the process and returns when it listens.
+func (c *child) run(t *testing.T) {
+	t.Helper()
+	c.cmd = exec.Command(os.Args[0])
+	c.cmd.Env = append(os.Environ(), serveIn+"="+c.dir)
+	c.cmd.Stderr = os.Stderr
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the embedded broker has not started: %v", err)
 	}
-	return "amqp://guest:guest@" + strings.TrimSpace(addr) + "/"
+	c.url = "amqp://guest:guest@" + strings.TrimSpace(addr) + "/"
+}
+
+// stop ends the process by a signal.
+func (c *child) stop(how syscall.Signal) error {
+	if err := c.cmd.Process.Signal(how); err != nil {
+		return err
+	}
+	err := c.cmd.Wait()
+	if how == syscall.SIGKILL {
+		return nil
+	}
+	return err
+}
+
+// resident is how much memory the process uses, in bytes.
+func (c *child) resident(t *testing.T) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	var kib int64
+	for line := range strings.Lines(string(status)) {
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	t.Error("the system does not say how much memory the process uses")
+	return 0
 }

@@ -53,7 +53,10 @@ type stay struct {
 	parked      int  // copies found where it goes when it is rejected or moved
 }
 
-func (s *stay) answered() bool { return s.acked || s.rejected }
+// awaits reports whether a consumer is still to answer. Whether a transaction has moved a message may stay in doubt.
+func (m *message) awaits(s *stay) bool {
+	return !s.acked && !s.rejected && !m.route.rests && !m.route.moves
+}
 
 func (s *stay) seen() bool { return s.first > 0 || s.here+s.parked > 0 }
 
@@ -118,6 +121,13 @@ func (b *books) await(ctx context.Context, what string, shows func() bool) error
 	}
 }
 
+// count returns the number of answers and that of messages in doubt.
+func (b *books) count() (answers, unknown int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.answers, b.unknown
+}
+
 // attempt notes that a publisher is about to send its next message.
 func (b *books) attempt(publisher, generation int) (id string) {
 	b.note(func() {
@@ -142,7 +152,7 @@ func (b *books) concluded(id string, generation int, o outcome) {
 			b.began[generation] = time.Now()
 		}
 		for i := range m.stays {
-			if !m.stays[i].answered() && !m.route.rests {
+			if m.awaits(&m.stays[i]) {
 				b.pending++
 			}
 		}
@@ -221,7 +231,7 @@ func (b *books) answered(queue, id string, a answer) {
 			return
 		}
 		b.answers++
-		if m.outcome == confirmed && !s.answered() {
+		if m.outcome == confirmed && m.awaits(s) {
 			b.pending--
 		}
 		s.acked = s.acked || a == ack

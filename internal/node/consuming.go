@@ -58,11 +58,16 @@ func (q *Queue) properties(it queue.Item, content *store.Content) []byte {
 	if it.Count == 0 || q.core.Type != queue.Quorum {
 		return unmarked(content.Properties)
 	}
+	return q.counted(it, content)
+}
+
+// counted adds how often a message came back.
+func (q *Queue) counted(it queue.Item, content *store.Content) []byte {
 	p, err := wire.ParseProperties(content.Properties)
 	if err != nil {
 		return content.Properties
 	}
-	p.Headers = p.Headers.With("x-delivery-count", int64(it.Count))
+	p.Headers = withHeader(p.Headers, "x-delivery-count", int64(it.Count))
 	if raw := p.Append(nil); len(raw) > 0 {
 		return raw
 	}
@@ -155,16 +160,19 @@ func (ch *Channel) allowed(name string, want right) (*Queue, error) {
 
 // consume starts a consumer.
 func (ch *Channel) consume(m *wire.BasicConsume) error {
+	tag := m.ConsumerTag
+	if ch.consuming(tag) {
+		return refuse(wire.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if tag == "" {
+		tag = randomName("amq.ctag-")
+	}
 	if m.Queue == replyQueue {
-		return ch.consumeReplies(m)
+		return ch.consumeReplies(m, tag)
 	}
 	q, err := ch.allowed(m.Queue, read)
 	if err != nil {
 		return err
-	}
-	tag := m.ConsumerTag
-	if tag == "" {
-		tag = randomName("amq.ctag-")
 	}
 	priority, err := checkConsumerArguments(q.Name, q.vhost.Name, q.core.Type, m.Arguments)
 	if err != nil {
@@ -173,15 +181,9 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch}
 	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	ch.mu.Lock()
-	_, there := ch.consumers[tag]
+	ch.consumers[tag] = c
 	shared := ch.shared
-	if !there {
-		ch.consumers[tag] = c
-	}
 	ch.mu.Unlock()
-	if there {
-		return refuse(wire.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
-	}
 	if shared > 0 && q.core.Type == queue.Quorum {
 		ch.drop(c)
 		return refuse(wire.NotImplemented, "%s does not support global qos", q)
@@ -195,6 +197,13 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
 	ch.conn.resume(c)
 	return nil
+}
+
+// consuming reports whether a tag is in use.
+func (ch *Channel) consuming(tag string) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.consumers[tag] != nil || ch.replies != nil && ch.replies.tag == tag
 }
 
 func (ch *Channel) drop(c *consumer) {
@@ -244,17 +253,29 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 		ch.send(&wire.BasicGetEmpty{})
 		return nil
 	}
+	properties := unmarked(content.Properties)
+	if q.core.Type == queue.Quorum {
+		properties = q.counted(it, content)
+	}
 	ch.mu.Lock()
 	ch.nextTag++
 	tag := ch.nextTag
 	if !m.NoAck {
+		q.lend(1)
 		ch.ledger.add(delivery{tag: tag, item: it, queue: q})
 		ch.patience.begin(ch)
 	}
 	ch.mu.Unlock()
 	o := ch.conn.out
 	buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicGetOK{DeliveryTag: tag, Redelivered: it.Redelivered, Exchange: content.Exchange, RoutingKey: content.Key, MessageCount: uint32(left)})
-	o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, q.properties(it, content), content.Body, ch.conn.FrameMax))
+	o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, properties, content.Body, ch.conn.FrameMax))
 	ch.node.after(q, fx)
 	return nil
+}
+
+// lend counts messages that were taken by basic.get, or given back.
+func (q *Queue) lend(n int64) {
+	if q.core.Type == queue.Quorum {
+		q.borrowed.Add(n)
+	}
 }

@@ -64,14 +64,24 @@ func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wi
 		deaths = append(deaths, e)
 	}
 	deaths[0] = entry
-	headers = headers.Without("x-death")
+	headers = withHeader(headers, "x-death", deaths)
 	if first {
 		headers = headers.With("x-first-death-exchange", d.exchange).With("x-first-death-queue", d.queue).With("x-first-death-reason", string(d.reason))
 	}
 	if c.notesLastDeath() {
 		headers = headers.With("x-last-death-exchange", d.exchange).With("x-last-death-queue", d.queue).With("x-last-death-reason", string(d.reason))
 	}
-	return append(wire.Table{{Key: "x-death", Value: deaths}}, headers...), deaths
+	return sorted(headers), deaths
+}
+
+// withHeader sets a header. As in RabbitMQ, all headers are in the order of their names then.
+func withHeader(headers wire.Table, name string, value any) wire.Table {
+	return sorted(headers.With(name, value))
+}
+
+func sorted(headers wire.Table) wire.Table {
+	slices.SortStableFunc(headers, func(a, b wire.Field) int { return strings.Compare(a.Key, b.Key) })
+	return headers
 }
 
 // A flag that stands for no property tells properties with deaths that this broker has noted from those that a client has made up.

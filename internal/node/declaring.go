@@ -159,14 +159,17 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 		ch.reply(m.NoWait, &wire.QueueDeclareOK{Queue: name, ConsumerCount: 1})
 		return nil
 	}
+	v := ch.conn.vhost
 	if m.Passive {
-		q, err := ch.reach(name)
-		if err != nil {
+		q := v.Queue(name)
+		if q == nil {
+			return v.noQueue(name)
+		}
+		if err := q.reachable(ch.conn); err != nil {
 			return err
 		}
 		return ch.declared(q, m.NoWait)
 	}
-	v := ch.conn.vhost
 	spec := QueueSpec{Name: name, Durable: m.Durable, Exclusive: m.Exclusive, AutoDelete: m.AutoDelete, Arguments: m.Arguments}
 	if m.Exclusive {
 		spec.owner = ch.conn
@@ -218,59 +221,78 @@ func (ch *Channel) declared(q *Queue, noWait bool) error {
 	ch.lastQueue = q.Name
 	q.core.Touch()
 	ready, consumers := q.core.Counts()
-	ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers)})
+	ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers + int(q.borrowed.Load()))})
 	return nil
 }
 
 func (ch *Channel) bindQueue(m *wire.QueueBind) error {
-	source, q, key, err := ch.queueToBind(m.Exchange, m.Queue, m.RoutingKey)
-	if err != nil {
+	v := ch.conn.vhost
+	ends, err := ch.queueEnds(m.Exchange, m.Queue, m.RoutingKey)
+	switch {
+	case err != nil:
+		return err
+	case ends.source == nil:
+		return v.noExchange(ends.exchange)
+	case ends.queue == nil:
+		return v.noQueue(ends.name)
+	}
+	if err := ends.queue.reachable(ch.conn); err != nil {
 		return err
 	}
-	if err := ch.conn.vhost.Bind(source, destination{queue: q}, key, m.Arguments); err != nil {
+	if err := v.Bind(ends.source, destination{queue: ends.queue}, ends.key, m.Arguments); err != nil {
 		return err
 	}
 	ch.reply(m.NoWait, &wire.QueueBindOK{})
 	return nil
 }
 
+// unbindQueue takes away a binding. To take away what is not there is no fault.
 func (ch *Channel) unbindQueue(m *wire.QueueUnbind) error {
-	source, q, key, err := ch.queueToBind(m.Exchange, m.Queue, m.RoutingKey)
-	if err == nil {
-		err = ch.conn.vhost.Unbind(source, destination{queue: q}, key, m.Arguments)
-	}
-	if !missing(err) {
+	v := ch.conn.vhost
+	ends, err := ch.queueEnds(m.Exchange, m.Queue, m.RoutingKey)
+	if err != nil {
 		return err
+	}
+	if d := (destination{queue: ends.queue}); ends.source != nil && ends.queue != nil && v.bound(ends.source, d, ends.key, m.Arguments) {
+		if err := ends.queue.reachable(ch.conn); err != nil {
+			return err
+		}
+		if err := v.Unbind(ends.source, d, ends.key, m.Arguments); err != nil {
+			return err
+		}
 	}
 	ch.send(&wire.QueueUnbindOK{})
 	return nil
 }
 
-func (ch *Channel) queueToBind(exchange, name, key string) (*Exchange, *Queue, string, error) {
-	exchange, name = bare(exchange), bare(name)
-	if name == "" && key == "" {
-		key = ch.lastQueue
-	}
-	if name == "" {
-		if name = ch.lastQueue; name == "" {
-			return nil, nil, "", refuse(wire.NotFound, "no previously declared queue")
+// queueEnds are the two ends of a queue's binding, nil where there is nothing.
+type queueEnds struct {
+	exchange, name, key string
+	source              *Exchange
+	queue               *Queue
+}
+
+func (ch *Channel) queueEnds(exchange, name, key string) (queueEnds, error) {
+	e := queueEnds{exchange: bare(exchange), name: bare(name), key: key}
+	if e.name == "" {
+		if ch.lastQueue == "" {
+			return e, refuse(wire.NotFound, "no previously declared queue")
+		}
+		if e.name = ch.lastQueue; key == "" {
+			e.key = e.name
 		}
 	}
-	if err := ch.conn.access.check(write, "queue", name); err != nil {
-		return nil, nil, "", err
+	if err := ch.conn.access.check(write, "queue", e.name); err != nil {
+		return e, err
 	}
-	if err := notDefault(exchange); err != nil {
-		return nil, nil, "", err
+	if err := notDefault(e.exchange); err != nil {
+		return e, err
 	}
-	if err := ch.conn.access.check(read, "exchange", exchange); err != nil {
-		return nil, nil, "", err
+	if err := ch.conn.access.check(read, "exchange", e.exchange); err != nil {
+		return e, err
 	}
-	q, err := ch.reach(name)
-	if err != nil {
-		return nil, nil, "", err
-	}
-	source, err := ch.exchangeNamed(exchange)
-	return source, q, key, err
+	e.source, e.queue = ch.conn.vhost.Exchange(e.exchange), ch.conn.vhost.Queue(e.name)
+	return e, nil
 }
 
 // missing reports whether nothing stands in the way of an end: there is no error, or there is nothing to end.
@@ -296,6 +318,9 @@ func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
 	q, err := ch.allowed(name, configure)
 	messages := 0
 	if err == nil {
+		if err := q.refuseCondition(m.IfUnused, m.IfEmpty); err != nil {
+			return err
+		}
 		messages, err = q.delete(m.IfUnused, m.IfEmpty)
 	}
 	if !missing(err) || name == "" {

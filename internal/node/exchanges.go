@@ -171,6 +171,14 @@ func (v *Vhost) Unbind(source *Exchange, d destination, key string, args wire.Ta
 	return v.node.kept(mark)
 }
 
+// bound reports whether there is such a binding.
+func (v *Vhost) bound(source *Exchange, d destination, key string, args wire.Table) (yes bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	source.bindings.All(func(to destination, k string, a wire.Table) { yes = yes || to == d && k == key && a.Equal(args) })
+	return yes
+}
+
 // Binding is a binding as people see it.
 type Binding struct {
 	Source, Destination, Kind, Key string

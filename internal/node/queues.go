@@ -30,6 +30,7 @@ type Queue struct {
 	policy  string
 
 	wasConsumed atomic.Bool
+	borrowed    atomic.Int64 // messages of a quorum queue that were taken by basic.get and not answered: each is a consumer for RabbitMQ
 	strandedBox stranded
 }
 
@@ -143,6 +144,22 @@ func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
 		n.store.DropQueue(q.core.ID)
 	}
 	return messages, err
+}
+
+// refuseCondition refuses what quorum queues cannot do.
+func (q *Queue) refuseCondition(ifUnused, ifEmpty bool) error {
+	flag := ""
+	switch {
+	case q.core.Type != queue.Quorum:
+		return nil
+	case ifUnused:
+		flag = "if-unused"
+	case ifEmpty:
+		flag = "if-empty"
+	default:
+		return nil
+	}
+	return refuse(wire.NotImplemented, "cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q, flag)
 }
 
 // Delete ends a queue, for people.

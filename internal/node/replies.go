@@ -21,16 +21,12 @@ type replies struct {
 func isReplyKey(name string) bool { return strings.HasPrefix(name, replyQueue+".") }
 
 // consumeReplies has a channel get direct replies.
-func (ch *Channel) consumeReplies(m *wire.BasicConsume) error {
+func (ch *Channel) consumeReplies(m *wire.BasicConsume, tag string) error {
 	switch {
 	case !m.NoAck:
 		return refuse(wire.PreconditionFailed, "reply consumer cannot acknowledge")
 	case ch.replies != nil:
 		return refuse(wire.PreconditionFailed, "reply consumer already set")
-	}
-	tag := m.ConsumerTag
-	if tag == "" {
-		tag = randomName("amq.ctag-")
 	}
 	ch.replies = &replies{channel: ch, tag: tag, key: randomName(replyQueue + ".")}
 	n := ch.node

@@ -44,6 +44,8 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 	for _, d := range taken {
 		if d.consumer != nil {
 			d.consumer.unacked--
+		} else {
+			d.queue.lend(-1)
 		}
 	}
 	refused := ch.takeRefused()

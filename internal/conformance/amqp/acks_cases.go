@@ -1,109 +1,130 @@
 package amqp
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/rehop/rehop/internal/wire"
 )
 
 const (
-	acksPage     = "Consumer Acknowledgements"
-	requeuePage  = "Consumer Acknowledgements: Negative Acknowledgement and Requeuing"
-	recoverPage  = "AMQP 0-9-1 reference: basic.recover"
-	unknownTag   = "Consumer Acknowledgements: Client Errors, Double Acking and Unknown Tags"
-	returnedPage = "Consumer Acknowledgements: Automatic Requeueing of Deliveries"
+	acksPage        = "Consumer Acknowledgements"
+	requeuePage     = "Consumer Acknowledgements: Negative Acknowledgement and Requeuing"
+	rejectReference = "AMQP 0-9-1 reference: basic.reject"
+	recoverPage     = "AMQP 0-9-1 reference: basic.recover"
+	multiplePage    = "Consumer Acknowledgements: Acknowledging Multiple Deliveries at Once"
+	unknownTag      = "Consumer Acknowledgements: Client Errors, Double Acking and Unknown Tags"
+	returnedPage    = "Consumer Acknowledgements: Automatic Requeueing of Deliveries"
 )
 
 func acksCases() []Case {
 	return []Case{
-		{"Ack", acksPage, ackOne},
-		{"AckOutOfOrder", acksPage, ackOutOfOrder},
-		{"AckMultiple", acksPage + ": Acknowledging Multiple Deliveries at Once", ackMultiple},
-		{"AckAll", "AMQP 0-9-1 reference: basic.ack, multiple", ackAll},
+		{"Ack", acksPage, leaves("bcd", ack(1, one))},
+		{"AckOutOfOrder", acksPage, leaves("bd", ack(3, one), ack(1, one))},
+		{"AckMultiple", multiplePage, leaves("cd", ack(2, upTo))},
+		{"AckAll", "AMQP 0-9-1 reference: basic.ack, multiple", leaves("d", ack(0, upTo))},
 		{"AckAllOfNone", "AMQP 0-9-1 reference: basic.ack, multiple", ackAllOfNone},
-		{"AckMultipleOfSeveralQueues", acksPage + ": Acknowledging Multiple Deliveries at Once", ackMultipleOfSeveralQueues},
-		{"AckUnknownTag", unknownTag, unknown("42", func(ch *Channel) error { return ch.Ack(42, false) })},
-		{"AckUnknownTagMultiple", unknownTag, unknown("42", func(ch *Channel) error { return ch.Ack(42, true) })},
-		{"AckTagZero", unknownTag, unknown("0", func(ch *Channel) error { return ch.Ack(0, false) })},
-		{"NackUnknownTag", unknownTag, unknown("42", func(ch *Channel) error { return ch.Nack(42, false, true) })},
-		{"RejectUnknownTag", unknownTag, unknown("42", func(ch *Channel) error { return ch.Reject(42, false) })},
-		{"AckTwice", unknownTag, ackTwice},
-		{"AckMultipleUpToAcked", unknownTag, ackMultipleUpToAcked},
+		{"AckMultipleOfSeveralQueues", multiplePage, ackMultipleOfSeveralQueues},
+		{"AckUnknownTag", unknownTag, refusesTag("42", "abcd", ack(42, one))},
+		{"AckUnknownTagMultiple", unknownTag, refusesTag("42", "abcd", ack(42, upTo))},
+		{"AckTagZero", unknownTag, refusesTag("0", "abcd", ack(0, one))},
+		{"NackUnknownTag", unknownTag, refusesTag("42", "abcd", nack(42, one, requeue))},
+		{"NackTagZero", unknownTag, refusesTag("0", "abcd", nack(0, one, requeue))},
+		{"RejectUnknownTag", unknownTag, refusesTag("42", "abcd", rejectTag(42, drop))},
+		{"AckTwice", unknownTag, refusesTag("2", "acd", ack(2, one), ack(2, one))},
+		{"AckAfterNack", unknownTag, refusesTag("2", "acd", nack(2, one, drop), ack(2, one))},
+		{"AckMultipleUpToAcked", unknownTag, refusesTag("2", "acd", ack(2, one), ack(2, upTo))},
+		{"AckBeforeExceptionCounts", acksPage, refusesTag("42", "cd", ack(2, upTo), ack(42, one))},
 		{"AckOnOtherChannel", unknownTag, ackOnOtherChannel},
-		{"AckBeforeExceptionCounts", acksPage, ackBeforeException},
 		{"AckAfterQueueDelete", acksPage, ackAfterQueueDelete},
 		{"PurgeSparesUnacked", "AMQP 0-9-1 reference: queue.purge", purgeSparesUnacked},
-		{"NackRequeue", requeuePage, nackRequeue},
-		{"NackDrop", requeuePage, nackDrop},
-		{"NackMultiple", requeuePage, nackMultiple},
-		{"NackAll", requeuePage, nackAll},
-		{"RejectRequeue", "AMQP 0-9-1 reference: basic.reject", rejectRequeue},
-		{"RejectDrop", "AMQP 0-9-1 reference: basic.reject", rejectDrop},
-		{"RequeueToOriginalPlace", requeuePage, requeueToPlace},
-		{"RequeueSeveralKeepsOrder", requeuePage, requeueSeveral},
+		{"NackDrop", requeuePage, leaves("bcd", nack(1, one, drop))},
+		{"NackDropMultiple", requeuePage, leaves("cd", nack(2, upTo, drop))},
+		{"NackRequeue", requeuePage, givesBack("ad", nack(1, one, requeue))},
+		{"NackRequeueMultiple", requeuePage, givesBack("abd", nack(2, upTo, requeue))},
+		{"NackRequeueAll", requeuePage, givesBack("abcd", nack(0, upTo, requeue))},
+		{"RejectDrop", rejectReference, leaves("acd", rejectTag(2, drop))},
+		{"RejectRequeue", rejectReference, givesBack("bd", rejectTag(2, requeue))},
+		{"RequeueSeveralToTheirPlaces", requeuePage, givesBack("abcd", nack(3, one, requeue), nack(1, one, requeue), nack(2, one, requeue))},
+		{"RequeueBeforeNewer", requeuePage, requeueBeforeNewer},
 		{"RequeueToOtherConsumer", requeuePage, requeueToOtherConsumer},
+		{"RedeliveredOnlyWhenDelivered", acksPage, redeliveredOnlyWhenDelivered},
 		{"Recover", recoverPage, recoverAll},
 		{"RecoverGoesToAnyConsumer", recoverPage, recoverToAnyConsumer},
 		{"RecoverWithoutRequeue", "Specification differences: basic.recover", recoverWithoutRequeue},
 		{"RecoverAsync", "AMQP 0-9-1 reference: basic.recover-async", recoverAsync},
-		{"ChannelCloseReturns", returnedPage, channelCloseReturns},
+		{"ChannelCloseReturns", returnedPage, leaves("abcd")},
 		{"ConnectionCloseReturns", returnedPage, connectionCloseReturns},
 		{"ConnectionCutReturns", returnedPage, connectionCutReturns},
 		{"ExceptionReturns", returnedPage, exceptionReturns},
-		{"RedeliveredOnlyWhenDelivered", acksPage, redeliveredOnlyWhenDelivered},
 	}
 }
 
-// threeHeld gets three messages of a queue of four.
-func threeHeld(b *Bench) *Channel {
+// answer is what a client says to a delivery.
+type answer func(*Channel) error
+
+const (
+	one, upTo     = false, true // multiple
+	drop, requeue = false, true
+)
+
+func ack(tag uint64, multiple bool) answer {
+	return func(ch *Channel) error { return ch.Ack(tag, multiple) }
+}
+
+func nack(tag uint64, multiple, requeue bool) answer {
+	return func(ch *Channel) error { return ch.Nack(tag, multiple, requeue) }
+}
+
+func rejectTag(tag uint64, requeue bool) answer {
+	return func(ch *Channel) error { return ch.Reject(tag, requeue) }
+}
+
+// threeHeld gets messages a, b and c of queue q, behind which there is d, and answers.
+func threeHeld(b *Bench, answers ...answer) *Channel {
+	b.t.Helper()
 	ch := b.Channel()
 	ch.Queue("q", nil)
 	ch.SendAll("q", "a", "b", "c", "d")
 	ch.HoldAll("q", "a", "b", "c")
+	for _, answer := range answers {
+		b.Must(answer(ch))
+	}
 	return ch
 }
 
-// closeAndWant closes a channel and waits for what is then left in its queue, in order.
-func closeAndWant(ch *Channel, bodies ...string) {
+// closeAndWant closes a channel and waits for the messages that are then left in queue q, a letter each.
+func closeAndWant(ch *Channel, left string) {
 	ch.b.t.Helper()
 	ch.b.Must(ch.Close())
-	ch.b.WantArrivals("q", bodies...)
+	ch.b.WantArrivals("q", strings.Split(left, "")...)
 	ch.b.Channel().WantBodies("q")
 }
 
-// unknown is a case in which an answer to a tag that was not given out closes the channel.
-func unknown(tag string, answer func(*Channel) error) func(*testing.T, *Bench) {
+// leaves is a case in which answers to three messages take effect before the channel is closed.
+func leaves(left string, answers ...answer) func(*testing.T, *Bench) {
+	return func(_ *testing.T, b *Bench) { closeAndWant(threeHeld(b, answers...), left) }
+}
+
+// givesBack is a case in which answers to three messages make some ready again.
+func givesBack(ready string, answers ...answer) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
-		ch := threeHeld(b)
-		b.Must(answer(ch))
-		ch.WantClosed(406, "PRECONDITION_FAILED - unknown delivery tag "+tag)
-		b.WantArrivals("q", "a", "b", "c", "d")
+		ch := threeHeld(b, answers...)
+		for _, body := range strings.Split(ready, "") {
+			got := ch.Take("q")
+			Equal(b, "message", string(got.Body), body)
+			b.WantRedelivered(got, body != "d")
+		}
+		ch.WantBodies("q")
 	}
 }
 
-func ackOne(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Ack(1, false))
-	closeAndWant(ch, "b", "c", "d")
-}
-
-func ackOutOfOrder(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Ack(3, false))
-	b.Must(ch.Ack(1, false))
-	closeAndWant(ch, "b", "d")
-}
-
-func ackMultiple(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Ack(2, true))
-	closeAndWant(ch, "c", "d")
-}
-
-func ackAll(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Ack(0, true))
-	closeAndWant(ch, "d")
+// refusesTag is a case in which the last answer is to a tag that is not held, which closes the channel.
+func refusesTag(tag, left string, answers ...answer) func(*testing.T, *Bench) {
+	return func(_ *testing.T, b *Bench) {
+		threeHeld(b, answers...).WantClosed(406, "PRECONDITION_FAILED - unknown delivery tag "+tag)
+		b.WantArrivals("q", strings.Split(left, "")...)
+	}
 }
 
 func ackAllOfNone(_ *testing.T, b *Bench) {
@@ -123,22 +144,6 @@ func ackMultipleOfSeveralQueues(_ *testing.T, b *Bench) {
 	b.WantArrivals("q", "d")
 }
 
-func ackTwice(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Ack(2, false))
-	b.Must(ch.Ack(2, false))
-	ch.WantClosed(406, "PRECONDITION_FAILED - unknown delivery tag 2")
-	b.WantArrivals("q", "a", "c", "d")
-}
-
-func ackMultipleUpToAcked(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Ack(2, false))
-	b.Must(ch.Ack(2, true))
-	ch.WantClosed(406, "PRECONDITION_FAILED - unknown delivery tag 2")
-	b.WantArrivals("q", "a", "c", "d")
-}
-
 func ackOnOtherChannel(_ *testing.T, b *Bench) {
 	conn := b.Connect()
 	holder, other := conn.Channel(), conn.Channel()
@@ -151,21 +156,13 @@ func ackOnOtherChannel(_ *testing.T, b *Bench) {
 	holder.WantBodies("q")
 }
 
-func ackBeforeException(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Ack(2, true))
-	b.Must(ch.Ack(42, false))
-	ch.WantClosed(406, "PRECONDITION_FAILED - unknown delivery tag 42")
-	b.WantArrivals("q", "c", "d")
-}
-
 func ackAfterQueueDelete(_ *testing.T, b *Bench) {
 	ch := threeHeld(b)
 	_, err := ch.QueueDelete("q", false, false, false)
 	b.Must(err)
-	b.Must(ch.Ack(1, false))
-	b.Must(ch.Nack(2, false, true))
-	b.Must(ch.Reject(3, false))
+	for _, answer := range []answer{ack(1, one), nack(2, one, requeue), rejectTag(3, drop)} {
+		b.Must(answer(ch))
+	}
 	ch.Sync()
 }
 
@@ -174,64 +171,14 @@ func purgeSparesUnacked(_ *testing.T, b *Bench) {
 	purged, err := ch.QueuePurge("q", false)
 	b.Must(err)
 	Equal(b, "purged", purged, 1)
-	closeAndWant(ch, "a", "b", "c")
+	closeAndWant(ch, "abc")
 }
 
-func nackRequeue(_ *testing.T, b *Bench) {
+func requeueBeforeNewer(_ *testing.T, b *Bench) {
 	ch := threeHeld(b)
-	b.Must(ch.Nack(1, false, true))
-	got := ch.Take("q")
-	Equal(b, "message", string(got.Body), "a")
-	b.WantRedelivered(got, true)
-	b.WantRedelivered(ch.Take("q"), false)
-}
-
-func nackDrop(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Nack(1, false, false))
-	closeAndWant(ch, "b", "c", "d")
-}
-
-func nackMultiple(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Nack(2, true, true))
-	ch.WantBodies("q", "a", "b", "d")
-	b.Must(ch.Nack(3, true, false))
-	ch.WantBodies("q")
-}
-
-func nackAll(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Nack(0, true, true))
-	ch.WantBodies("q", "a", "b", "c", "d")
-}
-
-func rejectRequeue(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Reject(2, true))
-	b.WantRedelivered(ch.Hold("q"), true)
-	ch.WantBodies("q", "d")
-}
-
-func rejectDrop(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Reject(2, false))
-	closeAndWant(ch, "a", "c", "d")
-}
-
-func requeueToPlace(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Nack(2, false, true))
 	ch.SendAll("q", "e")
+	b.Must(ch.Nack(2, one, requeue))
 	ch.WantBodies("q", "b", "d", "e")
-}
-
-func requeueSeveral(_ *testing.T, b *Bench) {
-	ch := threeHeld(b)
-	b.Must(ch.Nack(3, false, true))
-	b.Must(ch.Nack(1, false, true))
-	b.Must(ch.Nack(2, false, true))
-	ch.WantBodies("q", "a", "b", "c", "d")
 }
 
 func requeueToOtherConsumer(_ *testing.T, b *Bench) {
@@ -274,10 +221,6 @@ func recoverWithoutRequeue(_ *testing.T, b *Bench) {
 	conn := b.Connect()
 	b.Refused(conn.Channel().Recover(false), 540, "NOT_IMPLEMENTED - requeue=false")
 	conn.WantClosed(540, "NOT_IMPLEMENTED - requeue=false")
-}
-
-func channelCloseReturns(_ *testing.T, b *Bench) {
-	closeAndWant(threeHeld(b), "a", "b", "c", "d")
 }
 
 func connectionCloseReturns(_ *testing.T, b *Bench) {

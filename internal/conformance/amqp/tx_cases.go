@@ -20,11 +20,12 @@ func txCases() []Case {
 		{"SelectTwice", "AMQP 0-9-1 reference: tx.select", txSelectTwice},
 		{"CommitNotSelected", "AMQP 0-9-1 reference: tx.commit, transacted", txCommitNotSelected},
 		{"RollbackNotSelected", "AMQP 0-9-1 reference: tx.rollback, transacted", txRollbackNotSelected},
-		{"AckWaitsForCommit", txPage, txAckWaits},
-		{"AckCommitted", txPage, txAckCommitted},
-		{"AckRolledBack", txPage, txAckRolledBack},
-		{"RejectCommitted", txPage, txRejectCommitted},
-		{"RequeueCommitted", txPage, txRequeueCommitted},
+		{"AckWaitsForCommit", txPage, leaves("abcd", begin, ack(3, upTo))},
+		{"AckCommitted", txPage, leaves("cd", begin, ack(2, upTo), commit)},
+		{"AckRolledBack", txPage, leaves("bcd", begin, ack(2, upTo), rollback, ack(1, one), commit)},
+		{"DropCommitted", txPage, leaves("cd", begin, rejectTag(1, drop), nack(2, one, drop), commit)},
+		{"RequeueWaitsForCommit", txPage, givesBack("d", begin, nack(1, one, requeue))},
+		{"RequeueCommitted", txPage, givesBack("ad", begin, nack(1, one, requeue), commit)},
 		{"AckUnknownTag", unknownTag, txAckUnknownTag},
 		{"PublishToMissingExchange", publishReference + ", must-exist", txMissingExchange},
 		{"ReturnAtCommit", unroutablePage, txReturnAtCommit},
@@ -99,50 +100,10 @@ func txRollbackNotSelected(_ *testing.T, b *Bench) {
 	b.Refused(b.Channel().TxRollback(), 406, "PRECONDITION_FAILED - channel is not transactional")
 }
 
-// heldInTransaction is a channel with transactions that holds three messages of a queue of four.
-func heldInTransaction(b *Bench) *Channel {
-	ch := threeHeld(b)
-	b.Must(ch.Tx())
-	return ch
-}
-
-func txAckWaits(_ *testing.T, b *Bench) {
-	ch := heldInTransaction(b)
-	b.Must(ch.Ack(3, true))
-	closeAndWant(ch, "a", "b", "c", "d")
-}
-
-func txAckCommitted(_ *testing.T, b *Bench) {
-	ch := heldInTransaction(b)
-	b.Must(ch.Ack(2, true))
-	b.Must(ch.TxCommit())
-	closeAndWant(ch, "c", "d")
-}
-
-func txAckRolledBack(_ *testing.T, b *Bench) {
-	ch := heldInTransaction(b)
-	b.Must(ch.Ack(2, true))
-	b.Must(ch.TxRollback())
-	b.Must(ch.Ack(1, false))
-	b.Must(ch.TxCommit())
-	closeAndWant(ch, "b", "c", "d")
-}
-
-func txRejectCommitted(_ *testing.T, b *Bench) {
-	ch := heldInTransaction(b)
-	b.Must(ch.Reject(1, false))
-	b.Must(ch.Nack(2, false, false))
-	b.Must(ch.TxCommit())
-	closeAndWant(ch, "c", "d")
-}
-
-func txRequeueCommitted(_ *testing.T, b *Bench) {
-	ch := heldInTransaction(b)
-	b.Must(ch.Nack(1, false, true))
-	ch.WantCount("q", 1)
-	b.Must(ch.TxCommit())
-	b.Channel().WantBodies("q", "a", "d")
-}
+// What begins and ends a transaction, among the answers to messages.
+func begin(ch *Channel) error    { return ch.Tx() }
+func commit(ch *Channel) error   { return ch.TxCommit() }
+func rollback(ch *Channel) error { return ch.TxRollback() }
 
 func txAckUnknownTag(_ *testing.T, b *Bench) {
 	ch := transaction(b)

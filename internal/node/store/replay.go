@@ -25,7 +25,7 @@ func newReplay(l *ledger, queues map[QueueID]bool, create func(Found) *Message) 
 // apply applies a record and returns what is wrong with it, if anything. Messages whose contents are
 // bad are left out.
 func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []byte, badContents []int) (problem string) {
-	if h.seq < r.seq {
+	if h.seq < max(r.seq, 1) {
 		return "the numbers of messages go backwards"
 	}
 	if h.contents == 0 {
@@ -43,6 +43,8 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 			if op.kind == opPublish {
 				op.seq = seq
 				seq++
+			} else if op.seq >= h.seq {
+				return "a message is copied that was not published before"
 			}
 			if !slices.Contains(badContents, nth) {
 				r.message(g, &op, content)
@@ -68,6 +70,9 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 	}
 	if d.bad {
 		return "the record makes no sense to this program"
+	}
+	if seq < h.seq {
+		return "the numbers of messages have run out"
 	}
 	r.seq = seq
 	return ""

@@ -174,3 +174,38 @@ func TestBitFlips(t *testing.T) {
 func equalDefinitions(a, b []store.Definition) bool {
 	return slices.EqualFunc(a, b, func(x, y store.Definition) bool { return x.Key == y.Key && bytes.Equal(x.Value, y.Value) })
 }
+
+// FuzzRecover opens directories with arbitrary bytes behind sound headers.
+func FuzzRecover(f *testing.F) {
+	disk := storetest.NewDisk()
+	u := newUser(f, 1)
+	u.open(disk, store.Options{})
+	for range 5 {
+		u.step()
+	}
+	u.store.Define([]store.Definition{{Key: "queue", Value: []byte("durable")}}, nil)
+	u.close()
+	const header = 128
+	log, definitions := disk.Bytes("0000000000000001.log"), disk.Bytes("definitions.log")
+	f.Add(log[header:], definitions[header:])
+	f.Add(log[header:], []byte{})
+	f.Add([]byte{}, definitions[header:])
+	f.Add(log[header+10:], make([]byte, 100))
+	f.Fuzz(func(t *testing.T, logTail, definitionsTail []byte) {
+		disk := storetest.NewDisk()
+		disk.Put("0000000000000001.log", append(bytes.Clone(log[:header]), logTail...))
+		disk.Put("definitions.log", append(bytes.Clone(definitions[:header]), definitionsTail...))
+		r, err := recoverFrom(disk, store.Options{}, nil)
+		var corrupt *store.CorruptError
+		if errors.As(err, &corrupt) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mustCheck(t, disk, len(r.mails))
+	})
+}
