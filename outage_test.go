@@ -51,5 +51,5 @@ func TestOutageOfHours(t *testing.T) {
 		if failed, _ := b.Depth("q.failed"); failed != 0 {
 			t.Errorf("failed messages: got %d, want none", failed)
 		}
-	})
+	}, rehoptest.WithPatience(2*down))
 }

@@ -90,7 +90,8 @@ func (b *Broker) await(what string, missing func() string) {
 		if time.Since(since) > b.patience {
 			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.patience, what, state, b, b.advice(due, waits))
 		}
-		timer := time.NewTimer(min(pause, b.longestPause(due, waits)))
+		pause = min(pause, b.longestPause(due, waits))
+		timer := time.NewTimer(pause)
 		select {
 		case <-fresh:
 			pause = firstPause

@@ -70,9 +70,6 @@ func (c *call) bindingsToExchange() (any, error) {
 
 func (c *call) bindingsToQueue() (any, error) {
 	name := c.path("queue")
-	if c.vhost.Queue(name) == nil {
-		return nil, notFound()
-	}
 	return c.chosen(func(b node.Binding) bool { return b.Kind == "queue" && b.Destination == name }), nil
 }
 

@@ -19,7 +19,10 @@ type books struct {
 	confirmed int
 	unknown   int
 	pending   int               // stays of confirmed messages that nobody has answered
+	limit     int               // of pending, at which publishers pause
 	answers   int               // acks and rejects
+	blocks    int               // connections that were told that they are blocked
+	unblocks  int               // and that they no longer are
 	began     map[int]time.Time // first confirm, by generation
 	changed   chan struct{}     // not nil while somebody waits; closed at the next change
 	audit     audit
@@ -87,7 +90,9 @@ func (a *audit) breach(count *int, format string, args ...any) {
 	}
 }
 
-func newBooks(s script) *books { return &books{script: s, began: make(map[int]time.Time)} }
+func newBooks(s script) *books {
+	return &books{script: s, limit: backlog, began: make(map[int]time.Time)}
+}
 
 // note changes the books.
 func (b *books) note(change func()) {
@@ -120,6 +125,9 @@ func (b *books) await(ctx context.Context, what string, shows func() bool) error
 		}
 	}
 }
+
+// setLimit changes the number of unanswered messages at which publishers pause.
+func (b *books) setLimit(n int) { b.note(func() { b.limit = n }) }
 
 // count returns the number of answers and that of messages in doubt.
 func (b *books) count() (answers, unknown int) {
@@ -155,6 +163,17 @@ func (b *books) concluded(id string, generation int, o outcome) {
 			if m.awaits(&m.stays[i]) {
 				b.pending++
 			}
+		}
+	})
+}
+
+// blocked notes that a client was told that it is blocked, or no longer.
+func (b *books) blocked(active bool) {
+	b.note(func() {
+		if active {
+			b.blocks++
+		} else {
+			b.unblocks++
 		}
 	})
 }

@@ -164,12 +164,20 @@ func (p *process) watch(output io.Reader) {
 func (b *broker) serve() *process {
 	b.t.Helper()
 	p := b.start(b.orders)
-	select {
-	case <-p.serves:
-	default:
+	if !p.served() {
 		b.t.Fatalf("the broker does not start: %v\n%s", p.err, b.logEnd())
 	}
 	return p
+}
+
+// served reports whether the process came as far as that.
+func (p *process) served() bool {
+	select {
+	case <-p.serves:
+		return true
+	default:
+		return false
+	}
 }
 
 // kill is kill -9.
@@ -234,12 +242,8 @@ func (b *broker) await(ctx context.Context, generation int) (*process, error) {
 		b.mu.Lock()
 		p, changed := b.current, b.changed
 		b.mu.Unlock()
-		if p != nil && p.generation > generation {
-			select {
-			case <-p.serves:
-				return p, nil
-			default:
-			}
+		if p != nil && p.generation > generation && p.served() {
+			return p, nil
 		}
 		select {
 		case <-changed:

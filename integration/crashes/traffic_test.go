@@ -30,6 +30,7 @@ type traffic struct {
 	publishing crew
 	consuming  crew
 	rejectAll  bool // consumers that start reject everything
+	takeOnly   bool // clients that start as consumers publish and declare nothing
 	known      definitions
 }
 
@@ -71,11 +72,14 @@ func (w *traffic) startPublishing() {
 
 func (w *traffic) startConsuming() {
 	ctx := w.consuming.begin(w.ctx)
-	rejectAll := w.rejectAll
+	rejectAll, takeOnly := w.rejectAll, w.takeOnly
 	for _, queue := range []string{queueA, queueB, queueC} {
 		w.consuming.all.Go(func() {
-			w.keep(ctx, func(ctx context.Context, s *session) error { return w.consume(ctx, s, queue, rejectAll) })
+			w.keep(ctx, func(ctx context.Context, s *session) error { return w.consume(ctx, s, queue, rejectAll, takeOnly) })
 		})
+	}
+	if takeOnly {
+		return
 	}
 	w.consuming.all.Go(func() { w.keep(ctx, w.move) })
 	w.consuming.all.Go(func() { w.keep(ctx, w.define) })
@@ -136,7 +140,15 @@ func (w *traffic) session(ctx context.Context, generation int, work func(context
 	if err != nil {
 		return err
 	}
+	var listening sync.WaitGroup
+	defer listening.Wait()
 	defer conn.Close()
+	blocking := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	listening.Go(func() {
+		for b := range blocking {
+			w.books.blocked(b.Active)
+		}
+	})
 	ch, err := conn.Channel()
 	if err != nil {
 		return err
@@ -206,7 +218,7 @@ func (w *traffic) publish(ctx context.Context, s *session, publisher int) error 
 func (w *traffic) crowded() bool {
 	w.books.mu.Lock()
 	defer w.books.mu.Unlock()
-	return w.books.pending > backlog
+	return w.books.pending > w.books.limit
 }
 
 // awaitRoom waits until consumers have caught up; the error is the loss of the connection.
@@ -223,14 +235,14 @@ func (w *traffic) awaitRoom(ctx context.Context, s *session) error {
 		case <-ctx.Done():
 		}
 	}()
-	_ = w.books.await(ctx, "room", func() bool { return w.books.pending < backlog/2 })
+	_ = w.books.await(ctx, "room", func() bool { return w.books.pending < w.books.limit/2 })
 	cancel()
 	return <-lost
 }
 
 // consume answers deliveries. After each answer, or several, it publishes a tick: when that is confirmed, everything
 // that was answered before on the same channel is on disk.
-func (w *traffic) consume(ctx context.Context, s *session, queue string, rejectAll bool) error {
+func (w *traffic) consume(ctx context.Context, s *session, queue string, rejectAll, takeOnly bool) error {
 	if err := errors.Join(s.Confirm(false), s.Qos(prefetch, 0, false)); err != nil {
 		return err
 	}
@@ -259,7 +271,7 @@ func (w *traffic) consume(ctx context.Context, s *session, queue string, rejectA
 			if err := give(d, a); err != nil {
 				return err
 			}
-			if a != giveBack {
+			if a != giveBack && !takeOnly {
 				answered = append(answered, d.MessageId)
 			}
 		case <-ticked:
@@ -268,6 +280,9 @@ func (w *traffic) consume(ctx context.Context, s *session, queue string, rejectA
 			}
 			tick, ticked = nil, nil
 		case <-ctx.Done():
+			if takeOnly {
+				return nil
+			}
 			return w.lastTick(s, queue, tick, sealing, answered)
 		}
 		if tick == nil && len(answered) > 0 {
@@ -381,16 +396,16 @@ func (w *traffic) define(ctx context.Context, s *session) error {
 	if err := w.checkDefinitions(s); err != nil {
 		return err
 	}
-	long := strings.Repeat("k", 200) // so that they fill their file soon
+	long := strings.Repeat("k", 2000) // so that they fill their file soon
 	k := &w.known
 	for ctx.Err() == nil {
 		k.next++
 		name := fmt.Sprintf("defined-%d", k.next)
-		args := amqp.Table{"x-dead-letter-exchange": exchangeDead, "x-dead-letter-routing-key": long, "x-expires": int64(3600000 + k.next)}
+		args := amqp.Table{"x-dead-letter-exchange": exchangeDead, "x-dead-letter-routing-key": name, "x-expires": int64(3600000 + k.next)}
 		if _, err := s.QueueDeclare(name, true, false, false, false, args); err != nil {
 			return err
 		}
-		if err := s.QueueBind(name, long, exchangeDead, false, amqp.Table{"n": int64(k.next)}); err != nil {
+		if err := s.QueueBind(name, name, exchangeDead, false, amqp.Table{"comment": long}); err != nil {
 			return err
 		}
 		k.present = append(k.present, name)

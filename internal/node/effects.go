@@ -26,6 +26,7 @@ func (n *Node) after(q *Queue, fx queue.Effects) {
 	if n.settleAndLoad(q, fx) {
 		n.bury(q)
 	}
+	n.checkMemory()
 }
 
 // settleAndLoad does what must be done at once, and reports whether messages have died.

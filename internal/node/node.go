@@ -264,3 +264,10 @@ func randomName(prefix string) string {
 	_, _ = rand.Read(b[:]) // never fails
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
+
+// Closed reports whether Close was called.
+func (n *Node) Closed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.closing
+}

@@ -173,6 +173,7 @@ func (q *Queue) Purge() int {
 		messages[i] = it.Message
 	}
 	q.vhost.node.settled(q, messages)
+	q.vhost.node.checkMemory()
 	return len(items)
 }
 

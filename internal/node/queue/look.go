@@ -1,5 +1,10 @@
 package queue
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Status is how a queue is at a moment.
 type Status struct {
 	Ready, Unacked           int
@@ -39,8 +44,11 @@ func (q *Queue) Peek(n int) []Item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var items []Item
-	for i := len(q.levels) - 1; i >= 0; i-- {
-		q.levels[i].each(n-len(items), func(it *Item) { items = append(items, *it) })
+	for i := len(q.levels) - 1; i >= 0 && len(items) < n; i-- {
+		l := q.levels[i]
+		back := slices.SortedFunc(slices.Values(l.back), func(a, b Item) int { return cmp.Compare(a.place, b.place) })
+		items = append(items, back[:min(len(back), n-len(items))]...)
+		l.fresh.each(n-len(items), func(it *Item) { items = append(items, *it) })
 	}
 	return items
 }

@@ -19,6 +19,10 @@ func (q *Queue) Kill(items []Item) Effects {
 	defer q.mu.Unlock()
 	for _, it := range items {
 		q.letGo(it)
+		if q.deleted {
+			q.budget.release(it.Message)
+			continue
+		}
 		q.die(it, Rejected)
 	}
 	return q.effects()
@@ -30,11 +34,12 @@ func (q *Queue) Kill(items []Item) Effects {
 func (q *Queue) Return(items []Item, asked, counted bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.deleted {
-		return Effects{}
-	}
 	for _, it := range items {
 		q.letGo(it)
+		if q.deleted {
+			q.budget.release(it.Message)
+			continue
+		}
 		it.Redelivered = true
 		if q.Type == Quorum {
 			q.returns++

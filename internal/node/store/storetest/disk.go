@@ -118,13 +118,30 @@ func (d *Disk) used() int64 {
 	return n
 }
 
-// Killed returns a disk with all that was written: what a process that is killed leaves behind.
+// Killed returns a copy of the disk: what a process that is killed leaves behind. All that was written
+// can be read, and what was not synced can still be lost.
 func (d *Disk) Killed() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	copies := make(map[*inode]*inode)
+	clone := func(f *inode) *inode {
+		if f == nil {
+			return nil
+		}
+		if copies[f] == nil {
+			copies[f] = &inode{slices.Clone(f.data), slices.Clone(f.durable), slices.Clone(f.unsynced)}
+		}
+		return copies[f]
+	}
 	image := NewDisk()
 	for name, f := range d.names {
-		image.put(name, slices.Clone(f.data))
+		image.names[name] = clone(f)
+	}
+	for name, f := range d.durable {
+		image.durable[name] = clone(f)
+	}
+	for _, c := range d.unsynced {
+		image.unsynced = append(image.unsynced, nameChange{c.name, clone(c.file), c.taken})
 	}
 	return image
 }

@@ -1,0 +1,44 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rehop/rehop/internal/node/store"
+)
+
+// Report is what Check and Repair found in a directory.
+type Report = store.Report
+
+// CorruptError says which file is not what was written, and where.
+type CorruptError = store.CorruptError
+
+// Check verifies the books of a server: that its queues hold what they say they hold, and that the log agrees. Nothing may be published
+// or consumed meanwhile. Of a server that was not started or is closed it verifies the directory, as CheckDir does.
+func (s *Server) Check() error {
+	if s.node != nil && !s.node.Closed() {
+		if err := s.node.CheckBooks(); err != nil {
+			return fmt.Errorf("check the books: %w", err)
+		}
+		return nil
+	}
+	if s.Dir == "" {
+		return nil
+	}
+	report, err := CheckDir(s.Dir)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, d := range report.Damage {
+		faults = append(faults, d)
+	}
+	return errors.Join(faults...)
+}
+
+// CheckDir reads everything in the directory of a server that does not run, and compares it with its checksums. It changes nothing.
+func CheckDir(dir string) (Report, error) { return store.Check(store.Dir(dir)) }
+
+// RepairDir makes the directory of a server that does not run fit to be used again after damage that Start has refused. What is
+// sound is kept, and damaged files are set aside under other names; the report says what is lost.
+func RepairDir(dir string) (Report, error) { return store.Repair(store.Dir(dir)) }
