@@ -73,7 +73,7 @@ func mustParse(t *testing.T, s string) time.Duration {
 }
 
 // longest is not the longest delay there is: the more days, the more of the clients' own ticks must be gone through.
-const longest = 10 * 24 * time.Hour
+const longest = 2 * 24 * time.Hour
 
 // delays are some that the cascade can meet: around each power of two of its unit, and others.
 func delays() []time.Duration {

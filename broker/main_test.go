@@ -11,8 +11,12 @@ import (
 // TestMain runs many tests at once, however few processors there are: most of them wait most of the time.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "32"); err != nil {
-		panic(err)
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" || f.Name == "test.fuzz" })
+	if !asked {
+		if err := flag.Set("test.parallel", "32"); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }

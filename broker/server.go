@@ -50,7 +50,7 @@ type Server struct {
 	// MemoryLimit is how many bytes of messages may be in memory; with more, publishers are blocked.
 	// Default: 1 GiB.
 	MemoryLimit int64
-	// Resident is how many bytes of messages that are on disk stay in memory too. Default: 64 MiB.
+	// Resident is how many bytes of messages that are on disk stay in memory too. Default: 32 MiB.
 	Resident int64
 	// ConsumerTimeout closes a channel that has held a delivery for so long; negative: never. Default: 30 min.
 	ConsumerTimeout time.Duration
@@ -137,7 +137,7 @@ func (s *Server) config() (node.Config, error) {
 		Name: cmp.Or(s.Name, "rehop"), Version: s.Compat.Release(), Users: users,
 		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
 		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 128<<20), MaxConnections: s.MaxConnections,
-		MemoryLimit: cmp.Or(s.MemoryLimit, 1<<30), Resident: cmp.Or(s.Resident, 64<<20),
+		MemoryLimit: cmp.Or(s.MemoryLimit, 1<<30), Resident: cmp.Or(s.Resident, 32<<20),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: logger,
 	}, errors.Join(faults...)
 }

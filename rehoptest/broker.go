@@ -1,8 +1,16 @@
 // Package rehoptest gives a test a broker of its own, inside the test's process, and a client on it.
 //
-// It works outside of [testing/synctest] and inside, where a retry schedule of ten hours takes milliseconds. When the test ends,
-// the client and the broker are closed and the broker's books are checked: nobody holds a message any more, and every
-// message is accounted for.
+// When the test ends, the client and the broker are closed and the broker's books are checked: nobody holds a message any more, and
+// every message is accounted for. All works inside of [testing/synctest] too, where a retry schedule of ten hours takes milliseconds:
+//
+//	func TestSchedule(t *testing.T) {
+//		synctest.Test(t, func(t *testing.T) {
+//			b := rehoptest.Open(t)
+//			_, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour, 10*time.Hour), Handler: h})
+//			…
+//			failed := b.AwaitFailed("q", 1) // eleven hours later
+//		})
+//	}
 package rehoptest
 
 import (

@@ -120,12 +120,12 @@ func TestMessagesOfABusyQueue(t *testing.T) {
 			publish(t, b.Client, rehop.Message{ID: id, Key: "q"})
 		}
 		<-began
-		var ids []string
-		for _, m := range b.Messages("q") {
-			ids = append(ids, m.ID)
+		if _, unacked := b.Depth("q"); unacked == 0 {
+			t.Error("in hand: got none, want the one that is being handled at least")
 		}
-		if _, unacked := b.Depth("q"); unacked != 1 || strings.Join(ids, " ") != "2 3" {
-			t.Errorf("got %d in hand and %v ready, want 1 and [2 3]", unacked, ids)
+		messages := b.Messages("q")
+		if len(messages) == 0 || len(messages) > 2 || messages[len(messages)-1].ID != "3" {
+			t.Errorf("ready: got %+v, want the third message, and maybe the second", messages)
 		}
 		close(end)
 		b.AwaitEmpty("q")

@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // cable is what lies between the clients and the broker.
@@ -60,11 +61,11 @@ func (c *cable) present() (all []*strand) {
 	return all
 }
 
-// mend ends the connections that are silent, so that their clients need not find out.
+// mend lets the broker see the end of connections that are silent.
 func (c *cable) mend() {
 	for _, s := range c.present() {
 		if s.silent.Load() {
-			_ = s.Close()
+			_ = s.Conn.Close()
 		}
 	}
 }
@@ -93,6 +94,9 @@ func (s *strand) Write(p []byte) (int, error) {
 }
 
 func (s *strand) Close() error {
+	if s.silent.Load() { // the broker does not hear of it
+		return s.Conn.SetDeadline(time.Unix(1, 0))
+	}
 	s.cable.mu.Lock()
 	delete(s.cable.strands, s)
 	s.cable.mu.Unlock()

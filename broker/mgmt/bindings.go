@@ -54,17 +54,11 @@ func (c *call) chosen(fits func(node.Binding) bool) list {
 
 func (c *call) bindingsFromExchange() (any, error) {
 	name := c.exchangeName("exchange")
-	if c.vhost.Exchange(name) == nil {
-		return nil, notFound()
-	}
 	return c.chosen(func(b node.Binding) bool { return b.Source == name }), nil
 }
 
 func (c *call) bindingsToExchange() (any, error) {
 	name := c.exchangeName("exchange")
-	if c.vhost.Exchange(name) == nil {
-		return nil, notFound()
-	}
 	return c.chosen(func(b node.Binding) bool { return b.Kind == "exchange" && b.Destination == name }), nil
 }
 

@@ -28,6 +28,9 @@ func ill(reason string, details object) verdict {
 // aliveness takes a message through a queue, as the user.
 func (c *call) aliveness() (any, error) {
 	const name = "aliveness-test"
+	if err := c.unblocked(); err != nil {
+		return nil, err
+	}
 	err := c.amqp(func(s *session) error {
 		if _, err := s.call(&wire.QueueDeclare{Queue: name, Durable: true}); err != nil {
 			return err

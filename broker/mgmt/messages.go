@@ -30,6 +30,9 @@ func (c *call) publish() (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.unblocked(); err != nil {
+		return nil, err
+	}
 	routed := false
 	err = c.amqp(func(s *session) error {
 		routed, err = s.publish(m, properties, body)

@@ -53,6 +53,14 @@ func (c *call) amqp(do func(*session) error) error {
 	return err
 }
 
+// unblocked refuses to publish while publishers are blocked: the broker would not even see that the client has given up.
+func (c *call) unblocked() error {
+	if raised := c.node.Alarms(); len(raised) > 0 {
+		return &failure{http.StatusServiceUnavailable, "blocked", fmt.Sprintf("publishers are blocked, because the broker is %s", raised[0])}
+	}
+	return nil
+}
+
 // ask has one method answered.
 func (c *call) ask(m wire.Method) error {
 	return c.amqp(func(s *session) error {

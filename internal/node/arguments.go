@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/wire"
 )
@@ -186,15 +187,15 @@ func knownType(value any, _ wire.Table) string {
 }
 
 func aString(value any, _ wire.Table) string {
-	if fieldType(value) != "longstr" {
-		return "{unacceptable_type," + fieldType(value) + "}"
+	if erlang.Type(value) != "longstr" {
+		return "{unacceptable_type," + erlang.Type(value) + "}"
 	}
 	return ""
 }
 
 func aBoolean(value any, _ wire.Table) string {
-	if fieldType(value) != "bool" {
-		return "{unacceptable_type," + fieldType(value) + "}"
+	if erlang.Type(value) != "bool" {
+		return "{unacceptable_type," + erlang.Type(value) + "}"
 	}
 	return ""
 }
@@ -212,7 +213,7 @@ func oneOf(fault string, choice ...string) check {
 func namedOneOf(fault string, choice ...string) check {
 	return func(value any, _ wire.Table) string {
 		if s, ok := value.(string); ok && !slices.Contains(choice, s) {
-			return erlangString(fmt.Sprintf(fault, s))
+			return erlang.String(fmt.Sprintf(fault, s))
 		}
 		return aString(value, nil)
 	}
@@ -230,7 +231,7 @@ func deadLetterKey(value any, args wire.Table) string {
 
 func anInteger(value any, _ wire.Table) string {
 	if _, ok := wire.Integer(value); !ok {
-		return erlangString("expected integer, got " + fieldType(value))
+		return erlang.String("expected integer, got " + erlang.Type(value))
 	}
 	return ""
 }
@@ -281,7 +282,7 @@ func queueVersion(value any, _ wire.Table) string {
 		return fault
 	}
 	if v, _ := wire.Integer(value); v != 1 && v != 2 {
-		return erlangString(fmt.Sprintf("unsupported queue version '%d'", v))
+		return erlang.String(fmt.Sprintf("unsupported queue version '%d'", v))
 	}
 	return ""
 }
@@ -315,7 +316,7 @@ func sameArguments(what string, have, want wire.Table, keys []string) error {
 		switch {
 		case has && wants:
 			// The type does not matter as long as the value is the same.
-			if erlangTerm(current) != erlangTerm(received) {
+			if erlang.Term(current) != erlang.Term(received) {
 				return inequivalent(key, what, untyped(received), untyped(current))
 			}
 		case has && !(key == "x-queue-type" && current == string(queue.Classic)):
@@ -343,10 +344,10 @@ func untyped(value any) string {
 }
 
 func typed(value any) string {
-	return fmt.Sprintf("the value '%s' of type '%s'", plainTerm(value), fieldType(value))
+	return fmt.Sprintf("the value '%s' of type '%s'", plainTerm(value), erlang.Type(value))
 }
 
-// plainTerm is like erlangTerm, but with strings as they are.
+// plainTerm is like erlang.Term, but with strings as they are.
 func plainTerm(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -354,5 +355,5 @@ func plainTerm(value any) string {
 	case []byte:
 		return string(v)
 	}
-	return erlangTerm(value)
+	return erlang.Term(value)
 }

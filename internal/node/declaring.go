@@ -3,6 +3,7 @@ package node
 import (
 	"strings"
 
+	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -79,7 +80,7 @@ func (ch *Channel) checkAlternate(name string, args wire.Table) error {
 	}
 	alternate, ok := v.(string)
 	if !ok {
-		return refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", fieldType(v), resource("exchange", name, ch.conn.vhost.Name))
+		return refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", erlang.Type(v), resource("exchange", name, ch.conn.vhost.Name))
 	}
 	if err := ch.conn.access.check(read, "exchange", name); err != nil {
 		return err
@@ -208,7 +209,7 @@ func (ch *Channel) checkDeadLetter(name string, args wire.Table) error {
 	}
 	exchange, ok := v.(string)
 	if !ok {
-		return refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'x-dead-letter-exchange' in %s", fieldType(v), resource("queue", name, ch.conn.vhost.Name))
+		return refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'x-dead-letter-exchange' in %s", erlang.Type(v), resource("queue", name, ch.conn.vhost.Name))
 	}
 	if err := ch.conn.access.check(read, "queue", name); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -97,15 +98,15 @@ func checkDefinition(c Compat, definition map[string]any) string {
 		switch {
 		case !ok:
 			unknown = append(unknown, key)
-		case key == "delivery-limit" && c.negativeIsUnlimited() && fieldType(value) == "long":
+		case key == "delivery-limit" && c.negativeIsUnlimited() && erlang.Type(value) == "long":
 		case !rule.valid(value):
 			return fmt.Sprintf(rule.fault, policyTerm(value))
 		}
 	}
 	if unknown != nil {
-		return "[" + commas(unknown, func(key string) string {
-			return "{" + erlangBinary(key) + "," + policyTerm(definition[key]) + "}"
-		}) + "] are not recognised policy settings"
+		return erlang.List(unknown, func(key string) string {
+			return "{" + erlang.Binary(key) + "," + policyTerm(definition[key]) + "}"
+		}) + " are not recognised policy settings"
 	}
 	return ""
 }
@@ -140,7 +141,7 @@ func policyTerm(value any) string {
 	if value == nil {
 		return "null"
 	}
-	return erlangTerm(value)
+	return erlang.Term(value)
 }
 
 func isText(value any) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
 )
@@ -154,7 +155,7 @@ func (ch *Channel) route(w *way, p *publication) error {
 	for _, name := range []string{"CC", "BCC"} {
 		if v, ok := p.headers.Get(name); ok {
 			if _, ok := v.(wire.Array); !ok {
-				return refuse(wire.PreconditionFailed, "invalid message: {unacceptable_type_in_header,%q,%s}", name, fieldType(v))
+				return refuse(wire.PreconditionFailed, "invalid message: {unacceptable_type_in_header,%q,%s}", name, erlang.Type(v))
 			}
 			keys = append(keys, listed(p.headers, name)...)
 		}

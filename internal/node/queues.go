@@ -80,6 +80,7 @@ func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
 	if q.owner != nil {
 		q.owner.owns(q, true)
 	}
+	q.core.Touch()
 	return q, n.kept(mark)
 }
 

@@ -1,7 +1,9 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/queue"
@@ -40,18 +42,26 @@ func (n *Node) restore() error {
 		}
 		v.handle(v.applyPolicies())
 	}
-	// The handle is the first field of a message, so the store's pointer finds ours by this table while recovering.
-	messages := make(map[*store.Message]*queue.Message)
+	// The store knows handles and hands them over by their numbers: so the messages they belong to are found by going along.
+	var messages []*queue.Message
+	next, inOrder := 0, false
 	now := time.Now().UnixMilli()
 	mayHaveBeenSeen := !n.store.Clean()
 	err := n.store.Recover(known,
 		func(f store.Found) *store.Message {
 			m := queue.Recovered(uint32(f.Body), f.Priority, f.Persistent)
-			messages[&m.Message] = m
+			messages = append(messages, m)
 			return &m.Message
 		},
 		func(handle *store.Message, id store.QueueID, deliveries int) {
-			m, meta := messages[handle], handle.Meta()
+			if !inOrder {
+				inOrder = true
+				slices.SortFunc(messages, func(a, b *queue.Message) int { return cmp.Compare(a.Seq(), b.Seq()) })
+			}
+			for &messages[next].Message != handle {
+				next++
+			}
+			m, meta := messages[next], handle.Meta()
 			m.Held()
 			ttl := time.Duration(-1)
 			if meta.TTL >= 0 {

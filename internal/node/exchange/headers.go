@@ -3,6 +3,7 @@ package exchange
 import (
 	"strings"
 
+	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -75,13 +76,13 @@ func howToMatch(args wire.Table) (string, error) {
 	}
 	how, ok := value.(string)
 	if !ok {
-		return "", Refusal("Invalid x-match field type " + typeName(value) + " (value " + term(value) + "); expected longstr")
+		return "", Refusal("Invalid x-match field type " + erlang.Type(value) + " (value " + erlang.Term(value) + "); expected longstr")
 	}
 	switch how {
 	case "all", "any", "all-with-x", "any-with-x":
 		return how, nil
 	}
-	return "", Refusal("Invalid x-match field value " + term(how) + "; expected all, any, all-with-x, or any-with-x")
+	return "", Refusal("Invalid x-match field value " + erlang.Term(how) + "; expected all, any, all-with-x, or any-with-x")
 }
 
 func (p pattern) match(message lookup) bool {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -244,7 +245,7 @@ func (c *choices) below(n int) int {
 
 func (c *choices) binding() modelBinding {
 	b := modelBinding{dst: c.destination(), key: c.topic("a", "b", "*", "#"), args: c.arguments()}
-	b.sorted = term(sorted(b.args))
+	b.sorted = erlang.Term(sorted(b.args))
 	return b
 }
 

@@ -78,7 +78,7 @@ type Config struct {
 	Wake func()
 }
 
-// New returns an empty queue.
+// New returns an empty queue. Its clock begins to tick with the first call of a method.
 func New(c Config, s Settings) *Queue {
 	q := &Queue{ID: c.ID, Type: c.Type, clock: c.Clock, budget: c.Budget, single: c.SingleActive, levels: make([]*backlog, int(c.MaxPriority)+1)}
 	q.alarm.wake = c.Wake
@@ -88,7 +88,6 @@ func New(c Config, s Settings) *Queue {
 	q.settings = s
 	q.bounded.Store(s.refuses())
 	q.used = q.clock()
-	q.alarm.set(q)
 	return q
 }
 

@@ -1,4 +1,5 @@
-package node
+// Package erlang prints values as RabbitMQ does in its reply texts.
+package erlang
 
 import (
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// fieldType is RabbitMQ's name for the type of a value in a table.
-func fieldType(v any) string {
+// Type is RabbitMQ's name for the type of a value in a table.
+func Type(v any) string {
 	switch v.(type) {
 	case bool:
 		return "bool"
@@ -49,9 +50,9 @@ func fieldType(v any) string {
 	return "void"
 }
 
-// erlangTerm prints a value of a table, or of a JSON document, as RabbitMQ does in its reply texts. Two values of a table are
-// the same to RabbitMQ when they are printed the same.
-func erlangTerm(v any) string {
+// Term prints a value of a table or of a JSON document, on one line. Two values of a table are the same to RabbitMQ when they
+// are printed the same.
+func Term(v any) string {
 	if i, ok := wire.Integer(v); ok {
 		return strconv.FormatInt(i, 10)
 	}
@@ -61,30 +62,33 @@ func erlangTerm(v any) string {
 	case bool:
 		return strconv.FormatBool(v)
 	case string:
-		return erlangBinary(v)
+		return Binary(v)
 	case []byte:
-		return erlangBinary(string(v))
+		return Binary(string(v))
 	case float32:
-		return erlangFloat(float64(v))
+		return float(float64(v))
 	case float64:
-		return erlangFloat(v)
+		return float(v)
 	case wire.Timestamp:
 		return strconv.FormatUint(uint64(v), 10)
 	case wire.Decimal:
 		return fmt.Sprintf("{%d,%d}", v.Scale, v.Value)
 	case wire.Table:
-		return "[" + commas(v, func(f wire.Field) string {
-			return fmt.Sprintf("{%s,%s,%s}", erlangBinary(f.Key), fieldType(f.Value), erlangTerm(f.Value))
-		}) + "]"
+		return List(v, func(f wire.Field) string {
+			return fmt.Sprintf("{%s,%s,%s}", Binary(f.Key), Type(f.Value), Term(f.Value))
+		})
 	case wire.Array:
-		return "[" + commas(v, func(item any) string { return fmt.Sprintf("{%s,%s}", fieldType(item), erlangTerm(item)) }) + "]"
+		return List(v, func(item any) string { return fmt.Sprintf("{%s,%s}", Type(item), Term(item)) })
 	case []any:
-		return "[" + commas(v, erlangTerm) + "]"
+		return List(v, Term)
 	case map[string]any:
-		return "#{" + commas(slices.Sorted(maps.Keys(v)), func(key string) string { return erlangBinary(key) + " => " + erlangTerm(v[key]) }) + "}"
+		return "#{" + commas(slices.Sorted(maps.Keys(v)), func(key string) string { return Binary(key) + " => " + Term(v[key]) }) + "}"
 	}
 	return fmt.Sprint(v)
 }
+
+// List prints items, each in its own way.
+func List[T any](items []T, print func(T) string) string { return "[" + commas(items, print) + "]" }
 
 func commas[T any](items []T, print func(T) string) string {
 	printed := make([]string, len(items))
@@ -94,25 +98,26 @@ func commas[T any](items []T, print func(T) string) string {
 	return strings.Join(printed, ",")
 }
 
-func erlangBinary(s string) string {
+// Binary prints bytes as a text where all of them are printable Latin-1, else as numbers.
+func Binary(s string) string {
 	if s == "" {
 		return "<<>>"
 	}
 	if printable(s) {
-		return "<<" + erlangString(s) + ">>"
+		return "<<" + String(s) + ">>"
 	}
-	return "<<" + erlangBytes(s) + ">>"
+	return "<<" + numbers(s) + ">>"
 }
 
-// erlangString prints a text that RabbitMQ has made of a value.
-func erlangString(s string) string {
+// String prints a text that RabbitMQ has made itself, which is a list and not a binary.
+func String(s string) string {
 	if !printable(s) {
-		return "[" + erlangBytes(s) + "]"
+		return "[" + numbers(s) + "]"
 	}
 	return `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\v", `\v`, "\b", `\b`, "\f", `\f`, "\x1b", `\e`).Replace(s) + `"`
 }
 
-func erlangBytes(s string) string {
+func numbers(s string) string {
 	return commas([]byte(s), func(b byte) string { return strconv.Itoa(int(b)) })
 }
 
@@ -127,8 +132,8 @@ func printable(s string) bool {
 	return true
 }
 
-// erlangFloat takes the shorter of both notations, each with a digit behind the point.
-func erlangFloat(f float64) string {
+// float takes the shorter of both notations, each with a digit behind the point.
+func float(f float64) string {
 	plain := strconv.FormatFloat(f, 'f', -1, 64)
 	if !strings.Contains(plain, ".") {
 		plain += ".0"
