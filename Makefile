@@ -12,8 +12,8 @@ SHELL := /bin/bash -o pipefail
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: services ## the life of a message on a real broker
-	@eval "$$(scripts/services env)"; cd integration && $(GO) run ./demo
+demo: ## the life of a message, on a broker within the program
+	@$(GO) run ./examples/demo
 
 test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
 	@eval "$$(scripts/services env)"; \
@@ -33,8 +33,9 @@ services: ## install and start the servers that the tests use
 down: ## stop those servers and delete what they left
 	@scripts/services down
 
-faults: ## the delivery suite under every fault, at length; ends with one line: confirmed=… lost=…
+faults: ## the delivery suite under every fault on RabbitMQ, and crashes of the embedded broker, at length; each ends with one line: confirmed=… lost=…
 	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=60m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./crashes -run '^TestCrashes$$' -count=1 -v -timeout=60m
 
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m

@@ -16,7 +16,7 @@ import (
 // A client that is blocked does not hold up the API, and the API does not wait to be unblocked.
 func TestBlockedPublishers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &broker.Server{}
+		server := &broker.Server{Logger: quiet()}
 		handler, err := Handler(server)
 		if err != nil {
 			t.Fatal(err)

@@ -21,9 +21,11 @@ type desk struct {
 	http   *httptest.Server
 }
 
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 func newDesk(t testing.TB) *desk {
 	t.Helper()
-	server := &broker.Server{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	server := &broker.Server{Logger: quiet()}
 	handler, err := Handler(server)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,6 @@
 package mgmt
 
 import (
-	"net"
-	"net/http"
 	"os"
 	"runtime"
 	"slices"
@@ -40,18 +38,6 @@ func (c *call) overview() (any, error) {
 	}
 	o["listeners"], o["contexts"] = c.listeners()
 	return o, nil
-}
-
-// listeners tells of the one listener that is known: the request came by it.
-func (c *call) listeners() (listeners, contexts list) {
-	local, ok := c.r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return list{}, list{}
-	}
-	host, port := hostPort(local)
-	name := c.node.Name()
-	return list{{"node": name, "protocol": "http", "ip_address": host, "port": port}},
-		list{{"node": name, "description": "RabbitMQ Management", "path": "/", "ip": host, "port": strconv.Itoa(port)}}
 }
 
 func (c *call) clusterName() (any, error) { return object{"name": c.node.Name()}, nil }

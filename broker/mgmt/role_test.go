@@ -55,7 +55,7 @@ func TestEveryRouteAsksForItsRole(t *testing.T) {
 	for _, rt := range routes() {
 		method, pattern, _ := strings.Cut(rt.pattern, " ")
 		for _, vhost := range []string{"own", "other"} {
-			path := strings.NewReplacer("{vhost}", vhost, "{kind}", "q", "{", "", "}", "").Replace(pattern)
+			path := strings.NewReplacer("{vhost}", vhost, "{kind}", "q", "{protocol}", "http", "{", "", "}", "").Replace(pattern)
 			for _, caller := range callers {
 				d.people(t)
 				got := d.as(caller.name, caller.password, method, path, "{}")

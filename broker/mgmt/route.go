@@ -96,6 +96,8 @@ func routes() []route {
 		{"GET /api/health/checks/local-alarms", anybody, (*call).alarms},
 		{"GET /api/health/checks/virtual-hosts", anybody, (*call).vhostHealth},
 		{"GET /api/health/checks/certificate-expiration/{within}/{unit}", anybody, (*call).certificates},
+		{"GET /api/health/checks/port-listener/{port}", anybody, (*call).portListener},
+		{"GET /api/health/checks/protocol-listener/{protocol}", anybody, (*call).protocolListener},
 		{"GET /api/health/checks/node-is-quorum-critical", anybody, (*call).alone},
 		{"GET /api/health/checks/node-is-mirror-sync-critical", anybody, (*call).alone},
 

@@ -1,10 +1,14 @@
 package mgmt
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -227,6 +231,35 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: got %s, want ok", check, got.body)
 		}
 	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.server.Serve(context.WithoutCancel(t.Context()), ln) }()
+	conn, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The broker answers what is not AMQP with its header: by then it serves.
+	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	port := strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	d.must(200, "GET", "/api/health/checks/port-listener/"+port, "")
+	d.must(503, "GET", "/api/health/checks/port-listener/1", "")
+	d.must(400, "GET", "/api/health/checks/port-listener/x", "")
+	d.must(200, "GET", "/api/health/checks/protocol-listener/amqp", "")
+	if got, want := d.must(503, "GET", "/api/health/checks/protocol-listener/mqtt", "").body, `{"missing":"mqtt","protocols":["amqp","http"],"reason":"No active listener","status":"failed"}`; got != want {
+		t.Errorf("a protocol that is not spoken: got %s, want %s", got, want)
+	}
+	_ = ln.Close()
+	<-ended
+
 	d.node.SetAlarm(node.DiskAlarm, true)
 	want := `{"alarms":[{"node":"rehop","resource":"disk"}],"reason":"There are alarms in effect in the cluster","status":"failed"}`
 	if got := d.must(503, "GET", "/api/health/checks/alarms", "").body; got != want {

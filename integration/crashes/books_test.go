@@ -16,13 +16,9 @@ type books struct {
 
 	mu        sync.Mutex
 	messages  [publishers][]*message
-	confirmed int
-	unknown   int
+	counts    counts
 	pending   int               // stays of confirmed messages that nobody has answered
 	limit     int               // of pending, at which publishers pause
-	answers   int               // acks and rejects
-	blocks    int               // connections that were told that they are blocked
-	unblocks  int               // and that they no longer are
 	began     map[int]time.Time // first confirm, by generation
 	changed   chan struct{}     // not nil while somebody waits; closed at the next change
 	audit     audit
@@ -129,11 +125,17 @@ func (b *books) await(ctx context.Context, what string, shows func() bool) error
 // setLimit changes the number of unanswered messages at which publishers pause.
 func (b *books) setLimit(n int) { b.note(func() { b.limit = n }) }
 
-// count returns the number of answers and that of messages in doubt.
-func (b *books) count() (answers, unknown int) {
+// counts are the numbers that only grow.
+type counts struct {
+	confirmed, unknown int // messages, by their outcomes
+	answers            int // acks and rejects
+	blocks             int // times that a connection was told that it is blocked
+}
+
+func (b *books) count() counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.answers, b.unknown
+	return b.counts
 }
 
 // attempt notes that a publisher is about to send its next message.
@@ -152,10 +154,10 @@ func (b *books) concluded(id string, generation int, o outcome) {
 		m := b.find(id)
 		m.outcome = o
 		if o == unknown {
-			b.unknown++
+			b.counts.unknown++
 			return
 		}
-		b.confirmed++
+		b.counts.confirmed++
 		if _, ok := b.began[generation]; !ok {
 			b.began[generation] = time.Now()
 		}
@@ -167,16 +169,8 @@ func (b *books) concluded(id string, generation int, o outcome) {
 	})
 }
 
-// blocked notes that a client was told that it is blocked, or no longer.
-func (b *books) blocked(active bool) {
-	b.note(func() {
-		if active {
-			b.blocks++
-		} else {
-			b.unblocks++
-		}
-	})
-}
+// blocked notes that a client was told that it is blocked.
+func (b *books) blocked() { b.note(func() { b.counts.blocks++ }) }
 
 // fault notes something that none of the other words is for.
 func (b *books) fault(format string, args ...any) {
@@ -249,7 +243,7 @@ func (b *books) answered(queue, id string, a answer) {
 			s.requeued = true
 			return
 		}
-		b.answers++
+		b.counts.answers++
 		if m.outcome == confirmed && m.awaits(s) {
 			b.pending--
 		}
@@ -318,7 +312,7 @@ func (b *books) close(t *testing.T) tally {
 	for _, line := range b.audit.examples {
 		t.Error(line)
 	}
-	return tally{confirmed: b.confirmed, unknown: b.unknown, audit: b.audit}
+	return tally{confirmed: b.counts.confirmed, unknown: b.counts.unknown, audit: b.audit}
 }
 
 func (m *message) audit(a *audit, id string) {

@@ -45,6 +45,7 @@ type process struct {
 	cmd        *exec.Cmd
 	input      io.Closer
 	serves     chan struct{} // closed when it does
+	served     time.Time     // when it began to; read after that
 	ended      chan struct{} // closed when it has
 	err        error         // how it ended
 }
@@ -59,7 +60,7 @@ func newBroker(t *testing.T, dir string) *broker {
 	if dir == "" {
 		dir = filepath.Join(root, "data")
 	}
-	b := &broker{t: t, root: root, changed: make(chan struct{}), orders: orders{Dir: dir, Addr: freeAddr(t), SegmentSize: 64 << 10, DiskReserve: -1}}
+	b := &broker{t: t, root: root, changed: make(chan struct{}), orders: orders{Dir: dir, Addr: freeAddr(t), SegmentSize: 256 << 10, DiskReserve: -1}}
 	t.Cleanup(func() {
 		if p := b.process(); p != nil {
 			_ = p.cmd.Process.Kill()
@@ -153,6 +154,7 @@ func (b *broker) start(o orders) *process {
 func (p *process) watch(output io.Reader) {
 	in := bufio.NewReader(output)
 	if line, _ := in.ReadString('\n'); line == ready {
+		p.served = time.Now()
 		close(p.serves)
 	}
 	_, _ = io.Copy(io.Discard, in)
@@ -164,14 +166,14 @@ func (p *process) watch(output io.Reader) {
 func (b *broker) serve() *process {
 	b.t.Helper()
 	p := b.start(b.orders)
-	if !p.served() {
+	if !p.hasServed() {
 		b.t.Fatalf("the broker does not start: %v\n%s", p.err, b.logEnd())
 	}
 	return p
 }
 
-// served reports whether the process came as far as that.
-func (p *process) served() bool {
+// hasServed reports whether the process came as far as that.
+func (p *process) hasServed() bool {
 	select {
 	case <-p.serves:
 		return true
@@ -242,7 +244,7 @@ func (b *broker) await(ctx context.Context, generation int) (*process, error) {
 		b.mu.Lock()
 		p, changed := b.current, b.changed
 		b.mu.Unlock()
-		if p != nil && p.generation > generation && p.served() {
+		if p != nil && p.generation > generation && p.hasServed() {
 			return p, nil
 		}
 		select {

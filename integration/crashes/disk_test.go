@@ -26,7 +26,9 @@ func fillDisk(t *testing.T, seed uint64) tally {
 	b := newBroker(t, filepath.Join(mount, "data"))
 	b.orders.DiskReserve = diskReserve
 	ballast := filepath.Join(mount, "ballast")
-	w := newTrafficOn(t, b, seed)
+	b.serve()
+	w := newTraffic(t, b, seed)
+	w.start()
 	n := times(4, 12)
 	kills, refusals := 0, 0
 	var resumed []time.Duration
@@ -39,20 +41,20 @@ func fillDisk(t *testing.T, seed uint64) tally {
 		if i%4 >= 2 {
 			leave = 0
 		}
-		_, blocks := w.state()
+		blocks := w.books.count().blocks
 		fill(t, mount, ballast, leave)
-		w.shows("connection.blocked on a full disk", func() bool { return w.books.blocks > blocks })
+		w.shows("connection.blocked on a full disk", func() bool { return w.books.counts.blocks > blocks })
 		w.takeOnly = true
 		w.startConsuming()
-		answers, _ := w.books.count()
-		w.shows("answers while publishers are blocked", func() bool { return w.books.answers >= answers+200 || w.books.pending == 0 })
+		answers := w.books.count().answers
+		w.shows("answers while publishers are blocked", func() bool { return w.books.counts.answers >= answers+200 || w.books.pending == 0 })
 		w.stopConsuming()
 		w.takeOnly = false
 		w.books.setLimit(backlog)
 		if i%2 == 1 {
 			b.kill()
 			kills++
-			if p := b.start(b.orders); !p.served() {
+			if p := b.start(b.orders); !p.hasServed() {
 				refusals++
 				if !bytes.Contains([]byte(b.logEnd()), []byte("no space left")) {
 					t.Errorf("the broker does not start on a full disk and does not say why:\n%s", b.logEnd())
@@ -63,12 +65,12 @@ func fillDisk(t *testing.T, seed uint64) tally {
 			t.Fatal(err)
 		}
 		freed := time.Now()
-		if !b.process().served() {
+		if !b.process().hasServed() {
 			b.serve()
 		}
 		w.startConsuming()
-		confirmed, _ := w.state()
-		w.shows("a confirm after there was room", func() bool { return w.books.confirmed > confirmed+window })
+		confirmed := w.books.count().confirmed
+		w.shows("a confirm after there was room", func() bool { return w.books.counts.confirmed > confirmed+window })
 		resumed = append(resumed, time.Since(freed))
 	}
 	result := w.finish()
@@ -76,22 +78,6 @@ func fillDisk(t *testing.T, seed uint64) tally {
 	t.Logf("disk full %d times, %d kills while it was, %d of the starts refused; %d confirmed, %d in doubt; longest way back %v",
 		n, kills, refusals, result.confirmed, result.unknown, slices.Max(resumed).Round(time.Millisecond))
 	return result
-}
-
-// state returns how many messages are confirmed, and how many connections have been blocked.
-func (w *traffic) state() (confirmed, blocks int) {
-	w.books.mu.Lock()
-	defer w.books.mu.Unlock()
-	return w.books.confirmed, w.books.blocks
-}
-
-// newTrafficOn starts the broker and traffic on it.
-func newTrafficOn(t *testing.T, b *broker, seed uint64) *traffic {
-	t.Helper()
-	b.serve()
-	w := newTraffic(t, b, seed)
-	w.start()
-	return w
 }
 
 // smallDisk mounts a file system of a few megabytes.

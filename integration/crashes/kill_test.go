@@ -2,6 +2,7 @@ package crashes
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -24,11 +25,9 @@ func killAtRandom(t *testing.T, seed uint64) tally {
 	w.start()
 	random := rand.New(rand.NewPCG(seed, 1))
 	n := times(10, 300)
-	var resumed []time.Duration
-	for i := range n {
-		if took := w.works(p); i > 0 {
-			resumed = append(resumed, took)
-		}
+	var recovered, resumed []time.Duration
+	for range n {
+		w.works(p)
 		moment := time.After(20*time.Millisecond + time.Duration(random.IntN(280))*time.Millisecond)
 		select {
 		case <-moment:
@@ -36,14 +35,20 @@ func killAtRandom(t *testing.T, seed uint64) tally {
 		}
 		b.kill()
 		p = b.serve()
+		recovered = append(recovered, p.served.Sub(p.began))
+		resumed = append(resumed, w.works(p))
 	}
-	resumed = append(resumed, w.works(p))
 	result := w.finish()
 	result.kills = n + 1
-	slices.Sort(resumed)
-	t.Logf("%d kills, %d confirmed, %d in doubt; first confirm after a start: median %v, longest %v", result.kills, result.confirmed, result.unknown,
-		resumed[len(resumed)/2].Round(time.Millisecond), resumed[len(resumed)-1].Round(time.Millisecond))
+	t.Logf("%d kills, %d confirmed, %d in doubt; from a start to serving %s, to the first confirm %s",
+		result.kills, result.confirmed, result.unknown, spread(recovered), spread(resumed))
 	return result
+}
+
+// spread describes durations.
+func spread(all []time.Duration) string {
+	slices.Sort(all)
+	return fmt.Sprintf("median %v, longest %v", all[len(all)/2].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
 }
 
 // killUnderDelivery: kill -9 under the library's own workload, with retries, whose books the delivery auditor reads.

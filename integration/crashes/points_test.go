@@ -18,7 +18,6 @@ const pointLimit = 30 * time.Second
 // exitAtPoints: the process ends by itself at each named point of its log, with no chance to write anything more.
 func exitAtPoints(t *testing.T, seed uint64) tally {
 	b := newBroker(t, "")
-	b.orders.SegmentSize = 32 << 10
 	x := &exits{broker: b, random: rand.New(rand.NewPCG(seed, 3)), hits: make(map[string]int)}
 	p := b.serve()
 	x.traffic = newTraffic(t, b, seed)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,74 +101,6 @@ func (w *traffic) stopPublishing() { w.publishing.end() }
 
 // stopConsuming returns when what was answered is sealed, if the broker lives.
 func (w *traffic) stopConsuming() { w.consuming.end() }
-
-// session is a connection to one life of the broker.
-type session struct {
-	*amqp.Channel
-	conn       *amqp.Connection
-	closed     chan *amqp.Error
-	generation int
-}
-
-// keep does something again in each life of the broker.
-func (w *traffic) keep(ctx context.Context, work func(context.Context, *session) error) {
-	generation := 0
-	for {
-		p, err := w.broker.await(ctx, generation)
-		if err != nil {
-			return
-		}
-		generation = p.generation
-		err = w.session(ctx, generation, work)
-		if ctx.Err() != nil {
-			return
-		}
-		// A connection may be lost only with the broker.
-		select {
-		case <-p.ended:
-		case <-ctx.Done():
-			return
-		case <-time.After(10 * time.Second):
-			w.books.fault("life %d: a client ended and the broker did not: %v", generation, err)
-		}
-	}
-}
-
-func (w *traffic) session(ctx context.Context, generation int, work func(context.Context, *session) error) error {
-	conn, err := w.broker.dial()
-	if err != nil {
-		return err
-	}
-	var listening sync.WaitGroup
-	defer listening.Wait()
-	defer conn.Close()
-	blocking := conn.NotifyBlocked(make(chan amqp.Blocking, 1))
-	listening.Go(func() {
-		for b := range blocking {
-			w.books.blocked(b.Active)
-		}
-	})
-	ch, err := conn.Channel()
-	if err != nil {
-		return err
-	}
-	return work(ctx, &session{Channel: ch, conn: conn, closed: conn.NotifyClose(make(chan *amqp.Error, 1)), generation: generation})
-}
-
-var errLost = errors.New("the connection was lost")
-
-// confirmed waits for a confirm, or for the loss of the connection: no confirm comes after that.
-func (s *session) confirmed(c *amqp.DeferredConfirmation) (bool, error) {
-	select {
-	case <-c.Done():
-	case <-s.closed:
-		return c.Acked(), nil
-	}
-	if !c.Acked() && !s.conn.IsClosed() {
-		return false, fmt.Errorf("message %d on its channel was refused", c.DeliveryTag)
-	}
-	return c.Acked(), nil
-}
 
 // publish publishes with a window of unconfirmed messages. What is in doubt is given up.
 func (w *traffic) publish(ctx context.Context, s *session, publisher int) error {
@@ -305,10 +236,6 @@ func give(d amqp.Delivery, a answer) error {
 	return d.Ack(false)
 }
 
-func (s *session) tick() (*amqp.DeferredConfirmation, error) {
-	return s.PublishWithDeferredConfirm("", queueTicks, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("tick")})
-}
-
 // lastTick seals what is left.
 func (w *traffic) lastTick(s *session, queue string, tick *amqp.DeferredConfirmation, sealing, answered []string) error {
 	last, err := s.tick()
@@ -376,91 +303,6 @@ func (w *traffic) move(ctx context.Context, s *session) error {
 		}
 		w.books.sealed(queueTx, ids)
 	}
-}
-
-// definitions are the queues that come and go.
-type definitions struct {
-	next    int
-	present []string // declared, and not yet asked to be deleted
-	absent  []string // deleted
-}
-
-const (
-	livingQueues = 10
-	deletedKnown = 20
-)
-
-// define sees that definitions are as the last life left them, and then declares, binds and deletes queues without
-// end. What is in doubt is forgotten.
-func (w *traffic) define(ctx context.Context, s *session) error {
-	if err := w.checkDefinitions(s); err != nil {
-		return err
-	}
-	long := strings.Repeat("k", 2000) // so that they fill their file soon
-	k := &w.known
-	for ctx.Err() == nil {
-		k.next++
-		name := fmt.Sprintf("defined-%d", k.next)
-		args := amqp.Table{"x-dead-letter-exchange": exchangeDead, "x-dead-letter-routing-key": name, "x-expires": int64(3600000 + k.next)}
-		if _, err := s.QueueDeclare(name, true, false, false, false, args); err != nil {
-			return err
-		}
-		if err := s.QueueBind(name, name, exchangeDead, false, amqp.Table{"comment": long}); err != nil {
-			return err
-		}
-		k.present = append(k.present, name)
-		if len(k.present) <= livingQueues {
-			continue
-		}
-		oldest := k.present[0]
-		k.present = k.present[1:]
-		if _, err := s.QueueDelete(oldest, false, false, false); err != nil {
-			return err
-		}
-		k.absent = append(k.absent[max(0, len(k.absent)-deletedKnown):], oldest)
-	}
-	return nil
-}
-
-func (w *traffic) checkDefinitions(s *session) error {
-	names := slices.Clone(w.known.present)
-	for _, q := range queues() {
-		names = append(names, q.name)
-	}
-	for _, name := range names {
-		if err := w.checkQueue(s, name, true); err != nil {
-			return err
-		}
-	}
-	for _, name := range w.known.absent {
-		if err := w.checkQueue(s, name, false); err != nil {
-			return err
-		}
-	}
-	return declare(s.Channel) // refused if arguments have changed
-}
-
-// checkQueue sees whether a queue exists. The error is the loss of the connection.
-func (w *traffic) checkQueue(s *session, name string, want bool) error {
-	ch, err := s.conn.Channel()
-	if err != nil {
-		return err
-	}
-	_, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
-	var refusal *amqp.Error
-	switch {
-	case err == nil:
-		if !want {
-			w.books.fault("life %d: queue %s was deleted and is there again", s.generation, name)
-		}
-		return ch.Close()
-	case errors.As(err, &refusal) && refusal.Code == amqp.NotFound:
-		if want {
-			w.books.fault("life %d: queue %s was declared and is gone", s.generation, name)
-		}
-		return nil
-	}
-	return err
 }
 
 // works waits until something is confirmed in this life of the broker, and returns how long after the start of its

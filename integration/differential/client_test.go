@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rehop/rehop/internal/wire"
@@ -36,7 +35,7 @@ type client struct {
 	reader   *wire.Reader
 	channels []*channel
 	events   []event
-	aliases  map[string]string // of names that the broker has made up
+	aliases  aliases
 	lost     bool
 }
 
@@ -62,8 +61,8 @@ type content struct {
 }
 
 // connect opens a connection with channels.
-func connect(name, vhost string, channels int, dial func() (net.Conn, error)) (*client, error) {
-	c := &client{dial: dial, vhost: vhost, name: name, aliases: make(map[string]string)}
+func connect(name, vhost string, channels int, aliases aliases, dial func() (net.Conn, error)) (*client, error) {
+	c := &client{dial: dial, vhost: vhost, name: name, aliases: aliases}
 	for n := range channels {
 		c.channels = append(c.channels, &channel{number: uint16(n + 1)})
 	}
@@ -210,7 +209,7 @@ func (c *client) readControl(f wire.Frame) error {
 	if err != nil {
 		return fmt.Errorf("%s: method: %w", c.name, err)
 	}
-	c.note("connection", c.anonymous(describe(m)))
+	c.note("connection", c.aliases.in(describe(m)))
 	c.send(wire.AppendMethod(nil, 0, &wire.ConnectionCloseOK{}))
 	c.hangUp()
 	return nil
@@ -228,7 +227,7 @@ func (c *client) hear(ch *channel, m wire.Method) error {
 		ch.awaiting--
 		return nil
 	case *wire.ChannelClose:
-		c.note(lane, c.anonymous(describe(m)))
+		c.note(lane, c.aliases.in(describe(m)))
 		*ch = channel{number: ch.number, awaiting: 1}
 		c.sendMethod(ch, &wire.ChannelCloseOK{})
 		c.sendMethod(ch, &wire.ChannelOpen{})
@@ -244,7 +243,7 @@ func (c *client) hear(ch *channel, m wire.Method) error {
 		c.confirm(ch, m.DeliveryTag, m.Multiple, "refused")
 		return nil
 	case *wire.BasicDeliver:
-		ch.content = &content{tag: m.DeliveryTag, noAck: ch.noAck[m.ConsumerTag], lane: lane + " deliver " + c.alias("amq.ctag-", m.ConsumerTag),
+		ch.content = &content{tag: m.DeliveryTag, noAck: ch.noAck[m.ConsumerTag], lane: lane + " deliver " + c.aliases.of("amq.ctag-", m.ConsumerTag),
 			text: fmt.Sprintf("redelivered %t exchange %q key %q", m.Redelivered, m.Exchange, m.RoutingKey)}
 		return nil
 	case *wire.BasicGetOK:
@@ -255,14 +254,15 @@ func (c *client) hear(ch *channel, m wire.Method) error {
 		ch.content = &content{lane: lane, text: describe(m)}
 		return nil
 	case *wire.BasicCancel:
-		c.note(lane+" cancel "+m.ConsumerTag, describe(m))
+		tag := c.aliases.of("amq.ctag-", m.ConsumerTag)
+		c.note(lane+" cancel "+tag, "cancelled")
 		return nil
 	case *wire.QueueDeclareOK:
-		m.Queue = c.alias("amq.gen-", m.Queue)
+		m.Queue = c.aliases.of("amq.gen-", m.Queue)
 		c.note(lane, describe(m))
 		return nil
 	case *wire.BasicConsumeOK:
-		m.ConsumerTag = c.alias("amq.ctag-", m.ConsumerTag)
+		m.ConsumerTag = c.aliases.of("amq.ctag-", m.ConsumerTag)
 		c.note(lane, describe(m))
 		return nil
 	}
@@ -296,7 +296,7 @@ func (c *client) complete(ch *channel) error {
 		return fmt.Errorf("%s: properties: %w", c.name, err)
 	}
 	properties.Headers, _ = timeless(properties.Headers).(wire.Table)
-	e := event{m.lane, c.anonymous(fmt.Sprintf("%s %+v %q", m.text, properties, m.body))}
+	e := event{m.lane, c.aliases.in(fmt.Sprintf("%s %+v %q", m.text, properties, m.body))}
 	c.events = append(c.events, e)
 	if m.tag != 0 && !m.noAck {
 		ch.unacked = append(ch.unacked, delivery{m.tag, e})
@@ -329,36 +329,6 @@ func timeless(value any) any {
 }
 
 func (c *client) note(lane, text string) { c.events = append(c.events, event{lane, text}) }
-
-// alias is a name for one that the broker has made up: the first is called the same on every broker.
-func (c *client) alias(prefix, name string) string {
-	if !strings.HasPrefix(name, prefix) {
-		return name
-	}
-	if c.aliases[name] == "" {
-		c.aliases[name] = fmt.Sprintf("%s%s%d", prefix, c.name, len(c.aliases))
-	}
-	return c.aliases[name]
-}
-
-func (c *client) anonymous(text string) string {
-	for name, alias := range c.aliases {
-		text = strings.ReplaceAll(text, name, alias)
-	}
-	return text
-}
-
-// madeUp are the names with a prefix that the broker has made up, in their order.
-func (c *client) madeUp(prefix string) []string {
-	var names []string
-	for name := range c.aliases {
-		if strings.HasPrefix(name, prefix) {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(c.aliases[a], c.aliases[b]) })
-	return names
-}
 
 // take returns the events since it was last called, lane by lane.
 func (c *client) take() []event {

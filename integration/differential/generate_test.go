@@ -19,7 +19,8 @@ var (
 // generator makes the steps of a seed. Every seed has a liking of its own, so that rare things also come in numbers.
 type generator struct {
 	*rand.Rand
-	weights   map[string]int
+	weights   []int // of the likings
+	total     int
 	queues    map[string]*wire.QueueDeclare    // as they are mostly declared
 	exchanges map[string]*wire.ExchangeDeclare // as they are mostly declared
 	quorum    bool
@@ -28,10 +29,12 @@ type generator struct {
 
 // generate returns the steps of a seed.
 func generate(seed uint64, length int) []step {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), weights: make(map[string]int), queues: make(map[string]*wire.QueueDeclare), exchanges: make(map[string]*wire.ExchangeDeclare)}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), queues: make(map[string]*wire.QueueDeclare), exchanges: make(map[string]*wire.ExchangeDeclare)}
 	g.quorum = g.IntN(5) == 0
-	for name, usual := range likings {
-		g.weights[name] = usual * g.IntN(4)
+	for _, l := range likings {
+		weight := 1 + l.weight*g.IntN(4)
+		g.weights = append(g.weights, weight)
+		g.total += weight
 	}
 	for _, name := range queueNames {
 		g.queues[name] = g.queue(name, g.IntN(3) > 0)
@@ -53,26 +56,20 @@ func generate(seed uint64, length int) []step {
 }
 
 // likings are how often things are done, before a seed's own taste.
-var likings = map[string]int{
-	"queue": 5, "exchange": 3, "bind": 6, "unbind": 2, "bind exchange": 2, "unbind exchange": 1, "publish": 20, "get": 6, "consume": 4, "cancel": 2,
-	"qos": 2, "answer": 12, "recover": 1, "purge": 1, "delete queue": 1, "delete exchange": 1, "confirm": 1, "select": 1, "commit": 2, "rollback": 1, "end": 1,
-}
-
-// order is that of the likings: a map has none, and a seed must always give the same.
-var order = []string{
-	"queue", "exchange", "bind", "unbind", "bind exchange", "unbind exchange", "publish", "get", "consume", "cancel", "qos", "answer", "recover", "purge",
-	"delete queue", "delete exchange", "confirm", "select", "commit", "rollback", "end",
+var likings = []struct {
+	what   string
+	weight int
+}{
+	{"queue", 5}, {"exchange", 3}, {"bind", 6}, {"unbind", 2}, {"bind exchange", 2}, {"unbind exchange", 1}, {"publish", 20}, {"get", 6}, {"consume", 4},
+	{"cancel", 2}, {"qos", 2}, {"answer", 12}, {"recover", 1}, {"purge", 1}, {"delete queue", 1}, {"delete exchange", 1}, {"confirm", 1}, {"select", 1},
+	{"commit", 2}, {"rollback", 1}, {"end", 1},
 }
 
 func (g *generator) step() step {
-	total := 0
-	for _, name := range order {
-		total += g.weights[name] + 1
-	}
-	n := g.IntN(total)
-	for _, name := range order {
-		if n -= g.weights[name] + 1; n < 0 {
-			return g.make(name)
+	n := g.IntN(g.total)
+	for i, l := range likings {
+		if n -= g.weights[i]; n < 0 {
+			return g.make(l.what)
 		}
 	}
 	panic("the weights do not add up")

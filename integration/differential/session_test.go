@@ -18,22 +18,23 @@ const (
 type session struct {
 	broker   string
 	clients  []*client
+	aliases  aliases
 	observer *client  // has a channel per queue, to look at it
 	queues   []string // that are looked at
 	seen     []event  // since the step began
 }
 
 func newSession(broker, vhost string, queues []string, dial func() (net.Conn, error)) (*session, error) {
-	s := &session{broker: broker, queues: queues}
+	s := &session{broker: broker, queues: queues, aliases: make(aliases)}
 	for i := range connections {
-		c, err := connect(fmt.Sprintf("c%d", i), vhost, channels, dial)
+		c, err := connect(fmt.Sprintf("c%d", i), vhost, channels, s.aliases, dial)
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", broker, err)
 		}
 		s.clients = append(s.clients, c)
 	}
 	var err error
-	s.observer, err = connect("observer", vhost, len(queues), dial)
+	s.observer, err = connect("observer", vhost, len(queues), s.aliases, dial)
 	return s, err
 }
 
@@ -128,12 +129,8 @@ func (s *session) drain() error {
 	s.seen = nil
 	c := s.clients[0]
 	ch := c.channels[0]
-	names := slices.Clone(s.queues)
-	for _, maker := range s.clients {
-		names = append(names, maker.madeUp("amq.gen-")...)
-	}
-	for _, name := range names {
-		c.note("drain", c.anonymous(name))
+	for _, name := range append(slices.Clone(s.queues), s.aliases.names("amq.gen-")...) {
+		c.note("drain", s.aliases.in(name))
 		for more := true; more; {
 			before := len(c.events)
 			c.sendMethod(ch, &wire.BasicGet{Queue: name, NoAck: true})

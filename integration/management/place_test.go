@@ -61,7 +61,7 @@ func rabbitMQ(t testing.TB) *place {
 
 func embedded(t testing.TB) *place {
 	t.Helper()
-	server := &broker.Server{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	server := &broker.Server{Logger: slog.New(slog.DiscardHandler)}
 	handler, err := mgmt.Handler(server)
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -237,6 +238,17 @@ func TestRabbitHoleHealth(t *testing.T) {
 				r, err := h.HealthCheckCertificateExpiration(1, rabbithole.DAYS)
 				return r.Ok(), err
 			},
+			"port": func() (bool, error) {
+				port, err := strconv.ParseUint(p.api.Port(), 10, 16)
+				if err != nil {
+					return false, err
+				}
+				r, err := h.HealthCheckPortListener(uint(port))
+				return r.Ok(), err
+			},
+			"protocol":       func() (bool, error) { r, err := h.HealthCheckProtocolListener(rabbithole.HTTP); return r.Ok(), err },
+			"other port":     func() (bool, error) { r, err := h.HealthCheckPortListener(1); return !r.Ok() && r.Missing == 1, err },
+			"other protocol": func() (bool, error) { r, err := h.HealthCheckProtocolListener(rabbithole.MQTT); return !r.Ok(), err },
 		} {
 			if ok, err := check(); err != nil || !ok {
 				t.Errorf("%s: got %v, %v, want ok", name, ok, err)

@@ -36,6 +36,13 @@ var rules = []rule{
 	{"internal/rabbit", module + "/layout", nil, "the machinery does not know what it moves"},
 	{"internal/rabbit", module + "/internal/envelope", nil, "the machinery does not know what it moves"},
 	{"admin", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
+	{"rehoptest", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
+	{"broker", "github.com/rabbitmq/", nil, "a broker is not made of a client"},
+	{"broker", module, []string{module + "/broker", module + "/internal/node", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
+	{"internal/node", "github.com/rabbitmq/", nil, "a broker is not made of a client"},
+	{"internal/node", module, []string{module + "/internal/node", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
+	{"internal/wire", "github.com/rabbitmq/", nil, "the codec stands alone"},
+	{"internal/wire", module, nil, "the codec stands alone"},
 }
 
 // source is a parsed Go file.
@@ -124,13 +131,17 @@ func TestPackageComments(t *testing.T) {
 		if _, ok := says[s.dir]; !ok {
 			says[s.dir] = false
 		}
-		if doc := s.file.Doc; doc != nil && strings.HasPrefix(doc.Text(), "Package "+s.file.Name.Name+" ") {
+		want := "Package " + s.file.Name.Name + " "
+		if s.file.Name.Name == "main" {
+			want = "Command " + path.Base(s.dir) + " "
+		}
+		if doc := s.file.Doc; doc != nil && strings.HasPrefix(doc.Text(), want) {
 			says[s.dir] = true
 		}
 	}
 	for dir, ok := range says {
 		if !ok {
-			t.Errorf("package in %s has no comment that begins %q", dir, "Package …")
+			t.Errorf("package in %s has no comment that begins %q or, if it is a program, %q", dir, "Package …", "Command …")
 		}
 	}
 }

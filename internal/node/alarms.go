@@ -139,7 +139,7 @@ func (c *Connection) awaitUnblocked() {
 	if raised := n.Alarms(); len(raised) > 0 {
 		c.tellBlocked(raised[0])
 	}
-	n.alarms.wait(c.isLeaving)
+	n.alarms.wait(func() bool { return c.isLeaving() || c.out.isBroken() })
 	// The alarm may have been cleared before this connection was told that it is blocked.
 	if c.blocked.CompareAndSwap(true, false) && c.hears("connection.blocked") {
 		c.out.send(0, &wire.ConnectionUnblocked{})

@@ -17,7 +17,6 @@ type Channel struct {
 	// The reader's own.
 	closed     bool // by us; the client has not agreed yet
 	incoming   incoming
-	ways       ways
 	lastQueue  string // declared last, which stands for ""
 	confirming bool
 	published  uint64
@@ -37,11 +36,12 @@ type Channel struct {
 	ledger    ledger
 	shared    int // prefetch of all consumers together; 0: unlimited
 	consumers map[string]*consumer
+	sated     []*consumer // have turned a message down since something was last settled
 	patience  patience
 }
 
 func newChannel(c *Connection, number uint16) *Channel {
-	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), ways: newWays()}
+	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer)}
 	return ch
 }
 
@@ -67,21 +67,23 @@ func (ch *Channel) take(f wire.Frame) error {
 		return err
 	case wire.FrameHeader:
 		done, err := ch.incoming.header(f, ch.node.config.MaxMessage)
-		if done && err == nil {
-			err = ch.publish()
-		}
-		return blamePublish(err)
+		return ch.received(done, err)
 	case wire.FrameBody:
 		done, err := ch.incoming.body(f)
-		if done && err == nil {
-			err = ch.publish()
+		if err == nil {
+			err = ch.conn.holdPart(len(f.Payload))
 		}
-		return blamePublish(err)
+		return ch.received(done, err)
 	}
 	return f.Unexpected()
 }
 
-func blamePublish(err error) error {
+// received publishes a message that has come whole.
+func (ch *Channel) received(done bool, err error) error {
+	if done && err == nil {
+		ch.conn.parts -= len(ch.incoming.buf) - ch.incoming.split
+		err = ch.publish()
+	}
 	if x, ok := err.(*exception); ok && x.method == 0 {
 		x.method = wire.IDBasicPublish
 	}
@@ -218,6 +220,7 @@ func (ch *Channel) reply(noWait bool, m wire.Method) {
 func (ch *Channel) expel(x *exception) {
 	ch.close()
 	ch.closed = true
+	ch.conn.parts -= len(ch.incoming.buf) - ch.incoming.split
 	ch.incoming.reset()
 	ch.node.log.Info("a channel is closed for an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
 	ch.send(&wire.ChannelClose{ReplyCode: x.code, ReplyText: wire.ReplyText(x.code, x.text), ClassID: x.method.Class(), MethodID: x.method.Method()})

@@ -48,7 +48,10 @@ type Connection struct {
 	channels map[uint16]*Channel
 	own      map[*Queue]struct{} // exclusive queues
 	asked    []func()            // what others want the reader to do
-	dirty    []*Channel          // have verdicts that can be told at once; the reader's own
+	// The reader's own.
+	dirty []*Channel // have verdicts that can be told at once
+	ways  ways
+	parts int // bytes of bodies that have not come whole
 }
 
 // Limits of what we wait for.
@@ -59,6 +62,7 @@ const (
 func newConnection(n *Node, conn net.Conn) *Connection {
 	c := &Connection{node: n, conn: conn, out: newOutbox(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
 	c.reader = wire.NewReader(conn, wire.FrameMinSize)
+	c.ways = newWays()
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
 	return c
 }
@@ -72,7 +76,7 @@ func (c *Connection) serve() {
 		return
 	}
 	defer n.part(c)
-	go c.out.write(c.resume)
+	go c.out.write(c.resume, n.alarms.wake)
 	_ = c.conn.SetDeadline(time.Now().Add(n.config.HandshakeLimit))
 	err := c.handshake()
 	if err == nil {
@@ -334,6 +338,18 @@ func (c *Connection) hears(capability string) bool {
 	yes, _ := able.(bool)
 	return yes
 }
+
+// holdPart counts a part of a body. One connection may not begin many large messages on many channels and finish none.
+func (c *Connection) holdPart(size int) error {
+	c.parts += size
+	if limit := c.node.config.MaxMessage + maxParts; c.parts > limit {
+		return refuse(wire.ResourceError, "the connection has sent %d bytes of messages that are not complete, more than %d", c.parts, limit)
+	}
+	return nil
+}
+
+// maxParts is how much of messages that are not complete a connection may have sent, beside one of the largest.
+const maxParts = 16 << 20
 
 // resume serves a consumer again when what was written to its client has left.
 func (c *Connection) resume(waiting *consumer) {

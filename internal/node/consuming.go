@@ -19,8 +19,7 @@ type consumer struct {
 	// Under the lock of the channel.
 	prefetch int // 0: unlimited
 	unacked  int
-	refused  bool // has turned a message down since it was last served
-	served   uint64
+	served   uint64 // tag of the last delivery
 }
 
 // Deliver writes a message to the client if it has room for one more. The queue is locked.
@@ -32,7 +31,7 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 		return false
 	}
 	if !c.NoAck && (c.prefetch > 0 && c.unacked >= c.prefetch || ch.shared > 0 && ch.ledger.open >= ch.shared) {
-		c.refused = true
+		ch.sated = append(ch.sated, c)
 		return false
 	}
 	buf, ok := ch.conn.out.openFor(c)
@@ -67,7 +66,7 @@ func (q *Queue) counted(it queue.Item, content *store.Content) []byte {
 	if err != nil {
 		return content.Properties
 	}
-	p.Headers = withHeader(p.Headers, "x-delivery-count", int64(it.Count))
+	p.Headers = withHeader(p.Headers.Without("BCC"), "x-delivery-count", int64(it.Count))
 	if raw := p.Append(nil); len(raw) > 0 {
 		return raw
 	}
@@ -95,6 +94,7 @@ func (ch *Channel) qos(m *wire.BasicQos) error {
 	}
 	if !m.Global {
 		ch.prefetch = int(m.PrefetchCount)
+		ch.share(0)
 		ch.send(&wire.BasicQosOK{})
 		return nil
 	}
@@ -103,26 +103,29 @@ func (ch *Channel) qos(m *wire.BasicQos) error {
 		ch.send(&wire.BasicQosOK{})
 		return nil
 	}
-	ch.mu.Lock()
-	ch.shared = int(m.PrefetchCount)
-	refused := ch.takeRefused()
-	ch.mu.Unlock()
-	ch.resume(refused)
+	ch.share(int(m.PrefetchCount))
 	ch.send(&wire.BasicQosOK{})
 	return nil
 }
 
-// takeRefused returns the consumers that may have room again, first the one that has waited longest, so that none
-// of them uses up the prefetch that they share. The channel is locked.
-func (ch *Channel) takeRefused() (refused []*consumer) {
-	for _, c := range ch.consumers {
-		if c.refused {
-			c.refused = false
-			refused = append(refused, c)
-		}
+// share sets the prefetch of all consumers together.
+func (ch *Channel) share(prefetch int) {
+	ch.mu.Lock()
+	ch.shared = prefetch
+	sated := ch.takeSated()
+	ch.mu.Unlock()
+	ch.resume(sated)
+}
+
+// takeSated returns the consumers that had no room and may have it again, first the one that has waited longest, so that
+// none of them uses up the prefetch that they share. The channel is locked.
+func (ch *Channel) takeSated() []*consumer {
+	sated := ch.sated
+	ch.sated = nil
+	if len(sated) > 1 {
+		slices.SortFunc(sated, func(a, b *consumer) int { return cmp.Compare(a.served, b.served) })
 	}
-	slices.SortFunc(refused, func(a, b *consumer) int { return cmp.Compare(a.served, b.served) })
-	return refused
+	return sated
 }
 
 func (ch *Channel) resume(consumers []*consumer) {

@@ -90,11 +90,12 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	}
 	keys := append([]string{content.Key}, listed(properties.Headers, "CC")...)
 	key := content.Key
+	blind := listed(properties.Headers, "BCC")
 	obituary := death{queue: q.Name, reason: d.Reason, exchange: content.Exchange, keys: keys, expiration: properties.Expiration, time: time.Now()}
 	headers := properties.Headers
 	if s.HasDeadLetterKey {
-		key, keys = s.DeadLetterKey, []string{s.DeadLetterKey}
-		headers = headers.Without("CC")
+		key, keys, blind = s.DeadLetterKey, []string{s.DeadLetterKey}, nil
+		headers = headers.Without("CC").Without("BCC")
 	}
 	headers, deaths := noteDeath(n.config.Compat, headers, hasOurDeaths(content.Properties), obituary)
 	properties.Headers = headers
@@ -102,7 +103,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	properties.Expiration = ""
 	properties.Has &^= wire.HasExpiration
 
-	queues, _ := v.route(x, keys, func() wire.Table { return headers })
+	queues, _ := v.route(x, append(keys, blind...), func() wire.Table { return headers })
 	queues = slices.DeleteFunc(queues, func(target *Queue) bool { return !target.core.Admits(len(content.Body)) })
 	if d.Reason != queue.Rejected {
 		queues = slices.DeleteFunc(queues, func(target *Queue) bool { return isCycle(deaths, target.Name) })
@@ -114,7 +115,10 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	if len(raw) == 0 { // there is no room for so many headers; a message without its deaths is better than none
 		raw = unmarked(content.Properties)
 	} else {
-		raw = markDeaths(raw)
+		raw = mark(raw, deathFlag)
+	}
+	if len(blind) > 0 {
+		raw = mark(raw, blindFlag)
 	}
 	next := &store.Content{Exchange: x.Name, Key: key, Properties: raw, Body: content.Body}
 	return n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, -1), true

@@ -26,11 +26,11 @@ func (d death) table(count int64) wire.Table {
 	}
 	t := wire.Table{
 		{Key: "count", Value: count},
-		{Key: "exchange", Value: d.exchange},
-		{Key: "queue", Value: d.queue},
 		{Key: "reason", Value: string(d.reason)},
-		{Key: "routing-keys", Value: keys},
+		{Key: "queue", Value: d.queue},
 		{Key: "time", Value: wire.Timestamp(d.time.Unix())},
+		{Key: "exchange", Value: d.exchange},
+		{Key: "routing-keys", Value: keys},
 	}
 	if d.expiration != "" {
 		t = append(t, wire.Field{Key: "original-expiration", Value: d.expiration})
@@ -42,14 +42,16 @@ func (d death) table(count int64) wire.Table {
 // reason are one entry with a count. ours says whether it is this broker that has noted the deaths that are there.
 func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wire.Array) {
 	old, first := wire.Array(nil), true
-	if v, ok := headers.Get("x-death"); ok {
-		if list, ok := v.(wire.Array); ok && (ours || c.readsForeignDeaths()) {
-			old, first = list, false
-		}
+	if v, ok := headers.Get("x-death"); ok && (ours || c.readsForeignDeaths()) {
+		old, _ = v.(wire.Array)
+		first = false
 	}
 	count := int64(1)
 	deaths := make(wire.Array, 1, len(old)+1)
 	entry := d.table(1)
+	if len(old) > 0 {
+		entry = sorted(entry)
+	}
 	for _, e := range old {
 		t, ok := e.(wire.Table)
 		if ok && text(t, "queue") == d.queue && text(t, "reason") == string(d.reason) {
@@ -58,7 +60,7 @@ func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wi
 					count = i + 1
 				}
 			}
-			entry = t.With("count", count)
+			entry = withHeader(t, "count", count)
 			continue
 		}
 		deaths = append(deaths, e)
@@ -84,24 +86,33 @@ func sorted(headers wire.Table) wire.Table {
 	return headers
 }
 
-// A flag that stands for no property tells properties with deaths that this broker has noted from those that a client has made up.
-// Clients never see it, and cannot set it.
-const deathFlag = 1 << 1
+// Flags that stand for no property say something of properties that clients never see, and cannot set.
+const (
+	blindFlag = 1 << iota // there is a BCC header, which is for the broker alone
+	deathFlag             // the deaths were noted by this broker and not made up by a client
+	ourFlags  = blindFlag | deathFlag
+)
 
-func markDeaths(properties []byte) []byte {
-	properties[1] |= deathFlag
+func mark(properties []byte, flag byte) []byte {
+	properties[1] |= flag
 	return properties
 }
 
 func hasOurDeaths(properties []byte) bool { return properties[1]&deathFlag != 0 }
 
-// unmarked returns properties as a client is to see or to send them.
+// unmarked returns properties as a client is to see them.
 func unmarked(properties []byte) []byte {
-	if !hasOurDeaths(properties) {
+	if properties[1]&ourFlags == 0 {
 		return properties
 	}
+	if properties[1]&blindFlag != 0 {
+		if p, err := wire.ParseProperties(properties); err == nil {
+			p.Headers = p.Headers.Without("BCC")
+			return p.Append(nil)
+		}
+	}
 	plain := slices.Clone(properties)
-	plain[1] &^= deathFlag
+	plain[1] &^= ourFlags
 	return plain
 }
 
@@ -135,14 +146,6 @@ func listed(headers wire.Table, name string) (keys []string) {
 		}
 	}
 	return keys
-}
-
-// withoutBCC removes what nobody but the publisher may see.
-func withoutBCC(headers wire.Table) wire.Table {
-	if _, ok := headers.Get("BCC"); !ok {
-		return headers
-	}
-	return headers.Without("BCC")
 }
 
 // mayHoldRoutes is a quick look whether raw headers could have CC or BCC.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/rehop/rehop/internal/node/erlang"
+	"github.com/rehop/rehop/internal/node/exchange"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -237,10 +238,15 @@ func (ch *Channel) bindQueue(m *wire.QueueBind) error {
 	case ends.queue == nil:
 		return v.noQueue(ends.name)
 	}
+	d := destination{queue: ends.queue}
 	if err := ends.queue.reachable(ch.conn); err != nil {
+		// RabbitMQ looks at the binding first.
+		if _, fault := exchange.New[destination](ends.source.Kind).Add(d, ends.key, m.Arguments); fault != nil {
+			return refuse(wire.PreconditionFailed, "%s", fault)
+		}
 		return err
 	}
-	if err := v.Bind(ends.source, destination{queue: ends.queue}, ends.key, m.Arguments); err != nil {
+	if err := v.Bind(ends.source, d, ends.key, m.Arguments); err != nil {
 		return err
 	}
 	ch.reply(m.NoWait, &wire.QueueBindOK{})

@@ -64,7 +64,7 @@ func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
 	in.size, in.split = h.BodySize, len(h.Properties)
 	in.buf = make([]byte, in.split, in.split+int(min(h.BodySize, firstBody)))
 	copy(in.buf, h.Properties)
-	in.buf[1] &^= deathFlag
+	in.buf[1] &^= ourFlags
 	if in.brief, err = wire.ScanProperties(in.buf[:in.split]); err != nil {
 		return false, err
 	}

@@ -39,8 +39,8 @@ func newOutbox(conn net.Conn) *outbox {
 	return o
 }
 
-// write writes until the end. It calls resume for consumers that there is room for again.
-func (o *outbox) write(resume func(*consumer)) {
+// write writes until the end. It calls resume for consumers that there is room for again, and failed if the client is gone.
+func (o *outbox) write(resume func(*consumer), failed func()) {
 	defer close(o.ended)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,6 +74,9 @@ func (o *outbox) write(resume func(*consumer)) {
 		}
 		if err != nil {
 			o.broken, o.ending = true, true
+			o.mu.Unlock()
+			failed()
+			o.mu.Lock()
 		}
 	}
 }
@@ -122,6 +125,13 @@ func (o *outbox) awaitRoom(over func() bool) bool {
 		o.room.Wait()
 	}
 	return !o.broken
+}
+
+// isBroken reports whether the client is gone.
+func (o *outbox) isBroken() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.broken
 }
 
 // wake has those who wait for room look again.

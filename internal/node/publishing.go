@@ -27,7 +27,7 @@ type ways struct {
 }
 
 // manyWays is how many are remembered.
-const manyWays = 1024
+const manyWays = 4096
 
 func newWays() ways { return ways{known: make(map[string]*way)} }
 
@@ -55,7 +55,7 @@ func (ch *Channel) beginPublish(args wire.PublishArgs) error {
 		return refuse(wire.NotImplemented, "immediate=true")
 	}
 	ch.conn.published.Store(true)
-	ch.incoming.begin(ch.ways.to(args.Exchange, args.RoutingKey), args.Mandatory)
+	ch.incoming.begin(ch.conn.ways.to(args.Exchange, args.RoutingKey), args.Mandatory)
 	return nil
 }
 
@@ -73,6 +73,9 @@ func (ch *Channel) publish() error {
 	}
 	if ch.tx != nil {
 		ch.tx.publishes = append(ch.tx.publishes, p)
+		if ch.tx.size += len(p.content.Body) + len(p.content.Properties); ch.tx.size > ch.node.config.MaxMessage {
+			return refuse(wire.PreconditionFailed, "a transaction with more than %d bytes of messages", ch.node.config.MaxMessage)
+		}
 		return nil
 	}
 	ch.conclude(p, ch.deliver(p))
@@ -161,12 +164,7 @@ func (ch *Channel) route(w *way, p *publication) error {
 		}
 	}
 	if _, ok := p.headers.Get("BCC"); ok {
-		properties, err := wire.ParseProperties(p.content.Properties)
-		if err != nil {
-			return err
-		}
-		properties.Headers = withoutBCC(properties.Headers)
-		p.content.Properties = properties.Append(nil)
+		p.content.Properties = mark(p.content.Properties, blindFlag)
 	}
 	p.queues, _ = ch.conn.vhost.route(w.source, keys, func() wire.Table { return p.headers })
 	return nil
@@ -200,7 +198,7 @@ func (ch *Channel) conclude(p publication, out outcome) {
 	if !out.routed && p.mandatory {
 		o := ch.conn.out
 		buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicReturn{ReplyCode: wire.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.content.Exchange, RoutingKey: p.content.Key})
-		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, p.content.Properties, p.content.Body, ch.conn.FrameMax))
+		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, unmarked(p.content.Properties), p.content.Body, ch.conn.FrameMax))
 	}
 	if ch.confirming {
 		n.totals.confirmed.Add(1)

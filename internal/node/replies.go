@@ -86,5 +86,5 @@ func (r *replies) deliver(c *store.Content) {
 	}
 	ch.nextTag++
 	buf = wire.AppendDeliver(buf, ch.Number, r.tag, ch.nextTag, false, c.Exchange, c.Key)
-	o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, c.Properties, c.Body, ch.conn.FrameMax))
+	o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, unmarked(c.Properties), c.Body, ch.conn.FrameMax))
 }

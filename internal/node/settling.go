@@ -48,7 +48,7 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 			d.queue.lend(-1)
 		}
 	}
-	refused := ch.takeRefused()
+	sated := ch.takeSated()
 	ch.patience.progress(ch)
 	ch.mu.Unlock()
 	for len(taken) > 0 {
@@ -63,7 +63,7 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 		ch.items = items
 		taken = taken[n:]
 	}
-	ch.resume(refused)
+	ch.resume(sated)
 	ch.node.checkMemory()
 }
 
@@ -109,6 +109,7 @@ func (ch *Channel) recover(requeue bool) error {
 // transaction is what a channel will do when it commits.
 type transaction struct {
 	publishes []publication
+	size      int // of the bodies
 	answers   []answered
 }
 

@@ -94,12 +94,8 @@ func (n *Node) Users() []*User {
 
 // PutUser makes or replaces a user.
 func (n *Node) PutUser(u User) error {
-	for vhost, p := range u.Permissions {
-		for _, pattern := range []string{p.Configure, p.Write, p.Read} {
-			if _, err := compilePermission(pattern); err != nil {
-				return fmt.Errorf("permission of user %q in virtual host %q: %w", u.Name, vhost, err)
-			}
-		}
+	if err := u.checkPermissions(); err != nil {
+		return err
 	}
 	if u.Password != "" {
 		u.Hash, u.Password = HashPassword(u.Password), ""
@@ -116,7 +112,7 @@ func (n *Node) PutUser(u User) error {
 	return n.kept(mark)
 }
 
-// DeleteUser removes a user. Connections that are open stay, and are refused everything.
+// DeleteUser removes a user and closes the user's connections.
 func (n *Node) DeleteUser(name string) error {
 	n.mu.Lock()
 	_, there := n.users[name]
@@ -127,6 +123,11 @@ func (n *Node) DeleteUser(name string) error {
 		return fmt.Errorf("no user %q", name)
 	}
 	n.permissionsChanged()
+	for _, c := range n.Connections() {
+		if c.User == name {
+			c.shutdown(fmt.Sprintf("user '%s' is deleted", name))
+		}
+	}
 	return n.kept(mark)
 }
 

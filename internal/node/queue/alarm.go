@@ -42,7 +42,7 @@ func (q *Queue) deadline() time.Duration {
 	if q.deleted {
 		return 0
 	}
-	if head := q.head(); head != nil {
+	if head := q.head(); head != nil && !q.clogged() { // else whoever takes the dead away sees to it
 		at = head.Expires
 	}
 	if q.settings.Expires >= 0 && len(q.consumers) == 0 {

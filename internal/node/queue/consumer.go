@@ -1,6 +1,11 @@
 package queue
 
-import "github.com/rehop/rehop/internal/node/store"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rehop/rehop/internal/node/store"
+)
 
 // Sink takes deliveries to a consumer. It is called with the queue locked, and must not call the queue.
 type Sink interface {
@@ -32,7 +37,7 @@ const (
 
 // round hands out turns: among the consumers with room, those of the highest priority take turns.
 type round struct {
-	levels []*level // by falling priority
+	levels []level // by falling priority, each with somebody
 }
 
 type level struct {
@@ -42,52 +47,45 @@ type level struct {
 
 // join lets a consumer take part, after all others of its priority.
 func (r *round) join(c *Consumer) {
-	l := r.level(c.Priority)
-	if l.turn == nil {
+	at, there := r.find(c.Priority)
+	if !there {
 		c.prev, c.next = c, c
-		l.turn = c
+		r.levels = slices.Insert(r.levels, at, level{c.Priority, c})
 		return
 	}
-	c.prev, c.next = l.turn.prev, l.turn
+	c.next = r.levels[at].turn
+	c.prev = c.next.prev
 	c.prev.next, c.next.prev = c, c
 }
 
 func (r *round) leave(c *Consumer) {
-	l := r.level(c.Priority)
-	switch {
-	case c.next == c:
-		l.turn = nil
-	default:
+	at, _ := r.find(c.Priority)
+	if c.next == c {
+		r.levels = slices.Delete(r.levels, at, at+1)
+	} else {
 		c.prev.next, c.next.prev = c.next, c.prev
-		if l.turn == c {
-			l.turn = c.next
+		if r.levels[at].turn == c {
+			r.levels[at].turn = c.next
 		}
 	}
 	c.prev, c.next = nil, nil
 }
 
-func (r *round) level(priority int) *level {
-	at := 0
-	for at < len(r.levels) && r.levels[at].priority > priority {
-		at++
-	}
-	if at == len(r.levels) || r.levels[at].priority != priority {
-		r.levels = append(r.levels, nil)
-		copy(r.levels[at+1:], r.levels[at:])
-		r.levels[at] = &level{priority: priority}
-	}
-	return r.levels[at]
+// find returns where the level of a priority is, or where it belongs.
+func (r *round) find(priority int) (at int, there bool) {
+	return slices.BinarySearchFunc(r.levels, priority, func(l level, priority int) int { return cmp.Compare(priority, l.priority) })
 }
 
 // next returns whose turn it is, or nil if nobody has room.
 func (r *round) next() *Consumer {
-	for _, l := range r.levels {
-		if l.turn != nil {
-			return l.turn
-		}
+	if len(r.levels) == 0 {
+		return nil
 	}
-	return nil
+	return r.levels[0].turn
 }
 
 // served passes the turn on.
-func (r *round) served(c *Consumer) { r.level(c.Priority).turn = c.next }
+func (r *round) served(c *Consumer) {
+	at, _ := r.find(c.Priority)
+	r.levels[at].turn = c.next
+}

@@ -18,6 +18,9 @@ type Message struct {
 	Priority uint8
 	// Persistent is what the publisher asked for by delivery mode 2.
 	Persistent bool
+	// Pinned messages stay in memory though they are stored: a queue holds them that is not on disk, and the others may let go of
+	// them first.
+	Pinned bool
 }
 
 // NewMessage returns a message that holders queues are about to hold.
@@ -53,10 +56,13 @@ func (b *Budget) Admit(m *Message) {
 	}
 }
 
-// Load puts the content of a message back into memory.
+// Load puts the content of a message back into memory, unless no queue holds it any more.
 func (b *Budget) Load(m *Message, c *store.Content) {
 	if m.content.CompareAndSwap(nil, c) {
 		b.used.Add(weight(c))
+	}
+	if m.refs.Load() == 0 {
+		b.evict(m)
 	}
 }
 
@@ -76,7 +82,7 @@ func (b *Budget) evict(m *Message) {
 
 // spare takes the content of a message that is safe on disk out of memory if memory is short.
 func (b *Budget) spare(m *Message) {
-	if m.Stored() && b.used.Load() > b.Limit {
+	if m.Stored() && !m.Pinned && b.used.Load() > b.Limit {
 		b.evict(m)
 	}
 }

@@ -297,10 +297,8 @@ func (q *Queue) pump() Effects {
 	return Effects{Settled: settled, Load: load, Dead: len(q.dead) > 0 && !q.moving}
 }
 
-// clogged: what is next is to die, and so much has died already that somebody must take it away first.
-func (q *Queue) clogged() bool {
-	return len(q.dead) >= deathsAtOnce
-}
+// clogged: so much has died that somebody must take it away before anything else happens.
+func (q *Queue) clogged() bool { return len(q.dead) >= deathsAtOnce }
 
 // Pump goes on after dead letters were taken away.
 func (q *Queue) Pump() Effects {
@@ -353,7 +351,7 @@ func (q *Queue) expire() {
 		return
 	}
 	now := q.clock()
-	for head != nil && head.Expires != 0 && head.Expires <= now && len(q.dead) < deathsAtOnce {
+	for head != nil && head.Expires != 0 && head.Expires <= now && !q.clogged() {
 		q.die(q.pop(), Expired)
 		head = q.head()
 	}
@@ -365,7 +363,7 @@ func (q *Queue) trim() {
 	if s.Overflow != DropHead {
 		return
 	}
-	for q.ready > 0 && len(q.dead) < deathsAtOnce && (s.MaxLength >= 0 && int64(q.ready) > s.MaxLength || s.MaxBytes >= 0 && q.bytes > s.MaxBytes) {
+	for q.ready > 0 && !q.clogged() && (s.MaxLength >= 0 && int64(q.ready) > s.MaxLength || s.MaxBytes >= 0 && q.bytes > s.MaxBytes) {
 		q.die(q.pop(), MaxLength)
 	}
 }
@@ -380,10 +378,8 @@ func (q *Queue) TakeDead(again bool) []Death {
 	if q.moving && !again {
 		return nil
 	}
-	if len(q.dead) < deathsAtOnce {
-		q.expire()
-		q.trim()
-	}
+	q.expire()
+	q.trim()
 	lot := q.dead
 	q.dead = nil
 	q.moving = len(lot) > 0

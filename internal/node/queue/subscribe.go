@@ -34,13 +34,22 @@ func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
 	}
 	c.standing = gone
 	if q.active == c {
-		q.active = nil
-		if len(q.consumers) > 0 {
-			q.active = q.consumers[0]
-		}
+		q.active = q.successor()
 	}
 	q.used = q.clock()
 	return q.pump(), len(q.consumers), true
+}
+
+// successor returns who is served next in a queue with a single active consumer: who came first, in classic queues of those with
+// the highest priority.
+func (q *Queue) successor() *Consumer {
+	var next *Consumer
+	for _, c := range q.consumers {
+		if next == nil || q.Type == Classic && c.Priority > next.Priority {
+			next = c
+		}
+	}
+	return next
 }
 
 // Resume serves a consumer again that had no room.
@@ -85,7 +94,7 @@ func (q *Queue) Loaded(unreadable map[*Message]bool) Effects {
 	defer q.mu.Unlock()
 	q.loading = false
 	for head := q.head(); head != nil && unreadable[head.Message]; head = q.head() {
-		q.pop()
+		q.budget.release(q.pop().Message)
 	}
 	return q.pump()
 }

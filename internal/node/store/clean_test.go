@@ -48,19 +48,18 @@ func TestLeftoverSegments(t *testing.T) {
 	}
 	u := newUser(t, 8)
 	u.open(disk, o)
+	// Each message is settled after the next is published, and so some in a later segment.
 	var b store.Batch
-	for range 20 {
+	for range 60 {
 		u.publish(&b, 500)
-		u.commit(&b)
+		u.wait(u.commit(&b))
+		b.Reset()
+		for len(u.live) > 1 {
+			u.settle(&b, u.live[0])
+		}
+		u.wait(u.commit(&b))
 		b.Reset()
 	}
-	for len(u.live) > 0 {
-		u.settle(&b, u.live[0])
-	}
-	for range 10 {
-		u.publish(&b, 500)
-	}
-	u.wait(u.commit(&b))
 	u.close()
 	oldest := segments(t, before)[0]
 	if segments(t, disk)[0] == oldest {

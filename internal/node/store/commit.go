@@ -247,16 +247,13 @@ func (s *Store) create(name string, h header) (File, error) {
 	return f, nil
 }
 
+// writeChunk writes a chunk. What a failed attempt leaves is written over by the next, or is a torn
+// end to the next start.
 func (s *Store) writeChunk(c *chunk) error {
 	err := s.untilRoom(func() error {
 		n, err := c.segment.file.WriteAt(c.data, c.offset)
 		if err == nil && n < len(c.data) {
 			err = io.ErrShortWrite
-		}
-		if err != nil && isDiskFull(err) {
-			if cut := c.segment.file.Truncate(c.offset); cut != nil {
-				return fmt.Errorf("cut off a part that was written when the disk was full: %w", cut)
-			}
 		}
 		return err
 	})

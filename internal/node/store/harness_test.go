@@ -274,6 +274,9 @@ func recoverFrom(fs store.FS, o store.Options, queues map[store.QueueID]bool) (*
 			return nil, errors.Join(fmt.Errorf("read message %d: %w", seq, err), s.Close())
 		}
 	}
+	if got := s.Stats().Messages; got != len(r.mails) {
+		return nil, errors.Join(fmt.Errorf("the books say %d messages, recovered were %d", got, len(r.mails)), s.Close())
+	}
 	r.clean = s.Clean()
 	return r, nil
 }

@@ -1,5 +1,5 @@
-// Command demo shows the life of a message on a broker: it is published and confirmed, fails, waits,
-// comes back to its own queue, fails for good, rests, and is replayed.
+// Command demo shows the life of a message: it is published and confirmed, fails, waits, comes back to its own queue, fails for good,
+// rests, and is replayed. The broker is a part of this program; with -url it is a RabbitMQ.
 package main
 
 import (
@@ -8,16 +8,20 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
 )
 
+var silent = slog.New(slog.DiscardHandler)
+
 func main() {
-	url := flag.String("url", os.Getenv("REHOP_RABBITMQ_URL"), "the broker")
+	url := flag.String("url", "", "a RabbitMQ, as in amqp://guest:guest@localhost/ (default: a broker within this program)")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -27,13 +31,25 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, url string) error {
+// dial opens connections to a broker.
+type dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+func run(ctx context.Context, url string) (err error) {
+	if url != "" {
+		return show(ctx, url, nil)
+	}
+	server := &broker.Server{Logger: silent}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	return show(ctx, "", server.Dial)
+}
+
+func show(ctx context.Context, url string, connect dial) error {
 	began := time.Now()
 	say := func(format string, args ...any) {
 		fmt.Printf("%5.2fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
 	}
 	failed := make(chan string, 1)
-	client, err := rehop.Open(ctx, rehop.Config{URL: url, Hooks: []rehop.Hook{&narrator{say: say, failed: failed}}, Logger: slog.New(slog.DiscardHandler)})
+	client, err := rehop.Open(ctx, rehop.Config{URL: url, Dial: connect, Hooks: []rehop.Hook{&narrator{say: say, failed: failed}}, Logger: silent})
 	if err != nil {
 		return err
 	}
@@ -65,7 +81,7 @@ func run(ctx context.Context, url string) error {
 	}
 	<-failed
 
-	desk, err := admin.Open(ctx, admin.Config{URL: url})
+	desk, err := admin.Open(ctx, admin.Config{URL: url, Dial: connect})
 	if err != nil {
 		return err
 	}

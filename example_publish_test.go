@@ -1,13 +1,13 @@
-package examples
+package rehop_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 )
 
 // Publish returns nil only when the broker has confirmed that the message is in a queue. Everything
@@ -15,8 +15,10 @@ import (
 func Example_publish() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
+	defer server.Close()
 	client, err := rehop.Open(ctx, rehop.Config{
-		URL:       os.Getenv("REHOP_URL"),
+		Dial:      server.Dial,
 		Exchanges: []rehop.Exchange{{Name: "shop"}},
 	})
 	if err != nil {

@@ -1,15 +1,15 @@
-package examples
+package rehop_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
 )
 
 // When its last attempt has failed, a message rests in the failed queue. A person looks at it, mends
@@ -17,7 +17,9 @@ import (
 func Example_replay() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	client, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv("REHOP_URL")})
+	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
+	defer server.Close()
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,7 +49,7 @@ func Example_replay() {
 		}
 	}
 
-	desk, err := admin.Open(ctx, admin.Config{URL: os.Getenv("REHOP_URL")})
+	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return

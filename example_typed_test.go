@@ -1,13 +1,13 @@
-package examples
+package rehop_test
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
 )
 
 // OrderCreated is what publishers of the example send.
@@ -21,7 +21,9 @@ type OrderCreated struct {
 func Example_typedHandler() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	client, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv("REHOP_URL")})
+	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
+	defer server.Close()
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -62,7 +64,7 @@ func Example_typedHandler() {
 		fmt.Println(err)
 	}
 
-	desk, err := admin.Open(ctx, admin.Config{URL: os.Getenv("REHOP_URL")})
+	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -75,6 +77,6 @@ func Example_typedHandler() {
 	fmt.Println(err)
 	// Output:
 	// {Number:7 Buyer:Ada}
-	// decode decode body as examples.OrderCreated: json: cannot unmarshal string into Go struct field OrderCreated.number of type int
+	// decode decode body as rehop_test.OrderCreated: json: cannot unmarshal string into Go struct field OrderCreated.number of type int
 	// <nil>
 }

@@ -1,19 +1,21 @@
-package examples
+package rehop_test
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 )
 
 // A subscription handles messages with bounded concurrency. Drain lets what was received finish.
 func Example_subscribe() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	client, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv("REHOP_URL")})
+	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
+	defer server.Close()
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,13 +1,13 @@
-package examples
+package rehop_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 )
 
 // A message whose handler returns an error waits on the broker, not in the process, and comes back to
@@ -15,7 +15,9 @@ import (
 func Example_steppedRetry() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	client, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv("REHOP_URL")})
+	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
+	defer server.Close()
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
 		return
