@@ -7,7 +7,7 @@ REPORT := $(CURDIR)/bin/testreport
 export REHOP_SERVICES := $(CURDIR)/scripts/services
 SHELL := /bin/bash -o pipefail
 
-.PHONY: help demo test check unit integration services down faults faults-baseline bench fuzz fmt
+.PHONY: help demo test check unit integration services down faults faults-baseline bench scale soak fuzz fmt
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,9 +40,17 @@ faults: ## the delivery suite under every fault on RabbitMQ, and crashes of the 
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m
 
-bench: services ## rehop, raw amqp091-go, go-rabbitmq and watermill-amqp in one run, as ratios to raw
+bench: services ## rehop and three other clients on RabbitMQ, and the embedded broker beside RabbitMQ, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
-	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -retries=2000
+	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -retries=2000 && \
+	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=50000
+
+scale: ## the embedded broker with a million messages waiting, a million delayed, many queues and many connections
+	@cd integration && $(GO) test ./brokers -run '^(TestWaiting|TestDelayed|TestMany)$$' -count=1 -v -timeout=60m \
+	-args -waiting=1000000 -delayed=1000000 -messages=200000 -queues=10000 -connections=5000
+
+soak: ## an hour of steady load on the embedded broker: memory and disk must not grow
+	@cd integration && $(GO) test ./brokers -run '^TestSoak$$' -count=1 -v -timeout=90m -args -soak=60m
 
 fuzz: ## each fuzz target for a short time
 	@for p in $$(grep -rl --include='*_test.go' 'func Fuzz' . | xargs -n1 dirname | sort -u); do \

@@ -14,14 +14,14 @@ import (
 type books struct {
 	script script
 
-	mu        sync.Mutex
-	messages  [publishers][]*message
-	counts    counts
-	pending   int               // stays of confirmed messages that nobody has answered
-	limit     int               // of pending, at which publishers pause
-	began     map[int]time.Time // first confirm, by generation
-	changed   chan struct{}     // not nil while somebody waits; closed at the next change
-	audit     audit
+	mu       sync.Mutex
+	messages [publishers][]*message
+	counts   counts
+	pending  int               // stays of confirmed messages that nobody has answered
+	limit    int               // of pending, at which publishers pause
+	began    map[int]time.Time // first confirm, by generation
+	changed  chan struct{}     // not nil while somebody waits; closed at the next change
+	audit    audit
 }
 
 // message is published once, and never again whatever becomes of it.

@@ -104,6 +104,8 @@ func (c *Connection) log(err error) {
 	switch {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		return
+	case errors.As(err, &x) && x.code == wire.ConnectionForced:
+		c.node.log.Info("a connection is closed", "connection", c.Name, "user", c.User, "reason", x.text)
 	case errors.As(err, &x):
 		c.node.log.Warn("a connection is closed for an error", "connection", c.Name, "user", c.User, "error", err)
 	default:

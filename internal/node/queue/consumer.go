@@ -85,7 +85,4 @@ func (r *round) next() *Consumer {
 }
 
 // served passes the turn on.
-func (r *round) served(c *Consumer) {
-	at, _ := r.find(c.Priority)
-	r.levels[at].turn = c.next
-}
+func (r *round) served() { r.levels[0].turn = r.levels[0].turn.next }

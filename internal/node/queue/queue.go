@@ -199,7 +199,7 @@ func (q *Queue) delivered(c *Consumer, it Item) (settled []*Message) {
 		q.hold(it)
 	}
 	if !q.single {
-		q.round.served(c)
+		q.round.served()
 	}
 	return settled
 }
