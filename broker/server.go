@@ -43,7 +43,7 @@ type Server struct {
 	ChannelMax int
 	// Heartbeat is offered to clients; negative: none. Default: 60 s.
 	Heartbeat time.Duration
-	// MaxMessage is the largest body that is taken. Default: 128 MiB.
+	// MaxMessage is the largest body that is taken. Default: 16 MiB, as in RabbitMQ 4.
 	MaxMessage int
 	// MaxConnections bounds the connections. Default: unbounded.
 	MaxConnections int
@@ -112,7 +112,7 @@ func (s *Server) config() (node.Config, error) {
 		value    int
 		low, top int
 	}{{"FrameMax", cmp.Or(s.FrameMax, 128<<10), 4096, 1 << 30}, {"ChannelMax", cmp.Or(s.ChannelMax, 2047), 1, 65535},
-		{"MaxMessage", cmp.Or(s.MaxMessage, 128<<20), 1, 512 << 20}, {"MaxConnections", s.MaxConnections, 0, 1 << 30}} {
+		{"MaxMessage", cmp.Or(s.MaxMessage, 16<<20), 1, 512 << 20}, {"MaxConnections", s.MaxConnections, 0, 1 << 30}} {
 		if f.value < f.low || f.value > f.top {
 			faults = append(faults, fmt.Errorf("%s %d must be from %d to %d", f.name, f.value, f.low, f.top))
 		}
@@ -136,7 +136,7 @@ func (s *Server) config() (node.Config, error) {
 		Dir: s.Dir, Store: store.Options{Sync: s.Sync, DiskReserve: s.DiskReserve}, Compat: s.Compat,
 		Name: cmp.Or(s.Name, "rehop"), Version: s.Compat.Release(), Users: users,
 		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
-		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 128<<20), MaxConnections: s.MaxConnections,
+		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections,
 		MemoryLimit: cmp.Or(s.MemoryLimit, 1<<30), Resident: cmp.Or(s.Resident, 32<<20),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: logger,
 	}, errors.Join(faults...)

@@ -54,11 +54,36 @@ func (c *call) closeConnection() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	reason := c.r.Header.Get("X-Reason")
-	if reason == "" {
-		reason = "Closed via management plugin"
+	conn.Close(c.reason())
+	return done, nil
+}
+
+// reason is what the client of a connection is told.
+func (c *call) reason() string {
+	if reason := c.r.Header.Get("X-Reason"); reason != "" {
+		return shortened(printable(reason))
 	}
-	conn.Close(shortened(printable(reason)))
+	return "Closed via management plugin"
+}
+
+// connectionsOfUser lists those of one user that the caller may see.
+func (c *call) connectionsOfUser() (any, error) {
+	all := list{}
+	for _, conn := range c.visibleConnections() {
+		if conn.User == c.path("user") {
+			all = append(all, c.connectionObject(conn))
+		}
+	}
+	return all, nil
+}
+
+// closeConnectionsOfUser closes all of one user. That there are none is no fault.
+func (c *call) closeConnectionsOfUser() (any, error) {
+	for _, conn := range c.node.Connections() {
+		if conn.User == c.path("user") {
+			conn.Close(c.reason())
+		}
+	}
 	return done, nil
 }
 

@@ -56,6 +56,8 @@ func routes() []route {
 		{"DELETE /api/policies/{vhost}/{name}", policymaker, (*call).deletePolicy},
 
 		{"GET /api/connections", anybody, (*call).connections},
+		{"GET /api/connections/username/{user}", anybody, (*call).connectionsOfUser},
+		{"DELETE /api/connections/username/{user}", administrator, (*call).closeConnectionsOfUser},
 		{"GET /api/connections/{connection}", anybody, (*call).oneConnection},
 		{"DELETE /api/connections/{connection}", anybody, (*call).closeConnection},
 		{"GET /api/connections/{connection}/channels", anybody, (*call).channelsOfConnection},

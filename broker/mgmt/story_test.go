@@ -115,7 +115,13 @@ func TestAQueueIsDescribed(t *testing.T) {
 	d.must(200, "GET", "/api/channels/"+name, "")
 	connection := strings.TrimSuffix(name, "%20(1)")
 	d.must(200, "GET", "/api/connections/"+connection+"/channels", "")
-	d.must(204, "DELETE", "/api/connections/"+connection, "")
+	user := consumers[0].Channel["user"].(string)
+	var own []map[string]any
+	if d.read("/api/connections/username/"+user, &own); len(own) != 1 {
+		t.Errorf("connections of %s: got %d, want 1", user, len(own))
+	}
+	d.must(204, "DELETE", "/api/connections/username/nobody", "")
+	d.must(204, "DELETE", "/api/connections/username/"+user, "")
 	if _, err := s.next(); err == nil || !strings.Contains(err.Error(), "320 CONNECTION_FORCED - Closed via management plugin") {
 		t.Errorf("a connection that was closed got %v, want 320 and the reason", err)
 	}

@@ -62,10 +62,7 @@ func newBroker(t *testing.T, dir string) *broker {
 	}
 	b := &broker{t: t, root: root, changed: make(chan struct{}), orders: orders{Dir: dir, Addr: freeAddr(t), SegmentSize: 256 << 10, DiskReserve: -1}}
 	t.Cleanup(func() {
-		if p := b.process(); p != nil {
-			_ = p.cmd.Process.Kill()
-			<-p.ended
-		}
+		b.end()
 		b.checkLog()
 		if t.Failed() || os.Getenv("REHOP_FAULTS_KEEP") != "" {
 			t.Logf("data directory %s and broker's log kept in %s", dir, root)
@@ -191,6 +188,14 @@ func (b *broker) kill() {
 		b.t.Fatal(err)
 	}
 	<-p.ended
+}
+
+// end ends the process, if there is one, whatever state it is in.
+func (b *broker) end() {
+	if p := b.process(); p != nil {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
 }
 
 // mustLive fails the test if the process has ended by itself.

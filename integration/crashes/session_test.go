@@ -73,6 +73,8 @@ func (s *session) confirmed(c *amqp.DeferredConfirmation) (bool, error) {
 	case <-c.Done():
 	case <-s.closed:
 		return c.Acked(), nil
+	case <-time.After(soon):
+		return false, fmt.Errorf("message %d on its channel has no confirm after %v", c.DeliveryTag, soon)
 	}
 	if !c.Acked() && !s.conn.IsClosed() {
 		return false, fmt.Errorf("message %d on its channel was refused", c.DeliveryTag)

@@ -46,6 +46,7 @@ func newTraffic(t *testing.T, b *broker, seed uint64) *traffic {
 	w := &traffic{t: t, ctx: ctx, broker: b, books: newBooks(script{seed})}
 	t.Cleanup(func() {
 		cancel()
+		b.end() // clients may wait for it
 		w.stopPublishing()
 		w.stopConsuming()
 	})

@@ -76,18 +76,13 @@ func (c *client) reconnect() error {
 		return err
 	}
 	c.conn, c.reader, c.lost = conn, wire.NewReader(conn, frameMax), false
-	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
 	hello := append([]byte(wire.ProtocolHeader), wire.AppendMethod(nil, 0, &wire.ConnectionStartOK{
 		ClientProperties: wire.Table{{Key: "capabilities", Value: wire.Table{{Key: "consumer_cancel_notify", Value: true}}}},
 		Mechanism:        "PLAIN", Response: []byte("\x00guest\x00guest"), Locale: "en_US",
 	})...)
 	hello = wire.AppendMethod(hello, 0, &wire.ConnectionTuneOK{ChannelMax: 100, FrameMax: frameMax})
 	hello = wire.AppendMethod(hello, 0, &wire.ConnectionOpen{VirtualHost: c.vhost})
-	if _, err := c.conn.Write(hello); err != nil {
-		return err
-	}
+	c.send(hello)
 	for opened := false; !opened; {
 		f, err := c.reader.Next()
 		if err != nil {
@@ -115,8 +110,11 @@ func (c *client) hangUp() {
 	c.lost = true
 }
 
-// send writes frames. That the broker has gone shows when its answers are read.
-func (c *client) send(frames []byte) { _, _ = c.conn.Write(frames) }
+// send writes frames. That the broker has gone shows when its answers are read, for which there is time from now on.
+func (c *client) send(frames []byte) {
+	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	_, _ = c.conn.Write(frames)
+}
 
 func (c *client) sendMethod(ch *channel, m wire.Method) {
 	switch m := m.(type) {
@@ -138,7 +136,6 @@ func (ch *channel) remember(consumer string, noAck bool) {
 // fence returns when the broker has worked off what was sent on every channel, and has brought back those that it
 // has closed. Nothing but a fence sends channel.flow.
 func (c *client) fence() error {
-	_ = c.conn.SetDeadline(time.Now().Add(patience))
 	for _, ch := range c.channels {
 		ch.awaiting++
 		if ch.open {
@@ -235,6 +232,10 @@ func (c *client) hear(ch *channel, m wire.Method) error {
 	case *wire.ChannelCloseOK:
 		*ch = channel{number: ch.number, awaiting: 1}
 		c.sendMethod(ch, &wire.ChannelOpen{})
+		return nil
+	case *wire.TxCommitOK:
+		ch.awaiting--
+		c.note(lane, describe(m))
 		return nil
 	case *wire.BasicAck:
 		c.confirm(ch, m.DeliveryTag, m.Multiple, "confirmed")

@@ -58,6 +58,11 @@ func (s *session) begin(st step, target *event) error {
 	switch {
 	case st.method != nil:
 		c.sendMethod(ch, st.method.Method)
+		if _, ok := st.method.Method.(*wire.TxCommit); ok {
+			// RabbitMQ takes nothing more, not even a fence, until it has committed.
+			ch.awaiting++
+			return c.settle()
+		}
 	case st.publish != nil:
 		frames := wire.AppendMethod(nil, ch.number, &st.publish.BasicPublish)
 		c.send(wire.AppendContent(frames, ch.number, wire.ClassBasic, st.publish.properties.Append(nil), []byte(st.publish.body), frameMax))

@@ -71,7 +71,7 @@ func (ch *Channel) take(f wire.Frame) error {
 	case wire.FrameBody:
 		done, err := ch.incoming.body(f)
 		if err == nil {
-			err = ch.conn.holdPart(len(f.Payload))
+			err = ch.conn.hoard(len(f.Payload))
 		}
 		return ch.received(done, err)
 	}
@@ -81,7 +81,7 @@ func (ch *Channel) take(f wire.Frame) error {
 // received publishes a message that has come whole.
 func (ch *Channel) received(done bool, err error) error {
 	if done && err == nil {
-		ch.conn.parts -= len(ch.incoming.buf) - ch.incoming.split
+		ch.conn.hoarded -= ch.incoming.come()
 		err = ch.publish()
 	}
 	if x, ok := err.(*exception); ok && x.method == 0 {
@@ -220,46 +220,61 @@ func (ch *Channel) reply(noWait bool, m wire.Method) {
 func (ch *Channel) expel(x *exception) {
 	ch.close()
 	ch.closed = true
-	ch.conn.parts -= len(ch.incoming.buf) - ch.incoming.split
-	ch.incoming.reset()
 	ch.node.log.Info("a channel is closed for an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
 	ch.send(&wire.ChannelClose{ReplyCode: x.code, ReplyText: wire.ReplyText(x.code, x.text), ClassID: x.method.Class(), MethodID: x.method.Method()})
 }
 
 // close ends consuming and gives back what was not acknowledged.
-func (ch *Channel) close() {
+func (ch *Channel) close() { closeAll([]*Channel{ch}) }
+
+// closeAll closes channels of one client. None of them may be handed what another gives back.
+func closeAll(channels []*Channel) {
+	left := make([]leavings, len(channels))
+	for i, ch := range channels {
+		left[i] = ch.withdraw()
+	}
+	for i, ch := range channels {
+		ch.finish(left[i].deliveries, lost)
+		for _, c := range left[i].consumers {
+			c.queue.consumed()
+		}
+	}
+}
+
+// leavings are what a channel leaves behind when it ends.
+type leavings struct {
+	deliveries []delivery  // not acknowledged, by their tags
+	consumers  []*consumer // that were still there
+}
+
+// withdraw ends consuming.
+func (ch *Channel) withdraw() (left leavings) {
 	ch.mu.Lock()
 	if ch.over {
 		ch.mu.Unlock()
-		return
+		return left
 	}
 	ch.over = true
 	ch.patience.stop()
-	consumers := make([]*consumer, 0, len(ch.consumers))
 	for _, c := range ch.consumers {
-		consumers = append(consumers, c)
+		left.consumers = append(left.consumers, c)
 	}
 	clear(ch.consumers)
-	taken, _ := ch.ledger.take(0, true, nil)
+	left.deliveries, _ = ch.ledger.take(0, true, nil)
 	ch.mu.Unlock()
+	ch.conn.hoarded -= ch.incoming.come()
+	ch.incoming.reset()
 	if ch.tx != nil {
-		taken = append(taken, ch.tx.deliveries()...)
-		sortByTag(taken)
+		ch.conn.hoarded -= ch.tx.size
+		left.deliveries = append(left.deliveries, ch.tx.deliveries()...)
+		sortByTag(left.deliveries)
 	}
 	ch.endReplies()
-	// The queues must not hand to a consumer that goes what it gives back.
-	var gone []func()
-	for _, c := range consumers {
-		fx, left, ok := c.queue.core.Unsubscribe(&c.Consumer)
+	for _, c := range left.consumers {
+		fx, _, _ := c.queue.core.Unsubscribe(&c.Consumer)
 		ch.node.after(c.queue, fx)
-		if ok {
-			gone = append(gone, func() { c.queue.consumed(left) })
-		}
 	}
-	ch.finish(taken, lost)
-	for _, f := range gone {
-		f()
-	}
+	return left
 }
 
 // selectConfirms has every message confirmed from now on.

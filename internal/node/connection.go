@@ -49,9 +49,9 @@ type Connection struct {
 	own      map[*Queue]struct{} // exclusive queues
 	asked    []func()            // what others want the reader to do
 	// The reader's own.
-	dirty []*Channel // have verdicts that can be told at once
-	ways  ways
-	parts int // bytes of bodies that have not come whole
+	dirty   []*Channel // have verdicts that can be told at once
+	ways    ways
+	hoarded int // bytes of messages that have not come whole or are not committed
 }
 
 // Limits of what we wait for.
@@ -341,17 +341,18 @@ func (c *Connection) hears(capability string) bool {
 	return yes
 }
 
-// holdPart counts a part of a body. One connection may not begin many large messages on many channels and finish none.
-func (c *Connection) holdPart(size int) error {
-	c.parts += size
-	if limit := c.node.config.MaxMessage + maxParts; c.parts > limit {
-		return refuse(wire.ResourceError, "the connection has sent %d bytes of messages that are not complete, more than %d", c.parts, limit)
+// hoard counts what is in memory of messages that nobody can have yet. One connection may not begin many large messages on many
+// channels and finish none, nor open transactions without end.
+func (c *Connection) hoard(size int) error {
+	c.hoarded += size
+	if limit := c.node.config.MaxMessage + maxHoard; c.hoarded > limit {
+		return refuse(wire.ResourceError, "the connection has sent %d bytes of messages that are not complete or not committed, more than %d", c.hoarded, limit)
 	}
 	return nil
 }
 
-// maxParts is how much of messages that are not complete a connection may have sent, beside one of the largest.
-const maxParts = 16 << 20
+// maxHoard is how much of that a connection may have, beside one of the largest messages.
+const maxHoard = 16 << 20
 
 // resume serves a consumer again when what was written to its client has left.
 func (c *Connection) resume(waiting *consumer) {
@@ -369,9 +370,7 @@ func (c *Connection) tellVerdicts() {
 
 // letGo ends all channels and deletes the queues that are this connection's own.
 func (c *Connection) letGo() {
-	for _, ch := range c.Channels() {
-		ch.close()
-	}
+	closeAll(c.Channels())
 	c.mu.Lock()
 	own := c.own
 	c.own = nil

@@ -228,11 +228,11 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 		ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
 		return nil
 	}
-	fx, left, ok := c.queue.core.Unsubscribe(&c.Consumer)
+	fx, _, ok := c.queue.core.Unsubscribe(&c.Consumer)
 	ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
 	ch.node.after(c.queue, fx)
 	if ok {
-		c.queue.consumed(left)
+		c.queue.consumed()
 	}
 	return nil
 }

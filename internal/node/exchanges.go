@@ -109,8 +109,8 @@ func (x *Exchange) system() bool {
 // unbindAll removes all bindings to a destination. The virtual host is locked.
 func (v *Vhost) unbindAll(d destination) (removed []string) {
 	for source := range d.sources() {
-		source.bindings.All(func(to destination, key string, args wire.Table) {
-			if to == d && source.Durable && d.durable() {
+		source.bindings.Of(d, func(key string, args wire.Table) {
+			if source.Durable && d.durable() {
 				removed = append(removed, bindingKey(v.Name, source.Name, d, key, args))
 			}
 		})
@@ -155,9 +155,9 @@ func (v *Vhost) Unbind(source *Exchange, d destination, key string, args wire.Ta
 		v.mu.Unlock()
 		return nil
 	}
-	still := false
-	source.bindings.All(func(to destination, _ string, _ wire.Table) { still = still || to == d })
-	if !still {
+	last := true
+	source.bindings.Of(d, func(string, wire.Table) { last = false })
+	if last {
 		delete(d.sources(), source)
 	}
 	var removed []string
@@ -175,7 +175,7 @@ func (v *Vhost) Unbind(source *Exchange, d destination, key string, args wire.Ta
 func (v *Vhost) bound(source *Exchange, d destination, key string, args wire.Table) (yes bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	source.bindings.All(func(to destination, k string, a wire.Table) { yes = yes || to == d && k == key && a.Equal(args) })
+	source.bindings.Of(d, func(k string, a wire.Table) { yes = yes || k == key && a.Equal(args) })
 	return yes
 }
 

@@ -185,9 +185,9 @@ func (n *Node) serverProperties() wire.Table {
 		{Key: "capabilities", Value: capabilities},
 		{Key: "cluster_name", Value: n.config.Name},
 		{Key: "copyright", Value: "Apache License 2.0"},
-		{Key: "information", Value: "The embedded broker of rehop"},
+		{Key: "information", Value: "rehop's embedded broker, which follows RabbitMQ"},
 		{Key: "platform", Value: runtime.Version()},
-		{Key: "product", Value: "rehop"},
+		{Key: "product", Value: "RabbitMQ"}, // clients look at it to know what they may use
 		{Key: "version", Value: n.config.Version},
 	}
 }

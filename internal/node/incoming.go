@@ -36,6 +36,9 @@ func (in *incoming) begin(w *way, mandatory bool) {
 	*in = incoming{expects: aHeader, way: w, mandatory: mandatory}
 }
 
+// come is how many bytes of the body have come.
+func (in *incoming) come() int { return len(in.buf) - in.split }
+
 func (in *incoming) reset() { *in = incoming{} }
 
 // interrupted says why a method must not come now.
@@ -80,9 +83,9 @@ func (in *incoming) body(f wire.Frame) (done bool, err error) {
 	case aHeader:
 		return false, in.interrupted(f)
 	}
-	if uint64(len(in.buf)-in.split)+uint64(len(f.Payload)) > in.size {
+	if uint64(in.come())+uint64(len(f.Payload)) > in.size {
 		return false, refuse(wire.FrameFault, "the body has more than the %d bytes of its header", in.size)
 	}
 	in.buf = append(in.buf, f.Payload...)
-	return uint64(len(in.buf)-in.split) == in.size, nil
+	return uint64(in.come()) == in.size, nil
 }

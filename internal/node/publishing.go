@@ -72,11 +72,10 @@ func (ch *Channel) publish() error {
 		return err
 	}
 	if ch.tx != nil {
+		size := publicationOverhead + len(p.content.Body) + len(p.content.Properties)
 		ch.tx.publishes = append(ch.tx.publishes, p)
-		if ch.tx.size += len(p.content.Body) + len(p.content.Properties); ch.tx.size > ch.node.config.MaxMessage {
-			return refuse(wire.PreconditionFailed, "a transaction with more than %d bytes of messages", ch.node.config.MaxMessage)
-		}
-		return nil
+		ch.tx.size += size
+		return ch.conn.hoard(size)
 	}
 	ch.conclude(p, ch.deliver(p))
 	return nil
@@ -92,6 +91,9 @@ type publication struct {
 	replyTo   *replies // the one that the message answers
 	mandatory bool
 }
+
+// publicationOverhead is about what a publication costs in memory beside its content.
+const publicationOverhead = 512
 
 // prepare checks a message and finds its queues.
 func (ch *Channel) prepare(in incoming) (publication, error) {

@@ -185,8 +185,8 @@ func (q *Queue) Stop() {
 }
 
 // consumed notes that a consumer has gone, and deletes the queue if it was to go with its last one.
-func (q *Queue) consumed(left int) {
-	if left == 0 && q.AutoDelete && q.wasConsumed.Load() {
+func (q *Queue) consumed() {
+	if q.AutoDelete && q.wasConsumed.Load() {
 		_, _ = q.delete(true, false)
 	}
 }

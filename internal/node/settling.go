@@ -109,7 +109,7 @@ func (ch *Channel) recover(requeue bool) error {
 // transaction is what a channel will do when it commits.
 type transaction struct {
 	publishes []publication
-	size      int // of the bodies
+	size      int // in memory
 	answers   []answered
 }
 
@@ -152,6 +152,7 @@ func (ch *Channel) transact(m wire.Method) error {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
+	ch.conn.hoarded -= tx.size
 	if _, ok := m.(*wire.TxRollback); ok {
 		ch.mu.Lock()
 		ch.ledger.putBack(tx.deliveries())

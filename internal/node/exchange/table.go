@@ -102,6 +102,15 @@ func (t *Table[D]) Match(key string, headers func() wire.Table, visit func(dst D
 	t.index.match(key, headers, visit)
 }
 
+// Of visits the bindings of one destination, in no order.
+func (t *Table[D]) Of(dst D, visit func(key string, args wire.Table)) {
+	if to := t.destinations.byName[dst]; to != nil {
+		for _, b := range to.bindings {
+			visit(b.id.key, b.args)
+		}
+	}
+}
+
 // Len returns the number of bindings.
 func (t *Table[D]) Len() int { return len(t.bindings) }
 

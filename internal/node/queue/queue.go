@@ -180,7 +180,7 @@ func (q *Queue) handOver(it Item, content *store.Content) (Effects, bool) {
 		}
 		settled := q.delivered(c, it)
 		q.alarm.set(q)
-		return Effects{Settled: settled, Dead: len(q.dead) > 0 && !q.moving}, true
+		return Effects{Settled: settled, Dead: q.mourns()}, true
 	}
 	return Effects{}, false
 }
@@ -294,7 +294,7 @@ func (q *Queue) pump() Effects {
 		q.expire()
 	}
 	q.alarm.set(q)
-	return Effects{Settled: settled, Load: load, Dead: len(q.dead) > 0 && !q.moving}
+	return Effects{Settled: settled, Load: load, Dead: q.mourns()}
 }
 
 // clogged: so much has died that somebody must take it away before anything else happens.
@@ -307,9 +307,12 @@ func (q *Queue) Pump() Effects {
 	return q.pump()
 }
 
+// mourns: somebody has to take dead letters away.
+func (q *Queue) mourns() bool { return len(q.dead) > 0 && !q.moving }
+
 func (q *Queue) effects() Effects {
 	q.alarm.set(q)
-	return Effects{Dead: len(q.dead) > 0 && !q.moving}
+	return Effects{Dead: q.mourns()}
 }
 
 // hold keeps account of an item that somebody has and has not acknowledged. What is on disk needs not be in memory too.
@@ -400,10 +403,13 @@ func (q *Queue) Tick() (fx Effects, expired bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.alarm.rang()
-	fx = q.pump()
+	now := q.clock()
 	s := &q.settings
-	expired = !q.deleted && s.Expires >= 0 && len(q.consumers) == 0 && q.clock()-q.used >= s.Expires
-	return fx, expired
+	expired = !q.deleted && s.Expires >= 0 && len(q.consumers) == 0 && now-q.used >= s.Expires
+	if expired {
+		q.used = now // so that it is not woken again before it is deleted
+	}
+	return q.pump(), expired
 }
 
 // Touch notes that the queue was used.

@@ -18,12 +18,9 @@ func (q *Queue) Kill(items []Item) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range items {
-		q.letGo(it)
-		if q.deleted {
-			q.budget.release(it.Message)
-			continue
+		if q.takeBack(it) {
+			q.die(it, Rejected)
 		}
-		q.die(it, Rejected)
 	}
 	return q.effects()
 }
@@ -35,9 +32,7 @@ func (q *Queue) Return(items []Item, asked, counted bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range items {
-		q.letGo(it)
-		if q.deleted {
-			q.budget.release(it.Message)
+		if !q.takeBack(it) {
 			continue
 		}
 		it.Redelivered = true
@@ -62,6 +57,15 @@ func (q *Queue) Return(items []Item, asked, counted bool) Effects {
 		q.bytes += int64(it.Message.Size)
 	}
 	return q.pump()
+}
+
+// takeBack takes an item from somebody who had it. False: the queue is deleted, and the item with it.
+func (q *Queue) takeBack(it Item) bool {
+	q.letGo(it)
+	if q.deleted {
+		q.budget.release(it.Message)
+	}
+	return !q.deleted
 }
 
 // Get takes the first item out for somebody who asks. If its content is not in memory, the caller sees to the effects
@@ -94,7 +98,7 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 		q.hold(it)
 	}
 	q.alarm.set(q)
-	fx.Dead = len(q.dead) > 0 && !q.moving
+	fx.Dead = q.mourns()
 	return it, content, q.ready, fx
 }
 

@@ -60,6 +60,21 @@ func (b *Batch) checksum(c Content) uint32 {
 	return crc32.Update(sum, castagnoli, c.Body)
 }
 
+// bulk returns all contents as they are stored if they are too large to be copied with the store's
+// mutex held, or nil.
+func (b *Batch) bulk() []byte {
+	if b.contents <= chunkSize {
+		return nil
+	}
+	all := make([]byte, 0, b.contents)
+	for i := range b.steps {
+		if b.steps[i].kind == opPublish {
+			all = appendContent(all, b.steps[i].content)
+		}
+	}
+	return all
+}
+
 // Settle says that a queue is done with a message: acked, expired, dropped or dead-lettered. It does
 // nothing for a message that is not stored.
 func (b *Batch) Settle(m *Message, q QueueID) {

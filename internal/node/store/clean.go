@@ -13,8 +13,8 @@ import (
 const (
 	// cleanSlack is how many segments of garbage are left alone.
 	cleanSlack = 2
-	// copyBatch is about how much is copied in one record.
-	copyBatch = 256 << 10
+	// copyBatch is how much is copied in one record, but for a message that is larger.
+	copyBatch = chunkSize
 	// unindexed is how many of the newest segments have no index.
 	unindexed = 3
 	// sweepBatch is how many messages are looked at with the mutex held.
@@ -184,15 +184,17 @@ func (s *Store) copyOut(g *segment) error {
 	}
 }
 
-// nextToCopy returns the first live messages of a segment.
+// nextToCopy returns the first live messages of a segment, at least one if there are any.
 func (s *Store) nextToCopy(g *segment) []copied {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var batch []copied
 	size := int64(0)
-	for m := g.first; m != nil && size < copyBatch; m = m.next {
+	for m := g.first; m != nil; m = m.next {
+		if size += int64(m.size); size > copyBatch && len(batch) > 0 {
+			break
+		}
 		batch = append(batch, copied{message: m, offset: int64(m.offset), size: m.size, crc: m.crc})
-		size += m.footprint()
 	}
 	return batch
 }
@@ -222,10 +224,15 @@ func (s *Store) appendCopies(g *segment, batch []copied) error {
 		return nil
 	}
 	k := s.appendRecord(operations, checksum(operations), contents, 0)
+	offset := k.segment.end - contents
 	for _, c := range live {
-		offset := k.end()
-		k.data = append(k.data, c.content...)
+		if contents > chunkSize {
+			s.log.attach(c.content) // there is only this one
+		} else {
+			k.data = append(k.data, c.content...)
+		}
 		s.ledger.move(c.message, k.segment, offset)
+		offset += int64(c.size)
 	}
 	s.stats.Copied += int64(len(live))
 	mark, wake := s.committed()

@@ -7,40 +7,6 @@ import (
 	"time"
 )
 
-// fullRetry is how often a full disk is looked at.
-const fullRetry = 500 * time.Millisecond
-
-// CrashPoints names the points at which Options.Crash is called.
-func CrashPoints() []string {
-	return []string{
-		pointBeforeWrite, pointAfterWrite, pointAfterSync, pointAfterConfirm,
-		pointSealed, pointCreated, pointRolled, pointIndexed,
-		pointCopied, pointDiscarded, pointRemoved,
-		pointSnapshot, pointRenamed,
-		pointRecovering, pointReplayed, pointRecovered, pointClosing,
-	}
-}
-
-const (
-	pointBeforeWrite  = "before a group is written"
-	pointAfterWrite   = "after a group is written"
-	pointAfterSync    = "after a group is synced"
-	pointAfterConfirm = "after a group is confirmed"
-	pointSealed       = "after a segment is sealed"
-	pointCreated      = "after a segment is created"
-	pointRolled       = "after a segment is durable"
-	pointIndexed      = "after an index is written"
-	pointCopied       = "after messages are copied"
-	pointDiscarded    = "after a segment is discarded"
-	pointRemoved      = "after a segment is removed"
-	pointSnapshot     = "after definitions are written anew"
-	pointRenamed      = "after definitions are renamed"
-	pointRecovering   = "before the log is read"
-	pointReplayed     = "after the log is read"
-	pointRecovered    = "after the log is mended"
-	pointClosing      = "before the end is noted"
-)
-
 // group is what the committer writes at once.
 type group struct {
 	definitions, log chunks
@@ -77,6 +43,7 @@ func (s *Store) nextGroup() (group, bool) {
 			return g, true
 		}
 		if s.ending {
+			s.ended = true
 			s.mu.Unlock()
 			return group{}, false
 		}
@@ -270,70 +237,6 @@ func (s *Store) sync(g *segment) error {
 		return fmt.Errorf("sync %s: %w", g.name, err)
 	}
 	return nil
-}
-
-// untilRoom tries a write again and again while the disk is full, until the store closes.
-func (s *Store) untilRoom(write func() error) error {
-	for {
-		err := write()
-		if err == nil || !isDiskFull(err) {
-			return err
-		}
-		s.setFull(true)
-		timer := time.NewTimer(fullRetry)
-		select {
-		case <-timer.C:
-		case <-s.stopping:
-			timer.Stop()
-			return errors.Join(ErrFull, err)
-		}
-	}
-}
-
-// checkSpace compares what is free with the reserve. The way back needs a quarter more, so that it
-// does not flutter.
-func (s *Store) checkSpace() {
-	reserve := s.options.DiskReserve
-	if reserve < 0 {
-		s.setFull(false)
-		return
-	}
-	s.mu.Lock()
-	full := s.full
-	due := full || s.stats.Written-s.spaceChecked > reserve/16
-	if due {
-		s.spaceChecked = s.stats.Written
-	}
-	s.mu.Unlock()
-	if !due {
-		return
-	}
-	free, err := s.fs.Free()
-	if err != nil {
-		s.options.Logger.Warn("cannot tell how much space is free on disk", "error", err)
-		return
-	}
-	if full {
-		s.setFull(free < reserve+reserve/4)
-	} else {
-		s.setFull(free < reserve)
-	}
-}
-
-func (s *Store) setFull(full bool) {
-	s.mu.Lock()
-	changed := s.full != full
-	s.full = full
-	s.mu.Unlock()
-	if !changed {
-		return
-	}
-	if full {
-		s.options.Logger.Warn("the disk is nearly full: publishers wait until there is room", "reserve", s.options.DiskReserve)
-	} else {
-		s.options.Logger.Info("the disk has room again")
-	}
-	s.options.Full(full)
 }
 
 // fail stops the log for good. What is pending stays in memory, where it can be read.

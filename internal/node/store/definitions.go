@@ -39,9 +39,9 @@ func (s *Store) Define(puts []Definition, deletes []string) Mark {
 	}
 	sum := checksum(operations)
 	s.mu.Lock()
-	if !s.started {
+	if !s.open() {
 		s.mu.Unlock()
-		panic("store: Define before Recover")
+		return never
 	}
 	for _, d := range puts {
 		s.put(d.Key, d.Value)

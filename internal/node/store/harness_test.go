@@ -37,6 +37,7 @@ type user struct {
 	t       testing.TB
 	store   *store.Store
 	rng     *rand.Rand
+	noise   *rand.ChaCha8
 	queues  []store.QueueID
 	live    []*mail
 	mails   map[uint64]*mail
@@ -74,6 +75,7 @@ func newUser(t testing.TB, seed uint64) *user {
 	return &user{
 		t:       t,
 		rng:     rand.New(rand.NewPCG(seed, 1)),
+		noise:   rand.NewChaCha8([32]byte{byte(seed)}),
 		mails:   make(map[uint64]*mail),
 		holds:   make(holds),
 		history: []fingerprint{{}},
@@ -152,9 +154,7 @@ func (u *user) anyMail() *mail { return u.live[u.rng.IntN(len(u.live))] }
 
 func (u *user) publish(b *store.Batch, size int) *mail {
 	body := make([]byte, size)
-	for i := range body {
-		body[i] = byte(u.rng.Uint32())
-	}
+	u.noise.Read(body)
 	m := &mail{
 		content: store.Content{
 			Exchange:   fmt.Sprintf("exchange-%d", u.rng.IntN(10)),

@@ -19,7 +19,7 @@ func (s *Store) Read(m *Message) (Content, error) {
 		var b []byte
 		inMemory := offset >= g.written
 		if inMemory {
-			b = s.copyPending(g, offset, int64(m.size))
+			b = s.findPending(g, offset, int64(m.size))
 		}
 		file := g.file
 		s.mu.Unlock()
@@ -42,13 +42,12 @@ func (s *Store) Read(m *Message) (Content, error) {
 	}
 }
 
-// copyPending copies what is not yet in a file. The mutex is held.
-func (s *Store) copyPending(g *segment, offset, size int64) []byte {
-	b := s.writing.find(g, offset, size)
-	if b == nil {
-		b = s.log.pending.find(g, offset, size)
+// findPending returns what is not yet in a file. The mutex is held.
+func (s *Store) findPending(g *segment, offset, size int64) []byte {
+	if b := s.writing.find(g, offset, size); b != nil {
+		return b
 	}
-	return append([]byte(nil), b...)
+	return s.log.pending.find(g, offset, size)
 }
 
 // moved says whether a message has left a segment, whose file may then be gone.

@@ -66,8 +66,8 @@ func (s *Store) start(r *logReader) error {
 // mendLog cuts off what a crash left, removes what is not needed, and makes the rest durable: what a
 // killed process wrote may not be on disk yet, and it will be noted as synced.
 func (s *Store) mendLog(r *logReader) error {
-	if r.unborn != "" {
-		if err := s.fs.Remove(r.unborn); err != nil {
+	if r.unborn > 0 {
+		if err := s.fs.Remove(segmentName(r.unborn)); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ type logReader struct {
 	every   bool // read contents of indexed segments too
 	salvage bool // go on after damage
 	damage  []*CorruptError
-	unborn  string   // the last file, if a crash kept it from getting its header
+	unborn  uint64   // the last segment, if a crash kept it from getting its header
 	fresh   bool     // the directory was empty
 	torn    int64    // bytes after the last sound record
 	orphans []string // indexes without segment
@@ -230,7 +230,7 @@ func (r *logReader) openSegment(number uint64, last bool) error {
 	switch {
 	case errors.As(err, &corrupt):
 		if last && size <= headerSize {
-			r.unborn = g.name
+			r.unborn = number
 		} else {
 			r.damage = append(r.damage, corrupt)
 			r.unreadable = append(r.unreadable, number)
@@ -331,17 +331,19 @@ func (r *logReader) scanSegment(g *segment, offset int64, last bool) error {
 
 // findMissing notes the segments that should be there and are not.
 func (r *logReader) findMissing() {
-	want := max(r.replay.first, 1)
+	present := slices.Clone(r.unreadable)
 	for _, g := range r.ledger.segments {
-		for ; want < g.header.number; want++ {
-			if slices.Contains(r.unreadable, want) {
-				continue
-			}
+		present = append(present, g.header.number)
+	}
+	if r.unborn > 0 {
+		present = append(present, r.unborn)
+	}
+	slices.Sort(present)
+	want := max(r.replay.first, 1)
+	for _, n := range present {
+		for ; want < n && len(r.damage) < maxDamage; want++ {
 			r.damage = append(r.damage, &CorruptError{File: segmentName(want), Problem: "the file is missing"})
-			if len(r.damage) >= maxDamage {
-				return
-			}
 		}
-		want = max(want, g.header.number+1)
+		want = max(want, n+1)
 	}
 }

@@ -8,7 +8,7 @@ type Stats struct {
 	Dead     int64 // bytes that are settled or otherwise of no use
 	Pending  int64 // bytes that wait to be written
 	Written  int64 // bytes since the store was opened
-	Syncs    int64 // groups that were synced
+	Syncs    int64 // groups of commits that became durable
 	Copied   int64 // messages that were copied to free a segment
 	Removed  int64 // segments that were freed
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 )
@@ -47,6 +48,7 @@ type Store struct {
 	started      bool
 	closing      bool
 	ending       bool  // the committer is to stop when nothing is left
+	ended        bool  // nothing is appended any more
 	err          error // why nothing becomes durable any more
 	stats        Stats
 
@@ -112,7 +114,8 @@ func (s *Store) DropQueue(q QueueID) {
 }
 
 // Commit appends a batch to the log and makes its messages stored. It does no I/O; the batch is
-// durable once Synced was called with the mark or a later one. The mark of an empty batch is 0.
+// durable once Synced was called with the mark or a later one. The mark of an empty batch is 0. After
+// Close nothing is stored, and the mark does not become durable.
 func (s *Store) Commit(b *Batch) Mark {
 	if b.Len() == 0 {
 		return 0
@@ -121,21 +124,27 @@ func (s *Store) Commit(b *Batch) Mark {
 		panic("store: batch larger than MaxBatch")
 	}
 	sum := checksum(b.operations)
+	bulk := b.bulk()
 	s.mu.Lock()
-	if !s.started {
+	if !s.open() {
 		s.mu.Unlock()
-		panic("store: Commit before Recover")
+		return never
 	}
 	c := s.appendRecord(b.operations, sum, b.contents, b.published)
-	seq := s.seq - uint64(b.published)
+	if bulk != nil {
+		s.log.attach(bulk)
+	}
+	seq, offset := s.seq-uint64(b.published), c.segment.end-b.contents
 	for i := range b.steps {
 		st := &b.steps[i]
 		switch st.kind {
 		case opPublish:
-			offset := c.end()
-			c.data = appendContent(c.data, st.content)
+			if bulk == nil {
+				c.data = appendContent(c.data, st.content)
+			}
 			s.ledger.admit(st.message, seq, c.segment, offset)
 			seq++
+			offset += int64(st.message.size)
 		case opSettle:
 			s.ledger.settle(st.message, st.queue)
 		case opCount:
@@ -154,7 +163,19 @@ func (s *Store) Commit(b *Batch) Mark {
 	return mark
 }
 
-// appendRecord appends a record to the log up to where its contents are to be appended. The record
+// never is the mark of what will not become durable.
+const never Mark = math.MaxUint64
+
+// open says whether records can be appended. The mutex is held.
+func (s *Store) open() bool {
+	if !s.started {
+		s.mu.Unlock()
+		panic("store: used before Recover")
+	}
+	return !s.ended
+}
+
+// appendRecord appends a record to the log but for its contents, which the caller appends. The record
 // takes as many message numbers as it publishes messages. The mutex is held.
 func (s *Store) appendRecord(operations []byte, sum uint32, contents int64, published int) *chunk {
 	size := recordHeaderSize + int64(len(operations)) + contents
@@ -270,6 +291,7 @@ func (s *Store) Close() error {
 	if err == nil {
 		s.err = ErrClosed
 	}
+	s.ended = true
 	s.crowded.Store(true)
 	s.advance()
 	s.mu.Unlock()

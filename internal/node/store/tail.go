@@ -1,6 +1,8 @@
 package store
 
-// chunkSize is how much is usually written at once. A larger record has a chunk of its own.
+import "bytes"
+
+// chunkSize is how much is usually written at once. Larger contents have a chunk of their own.
 const chunkSize = 64 << 10
 
 // chunk is a piece of a segment that is not yet in its file.
@@ -9,6 +11,8 @@ type chunk struct {
 	offset  int64
 	data    []byte
 }
+
+func (c *chunk) reusable() bool { return cap(c.data) == chunkSize }
 
 func (c *chunk) end() int64 { return c.offset + int64(len(c.data)) }
 
@@ -23,13 +27,19 @@ func (cs chunks) size() int64 {
 	return n
 }
 
-// find returns the bytes at a place of a segment, which lie in one chunk, or nil.
+// find returns the bytes at a place of a segment, which lie in one chunk, or nil. They are a copy if
+// the chunk will be used again.
 func (cs chunks) find(g *segment, offset, size int64) []byte {
 	for i := range cs {
 		c := &cs[i]
-		if c.segment == g && c.offset <= offset && offset+size <= c.end() {
-			return c.data[offset-c.offset:][:size]
+		if c.segment != g || offset < c.offset || offset+size > c.end() {
+			continue
 		}
+		b := c.data[offset-c.offset:][:size:size]
+		if c.reusable() {
+			b = bytes.Clone(b)
+		}
+		return b
 	}
 	return nil
 }
@@ -55,8 +65,8 @@ func (t *tail) reserve(size int64, free *freeList) *chunk {
 	return &t.pending[len(t.pending)-1]
 }
 
-// begin appends a record up to where its contents are to be appended, and returns its chunk. The
-// caller appends exactly the contents that it has announced.
+// begin appends a record but for its contents, and returns its chunk. The caller appends the contents
+// to that, or attaches them if they are larger than chunkSize.
 func (t *tail) begin(operations []byte, sum uint32, contents int64, seq uint64, free *freeList) *chunk {
 	if len(t.pending) == 0 && t.notes && !t.noted {
 		t.note(opSynced, seq, free)
@@ -69,11 +79,20 @@ func (t *tail) begin(operations []byte, sum uint32, contents int64, seq uint64, 
 // write appends a record without its contents.
 func (t *tail) write(h recordHeader, operations []byte, sum uint32, free *freeList) *chunk {
 	h.crc = t.sealer.sum(h, sum, t.segment.place())
-	c := t.reserve(h.size(), free)
+	size := h.size()
+	if h.contents > chunkSize {
+		size -= int64(h.contents)
+	}
+	c := t.reserve(size, free)
 	c.data = h.appendTo(c.data)
 	c.data = append(c.data, operations...)
 	t.segment.end += h.size()
 	return c
+}
+
+// attach makes bytes the contents of the record that was begun last.
+func (t *tail) attach(contents []byte) {
+	t.pending = append(t.pending, chunk{t.segment, t.segment.end - int64(len(contents)), contents})
 }
 
 // note appends a record that says that all before it is synced. It is true by the time it is
@@ -112,7 +131,7 @@ func (f *freeList) get(size int64) []byte {
 
 func (f *freeList) put(cs chunks) {
 	for i := range cs {
-		if cap(cs[i].data) == chunkSize && len(f.buffers) < maxFreeBuffers {
+		if cs[i].reusable() && len(f.buffers) < maxFreeBuffers {
 			f.buffers = append(f.buffers, cs[i].data[:0])
 		}
 	}

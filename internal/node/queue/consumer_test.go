@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestRound compares turns with those in a plain list.
+func TestRound(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	var r round
+	var line, away []*Consumer
+	for i := range 12 {
+		away = append(away, &Consumer{Tag: string(rune('a' + i)), Priority: i % 4})
+	}
+	first := func() *Consumer {
+		var first *Consumer
+		for _, c := range line {
+			if first == nil || c.Priority > first.Priority {
+				first = c
+			}
+		}
+		return first
+	}
+	for range 5000 {
+		switch n := rng.IntN(4); {
+		case n == 0 && len(away) > 0:
+			at := rng.IntN(len(away))
+			r.join(away[at])
+			line = append(line, away[at])
+			away = slices.Delete(away, at, at+1)
+		case n == 1 && len(line) > 0:
+			at := rng.IntN(len(line))
+			r.leave(line[at])
+			away = append(away, line[at])
+			line = slices.Delete(line, at, at+1)
+		case len(line) > 0:
+			c := first()
+			r.served()
+			at := slices.Index(line, c)
+			line = append(slices.Delete(line, at, at+1), c)
+		}
+		if got, want := r.next(), first(); got != want {
+			t.Fatalf("next: got %v, want %v", got, want)
+		}
+	}
+}
+
+// TestRoundForgets: priorities that nobody has any more cost nothing.
+func TestRoundForgets(t *testing.T) {
+	var r round
+	for p := range 1000 {
+		c := &Consumer{Priority: p}
+		r.join(c)
+		r.leave(c)
+	}
+	if got := len(r.levels); got != 0 {
+		t.Errorf("levels: got %d, want 0", got)
+	}
+}
