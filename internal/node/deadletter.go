@@ -19,7 +19,6 @@ func (n *Node) bury(q *Queue) {
 			lot := q.core.TakeDead(false)
 			for len(lot) > 0 {
 				work = append(work, n.deadLetter(q, lot)...)
-				q.core.Buried(lot)
 				lot = q.core.TakeDead(true)
 			}
 			if !n.settleAndLoad(q, q.core.Pump()) {
@@ -36,32 +35,38 @@ type arrival struct {
 	ttl     time.Duration
 }
 
-// deadLetter publishes dead letters again and takes them out of their queue, all in one step of the log. It
-// returns the queues in which messages have died by that.
+// lettersAtOnce is about how many bytes of dead letters are moved in one step of the log.
+const lettersAtOnce = 1 << 20
+
+// deadLetter publishes dead letters again and takes them out of their queue, each letter in one step of the log. It returns the
+// queues in which messages have died by that.
 func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 	settings := q.core.Settings()
-	b := n.batch()
-	var arrivals []arrival
-	var left []queue.Death
-	for _, d := range lot {
-		if settings.HasDeadLetter {
-			more, routed := n.deadLetterOne(q, settings, d, b)
-			if !routed && settings.AtLeastOnce && q.core.Type == queue.Quorum {
-				left = append(left, d)
-				continue
+	for len(lot) > 0 {
+		b := n.batch()
+		var arrivals []arrival
+		var buried []queue.Death
+		for len(lot) > 0 && b.Size() < lettersAtOnce {
+			d := lot[0]
+			lot = lot[1:]
+			if settings.HasDeadLetter {
+				more, routed := n.deadLetterOne(q, settings, d, b)
+				if !routed && settings.AtLeastOnce && q.core.Type == queue.Quorum {
+					q.strandedBox.add(q, d)
+					continue
+				}
+				arrivals = append(arrivals, more...)
 			}
-			arrivals = append(arrivals, more...)
+			b.Settle(&d.Item.Message.Message, q.core.ID)
+			buried = append(buried, d)
 		}
-		b.Settle(&d.Item.Message.Message, q.core.ID)
-	}
-	n.commit(b)
-	if len(left) > 0 {
-		q.strandedBox.add(q, left)
-	}
-	for _, a := range arrivals {
-		if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, a.ttl)) {
-			dying = append(dying, a.queue)
+		n.commit(b)
+		for _, a := range arrivals {
+			if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, a.ttl)) {
+				dying = append(dying, a.queue)
+			}
 		}
+		q.core.Buried(buried)
 	}
 	return dying
 }
@@ -135,13 +140,13 @@ type stranded struct {
 // strandedPause is the time between tries to move them. RabbitMQ takes three minutes; here it costs little to look more often.
 const strandedPause = time.Second
 
-func (s *stranded) add(q *Queue, lot []queue.Death) {
+func (s *stranded) add(q *Queue, d queue.Death) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
 		return
 	}
-	s.lot = append(s.lot, lot...)
+	s.lot = append(s.lot, d)
 	if s.timer == nil {
 		s.timer = time.AfterFunc(strandedPause, func() { q.vhost.node.retryStranded(q) })
 	}

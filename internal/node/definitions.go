@@ -210,7 +210,8 @@ func (v *Vhost) restoreBinding(names []string) error {
 		d = destination{exchange: v.exchanges[to]}
 	}
 	if source == nil || d == (destination{}) {
-		return fmt.Errorf("a binding from exchange %q to %s %q, of which one is not there", sourceName, kind, to)
+		v.node.log.Warn("a binding is left out because one end of it is not there", "vhost", v.Name, "exchange", sourceName, kind, to)
+		return nil
 	}
 	if _, err := source.bindings.Add(d, key, args); err != nil {
 		return err

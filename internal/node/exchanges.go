@@ -132,6 +132,10 @@ func (v *Vhost) unbound(x *Exchange) []string {
 // Bind binds a queue or an exchange to an exchange.
 func (v *Vhost) Bind(source *Exchange, d destination, key string, args wire.Table) error {
 	v.mu.Lock()
+	if err := v.bindable(source, d); err != nil {
+		v.mu.Unlock()
+		return err
+	}
 	added, err := source.bindings.Add(d, key, args)
 	var mark store.Mark
 	if added {
@@ -146,6 +150,19 @@ func (v *Vhost) Bind(source *Exchange, d destination, key string, args wire.Tabl
 		return refuse(wire.PreconditionFailed, "%s", err)
 	}
 	return v.node.kept(mark)
+}
+
+// bindable refuses ends that were deleted while somebody looked for them. The virtual host is locked.
+func (v *Vhost) bindable(source *Exchange, d destination) error {
+	switch {
+	case v.deleted || v.exchanges[source.Name] != source:
+		return v.noExchange(source.Name)
+	case d.queue != nil && v.queues[d.queue.Name] != d.queue:
+		return v.noQueue(d.queue.Name)
+	case d.exchange != nil && v.exchanges[d.exchange.Name] != d.exchange:
+		return v.noExchange(d.exchange.Name)
+	}
+	return nil
 }
 
 // Unbind takes a binding away, if it is there.

@@ -64,9 +64,10 @@ func (d destination) kind() string {
 	return "exchange"
 }
 
+// durable reports whether a binding to it survives a restart.
 func (d destination) durable() bool {
 	if d.queue != nil {
-		return d.queue.Durable
+		return d.queue.Durable && !d.queue.Exclusive
 	}
 	return d.exchange.Durable
 }
@@ -160,11 +161,13 @@ func (n *Node) DeleteVhost(name string) error {
 	for _, c := range connections {
 		c.shutdown(fmt.Sprintf("vhost '%s' is deleted", name))
 	}
+	v.mu.Lock()
+	v.deleted = true
+	v.mu.Unlock()
 	for _, q := range v.Queues() {
 		_, _ = q.delete(false, false)
 	}
 	v.mu.Lock()
-	v.deleted = true
 	removed := []string{vhostKey(name)}
 	for _, x := range v.exchanges {
 		removed = append(removed, v.exchangeRemoval(x)...)

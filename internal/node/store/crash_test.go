@@ -49,7 +49,7 @@ func TestCrash(t *testing.T) {
 	const wantPasses = 10
 	passes := make(map[string]int)
 	images := 0
-	for seed := uint64(0); seed < 7; seed += thinning {
+	for seed := uint64(0); seed < 7; seed += store.Thinning {
 		disk := storetest.NewDisk()
 		u := newUser(t, seed)
 		a := &album{user: u, disk: disk, rng: rand.New(rand.NewPCG(seed, 2)), keep: 12, passes: passes}

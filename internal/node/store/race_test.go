@@ -1,6 +1,6 @@
 //go:build race
 
-package store_test
+package store
 
-// thinning makes tests that try every case try one of so many: the race detector makes them slow.
-const thinning = 7
+// Thinning makes tests that try every case try one of so many: the race detector makes them slow.
+const Thinning = 13

@@ -75,20 +75,20 @@ func TestTruncationAtEveryByte(t *testing.T) {
 	if r.torn != 0 || sc.problem != "" || len(messages) < 50 {
 		t.Fatalf("got %d records, %d bytes torn, problem %q in a whole log", len(messages), r.torn, sc.problem)
 	}
-	want, ok := 0, false
-	for size := int64(len(log) - tail); size <= int64(len(log)); size++ {
-		if n, whole := messages[size]; whole {
-			want, ok = n, true
+	end := int64(headerSize) // of the last record before the cut
+	for size := int64(headerSize); size <= int64(len(log)); size++ {
+		if _, whole := messages[size]; whole {
+			end = size
 		}
-		if !ok {
+		if size < int64(len(log)-tail) || size%Thinning != 0 {
 			continue
 		}
 		r, g := readCut(t, log[:size])
-		if got := r.ledger.messages; got != want || len(r.damage) > 0 {
-			t.Fatalf("cut off at %d of %d: got %d messages and damage %v, want %d and none", size, len(log), got, r.damage, want)
+		if g.end != end || r.torn != size-end || len(r.damage) > 0 {
+			t.Fatalf("cut off at %d of %d: got an end at %d, %d bytes torn, damage %v; want an end at %d and no damage", size, len(log), g.end, r.torn, r.damage, end)
 		}
-		if _, whole := messages[g.end]; !whole || g.end+r.torn != size {
-			t.Fatalf("cut off at %d of %d: got an end at %d and %d bytes torn, want the last record before the cut", size, len(log), g.end, r.torn)
+		if got, want := r.ledger.messages, messages[end]; got != want {
+			t.Fatalf("cut off at %d of %d: got %d messages, want %d", size, len(log), got, want)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestBitFlips(t *testing.T) {
 	reported, tolerated := 0, 0
 	for _, name := range names {
 		whole := disk.Bytes(name)
-		for i := 0; i < len(whole); i += thinning {
+		for i := 0; i < len(whole); i += store.Thinning {
 			flipped := disk.Killed()
 			b := bytes.Clone(whole)
 			b[i] ^= 1 << (i % 8)
