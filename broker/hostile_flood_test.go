@@ -185,7 +185,7 @@ func TestHostileHoarder(t *testing.T) {
 				for _, err := p.method(); err == nil; _, err = p.method() {
 				}
 			}()
-			for i := range 500 {
+			for i := range 300 {
 				hoard(p, i)
 			}
 			bounded(t, before, perPeer)

@@ -84,7 +84,7 @@ func TestHostileChannels(t *testing.T) {
 
 // What is done with many queues and bindings takes no longer for each of them than with few.
 func TestHostileNumbers(t *testing.T) {
-	const many = 10_000
+	const many = 3000
 	server := start(t, &broker.Server{})
 	p := enter(t, dial(t, server))
 	before := heap()
@@ -108,7 +108,7 @@ func TestHostileNumbers(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("q%d", i) }
 	declaring := each("declare", 0, func(i int) wire.Method { return &wire.QueueDeclare{Queue: name(i)} })
 	// Nothing is much dearer than to declare a queue, unless it gets dearer with their number.
-	limit := 8*declaring + time.Second
+	limit := 4*declaring + time.Second/2
 	each("bind queues", limit, func(i int) wire.Method { return &wire.QueueBind{Queue: name(i), Exchange: "amq.fanout"} })
 	each("bind keys", limit, func(i int) wire.Method {
 		return &wire.QueueBind{Queue: name(0), Exchange: "amq.topic", RoutingKey: fmt.Sprintf("a.%d.#", i)}
@@ -224,7 +224,7 @@ func empty(p *peer, queue string) {
 
 // A message that dies in one queue after another gets to the last.
 func TestHostileChain(t *testing.T) {
-	const links = 2000
+	const links = 600
 	server := start(t, &broker.Server{})
 	p := enter(t, dial(t, server))
 	for i := range links {

@@ -44,7 +44,7 @@ type hostile struct {
 }
 
 func (c hostile) try(t *testing.T, connect func() net.Conn, begin func(testing.TB, net.Conn) *peer) {
-	before := heap()
+	before := allocated()
 	p := begin(t, connect())
 	p.send(c.sent)
 	if c.want == (ending{}) {
@@ -62,7 +62,9 @@ func (c hostile) try(t *testing.T, connect func() net.Conn, begin func(testing.T
 	} else if got := p.end(); got != c.want {
 		t.Errorf("got %v\nwant %v", got, c.want)
 	}
-	bounded(t, before, perPeer)
+	if all := allocated() - before; all > perPeer {
+		t.Errorf("%d KiB were allocated, want at most %d", all>>10, perPeer>>10)
+	}
 	serves(t, connect())
 }
 

@@ -222,6 +222,13 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// allocated is how much memory was ever asked for, also what is free again.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
 // bounded checks that the heap has not grown by more than a limit since it was measured.
 func bounded(t testing.TB, before, limit int64) {
 	t.Helper()

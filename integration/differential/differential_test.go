@@ -21,7 +21,7 @@ import (
 
 var (
 	firstSeed = flag.Uint64("seed", 1, "first seed")
-	seeds     = flag.Int("seeds", 10, "how many seeds")
+	seeds     = flag.Int("seeds", 8, "how many seeds")
 	length    = flag.Int("steps", 80, "how many steps each")
 	minimise  = flag.Bool("minimise", false, "leave out of a failing sequence what it does not need")
 )

@@ -24,6 +24,7 @@ type alarms struct {
 	any    atomic.Bool
 	memory atomic.Bool
 
+	turn    sync.Mutex // one change at a time, so that clients hear of them in order
 	mu      sync.Mutex
 	cleared sync.Cond
 	raised  map[Alarm]bool
@@ -38,6 +39,13 @@ func (a *alarms) init(n *Node) {
 
 // SetAlarm raises or clears an alarm.
 func (n *Node) SetAlarm(which Alarm, raised bool) {
+	n.alarms.turn.Lock()
+	defer n.alarms.turn.Unlock()
+	n.setAlarm(which, raised)
+}
+
+// setAlarm is SetAlarm for those whose turn it is.
+func (n *Node) setAlarm(which Alarm, raised bool) {
 	a := &n.alarms
 	a.mu.Lock()
 	before := len(a.raised) > 0
@@ -80,13 +88,26 @@ func (n *Node) Alarms() (raised []Alarm) {
 
 // checkMemory raises or clears the alarm for memory. It costs next to nothing when there is nothing to do.
 func (n *Node) checkMemory() {
-	used, limit := n.budget.Used(), n.config.MemoryLimit
-	switch high := n.alarms.memory.Load(); {
-	case !high && used > limit, high && used < limit-limit/8:
-		if n.alarms.memory.CompareAndSwap(high, !high) {
-			n.SetAlarm(MemoryAlarm, !high)
-		}
+	if !n.memoryTurns() {
+		return
 	}
+	a := &n.alarms
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	if n.memoryTurns() { // still
+		high := !a.memory.Load()
+		a.memory.Store(high)
+		n.setAlarm(MemoryAlarm, high)
+	}
+}
+
+// memoryTurns reports whether the alarm for memory is to be raised, or cleared.
+func (n *Node) memoryTurns() bool {
+	used, limit := n.budget.Used(), n.config.MemoryLimit
+	if n.alarms.memory.Load() {
+		return used < limit-limit/8
+	}
+	return used > limit
 }
 
 // wait returns when no alarm is raised, or when over says that waiting is of no use.

@@ -67,6 +67,9 @@ func (ch *Channel) take(f wire.Frame) error {
 		return err
 	case wire.FrameHeader:
 		done, err := ch.incoming.header(f, ch.node.config.MaxMessage)
+		if err == nil {
+			err = ch.conn.hoard(ch.incoming.charge)
+		}
 		return ch.received(done, err)
 	case wire.FrameBody:
 		done, err := ch.incoming.body(f)
@@ -81,7 +84,7 @@ func (ch *Channel) take(f wire.Frame) error {
 // received publishes a message that has come whole.
 func (ch *Channel) received(done bool, err error) error {
 	if done && err == nil {
-		ch.conn.hoarded -= ch.incoming.come()
+		ch.conn.hoarded -= ch.incoming.charge
 		err = ch.publish()
 	}
 	if x, ok := err.(*exception); ok && x.method == 0 {
@@ -262,7 +265,7 @@ func (ch *Channel) withdraw() (left leavings) {
 	clear(ch.consumers)
 	left.deliveries, _ = ch.ledger.take(0, true, nil)
 	ch.mu.Unlock()
-	ch.conn.hoarded -= ch.incoming.come()
+	ch.conn.hoarded -= ch.incoming.charge
 	ch.incoming.reset()
 	if ch.tx != nil {
 		ch.conn.hoarded -= ch.tx.size

@@ -19,6 +19,7 @@ func (n *Node) bury(q *Queue) {
 			lot := q.core.TakeDead(false)
 			for len(lot) > 0 {
 				work = append(work, n.deadLetter(q, lot)...)
+				n.throttle()
 				lot = q.core.TakeDead(true)
 			}
 			if !n.settleAndLoad(q, q.core.Pump()) {
@@ -51,8 +52,7 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 			lot = lot[1:]
 			if settings.HasDeadLetter {
 				more, routed := n.deadLetterOne(q, settings, d, b)
-				if !routed && settings.AtLeastOnce && q.core.Type == queue.Quorum {
-					q.strandedBox.add(q, d)
+				if !routed && settings.AtLeastOnce && q.core.Type == queue.Quorum && q.strandedBox.add(q, d) {
 					continue
 				}
 				arrivals = append(arrivals, more...)
@@ -140,16 +140,18 @@ type stranded struct {
 // strandedPause is the time between tries to move them. RabbitMQ takes three minutes; here it costs little to look more often.
 const strandedPause = time.Second
 
-func (s *stranded) add(q *Queue, d queue.Death) {
+// add keeps a dead letter. False: the queue is gone.
+func (s *stranded) add(q *Queue, d queue.Death) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		return
+		return false
 	}
 	s.lot = append(s.lot, d)
 	if s.timer == nil {
 		s.timer = time.AfterFunc(strandedPause, func() { q.vhost.node.retryStranded(q) })
 	}
+	return true
 }
 
 func (s *stranded) take() []queue.Death {
@@ -160,13 +162,17 @@ func (s *stranded) take() []queue.Death {
 	return lot
 }
 
-func (s *stranded) stop() {
+// stop ends it and returns what it held.
+func (s *stranded) stop() []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	if s.timer != nil {
 		s.timer.Stop()
 	}
+	lot := s.lot
+	s.lot = nil
+	return lot
 }
 
 func (n *Node) retryStranded(q *Queue) {

@@ -1,11 +1,11 @@
 package node
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rehop/rehop/internal/node/exchange"
@@ -44,7 +44,7 @@ func (n *Node) kept(mark store.Mark) error {
 	if n.store == nil {
 		return nil
 	}
-	if err := n.store.Wait(context.Background(), mark); err != nil {
+	if err := n.store.Wait(n.life, mark); err != nil {
 		return refuse(wire.InternalError, "cannot write a definition: %s", err)
 	}
 	return nil
@@ -88,8 +88,10 @@ func userKey(name string) string            { return definitionKey(userKind, nam
 func exchangeKey(vhost, name string) string { return definitionKey(exchangeKind, vhost, name) }
 func queueKey(vhost, name string) string    { return definitionKey(queueKind, vhost, name) }
 func policyKey(vhost, name string) string   { return definitionKey(policyKind, vhost, name) }
+
+// bindingKey is the same for a binding in whatever order its arguments come.
 func bindingKey(vhost, source string, d destination, key string, args wire.Table) string {
-	return definitionKey(bindingKind, vhost, source, d.kind(), d.name(), key, string(wire.AppendTable(nil, args)))
+	return definitionKey(bindingKind, vhost, source, d.kind(), d.name(), key, string(wire.AppendTable(nil, sorted(slices.Clone(args)))))
 }
 
 // exchangeDefinition and queueDefinition are kept on disk, with arguments as the client sent them. A binding is all in its key.

@@ -21,6 +21,14 @@ func (n *Node) commit(b *store.Batch) store.Mark {
 	return mark
 }
 
+// throttle waits while much is to be written. No lock is held.
+func (n *Node) throttle() {
+	if n.store != nil {
+		// An error is the end of the log or of the node, which everybody is told of elsewhere.
+		_ = n.store.Throttle(n.life)
+	}
+}
+
 // after sees to what follows from a call to a queue. No lock is held.
 func (n *Node) after(q *Queue, fx queue.Effects) {
 	if n.settleAndLoad(q, fx) {

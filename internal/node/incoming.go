@@ -24,13 +24,15 @@ type incoming struct {
 	buf       []byte // properties, then body
 	split     int    // where the body begins
 	size      uint64 // of the body, as the client says
+	charge    int    // what the connection is charged for it
 }
 
 // errNotAMethod: content comes that no method has announced.
 var errNotAMethod = &wire.FrameError{Code: wire.UnexpectedFrame, Text: "expected method frame, got non method frame instead"}
 
-// firstBody is how much is set aside for a body before it has come; beyond that its client must send it first.
-const firstBody = 128 << 10
+// firstBody is how much is set aside for a body before it has come: most are small, and need to be allocated once. Of larger ones
+// the client must send what it wants to be kept.
+const firstBody = 4 << 10
 
 func (in *incoming) begin(w *way, mandatory bool) {
 	*in = incoming{expects: aHeader, way: w, mandatory: mandatory}
@@ -66,6 +68,7 @@ func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
 	}
 	in.size, in.split = h.BodySize, len(h.Properties)
 	in.buf = make([]byte, in.split, in.split+int(min(h.BodySize, firstBody)))
+	in.charge = cap(in.buf)
 	copy(in.buf, h.Properties)
 	in.buf[1] &^= ourFlags
 	if in.brief, err = wire.ScanProperties(in.buf[:in.split]); err != nil {
@@ -87,5 +90,6 @@ func (in *incoming) body(f wire.Frame) (done bool, err error) {
 		return false, refuse(wire.FrameFault, "the body has more than the %d bytes of its header", in.size)
 	}
 	in.buf = append(in.buf, f.Payload...)
+	in.charge += len(f.Payload)
 	return uint64(in.come()) == in.size, nil
 }

@@ -57,6 +57,8 @@ type Node struct {
 	store   *store.Store // nil: nothing is durable
 	budget  queue.Budget
 	began   time.Time
+	life    context.Context // ends when Close begins, or when the log fails
+	end     context.CancelFunc
 	tasks   tasks
 	alarms  alarms
 	faults  faults
@@ -81,6 +83,7 @@ func Open(c Config) (*Node, error) {
 	n := &Node{config: c, log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
 		connections: make(map[*Connection]struct{}), replies: make(map[string]*replies)}
 	n.budget.Limit = c.Resident
+	n.life, n.end = context.WithCancel(context.Background())
 	n.batches.New = func() any { return new(store.Batch) }
 	n.tasks.init()
 	n.alarms.init(n)
@@ -195,7 +198,10 @@ func (n *Node) Close() error {
 			c.shutdown("broker shut down")
 		}
 	}
+	patience := time.AfterFunc(closeLimit, n.end) // for those who wait for a disk that is full
 	n.tasks.end()
+	patience.Stop()
+	n.end()
 	n.alarms.stop()
 	if already {
 		return nil
@@ -224,6 +230,7 @@ func (n *Node) fail(err error) {
 	if !first {
 		return
 	}
+	n.end()
 	n.log.Error("the log cannot be written; nothing is confirmed any more, restart the broker when the disk is well", "dir", n.config.Dir, "error", err)
 	for _, c := range connections {
 		c.shutdown("the broker's disk has failed")

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/erlang"
@@ -63,10 +62,7 @@ func (ch *Channel) beginPublish(args wire.PublishArgs) error {
 func (ch *Channel) publish() error {
 	in := ch.incoming
 	ch.incoming.reset()
-	if ch.node.store != nil {
-		// An error is the log's end, which everybody is told of elsewhere.
-		_ = ch.node.store.Throttle(context.Background())
-	}
+	ch.node.throttle()
 	p, err := ch.prepare(in)
 	if err != nil {
 		return err

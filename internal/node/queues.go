@@ -121,7 +121,7 @@ func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
 		}
 		return 0, refuse(wire.PreconditionFailed, "%s not empty", q)
 	}
-	q.strandedBox.stop()
+	q.core.Buried(q.strandedBox.stop())
 	if q.owner != nil {
 		q.owner.owns(q, false)
 	}
@@ -181,7 +181,7 @@ func (q *Queue) Purge() int {
 // Stop ends the queue's timers.
 func (q *Queue) Stop() {
 	q.core.Stop()
-	q.strandedBox.stop()
+	_ = q.strandedBox.stop()
 }
 
 // consumed notes that a consumer has gone, and deletes the queue if it was to go with its last one.

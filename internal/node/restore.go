@@ -62,7 +62,9 @@ func (n *Node) restore() error {
 				next++
 			}
 			m, meta := messages[next], handle.Meta()
-			m.Held()
+			if m.Held() == 1 {
+				n.budget.Admit(m)
+			}
 			ttl := time.Duration(-1)
 			if meta.TTL >= 0 {
 				ttl = time.Duration(meta.TTL) * time.Millisecond

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"sort"
 
 	"github.com/rehop/rehop/internal/node/queue"
@@ -170,20 +169,22 @@ func (ch *Channel) transact(m wire.Method) error {
 // commit publishes and answers, and returns when all of it is on disk.
 func (ch *Channel) commit(tx *transaction) error {
 	n := ch.node
+	refused := false
 	for _, p := range tx.publishes {
-		if out := ch.deliver(p); out.refused {
-			return refuse(wire.PreconditionFailed, "partial tx completion")
-		} else if !out.routed {
-			ch.conclude(p, out)
-		}
+		out := ch.deliver(p)
+		refused = refused || out.refused
+		ch.conclude(p, out)
 	}
 	for _, a := range tx.answers {
 		ch.finish(a.deliveries, a.answer)
 	}
 	if n.store != nil {
-		if err := n.store.Wait(context.Background(), store.Mark(n.latest.Load())); err != nil {
+		if err := n.store.Wait(n.life, store.Mark(n.latest.Load())); err != nil {
 			return refuse(wire.InternalError, "cannot write: %s", err)
 		}
+	}
+	if refused {
+		return refuse(wire.PreconditionFailed, "partial tx completion")
 	}
 	return nil
 }

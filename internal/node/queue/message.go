@@ -34,32 +34,37 @@ func NewMessage(c *store.Content, holders int) *Message {
 // Content returns what was published, or nil if it is on disk alone.
 func (m *Message) Content() *store.Content { return m.content.Load() }
 
-// overhead is what a message costs in memory apart from its content.
-const overhead = 256
+// What is in memory beside the bytes of contents, about: for each message, and for each content that is there.
+const (
+	overhead        = 160
+	contentOverhead = 96
+)
 
-func weight(c *store.Content) int64 { return int64(overhead + len(c.Body) + len(c.Properties)) }
+func weight(c *store.Content) int64 { return int64(contentOverhead + len(c.Body) + len(c.Properties)) }
 
-// Budget counts the bytes of the messages in memory.
+// Budget counts what messages take of memory.
 type Budget struct {
-	// Limit is where stored messages begin to leave memory.
-	Limit int64
-	used  atomic.Int64
+	// Limit of contents is where those of stored messages begin to leave memory.
+	Limit    int64
+	contents atomic.Int64 // bytes
+	messages atomic.Int64
 }
 
 // Used returns the bytes in memory.
-func (b *Budget) Used() int64 { return b.used.Load() }
+func (b *Budget) Used() int64 { return b.contents.Load() + overhead*b.messages.Load() }
 
-// Admit counts a message that has come into memory.
+// Admit counts a message that queues are about to hold.
 func (b *Budget) Admit(m *Message) {
+	b.messages.Add(1)
 	if c := m.content.Load(); c != nil {
-		b.used.Add(weight(c))
+		b.contents.Add(weight(c))
 	}
 }
 
 // Load puts the content of a message back into memory, unless no queue holds it any more.
 func (b *Budget) Load(m *Message, c *store.Content) {
 	if m.content.CompareAndSwap(nil, c) {
-		b.used.Add(weight(c))
+		b.contents.Add(weight(c))
 	}
 	if m.refs.Load() == 0 {
 		b.evict(m)
@@ -70,19 +75,20 @@ func (b *Budget) Load(m *Message, c *store.Content) {
 func (b *Budget) release(m *Message) {
 	if m.refs.Add(-1) == 0 {
 		b.evict(m)
+		b.messages.Add(-1)
 	}
 }
 
 // evict takes the content out of memory.
 func (b *Budget) evict(m *Message) {
 	if c := m.content.Swap(nil); c != nil {
-		b.used.Add(-weight(c))
+		b.contents.Add(-weight(c))
 	}
 }
 
 // spare takes the content of a message that is safe on disk out of memory if memory is short.
 func (b *Budget) spare(m *Message) {
-	if m.Stored() && !m.Pinned && b.used.Load() > b.Limit {
+	if m.Stored() && !m.Pinned && b.contents.Load() > b.Limit {
 		b.evict(m)
 	}
 }
@@ -92,5 +98,5 @@ func Recovered(size uint32, priority uint8, persistent bool) *Message {
 	return &Message{Size: size, Priority: priority, Persistent: persistent}
 }
 
-// Held notes one more queue that holds a recovered message.
-func (m *Message) Held() { m.refs.Add(1) }
+// Held notes one more queue that holds a recovered message, and returns how many do.
+func (m *Message) Held() int { return int(m.refs.Add(1)) }

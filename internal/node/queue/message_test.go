@@ -120,7 +120,7 @@ func TestBudget(t *testing.T) {
 	var b Budget
 	shared := NewMessage(content, 2)
 	b.Admit(shared)
-	if got, want := b.Used(), int64(overhead+10); got != want {
+	if got, want := b.Used(), int64(overhead+contentOverhead+10); got != want {
 		t.Errorf("used: got %d, want %d", got, want)
 	}
 	b.release(shared)
@@ -141,9 +141,10 @@ func TestBudget(t *testing.T) {
 	found := Recovered(7, 4, true)
 	found.Held()
 	found.Held()
+	b.Admit(found)
 	b.Load(found, content)
 	b.Load(found, content)
-	if got, want := b.Used(), int64(overhead+10); got != want {
+	if got, want := b.Used(), int64(overhead+contentOverhead+10); got != want {
 		t.Errorf("used after a message was read twice: got %d, want %d", got, want)
 	}
 	b.release(found)

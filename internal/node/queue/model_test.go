@@ -159,16 +159,25 @@ func (m *model) trim() {
 }
 
 func (m *model) pump() {
-	m.expire()
-	m.trim()
+	m.cull()
 	for len(m.ready) > 0 {
 		c := m.turn()
 		if c == nil {
-			return
+			break
 		}
 		m.deliver(c, m.pop())
 		m.expire()
 	}
+	if m.kind == Quorum {
+		m.trim()
+	}
+}
+
+func (m *model) cull() {
+	if m.kind == Classic {
+		m.trim()
+	}
+	m.expire()
 }
 
 func (m *model) admits(size int) bool {
@@ -293,7 +302,6 @@ func (m *model) purge() (names []string) {
 func (m *model) configure(s Settings) {
 	m.settings = s
 	m.used = m.now
-	m.trim()
 	m.pump()
 }
 
@@ -317,8 +325,7 @@ func (m *model) deadline() time.Duration {
 
 // takeDead empties the dead letters.
 func (m *model) takeDead() []string {
-	m.expire()
-	m.trim()
+	m.cull()
 	dead := m.dead
 	m.dead = nil
 	m.pump()

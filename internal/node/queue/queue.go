@@ -112,7 +112,6 @@ func (q *Queue) Configure(s Settings) Effects {
 	q.settings = s
 	q.bounded.Store(s.refuses())
 	q.used = q.clock()
-	q.trim()
 	return q.pump()
 }
 
@@ -272,8 +271,7 @@ const deathsAtOnce = 256
 func (q *Queue) pump() Effects {
 	var settled []*Message
 	load := false
-	q.expire()
-	q.trim()
+	q.cull()
 	for q.ready > 0 && !q.clogged() {
 		c := q.turn()
 		if c == nil {
@@ -292,6 +290,9 @@ func (q *Queue) pump() Effects {
 		}
 		settled = append(settled, q.delivered(c, q.pop())...)
 		q.expire()
+	}
+	if q.Type == Quorum && !q.loading {
+		q.trim()
 	}
 	q.alarm.set(q)
 	return Effects{Settled: settled, Load: load, Dead: q.mourns()}
@@ -347,6 +348,14 @@ func (q *Queue) park(c *Consumer) {
 	}
 }
 
+// cull makes dead letters of what is not for consumers. A quorum queue gives them all it can before it drops what is too much.
+func (q *Queue) cull() {
+	if q.Type == Classic {
+		q.trim()
+	}
+	q.expire()
+}
+
 // expire makes dead letters of the items at the head whose time is over.
 func (q *Queue) expire() {
 	head := q.head()
@@ -381,8 +390,7 @@ func (q *Queue) TakeDead(again bool) []Death {
 	if q.moving && !again {
 		return nil
 	}
-	q.expire()
-	q.trim()
+	q.cull()
 	lot := q.dead
 	q.dead = nil
 	q.moving = len(lot) > 0

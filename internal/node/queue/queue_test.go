@@ -123,6 +123,41 @@ func TestUnackedDoNotCount(t *testing.T) {
 	s.wantDead("b maxlen")
 }
 
+// TestTooManyReturn: consumers that wait get what comes back to a quorum queue, and only what a classic one has room for.
+func TestTooManyReturn(t *testing.T) {
+	for _, c := range []struct {
+		kind Type
+		made string
+		dead []string
+	}{
+		{Classic, "two:c", []string{"a maxlen", "b maxlen"}},
+		{Quorum, "two:a two:b two:c", nil},
+	} {
+		s := newStage(t, plan{kind: c.kind, settings: func(s *Settings) { s.MaxLength = 1 }})
+		one := s.join("one", 3, nil)
+		s.push("a", "b", "c")
+		s.made = nil
+		s.join("two", 9, nil)
+		one.lose("a", "b", "c")
+		s.wantMade(c.made)
+		s.wantDead(c.dead...)
+	}
+}
+
+// TestExpiredBehindTooMuch: what comes to the head because others are too many may be too old.
+func TestExpiredBehindTooMuch(t *testing.T) {
+	s := newStage(t, plan{settings: func(s *Settings) { s.MaxLength = 1 }})
+	one := s.join("one", 2, nil)
+	s.push("a")
+	s.send(parcel{name: "b", ttl: time.Second})
+	s.pass(time.Second)
+	s.made = nil
+	s.join("two", 9, nil)
+	one.lose("a", "b")
+	s.wantMade("")
+	s.wantDead("a maxlen", "b expired")
+}
+
 func TestAdmits(t *testing.T) {
 	for _, c := range []struct {
 		name     string

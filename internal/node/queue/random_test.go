@@ -384,7 +384,9 @@ func (r *run) compareMemory() {
 				r.t.Errorf("%s has left the queue and is still in memory", r.names[m])
 			}
 			delete(r.names, m)
+			continue
 		}
+		held += overhead
 	}
 	if used := r.budget.Used(); used != held {
 		r.t.Errorf("bytes in memory: got %d, want %d", used, held)

@@ -75,8 +75,8 @@ func TestCrash(t *testing.T) {
 func (u *user) work(steps int) {
 	for i := range steps {
 		mark := u.step()
-		if i%10 == 0 {
-			u.store.Define([]store.Definition{{Key: fmt.Sprint("queue ", u.rng.IntN(5)), Value: make([]byte, 1000)}}, nil)
+		if i%5 == 0 {
+			u.store.Define([]store.Definition{{Key: fmt.Sprint("queue ", u.rng.IntN(5)), Value: make([]byte, 3000)}}, nil)
 		}
 		if u.rng.IntN(20) == 0 {
 			u.wait(mark)

@@ -120,7 +120,7 @@ func afterCommits(first uint64, commits int) map[claim]bool {
 
 // TestKill kills a process again and again while it writes.
 func TestKill(t *testing.T) {
-	const kills = 40 / (store.Thinning + 1)
+	const kills = 5 + 15/store.Thinning
 	rng := rand.New(rand.NewPCG(1, 1))
 	dir := t.TempDir()
 	before := make(map[claim]bool)

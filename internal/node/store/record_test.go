@@ -187,8 +187,14 @@ func FuzzScan(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if live != l.messages || len(r.replay.messages) != live {
-			t.Fatalf("got %d messages in the list, %d in the ledger, %d by number", live, l.messages, len(r.replay.messages))
+		byNumber := len(r.replay.messages.others)
+		for _, m := range r.replay.messages.line {
+			if m != nil {
+				byNumber++
+			}
+		}
+		if live != l.messages || byNumber != live {
+			t.Fatalf("got %d messages in the list, %d in the ledger, %d by number", live, l.messages, byNumber)
 		}
 	})
 }

@@ -18,8 +18,9 @@ type Found struct {
 //
 // Create is called for each message as the log is read and returns where its handle lives, or nil to
 // drop it; many of these messages turn out to be settled. Hold is called when all was read, for each
-// message that is left and each queue that holds it, in the order of the messages' numbers. What is
-// held by queues that are not among those given is dropped; nil queues are all queues.
+// message that is left and each queue that holds it, in the order of the messages' numbers. Neither
+// may call the store. What is held by queues that are not among those given is dropped; nil stands
+// for all queues.
 //
 // A *CorruptError says that the log is not what was written, other than by a crash: nothing is
 // changed then, and Repair can set aside what is bad.
@@ -36,19 +37,17 @@ func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, ho
 		return fmt.Errorf("read the log: %w", &CorruptError{File: segmentName(1), Problem: "the file is missing, and there are definitions"})
 	}
 	s.options.Crash(pointReplayed)
-	if err := s.start(r); err != nil {
+	if err := s.mendLog(r); err != nil {
 		return fmt.Errorf("mend the log after a crash: %w", err)
 	}
+	s.options.Crash(pointRecovered)
 	s.handOver(hold)
+	s.start(r)
 	return nil
 }
 
-// start leaves the directory as the log says and starts the goroutines.
-func (s *Store) start(r *logReader) error {
-	if err := s.mendLog(r); err != nil {
-		return err
-	}
-	s.options.Crash(pointRecovered)
+// start starts the goroutines.
+func (s *Store) start(r *logReader) {
 	s.mu.Lock()
 	s.seq = max(s.seq, r.replay.seq)
 	s.queue = r.replay.queue
@@ -60,7 +59,6 @@ func (s *Store) start(r *logReader) error {
 	s.committer.Go(s.commitGroups)
 	s.keeper.Go(s.tendLog)
 	signal(s.tend)
-	return nil
 }
 
 // mendLog cuts off what a crash left, removes what is not needed, and makes the rest durable: what a
@@ -106,24 +104,15 @@ func (s *Store) cutTorn(g *segment, torn int64) error {
 
 // handOver tells the caller who holds what.
 func (s *Store) handOver(hold func(*Message, QueueID, int)) {
-	s.mu.Lock()
 	all := make([]*Message, 0, s.ledger.messages)
 	for _, g := range s.ledger.segments {
 		for m := g.first; m != nil; m = m.next {
 			all = append(all, m)
 		}
 	}
-	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b *Message) int { return cmp.Compare(a.seq, b.seq) })
-	var holders []holder
 	for _, m := range all {
-		s.mu.Lock()
-		holders = holders[:0]
 		for h := range m.holders {
-			holders = append(holders, h)
-		}
-		s.mu.Unlock()
-		for _, h := range holders {
 			hold(m, h.queue, int(h.deliveries))
 		}
 	}

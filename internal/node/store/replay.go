@@ -7,15 +7,15 @@ type replay struct {
 	ledger   *ledger
 	queues   map[QueueID]bool // nil: all
 	create   func(Found) *Message
-	messages map[uint64]*Message // live, by number
-	seq      uint64              // of the next message
-	queue    QueueID             // the highest seen
-	first    uint64              // segments before this one are not needed
-	clean    bool                // the last record says that the store was closed in order
+	messages roster
+	seq      uint64  // of the next message
+	queue    QueueID // the highest seen
+	first    uint64  // segments before this one are not needed
+	clean    bool    // the last record says that the store was closed in order
 }
 
 func newReplay(l *ledger, queues map[QueueID]bool, create func(Found) *Message) *replay {
-	r := &replay{ledger: l, queues: queues, create: create, messages: make(map[uint64]*Message)}
+	r := &replay{ledger: l, queues: queues, create: create}
 	for q := range queues {
 		r.see(q)
 	}
@@ -39,15 +39,21 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 	var op operation
 	for d.next(&op) {
 		switch op.kind {
-		case opPublish, opCopy:
-			if op.kind == opPublish {
-				op.seq = seq
-				seq++
-			} else if op.seq >= h.seq {
+		case opPublish:
+			var m *Message
+			if !slices.Contains(badContents, nth) {
+				m = r.admit(g, seq, &op.message, content)
+			}
+			r.messages.publish(seq, m)
+			seq++
+			content += int64(op.message.size)
+			nth++
+		case opCopy:
+			if op.seq >= h.seq {
 				return "a message is copied that was not published before"
 			}
 			if !slices.Contains(badContents, nth) {
-				r.message(g, &op, content)
+				r.copy(g, op.seq, &op.message, content)
 			}
 			content += int64(op.message.size)
 			nth++
@@ -56,7 +62,7 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 			r.settle(op.seq, op.queue)
 		case opCount:
 			r.see(op.queue)
-			if m := r.messages[op.seq]; m != nil {
+			if m := r.messages.find(op.seq); m != nil {
 				m.setDeliveries(op.queue, op.deliveries)
 			}
 		case opDiscard:
@@ -80,17 +86,9 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 
 func (r *replay) see(q QueueID) { r.queue = max(r.queue, q) }
 
-// message notes a message, or where it was copied to.
-func (r *replay) message(g *segment, op *operation, offset int64) {
-	found := &op.message
+// admit notes a message and returns its handle, or nil if nobody holds it.
+func (r *replay) admit(g *segment, seq uint64, found *storedMessage, offset int64) *Message {
 	var m *Message
-	if op.kind == opCopy {
-		m = r.messages[op.seq]
-	}
-	copied := m != nil
-	if copied {
-		m.releaseAll()
-	}
 	for found.holderCount > 0 {
 		h := found.nextHolder()
 		r.see(h.queue)
@@ -98,40 +96,43 @@ func (r *replay) message(g *segment, op *operation, offset int64) {
 			continue
 		}
 		if m == nil {
-			m = r.create(Found{found.meta, int(found.properties), int(found.body)})
-			if m == nil {
+			if m = r.create(Found{found.meta, int(found.properties), int(found.body)}); m == nil {
 				break
 			}
 		}
 		m.hold(h)
 	}
-	switch {
-	case m == nil || m.queue == 0:
+	if m == nil {
 		g.dead += int64(found.overhead) + int64(found.size)
-		if copied {
-			r.ledger.remove(m)
-			delete(r.messages, op.seq)
-		}
-		return
-	case copied:
-		r.ledger.move(m, g, offset)
-	default:
-		r.ledger.admit(m, op.seq, g, offset)
-		r.messages[op.seq] = m
+		return nil
 	}
 	m.setMeta(found.meta)
 	m.size, m.crc = found.size, found.crc
 	m.setOverhead(found.overhead)
+	r.ledger.admit(m, seq, g, offset)
+	return m
+}
+
+// copy notes where a message lies now, and who holds it. What was known of it is of no use: a part of
+// that may have been in segments that are gone.
+func (r *replay) copy(g *segment, seq uint64, found *storedMessage, offset int64) {
+	if old := r.messages.find(seq); old != nil {
+		r.ledger.remove(old)
+		r.messages.remove(seq)
+	}
+	if m := r.admit(g, seq, found, offset); m != nil {
+		r.messages.add(seq, m)
+	}
 }
 
 func (r *replay) settle(seq uint64, q QueueID) {
-	m := r.messages[seq]
+	m := r.messages.find(seq)
 	if m == nil {
 		return
 	}
 	r.ledger.settle(m, q)
 	if m.segment == nil {
-		delete(r.messages, seq)
+		r.messages.remove(seq)
 	}
 }
 
@@ -141,8 +142,59 @@ func (r *replay) discard(first uint64) {
 	r.first = max(r.first, first)
 	for _, g := range r.ledger.segments {
 		for g.header.number < first && g.first != nil {
-			delete(r.messages, g.first.seq)
+			r.messages.remove(g.first.seq)
 			r.ledger.remove(g.first)
 		}
 	}
+}
+
+// roster finds live messages by their numbers. Those that are published one after the other stand in
+// line.
+type roster struct {
+	first  uint64 // number of the first in line
+	line   []*Message
+	others map[uint64]*Message // copies of older messages, and all after a gap
+}
+
+// publish adds a message, or nil for one that is not to be found.
+func (r *roster) publish(seq uint64, m *Message) {
+	if len(r.line) == 0 {
+		r.first = seq
+	}
+	if seq == r.first+uint64(len(r.line)) {
+		r.line = append(r.line, m)
+	} else if m != nil {
+		r.add(seq, m)
+	}
+}
+
+// add adds a message that is not the next to be published.
+func (r *roster) add(seq uint64, m *Message) {
+	if r.inLine(seq) {
+		r.line[seq-r.first] = m
+		return
+	}
+	if r.others == nil {
+		r.others = make(map[uint64]*Message)
+	}
+	r.others[seq] = m
+}
+
+func (r *roster) find(seq uint64) *Message {
+	if r.inLine(seq) {
+		return r.line[seq-r.first]
+	}
+	return r.others[seq]
+}
+
+func (r *roster) remove(seq uint64) {
+	if r.inLine(seq) {
+		r.line[seq-r.first] = nil
+	} else {
+		delete(r.others, seq)
+	}
+}
+
+func (r *roster) inLine(seq uint64) bool {
+	return seq >= r.first && seq-r.first < uint64(len(r.line))
 }
