@@ -41,7 +41,7 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 	ch.nextTag++
 	tag := ch.nextTag
 	if !c.NoAck {
-		ch.ledger.add(delivery{tag: tag, item: it, queue: c.queue, consumer: c})
+		ch.ledger.add(delivery{tag: tag, item: it, queue: c.queue, consumer: c, since: ch.node.clock()})
 		c.unacked++
 		ch.patience.begin(ch)
 	}
@@ -265,7 +265,7 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 	tag := ch.nextTag
 	if !m.NoAck {
 		q.lend(1)
-		ch.ledger.add(delivery{tag: tag, item: it, queue: q})
+		ch.ledger.add(delivery{tag: tag, item: it, queue: q, since: ch.node.clock()})
 		ch.patience.begin(ch)
 	}
 	ch.mu.Unlock()

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -51,8 +52,15 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 			d := lot[0]
 			lot = lot[1:]
 			if settings.HasDeadLetter {
-				more, routed := n.deadLetterOne(q, settings, d, b)
-				if !routed && settings.AtLeastOnce && q.core.Type == queue.Quorum && q.strandedBox.add(q, d) {
+				more, err := n.deadLetterOne(q, settings, d, b)
+				switch {
+				case errors.Is(err, errNoRoute):
+					if settings.AtLeastOnce && q.core.Type == queue.Quorum && q.strandedBox.add(q, d) {
+						continue
+					}
+				case err != nil:
+					n.log.Error("a dead letter cannot be read; it is left in the log", "queue", q.Name, "vhost", q.vhost.Name, "error", err)
+					buried = append(buried, d)
 					continue
 				}
 				arrivals = append(arrivals, more...)
@@ -71,27 +79,28 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 	return dying
 }
 
-// deadLetterOne prepares one dead letter. routed is false if there is nowhere to go.
-func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store.Batch) (arrivals []arrival, routed bool) {
+// errNoRoute: there is nowhere to go for a dead letter.
+var errNoRoute = errors.New("no queue takes the dead letter")
+
+// deadLetterOne prepares one dead letter.
+func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store.Batch) ([]arrival, error) {
 	v := q.vhost
 	x := v.Exchange(s.DeadLetter)
 	if x == nil {
-		return nil, false
+		return nil, errNoRoute
 	}
 	message := d.Item.Message
 	content := message.Content()
 	if content == nil {
 		c, err := n.store.Read(&message.Message)
 		if err != nil {
-			n.log.Error("a dead letter cannot be read and is set aside", "queue", q.Name, "vhost", v.Name, "error", err)
-			return nil, true
+			return nil, err
 		}
 		content = &c
 	}
 	properties, err := wire.ParseProperties(content.Properties)
 	if err != nil {
-		n.log.Error("a dead letter's properties cannot be read", "queue", q.Name, "vhost", v.Name, "error", err)
-		return nil, true
+		return nil, err
 	}
 	keys := append([]string{content.Key}, listed(properties.Headers, "CC")...)
 	key := content.Key
@@ -114,7 +123,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 		queues = slices.DeleteFunc(queues, func(target *Queue) bool { return isCycle(deaths, target.Name) })
 	}
 	if len(queues) == 0 {
-		return nil, false
+		return nil, errNoRoute
 	}
 	raw := properties.Append(nil)
 	if len(raw) == 0 { // there is no room for so many headers; a message without its deaths is better than none
@@ -126,7 +135,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 		raw = mark(raw, blindFlag)
 	}
 	next := &store.Content{Exchange: x.Name, Key: key, Properties: raw, Body: content.Body}
-	return n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, -1), true
+	return n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, -1), nil
 }
 
 // stranded holds dead letters that no queue takes, while their queue promises to keep them.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"sort"
+	"time"
 
 	"github.com/rehop/rehop/internal/node/queue"
 )
@@ -12,6 +13,7 @@ type delivery struct {
 	item     queue.Item
 	queue    *Queue
 	consumer *consumer // nil: taken by basic.get
+	since    time.Duration
 	settled  bool
 }
 
@@ -97,6 +99,14 @@ func (l *ledger) tidy() {
 		clear(l.entries[len(kept):])
 		l.entries, l.first = kept, 0
 	}
+}
+
+// oldest returns since when the oldest open delivery is with the client.
+func (l *ledger) oldest() (since time.Duration, open bool) {
+	if l.open == 0 {
+		return 0, false
+	}
+	return l.entries[l.first].since, true
 }
 
 // putBack restores deliveries that were taken, for a rollback.

@@ -28,7 +28,7 @@ type Config struct {
 	// Name of the node and of its cluster, in the server properties.
 	Name    string
 	Version string
-	// Users that exist at first, beside those that are kept in Dir.
+	// Users that exist beside those that were added while running and are kept in Dir.
 	Users []User
 	// FrameMax and ChannelMax are offered to clients.
 	FrameMax   int
@@ -101,11 +101,14 @@ func Open(c Config) (*Node, error) {
 // seed makes what every broker has.
 func (n *Node) seed() error {
 	for _, u := range n.config.Users {
-		if n.User(u.Name) == nil {
-			if err := n.PutUser(u); err != nil {
-				return err
-			}
+		// Those that are given are never on disk, and go before those that are: who changes or removes them here has done so.
+		ready, err := u.ready()
+		if err != nil {
+			return err
 		}
+		n.mu.Lock()
+		n.users[u.Name] = ready
+		n.mu.Unlock()
 	}
 	if n.Vhost("/") == nil {
 		if err := n.AddVhost("/"); err != nil {

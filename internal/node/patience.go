@@ -10,34 +10,22 @@ import (
 // patience ends a channel whose client holds a delivery for too long. The channel is locked when its methods are called.
 type patience struct {
 	timer *time.Timer
+	set   bool
 	done  bool
-	since time.Duration // when the oldest open delivery may have been handed over
 }
 
-// begin notes a delivery.
+// begin is called when deliveries are open. It sets the timer unless it is set: that it fires too early does not matter.
 func (p *patience) begin(ch *Channel) {
 	limit := ch.node.config.ConsumerTimeout
-	if limit == 0 || p.done || ch.ledger.open != 1 {
+	if limit == 0 || p.done || p.set {
 		return
 	}
-	p.since = ch.node.clock()
+	p.set = true
 	if p.timer == nil {
-		p.timer = time.AfterFunc(limit, func() { ch.impatient() })
+		p.timer = time.AfterFunc(limit, ch.impatient)
 	} else {
 		p.timer.Reset(limit)
 	}
-}
-
-// progress notes that deliveries were settled.
-func (p *patience) progress(ch *Channel) {
-	if p.timer == nil || p.done {
-		return
-	}
-	if ch.ledger.open == 0 {
-		p.timer.Stop()
-		return
-	}
-	p.since = ch.node.clock()
 }
 
 func (p *patience) stop() {
@@ -47,7 +35,7 @@ func (p *patience) stop() {
 	}
 }
 
-// impatient is called by the timer. A channel that has settled something since gets as much time again.
+// impatient is called by the timer, and looks at the oldest delivery.
 func (ch *Channel) impatient() {
 	if !ch.node.tasks.enter() {
 		return
@@ -56,17 +44,18 @@ func (ch *Channel) impatient() {
 	limit := ch.node.config.ConsumerTimeout
 	ch.mu.Lock()
 	p := &ch.patience
-	left := p.since + limit - ch.node.clock()
-	if p.done || ch.ledger.open == 0 {
-		ch.mu.Unlock()
-		return
-	}
-	if left > 0 {
+	p.set = false
+	since, open := ch.ledger.oldest()
+	left := since + limit - ch.node.clock()
+	if !p.done && open && left > 0 {
+		p.set = true
 		p.timer.Reset(left)
-		ch.mu.Unlock()
+	}
+	tooLong := !p.done && open && left <= 0
+	ch.mu.Unlock()
+	if !tooLong {
 		return
 	}
-	ch.mu.Unlock()
 	ch.conn.ask(func() {
 		if !ch.closed {
 			ch.expel(&exception{code: wire.PreconditionFailed, text: fmt.Sprintf("delivery acknowledgement on channel %d timed out. Timeout value used: %d ms. "+

@@ -73,14 +73,17 @@ func (ch *Channel) directReplyTo(in incoming, c *store.Content) (*store.Content,
 	return c, nil
 }
 
-// deliver hands a reply to the client. Replies to one that does not read are lost, as they are when it has gone.
+// maxReplies is how many bytes of replies wait for a client that does not read; more are lost, as they are when it has gone.
+const maxReplies = 16 << 20
+
+// deliver hands a reply to the client.
 func (r *replies) deliver(c *store.Content) {
 	ch := r.channel
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	o := ch.conn.out
 	buf := o.open()
-	if ch.over || len(buf) > crammedOutbox {
+	if ch.over || len(buf) > maxReplies {
 		o.shut(buf)
 		return
 	}

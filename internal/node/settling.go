@@ -48,7 +48,6 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 		}
 	}
 	sated := ch.takeSated()
-	ch.patience.progress(ch)
 	ch.mu.Unlock()
 	for len(taken) > 0 {
 		q, n := taken[0].queue, 0
@@ -155,6 +154,7 @@ func (ch *Channel) transact(m wire.Method) error {
 	if _, ok := m.(*wire.TxRollback); ok {
 		ch.mu.Lock()
 		ch.ledger.putBack(tx.deliveries())
+		ch.patience.begin(ch)
 		ch.mu.Unlock()
 		ch.send(&wire.TxRollbackOK{})
 		return nil

@@ -94,15 +94,9 @@ func (n *Node) Users() []*User {
 
 // PutUser makes or replaces a user.
 func (n *Node) PutUser(u User) error {
-	if err := u.checkPermissions(); err != nil {
+	stored, err := u.ready()
+	if err != nil {
 		return err
-	}
-	if u.Password != "" {
-		u.Hash, u.Password = HashPassword(u.Password), ""
-	}
-	stored := u.clone()
-	if stored.Permissions == nil {
-		stored.Permissions = make(map[string]Permission)
 	}
 	n.mu.Lock()
 	n.users[u.Name] = stored
@@ -110,6 +104,21 @@ func (n *Node) PutUser(u User) error {
 	n.mu.Unlock()
 	n.permissionsChanged()
 	return n.kept(mark)
+}
+
+// ready returns a checked copy without a readable password.
+func (u *User) ready() (*User, error) {
+	if err := u.checkPermissions(); err != nil {
+		return nil, err
+	}
+	c := u.clone()
+	if c.Password != "" {
+		c.Hash, c.Password = HashPassword(c.Password), ""
+	}
+	if c.Permissions == nil {
+		c.Permissions = make(map[string]Permission)
+	}
+	return c, nil
 }
 
 // DeleteUser removes a user and closes the user's connections.

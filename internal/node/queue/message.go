@@ -73,10 +73,12 @@ func (b *Budget) Load(m *Message, c *store.Content) {
 
 // release notes that one queue less holds the message.
 func (b *Budget) release(m *Message) {
-	if m.refs.Add(-1) == 0 {
-		b.evict(m)
-		b.messages.Add(-1)
+	if m.refs.Add(-1) > 0 {
+		b.spare(m)
+		return
 	}
+	b.evict(m)
+	b.messages.Add(-1)
 }
 
 // evict takes the content out of memory.

@@ -320,9 +320,7 @@ func (q *Queue) effects() Effects {
 func (q *Queue) hold(it Item) {
 	q.unacked++
 	q.held += int64(it.Message.Size)
-	if it.Message.refs.Load() == 1 {
-		q.budget.spare(it.Message)
-	}
+	q.budget.spare(it.Message)
 }
 
 func (q *Queue) letGo(it Item) {

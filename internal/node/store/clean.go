@@ -73,19 +73,23 @@ func (s *Store) tendOnce() error {
 	if err := s.sweepDropped(); err != nil {
 		return err
 	}
+	return errors.Join(s.giveBack(), s.indexSealed())
+}
+
+// giveBack removes segments from the oldest on, as long as that is worth it.
+func (s *Store) giveBack() error {
 	for {
 		if err := s.removeDead(); err != nil {
 			return err
 		}
 		g := s.wantsCopying()
 		if g == nil {
-			break
+			return nil
 		}
 		if err := s.copyOut(g); err != nil {
 			return err
 		}
 	}
-	return s.indexSealed()
 }
 
 // sweepDropped ends the hold of dropped queues, a few messages at a time.

@@ -98,7 +98,8 @@ func (s *Store) indexSegment(g *segment) error {
 	if err != nil {
 		return err
 	}
-	f, err := s.fs.Create(indexName(g.header.number))
+	name := indexName(g.header.number)
+	f, err := s.fs.Create(name)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,8 @@ func (s *Store) indexSegment(g *segment) error {
 		err = io.ErrShortWrite
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", indexName(g.header.number), err)
+		s.removeFile(name)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
 	s.options.Crash(pointIndexed)
 	return nil
