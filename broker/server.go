@@ -25,7 +25,7 @@ type Server struct {
 	Dir string
 	// Sync says when a message is safe and confirmed. Default: SyncAlways.
 	Sync Sync
-	// DiskReserve is how many bytes of the disk stay free: with less, publishers are blocked. Default: 64 MiB.
+	// DiskReserve is how many bytes of the disk stay free: with less, publishers are blocked; negative: none. Default: 64 MiB.
 	DiskReserve int64
 	// Compat is the release of RabbitMQ whose rules apply where releases differ. Default: RabbitMQ310.
 	Compat Compat
@@ -116,6 +116,12 @@ func (s *Server) config() (node.Config, error) {
 		if f.value < f.low || f.value > f.top {
 			faults = append(faults, fmt.Errorf("%s %d must be from %d to %d", f.name, f.value, f.low, f.top))
 		}
+	}
+	if s.Compat < RabbitMQ310 || s.Compat > RabbitMQ43 {
+		return node.Config{}, fmt.Errorf("the Compat %d is none of the releases", int(s.Compat))
+	}
+	if s.Sync != SyncAlways && s.Sync != SyncNever {
+		faults = append(faults, fmt.Errorf("the Sync %d is neither SyncAlways nor SyncNever", int(s.Sync)))
 	}
 	if s.Heartbeat > 65535*time.Second {
 		faults = append(faults, fmt.Errorf("the Heartbeat %v must be at most 65535 s", s.Heartbeat))

@@ -69,19 +69,18 @@ const (
 	longVirtualPause = time.Second // while no message waits
 )
 
-// await waits until nothing is missing. It looks twice: a message that goes from one queue to another is for a moment in neither.
+// await waits until nothing is missing, and no message is on its way from one queue to another.
 func (b *Broker) await(what string, missing func() string) {
 	b.t.Helper()
 	since, pause := time.Now(), firstPause
-	for last, there := "", 0; ; {
+	for last := ""; ; {
 		fresh := b.news.next()
 		state := missing()
+		if dying := b.node.Dying(); state == "" && dying > 0 {
+			state = fmt.Sprintf("%d dead letters are on their way", dying)
+		}
 		if state == "" {
-			if there++; there == 2 {
-				return
-			}
-		} else {
-			there = 0
+			return
 		}
 		if state != last {
 			last, pause = state, firstPause

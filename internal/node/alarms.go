@@ -40,12 +40,23 @@ func (a *alarms) init(n *Node) {
 // SetAlarm raises or clears an alarm.
 func (n *Node) SetAlarm(which Alarm, raised bool) {
 	n.alarms.turn.Lock()
-	defer n.alarms.turn.Unlock()
-	n.setAlarm(which, raised)
+	changed := n.setAlarm(which, raised)
+	n.alarms.turn.Unlock()
+	n.logAlarm(which, raised, changed)
 }
 
-// setAlarm is SetAlarm for those whose turn it is.
-func (n *Node) setAlarm(which Alarm, raised bool) {
+func (n *Node) logAlarm(which Alarm, raised, changed bool) {
+	switch {
+	case !changed:
+	case raised:
+		n.log.Warn("publishers are blocked", "reason", string(which))
+	default:
+		n.log.Info("publishers go on")
+	}
+}
+
+// setAlarm is SetAlarm for those whose turn it is. It reports whether publishers are blocked now, or no longer.
+func (n *Node) setAlarm(which Alarm, raised bool) (changed bool) {
 	a := &n.alarms
 	a.mu.Lock()
 	before := len(a.raised) > 0
@@ -61,16 +72,12 @@ func (n *Node) setAlarm(which Alarm, raised bool) {
 	}
 	a.mu.Unlock()
 	if before == after {
-		return
-	}
-	if after {
-		n.log.Warn("publishers are blocked", "reason", string(which))
-	} else {
-		n.log.Info("publishers go on")
+		return false
 	}
 	for _, c := range n.Connections() {
 		c.alarmChanged(which, after)
 	}
+	return true
 }
 
 // Alarms returns what is raised.
@@ -93,12 +100,14 @@ func (n *Node) checkMemory() {
 	}
 	a := &n.alarms
 	a.turn.Lock()
-	defer a.turn.Unlock()
+	high, changed := false, false
 	if n.memoryTurns() { // still
-		high := !a.memory.Load()
+		high = !a.memory.Load()
 		a.memory.Store(high)
-		n.setAlarm(MemoryAlarm, high)
+		changed = n.setAlarm(MemoryAlarm, high)
 	}
+	a.turn.Unlock()
+	n.logAlarm(MemoryAlarm, high, changed)
 }
 
 // memoryTurns reports whether the alarm for memory is to be raised, or cleared.

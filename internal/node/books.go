@@ -57,6 +57,16 @@ func (n *Node) NextDue() (wait time.Duration, waits bool) {
 	return wait, waits
 }
 
+// Dying returns how many dead letters are on their way.
+func (n *Node) Dying() (dying int) {
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			dying += q.Status().Dying
+		}
+	}
+	return dying
+}
+
 // holding is what a queue has, counted by going through it.
 type holding struct {
 	messages int

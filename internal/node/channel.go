@@ -273,6 +273,7 @@ func (ch *Channel) withdraw() (left leavings) {
 		sortByTag(left.deliveries)
 	}
 	ch.endReplies()
+	ch.confirms.end()
 	for _, c := range left.consumers {
 		fx, _, _ := c.queue.core.Unsubscribe(&c.Consumer)
 		ch.node.after(c.queue, fx)

@@ -19,22 +19,30 @@ type confirms struct {
 	mu      sync.Mutex
 	pending []verdict
 	first   int
-	listed  bool       // the node will call release
-	delay   bool       // a test holds back
-	latest  store.Mark // of the pending ones
+	listed  bool // the node will call release
+	ended   bool // the channel is closed, and its number may be another's
 }
 
 // add notes a verdict. It returns whether the channel is to be listed with the node's commits.
 func (c *confirms) add(v verdict) (list bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
 	c.pending = append(c.pending, v)
-	c.latest = max(c.latest, v.mark)
 	if v.mark != 0 && !c.listed {
 		c.listed = true
 		return true
 	}
 	return false
+}
+
+// end forgets all verdicts: nothing is told on a channel that is closed.
+func (c *confirms) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended, c.pending, c.first = true, nil, 0
 }
 
 // release appends the frames for all verdicts that are safe at a mark, and reports whether some are left.
@@ -43,7 +51,7 @@ func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byt
 	defer c.mu.Unlock()
 	for c.first < len(c.pending) {
 		v := c.pending[c.first]
-		if v.mark > mark || c.delay {
+		if v.mark > mark {
 			break
 		}
 		// The longest run with the same answer takes one frame.

@@ -182,7 +182,9 @@ func (c *Connection) expel(err error) error {
 	if !told || c.closing.Load() || !c.stage.tells(x.code, c.node.config.Compat) {
 		return err
 	}
+	c.mu.Lock() // so that nobody interrupts the reader any more
 	c.closing.Store(true)
+	c.mu.Unlock()
 	// What was the client's is free before it knows, so that it can begin anew at once.
 	c.letGo()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(closeLimit))

@@ -20,7 +20,6 @@ func (n *Node) bury(q *Queue) {
 			lot := q.core.TakeDead(false)
 			for len(lot) > 0 {
 				work = append(work, n.deadLetter(q, lot)...)
-				n.throttle()
 				lot = q.core.TakeDead(true)
 			}
 			if !n.settleAndLoad(q, q.core.Pump()) {
@@ -69,6 +68,7 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 			buried = append(buried, d)
 		}
 		n.commit(b)
+		n.throttle()
 		for _, a := range arrivals {
 			if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, a.ttl)) {
 				dying = append(dying, a.queue)

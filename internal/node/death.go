@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -149,4 +150,4 @@ func listed(headers wire.Table, name string) (keys []string) {
 }
 
 // mayHoldRoutes is a quick look whether raw headers could have CC or BCC.
-func mayHoldRoutes(raw []byte) bool { return strings.Contains(string(raw), "CC") }
+func mayHoldRoutes(raw []byte) bool { return bytes.Contains(raw, []byte("CC")) }

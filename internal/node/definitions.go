@@ -118,10 +118,10 @@ func (q *Queue) definition() queueDefinition {
 // restoreDefinitions makes what the log defines. Bindings come last, because they refer to the others.
 func (n *Node) restoreDefinitions(all []store.Definition) error {
 	var faults []error
-	for _, kinds := range []string{vhostKind, userKind, policyKind + exchangeKind + queueKind, bindingKind} {
+	for _, kinds := range [][]string{{vhostKind}, {userKind}, {policyKind, exchangeKind, queueKind}, {bindingKind}} {
 		for _, d := range all {
 			kind, names, err := splitKey(d.Key)
-			if err == nil && strings.Contains(kinds, kind) {
+			if err == nil && slices.Contains(kinds, kind) {
 				err = n.restoreDefinition(kind, names, d.Value)
 			}
 			if err != nil {
@@ -151,7 +151,8 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 	}
 	v := n.vhosts[names[0]]
 	if v == nil {
-		return fmt.Errorf("no virtual host %q", names[0])
+		n.log.Warn("a definition is left out because its virtual host is not there", "vhost", names[0], "kind", kind)
+		return nil
 	}
 	switch kind {
 	case policyKind:

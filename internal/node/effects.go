@@ -23,7 +23,7 @@ func (n *Node) commit(b *store.Batch) store.Mark {
 
 // throttle waits while much is to be written. No lock is held.
 func (n *Node) throttle() {
-	if n.store != nil {
+	if n.store != nil && n.opened.Load() {
 		// An error is the end of the log or of the node, which everybody is told of elsewhere.
 		_ = n.store.Throttle(n.life)
 	}

@@ -129,7 +129,7 @@ func (c *Connection) login(mechanism string, response []byte) (user string, err 
 		user, password = text(t, "LOGIN"), text(t, "PASSWORD")
 	case "EXTERNAL":
 		user = c.certificateName()
-		if u := c.node.User(user); user == "" || u == nil {
+		if u := c.node.User(user); user == "" || u == nil || u.LoopbackOnly && !fromLoopback(c.conn) {
 			return user, refused
 		}
 		return user, nil
@@ -146,8 +146,7 @@ func (c *Connection) login(mechanism string, response []byte) (user string, err 
 }
 
 func (n *Node) authenticates(user, password string) bool {
-	u := n.User(user)
-	return u != nil && u.knows(password)
+	return n.Login(user, password) != nil
 }
 
 // certificateName returns the common name of the client's certificate, if TLS has verified one.

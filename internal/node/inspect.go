@@ -24,9 +24,6 @@ func (n *Node) Name() string { return n.config.Name }
 // Version is the release that clients are told.
 func (n *Node) Version() string { return n.config.Version }
 
-// MaxMessage is the largest body that is taken.
-func (n *Node) MaxMessage() int { return n.config.MaxMessage }
-
 // Began is when the node was opened.
 func (n *Node) Began() time.Time { return n.began }
 
@@ -82,7 +79,7 @@ func (n *Node) EditUser(name string, create bool, edit func(*User)) (created boo
 		return false, err
 	}
 	n.users[name] = u
-	mark := n.define(put(userKey(name), u))
+	mark := n.defineUser(u)
 	n.mu.Unlock()
 	n.permissionsChanged()
 	return old == nil, n.kept(mark)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -52,21 +53,23 @@ type Config struct {
 
 // Node is a running broker.
 type Node struct {
-	config  Config
-	log     *slog.Logger
-	store   *store.Store // nil: nothing is durable
-	budget  queue.Budget
-	began   time.Time
-	life    context.Context // ends when Close begins, or when the log fails
-	end     context.CancelFunc
-	tasks   tasks
-	alarms  alarms
-	faults  faults
-	commits commits
-	queues  atomic.Uint64 // made so far, if there is no log to number them
-	batches sync.Pool
-	latest  atomic.Uint64 // mark of the log
-	totals  totals
+	config      Config
+	log         *slog.Logger
+	store       *store.Store // nil: nothing is durable
+	budget      queue.Budget
+	began       time.Time
+	opened      atomic.Bool     // before that nobody waits for the disk
+	stopping    chan struct{}   // closed when Close begins
+	life        context.Context // ends when Close begins, or when the log fails
+	end         context.CancelFunc
+	tasks       tasks
+	alarms      alarms
+	faults      faults
+	commits     commits
+	queues      atomic.Uint64 // made so far, if there is no log to number them
+	batches     sync.Pool
+	latest      atomic.Uint64 // mark of the log
+	permissions atomic.Uint64 // changes of what users may do
 
 	mu          sync.Mutex
 	vhosts      map[string]*Vhost
@@ -75,6 +78,8 @@ type Node struct {
 	replies     map[string]*replies
 	listeners   []net.Listener
 	closing     bool
+	closed      sync.Once
+	closeError  error
 	failed      error
 }
 
@@ -85,6 +90,7 @@ func Open(c Config) (*Node, error) {
 	n.budget.Limit = c.Resident
 	n.life, n.end = context.WithCancel(context.Background())
 	n.batches.New = func() any { return new(store.Batch) }
+	n.stopping = make(chan struct{})
 	n.tasks.init()
 	n.alarms.init(n)
 	if c.Dir != "" {
@@ -95,6 +101,7 @@ func Open(c Config) (*Node, error) {
 	if err := n.seed(); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+	n.opened.Store(true)
 	return n, nil
 }
 
@@ -106,6 +113,7 @@ func (n *Node) seed() error {
 		if err != nil {
 			return err
 		}
+		ready.given = true
 		n.mu.Lock()
 		n.users[u.Name] = ready
 		n.mu.Unlock()
@@ -153,6 +161,7 @@ func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
+			case <-n.stopping:
 			}
 			pause = min(2*pause, time.Second)
 		default:
@@ -188,27 +197,24 @@ func (n *Node) Handle(conn net.Conn) {
 
 // Close ends all connections and waits until everything has ended and is on disk.
 func (n *Node) Close() error {
+	n.closed.Do(func() { n.closeError = n.close() })
+	return n.closeError
+}
+
+func (n *Node) close() error {
 	n.mu.Lock()
-	already := n.closing
 	n.closing = true
-	connections := make([]*Connection, 0, len(n.connections))
-	for c := range n.connections {
-		connections = append(connections, c)
-	}
+	connections := slices.Collect(maps.Keys(n.connections))
 	n.mu.Unlock()
-	if !already {
-		for _, c := range connections {
-			c.shutdown("broker shut down")
-		}
+	close(n.stopping)
+	for _, c := range connections {
+		c.shutdown("broker shut down")
 	}
 	patience := time.AfterFunc(closeLimit, n.end) // for those who wait for a disk that is full
 	n.tasks.end()
 	patience.Stop()
 	n.end()
 	n.alarms.stop()
-	if already {
-		return nil
-	}
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
 			q.Stop()
@@ -225,10 +231,7 @@ func (n *Node) fail(err error) {
 	n.mu.Lock()
 	first := n.failed == nil
 	n.failed = err
-	connections := make([]*Connection, 0, len(n.connections))
-	for c := range n.connections {
-		connections = append(connections, c)
-	}
+	connections := slices.Collect(maps.Keys(n.connections))
 	n.mu.Unlock()
 	if !first {
 		return

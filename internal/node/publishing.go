@@ -28,6 +28,9 @@ type ways struct {
 // manyWays is how many are remembered.
 const manyWays = 4096
 
+// rememberedQueues is to how many queues a way may lead to be remembered. To find more takes long, but handing over takes longer.
+const rememberedQueues = 512
+
 func newWays() ways { return ways{known: make(map[string]*way)} }
 
 // to returns the way of an exchange and a key, which the payload of a frame holds.
@@ -121,7 +124,9 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 	} else if err := ch.route(w, &p); err != nil {
 		return p, err
 	}
-	w.version = version
+	if len(w.queues) <= rememberedQueues {
+		w.version = version
+	}
 	return p, nil
 }
 
@@ -185,21 +190,12 @@ func (ch *Channel) deliver(p publication) outcome {
 
 // conclude tells the publisher what became of a message: returned first, then confirmed.
 func (ch *Channel) conclude(p publication, out outcome) {
-	n := ch.node
-	n.totals.published.Add(1)
-	switch {
-	case !out.routed && p.mandatory:
-		n.totals.returned.Add(1)
-	case !out.routed:
-		n.totals.dropped.Add(1)
-	}
 	if !out.routed && p.mandatory {
 		o := ch.conn.out
 		buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicReturn{ReplyCode: wire.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.content.Exchange, RoutingKey: p.content.Key})
 		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, unmarked(p.content.Properties), p.content.Body, ch.conn.FrameMax))
 	}
 	if ch.confirming {
-		n.totals.confirmed.Add(1)
 		ch.verdict(out)
 	}
 }

@@ -46,7 +46,6 @@ func (n *Node) restore() error {
 	var messages []*queue.Message
 	next, inOrder := 0, false
 	now := time.Now().UnixMilli()
-	mayHaveBeenSeen := !n.store.Clean()
 	err := n.store.Recover(known,
 		func(f store.Found) *store.Message {
 			m := queue.Recovered(uint32(f.Body), f.Priority, f.Persistent)
@@ -70,7 +69,7 @@ func (n *Node) restore() error {
 				ttl = time.Duration(meta.TTL) * time.Millisecond
 			}
 			age := time.Duration(max(now-meta.Enqueued, 0)) * time.Millisecond
-			queues[id].core.Restore(m, ttl, age, uint32(deliveries), mayHaveBeenSeen || deliveries > 0)
+			queues[id].core.Restore(m, ttl, age, uint32(deliveries), !n.store.Clean() || deliveries > 0)
 		})
 	if err != nil {
 		return err

@@ -81,10 +81,10 @@ func (n *Node) settle(q *Queue, items []queue.Item, a answer) {
 		n.after(q, q.core.Kill(items))
 	default:
 		counted := a != nackedBack || n.config.Compat.nackCounts()
-		if counted && q.core.Type == queue.Quorum && q.kept() {
+		if q.kept() {
 			b := n.batch()
 			for _, it := range items {
-				b.Count(&it.Message.Message, q.core.ID, int(it.Count)+1)
+				b.Count(&it.Message.Message, q.core.ID, it.Deliveries(counted))
 			}
 			n.commit(b)
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -27,6 +28,7 @@ type User struct {
 	Permissions map[string]Permission
 	// LoopbackOnly users may log in from this machine alone.
 	LoopbackOnly bool
+	given        bool // by the settings, and never on disk
 }
 
 // Permission is what a user may do with resources whose names match.
@@ -100,7 +102,7 @@ func (n *Node) PutUser(u User) error {
 	}
 	n.mu.Lock()
 	n.users[u.Name] = stored
-	mark := n.define(put(userKey(u.Name), stored))
+	mark := n.defineUser(stored)
 	n.mu.Unlock()
 	n.permissionsChanged()
 	return n.kept(mark)
@@ -140,8 +142,17 @@ func (n *Node) DeleteUser(name string) error {
 	return n.kept(mark)
 }
 
+// defineUser notes a user in the log. The node is locked.
+func (n *Node) defineUser(u *User) store.Mark {
+	if u.given {
+		return 0
+	}
+	return n.define(put(userKey(u.Name), u))
+}
+
 // permissionsChanged makes everything void that was remembered of permissions.
 func (n *Node) permissionsChanged() {
+	n.permissions.Add(1)
 	for _, v := range n.Vhosts() {
 		v.changed()
 	}
@@ -192,7 +203,7 @@ func (a *access) check(want right, kind, name string) error {
 }
 
 func (a *access) current() *[3]*regexp.Regexp {
-	version := a.vhost.version.Load() + 1
+	version := a.node.permissions.Load() + 1
 	if a.version.Load() == version {
 		return a.rules.Load()
 	}

@@ -25,6 +25,7 @@ type Vhost struct {
 	queues    map[string]*Queue
 	policies  map[string]Policy
 	deleted   bool
+	gone      atomic.Bool // is being deleted
 }
 
 // Exchange routes messages to queues and other exchanges.
@@ -113,14 +114,17 @@ func newExchange(v *Vhost, x Exchange) *Exchange {
 func (n *Node) Vhost(name string) *Vhost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.vhosts[name]
+	if v := n.vhosts[name]; v != nil && !v.gone.Load() {
+		return v
+	}
+	return nil
 }
 
 // Vhosts returns all, by name.
 func (n *Node) Vhosts() []*Vhost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := slices.Collect(maps.Values(n.vhosts))
+	all := slices.DeleteFunc(slices.Collect(maps.Values(n.vhosts)), func(v *Vhost) bool { return v.gone.Load() })
 	slices.SortFunc(all, func(a, b *Vhost) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -129,7 +133,10 @@ func (n *Node) Vhosts() []*Vhost {
 func (n *Node) AddVhost(name string) error {
 	n.mu.Lock()
 	var mark store.Mark
-	if n.vhosts[name] == nil {
+	if v := n.vhosts[name]; v != nil && v.gone.Load() {
+		n.mu.Unlock()
+		return fmt.Errorf("the virtual host %q is being deleted: try again", name)
+	} else if v == nil {
 		n.vhosts[name] = newVhost(n, name)
 		mark = n.define(put(vhostKey(name), struct{}{}))
 	}
@@ -141,18 +148,17 @@ func (n *Node) AddVhost(name string) error {
 func (n *Node) DeleteVhost(name string) error {
 	n.mu.Lock()
 	v := n.vhosts[name]
-	delete(n.vhosts, name)
+	if v != nil && !v.gone.CompareAndSwap(false, true) {
+		v = nil
+	}
 	var connections []*Connection
 	for c := range n.connections {
-		if c.opened.Load() && c.vhost == v {
+		if v != nil && c.opened.Load() && c.vhost == v {
 			connections = append(connections, c)
 		}
 	}
-	for _, u := range n.users {
-		if _, ok := u.Permissions[name]; ok {
-			delete(u.Permissions, name)
-			n.define(put(userKey(u.Name), u))
-		}
+	if v != nil {
+		n.dropPermissions(name)
 	}
 	n.mu.Unlock()
 	if v == nil {
@@ -175,9 +181,22 @@ func (n *Node) DeleteVhost(name string) error {
 	for p := range v.policies {
 		removed = append(removed, policyKey(name, p))
 	}
-	mark := n.define(change{removed: removed})
 	v.mu.Unlock()
+	n.mu.Lock()
+	delete(n.vhosts, name) // the name is free when nothing of the old one is left
+	mark := n.define(change{removed: removed})
+	n.mu.Unlock()
 	return n.kept(mark)
+}
+
+// dropPermissions removes what users may do in a virtual host. The node is locked.
+func (n *Node) dropPermissions(vhost string) {
+	for _, u := range n.users {
+		if _, ok := u.Permissions[vhost]; ok {
+			delete(u.Permissions, vhost)
+			n.defineUser(u)
+		}
+	}
 }
 
 // changed makes all cached routes void.

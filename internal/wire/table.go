@@ -51,23 +51,6 @@ func ParseTable(raw []byte) (Table, error) {
 	return t, nil
 }
 
-// FindField reads one field of a table that begins with its length; of several with that key, the first.
-func FindField(raw []byte, key string) (value any, found bool, err error) {
-	c := codec{buf: raw}
-	c.buf = c.readLong()
-	for len(c.buf) > 0 {
-		if string(c.readShort()) == key && c.fault == nil {
-			value, found = c.readValue(), true
-			break
-		}
-		c.skipValue()
-	}
-	if c.fault != nil {
-		return nil, false, c.fault
-	}
-	return value, found, nil
-}
-
 // AppendTable appends the table behind its length. It adds nothing when Check finds a fault.
 func AppendTable(dst []byte, t Table) []byte {
 	c := codec{writing: true, buf: dst}

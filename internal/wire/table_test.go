@@ -269,25 +269,6 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-func TestFindField(t *testing.T) {
-	raw := AppendTable(nil, everyType)
-	for _, field := range everyType {
-		want, _ := everyType.Get(field.Key)
-		got, found, err := FindField(raw, field.Key)
-		if err != nil || !found || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %v, %v, %v; want %v", field.Key, got, found, err, want)
-		}
-	}
-	if got, found, err := FindField(raw, "missing"); got != nil || found || err != nil {
-		t.Errorf("got %v, %v, %v; want nothing", got, found, err)
-	}
-	for _, raw := range []string{"", "\x00\x00\x00\x02\x00z", "\x00\x00\x00\x02\x02k", "\x00\x00\x00\x02\x01k"} {
-		if got, found, err := FindField([]byte(raw), "k"); got != nil || found || err == nil {
-			t.Errorf("%q: got %v, %v, %v; want an error", raw, got, found, err)
-		}
-	}
-}
-
 func FuzzTable(f *testing.F) {
 	f.Add(AppendTable(nil, everyType))
 	f.Add(AppendTable(nil, nil))
@@ -313,12 +294,6 @@ func FuzzTable(f *testing.F) {
 		}
 		if !bytes.Equal(AppendTable(nil, got), again) {
 			t.Fatalf("%v is not written twice in the same way", table)
-		}
-		for _, field := range table {
-			want, _ := table.Get(field.Key)
-			if got, found, err := FindField(raw, field.Key); err != nil || !found || !reflect.DeepEqual(got, want) {
-				t.Fatalf("%q: got %v, %v, %v; want %v", field.Key, got, found, err, want)
-			}
 		}
 	})
 }

@@ -15,6 +15,14 @@ type Item struct {
 	place uint64
 }
 
+// Deliveries is how often an item that comes back was delivered, as far as it matters after a restart: at least once.
+func (it Item) Deliveries(counted bool) int {
+	if counted {
+		return int(it.Count) + 1
+	}
+	return max(int(it.Count), 1)
+}
+
 // backlog holds items of one priority: those that came back, which are first, and those never taken out.
 type backlog struct {
 	back  []Item // a heap by place

@@ -13,6 +13,8 @@ type Status struct {
 	Active                   *Consumer // the one that is served, in a queue with a single active consumer
 	Settings                 Settings
 	Totals                   Totals
+	// Dying messages are dead and not yet where they belong.
+	Dying int
 	// Waiting is whether a consumer has room.
 	Waiting bool
 }
@@ -22,7 +24,7 @@ func (q *Queue) Status() Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return Status{Ready: q.ready, Unacked: q.unacked, ReadyBytes: q.bytes, UnackedBytes: q.held, Consumers: append([]*Consumer(nil), q.consumers...),
-		Active: q.active, Settings: q.settings, Totals: q.totals, Waiting: q.turn() != nil}
+		Active: q.active, Settings: q.settings, Totals: q.totals, Dying: len(q.dead) + q.taken, Waiting: q.turn() != nil}
 }
 
 // Counts returns the messages that are ready and the consumers.

@@ -51,6 +51,7 @@ type Queue struct {
 	round     round
 	dead      []Death
 	moving    bool // somebody takes care of dead
+	taken     int  // dead letters that somebody has and has not buried
 	loading   bool // somebody reads contents
 	deleted   bool
 	bounded   atomic.Bool // may refuse messages
@@ -392,6 +393,7 @@ func (q *Queue) TakeDead(again bool) []Death {
 	lot := q.dead
 	q.dead = nil
 	q.moving = len(lot) > 0
+	q.taken += len(lot)
 	q.alarm.set(q)
 	return lot
 }
@@ -401,6 +403,9 @@ func (q *Queue) Buried(lot []Death) {
 	for _, d := range lot {
 		q.budget.release(d.Item.Message)
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.taken -= len(lot)
 }
 
 // Tick is to be called when the queue has asked to be woken. It reports whether the queue has not been used for so long

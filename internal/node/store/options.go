@@ -50,6 +50,9 @@ const (
 // MaxBatch is the largest batch that can be committed.
 const MaxBatch int64 = 2 << 30
 
+// maxSegmentEnd is more than any segment takes: places in one fit into 32 bits.
+const maxSegmentEnd = 3 << 30
+
 func (o Options) withDefaults() (Options, error) {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = defaultSegmentSize

@@ -65,7 +65,7 @@ func TestOperationsRoundTrip(t *testing.T) {
 	plain.hold(holder{1, 0})
 	var b []byte
 	b = appendMessage(b, &big, 1, 2)
-	b = appendMessage(b, &copied, 3, math.MaxUint32)
+	b = appendMessage(b, &copied, 3, math.MaxInt32)
 	b = appendMessage(b, &plain, 0, 0)
 	b = appendSettle(b, math.MaxUint64, 5)
 	b = appendCount(b, 1, 2, math.MaxUint32)
@@ -174,8 +174,11 @@ func FuzzScan(f *testing.F) {
 		g.end = int64(len(b))
 		l := &ledger{segments: []*segment{g}}
 		r := &logReader{ledger: l, replay: newReplay(l, nil, func(Found) *Message { return new(Message) }), salvage: true}
-		if err := r.scanSegment(g, 0, true); err != nil {
-			t.Fatal(err)
+		for offset, again := int64(0), true; again; again = offset > 0 {
+			var err error
+			if offset, err = r.scanSegment(g, offset); err != nil {
+				t.Fatal(err)
+			}
 		}
 		live := 0
 		for m := g.first; m != nil; m = m.next {

@@ -66,6 +66,9 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 				m.setDeliveries(op.queue, op.deliveries)
 			}
 		case opDiscard:
+			if op.segment > g.header.number {
+				return "a segment is discarded that comes later"
+			}
 			r.discard(op.segment)
 		case opClosed:
 			r.clean = true

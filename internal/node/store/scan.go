@@ -154,14 +154,14 @@ type verdict struct {
 	resume int64 // where records go on after damage; 0 if nowhere
 }
 
-// judge tells what a crash left at the end of the last file from damage. A crash can only spoil what
-// was not synced, so that nothing after it says that it was.
-func judge(g *segment, sc *scanner, last bool) (verdict, error) {
+// judge tells what a crash left at the end of a file that may be torn from damage. A crash can only
+// spoil what was not synced, so that nothing after it says that it was.
+func judge(g *segment, sc *scanner, mayBeTorn bool) (verdict, error) {
 	note, promised, err := laterNote(g.file, g.header.salt, sc.offset+1, g.end)
 	switch {
 	case err != nil:
 		return verdict{}, err
-	case last && !promised && !sc.nonsense:
+	case mayBeTorn && !promised && !sc.nonsense:
 		return verdict{torn: true}, nil
 	}
 	next := sc.offset + sc.header.size()

@@ -54,7 +54,7 @@ func readCut(t *testing.T, log []byte) (*logReader, *segment) {
 	}
 	l := &ledger{segments: []*segment{g}}
 	r := newLogReader(nil, l, nil, func(Found) *Message { return new(Message) })
-	if err := r.scanSegment(g, headerSize, true); err != nil {
+	if _, err := r.scanSegment(g, headerSize); err != nil {
 		t.Fatal(err)
 	}
 	return r, g

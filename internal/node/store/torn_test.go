@@ -182,6 +182,24 @@ func TestLastHeader(t *testing.T) {
 	}
 }
 
+// Once the next segment was begun the one before it cannot be torn.
+func TestTornBeforeNextSegment(t *testing.T) {
+	o := store.Options{SegmentSize: 4096}
+	u, disk := filled(t, o)
+	names := segments(t, disk)
+	last := names[len(names)-1]
+	next := fmt.Sprintf("%016x.log", len(names)+1)
+	disk.Put(next, nil)
+	u.mustRecover(disk.Killed(), o, u.durable())
+	content := disk.Bytes(last)
+	disk.Put(last, content[:len(content)-4])
+	_, err := recoverFrom(disk, o, nil)
+	var corrupt *store.CorruptError
+	if !errors.As(err, &corrupt) || corrupt.File != last {
+		t.Errorf("got %v, want a *CorruptError that names %s", err, last)
+	}
+}
+
 // Records of another log are not taken for those of this one, though each is sound in itself.
 func TestForeignRecords(t *testing.T) {
 	var disks []*storetest.Disk
