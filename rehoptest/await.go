@@ -69,18 +69,24 @@ const (
 	longVirtualPause = time.Second // while no message waits
 )
 
-// await waits until nothing is missing, and no message is on its way from one queue to another.
+// await waits until nothing is missing, and no message is on its way from one queue to another. It looks twice: what is due in this very
+// moment may not have begun to move.
 func (b *Broker) await(what string, missing func() string) {
 	b.t.Helper()
 	since, pause := time.Now(), firstPause
-	for last := ""; ; {
+	for last, there := "", 0; ; {
 		fresh := b.news.next()
+		before, dying := b.node.Moving()
 		state := missing()
-		if dying := b.node.Dying(); state == "" && dying > 0 {
-			state = fmt.Sprintf("%d dead letters are on their way", dying)
+		if after, _ := b.node.Moving(); state == "" && (dying > 0 || after != before) {
+			state = "dead letters are on their way"
 		}
 		if state == "" {
-			return
+			if there++; there == 2 {
+				return
+			}
+		} else {
+			there = 0
 		}
 		if state != last {
 			last, pause = state, firstPause

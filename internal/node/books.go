@@ -57,14 +57,16 @@ func (n *Node) NextDue() (wait time.Duration, waits bool) {
 	return wait, waits
 }
 
-// Dying returns how many dead letters are on their way.
-func (n *Node) Dying() (dying int) {
+// Moving returns how many steps dead letters have taken so far, and how many of them are on their way. Who looks at several queues
+// has seen all messages if nothing was on its way before and no step was taken meanwhile.
+func (n *Node) Moving() (steps uint64, dying int) {
+	steps = n.steps.Load()
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
 			dying += q.Status().Dying
 		}
 	}
-	return dying
+	return steps, dying
 }
 
 // holding is what a queue has, counted by going through it.

@@ -44,6 +44,7 @@ const lettersAtOnce = 1 << 20
 func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 	settings := q.core.Settings()
 	for len(lot) > 0 {
+		n.steps.Add(1)
 		b := n.batch()
 		var arrivals []arrival
 		var buried []queue.Death
