@@ -43,7 +43,7 @@ faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), whic
 bench: services ## rehop and three other clients on RabbitMQ, and the embedded broker beside RabbitMQ, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
 	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -retries=2000 && \
-	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=50000
+	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=20000
 
 scale: ## the embedded broker with a million messages waiting, a million delayed, many queues and many connections
 	@cd integration && $(GO) test ./brokers -run '^(TestWaiting|TestDelayed|TestMany)$$' -count=1 -v -timeout=60m \

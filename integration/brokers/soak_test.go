@@ -2,6 +2,7 @@ package brokers
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"io/fs"
 	"path/filepath"
@@ -36,28 +37,20 @@ func TestSoak(t *testing.T) {
 	if _, err := publisher.ch.QueueDeclare("soak", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), *soak+time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), *soak+2*time.Minute)
 	defer cancel()
-	readings, latencies := make(chan []reading), make(chan []time.Duration)
-	n := int(soak.Seconds() * float64(*soakRate))
+	readings, latencies, published := make(chan []reading), make(chan []time.Duration), make(chan int, 1)
 	go func() { readings <- watch(t, b, *soak) }()
-	go func() { latencies <- drain(t, ctx, consumer, n) }()
-	body := make([]byte, *size)
+	go func() { latencies <- drain(t, ctx, consumer, published) }()
 	began := time.Now()
-	const ticks = 100 // per second
-	tick := time.NewTicker(time.Second / ticks)
-	defer tick.Stop()
-	if err := fill(ctx, publisher, n, func(i int) (string, amqp.Publishing) {
-		if i%max(*soakRate/ticks, 1) == 0 {
-			<-tick.C
-		}
-		return "soak", amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body, MessageId: strconv.FormatInt(time.Now().UnixNano(), 10)}
-	}); err != nil {
+	n, err := steadily(ctx, publisher, *soak, *soakRate)
+	published <- n
+	if err != nil {
 		t.Fatal(err)
 	}
 	all, late := <-readings, <-latencies
 	slices.Sort(late)
-	t.Logf("%d messages at %d/s in %v, from publish to handler p50 %v, p99 %v", n, *soakRate, time.Since(began).Round(time.Second),
+	t.Logf("%d messages at %.0f/s in %v, from publish to handler p50 %v, p99 %v", n, float64(n)/time.Since(began).Seconds(), time.Since(began).Round(time.Second),
 		late[len(late)/2].Round(time.Microsecond), late[len(late)*99/100].Round(time.Microsecond))
 	quarter := len(all) / 4
 	var most [4]reading
@@ -71,7 +64,8 @@ func TestSoak(t *testing.T) {
 	if slack := most[1].memory/5 + 16<<20; most[3].memory > most[1].memory+slack {
 		t.Errorf("resident grew from %d MiB in the second quarter to %d MiB in the last", most[1].memory>>20, most[3].memory>>20)
 	}
-	if slack := int64(256 << 20); most[3].disk > most[1].disk+slack {
+	// Two segments more or less is the way of the log; a short run writes less than that, and shows nothing of the disk.
+	if slack := int64(2 * 64 << 20); most[3].disk > most[1].disk+slack {
 		t.Errorf("the directory grew from %d MiB in the second quarter to %d MiB in the last", most[1].disk>>20, most[3].disk>>20)
 	}
 }
@@ -97,20 +91,47 @@ func watch(t *testing.T, b *child, d time.Duration) []reading {
 	return all
 }
 
-// drain takes n messages and returns how old each was.
-func drain(t *testing.T, ctx context.Context, cl *client, n int) []time.Duration {
+// steadily publishes at a rate for a time, and returns how many messages were confirmed. On a machine that is too busy there are fewer.
+func steadily(ctx context.Context, cl *client, d time.Duration, rate int) (n int, err error) {
+	if err := cl.ch.Confirm(false); err != nil {
+		return 0, err
+	}
+	const ticks = 100 // per second
+	tick := time.NewTicker(time.Second / ticks)
+	defer tick.Stop()
+	body := make([]byte, *size)
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		<-tick.C
+		var last *amqp.DeferredConfirmation
+		for range max(rate/ticks, 1) {
+			last, err = cl.ch.PublishWithDeferredConfirmWithContext(ctx, "", "soak", true, false,
+				amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body, MessageId: strconv.FormatInt(time.Now().UnixNano(), 10)})
+			if err != nil {
+				return n, err
+			}
+		}
+		if acked, err := last.WaitContext(ctx); err != nil || !acked {
+			return n, errors.Join(errors.New("a message is not confirmed"), err)
+		}
+		n += max(rate/ticks, 1)
+	}
+	return n, nil
+}
+
+// drain takes as many messages as were published and returns how old each was.
+func drain(t *testing.T, ctx context.Context, cl *client, published <-chan int) (ages []time.Duration) {
 	if err := cl.ch.Qos(*prefetch, 0, false); err != nil {
 		t.Error(err)
-		return make([]time.Duration, 1)
+		return []time.Duration{0}
 	}
 	deliveries, err := cl.ch.Consume("soak", "", false, false, false, false, nil)
 	if err != nil {
 		t.Error(err)
-		return make([]time.Duration, 1)
+		return []time.Duration{0}
 	}
-	ages := make([]time.Duration, 0, n+1)
-	for range n {
+	for want := -1; len(ages) != want; {
 		select {
+		case want = <-published:
 		case d := <-deliveries:
 			at, _ := strconv.ParseInt(d.MessageId, 10, 64)
 			ages = append(ages, time.Since(time.Unix(0, at)))
@@ -119,7 +140,7 @@ func drain(t *testing.T, ctx context.Context, cl *client, n int) []time.Duration
 				return ages
 			}
 		case <-ctx.Done():
-			t.Errorf("%d of %d messages came", len(ages), n)
+			t.Errorf("%d of %d messages came", len(ages), want)
 			return append(ages, 0)
 		}
 	}
