@@ -32,7 +32,7 @@ type client struct {
 }
 
 func dial(url string) (*client, error) {
-	conn, err := amqp.Dial(url)
+	conn, err := connect(url)
 	if err != nil {
 		return nil, err
 	}

@@ -258,3 +258,25 @@ func TestConcurrentCommits(t *testing.T) {
 		t.Errorf("got %d claims after a restart, want %d", len(r.holds), len(want))
 	}
 }
+
+// What comes too late for the end of the log is not stored.
+func TestCommitWhileClosing(t *testing.T) {
+	disk := storetest.NewDisk()
+	u := newUser(t, 5)
+	var late store.Message
+	var mark, defined store.Mark
+	u.open(disk, store.Options{SegmentSize: 4096, Crash: func(point string) {
+		if point == "before the end is noted" {
+			var b store.Batch
+			b.Publish(&late, store.Content{Body: make([]byte, 5000)}, store.Meta{}, u.queues)
+			mark = u.store.Commit(&b)
+			defined = u.store.Define([]store.Definition{{Key: "late"}}, nil)
+		}
+	}})
+	u.wait(u.step())
+	u.close()
+	if late.Stored() || mark <= u.store.Durable() || defined <= u.store.Durable() {
+		t.Errorf("got stored %v, marks %d and %d with %d durable; want nothing stored nor durable", late.Stored(), mark, defined, u.store.Durable())
+	}
+	u.mustRecover(disk, store.Options{SegmentSize: 4096}, u.durable())
+}

@@ -52,7 +52,7 @@ func TestCrash(t *testing.T) {
 	for seed := uint64(0); seed < 7; seed += store.Thinning {
 		disk := storetest.NewDisk()
 		u := newUser(t, seed)
-		a := &album{user: u, disk: disk, rng: rand.New(rand.NewPCG(seed, 2)), keep: 12, passes: passes}
+		a := &album{user: u, disk: disk, rng: rand.New(rand.NewPCG(seed, 2)), keep: 10, passes: passes}
 		o := store.Options{SegmentSize: 4096, Crash: a.shoot}
 		for range 12 {
 			u.open(disk, o)
