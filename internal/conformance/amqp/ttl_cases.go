@@ -39,7 +39,7 @@ func ttlCases() []Case {
 // short and tick are times to live that are over soon, and long is one that no case waits for.
 const (
 	tick  = 20 * time.Millisecond
-	short = 60 * time.Millisecond
+	short = 150 * time.Millisecond
 	long  = 10 * time.Minute
 )
 
@@ -163,7 +163,7 @@ func ttlZeroWithBusyConsumer(_ *testing.T, b *Bench) {
 
 func ttlNotWhileUnacked(_ *testing.T, b *Bench) {
 	ch := b.Channel()
-	ch.DeadLettering(ttl(short))
+	ch.DeadLettering(ttl(5 * short)) // time enough to take the first
 	ch.SendAll(source, "held", "clock")
 	held := ch.Hold(source)
 	b.WantArrivals(dead, "clock")
@@ -174,7 +174,7 @@ func ttlNotWhileUnacked(_ *testing.T, b *Bench) {
 
 func ttlRequeueKeepsExpiry(_ *testing.T, b *Bench) {
 	ch := b.Channel()
-	ch.DeadLettering(ttl(short))
+	ch.DeadLettering(ttl(5 * short)) // time enough to take the first
 	ch.SendAll(source, "held", "clock")
 	held := ch.Hold(source)
 	b.WantArrivals(dead, "clock")
