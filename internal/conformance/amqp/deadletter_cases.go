@@ -113,7 +113,7 @@ func deadExpiredByMessage(_ *testing.T, b *Bench) {
 	ch.DeadLettering(nil)
 	ch.SendMessage("", source, mortal("a", short))
 	got := b.Arrival(dead)
-	b.WantDeaths(got, death{1, "expired", source, "", []string{source}, "60"})
+	b.WantDeaths(got, death{1, "expired", source, "", []string{source}, shortExpiration})
 	Equal(b, "expiration of the dead letter", got.Expiration, "")
 }
 

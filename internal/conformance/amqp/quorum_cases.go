@@ -289,7 +289,7 @@ func quorumTTLOfMessage(_ *testing.T, b *Bench) {
 	ch.DeadLettering(quorum(nil))
 	ch.SendMessage("", source, mortal("a", short))
 	got := b.WantArrivals(dead, "a")[0]
-	b.WantDeaths(got, death{1, "expired", source, "", []string{source}, "60"})
+	b.WantDeaths(got, death{1, "expired", source, "", []string{source}, shortExpiration})
 	Equal(b, "expiration of the dead letter", got.Expiration, "")
 }
 

@@ -41,6 +41,8 @@ const (
 	tick  = 20 * time.Millisecond
 	short = 150 * time.Millisecond
 	long  = 10 * time.Minute
+
+	shortExpiration = "150" // short, as a message has it
 )
 
 // mortal is a message that lives for a time.
