@@ -44,7 +44,7 @@ type Message struct {
 
 	size     uint32 // of the content
 	crc      uint32 // of the content
-	ttl      uint32
+	ttl      uint32 // in milliseconds, or in seconds with flagSeconds
 	overhead uint16 // what the operation that names it takes, or the largest number that fits
 	priority uint8
 	flags    uint8
@@ -53,6 +53,7 @@ type Message struct {
 const (
 	flagPersistent = 1 << iota
 	flagExpires
+	flagSeconds // the TTL is too long for milliseconds: seven weeks
 )
 
 // holder is a queue that has yet to settle a message.
@@ -73,18 +74,26 @@ func (m *Message) Meta() Meta {
 	ttl := int64(NoTTL)
 	if m.flags&flagExpires != 0 {
 		ttl = int64(m.ttl)
+		if m.flags&flagSeconds != 0 {
+			ttl *= 1000
+		}
 	}
 	return Meta{Enqueued: m.enqueued, TTL: ttl, Priority: m.priority, Persistent: m.flags&flagPersistent != 0}
 }
 
 func (m *Message) setMeta(meta Meta) {
 	m.enqueued = meta.Enqueued
-	m.ttl = uint32(min(max(meta.TTL, 0), math.MaxUint32))
 	m.priority = meta.Priority
 	m.flags = 0
+	ttl := max(meta.TTL, 0)
 	if meta.TTL >= 0 {
 		m.flags |= flagExpires
 	}
+	if ttl > math.MaxUint32 {
+		m.flags |= flagSeconds
+		ttl = min((ttl+999)/1000, math.MaxUint32) // never too early
+	}
+	m.ttl = uint32(ttl)
 	if meta.Persistent {
 		m.flags |= flagPersistent
 	}

@@ -218,8 +218,11 @@ func (d *decoder) message(m *storedMessage) {
 	m.meta.Priority = d.byte()
 	m.meta.Enqueued = d.varint()
 	m.meta.TTL = int64(d.uint32())
-	if flags&flagExpires == 0 {
+	switch {
+	case flags&flagExpires == 0:
 		m.meta.TTL = NoTTL
+	case flags&flagSeconds != 0:
+		m.meta.TTL *= 1000
 	}
 	m.size = d.uint32()
 	if len(d.rest) < 4 {
