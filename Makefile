@@ -47,7 +47,7 @@ bench: services ## rehop and three other clients on RabbitMQ, and the embedded b
 
 scale: ## the embedded broker with a million messages waiting, a million delayed, many queues and many connections
 	@cd integration && $(GO) test ./brokers -run '^(TestWaiting|TestDelayed|TestMany)$$' -count=1 -v -timeout=60m \
-	-args -waiting=1000000 -delayed=1000000 -messages=200000 -queues=10000 -connections=5000
+	-args -judge -waiting=1000000 -delayed=1000000 -messages=200000 -queues=10000 -connections=5000
 
 soak: ## an hour of steady load on the embedded broker: memory and disk must not grow
 	@cd integration && $(GO) test ./brokers -run '^TestSoak$$' -count=1 -v -timeout=90m -args -soak=60m

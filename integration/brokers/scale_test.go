@@ -22,6 +22,7 @@ var (
 	returns   = flag.Int("returns", 10_000, "delayed messages that return per second")
 	manyQueue = flag.Int("queues", 200, "queues at most")
 	manyConn  = flag.Int("connections", 50, "connections at most")
+	judge     = flag.Bool("judge", false, "judge times and memory, which needs a machine that does nothing else")
 )
 
 // fill publishes n messages of a size and returns when all are confirmed.
@@ -79,7 +80,7 @@ func TestWaiting(t *testing.T) {
 	const bound = 400 << 20
 	rss := b.resident(t)
 	t.Logf("%d messages of 1 KiB in %v (%.0f/s), resident %d MiB", *waiting, took.Round(time.Millisecond), float64(*waiting)/took.Seconds(), rss>>20)
-	if rss > bound {
+	if *judge && rss > bound {
 		t.Errorf("resident %d MiB with %d messages waiting, want at most %d", rss>>20, *waiting, bound>>20)
 	}
 	_ = cl.close()
@@ -103,10 +104,10 @@ func TestWaiting(t *testing.T) {
 		if q.Messages != *waiting {
 			t.Errorf("after %v: got %d messages, want %d", how, q.Messages, *waiting)
 		}
-		if took > 3*time.Second {
+		if *judge && took > 3*time.Second {
 			t.Errorf("after %v: the restart took %v, want at most 3 s", how, took)
 		}
-		if rss > bound {
+		if *judge && rss > bound {
 			t.Errorf("after %v: resident %d MiB, want at most %d", how, rss>>20, bound>>20)
 		}
 		_ = cl.close()
@@ -177,7 +178,7 @@ func TestDelayed(t *testing.T) {
 	p50, p99 := lateness[len(lateness)/2], lateness[len(lateness)*99/100]
 	t.Logf("%d delayed messages back at %d/s: late p50 %v, p99 %v, most %v; resident %d MiB while they waited",
 		*delayed, *returns, p50.Round(time.Microsecond), p99.Round(time.Microsecond), lateness[len(lateness)-1].Round(time.Microsecond), rss>>20)
-	if p99 > 100*time.Millisecond {
+	if *judge && p99 > 100*time.Millisecond {
 		t.Errorf("p99 late %v, want at most 100 ms", p99)
 	}
 }
