@@ -46,6 +46,9 @@ var uselessPolicyKeys = map[target][]string{
 // PutPolicy makes or replaces a policy, and applies it.
 func (v *Vhost) PutPolicy(p Policy) error {
 	p = p.normal()
+	if err := checkUTF8("policy", p.Name); err != nil {
+		return err
+	}
 	if err := p.check(v.node.config.Compat); err != nil {
 		return err
 	}

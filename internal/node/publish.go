@@ -2,9 +2,11 @@ package node
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"time"
 
+	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
@@ -92,27 +94,36 @@ func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refus
 // maxTTL is the longest time to live that RabbitMQ takes.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// parseExpiration reads a message's own time to live; negative: it has none.
+// parseExpiration reads a message's own time to live as RabbitMQ does: a sign, digits, and nothing else; negative: it has none.
 func parseExpiration(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return -1, nil
 	}
-	digits := bytes.TrimLeft(raw, "0")
-	ms, err := strconv.ParseInt(string(raw), 10, 64)
+	invalid := func(format string, args ...any) error {
+		return refuse(wire.PreconditionFailed, "invalid expiration '%s': %s", raw, fmt.Sprintf(format, args...))
+	}
+	digits := bytes.TrimPrefix(raw, []byte("-"))
+	negative := len(digits) < len(raw)
+	if !negative {
+		digits = bytes.TrimPrefix(raw, []byte("+"))
+	}
+	number := digits[:leadingDigits(digits)]
+	rest := digits[len(number):]
+	significant := bytes.TrimLeft(number, "0")
 	switch {
-	case err != nil && len(digits) > 18 && onlyDigits(digits), err == nil && ms > maxTTL.Milliseconds():
-		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {value_too_large,%s}", raw, digits)
-	case err != nil && len(raw) > 0 && leadingDigits(raw) > 0:
-		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {leftover_string,%q}", raw, raw[leadingDigits(raw):])
-	case err != nil:
-		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': no_integer", raw)
-	case ms < 0:
-		return 0, refuse(wire.PreconditionFailed, "invalid expiration '%s': {value_negative,%d}", raw, ms)
+	case len(number) == 0:
+		return 0, invalid("no_integer")
+	case len(rest) > 0:
+		return 0, invalid("{leftover_string,%s}", erlang.String(string(rest)))
+	case negative && len(significant) > 0:
+		return 0, invalid("{value_negative,-%s}", significant)
+	}
+	ms, err := strconv.ParseInt("0"+string(significant), 10, 64)
+	if err != nil || ms > maxTTL.Milliseconds() {
+		return 0, invalid("{value_too_large,%s}", significant)
 	}
 	return time.Duration(ms) * time.Millisecond, nil
 }
-
-func onlyDigits(b []byte) bool { return leadingDigits(b) == len(b) }
 
 func leadingDigits(b []byte) int {
 	for i, c := range b {

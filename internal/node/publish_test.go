@@ -39,3 +39,20 @@ func TestParseExpiration(t *testing.T) {
 		}
 	}
 }
+
+func TestExpirationOfAnySign(t *testing.T) {
+	for raw, reason := range map[string]string{
+		"-5x":                   `{leftover_string,"x"}`,
+		"+5x":                   `{leftover_string,"x"}`,
+		"+99999999999999999999": "{value_too_large,99999999999999999999}",
+		"+315360000001":         "{value_too_large,315360000001}",
+		"-99999999999999999999": "{value_negative,-99999999999999999999}",
+		"-007":                  "{value_negative,-7}",
+		"5\x01":                 "{leftover_string,[1]}",
+	} {
+		_, err := parseExpiration([]byte(raw))
+		if want := "PRECONDITION_FAILED - invalid expiration '" + raw + "': " + reason; err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", raw, err, want)
+		}
+	}
+}

@@ -110,6 +110,9 @@ func (n *Node) PutUser(u User) error {
 
 // ready returns a checked copy without a readable password.
 func (u *User) ready() (*User, error) {
+	if err := checkUTF8("user", u.Name); err != nil {
+		return nil, err
+	}
 	if err := u.checkPermissions(); err != nil {
 		return nil, err
 	}
@@ -166,7 +169,7 @@ func compilePermission(pattern string) (*regexp.Regexp, error) {
 		return nil, fmt.Errorf("the pattern has %d bytes, more than %d", len(pattern), maxPattern)
 	}
 	if pattern == "" {
-		pattern = "^$" // RabbitMQ: nothing matches, but the default exchange does
+		pattern = "^$" // nothing has an empty name
 	}
 	return regexp.Compile(pattern)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/node/exchange"
 	"github.com/rehop/rehop/internal/node/store"
@@ -131,6 +132,9 @@ func (n *Node) Vhosts() []*Vhost {
 
 // AddVhost makes a virtual host unless it is there.
 func (n *Node) AddVhost(name string) error {
+	if err := checkUTF8("virtual host", name); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	var mark store.Mark
 	if v := n.vhosts[name]; v != nil && v.gone.Load() {
@@ -142,6 +146,14 @@ func (n *Node) AddVhost(name string) error {
 	}
 	n.mu.Unlock()
 	return n.kept(mark)
+}
+
+// checkUTF8 refuses names that cannot be shown, nor kept.
+func checkUTF8(kind, name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("the name of the %s %q is not UTF-8", kind, name)
+	}
+	return nil
 }
 
 // DeleteVhost removes a virtual host with all that is in it, and closes its connections.
