@@ -2,6 +2,7 @@ package bench
 
 import (
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -9,12 +10,15 @@ import (
 // stopwatch measures time, and what the process uses meanwhile. The collector stays on, as it is for
 // users; what is allocated is counted when it is allocated, so collections do not change that count.
 type stopwatch struct {
+	mu            sync.Mutex // handlers start and stop it
 	began         time.Time
 	took, cpu     time.Duration
 	before, after runtime.MemStats
 }
 
 func (w *stopwatch) start() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	runtime.GC() // the garbage of what ran before is not on this clock
 	runtime.ReadMemStats(&w.before)
 	w.cpu = cpuTime()
@@ -22,12 +26,16 @@ func (w *stopwatch) start() {
 }
 
 func (w *stopwatch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.took = time.Since(w.began)
 	w.cpu = cpuTime() - w.cpu
 	runtime.ReadMemStats(&w.after)
 }
 
 func (w *stopwatch) sample(messages int) sample {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	n := float64(messages)
 	return sample{
 		seconds: w.took.Seconds() / n,
