@@ -56,6 +56,7 @@ func acksCases() []Case {
 		{"ChannelCloseReturns", returnedPage, leaves("abcd")},
 		{"ConnectionCloseReturns", returnedPage, connectionCloseReturns},
 		{"ConnectionCutReturns", returnedPage, connectionCutReturns},
+		{"ConnectionCloseReturnsToOthers", returnedPage, connectionCloseReturnsToOthers},
 		{"ExceptionReturns", returnedPage, exceptionReturns},
 	}
 }
@@ -262,6 +263,18 @@ func recoverAsync(_ *testing.T, b *Bench) {
 		r.Content(1)
 		r.Send(1, &wire.BasicRecoverAsync{Requeue: true})
 	}
+}
+
+// connectionCloseReturnsToOthers: a consumer that ends with the connection must not be handed what another of its channels gives back.
+func connectionCloseReturnsToOthers(_ *testing.T, b *Bench) {
+	conn := b.Connect()
+	holder := conn.Channel().Confirming()
+	holder.Queue("q", nil)
+	holder.SendAll("q", "held")
+	holder.Hold("q")
+	conn.Channel().Unacknowledged("q")
+	b.Must(conn.Close())
+	b.WantArrivals("q", "held")
 }
 
 func connectionCutReturns(_ *testing.T, b *Bench) {
