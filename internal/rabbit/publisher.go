@@ -166,12 +166,16 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	}
 	if t.confirm.Acked() {
 		p.storm.calm()
+		t.session.accepted(t.exchange)
 		return nil
 	}
 	if t.session.ch.IsClosed() {
 		return p.lost(t)
 	}
 	p.storm.grow()
+	if t.session.refused(t.exchange) {
+		p.replace(t.session)
+	}
 	return fmt.Errorf("%w: negative confirm; a queue is full (reject-publish) or has lost its leader", ErrRefused)
 }
 
@@ -378,6 +382,16 @@ func (p *Publisher) open(o *opening) {
 	close(o.done)
 }
 
+// replace has the next message open a new channel. What is under way on the old one still gets its answer.
+func (p *Publisher) replace(s *pubSession) {
+	p.mu.Lock()
+	if p.session == s {
+		p.session = nil
+	}
+	p.mu.Unlock()
+	s.retire()
+}
+
 // confirmLimit is how long a broker that is there and not blocked may take to answer for a message. It
 // is longer than the election of a queue's leader, in which a confirm can get lost.
 const confirmLimit = time.Minute
@@ -392,6 +406,10 @@ func (p *Publisher) watch(s *pubSession) {
 		case <-s.ended:
 			return
 		case <-ticker.C:
+		}
+		if s.spent() {
+			_ = s.ch.Close()
+			return
 		}
 		then := time.Now().Add(-confirmLimit)
 		state, _ := p.link.State()

@@ -28,7 +28,63 @@ type pubSession struct {
 	returned  map[string]error
 	exchanges map[string]*lookup // those that were asked for
 	freed     chan struct{}      // not nil while somebody waits for an id; closed when one is freed
+	refusals  map[string]refusal // by exchange, since the last message that it took
+	retired   bool               // takes no more messages
 	end       *amqp.Error
+}
+
+// refusal is how often and since when the broker says no.
+type refusal struct {
+	times int
+	since time.Time
+}
+
+// A channel on which an exchange refuses so many messages in a row for so long is replaced.
+//
+// A full queue refuses on every channel, and then a new one does no harm. But a quorum queue of RabbitMQ that misses one of a channel's messages
+// when its leader changes refuses all that follow on that channel, for ever.
+const (
+	refusalTimes = 32
+	refusalLimit = 5 * time.Second
+)
+
+// refused notes that the broker said no, and reports whether it has done so for too long.
+func (s *pubSession) refused(exchange string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusals == nil {
+		s.refusals = make(map[string]refusal)
+	}
+	r := s.refusals[exchange]
+	if r.times == 0 {
+		r.since = time.Now()
+	}
+	r.times++
+	s.refusals[exchange] = r
+	return r.times >= refusalTimes && time.Since(r.since) >= refusalLimit
+}
+
+// accepted notes that the broker has taken a message.
+func (s *pubSession) accepted(exchange string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refusals) > 0 {
+		delete(s.refusals, exchange)
+	}
+}
+
+// retire has the channel closed when nothing is under way on it.
+func (s *pubSession) retire() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = true
+}
+
+// spent reports whether the channel is of no use any more.
+func (s *pubSession) spent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retired && len(s.underway) == 0
 }
 
 // flight is a message under way.
