@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop/integration/lab"
 )
 
 const (
@@ -80,21 +82,12 @@ func fillDisk(t *testing.T, seed uint64) tally {
 	return result
 }
 
-// lack ends a test that lacks something: it is skipped, or fails where nothing may be missing.
-func lack(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("REHOP_REQUIRE_SERVICES") == "1" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}
-
 // smallDisk mounts a file system of a few megabytes.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+diskSize, "tmpfs", dir).CombinedOutput(); err != nil {
-		lack(t, "a small disk can be mounted only by root: mount: %v: %s", err, out)
+		lab.Lack(t, "a small disk can be mounted only by root: mount: %v: %s", err, out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
@@ -138,7 +131,7 @@ func failWrite(t *testing.T, seed uint64) tally { return failCall(t, seed, "pwri
 
 func failCall(t *testing.T, seed uint64, call string) (total tally) {
 	if _, err := exec.LookPath("strace"); err != nil {
-		lack(t, "errors of the disk are injected by strace, run scripts/services up clients: %v", err)
+		lab.Lack(t, "errors of the disk are injected by strace, run scripts/services up clients: %v", err)
 	}
 	for i := range times(1, 5) {
 		total.add(failOnce(t, seed+uint64(i), call))

@@ -55,8 +55,17 @@ func script() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "scripts", "services")
 }
 
-// Setting is one of the variables of scripts/services. A test that needs one which is not there is
-// skipped with the reason, or fails where REHOP_REQUIRE_SERVICES=1.
+// Lack ends a test that lacks something: it is skipped with the reason, or fails where
+// REHOP_REQUIRE_SERVICES=1.
+func Lack(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if environment()["REHOP_REQUIRE_SERVICES"] == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// Setting is one of the variables of scripts/services, which the test lacks if it is not there.
 func Setting(t testing.TB, name string) string {
 	t.Helper()
 	env := environment()
@@ -67,10 +76,7 @@ func Setting(t testing.TB, name string) string {
 	if reason == "" {
 		reason = "run scripts/services up"
 	}
-	if env["REHOP_REQUIRE_SERVICES"] == "1" {
-		t.Fatalf("%s is not set: %s", name, reason)
-	}
-	t.Skipf("%s is not set: %s", name, reason)
+	Lack(t, "%s is not set: %s", name, reason)
 	return ""
 }
 

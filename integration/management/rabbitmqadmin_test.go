@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rehop/rehop/integration/lab"
 )
 
 // script is rabbitmqadmin, which only RabbitMQ itself hands out.
 func script(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("rabbitmqadmin needs python3, which is not installed")
+		lab.Lack(t, "rabbitmqadmin needs python3, run scripts/services up clients: %v", err)
 	}
 	content := rabbitMQ(t).must("GET", "/cli/rabbitmqadmin", "")
 	path := filepath.Join(t.TempDir(), "rabbitmqadmin")

@@ -25,16 +25,6 @@ const (
 
 var releases = [...]string{RabbitMQ310: "3.10", RabbitMQ313: "3.13", RabbitMQ40: "4.0", RabbitMQ43: "4.3"}
 
-// ParseCompat reads a release, such as "3.10".
-func ParseCompat(release string) (Compat, error) {
-	for c, known := range releases {
-		if release == known {
-			return Compat(c), nil
-		}
-	}
-	return 0, fmt.Errorf("rules of RabbitMQ %q: choose one of %q", release, releases)
-}
-
 func (c Compat) String() string {
 	if c < 0 || int(c) >= len(releases) {
 		return fmt.Sprintf("Compat(%d)", int(c))

@@ -1,16 +1,14 @@
 package node
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
-func TestParseCompat(t *testing.T) {
-	for want := RabbitMQ310; want <= RabbitMQ43; want++ {
-		if got, err := ParseCompat(want.String()); got != want || err != nil {
-			t.Errorf("ParseCompat(%q): got %v, %v; want itself", want, got, err)
-		}
-	}
-	for _, release := range []string{"", "3.8", "latest"} {
-		if got, err := ParseCompat(release); err == nil {
-			t.Errorf("ParseCompat(%q): got %v, want an error", release, got)
+func TestCompatNames(t *testing.T) {
+	for c := RabbitMQ310; c <= RabbitMQ43; c++ {
+		if !strings.HasPrefix(c.Release(), c.String()+".") {
+			t.Errorf("%s: got the release %s, want one of its own", c, c.Release())
 		}
 	}
 	if got, want := Compat(9).String(), "Compat(9)"; got != want {
