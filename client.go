@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -19,15 +18,17 @@ import (
 // connections that publish, and handlers must still be able to ack then. Each is made again when it
 // is lost.
 type Client struct {
-	config  Config
-	hooks   hooks
-	native  layout.Native
-	host    string // goes into the record of every failure
-	publish *rabbit.Link
-	consume *rabbit.Link
-	sender  *rabbit.Publisher // of what users publish
-	mover   *rabbit.Publisher // of what fails: an error of one kind does not cost the other its confirms
-	fabric  *fabric
+	config Config
+	hooks  hooks
+	native layout.Native
+	// exchanges is what publishers need.
+	exchanges layout.Plan
+	host      string // goes into the record of every failure
+	publish   *rabbit.Link
+	consume   *rabbit.Link
+	sender    *rabbit.Publisher // of what users publish
+	mover     *rabbit.Publisher // of what fails: an error of one kind does not cost the other its confirms
+	fabric    *fabric
 
 	mu          sync.Mutex
 	closed      bool
@@ -46,9 +47,14 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("rehop: config: %w", err)
 	}
+	native := layout.Native{Type: config.QueueType}
+	exchanges, err := config.exchanges(native)
+	if err != nil {
+		return nil, fmt.Errorf("rehop: config: %w", err)
+	}
 	background, quit := context.WithCancel(context.Background())
 	c := &Client{
-		config: config, hooks: sortHooks(config.Hooks), native: layout.Native{Type: config.QueueType},
+		config: config, hooks: sortHooks(config.Hooks), native: native, exchanges: exchanges,
 		subscribers: make(map[*Subscriber]struct{}), quit: quit, ended: make(chan struct{}),
 	}
 	c.host, _ = os.Hostname()
@@ -119,21 +125,8 @@ func (c *Client) State() State {
 	return StateOpen
 }
 
-// exchanges is the plan of what publishers need.
-func (c *Client) exchanges() topology.Plan {
-	var plan topology.Plan
-	if len(c.config.Exchanges) == 0 {
-		return plan
-	}
-	plan.Add(c.native.Base())
-	for _, x := range c.config.Exchanges {
-		plan.Add(c.native.Exchange(x.Name, x.Kind))
-	}
-	return plan
-}
-
 func (c *Client) declareExchanges(ctx context.Context) error {
-	plan := c.exchanges()
+	plan := c.exchanges
 	if plan.Empty() || c.State() == StateRecovering {
 		return nil
 	}
@@ -142,7 +135,7 @@ func (c *Client) declareExchanges(ctx context.Context) error {
 
 // keepExchanges declares the exchanges again at every connection: the broker may have been replaced.
 func (c *Client) keepExchanges(ctx context.Context) {
-	plan := c.exchanges()
+	plan := c.exchanges
 	if plan.Empty() {
 		return
 	}

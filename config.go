@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -72,11 +73,37 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Exchange is an exchange that rehop declares, durable and with an alternate exchange.
+// Exchange is an exchange that rehop declares, durable.
 type Exchange struct {
 	Name string
-	// Kind is topic, direct, fanout or headers. Default: topic.
+	// Kind is topic, direct, fanout or headers. Default: the layout's; for layout.Native that is topic.
 	Kind string
+	// Layout says with which arguments the exchange is declared. Default: layout.Native, with an alternate
+	// exchange that keeps what no queue is bound for.
+	Layout layout.Layout
+}
+
+// plan is the exchange and what it needs.
+func (x Exchange) plan(native layout.Native) topology.Plan {
+	if x.Layout == nil {
+		return native.Exchange(x.Name, x.Kind)
+	}
+	return x.Layout.Exchange(x.Name, x.Kind)
+}
+
+// exchanges is the plan of what publishers need.
+func (c Config) exchanges(native layout.Native) (layout.Plan, error) {
+	var plan layout.Plan
+	if len(c.Exchanges) == 0 {
+		return plan, nil
+	}
+	plan.Add(native.Base())
+	for _, x := range c.Exchanges {
+		if err := plan.Merge(x.plan(native)); err != nil {
+			return plan, fmt.Errorf("Exchanges: %w", err)
+		}
+	}
+	return plan, nil
 }
 
 // Unrouted says what becomes of a message for which no queue is bound to its exchange.
@@ -167,12 +194,13 @@ func (c Config) validate() error {
 	for _, x := range c.Exchanges {
 		if err := checkExchange(x.Name, x.Kind); err != nil {
 			fault("Exchanges: %w", err)
+			continue
 		}
-		orDefault(&x.Kind, "topic")
-		if kind, twice := kinds[x.Name]; twice && kind != x.Kind {
-			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, kind, x.Kind)
+		kind := fmt.Sprintf("%s in layout %T", x.plan(layout.Native{}).Exchanges[0].Kind, x.Layout)
+		if other, twice := kinds[x.Name]; twice && other != kind {
+			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, other, kind)
 		}
-		kinds[x.Name] = x.Kind
+		kinds[x.Name] = kind
 	}
 	if c.QueueType != layout.Quorum && c.QueueType != layout.Classic {
 		fault("QueueType %q must be %q or %q", c.QueueType, layout.Quorum, layout.Classic)

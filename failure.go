@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -116,6 +117,9 @@ type destination struct {
 	reserve int
 	// trim: user headers may be dropped if it does not fit otherwise.
 	trim bool
+	// body and contentType take the place of the message's own, if they are set.
+	body        []byte
+	contentType string
 }
 
 // deathSize is how much a dead-lettering adds to the headers at the most, names aside.
@@ -128,14 +132,75 @@ func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSiz
 // wait has a message come back after delay.
 func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Duration, result Result) {
 	result.Outcome, result.Kind, result.Delay = OutcomeRetry, kind, delay
-	failure := s.failure(h, err, kind)
-	failure.Due = time.Now().Add(delay)
-	if s.hasStep(delay) {
-		step := destination{Address: layout.StepAddress(delay), key: s.returnKey, reserve: reserveFor(1, s.returnKey)}
-		s.move(h, failure, result, func(context.Context) (destination, error) { return step, nil })
+	record := s.failure(h, err, kind)
+	failed := s.failed(h, record)
+	failed.Delay = delay
+	step := s.hasStep(delay)
+	if step && s.returnKey == s.config.Queue {
+		failed.Via = layout.StepQueue(delay)
+	}
+	verdict := s.layout.Retry(failed)
+	switch verdict.Do {
+	case layout.Requeue:
+		if s.queue.Passive || layout.IsQuorum(s.queue) { // may not mark what is given back
+			s.move(h, record, result, s.toEnd(h, record))
+		} else {
+			s.settle(h, result, h.raw.Requeue)
+		}
+		return
+	case layout.Reject:
+		s.settle(h, result, h.raw.Reject)
+		return
+	case layout.Move:
+		// How long it waits is the layout's affair; it must not be held back again for less.
+		s.move(h, record, result, func(context.Context) (destination, error) {
+			return s.toAddress(verdict, reserveFor(1, s.returnKey)), nil
+		})
 		return
 	}
-	s.move(h, failure, result, s.toCascade(delay))
+	record.Due = time.Now().Add(delay)
+	where := s.toCascade(delay)
+	if step {
+		where = func(context.Context) (destination, error) {
+			return destination{Address: layout.StepAddress(delay), key: s.returnKey, reserve: reserveFor(1, s.returnKey)}, nil
+		}
+	}
+	s.move(h, record, result, func(ctx context.Context) (destination, error) {
+		to, err := where(ctx)
+		return to.with(verdict), err
+	})
+}
+
+// settle has the broker do what is to be done with a message.
+func (s *Subscriber) settle(h *handling, result Result, by func()) {
+	if h.raw.Session.HasEnded() {
+		result.Outcome = OutcomeLost
+	}
+	by()
+	s.tellHandled(h, result)
+}
+
+// failed is a failure as the layout sees it.
+func (s *Subscriber) failed(h *handling, record envelope.Failure) layout.Failure {
+	return layout.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error, Stack: record.Stack, At: record.FailedAt}
+}
+
+// with is the destination with what a layout wants to be written.
+func (d destination) with(v layout.Verdict) destination {
+	headers := make(map[string]any, len(d.Headers)+len(v.Headers))
+	maps.Copy(headers, d.Headers)
+	maps.Copy(headers, v.Headers)
+	d.Headers, d.body, d.contentType = headers, v.Body, v.ContentType
+	return d
+}
+
+// toAddress is where a layout wants a message to be moved.
+func (s *Subscriber) toAddress(v layout.Verdict, reserve int) destination {
+	to := destination{Address: v.Address, key: v.Key, reserve: reserve}
+	if v.ToQueue {
+		to.key = s.returnKey
+	}
+	return to.with(v)
 }
 
 func (s *Subscriber) toCascade(delay time.Duration) func(context.Context) (destination, error) {
@@ -152,7 +217,11 @@ func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
 	s.client.fabric.reset()
 	past := h.history()
 	past.Due = time.Time{}
-	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, s.toCascade(rest))
+	record := s.layout.Record(s.letter(h), past.Attempt)
+	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, func(ctx context.Context) (destination, error) {
+		to, err := s.toCascade(rest)(ctx)
+		return to.with(layout.Verdict{Headers: record}), err
+	})
 }
 
 func (s *Subscriber) hasStep(delay time.Duration) bool {
@@ -164,26 +233,32 @@ func (s *Subscriber) hasStep(delay time.Duration) bool {
 	return false
 }
 
-// park puts a message into the failed queue.
+// park puts a message where failed ones rest.
 func (s *Subscriber) park(h *handling, err error, kind string, result Result) {
 	result.Outcome, result.Kind = OutcomeFailed, kind
-	s.move(h, s.failure(h, err, kind), result, s.toFailed)
+	record := s.failure(h, err, kind)
+	s.move(h, record, result, s.toRest(h, record))
 }
 
 // countSize is how much the broker adds when it delivers a message again.
 const countSize = 256
 
-func (s *Subscriber) toFailed(context.Context) (destination, error) {
-	return destination{key: layout.FailedQueue(s.config.Queue), reserve: countSize, trim: true}, nil
+func (s *Subscriber) toRest(h *handling, record envelope.Failure) func(context.Context) (destination, error) {
+	to := s.toAddress(s.layout.Fail(s.failed(h, record)), countSize)
+	to.trim = true
+	return func(context.Context) (destination, error) { return to, nil }
 }
 
 // requeueAtEnd sends a message to the end of its own queue, with its counters as they are.
 func (s *Subscriber) requeueAtEnd(h *handling) {
 	past := h.history()
 	past.Queue = s.config.Queue
-	s.move(h, past, Result{Outcome: OutcomeReturned}, func(context.Context) (destination, error) {
-		return destination{key: s.config.Queue, reserve: countSize}, nil
-	})
+	s.move(h, past, Result{Outcome: OutcomeReturned}, s.toEnd(h, past))
+}
+
+func (s *Subscriber) toEnd(h *handling, record envelope.Failure) func(context.Context) (destination, error) {
+	to := s.toAddress(layout.Verdict{Key: s.config.Queue, Headers: s.layout.Record(s.letter(h), record.Attempt)}, countSize)
+	return func(context.Context) (destination, error) { return to, nil }
 }
 
 // failure is the record of a message that has failed once more.
@@ -227,14 +302,14 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 		// With its history it is too large to wait: the way to the failed queue adds less.
 		result.Outcome, result.Delay = OutcomeFailed, 0
 		failure.Due = time.Time{}
-		err = s.moveUntil(ctx, h, failure, s.toFailed)
+		err = s.moveUntil(ctx, h, failure, s.toRest(h, failure))
 	}
 	switch {
 	case err == nil:
 		if !h.raw.Ack() { // there are two of it now
 			result.Outcome = OutcomeLost
 		}
-	case impossible(err) && result.Outcome == OutcomeFailed && s.config.deadLetters():
+	case impossible(err) && result.Outcome == OutcomeFailed && s.layout.Rests(s.queue):
 		// The broker can still move it as it is.
 		s.client.config.Logger.Warn("rehop: message is dead-lettered without its history", "queue", s.config.Queue, "message", h.Delivery.ID, "err", err)
 		h.raw.Reject()
@@ -279,7 +354,7 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 		case errors.Is(err, ErrUnroutable):
 			// Somebody deleted a queue or an exchange of ours.
 			s.client.fabric.reset()
-			if err := s.client.publish.Declare(ctx, s.config.wayPlan(s.client.native)); err != nil {
+			if err := s.client.publish.Declare(ctx, s.ways); err != nil {
 				s.client.config.Logger.Error("rehop: declare again what a retry needs", "queue", s.config.Queue, "err", err)
 			}
 		}
@@ -300,6 +375,12 @@ func sealed(h *handling, id string, failure envelope.Failure, to destination) (*
 		MessageId: id, Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
 		DeliveryMode: rabbit.Persistent, Priority: d.Priority, Timestamp: d.Timestamp,
 		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppId: d.AppId,
+	}
+	if to.body != nil {
+		p.Body = to.body
+	}
+	if to.contentType != "" {
+		p.ContentType = to.contentType
 	}
 	if failure.Expiration == "" {
 		failure.Expiration = d.Expiration

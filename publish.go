@@ -189,13 +189,13 @@ func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {
 func (c *Client) declares(exchange string) bool {
 	for _, x := range c.config.Exchanges {
 		if x.Name == exchange {
-			return true
+			return x.Layout == nil || x.Layout.KeepsUnrouted()
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscribers {
-		if s.config.Exchange == exchange && !s.config.ForeignExchange {
+		if s.config.Exchange == exchange && !s.config.ForeignExchange && s.layout.KeepsUnrouted() {
 			return true
 		}
 	}

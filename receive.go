@@ -19,6 +19,10 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 		past = &read
 	}
 	h := &handling{parent: base, told: base, from: from, raw: d, past: past}
+	if s.shares {
+		s.adopt(h)
+		past = h.past
+	}
 	h.Delivery = Delivery{
 		Message: Message{
 			ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey, Headers: visible(raw), Body: d.Body,
@@ -51,6 +55,31 @@ func (h *handling) history() envelope.Failure {
 	return past
 }
 
+// adopt takes up what others than rehop have written down of a message.
+func (s *Subscriber) adopt(h *handling) {
+	l, past := s.letter(h), h.history()
+	if h.past == &unwritten {
+		past.Exchange, past.Key = s.layout.Origin(l)
+	}
+	past.Attempt = max(past.Attempt, s.layout.Failures(l))
+	if h.raw.Redelivered && s.layout.RedeliveryFails() {
+		past.Attempt = max(past.Attempt, 1)
+	}
+	h.past = &past
+}
+
+// letter is a delivery as the layout sees it.
+func (s *Subscriber) letter(h *handling) layout.Letter {
+	d, l := &h.raw, layout.Letter{}
+	l.Queue, l.ID, l.Exchange, l.Key = s.config.Queue, d.MessageId, d.Exchange, d.RoutingKey
+	if h.past != &unwritten {
+		l.Exchange, l.Key = h.past.Exchange, h.past.Key
+	}
+	l.Headers, l.Body, l.ContentType, l.Redelivered = rabbit.FromTable(d.Headers), d.Body, d.ContentType, d.Redelivered
+	l.CorrelationID, l.ReplyTo, l.Type, l.AppID = d.CorrelationId, d.ReplyTo, d.Type, d.AppId
+	return l
+}
+
 // setReturns notes how often the message was delivered before without an answer.
 func (h *handling) setReturns(n int) {
 	past := h.history()
@@ -77,12 +106,22 @@ func visible(headers map[string]any) map[string]any {
 // handled alone, and if that kills them too, it goes to the failed queue.
 func (s *Subscriber) admit(o offer, h *handling) bool {
 	returns := h.returns()
+	if s.shares && s.layout.Stray(s.letter(h)) {
+		s.ack(h, OutcomeDiscarded, Result{})
+		return false
+	}
 	if h.raw.Redelivered && !s.counts(h) {
 		// Classic queues say that they deliver a message again, and not how often: it is counted by
 		// sending the message round with a higher number.
 		h.setReturns(h.past.Returns + 1)
 		s.requeueAtEnd(h)
 		return false
+	}
+	if s.shares {
+		if err := s.layout.Check(s.letter(h)); err != nil {
+			s.park(h, err, envelope.KindPermanent, Result{Err: err})
+			return false
+		}
 	}
 	if early := time.Until(h.past.Due); !h.past.Due.IsZero() && early > layout.DelayUnit {
 		s.waitOn(h, early)
@@ -150,7 +189,7 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 // queues do. From RabbitMQ 4.3 on they do not count, and do not mark, what was given back.
 func (s *Subscriber) counts(h *handling) bool {
 	_, marked := h.raw.Headers["x-delivery-count"]
-	return marked || !s.config.Passive && s.config.queueType() == layout.Quorum
+	return marked || layout.IsQuorum(s.queue)
 }
 
 // returns is how often the message was delivered before without an answer.

@@ -23,6 +23,7 @@ type Schedule struct {
 	jitter    float64
 	immediate int
 	set       bool
+	usual     bool // it is a layout's own
 }
 
 // Steps waits for each of the delays in turn; when they are used up, the message has failed. So
@@ -58,15 +59,13 @@ func (s Schedule) WithImmediate(n int) Schedule {
 // Attempts is how often the handler runs in all, immediate retries aside.
 func (s Schedule) Attempts() int { return s.attempts }
 
-// defaultSchedule is the zero Schedule's meaning.
-func defaultSchedule() Schedule {
-	return Steps(10*time.Second, 100*time.Second, time.Hour, 2*time.Hour, 10*time.Hour)
-}
-
 func (s Schedule) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	for i, d := range s.steps {
+		if s.usual && d == 0 {
+			continue // at once, where a layout has that
+		}
 		if d < time.Millisecond || d > layout.MaxDelay {
 			fault("Retry: step %d, %v, must be from 1 ms to %v", i+1, d, layout.MaxDelay)
 		} else if d%time.Millisecond != 0 {

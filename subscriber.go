@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
 )
 
 const (
@@ -28,6 +30,10 @@ type Subscriber struct {
 	config  Subscription
 	options rabbit.ConsumeOptions
 	handler Handler
+	layout  layout.Layout
+	queue   topology.Queue // as it is declared
+	ways    layout.Plan    // what a failed message needs, without the queue itself
+	shares  bool           // the layout is one in which others than rehop write down what fails
 	// returnKey is the routing key with which messages return to the queue.
 	returnKey string
 
@@ -71,19 +77,29 @@ type offer struct {
 // ctx bounds the start, and its values reach the handler's context; the subscription ends with
 // [Subscriber.Stop], [Subscriber.Drain] or [Client.Close].
 func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscriber, error) {
-	config = config.withDefaults()
+	config = config.withDefaults(c.native)
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
 	}
+	plan, err := config.plan(c.native)
+	if err != nil {
+		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
+	}
+	ways, err := layout.Ways(config.Layout, c.native, config.queueSpec(), config.Retry.fixed())
+	if err != nil {
+		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
+	}
 	s := &Subscriber{
-		client: c, config: config, options: config.consumeOptions(c.native), handler: config.Handler,
-		returnKey: config.queueSpec().ReturnKey(),
+		client: c, config: config, options: config.consumeOptions(plan), ways: ways, handler: config.Handler,
+		layout: config.Layout, queue: config.queue(), returnKey: layout.ReturnKey(config.queue()),
 		// A process that was killed by a message must not take others with it when it tries again, so
 		// it begins with one message and gets more when that one is above suspicion.
 		careful: config.isolates(),
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
 		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
 	}
+	_, native := config.Layout.(layout.Native)
+	s.shares = !native
 	for i := len(config.Middleware) - 1; i >= 0; i-- {
 		s.handler = config.Middleware[i](s.handler)
 	}

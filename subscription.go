@@ -17,7 +17,7 @@ type Subscription struct {
 	// Queue is the queue's name. Several processes with the same queue compete for its messages.
 	Queue string
 	// Exchange is what the queue is bound to; rehop declares it, durable, with an alternate exchange.
-	// Default: none; messages are published to the queue by its name.
+	// Default: none; messages are published to the queue by its name. Some layouts have one of their own.
 	Exchange string
 	// ExchangeKind is topic, direct, fanout or headers. Default: topic.
 	ExchangeKind string
@@ -41,7 +41,11 @@ type Subscription struct {
 	// StuckAfter is how long after Timeout a handler that does not return is reported, counted as
 	// failed and replaced by another worker. Default: 30 s.
 	StuckAfter time.Duration
-	// Retry is the schedule of a message that fails. Default: Steps(10s, 100s, 1h, 2h, 10h).
+	// Layout says where messages that fail wait and rest, and by what names. Default: layout.Native, in which
+	// all of it is rehop's own. The others share queues with programs that do not use rehop.
+	Layout layout.Layout
+	// Retry is the schedule of a message that fails. Default: the layout's; for layout.Native that is
+	// Steps(10s, 100s, 1h, 2h, 10h).
 	Retry Schedule
 	// CrashLimit is how often a message may be delivered without an answer (the process died or lost
 	// its connection) before it goes to the failed queue. From the third time on it is handled alone,
@@ -51,8 +55,8 @@ type Subscription struct {
 	// Default: 1 s and 30 s.
 	ProbeMin, ProbeMax time.Duration
 
-	// QueueType is layout.Quorum or layout.Classic. Default: Quorum; Classic for Exclusive, AutoDelete and
-	// MaxPriority.
+	// QueueType is layout.Quorum or layout.Classic. Default: the layout's; for layout.Native that is Quorum, and
+	// Classic for Exclusive, AutoDelete and MaxPriority.
 	QueueType layout.QueueType
 	// Passive: the queue belongs to somebody else and is used as it is. Its failed queue and the way
 	// back to it are declared all the same.
@@ -73,7 +77,8 @@ type Subscription struct {
 	// SingleActive lets only one of the competing consumers receive at a time. Set it for a Passive queue
 	// that was declared so, too.
 	SingleActive bool
-	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others.
+	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others, and nil takes
+	// one away.
 	QueueArgs map[string]any
 	// Exclusive makes a queue of this connection alone, which ends with it. AutoDelete makes one that
 	// ends with its last consumer.
@@ -88,7 +93,8 @@ type Subscription struct {
 	Priority int
 }
 
-func (s Subscription) withDefaults() Subscription {
+// withDefaults fills in what is not set. The native layout is the client's.
+func (s Subscription) withDefaults(native layout.Native) Subscription {
 	orDefault(&s.Concurrency, 1)
 	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
 	orDefault(&s.Timeout, 5*time.Minute)
@@ -96,8 +102,12 @@ func (s Subscription) withDefaults() Subscription {
 	orDefault(&s.CrashLimit, 10)
 	orDefault(&s.ProbeMin, time.Second)
 	orDefault(&s.ProbeMax, max(30*time.Second, s.ProbeMin))
+	if s.Layout == nil {
+		s.Layout = native
+	}
 	if !s.Retry.set {
-		def := defaultSchedule()
+		def := Steps(s.Layout.Delays()...)
+		def.usual = true
 		def.jitter, def.immediate = s.Retry.jitter, s.Retry.immediate
 		s.Retry = def
 	}
@@ -167,7 +177,7 @@ func (s Subscription) validate() error {
 	if s.QueueType == layout.Quorum && (s.Exclusive || s.AutoDelete || s.MaxPriority > 0) {
 		fault("a quorum queue cannot be Exclusive or AutoDelete, nor have MaxPriority")
 	}
-	if s.ExclusiveConsumer && s.queueType() == layout.Quorum && !s.Passive {
+	if s.ExclusiveConsumer && layout.IsQuorum(s.queue()) {
 		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActive, or QueueType layout.Classic")
 	}
 	switch s.Overflow {
@@ -217,27 +227,22 @@ func (s Subscription) queueArgs() map[string]any {
 	return args
 }
 
+// queueType is what the layout is told; "" is its usual type.
 func (s Subscription) queueType() layout.QueueType {
-	switch {
-	case s.QueueType != "":
-		return s.QueueType
-	case s.Exclusive || s.AutoDelete || s.MaxPriority > 0:
+	if _, native := s.Layout.(layout.Native); native && s.QueueType == "" && (s.Exclusive || s.AutoDelete || s.MaxPriority > 0) {
 		return layout.Classic
 	}
-	return layout.Quorum
+	return s.QueueType
 }
+
+// queue is the queue as it is declared.
+func (s Subscription) queue() topology.Queue { return s.Layout.Queue(s.queueSpec()) }
 
 // isolates reports whether the subscription can change to one message at a time and back, for which
 // it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
 // consumer would let another one in.
 func (s Subscription) isolates() bool {
 	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActive && s.QueueArgs["x-single-active-consumer"] != true
-}
-
-// deadLetters reports whether the broker takes what is rejected to the failed queue.
-func (s Subscription) deadLetters() bool {
-	_, overridden := s.QueueArgs["x-dead-letter-exchange"]
-	return !s.Passive && !overridden
 }
 
 func (s Subscription) queueSpec() layout.QueueSpec {
@@ -248,25 +253,12 @@ func (s Subscription) queueSpec() layout.QueueSpec {
 }
 
 // plan is everything that the subscription needs on the broker.
-func (s Subscription) plan(native layout.Native) topology.Plan {
-	plan := s.wayPlan(native)
-	plan.Add(native.Subscription(s.queueSpec()))
-	return plan
+func (s Subscription) plan(native layout.Native) (layout.Plan, error) {
+	return layout.Whole(s.Layout, native, s.queueSpec(), s.Retry.fixed())
 }
 
-// wayPlan is what a failed message needs, without the queue itself: that belongs to the connection that
-// consumes, or to somebody else.
-func (s Subscription) wayPlan(native layout.Native) topology.Plan {
-	plan := native.Base()
-	plan.Add(native.Around(s.queueSpec()))
-	for _, delay := range s.Retry.fixed() {
-		plan.Add(native.Step(delay))
-	}
-	return plan
-}
-
-func (s Subscription) consumeOptions(native layout.Native) rabbit.ConsumeOptions {
-	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: s.plan(native)}
+func (s Subscription) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
+	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan}
 	if s.Priority != 0 {
 		o.Args = map[string]any{"x-priority": int32(s.Priority)}
 	}

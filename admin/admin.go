@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
 )
 
 // Config says how to reach the broker.
@@ -27,6 +28,8 @@ type Config struct {
 	// Credentials are asked for at every connection and at every call of the management API.
 	// Default: those of the URLs.
 	Credentials func(ctx context.Context) (user, password string, err error)
+	// Layout is that of the queues which are looked after. Default: layout.Native.
+	Layout layout.Layout
 	// Management is the URL of the management API, as in "http://localhost:15672". User and password
 	// are taken from it, else from URL. Default: none, and Queues cannot list.
 	Management string
@@ -40,6 +43,7 @@ type Admin struct {
 	write      *rabbit.Link
 	sender     *rabbit.Publisher
 	management *management
+	layout     layout.Layout
 }
 
 // Open connects, within ctx.
@@ -67,7 +71,10 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 		Name: "rehop admin", Heartbeat: 10 * time.Second, DialTimeout: 10 * time.Second,
 		Backoff: rabbit.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
 	}
-	a := &Admin{management: api}
+	if config.Layout == nil {
+		config.Layout = layout.Native{}
+	}
+	a := &Admin{management: api, layout: config.Layout}
 	ready := make(chan struct{})
 	a.read = rabbit.NewLink("read", opts, func(rabbit.State, error) {})
 	a.write = rabbit.NewLink("write", opts, func(s rabbit.State, err error) {

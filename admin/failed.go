@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-
-	"github.com/rehop/rehop/internal/rabbit"
 )
 
 func contains(list []string, s string) bool { return slices.Contains(list, s) }
@@ -19,12 +17,14 @@ func headerText(v any) string {
 
 // Failed looks at up to limit messages that rest in the failed queue of queue, oldest first, and
 // leaves them where they are. Queue may also be layout.OrphansQueue or layout.UnroutedQueue.
+//
+// Where all queues of a layout share one, only those of queue are found; named by itself, all of them.
 func (a *Admin) Failed(ctx context.Context, queue string, limit int, filter Filter) ([]Message, error) {
-	return a.peek(ctx, sourceOf(queue), limit, filter, func(d rabbit.Message) Message { return messageOf(d, true) })
+	return a.peek(ctx, a.placeOf(queue), limit, filter)
 }
 
-func (a *Admin) peek(ctx context.Context, source string, limit int, filter Filter, read func(rabbit.Message) Message) ([]Message, error) {
-	reader, _, err := a.read.OpenReader(ctx, source)
+func (a *Admin) peek(ctx context.Context, from place, limit int, filter Filter) ([]Message, error) {
+	reader, _, err := a.read.OpenReader(ctx, from.source)
 	if err != nil {
 		return nil, queueError(err)
 	}
@@ -38,7 +38,7 @@ func (a *Admin) peek(ctx context.Context, source string, limit int, filter Filte
 		if !ok {
 			break
 		}
-		if m := read(d); filter.accepts(m) {
+		if m := from.read(d); from.has(m) && filter.accepts(m) {
 			found = append(found, m)
 		}
 	}

@@ -3,15 +3,18 @@ package admin
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
 )
 
 // record is a line of an export.
@@ -46,7 +49,8 @@ type record struct {
 // Export writes the messages of the failed queue of queue as JSON lines, oldest first, and leaves
 // them where they are. It returns how many it wrote.
 func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Filter) (int, error) {
-	reader, _, err := a.read.OpenReader(ctx, sourceOf(queue))
+	from := a.placeOf(queue)
+	reader, _, err := a.read.OpenReader(ctx, from.source)
 	if err != nil {
 		return 0, queueError(err)
 	}
@@ -65,8 +69,8 @@ func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Fi
 		if !ok {
 			break
 		}
-		m := messageOf(d, true)
-		if !filter.accepts(m) {
+		m := from.read(d)
+		if !from.has(m) || !filter.accepts(m) {
 			continue
 		}
 		if err := lines.Encode(recordOf(m)); err != nil {
@@ -105,7 +109,7 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		if len(in.Bytes()) == 0 {
 			continue
 		}
-		item, err := itemOf(in.Bytes())
+		item, err := a.itemOf(in.Bytes())
 		if err != nil {
 			return n, errors.Join(fmt.Errorf("import: line %d: %w", line, err), flush())
 		}
@@ -132,7 +136,7 @@ func recordOf(m Message) record {
 	}
 }
 
-func itemOf(line []byte) (rabbit.Item, error) {
+func (a *Admin) itemOf(line []byte) (rabbit.Item, error) {
 	var r record
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.UseNumber() // an int64 does not fit into a float64
@@ -150,11 +154,25 @@ func itemOf(line []byte) (rabbit.Item, error) {
 		ID: r.ID, Headers: headers, Body: r.Body, ContentType: r.ContentType, ContentEncoding: r.ContentEncoding,
 		Priority: r.Priority, Timestamp: at(r.Timestamp), CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID,
 	}
-	return rabbit.Item{Key: sourceOf(r.Queue), Message: m.publishing(envelope.Failure{
+	f := envelope.Failure{
 		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: at(r.FailedAt), FirstFailed: at(r.FirstFailed),
 		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration,
 		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays,
-	})}, nil
+	}
+	if shared(r.Queue) {
+		return rabbit.Item{Key: r.Queue, Message: m.publishing(f)}, nil
+	}
+	// It comes to rest as one that has just failed does.
+	verdict := a.layout.Fail(layout.Failure{
+		Letter: layout.Letter{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: headers, Body: r.Body, ContentType: r.ContentType,
+			CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID},
+		Attempt: r.Attempts, Kind: r.Kind, Error: r.Error, Stack: r.Stack, At: f.FailedAt,
+	})
+	maps.Copy(m.Headers, verdict.Headers)
+	if verdict.Body != nil {
+		m.Body, m.ContentType = verdict.Body, cmp.Or(verdict.ContentType, m.ContentType)
+	}
+	return rabbit.Item{Exchange: verdict.Address.Exchange, Key: verdict.Key, Message: m.publishing(f)}, nil
 }
 
 func moment(t time.Time) *time.Time {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
 )
 
 // Message is a message that rests in a failed queue, or waits.
@@ -28,7 +29,7 @@ type Message struct {
 
 	Attempts    int       // how often a handler has failed it
 	Error       string    // why, the last time
-	Kind        string    // error, permanent, decode, timeout, panic, crash, or dead (by the broker)
+	Kind        string    // error, permanent, decode, timeout, panic, crash, dead (by the broker), unrouted
 	Stack       string    // where the handler panicked
 	FailedAt    time.Time // when, the last time
 	FirstFailed time.Time
@@ -39,18 +40,52 @@ type Message struct {
 	failure envelope.Failure
 }
 
-func messageOf(d rabbit.Message, failed bool) Message {
-	headers := rabbit.FromTable(d.Headers)
-	read := envelope.Read
-	if failed {
-		read = envelope.ReadDead
+// place is a queue in which messages rest or wait.
+type place struct {
+	layout layout.Layout
+	source string // the queue
+	owner  string // whose messages are looked for; "": everybody's
+	open   bool   // what rests is taken out of what the layout wraps it in
+}
+
+// placeOf is where failed messages of a queue rest; the orphans, the unrouted and a queue that all share
+// are named by themselves.
+func (a *Admin) placeOf(queue string) place {
+	if shared(queue) {
+		return place{layout: layout.Native{}, source: queue, open: true}
 	}
-	f := read(headers, d.Exchange, d.RoutingKey)
+	p := place{layout: a.layout, source: a.layout.FailedQueue(queue), owner: queue, open: true}
+	if p.source == queue {
+		p.owner = ""
+	}
+	return p
+}
+
+func shared(queue string) bool { return queue == layout.OrphansQueue || queue == layout.UnroutedQueue }
+
+// has reports whether a message belongs to whom the place is looked at for. In the native layout each queue
+// has a place of its own.
+func (p place) has(m Message) bool {
+	_, native := p.layout.(layout.Native)
+	return native || p.owner == "" || m.Queue == p.owner
+}
+
+func (p place) read(d rabbit.Message) Message {
+	l := layout.Letter{
+		Queue: p.owner, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
+		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
+	}
+	var f envelope.Failure
+	if p.open {
+		l, f = p.layout.Open(l)
+	} else {
+		f = envelope.Read(l.Headers, l.Exchange, l.Key)
+	}
 	f.Transient = f.Transient || d.DeliveryMode == rabbit.Transient
 	return Message{
-		ID: d.MessageId, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(headers), Body: d.Body,
-		ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,
-		CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
+		ID: l.ID, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(l.Headers), Body: l.Body,
+		ContentType: l.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,
+		CorrelationID: l.CorrelationID, ReplyTo: l.ReplyTo, Type: l.Type, AppID: l.AppID,
 		Attempts: f.Attempt, Error: f.Error, Kind: f.Kind, Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
 		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f,
 	}

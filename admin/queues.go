@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -20,7 +19,7 @@ type Queue struct {
 	// Waiting is how many messages wait for their next attempt in this queue. It is counted only by
 	// QueuesWithWaiting; else -1.
 	Waiting int
-	// Failed is how many messages rest in its failed queue.
+	// Failed is how many messages rest in its failed queue, which in some layouts all queues share.
 	Failed int
 }
 
@@ -65,7 +64,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	if err := a.management.get(ctx, "/api/exchanges/%s/"+layout.ReturnExchange+"/bindings/source", &bindings); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
-	// The way to its failed queue is what makes a queue rehop's.
+	// The way back to it is what makes a queue rehop's.
 	ours := make(map[string]bool)
 	for _, b := range bindings {
 		if b.DestinationType == "queue" {
@@ -78,7 +77,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	}
 	var o Overview
 	for _, q := range queues {
-		failed, hasFailed := byName[layout.FailedQueue(q.Name)]
+		failed, hasFailed := byName[a.layout.FailedQueue(q.Name)]
 		switch {
 		case q.Name == layout.OrphansQueue:
 			o.Orphans = q.Ready + q.Unacked
@@ -86,7 +85,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			o.Unrouted = q.Ready + q.Unacked
 		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && ours[q.Name]:
 			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
-		case hasFailed && ours[failed.Name]:
+		case hasFailed && ours[q.Name] && failed.Name != q.Name:
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,
 				Consumers: q.Consumers, Waiting: -1, Failed: failed.Ready + failed.Unacked})
 		}
@@ -106,7 +105,7 @@ func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, err
 	}
 	counts := make(map[string]int)
 	for _, w := range o.Waits {
-		messages, err := a.peek(ctx, w.Name, limit, Filter{}, readWaiting)
+		messages, err := a.peek(ctx, place{layout: a.layout, source: w.Name}, limit, Filter{})
 		if err != nil {
 			return o, err
 		}
@@ -126,21 +125,9 @@ func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 	if err != nil {
 		return Queue{}, queueError(err)
 	}
-	failed, err := a.read.Inspect(ctx, layout.FailedQueue(name))
+	failed, err := a.read.Inspect(ctx, a.layout.FailedQueue(name))
 	if err != nil {
 		return Queue{}, queueError(err)
 	}
 	return Queue{Name: name, Ready: depth.Messages, Unacked: -1, Consumers: depth.Consumers, Waiting: -1, Failed: failed.Messages}, nil
 }
-
-// sourceOf is the queue in which failed messages of a subscription's queue rest; the orphans and the
-// unrouted are named by themselves.
-func sourceOf(queue string) string {
-	if queue == layout.OrphansQueue || queue == layout.UnroutedQueue {
-		return queue
-	}
-	return layout.FailedQueue(queue)
-}
-
-// readWaiting reads the envelope of a message that waits.
-func readWaiting(d rabbit.Message) Message { return messageOf(d, false) }

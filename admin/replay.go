@@ -35,24 +35,29 @@ type Progress struct {
 }
 
 // Replay takes messages from the failed queue of queue back to the queue that failed them, and only
-// there. Counters are reset. The broker confirms each copy before the original is removed, so it is
+// there; one that never found a queue is published to its exchange again. Counters are reset. The broker confirms each copy before the original is removed, so it is
 // safe to kill a replay and to run it again. A message whose queue no longer exists stays where it
 // is, and the error says so.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
 	run := rabbit.NewID()
 	return a.take(ctx, queue, run, o, func(m Message) (rabbit.Item, error) {
-		target := m.Queue
-		if target == "" {
-			if queue == layout.OrphansQueue || queue == layout.UnroutedQueue {
-				return rabbit.Item{}, fmt.Errorf("message %s: nothing says which queue it belongs to", m.ID)
-			}
-			target = queue
-		}
 		f := envelope.Failure{
-			Queue: target, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
+			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
 			Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays + 1, ReplayRun: run,
 		}
-		return rabbit.Item{Key: target, Message: m.publishing(f)}, nil
+		switch {
+		case m.Queue != "":
+		case queue == layout.OrphansQueue:
+			return rabbit.Item{}, fmt.Errorf("message %s: nothing says which queue it belongs to", m.ID)
+		case m.Kind == envelope.KindUnrouted || queue == layout.UnroutedQueue:
+			// It never was in a queue. If there still is none for it, the broker hands it back.
+			again := m.publishing(f)
+			again.Headers[layout.HeaderReturn] = true
+			return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: again}, nil
+		default:
+			f.Queue = queue
+		}
+		return rabbit.Item{Key: f.Queue, Message: m.publishing(f)}, nil
 	})
 }
 
@@ -63,19 +68,21 @@ func (a *Admin) Discard(ctx context.Context, queue string, o Options) (Progress,
 
 // take goes once through what is in the queue at the start. With move nil, messages are removed.
 func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(Message) (rabbit.Item, error)) (Progress, error) {
-	reader, depth, err := a.read.OpenReader(ctx, sourceOf(queue))
+	from := a.placeOf(queue)
+	reader, depth, err := a.read.OpenReader(ctx, from.source)
 	if err != nil {
 		return Progress{}, queueError(err)
 	}
 	// Closing gives back what was kept, and makes sure that the broker has every ack.
 	defer reader.Close()
-	t := &taking{admin: a, reader: reader, run: run, options: o, move: move, progress: Progress{Total: depth}, began: time.Now()}
+	t := &taking{admin: a, from: from, reader: reader, run: run, options: o, move: move, progress: Progress{Total: depth}, began: time.Now()}
 	err = t.all(ctx)
 	return t.progress, err
 }
 
 type taking struct {
 	admin    *Admin
+	from     place
 	reader   *rabbit.Reader
 	run      string // which replay this is
 	options  Options
@@ -139,13 +146,13 @@ func (t *taking) read(ctx context.Context) (batch []taken, more bool, err error)
 		if err != nil || !ok {
 			return batch, false, err
 		}
-		m := messageOf(d, true)
+		m := t.from.read(d)
 		if t.isNew(m) {
 			return batch, false, nil
 		}
 		t.progress.Seen++
 		t.progress.Total = max(t.progress.Total, t.progress.Seen)
-		if t.options.Filter.accepts(m) {
+		if t.from.has(m) && t.options.Filter.accepts(m) {
 			batch = append(batch, taken{tag: d.DeliveryTag, message: m})
 		} else {
 			t.progress.Kept++

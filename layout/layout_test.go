@@ -27,12 +27,12 @@ func TestGoldenPlans(t *testing.T) {
 		"base":         quorum.Base(),
 		"base_classic": classic.Base(),
 		"exchange":     quorum.Exchange("order", ""),
-		"subscription_quorum": quorum.Subscription(layout.QueueSpec{Name: "order-summary", Exchange: "order",
+		"subscription_quorum": whole(t, quorum, layout.QueueSpec{Name: "order-summary", Exchange: "order",
 			Keys: []string{"order.created", "order.#"}}),
-		"subscription_classic": classic.Subscription(layout.QueueSpec{Name: "order-summary", Type: layout.Classic, Exchange: "order", Kind: "fanout"}),
-		"subscription_foreign": quorum.Subscription(layout.QueueSpec{Name: "theirs", Passive: true, Exchange: "their exchange", ForeignExchange: true}),
-		"subscription_bounded": quorum.Subscription(layout.QueueSpec{Name: "bounded", Args: map[string]any{"x-max-length": int64(1000)}}),
-		"subscription_drop_head": quorum.Subscription(layout.QueueSpec{Name: "bounded",
+		"subscription_classic": whole(t, classic, layout.QueueSpec{Name: "order-summary", Type: layout.Classic, Exchange: "order", Kind: "fanout"}),
+		"subscription_foreign": whole(t, quorum, layout.QueueSpec{Name: "theirs", Passive: true, Exchange: "their exchange", ForeignExchange: true}),
+		"subscription_bounded": whole(t, quorum, layout.QueueSpec{Name: "bounded", Args: map[string]any{"x-max-length": int64(1000)}}),
+		"subscription_drop_head": whole(t, quorum, layout.QueueSpec{Name: "bounded",
 			Args: map[string]any{"x-max-length": int64(1000), "x-overflow": "drop-head"}}),
 		"step_10s":         quorum.Step(10 * time.Second),
 		"step_10s_classic": classic.Step(10 * time.Second),
@@ -319,8 +319,8 @@ func TestPlansAreComplete(t *testing.T) {
 	for _, kind := range []layout.QueueType{"", layout.Quorum, layout.Classic} {
 		native := layout.Native{Type: kind}
 		plan := native.Base()
-		plan.Add(native.Subscription(layout.QueueSpec{Name: "q", Type: kind, Exchange: "x"}))
-		plan.Add(native.Subscription(layout.QueueSpec{Name: "full", Type: kind, Args: map[string]any{"x-max-length": int64(1), "x-overflow": "reject-publish"}}))
+		plan.Add(whole(t, native, layout.QueueSpec{Name: "q", Type: kind, Exchange: "x"}))
+		plan.Add(whole(t, native, layout.QueueSpec{Name: "full", Type: kind, Args: map[string]any{"x-max-length": int64(1), "x-overflow": "reject-publish"}}))
 		plan.Add(native.Step(time.Second))
 		plan.Add(native.Cascade(layout.MaxDelay))
 		plan.Add(native.LaterTo("x"))
@@ -359,4 +359,15 @@ func TestPlansAreComplete(t *testing.T) {
 			}
 		}
 	}
+}
+
+// whole is all that a subscription declares.
+func whole(t *testing.T, l layout.Layout, spec layout.QueueSpec) layout.Plan {
+	t.Helper()
+	native, _ := l.(layout.Native)
+	plan, err := layout.Whole(l, native, spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }

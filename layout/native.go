@@ -3,7 +3,6 @@ package layout
 import (
 	"fmt"
 	"math/bits"
-	"strings"
 	"time"
 
 	"github.com/rehop/rehop/internal/topology"
@@ -38,6 +37,7 @@ const restingLimit = 1_000_000_000
 
 // Native is rehop's own layout.
 type Native struct {
+	rules
 	// Type is the kind of the queues in which messages wait and rest. Default: Quorum.
 	Type QueueType
 }
@@ -45,17 +45,18 @@ type Native struct {
 // QueueSpec says what a subscription wants of its queue.
 type QueueSpec struct {
 	Name string
-	// Type is the queue's type. Default: Quorum.
+	// Type is the queue's type. Default: the layout's usual one.
 	Type QueueType
 	// Passive: the queue belongs to somebody else and is used as it is.
 	Passive bool
 	// Exclusive and AutoDelete make a temporary queue, which must be classic.
 	Exclusive, AutoDelete bool
-	// Args are further queue arguments, as RabbitMQ names them; they override rehop's own.
+	// Args are further queue arguments, as RabbitMQ names them; they override the layout's own, and nil takes
+	// one away.
 	Args map[string]any
 	// Exchange, Kind and Keys: what the queue is bound to. No exchange, no binding.
 	Exchange string
-	Kind     string // Default: topic.
+	Kind     string // Default: the layout's usual one.
 	// ForeignExchange: the exchange belongs to somebody else and is used as it is.
 	ForeignExchange bool
 	Keys            []string
@@ -130,43 +131,48 @@ func (n Native) Exchange(name, kind string) topology.Plan {
 	}}
 }
 
-// Subscription is the queue of a subscription, its failed queue, and the ways to both.
-func (n Native) Subscription(q QueueSpec) topology.Plan {
-	plan := n.Around(q)
-	plan.Queues = append(plan.Queues,
-		topology.Queue{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: queueArgs(q)})
-	plan.Bindings = append(plan.Bindings, topology.Binding{Source: ReturnExchange, Destination: q.Name, Key: q.Name})
-	if q.Exchange == "" {
-		return plan
-	}
-	switch {
-	case q.ForeignExchange:
-		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: q.Exchange, Passive: true})
-	case !strings.HasPrefix(q.Exchange, "amq."):
-		plan.Add(n.Exchange(q.Exchange, q.Kind))
-	}
-	keys := q.Keys
-	if len(keys) == 0 {
-		keys = []string{defaultKey(q.Kind)}
-	}
-	for _, key := range keys {
-		plan.Bindings = append(plan.Bindings, topology.Binding{Source: q.Exchange, Destination: q.Name, Key: key})
-	}
-	return plan
+// KeepsUnrouted is true: rehop.unrouted keeps it.
+func (n Native) KeepsUnrouted() bool { return true }
+
+// Queue is a quorum queue unless another type is asked for, and dead-letters to its failed queue.
+func (n Native) Queue(q QueueSpec) topology.Queue {
+	return topology.Queue{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive, Args: queueArgs(q)}
 }
 
-// Around is what belongs to the queue of a subscription besides the queue itself: where its messages
-// go when they fail, and the way back.
+// Subscription is the queue with its exchange and bindings.
+func (n Native) Subscription(q QueueSpec) topology.Plan { return feed(n, q, defaultKey(q.Kind)) }
+
+// Around is the failed queue and the way there.
 func (n Native) Around(q QueueSpec) topology.Plan {
 	failed := FailedQueue(q.Name)
-	plan := topology.Plan{
+	return topology.Plan{
 		Queues:   []topology.Queue{{Name: failed, Args: n.resting()}},
 		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: failed, Key: failed}},
 	}
-	if q.ReturnKey() != q.Name {
-		plan.Add(n.landing(q.Name))
-	}
-	return plan
+}
+
+// FailedQueue is the queue's name with .failed.
+func (n Native) FailedQueue(queue string) string { return FailedQueue(queue) }
+
+// Rests reports whether the queue dead-letters to its failed queue.
+func (n Native) Rests(q topology.Queue) bool {
+	return q.Args["x-dead-letter-exchange"] == ReturnExchange && q.Args["x-dead-letter-routing-key"] == FailedQueue(q.Name)
+}
+
+// Delays are 10 s, 100 s, 1 h, 2 h and 10 h.
+func (n Native) Delays() []time.Duration {
+	return []time.Duration{10 * time.Second, 100 * time.Second, time.Hour, 2 * time.Hour, 10 * time.Hour}
+}
+
+// Retry lets the message wait.
+func (n Native) Retry(Failure) Verdict { return Verdict{Do: Wait} }
+
+// Fail moves the message to its failed queue.
+func (n Native) Fail(f Failure) Verdict { return Verdict{Do: Move, Key: FailedQueue(f.Queue)} }
+
+// returnTo lets messages return to a queue.
+func (n Native) returnTo(queue string) topology.Plan {
+	return topology.Plan{Bindings: []topology.Binding{{Source: ReturnExchange, Destination: queue, Key: queue}}}
 }
 
 // landing is a queue through which messages return to a queue that may refuse them.
@@ -177,26 +183,6 @@ func (n Native) landing(queue string) topology.Plan {
 		Queues:   []topology.Queue{{Name: name, Args: args}},
 		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: name, Key: name}},
 	}
-}
-
-// ReturnKey is the routing key with which a message returns to the queue.
-//
-// What a full queue refuses stays in the queue that dead-lettered it and is tried again minutes later,
-// a few at a time: in a shared step it would hold up everybody's messages. So messages for a queue
-// that refuses when it is full, or of which rehop cannot know that, return by way of a queue of its
-// own, in which they stay for no time if there is room.
-func (q QueueSpec) ReturnKey() string {
-	if q.Passive {
-		return LandingQueue(q.Name)
-	}
-	args := queueArgs(q)
-	_, length := args["x-max-length"]
-	_, bytes := args["x-max-length-bytes"]
-	overflow, _ := args["x-overflow"].(string)
-	if (length || bytes) && strings.HasPrefix(overflow, "reject-publish") {
-		return LandingQueue(q.Name)
-	}
-	return q.Name
 }
 
 // defaultKey binds to everything that an exchange of this kind can offer.
@@ -225,9 +211,7 @@ func queueArgs(q QueueSpec) topology.Args {
 		args["x-dead-letter-strategy"] = "at-least-once"
 		args["x-overflow"] = "reject-publish"
 	}
-	for name, value := range q.Args {
-		args[name] = value
-	}
+	args = override(args, q.Args)
 	if args["x-overflow"] != "reject-publish" {
 		// RabbitMQ refuses at-least-once with any other overflow behaviour.
 		delete(args, "x-dead-letter-strategy")
@@ -284,9 +268,9 @@ func (n Native) LaterTo(exchange string) topology.Plan {
 // LaterToQueue lets messages with the routing key LandingQueue(queue) leave the cascade towards a queue.
 func (n Native) LaterToQueue(queue string) topology.Plan {
 	plan := topology.Plan{
-		Queues:   []topology.Queue{{Name: queue, Passive: true}},
-		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: queue, Key: queue}},
+		Queues: []topology.Queue{{Name: queue, Passive: true}},
 	}
+	plan.Add(n.returnTo(queue))
 	plan.Add(n.landing(queue))
 	return plan
 }

@@ -52,6 +52,7 @@ const (
 	KindPanic     = "panic"     // the handler panicked or called runtime.Goexit
 	KindCrash     = "crash"     // its consumers died or lost their connection over and over
 	KindDead      = "dead"      // the broker dead-lettered it: rejected, expired, maxlen, delivery_limit
+	KindUnrouted  = "unrouted"  // no queue was bound for it
 )
 
 // MaxErrorText is how much of an error's text is kept, in bytes.
@@ -96,15 +97,15 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		return Failure{Exchange: exchange, Key: key}
 	}
 	f := Failure{
-		Attempt: count(headers[Attempt]), Error: text(headers[Error]), Kind: text(headers[Kind]), Stack: text(headers[Stack]),
+		Attempt: Count(headers[Attempt]), Error: Text(headers[Error]), Kind: Text(headers[Kind]), Stack: Text(headers[Stack]),
 		FailedAt: moment(headers[FailedAt]), FirstFailed: moment(headers[FirstFailed]), Due: moment(headers[Due]),
-		Host: text(headers[Host]), Queue: text(headers[Queue]), Exchange: exchange, Key: key,
-		Expiration: text(headers[Expiration]), Returns: count(headers[Returns]), Replays: count(headers[Replays]),
-		ReplayRun: text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: text(headers[Dropped]),
+		Host: Text(headers[Host]), Queue: Text(headers[Queue]), Exchange: exchange, Key: key,
+		Expiration: Text(headers[Expiration]), Returns: Count(headers[Returns]), Replays: Count(headers[Replays]),
+		ReplayRun: Text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: Text(headers[Dropped]),
 		CC: headers[CC],
 	}
 	if _, ok := headers[Queue]; ok {
-		f.Exchange, f.Key = text(headers[Exchange]), text(headers[Key])
+		f.Exchange, f.Key = Text(headers[Exchange]), Text(headers[Key])
 	} else if to, ok := headers[To].(string); ok { // a delayed message came by rehop's own exchanges
 		f.Exchange = strings.TrimPrefix(strings.TrimPrefix(to, ToQueue), toExchange)
 	}
@@ -119,16 +120,16 @@ func ReadDead(headers map[string]any, exchange, key string) Failure {
 	if !ok {
 		return f // rehop strips x-death from all that it publishes, so rehop put it here
 	}
-	queue := text(death["queue"])
+	queue := Text(death["queue"])
 	f.Kind = KindDead
-	f.Error = "dead-lettered by the broker: " + text(death["reason"])
+	f.Error = "dead-lettered by the broker: " + Text(death["reason"])
 	f.FailedAt, _ = death["time"].(time.Time)
 	f.Stack = ""
 	if f.Queue == "" {
 		f.Queue = queue
-		f.Exchange = text(death["exchange"])
+		f.Exchange = Text(death["exchange"])
 		if keys, ok := death["routing-keys"].([]any); ok && len(keys) > 0 {
-			f.Key = text(keys[0])
+			f.Key = Text(keys[0])
 		}
 	}
 	if f.FirstFailed.IsZero() {
@@ -137,14 +138,17 @@ func ReadDead(headers map[string]any, exchange, key string) Failure {
 	return f
 }
 
-// newestDeath is the first entry of x-death.
+// DeathMark in an entry of x-death says that rehop wrote it, for programs that count by x-death.
+const DeathMark = "rehop"
+
+// newestDeath is the first entry of x-death, if the broker wrote it.
 func newestDeath(headers map[string]any) (map[string]any, bool) {
 	deaths, ok := headers["x-death"].([]any)
 	if !ok || len(deaths) == 0 {
 		return nil, false
 	}
 	death, ok := deaths[0].(map[string]any)
-	return death, ok
+	return death, ok && death[DeathMark] != true
 }
 
 // Write puts the failure into headers.
@@ -213,7 +217,7 @@ func Owned(name string) bool {
 }
 
 // DeliveryCount is how often a quorum queue has redelivered the message.
-func DeliveryCount(headers map[string]any) int { return count(headers["x-delivery-count"]) }
+func DeliveryCount(headers map[string]any) int { return Count(headers["x-delivery-count"]) }
 
 // Bounded cuts s to at most max bytes, at the end of a character, and says that it did.
 func Bounded(s string, max int) string {
@@ -232,7 +236,8 @@ func Bounded(s string, max int) string {
 	return s[:cut] + more
 }
 
-func text(v any) string {
+// Text is v if it is text, else "".
+func Text(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v
@@ -272,8 +277,8 @@ func number(v any) int {
 	return 0
 }
 
-// count is a number that can be counted on: anybody can write headers.
-func count(v any) int { return min(max(number(v), 0), 1_000_000) }
+// Count is a number that can be counted on: anybody can write headers.
+func Count(v any) int { return min(max(number(v), 0), 1_000_000) }
 
 func moment(v any) time.Time {
 	if n := number(v); n > 0 {

@@ -44,10 +44,17 @@ type Plan struct {
 	Bindings  []Binding
 }
 
-// Add appends what q has and p has not; an object that one of them declares need not be checked for. It
-// panics when both declare the same object differently: two parts of rehop would then fight over it on
-// the broker.
+// Add is Merge for plans that cannot contradict each other. It panics when they do: two parts of rehop
+// would then fight over the object on the broker.
 func (p *Plan) Add(q Plan) {
+	if err := p.Merge(q); err != nil {
+		panic("topology: " + err.Error())
+	}
+}
+
+// Merge appends what q has and p has not; an object that one of them declares need not be checked for. An
+// object that both declare, differently, is an error.
+func (p *Plan) Merge(q Plan) error {
 	for _, x := range q.Exchanges {
 		i := slices.IndexFunc(p.Exchanges, func(y Exchange) bool { return y.Name == x.Name })
 		if i < 0 {
@@ -57,7 +64,7 @@ func (p *Plan) Add(q Plan) {
 				p.Exchanges[i] = x
 			}
 		} else if y.Kind != x.Kind || y.Internal != x.Internal || !maps.Equal(y.Args, x.Args) {
-			panic(fmt.Sprintf("topology: exchange %q planned twice, differently", x.Name))
+			return fmt.Errorf("exchange %q is planned twice, differently: %s with %v and %s with %v", x.Name, y.Kind, y.Args, x.Kind, x.Args)
 		}
 	}
 	for _, x := range q.Queues {
@@ -69,7 +76,7 @@ func (p *Plan) Add(q Plan) {
 				p.Queues[i] = x
 			}
 		} else if y.AutoDelete != x.AutoDelete || y.Exclusive != x.Exclusive || !maps.Equal(y.Args, x.Args) {
-			panic(fmt.Sprintf("topology: queue %q planned twice, differently", x.Name))
+			return fmt.Errorf("queue %q is planned twice, differently: with %v and with %v", x.Name, y.Args, x.Args)
 		}
 	}
 	for _, x := range q.Bindings {
@@ -77,6 +84,7 @@ func (p *Plan) Add(q Plan) {
 			p.Bindings = append(p.Bindings, x)
 		}
 	}
+	return nil
 }
 
 // Equal reports whether two bindings are the same to the broker.

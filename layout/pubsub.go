@@ -1,0 +1,140 @@
+package layout
+
+import (
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/topology"
+)
+
+// PubSub is the layout of services that publish to a topic exchange, master unless the subscription
+// names another, and consume from queues that are named service@subscription. Beside each queue are
+// queue@retry, from which messages return to the exchange after 30 seconds, and queue@failed.
+//
+// A fleet that uses it publishes a failed message to master.retry, from where it reaches every
+// subscriber of its key again, counts by x-death, and confirms nothing. A rehop consumer declares the
+// same objects and counts what others have failed, but a message that fails in its hands waits in
+// rehop's own queues, returns to its queue alone, and ends in the failed queue of that queue alone.
+type PubSub struct {
+	rules
+	// Delay is the TTL of the retry queue, and the wait between attempts. Default: 30 s.
+	Delay time.Duration
+}
+
+// MasterExchange is the exchange of PubSub unless a subscription names another.
+const MasterExchange = "master"
+
+const (
+	retrySuffix = "@retry"
+	pubSubTries = 3
+)
+
+func (p PubSub) delay() time.Duration {
+	if p.Delay == 0 {
+		return 30 * time.Second
+	}
+	return p.Delay
+}
+
+func (p PubSub) spec(q QueueSpec) QueueSpec {
+	if q.Exchange == "" {
+		q.Exchange = MasterExchange
+	}
+	if len(q.Keys) == 0 {
+		q.Keys = []string{"#"}
+	}
+	return q
+}
+
+// Exchange is a topic exchange.
+func (p PubSub) Exchange(name, kind string) topology.Plan { return plain(name, kind, "topic") }
+
+// Queue is a durable queue without arguments.
+func (p PubSub) Queue(q QueueSpec) topology.Queue { return queueOf(q, nil) }
+
+// Subscription is the queue, bound to the main exchange.
+func (p PubSub) Subscription(q QueueSpec) topology.Plan { return feed(p, p.spec(q)) }
+
+// Around is the retry and the failed exchange and queue, bound with the same keys.
+func (p PubSub) Around(q QueueSpec) topology.Plan {
+	q = p.spec(q)
+	retry, failed := q.Exchange+".retry", q.Exchange+".failed"
+	plan := topology.Plan{
+		Exchanges: []topology.Exchange{{Name: retry, Kind: "topic"}, {Name: failed, Kind: "topic"}},
+		Queues: []topology.Queue{
+			{Name: q.Name + retrySuffix, Args: topology.Args{
+				"x-dead-letter-exchange": q.Exchange, "x-message-ttl": p.delay().Milliseconds()}},
+			{Name: p.FailedQueue(q.Name)},
+		},
+	}
+	for _, key := range q.Keys {
+		plan.Bindings = append(plan.Bindings,
+			topology.Binding{Source: retry, Destination: q.Name + retrySuffix, Key: key},
+			topology.Binding{Source: failed, Destination: p.FailedQueue(q.Name), Key: key})
+	}
+	return plan
+}
+
+// FailedQueue is queue@failed.
+func (p PubSub) FailedQueue(queue string) string { return suffixed(queue, "@failed") }
+
+// Delays are three waits.
+func (p PubSub) Delays() []time.Duration { return repeated(p.delay(), pubSubTries) }
+
+// Failures is how often the message has passed the retry queue.
+func (p PubSub) Failures(l Letter) int {
+	return deathsOf(l.Headers, func(queue, reason string) bool { return queue == l.Queue+retrySuffix && reason == expired })
+}
+
+// Stray reports whether the message comes from the retry queue of another subscription: those of all
+// subscribers of a key lead to all of them.
+func (p PubSub) Stray(l Letter) bool {
+	queue, retry := strings.CutSuffix(newestDeath(l.Headers), retrySuffix)
+	return retry && queue != l.Queue
+}
+
+// Record is the entry of the retry queue.
+func (p PubSub) Record(l Letter, failures int) map[string]any {
+	return deathRecord(p.death(l, failures))
+}
+
+func (p PubSub) death(l Letter, failures int) death {
+	return death{queue: l.Queue + retrySuffix, reason: expired, exchange: l.Exchange + ".retry", key: l.Key, count: failures, at: time.Now()}
+}
+
+// Retry lets the message wait. Others look at the newest entry of x-death, whichever queue it is of, so
+// that of the queue in which it waits has to carry the count on.
+func (p PubSub) Retry(f Failure) Verdict {
+	deaths := []death{p.death(f.Letter, f.Attempt)}
+	if f.Via != "" {
+		deaths = append([]death{{queue: f.Via, reason: expired, key: f.Key, count: f.Attempt - 1, at: f.At}}, deaths...)
+	}
+	return Verdict{Do: Wait, Headers: deathRecord(deaths...)}
+}
+
+// Fail moves the message to the failed queue of its own queue, past the exchange that would lead it to
+// those of all subscribers.
+func (p PubSub) Fail(f Failure) Verdict { return Verdict{Do: Move, Key: p.FailedQueue(f.Queue)} }
+
+// Open finds a message that was published to the failed exchange without any record. In a copy that
+// belongs to another queue, the broker's record says to which.
+func (p PubSub) Open(l Letter) (Letter, envelope.Failure) {
+	f := envelope.Read(l.Headers, strings.TrimSuffix(l.Exchange, ".failed"), l.Key)
+	if f.Queue == "" {
+		f.Queue, f.Kind = l.Queue, envelope.KindError
+		if queue, retry := strings.CutSuffix(newestDeath(l.Headers), retrySuffix); retry {
+			f.Queue = queue
+		}
+	}
+	f.Attempt = max(f.Attempt, 1+p.Failures(Letter{Queue: f.Queue, Headers: l.Headers}))
+	return l, f
+}
+
+func repeated(d time.Duration, n int) []time.Duration {
+	all := make([]time.Duration, n)
+	for i := range all {
+		all[i] = d
+	}
+	return all
+}

@@ -1,0 +1,40 @@
+package rehop
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rehop/rehop/layout"
+)
+
+// Topology is everything that a client with this config and these subscriptions declares on its broker, as a
+// value: package admin compares it with a live broker, applies it, exports it and draws it. Subscriptions
+// need no handler for that.
+func Topology(config Config, subscriptions ...Subscription) (layout.Plan, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return layout.Plan{}, fmt.Errorf("rehop: config: %w", err)
+	}
+	native := layout.Native{Type: config.QueueType}
+	plan, err := config.exchanges(native)
+	if err != nil {
+		return plan, fmt.Errorf("rehop: config: %w", err)
+	}
+	for _, s := range subscriptions {
+		if s.Handler == nil {
+			s.Handler = HandlerFunc(func(context.Context, *Delivery) error { return nil })
+		}
+		s = s.withDefaults(native)
+		if err := s.validate(); err != nil {
+			return layout.Plan{}, fmt.Errorf("rehop: subscription %q: %w", s.Queue, err)
+		}
+		own, err := s.plan(native)
+		if err == nil {
+			err = plan.Merge(own)
+		}
+		if err != nil {
+			return plan, fmt.Errorf("rehop: subscription %q: %w", s.Queue, err)
+		}
+	}
+	return plan, nil
+}
