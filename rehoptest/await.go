@@ -25,40 +25,49 @@ func (b *Broker) AwaitEmpty(queue string) {
 	})
 }
 
-// waiting is how many messages are on their way to a queue.
+// waiting is how many messages are on their way to a queue: those that rehop or the broker has taken from it and that wait in another
+// one, whichever layout it belongs to, and delayed ones.
 func (b *Broker) waiting(queue string) (n int) {
 	b.t.Helper()
 	for _, q := range b.node.Vhost(vhost).Queues() {
-		switch {
-		case q.Name == layout.LandingQueue(queue):
+		if q.Name == layout.LandingQueue(queue) {
 			s := q.Status()
 			n += s.Ready + s.Unacked
-		case layout.IsWaitQueue(q.Name):
-			for _, m := range b.look(q.Name) {
-				headers := headersOf(m.Properties.Headers)
-				failed := headers[envelope.Queue] == queue
-				delayed := headers[layout.HeaderTo] == layout.ToQueue && m.Key == layout.LandingQueue(queue)
-				if failed || delayed {
-					n++
-				}
+			continue
+		}
+		if _, passing := q.Arguments.Get("x-message-ttl"); !passing || q.Name == queue {
+			continue
+		}
+		for _, m := range b.look(q.Name) {
+			headers := headersOf(m.Properties.Headers)
+			failed := headers[envelope.Queue] == queue || envelope.LastDeath(headers) == queue
+			delayed := headers[layout.HeaderTo] == layout.ToQueue && m.Key == layout.LandingQueue(queue)
+			if failed || delayed {
+				n++
 			}
 		}
 	}
 	return n
 }
 
-// AwaitFailed waits until at least n messages rest in the failed queue of a queue, and returns what is there, oldest first.
+// AwaitFailed waits until at least n messages rest in the failed queue of a queue, and returns what is there, oldest first. In layouts
+// other than layout.Native use AwaitMessages with the name of the queue where they rest.
 func (b *Broker) AwaitFailed(queue string, n int) []Message {
 	b.t.Helper()
-	failed := layout.FailedQueue(queue)
-	b.await(fmt.Sprintf("%d messages in %q", n, failed), func() string {
+	return b.AwaitMessages(layout.FailedQueue(queue), n)
+}
+
+// AwaitMessages waits until at least n messages are ready in a queue, and returns what is there, oldest first.
+func (b *Broker) AwaitMessages(queue string, n int) []Message {
+	b.t.Helper()
+	b.await(fmt.Sprintf("%d messages in %q", n, queue), func() string {
 		b.t.Helper()
-		if ready, _ := b.Depth(failed); ready < n {
+		if ready, _ := b.Depth(queue); ready < n {
 			return fmt.Sprintf("%d messages are there", ready)
 		}
 		return ""
 	})
-	return b.Messages(failed)
+	return b.Messages(queue)
 }
 
 // The broker does not tell when a queue changes, so it is looked at from time to time, and at once when a client has news. In virtual

@@ -37,12 +37,14 @@ func (l rehopLibrary) publisher(b *bench, queue string) (func(context.Context) e
 	return publish, func() error { return client.Close(context.Background()) }, nil
 }
 
+// subscribe consumes. The queues that are only consumed are the same for all; where messages fail, the
+// queue is rehop's own.
 func (l rehopLibrary) subscribe(b *bench, s rehop.Subscription) (func() error, error) {
 	client, err := l.open(b)
 	if err != nil {
 		return nil, err
 	}
-	s.Passive, s.Concurrency, s.Prefetch = true, *concurrency, *prefetch
+	s.Concurrency, s.Prefetch = *concurrency, *prefetch
 	if _, err := client.Subscribe(context.Background(), s); err != nil {
 		return nil, errors.Join(err, client.Close(context.Background()))
 	}
@@ -50,13 +52,19 @@ func (l rehopLibrary) subscribe(b *bench, s rehop.Subscription) (func() error, e
 }
 
 func (l rehopLibrary) consumer(b *bench, queue string, handled func()) (func() error, error) {
-	return l.subscribe(b, rehop.Subscription{Queue: queue, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	return l.subscribe(b, rehop.Subscription{Queue: queue, Passive: true, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		handled()
 		return nil
 	})})
 }
 
-func (rehopLibrary) retryQueue(b *bench, queue string) error { return b.declare(queue, quorum()) }
+func (l rehopLibrary) retryQueue(b *bench, queue string) error {
+	stop, err := l.retrier(b, queue, func() {}, func() {})
+	if err != nil {
+		return err
+	}
+	return stop()
+}
 
 func (l rehopLibrary) retrier(b *bench, queue string, failed, done func()) (func() error, error) {
 	oops := errors.New("oops")

@@ -151,6 +151,16 @@ func newestDeath(headers map[string]any) (map[string]any, bool) {
 	return death, ok && death[DeathMark] != true
 }
 
+// LastDeath is the queue that a message was dead-lettered from last, "" if it never was.
+func LastDeath(headers map[string]any) string {
+	deaths, _ := headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return ""
+	}
+	death, _ := deaths[0].(map[string]any)
+	return Text(death["queue"])
+}
+
 // Write puts the failure into headers.
 func (f Failure) Write(headers map[string]any) {
 	put := func(name, value string) {

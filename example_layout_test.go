@@ -1,0 +1,74 @@
+package rehop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/layout"
+)
+
+// A fleet that was there before rehop has its own exchanges, queues and way to count failures. With its layout
+// a rehop consumer declares the same and shares the queues; here that of Sneakers.
+func Example_layout() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
+	defer server.Close()
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+
+	sneakers := layout.Sneakers{Delay: 200 * time.Millisecond, Retries: 1}
+	mended := make(chan struct{})
+	_, err = client.Subscribe(ctx, rehop.Subscription{
+		Queue: "invoices", Layout: sneakers,
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			fmt.Printf("%s: attempt %d of %d\n", d.Body, d.Attempt, d.Attempts)
+			if d.Replays > 0 {
+				close(mended)
+				return nil
+			}
+			return errors.New("the printer is out of paper")
+		}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = client.Publish(ctx, rehop.Message{Exchange: layout.SneakersExchange, Key: "invoices", Body: []byte("invoice 1")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// What has failed rests in invoices-error, in the document that the fleet's own tools read.
+	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial, Layout: sneakers})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer desk.Close()
+	for {
+		p, err := desk.Replay(ctx, "invoices", admin.Options{})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if p.Done == 1 {
+			break
+		}
+	}
+	<-mended
+	// Output:
+	// invoice 1: attempt 1 of 2
+	// invoice 1: attempt 2 of 2
+	// invoice 1: attempt 1 of 2
+}
