@@ -196,6 +196,11 @@ func (c Config) validate() error {
 			fault("Exchanges: %w", err)
 			continue
 		}
+		if x.Layout != nil {
+			if err := x.Layout.Validate(); err != nil {
+				fault("Exchanges: exchange %q: Layout: %w", x.Name, err)
+			}
+		}
 		kind := fmt.Sprintf("%s in layout %T", x.plan(layout.Native{}).Exchanges[0].Kind, x.Layout)
 		if other, twice := kinds[x.Name]; twice && other != kind {
 			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, other, kind)

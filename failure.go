@@ -91,9 +91,10 @@ func (s *Subscriber) ack(h *handling, outcome Outcome, result Result) {
 
 // giveBack returns a message to its queue because the subscription stops. The broker counts that as
 // it counts a crash. So a message that has come back before goes to the end of the queue instead,
-// with its count as it is: no number of clean stops makes it suspect.
+// with its count as it is: no number of clean stops makes it suspect. So does every message where to be
+// delivered again counts as a failure.
 func (s *Subscriber) giveBack(h *handling, result Result) {
-	if n := h.returns(); n > 0 {
+	if n := h.returns(); n > 0 || s.layout.RedeliveryFails() {
 		h.raw.Session.Cancel() // or it would come back to us
 		h.setReturns(n)
 		s.requeueAtEnd(h)
@@ -136,8 +137,11 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 	failed := s.failed(h, record)
 	failed.Delay = delay
 	step := s.hasStep(delay)
-	if step && s.returnKey == s.config.Queue {
+	if step && s.returnKey == s.config.Queue { // else it passes another queue after the step
 		failed.Via = layout.StepQueue(delay)
+		if s.keepsKey {
+			failed.Via = layout.HomeStepQueue(delay)
+		}
 	}
 	verdict := s.layout.Retry(failed)
 	switch verdict.Do {
@@ -159,11 +163,14 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 		return
 	}
 	record.Due = time.Now().Add(delay)
-	where := s.toCascade(delay)
+	where := s.toCascade(h, delay)
 	if step {
-		where = func(context.Context) (destination, error) {
-			return destination{Address: layout.StepAddress(delay), key: s.returnKey, reserve: reserveFor(1, s.returnKey)}, nil
+		to := destination{Address: layout.StepAddress(delay), key: s.keyOf(h)}
+		if s.keepsKey {
+			to.Address = layout.HomeStepAddress(delay)
 		}
+		to.reserve = reserveFor(1, to.key)
+		where = func(context.Context) (destination, error) { return to, nil }
 	}
 	s.move(h, record, result, func(ctx context.Context) (destination, error) {
 		to, err := where(ctx)
@@ -203,10 +210,22 @@ func (s *Subscriber) toAddress(v layout.Verdict, reserve int) destination {
 	return to.with(v)
 }
 
-func (s *Subscriber) toCascade(delay time.Duration) func(context.Context) (destination, error) {
+// keyOf is the routing key of a message while it waits.
+func (s *Subscriber) keyOf(h *handling) string {
+	if s.keepsKey {
+		return h.history().Key
+	}
+	return s.returnKey
+}
+
+func (s *Subscriber) toCascade(h *handling, delay time.Duration) func(context.Context) (destination, error) {
+	key, to := s.keyOf(h), layout.ToQueue
+	if s.keepsKey {
+		to = layout.ToHome
+	}
 	return func(ctx context.Context) (destination, error) {
-		address, err := s.client.cascade(ctx, delay, layout.ToQueue)
-		return destination{Address: address, key: s.returnKey, reserve: reserveFor(len(address.Headers), s.returnKey)}, err
+		address, err := s.client.cascade(ctx, delay, to)
+		return destination{Address: address, key: key, reserve: reserveFor(len(address.Headers), key)}, err
 	}
 }
 
@@ -219,7 +238,7 @@ func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
 	past.Due = time.Time{}
 	record := s.layout.Record(s.letter(h), past.Attempt)
 	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, func(ctx context.Context) (destination, error) {
-		to, err := s.toCascade(rest)(ctx)
+		to, err := s.toCascade(h, rest)(ctx)
 		return to.with(layout.Verdict{Headers: record}), err
 	})
 }
@@ -237,6 +256,7 @@ func (s *Subscriber) hasStep(delay time.Duration) bool {
 func (s *Subscriber) park(h *handling, err error, kind string, result Result) {
 	result.Outcome, result.Kind = OutcomeFailed, kind
 	record := s.failure(h, err, kind)
+	record.Rests = true
 	s.move(h, record, result, s.toRest(h, record))
 }
 
@@ -257,7 +277,11 @@ func (s *Subscriber) requeueAtEnd(h *handling) {
 }
 
 func (s *Subscriber) toEnd(h *handling, record envelope.Failure) func(context.Context) (destination, error) {
-	to := s.toAddress(layout.Verdict{Key: s.config.Queue, Headers: s.layout.Record(s.letter(h), record.Attempt)}, countSize)
+	verdict := layout.Verdict{Key: s.config.Queue, Headers: s.layout.Record(s.letter(h), record.Attempt)}
+	if s.keepsKey {
+		verdict.Address.Exchange, verdict.Key = layout.LandedExchange, record.Key
+	}
+	to := s.toAddress(verdict, countSize)
 	return func(context.Context) (destination, error) { return to, nil }
 }
 
@@ -301,7 +325,7 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 	if impossible(err) && result.Outcome == OutcomeRetry {
 		// With its history it is too large to wait: the way to the failed queue adds less.
 		result.Outcome, result.Delay = OutcomeFailed, 0
-		failure.Due = time.Time{}
+		failure.Due, failure.Rests = time.Time{}, true
 		err = s.moveUntil(ctx, h, failure, s.toRest(h, failure))
 	}
 	switch {

@@ -148,7 +148,12 @@ func (c *Client) cascade(ctx context.Context, delay time.Duration, to string) (l
 	}
 	plan := c.native.Base()
 	plan.Add(c.native.Cascade(delay))
-	return address, c.ensure(ctx, address.Exchange, plan)
+	part := address.Exchange
+	if to == layout.ToHome {
+		plan.Add(c.native.LaterHome())
+		part += " and home"
+	}
+	return address, c.ensure(ctx, part, plan)
 }
 
 // ensure declares a part of the topology, waiting for a broker until ctx ends. Its error is one of the

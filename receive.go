@@ -16,6 +16,9 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 	past := &unwritten
 	if envelope.Written(raw) {
 		read := envelope.Read(raw, d.Exchange, d.RoutingKey)
+		if read.Rests {
+			read = read.Replayed()
+		}
 		past = &read
 	}
 	h := &handling{parent: base, told: base, from: from, raw: d, past: past}
@@ -63,7 +66,8 @@ func (s *Subscriber) adopt(h *handling) {
 	}
 	past.Attempt = max(past.Attempt, s.layout.Failures(l))
 	if h.raw.Redelivered && s.layout.RedeliveryFails() {
-		past.Attempt = max(past.Attempt, 1)
+		// It may also have been in the hands of somebody who died: it is not given up without another try.
+		past.Attempt = max(past.Attempt, min(past.Attempt+1, s.config.Retry.attempts-1))
 	}
 	h.past = &past
 }
@@ -77,6 +81,7 @@ func (s *Subscriber) letter(h *handling) layout.Letter {
 	}
 	l.Headers, l.Body, l.ContentType, l.Redelivered = rabbit.FromTable(d.Headers), d.Body, d.ContentType, d.Redelivered
 	l.CorrelationID, l.ReplyTo, l.Type, l.AppID = d.CorrelationId, d.ReplyTo, d.Type, d.AppId
+	l.Priority, l.Transient = d.Priority, h.past.Transient || d.DeliveryMode == rabbit.Transient
 	return l
 }
 
@@ -105,17 +110,18 @@ func visible(headers map[string]any) map[string]any {
 // over without an answer, its consumers have died or lost their connections. Such a message is
 // handled alone, and if that kills them too, it goes to the failed queue.
 func (s *Subscriber) admit(o offer, h *handling) bool {
-	returns := h.returns()
 	if s.shares && s.layout.Stray(s.letter(h)) {
 		s.ack(h, OutcomeDiscarded, Result{})
 		return false
 	}
-	if h.raw.Redelivered && !s.counts(h) {
+	if h.raw.Redelivered && !s.counts(h) && !s.gaveBack(o) {
 		// Classic queues say that they deliver a message again, and not how often: it is counted by
 		// sending the message round with a higher number.
 		h.setReturns(h.past.Returns + 1)
-		s.requeueAtEnd(h)
-		return false
+		if h.past.Returns < s.config.CrashLimit {
+			s.requeueAtEnd(h)
+			return false
+		}
 	}
 	if s.shares {
 		if err := s.layout.Check(s.letter(h)); err != nil {
@@ -127,6 +133,7 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 		s.waitOn(h, early)
 		return false
 	}
+	returns := h.returns()
 	switch {
 	case returns >= s.config.CrashLimit:
 		err := fmt.Errorf("delivered %d times without an answer: the process died or lost its connection each time", returns)
@@ -151,6 +158,10 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 	}
 	return !relaxed
 }
+
+// gaveBack reports whether a message that is delivered again was given back by somebody who failed it, as far as
+// that can be told: after a process was killed or a connection was lost, the consumer is careful.
+func (s *Subscriber) gaveBack(o offer) bool { return s.layout.RedeliveryFails() && !o.careful }
 
 // isolate sees to it that a suspect is the only message that the broker has given us: if it kills the
 // process, no other message is counted as delivered without an answer. The consumer is ended, what is

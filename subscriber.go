@@ -34,8 +34,9 @@ type Subscriber struct {
 	queue   topology.Queue // as it is declared
 	ways    layout.Plan    // what a failed message needs, without the queue itself
 	shares  bool           // the layout is one in which others than rehop write down what fails
-	// returnKey is the routing key with which messages return to the queue.
+	// returnKey is the routing key with which messages return to the queue, unless they keep their own.
 	returnKey string
+	keepsKey  bool
 
 	mu       sync.Mutex
 	current  offer             // what workers take from
@@ -91,7 +92,7 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 	}
 	s := &Subscriber{
 		client: c, config: config, options: config.consumeOptions(plan), ways: ways, handler: config.Handler,
-		layout: config.Layout, queue: config.queue(), returnKey: layout.ReturnKey(config.queue()),
+		layout: config.Layout, queue: config.queue(), keepsKey: config.Layout.KeepsKey(), returnKey: layout.ReturnKey(config.queue()),
 		// A process that was killed by a message must not take others with it when it tries again, so
 		// it begins with one message and gets more when that one is above suspicion.
 		careful: config.isolates(),
@@ -277,6 +278,9 @@ func (s *Subscriber) supervise(o offer) {
 		lost := s.serve(o)
 		o = offer{}
 		if lost && !s.stopping() {
+			if s.layout.RedeliveryFails() {
+				s.setCareful(true) // what comes again now was not given back: see gaveBack
+			}
 			s.tellDown(errors.New("the broker ended the consumer, or the connection was lost"))
 			s.sleep(backoff.Delay(1))
 		}

@@ -146,7 +146,7 @@ func (s Subscription) validate() error {
 	if len(s.ConsumerTag) > 255 {
 		fault("ConsumerTag has %d bytes, AMQP allows 255", len(s.ConsumerTag))
 	}
-	if s.Exchange == "" && len(s.Keys) > 0 {
+	if s.Exchange == "" && len(s.Keys) > 0 && len(s.Layout.Subscription(s.queueSpec()).Exchanges) == 0 {
 		fault("Keys are set, and Exchange is not")
 	}
 	for _, key := range s.Keys {
@@ -199,6 +199,9 @@ func (s Subscription) validate() error {
 	if s.Passive && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
 		s.MaxPriority != 0 || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
 		fault("Passive uses a queue as it is; it cannot be combined with settings of the queue")
+	}
+	if err := s.Layout.Validate(); err != nil {
+		fault("Layout: %w", err)
 	}
 	if err := s.Retry.validate(); err != nil {
 		faults = append(faults, err)

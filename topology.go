@@ -8,8 +8,11 @@ import (
 )
 
 // Topology is everything that a client with this config and these subscriptions declares on its broker, as a
-// value: package admin compares it with a live broker, applies it, exports it and draws it. Subscriptions
-// need no handler for that.
+// value. Package admin compares it with a broker and applies it (Admin.Diff, Admin.Apply); the plan itself can be
+// written as RabbitMQ's definitions (Definitions), with policies in the place of arguments (ByPolicy), and
+// drawn (SVG, Mermaid). Subscriptions need no handler for that.
+//
+// Cascades are not in it: whoever has a delay for which there is no step declares the levels then.
 func Topology(config Config, subscriptions ...Subscription) (layout.Plan, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {

@@ -13,7 +13,7 @@ import (
 // dead-letters is counted.
 type death struct {
 	queue, reason string
-	exchange, key string
+	exchange, key string // with which it had come into the queue
 	count         int
 	at            time.Time
 }
@@ -42,45 +42,55 @@ func deathRecord(deaths ...death) map[string]any {
 	return map[string]any{"x-death": entries}
 }
 
-// deathsOf sums up the counts of x-death entries that are accepted. Old brokers write no count, and an
-// entry for each death.
-func deathsOf(headers map[string]any, accept func(queue, reason string) bool) int {
+// deathsIn reads the header x-death, the newest first. Anybody can write headers: what is not an entry
+// counts nothing.
+func deathsIn(headers map[string]any) []death {
 	entries, _ := headers["x-death"].([]any)
-	sum := 0
+	deaths := make([]death, 0, len(entries))
 	for _, e := range entries {
-		entry, ok := e.(map[string]any)
-		if !ok || !accept(envelope.Text(entry["queue"]), envelope.Text(entry["reason"])) {
-			continue
+		entry, _ := e.(map[string]any)
+		d := death{queue: envelope.Text(entry["queue"]), reason: envelope.Text(entry["reason"]), exchange: envelope.Text(entry["exchange"])}
+		if keys, _ := entry["routing-keys"].([]any); len(keys) > 0 {
+			d.key = envelope.Text(keys[0])
 		}
-		if _, counted := entry["count"]; !counted {
-			sum++
-			continue
+		d.count = envelope.Count(entry["count"])
+		if _, counted := entry["count"]; !counted && entry != nil {
+			d.count = 1 // old brokers write an entry for each death
 		}
-		sum += envelope.Count(entry["count"])
+		deaths = append(deaths, d)
 	}
-	return min(sum, maxFailures)
+	return deaths
 }
 
-// maxFailures bounds what a record is believed: anybody can write headers.
+// maxFailures bounds what a record is believed.
 const maxFailures = 1_000_000
 
-// deathIn is the newest entry of a queue.
-func deathIn(headers map[string]any, queue string) (map[string]any, bool) {
-	entries, _ := headers["x-death"].([]any)
-	for _, e := range entries {
-		if entry, ok := e.(map[string]any); ok && envelope.Text(entry["queue"]) == queue {
-			return entry, true
+// deathsOf sums up the counts of the deaths that are accepted.
+func deathsOf(headers map[string]any, accept func(death) bool) int {
+	sum := 0
+	for _, d := range deathsIn(headers) {
+		if accept(d) {
+			sum = min(sum+d.count, maxFailures)
 		}
 	}
-	return nil, false
+	return sum
 }
 
-// newestDeath is the queue that dead-lettered a message last, "" if none did.
-func newestDeath(headers map[string]any) string {
-	entries, _ := headers["x-death"].([]any)
-	if len(entries) == 0 {
-		return ""
+// newestDeath is how a message left the queue in which it was last, if that dead-lettered it.
+func newestDeath(headers map[string]any) (death, bool) {
+	deaths := deathsIn(headers)
+	if len(deaths) == 0 {
+		return death{}, false
 	}
-	entry, _ := entries[0].(map[string]any)
-	return envelope.Text(entry["queue"])
+	return deaths[0], true
+}
+
+// deathIn is the newest death in a queue.
+func deathIn(headers map[string]any, queue string) (death, bool) {
+	for _, d := range deathsIn(headers) {
+		if d.queue == queue {
+			return d, true
+		}
+	}
+	return death{}, false
 }

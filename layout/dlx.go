@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"cmp"
+	"errors"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -29,18 +31,19 @@ type DLX struct {
 	RestArgs map[string]any
 }
 
-func (d DLX) exchange() string { return or(d.Name, "dlx") }
-func (d DLX) rest() string     { return or(d.Rest, "dlq") }
+func (d DLX) exchange() string { return cmp.Or(d.Name, "dlx") }
+func (d DLX) rest() string     { return cmp.Or(d.Rest, "dlq") }
 
-func or(name, usual string) string {
-	if name == "" {
-		return usual
-	}
-	return name
+// Validate looks at the names and at the arguments of the dead-letter queue.
+func (d DLX) Validate() error {
+	return errors.Join(checkName("DLX.Name", d.Name), checkName("DLX.Rest", d.Rest), checkArgs("DLX.RestArgs", d.RestArgs))
 }
 
-// Exchange is a topic exchange whose alternate exchange is the dead-letter exchange.
+// Exchange is a topic exchange whose alternate exchange is the dead-letter exchange. That itself has none.
 func (d DLX) Exchange(name, kind string) topology.Plan {
+	if name == d.exchange() {
+		return d.base()
+	}
 	plan := plain(name, kind, "topic")
 	plan.Exchanges[0].Args = topology.Args{"alternate-exchange": d.exchange()}
 	plan.Add(d.base())

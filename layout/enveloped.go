@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -19,6 +21,8 @@ import (
 // a retry queue that returns everything with one routing key to every queue bound for it; and what
 // it rejects goes round for ever. A rehop consumer writes the same record, keeps the properties,
 // returns a message to its own queue alone, and counts rejections too.
+//
+// A body that is not a JSON object is left as it is, and is counted by rehop alone.
 type Envelope struct {
 	rules
 	// Name is what the names begin with. Default: the queue's name without .main.q or .q.
@@ -40,29 +44,55 @@ const (
 	DeadReasonMember = "dead_reason"
 )
 
+// The reasons that Envelope writes for what a handler has failed.
+const (
+	reasonRetries   = "retry_limit"
+	reasonPermanent = "business_rejected"
+	reasonNoID      = "no_message_id"
+)
+
 var errNoID = errors.New("the message has no id, and duplicates of it could not be told from it")
+
+const (
+	dotQueue      = ".q"
+	dotMainQueue  = ".main.q"
+	dotRetryQueue = ".retry.q"
+)
 
 func (e Envelope) base(queue string) string {
 	if e.Name != "" {
 		return e.Name
 	}
-	if base, ok := strings.CutSuffix(queue, ".main.q"); ok {
+	if base, ok := strings.CutSuffix(queue, dotMainQueue); ok {
 		return base
 	}
-	return strings.TrimSuffix(queue, ".q")
+	return strings.TrimSuffix(queue, dotQueue)
 }
 
-func (e Envelope) delay() time.Duration {
-	if e.Delay == 0 {
-		return 15 * time.Second
-	}
-	return e.Delay
+func (e Envelope) retryQueue(base string) string    { return suffixed(base, dotRetryQueue) }
+func (e Envelope) retryExchange(base string) string { return suffixed(base, ".retry.x") }
+func (e Envelope) retryKey(base string) string      { return suffixed(base, ".retry") }
+func (e Envelope) mainExchange(base string) string  { return suffixed(base, ".main.x") }
+func (e Envelope) mainKey(base string) string       { return suffixed(base, ".created") }
+func (e Envelope) deadExchange(base string) string  { return suffixed(base, ".dead.x") }
+func (e Envelope) deadQueue(base string) string     { return suffixed(base, ".dead.q") }
+
+func (e Envelope) delay() time.Duration { return cmp.Or(e.Delay, 15*time.Second) }
+
+// maxDeliveryLimit is far above what any message survives.
+const maxDeliveryLimit = restingLimit
+
+// Validate looks at the name, the delay and the counts.
+func (e Envelope) Validate() error {
+	return errors.Join(checkName("Envelope.Name", e.Name), checkDelay("Envelope.Delay", e.delay()),
+		checkCount("Envelope.Retries", e.Retries, maxRetries), checkCount("Envelope.DeliveryLimit", e.DeliveryLimit, maxDeliveryLimit))
 }
 
 func (e Envelope) spec(q QueueSpec) QueueSpec {
-	q.Exchange = or(q.Exchange, e.base(q.Name)+".main.x")
+	base := e.base(q.Name)
+	q.Exchange = cmp.Or(q.Exchange, e.mainExchange(base))
 	if len(q.Keys) == 0 {
-		q.Keys = []string{e.base(q.Name) + ".created"}
+		q.Keys = []string{e.mainKey(base)}
 	}
 	return q
 }
@@ -74,13 +104,9 @@ func (e Envelope) Exchange(name, kind string) topology.Plan { return plain(name,
 func (e Envelope) Queue(q QueueSpec) topology.Queue {
 	base := e.base(q.Name)
 	if q.Type == Quorum {
-		limit := e.DeliveryLimit
-		if limit == 0 {
-			limit = 8
-		}
-		return queueOf(q, topology.Args{"x-delivery-limit": int64(limit), "x-dead-letter-exchange": base + ".dead.x"})
+		return queueOf(q, topology.Args{"x-delivery-limit": int64(cmp.Or(e.DeliveryLimit, 8)), "x-dead-letter-exchange": e.deadExchange(base)})
 	}
-	return queueOf(q, topology.Args{"x-dead-letter-exchange": base + ".retry.x", "x-dead-letter-routing-key": base + ".retry"})
+	return queueOf(q, topology.Args{"x-dead-letter-exchange": e.retryExchange(base), "x-dead-letter-routing-key": e.retryKey(base)})
 }
 
 // Subscription is the queue, bound to the main exchange.
@@ -91,45 +117,58 @@ func (e Envelope) Around(q QueueSpec) topology.Plan {
 	q = e.spec(q)
 	base := e.base(q.Name)
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: base + ".retry.x", Kind: "direct"}, {Name: base + ".dead.x", Kind: "fanout"}},
+		Exchanges: []topology.Exchange{{Name: e.retryExchange(base), Kind: "direct"}, {Name: e.deadExchange(base), Kind: "fanout"}},
 		Queues: []topology.Queue{
-			{Name: base + ".retry.q", Args: topology.Args{"x-message-ttl": e.delay().Milliseconds(),
+			{Name: e.retryQueue(base), Args: topology.Args{"x-message-ttl": e.delay().Milliseconds(),
 				"x-dead-letter-exchange": q.Exchange, "x-dead-letter-routing-key": q.Keys[0]}},
-			{Name: base + ".dead.q"},
+			{Name: e.deadQueue(base)},
 		},
 		Bindings: []topology.Binding{
-			{Source: base + ".retry.x", Destination: base + ".retry.q", Key: base + ".retry"},
-			{Source: base + ".dead.x", Destination: base + ".dead.q"},
+			{Source: e.retryExchange(base), Destination: e.retryQueue(base), Key: e.retryKey(base)},
+			{Source: e.deadExchange(base), Destination: e.deadQueue(base)},
 		},
 	}
 }
 
 // FailedQueue is the dead queue.
-func (e Envelope) FailedQueue(queue string) string { return e.base(queue) + ".dead.q" }
+func (e Envelope) FailedQueue(queue string) string { return e.deadQueue(e.base(queue)) }
 
 // Rests is true for a quorum queue, which dead-letters to the dead exchange.
 func (e Envelope) Rests(q topology.Queue) bool {
-	return q.Args["x-dead-letter-exchange"] == e.base(q.Name)+".dead.x"
+	return q.Args["x-dead-letter-exchange"] == e.deadExchange(e.base(q.Name))
 }
 
 // Delays are five waits.
-func (e Envelope) Delays() []time.Duration {
-	if e.Retries == 0 {
-		return repeated(e.delay(), 5)
-	}
-	return repeated(e.delay(), e.Retries)
-}
+func (e Envelope) Delays() []time.Duration { return repeated(e.delay(), cmp.Or(e.Retries, 5)) }
 
 // Failures is what the body says, and how often the message was rejected since that was written.
 func (e Envelope) Failures(l Letter) int {
-	count := 0
-	if value, ok := member(l.Body, RetryCountMember); ok {
-		n, err := strconv.ParseFloat(string(value), 64)
-		if err == nil && n > 0 {
-			count = int(min(n, maxFailures))
-		}
+	rejections := deathsOf(l.Headers, func(d death) bool { return d.queue == l.Queue && d.reason == rejected })
+	return min(retryCount(l.Body)+rejections, maxFailures)
+}
+
+func retryCount(body []byte) int {
+	value, ok := member(body, RetryCountMember)
+	if !ok {
+		return 0
 	}
-	return count + deathsOf(l.Headers, func(queue, reason string) bool { return queue == l.Queue && reason == rejected })
+	n, err := strconv.ParseFloat(string(value), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // it is no number
+		return 0
+	}
+	return int(min(max(n, 0), maxFailures))
+}
+
+// Stray reports whether the message comes from the retry queue of another queue, which leads to all that are
+// bound with the same key. The copy that is meant for this queue comes from its own.
+//
+// As in PubSub, it must have come straight from there.
+func (e Envelope) Stray(l Letter) bool {
+	d, _ := newestDeath(l.Headers)
+	base, retry := strings.CutSuffix(d.queue, dotRetryQueue)
+	return retry && d.reason == expired && d.queue != e.retryQueue(e.base(l.Queue)) &&
+		d.exchange == e.retryExchange(base) && d.key == e.retryKey(base) &&
+		l.Exchange == e.mainExchange(base) && l.Key == e.mainKey(base)
 }
 
 // Check refuses a message without an id, if that is required.
@@ -142,13 +181,34 @@ func (e Envelope) Check(l Letter) error {
 
 // Retry lets the message wait, with its count in the body.
 func (e Envelope) Retry(f Failure) Verdict {
-	return Verdict{Do: Wait, Body: withMember(f.Body, RetryCountMember, strconv.AppendInt(nil, int64(f.Attempt), 10))}
+	return Verdict{Do: Wait, Body: e.written(f.Body, RetryCountMember, strconv.AppendInt(nil, int64(f.Attempt), 10))}
 }
 
 // Fail moves the message to the dead exchange, with the reason in the body.
 func (e Envelope) Fail(f Failure) Verdict {
-	return Verdict{Do: Move, Address: Address{Exchange: e.base(f.Queue) + ".dead.x"},
-		Body: withMember(f.Body, DeadReasonMember, strconv.AppendQuote(nil, deadReason(f)))}
+	v := Verdict{Do: Move, Address: Address{Exchange: e.deadExchange(e.base(f.Queue))}}
+	if reason, err := json.Marshal(deadReason(f)); err == nil { // as it is for any text
+		v.Body = e.written(f.Body, DeadReasonMember, reason)
+	}
+	return v
+}
+
+// written is a body with a member set, or nil if it stays as it is.
+func (e Envelope) written(body []byte, name string, value []byte) []byte {
+	if !mayGrow(len(body), len(body)+len(name)+len(value)+len(`,"":`)) {
+		return nil
+	}
+	return withMember(body, name, value)
+}
+
+// mayGrow reports whether a broker that took a body of a size takes one of another.
+func mayGrow(size, grown int) bool {
+	for _, limit := range [...]int{16 << 20, 128 << 20} { // of RabbitMQ 4 and 3, unless they are told otherwise
+		if size <= limit && grown > limit {
+			return false
+		}
+	}
+	return true
 }
 
 // deadReason is a reason by the names that are used beside rehop, or the kind of the failure.
@@ -156,11 +216,11 @@ func deadReason(f Failure) string {
 	switch f.Kind {
 	case envelope.KindPermanent:
 		if f.Error == errNoID.Error() {
-			return "no_message_id"
+			return reasonNoID
 		}
-		return "business_rejected"
+		return reasonPermanent
 	case envelope.KindError, envelope.KindTimeout, envelope.KindPanic:
-		return "retry_limit"
+		return reasonRetries
 	}
 	return f.Kind
 }
@@ -168,17 +228,27 @@ func deadReason(f Failure) string {
 // Open takes the record out of the body.
 func (e Envelope) Open(l Letter) (Letter, envelope.Failure) {
 	f := envelope.ReadDead(l.Headers, l.Exchange, l.Key)
-	if f.Queue == "" { // somebody else published it here, with an empty key
-		f.Queue, f.Exchange, f.Key = l.Queue, "", ""
-		f.Attempt = 1 + e.Failures(l)
-		f.Kind = envelope.KindError
+	switch f.Queue {
+	case "", e.retryQueue(e.base(l.Queue)): // somebody else published it here, with an empty key
+		// The fleet's retry queue returns everything with this key, so it is the one that its consumers know.
+		base := e.base(l.Queue)
+		f = envelope.Failure{Queue: l.Queue, Exchange: e.mainExchange(base), Key: e.mainKey(base), Attempt: 1 + e.Failures(l), Kind: envelope.KindError}
 		if reason, ok := member(l.Body, DeadReasonMember); ok {
-			f.Error, _ = strconv.Unquote(string(reason))
-			if f.Error == "business_rejected" {
-				f.Kind = envelope.KindPermanent
-			}
+			f.Error = envelope.Bounded(textOf(reason), envelope.MaxErrorText)
+		}
+		if f.Error == reasonPermanent || f.Error == reasonNoID {
+			f.Kind = envelope.KindPermanent
 		}
 	}
 	l.Body = withoutMembers(l.Body, RetryCountMember, DeadReasonMember)
 	return l, f
+}
+
+// textOf is a JSON value as text: what a string says, and everything else as it is written.
+func textOf(value []byte) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	return string(value)
 }

@@ -3,110 +3,182 @@ package layout
 import (
 	"bytes"
 	"encoding/json"
+	"iter"
+	"slices"
 )
 
-// jsonMember is a member of a JSON object, as it was written: a number that fits no Go type stays as it
-// is.
+// jsonMember is where a member of a JSON object stands in its text.
 type jsonMember struct {
-	name  string
-	key   []byte // with its quotes and escapes
-	value []byte
+	name  int // the quote at which its name begins
+	value int // where its value begins
+	end   int // and where that has ended
 }
 
-// members are the members of a JSON object, in order. False: the body is not an object.
-func members(body []byte) ([]jsonMember, bool) {
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' || !json.Valid(body) {
-		return nil, false
-	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	if _, err := decoder.Token(); err != nil {
-		return nil, false
-	}
-	var all []jsonMember
-	for decoder.More() {
-		before := decoder.InputOffset()
-		name, err := decoder.Token()
-		if err != nil {
-			return nil, false
+// isObject reports whether body is a JSON object.
+func isObject(body []byte) bool {
+	at := skipBlanks(body, 0)
+	return at < len(body) && body[at] == '{' && json.Valid(body)
+}
+
+// members are those of an object, in order. It is known to be one, so nothing is checked again, and nothing is
+// kept: there may be megabytes of them.
+func members(object []byte) iter.Seq[jsonMember] {
+	return func(yield func(jsonMember) bool) {
+		for at := skipBlanks(object, 0); object[at] != '}'; {
+			m := jsonMember{name: skipBlanks(object, at+1)} // past the brace, or the comma
+			if object[m.name] == '}' {
+				return
+			}
+			colon := skipBlanks(object, skipString(object, m.name))
+			m.value = skipBlanks(object, colon+1)
+			m.end = skipValue(object, m.value)
+			if !yield(m) {
+				return
+			}
+			at = skipBlanks(object, m.end)
 		}
-		key := bytes.TrimLeft(body[before:decoder.InputOffset()], " \t\r\n,")
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return nil, false
-		}
-		text, _ := name.(string)
-		all = append(all, jsonMember{name: text, key: key, value: value})
 	}
-	return all, true
+}
+
+func skipBlanks(text []byte, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
+		at++
+	}
+	return at
+}
+
+func skipString(text []byte, at int) int {
+	for at++; text[at] != '"'; at++ {
+		if text[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
+
+func skipValue(text []byte, at int) int {
+	switch text[at] {
+	case '"':
+		return skipString(text, at)
+	case '{', '[':
+		return skipNested(text, at)
+	}
+	for {
+		switch text[at] {
+		case ',', '}', ' ', '\t', '\n', '\r':
+			return at
+		}
+		at++
+	}
+}
+
+func skipNested(text []byte, at int) int {
+	for depth := 0; ; {
+		switch text[at] {
+		case '"':
+			at = skipString(text, at)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		at++
+		if depth == 0 {
+			return at
+		}
+	}
+}
+
+// isNamed reports whether a member has the name, however that is written.
+func (m jsonMember) isNamed(object []byte, name string) bool {
+	written := object[m.name:skipString(object, m.name)]
+	if bytes.IndexByte(written, '\\') < 0 {
+		return string(written[1:len(written)-1]) == name
+	}
+	var read string
+	return json.Unmarshal(written, &read) == nil && read == name
+}
+
+// mayName reports whether a member of the name can be in body, which takes no parsing. A letter can be written as
+// it is, or as \u00 and two digits.
+func mayName(body []byte, name string) bool {
+	return bytes.Contains(body, []byte(name)) || bytes.Contains(body, []byte(`\u00`))
 }
 
 // member is the value of a member of the object in body. Of several with the name the last counts.
 func member(body []byte, name string) (value []byte, ok bool) {
-	all, _ := members(body)
-	for _, m := range all {
-		if m.name == name {
-			value, ok = m.value, true
+	if !mayName(body, name) || !isObject(body) {
+		return nil, false
+	}
+	for m := range members(body) {
+		if m.isNamed(body, name) {
+			value, ok = body[m.value:m.end], true
 		}
 	}
 	return value, ok
 }
 
-// withMember is the object in body with a member set; nil if body is not an object.
+// withMember is the object in body with a member set, whose name needs no escapes; nil if body is not an object.
 func withMember(body []byte, name string, value []byte) []byte {
-	all, ok := members(body)
-	if !ok {
+	if !isObject(body) {
 		return nil
 	}
-	var kept []jsonMember
-	place := -1
-	for _, m := range all {
-		if m.name != name {
-			kept = append(kept, m)
-		} else if place < 0 {
-			place = len(kept)
-			kept = append(kept, jsonMember{name: name, key: m.key, value: value})
-		}
+	if _, has := member(body, name); !has {
+		added := append(append([]byte{'"'}, name...), `":`...)
+		return edited(body, func(m jsonMember) ([]byte, bool) { return body[m.value:m.end], true }, append(added, value...))
 	}
-	if place < 0 {
-		key, err := json.Marshal(name)
-		if err != nil {
-			return nil
+	set := false
+	return edited(body, func(m jsonMember) ([]byte, bool) {
+		if !m.isNamed(body, name) {
+			return body[m.value:m.end], true
 		}
-		kept = append(kept, jsonMember{name: name, key: key, value: value})
-	}
-	return object(kept)
+		again := set
+		set = true
+		return value, !again
+	}, nil)
 }
 
 // withoutMembers is the object in body without the members of these names; body itself if there are none.
 func withoutMembers(body []byte, names ...string) []byte {
-	all, _ := members(body)
-	var kept []jsonMember
-	for _, m := range all {
-		drop := false
-		for _, name := range names {
-			drop = drop || m.name == name
-		}
-		if !drop {
-			kept = append(kept, m)
-		}
-	}
-	if len(kept) == len(all) {
+	if !slices.ContainsFunc(names, func(name string) bool {
+		_, has := member(body, name)
+		return has
+	}) {
 		return body
 	}
-	return object(kept)
+	return edited(body, func(m jsonMember) ([]byte, bool) {
+		drop := slices.ContainsFunc(names, func(name string) bool { return m.isNamed(body, name) })
+		return body[m.value:m.end], !drop
+	}, nil)
 }
 
-func object(all []jsonMember) []byte {
-	var out bytes.Buffer
-	out.WriteByte('{')
-	for i, m := range all {
-		if i > 0 {
-			out.WriteByte(',')
+// edited is an object with the values that decide gives its members, without those that it drops, and with what
+// is to be added at the end. All else stays as it is written, blanks too: dropping what was added gives back
+// the object that was, byte for byte.
+func edited(object []byte, decide func(jsonMember) (value []byte, keep bool), added []byte) []byte {
+	out := make([]byte, 0, len(object)+len(added)+1)
+	inner := bytes.IndexByte(object, '{') + 1
+	behind := inner // the end of the member before
+	kept := false
+	for m := range members(object) {
+		if behind == inner {
+			out = append(out, object[:m.name]...)
 		}
-		out.Write(m.key)
-		out.WriteByte(':')
-		out.Write(m.value)
+		if value, keep := decide(m); keep {
+			if kept {
+				out = append(out, object[behind:m.name]...)
+			}
+			out = append(append(out, object[m.name:m.value]...), value...)
+			kept = true
+		}
+		behind = m.end
 	}
-	out.WriteByte('}')
-	return out.Bytes()
+	if behind == inner {
+		out = append(out, object[:inner]...)
+	}
+	if kept && added != nil {
+		out = append(out, ',')
+	}
+	return append(append(out, added...), object[behind:]...)
 }

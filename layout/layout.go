@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 	"time"
@@ -17,6 +18,8 @@ import (
 // all of them: a message is acked when the broker has confirmed its copy, and it waits in queues of
 // rehop's own that dead-letter at least once, unless the layout has queues of that kind.
 type Layout interface {
+	// Validate reports all settings of the layout that are impossible.
+	Validate() error
 	// Exchange is an exchange as publishers and subscribers declare it. Kind "" is the layout's usual one.
 	Exchange(name, kind string) topology.Plan
 	// KeepsUnrouted reports whether a message for which no queue is bound is kept by such an exchange.
@@ -34,6 +37,9 @@ type Layout interface {
 	// Delays are the waits between attempts unless a subscription has its own.
 	Delays() []time.Duration
 
+	// KeepsKey reports whether a message keeps its routing key wherever rehop moves it, because others publish it
+	// again with that.
+	KeepsKey() bool
 	// Origin is the exchange and the key with which a message was first published, as far as that can be told
 	// of one that rehop has not written down.
 	Origin(Letter) (exchange, key string)
@@ -69,6 +75,9 @@ type Letter struct {
 	Redelivered bool
 
 	CorrelationID, ReplyTo, Type, AppID string
+
+	Priority  uint8
+	Transient bool // it was published as transient
 }
 
 // Failure is a message that has just failed.
@@ -114,34 +123,55 @@ type Verdict struct {
 type Plan = topology.Plan
 
 // Whole is everything that a subscription needs on the broker, with the given waits. It is an error if the
-// queue has the name of one that the layout needs for something else.
+// layout's settings are impossible, or if the queue or its exchange is one that the layout needs for something
+// else.
 func Whole(l Layout, native Native, spec QueueSpec, waits []time.Duration) (Plan, error) {
 	plan, err := Ways(l, native, spec, waits)
 	if err != nil {
 		return plan, err
 	}
-	if err := plan.Merge(l.Subscription(spec)); err != nil {
-		return plan, err
+	err = mergeAll(&plan, l.Subscription(spec), native.returnTo(spec.Name))
+	if err == nil && l.KeepsKey() {
+		err = plan.Merge(native.home(l.Queue(spec)))
 	}
-	return plan, plan.Merge(native.returnTo(spec.Name))
+	return plan, err
 }
 
 // Ways is what a failed message needs, without the queue itself: that belongs to the connection that
 // consumes, or to somebody else.
 func Ways(l Layout, native Native, spec QueueSpec, waits []time.Duration) (Plan, error) {
+	if err := l.Validate(); err != nil {
+		return Plan{}, err
+	}
+	landing, step := native.landing, native.Step
+	if l.KeepsKey() {
+		landing, step = native.homeLanding, native.homeStep
+	}
+	parts := []Plan{l.Around(spec)}
+	if q := l.Queue(spec); refuses(q) {
+		parts = append(parts, landing(q.Name))
+	}
+	known := make(map[time.Duration]bool)
+	for i, d := range waits {
+		if !known[d] && l.Retry(Failure{Letter: Letter{Queue: spec.Name}, Attempt: i + 1, Delay: d}).Do == Wait {
+			parts = append(parts, step(d))
+		}
+		known[d] = true
+	}
 	plan := native.Base()
-	if err := plan.Merge(l.Around(spec)); err != nil {
+	if err := mergeAll(&plan, parts...); err != nil {
 		return plan, err
 	}
-	if q := l.Queue(spec); ReturnKey(q) != q.Name {
-		plan.Add(native.landing(q.Name))
-	}
-	for i, d := range waits {
-		if l.Retry(Failure{Letter: Letter{Queue: spec.Name}, Attempt: i + 1, Delay: d}).Do == Wait {
-			plan.Add(native.Step(d))
+	return plan, checkQueue(l, spec, plan, waits)
+}
+
+func mergeAll(plan *Plan, parts ...Plan) error {
+	for _, part := range parts {
+		if err := plan.Merge(part); err != nil {
+			return err
 		}
 	}
-	return plan, nil
+	return nil
 }
 
 // ReturnKey is the routing key with which a message returns to the queue.
@@ -151,16 +181,21 @@ func Ways(l Layout, native Native, spec QueueSpec, waits []time.Duration) (Plan,
 // that refuses when it is full, or of which rehop cannot know that, return by way of a queue of its
 // own, in which they stay for no time if there is room.
 func ReturnKey(q topology.Queue) string {
-	if q.Passive {
+	if refuses(q) {
 		return LandingQueue(q.Name)
+	}
+	return q.Name
+}
+
+// refuses reports whether the queue may refuse a message.
+func refuses(q topology.Queue) bool {
+	if q.Passive {
+		return true
 	}
 	_, length := q.Args["x-max-length"]
 	_, bytes := q.Args["x-max-length-bytes"]
 	overflow, _ := q.Args["x-overflow"].(string)
-	if (length || bytes) && strings.HasPrefix(overflow, "reject-publish") {
-		return LandingQueue(q.Name)
-	}
-	return q.Name
+	return (length || bytes) && strings.HasPrefix(overflow, "reject-publish")
 }
 
 // IsQuorum reports whether a queue is planned as a quorum queue.
@@ -219,10 +254,7 @@ func feed(l Layout, q QueueSpec, keys ...string) topology.Plan {
 
 // plain is an exchange without arguments.
 func plain(name, kind, usual string) topology.Plan {
-	if kind == "" {
-		kind = usual
-	}
-	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Kind: kind}}}
+	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Kind: cmp.Or(kind, usual)}}}
 }
 
 // rules are what most layouts agree on.
@@ -231,6 +263,7 @@ type rules struct{}
 func (rules) KeepsUnrouted() bool               { return false }
 func (rules) Rests(topology.Queue) bool         { return false }
 func (rules) Failures(Letter) int               { return 0 }
+func (rules) KeepsKey() bool                    { return true }
 func (rules) Origin(l Letter) (string, string)  { return l.Exchange, l.Key }
 func (rules) RedeliveryFails() bool             { return false }
 func (rules) Check(Letter) error                { return nil }

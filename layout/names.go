@@ -105,7 +105,9 @@ func StepName(delay time.Duration) string {
 func StepQueue(delay time.Duration) string { return stepQueuePrefix + StepName(delay) }
 
 // IsLandingQueue reports whether name may be that of a landing queue.
-func IsLandingQueue(name string) bool { return strings.HasSuffix(name, landingSuffix) }
+func IsLandingQueue(name string) bool {
+	return strings.HasSuffix(name, landingSuffix) || strings.HasSuffix(name, homeSuffix)
+}
 
 // IsWaitQueue reports whether name is that of a step, of a level of the cascade, or of a way out of it.
 func IsWaitQueue(name string) bool {

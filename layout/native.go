@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"time"
@@ -62,12 +63,10 @@ type QueueSpec struct {
 	Keys            []string
 }
 
-func (n Native) queueType() QueueType {
-	if n.Type == "" {
-		return Quorum
-	}
-	return n.Type
-}
+func (n Native) queueType() QueueType { return cmp.Or(n.Type, Quorum) }
+
+// Validate looks at the type.
+func (n Native) Validate() error { return checkType("Native.Type", n.Type) }
 
 // resting are the arguments of a queue that nobody consumes all the time.
 func (n Native) resting() topology.Args {
@@ -169,6 +168,9 @@ func (n Native) Retry(Failure) Verdict { return Verdict{Do: Wait} }
 
 // Fail moves the message to its failed queue.
 func (n Native) Fail(f Failure) Verdict { return Verdict{Do: Move, Key: FailedQueue(f.Queue)} }
+
+// KeepsKey is false: nobody else is there.
+func (n Native) KeepsKey() bool { return false }
 
 // returnTo lets messages return to a queue.
 func (n Native) returnTo(queue string) topology.Plan {

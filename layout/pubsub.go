@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"cmp"
+	"errors"
 	"strings"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 // subscriber of its key again, counts by x-death, and confirms nothing. A rehop consumer declares the
 // same objects and counts what others have failed, but a message that fails in its hands waits in
 // rehop's own queues, returns to its queue alone, and ends in the failed queue of that queue alone.
+//
+// A message is tried again three times. Code of such a fleet that compares "more than 3" gives it one more.
 type PubSub struct {
 	rules
 	// Delay is the TTL of the retry queue, and the wait between attempts. Default: 30 s.
@@ -26,21 +30,23 @@ type PubSub struct {
 const MasterExchange = "master"
 
 const (
-	retrySuffix = "@retry"
-	pubSubTries = 3
+	pubSubRetries = 3
+
+	atRetry  = "@retry"
+	atFailed = "@failed"
+	dotRetry = ".retry"
+	dotFail  = ".failed"
 )
 
-func (p PubSub) delay() time.Duration {
-	if p.Delay == 0 {
-		return 30 * time.Second
-	}
-	return p.Delay
-}
+func (p PubSub) delay() time.Duration { return cmp.Or(p.Delay, 30*time.Second) }
+
+func (p PubSub) retryQueue(queue string) string { return suffixed(queue, atRetry) }
+
+// Validate looks at the delay.
+func (p PubSub) Validate() error { return errors.Join(checkDelay("PubSub.Delay", p.delay())) }
 
 func (p PubSub) spec(q QueueSpec) QueueSpec {
-	if q.Exchange == "" {
-		q.Exchange = MasterExchange
-	}
+	q.Exchange = cmp.Or(q.Exchange, MasterExchange)
 	if len(q.Keys) == 0 {
 		q.Keys = []string{"#"}
 	}
@@ -59,54 +65,60 @@ func (p PubSub) Subscription(q QueueSpec) topology.Plan { return feed(p, p.spec(
 // Around is the retry and the failed exchange and queue, bound with the same keys.
 func (p PubSub) Around(q QueueSpec) topology.Plan {
 	q = p.spec(q)
-	retry, failed := q.Exchange+".retry", q.Exchange+".failed"
+	retry, failed := suffixed(q.Exchange, dotRetry), suffixed(q.Exchange, dotFail)
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{{Name: retry, Kind: "topic"}, {Name: failed, Kind: "topic"}},
 		Queues: []topology.Queue{
-			{Name: q.Name + retrySuffix, Args: topology.Args{
+			{Name: p.retryQueue(q.Name), Args: topology.Args{
 				"x-dead-letter-exchange": q.Exchange, "x-message-ttl": p.delay().Milliseconds()}},
 			{Name: p.FailedQueue(q.Name)},
 		},
 	}
 	for _, key := range q.Keys {
 		plan.Bindings = append(plan.Bindings,
-			topology.Binding{Source: retry, Destination: q.Name + retrySuffix, Key: key},
+			topology.Binding{Source: retry, Destination: p.retryQueue(q.Name), Key: key},
 			topology.Binding{Source: failed, Destination: p.FailedQueue(q.Name), Key: key})
 	}
+	plan.Add(Native{}.rest(q.Name, p.FailedQueue(q.Name)))
 	return plan
 }
 
 // FailedQueue is queue@failed.
-func (p PubSub) FailedQueue(queue string) string { return suffixed(queue, "@failed") }
+func (p PubSub) FailedQueue(queue string) string { return suffixed(queue, atFailed) }
 
 // Delays are three waits.
-func (p PubSub) Delays() []time.Duration { return repeated(p.delay(), pubSubTries) }
+func (p PubSub) Delays() []time.Duration { return repeated(p.delay(), pubSubRetries) }
 
 // Failures is how often the message has passed the retry queue.
 func (p PubSub) Failures(l Letter) int {
-	return deathsOf(l.Headers, func(queue, reason string) bool { return queue == l.Queue+retrySuffix && reason == expired })
+	own := p.retryQueue(l.Queue)
+	return deathsOf(l.Headers, func(d death) bool { return d.queue == own && d.reason == expired })
 }
 
 // Stray reports whether the message comes from the retry queue of another subscription: those of all
-// subscribers of a key lead to all of them.
+// subscribers of a key lead to all of them. The copy that is meant for this queue comes from its own.
+//
+// It must have come straight from there. A message that somebody has taken out of another queue and
+// published anew, with the record of its life before, is nobody's copy.
 func (p PubSub) Stray(l Letter) bool {
-	queue, retry := strings.CutSuffix(newestDeath(l.Headers), retrySuffix)
-	return retry && queue != l.Queue
+	d, ok := newestDeath(l.Headers)
+	return ok && d.reason == expired && strings.HasSuffix(d.queue, atRetry) && d.queue != p.retryQueue(l.Queue) &&
+		d.exchange == suffixed(l.Exchange, dotRetry) && d.key == l.Key
 }
 
 // Record is the entry of the retry queue.
 func (p PubSub) Record(l Letter, failures int) map[string]any {
-	return deathRecord(p.death(l, failures))
+	return deathRecord(p.death(l, failures, time.Now()))
 }
 
-func (p PubSub) death(l Letter, failures int) death {
-	return death{queue: l.Queue + retrySuffix, reason: expired, exchange: l.Exchange + ".retry", key: l.Key, count: failures, at: time.Now()}
+func (p PubSub) death(l Letter, failures int, at time.Time) death {
+	return death{queue: p.retryQueue(l.Queue), reason: expired, exchange: suffixed(l.Exchange, dotRetry), key: l.Key, count: failures, at: at}
 }
 
 // Retry lets the message wait. Others look at the newest entry of x-death, whichever queue it is of, so
 // that of the queue in which it waits has to carry the count on.
 func (p PubSub) Retry(f Failure) Verdict {
-	deaths := []death{p.death(f.Letter, f.Attempt)}
+	deaths := []death{p.death(f.Letter, f.Attempt, f.At)}
 	if f.Via != "" {
 		deaths = append([]death{{queue: f.Via, reason: expired, key: f.Key, count: f.Attempt - 1, at: f.At}}, deaths...)
 	}
@@ -115,24 +127,29 @@ func (p PubSub) Retry(f Failure) Verdict {
 
 // Fail moves the message to the failed queue of its own queue, past the exchange that would lead it to
 // those of all subscribers.
-func (p PubSub) Fail(f Failure) Verdict { return Verdict{Do: Move, Key: p.FailedQueue(f.Queue)} }
+func (p PubSub) Fail(f Failure) Verdict {
+	return Verdict{Do: Move, Address: Address{Exchange: RestExchange}, Key: f.Key}
+}
 
 // Open finds a message that was published to the failed exchange without any record. In a copy that
 // belongs to another queue, the broker's record says to which.
 func (p PubSub) Open(l Letter) (Letter, envelope.Failure) {
-	f := envelope.Read(l.Headers, strings.TrimSuffix(l.Exchange, ".failed"), l.Key)
+	f := envelope.Read(l.Headers, strings.TrimSuffix(l.Exchange, dotFail), l.Key)
 	if f.Queue == "" {
 		f.Queue, f.Kind = l.Queue, envelope.KindError
-		if queue, retry := strings.CutSuffix(newestDeath(l.Headers), retrySuffix); retry {
-			f.Queue = queue
+		if d, ok := newestDeath(l.Headers); ok && d.queue != p.retryQueue(l.Queue) {
+			if other, retry := strings.CutSuffix(d.queue, atRetry); retry {
+				f.Queue = other
+			}
 		}
 	}
 	f.Attempt = max(f.Attempt, 1+p.Failures(Letter{Queue: f.Queue, Headers: l.Headers}))
 	return l, f
 }
 
+// repeated is n waits. Settings are looked at after they are used here.
 func repeated(d time.Duration, n int) []time.Duration {
-	all := make([]time.Duration, n)
+	all := make([]time.Duration, min(max(n, 0), maxRetries))
 	for i := range all {
 		all[i] = d
 	}

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
@@ -12,138 +13,170 @@ import (
 
 // sneakersError is the document that Sneakers publishes for a message that has failed too often. Later
 // versions leave the message as it is and put the document into the header retry_info.
+//
+// What can be of several types, in one version or another, is any.
 type sneakersError struct {
-	Error        string `json:"error"`
-	NumAttempts  int    `json:"num_attempts"`
-	FailedAt     string `json:"failed_at"`
-	Payload      string `json:"payload,omitempty"`    // base64, in lines
-	Properties   any    `json:"properties,omitempty"` // base64 of JSON; later versions write the object
-	ErrorClass   string `json:"error_class,omitempty"`
-	ErrorMessage string `json:"error_message,omitempty"`
-	Backtrace    any    `json:"backtrace,omitempty"` // text, or a list of lines
+	Error        any     `json:"error"`
+	NumAttempts  any     `json:"num_attempts"`
+	FailedAt     any     `json:"failed_at"`
+	Payload      *string `json:"payload,omitempty"`    // base64, in lines
+	Properties   any     `json:"properties,omitempty"` // base64 of JSON or of what Ruby shows; later versions write the object
+	ErrorClass   any     `json:"error_class,omitempty"`
+	ErrorMessage any     `json:"error_message,omitempty"`
+	Backtrace    any     `json:"backtrace,omitempty"` // text, or a list of lines
+	// Rehop: rehop wrote it, so its payload is the body.
+	Rehop bool `json:"rehop,omitempty"`
 }
 
-// sneakersProperties are the message properties in such a document, by Bunny's names.
-type sneakersProperties struct {
-	ContentType   string         `json:"content_type,omitempty"`
-	Headers       map[string]any `json:"headers,omitempty"`
-	MessageID     string         `json:"message_id,omitempty"`
-	CorrelationID string         `json:"correlation_id,omitempty"`
-	ReplyTo       string         `json:"reply_to,omitempty"`
-	Type          string         `json:"type,omitempty"`
-	AppID         string         `json:"app_id,omitempty"`
-}
-
-// wrapError is the document for a failure.
+// wrapError is the document for a failure; nil if it would be too large for the broker. Then the message rests as it
+// is, and rehop's own record says why.
 func wrapError(f Failure) []byte {
-	properties, err := json.Marshal(sneakersProperties{
-		ContentType: f.ContentType, MessageID: f.ID, CorrelationID: f.CorrelationID, ReplyTo: f.ReplyTo, Type: f.Type, AppID: f.AppID,
-	})
-	if err != nil {
-		properties = []byte("{}") // it has only strings: json.Marshal cannot fail
-	}
-	doc, err := json.Marshal(sneakersError{
-		Error: f.Error, NumAttempts: f.Attempt, FailedAt: f.At.Format(time.RFC3339), Payload: inLines(f.Body),
-		Properties: inLines(properties), ErrorClass: f.Kind, ErrorMessage: f.Error, Backtrace: f.Stack,
-	})
-	if err != nil {
+	if !mayGrow(len(f.Body), linesSize(len(f.Body))) {
 		return nil
 	}
-	return doc
-}
-
-// lineBytes is how much of the content Ruby's Base64.encode64 puts on a line.
-const lineBytes = 45
-
-// inLines is base64 as Ruby writes it.
-func inLines(b []byte) string {
-	var out strings.Builder
-	for len(b) > 0 {
-		n := min(lineBytes, len(b))
-		out.WriteString(base64.StdEncoding.EncodeToString(b[:n]))
-		out.WriteByte('\n')
-		b = b[n:]
+	payload := inLines(f.Body)
+	document, err := json.Marshal(sneakersError{
+		Error: f.Error, NumAttempts: f.Attempt, FailedAt: f.At.Format(time.RFC3339), Payload: &payload,
+		Properties: inLines(propertiesOf(f.Letter)), ErrorClass: f.Kind, ErrorMessage: f.Error, Backtrace: f.Stack, Rehop: true,
+	})
+	if err != nil || !mayGrow(len(f.Body), len(document)) {
+		return nil
 	}
-	return out.String()
+	return document
 }
 
-func fromLines(s string) ([]byte, bool) {
-	b, err := base64.StdEncoding.DecodeString(strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' {
-			return -1
-		}
-		return r
-	}, s))
-	return b, err == nil
+// unwrapOwn takes a message out of a document that rehop wrote. One that was too large for that is as it was.
+func unwrapOwn(l Letter) Letter {
+	document, ok := documentIn(l.Body)
+	if !ok || !document.Rehop {
+		return l
+	}
+	body, ok := fromLines(*document.Payload)
+	if !ok {
+		return l
+	}
+	l.Body = body
+	properties, _ := readProperties(document.Properties)
+	l.ContentType = envelope.Text(properties["content_type"])
+	return l
 }
 
-// unwrapError takes a message out of its document, whichever version wrote it. written: rehop did, and its
-// own record says the rest.
-func unwrapError(l Letter, f envelope.Failure, written bool) (Letter, envelope.Failure) {
-	var doc sneakersError
-	if info := envelope.Text(l.Headers["retry_info"]); info != "" && !written {
-		// The newest comes first if there are several.
-		var list []sneakersError
-		if json.Unmarshal([]byte(info), &list) == nil && len(list) > 0 {
-			doc = list[0]
-		} else if json.Unmarshal([]byte(info), &doc) != nil {
-			return l, f
-		}
+// unwrapError takes a message out of its document, whichever version of Sneakers wrote it.
+func unwrapError(l Letter) (Letter, envelope.Failure) {
+	bare := envelope.Failure{Queue: l.Queue, Exchange: l.Exchange, Key: l.Key, Kind: envelope.KindError}
+	document, ok := documentBeside(l.Headers)
+	if ok {
 		l.Headers = maps.Clone(l.Headers)
-		delete(l.Headers, "retry_info")
+		delete(l.Headers, retryInfo)
 	} else {
-		if json.Unmarshal(l.Body, &doc) != nil || doc.Payload == "" && doc.FailedAt == "" {
-			return l, f
+		if document, ok = documentIn(l.Body); !ok {
+			return l, bare
 		}
-		body, ok := fromLines(doc.Payload)
+		body, ok := fromLines(*document.Payload)
 		if !ok {
-			return l, f
+			return l, bare
 		}
-		l.Body = body
+		l.Body, l.ContentType = body, ""
 	}
-	l = doc.properties().restore(l, written)
-	if written {
-		return l, f
+	if properties, ok := readProperties(document.Properties); ok {
+		l = restore(l, properties)
 	}
-	f.Attempt = min(max(doc.NumAttempts, 0), maxFailures)
-	f.Error = doc.Error
-	f.FailedAt, _ = time.Parse(time.RFC3339, doc.FailedAt)
-	f.FirstFailed = f.FailedAt
+	f := envelope.Read(l.Headers, l.Exchange, l.Key) // rehop may have failed it before
+	if f.Queue == "" {
+		f.Queue = l.Queue
+		if d, ok := deathIn(l.Headers, l.Queue); ok {
+			f.Exchange = d.exchange
+		}
+	}
+	f.Due = time.Time{}
+	f.Attempt, f.Kind, f.Error = envelope.Count(exact(document.NumAttempts)), envelope.KindError, envelope.Bounded(shown(document.Error), envelope.MaxErrorText)
+	if f.Error == "timeout" {
+		f.Kind = envelope.KindTimeout
+	}
+	f.Stack = envelope.Bounded(shown(document.Backtrace), envelope.MaxErrorText)
+	f.FailedAt, _ = time.Parse(time.RFC3339, envelope.Text(document.FailedAt))
+	if f.FirstFailed.IsZero() {
+		f.FirstFailed = f.FailedAt
+	}
 	return l, f
 }
 
-func (d sneakersError) properties() (p sneakersProperties) {
-	switch v := d.Properties.(type) {
-	case string:
-		if text, ok := fromLines(v); ok {
-			_ = json.Unmarshal(text, &p) // what cannot be read is not restored
-		}
-	case map[string]any:
-		if text, err := json.Marshal(v); err == nil {
-			_ = json.Unmarshal(text, &p)
-		}
+// retryInfo is the header of later versions. If there are several documents, the newest comes first.
+const retryInfo = "retry_info"
+
+func documentBeside(headers map[string]any) (document sneakersError, ok bool) {
+	text := []byte(envelope.Text(headers[retryInfo]))
+	var list []sneakersError
+	if decode(text, &list) && len(list) > 0 {
+		return list[0], list[0].isComplete()
 	}
-	return p
+	ok = decode(text, &document) && document.isComplete()
+	return document, ok
 }
 
-// restore puts the properties back. rehop keeps all but the content type on the message itself.
-func (p sneakersProperties) restore(l Letter, written bool) Letter {
-	l.ContentType = p.ContentType
-	if written {
-		return l
-	}
-	l.ID, l.CorrelationID, l.ReplyTo, l.Type, l.AppID = or(l.ID, p.MessageID), p.CorrelationID, p.ReplyTo, p.Type, p.AppID
-	if len(p.Headers) > 0 {
-		headers := maps.Clone(p.Headers)
-		for name, value := range l.Headers {
-			headers[name] = value
+// documentIn is the document that a body is.
+func documentIn(body []byte) (document sneakersError, ok bool) {
+	ok = decode(body, &document) && document.isComplete() && document.Payload != nil
+	return document, ok
+}
+
+// decode is json.Unmarshal that keeps numbers as they are written.
+func decode(text []byte, v any) bool {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(v) == nil && len(bytes.TrimSpace(text[decoder.InputOffset():])) == 0
+}
+
+// isComplete reports whether the document has what all have. A message that only looks a little like one would be
+// lost if something in it were taken for its body.
+func (d sneakersError) isComplete() bool {
+	_, counted := d.NumAttempts.(json.Number)
+	_, failedAt := d.FailedAt.(string)
+	return counted && failedAt
+}
+
+// shown is a value as people read it.
+func shown(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case []any:
+		lines := make([]string, len(v))
+		for i, line := range v {
+			lines[i] = shown(line)
 		}
-		for name, value := range headers { // JSON has one kind of number
-			if n, ok := value.(float64); ok && n == float64(int64(n)) {
-				headers[name] = int64(n)
-			}
-		}
-		l.Headers = headers
+		return strings.Join(lines, "\n")
 	}
-	return l
+	text, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// Ruby's Base64.encode64 puts 45 bytes of the content on a line, which makes 60 characters.
+const (
+	lineBytes = 45
+	lineChars = 60
+)
+
+// inLines is base64 as Ruby writes it.
+func inLines(b []byte) string {
+	out := make([]byte, 0, len(b)/lineBytes*(lineChars+1)+lineChars+1)
+	for len(b) > 0 {
+		n := min(lineBytes, len(b))
+		out = append(base64.StdEncoding.AppendEncode(out, b[:n]), '\n')
+		b = b[n:]
+	}
+	return string(out)
+}
+
+// linesSize is about how many bytes n bytes take in lines, in JSON.
+func linesSize(n int) int { return n / lineBytes * (lineChars + len(`\n`)) }
+
+func fromLines(s string) ([]byte, bool) {
+	b, err := base64.StdEncoding.DecodeString(s) // which passes over the ends of lines
+	return b, err == nil
 }

@@ -1,6 +1,9 @@
 package layout
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -19,15 +22,34 @@ type Tiers struct {
 	rules
 	// Name is what the names of the exchanges and queues begin with. Default: delay.
 	Name string
-	// Delays of the tiers. Default: 30 s, 1 m, 5 m, 30 m, 1 h, 3 h, 6 h, 12 h, 24 h.
+	// Tiers are the delays, in any order. Default: 30 s, 1 m, 5 m, 30 m, 1 h, 3 h, 6 h, 12 h, 24 h.
 	Tiers []time.Duration
-	// Type is the type of the delay queues. Default: Quorum, which dead-letter at least once.
+	// Type is the type of the delay queues, and of the failed queue. Default: Quorum, which dead-letter at
+	// least once.
 	Type QueueType
 	// Waits are the waits between attempts, unless a subscription has its own. Default: 30 s, 5 m, 30 m.
 	Waits []time.Duration
 }
 
-func (t Tiers) name() string { return or(t.Name, "delay") }
+func (t Tiers) name() string { return cmp.Or(t.Name, "delay") }
+
+// Validate looks at the tiers and the waits.
+func (t Tiers) Validate() error {
+	faults := []error{checkName("Tiers.Name", t.Name), checkType("Tiers.Type", t.Type)}
+	if t.Tiers != nil && len(t.Tiers) == 0 {
+		faults = append(faults, errors.New("Tiers.Tiers is empty; nil stands for the usual ones"))
+	}
+	for i, d := range t.Tiers {
+		faults = append(faults, checkDelay(fmt.Sprintf("Tiers.Tiers: tier %d,", i+1), d))
+		if slices.Contains(t.Tiers[:i], d) {
+			faults = append(faults, fmt.Errorf("Tiers.Tiers: tier %v is there twice", d))
+		}
+	}
+	for i, d := range t.Waits {
+		faults = append(faults, checkDelay(fmt.Sprintf("Tiers.Waits: wait %d,", i+1), d))
+	}
+	return errors.Join(faults...)
+}
 
 func (t Tiers) tiers() []time.Duration {
 	if len(t.Tiers) > 0 {
@@ -37,9 +59,9 @@ func (t Tiers) tiers() []time.Duration {
 	return []time.Duration{m / 2, m, 5 * m, 30 * m, h, 3 * h, 6 * h, 12 * h, 24 * h}
 }
 
-func (t Tiers) tier(d time.Duration) string { return t.name() + "." + StepName(d) }
+func (t Tiers) tier(d time.Duration) string { return suffixed(t.name(), "."+StepName(d)) }
 
-func (t Tiers) returnExchange() string { return t.name() + ".return" }
+func (t Tiers) returnExchange() string { return suffixed(t.name(), ".return") }
 
 // up is the tier for a delay: the next that is not shorter. A delay that is longer than all has none.
 func (t Tiers) up(d time.Duration) (time.Duration, bool) {
@@ -61,6 +83,9 @@ func (t Tiers) KeepsUnrouted() bool { return true }
 
 // Queue is the native one.
 func (t Tiers) Queue(q QueueSpec) topology.Queue { return t.native().Queue(q) }
+
+// KeepsKey is false: in the tiers the routing key is the name of the queue.
+func (t Tiers) KeepsKey() bool { return false }
 
 // Rests is true for a queue of the native layout.
 func (t Tiers) Rests(q topology.Queue) bool { return t.native().Rests(q) }
@@ -102,13 +127,21 @@ func (t Tiers) Delays() []time.Duration {
 	return []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}
 }
 
+// Origin is unknown for a message that others have failed: it comes back with the name of its queue as key.
+func (t Tiers) Origin(l Letter) (exchange, key string) {
+	if l.Exchange == t.returnExchange() {
+		return "", l.Key
+	}
+	return l.Exchange, l.Key
+}
+
 // Failures is how often the message has waited in a tier.
 func (t Tiers) Failures(l Letter) int {
-	queues := make(map[string]bool)
-	for _, d := range t.tiers() {
-		queues[t.tier(d)] = true
-	}
-	return deathsOf(l.Headers, func(queue, reason string) bool { return queues[queue] && reason == expired })
+	return deathsOf(l.Headers, func(death death) bool { return death.reason == expired && t.has(death.queue) })
+}
+
+func (t Tiers) has(queue string) bool {
+	return slices.ContainsFunc(t.tiers(), func(d time.Duration) bool { return t.tier(d) == queue })
 }
 
 // Record counts all failures in the first tier.

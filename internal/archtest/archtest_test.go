@@ -37,6 +37,8 @@ var rules = []rule{
 	{"internal/rabbit", module + "/internal/envelope", nil, "the machinery does not know what it moves"},
 	{"admin", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
 	{"rehoptest", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
+	{"target", "github.com/rabbitmq/", nil, "only internal/rabbit sees amqp091-go"},
+	{"target", module + "/", []string{module + "/layout", module + "/target"}, "a target is a handler as users write them: it knows the root and layout alone"},
 	{"broker", "github.com/rabbitmq/", nil, "a broker is not made of a client"},
 	{"broker", module, []string{module + "/broker", module + "/internal/node", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
 	{"internal/node", "github.com/rabbitmq/", nil, "a broker is not made of a client"},

@@ -29,6 +29,7 @@ const (
 	Replays     = "rehop-replays"         // how often a person has replayed it
 	ReplayRun   = "rehop-replay-run"      // which replay it was, so that the same one does not take it twice
 	Transient   = "rehop-transient"       // it was published as transient
+	Rests       = "rehop-rests"           // it was put to rest; when it is in a queue again, somebody has replayed it
 	Dropped     = "rehop-dropped-headers" // names of headers that had to go so that it fits a frame
 )
 
@@ -77,6 +78,7 @@ type Failure struct {
 	ReplayRun   string
 	Transient   bool
 	Dropped     string
+	Rests       bool
 	CC          any
 }
 
@@ -102,7 +104,8 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		Host: Text(headers[Host]), Queue: Text(headers[Queue]), Exchange: exchange, Key: key,
 		Expiration: Text(headers[Expiration]), Returns: Count(headers[Returns]), Replays: Count(headers[Replays]),
 		ReplayRun: Text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: Text(headers[Dropped]),
-		CC: headers[CC],
+		Rests: headers[Rests] == true,
+		CC:    headers[CC],
 	}
 	if _, ok := headers[Queue]; ok {
 		f.Exchange, f.Key = Text(headers[Exchange]), Text(headers[Key])
@@ -110,6 +113,13 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		f.Exchange = strings.TrimPrefix(strings.TrimPrefix(to, ToQueue), toExchange)
 	}
 	return f
+}
+
+// Replayed is the failure of a message that rested and that somebody has put into a queue again, without rehop
+// and so with its counters as they were.
+func (f Failure) Replayed() Failure {
+	return Failure{Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Expiration: f.Expiration, Transient: f.Transient,
+		Dropped: f.Dropped, CC: f.CC, Replays: f.Replays + 1}
 }
 
 // ReadDead is Read for a message in a failed queue: when the broker put it there by itself, the
@@ -186,6 +196,9 @@ func (f Failure) Write(headers map[string]any) {
 	put(Dropped, f.Dropped)
 	if f.Transient {
 		headers[Transient] = true
+	}
+	if f.Rests {
+		headers[Rests] = true
 	}
 	at(FailedAt, f.FailedAt)
 	at(FirstFailed, f.FirstFailed)

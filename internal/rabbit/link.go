@@ -256,8 +256,15 @@ func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Chan
 		return nil, err
 	}
 	closeChannel := func() { _ = ch.Close() }
-	if err := l.call(ctx, func() error { return do(ch) }, closeChannel); err != nil {
-		l.calls.start(closeChannel) // waits for the broker, too
+	// Not before do has ended: a method on a channel that is being closed ends the whole connection.
+	err = l.call(ctx, func() error {
+		err := do(ch)
+		if err != nil {
+			closeChannel()
+		}
+		return err
+	}, closeChannel)
+	if err != nil {
 		return nil, err
 	}
 	return ch, nil

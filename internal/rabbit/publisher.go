@@ -135,6 +135,11 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 	if err := s.claim(ctx, msg.MessageId, exchange, wait); err != nil {
 		return Ticket{}, err
 	}
+	// The last moment at which the caller can still be heard: sent is sent.
+	if err := ctx.Err(); err != nil {
+		s.free(msg.MessageId)
+		return Ticket{}, fmt.Errorf("%w: not sent: %w", ErrDisconnected, err)
+	}
 	confirm, err := s.ch.PublishWithDeferredConfirm(exchange, key, true, false, *msg)
 	if err != nil {
 		s.free(msg.MessageId)

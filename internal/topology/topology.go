@@ -3,12 +3,8 @@ package topology
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
-
-// Args are the optional arguments of an exchange, a queue or a binding. Values are string, bool or int64.
-type Args map[string]any
 
 // Exchange is a durable exchange.
 type Exchange struct {
@@ -28,6 +24,10 @@ type Queue struct {
 	Args       Args
 }
 
+// Temporary reports whether the queue comes and goes with its consumers. Such a queue is nobody's to declare
+// but theirs.
+func (q Queue) Temporary() bool { return !q.Passive && (q.Exclusive || q.AutoDelete) }
+
 // Binding leads messages from an exchange to a queue, or to another exchange.
 type Binding struct {
 	Source      string
@@ -42,6 +42,9 @@ type Plan struct {
 	Exchanges []Exchange
 	Queues    []Queue
 	Bindings  []Binding
+	// Policies are for what the arguments leave out; see ByPolicy. They are set by operators, not declared by
+	// clients.
+	Policies []Policy `json:",omitempty"`
 }
 
 // Add is Merge for plans that cannot contradict each other. It panics when they do: two parts of rehop
@@ -63,7 +66,7 @@ func (p *Plan) Merge(q Plan) error {
 			if y.Passive {
 				p.Exchanges[i] = x
 			}
-		} else if y.Kind != x.Kind || y.Internal != x.Internal || !maps.Equal(y.Args, x.Args) {
+		} else if y.Kind != x.Kind || y.Internal != x.Internal || !y.Args.equal(x.Args) {
 			return fmt.Errorf("exchange %q is planned twice, differently: %s with %v and %s with %v", x.Name, y.Kind, y.Args, x.Kind, x.Args)
 		}
 	}
@@ -75,7 +78,7 @@ func (p *Plan) Merge(q Plan) error {
 			if y.Passive {
 				p.Queues[i] = x
 			}
-		} else if y.AutoDelete != x.AutoDelete || y.Exclusive != x.Exclusive || !maps.Equal(y.Args, x.Args) {
+		} else if y.AutoDelete != x.AutoDelete || y.Exclusive != x.Exclusive || !y.Args.equal(x.Args) {
 			return fmt.Errorf("queue %q is planned twice, differently: with %v and with %v", x.Name, y.Args, x.Args)
 		}
 	}
@@ -84,16 +87,57 @@ func (p *Plan) Merge(q Plan) error {
 			p.Bindings = append(p.Bindings, x)
 		}
 	}
+	for _, x := range q.Policies {
+		i := slices.IndexFunc(p.Policies, func(y Policy) bool { return y.Name == x.Name })
+		if i < 0 {
+			p.Policies = append(p.Policies, x)
+		} else if !p.Policies[i].equal(x) {
+			return fmt.Errorf("policy %q is planned twice, differently: %v and %v", x.Name, p.Policies[i], x)
+		}
+	}
 	return nil
+}
+
+// Lasting is the plan without queues that come and go with their consumers.
+func (p Plan) Lasting() Plan {
+	temporary := make(map[string]bool)
+	for _, q := range p.Queues {
+		temporary[q.Name] = q.Temporary()
+	}
+	p.Queues = slices.DeleteFunc(slices.Clone(p.Queues), Queue.Temporary)
+	p.Bindings = slices.DeleteFunc(slices.Clone(p.Bindings), func(b Binding) bool { return !b.ToExchange && temporary[b.Destination] })
+	return p
+}
+
+// Missing is the part of the plan that a diff says is missing and can be declared.
+func (p Plan) Missing(d Diff) Plan {
+	missing := func(o Object) bool {
+		return slices.ContainsFunc(d, func(x Difference) bool { return x.Kind == Missing && x.Do == Declare && x.Object.is(o) })
+	}
+	var part Plan
+	part.Exchanges = chosen(p.Exchanges, missing)
+	part.Queues = chosen(p.Queues, missing)
+	part.Bindings = chosen(p.Bindings, missing)
+	part.Policies = chosen(p.Policies, missing)
+	return part
+}
+
+func chosen[T interface{ Object() Object }](all []T, choose func(Object) bool) (some []T) {
+	for _, x := range all {
+		if choose(x.Object()) {
+			some = append(some, x)
+		}
+	}
+	return some
 }
 
 // Equal reports whether two bindings are the same to the broker.
 func (b Binding) Equal(c Binding) bool {
 	return b.Source == c.Source && b.Destination == c.Destination && b.ToExchange == c.ToExchange &&
-		b.Key == c.Key && maps.Equal(b.Args, c.Args)
+		b.Key == c.Key && b.Args.equal(c.Args)
 }
 
 // Empty reports whether the plan declares nothing.
 func (p Plan) Empty() bool {
-	return len(p.Exchanges) == 0 && len(p.Queues) == 0 && len(p.Bindings) == 0
+	return len(p.Exchanges) == 0 && len(p.Queues) == 0 && len(p.Bindings) == 0 && len(p.Policies) == 0
 }

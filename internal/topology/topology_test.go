@@ -59,7 +59,7 @@ func TestAddPanicsOnContradictions(t *testing.T) {
 		"exchange argument":  {Exchanges: []topology.Exchange{{Name: "x", Kind: "topic"}}},
 		"exchange internal":  {Exchanges: []topology.Exchange{{Name: "y", Kind: "fanout"}}},
 		"queue argument":     {Queues: []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": int64(6)}}}},
-		"argument's type":    {Queues: []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": 5}}}},
+		"argument's type":    {Queues: []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": "5"}}}},
 		"queue exclusive":    {Queues: []topology.Queue{{Name: "r"}}},
 		"queue auto-deleted": {Queues: []topology.Queue{{Name: "r", Exclusive: true, AutoDelete: true}}},
 	} {

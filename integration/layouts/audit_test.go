@@ -1,0 +1,47 @@
+package layouts
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/integration/audit"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/conformance/delivery"
+)
+
+// TestAudit runs the workload of the delivery suite in every layout, cuts its connections at the worst moments,
+// and balances the books. Kills of the broker and of processes are in package faults.
+func TestAudit(t *testing.T) {
+	seed := rand.Uint64() >> 32
+	t.Logf("seed %d", seed)
+	for _, script := range delivery.Layouts(seed) {
+		t.Run(script.Name, func(t *testing.T) {
+			t.Parallel()
+			auditLayout(t, script)
+		})
+	}
+}
+
+func auditLayout(t *testing.T, script delivery.Script) {
+	const faults = 3
+	x := audit.New(t, lab.Single(t), script)
+	x.Between = 40
+	x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 150, 16, 8, 12, 5*time.Millisecond
+	p := x.Proxied()
+	x.Start()
+	x.Fault("consumers cut", func(began int) {
+		x.CutInHand(p)
+		x.SeeKind(began, delivery.Ceased)
+	})
+	x.Fault("connections cut while messages move", func(int) { x.CutMoves(p, 2, 40) })
+	x.Fault("all connections cut", func(began int) {
+		p.Cut("")
+		x.SeeKind(began, delivery.Lost)
+	})
+	x.Run(40)
+	rules := x.Work.Rules()
+	rules.Faults, rules.Witness = faults, delivery.Sees(delivery.Lost)
+	rules.MinRate = 50 // all layouts share a broker and a machine
+	x.Finish(rules)
+}

@@ -1,0 +1,19 @@
+package layouts_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/rehop/rehop/internal/conformance/layouts"
+	"github.com/rehop/rehop/rehoptest"
+)
+
+// TestEmbedded runs the suite on the embedded broker, with the waits of the seeds in virtual time.
+func TestEmbedded(t *testing.T) {
+	layouts.Run(t, func(t *testing.T, run func(*testing.T, layouts.Broker)) {
+		synctest.Test(t, func(t *testing.T) {
+			config := rehoptest.Open(t).Config()
+			run(t, layouts.Broker{URL: config.URL, Dial: config.Dial, Virtual: true})
+		})
+	})
+}

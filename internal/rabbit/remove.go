@@ -1,0 +1,43 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// ErrInUse: a queue was not deleted because it has messages or consumers.
+var ErrInUse = errors.New("it has messages or consumers")
+
+// DeleteQueue deletes a queue, and says how many ready messages were deleted with it. With spare it fails with
+// ErrInUse if the queue has ready messages or consumers; quorum queues do not know that. A missing queue is
+// no error.
+func (l *Link) DeleteQueue(ctx context.Context, queue string, spare bool) (messages int, err error) {
+	err = l.briefly(ctx, func(ch *amqp.Channel) (err error) {
+		messages, err = ch.QueueDelete(queue, spare, spare, false)
+		return removeError("queue", queue, err)
+	})
+	return messages, err
+}
+
+// DeleteExchange deletes an exchange with its bindings. A missing one is no error.
+func (l *Link) DeleteExchange(ctx context.Context, name string) error {
+	return l.briefly(ctx, func(ch *amqp.Channel) error {
+		return removeError("exchange", name, ch.ExchangeDelete(name, false, false))
+	})
+}
+
+func removeError(object, name string, err error) error {
+	var e *amqp.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e) && e.Code == amqp.PreconditionFailed:
+		err = fmt.Errorf("%w: %s (%d)", ErrInUse, e.Reason, e.Code)
+	case errors.As(err, &e) && e.Code == amqp.AccessRefused:
+		err = fmt.Errorf("%w; grant the user configure permission for it", err)
+	}
+	return fmt.Errorf("delete %s %q: %w", object, name, err)
+}

@@ -1,0 +1,116 @@
+package layout_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// The plans are what lies on the brokers of users: a change of one is a migration for all of them.
+func TestGoldenPlans(t *testing.T) {
+	t.Parallel()
+	quorum, classic := layout.Native{}, layout.Native{Type: layout.Classic}
+	for name, plan := range map[string]topology.Plan{
+		"base":         quorum.Base(),
+		"base_classic": classic.Base(),
+		"exchange":     quorum.Exchange("order", ""),
+		"subscription_quorum": whole(t, quorum, layout.QueueSpec{Name: "order-summary", Exchange: "order",
+			Keys: []string{"order.created", "order.#"}}),
+		"subscription_classic": whole(t, classic, layout.QueueSpec{Name: "order-summary", Type: layout.Classic, Exchange: "order", Kind: "fanout"}),
+		"subscription_foreign": whole(t, quorum, layout.QueueSpec{Name: "theirs", Passive: true, Exchange: "their exchange", ForeignExchange: true}),
+		"subscription_bounded": whole(t, quorum, layout.QueueSpec{Name: "bounded", Args: map[string]any{"x-max-length": int64(1000)}}),
+		"subscription_drop_head": whole(t, quorum, layout.QueueSpec{Name: "bounded",
+			Args: map[string]any{"x-max-length": int64(1000), "x-overflow": "drop-head"}}),
+		"pubsub": wholeOf(t, layout.PubSub{}, layout.QueueSpec{Name: "ucenter@user", Keys: []string{"user.#"}}),
+		"pubsub_exchange": wholeOf(t, layout.PubSub{Delay: 5 * time.Second}, layout.QueueSpec{Name: "ucenter@enterprise", Exchange: "events",
+			Keys: []string{"enterprise.created", "enterprise.*.changed"}}),
+		"dlx": wholeOf(t, layout.DLX{}, layout.QueueSpec{Name: "order-summary-queue", Exchange: "order", Keys: []string{"order.#"}}),
+		"dlx_args": wholeOf(t, layout.DLX{Name: "dead", Rest: "dead-letters", RestArgs: map[string]any{"x-queue-type": "quorum"}},
+			layout.QueueSpec{Name: "order-notification-queue", Exchange: "order", Keys: []string{"order.created"},
+				Args: map[string]any{"x-max-length": int64(5000), "x-overflow": "reject-publish", "x-message-ttl": nil}}),
+		"tiers":         wholeOf(t, layout.Tiers{}, layout.QueueSpec{Name: "notify", Exchange: "user"}),
+		"tiers_classic": wholeOf(t, layout.Tiers{Type: layout.Classic}, layout.QueueSpec{Name: "notify", Type: layout.Classic}),
+		"tiers_own": wholeOf(t, layout.Tiers{Name: "later", Tiers: []time.Duration{time.Hour, 10 * time.Second}, Waits: []time.Duration{time.Second, 2 * time.Hour}},
+			layout.QueueSpec{Name: "notify", Passive: true}),
+		"sneakers": wholeOf(t, layout.Sneakers{}, layout.QueueSpec{Name: "downloads"}),
+		"sneakers_own": wholeOf(t, layout.Sneakers{Delay: 5 * time.Second, Reject: true, RetryName: "all-retry", ErrorName: "all-error", RequeueName: "all-requeue", RequeueKey: "downloads"},
+			layout.QueueSpec{Name: "downloads", Exchange: "work", Kind: "topic", Keys: []string{"downloads", "downloads.#"}}),
+		"envelope":        wholeOf(t, layout.Envelope{}, layout.QueueSpec{Name: "order.main.q"}),
+		"envelope_quorum": wholeOf(t, layout.Envelope{}, layout.QueueSpec{Name: "order.quorum.q", Type: layout.Quorum}),
+		"envelope_own": wholeOf(t, layout.Envelope{Name: "order", Delay: 30 * time.Second, DeliveryLimit: 3},
+			layout.QueueSpec{Name: "audit", Type: layout.Quorum, Exchange: "order.main.x", Keys: []string{"order.#"}}),
+		"step_10s":         quorum.Step(10 * time.Second),
+		"step_10s_classic": classic.Step(10 * time.Second),
+		"cascade_10s":      quorum.Cascade(10 * time.Second),
+		"cascade_max":      quorum.Cascade(layout.MaxDelay),
+		"later_to":         quorum.LaterTo("order"),
+		"later_home":       quorum.LaterHome(),
+		"back_pubsub":      layout.Back(layout.PubSub{}, quorum, "ucenter@user"),
+		"later_to_queue":   quorum.LaterToQueue("a queue"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := json.MarshalIndent(plan, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, '\n')
+			file := filepath.Join("testdata", name+".golden.json")
+			if *update {
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatalf("%v; write it with go test ./layout -update", err)
+			}
+			if string(got) != string(want) {
+				t.Errorf("plan differs from %s; if that is meant, go test ./layout -update\n%s", file, firstDifference(string(got), string(want)))
+			}
+		})
+	}
+}
+
+func firstDifference(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range g {
+		if i >= len(w) || g[i] != w[i] {
+			from := max(0, i-5)
+			return fmt.Sprintf("line %d: got\n%s\nwant\n%s", i+1, strings.Join(g[from:i+1], "\n"), strings.Join(w[min(from, len(w)):min(i+1, len(w))], "\n"))
+		}
+	}
+	return fmt.Sprintf("got ends after line %d, want %d lines", len(g), len(w))
+}
+
+// whole is all that a subscription declares, without steps.
+func whole(t *testing.T, l layout.Layout, spec layout.QueueSpec) layout.Plan {
+	t.Helper()
+	native, _ := l.(layout.Native)
+	plan, err := layout.Whole(l, native, spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// wholeOf is all that a subscription declares with the waits that are usual in its layout.
+func wholeOf(t *testing.T, l layout.Layout, spec layout.QueueSpec) layout.Plan {
+	t.Helper()
+	plan, err := layout.Whole(l, layout.Native{}, spec, l.Delays())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}

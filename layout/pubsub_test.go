@@ -1,0 +1,112 @@
+package layout_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/layout"
+)
+
+func TestPubSubCountsWhatOthersHaveFailed(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("n", 250)
+	for what, c := range map[string]struct {
+		queue   string
+		headers map[string]any
+		want    int
+	}{
+		"never failed":                    {"a", nil, 0},
+		"failed twice":                    {"a", deaths(died("a@retry", "expired", "master.retry", "k", 2)), 2},
+		"failed by another subscription":  {"a", deaths(died("b@retry", "expired", "master.retry", "k", 2)), 0},
+		"failed by both":                  {"a", deaths(died("b@retry", "expired", "master.retry", "k", 5), died("a@retry", "expired", "master.retry", "k", 1)), 1},
+		"waited with rehop since":         {"a", deaths(died("rehop.step.30s", "expired", "rehop.step", "k", 2), died("a@retry", "expired", "master.retry", "k", 2)), 2},
+		"an old broker, an entry each":    {"a", deaths(map[string]any{"queue": "a@retry", "reason": "expired"}, map[string]any{"queue": "a@retry", "reason": "expired"}), 2},
+		"rejected out of the retry queue": {"a", deaths(died("a@retry", "rejected", "master.retry", "k", 2)), 0},
+		"a name too long for its suffix":  {long, layout.PubSub{}.Record(layout.Letter{Queue: long}, 3), 3},
+	} {
+		if got := (layout.PubSub{}).Failures(layout.Letter{Queue: c.queue, Headers: c.headers}); got != c.want {
+			t.Errorf("%s: got %d, want %d", what, got, c.want)
+		}
+	}
+}
+
+// A stray is dropped, so it must be one without doubt.
+func TestPubSubStrays(t *testing.T) {
+	t.Parallel()
+	letter := func(queue, exchange, key string, headers map[string]any) layout.Letter {
+		return layout.Letter{Queue: queue, Exchange: exchange, Key: key, Headers: headers}
+	}
+	other, own := died("b@retry", "expired", "master.retry", "k", 1), died("a@retry", "expired", "master.retry", "k", 1)
+	long := strings.Repeat("n", 250)
+	for what, c := range map[string]struct {
+		layout.Letter
+		want bool
+	}{
+		"fresh":                                    {letter("a", "master", "k", nil), false},
+		"from its own retry queue":                 {letter("a", "master", "k", deaths(own)), false},
+		"from another's retry queue":               {letter("a", "master", "k", deaths(other)), true},
+		"from its own, after another's":            {letter("a", "master", "k", deaths(own, other)), false},
+		"from another's, after its own":            {letter("a", "master", "k", deaths(other, own)), true},
+		"from rehop's queue, after another's":      {letter("a", "master", "k", deaths(died("rehop.step.30s", "expired", "rehop.step", "k", 1), other)), false},
+		"handed on with another key":               {letter("a", "master", "k2", deaths(other)), false},
+		"handed on to another exchange":            {letter("a", "events", "k", deaths(other)), false},
+		"handed on by the default exchange":        {letter("a", "", "a", deaths(other)), false},
+		"another's, that was rejected":             {letter("a", "master", "k", deaths(died("b@retry", "rejected", "master.retry", "k", 1))), false},
+		"from a queue that is no retry queue":      {letter("a", "master", "k", deaths(died("b", "expired", "master.retry", "k", 1))), false},
+		"from its own, with a name that is long":   {letter(long, "master", "k", layout.PubSub{}.Record(letter(long, "master", "k", nil), 1)), false},
+		"from the retry queue of a retry queue":    {letter("a@retry", "master", "k", deaths(own)), true},
+		"from another's, on an exchange of theirs": {letter("a", "events", "k", deaths(died("b@retry", "expired", "events.retry", "k", 1))), true},
+	} {
+		if got := (layout.PubSub{}).Stray(c.Letter); got != c.want {
+			t.Errorf("%s: got stray %t, want %t", what, got, c.want)
+		}
+	}
+}
+
+// Others read the count of the newest entry of x-death, whichever queue it is of.
+func TestPubSubRetryCarriesTheCount(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1_700_000_000, 0)
+	f := layout.Failure{Letter: layout.Letter{Queue: "a", Exchange: "master", Key: "k"}, Attempt: 3, Delay: 30 * time.Second, At: at}
+	own := map[string]any{"queue": "a@retry", "reason": "expired", "exchange": "master.retry", "routing-keys": []any{"k"}, "count": int64(3), "time": at, "rehop": true}
+	verdict := layout.PubSub{}.Retry(f)
+	if want := (layout.Verdict{Do: layout.Wait, Headers: deaths(own)}); !reflect.DeepEqual(verdict, want) {
+		t.Errorf("by the cascade: got %v, want %v", verdict, want)
+	}
+	f.Via = "rehop.step.30s"
+	via := map[string]any{"queue": "rehop.step.30s", "reason": "expired", "exchange": "", "routing-keys": []any{"k"}, "count": int64(2), "time": at, "rehop": true}
+	if got, want := (layout.PubSub{}).Retry(f).Headers, deaths(via, own); !reflect.DeepEqual(got, want) {
+		t.Errorf("by a step: got %v, want %v: the step adds one", got, want)
+	}
+	f.Attempt = 1
+	if got := (layout.PubSub{}).Retry(f).Headers["x-death"].([]any); len(got) != 1 {
+		t.Errorf("the first failure: got %v, want the entry of the retry queue alone", got)
+	}
+}
+
+func TestPubSubOpens(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		letter layout.Letter
+		want   envelope.Failure
+	}{
+		"published without headers": {layout.Letter{Queue: "a", Exchange: "master.failed", Key: "k"},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 1, Kind: "error"}},
+		"published with its headers": {layout.Letter{Queue: "a", Exchange: "master.failed", Key: "k", Headers: deaths(died("a@retry", "expired", "master.retry", "k", 4))},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
+		"a copy of what another has failed": {layout.Letter{Queue: "a", Exchange: "master.failed", Key: "k", Headers: deaths(died("b@retry", "expired", "master.retry", "k", 4))},
+			envelope.Failure{Queue: "b", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
+		"put there by hand": {layout.Letter{Queue: "a", Exchange: "", Key: "a@failed"},
+			envelope.Failure{Queue: "a", Key: "a@failed", Attempt: 1, Kind: "error"}},
+		"failed by rehop after others": {layout.Letter{Queue: "a", Exchange: "rehop.rest", Key: "k",
+			Headers: map[string]any{envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "e", envelope.Kind: "error"}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 4, Kind: "error", Error: "e"}},
+	} {
+		if _, got := (layout.PubSub{}).Open(c.letter); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", what, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package target
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// What a request says about its message is bounded by what common servers take.
+const (
+	describeBytes  = 8 << 10
+	describeFields = 80
+)
+
+// describe writes what is known of a message into headers whose names begin with prefix.
+func describe(header http.Header, prefix string, d *rehop.Delivery) {
+	b := describing{header: header, prefix: prefix}
+	b.text("Message-Id", d.ID)
+	b.text("Queue", d.Queue)
+	b.text("Exchange", d.Exchange)
+	b.text("Key", d.Key)
+	b.count("Attempt", d.Attempt)
+	b.count("Attempts", d.Attempts)
+	b.count("Replays", d.Replays)
+	if d.Redelivered {
+		b.text("Redelivered", "true")
+	}
+	b.moment("First-Failed", d.FirstFailed)
+	b.moment("Timestamp", d.Timestamp)
+	b.text("Type", d.Type)
+	b.text("Correlation-Id", d.CorrelationID)
+	b.text("Reply-To", d.ReplyTo)
+	b.text("App-Id", d.AppID)
+	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
+		if value, ok := plain(d.Headers[name]); ok {
+			b.add("Header-"+name, value)
+		} else {
+			b.leftOut++
+		}
+	}
+	if b.leftOut > 0 {
+		header.Set(prefix+"Left-Out", strconv.Itoa(b.leftOut))
+	}
+}
+
+// describing is a description under way.
+type describing struct {
+	header         http.Header
+	prefix         string
+	bytes, leftOut int
+}
+
+// add adds a header, or counts it as left out: a value that is cut would be another value.
+func (b *describing) add(name, value string) {
+	name, value = http.CanonicalHeaderKey(b.prefix+name), encoded(value)
+	size := len(name) + len(": \r\n") + len(value)
+	_, taken := b.header[name] // names differ in case alone
+	if !isToken(name) || taken || b.bytes+size > describeBytes || len(b.header) >= describeFields {
+		b.leftOut++
+		return
+	}
+	b.bytes += size
+	b.header[name] = []string{value}
+}
+
+func (b *describing) text(name, value string) {
+	if value != "" {
+		b.add(name, value)
+	}
+}
+
+func (b *describing) count(name string, n int) {
+	if n > 0 {
+		b.add(name, strconv.Itoa(n))
+	}
+}
+
+func (b *describing) moment(name string, t time.Time) {
+	if !t.IsZero() {
+		b.add(name, t.UTC().Format(time.RFC3339))
+	}
+}
+
+// plain is the value of a message's header as text; lists and tables are JSON.
+func plain(v any) (string, bool) {
+	switch v := v.(type) {
+	case nil:
+		return "", true
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	case time.Time:
+		return v.UTC().Format(time.RFC3339), true
+	case []any, map[string]any:
+		text, err := json.Marshal(v)
+		return string(text), err == nil
+	}
+	return fmt.Sprint(v), true
+}
+
+// encoded is a value as a header can carry it: % and all but printable ASCII is percent-encoded, and so are blanks at the
+// ends, which HTTP would lose.
+func encoded(value string) string {
+	if isPrintable(value) && !strings.Contains(value, "%") && strings.TrimSpace(value) == value {
+		return value
+	}
+	var out strings.Builder
+	for i := range len(value) {
+		c := value[i]
+		if c > ' ' && c <= '~' && c != '%' || c == ' ' && i > 0 && i < len(value)-1 {
+			out.WriteByte(c)
+		} else {
+			fmt.Fprintf(&out, "%%%02X", c)
+		}
+	}
+	return out.String()
+}
+
+func isPrintable(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c > '~' })
+}
+
+// isToken reports whether s can be the name of a header that no server takes amiss.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+	})
+}

@@ -1,0 +1,203 @@
+package target
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/layout"
+)
+
+// endpoint is what an HTTP target posts to: its settings, checked and with their defaults.
+type endpoint struct {
+	url      *url.URL
+	name     string // the URL as errors may show it
+	client   *http.Client
+	timeout  time.Duration
+	header   http.Header
+	prefix   string
+	bodyOnly bool
+	keys     [][]byte
+	retryAll bool
+	maxWait  time.Duration
+	secrets  *strings.Replacer // hides what must not be shown
+}
+
+func newEndpoint(h *HTTP) (*endpoint, error) {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("target: "+format, args...)) }
+	e := &endpoint{
+		client: clientFor(h.Client), timeout: cmp.Or(h.Timeout, 30*time.Second), header: h.Header.Clone(),
+		prefix: cmp.Or(h.HeaderPrefix, "Rehop-"), bodyOnly: h.BodyOnly, retryAll: h.RetryAll, maxWait: cmp.Or(h.MaxRetryAfter, layout.MaxDelay),
+	}
+	u, err := parseURL(h.URL)
+	if err != nil {
+		fault("URL %w", err)
+	} else {
+		e.url, e.name = u, place(u)
+		e.secrets = hiding(h, u)
+	}
+	if e.timeout < time.Millisecond {
+		fault("Timeout %v must be at least 1 ms", e.timeout)
+	}
+	if e.maxWait < time.Millisecond || e.maxWait > layout.MaxDelay {
+		fault("MaxRetryAfter %v must be from 1 ms to %v", e.maxWait, layout.MaxDelay)
+	}
+	if !isToken(e.prefix) {
+		fault("HeaderPrefix %q must have only letters, digits, and - _ .", e.prefix)
+	}
+	for name, values := range h.Header {
+		if !isToken(name) {
+			fault("Header: the name %q must have only letters, digits, and - _ .", name)
+		}
+		for _, value := range values {
+			if strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
+				fault("Header: the value of %q has characters that HTTP does not allow", name)
+			}
+		}
+		switch http.CanonicalHeaderKey(name) {
+		case HeaderID, HeaderTimestamp, HeaderSignature:
+			fault("Header: %q is set for each message", name)
+		}
+	}
+	for i, s := range h.Secrets {
+		key, err := s.key()
+		if err != nil {
+			fault("secret %d: %w", i+1, err)
+		}
+		e.keys = append(e.keys, key)
+	}
+	return e, errors.Join(faults...)
+}
+
+// parseURL reads a URL. Its errors do not show it: a password may be in it, at a place where none belongs.
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case text == "":
+		return nil, errors.New("is empty")
+	case err != nil:
+		return nil, errors.New("cannot be read as one; it is not shown, as it may have a password in it")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("must begin with http:// or https://")
+	case u.Hostname() == "":
+		return nil, errors.New("has no host")
+	}
+	return u, nil
+}
+
+// place is where a URL leads, without credentials and query.
+func place(u *url.URL) string {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
+}
+
+// leastSecret is how long a value must be to be hidden: what is shorter is nobody's secret, and would be found
+// everywhere.
+const leastSecret = 6
+
+// hiding replaces the credentials of the settings in what an answer says, should the endpoint repeat them.
+func hiding(h *HTTP, u *url.URL) *strings.Replacer {
+	var values []string
+	password, _ := u.User.Password()
+	values = append(values, u.RawQuery, password, base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	for _, all := range u.Query() {
+		values = append(values, all...)
+	}
+	for _, all := range h.Header {
+		for _, value := range all {
+			values = append(values, value)
+			values = append(values, strings.Fields(value)...) // Bearer and the token
+		}
+	}
+	for _, s := range h.Secrets {
+		values = append(values, string(s), strings.TrimPrefix(string(s), secretPrefix))
+	}
+	var pairs []string
+	for _, value := range values {
+		if len(value) >= leastSecret {
+			pairs = append(pairs, value, "…")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// errNoAnswer is why a request was given up.
+var errNoAnswer = errors.New("no answer in time")
+
+// post sends a message, and says what became of it.
+func (e *endpoint) post(ctx context.Context, d *rehop.Delivery) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.timeout, errNoAnswer)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url.String(), bytes.NewReader(d.Body))
+	if err != nil {
+		return rehop.Unavailable(fmt.Errorf("POST %s: the request cannot be made", e.name))
+	}
+	e.fill(request, d)
+	response, err := e.client.Do(request)
+	if err != nil {
+		return e.unanswered(ctx, err)
+	}
+	defer response.Body.Close()
+	return e.judge(response, read(response.Body, cancel))
+}
+
+// fill writes the headers of a request.
+func (e *endpoint) fill(request *http.Request, d *rehop.Delivery) {
+	header := request.Header
+	header.Set("User-Agent", "rehop")
+	header.Set("Content-Type", "application/octet-stream")
+	if isPrintable(d.ContentType) && d.ContentType != "" {
+		header.Set("Content-Type", d.ContentType)
+	}
+	if isPrintable(d.ContentEncoding) && d.ContentEncoding != "" {
+		header.Set("Content-Encoding", d.ContentEncoding)
+	}
+	id := d.ID
+	if id == "" {
+		id = rehop.NewID() // not made of the body: two messages may say the same
+	}
+	if !e.bodyOnly {
+		describe(header, e.prefix, d)
+	}
+	for name, values := range e.header {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	if host := header.Get("Host"); host != "" {
+		request.Host = host
+	}
+	sign(header, e.keys, encoded(id), time.Now(), d.Body)
+}
+
+// unanswered is the error of a request that got no answer. The client's own has the URL with its query, and sometimes what
+// the other side said.
+func (e *endpoint) unanswered(ctx context.Context, err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	switch cause := context.Cause(ctx); cause {
+	case nil:
+		return &requestError{fmt.Sprintf("POST %s: %s", e.name, e.shown(err.Error())), err}
+	case errNoAnswer:
+		return &requestError{fmt.Sprintf("POST %s: no answer within %v", e.name, e.timeout), context.DeadlineExceeded}
+	default: // the handler's time is up, or the subscription stops
+		return &requestError{fmt.Sprintf("POST %s: no answer yet: %v", e.name, cause), cause}
+	}
+}
+
+// requestError is an error whose text has been looked through.
+type requestError struct {
+	text string
+	err  error
+}
+
+func (e *requestError) Error() string { return e.text }
+func (e *requestError) Unwrap() error { return e.err }

@@ -1,0 +1,61 @@
+package target_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/target"
+)
+
+// Messages are posted to a service that is not ready at first.
+func ExampleHTTP() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Printf("attempt %s: %s %s, key %s\n", r.Header.Get("Rehop-Attempt"), r.Header.Get("Content-Type"), body, r.Header.Get("Rehop-Key"))
+		if r.Header.Get("Rehop-Attempt") == "1" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		close(done)
+	}))
+	defer service.Close()
+	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
+	defer server.Close()
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+
+	orders := &target.HTTP{URL: service.URL + "/orders", Timeout: 10 * time.Second, Secrets: []target.Secret{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}
+	if err := orders.Validate(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer orders.Close()
+	if _, err := client.Subscribe(ctx, rehop.Subscription{
+		Queue: "orders-to-shop", Exchange: "order", Handler: orders, Retry: rehop.Steps(100*time.Millisecond, time.Hour),
+	}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = client.Publish(ctx, rehop.Message{Exchange: "order", Key: "order.created", Body: []byte(`{"number":7}`), ContentType: "application/json"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-done
+	// Output:
+	// attempt 1: application/json {"number":7}, key order.created
+	// attempt 2: application/json {"number":7}, key order.created
+}

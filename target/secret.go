@@ -1,0 +1,44 @@
+package target
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Secret is a key that requests are signed with, as Standard Webhooks writes it: whsec_ and 24 to 64 bytes in
+// base64. It is not shown by package fmt, log/slog or encoding/json.
+type Secret string
+
+const (
+	secretPrefix = "whsec_"
+	minSecret    = 24
+	maxSecret    = 64
+)
+
+// hidden is what is shown of a secret.
+const hidden = secretPrefix + "…"
+
+// Format hides the secret, whatever the verb.
+func (s Secret) Format(state fmt.State, _ rune) { _, _ = io.WriteString(state, hidden) }
+
+// MarshalText hides the secret.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// key is the secret as bytes. An error does not say what the secret is.
+func (s Secret) key() ([]byte, error) {
+	text, ok := strings.CutPrefix(string(s), secretPrefix)
+	if !ok {
+		return nil, fmt.Errorf("it does not begin with %s", secretPrefix)
+	}
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err != nil {
+		return nil, fmt.Errorf("what comes after %s is not base64", secretPrefix)
+	}
+	if len(key) < minSecret || len(key) > maxSecret {
+		return nil, errors.New("it must have 24 to 64 bytes; make one with: openssl rand -base64 32")
+	}
+	return key, nil
+}

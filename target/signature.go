@@ -1,0 +1,37 @@
+package target
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The headers of Standard Webhooks. The id is the message's, the same at every attempt, so that the receiver can tell
+// a message that it has seen.
+const (
+	HeaderID        = "Webhook-Id"
+	HeaderTimestamp = "Webhook-Timestamp"
+	HeaderSignature = "Webhook-Signature"
+)
+
+// sign adds id and time to a request, and a signature by each key. While a secret is replaced there are two, and the
+// receiver is content with one that it knows.
+func sign(header http.Header, keys [][]byte, id string, at time.Time, body []byte) {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	signatures := make([]string, len(keys))
+	for i, key := range keys {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(id + "." + timestamp + "."))
+		mac.Write(body)
+		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	}
+	header.Set(HeaderID, id)
+	header.Set(HeaderTimestamp, timestamp)
+	if len(signatures) > 0 {
+		header.Set(HeaderSignature, strings.Join(signatures, " "))
+	}
+}
