@@ -57,6 +57,8 @@ type Session struct {
 	mu        sync.Mutex
 	canceling bool
 	emptied   bool
+	retired   bool
+	taking    int // who may have a delivery that the ledger does not know yet
 }
 
 // OpenSession declares the plan and starts a consumer with the given prefetch.
@@ -108,14 +110,28 @@ func (s *Session) watch(closed <-chan *amqp.Error) {
 
 // Next waits for the next delivery. False: this session will have no more.
 func (s *Session) Next() (Delivery, bool) {
+	s.reach()
 	d, ok := <-s.deliveries
 	return s.take(d, ok)
+}
+
+// reach is called before a delivery is taken, and take afterwards.
+func (s *Session) reach() {
+	s.mu.Lock()
+	s.taking++
+	s.mu.Unlock()
 }
 
 // Alone waits, after Cancel, until the broker knows of every delivery but one that it is settled; those
 // that nobody else takes go to rest. False: the session has ended, or quit was closed.
 func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 	deliveries := s.deliveries
+	s.reach()
+	defer func() {
+		if deliveries != nil {
+			s.leave(false)
+		}
+	}()
 	for {
 		select {
 		case <-s.ledger.alone:
@@ -127,6 +143,7 @@ func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 			return false
 		case d, ok := <-deliveries:
 			if d, ok := s.take(d, ok); ok {
+				s.reach()
 				rest(d)
 			} else {
 				deliveries = nil
@@ -136,19 +153,29 @@ func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 }
 
 func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {
+	if ok {
+		s.ledger.delivered(d.DeliveryTag)
+	}
+	s.leave(!ok)
 	if !ok {
-		s.mu.Lock()
-		first := !s.emptied
-		s.emptied = true
-		s.mu.Unlock()
-		if first {
-			close(s.exhausted)
-			s.ledger.retire()
-		}
 		return Delivery{}, false
 	}
-	s.ledger.delivered(d.DeliveryTag)
 	return Delivery{Delivery: d, Session: s}, true
+}
+
+// leave says that the ledger knows what was taken, if anything, and whether there was no more. The last one
+// to leave says that to the ledger: before, somebody might hold a delivery of which it does not know.
+func (s *Session) leave(empty bool) {
+	s.mu.Lock()
+	s.taking--
+	s.emptied = s.emptied || empty
+	last := s.emptied && s.taking == 0 && !s.retired
+	s.retired = s.retired || last
+	s.mu.Unlock()
+	if last {
+		close(s.exhausted)
+		s.ledger.retire()
+	}
 }
 
 // Cancel asks the broker to send no more, and waits until it has agreed. What has been sent can still
