@@ -4,4 +4,7 @@
 // Replaying takes a message back to the one queue that failed it, with its counters reset. The
 // broker has confirmed the copy before the original is removed, so a replay that is killed can be
 // run again: a message may then be replayed twice, and none is lost.
+//
+// It also compares a plan of what is to be on a broker (rehop.Topology) with what is there, and declares
+// what is missing.
 package admin

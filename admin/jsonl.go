@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/headerjson"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
 )
@@ -91,6 +92,7 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 64<<10), maxLine)
 	n, line := 0, 0
+	ways := make(map[string]bool)
 	var batch []rabbit.Item
 	flush := func() error {
 		var faults []error
@@ -109,7 +111,7 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		if len(in.Bytes()) == 0 {
 			continue
 		}
-		item, err := a.itemOf(in.Bytes())
+		item, err := a.itemOf(ctx, in.Bytes(), ways)
 		if err != nil {
 			return n, errors.Join(fmt.Errorf("import: line %d: %w", line, err), flush())
 		}
@@ -127,7 +129,7 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 
 func recordOf(m Message) record {
 	return record{
-		ID: m.ID, Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Headers: plain(m.Headers), Body: m.Body,
+		ID: m.ID, Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Headers: headerjson.Plain(m.Headers), Body: m.Body,
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: moment(m.Timestamp),
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
 		Attempts: m.Attempts, Error: m.Error, Kind: m.Kind, Stack: m.Stack, FailedAt: moment(m.FailedAt),
@@ -136,7 +138,8 @@ func recordOf(m Message) record {
 	}
 }
 
-func (a *Admin) itemOf(line []byte) (rabbit.Item, error) {
+// itemOf reads a line. ways are the queues for which what their messages need is there.
+func (a *Admin) itemOf(ctx context.Context, line []byte, ways map[string]bool) (rabbit.Item, error) {
 	var r record
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.UseNumber() // an int64 does not fit into a float64
@@ -146,7 +149,7 @@ func (a *Admin) itemOf(line []byte) (rabbit.Item, error) {
 	if r.Queue == "" {
 		return rabbit.Item{}, errors.New(`it has no "queue"`)
 	}
-	headers, err := typed(r.Headers)
+	headers, err := headerjson.Typed(r.Headers)
 	if err != nil {
 		return rabbit.Item{}, err
 	}
@@ -157,10 +160,16 @@ func (a *Admin) itemOf(line []byte) (rabbit.Item, error) {
 	f := envelope.Failure{
 		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: at(r.FailedAt), FirstFailed: at(r.FirstFailed),
 		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration,
-		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays,
+		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays, Rests: true,
 	}
 	if shared(r.Queue) {
 		return rabbit.Item{Key: r.Queue, Message: m.publishing(f)}, nil
+	}
+	if a.layout.KeepsKey() && !ways[r.Queue] {
+		if err := a.wayBack(ctx, r.Queue); err != nil {
+			return rabbit.Item{}, err
+		}
+		ways[r.Queue] = true
 	}
 	// It comes to rest as one that has just failed does.
 	verdict := a.layout.Fail(layout.Failure{

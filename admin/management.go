@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -65,11 +67,37 @@ const maxAnswer = 64 << 20
 
 // get reads path, in which %s stands for the virtual host.
 func (m *management) get(ctx context.Context, path string, out any) error {
+	return m.call(ctx, http.MethodGet, fmt.Sprintf(path, url.PathEscape(m.vhost)), nil, out)
+}
+
+// statusError is an answer that says no.
+type statusError struct {
+	status int
+	text   string
+}
+
+func (e *statusError) Error() string { return "management API: " + e.text }
+
+// refused reports whether the API answered, and said that there is no such thing for this user.
+func refused(err error) bool {
+	var s *statusError
+	return errors.As(err, &s) && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed}, s.status)
+}
+
+// call sends in, if there is any, and reads out.
+func (m *management) call(ctx context.Context, method, path string, in, out any) error {
 	if m.base == "" {
 		return ErrNoManagement
 	}
-	path = fmt.Sprintf(path, url.PathEscape(m.vhost))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base+path, nil)
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("management API: %s %s: %w", method, path, err)
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, m.base+path, body)
 	if err != nil {
 		return err
 	}
@@ -80,16 +108,31 @@ func (m *management) get(ctx context.Context, path string, out any) error {
 		}
 	}
 	req.SetBasicAuth(user, password)
+	req.Header.Set("Content-Type", "application/json")
 	res, err := m.client.Do(req)
 	if err != nil {
 		return fmt.Errorf("management API: %w", err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("management API: GET %s: %s", path, res.Status)
+	if res.StatusCode >= 300 {
+		return &statusError{res.StatusCode, fmt.Sprintf("%s %s: %s%s", method, path, res.Status, reasonOf(res.Body))}
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out); err != nil {
-		return fmt.Errorf("management API: GET %s: %w", path, err)
+	if out == nil {
+		return nil
+	}
+	answer := json.NewDecoder(io.LimitReader(res.Body, maxAnswer))
+	answer.UseNumber()
+	if err := answer.Decode(out); err != nil {
+		return fmt.Errorf("management API: %s %s: %w", method, path, err)
 	}
 	return nil
+}
+
+// reasonOf is what the API says of its own no.
+func reasonOf(body io.Reader) string {
+	var said struct{ Reason any }
+	if json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&said) != nil || said.Reason == nil {
+		return ""
+	}
+	return fmt.Sprintf(": %v", said.Reason)
 }

@@ -40,6 +40,7 @@ type Progress struct {
 // is, and the error says so.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
 	run := rabbit.NewID()
+	ways := make(map[string]bool)
 	return a.take(ctx, queue, run, o, func(m Message) (rabbit.Item, error) {
 		f := envelope.Failure{
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
@@ -57,8 +58,26 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 		default:
 			f.Queue = queue
 		}
-		return rabbit.Item{Key: f.Queue, Message: m.publishing(f)}, nil
+		item := rabbit.Item{Key: f.Queue, Message: m.publishing(f)}
+		if a.layout.KeepsKey() && !shared(queue) {
+			if !ways[f.Queue] {
+				if err := a.wayBack(ctx, f.Queue); err != nil {
+					return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
+				}
+				ways[f.Queue] = true
+			}
+			item.Exchange, item.Key = layout.LandedExchange, m.Key
+		}
+		return item, nil
 	})
+}
+
+// wayBack declares what brings a message back to a queue with the key that it has.
+func (a *Admin) wayBack(ctx context.Context, queue string) error {
+	if err := a.write.Declare(ctx, layout.Back(a.layout, layout.Native{}, queue)); err != nil {
+		return fmt.Errorf("declare the way back to %q: %w", queue, queueError(err))
+	}
+	return nil
 }
 
 // Discard removes messages from the failed queue of queue, for good.

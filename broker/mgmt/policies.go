@@ -16,6 +16,9 @@ func (c *call) policies() (any, error) {
 	return all, nil
 }
 
+// operatorPolicies are none: this broker has none, and tools ask.
+func (c *call) operatorPolicies() (any, error) { return list{}, nil }
+
 func policyObject(vhost string, p node.Policy) object {
 	return object{"vhost": printable(vhost), "name": printable(p.Name), "pattern": printable(p.Pattern), "apply-to": p.ApplyTo, "priority": p.Priority,
 		"definition": p.Definition}

@@ -49,6 +49,8 @@ func routes() []route {
 		{"PUT /api/permissions/{vhost}/{user}", administrator, (*call).putPermission},
 		{"DELETE /api/permissions/{vhost}/{user}", administrator, (*call).deletePermission},
 
+		{"GET /api/operator-policies", anybody, (*call).operatorPolicies},
+		{"GET /api/operator-policies/{vhost}", member, (*call).operatorPolicies},
 		{"GET /api/policies", anybody, (*call).policies},
 		{"GET /api/policies/{vhost}", member, (*call).policies},
 		{"GET /api/policies/{vhost}/{name}", policymaker, (*call).onePolicy},

@@ -1,5 +1,5 @@
 // Package lab gives tests a real RabbitMQ: a virtual host of their own, the management API, and the
-// means to stop, kill and start nodes.
+// means to stop, kill and start nodes; an embedded broker to compare it with; and clients of other languages.
 package lab
 
 import (
@@ -118,6 +118,9 @@ func fresh(t testing.TB, urls, management, nodes []string) *Rabbit {
 	t.Cleanup(func() { r.API("DELETE", "/api/vhosts/"+vhost, nil, nil) })
 	return r
 }
+
+// Management is the URL of the management API, with user and password.
+func (r *Rabbit) Management() string { return r.management[0] }
 
 // API calls the management API of the first node that answers.
 func (r *Rabbit) API(method, path string, in, out any) {

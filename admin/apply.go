@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// Object names an exchange, a queue, a binding or a policy.
+type Object = topology.Object
+
+// ApplyOptions say how to apply a plan.
+type ApplyOptions struct {
+	// DryRun says what would be done, and does nothing.
+	DryRun bool
+}
+
+// Applied is what applying a plan did.
+type Applied struct {
+	// Declared is what was missing and has been declared; in a dry run, what would be.
+	Declared []Object `json:"declared"`
+	// Ensured are bindings that have been declared without knowing whether they were there: AMQP alone does
+	// not show them. In a dry run, what would be.
+	Ensured []Object `json:"ensured"`
+	// Left is what differs in other ways, and was not touched.
+	Left Diff `json:"left"`
+}
+
+// String has a line for each thing that was declared, and for each that was left.
+func (x Applied) String() string {
+	var s strings.Builder
+	for _, o := range x.Declared {
+		fmt.Fprintf(&s, "declared: %s\n", o)
+	}
+	for _, o := range x.Ensured {
+		fmt.Fprintf(&s, "ensured: %s\n", o)
+	}
+	for _, d := range x.Left {
+		fmt.Fprintf(&s, "%s\n", d)
+	}
+	if s.Len() == 0 {
+		return "nothing to do\n"
+	}
+	return s.String()
+}
+
+// Apply declares what a plan has and the broker has not. What exists stays as it is, even if it differs: the
+// result says what to do about that. It is safe to repeat.
+//
+// Queues that come and go with their consumers are left to those. When the broker refuses something, the rest is
+// declared all the same, and the error names what was refused. A plan with policies needs the management
+// API, and nothing is declared when one of them is refused: queues would be without their settings.
+func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Applied, error) {
+	if len(plan.Policies) > 0 && a.management.base == "" {
+		return Applied{}, fmt.Errorf("apply the plan: it has policies: %w", ErrNoManagement)
+	}
+	diff, err := a.compare(ctx, plan)
+	if err != nil {
+		return Applied{}, fmt.Errorf("apply the plan: compare it with the broker: %w", err)
+	}
+	w := &application{admin: a, dry: o.DryRun, absent: make(map[string]bool)}
+	work := plan.Missing(diff)
+	for _, d := range diff {
+		switch {
+		case d.Kind == topology.Missing && d.Do == topology.Declare:
+		case d.Kind == topology.Unchecked && d.Object.Kind == topology.AllBindings:
+			work.Bindings, w.blind = plan.Lasting().Bindings, true
+		default:
+			w.done.Left = append(w.done.Left, d)
+			w.absent[d.Object.String()] = d.Kind == topology.Missing
+		}
+	}
+	if err := w.declare(ctx, work); err != nil {
+		return w.done, fmt.Errorf("apply the plan: %w", err)
+	}
+	return w.done, nil
+}
+
+// application is a plan that is being applied.
+type application struct {
+	admin   *Admin
+	dry     bool
+	blind   bool            // bindings cannot be seen
+	absent  map[string]bool // exchanges and queues, as objects are written, that no binding can lead from or to
+	refused []error
+	done    Applied
+}
+
+// declare sets the policies first, so that no queue is ever without its own.
+func (w *application) declare(ctx context.Context, work layout.Plan) error {
+	for _, p := range work.Policies {
+		if err := w.one(p.Object(), func() error { return w.admin.management.putPolicy(ctx, p) }); err != nil {
+			return err
+		}
+	}
+	if w.refused != nil {
+		return errors.Join(w.refused...)
+	}
+	for _, x := range work.Exchanges {
+		if err := w.part(ctx, x.Object(), layout.Plan{Exchanges: []topology.Exchange{x}}); err != nil {
+			return err
+		}
+	}
+	for _, q := range work.Queues {
+		if err := w.part(ctx, q.Object(), layout.Plan{Queues: []topology.Queue{q}}); err != nil {
+			return err
+		}
+	}
+	for _, b := range work.Bindings {
+		source, destination := topology.Exchange{Name: b.Source}.Object(), topology.Queue{Name: b.Destination}.Object()
+		if b.ToExchange {
+			destination = topology.Exchange{Name: b.Destination}.Object()
+		}
+		if w.absent[source.String()] || w.absent[destination.String()] {
+			w.done.Left = append(w.done.Left, Difference{Kind: topology.Missing, Object: b.Object(), Do: topology.Look,
+				Hint: "declare it when both of its ends are there"})
+			continue
+		}
+		if err := w.part(ctx, b.Object(), layout.Plan{Bindings: []topology.Binding{b}}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.refused...)
+}
+
+func (w *application) part(ctx context.Context, name Object, plan layout.Plan) error {
+	return w.one(name, func() error { return w.admin.write.Declare(ctx, plan) })
+}
+
+// one declares one object. An error ends it all; that the broker refuses this object does not.
+func (w *application) one(name Object, do func() error) error {
+	if !w.dry {
+		err := do()
+		var refused *rabbit.DeclareError
+		var answer *statusError
+		switch {
+		case errors.As(err, &refused), errors.As(err, &answer):
+			w.refused = append(w.refused, err)
+			w.absent[name.String()] = true
+			return nil
+		case err != nil:
+			return errors.Join(append(w.refused, err)...)
+		}
+	}
+	if w.blind && name.Kind == topology.BindingObject {
+		w.done.Ensured = append(w.done.Ensured, name)
+	} else {
+		w.done.Declared = append(w.done.Declared, name)
+	}
+	return nil
+}
+
+// putPolicy sets a policy.
+func (m *management) putPolicy(ctx context.Context, p topology.Policy) error {
+	err := m.call(ctx, http.MethodPut, "/api/policies/"+url.PathEscape(m.vhost)+"/"+url.PathEscape(p.Name), p, nil)
+	if err != nil {
+		return fmt.Errorf("set %s: %w", p.Object(), err)
+	}
+	return nil
+}

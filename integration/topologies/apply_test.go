@@ -1,0 +1,172 @@
+package topologies
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// What is applied is what a client declares: one that subscribes then is refused nothing and adds nothing.
+func TestApplyIsWhatClientsDeclare(t *testing.T) {
+	t.Parallel()
+	for _, name := range names() {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(d *desk) {
+				p := plan(d.t, subscriptions[name])
+				if applied := d.apply(d.admin, p); len(applied.Declared) == 0 || len(applied.Left) > 0 || len(applied.Ensured) > 0 {
+					d.t.Errorf("applied to nothing: got %+v, want things declared and nothing left", applied)
+				}
+				d.wantSame(p)
+				s := subscriptions[name]
+				s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
+				kit.Drain(d.t, kit.Subscribe(d.t, kit.Open(d.t, rehop.Config{URL: d.rabbit.URL}), s))
+				d.wantSame(p)
+				if applied := d.apply(d.admin, p); len(applied.Declared) > 0 || applied.String() != "nothing to do\n" {
+					d.t.Errorf("applied once more: got %v, want nothing to do", applied)
+				}
+			})
+		})
+	}
+}
+
+func TestApplyThroughAMQPAlone(t *testing.T) {
+	each(t, func(d *desk) {
+		p := everything(d.t)
+		before := d.objects()
+		if _, err := d.blind.Apply(d.ctx, p, admin.ApplyOptions{DryRun: true}); err != nil {
+			d.t.Fatal(err)
+		}
+		if got := d.objects(); got != before {
+			d.t.Errorf("after a dry run: got %d objects, want %d", got, before)
+		}
+		applied := d.apply(d.blind, p)
+		if len(applied.Declared) != len(p.Exchanges)+len(p.Queues) || len(applied.Ensured) != len(p.Bindings) || len(applied.Left) > 0 {
+			d.t.Errorf("got %d declared, %d ensured, %v left, want %d, %d and none", len(applied.Declared), len(applied.Ensured), applied.Left,
+				len(p.Exchanges)+len(p.Queues), len(p.Bindings))
+		}
+		d.wantSame(p)
+		if applied := d.apply(d.blind, p); len(applied.Declared) > 0 || len(applied.Left) > 0 {
+			d.t.Errorf("once more: got %v, want nothing but ensured bindings", applied)
+		}
+	})
+}
+
+func TestDryRunSaysWhatIsDone(t *testing.T) {
+	each(t, func(d *desk) {
+		p := plan(d.t, subscriptions["bounded"], subscriptions["dlx"]).ByPolicy(7)
+		dry, err := d.admin.Apply(d.ctx, p, admin.ApplyOptions{DryRun: true})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if got := d.objects(); got != 0 {
+			d.t.Errorf("after a dry run: got %d objects, want none", got)
+		}
+		if wet := d.apply(d.admin, p); wet.String() != dry.String() {
+			d.t.Errorf("got\n%swhere the dry run said\n%s", wet, dry)
+		}
+		d.wantSame(p)
+	})
+}
+
+// What exists and differs stays as it is, and all the rest is declared.
+func TestApplyChangesNothing(t *testing.T) {
+	each(t, func(d *desk) {
+		d.queue("q", amqp.Table{"x-queue-type": "classic", "x-message-ttl": int64(5)})
+		kit.Exchange(d.t, d.ch, "order", "direct")
+		p := plan(d.t, rehop.Subscription{Queue: "q", Exchange: "order"})
+		for _, a := range []*admin.Admin{d.admin, d.blind} {
+			applied := d.apply(a, p)
+			left := applied.Left.Of(topology.Differs)
+			if len(left) == 0 || !strings.Contains(applied.String(), `exchange "order": type is "direct", planned is "topic"`) {
+				d.t.Errorf("got %swant what differs to be left", applied)
+			}
+		}
+		live, err := d.admin.Live(d.ctx)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		q, _ := live.Queue("q")
+		x, _ := live.Exchange("order")
+		if q.Type != "classic" || len(q.Args) != 2 || fmt.Sprint(q.Args["x-message-ttl"]) != "5" || x.Kind != "direct" {
+			d.t.Errorf("got %+v and %+v, want them as they were", q, x)
+		}
+		if _, ok := live.Queue(layout.FailedQueue("q")); !ok {
+			d.t.Error("the failed queue is missing, want it declared")
+		}
+	})
+}
+
+// What somebody else must make is named, and what hangs on it waits.
+func TestApplyWaitsForOthers(t *testing.T) {
+	each(t, func(d *desk) {
+		p := plan(d.t, rehop.Subscription{Queue: "theirs", Passive: true, Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
+			rehop.Subscription{Queue: "mine", Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
+			rehop.Subscription{Queue: "brief", Exchange: "order", Exclusive: true, QueueType: layout.Classic, Retry: rehop.NoRetry()})
+		for _, a := range []*admin.Admin{d.admin, d.blind} {
+			applied := d.apply(a, p)
+			var left []string
+			for _, x := range applied.Left {
+				left = append(left, string(x.Kind)+" "+x.Object.Kind+" "+x.Object.Name)
+			}
+			want := "missing exchange foreign, missing queue theirs, missing binding theirs, missing binding theirs, missing binding mine"
+			if got := strings.Join(left, ", "); got != want {
+				d.t.Errorf("left:\n got %s\nwant %s", got, want)
+			}
+		}
+		live, err := d.admin.Live(d.ctx)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if _, ok := live.Queue("brief"); ok {
+			d.t.Error("the exclusive queue is there, want it left to its consumer")
+		}
+		if _, ok := live.Queue("mine"); !ok {
+			d.t.Error("queue mine is missing, want it declared")
+		}
+		kit.Exchange(d.t, d.ch, "foreign", "topic")
+		d.queue("theirs", nil)
+		if applied := d.apply(d.admin, p); len(applied.Left) > 0 || len(applied.Declared) == 0 {
+			d.t.Errorf("when they are there: got %v, want the bindings declared", applied)
+		}
+		d.wantSame(p)
+	})
+}
+
+// A broker that refuses one thing is told the others all the same, and the error names what it refused.
+func TestApplyNamesWhatIsRefused(t *testing.T) {
+	each(t, func(d *desk) {
+		user := "u" + d.rabbit.Vhost
+		d.rabbit.API("PUT", "/api/users/"+user, map[string]string{"password": "secret-" + user, "tags": "management"}, nil)
+		d.t.Cleanup(func() { d.rabbit.API("DELETE", "/api/users/"+user, nil, nil) })
+		d.rabbit.API("PUT", "/api/permissions/"+d.rabbit.Vhost+"/"+user, map[string]string{"configure": "^(rehop|order)", "write": ".*", "read": ".*"}, nil)
+		limited := d.open(admin.Config{URL: strings.Replace(d.rabbit.URL, "guest:guest", user+":secret-"+user, 1),
+			Management: strings.Replace(d.rabbit.Management(), "guest:guest", user+":secret-"+user, 1)})
+		p := plan(d.t, rehop.Subscription{Queue: "q", Exchange: "order", Retry: rehop.NoRetry()})
+		applied, err := limited.Apply(d.ctx, p, admin.ApplyOptions{})
+		if err == nil {
+			d.t.Fatal("got no error, want one: the user may not declare q")
+		}
+		for _, part := range []string{`declare queue "q"`, `declare queue "q.failed"`, "ACCESS_REFUSED", "grant the user configure"} {
+			if !strings.Contains(err.Error(), part) {
+				d.t.Errorf("the error does not say %q: %v", part, err)
+			}
+		}
+		if strings.Contains(err.Error(), "secret-") {
+			d.t.Errorf("the error has the password: %v", err)
+		}
+		if len(applied.Declared) == 0 || len(applied.Left) == 0 {
+			d.t.Errorf("got %v, want the rest declared and the bindings of q left", applied)
+		}
+		d.apply(d.admin, p)
+		d.wantSame(p)
+	})
+}
