@@ -100,7 +100,7 @@ func (c Config) exchanges(native layout.Native) (layout.Plan, error) {
 	plan.Add(native.Base())
 	for _, x := range c.Exchanges {
 		if err := plan.Merge(x.plan(native)); err != nil {
-			return plan, fmt.Errorf("Exchanges: %w", err)
+			return plan, fmt.Errorf("in Exchanges: %w", err)
 		}
 	}
 	return plan, nil

@@ -362,9 +362,13 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 	if id == "" {
 		id = NewID() // from now on it can be told from its copies
 	}
+	asItIs := false // the broker takes the message only with its own body
 	for tries := 1; ; tries++ {
 		to, err := where(ctx)
 		if err == nil {
+			if asItIs {
+				to.body, to.contentType = nil, ""
+			}
 			var p *rabbit.Publishing
 			if p, err = sealed(h, id, failure, to); err == nil {
 				err = s.client.mover.Publish(ctx, to.Exchange, to.key, p, true)
@@ -373,6 +377,9 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, ErrTooLarge) && to.body != nil && !asItIs:
+			asItIs = true
+			continue
 		case ctx.Err() != nil, errors.Is(err, ErrClosed), impossible(err):
 			return err
 		case errors.Is(err, ErrUnroutable):

@@ -74,6 +74,9 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 	if config.Layout == nil {
 		config.Layout = layout.Native{}
 	}
+	if err := config.Layout.Validate(); err != nil {
+		return nil, fmt.Errorf("admin: Layout: %w", err)
+	}
 	a := &Admin{management: api, layout: config.Layout}
 	ready := make(chan struct{})
 	a.read = rabbit.NewLink("read", opts, func(rabbit.State, error) {})

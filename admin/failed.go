@@ -18,7 +18,8 @@ func headerText(v any) string {
 // Failed looks at up to limit messages that rest in the failed queue of queue, oldest first, and
 // leaves them where they are. Queue may also be layout.OrphansQueue or layout.UnroutedQueue.
 //
-// Where all queues of a layout share one, only those of queue are found; named by itself, all of them.
+// Where all queues of a layout share one, only those of queue are found; named by itself, all of them. A
+// message whose Queue is another one is a copy of one that rests for that queue, and is not replayed from here.
 func (a *Admin) Failed(ctx context.Context, queue string, limit int, filter Filter) ([]Message, error) {
 	return a.peek(ctx, a.placeOf(queue), limit, filter)
 }

@@ -45,6 +45,7 @@ type place struct {
 	layout layout.Layout
 	source string // the queue
 	owner  string // whose messages are looked for; "": everybody's
+	common bool   // several queues have it in common
 	open   bool   // what rests is taken out of what the layout wraps it in
 }
 
@@ -55,6 +56,7 @@ func (a *Admin) placeOf(queue string) place {
 		return place{layout: layout.Native{}, source: queue, open: true}
 	}
 	p := place{layout: a.layout, source: a.layout.FailedQueue(queue), owner: queue, open: true}
+	p.common = p.source == a.layout.FailedQueue("another queue")
 	if p.source == queue {
 		p.owner = ""
 	}
@@ -63,11 +65,14 @@ func (a *Admin) placeOf(queue string) place {
 
 func shared(queue string) bool { return queue == layout.OrphansQueue || queue == layout.UnroutedQueue }
 
-// has reports whether a message belongs to whom the place is looked at for. In the native layout each queue
-// has a place of its own.
-func (p place) has(m Message) bool {
-	_, native := p.layout.(layout.Native)
-	return native || p.owner == "" || m.Queue == p.owner
+// has reports whether a message belongs to whom the place is looked at for.
+func (p place) has(m Message) bool { return !p.common || p.owner == "" || m.Queue == p.owner }
+
+// isCopy reports whether a message belongs to another queue, which has its own of it: it can be discarded here, and
+// is not replayed from here. There are such where a layout's own programs put a failed message to rest for all
+// subscribers of its key.
+func (p place) isCopy(m Message) bool {
+	return !p.common && p.owner != "" && m.Queue != "" && m.Queue != p.owner && p.layout.KeepsKey()
 }
 
 func (p place) read(d rabbit.Message) Message {
@@ -81,6 +86,7 @@ func (p place) read(d rabbit.Message) Message {
 	} else {
 		f = envelope.Read(l.Headers, l.Exchange, l.Key)
 	}
+	f.Queue = layout.Moved(f.Queue) // it may have died while its queue was migrated
 	f.Transient = f.Transient || d.DeliveryMode == rabbit.Transient
 	return Message{
 		ID: l.ID, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(l.Headers), Body: l.Body,

@@ -46,9 +46,10 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
 			Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays + 1, ReplayRun: run,
 		}
+		from := a.placeOf(queue)
 		switch {
 		case m.Queue != "":
-		case queue == layout.OrphansQueue:
+		case queue == layout.OrphansQueue, from.owner == "" && m.Kind != envelope.KindUnrouted && !shared(queue):
 			return rabbit.Item{}, fmt.Errorf("message %s: nothing says which queue it belongs to", m.ID)
 		case m.Kind == envelope.KindUnrouted || queue == layout.UnroutedQueue:
 			// It never was in a queue. If there still is none for it, the broker hands it back.
@@ -171,7 +172,7 @@ func (t *taking) read(ctx context.Context) (batch []taken, more bool, err error)
 		}
 		t.progress.Seen++
 		t.progress.Total = max(t.progress.Total, t.progress.Seen)
-		if t.from.has(m) && t.options.Filter.accepts(m) {
+		if t.from.has(m) && t.options.Filter.accepts(m) && (t.move == nil || !t.from.isCopy(m)) {
 			batch = append(batch, taken{tag: d.DeliveryTag, message: m})
 		} else {
 			t.progress.Kept++

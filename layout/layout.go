@@ -219,7 +219,7 @@ func override(args topology.Args, further map[string]any) topology.Args {
 }
 
 // queueOf is the queue that a spec asks for, with a layout's own arguments. A type is said only when the
-// spec does: a queue that was declared without one differs from one that is said to be classic.
+// spec does: the virtual host may have a usual type of its own, and the fleet leaves it out too.
 func queueOf(q QueueSpec, args topology.Args) topology.Queue {
 	queue := topology.Queue{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive}
 	if q.Passive {

@@ -74,6 +74,23 @@ func FuzzFailedQueue(f *testing.F) {
 	})
 }
 
+// The names that a queue has while it is replaced fit, and are nobody else's.
+func TestMovingNames(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for _, queue := range []string{"q", "q.failed", "rehop.moving.q", strings.Repeat("x", 250), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("語", 85)} {
+		for _, name := range []string{layout.MovingQueue(queue), layout.AsideExchange(queue), layout.BackExchange(queue), layout.LockQueue(queue)} {
+			if len(name) > 255 || !utf8.ValidString(name) || !strings.HasPrefix(name, "rehop.") || seen[name] {
+				t.Errorf("of %.30q: got %q, want a name of rehop's own, of at most 255 bytes", queue, name)
+			}
+			seen[name] = true
+		}
+		if back := layout.Moved(layout.MovingQueue(queue)); len(queue) < 200 && back != queue {
+			t.Errorf("the queue of %q: got %q, want %q", layout.MovingQueue(queue), back, queue)
+		}
+	}
+}
+
 func TestStepName(t *testing.T) {
 	t.Parallel()
 	for delay, want := range map[time.Duration]string{

@@ -112,7 +112,7 @@ func TestSneakersDocumentIsNeverTooLarge(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
 	fits := limit/62*45 - 4096
-	for size, wrapped := range map[int]bool{fits: true, fits + 8192: false, limit: false} {
+	for size, wrapped := range map[int]bool{1 << 20: true, fits + 4000: false, fits + 8192: false, limit: false} {
 		f := layout.Failure{Letter: layout.Letter{Queue: "q", Body: make([]byte, size), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError, At: time.Unix(1, 0)}
 		verdict := (layout.Sneakers{}).Fail(f)
 		if (verdict.Body != nil) != wrapped || len(verdict.Body) > limit {
@@ -120,6 +120,12 @@ func TestSneakersDocumentIsNeverTooLarge(t *testing.T) {
 		}
 	}
 	roundTrip(t, "sneakers", layout.Sneakers{}, layout.Failure{Letter: layout.Letter{Queue: "q", Body: make([]byte, limit), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError})
+	// Such a message may itself look like a document.
+	body := `{"error":"e","num_attempts":6,"failed_at":"2023-11-14T22:13:20Z","payload":"aGk=\n"}`
+	got, _ := (layout.Sneakers{}).Open(layout.Letter{Queue: "q", Body: []byte(body), Headers: map[string]any{envelope.Queue: "q"}})
+	if string(got.Body) != body {
+		t.Errorf("a document that rehop has failed, and not wrapped: got %q, want it as it is", got.Body)
+	}
 }
 
 // What Sneakers itself has failed opens as it was, whichever version wrote it, with and without Rails.

@@ -289,8 +289,15 @@ func number(v any) int {
 		return int(v)
 	case int64:
 		return int(v)
+	case uint64:
+		return int(min(v, maxMoment))
+	case float32:
+		return number(float64(v))
 	case float64:
-		return int(v)
+		if !(v > 0) { // also what is no number
+			return 0
+		}
+		return int(min(v, maxMoment))
 	case string:
 		n, err := strconv.Atoi(v)
 		if err == nil {
@@ -301,7 +308,12 @@ func number(v any) int {
 }
 
 // Count is a number that can be counted on: anybody can write headers.
-func Count(v any) int { return min(max(number(v), 0), 1_000_000) }
+func Count(v any) int { return min(max(number(v), 0), maxCount) }
+
+const (
+	maxCount  = 1_000_000
+	maxMoment = 1 << 53 // above, a float64 is not exact
+)
 
 func moment(v any) time.Time {
 	if n := number(v); n > 0 {
