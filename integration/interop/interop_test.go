@@ -10,38 +10,31 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
 )
 
 func TestMain(m *testing.M) { kit.Main(m, 4) }
 
 func TestClients(t *testing.T) {
-	hosts := []struct {
-		name string
-		open func(*testing.T) *host
-	}{{"RabbitMQ", rabbitMQ}, {"embedded", embedded}}
 	for _, c := range []client{
-		{name: "pika", command: []string{"/usr/bin/python3", "programs/with_pika.py"}, probe: []string{"-c", "import pika"}, report: "library.jsonl"},
-		{name: "bunny", command: []string{"/usr/bin/ruby", "programs/with_bunny.rb"}, probe: []string{"-e", "require 'bunny'"}, report: "library.jsonl"},
-		{name: "php-amqplib", command: []string{"/usr/bin/php", "programs/with_amqplib.php"}, probe: []string{"-r", "require 'PhpAmqpLib/autoload.php';"}, report: "library.jsonl"},
-		{name: "amqplib", command: []string{"node", "programs/with_amqplib.js"}, probe: []string{"-e", "require('amqplib')"}, report: "library.jsonl",
-			needs: map[string]string{"NODE_PATH": "REHOP_CLIENTS_NODE_PATH"}},
-		{name: "amqp-tools", command: []string{"/bin/sh", "programs/with_tools.sh"}, probe: []string{"-c", "amqp-get --usage"}, report: "tools.jsonl"},
+		{lab.Pika, "programs/with_pika.py", "library.jsonl"},
+		{lab.Bunny, "programs/with_bunny.rb", "library.jsonl"},
+		{lab.PHPAmqplib, "programs/with_amqplib.php", "library.jsonl"},
+		{lab.Amqplib, "programs/with_amqplib.js", "library.jsonl"},
+		{lab.AMQPTools, "programs/with_tools.sh", "tools.jsonl"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			c.require(t)
+			c.Require(t)
 			want := lines(t, filepath.Join("testdata", c.report))
-			for _, h := range hosts {
-				t.Run(h.name, func(t *testing.T) {
-					t.Parallel()
-					got := c.run(t, h.open(t))
-					for i := range max(len(got), len(want)) {
-						if g, w := at(got, i), at(want, i); g != w {
-							t.Fatalf("line %d of what %s saw: got\n%s\nwant\n%s", i+1, c.name, g, w)
-						}
+			lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+				got := c.run(t, newHost(t, r))
+				for i := range max(len(got), len(want)) {
+					if g, w := at(got, i), at(want, i); g != w {
+						t.Fatalf("line %d of what %s saw: got\n%s\nwant\n%s", i+1, c.Name, g, w)
 					}
-				})
-			}
+				}
+			})
 		})
 	}
 }

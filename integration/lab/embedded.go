@@ -1,0 +1,55 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/mgmt"
+)
+
+// EachBroker runs a test on a real RabbitMQ and on an embedded broker, in parallel.
+func EachBroker(t *testing.T, test func(t *testing.T, r *Rabbit)) {
+	t.Helper()
+	for _, b := range []struct {
+		name string
+		open func(testing.TB) *Rabbit
+	}{{"RabbitMQ", Single}, {"embedded", Embedded}} {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, b.open(t))
+		})
+	}
+}
+
+// Embedded is a fresh virtual host on an embedded broker that only the test uses, with its management API.
+func Embedded(t testing.TB) *Rabbit {
+	t.Helper()
+	server := &broker.Server{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	handler, err := mgmt.Handler(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(context.Background(), ln) }()
+	web := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		web.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return fresh(t, []string{"amqp://guest:guest@" + ln.Addr().String()}, []string{strings.Replace(web.URL, "//", "//guest:guest@", 1)}, nil)
+}
