@@ -37,6 +37,7 @@ const (
 	baselineKills                   = 12
 	// baselinePatience is how long nothing may happen before what is missing counts as lost.
 	baselinePatience = 10 * time.Second
+	baselineLimit    = 20 * time.Minute
 )
 
 // TestBaseline shows that the auditor sees loss where there is some: the usual recipe for retries loses
@@ -47,7 +48,7 @@ func TestBaseline(t *testing.T) {
 	}
 	seed := seedOf(t)
 	r := lab.Single(t)
-	ctx, cancel := context.WithTimeout(t.Context(), trialLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), baselineLimit)
 	defer cancel()
 	books, err := delivery.NewHistory(filepath.Join(t.TempDir(), "history.jsonl"))
 	if err != nil {

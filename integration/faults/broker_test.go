@@ -13,18 +13,20 @@ import (
 
 // killBroker: kill -9 of the only node, and its restart.
 func killBroker(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Single(t), seed)
+	return kills(newTrial(t, lab.Single(t), seed), times(1, 10))
+}
+
+func kills(x *trial, n int) delivery.Report {
 	x.start()
-	n := times(1, 10)
 	for range n {
-		x.fault("broker killed", func() {
-			x.rabbit.Services("kill", "single")
-			x.rabbit.Services("start", "single")
+		x.Fault("broker killed", func(int) {
+			x.Rabbit.Services("kill", "single")
+			x.Rabbit.Services("start", "single")
 		})
 	}
-	x.run(200)
-	rules := x.work.Rules()
-	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.work.Script)
+	x.Run(200)
+	rules := x.Work.Rules()
+	rules.Faults, rules.Witness, rules.DeadLetters, rules.Crashes = n, delivery.Sees(delivery.Lost), deadLetters(x.Work.Script), true
 	return x.finish(rules)
 }
 
@@ -36,17 +38,17 @@ func restartBroker(t *testing.T, seed uint64) delivery.Report {
 	n := times(1, 8)
 	for i := range n {
 		if i%2 == 0 {
-			x.fault("broker restarted", func() { x.rabbit.Services("restart", "single") })
+			x.Fault("broker restarted", func(int) { x.Rabbit.Services("restart", "single") })
 			continue
 		}
-		x.fault("broker's application restarted", func() {
-			x.rabbit.Services("ctl", "single", "stop_app")
-			x.rabbit.Services("ctl", "single", "start_app")
+		x.Fault("broker's application restarted", func(int) {
+			x.Rabbit.Services("ctl", "single", "stop_app")
+			x.Rabbit.Services("ctl", "single", "start_app")
 		})
 	}
-	x.run(200)
-	rules := x.work.Rules()
-	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.work.Script)
+	x.Run(200)
+	rules := x.Work.Rules()
+	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.Work.Script)
 	return x.finish(rules)
 }
 
@@ -55,58 +57,57 @@ func restartBroker(t *testing.T, seed uint64) delivery.Report {
 func killLeader(t *testing.T, seed uint64) delivery.Report {
 	x := newTrial(t, lab.Cluster(t), seed)
 	// Each client prefers another node, so that the death of any of them is felt.
-	plain, next := x.work.Config, 0
-	x.work.Config = func(role string) rehop.Config {
+	plain, next := x.Work.Config, 0
+	x.Work.Config = func(role string) rehop.Config {
 		config := plain(role)
 		urls := slices.Clone(config.URLs)
 		config.URLs = append(urls[next:], urls[:next]...)
 		next = (next + 1) % len(urls)
 		return config
 	}
-	x.work.Unstick = x.cure
+	x.Work.Unstick = x.cure
 	x.start()
-	led := []string{x.work.Script.Queues[0], "rehop.step.300ms", "rehop.delay.01"}
+	led := []string{x.Work.Script.Queues[0], "rehop.step.300ms", "rehop.delay.01"}
 	n := times(2, 9)
 	for i := range n {
 		var node string
 		lab.Eventually(t, soon, "a leader of "+led[i%len(led)], func() bool {
 			var err error
-			node, err = x.rabbit.Leader(led[i%len(led)])
+			node, err = x.Rabbit.Leader(led[i%len(led)])
 			return err == nil
 		})
-		x.fault("leader "+node+" killed", func() {
-			began := x.books.Len()
-			t.Cleanup(func() { x.rabbit.Services("start", node) }) // whatever happens meanwhile
-			x.rabbit.Services("kill", node)
+		x.Fault("leader "+node+" killed", func(began int) {
+			t.Cleanup(func() { x.Rabbit.Services("start", node) }) // whatever happens meanwhile
+			x.Rabbit.Services("kill", node)
 			// The cluster must go on without it: before it is back, something new is confirmed.
-			x.seeOrCure(began, "a confirm with one node missing", delivery.Confirmed)
+			x.SeeOrCure(began, "a confirm with one node missing", delivery.Confirmed)
 			x.newLeader(led[i%len(led)], node)
-			x.rabbit.Services("start", node)
+			x.Rabbit.Services("start", node)
 		})
 		x.clusterWhole()
 	}
-	x.run(200)
-	rules := x.work.Rules()
-	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.work.Script)
+	x.Run(200)
+	rules := x.Work.Rules()
+	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.Work.Script)
 	rules.Recovery = 2 * soon // with a cure, which takes an operator
 	return x.finish(rules)
 }
 
 // newLeader waits until a node other than old leads the queue.
 func (x *trial) newLeader(queue, old string) {
-	x.t.Helper()
-	lab.Eventually(x.t, soon, "a new leader of "+queue, func() bool {
-		node, err := x.rabbit.Leader(queue)
+	x.T.Helper()
+	lab.Eventually(x.T, soon, "a new leader of "+queue, func() bool {
+		node, err := x.Rabbit.Leader(queue)
 		return err == nil && node != old
 	})
 }
 
 // clusterWhole waits until all nodes run and have all their queues: two at a time must not be missing.
 func (x *trial) clusterWhole() {
-	x.t.Helper()
-	lab.Eventually(x.t, 2*soon, "three running nodes", func() bool {
+	x.T.Helper()
+	lab.Eventually(x.T, 2*soon, "three running nodes", func() bool {
 		var nodes []struct{ Running bool }
-		if x.rabbit.TryAPI("GET", "/api/nodes?columns=running", nil, &nodes) != nil {
+		if x.Rabbit.TryAPI("GET", "/api/nodes?columns=running", nil, &nodes) != nil {
 			return false
 		}
 		running := 0
@@ -115,7 +116,7 @@ func (x *trial) clusterWhole() {
 				running++
 			}
 		}
-		return running == 3 && x.rabbit.Expendable()
+		return running == 3 && x.Rabbit.Expendable()
 	})
 }
 
@@ -123,29 +124,28 @@ func (x *trial) clusterWhole() {
 // must go on and ack.
 func memoryAlarm(t *testing.T, seed uint64) delivery.Report {
 	x := newTrial(t, lab.Single(t), seed)
-	x.work.PublishTimeout = 2 * time.Second
+	x.Work.PublishTimeout = 2 * time.Second
 	x.start()
-	other, err := rehop.Open(x.ctx, x.work.Config("delayed"))
-	x.must(err)
+	other, err := rehop.Open(x.T.Context(), x.Work.Config("delayed"))
+	x.Must(err)
 	t.Cleanup(func() { _ = other.Close(context.Background()) })
 	n := times(1, 4)
 	for range n {
-		x.fault("memory alarm", func() {
-			began := x.books.Len()
-			x.rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "absolute", "1MB")
-			t.Cleanup(func() { x.rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4") })
-			blocked := x.see(began, soon, "connection.blocked", func(e delivery.Event) bool {
+		x.Fault("memory alarm", func(began int) {
+			x.Rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "absolute", "1MB")
+			t.Cleanup(func() { x.Rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4") })
+			blocked := x.See(began, soon, "connection.blocked", func(e delivery.Event) bool {
 				return e.Kind == delivery.Blocked && e.Client != "consume"
 			})
 			x.blockedPublishersEnd(began, blocked)
 			x.delayedPublishEnds(other)
 			// The others hold what they cannot move yet.
-			x.acked(x.work.Script.Queues[2])
-			x.rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4")
+			x.acked(x.Work.Script.Queues[2])
+			x.Rabbit.Services("ctl", "single", "set_vm_memory_high_watermark", "0.4")
 		})
 	}
-	x.run(200)
-	rules := x.work.Rules()
+	x.Run(200)
+	rules := x.Work.Rules()
 	rules.Faults, rules.Witness = n, delivery.Sees(delivery.Blocked)
 	return x.finish(rules)
 }
@@ -153,30 +153,30 @@ func memoryAlarm(t *testing.T, seed uint64) delivery.Report {
 // blockedPublishersEnd waits for a publish that began while the broker was blocked, and sees that it
 // ended with its context.
 func (x *trial) blockedPublishersEnd(after int, blocked delivery.Event) {
-	x.t.Helper()
-	attempt := x.see(after, soon, "an attempt to publish to a blocked broker", func(e delivery.Event) bool {
+	x.T.Helper()
+	attempt := x.See(after, soon, "an attempt to publish to a blocked broker", func(e delivery.Event) bool {
 		return e.Kind == delivery.Attempt && e.Client == blocked.Client && e.At > blocked.At
 	})
-	end := x.see(after, soon, "the end of that attempt", func(e delivery.Event) bool {
+	end := x.See(after, soon, "the end of that attempt", func(e delivery.Event) bool {
 		return e.ID == attempt.ID && e.At >= attempt.At && (e.Kind == delivery.NotSent || e.Kind == delivery.Unknown || e.Kind == delivery.Confirmed || e.Kind == delivery.Unclassified)
 	})
 	took := time.Duration(end.At - attempt.At)
-	if limit := x.work.PublishTimeout + 2*time.Second; end.Kind != delivery.NotSent || took > limit {
-		x.t.Errorf("publishing %s to a blocked broker ended as %q after %v (%s), want %q within %v", attempt.ID, end.Kind, took, end.Comment, delivery.NotSent, limit)
+	if limit := x.Work.PublishTimeout + 2*time.Second; end.Kind != delivery.NotSent || took > limit {
+		x.T.Errorf("publishing %s to a blocked broker ended as %q after %v (%s), want %q within %v", attempt.ID, end.Kind, took, end.Comment, delivery.NotSent, limit)
 	}
 }
 
 // delayedPublishEnds sees that a publish which must first declare something on the blocked broker ends
 // with its context, too.
 func (x *trial) delayedPublishEnds(client *rehop.Client) {
-	x.t.Helper()
+	x.T.Helper()
 	for _, delay := range []time.Duration{0, time.Minute} { // the first one has the connection blocked
-		ctx, cancel := x.within(x.work.PublishTimeout)
+		ctx, cancel := x.Within(x.Work.PublishTimeout)
 		began := time.Now()
-		err := client.Publish(ctx, rehop.Message{Key: x.work.Script.Queues[2] + ".nobody", Delay: delay})
+		err := client.Publish(ctx, rehop.Message{Key: x.Work.Script.Queues[2] + ".nobody", Delay: delay})
 		cancel()
-		if took := time.Since(began); err == nil || took > x.work.PublishTimeout+2*time.Second {
-			x.t.Errorf("publishing with delay %v to a blocked broker: %v after %v, want an error within %v", delay, err, took, x.work.PublishTimeout)
+		if took := time.Since(began); err == nil || took > x.Work.PublishTimeout+2*time.Second {
+			x.T.Errorf("publishing with delay %v to a blocked broker: %v after %v, want an error within %v", delay, err, took, x.Work.PublishTimeout)
 		}
 	}
 }
@@ -184,9 +184,9 @@ func (x *trial) delayedPublishEnds(client *rehop.Client) {
 // acked waits until handlers have taken and acked all that is in a queue: the broker counts what is
 // not acked.
 func (x *trial) acked(queue string) {
-	x.t.Helper()
-	lab.Eventually(x.t, soon, "all messages of "+queue+" acked while the broker is blocked", func() bool {
+	x.T.Helper()
+	lab.Eventually(x.T, soon, "all messages of "+queue+" acked while the broker is blocked", func() bool {
 		var state struct{ Messages int }
-		return x.rabbit.TryAPI("GET", "/api/queues/"+x.rabbit.Vhost+"/"+queue, nil, &state) == nil && state.Messages == 0
+		return x.Rabbit.TryAPI("GET", "/api/queues/"+x.Rabbit.Vhost+"/"+queue, nil, &state) == nil && state.Messages == 0
 	})
 }

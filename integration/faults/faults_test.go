@@ -49,33 +49,37 @@ func run(m *testing.M) int {
 	return code
 }
 
-// TestFaults runs the workload under each fault and audits it. REHOP_FAULTS=long strikes more often,
-// REHOP_FAULTS_SEED repeats a run's schedule.
+// fault runs a workload under a fault.
+type fault struct {
+	name string
+	run  func(*testing.T, uint64) delivery.Report
+}
+
+// TestFaults runs the workload under each fault and audits it. REHOP_FAULTS=long strikes more often, and
+// kills for every layout; REHOP_FAULTS_SEED repeats a run's schedule.
 func TestFaults(t *testing.T) {
 	seed := seedOf(t)
 	t.Logf("seed %d", seed)
 	var mu sync.Mutex
 	total := &delivery.Report{Seed: seed}
 	t.Cleanup(func() { summary = total })
-	type fault struct {
-		name string
-		run  func(*testing.T, uint64) delivery.Report
+	single := []fault{
+		{"Kill", killBroker},
+		{"Restart", restartBroker},
+		{"Cut", cutConnections},
+		{"Moves", cutMoves},
+		{"BlackHole", blackHole},
+		{"Alarm", memoryAlarm},
+		{"Delete", deleteQueue},
+		{"Process", killProcess},
+	}
+	if long() {
+		single = append(single, layoutFaults()...)
 	}
 	// Two brokers, two lines of tests: much of the time is spent waiting for nodes to start.
 	for broker, faults := range map[string][]fault{
-		"Single": {
-			{"Kill", killBroker},
-			{"Restart", restartBroker},
-			{"Cut", cutConnections},
-			{"Moves", cutMoves},
-			{"BlackHole", blackHole},
-			{"Alarm", memoryAlarm},
-			{"Delete", deleteQueue},
-			{"Process", killProcess},
-		},
-		"Cluster": {
-			{"Leader", killLeader},
-		},
+		"Single":  single,
+		"Cluster": {{"Leader", killLeader}},
 	} {
 		t.Run(broker, func(t *testing.T) {
 			t.Parallel()

@@ -43,6 +43,13 @@ func consume() error {
 	if err := json.Unmarshal([]byte(os.Getenv(childRole)), &o); err != nil {
 		return fmt.Errorf("orders of the child: %w", err)
 	}
+	if o.Script.Name != "" { // a layout is not handed over, but its name is
+		script, err := delivery.LayoutScript(o.Script.Name, o.Script.Seed)
+		if err != nil {
+			return fmt.Errorf("orders of the child: %w", err)
+		}
+		o.Script = script
+	}
 	ctx := context.Background()
 	lines := delivery.NewLines(os.Stdout)
 	consumer := delivery.Consumer{Script: o.Script, Recorder: lines, Client: "child", Concurrency: o.Concurrency, Prefetch: o.Prefetch, Work: o.Work}
@@ -73,29 +80,29 @@ type process struct {
 
 // spawn starts a child and waits until it receives messages.
 func (x *trial) spawn(o orders) *process {
-	x.t.Helper()
+	x.T.Helper()
 	text, err := json.Marshal(o)
-	x.must(err)
+	x.Must(err)
 	self, err := os.Executable()
-	x.must(err)
+	x.Must(err)
 	p := &process{x: x, cmd: exec.Command(self), read: make(chan error, 1)}
 	p.cmd.Env = append(os.Environ(), childRole+"="+string(text))
 	p.cmd.Stderr = os.Stderr
 	p.input, err = p.cmd.StdinPipe()
-	x.must(err)
+	x.Must(err)
 	output, err := p.cmd.StdoutPipe()
-	x.must(err)
-	began := x.books.Len()
-	x.must(p.cmd.Start())
-	go func() { p.read <- x.books.Import(output) }()
-	x.t.Cleanup(func() {
+	x.Must(err)
+	began := x.Books.Len()
+	x.Must(p.cmd.Start())
+	go func() { p.read <- x.Books.Import(output) }()
+	x.T.Cleanup(func() {
 		if !p.ended {
 			_ = p.cmd.Process.Kill()
 			<-p.read
 			_ = p.cmd.Wait()
 		}
 	})
-	x.see(began, soon, "the child receives", func(e delivery.Event) bool {
+	x.See(began, soon, "the child receives", func(e delivery.Event) bool {
 		return e.Kind == delivery.Receiving && e.Client == "child"
 	})
 	return p
@@ -103,50 +110,52 @@ func (x *trial) spawn(o orders) *process {
 
 // kill kills the child, and returns when all that it had written is in the history.
 func (p *process) kill(queue string) {
-	p.x.t.Helper()
-	p.x.must(p.cmd.Process.Kill())
+	p.x.T.Helper()
+	p.x.Must(p.cmd.Process.Kill())
 	if err := p.end(); err == nil {
-		p.x.t.Error("the child ended in order although it was killed")
+		p.x.T.Error("the child ended in order although it was killed")
 		return
 	}
-	p.x.books.Record(delivery.Event{Kind: delivery.Killed, Client: "child", Queue: queue})
+	p.x.Books.Record(delivery.Event{Kind: delivery.Killed, Client: "child", Queue: queue})
 }
 
 // stop lets the child finish what it has in hand.
 func (p *process) stop() {
-	p.x.t.Helper()
-	p.x.must(p.input.Close())
-	p.x.must(p.end())
+	p.x.T.Helper()
+	p.x.Must(p.input.Close())
+	p.x.Must(p.end())
 }
 
 func (p *process) end() error {
-	p.x.t.Helper()
-	p.x.must(<-p.read)
+	p.x.T.Helper()
+	p.x.Must(<-p.read)
 	p.ended = true
 	return p.cmd.Wait()
 }
 
 // killProcess: kill -9 of a process that consumes, amid the messages that it has in hand.
 func killProcess(t *testing.T, seed uint64) delivery.Report {
-	x := newTrial(t, lab.Single(t), seed)
-	queue := x.work.Script.Queues[0]
-	x.work.Remote = []string{queue}
-	o := orders{URLs: x.rabbit.URLs, Script: x.work.Script, Queue: queue, Concurrency: 16, Prefetch: 48, Work: 20 * time.Millisecond}
-	x.work.Concurrency, x.work.Prefetch = o.Concurrency, o.Prefetch
+	return killConsumers(newTrial(t, lab.Single(t), seed), times(4, 40))
+}
+
+func killConsumers(x *trial, n int) delivery.Report {
+	queue := x.Work.Script.Queues[0]
+	x.Work.Remote = []string{queue}
+	o := orders{URLs: x.Rabbit.URLs, Script: x.Work.Script, Queue: queue, Concurrency: 16, Prefetch: 48, Work: 20 * time.Millisecond}
+	x.Work.Concurrency, x.Work.Prefetch = o.Concurrency, o.Prefetch
 	running := x.spawn(o)
 	x.start()
-	n := times(4, 40)
 	for range n {
-		x.fault("consumer killed", func() {
-			x.see(x.books.Len(), soon, "a message in the child's hands", func(e delivery.Event) bool {
+		x.Fault("consumer killed", func(int) {
+			x.See(x.Books.Len(), soon, "a message in the child's hands", func(e delivery.Event) bool {
 				return e.Kind == delivery.Start && e.Client == "child"
 			})
 			running.kill(queue)
 			running = x.spawn(o)
 		})
 	}
-	x.run(200)
-	rules := x.work.Rules()
+	x.Run(200)
+	rules := x.Work.Rules()
 	rules.Faults, rules.Witness = n, delivery.Sees(delivery.Killed)
 	rules.Recovery = 10 * time.Second
 	report := x.finish(rules)

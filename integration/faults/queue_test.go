@@ -14,19 +14,19 @@ import (
 // first queue is empty at that moment, and the messages of the second wait elsewhere.
 func deleteQueue(t *testing.T, seed uint64) delivery.Report {
 	x := newTrial(t, lab.Single(t), seed)
-	x.work.Script.Doomed = "audit-doomed"
+	x.Work.Script.Doomed = "audit-doomed"
 	x.start()
 	n := times(1, 4)
 	x.deleteWhileWaiting()
 	for range n {
-		x.deleteUnderConsumer(x.work.Script.Queues[2])
+		x.deleteUnderConsumer(x.Work.Script.Queues[2])
 	}
-	ch := x.rabbit.Channel()
+	ch := x.Rabbit.Channel()
 	lab.Eventually(t, soon, "the doomed messages among the orphans", func() bool {
-		return x.rabbit.Depth(ch, layout.OrphansQueue) == doomedMessages
+		return x.Rabbit.Depth(ch, layout.OrphansQueue) == doomedMessages
 	})
-	x.run(200)
-	rules := x.work.Rules()
+	x.Run(200)
+	rules := x.Work.Rules()
 	rules.Faults = n + 1
 	rules.Witness = delivery.Sees(delivery.Ceased, delivery.Witnessed)
 	// Nothing is published while a queue is missing, so nothing waits then either.
@@ -43,15 +43,14 @@ const doomedMessages = 60
 // deleteWhileWaiting deletes a queue whose messages all wait. They must end among the orphans, and
 // those of other queues must return in time: they share the places where messages wait.
 func (x *trial) deleteWhileWaiting() {
-	x.t.Helper()
-	queue := x.work.Script.Doomed
-	sub, err := x.work.Subscribe(x.ctx, queue)
-	x.must(err)
-	x.fault("queue deleted while its messages wait", func() {
-		began := x.books.Len()
-		x.work.PublishTo(x.ctx, queue, doomedMessages)
+	x.T.Helper()
+	queue := x.Work.Script.Doomed
+	sub, err := x.Work.Subscribe(x.T.Context(), queue)
+	x.Must(err)
+	x.Fault("queue deleted while its messages wait", func(began int) {
+		x.Work.PublishTo(x.T.Context(), queue, doomedMessages)
 		failed, first := make(map[string]bool), int64(0)
-		x.see(began, soon, "all doomed messages failed", func(e delivery.Event) bool {
+		x.See(began, soon, "all doomed messages failed", func(e delivery.Event) bool {
 			if e.Kind == delivery.Failed && e.Queue == queue {
 				if first == 0 {
 					first = e.At
@@ -61,31 +60,31 @@ func (x *trial) deleteWhileWaiting() {
 			return len(failed) == doomedMessages
 		})
 		// Drained: all copies that wait are confirmed and their originals acked.
-		x.must(sub.Drain(x.ctx))
-		x.rabbit.API("DELETE", "/api/queues/"+x.rabbit.Vhost+"/"+queue, nil, nil)
-		if took := time.Duration(delivery.Now() - first); took > x.work.Script.Doom {
-			x.t.Fatalf("INCONCLUSIVE: deleting the queue took %v, and its messages wait for %v", took, x.work.Script.Doom)
+		x.Must(sub.Drain(x.T.Context()))
+		x.Rabbit.API("DELETE", "/api/queues/"+x.Rabbit.Vhost+"/"+queue, nil, nil)
+		if took := time.Duration(delivery.Now() - first); took > x.Work.Script.Doom {
+			x.T.Fatalf("INCONCLUSIVE: deleting the queue took %v, and its messages wait for %v", took, x.Work.Script.Doom)
 		}
-		x.books.Record(delivery.Event{Kind: delivery.Witnessed, Comment: "deleted"})
+		x.Books.Record(delivery.Event{Kind: delivery.Witnessed, Comment: "deleted"})
 	})
 }
 
 // deleteUnderConsumer deletes an empty queue that has a consumer, which must declare it again and go
 // on by itself.
 func (x *trial) deleteUnderConsumer(queue string) {
-	x.t.Helper()
-	x.fault("queue deleted under its consumer", func() {
-		ctx, cancel := x.within(2 * soon)
+	x.T.Helper()
+	x.Fault("queue deleted under its consumer", func(int) {
+		ctx, cancel := x.Within(2 * soon)
 		defer cancel()
-		x.must(x.work.Pause(ctx))
-		began := x.books.Len()
-		x.rabbit.API("DELETE", "/api/queues/"+x.rabbit.Vhost+"/"+queue, nil, nil)
-		x.see(began, soon, "the consumer notices", func(e delivery.Event) bool {
+		x.Must(x.Work.Pause(ctx))
+		began := x.Books.Len()
+		x.Rabbit.API("DELETE", "/api/queues/"+x.Rabbit.Vhost+"/"+queue, nil, nil)
+		x.See(began, soon, "the consumer notices", func(e delivery.Event) bool {
 			return e.Kind == delivery.Ceased && e.Queue == queue
 		})
-		x.see(began, soon, "the consumer goes on", func(e delivery.Event) bool {
+		x.See(began, soon, "the consumer goes on", func(e delivery.Event) bool {
 			return e.Kind == delivery.Receiving && e.Queue == queue
 		})
-		x.work.Resume()
+		x.Work.Resume()
 	})
 }

@@ -18,6 +18,7 @@ func Audit(events []Event, rules Rules) Report {
 	for _, e := range events { // what needs to know all: a retry may be recorded before its failure
 		a.checkRun(e)
 		a.checkFound(e)
+		a.checkReturned(e)
 	}
 	a.checkMessages()
 	a.checkCourses()
@@ -41,6 +42,9 @@ type message struct {
 // place is a message in a queue.
 type place struct{ queue, id string }
 
+// noQueue stands for the queue of a message that belongs to none.
+const noQueue = ""
+
 // maxTracked is how many attempts are told apart.
 const maxTracked = 16
 
@@ -53,6 +57,8 @@ type course struct {
 	parked    int // found in the failed queue
 	waiting   int // found in the queue itself, or where it waits
 	orphaned  int
+	unrouted  int
+	skipped   uint // bits: attempts that came because it was delivered again
 	reckoned  bool
 	lastFound int // how many attempts the copy in the failed queue has behind it
 }
@@ -121,6 +127,11 @@ func (a *auditor) collect(e Event) {
 				c.failed[n], c.delay[n] = e.At, e.Delay
 			}
 		}
+	case Canceled:
+		a.report.Canceled++
+		if n := e.Number; n >= 1 && n <= maxTracked {
+			a.course(e.Queue, e.ID).runs[n]--
+		}
 	case Handled:
 		a.course(e.Queue, e.ID).handled++
 	case Found:
@@ -133,6 +144,12 @@ func (a *auditor) collect(e Event) {
 			c.waiting++
 		case InOrphans:
 			c.orphaned++
+		case InUnrouted:
+			c.unrouted++
+		}
+	case Returned:
+		if e.Number > 0 {
+			a.report.Returned++
 		}
 	case FaultBegins:
 		a.report.Faults++
@@ -179,13 +196,17 @@ func (a *auditor) checkRun(e Event) {
 		return
 	}
 	c := a.course(e.Queue, e.ID)
-	if c.failed[n-1] == 0 {
+	waited := time.Duration(e.At - c.failed[n-1])
+	early := waited < c.delay[n-1]-earlyTolerance
+	switch {
+	case a.rules.RedeliveryFails && e.Again && (c.failed[n-1] == 0 || early):
+		c.skipped |= 1 << n // whether that is too often is seen when all are known
+		return
+	case c.failed[n-1] == 0:
 		r.Stray++
 		r.breach(BreachStray, "%s came to %s as attempt %d, and attempt %d has not failed there", e.ID, e.Queue, n, n-1)
 		return
-	}
-	waited := time.Duration(e.At - c.failed[n-1])
-	if waited < c.delay[n-1]-earlyTolerance {
+	case early:
 		r.Early++
 		r.breach(BreachEarly, "%s in %s: attempt %d came after %v, not %v", e.ID, e.Queue, n, waited, c.delay[n-1])
 	}
@@ -215,10 +236,15 @@ func (a *auditor) checkFound(e Event) {
 		return
 	}
 	a.checkContent(e, m)
+	if e.Flaw != "" {
+		r.breach(BreachRecord, "%s in %s (%s): %s", e.ID, e.Queue, e.Place, e.Flaw)
+	}
 	fate := a.rules.Fate(e.Queue, e.ID)
 	switch e.Place {
 	case InUnrouted:
-		r.breach(BreachMisparked, "%s rests among the unrouted", e.ID)
+		if !a.rules.KeepsUnrouted || !a.unbound(e.ID, m) {
+			r.breach(BreachMisparked, "%s rests among the unrouted", e.ID)
+		}
 		return
 	case InOrphans:
 		if fate != Orphaned {
@@ -238,16 +264,50 @@ func (a *auditor) checkFound(e Event) {
 	}
 }
 
+// checkReturned looks at a copy of a message that came back: from where it waited, or because it was sent
+// round, which it may be before it has ever failed.
+func (a *auditor) checkReturned(e Event) {
+	if e.Kind != Returned {
+		return
+	}
+	r := &a.report
+	m := a.messages[e.ID]
+	if m == nil || m.attempts == 0 {
+		r.breach(BreachInvented, "%s returned to %s and was never published", e.ID, e.Queue)
+		return
+	}
+	a.checkContent(e, m)
+	if e.Flaw != "" {
+		r.breach(BreachRecord, "%s returned to %s: %s", e.ID, e.Queue, e.Flaw)
+	}
+	n := e.Number
+	if n == 0 || a.rules.RedeliveryFails { // there it counts as failed by coming back
+		return
+	}
+	if n > maxTracked || a.course(e.Queue, e.ID).failed[n] == 0 {
+		r.Stray++
+		r.breach(BreachStray, "%s returned to %s after %d attempts, and that one has not failed there", e.ID, e.Queue, n)
+	}
+}
+
+// unbound reports whether no queue is bound for a message.
+func (a *auditor) unbound(id string, m *message) bool {
+	return m.direct == "" && a.rules.Fate("", id) == Unbound
+}
+
 // checkMessages balances the books: everything confirmed is somewhere.
 func (a *auditor) checkMessages() {
 	r := &a.report
 	missing := make(map[string][]int) // by producer
 	var lost []place
 	for id, m := range a.messages {
-		unbound := m.direct == "" && a.rules.Fate("", id) == Unbound
+		unbound := a.unbound(id, m)
+		kept := unbound && a.rules.KeepsUnrouted
 		switch {
-		case unbound && m.confirmed:
+		case unbound && !kept && m.confirmed:
 			r.breach(BreachOutcome, "%s has no route, and Publish said that it is stored", id)
+		case kept && m.unroutable:
+			r.breach(BreachOutcome, "%s is kept without a route, and Publish said that it is not stored", id)
 		case !unbound && m.unroutable:
 			r.breach(BreachOutcome, "%s has a route, and Publish said that it has none", id)
 		}
@@ -257,7 +317,7 @@ func (a *auditor) checkMessages() {
 		if unbound || !m.confirmed && !m.maybe {
 			a.checkNotStored(id, m)
 		}
-		if unbound || !m.confirmed {
+		if unbound && !kept || !m.confirmed {
 			continue
 		}
 		r.Confirmed++
@@ -274,6 +334,8 @@ func (a *auditor) checkMessages() {
 			r.Waiting++
 		case orphan:
 			r.Orphaned++
+		case amongUnrouted:
+			r.Unrouted++
 		case inFailed:
 			r.Failed++
 		default:
@@ -321,11 +383,15 @@ func (a *auditor) story(p place) string {
 	return "; a handler began with it"
 }
 
-// checkNotStored: the publisher was told that the message is stored nowhere.
+// checkNotStored: the publisher was told that the message is stored nowhere, or no queue is bound for it.
 func (a *auditor) checkNotStored(id string, m *message) {
-	for _, q := range a.queues(id, m) {
+	queues := slices.Clone(a.queues(id, m))
+	if !m.confirmed && !m.maybe {
+		queues = append(queues, noQueue)
+	}
+	for _, q := range queues {
 		if c := a.copies[place{q, id}]; c != nil && *c != (course{}) {
-			a.report.breach(BreachOutcome, "%s came to %s, and its publisher was told that it is stored nowhere", id, q)
+			a.report.breach(BreachOutcome, "%s came to queue %q, and its publisher was told that it is stored nowhere, or it has no route", id, q)
 			return
 		}
 	}
@@ -337,6 +403,7 @@ type ending int
 const (
 	handled ending = iota
 	inFailed
+	amongUnrouted
 	orphan
 	stillWaiting
 	gone
@@ -350,7 +417,11 @@ type reckoning struct {
 // reckon finds a confirmed message in each queue that it belongs to.
 func (a *auditor) reckon(id string, m *message) reckoning {
 	var result reckoning
-	for _, q := range a.queues(id, m) {
+	queues := a.queues(id, m)
+	if a.unbound(id, m) {
+		queues = []string{noQueue} // the layout keeps it
+	}
+	for _, q := range queues {
 		end := gone
 		if c := a.copies[place{q, id}]; c != nil {
 			c.reckoned = true
@@ -359,6 +430,8 @@ func (a *auditor) reckon(id string, m *message) reckoning {
 				end = inFailed
 			case c.orphaned > 0:
 				end = orphan
+			case c.unrouted > 0:
+				end = amongUnrouted
 			case c.handled > 0:
 				end = handled
 			case c.waiting > 0:

@@ -282,6 +282,11 @@ func TestAuditAllows(t *testing.T) {
 		{"a retry early by less than the tolerance", func(b *book) {
 			b.change(Start, "one", later, 2, func(e *Event) { e.At = (55 + 700 - 9) * ms })
 		}},
+		{"handlers that were canceled and ran again", func(b *book) {
+			for i := range int64(5) {
+				b.run(500+i, "two", fine, 1, 0, Canceled)
+			}
+		}},
 		{"a retry recorded before its failure", func(b *book) { slices.Reverse(b.events[30:40]) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

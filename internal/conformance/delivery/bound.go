@@ -1,11 +1,13 @@
 package delivery
 
+import "math/bits"
+
 // checkDuplicates counts what was handled more than once, and holds it against what the faults
 // explain. At-least-once delivery allows duplicates; it does not allow any number of them.
 func (a *auditor) checkDuplicates(events []Event) {
 	copies := make(map[string]int) // second copies, by queue
 	for p, c := range a.copies {
-		most := c.parked
+		most := max(c.parked, c.unrouted)
 		for _, runs := range c.runs {
 			if runs > 1 {
 				a.report.Duplicates += runs - 1
@@ -18,7 +20,8 @@ func (a *auditor) checkDuplicates(events []Event) {
 			copies[p.queue] += most - 1
 		}
 	}
-	bounds := a.bounds(events)
+	bounds, skips := a.bounds(events)
+	a.checkSkips(skips)
 	for queue, n := range copies {
 		a.report.Copies += n
 		if !a.rules.Unbounded && n > bounds[queue] {
@@ -30,8 +33,26 @@ func (a *auditor) checkDuplicates(events []Event) {
 	}
 }
 
-// bounds is how many second copies each queue may have seen.
-func (a *auditor) bounds(events []Event) map[string]int {
+// checkSkips holds attempts that a redelivery has skipped against how many messages were in hand when sessions
+// ended.
+func (a *auditor) checkSkips(bounds map[string]int) {
+	skipped := make(map[string]int)
+	for p, c := range a.copies {
+		if n := bits.OnesCount(c.skipped); n > 0 {
+			skipped[p.queue] += n
+		}
+	}
+	for queue, n := range skipped {
+		a.report.Skipped += n
+		if n > bounds[queue] {
+			a.report.breach(BreachEarly, "%d attempts in %s came without the one before or its wait, and the faults explain %d", n, queue, bounds[queue])
+		}
+	}
+}
+
+// bounds is how many second copies each queue may have seen, and how many attempts may have been skipped
+// there.
+func (a *auditor) bounds(events []Event) (copies, skips map[string]int) {
 	type consumer struct{ client, queue string }
 	var (
 		receiving = make(map[consumer]bool)
@@ -82,11 +103,51 @@ func (a *auditor) bounds(events []Event) map[string]int {
 			}
 		}
 	}
-	bounds := make(map[string]int)
+	var marked map[string]int
+	if a.rules.Crashes && a.rules.RedeliveryFails {
+		marked = a.present(events)
+	}
+	copies, skips = make(map[string]int), make(map[string]int)
 	for queue, prefetch := range a.rules.Prefetch {
 		// A session that replaces one of another prefetch may begin before that one has settled its
 		// last message.
-		bounds[queue] = sessions[queue]*(prefetch+1) + resends + min(a.report.Faults*a.rules.DeadLetters, waited[queue])
+		inHand := sessions[queue] * (prefetch + 1)
+		copies[queue] = inHand + resends + min(a.report.Faults*a.rules.DeadLetters, waited[queue])
+		skips[queue] = inHand + marked[queue]
 	}
-	return bounds
+	if a.rules.KeepsUnrouted {
+		copies[noQueue] = resends
+	}
+	return copies, skips
+}
+
+// present is, for each queue, how many messages it may have had when faults struck, summed up: those that had
+// been published by then and not been handled or parked. A fault has struck when it is first felt.
+func (a *auditor) present(events []Event) map[string]int {
+	published, settled := make(map[string]bool), make(map[place]bool)
+	sum := make(map[string]int)
+	begun := false
+	for _, e := range events {
+		switch e.Kind {
+		case Attempt:
+			published[e.ID] = true
+		case Handled, Parked:
+			settled[place{e.Queue, e.ID}] = true
+		case FaultBegins:
+			begun = true
+		case Lost:
+			if !begun {
+				continue
+			}
+			begun = false
+			for id := range published {
+				for _, queue := range a.queues(id, a.messages[id]) {
+					if !settled[place{queue, id}] {
+						sum[queue]++
+					}
+				}
+			}
+		}
+	}
+	return sum
 }

@@ -29,22 +29,18 @@ func (c Consumer) Hooks() []rehop.Hook {
 
 // Subscribe begins to handle the messages of one queue.
 func (c Consumer) Subscribe(ctx context.Context, client *rehop.Client, queue string) (*rehop.Subscriber, error) {
-	s := rehop.Subscription{
-		Queue: queue, Concurrency: c.Concurrency, Prefetch: c.Prefetch, CrashLimit: c.CrashLimit,
-		Retry:   rehop.Steps(c.Script.Steps...),
-		Handler: rehop.HandlerFunc(c.handle),
-	}
-	if queue != c.Script.Doomed {
-		s.Exchange, s.Keys = c.Script.Exchange, []string{boundKey}
-	}
+	s := c.Script.subscription(queue)
+	s.Concurrency, s.Prefetch, s.CrashLimit = c.Concurrency, c.Prefetch, c.CrashLimit
+	s.Handler = rehop.HandlerFunc(c.handle)
 	return client.Subscribe(ctx, s)
 }
 
 func (c Consumer) handle(ctx context.Context, d *rehop.Delivery) error {
-	start := Event{At: Now(), Kind: Start, ID: d.ID, Queue: d.Queue, Number: d.Attempt, Client: c.Client,
-		Body: Digest(d.Body), Meta: digestMeta(d.Exchange, d.Key, d.ContentType, d.CorrelationID, d.Type, d.Headers)}
+	start := Event{At: Now(), Kind: Start, ID: d.ID, Queue: d.Queue, Number: d.Attempt, Client: c.Client, Again: d.Redelivered,
+		Body: c.Script.digest(d.Body), Meta: digestMeta(d.Exchange, d.Key, d.ContentType, d.CorrelationID, d.Type, d.Headers)}
 	c.Recorder.Record(start)
 	if err := c.toil(ctx); err != nil {
+		c.Recorder.Record(Event{Kind: Canceled, ID: d.ID, Queue: d.Queue, Number: d.Attempt, Client: c.Client})
 		return err
 	}
 	delay, err := c.Script.Answer(d.Queue, d.ID, d.Attempt)

@@ -4,14 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/rehop/rehop/layout"
 )
 
 const (
@@ -48,7 +43,7 @@ func (w *Workload) Drain(ctx context.Context) error {
 // settled waits until every attempt to publish has an outcome, and everything confirmed has been
 // handled in each of its queues or been parked. It gives up when nothing has moved for long.
 func (w *Workload) settled(ctx context.Context) error {
-	open := newLedger(w.Script.Queues)
+	open := newLedger(w.Script.Queues, w.Script.routed)
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	seen, moved, asked := 0, time.Now(), false
@@ -82,19 +77,20 @@ func (w *Workload) settled(ctx context.Context) error {
 // ledger knows what is still to happen.
 type ledger struct {
 	queues   []string
+	routed   func(id string) bool
 	underway map[string]bool    // attempts without an outcome
 	missing  map[place]struct{} // confirmed, not handled
 	done     map[place]struct{} // handled
 }
 
-func newLedger(queues []string) *ledger {
-	return &ledger{queues: queues, underway: make(map[string]bool), missing: make(map[place]struct{}), done: make(map[place]struct{})}
+func newLedger(queues []string, routed func(id string) bool) *ledger {
+	return &ledger{queues: queues, routed: routed, underway: make(map[string]bool), missing: make(map[place]struct{}), done: make(map[place]struct{})}
 }
 
 // Unsettled is how many confirmed messages have neither been handled nor been parked, counted once
 // for each of the queues that they belong to.
 func Unsettled(events []Event, queues []string) int {
-	l := newLedger(queues)
+	l := newLedger(queues, func(string) bool { return true })
 	for _, e := range events {
 		l.take(e)
 	}
@@ -107,7 +103,7 @@ func (l *ledger) take(e Event) bool {
 	case Attempt:
 		l.underway[e.ID] = e.Queue == ""
 	case Confirmed:
-		bound := l.underway[e.ID]
+		bound := l.underway[e.ID] && l.routed(e.ID)
 		delete(l.underway, e.ID)
 		for _, q := range l.queues {
 			p := place{q, e.ID}
@@ -173,7 +169,7 @@ func (w *Workload) rest(ctx context.Context) error {
 
 // nonEmpty is a queue that should be empty and is not.
 func (w *Workload) nonEmpty(conn *amqp.Connection) (string, error) {
-	for _, q := range w.queues() {
+	for _, q := range w.searched {
 		if q.place != InQueue && q.place != InWait {
 			continue
 		}
@@ -199,93 +195,4 @@ func (w *Workload) nonEmpty(conn *amqp.Connection) (string, error) {
 func missing(err error) bool {
 	var e *amqp.Error
 	return errors.As(err, &e) && e.Code == amqp.NotFound
-}
-
-type searched struct {
-	name  string
-	place Place
-	owner string // "": what the message says
-}
-
-// queues are all that a message may lie in.
-func (w *Workload) queues() []searched {
-	var all []searched
-	own := w.Script.Queues
-	if w.Script.Doomed != "" {
-		own = append(slices.Clone(own), w.Script.Doomed)
-	}
-	for _, q := range own {
-		all = append(all, searched{q, InQueue, q}, searched{layout.FailedQueue(q), InFailed, q}, searched{layout.LandingQueue(q), InWait, q})
-	}
-	for _, d := range w.Script.Steps {
-		all = append(all, searched{layout.StepQueue(d), InWait, ""})
-	}
-	longest := w.Script.Later
-	if w.Script.Doomed != "" {
-		longest = max(longest, w.Script.Doom)
-	}
-	for _, q := range (layout.Native{}).Cascade(longest).Queues {
-		all = append(all, searched{q.Name, InWait, ""})
-	}
-	return append(all, searched{layout.OrphansQueue, InOrphans, ""}, searched{layout.UnroutedQueue, InUnrouted, ""})
-}
-
-// readAll takes everything out of the queues and writes it down.
-func (w *Workload) readAll(ctx context.Context) error {
-	conn, err := w.Dial(ctx)
-	if err != nil {
-		return fmt.Errorf("read queues: %w", err)
-	}
-	defer conn.Close()
-	for _, q := range w.queues() {
-		ch, err := conn.Channel()
-		if err != nil {
-			return fmt.Errorf("read queue %q: %w", q.name, err)
-		}
-		for {
-			d, ok, err := ch.Get(q.name, true)
-			if missing(err) {
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("read queue %q: %w", q.name, err)
-			}
-			if !ok {
-				_ = ch.Close()
-				break
-			}
-			w.History.Record(found(q, d))
-		}
-	}
-	return nil
-}
-
-// found is the event for a message that lay in a queue. It reads the headers by itself rather than
-// with the library's own code: that is under audit.
-func found(q searched, d amqp.Delivery) Event {
-	text := func(name string) string {
-		s, _ := d.Headers[name].(string)
-		return s
-	}
-	e := Event{Kind: Found, ID: d.MessageId, Place: q.place, Queue: q.owner, Body: Digest(d.Body)}
-	exchange, key := d.Exchange, d.RoutingKey
-	if _, moved := d.Headers["rehop-queue"]; moved {
-		exchange, key = text("rehop-exchange"), text("rehop-key")
-		if e.Queue == "" {
-			e.Queue = text("rehop-queue")
-		}
-	}
-	headers := maps.Clone(d.Headers)
-	maps.DeleteFunc(headers, func(name string, _ any) bool {
-		return strings.HasPrefix(name, "rehop-") || strings.HasPrefix(name, "x-first-death") || strings.HasPrefix(name, "x-last-death") ||
-			name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count"
-	})
-	e.Meta = digestMeta(exchange, key, d.ContentType, d.CorrelationId, d.Type, headers)
-	if n, ok := d.Headers["rehop-attempt"].(int32); ok {
-		e.Number = int(n)
-	}
-	if q.place == InFailed {
-		e.Comment = text("rehop-error-kind") + ": " + text("rehop-error")
-	}
-	return e
 }

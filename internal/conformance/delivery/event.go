@@ -24,10 +24,11 @@ const (
 	NotSent      Kind = "not-sent"     // ErrBlocked, ErrDisconnected and the like: it was never sent
 	Unclassified Kind = "unclassified" // an error that is none of those that Publish promises
 
-	// Consumer: Start when a handler begins, and Handled or Failed when it returns.
-	Start   Kind = "start"
-	Handled Kind = "handled"
-	Failed  Kind = "failed"
+	// Consumer: Start when a handler begins, and Handled, Failed or Canceled when it returns.
+	Start    Kind = "start"
+	Handled  Kind = "handled"
+	Failed   Kind = "failed"
+	Canceled Kind = "canceled" // it was told to stop, and has done nothing
 	// Parked: the library says that the message is now in the failed queue.
 	Parked Kind = "parked"
 
@@ -51,6 +52,8 @@ const (
 	// succeeded; a history without it is of a run that never came to rest.
 	Found   Kind = "found"
 	Drained Kind = "drained"
+	// Returned: a copy of a message as it came back to its queue.
+	Returned Kind = "returned"
 )
 
 // Place is a kind of queue in which messages are found at the end.
@@ -63,6 +66,7 @@ const (
 	InWait     Place = "wait"     // a step or a level of the cascade
 	InOrphans  Place = "orphans"  // messages whose queue is gone
 	InUnrouted Place = "unrouted" // messages that no queue was bound for
+	InSight    Place = "sight"    // copies of what returned, see Returned
 )
 
 // Event is one line of a history. What a field means depends on the kind; those that do not matter
@@ -72,7 +76,7 @@ type Event struct {
 	Kind    Kind          `json:"kind"`
 	ID      string        `json:"id,omitempty"`
 	Queue   string        `json:"queue,omitempty"`
-	Number  int           `json:"n,omitempty"`     // Start, Handled, Failed: which attempt. Found: how many have failed
+	Number  int           `json:"n,omitempty"`     // Start, Handled, Failed, Canceled: which attempt. Found, Returned: how many have failed
 	Delay   time.Duration `json:"delay,omitempty"` // Failed: how long it is to wait
 	Body    uint64        `json:"body,omitempty"`  // digest
 	Meta    uint64        `json:"meta,omitempty"`  // digest of headers, properties and origin
@@ -80,20 +84,14 @@ type Event struct {
 	Link    string        `json:"link,omitempty"`  // "publish" or "consume"
 	Place   Place         `json:"place,omitempty"` // Found: in what kind of queue; Queue is the one that it belongs to
 	Fault   string        `json:"fault,omitempty"`
+	Again   bool          `json:"again,omitempty"` // Start: the message had been delivered before without an answer
+	Flaw    string        `json:"flaw,omitempty"`  // Found, Returned: what a program without rehop would misread in it
 	Comment string        `json:"comment,omitempty"`
 }
 
 // Recorder takes down events. It is safe for concurrent use.
 type Recorder interface {
 	Record(Event)
-}
-
-// Digest stands for a body in events. It is 0 for a body that does not carry its own hash.
-func Digest(body []byte) uint64 {
-	if !intact(body) {
-		return 0
-	}
-	return digest(body)
 }
 
 func digest(b []byte) uint64 {

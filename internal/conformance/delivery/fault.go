@@ -9,6 +9,9 @@ func (a *auditor) checkFaults(events []Event) {
 	if r.Faults < a.rules.Faults {
 		r.inconclusive("%d faults, want %d", r.Faults, a.rules.Faults)
 	}
+	if a.rules.Watched && r.Returned == 0 {
+		r.inconclusive("no copy of a message that returned was seen")
+	}
 	drained := false
 	var first, firstWork, lastEnd int64
 	var waitUntil int64 // the latest return of a message that has failed so far

@@ -91,7 +91,7 @@ func (p *producer) publishBatch(ctx context.Context, ids []string) {
 }
 
 func (p *producer) recordAttempt(m rehop.Message, direct string) {
-	p.work.History.Record(Event{Kind: Attempt, ID: m.ID, Queue: direct, Client: p.client, Body: digest(m.Body),
+	p.work.History.Record(Event{Kind: Attempt, ID: m.ID, Queue: direct, Client: p.client, Body: p.work.Script.digest(m.Body),
 		Meta: digestMeta(m.Exchange, m.Key, m.ContentType, m.CorrelationID, m.Type, m.Headers)})
 }
 

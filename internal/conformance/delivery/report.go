@@ -26,6 +26,7 @@ const (
 	BreachRecovery   Breach = "recovery"    // I11: too long until work went on
 	BreachNotDrained Breach = "not-drained" // I11: did not come to rest
 	BreachMisparked  Breach = "misparked"   // a message rests where nobody looks for it
+	BreachRecord     Breach = "record"      // a program without rehop would misread how often it has failed, or why
 )
 
 // Report is what an audit has found.
@@ -35,11 +36,17 @@ type Report struct {
 	Handled   int // of these: handled in every queue that they belong to
 	Failed    int // of these: rest in a failed queue
 	Orphaned  int // of these: rest among the orphans because their queue was deleted
+	Unrouted  int // of these: rest among the unrouted, where the layout keeps what has no route
 	Waiting   int // of these: still in a queue at the end
 	Lost      int // of these: nowhere
 	// Duplicates are handler runs for an attempt that had been run before. Copies is how many second
 	// copies of messages explain them, Bound how many such copies the faults explain.
 	Duplicates, Copies, Bound int
+	// Skipped are attempts that came without the one before, or without its wait, because a layout counts a
+	// redelivery as a failure.
+	Skipped                   int
+	Returned                  int // copies of what came back after a failure that were looked at
+	Canceled                  int // handlers that were told to stop, and have done nothing
 	Early, Stray              int
 	Faults                    int
 	Unknown, Refused, NotSent int // outcomes of publishing
@@ -73,11 +80,15 @@ func (r *Report) Add(o Report) {
 	r.Handled += o.Handled
 	r.Failed += o.Failed
 	r.Orphaned += o.Orphaned
+	r.Unrouted += o.Unrouted
 	r.Waiting += o.Waiting
 	r.Lost += o.Lost
 	r.Duplicates += o.Duplicates
 	r.Copies += o.Copies
 	r.Bound += o.Bound
+	r.Skipped += o.Skipped
+	r.Returned += o.Returned
+	r.Canceled += o.Canceled
 	r.Early += o.Early
 	r.Stray += o.Stray
 	r.Faults += o.Faults
@@ -99,16 +110,21 @@ func (r *Report) Add(o Report) {
 func (r *Report) Line() string {
 	s := fmt.Sprintf("confirmed=%d handled=%d failed=%d duplicates=%d lost=%d early=%d stray=%d faults=%d seed=%d",
 		r.Confirmed, r.Handled, r.Failed, r.Duplicates, r.Lost, r.Early, r.Stray, r.Faults, r.Seed)
-	if r.Orphaned > 0 {
-		s = strings.Replace(s, " duplicates=", fmt.Sprintf(" orphaned=%d duplicates=", r.Orphaned), 1)
+	for _, further := range []struct {
+		name  string
+		count int
+	}{{"orphaned", r.Orphaned}, {"unrouted", r.Unrouted}} {
+		if further.count > 0 {
+			s = strings.Replace(s, " duplicates=", fmt.Sprintf(" %s=%d duplicates=", further.name, further.count), 1)
+		}
 	}
 	return s
 }
 
 // Details are the report's lesser figures.
 func (r *Report) Details() string {
-	return fmt.Sprintf("copies=%d bound=%d unknown=%d refused=%d not-sent=%d waiting=%d latest-retry=%dms",
-		r.Copies, r.Bound, r.Unknown, r.Refused, r.NotSent, r.Waiting, r.LatestRetry)
+	return fmt.Sprintf("copies=%d bound=%d skipped=%d returned=%d canceled=%d unknown=%d refused=%d not-sent=%d waiting=%d latest-retry=%dms",
+		r.Copies, r.Bound, r.Skipped, r.Returned, r.Canceled, r.Unknown, r.Refused, r.NotSent, r.Waiting, r.LatestRetry)
 }
 
 // Faulty describes why a report is not OK.

@@ -11,6 +11,15 @@ type Rules struct {
 	// Attempts is how often a handler may run for one message.
 	Attempts int
 
+	// KeepsUnrouted: a message that has no route is confirmed, and rests among the unrouted. Default: its
+	// publisher is told.
+	KeepsUnrouted bool
+	// RedeliveryFails: a message that is delivered again counts as failed, so an attempt may come without the one
+	// before and without its wait, as often as sessions that ended explain.
+	RedeliveryFails bool
+	// Watched: copies of what returned were looked at, and there must be some.
+	Watched bool
+
 	// Prefetch is, for each queue, how many messages one consumer may have in hand.
 	Prefetch map[string]int
 	// Windows is, for each client that sends again by itself what it does not know the fate of, how
@@ -19,6 +28,9 @@ type Rules struct {
 	// DeadLetters is how many messages the broker may return twice from where they wait when a fault
 	// hits it: its at-least-once dead-lettering has so many under way.
 	DeadLetters int
+	// Crashes: faults end the broker without warning, after which it marks all messages that a classic queue has
+	// as delivered before.
+	Crashes bool
 
 	// Faults is how many there must have been. Default: 1.
 	Faults int

@@ -1,9 +1,7 @@
 package delivery
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/layout"
 )
 
 // Fate is what the handler of a queue does with a message.
@@ -43,6 +42,26 @@ type Script struct {
 	// Steps are the waits of the schedule, and Later is one that has no step of its own.
 	Steps []time.Duration
 	Later time.Duration
+	// Share is by how much the share of messages that fail is larger than usual. Default: 1.
+	Share uint64
+
+	// Name is that of a script for a layout; see Layouts.
+	Name string
+	// Layout is that of the exchange and the subscriptions. Nil: rehop's own.
+	Layout layout.Layout `json:"-"`
+	// Usual: Steps are the layout's own waits, and the subscriptions do not name any.
+	Usual bool
+	// QueueType and MaxLength are those of the queues. Default: the layout's.
+	QueueType layout.QueueType
+	MaxLength int
+	// Objects: bodies are JSON objects, into which the layout writes.
+	Objects bool
+	// KeepsUnrouted: what no queue is bound for is kept by the layout, and confirmed.
+	KeepsUnrouted bool
+	// RedeliveryFails: a message that is delivered again counts as failed.
+	RedeliveryFails bool
+	// BrokerCounts: the count of failures is the broker's alone.
+	BrokerCounts bool
 }
 
 // NewScript is the usual script.
@@ -57,7 +76,7 @@ func NewScript(seed uint64) Script {
 // Attempts is how often a handler may run for one message.
 func (s Script) Attempts() int { return len(s.Steps) + 1 }
 
-// Of a thousand messages so many have each fate.
+// Of a thousand messages so many have each fate, times Share.
 const (
 	failOnce   = 50
 	failLater  = 20
@@ -80,6 +99,7 @@ func (s Script) Fate(queue, id string) Fate {
 	}
 	lot := s.lot(id)
 	take := func(n uint64) bool {
+		n *= max(s.Share, 1)
 		if lot < n {
 			return true
 		}
@@ -109,6 +129,9 @@ func (s Script) Fate(queue, id string) Fate {
 	return Fine
 }
 
+// routed reports whether a queue is bound for the message.
+func (s Script) routed(id string) bool { return s.Fate("", id) != Unbound }
+
 // Answer is what a handler returns at an attempt, and how long the message waits then.
 func (s Script) Answer(queue, id string, attempt int) (time.Duration, error) {
 	fate := s.Fate(queue, id)
@@ -133,7 +156,6 @@ func (s Script) Answer(queue, id string, attempt int) (time.Duration, error) {
 const (
 	boundKey   = "audit.event"
 	unboundKey = "nobody.listens"
-	bodySize   = 256
 )
 
 // id names the nth message of a producer.
@@ -149,36 +171,49 @@ func split(id string) (producer string, n int) {
 	return producer, n
 }
 
-// Message is the message of this id. Its body ends with the hash of what goes before.
+// Message is the message of this id.
 func (s Script) Message(id string) rehop.Message {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id))
 	random := rand.New(rand.NewPCG(s.Seed, h.Sum64()))
-	body := append(make([]byte, 0, bodySize), id...)
-	body = append(body, ' ')
-	for len(body) < bodySize-2*sha256.Size {
-		body = append(body, "0123456789abcdefghijklmnopqrstuvwxyz"[random.IntN(36)])
-	}
-	sum := sha256.Sum256(body)
-	body = hex.AppendEncode(body, sum[:])
 	_, n := split(id)
 	key := boundKey
-	if s.Fate("", id) == Unbound {
+	if !s.routed(id) {
 		key = unboundKey
 	}
-	return rehop.Message{
-		ID: id, Exchange: s.Exchange, Key: key, Body: body,
-		ContentType: "text/plain", CorrelationID: "for " + id, Type: "audited",
+	m := rehop.Message{
+		ID: id, Exchange: s.Exchange, Key: key, ContentType: "text/plain", CorrelationID: "for " + id, Type: "audited",
 		Headers: map[string]any{"audit-number": int64(n), "audit-seed": strconv.FormatUint(s.Seed, 10), "x-foreign": true},
 	}
+	if s.Objects {
+		m.Body, m.ContentType = objectBody(id, random), "application/json"
+	} else {
+		m.Body = textBody(id, random)
+	}
+	return m
 }
 
-// intact reports whether a body is as Message made it.
-func intact(body []byte) bool {
-	cut := len(body) - 2*sha256.Size
-	if cut < 0 {
-		return false
+// digest stands for a body in events.
+func (s Script) digest(body []byte) uint64 {
+	if s.Objects {
+		return digestObject(body)
 	}
-	sum := sha256.Sum256(body[:cut])
-	return hex.EncodeToString(sum[:]) == string(body[cut:])
+	return Digest(body)
+}
+
+// subscription is that to one of the queues, without a handler.
+func (s Script) subscription(queue string) rehop.Subscription {
+	sub := rehop.Subscription{Queue: queue, Layout: s.Layout, QueueType: s.QueueType, MaxLength: s.MaxLength}
+	if !s.Usual {
+		sub.Retry = rehop.Steps(s.Steps...)
+	}
+	if queue != s.Doomed {
+		sub.Exchange, sub.Keys = s.Exchange, []string{boundKey}
+	}
+	return sub
+}
+
+// exchange is the one that messages are published to.
+func (s Script) exchange() rehop.Exchange {
+	return rehop.Exchange{Name: s.Exchange, Layout: s.Layout}
 }

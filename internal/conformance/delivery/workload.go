@@ -34,6 +34,8 @@ type Workload struct {
 	Concurrency, Prefetch int
 	// CrashLimit of each subscription. Default: the library's.
 	CrashLimit int
+	// Work is how long a handler takes. Default: no time.
+	Work time.Duration
 	// Unstick is asked when nothing has moved for long, and reports whether it has mended something on
 	// the broker, so that it is worth waiting on. Nil: nothing can be done.
 	Unstick func(ctx context.Context) bool
@@ -42,6 +44,8 @@ type Workload struct {
 
 	publishing, once, consuming *rehop.Client
 	consumer                    Consumer
+	subscribers                 []*rehop.Subscriber // those of the script's queues that are not remote
+	searched                    []searched          // where messages may lie
 	gate                        *valve
 	stop                        context.CancelFunc // no new messages
 	abort                       context.CancelFunc // and those under way are given up
@@ -60,8 +64,12 @@ func (w *Workload) Start(ctx context.Context) error {
 	setDefault(&w.Backlog, 1000)
 	setDefault(&w.Concurrency, 16)
 	setDefault(&w.Prefetch, 48)
-	w.consumer = Consumer{Script: w.Script, Recorder: w.History, Client: "consume", Concurrency: w.Concurrency, Prefetch: w.Prefetch, CrashLimit: w.CrashLimit}
-	var err error
+	w.consumer = Consumer{Script: w.Script, Recorder: w.History, Client: "consume", Concurrency: w.Concurrency, Prefetch: w.Prefetch, CrashLimit: w.CrashLimit, Work: w.Work}
+	plan, err := w.Script.plan()
+	if err != nil {
+		return fmt.Errorf("workload: %w", err)
+	}
+	w.searched = w.Script.places(plan)
 	if w.consuming, err = w.open(ctx, "consume", false); err != nil {
 		return err
 	}
@@ -69,8 +77,15 @@ func (w *Workload) Start(ctx context.Context) error {
 		if w.remote(queue) {
 			continue
 		}
-		if _, err := w.Subscribe(ctx, queue); err != nil {
+		sub, err := w.Subscribe(ctx, queue)
+		if err != nil {
 			return err
+		}
+		w.subscribers = append(w.subscribers, sub)
+	}
+	if w.Script.Layout != nil {
+		if err := w.watch(ctx, plan); err != nil {
+			return fmt.Errorf("workload: %w", err)
 		}
 	}
 	if w.publishing, err = w.open(ctx, "publish", false); err != nil {
@@ -102,7 +117,7 @@ func (w *Workload) remote(queue string) bool {
 func (w *Workload) open(ctx context.Context, role string, noResend bool) (*rehop.Client, error) {
 	config := w.Config(role)
 	config.NoResend = noResend
-	config.Exchanges = []rehop.Exchange{{Name: w.Script.Exchange}}
+	config.Exchanges = []rehop.Exchange{w.Script.exchange()}
 	config.Hooks = append(config.Hooks, &hook{recorder: w.History, client: role, up: make(map[string]bool)})
 	client, err := rehop.Open(ctx, config)
 	if err != nil {
@@ -118,6 +133,21 @@ func (w *Workload) Subscribe(ctx context.Context, queue string) (*rehop.Subscrib
 		return nil, fmt.Errorf("workload: %w", err)
 	}
 	return s, nil
+}
+
+// Resubscribe stops the subscriptions, which then give back what they have not begun, and begins them anew.
+func (w *Workload) Resubscribe(ctx context.Context) error {
+	for i, old := range w.subscribers {
+		if err := old.Stop(); err != nil {
+			return fmt.Errorf("workload: %w", err)
+		}
+		sub, err := w.Subscribe(ctx, old.Queue())
+		if err != nil {
+			return err
+		}
+		w.subscribers[i] = sub
+	}
+	return nil
 }
 
 // produce starts the producers: one whose client sends again what is in doubt, one that does so by
@@ -201,6 +231,7 @@ func (w *Workload) PublishTo(ctx context.Context, queue string, n int) {
 func (w *Workload) Rules() Rules {
 	r := Rules{
 		Queues: w.Script.Queues, Fate: w.Script.Fate, Attempts: w.Script.Attempts(),
+		KeepsUnrouted: w.Script.KeepsUnrouted, RedeliveryFails: w.Script.RedeliveryFails, Watched: w.Script.Layout != nil,
 		Prefetch: make(map[string]int),
 		Windows: map[string]int{
 			// Two producers share this client; tokens that wait for a place are not under way.

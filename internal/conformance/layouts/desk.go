@@ -27,6 +27,18 @@ func failsUntil(attempt int) Rule {
 	}
 }
 
+// waitsThenFails is a handler that says that it has begun, and fails when it may.
+func waitsThenFails(began chan<- struct{}, may <-chan struct{}) rehop.HandlerFunc {
+	return func(ctx context.Context, _ *rehop.Delivery) error {
+		began <- struct{}{}
+		select {
+		case <-may:
+		case <-ctx.Done():
+		}
+		return errFailed
+	}
+}
+
 // Desk is a handler that answers by a rule, and tells the test of each delivery.
 type Desk struct {
 	b    *Bench

@@ -88,19 +88,15 @@ func dlxConsumerOffline(b *Bench) {
 	const room, more = 300, 3
 	client, desk, p := b.Client(), b.Desk(succeeds), b.Program()
 	client.Declare(summary(nil))
-	var messages []rehop.Message
-	for i := range room + more {
-		messages = append(messages, orderCreated(strconv.Itoa(i)))
-	}
-	b.Must(client.PublishBatch(b.Context(), messages))
+	client.PublishMany("order", room+more)
 	p.WantDepth("dlq", more)
 	for i := range more {
 		d := p.Take("dlq")
-		equal(b, "message and reason", string(d.Body)+" "+deathReason(d), strconv.Itoa(i)+" maxlen")
+		equal(b, "message and reason", string(d.Body)+" "+deathReason(d), "order "+strconv.Itoa(i)+" maxlen")
 	}
 	client.Subscribe(summary(desk))
 	for i := range room {
-		equal(b, "message when the consumer is back", string(desk.Next().Body), strconv.Itoa(more+i))
+		equal(b, "message when the consumer is back", string(desk.Next().Body), "order "+strconv.Itoa(more+i))
 	}
 	p.WantEmpty("dlq")
 }

@@ -29,6 +29,7 @@ func dlxCases() []Case {
 		{"SeedSeesThatRehopFailed", dlxSeedSeesFailure},
 		{"RehopSeesThatSeedFailed", dlxRehopSeesFailure},
 		{"OwnScheduleWaits", dlxOwnSchedule},
+		{"FullQueueHoldsUpNobody", dlxFullQueue},
 		{"DeadLettersKeepTheirKey", dlxKeepsKey},
 		{"SeedDeadLettersKeepTheirKey", dlxSeedKeepsKey},
 		{"PrefetchPerConsumer", dlxPrefetch},
@@ -37,6 +38,7 @@ func dlxCases() []Case {
 		{"SeedCrashLoopNeverEnds", dlxSeedCrashLoop},
 		{"ReplayOfItsOwnOnly", dlxReplayOwn},
 		{"ReplayOfUnrouted", dlxReplayUnrouted},
+		{"MovedBackByHand", dlxMovedBack},
 	}
 }
 
@@ -277,6 +279,39 @@ func dlxOwnSchedule(b *Bench) {
 	p.WantBodies("dlq", "1")
 }
 
+// Messages are to return to a queue that refuses them, more than the broker has under way at once: those of other queues that wait for as
+// long return on time. They return when there is room; RabbitMQ takes three minutes to try again.
+func dlxFullQueue(b *Bench) {
+	const many = 40
+	client, p, wait := b.Client(), b.Program(), b.Wait(10*time.Second, 3*time.Second)
+	failing := b.Desk(fails)
+	s := full(failing)
+	s.MaxLength, s.Concurrency, s.Retry = many, 8, rehop.Steps(wait, wait)
+	sub := client.Subscribe(s)
+	client.PublishMany("waiting", many)
+	for range many {
+		failing.NextAttempt(1)
+	}
+	b.Must(sub.Drain(b.Context()))
+	client.PublishMany("filling", many)
+	desk := b.Desk(failsUntil(2))
+	other := notification(desk)
+	other.Retry = rehop.Steps(wait)
+	client.Subscribe(other)
+	client.Publish(rehop.Message{Key: orderNotification, Body: []byte("other")})
+	first := desk.NextAttempt(1)
+	waited(b, "wait beside messages for a full queue", desk.NextAttempt(2).At.Sub(first.At), wait)
+	for i := range many {
+		equal(b, "message that fills the queue", string(p.Take(orderSummary).Body), "filling "+strconv.Itoa(i))
+	}
+	if b.Virtual {
+		for range many {
+			p.Take(orderSummary)
+		}
+	}
+	p.WantEmpty("dlq")
+}
+
 // Further queues at the dead-letter exchange take what dies by its key, as the seed suggests.
 func dlxKeepsKey(b *Bench) {
 	client, desk, p := b.Client(), b.Desk(fails), b.Program()
@@ -312,6 +347,8 @@ func dlxSeedKeepsKey(b *Bench) {
 // Each consumer has a window of its own.
 func dlxPrefetch(b *Bench) {
 	client, p, end := b.Client(), b.Program(), make(chan struct{})
+	release := sync.OnceFunc(func() { close(end) })
+	defer release()
 	var desks [2]*Desk
 	for i := range desks {
 		desks[i] = b.Desk(func(d *rehop.Delivery) error {
@@ -333,7 +370,7 @@ func dlxPrefetch(b *Bench) {
 	p.WantDepth(orderSummary, 8-2*2)
 	client.Publish(orderCreated("one more"))
 	p.WantDepth(orderSummary, 8-2*2+1)
-	close(end)
+	release()
 	p.WantEmpty(orderSummary)
 }
 
@@ -344,7 +381,7 @@ func wantCrashLoopEnds(b *Bench, desk *Desk) {
 	b.t.Helper()
 	a, p := b.Admin(layout.DLX{}), b.Program()
 	// A lost connection can double a message that was being sent round.
-	b.Eventually(b.limit(), "nothing is left of it but what rests", func() bool {
+	b.Eventually(soon, "nothing is left of it but what rests", func() bool {
 		return p.look(orderSummary).Messages == 0 && p.look("dlq").Messages > 0
 	})
 	for _, m := range a.WantFailed(orderSummary, p.look("dlq").Messages) {
@@ -395,11 +432,11 @@ func dlxCrashOfProcesses(b *Bench) {
 		mu.Unlock()
 		s := summary(desk)
 		s.CrashLimit = crashLimit
-		sub := process.Subscribe(s)
+		process.Subscribe(s)
 		b.Eventually(soon, "the process dies, or the message rests", func() bool {
 			return len(desk.seen) > runs || p.look("dlq").Messages > 0
 		})
-		b.Must(sub.Stop())
+		b.Must(process.Close(b.Context()))
 		p.WantConsumers(orderSummary, 0)
 	}
 	wantCrashLoopEnds(b, desk)
@@ -469,4 +506,18 @@ func dlxReplayUnrouted(b *Bench) {
 	s := desk.NextAttempt(1)
 	equal(b, "exchange and key that the handler sees", s.Exchange+" "+s.Key, "order order.created")
 	p.WantEmpty("dlq")
+}
+
+// Somebody moves what rests to its exchange with all its headers, as a shovel does: it starts anew.
+func dlxMovedBack(b *Bench) {
+	client, desk, p := b.Client(), b.Desk(fails), b.Program()
+	client.Subscribe(summary(desk))
+	client.Publish(orderCreated("1"))
+	for range 2 {
+		desk.NextAttempt(1)
+		desk.NextAttempt(2)
+		d := p.Take("dlq")
+		p.Send("order", d.RoutingKey, again(d))
+	}
+	desk.NextAttempt(1)
 }

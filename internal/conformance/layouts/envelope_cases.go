@@ -98,7 +98,7 @@ func envelopeQuorumDeclared(b *Bench) {
 	client := b.Client()
 	client.Declare(quorumOrders(l, nil))
 	fleet.declareQuorum()
-	deleteQueue(fleet.Program, "order.quorum.q")
+	fleet.Delete("order.quorum.q")
 	fleet.declareQuorum()
 	client.Declare(quorumOrders(l, nil))
 }
@@ -419,16 +419,16 @@ func envelopeMoveConfirmed(b *Bench) {
 	client.Subscribe(s)
 	client.Publish(newOrder(`{}`))
 	receive(b, began, soon, "the handler has begun")
-	deleteQueue(fleet.Program, orderDead)
+	fleet.Delete(orderDead)
 	close(gone)
-	b.Eventually(soon, "the dead queue is there again", func() bool { return hasQueue(fleet.Program, orderDead) })
+	b.Eventually(soon, "the dead queue is there again", func() bool { return fleet.Has(orderDead) })
 	wantDead(fleet, `{"dead_reason":"retry_limit"}`)
 }
 
 func envelopeSeedLoses(b *Bench) {
 	_, fleet := enveloped(b)
 	fleet.declare()
-	deleteQueue(fleet.Program, orderDead)
+	fleet.Delete(orderDead)
 	worker := fleet.handle(0, func(amqp091.Delivery) outcome { return permanentError })
 	fleet.Send("order.main.x", "order.created", persistent(`{}`))
 	worker.Next()

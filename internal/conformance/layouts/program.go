@@ -134,6 +134,22 @@ func (p *Program) WantConsumers(queue string, want int) {
 	p.b.Eventually(soon, fmt.Sprintf("%q has %d consumers", queue, want), func() bool { return p.look(queue).Consumers == want })
 }
 
+// Delete deletes a queue, as somebody does by mistake.
+func (p *Program) Delete(queue string) {
+	p.b.t.Helper()
+	_, err := p.QueueDelete(queue, false, false, false)
+	p.b.Must(err)
+}
+
+// Has reports whether a queue exists.
+func (p *Program) Has(queue string) bool {
+	p.b.t.Helper()
+	return p.Refused(func(ch *amqp091.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	}) == 0
+}
+
 func (p *Program) look(queue string) amqp091.Queue {
 	p.b.t.Helper()
 	q, err := p.QueueDeclarePassive(queue, true, false, false, false, nil)

@@ -2,6 +2,7 @@ package layouts
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -32,6 +33,7 @@ func pubSubCases() []Case {
 		{"SeedAutoAckLoses", pubSubAutoAckLoses},
 		{"ReplayToItsQueueAlone", pubSubReplay},
 		{"ReplayOfWhatTheSeedFailed", pubSubReplaySeeds},
+		{"CopiesAreNotReplayed", pubSubCopies},
 		{"SeedReplaysWhatRehopFailed", pubSubSeedReplays},
 		{"SeedReplayReachesAll", pubSubSeedReplayReachesAll},
 	}
@@ -43,7 +45,7 @@ const pubSubQueue = "ucenter@user"
 func pubSub(b *Bench) (layout.PubSub, pubSubFleet) {
 	b.t.Helper()
 	delay := b.Wait(30*time.Second, 250*time.Millisecond)
-	return layout.PubSub{Delay: delay}, pubSubFleet{b.Program(), delay}
+	return layout.PubSub{Delay: delay}, pubSubFleet{Program: b.Program(), delay: delay}
 }
 
 // pubSubSubscription is one for all keys of users.
@@ -57,7 +59,7 @@ func userCreated(body string) rehop.Message {
 
 func pubSubRehopFirst(b *Bench) {
 	b.Client().Declare(pubSubSubscription(layout.PubSub{}, pubSubQueue, nil))
-	fleet := pubSubFleet{b.Program(), 30 * time.Second}
+	fleet := pubSubFleet{Program: b.Program(), delay: 30 * time.Second}
 	fleet.declare(pubSubQueue, "user.#")
 	code := fleet.Refused(func(ch *amqp091.Channel) error {
 		_, err := ch.QueueDeclare(pubSubQueue+"@retry", true, false, false, false, amqp091.Table{"x-dead-letter-exchange": "master", "x-message-ttl": 29_000})
@@ -67,7 +69,7 @@ func pubSubRehopFirst(b *Bench) {
 }
 
 func pubSubSeedFirst(b *Bench) {
-	pubSubFleet{b.Program(), 30 * time.Second}.declare(pubSubQueue, "user.#")
+	pubSubFleet{Program: b.Program(), delay: 30 * time.Second}.declare(pubSubQueue, "user.#")
 	client, desk := b.Client(Publishes("master", layout.PubSub{})), b.Desk(succeeds)
 	client.Subscribe(pubSubSubscription(layout.PubSub{}, pubSubQueue, desk))
 	client.Publish(userCreated("1"))
@@ -94,6 +96,8 @@ func pubSubTopics(b *Bench) {
 func pubSubWorkersCompete(b *Bench) {
 	l, fleet := pubSub(b)
 	client, busy := b.Client(), make(chan struct{})
+	release := sync.OnceFunc(func() { close(busy) })
+	defer release()
 	desk := b.Desk(func(d *rehop.Delivery) error {
 		if string(d.Body) == "long" {
 			<-busy
@@ -113,7 +117,7 @@ func pubSubWorkersCompete(b *Bench) {
 		client.Publish(userCreated(body))
 		equal(b, "message of the worker that is not busy", string(worker.Next().Body), body)
 	}
-	close(busy)
+	release()
 	desk.WantNone()
 }
 
@@ -323,9 +327,9 @@ func pubSubMoveConfirmed(b *Bench) {
 	client.Subscribe(s)
 	client.Publish(userCreated("1"))
 	receive(b, began, soon, "the handler has begun")
-	deleteQueue(fleet.Program, pubSubQueue+"@failed")
+	fleet.Delete(pubSubQueue + "@failed")
 	close(gone)
-	b.Eventually(soon, "the failed queue is there again", func() bool { return hasQueue(fleet.Program, pubSubQueue+"@failed") })
+	b.Eventually(soon, "the failed queue is there again", func() bool { return fleet.Has(pubSubQueue + "@failed") })
 	fleet.WantBodies(pubSubQueue+"@failed", "1")
 	fleet.WantEmpty(pubSubQueue)
 }
@@ -334,7 +338,7 @@ func pubSubMoveConfirmed(b *Bench) {
 func pubSubSeedLoses(b *Bench) {
 	_, fleet := pubSub(b)
 	fleet.declare(pubSubQueue, "user.#")
-	deleteQueue(fleet.Program, pubSubQueue+"@retry")
+	fleet.Delete(pubSubQueue + "@retry")
 	worker := fleet.work(pubSubQueue, 0, always)
 	fleet.Send("master", "user.created", persistent("1"))
 	worker.Next()
@@ -418,6 +422,29 @@ func pubSubReplaySeeds(b *Bench) {
 	replayed := fleet.Take(pubSubThree[0])
 	equal(b, "count of the replayed message", retryCount(replayed), 0)
 	fleet.WantEmpty(pubSubThree[0]+"@failed", pubSubThree[0], pubSubThree[1])
+	fleet.WantDepth(pubSubThree[1]+"@failed", 1)
+}
+
+// What the seed's worker in PHP gave up has its record, which says whose it is: the copies in the failed queues of others are not replayed.
+func pubSubCopies(b *Bench) {
+	l, fleet := pubSub(b)
+	fleet.php = true
+	for _, queue := range pubSubThree[:2] {
+		fleet.declare(queue, "user.#")
+	}
+	fleet.Delete(pubSubThree[1] + "@retry") // or the retries would come there, too
+	worker := fleet.work(pubSubThree[0], 0, always)
+	fleet.Send("master", "user.created", persistent("1"))
+	for range 5 {
+		worker.Next()
+	}
+	worker.Stop()
+	fleet.WantDepth(pubSubThree[0]+"@failed", 1)
+	fleet.WantDepth(pubSubThree[1]+"@failed", 1)
+	a := b.Admin(l)
+	a.Replay(pubSubThree[1], 0)
+	a.Replay(pubSubThree[0], 1)
+	fleet.WantBodies(pubSubThree[0], "1")
 	fleet.WantDepth(pubSubThree[1]+"@failed", 1)
 }
 

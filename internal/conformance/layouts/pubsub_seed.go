@@ -10,6 +10,7 @@ import (
 type pubSubFleet struct {
 	*Program
 	delay time.Duration // of the retry queues
+	php   bool          // its workers publish what has failed for good with all its headers; those in Java do not
 }
 
 // declareExchanges is what publishers and consumers begin with.
@@ -46,14 +47,17 @@ func retryCount(d amqp091.Delivery) int64 {
 }
 
 // work consumes as the seed's worker does: what fails is published to the retry exchange with all its properties or, after more than three
-// retries, to the failed exchange with none of them; and then, whatever became of that, acked.
+// retries, to the failed exchange; and then, whatever became of that, acked.
 func (f pubSubFleet) work(queue string, times int, failing func(amqp091.Delivery) bool) *Consumer {
 	f.b.t.Helper()
 	return f.Consume(queue, times, func(ch *amqp091.Channel, d amqp091.Delivery) error {
 		if failing(d) {
 			exchange, m := "master.retry", again(d)
 			if retryCount(d) > 3 {
-				exchange, m = "master.failed", persistent(string(d.Body))
+				exchange = "master.failed"
+				if !f.php {
+					m = persistent(string(d.Body))
+				}
 			}
 			if err := ch.Publish(exchange, d.RoutingKey, false, false, m); err != nil {
 				return err

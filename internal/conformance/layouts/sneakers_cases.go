@@ -314,9 +314,9 @@ func sneakersMoveConfirmed(b *Bench) {
 	client.Subscribe(s)
 	client.Publish(mailMessage("1"))
 	receive(b, began, soon, "the handler has begun")
-	deleteQueue(fleet.Program, mailQueue+"-error")
+	fleet.Delete(mailQueue + "-error")
 	close(gone)
-	b.Eventually(soon, "the error queue is there again", func() bool { return hasQueue(fleet.Program, mailQueue+"-error") })
+	b.Eventually(soon, "the error queue is there again", func() bool { return fleet.Has(mailQueue + "-error") })
 	fleet.WantDepth(mailQueue+"-error", 1)
 	fleet.WantEmpty(mailQueue)
 }
@@ -326,7 +326,7 @@ func sneakersSeedLoses(b *Bench) {
 	_, fleet := sneakers(b)
 	fleet.retries = 0
 	fleet.declare(mailQueue)
-	deleteQueue(fleet.Program, mailQueue+"-error")
+	fleet.Delete(mailQueue + "-error")
 	worker := fleet.work(mailQueue, 0, always)
 	fleet.Send("sneakers", mailQueue, persistent("1"))
 	worker.Next()

@@ -207,7 +207,7 @@ func tiersDeletedQueue(b *Bench) {
 	for i := range many {
 		fleet.Send(fleet.tier(fleet.tiers[1]), "gone", persistent(strconv.Itoa(i)))
 	}
-	deleteQueue(fleet.Program, "gone")
+	fleet.Delete("gone")
 	client.Subscribe(push(l, desk, fleet.tiers[1]))
 	client.Publish(userMessage("1"))
 	first := desk.NextAttempt(1)
@@ -232,7 +232,7 @@ func tiersFailed(b *Bench) {
 
 // blocking are two delays, the longer of which is asked for first.
 func blocking(b *Bench) (long, short time.Duration) {
-	return b.Wait(10*time.Second, 600*time.Millisecond), b.Wait(time.Second, 200*time.Millisecond)
+	return b.Wait(10*time.Second, 1500*time.Millisecond), b.Wait(time.Second, 200*time.Millisecond)
 }
 
 // delayed is a message with a time to live of its own.
@@ -313,10 +313,8 @@ func doesNotBlock(b *Bench, l layout.Layout, steps ...time.Duration) {
 		steps = []time.Duration{time.Hour}
 	}
 	client.Subscribe(push(l, desk, steps...))
-	client.Publish(userMessage("long"))
-	slow := desk.NextAttempt(1)
-	client.Publish(userMessage("short"))
-	fast := desk.NextAttempt(1)
+	client.Publish(userMessage("long"), userMessage("short"))
+	slow, fast := desk.NextAttempt(1), desk.NextAttempt(1)
 	back := desk.NextAttempt(2)
 	equal(b, "message that is back first", string(back.Body), "short")
 	waited(b, "wait of the short one", back.At.Sub(fast.At), short)

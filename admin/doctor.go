@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/layout"
+)
+
+// DoctorOptions are what Doctor cannot see on the broker, and where it begins to worry.
+type DoctorOptions struct {
+	// HandlerTimeout is the longest time that a consumer holds a message: the largest Subscription.Timeout, with the
+	// time that its messages wait behind others in the prefetch. Default: not known, and not compared with the
+	// broker's consumer timeout.
+	HandlerTimeout time.Duration
+	// ConsumerTimeout is the broker's consumer_timeout, which the API does not tell. Default: 30 minutes.
+	ConsumerTimeout time.Duration
+	// MaxFailed is how many messages may rest in a failed queue. Default: 1000.
+	MaxFailed int
+	// MaxChurn is how many connections, or channels, may be opened per second. Default: 50.
+	MaxChurn float64
+	// Watch is how long messages that are about to leave a queue are watched, if there are any. Only if they are
+	// as many then are they said to stand still. The broker's figures are up to 10 s old. Default: 15 s.
+	Watch time.Duration
+}
+
+func (o DoctorOptions) withDefaults() DoctorOptions {
+	o.ConsumerTimeout = cmp.Or(o.ConsumerTimeout, 30*time.Minute)
+	o.MaxFailed = cmp.Or(o.MaxFailed, 1000)
+	o.MaxChurn = cmp.Or(o.MaxChurn, 50)
+	o.Watch = cmp.Or(o.Watch, 15*time.Second)
+	return o
+}
+
+// Doctor examines the broker and the virtual host for what is known to lose messages or to hold them up. It needs the
+// management API, and sees most as a user with the tag administrator; what the user may not see is a finding, too.
+// It changes nothing; of each queue in which messages wait it takes the first one in hand and puts it back.
+func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
+	c := &checkup{admin: a, options: o.withDefaults()}
+	if err := c.read(ctx); err != nil {
+		return nil, fmt.Errorf("examine the broker: %w", err)
+	}
+	for _, check := range []func(){
+		c.versions, c.flags, c.nodes, c.unroutable, c.churn,
+		c.policies, c.ownPolicies,
+		c.queues, c.deadLetters, c.members, c.contents,
+		c.exchanges, c.consumers, c.channels, c.users,
+	} {
+		check()
+	}
+	if err := c.stalled(ctx); err != nil {
+		return c.findings, fmt.Errorf("examine the broker: %w", err)
+	}
+	c.findings.sort()
+	return c.findings, nil
+}
+
+// checkup is one examination.
+type checkup struct {
+	admin    *Admin
+	options  DoctorOptions
+	chart    chart
+	findings Findings
+}
+
+// find notes a finding with the severity that its ailment has at the most.
+func (c *checkup) find(id string, object Object, fix, found string, args ...any) {
+	c.findAs("", id, object, fix, found, args...)
+}
+
+// findAs notes a finding with another severity.
+func (c *checkup) findAs(severity Severity, id string, object Object, fix, found string, args ...any) {
+	i := slices.IndexFunc(ailments, func(a Ailment) bool { return a.ID == id })
+	if i < 0 {
+		panic("admin: no ailment " + id)
+	}
+	c.findings = append(c.findings, Finding{ID: id, Severity: cmp.Or(severity, ailments[i].Severity), Object: object,
+		Found: fmt.Sprintf(found, args...), Why: ailments[i].Why, Fix: fix})
+}
+
+// broker is the cluster as a whole.
+func (c *checkup) broker() Object { return Object{Kind: "broker", Name: c.chart.overview.Cluster} }
+
+func (c *checkup) vhost() Object { return Object{Kind: "virtual host", Name: c.admin.management.vhost} }
+
+// role is what rehop uses a queue for.
+type role int
+
+const (
+	foreign  role = iota // nothing that is known
+	consumed             // subscriptions consume it, or shall
+	waiting              // messages wait there, and leave by themselves
+	resting              // messages rest there until a person takes them
+	moving               // messages are kept there while their queue is migrated
+)
+
+// roles finds what rehop uses each queue for.
+func (c *checkup) roles() map[string]role {
+	live := c.chart.live
+	returns := make(map[string]bool) // the way back to it is what makes a queue rehop's
+	for _, b := range live.Bindings {
+		if b.Source == layout.ReturnExchange && !b.ToExchange && b.Key == b.Destination {
+			returns[b.Destination] = true
+		}
+	}
+	roles := make(map[string]role)
+	for _, q := range live.Queues {
+		failed := c.admin.layout.FailedQueue(q.Name)
+		_, fails := live.Queue(failed)
+		switch {
+		case q.Name == layout.OrphansQueue || q.Name == layout.UnroutedQueue:
+			roles[q.Name] = resting
+		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && returns[q.Name]:
+			roles[q.Name] = waiting
+		case layout.Moved(q.Name) != q.Name:
+			roles[q.Name] = moving
+		case returns[q.Name] && fails && failed != q.Name:
+			roles[q.Name], roles[failed] = consumed, resting
+		}
+	}
+	return roles
+}

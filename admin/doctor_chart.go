@@ -1,0 +1,225 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// chart is what was read of a broker.
+type chart struct {
+	live        Live
+	version     release
+	overview    apiOverview
+	nodes       []apiNode
+	flags       []apiFlag
+	vhost       apiVhost
+	queues      map[string]apiVitals
+	users       []apiUser
+	permissions []apiPermission
+	connections []apiConnection
+	channels    []apiChannel
+	consumers   []apiConsumer
+	whoami      apiUser
+}
+
+type apiOverview struct {
+	Cluster string `json:"cluster_name"`
+	Version string `json:"rabbitmq_version"`
+	Product string `json:"product_name"`
+	Erlang  string `json:"erlang_version"`
+	Churn   perhaps[struct {
+		Connections apiRate `json:"connection_created_details"`
+		Channels    apiRate `json:"channel_created_details"`
+		Queues      apiRate `json:"queue_declared_details"`
+	}] `json:"churn_rates"`
+}
+
+// perhaps is an object. RabbitMQ writes one that is empty as a list.
+type perhaps[T any] struct{ object T }
+
+func (p *perhaps[T]) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte("[")) {
+		return nil
+	}
+	return json.Unmarshal(text, &p.object)
+}
+
+type apiName struct {
+	Name string `json:"name"`
+}
+
+type apiRate struct {
+	Rate float64 `json:"rate"`
+}
+
+type apiNode struct {
+	Name       string   `json:"name"`
+	Running    bool     `json:"running"`
+	MemoryFull bool     `json:"mem_alarm"`
+	DiskFull   bool     `json:"disk_free_alarm"`
+	Partitions []string `json:"partitions"`
+}
+
+type apiFlag struct {
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Stability string `json:"stability"`
+}
+
+type apiVhost struct {
+	Stats perhaps[struct {
+		Dropped  int `json:"drop_unroutable"`
+		Returned int `json:"return_unroutable"`
+	}] `json:"message_stats"`
+}
+
+// apiVitals are figures of a queue that Live has not.
+type apiVitals struct {
+	Name    string   `json:"name"`
+	State   string   `json:"state"`
+	Members []string `json:"members"`
+	Online  []string `json:"online"`
+	Dying   int      `json:"messages_dlx"` // dead, and not yet where they are to go
+	Ready   int      `json:"messages_ready"`
+}
+
+type apiUser struct {
+	Name string  `json:"name"`
+	Tags apiTags `json:"tags"`
+}
+
+// apiTags are a list, and before RabbitMQ 3.9 a text with commas.
+type apiTags []string
+
+func (t *apiTags) UnmarshalJSON(text []byte) error {
+	s := strings.Trim(string(text), `[]"`)
+	*t = strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(`", `, r) })
+	return nil
+}
+
+func (u apiUser) has(tags ...string) bool {
+	return slices.ContainsFunc(tags, func(tag string) bool { return slices.Contains(u.Tags, tag) })
+}
+
+type apiPermission struct {
+	User      string `json:"user"`
+	Vhost     string `json:"vhost"`
+	Configure string `json:"configure"`
+}
+
+type apiConnection struct {
+	Name   string `json:"name"`
+	User   string `json:"user"`
+	Peer   string `json:"peer_host"`
+	Client perhaps[struct {
+		Name string `json:"connection_name"`
+	}] `json:"client_properties"`
+}
+
+type apiChannel struct {
+	Name   string `json:"name"`
+	User   string `json:"user"`
+	Shared int    `json:"global_prefetch_count"`
+}
+
+type apiConsumer struct {
+	Tag      string           `json:"consumer_tag"`
+	Acks     bool             `json:"ack_required"`
+	Prefetch int              `json:"prefetch_count"`
+	Queue    perhaps[apiName] `json:"queue"`
+	Channel  perhaps[apiName] `json:"channel_details"`
+}
+
+// read asks for everything. What the user may not see, or what the broker does not have, is left out.
+func (c *checkup) read(ctx context.Context) error {
+	m := c.admin.management
+	live, err := m.live(ctx)
+	if err != nil {
+		return err
+	}
+	c.chart.live = live
+	c.chart.version = releaseOf(live.Version)
+	vitals, err := c.vitals(ctx)
+	if err != nil {
+		return err
+	}
+	c.chart.queues = vitals
+	for _, part := range []struct {
+		what, path string
+		out        any
+	}{
+		{"the broker", "/api/overview", &c.chart.overview},
+		{"the user", "/api/whoami", &c.chart.whoami},
+		{"nodes and alarms", "/api/nodes", &c.chart.nodes},
+		{"feature flags", "/api/feature-flags", &c.chart.flags},
+		{"the virtual host", "/api/vhosts/%s", &c.chart.vhost},
+		{"users", "/api/users", &c.chart.users},
+		{"permissions", "/api/permissions", &c.chart.permissions},
+		{"connections", "/api/vhosts/%s/connections", &c.chart.connections},
+		{"channels", "/api/vhosts/%s/channels", &c.chart.channels},
+		{"consumers", "/api/consumers/%s", &c.chart.consumers},
+	} {
+		get := m.get
+		if !strings.Contains(part.path, "%s") {
+			get = func(ctx context.Context, path string, out any) error { return m.call(ctx, "GET", path, nil, out) }
+		}
+		err := get(ctx, part.path, part.out)
+		switch {
+		case missing(err):
+			// This broker has no such thing.
+		case refused(err):
+			c.find("doctor.blind", c.broker(), "give the user the tag monitoring; for users and permissions, administrator", "%s cannot be seen: %v", part.what, err)
+		case err != nil:
+			return err
+		}
+	}
+	if len(c.chart.whoami.Tags) > 0 && !c.chart.whoami.has("administrator", "monitoring") {
+		c.find("doctor.blind", Object{Kind: "user", Name: c.chart.whoami.Name}, "give the user the tag monitoring",
+			"it sees only its own connections, channels and consumers")
+	}
+	return nil
+}
+
+func (c *checkup) vitals(ctx context.Context) (map[string]apiVitals, error) {
+	var all []apiVitals
+	if err := c.admin.management.get(ctx, "/api/queues/%s?columns=name,state,members,online,messages_dlx,messages_ready", &all); err != nil {
+		return nil, err
+	}
+	byName := make(map[string]apiVitals, len(all))
+	for _, q := range all {
+		byName[q.Name] = q
+	}
+	return byName, nil
+}
+
+// release is a version, as in 3.10.8. One that cannot be read is the zero release.
+type release struct{ major, minor int }
+
+func releaseOf(text string) release {
+	parts := strings.SplitN(text, ".", 3)
+	if len(parts) < 2 {
+		return release{}
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return release{}
+	}
+	minor, _ := strconv.Atoi(parts[1])
+	return release{major, minor}
+}
+
+// before and atLeast are both false if the version is not known.
+func (r release) before(major, minor int) bool {
+	return r != release{} && !r.atLeast(major, minor)
+}
+
+func (r release) atLeast(major, minor int) bool {
+	return r.major > major || r.major == major && r.minor >= minor
+}
+
+func (r release) String() string { return fmt.Sprintf("%d.%d", r.major, r.minor) }

@@ -1,0 +1,91 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// contents examines how many messages are where.
+func (c *checkup) contents() {
+	roles := c.roles()
+	vhost := c.admin.management.vhost
+	for _, q := range c.chart.live.Queues {
+		n := q.Messages()
+		switch {
+		case roles[q.Name] == moving:
+			c.find("queue.migration", Object{Kind: "queue", Name: layout.Moved(q.Name)}, "run the migration again (admin.Migrate): it goes on where it was", "queue %q keeps %d messages of it", q.Name, n)
+		case n == 0:
+		case q.Name == layout.OrphansQueue:
+			c.find("queue.orphans", q.Object(), "declare the queues that they belong to, and replay them (admin.Replay)", "%d messages have lost their queue", n)
+		case q.Name == layout.UnroutedQueue:
+			c.find("queue.unrouted", q.Object(), "bind a queue for their keys, and replay them (admin.Replay)", "%d messages were for nobody", n)
+		case roles[q.Name] == resting:
+			c.failed(q, n)
+		case roles[q.Name] == waiting:
+		case q.Consumers == 0:
+			c.find("queue.unconsumed", q.Object(), fmt.Sprintf("start its consumers, or unbind and delete it: rabbitmqctl delete_queue -p %q %q", vhost, q.Name), "%d messages wait, and nobody consumes it", n)
+		}
+	}
+}
+
+// failed examines a queue in which messages rest.
+func (c *checkup) failed(q topology.LiveQueue, n int) {
+	_, length := q.Effective("max-length")
+	_, bytes := q.Effective("max-length-bytes")
+	_, expires := q.Effective("message-ttl")
+	if n < c.options.MaxFailed || length || bytes || expires {
+		return
+	}
+	c.find("queue.failed", q.Object(), "see why they failed (admin.Failed), mend that, and replay or discard them", "%d messages rest there", n)
+}
+
+// overdue is how long after its time a message may still be in a queue where it waited.
+const overdue = time.Minute
+
+// stalled finds messages that should have left a queue by themselves.
+func (c *checkup) stalled(ctx context.Context) error {
+	var dying []apiVitals
+	for _, q := range c.chart.queues {
+		if q.Dying > 0 {
+			dying = append(dying, q)
+		}
+	}
+	if len(dying) > 0 {
+		if err := rabbit.Pause(ctx, c.options.Watch); err != nil {
+			return err
+		}
+		later, err := c.vitals(ctx)
+		if err != nil {
+			return err
+		}
+		for _, q := range dying {
+			if now := later[q.Name].Dying; now >= q.Dying {
+				c.find("queue.stalled", Object{Kind: "queue", Name: q.Name},
+					"see whether the queue that they go to is there and has room; if it is, give this queue a new leader, as by restarting the node that leads it",
+					"%d dead letters have been standing still for %v (messages_dlx)", now, c.options.Watch)
+			}
+		}
+	}
+	for _, q := range c.chart.live.Queues {
+		if !layout.IsWaitQueue(q.Name) || c.chart.queues[q.Name].Ready == 0 {
+			continue
+		}
+		first, err := c.admin.peek(ctx, place{layout: c.admin.layout, source: q.Name}, 1, Filter{})
+		switch {
+		case errors.Is(err, ErrNoQueue) || err == nil && len(first) == 0:
+			continue
+		case err != nil:
+			return err
+		}
+		if due := first[0].Due; !due.IsZero() && time.Since(due) > overdue {
+			c.find("queue.stalled", q.Object(), "give this queue a new leader, as by restarting the node that leads it", "its first message should have returned %v ago", time.Since(due).Round(time.Second))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+func policyObject(p topology.Policy) Object { return Object{Kind: "policy", Name: p.Name} }
+
+func (c *checkup) policies() {
+	overruled, idle := c.chart.live.Matches()
+	type pair struct{ loser, winner string }
+	found := make(map[pair][]topology.Overruled)
+	var order []pair
+	for _, o := range overruled {
+		p := pair{o.Policy.Name, o.By.Name}
+		if found[p] == nil {
+			order = append(order, p)
+		}
+		found[p] = append(found[p], o)
+	}
+	for _, p := range order {
+		all := found[p]
+		first, tied := all[0], ""
+		if first.Tied {
+			tied = "; both have the same priority, and which one applies is chance"
+		}
+		more := ""
+		if len(all) > 1 {
+			more = fmt.Sprintf(" and %d more", len(all)-1)
+		}
+		c.find("policy.clash", policyObject(first.Policy), fmt.Sprintf("write the keys of both into one policy, or narrow the pattern of one: rabbitmqctl set_policy -p %q …", c.admin.management.vhost),
+			"it matches %s%s, to which policy %q applies: %s has no effect%s", first.Object, more, p.winner, strings.Join(first.Keys, ", "), tied)
+	}
+	for _, p := range idle {
+		if _, mirrors := p.Definition["ha-mode"]; !mirrors {
+			c.find("policy.unused", policyObject(p), "correct the pattern, or delete the policy", "its pattern %q matches nothing for %s", p.Pattern, p.ApplyTo)
+		}
+	}
+	for _, p := range c.chart.live.Policies {
+		if _, mirrors := p.Definition["ha-mode"]; !mirrors || c.embedded() {
+			continue
+		}
+		severity := Info
+		if c.chart.version.atLeast(4, 0) {
+			severity = Warning
+		}
+		c.findAs(severity, "policy.mirrors", policyObject(p), "migrate the queues to quorum queues (admin.Migrate), and delete the policy", "it asks for mirrors (ha-mode)")
+	}
+}
+
+// harmful are keys that change how long and how safely a queue of rehop's keeps messages.
+var harmful = []string{"message-ttl", "max-length", "max-length-bytes", "expires", "overflow", "dead-letter-exchange", "dead-letter-routing-key",
+	"dead-letter-strategy", "delivery-limit"}
+
+// ownPolicies finds policies that change rehop's own queues.
+func (c *checkup) ownPolicies() {
+	roles := c.roles()
+	landings := make(map[string]bool)
+	for name, r := range roles {
+		if r == waiting {
+			landings[name] = true
+		}
+	}
+	for _, q := range c.chart.live.Queues {
+		ruler := strings.Join(slices.DeleteFunc([]string{q.Policy, q.OperatorPolicy}, func(s string) bool { return s == "" }), " and ")
+		switch roles[q.Name] {
+		case waiting, resting, moving:
+			var keys []string
+			for _, key := range harmful {
+				if value, set := q.Ruled[key]; set {
+					if effect, _ := q.Effective(key); fmt.Sprint(effect) == fmt.Sprint(value) && fmt.Sprint(q.Args["x-"+key]) != fmt.Sprint(value) {
+						keys = append(keys, fmt.Sprintf("%s = %v", key, value))
+					}
+				}
+			}
+			if len(keys) > 0 {
+				c.find("policy.own", q.Object(), "narrow the policy's pattern, so that it matches none of rehop's queues, as in ^(?!rehop\\.|.*\\.failed$)", "policy %s sets %s", ruler, strings.Join(keys, ", "))
+			}
+		case consumed:
+			_, length := q.Ruled["max-length"]
+			_, bytes := q.Ruled["max-length-bytes"]
+			_, declared := q.Args["x-max-length"]
+			_, declaredBytes := q.Args["x-max-length-bytes"]
+			if (length || bytes) && !declared && !declaredBytes && strings.HasPrefix(setting(q, "overflow"), "reject-publish") && !landings[layout.LandingQueue(q.Name)] {
+				c.find("policy.full", q.Object(), "set Subscription.MaxLength and Overflow instead of the policy: messages then return by a queue of their own", "policy %s gives it a maximum length, and it refuses what exceeds it", ruler)
+			}
+		}
+	}
+}

@@ -1,0 +1,386 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// Migration is what it takes to give a queue other arguments. RabbitMQ cannot change those of a queue that
+// exists: it has to be deleted and declared again, and meanwhile its messages are kept in another one.
+type Migration struct {
+	Queue string `json:"queue"`
+	// Changes is in what the queue differs from the plan.
+	Changes Diff `json:"changes"`
+	// Steps are what is to be done. None: the queue is as planned, and nothing is left of a migration.
+	Steps []Step `json:"steps"`
+	// Resumed: an earlier run has done a part of it.
+	Resumed bool `json:"resumed"`
+	// Warnings are what may surprise.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// String has a line for each change, warning and step.
+func (m Migration) String() string {
+	var s strings.Builder
+	for _, d := range m.Changes {
+		fmt.Fprintf(&s, "%s: %s is %s, planned is %s\n", d.Object, d.Argument, argument(d.Have), argument(d.Want))
+	}
+	for _, w := range m.Warnings {
+		fmt.Fprintf(&s, "warning: %s\n", w)
+	}
+	for i, step := range m.Steps {
+		fmt.Fprintf(&s, "%2d. %s\n", i+1, step)
+	}
+	if s.Len() == 0 {
+		return "nothing to do\n"
+	}
+	return s.String()
+}
+
+// MigrateOptions say how to migrate a queue.
+type MigrateOptions struct {
+	// Consumers says what to do while the queue has consumers. Default: refuse.
+	Consumers ConsumerRule
+	// KeepOrder has messages that are published meanwhile wait until those before them are back in the queue.
+	// Subscribers must not start before it is done: what is published after they have bound the queue and
+	// before that is noticed comes to it twice. Default: the queue receives again as soon as it exists, and
+	// what it held before comes after that.
+	KeepOrder bool
+	// Settle is for how long the queue must have been empty before it is deleted. Only the broker's statistics tell
+	// whether anybody still holds a message of it, and those are up to two intervals old: it has to be more than
+	// twice the broker's collect_statistics_interval, which is 5 s unless set. Default: 12 s.
+	Settle time.Duration
+	// Progress is called at each step, and while messages are moved.
+	Progress func(MigrationProgress)
+}
+
+// ConsumerRule says what a migration does while the queue has consumers.
+type ConsumerRule string
+
+const (
+	// RefuseConsumers ends the migration with ErrConsumers before it has begun.
+	RefuseConsumers ConsumerRule = "refuse"
+	// AwaitConsumers waits until there are none.
+	AwaitConsumers ConsumerRule = "wait"
+	// IgnoreConsumers goes on. They share in emptying the queue, which is deleted when they hold no message;
+	// the broker cancels them then. One that declares the queue as it was, in that moment, is in the way.
+	IgnoreConsumers ConsumerRule = "ignore"
+)
+
+// MigrationProgress tells how far a migration is.
+type MigrationProgress struct {
+	Step    int    // which one is being done, from 1, of those of this run
+	Steps   int    // how many there are
+	Now     Step   // it
+	Moved   int    // messages that this run has moved, there and back
+	Left    int    // messages still to be moved by this step, as far as the broker could tell
+	Waiting string // for what, if anything
+}
+
+// ErrConsumers: the queue has consumers, and a migration would delete it under them.
+var ErrConsumers = errors.New("the queue has consumers")
+
+const defaultSettle = 12 * time.Second
+
+// PlanMigration looks at the broker, and says what Migrate would do there. It changes nothing. It needs the
+// management API.
+func (a *Admin) PlanMigration(ctx context.Context, plan layout.Plan, queue string, o MigrateOptions) (Migration, error) {
+	m, err := a.newMigration(plan, queue, o)
+	if err != nil {
+		return Migration{}, err
+	}
+	if err := m.look(ctx); err != nil {
+		return Migration{}, m.fault(err)
+	}
+	return m.told(), nil
+}
+
+// Migrate gives a queue the arguments that the plan says, under the same name, and loses no message. It needs the
+// management API.
+//
+// Exchanges go on taking messages all the time. While the queue is replaced, its messages are kept in
+// layout.MovingQueue(queue); each is moved there and back by a copy that the broker confirms before the
+// original is removed, with its properties, headers and routing key. Who publishes to the queue by its name,
+// through the default exchange, has to pause: the queue is not deleted before nothing has come for
+// MigrateOptions.Settle.
+//
+// When ctx ends or the process dies, the broker knows how far it was: Migrate goes on from there. Up to 256
+// messages that were under way when a process died are then in the queue twice. Run with the plan of
+// the queue as it was, it goes back.
+func (a *Admin) Migrate(ctx context.Context, plan layout.Plan, queue string, o MigrateOptions) (Migration, error) {
+	m, err := a.newMigration(plan, queue, o)
+	if err != nil {
+		return Migration{}, err
+	}
+	if err := m.lock(ctx); err != nil {
+		return Migration{}, m.fault(err)
+	}
+	defer m.unlock()
+	if err := m.look(ctx); err != nil {
+		return Migration{}, m.fault(err)
+	}
+	all := m.told()
+	if err := m.run(ctx); err != nil {
+		return all, m.fault(err)
+	}
+	return all, nil
+}
+
+// migration is one run.
+type migration struct {
+	admin   *Admin
+	want    topology.Queue
+	options MigrateOptions
+
+	have     topology.LiveQueue // the queue as it was when it was last looked at
+	kept     topology.LiveQueue // the one in which messages are kept
+	changes  Diff
+	state    migrationState
+	consumed bool                 // subscriptions consume the queue; otherwise messages rest there
+	feeders  []topology.LiveQueue // queues with consumers that publish to this one by its name
+
+	progress MigrationProgress
+}
+
+func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (*migration, error) {
+	i := slices.IndexFunc(plan.Queues, func(q topology.Queue) bool { return q.Name == queue })
+	o.Settle = cmp.Or(o.Settle, defaultSettle)
+	o.Consumers = cmp.Or(o.Consumers, RefuseConsumers)
+	m := &migration{admin: a, options: o, want: topology.Queue{Name: queue}}
+	switch {
+	case a.management.base == "":
+		return nil, m.fault(ErrNoManagement)
+	case i < 0:
+		return nil, m.fault(errors.New("the plan has no such queue"))
+	case plan.Queues[i].Passive:
+		return nil, m.fault(errors.New("in the plan it belongs to somebody else"))
+	case plan.Queues[i].Temporary():
+		return nil, m.fault(errors.New("in the plan it comes and goes with its consumers: stop those, and it is declared as planned"))
+	case plan.Queues[i].Args["x-queue-type"] == "stream":
+		return nil, m.fault(errors.New("a stream keeps what was consumed, so there is no moving it"))
+	case !slices.Contains([]ConsumerRule{RefuseConsumers, AwaitConsumers, IgnoreConsumers}, o.Consumers):
+		return nil, m.fault(fmt.Errorf("Consumers is %q, must be %q, %q or %q", o.Consumers, RefuseConsumers, AwaitConsumers, IgnoreConsumers))
+	case o.Settle < 0:
+		return nil, m.fault(fmt.Errorf("Settle %v must not be negative", o.Settle))
+	}
+	m.want = plan.Queues[i]
+	return m, nil
+}
+
+func (m *migration) fault(err error) error {
+	return fmt.Errorf("migrate queue %q: %w", m.want.Name, err)
+}
+
+// look finds on the broker how far the migration is.
+func (m *migration) look(ctx context.Context) error {
+	live, err := m.admin.Live(ctx)
+	if err != nil {
+		return err
+	}
+	done := m.state
+	m.have, _ = live.Queue(m.want.Name)
+	m.kept, _ = live.Queue(layout.MovingQueue(m.want.Name))
+	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, func(string) bool { return false }).Of(topology.Differs)
+	m.state = stateOf(live, m.want, m.changes)
+	m.state.keepOrder = m.options.KeepOrder
+	m.state.carried, m.state.returned = done.carried, done.returned
+	failed := m.admin.layout.FailedQueue(m.want.Name)
+	_, fails := live.Queue(failed)
+	m.consumed = fails && failed != m.want.Name
+	m.feeders = m.feedersIn(live)
+	switch {
+	case !m.state.there && m.kept.Name == "":
+		return fmt.Errorf("%w: apply the plan instead", ErrNoQueue)
+	case m.have.Type == "stream":
+		return errors.New("it is a stream, which keeps what was consumed, so there is no moving it")
+	case m.have.Temporary():
+		return errors.New("it comes and goes with its consumers: stop those, and it is declared as planned")
+	}
+	return m.dangers(ctx, live)
+}
+
+// feedersIn are the queues whose failed messages rehop moves to this one by its name.
+func (m *migration) feedersIn(live Live) []topology.LiveQueue {
+	var all []topology.LiveQueue
+	for _, b := range live.Bindings {
+		if b.Source != layout.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
+			continue
+		}
+		rest := m.admin.layout.Fail(layout.Failure{Letter: layout.Letter{Queue: b.Destination}})
+		if q, there := live.Queue(b.Destination); there && rest.Do == layout.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// dangers are settings with which the new queue would not keep what it is given.
+func (m *migration) dangers(ctx context.Context, live Live) error {
+	if x, ok := m.want.Args["x-dead-letter-exchange"].(string); ok && x != "" {
+		if _, there := live.Exchange(x); !there {
+			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first", x)
+		}
+	}
+	limit, limited := number(m.want.Args["x-max-length"])
+	overflow, _ := m.want.Args["x-overflow"].(string)
+	if !limited || strings.HasPrefix(overflow, "reject-publish") {
+		return nil
+	}
+	held := 0
+	for _, q := range []string{m.have.Name, m.kept.Name} {
+		if q == "" {
+			continue
+		}
+		depth, err := m.admin.read.Inspect(ctx, q)
+		if err != nil {
+			return queueError(err)
+		}
+		held += depth.Messages
+	}
+	if held > limit {
+		return fmt.Errorf("it holds %d messages and is to hold %d at the most, and would drop its oldest: raise x-max-length, set x-overflow to reject-publish, or consume what is there", held, limit)
+	}
+	return nil
+}
+
+// told is the migration as a value.
+func (m *migration) told() Migration {
+	all := Migration{Queue: m.want.Name, Changes: m.changes, Resumed: m.state.aside || m.state.gate || m.state.back}
+	all.Steps = m.steps()
+	if len(all.Steps) > 0 {
+		all.Warnings = m.warnings()
+	}
+	return all
+}
+
+// steps are what is left to do if nobody else changes anything.
+func (m *migration) steps() []Step {
+	var all []Step
+	s := m.state
+	for {
+		do, b, more := s.next()
+		if !more {
+			return all
+		}
+		all = append(all, m.step(do, b))
+		s = s.after(do, b)
+	}
+}
+
+func (m *migration) warnings() []string {
+	var all []string
+	if ttl, _ := number(m.want.Args["x-message-ttl"]); ttl > 0 {
+		all = append(all, fmt.Sprintf("the time to live of %v begins anew for each message", time.Duration(ttl)*time.Millisecond))
+	}
+	if len(m.state.direct)+len(m.state.diverted) == 0 {
+		all = append(all, "no exchange is bound to the queue: who publishes to it by its name has to pause")
+	}
+	if n := m.have.Consumers; n > 0 && !m.state.wanted {
+		all = append(all, fmt.Sprintf("the queue has %d consumers", n))
+	}
+	return all
+}
+
+// run does what is left to do, and looks at the broker again until that is nothing.
+func (m *migration) run(ctx context.Context) error {
+	for first := true; ; first = false {
+		if !first {
+			if err := m.look(ctx); err != nil {
+				return err
+			}
+		}
+		if do, _, _ := m.state.next(); do == "" {
+			return nil
+		}
+		if err := m.consumers(ctx); err != nil {
+			return err
+		}
+		if err := m.runSteps(ctx, m.steps()); err != nil {
+			return err
+		}
+	}
+}
+
+// errLook: what is to be done next depends on what is on the broker now.
+var errLook = errors.New("look again")
+
+func (m *migration) runSteps(ctx context.Context, steps []Step) error {
+	m.progress.Steps = m.progress.Step + len(steps)
+	for _, step := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		m.progress.Step++
+		m.progress.Now, m.progress.Left, m.progress.Waiting = step, 0, ""
+		m.tell()
+		err := m.do(ctx, step)
+		switch {
+		case errors.Is(err, errLook):
+			return nil
+		case err != nil:
+			return fmt.Errorf("%s: %w", step, err)
+		}
+		m.state = m.state.after(step.Action, step.binding)
+	}
+	return nil
+}
+
+func (m *migration) tell() {
+	if m.options.Progress != nil {
+		m.options.Progress(m.progress)
+	}
+}
+
+// waiting says for what the migration waits, and waits a little.
+func (m *migration) waiting(ctx context.Context, forWhat string) error {
+	m.progress.Waiting = forWhat
+	m.tell()
+	err := rabbit.Pause(ctx, lookAgain)
+	m.progress.Waiting = ""
+	return err
+}
+
+// lookAgain is the pause between looks at what others have to do.
+const lookAgain = 200 * time.Millisecond
+
+// consumers sees to it that nobody consumes the queue which is to be deleted, and that no consumer of another one
+// moves messages there by its name.
+func (m *migration) consumers(ctx context.Context) error {
+	if m.state.wanted || !m.state.there || m.options.Consumers == IgnoreConsumers {
+		return nil
+	}
+	for _, q := range append([]topology.LiveQueue{m.have}, m.feeders...) {
+		if err := m.unconsumed(ctx, q.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *migration) unconsumed(ctx context.Context, queue string) error {
+	for {
+		depth, err := m.admin.read.Inspect(ctx, queue)
+		switch {
+		case err != nil:
+			return queueError(err)
+		case depth.Consumers == 0:
+			return nil
+		case m.options.Consumers == RefuseConsumers && queue != m.want.Name:
+			return fmt.Errorf("%w: %d of queue %q, which put there what fails; stop them first", ErrConsumers, depth.Consumers, queue)
+		case m.options.Consumers == RefuseConsumers:
+			return fmt.Errorf("%w: %d; stop them first", ErrConsumers, depth.Consumers)
+		}
+		if err := m.waiting(ctx, fmt.Sprintf("%d consumers of queue %q to stop", depth.Consumers, queue)); err != nil {
+			return err
+		}
+	}
+}

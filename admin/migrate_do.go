@@ -1,0 +1,329 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// do takes one step. Each can be repeated.
+func (m *migration) do(ctx context.Context, step Step) error {
+	queue, moving := m.want.Name, layout.MovingQueue(m.want.Name)
+	gateToQueue := topology.Binding{Source: moving, Destination: queue}
+	diverted := step.binding
+	diverted.Destination, diverted.ToExchange = moving, true
+	switch step.Action {
+	case ActionPrepare:
+		return m.declare(ctx, m.keeping())
+	case ActionDivert:
+		return m.bind(ctx, diverted)
+	case ActionRelease:
+		return m.unbind(ctx, step.binding)
+	case ActionRestore:
+		return m.bind(ctx, step.binding)
+	case ActionWithdraw:
+		return m.unbind(ctx, diverted)
+	case ActionClose:
+		return m.unbind(ctx, gateToQueue)
+	case ActionOpen:
+		return m.bind(ctx, gateToQueue)
+	case ActionCarry:
+		return m.catchUp(ctx, queue, layout.AsideExchange(queue))
+	case ActionAhead:
+		return m.catchUp(ctx, moving, layout.BackExchange(queue))
+	case ActionEmpty:
+		if err := m.empty(ctx, queue, layout.AsideExchange(queue), m.options.Settle); err != nil {
+			return err
+		}
+		return m.released(ctx, queue)
+	case ActionDelete:
+		return m.delete(ctx)
+	case ActionDeclare:
+		return m.declare(ctx, topology.Plan{Queues: []topology.Queue{m.want}})
+	case ActionLead:
+		back := layout.BackExchange(queue)
+		return m.declare(ctx, topology.Plan{
+			Exchanges: []topology.Exchange{{Name: back, Kind: "fanout"}},
+			Bindings:  []topology.Binding{{Source: back, Destination: queue}},
+		})
+	case ActionReturn:
+		// Nobody else consumes it: the lock sees to that.
+		return m.empty(ctx, moving, layout.BackExchange(queue), min(m.options.Settle, inFlight))
+	case ActionClear:
+		return m.clear(ctx)
+	}
+	return fmt.Errorf("there is no step %q", step.Action)
+}
+
+// inFlight is how long a message may take from an exchange that was asked where it goes to the queue.
+const inFlight = time.Second
+
+// keeping is what keeps messages meanwhile. The gate leads to the queue until the first binding leads to it.
+func (m *migration) keeping() topology.Plan {
+	queue := m.want.Name
+	gate, aside := layout.MovingQueue(queue), layout.AsideExchange(queue)
+	plan := topology.Plan{
+		Exchanges: []topology.Exchange{
+			{Name: aside, Kind: "fanout"},
+			{Name: gate, Kind: "fanout", Args: topology.Args{"alternate-exchange": aside}},
+		},
+		Bindings: []topology.Binding{{Source: aside, Destination: gate}},
+	}
+	if m.kept.Name == "" {
+		plan.Queues = append(plan.Queues, topology.Queue{Name: gate, Args: m.keepingArgs()})
+	}
+	if len(m.state.diverted) == 0 {
+		plan.Bindings = append(plan.Bindings, topology.Binding{Source: gate, Destination: queue})
+	}
+	return plan
+}
+
+// keepingArgs are those of the queue that keeps messages. What expires there goes where it would have gone
+// from the queue itself.
+func (m *migration) keepingArgs() topology.Args {
+	kind := layout.Classic
+	if m.have.Type == string(layout.Quorum) || layout.IsQuorum(m.want) {
+		kind = layout.Quorum
+	}
+	args := layout.Resting(kind)
+	exchange, dies := m.have.Effective("dead-letter-exchange")
+	if !dies {
+		return args
+	}
+	args["x-dead-letter-exchange"] = exchange
+	if key, ok := m.have.Effective("dead-letter-routing-key"); ok {
+		args["x-dead-letter-routing-key"] = key
+	}
+	if kind == layout.Quorum {
+		args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
+	}
+	return args
+}
+
+func (m *migration) declare(ctx context.Context, plan topology.Plan) error {
+	err := m.admin.write.Declare(ctx, plan)
+	var d *rabbit.DeclareError
+	if errors.As(err, &d) && d.Code == preconditionFailed && d.Name == m.want.Name {
+		return errLook // somebody else has declared it, as it was before
+	}
+	return err
+}
+
+func (m *migration) bind(ctx context.Context, b topology.Binding) error {
+	args, err := declarable(b.Args)
+	if err != nil {
+		return err
+	}
+	b.Args = args
+	return m.admin.write.Declare(ctx, topology.Plan{Bindings: []topology.Binding{b}})
+}
+
+// declarable are arguments as the API tells them, with the types that AMQP knows.
+func declarable(args topology.Args) (topology.Args, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	out := make(topology.Args, len(args))
+	for name, value := range args {
+		v, err := declarableValue(value)
+		if err != nil {
+			return nil, fmt.Errorf("argument %q: %w", name, err)
+		}
+		out[name] = v
+	}
+	return out, nil
+}
+
+func declarableValue(v any) (any, error) {
+	switch v := v.(type) {
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n, nil
+		}
+		return v.Float64()
+	case map[string]any:
+		table, err := declarable(v)
+		return map[string]any(table), err
+	case []any:
+		out := make([]any, len(v))
+		for i, e := range v {
+			var err error
+			if out[i], err = declarableValue(e); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// unbind removes a binding through the management API: AMQP asks for the very types of the arguments, which
+// the API does not tell.
+func (m *migration) unbind(ctx context.Context, b topology.Binding) error {
+	api, kind := m.admin.management, "q"
+	if b.ToExchange {
+		kind = "e"
+	}
+	ends := fmt.Sprintf("/api/bindings/%s/e/%s/%s/%s", url.PathEscape(api.vhost), url.PathEscape(b.Source), kind, url.PathEscape(b.Destination))
+	var found []struct {
+		Key        string  `json:"routing_key"`
+		Arguments  apiArgs `json:"arguments"`
+		Properties string  `json:"properties_key"`
+	}
+	if err := api.call(ctx, http.MethodGet, ends, nil, &found); err != nil && !missing(err) {
+		return err
+	}
+	for _, f := range found {
+		same := b
+		same.Key, same.Args = f.Key, topology.Args(f.Arguments)
+		if !b.Equal(same) {
+			continue
+		}
+		if err := api.call(ctx, http.MethodDelete, ends+"/"+url.PathEscape(f.Properties), nil, nil); err != nil && !missing(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func missing(err error) bool {
+	var s *statusError
+	return errors.As(err, &s) && s.status == http.StatusNotFound
+}
+
+// delete deletes the queue if it is empty and unused. A quorum queue is not asked for that by the broker.
+func (m *migration) delete(ctx context.Context) error {
+	queue := m.want.Name
+	depth, err := m.admin.read.Inspect(ctx, queue)
+	if err != nil {
+		return queueError(err)
+	}
+	ignore := m.options.Consumers == IgnoreConsumers
+	if depth.Messages > 0 || depth.Consumers > 0 && !ignore {
+		return errLook
+	}
+	spare := m.have.Type == string(layout.Classic) && !(ignore && depth.Consumers > 0)
+	lost, err := m.admin.write.DeleteQueue(ctx, queue, spare)
+	switch {
+	case errors.Is(err, rabbit.ErrInUse):
+		return errLook
+	case err == nil && lost > 0:
+		return fmt.Errorf("%d messages came by the queue's name in the moment in which it was deleted, and are lost: have those who publish by name pause", lost)
+	}
+	return err
+}
+
+// released waits until nobody holds a message of an empty queue, which would be deleted with it. What was held
+// may have come back.
+func (m *migration) released(ctx context.Context, queue string) error {
+	for held := false; ; held = true {
+		var q apiQueue
+		err := m.admin.management.get(ctx, "/api/queues/%s/"+strings.ReplaceAll(url.PathEscape(queue), "%", "%%"), &q)
+		switch {
+		case err != nil:
+			return err
+		case q.Unacked == 0 && held:
+			return errLook
+		case q.Unacked == 0:
+			return nil
+		}
+		if err := m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that consumers hold", q.Unacked, queue)); err != nil {
+			return err
+		}
+	}
+}
+
+// clear deletes what was only there for the migration, from the way in on.
+func (m *migration) clear(ctx context.Context) error {
+	queue := m.want.Name
+	moving := layout.MovingQueue(queue)
+	for _, x := range []string{moving, layout.AsideExchange(queue)} {
+		if err := m.admin.write.DeleteExchange(ctx, x); err != nil {
+			return err
+		}
+	}
+	if m.kept.Name != "" || m.state.aside {
+		depth, err := m.admin.read.Inspect(ctx, moving)
+		switch {
+		case err != nil && !errors.Is(queueError(err), ErrNoQueue):
+			return err
+		case err == nil && depth.Messages > 0:
+			m.state.returned = false
+			return errLook
+		}
+		if _, err := m.admin.write.DeleteQueue(ctx, moving, false); err != nil {
+			return err
+		}
+	}
+	return m.admin.write.DeleteExchange(ctx, layout.BackExchange(queue))
+}
+
+// lock keeps others from migrating the queue at the same time. The broker forgets it with the connection that
+// reads messages, and gives back what that held.
+func (m *migration) lock(ctx context.Context) error {
+	err := m.admin.read.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: layout.LockQueue(m.want.Name), Exclusive: true}}})
+	var d *rabbit.DeclareError
+	if errors.As(err, &d) && d.Code == resourceLocked {
+		return errors.New("it is being migrated; if the process that did so has died, the broker notices within seconds")
+	}
+	return err
+}
+
+func (m *migration) unlock() {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockLimit)
+	defer cancel()
+	// If that fails, the connection ends, and the lock with it.
+	_, _ = m.admin.read.DeleteQueue(ctx, layout.LockQueue(m.want.Name), false)
+}
+
+const unlockLimit = 2 * time.Second
+
+// number reads an argument that is a whole number.
+func number(v any) (int, bool) {
+	switch v := v.(type) {
+	case int:
+		return v, true
+	case int32:
+		return int(v), true
+	case int64:
+		return int(v), true
+	case json.Number:
+		n, err := v.Int64()
+		return int(n), err == nil
+	}
+	return 0, false
+}
+
+// argument is a value as people read it.
+func argument(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "none"
+	case string:
+		return fmt.Sprintf("%q", v)
+	}
+	return fmt.Sprint(v)
+}
+
+// arguments are as in: x-message-ttl 5000, x-queue-type "quorum".
+func arguments(args topology.Args) string {
+	if len(args) == 0 {
+		return "no arguments"
+	}
+	var all []string
+	for name, value := range args {
+		all = append(all, name+" "+argument(value))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}

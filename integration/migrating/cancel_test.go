@@ -1,0 +1,64 @@
+package migrating
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
+)
+
+// long: the runs with many kills, which make faults does.
+func long() bool { return os.Getenv("REHOP_FAULTS") == "long" }
+
+// A migration that is canceled at any step goes on when it is run again; publishers go on all the time. What was under way when it
+// was canceled is waited for, so no message is there twice.
+func TestMigrateCanceledAtEachStep(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		there, back := plan(t, orders(nil)), plan(t, orders(classic))
+		s.apply(back)
+		s.fill("order", "order.1", 0, 200)
+		b := s.publishing(20 * time.Millisecond)
+		b.add(0, 200)
+		all, err := s.admin.PlanMigration(s.ctx, there, "orders", admin.MigrateOptions{Settle: settle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stride := 1
+		if !long() {
+			stride = 5
+		}
+		seen := make(map[admin.Action]bool)
+		for at := 0; at < len(all.Steps); at += stride {
+			s.cancelAt(there, at, seen)
+			if m := s.migrate(there, "orders", admin.MigrateOptions{}); !m.Resumed && at > 0 {
+				t.Errorf("canceled at step %d, the next run does not say that it goes on", at+1)
+			}
+			there, back = back, there
+		}
+		t.Logf("canceled at %v", seen)
+		s.wantPlanned(back)
+		b.audit(s, "orders", 0)
+	})
+}
+
+// cancelAt runs a migration that is canceled when it begins a step, by number from 0.
+func (s *site) cancelAt(p layout.Plan, step int, seen map[admin.Action]bool) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	_, err := s.admin.Migrate(ctx, p, "orders", admin.MigrateOptions{Settle: settle, Progress: func(p admin.MigrationProgress) {
+		if p.Step == step+1 {
+			seen[p.Now.Action] = true
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		s.t.Fatalf("canceled at step %d: got %v, want context.Canceled", step+1, err)
+	}
+}

@@ -1,0 +1,225 @@
+package migrating
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
+)
+
+// With KeepOrder what is published meanwhile stays behind what was there before. Only neighbours that are published in the moments of
+// the two switches may change places.
+func TestMigrateKeepsOrder(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		s.apply(plan(t, orders(classic)))
+		s.fill("order", "order.1", 0, 2000)
+		client := kit.Open(t, rehop.Config{URL: r.URL})
+		ctx, stop := context.WithCancel(s.ctx)
+		published := make(chan int, 1)
+		go func() {
+			n := 2000
+			for ctx.Err() == nil {
+				if client.Publish(s.ctx, rehop.Message{ID: id(n), Exchange: "order", Key: "order.1"}) == nil {
+					n++
+				}
+			}
+			published <- n
+		}()
+		want := plan(t, orders(nil))
+		s.migrate(want, "orders", admin.MigrateOptions{KeepOrder: true})
+		stop()
+		n := <-published
+		s.wantPlanned(want)
+		got := s.takeAll("orders")
+		if len(got) != n {
+			t.Fatalf("got %d messages, want %d", len(got), n)
+		}
+		late, latest := 0, -1
+		for i, d := range got {
+			k, err := strconv.Atoi(d.MessageId)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i < 2000 && k != i {
+				t.Fatalf("what was there before has lost its order: got %d at place %d", k, i)
+			}
+			if k < latest {
+				late++
+			}
+			latest = max(latest, k)
+		}
+		if late > 100 {
+			t.Errorf("%d of %d messages have lost their place", late, n)
+		}
+		t.Logf("%d messages, of which %d came late", n, late)
+	})
+}
+
+// Run with the plan of the queue as it was, a migration goes back.
+func TestMigrateBack(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		old := plan(t, orders(classic))
+		s.apply(old)
+		s.fill("order", "order.1", 0, 100)
+		b := s.publishing(20 * time.Millisecond)
+		b.add(0, 100)
+		for _, at := range []int{4, 9, 10} {
+			s.cancelAt(plan(t, orders(nil)), at, make(map[admin.Action]bool))
+			s.migrate(old, "orders", admin.MigrateOptions{})
+			s.wantPlanned(old)
+		}
+		b.audit(s, "orders", 0)
+	})
+}
+
+// What a migration will do can be read before, and is what it does.
+func TestPlanMigration(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		s.apply(plan(t, rehop.Subscription{Queue: "q", QueueType: "classic"}))
+		if err := s.ch.ExchangeDeclare("h", "headers", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.ch.QueueBind("q", "k", "h", false, amqp.Table{"x-match": "all", "n": int32(5)}); err != nil {
+			t.Fatal(err)
+		}
+		want := plan(t, rehop.Subscription{Queue: "q"})
+		m, err := s.admin.PlanMigration(s.ctx, want, "q", admin.MigrateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const text = `queue "q": x-dead-letter-strategy is none, planned is "at-least-once"
+queue "q": x-delivery-limit is none, planned is 50
+queue "q": x-overflow is none, planned is "reject-publish"
+queue "q": x-queue-type is "classic", planned is "quorum"
+ 1. declare queue "rehop.moving.q" to keep messages in, and exchange "rehop.moving.q", which leads to queue "q"
+ 2. add the binding of exchange "h" to exchange "rehop.moving.q" with key "k" and n = 5, x-match = "all"
+ 3. add the binding of exchange "rehop.return" to exchange "rehop.moving.q" with key "q"
+ 4. remove the binding of exchange "h" to queue "q" with key "k" and n = 5, x-match = "all"
+ 5. remove the binding of exchange "rehop.return" to queue "q" with key "q"
+ 6. move what is in queue "q" to queue "rehop.moving.q"
+ 7. lead exchange "rehop.moving.q" to queue "rehop.moving.q" instead of "q"
+ 8. move the rest of queue "q" to queue "rehop.moving.q", until nothing has come for 12s and nobody holds a message
+ 9. delete queue "q"
+10. declare queue "q" with x-dead-letter-exchange "rehop.return", x-dead-letter-routing-key "q.failed", x-dead-letter-strategy "at-least-once", x-delivery-limit 50, x-overflow "reject-publish", x-queue-type "quorum"
+11. lead exchange "rehop.moving.q" to queue "q" again
+12. declare exchange "rehop.back.q", which leads to queue "q"
+13. add the binding of exchange "h" to queue "q" with key "k" and n = 5, x-match = "all"
+14. add the binding of exchange "rehop.return" to queue "q" with key "q"
+15. remove the binding of exchange "h" to exchange "rehop.moving.q" with key "k" and n = 5, x-match = "all"
+16. remove the binding of exchange "rehop.return" to exchange "rehop.moving.q" with key "q"
+17. move what is in queue "rehop.moving.q" back to queue "q"
+18. delete queue "rehop.moving.q" and the exchanges that led there
+`
+		if got := sortedSteps(m.String()); got != sortedSteps(text) {
+			t.Errorf("got\n%swant\n%s", m, text)
+		}
+		var done []string
+		s.migrate(want, "q", admin.MigrateOptions{Progress: func(p admin.MigrationProgress) {
+			if p.Steps != len(m.Steps) {
+				t.Errorf("step %d of %d, want of %d", p.Step, p.Steps, len(m.Steps))
+			}
+			if done = append(done, p.Now.Text); p.Moved > 0 {
+				t.Errorf("%d messages were moved, and there are none", p.Moved)
+			}
+		}})
+		if done = slices.Compact(done); len(done) != len(m.Steps) {
+			t.Errorf("it did %q, want %s", done, m)
+		}
+		live, err := s.admin.Live(s.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, b := range live.Bindings {
+			found = found || b.Source == "h" && b.Destination == "q" && b.Key == "k" && len(b.Args) == 2
+		}
+		if !found {
+			t.Errorf("the binding with arguments has not come back: %+v", live.Bindings)
+		}
+		empty, err := s.admin.PlanMigration(s.ctx, want, "q", admin.MigrateOptions{})
+		if err != nil || empty.String() != "nothing to do\n" {
+			t.Errorf("afterwards: got %q, %v, want nothing to do", empty, err)
+		}
+	})
+}
+
+// sortedSteps is a text in which the order of bindings, which brokers list as they like, does not count.
+func sortedSteps(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if _, step, ok := strings.Cut(line, ". "); ok {
+			line = step
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+// A queue that cannot take a message for ever keeps it, and says which one.
+func TestMigrateKeepsWhatCannotBeMoved(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		s.apply(plan(t, orders(classic)))
+		s.fill("order", "order.1", 0, 10)
+		want := plan(t, orders(nil))
+		deleted := false
+		_, err := s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle, Progress: func(p admin.MigrationProgress) {
+			if p.Now.Action == admin.ActionReturn && !deleted {
+				deleted = true
+				kit.DeleteQueue(t, s.ch, "orders") // an accident
+			}
+		}})
+		if !errors.Is(err, rehop.ErrUnroutable) || !strings.Contains(err.Error(), `message 0 of queue "rehop.moving.orders", which stays there`) {
+			t.Errorf("got %v, want that message 0 stays where it is", err)
+		}
+		s.migrate(want, "orders", admin.MigrateOptions{})
+		s.apply(want)
+		s.wantPlanned(want)
+		wantOrder(s, "orders", 0, 10)
+	})
+}
+
+// On a cluster an exchange may be asked where a message goes on any node.
+func TestMigrateOnCluster(t *testing.T) {
+	t.Parallel()
+	r := lab.Cluster(t)
+	s := newSite(t, r)
+	s.apply(plan(t, orders(classic)))
+	s.fill("order", "order.1", 0, 300)
+	var all []*books
+	for i, url := range r.URLs {
+		all = append(all, s.publishingTo(url, 1_000_000*(i+1), 10*time.Millisecond))
+	}
+	for _, b := range all {
+		after(t, b, 50)
+	}
+	want := plan(t, orders(nil))
+	s.migrate(want, "orders", admin.MigrateOptions{})
+	sum := all[0]
+	sum.add(0, 300)
+	for _, b := range all {
+		after(t, b, 50)
+	}
+	for _, b := range all {
+		b.end()
+		if b != sum {
+			sum.merge(b)
+		}
+	}
+	s.wantPlanned(want)
+	sum.audit(s, "orders", 0)
+}

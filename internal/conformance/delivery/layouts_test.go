@@ -1,0 +1,109 @@
+package delivery_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rehop/rehop/internal/conformance/delivery"
+)
+
+// TestEmbeddedLayouts runs the workload in every layout on the embedded broker, in virtual time, under faults
+// of several kinds.
+func TestEmbeddedLayouts(t *testing.T) {
+	seed := rand.Uint64() >> 32
+	t.Logf("seed %d", seed)
+	for _, script := range delivery.Layouts(seed) {
+		t.Run(script.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				x := newTrial(t, dir, seed)
+				x.Work.Script, x.Between = script, 20
+				x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch = 100, 8, 8, 12
+				x.Finish(manyFaults(x))
+			})
+		})
+	}
+}
+
+// The faults, by what shows that they have struck.
+const (
+	dropped      = "connections dropped"
+	refused      = "publishes refused"
+	movesRefused = "moves refused and connections dropped"
+	restarted    = "broker restarted"
+)
+
+func manyFaults(x *trial) delivery.Rules {
+	x.Start()
+	x.Fault(dropped, func(began int) {
+		x.node().DropConnections()
+		x.SeeKind(began, delivery.Connected)
+	})
+	x.Fault(refused, func(began int) { x.refuse(30, began) })
+	x.Fault(movesRefused, x.refuseMoves)
+	x.Fault(restarted, func(began int) { x.restart(began, time.Second) })
+	rules := x.Work.Rules()
+	rules.Faults, rules.MinRate = 4, 50
+	rules.Witness = func(fault string, e delivery.Event) bool {
+		if fault == refused {
+			return e.Kind == delivery.Refused
+		}
+		return e.Kind == delivery.Lost
+	}
+	return rules
+}
+
+// refuseMoves refuses what handlers move and nothing else, and cuts the connections when several messages are to be
+// moved. An original that was acked too soon is lost then for certain.
+func (x *trial) refuseMoves(began int) {
+	const moves = 5
+	exchange := x.Work.Script.Exchange
+	x.node().RefusePublishes(func(_, to, _ string) bool { return to != exchange })
+	failed := 0
+	x.See(began, delivery.Soon, "failed messages that cannot be moved", func(e delivery.Event) bool {
+		if e.Kind == delivery.Failed {
+			failed++
+		}
+		return failed >= moves
+	})
+	synctest.Wait() // what was acked, rightly or not, has reached the broker
+	x.node().DropConnections()
+	x.node().RefusePublishes(nil)
+	x.SeeKind(began, delivery.Connected)
+}
+
+// TestEmbeddedLayoutsStop stops the subscriptions while handlers run and the broker has sent messages ahead, and
+// begins them anew. That is no fault and explains nothing: no attempt is burnt, and nothing is done twice.
+func TestEmbeddedLayoutsStop(t *testing.T) {
+	const times = 4
+	seed := rand.Uint64() >> 32
+	t.Logf("seed %d", seed)
+	for _, script := range delivery.Layouts(seed) {
+		t.Run(script.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				x := newTrial(t, dir, seed)
+				x.Work.Script, x.Between = script, 20
+				x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 100, 8, 4, 12, 30*time.Millisecond
+				x.Start()
+				for range times {
+					x.Fault("subscriptions stopped", func(int) {
+						// Not at the moment at which a handler returns: it might be stopped and fail at once.
+						time.Sleep(time.Duration(1+x.Random.Int64N(int64(x.Work.Work/time.Microsecond)-1)) * time.Microsecond)
+						x.Must(x.Work.Resubscribe(t.Context()))
+					})
+				}
+				rules := x.rules(times, delivery.Receiving)
+				rules.MinRate = 50
+				report := x.Finish(rules)
+				if report.Canceled == 0 {
+					t.Error("no handler was canceled: nothing is shown")
+				}
+			})
+		})
+	}
+}
