@@ -46,6 +46,9 @@ type Admin struct {
 	layout     layout.Layout
 }
 
+// adminName is how the broker's tools show the connections.
+const adminName = "rehop admin"
+
 // Open connects, within ctx.
 func Open(ctx context.Context, config Config) (*Admin, error) {
 	if len(config.URLs) == 0 {
@@ -68,7 +71,7 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 	}
 	opts := rabbit.Options{
 		URLs: config.URLs, Dial: config.Dial, TLS: config.TLS, External: config.External, Credentials: config.Credentials,
-		Name: "rehop admin", Heartbeat: 10 * time.Second, DialTimeout: 10 * time.Second,
+		Name: adminName, Heartbeat: 10 * time.Second, DialTimeout: 10 * time.Second,
 		Backoff: rabbit.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
 	}
 	if config.Layout == nil {

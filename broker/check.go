@@ -16,8 +16,8 @@ type CorruptError = store.CorruptError
 // Check verifies the books of a server: that its queues hold what they say they hold, and that the log agrees. Nothing may be published
 // or consumed meanwhile. Of a server that was not started or is closed it verifies the directory, as CheckDir does.
 func (s *Server) Check() error {
-	if s.node != nil && !s.node.Closed() {
-		if err := s.node.CheckBooks(); err != nil {
+	if n := s.node.Load(); n != nil && !n.Closed() {
+		if err := n.CheckBooks(); err != nil {
 			return fmt.Errorf("check the books: %w", err)
 		}
 		return nil

@@ -99,7 +99,8 @@ func (s *stream) read(p []byte) (int, error) {
 	}
 }
 
-func (s *stream) write(p []byte) (n int, err error) {
+// write writes all, or what there is room for if it is not to wait.
+func (s *stream) write(p []byte, wait bool) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -119,7 +120,7 @@ func (s *stream) write(p []byte) (n int, err error) {
 			n, p = n+len(part), p[len(part):]
 			s.change.Broadcast()
 		}
-		if len(p) == 0 {
+		if len(p) == 0 || !wait {
 			return n, nil
 		}
 		s.change.Wait()
@@ -150,7 +151,10 @@ type pipeConn struct {
 }
 
 func (c *pipeConn) Read(p []byte) (int, error)  { return c.in.read(p) }
-func (c *pipeConn) Write(p []byte) (int, error) { return c.out.write(p) }
+func (c *pipeConn) Write(p []byte) (int, error) { return c.out.write(p, true) }
+
+// TryWrite is for the node, which would rather write itself than wake its writer.
+func (c *pipeConn) TryWrite(p []byte) (int, error) { return c.out.write(p, false) }
 
 func (c *pipeConn) Close() error {
 	c.in.drop()

@@ -59,7 +59,7 @@ type Server struct {
 
 	pipes atomic.Uint64
 	once  sync.Once
-	node  *node.Node
+	node  atomic.Pointer[node.Node] // for those who look before it was opened
 	err   error
 }
 
@@ -99,7 +99,12 @@ func (s *Server) Start() error {
 			s.err = err
 			return
 		}
-		s.node, s.err = node.Open(config)
+		n, err := node.Open(config)
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.node.Store(n)
 	})
 	return s.err
 }
@@ -159,7 +164,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
 		ln = tls.NewListener(ln, config)
 	}
-	return s.node.Serve(ctx, ln)
+	return s.node.Load().Serve(ctx, ln)
 }
 
 // Dial connects to the server inside this process. Its form is that of rehop's Config.Dial; network and address
@@ -169,7 +174,7 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, err
 	}
 	client, server := newPipe(s.pipes.Add(1))
-	s.node.Handle(server)
+	s.node.Load().Handle(server)
 	return client, ctx.Err()
 }
 
@@ -177,10 +182,10 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 // and everything is on disk.
 func (s *Server) Close() error {
 	s.once.Do(func() { s.err = errors.New("the server is closed") })
-	if s.node == nil {
-		return nil
+	if n := s.node.Load(); n != nil {
+		return n.Close()
 	}
-	return s.node.Close()
+	return nil
 }
 
 // Node is the engine, for packages of this module.
@@ -188,5 +193,5 @@ func (s *Server) Node() (*node.Node, error) {
 	if err := s.Start(); err != nil {
 		return nil, err
 	}
-	return s.node, nil
+	return s.node.Load(), nil
 }

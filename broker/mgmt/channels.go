@@ -76,11 +76,15 @@ func channelName(ch *node.Channel) string {
 
 func (a *api) channelObject(s node.ChannelStatus) object {
 	conn := s.Channel.Connection()
-	return object{
+	o := object{
 		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Name(),
 		"vhost": printable(conn.Vhost()), "user": printable(conn.User), "user_who_performed_action": printable(conn.User), "state": "running",
 		"confirm": s.Confirming, "transactional": s.Transactional, "prefetch_count": s.Prefetch, "global_prefetch_count": s.SharedPrefetch,
 		"consumer_count": s.Consumers, "messages_unacknowledged": s.Unacked, "messages_unconfirmed": s.Unconfirmed,
 		"messages_uncommitted": s.UncommittedMessages, "acks_uncommitted": s.UncommittedAcknowledges,
 	}
+	if now, rates := a.rates.ofTraffic(s.Channel, s.Traffic); now.happened() {
+		o["message_stats"] = now.publisherStats(rates)
+	}
+	return o
 }

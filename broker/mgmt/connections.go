@@ -109,7 +109,7 @@ func (a *api) connectionObject(c *node.Connection) object {
 		"protocol": "AMQP 0-9-1", "auth_mechanism": printable(c.Mechanism), "connected_at": c.Since.UnixMilli(), "user_who_performed_action": printable(c.User),
 		"host": host, "port": port, "peer_host": peerHost, "peer_port": peerPort,
 		"channels": len(c.Channels()), "channel_max": c.ChannelMax, "frame_max": c.FrameMax, "timeout": int(c.Heartbeat.Seconds()),
-		"client_properties": shown(c.Properties), "recv_cnt": c.Received(), "send_oct": c.Sent(),
+		"client_properties": shown(c.Properties), "recv_cnt": c.Received(), "recv_oct": c.ReceivedBytes(), "send_oct": c.Sent(),
 		"ssl": false, "ssl_protocol": nil, "ssl_cipher": nil, "ssl_hash": nil, "ssl_key_exchange": nil,
 		"peer_cert_subject": nil, "peer_cert_issuer": nil, "peer_cert_validity": nil,
 	}

@@ -6,6 +6,9 @@ import (
 	"github.com/rehop/rehop/internal/node"
 )
 
+// operatorComponent is the kind of parameters as which RabbitMQ has the policies of operators.
+const operatorComponent = "operator_policy"
+
 // exportAll is the definitions of the whole broker.
 func (c *call) exportAll() (any, error) {
 	users, vhosts := list{}, list{}
@@ -32,7 +35,7 @@ func (c *call) exportVhost() (any, error) {
 
 // definitions has what is in virtual hosts, but for what a broker makes itself and what belongs to connections.
 func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
-	policies, queues, exchanges, bindings := list{}, list{}, list{}, list{}
+	parameters, policies, queues, exchanges, bindings := list{}, list{}, list{}, list{}, list{}
 	for _, v := range vhosts {
 		in := func(o object) object {
 			if named {
@@ -42,6 +45,10 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 		}
 		for _, p := range v.Policies() {
 			policies = append(policies, policyObject(v.Name, p))
+		}
+		for _, p := range v.OperatorPolicies() {
+			value := object{"pattern": printable(p.Pattern), "apply-to": p.ApplyTo, "priority": p.Priority, "definition": p.Definition}
+			parameters = append(parameters, in(object{"component": operatorComponent, "name": printable(p.Name), "value": value}))
 		}
 		private := map[string]bool{}
 		for _, q := range v.Queues() {
@@ -63,5 +70,5 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 			}
 		}
 	}
-	return object{"rabbit_version": c.node.Version(), "parameters": list{}, "policies": policies, "queues": queues, "exchanges": exchanges, "bindings": bindings}
+	return object{"rabbit_version": c.node.Version(), "parameters": parameters, "policies": policies, "queues": queues, "exchanges": exchanges, "bindings": bindings}
 }

@@ -27,7 +27,7 @@ func (c *call) importInto(only *node.Vhost) (any, error) {
 		key string
 		add func(fields) error
 	}{{"users", im.user}, {"vhosts", im.vhost}, {"permissions", im.permission}, {"topic_permissions", unsupported("topic_permissions")},
-		{"parameters", unsupported("parameters")}, {"policies", im.policy}, {"queues", im.queue}, {"exchanges", im.exchange}, {"bindings", im.binding}}
+		{"parameters", im.parameter}, {"policies", im.policy}, {"queues", im.queue}, {"exchanges", im.exchange}, {"bindings", im.binding}}
 	for _, step := range steps {
 		definitions, err := f.objects(step.key)
 		if err != nil {
@@ -75,6 +75,24 @@ func (f fields) objects(key string) ([]fields, error) {
 // unsupported refuses definitions that would restrict or change something this broker cannot do: to leave them out in silence might let people in.
 func unsupported(key string) func(fields) error {
 	return func(fields) error { return fmt.Errorf("this broker has no %s; take them out of the file", key) }
+}
+
+// parameter takes the policies of operators; others belong to plugins that this broker does not have.
+func (im importer) parameter(f fields) error {
+	component, err := f.text("component", "")
+	if err != nil {
+		return err
+	}
+	if component != operatorComponent {
+		return fmt.Errorf("this broker has no parameters of component %q; take them out of the file", component)
+	}
+	value, err := f.table("value")
+	if err != nil {
+		return err
+	}
+	definition := fields(value)
+	definition["vhost"], definition["name"] = f["vhost"], f["name"]
+	return im.policyOf(definition, true)
 }
 
 // importer makes what definitions say.
@@ -134,7 +152,9 @@ func (im importer) permission(f fields) error {
 	return err
 }
 
-func (im importer) policy(f fields) error {
+func (im importer) policy(f fields) error { return im.policyOf(f, false) }
+
+func (im importer) policyOf(f fields, operator bool) error {
 	v, err := im.in(f)
 	if err != nil {
 		return err
@@ -146,6 +166,7 @@ func (im importer) policy(f fields) error {
 	if p.Name, err = f.text("name", ""); err != nil {
 		return err
 	}
+	p.Operator = operator
 	return v.PutPolicy(p)
 }
 

@@ -138,7 +138,7 @@ func summed(values []sampled, perObject bool) []sampled {
 
 // exposeConnections returns how many channels there are.
 func (c *call) exposeConnections(e *exposition, connections []*node.Connection, perObject bool) (channels int) {
-	var perConnection, sent, received []sampled
+	var perConnection, sent, received, incoming []sampled
 	for _, conn := range connections {
 		label := labels("connection", conn.Name)
 		n := len(conn.Channels())
@@ -146,11 +146,13 @@ func (c *call) exposeConnections(e *exposition, connections []*node.Connection, 
 		perConnection = append(perConnection, sampled{label, float64(n)})
 		sent = append(sent, sampled{label, float64(conn.Sent())})
 		received = append(received, sampled{label, float64(conn.Received())})
+		incoming = append(incoming, sampled{label, float64(conn.ReceivedBytes())})
 	}
 	for _, m := range []struct {
 		name, kind, help string
 		values           []sampled
 	}{{"channels", "gauge", "Channels on a connection", perConnection}, {"outgoing_bytes_total", "counter", "Total number of bytes sent on a connection", sent},
+		{"incoming_bytes_total", "counter", "Total number of bytes received on a connection", incoming},
 		{"incoming_packets_total", "counter", "Total number of packets received on a connection", received}} {
 		e.family("rabbitmq_connection_"+m.name, m.kind, m.help, summed(m.values, perObject)...)
 	}

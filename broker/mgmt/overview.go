@@ -33,7 +33,7 @@ func (c *call) overview() (any, error) {
 		"management_version": c.node.Version(), "rabbitmq_version": c.node.Version(), "product_name": "rehop", "product_version": c.node.Version(),
 		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": c.node.Name(), "node": c.node.Name(),
 		"rates_mode": "basic", "disable_stats": false, "enable_queue_totals": false, "statistics_db_event_queue": 0,
-		"exchange_types": exchangeTypes(), "message_stats": now.stats(rates), "queue_totals": totals,
+		"exchange_types": exchangeTypes(), "message_stats": now.allStats(rates), "queue_totals": totals,
 		"object_totals": object{"queues": queues, "exchanges": exchanges, "connections": len(connections), "channels": channels, "consumers": consumers},
 	}
 	o["listeners"], o["contexts"] = c.listeners()

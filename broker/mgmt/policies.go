@@ -6,33 +6,41 @@ import (
 	"github.com/rehop/rehop/internal/node"
 )
 
-func (c *call) policies() (any, error) {
+func (c *call) policies() (any, error) { return c.policiesBy((*node.Vhost).Policies), nil }
+func (c *call) operatorPolicies() (any, error) {
+	return c.policiesBy((*node.Vhost).OperatorPolicies), nil
+}
+
+func (c *call) policiesBy(of func(*node.Vhost) []node.Policy) list {
 	all := list{}
 	for _, v := range c.visible() {
-		for _, p := range v.Policies() {
+		for _, p := range of(v) {
 			all = append(all, policyObject(v.Name, p))
 		}
 	}
-	return all, nil
+	return all
 }
-
-// operatorPolicies are none: this broker has none, and tools ask.
-func (c *call) operatorPolicies() (any, error) { return list{}, nil }
 
 func policyObject(vhost string, p node.Policy) object {
 	return object{"vhost": printable(vhost), "name": printable(p.Name), "pattern": printable(p.Pattern), "apply-to": p.ApplyTo, "priority": p.Priority,
 		"definition": p.Definition}
 }
 
-func (c *call) onePolicy() (any, error) {
-	p, ok := c.vhost.Policy(c.path("name"))
+func (c *call) onePolicy() (any, error)         { return c.policyBy(c.vhost.Policy) }
+func (c *call) oneOperatorPolicy() (any, error) { return c.policyBy(c.vhost.OperatorPolicy) }
+
+func (c *call) policyBy(find func(name string) (node.Policy, bool)) (any, error) {
+	p, ok := find(c.path("name"))
 	if !ok {
 		return nil, notFound()
 	}
 	return policyObject(c.vhost.Name, p), nil
 }
 
-func (c *call) putPolicy() (any, error) {
+func (c *call) putPolicy() (any, error)         { return c.putPolicyAs(false, c.vhost.Policy) }
+func (c *call) putOperatorPolicy() (any, error) { return c.putPolicyAs(true, c.vhost.OperatorPolicy) }
+
+func (c *call) putPolicyAs(operator bool, find func(name string) (node.Policy, bool)) (any, error) {
 	f, err := c.fields(maxBody, "pattern", "definition")
 	if err != nil {
 		return nil, err
@@ -41,8 +49,8 @@ func (c *call) putPolicy() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Name = c.path("name")
-	_, there := c.vhost.Policy(p.Name)
+	p.Name, p.Operator = c.path("name"), operator
+	_, there := find(p.Name)
 	return made(!there), c.vhost.PutPolicy(p)
 }
 
@@ -69,4 +77,12 @@ func (c *call) deletePolicy() (any, error) {
 		return nil, notFound()
 	}
 	return done, c.vhost.DeletePolicy(name)
+}
+
+func (c *call) deleteOperatorPolicy() (any, error) {
+	name := c.path("name")
+	if _, ok := c.vhost.OperatorPolicy(name); !ok {
+		return nil, notFound()
+	}
+	return done, c.vhost.DeleteOperatorPolicy(name)
 }

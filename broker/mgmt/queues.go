@@ -41,7 +41,7 @@ func (a *api) queueObject(q *node.Queue) object {
 		"message_bytes": s.ReadyBytes + s.UnackedBytes, "message_bytes_ready": s.ReadyBytes, "message_bytes_unacknowledged": s.UnackedBytes,
 		"policy": nil, "operator_policy": nil, "effective_policy_definition": object{},
 	}
-	a.describePolicy(q, o)
+	describePolicy(q, o)
 	now, rates := a.rates.of(q)
 	now.messages(o, rates)
 	if now.happened() {
@@ -66,13 +66,15 @@ func (a *api) queueObject(q *node.Queue) object {
 	return o
 }
 
-func (a *api) describePolicy(q *node.Queue, o object) {
-	v := a.node.Vhost(q.VhostName())
-	if name := q.Policy(); name != "" && v != nil {
+func describePolicy(q *node.Queue, o object) {
+	if name := q.Policy(); name != "" {
 		o["policy"] = printable(name)
-		if p, ok := v.Policy(name); ok {
-			o["effective_policy_definition"] = p.Definition
-		}
+	}
+	if name := q.OperatorPolicy(); name != "" {
+		o["operator_policy"] = printable(name)
+	}
+	if definition := q.EffectivePolicy(); definition != nil {
+		o["effective_policy_definition"] = definition
 	}
 }
 

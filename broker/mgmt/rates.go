@@ -1,23 +1,30 @@
 package mgmt
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/rehop/rehop/internal/node"
 )
 
-// figures are the numbers of a queue that have a rate.
+// figures are the numbers of a queue, a channel or a virtual host that have a rate.
 type figures struct {
-	ready, unacked                                                  float64
-	publish, deliver, deliverNoAck, get, getNoAck, ack, redelivered float64
+	ready, unacked                                                            float64
+	publish, deliver, deliverNoAck, get, getNoAck, getEmpty, ack, redelivered float64
+	confirm, returned                                                         float64
 }
 
 func figuresOf(q *node.Queue) figures {
 	s := q.Status()
 	t := s.Totals
 	return figures{float64(s.Ready), float64(s.Unacked), float64(t.Published), float64(t.Delivered), float64(t.DeliveredNoAck),
-		float64(t.Got), float64(t.GotNoAck), float64(t.Acked), float64(t.Redelivered)}
+		float64(t.Got), float64(t.GotNoAck), float64(t.GotNothing), float64(t.Acked), float64(t.Redelivered), 0, 0}
+}
+
+// figuresOfTraffic are those of publishers.
+func figuresOfTraffic(t node.Traffic) figures {
+	return figures{publish: float64(t.Published), confirm: float64(t.Confirmed), returned: float64(t.Returned)}
 }
 
 // each calls do with pairs of the same number.
@@ -26,7 +33,8 @@ func (f *figures) each(other figures, do func(mine *float64, others float64)) {
 		mine   *float64
 		others float64
 	}{{&f.ready, other.ready}, {&f.unacked, other.unacked}, {&f.publish, other.publish}, {&f.deliver, other.deliver},
-		{&f.deliverNoAck, other.deliverNoAck}, {&f.get, other.get}, {&f.getNoAck, other.getNoAck}, {&f.ack, other.ack}, {&f.redelivered, other.redelivered}} {
+		{&f.deliverNoAck, other.deliverNoAck}, {&f.get, other.get}, {&f.getNoAck, other.getNoAck}, {&f.getEmpty, other.getEmpty},
+		{&f.ack, other.ack}, {&f.redelivered, other.redelivered}, {&f.confirm, other.confirm}, {&f.returned, other.returned}} {
 		do(pair.mine, pair.others)
 	}
 }
@@ -36,20 +44,40 @@ func (f *figures) add(other figures) {
 	f.each(other, func(mine *float64, others float64) { *mine += others })
 }
 
-// happened reports whether a message was ever here.
+// happened reports whether anybody ever asked for a message or sent one.
 func (f figures) happened() bool {
-	return f.publish+f.deliver+f.deliverNoAck+f.get+f.getNoAck+f.ack > 0
+	return f.publish+f.deliver+f.deliverNoAck+f.get+f.getNoAck+f.getEmpty+f.ack > 0
 }
 
-// stats returns figures and their rates as RabbitMQ's message_stats.
+// rated is a figure with its rate.
+type rated struct {
+	name         string
+	figure, rate float64
+}
+
+// stats returns figures and their rates as RabbitMQ's message_stats of queues.
 func (f figures) stats(rates figures) object {
+	return describeRates([]rated{{"publish", f.publish, rates.publish}, {"deliver", f.deliver, rates.deliver}, {"deliver_no_ack", f.deliverNoAck, rates.deliverNoAck},
+		{"get", f.get, rates.get}, {"get_no_ack", f.getNoAck, rates.getNoAck}, {"get_empty", f.getEmpty, rates.getEmpty}, {"ack", f.ack, rates.ack},
+		{"redeliver", f.redelivered, rates.redelivered},
+		{"deliver_get", f.deliver + f.deliverNoAck + f.get + f.getNoAck, rates.deliver + rates.deliverNoAck + rates.get + rates.getNoAck}})
+}
+
+// publisherStats returns what publishers did and were told as RabbitMQ's message_stats of channels.
+func (f figures) publisherStats(rates figures) object {
+	return describeRates([]rated{{"publish", f.publish, rates.publish}, {"confirm", f.confirm, rates.confirm}, {"return_unroutable", f.returned, rates.returned}})
+}
+
+// allStats is both, for a virtual host or the whole broker.
+func (f figures) allStats(rates figures) object {
+	o := f.stats(rates)
+	maps.Copy(o, f.publisherStats(rates))
+	return o
+}
+
+func describeRates(all []rated) object {
 	o := object{}
-	for _, e := range []struct {
-		name         string
-		figure, rate float64
-	}{{"publish", f.publish, rates.publish}, {"deliver", f.deliver, rates.deliver}, {"deliver_no_ack", f.deliverNoAck, rates.deliverNoAck},
-		{"get", f.get, rates.get}, {"get_no_ack", f.getNoAck, rates.getNoAck}, {"ack", f.ack, rates.ack}, {"redeliver", f.redelivered, rates.redelivered},
-		{"deliver_get", f.deliver + f.deliverNoAck + f.get + f.getNoAck, rates.deliver + rates.deliverNoAck + rates.get + rates.getNoAck}} {
+	for _, e := range all {
 		o[e.name], o[e.name+"_details"] = int64(e.figure), object{"rate": e.rate}
 	}
 	return o
@@ -66,17 +94,17 @@ func (f figures) messages(o object, rates figures) {
 const (
 	sampleGap    = time.Second     // between samples, at least
 	sampleLife   = 5 * time.Minute // after the last request
-	maxHistories = 100_000         // queues; others have no rates
+	maxHistories = 100_000         // the others have no rates
 )
 
 // sampler remembers figures of queues from request to request, so that nothing has to run between them.
 type sampler struct {
 	mu        sync.Mutex
-	histories map[*node.Queue]*history
+	histories map[any]*history // by queue, channel and virtual host
 	swept     time.Time
 }
 
-// history is the last two samples of a queue.
+// history is the last two samples of one of them.
 type history struct {
 	before, last sample
 }
@@ -92,16 +120,22 @@ func (s *sampler) of(q *node.Queue) (now, rates figures) {
 	return now, s.note(q, sample{time.Now(), now})
 }
 
-func (s *sampler) note(q *node.Queue, now sample) (rates figures) {
+// ofTraffic is of for the publishers of a channel or a virtual host.
+func (s *sampler) ofTraffic(whose any, t node.Traffic) (now, rates figures) {
+	now = figuresOfTraffic(t)
+	return now, s.note(whose, sample{time.Now(), now})
+}
+
+func (s *sampler) note(whose any, now sample) (rates figures) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep(now.at)
-	h := s.histories[q]
+	h := s.histories[whose]
 	switch {
 	case h == nil && len(s.histories) >= maxHistories:
 		return figures{}
 	case h == nil:
-		s.histories[q] = &history{last: now}
+		s.histories[whose] = &history{last: now}
 		return figures{}
 	case now.at.Sub(h.last.at) >= sampleGap:
 		h.before, h.last = h.last, now
@@ -118,15 +152,15 @@ func (s *sampler) note(q *node.Queue, now sample) (rates figures) {
 // sweep forgets queues that nobody asks for any more. The sampler is locked.
 func (s *sampler) sweep(now time.Time) {
 	if s.histories == nil {
-		s.histories = make(map[*node.Queue]*history)
+		s.histories = make(map[any]*history)
 	}
 	if now.Sub(s.swept) < time.Minute {
 		return
 	}
 	s.swept = now
-	for q, h := range s.histories {
+	for whose, h := range s.histories {
 		if now.Sub(h.last.at) > sampleLife {
-			delete(s.histories, q)
+			delete(s.histories, whose)
 		}
 	}
 }

@@ -51,6 +51,9 @@ func routes() []route {
 
 		{"GET /api/operator-policies", anybody, (*call).operatorPolicies},
 		{"GET /api/operator-policies/{vhost}", member, (*call).operatorPolicies},
+		{"GET /api/operator-policies/{vhost}/{name}", administrator, (*call).oneOperatorPolicy},
+		{"PUT /api/operator-policies/{vhost}/{name}", administrator, (*call).putOperatorPolicy},
+		{"DELETE /api/operator-policies/{vhost}/{name}", administrator, (*call).deleteOperatorPolicy},
 		{"GET /api/policies", anybody, (*call).policies},
 		{"GET /api/policies/{vhost}", member, (*call).policies},
 		{"GET /api/policies/{vhost}/{name}", policymaker, (*call).onePolicy},

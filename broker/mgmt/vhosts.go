@@ -21,19 +21,23 @@ func (a *api) vhostObject(v *node.Vhost) object {
 	now, rates := a.sum([]*node.Vhost{v})
 	now.messages(o, rates)
 	if now.happened() {
-		o["message_stats"] = now.stats(rates)
+		o["message_stats"] = now.allStats(rates)
 	}
 	return o
 }
 
-// sum adds up the figures of all queues.
+// sum adds up the figures of all queues, and of their publishers: a message that goes to several queues is published once.
 func (a *api) sum(vhosts []*node.Vhost) (now, rates figures) {
 	for _, v := range vhosts {
 		for _, q := range v.Queues() {
 			n, r := a.rates.of(q)
+			n.publish, r.publish = 0, 0
 			now.add(n)
 			rates.add(r)
 		}
+		n, r := a.rates.ofTraffic(v, v.Traffic())
+		now.add(n)
+		rates.add(r)
 	}
 	return now, rates
 }

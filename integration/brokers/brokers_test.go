@@ -68,10 +68,25 @@ func TestBrokers(t *testing.T) {
 				results[key] = append(results[key], got)
 			}
 		}
+		for _, d := range disks {
+			got, err := d.write(embedded.dir, max(*messages/10, 100))
+			if err != nil {
+				t.Fatalf("%s: %v", d.name, err)
+			}
+			key := oneByOneName + "/" + d.name
+			results[key] = append(results[key], got)
+		}
 	}
 	fmt.Printf("\n%d B persistent messages, one durable queue; prefetch %d. %d rounds of %d messages, in rotated order; ratios are medians of the rounds' ratios.\n",
 		*size, *prefetch, *rounds, *messages)
-	print(all, results)
+	var names []string
+	for _, c := range all {
+		names = append(names, c.name)
+	}
+	for _, d := range disks {
+		names = append(names, d.name)
+	}
+	print(names, results)
 }
 
 // measure is what one run of a scenario showed.
@@ -80,13 +95,16 @@ type measure struct {
 	p50, p99 time.Duration
 }
 
-func print(all []contender, results map[string][]measure) {
+func print(names []string, results map[string][]measure) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "scenario\tbroker\tmsgs/s\t(min–max)\tembedded is\tp50\tp99\t")
 	for _, s := range scenarios {
 		ours := results[s.name+"/embedded"]
-		for _, c := range all {
-			m := results[s.name+"/"+c.name]
+		for _, name := range names {
+			m := results[s.name+"/"+name]
+			if len(m) == 0 {
+				continue
+			}
 			rates, p50, p99, ratios := []float64{}, []time.Duration{}, []time.Duration{}, []float64{}
 			for i, r := range m {
 				rates, p50, p99 = append(rates, r.rate), append(p50, r.p50), append(p99, r.p99)
@@ -98,7 +116,7 @@ func print(all []contender, results map[string][]measure) {
 			if len(ratios) > 0 {
 				times = fmt.Sprintf("%.2f ×", median(ratios))
 			}
-			fmt.Fprintf(w, "%s\t%s\t%.0f\t(%.0f–%.0f)\t%s\t%v\t%v\t\n", s.name, c.name, median(rates), slices.Min(rates), slices.Max(rates), times,
+			fmt.Fprintf(w, "%s\t%s\t%.0f\t(%.0f–%.0f)\t%s\t%v\t%v\t\n", s.name, name, median(rates), slices.Min(rates), slices.Max(rates), times,
 				median(p50).Round(time.Microsecond), median(p99).Round(time.Microsecond))
 		}
 	}

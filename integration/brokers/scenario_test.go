@@ -18,10 +18,12 @@ type scenario struct {
 	run  func(ctx context.Context, c contender, queue string) (measure, error)
 }
 
+const oneByOneName = "publish one by one"
+
 var scenarios = []scenario{
 	{"publish", publishing},
 	{"consume", consuming}, // what publish has left
-	{"publish one by one", oneByOne},
+	{oneByOneName, oneByOne},
 	{"publish and consume", both},
 }
 

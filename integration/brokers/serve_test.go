@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,9 +22,23 @@ import (
 // of its own, as RabbitMQ is.
 const serveIn = "REHOP_BENCH_SERVE"
 
+// profileTo names the variable with the directory for CPU profiles of such processes; empty: none are made.
+const profileTo = "REHOP_BENCH_PROFILE"
+
 func serve(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if to := os.Getenv(profileTo); to != "" {
+		f, err := os.Create(filepath.Join(to, fmt.Sprintf("broker-%d.prof", os.Getpid())))
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			log.Print(err)
+			return 1
+		}
+		defer pprof.StopCPUProfile()
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Print(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -25,7 +26,7 @@ type deathPlan struct {
 	URL, Management string
 	Classic         bool // what the queue is to be; else quorum
 	Step            int  // at which step it dies, from 1; 0: at none
-	Moved           int  // with how many messages moved it dies; 0: does not matter
+	Moved           int  // soon after how many messages were moved it dies; 0: at the beginning of the step
 }
 
 // beMigrator is the main function of the process that migrates.
@@ -52,9 +53,14 @@ func beMigrator(text string) int {
 	if err != nil {
 		return fail(err)
 	}
+	die := func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 	_, err = a.Migrate(ctx, p, "orders", admin.MigrateOptions{Settle: settle, Progress: func(p admin.MigrationProgress) {
-		if p.Step == d.Step && p.Moved >= d.Moved {
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		switch {
+		case p.Step != d.Step || p.Moved < d.Moved:
+		case d.Moved == 0:
+			die()
+		default: // somewhere between two messages
+			time.AfterFunc(time.Duration(rand.IntN(2000))*time.Microsecond, die)
 		}
 	}})
 	if err != nil {
@@ -85,9 +91,9 @@ func TestMigrateKilled(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
-		s.fill("order", "order.1", 0, 600)
+		s.fill("order", "order.1", 0, 1000)
 		b := s.publishing(20 * time.Millisecond)
-		b.add(0, 600)
+		b.add(0, 1000)
 		toClassic, underWay, kills := false, 0, 0
 		kill := func(step, moved int) {
 			t.Helper()
@@ -107,12 +113,20 @@ func TestMigrateKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		rounds := 2
+		if long() {
+			rounds = 15
+		}
 		for i, step := range all.Steps {
 			switch step.Action {
 			case admin.ActionCarry:
-				kill(i+1, 300)
+				for n := range rounds {
+					kill(i+1, 1+n*40)
+				}
 			case admin.ActionReturn:
-				kill(i+1, 900)
+				for n := range rounds {
+					kill(i+1, 1000+n*40)
+				}
 			case admin.ActionDeclare, admin.ActionOpen:
 				kill(i+1, 0)
 			default:

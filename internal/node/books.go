@@ -127,7 +127,11 @@ func (n *Node) CheckBooks() error {
 		compare("bytes of messages in memory", n.budget.Used(), int64(0))
 	}
 	if n.store != nil {
-		compare("messages in the log", n.store.Stats().Messages, len(logged))
+		stats := n.store.Stats()
+		compare("messages in the log", stats.Messages, len(logged))
+		if stats.SetAside > 0 {
+			faults = append(faults, fmt.Errorf("%d messages could not be read and were set aside; their files in %s end with .damaged", stats.SetAside, n.config.Dir))
+		}
 	}
 	return errors.Join(faults...)
 }

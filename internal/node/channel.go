@@ -29,12 +29,14 @@ type Channel struct {
 	replies *replies // nil: does not wait for direct replies
 
 	confirms confirms
+	traffic  traffic
 
 	mu        sync.Mutex
 	over      bool // nothing is delivered any more
 	nextTag   uint64
 	ledger    ledger
 	shared    int // prefetch of all consumers together; 0: unlimited
+	unacked   int // deliveries to consumers that are not settled; what was answered in a transaction is when that commits
 	consumers map[string]*consumer
 	sated     []*consumer // have turned a message down since something was last settled
 	patience  patience
@@ -298,19 +300,23 @@ func (ch *Channel) verdict(out outcome) {
 	if list {
 		ch.node.commits.list(ch)
 	}
-	if !ch.dirty && (out.mark == 0 || out.mark <= ch.node.safe()) {
+	if out.mark > ch.node.safe() {
+		ch.conn.eager = true
+	} else if !ch.dirty {
 		ch.dirty = true
 		ch.conn.dirty = append(ch.conn.dirty, ch)
 	}
 }
 
 // releaseConfirms tells the client what is safe at a mark, and reports whether something is left to tell.
-func (ch *Channel) releaseConfirms(mark store.Mark) (left bool) {
+func (ch *Channel) releaseConfirms(mark store.Mark, shut func(*outbox, []byte)) (left bool) {
 	if ch.node.faults.hold.Load() {
 		return true
 	}
 	buf := ch.conn.out.open()
-	buf, left = ch.confirms.release(ch.Number, mark, buf)
-	ch.conn.out.shut(buf)
+	buf, confirmed, left := ch.confirms.release(ch.Number, mark, buf)
+	ch.traffic.confirmed.Add(confirmed)
+	ch.conn.vhost.traffic.confirmed.Add(confirmed)
+	shut(ch.conn.out, buf)
 	return left
 }

@@ -45,8 +45,9 @@ func (c *confirms) end() {
 	c.ended, c.pending, c.first = true, nil, 0
 }
 
-// release appends the frames for all verdicts that are safe at a mark, and reports whether some are left.
-func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byte, left bool) {
+// release appends the frames for all verdicts that are safe at a mark. It returns how many messages are confirmed by that, and whether
+// some verdicts are left.
+func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byte, confirmed uint64, left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.first < len(c.pending) {
@@ -64,19 +65,20 @@ func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byt
 			buf = wire.AppendNack(buf, channel, tag, multiple, false)
 		} else {
 			buf = wire.AppendAck(buf, channel, tag, multiple)
+			confirmed += uint64(last - c.first + 1)
 		}
 		c.first = last + 1
 	}
 	if c.first == len(c.pending) {
 		c.pending, c.first = c.pending[:0], 0
 		c.listed = false
-		return buf, false
+		return buf, confirmed, false
 	}
 	if c.first > 1024 && c.first > len(c.pending)/2 {
 		c.pending = c.pending[:copy(c.pending, c.pending[c.first:])]
 		c.first = 0
 	}
-	return buf, true
+	return buf, confirmed, true
 }
 
 // commits knows which channels wait for the log.
@@ -92,6 +94,9 @@ func (c *commits) list(ch *Channel) {
 	c.waiting = append(c.waiting, ch)
 }
 
+// fewChannels is how many publishers are told by who has synced the log. If there are more, the log goes on while they are told.
+const fewChannels = 2
+
 // synced tells the publishers what is safe now.
 func (n *Node) synced(mark store.Mark) {
 	c := &n.commits
@@ -99,8 +104,12 @@ func (n *Node) synced(mark store.Mark) {
 	waiting := c.waiting
 	c.waiting, c.spare = c.spare[:0], nil
 	c.mu.Unlock()
+	shut := (*outbox).shut
+	if len(waiting) <= fewChannels {
+		shut = (*outbox).dispatch
+	}
 	for _, ch := range waiting {
-		if ch.releaseConfirms(mark) {
+		if ch.releaseConfirms(mark, shut) {
 			c.list(ch)
 		}
 	}

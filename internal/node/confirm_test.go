@@ -47,26 +47,27 @@ func TestConfirms(t *testing.T) {
 		verdicts []verdict
 		safe     store.Mark
 		want     string
+		told     uint64 // messages that are confirmed
 		left     bool
 	}{
-		{"one", []verdict{{tag: 1, mark: 7}}, 7, "ack 1", false},
-		{"not safe yet", []verdict{{tag: 1, mark: 7}}, 6, "", true},
-		{"not in the log", []verdict{{tag: 1}}, 0, "ack 1", false},
-		{"refused", []verdict{{tag: 1, refused: true}}, 0, "nack 1", false},
-		{"many in one", []verdict{{tag: 1, mark: 5}, {tag: 2}, {tag: 3, mark: 6}}, 6, "ack 3+", false},
-		{"some", []verdict{{tag: 1, mark: 5}, {tag: 2, mark: 6}, {tag: 3, mark: 7}}, 6, "ack 2+", true},
-		{"in order", []verdict{{tag: 1, mark: 7}, {tag: 2}}, 6, "", true},
-		{"runs", []verdict{{tag: 1}, {tag: 2}, {tag: 3, refused: true}, {tag: 4}, {tag: 5, refused: true}, {tag: 6, refused: true}}, 0, "ack 2+, nack 3, ack 4, nack 6+", false},
-		{"a run that ends with what is not safe", []verdict{{tag: 1, refused: true}, {tag: 2, refused: true}, {tag: 3, refused: true, mark: 9}}, 8, "nack 2+", true},
-		{"nothing", nil, 9, "", false},
+		{"one", []verdict{{tag: 1, mark: 7}}, 7, "ack 1", 1, false},
+		{"not safe yet", []verdict{{tag: 1, mark: 7}}, 6, "", 0, true},
+		{"not in the log", []verdict{{tag: 1}}, 0, "ack 1", 1, false},
+		{"refused", []verdict{{tag: 1, refused: true}}, 0, "nack 1", 0, false},
+		{"many in one", []verdict{{tag: 1, mark: 5}, {tag: 2}, {tag: 3, mark: 6}}, 6, "ack 3+", 3, false},
+		{"some", []verdict{{tag: 1, mark: 5}, {tag: 2, mark: 6}, {tag: 3, mark: 7}}, 6, "ack 2+", 2, true},
+		{"in order", []verdict{{tag: 1, mark: 7}, {tag: 2}}, 6, "", 0, true},
+		{"runs", []verdict{{tag: 1}, {tag: 2}, {tag: 3, refused: true}, {tag: 4}, {tag: 5, refused: true}, {tag: 6, refused: true}}, 0, "ack 2+, nack 3, ack 4, nack 6+", 3, false},
+		{"a run that ends with what is not safe", []verdict{{tag: 1, refused: true}, {tag: 2, refused: true}, {tag: 3, refused: true, mark: 9}}, 8, "nack 2+", 0, true},
+		{"nothing", nil, 9, "", 0, false},
 	} {
 		var cs confirms
 		for _, v := range c.verdicts {
 			cs.add(v)
 		}
-		frames, left := cs.release(5, c.safe, nil)
-		if got := spoken(t, frames); got != c.want || left != c.left {
-			t.Errorf("%s: got %q, left %t, want %q, %t", c.name, got, left, c.want, c.left)
+		frames, confirmed, left := cs.release(5, c.safe, nil)
+		if got := spoken(t, frames); got != c.want || confirmed != c.told || left != c.left {
+			t.Errorf("%s: got %q, %d confirmed, left %t, want %q, %d, %t", c.name, got, confirmed, left, c.want, c.told, c.left)
 		}
 	}
 }
@@ -92,7 +93,7 @@ func TestConfirmsEndWithTheChannel(t *testing.T) {
 	cs.add(verdict{tag: 1, mark: 5})
 	cs.end()
 	cs.add(verdict{tag: 2})
-	if frames, left := cs.release(5, 9, nil); len(frames) > 0 || left {
+	if frames, _, left := cs.release(5, 9, nil); len(frames) > 0 || left {
 		t.Errorf("after the end: got %q, left %t, want nothing, false", spoken(t, frames), left)
 	}
 }
@@ -106,7 +107,7 @@ func TestConfirmsDoNotPileUp(t *testing.T) {
 			tag++
 			cs.add(verdict{tag: tag, mark: round + 1})
 		}
-		frames, left := cs.release(5, round, nil)
+		frames, _, left := cs.release(5, round, nil)
 		if round > 0 {
 			told = append(told, spoken(t, frames))
 			if want := fmt.Sprintf("ack %d+", tag-50); told[len(told)-1] != want || !left {

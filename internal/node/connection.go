@@ -19,6 +19,7 @@ import (
 type Connection struct {
 	node   *Node
 	conn   net.Conn
+	meter  meter
 	reader *wire.Reader
 	out    *outbox
 	// Name is the client's address and ours.
@@ -45,11 +46,12 @@ type Connection struct {
 	pulse     pulse
 
 	mu       sync.Mutex
-	channels map[uint16]*Channel
+	channels map[uint16]*Channel // only the reader changes it, and so reads it without the lock
 	own      map[*Queue]struct{} // exclusive queues
 	asked    []func()            // what others want the reader to do
 	// The reader's own.
 	dirty   []*Channel // have verdicts that can be told at once
+	eager   bool       // a publisher waits for the log
 	ways    ways
 	hoarded int // bytes of messages that have not come whole or are not committed
 }
@@ -61,7 +63,8 @@ const (
 
 func newConnection(n *Node, conn net.Conn) *Connection {
 	c := &Connection{node: n, conn: conn, out: newOutbox(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
-	c.reader = wire.NewReader(conn, wire.FrameMinSize)
+	c.meter.source = conn
+	c.reader = wire.NewReader(&c.meter, wire.FrameMinSize)
 	c.ways = newWays()
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
 	return c
@@ -117,7 +120,7 @@ func (c *Connection) log(err error) {
 func (c *Connection) obey() error {
 	for {
 		if !c.reader.Ready() {
-			c.tellVerdicts()
+			c.conclude()
 		}
 		if !c.out.awaitRoom(c.isLeaving) {
 			return net.ErrClosed
@@ -243,9 +246,7 @@ func (c *Connection) take(f wire.Frame) error {
 	case c.closing.Load():
 		return nil
 	}
-	c.mu.Lock()
 	ch := c.channels[f.Channel]
-	c.mu.Unlock()
 	if ch == nil {
 		return c.openChannel(f)
 	}
@@ -361,11 +362,15 @@ func (c *Connection) resume(waiting *consumer) {
 	c.node.after(waiting.queue, waiting.queue.core.Resume(&waiting.Consumer))
 }
 
-// tellVerdicts confirms what can be confirmed, before the reader waits for the client.
-func (c *Connection) tellVerdicts() {
+// conclude confirms what can be confirmed and has the rest made safe, before the reader waits for the client.
+func (c *Connection) conclude() {
+	if c.eager {
+		c.eager = false
+		c.node.store.Flush()
+	}
 	for _, ch := range c.dirty {
 		ch.dirty = false
-		ch.releaseConfirms(c.node.safe())
+		ch.releaseConfirms(c.node.safe(), (*outbox).dispatch)
 	}
 	c.dirty = c.dirty[:0]
 }

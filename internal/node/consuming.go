@@ -30,7 +30,7 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 	if ch.over {
 		return false
 	}
-	if !c.NoAck && (c.prefetch > 0 && c.unacked >= c.prefetch || ch.shared > 0 && ch.ledger.open >= ch.shared) {
+	if !c.NoAck && (c.prefetch > 0 && c.unacked >= c.prefetch || ch.shared > 0 && ch.unacked >= ch.shared) {
 		ch.sated = append(ch.sated, c)
 		return false
 	}
@@ -43,6 +43,7 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 	if !c.NoAck {
 		ch.ledger.add(delivery{tag: tag, item: it, queue: c.queue, consumer: c, since: ch.node.clock()})
 		c.unacked++
+		ch.unacked++
 		ch.patience.begin(ch)
 	}
 	c.served = tag
@@ -193,6 +194,9 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	}
 	if !q.core.Subscribe(&c.Consumer) {
 		ch.drop(c)
+		if q.core.Deleted() {
+			return q.vhost.noQueue(q.Name)
+		}
 		return refuse(wire.AccessRefused, "%s in exclusive use", q)
 	}
 	q.wasConsumed.Store(true)

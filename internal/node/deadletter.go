@@ -33,8 +33,10 @@ func (n *Node) bury(q *Queue) {
 type arrival struct {
 	queue   *Queue
 	message *queue.Message
-	ttl     time.Duration
 }
+
+// noTTL is the time to live of messages that have none of their own.
+const noTTL = time.Duration(-1)
 
 // lettersAtOnce is about how many bytes of dead letters are moved in one step of the log.
 const lettersAtOnce = 1 << 20
@@ -71,7 +73,7 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 		n.commit(b)
 		n.throttle()
 		for _, a := range arrivals {
-			if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, a.ttl)) {
+			if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, noTTL)) {
 				dying = append(dying, a.queue)
 			}
 		}
@@ -136,7 +138,12 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 		raw = mark(raw, blindFlag)
 	}
 	next := &store.Content{Exchange: x.Name, Key: key, Properties: raw, Body: content.Body}
-	return n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, -1), nil
+	m := n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, noTTL)
+	arrivals := make([]arrival, len(queues))
+	for i, target := range queues {
+		arrivals[i] = arrival{target, m}
+	}
+	return arrivals, nil
 }
 
 // stranded holds dead letters that no queue takes, while their queue promises to keep them.

@@ -58,6 +58,7 @@ const (
 	queueKind    = "queue"
 	bindingKind  = "binding"
 	policyKind   = "policy"
+	operatorKind = "operator-policy"
 )
 
 func definitionKey(kind string, names ...string) string {
@@ -87,7 +88,6 @@ func vhostKey(name string) string           { return definitionKey(vhostKind, na
 func userKey(name string) string            { return definitionKey(userKind, name) }
 func exchangeKey(vhost, name string) string { return definitionKey(exchangeKind, vhost, name) }
 func queueKey(vhost, name string) string    { return definitionKey(queueKind, vhost, name) }
-func policyKey(vhost, name string) string   { return definitionKey(policyKind, vhost, name) }
 
 // bindingKey is the same for a binding in whatever order its arguments come.
 func bindingKey(vhost, source string, d destination, key string, args wire.Table) string {
@@ -118,7 +118,7 @@ func (q *Queue) definition() queueDefinition {
 // restoreDefinitions makes what the log defines. Bindings come last, because they refer to the others.
 func (n *Node) restoreDefinitions(all []store.Definition) error {
 	var faults []error
-	for _, kinds := range [][]string{{vhostKind}, {userKind}, {policyKind, exchangeKind, queueKind}, {bindingKind}} {
+	for _, kinds := range [][]string{{vhostKind}, {userKind}, {policyKind, operatorKind, exchangeKind, queueKind}, {bindingKind}} {
 		for _, d := range all {
 			kind, names, err := splitKey(d.Key)
 			if err == nil && slices.Contains(kinds, kind) {
@@ -155,8 +155,8 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 		return nil
 	}
 	switch kind {
-	case policyKind:
-		var p Policy
+	case policyKind, operatorKind:
+		p := Policy{Operator: kind == operatorKind}
 		if err := json.Unmarshal(value, &p); err != nil {
 			return err
 		}

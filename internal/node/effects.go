@@ -79,11 +79,19 @@ func (n *Node) load(q *Queue) map[*queue.Message]bool {
 }
 
 func (n *Node) reload(m *queue.Message) error {
-	c, err := n.store.Read(&m.Message)
-	if err == nil {
-		n.budget.Load(m, &c)
+	if c := n.recent.find(m); c != nil {
+		n.budget.Load(m, c)
+		return nil
 	}
-	return err
+	c, err := n.store.Read(&m.Message)
+	if err != nil {
+		return err
+	}
+	if m.Shared() {
+		n.recent.add(m, &c)
+	}
+	n.budget.Load(m, &c)
+	return nil
 }
 
 // tick is called by a queue's timer.

@@ -30,7 +30,7 @@ func (n *Node) HoldConfirms(hold bool) {
 	}
 	for _, c := range n.Connections() {
 		for _, ch := range c.Channels() {
-			ch.releaseConfirms(n.safe())
+			ch.releaseConfirms(n.safe(), (*outbox).shut)
 		}
 	}
 }

@@ -123,11 +123,24 @@ func (x *Exchange) Policy() string {
 	return x.policy
 }
 
-// Policy returns a policy by its name.
-func (v *Vhost) Policy(name string) (Policy, bool) {
+// Policy returns a policy of users by its name.
+func (v *Vhost) Policy(name string) (Policy, bool) { return v.findPolicy(name, false) }
+
+// OperatorPolicy returns a policy of operators by its name.
+func (v *Vhost) OperatorPolicy(name string) (Policy, bool) { return v.findPolicy(name, true) }
+
+// EffectivePolicy returns what the policies that apply to the queue say together.
+func (q *Queue) EffectivePolicy() map[string]any {
+	v := q.vhost
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	p, ok := v.policies[name]
+	return maps.Clone(merged(v.policies[q.policy].Definition, v.operators[q.operatorPolicy].Definition))
+}
+
+func (v *Vhost) findPolicy(name string, operator bool) (Policy, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	p, ok := v.rank(operator)[name]
 	p.Definition = maps.Clone(p.Definition)
 	return p, ok
 }
@@ -185,6 +198,9 @@ func (c *Connection) TLS() (tls.ConnectionState, bool) {
 // Received returns how many frames the client has sent.
 func (c *Connection) Received() uint64 { return c.received.Load() }
 
+// ReceivedBytes returns how many bytes the client has sent.
+func (c *Connection) ReceivedBytes() uint64 { return c.meter.bytes.Load() }
+
 // Sent returns how many bytes were written to the client.
 func (c *Connection) Sent() uint64 {
 	c.out.mu.Lock()
@@ -206,6 +222,7 @@ type ChannelStatus struct {
 	Unconfirmed             int
 	UncommittedMessages     int
 	UncommittedAcknowledges int
+	Traffic                 Traffic
 }
 
 // ChannelStatuses describes the channels of connections. Much of it only a connection's reader knows: one that does not answer before
@@ -239,7 +256,7 @@ func (c *Connection) channelStatuses(byReader bool) []ChannelStatus {
 	channels := c.Channels()
 	all := make([]ChannelStatus, 0, len(channels))
 	for _, ch := range channels {
-		s := ChannelStatus{Channel: ch}
+		s := ChannelStatus{Channel: ch, Traffic: ch.traffic.sum()}
 		ch.mu.Lock()
 		s.Unacked, s.Consumers, s.SharedPrefetch = ch.ledger.open, len(ch.consumers), ch.shared
 		ch.mu.Unlock()

@@ -68,6 +68,7 @@ type Node struct {
 	commits     commits
 	queues      atomic.Uint64 // made so far, if there is no log to number them
 	batches     sync.Pool
+	recent      recent
 	latest      atomic.Uint64 // mark of the log
 	steps       atomic.Uint64 // of dead letters
 	permissions atomic.Uint64 // changes of what users may do

@@ -3,6 +3,7 @@ package node
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rehop/rehop/internal/wire"
 )
@@ -15,15 +16,22 @@ const (
 	crammedOutbox = 1 << 20
 	// keptBuffer is the largest buffer that is kept for the next time.
 	keptBuffer = 1 << 20
+	// promptBytes is how much is written by who has it rather than by the writer.
+	promptBytes = 16 << 10
 )
 
 // outbox gathers frames and writes many of them at once.
 type outbox struct {
-	conn net.Conn
+	conn   net.Conn
+	prompt promptWriter // nil: only the writer writes
+
+	crammed atomic.Bool // there is more in buf than crammedOutbox
 
 	mu      sync.Mutex
 	work    sync.Cond // something to write, or the end
 	room    sync.Cond // less to write, or the end
+	busy    bool      // somebody writes
+	rest    []byte    // what could not be written at once, before buf
 	buf     []byte
 	spare   []byte
 	ending  bool        // write what is there, then end
@@ -34,7 +42,7 @@ type outbox struct {
 }
 
 func newOutbox(conn net.Conn) *outbox {
-	o := &outbox{conn: conn, ended: make(chan struct{})}
+	o := &outbox{conn: conn, prompt: promptly(conn), ended: make(chan struct{})}
 	o.work.L, o.room.L = &o.mu, &o.mu
 	return o
 }
@@ -45,16 +53,16 @@ func (o *outbox) write(resume func(*consumer), failed func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
-		for len(o.buf) == 0 && !o.ending {
+		for o.busy || len(o.rest)+len(o.buf) == 0 && !o.ending {
 			o.work.Wait()
 		}
-		if len(o.buf) == 0 || o.broken {
+		if len(o.rest)+len(o.buf) == 0 || o.broken {
 			o.broken = true
 			o.room.Broadcast()
 			return
 		}
-		buf := o.buf
-		o.buf, o.spare = o.spare[:0], nil
+		o.busy = true
+		buf := o.take()
 		waiting := o.waiting
 		o.waiting = nil
 		o.room.Broadcast()
@@ -68,16 +76,34 @@ func (o *outbox) write(resume func(*consumer), failed func()) {
 			}
 		}
 		o.mu.Lock()
+		o.busy = false
+		o.keep(buf)
 		o.written += uint64(n)
-		if cap(buf) <= keptBuffer {
-			o.spare = buf[:0]
-		}
 		if err != nil {
 			o.broken, o.ending = true, true
 			o.mu.Unlock()
 			failed()
 			o.mu.Lock()
 		}
+	}
+}
+
+// take returns what is to be written next. The outbox is locked.
+func (o *outbox) take() []byte {
+	if buf := o.rest; len(buf) > 0 {
+		o.rest = nil
+		return buf
+	}
+	buf := o.buf
+	o.buf, o.spare = o.spare[:0], nil
+	o.crammed.Store(false)
+	return buf
+}
+
+// keep puts a buffer by that was written. The outbox is locked.
+func (o *outbox) keep(buf []byte) {
+	if cap(buf) <= keptBuffer {
+		o.spare = buf[:0]
 	}
 }
 
@@ -92,8 +118,37 @@ func (o *outbox) shut(buf []byte) {
 		buf = o.buf
 	}
 	o.buf = buf
+	if len(buf) > crammedOutbox {
+		o.crammed.Store(true)
+	}
 	o.work.Signal()
 	o.mu.Unlock()
+}
+
+// dispatch is shut for who would rather write itself than wake the writer. It does not wait for the client: what that does not take
+// at once is left to the writer, and so is an error.
+func (o *outbox) dispatch(buf []byte) {
+	if o.prompt == nil || o.busy || o.broken || o.ending || len(o.rest) > 0 || len(buf) == 0 || len(buf) > promptBytes {
+		o.shut(buf)
+		return
+	}
+	o.buf = buf
+	o.busy = true
+	buf = o.take()
+	o.mu.Unlock()
+	n, _ := o.prompt.TryWrite(buf)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.busy = false
+	o.written += uint64(n)
+	if n < len(buf) {
+		o.rest = buf[n:]
+	} else {
+		o.keep(buf)
+	}
+	if len(o.rest)+len(o.buf) > 0 || o.ending {
+		o.work.Signal()
+	}
 }
 
 // openFor is open for a delivery: if there is no room, it is not open, and the consumer is called when there is.
@@ -119,6 +174,9 @@ func (o *outbox) send(channel uint16, m wire.Method) {
 // awaitRoom returns when the client has read most of what was written to it, or when over says that waiting is of no use.
 // False: the client is gone.
 func (o *outbox) awaitRoom(over func() bool) bool {
+	if !o.crammed.Load() {
+		return true // a client that is gone cannot be read from either
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.buf) > crammedOutbox && !o.broken && !over() {

@@ -10,9 +10,10 @@ import (
 	"strings"
 
 	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/internal/wire"
 )
 
-// Policy gives settings to all queues and exchanges whose names match. At most one applies to each.
+// Policy gives settings to all queues and exchanges whose names match. At most one of users and one of operators apply to each.
 type Policy struct {
 	Name string
 	// Pattern is a regular expression that may match anywhere in a name.
@@ -23,8 +24,18 @@ type Policy struct {
 	Priority int
 	// Definition has RabbitMQ's keys and JSON values.
 	Definition map[string]any
+	// Operator is whether it is one of operators, which bound what arguments and other policies say. They have names of their own.
+	Operator bool `json:"-"`
 
 	re *regexp.Regexp
+}
+
+// key is that of its definition in the log.
+func (p *Policy) key(vhost string) string {
+	if p.Operator {
+		return definitionKey(operatorKind, vhost, p.Name)
+	}
+	return definitionKey(policyKind, vhost, p.Name)
 }
 
 // target is what a policy applies to, in the words of ApplyTo.
@@ -57,34 +68,53 @@ func (v *Vhost) PutPolicy(p Policy) error {
 		v.mu.Unlock()
 		return fmt.Errorf("put policy %q: no virtual host %q", p.Name, v.Name)
 	}
-	v.policies[p.Name] = p
+	v.rank(p.Operator)[p.Name] = p
 	reactions := v.applyPolicies()
-	mark := v.node.define(put(policyKey(v.Name, p.Name), p))
+	mark := v.node.define(put(p.key(v.Name), p))
 	v.mu.Unlock()
 	v.handle(reactions)
 	return v.node.kept(mark)
+}
+
+// rank returns the policies of operators, or those of users. The virtual host is locked.
+func (v *Vhost) rank(operator bool) map[string]Policy {
+	if operator {
+		return v.operators
+	}
+	return v.policies
 }
 
 // DeletePolicy removes a policy and all that came from it.
-func (v *Vhost) DeletePolicy(name string) error {
+func (v *Vhost) DeletePolicy(name string) error { return v.deletePolicy(name, false) }
+
+// DeleteOperatorPolicy removes a policy of operators.
+func (v *Vhost) DeleteOperatorPolicy(name string) error { return v.deletePolicy(name, true) }
+
+func (v *Vhost) deletePolicy(name string, operator bool) error {
 	v.mu.Lock()
-	if _, ok := v.policies[name]; !ok {
+	p, ok := v.rank(operator)[name]
+	if !ok {
 		v.mu.Unlock()
 		return fmt.Errorf("no policy %q in virtual host %q", name, v.Name)
 	}
-	delete(v.policies, name)
+	delete(v.rank(operator), name)
 	reactions := v.applyPolicies()
-	mark := v.node.define(change{removed: []string{policyKey(v.Name, name)}})
+	mark := v.node.define(change{removed: []string{p.key(v.Name)}})
 	v.mu.Unlock()
 	v.handle(reactions)
 	return v.node.kept(mark)
 }
 
-// Policies returns all, by name.
-func (v *Vhost) Policies() []Policy {
+// Policies returns those of users, by name.
+func (v *Vhost) Policies() []Policy { return v.listPolicies(false) }
+
+// OperatorPolicies returns those of operators, by name.
+func (v *Vhost) OperatorPolicies() []Policy { return v.listPolicies(true) }
+
+func (v *Vhost) listPolicies(operator bool) []Policy {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	all := slices.Collect(maps.Values(v.policies))
+	all := slices.Collect(maps.Values(v.rank(operator)))
 	for i := range all {
 		all[i].Definition = maps.Clone(all[i].Definition)
 	}
@@ -98,7 +128,7 @@ func (v *Vhost) restorePolicy(p Policy) error {
 	if fault := p.compile(); fault != "" {
 		return InvalidPolicy{fault}
 	}
-	v.policies[p.Name] = p
+	v.rank(p.Operator)[p.Name] = p
 	v.applyPolicies()
 	return nil
 }
@@ -134,8 +164,32 @@ func (v *Vhost) handle(reactions []reaction) {
 func (v *Vhost) settingsFor(q *Queue) queue.Settings {
 	typ := queueType(q.Arguments)
 	p := policyFor(v.policies, q.Name, queueTarget(typ))
-	q.policy = p.Name
-	return settings(v.node.config.Compat, typ, q.Arguments, p.Definition)
+	operator := policyFor(v.operators, q.Name, queueTarget(typ))
+	q.policy, q.operatorPolicy = p.Name, operator.Name
+	return settings(v.node.config.Compat, typ, q.Arguments, merged(p.Definition, operator.Definition))
+}
+
+// merged returns what policies of a user and of an operator say together: of both the lower.
+func merged(user, operator map[string]any) map[string]any {
+	if len(operator) == 0 {
+		return user
+	}
+	all := maps.Clone(user)
+	if all == nil {
+		all = make(map[string]any)
+	}
+	for key, value := range operator {
+		bound, _ := wire.Integer(value)
+		n, there := wire.Integer(all[key])
+		stricter := bound < n
+		if bound < 0 || n < 0 { // which is no limit
+			stricter = bound > n
+		}
+		if !there || stricter {
+			all[key] = value
+		}
+	}
+	return all
 }
 
 // applyPolicy finds the exchange's policy and its alternate. The virtual host is locked.

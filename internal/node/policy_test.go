@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rehop/rehop/internal/node/exchange"
 	"github.com/rehop/rehop/internal/node/queue"
@@ -240,6 +241,64 @@ func TestPoliciesAreKept(t *testing.T) {
 			t.Errorf("exchange %q is not there", name)
 		} else if x.alternate != "amq.fanout" {
 			t.Errorf("alternate of exchange %q: got %q, want amq.fanout", name, x.alternate)
+		}
+	}
+}
+
+// TestOperatorPolicy: operators bound what users say, by arguments or by policies, and nothing else.
+func TestOperatorPolicy(t *testing.T) {
+	v := openVhost(t, t.TempDir())
+	m := must{t, v}
+	plain, own := m.queue("plain"), m.queue("own", "x-max-length", int64(3))
+	m.queue("quorum", "x-queue-type", "quorum")
+	m.do(v.PutPolicy(Policy{Name: "same", Definition: definition{"max-length": 10, "overflow": "reject-publish"}}))
+	m.do(v.PutPolicy(Policy{Name: "same", Operator: true, Definition: definition{"max-length": 5, "message-ttl": 1000}}))
+	want := func(when string, lengths ...int64) {
+		t.Helper()
+		for i, name := range []string{"plain", "own", "quorum"} {
+			if got := v.Queue(name).core.Settings().MaxLength; got != lengths[i] {
+				t.Errorf("%s: queue %s has room for %d messages, want %d", when, name, got, lengths[i])
+			}
+		}
+	}
+	want("both", 5, 3, 5)
+	if got := plain.core.Settings(); got.TTL != time.Second || got.Overflow != queue.RejectPublish {
+		t.Errorf("both: got %+v, want the operator's time to live and the user's overflow", got)
+	}
+	if plain.Policy() != "same" || plain.OperatorPolicy() != "same" || len(v.Policies()) != 1 || len(v.OperatorPolicies()) != 1 {
+		t.Errorf("got policies %q and %q of %d and %d, want one of each, by the same name", plain.Policy(), plain.OperatorPolicy(), len(v.Policies()), len(v.OperatorPolicies()))
+	}
+	if got, want := fmt.Sprint(own.EffectivePolicy()), "map[max-length:5 message-ttl:1000 overflow:reject-publish]"; got != want {
+		t.Errorf("effective: got %s, want %s", got, want)
+	}
+	v = reopen(t, v)
+	want("after a restart", 5, 3, 5)
+	m.v = v
+	m.do(v.DeletePolicy("same"))
+	want("operator alone", 5, 3, 5)
+	m.do(v.DeleteOperatorPolicy("same"))
+	want("none", -1, 3, -1)
+	if err := v.DeleteOperatorPolicy("same"); err == nil {
+		t.Error("an operator policy that is not there was deleted")
+	}
+	m.do(v.PutPolicy(Policy{Name: "high", Operator: true, Definition: definition{"max-length": 100}}))
+	want("a bound above", 100, 3, 100)
+	v = reopen(t, v)
+	if len(v.Policies()) != 0 || len(v.OperatorPolicies()) != 1 {
+		t.Errorf("after a restart: got %d and %d policies, want only the operator's", len(v.Policies()), len(v.OperatorPolicies()))
+	}
+	err := v.PutPolicy(Policy{Name: "p", Operator: true, Definition: definition{"dead-letter-exchange": "x", "max-length": 1}})
+	if want := "Validation failed\n\n[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not recognised policy settings\n"; said(err) != want {
+		t.Errorf("got %q, want %q", said(err), want)
+	}
+}
+
+// TestMergedDeliveryLimits: no limit is less than any.
+func TestMergedDeliveryLimits(t *testing.T) {
+	for _, c := range []struct{ user, operator, want int64 }{{3, 5, 3}, {5, 3, 3}, {-1, 5, 5}, {5, -1, 5}, {-1, -1, -1}} {
+		got := merged(definition{"delivery-limit": c.user}, definition{"delivery-limit": c.operator})
+		if got["delivery-limit"] != c.want {
+			t.Errorf("%d by the user, %d by the operator: got %v, want %d", c.user, c.operator, got["delivery-limit"], c.want)
 		}
 	}
 }

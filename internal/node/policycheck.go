@@ -57,7 +57,7 @@ var mirrorRules = map[string]policyRule{
 // check compiles the pattern and finds all faults.
 func (p *Policy) check(c Compat) error {
 	var faults InvalidPolicy
-	for _, fault := range []string{checkDefinition(c, p.Definition), checkApplyTo(c, p.ApplyTo), p.compile()} {
+	for _, fault := range []string{checkDefinition(c, p.Definition, p.Operator), checkApplyTo(c, p.ApplyTo), p.compile()} {
 		if fault != "" {
 			faults = append(faults, fault)
 		}
@@ -80,8 +80,11 @@ func checkApplyTo(c Compat, to string) string {
 	return fmt.Sprintf("apply-to '%s' unrecognised; should be one of: 'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'", to)
 }
 
+// operatorKeys are what operators can bound.
+var operatorKeys = []string{"expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes", "delivery-limit"}
+
 // checkDefinition returns the first fault by key, and only if there is none the keys that nobody knows.
-func checkDefinition(c Compat, definition map[string]any) string {
+func checkDefinition(c Compat, definition map[string]any, operator bool) string {
 	if len(definition) == 0 {
 		return "no policy provided"
 	}
@@ -95,6 +98,7 @@ func checkDefinition(c Compat, definition map[string]any) string {
 			}
 			rule, ok = mirrorRules[key]
 		}
+		ok = ok && (!operator || slices.Contains(operatorKeys, key))
 		switch {
 		case !ok:
 			unknown = append(unknown, key)

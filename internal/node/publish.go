@@ -13,15 +13,14 @@ import (
 )
 
 // enqueue prepares a message for its queues and notes it in a batch of the log. The queues get it when the batch is committed.
-func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queues []*Queue, ttl time.Duration) []arrival {
+func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queues []*Queue, ttl time.Duration) *queue.Message {
 	m := queue.NewMessage(c, len(queues))
 	m.Priority = brief.Priority
 	m.Persistent = brief.DeliveryMode == 2
 	n.budget.Admit(m)
-	arrivals := make([]arrival, len(queues))
-	var keep []store.QueueID
-	for i, q := range queues {
-		arrivals[i] = arrival{q, m, ttl}
+	var few [8]store.QueueID
+	keep := few[:0]
+	for _, q := range queues {
 		if q.kept() && (m.Persistent || q.core.Type == queue.Quorum) {
 			keep = append(keep, q.core.ID)
 		}
@@ -34,7 +33,7 @@ func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queue
 		}
 		b.Publish(&m.Message, *c, meta, keep)
 	}
-	return arrivals
+	return m
 }
 
 // outcome is what became of a publish.
@@ -53,14 +52,14 @@ func (n *Node) publish(c *store.Content, brief wire.Brief, ttl time.Duration, qu
 		return out
 	}
 	b := n.batch()
-	arrivals := n.enqueue(b, c, brief, queues, ttl)
+	m := n.enqueue(b, c, brief, queues, ttl)
 	stored := b.Len() > 0
 	mark := n.commit(b)
 	if stored {
 		out.mark = mark
 	}
-	for _, a := range arrivals {
-		n.after(a.queue, a.queue.core.Push(a.message, a.ttl))
+	for _, q := range queues {
+		n.after(q, q.core.Push(m, ttl))
 	}
 	return out
 }

@@ -26,8 +26,9 @@ type Queue struct {
 	core  *queue.Queue
 
 	// Under the lock of the virtual host.
-	sources map[*Exchange]struct{}
-	policy  string
+	sources        map[*Exchange]struct{}
+	policy         string
+	operatorPolicy string
 
 	wasConsumed atomic.Bool
 	borrowed    atomic.Int64 // messages of a quorum queue that were taken by basic.get and not answered: each is a consumer for RabbitMQ
@@ -202,4 +203,11 @@ func (q *Queue) Policy() string {
 	q.vhost.mu.RLock()
 	defer q.vhost.mu.RUnlock()
 	return q.policy
+}
+
+// OperatorPolicy returns the name of the operators' policy that applies, or "".
+func (q *Queue) OperatorPolicy() string {
+	q.vhost.mu.RLock()
+	defer q.vhost.mu.RUnlock()
+	return q.operatorPolicy
 }

@@ -43,6 +43,7 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 	for _, d := range taken {
 		if d.consumer != nil {
 			d.consumer.unacked--
+			ch.unacked--
 		} else {
 			d.queue.lend(-1)
 		}

@@ -20,11 +20,13 @@ type Vhost struct {
 	node *Node
 	// version changes with everything that routes depend on: bindings, policies, permissions.
 	version atomic.Uint64
+	traffic traffic
 
 	mu        sync.RWMutex
 	exchanges map[string]*Exchange
 	queues    map[string]*Queue
-	policies  map[string]Policy
+	policies  map[string]Policy // of users
+	operators map[string]Policy // policies of operators
 	deleted   bool
 	gone      atomic.Bool // is being deleted
 }
@@ -97,7 +99,7 @@ var predeclared = []struct {
 }
 
 func newVhost(n *Node, name string) *Vhost {
-	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy)}
+	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy), operators: make(map[string]Policy)}
 	for _, p := range predeclared {
 		v.exchanges[p.name] = newExchange(v, Exchange{Name: p.name, Kind: p.kind, Durable: true, Internal: p.internal})
 	}
@@ -190,8 +192,10 @@ func (n *Node) DeleteVhost(name string) error {
 	for _, x := range v.exchanges {
 		removed = append(removed, v.exchangeRemoval(x)...)
 	}
-	for p := range v.policies {
-		removed = append(removed, policyKey(name, p))
+	for _, operator := range []bool{false, true} {
+		for _, p := range v.rank(operator) {
+			removed = append(removed, p.key(name))
+		}
 	}
 	v.mu.Unlock()
 	n.mu.Lock()

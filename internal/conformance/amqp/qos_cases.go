@@ -19,6 +19,7 @@ func qosCases() []Case {
 		{"Shared", prefetchPage + ": Multiple Consumers Sharing the Limit", qosShared},
 		{"SharedAndEach", prefetchPage + ": Multiple Consumers Sharing the Limit", qosSharedAndEach},
 		{"SharedByRunningConsumers", prefetchPage + ": Multiple Consumers Sharing the Limit", qosSharedByRunningConsumers},
+		{"SharedNotForGet", prefetchPage + ": Multiple Consumers Sharing the Limit", qosSharedNotForGet},
 		{"SharedRaised", prefetchPage, qosSharedRaised},
 		{"SharedLifted", prefetchPage, qosSharedLifted},
 		{"Size", "Specification differences: basic.qos, prefetch-size", qosSize},
@@ -148,6 +149,14 @@ func qosSharedByRunningConsumers(_ *testing.T, b *Bench) {
 	ch.SharedPrefetch(1)
 	b.Must(held.Ack(false))
 	ch.WantBodies("q", "c", "d", "e", "f")
+}
+
+func qosSharedNotForGet(_ *testing.T, b *Bench) {
+	ch := b.Channel().SharedPrefetch(1)
+	backlog(ch)
+	ch.HoldAll("q", "a", "b")
+	b.WantDelivery(ch.Deliveries("q"), "c")
+	ch.WantCount("q", 3)
 }
 
 func qosSharedRaised(_ *testing.T, b *Bench) {

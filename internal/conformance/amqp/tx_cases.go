@@ -26,6 +26,9 @@ func txCases() []Case {
 		{"DropCommitted", txPage, leaves("cd", begin, rejectTag(1, drop), nack(2, one, drop), commit)},
 		{"RequeueWaitsForCommit", txPage, givesBack("d", begin, nack(1, one, requeue))},
 		{"RequeueCommitted", txPage, givesBack("ad", begin, nack(1, one, requeue), commit)},
+		{"AckMakesRoomAtCommit", prefetchPage, txAckMakesRoom},
+		{"AckMakesSharedRoomAtCommit", prefetchPage + ": Multiple Consumers Sharing the Limit", txAckMakesSharedRoom},
+		{"AckRolledBackMakesNoRoom", prefetchPage, txRollbackMakesNoRoom},
 		{"AckUnknownTag", unknownTag, txAckUnknownTag},
 		{"PublishToMissingExchange", publishReference + ", must-exist", txMissingExchange},
 		{"ReturnAtCommit", unroutablePage, txReturnAtCommit},
@@ -104,6 +107,46 @@ func txRollbackNotSelected(_ *testing.T, b *Bench) {
 func begin(ch *Channel) error    { return ch.Tx() }
 func commit(ch *Channel) error   { return ch.TxCommit() }
 func rollback(ch *Channel) error { return ch.TxRollback() }
+
+func txAckMakesRoom(_ *testing.T, b *Bench) {
+	ch := b.Channel().Prefetch(1)
+	backlog(ch)
+	b.Must(ch.Tx())
+	deliveries := ch.Deliveries("q")
+	b.Must(b.WantDelivery(deliveries, "a").Ack(false))
+	ch.WantCount("q", 5)
+	b.Must(ch.TxCommit())
+	b.WantDelivery(deliveries, "b")
+	ch.WantCount("q", 4)
+}
+
+func txAckMakesSharedRoom(_ *testing.T, b *Bench) {
+	ch := b.Channel().SharedPrefetch(1)
+	for queue, body := range map[string]string{"q": "a", "other": "x"} {
+		ch.Queue(queue, nil)
+		ch.SendAll(queue, body)
+	}
+	b.Must(ch.Tx())
+	b.Must(b.WantDelivery(ch.Deliveries("q"), "a").Ack(false))
+	other := ch.Deliveries("other")
+	ch.WantCount("other", 1)
+	b.Must(ch.TxCommit())
+	b.WantDelivery(other, "x")
+}
+
+func txRollbackMakesNoRoom(_ *testing.T, b *Bench) {
+	ch := b.Channel().Prefetch(1)
+	backlog(ch)
+	b.Must(ch.Tx())
+	deliveries := ch.Deliveries("q")
+	a := b.WantDelivery(deliveries, "a")
+	b.Must(a.Ack(false))
+	b.Must(ch.TxRollback())
+	ch.WantCount("q", 5)
+	b.Must(a.Ack(false))
+	b.Must(ch.TxCommit())
+	b.WantDelivery(deliveries, "b")
+}
 
 func txAckUnknownTag(_ *testing.T, b *Bench) {
 	ch := transaction(b)

@@ -53,12 +53,17 @@ type Seen struct {
 }
 
 // Desk makes one.
-func (b *Bench) Desk(rule Rule) *Desk { return &Desk{b: b, rule: rule, seen: make(chan Seen, 10_000)} }
+func (b *Bench) Desk(rule Rule) *Desk { return &Desk{b: b, rule: rule, seen: make(chan Seen, 1000)} }
 
 // Handle answers.
 func (d *Desk) Handle(_ context.Context, delivery *rehop.Delivery) error {
-	d.seen <- Seen{*delivery, time.Now()}
-	return d.rule(delivery)
+	select {
+	case d.seen <- Seen{*delivery, time.Now()}:
+		return d.rule(delivery)
+	default: // an end to a loop that would have none
+		d.b.t.Errorf("queue %q: %d messages were handled that the test did not wait for", delivery.Queue, cap(d.seen))
+		return nil
+	}
 }
 
 // Next waits for the next delivery.

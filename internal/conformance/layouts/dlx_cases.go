@@ -65,6 +65,8 @@ func dlxRehopFirst(b *Bench) {
 	client.Declare(summary(nil))
 	client.Declare(notification(nil))
 	fleet := dlxFleet{b.Program(), day}
+	fleet.WantExchanges("order", "dlx")
+	fleet.WantQueues(orderSummary, orderNotification, "dlq")
 	fleet.declare()
 	code := fleet.Refused(func(ch *amqp091.Channel) error {
 		return ch.ExchangeDeclare("order", "topic", true, false, false, false, nil)

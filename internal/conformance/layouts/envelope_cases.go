@@ -70,6 +70,8 @@ func wantDead(fleet envelopeFleet, body string) amqp091.Delivery {
 func envelopeRehopFirst(b *Bench) {
 	b.Client().Declare(orders(layout.Envelope{}, nil))
 	fleet := envelopeFleet{b.Program(), 15 * time.Second}
+	fleet.WantExchanges("order.main.x", "order.retry.x", "order.dead.x")
+	fleet.WantQueues(orderMain, orderRetry, orderDead)
 	fleet.declare()
 	code := fleet.Refused(func(ch *amqp091.Channel) error {
 		_, err := ch.QueueDeclare(orderMain, true, false, false, false, nil)
@@ -395,6 +397,7 @@ func envelopeDeliveryLimit(b *Bench) {
 	equal(b, "kind of failure", failed.Kind, "dead")
 	d := fleet.Take(orderDead)
 	equal(b, "reason and body", deathReason(d)+" "+string(d.Body), `delivery_limit {"order_id":7}`)
+	equal(b, "deliveries after the ninth", len(poisoned.seen), 0)
 	fleet.WantEmpty("order.quorum.q")
 }
 

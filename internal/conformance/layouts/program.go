@@ -141,6 +141,25 @@ func (p *Program) Delete(queue string) {
 	p.b.Must(err)
 }
 
+// WantExchanges checks that exchanges exist.
+func (p *Program) WantExchanges(names ...string) {
+	p.b.t.Helper()
+	for _, name := range names {
+		code := p.Refused(func(ch *amqp091.Channel) error {
+			return ch.ExchangeDeclarePassive(name, "", true, false, false, false, nil)
+		})
+		equal(p.b, "code for a look at exchange "+name, code, 0)
+	}
+}
+
+// WantQueues checks that queues exist.
+func (p *Program) WantQueues(names ...string) {
+	p.b.t.Helper()
+	for _, name := range names {
+		equal(p.b, "queue "+name+" exists", p.Has(name), true)
+	}
+}
+
 // Has reports whether a queue exists.
 func (p *Program) Has(queue string) bool {
 	p.b.t.Helper()

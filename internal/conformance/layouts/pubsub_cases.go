@@ -60,6 +60,8 @@ func userCreated(body string) rehop.Message {
 func pubSubRehopFirst(b *Bench) {
 	b.Client().Declare(pubSubSubscription(layout.PubSub{}, pubSubQueue, nil))
 	fleet := pubSubFleet{Program: b.Program(), delay: 30 * time.Second}
+	fleet.WantExchanges("master", "master.retry", "master.failed")
+	fleet.WantQueues(pubSubQueue, pubSubQueue+"@retry", pubSubQueue+"@failed")
 	fleet.declare(pubSubQueue, "user.#")
 	code := fleet.Refused(func(ch *amqp091.Channel) error {
 		_, err := ch.QueueDeclare(pubSubQueue+"@retry", true, false, false, false, amqp091.Table{"x-dead-letter-exchange": "master", "x-message-ttl": 29_000})

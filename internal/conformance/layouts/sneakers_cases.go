@@ -62,6 +62,8 @@ var mailQueues = []string{mailQueue, mailQueue + "-retry"}
 func sneakersRehopFirst(b *Bench) {
 	b.Client().Declare(mail(layout.Sneakers{}, nil))
 	fleet := sneakersFleet{Program: b.Program(), timeout: time.Minute}
+	fleet.WantExchanges("sneakers", mailQueue+"-retry", mailQueue+"-error", mailQueue+"-retry-requeue")
+	fleet.WantQueues(mailQueue, mailQueue+"-retry", mailQueue+"-error")
 	fleet.declare(mailQueue)
 	code := fleet.Refused(func(ch *amqp091.Channel) error {
 		_, err := ch.QueueDeclare(mailQueue, true, false, false, false, nil)

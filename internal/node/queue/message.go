@@ -34,6 +34,9 @@ func NewMessage(c *store.Content, holders int) *Message {
 // Content returns what was published, or nil if it is on disk alone.
 func (m *Message) Content() *store.Content { return m.content.Load() }
 
+// Shared reports whether several queues hold the message.
+func (m *Message) Shared() bool { return m.refs.Load() > 1 }
+
 // What is in memory beside the bytes of contents, about: for each message, and for each content that is there.
 const (
 	overhead        = 160

@@ -276,6 +276,7 @@ func (m *model) get(noAck bool) (name string) {
 	m.used = m.now
 	m.expire()
 	if len(m.ready) == 0 {
+		m.totals.GotNothing++
 		return ""
 	}
 	e := m.pop()

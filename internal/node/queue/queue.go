@@ -62,7 +62,7 @@ type Queue struct {
 
 // Totals count what has happened in a queue since the broker began.
 type Totals struct {
-	Published, Delivered, DeliveredNoAck, Got, GotNoAck, Acked, Redelivered uint64
+	Published, Delivered, DeliveredNoAck, Got, GotNoAck, GotNothing, Acked, Redelivered uint64
 }
 
 // Config is what never changes in a queue.

@@ -77,6 +77,7 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 	q.expire()
 	head := q.head()
 	if head == nil {
+		q.totals.GotNothing++
 		return it, nil, 0, q.effects()
 	}
 	if content = head.Message.Content(); content == nil {

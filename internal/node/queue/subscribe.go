@@ -2,8 +2,8 @@ package queue
 
 import "slices"
 
-// Subscribe adds a consumer, who is served after Resume. False: somebody has exclusive use, or the newcomer asks for
-// it and is not alone, or the queue chooses its only consumer itself. Quorum queues know no exclusive use.
+// Subscribe adds a consumer, who is served after Resume. False: the queue is deleted, or somebody has exclusive use, or the newcomer
+// asks for it and is not alone, or the queue chooses its only consumer itself. Quorum queues know no exclusive use.
 func (q *Queue) Subscribe(c *Consumer) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -18,6 +18,13 @@ func (q *Queue) Subscribe(c *Consumer) (ok bool) {
 	}
 	q.alarm.set(q)
 	return true
+}
+
+// Deleted reports whether the queue has ended; it never comes back.
+func (q *Queue) Deleted() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.deleted
 }
 
 // Unsubscribe removes a consumer. left is how many remain; ok is false if it was not there.

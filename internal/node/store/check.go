@@ -18,7 +18,7 @@ type Report struct {
 	Torn        int64 // bytes at the end that a crash left; the next start cuts them off
 	Clean       bool  // the store was closed in order
 	Damage      []*CorruptError
-	SetAside    []string // files that Repair kept under another name
+	SetAside    []string // files that are kept under another name because of damage; from Repair those that it has renamed
 }
 
 // Check reads everything in a directory that no store has open, compares it with its checksums, and
@@ -33,7 +33,11 @@ func Check(dir FS) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("check the store: %w", err)
 	}
-	return x.report(), nil
+	r := x.report()
+	if r.SetAside, err = asideFiles(dir); err != nil {
+		return Report{}, fmt.Errorf("check the store: %w", err)
+	}
+	return r, nil
 }
 
 // openForCheck locks a directory that exists.
@@ -106,7 +110,7 @@ func (x *examination) report() Report {
 		Torn:        x.log.torn + x.definitions.torn,
 		Clean:       x.log.replay.clean && x.log.torn == 0,
 	}
-	r.Bytes, r.Dead = s.ledger.weigh()
+	r.Bytes, r.Dead = s.ledger.weigh(0)
 	r.Damage = append(r.Damage, x.definitions.damage...)
 	r.Damage = append(r.Damage, x.log.damage...)
 	r.Damage = append(r.Damage, x.indexes...)

@@ -3,11 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io"
-	"time"
 )
 
-// group is what the committer writes at once.
+// group is what is written at once.
 type group struct {
 	definitions, log chunks
 	mark             Mark
@@ -15,72 +13,49 @@ type group struct {
 	note             bool // nothing but the note that all before is synced; nobody waits for it
 }
 
-// commitGroups is the committer: it writes what has come while it was writing, until the store
-// closes or fails.
+// commitGroups is the committer: it writes what is due, until the store closes or fails.
 func (s *Store) commitGroups() {
 	s.checkSpace()
-	for {
-		g, ok := s.nextGroup()
-		if !ok {
-			break
+	for s.awaitTurn() {
+		for g, ok := s.nextGroup(); ok; g, ok = s.nextGroup() {
+			if err := s.commitGroup(g); err != nil {
+				s.fail(err)
+				return
+			}
 		}
-		if err := s.commitGroup(g); err != nil {
-			s.fail(err)
-			return
-		}
+	}
+	if s.failed() {
+		return
 	}
 	if err := s.noteEnd(); err != nil {
 		s.fail(err)
 	}
 }
 
-// nextGroup waits for something to write; false when the store closes and nothing is left.
-func (s *Store) nextGroup() (group, bool) {
-	for {
-		s.mu.Lock()
-		if g, ok := s.takeGroup(); ok {
-			s.mu.Unlock()
-			return g, true
-		}
-		if s.ending {
-			s.ended = true
-			s.mu.Unlock()
-			return group{}, false
-		}
-		s.idle = true
-		full := s.full
-		s.mu.Unlock()
-
-		var retry <-chan time.Time
-		if full {
-			retry = time.After(fullRetry)
-		}
-		select {
-		case <-s.wake:
-		case <-retry:
-			s.checkSpace()
-		}
-	}
-}
-
-// takeGroup takes what is pending. If all commits are durable it takes the note that says so, so that
-// damage to the last group is known from a torn one. The mutex is held.
+// takeGroup takes what is pending, or what somebody could not write. When the log has been at rest for
+// a while and all commits are durable it takes the note that says so, so that damage to the last group
+// is known from a torn one. The mutex is held.
 func (s *Store) takeGroup() (group, bool) {
+	if s.handed != nil {
+		g := *s.handed
+		s.handed = nil
+		return g, true
+	}
 	note := s.mark == s.Durable()
-	if note {
+	if note && s.lapsed {
 		s.noteIdle(&s.log)
 		s.noteIdle(&s.defs)
 	}
+	s.lapsed = false
 	g := group{definitions: s.defs.take(), log: s.log.take(), mark: s.mark, note: note}
 	g.sync = s.options.Sync == SyncAlways || s.mustSync
 	s.mustSync = s.mustSync && note
 	s.writing = g.log
-	s.idle = false
 	return g, !note || len(g.log) > 0 || len(g.definitions) > 0
 }
 
 func (s *Store) noteIdle(t *tail) {
-	if !t.notes || t.noted || t.segment.end == headerSize {
+	if !t.wantsNote() {
 		return
 	}
 	before := t.segment.end
@@ -88,7 +63,7 @@ func (s *Store) noteIdle(t *tail) {
 	s.account(t.segment.end - before)
 }
 
-// commitGroup makes a group durable and says so. Definitions come first, so that no message is in a
+// commitGroup writes a group and makes it durable. Definitions come first, so that no message is in a
 // queue that is not defined.
 func (s *Store) commitGroup(g group) error {
 	s.options.Crash(pointBeforeWrite)
@@ -110,12 +85,20 @@ func (s *Store) commitGroup(g group) error {
 			return err
 		}
 	}
+	return s.finishGroup(g)
+}
+
+// finishGroup makes a group durable that is in its files, and says so.
+func (s *Store) finishGroup(g group) error {
 	active := s.written(g)
 	s.options.Crash(pointAfterWrite)
 	if g.note {
 		return nil
 	}
 	if len(g.log) > 0 && g.sync {
+		if err := s.blankAhead(active, g.log.size()); err != nil {
+			return err
+		}
 		if err := s.sync(active); err != nil {
 			return err
 		}
@@ -124,6 +107,9 @@ func (s *Store) commitGroup(g group) error {
 	s.synced(g.mark)
 	s.options.Crash(pointAfterConfirm)
 	s.checkSpace()
+	if len(g.definitions) == 0 {
+		return nil
+	}
 	return s.snapshotDefinitions()
 }
 
@@ -168,6 +154,9 @@ func (s *Store) ensureCreated(g *segment) error {
 		return nil
 	}
 	if previous != nil {
+		if err := s.cutBlank(previous); err != nil {
+			return err
+		}
 		if err := s.sync(previous); err != nil {
 			return err
 		}
@@ -214,20 +203,9 @@ func (s *Store) create(name string, h header) (File, error) {
 	return f, nil
 }
 
-// writeChunk writes a chunk. What a failed attempt leaves is written over by the next, or is a torn
-// end to the next start.
+// writeChunk writes a chunk, as soon as there is room for it.
 func (s *Store) writeChunk(c *chunk) error {
-	err := s.untilRoom(func() error {
-		n, err := c.segment.file.WriteAt(c.data, c.offset)
-		if err == nil && n < len(c.data) {
-			err = io.ErrShortWrite
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("write %d bytes to %s at offset %d: %w", len(c.data), c.segment.name, c.offset, err)
-	}
-	return nil
+	return s.untilRoom(c.write)
 }
 
 // sync makes a segment durable. It is never tried twice: after a failure the kernel may have thrown
@@ -246,6 +224,7 @@ func (s *Store) fail(err error) {
 	s.crowded.Store(true)
 	s.advance()
 	s.mu.Unlock()
+	signal(s.wake)
 	s.options.Logger.Error("the log cannot be written, nothing is confirmed any more", "error", err)
 	s.options.Failed(err)
 }
@@ -268,6 +247,9 @@ func (s *Store) noteEnd() error {
 	s.mu.Unlock()
 	for i := range ends {
 		if err := s.writeChunk(&ends[i]); err != nil {
+			return err
+		}
+		if err := s.cutBlank(ends[i].segment); err != nil {
 			return err
 		}
 		if err := s.sync(ends[i].segment); err != nil {

@@ -54,11 +54,13 @@ func TestSyncedMeansSynced(t *testing.T) {
 		synctest.Wait()
 		g.shut()
 		first := u.step()
+		u.wants(first)
 		synctest.Wait()
 		var last store.Mark
 		for range 10 {
 			last = max(last, u.step())
 		}
+		u.wants(last)
 		synctest.Wait()
 		if len(marks) > 0 || u.store.Durable() >= first {
 			t.Errorf("got marks %v confirmed before anything was written, want none", marks)
@@ -89,6 +91,11 @@ func TestSyncedMeansSynced(t *testing.T) {
 			t.Errorf("got %v from the second Close, want %v", err, store.ErrClosed)
 		}
 	})
+}
+
+// wants has somebody wait for a mark.
+func (u *user) wants(mark store.Mark) {
+	go func() { _ = u.store.Wait(context.Background(), mark) }()
 }
 
 func TestThrottle(t *testing.T) {

@@ -71,15 +71,18 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d images", images)
 }
 
-// work does steps and changes definitions, and now and then waits.
+// work does steps and changes definitions, and now and then flushes or waits.
 func (u *user) work(steps int) {
 	for i := range steps {
 		mark := u.step()
 		if i%5 == 0 {
 			u.store.Define([]store.Definition{{Key: fmt.Sprint("queue ", u.rng.IntN(5)), Value: make([]byte, 3000)}}, nil)
 		}
-		if u.rng.IntN(20) == 0 {
+		switch u.rng.IntN(20) {
+		case 0:
 			u.wait(mark)
+		case 1, 2, 3, 4:
+			u.store.Flush()
 		}
 	}
 }
@@ -140,8 +143,11 @@ func TestPowerCut(t *testing.T) {
 			var images []image
 			for i := range 900 {
 				mark := u.step()
-				if i%7 == 0 {
+				switch i % 7 {
+				case 0:
 					u.wait(mark)
+				case 1, 3:
+					u.store.Flush()
 				}
 				durable := u.durable()
 				if sync == store.SyncNever {

@@ -124,7 +124,7 @@ func (s *Store) loadDefinitions() error {
 	case len(r.damage) > 0:
 		return r.damage[0]
 	}
-	return s.cutTorn(s.defs.segment, r.torn)
+	return s.cutTail(s.defs.segment, r.torn)
 }
 
 // definitionsRead is what reading the definitions came to.
@@ -176,8 +176,8 @@ func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
 		if err != nil {
 			return r, err
 		}
-		if v.torn {
-			r.torn = g.end - sc.offset
+		if v.ends {
+			r.torn = v.torn
 			g.end = sc.offset
 			return r, nil
 		}

@@ -81,9 +81,21 @@ func testWriteError(t *testing.T, op storetest.Operation, after, written int) {
 	if err := u.store.Throttle(context.Background()); !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v from Throttle, want %v", err, syscall.EIO)
 	}
-	// What is in memory can still be read and settled.
-	u.step()
+	// What is in memory can still be read, and nothing is added to it.
+	pending := u.store.Stats().Pending
+	var b store.Batch
+	var late store.Message
+	b.Publish(&late, store.Content{Body: make([]byte, 100)}, store.Meta{}, u.queues)
+	if mark := u.store.Commit(&b); mark <= u.store.Durable() || late.Stored() || u.store.Stats().Pending != pending {
+		t.Errorf("got mark %d, stored %v, %d bytes pending after the failure; want it refused with %d pending", mark, late.Stored(), u.store.Stats().Pending, pending)
+	}
+	if mark := u.store.Define([]store.Definition{{Key: "late"}}, nil); mark <= u.store.Durable() || u.store.Stats().Pending != pending {
+		t.Errorf("got mark %d for a definition after the failure, want it refused", mark)
+	}
 	for _, m := range u.live {
+		if !m.Stored() { // it was published after the failure
+			continue
+		}
 		if got, err := u.store.Read(&m.Message); err != nil || !equalContent(got, m.content) {
 			t.Errorf("message %d: got %v, %v after the failure, want its content", m.Seq(), got, err)
 		}
@@ -104,6 +116,9 @@ func testWriteError(t *testing.T, op storetest.Operation, after, written int) {
 	u.mustRecover(image, store.Options{SegmentSize: 4096}, durable)
 }
 
+// aWhile is, in virtual time, more than commits and notes wait for company.
+const aWhile = 10 * time.Millisecond
+
 // A full disk holds up confirms until there is room, and loses nothing.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -118,9 +133,12 @@ func TestDiskFull(t *testing.T) {
 			disk.SetCapacity(room)
 			for !full.Load() {
 				u.step()
-				synctest.Wait()
+				time.Sleep(aWhile)
 			}
 			mark := u.step()
+			for mark == 0 {
+				mark = u.step()
+			}
 			time.Sleep(10 * time.Second)
 			if got := u.durable(); got >= mark {
 				t.Fatalf("got mark %d confirmed on a full disk, want less than %d", got, mark)
@@ -150,7 +168,7 @@ func TestCloseWhenDiskFull(t *testing.T) {
 		durable := u.durable()
 		disk.SetCapacity(disk.Used())
 		u.step()
-		synctest.Wait()
+		time.Sleep(aWhile)
 		if err := u.store.Close(); !errors.Is(err, store.ErrFull) {
 			t.Errorf("got %v from Close, want %v", err, store.ErrFull)
 		}
@@ -171,7 +189,7 @@ func TestDiskReserve(t *testing.T) {
 		var b store.Batch
 		for synctest.Wait(); len(changes) == 0; synctest.Wait() {
 			u.publish(&b, 1000)
-			u.commit(&b)
+			u.wait(u.commit(&b))
 			b.Reset()
 		}
 		if free, _ := disk.Free(); free > reserve || free < reserve/2 {

@@ -20,6 +20,10 @@ const (
 	indexMin  = indexHead + 4
 )
 
+// unindexed is how many of the newest segments have no index: where messages do not stay for long,
+// those will be gone soon.
+const unindexed = 3
+
 // index reads the records of an index one after the other.
 type index struct {
 	rest       []byte
@@ -113,4 +117,26 @@ func (s *Store) indexSegment(g *segment) error {
 	}
 	s.options.Crash(pointIndexed)
 	return nil
+}
+
+// indexNext writes the oldest index that is missing; false if there is none. A segment without index
+// is read in full at the next start.
+func (s *Store) indexNext() bool {
+	s.mu.Lock()
+	var g *segment
+	for _, candidate := range s.ledger.segments[:max(len(s.ledger.segments)-unindexed, 0)] {
+		if candidate.sealed && !candidate.indexed {
+			g = candidate
+			g.indexed = true
+			break
+		}
+	}
+	s.mu.Unlock()
+	if g == nil {
+		return false
+	}
+	if err := s.indexSegment(g); err != nil {
+		s.options.Logger.Error("cannot index a segment; it is read in full at the next start", "file", g.name, "error", err)
+	}
+	return true
 }

@@ -4,8 +4,9 @@ package store
 // change it by the same steps, so that what is live in memory is what the log says.
 type ledger struct {
 	segments []*segment // oldest first; the last is the one appended to
+	aside    []*segment // parts of segments that are gone or will be, with messages that cannot be read
 	messages int        // live
-	sweep    *Message   // the next message to look at for dropped queues; see sweeper
+	sweep    *Message   // the next message to look at for dropped queues; see sweepDropped
 }
 
 // admit makes a message live. Its holders are set.
@@ -46,9 +47,30 @@ func (l *ledger) detach(m *Message) {
 // active is the segment that is appended to.
 func (l *ledger) active() *segment { return l.segments[len(l.segments)-1] }
 
-// weigh adds up what the log takes on disk and how much of that is dead.
-func (l *ledger) weigh() (total, dead int64) {
-	for _, g := range l.segments {
+// setAside takes a message out of its segment, which can be given up then, and leaves it in the file,
+// which will have another name.
+func (l *ledger) setAside(m *Message, name string) {
+	g := m.segment
+	if g.aside == nil {
+		g.aside = &segment{name: name, header: g.header, file: g.file, end: g.end, written: g.end}
+		l.aside = append(l.aside, g.aside)
+	}
+	l.detach(m)
+	g.aside.link(m)
+}
+
+// deadSegments is how many of the oldest segments hold nothing live and are no longer appended to.
+func (l *ledger) deadSegments() int {
+	n := 0
+	for l.segments[n].sealed && l.segments[n].first == nil {
+		n++
+	}
+	return n
+}
+
+// weigh adds up what the log takes on disk, from a segment on, and how much of that is dead.
+func (l *ledger) weigh(from int) (total, dead int64) {
+	for _, g := range l.segments[from:] {
 		total += g.end
 		dead += g.dead
 	}

@@ -26,8 +26,8 @@ type Options struct {
 	// DiskReserve is how much space is to stay free: with less, Full is called. Default 64 MiB; less
 	// than 0 is none.
 	DiskReserve int64
-	// Synced is called when all commits up to the mark have become durable. Calls are in order, by
-	// one goroutine, which commits nothing more until the call returns.
+	// Synced is called when all commits up to the mark have become durable. Calls are in order, one at
+	// a time, and nothing more is written until the call returns.
 	Synced func(Mark)
 	// Failed is called once if the log can no longer be written. Nothing is durable from then on.
 	Failed func(error)

@@ -76,10 +76,7 @@ func TestReadCorrupt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size, err := f.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := u.store.Stats().Bytes
 	if _, err := f.WriteAt([]byte("damage"), size-500); err != nil {
 		t.Fatal(err)
 	}

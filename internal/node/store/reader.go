@@ -20,7 +20,7 @@ type logReader struct {
 	damage  []*CorruptError
 	unborn  uint64   // the last segment, if a crash kept it from getting its header
 	fresh   bool     // the directory was empty
-	torn    int64    // bytes after the last sound record
+	torn    int64    // bytes that a crash left after the last sound record
 	orphans []string // indexes without segment
 	records int
 
@@ -175,12 +175,12 @@ func (r *logReader) readIndexed(g *segment, ix *index) {
 // go on after damage, or 0.
 func (r *logReader) scanSegment(g *segment, offset int64) (resume int64, err error) {
 	// All of a segment is synced before the next is begun, even if that has got no header.
-	mayBeTorn := !g.sealed && r.unborn == 0
+	mayEnd := !g.sealed && r.unborn == 0
 	sc := scan(g.file, g.header.salt, offset, g.end)
 	for sc.next() {
 		if len(sc.badContents) > 0 {
 			sc.problem = "checksum of a content does not match"
-			if v, err := judge(g, sc, mayBeTorn); err != nil || v.torn || !r.salvage {
+			if v, err := judge(g, sc, mayEnd); err != nil || v.ends || !r.salvage {
 				break
 			}
 			r.damage = append(r.damage, sc.corrupt(g.name))
@@ -195,12 +195,12 @@ func (r *logReader) scanSegment(g *segment, offset int64) (resume int64, err err
 	if sc.err != nil || sc.problem == "" {
 		return 0, sc.err
 	}
-	v, err := judge(g, sc, mayBeTorn)
+	v, err := judge(g, sc, mayEnd)
 	if err != nil {
 		return 0, err
 	}
-	if v.torn {
-		r.torn = g.end - sc.offset
+	if v.ends {
+		r.torn = v.torn
 		g.end, g.written = sc.offset, sc.offset
 		return 0, nil
 	}

@@ -78,7 +78,7 @@ func (s *Store) mendLog(r *logReader) error {
 		s.ledger.segments = append(s.ledger.segments, g)
 		return nil
 	}
-	if err := s.cutTorn(s.ledger.active(), r.torn); err != nil {
+	if err := s.cutTail(s.ledger.active(), r.torn); err != nil {
 		return err
 	}
 	s.forget(r.replay.first)
@@ -88,10 +88,16 @@ func (s *Store) mendLog(r *logReader) error {
 	return s.fs.Sync()
 }
 
-// cutTorn ends a file at its last sound record, durable.
-func (s *Store) cutTorn(g *segment, torn int64) error {
+// cutTail ends a file at its last sound record, durable.
+func (s *Store) cutTail(g *segment, torn int64) error {
 	if torn > 0 {
 		s.options.Logger.Info("cut off what a crash left unfinished", "file", g.name, "offset", g.end, "bytes", torn)
+	}
+	size, err := g.file.Size()
+	if err != nil {
+		return fmt.Errorf("size of %s: %w", g.name, err)
+	}
+	if size > g.end {
 		if err := g.file.Truncate(g.end); err != nil {
 			return fmt.Errorf("cut %s off at offset %d: %w", g.name, g.end, err)
 		}

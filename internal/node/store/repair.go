@@ -7,8 +7,6 @@ import (
 	"slices"
 )
 
-const damagedSuffix = ".damaged"
-
 // Repair makes a directory fit to be opened again: all messages and definitions that are sound are
 // written anew, and damaged files are kept under other names. Messages in damaged places are lost,
 // and messages whose settlements were there come back. It does nothing if there is no damage.
@@ -47,7 +45,7 @@ func (p *repair) run() error {
 	if len(p.log.damage) == 0 {
 		return nil
 	}
-	if err := p.store.cutTorn(p.store.defs.segment, p.definitions.torn); err != nil {
+	if err := p.store.cutTail(p.store.defs.segment, p.definitions.torn); err != nil {
 		return err
 	}
 	return p.mendLog()
@@ -69,7 +67,7 @@ func (p *repair) mendDefinitions() error {
 }
 
 func (p *repair) copyAside(g *segment) error {
-	name, err := p.asideName(g.name)
+	name, err := asideName(p.store.fs, g.name)
 	if err != nil {
 		return err
 	}
@@ -122,8 +120,9 @@ func (p *repair) beginAnew() {
 
 func (p *repair) copyAll(old []*segment) error {
 	s := p.store
+	unsynced := int64(0)
 	for _, g := range slices.Clone(old) {
-		if err := s.copyOut(g); err != nil {
+		if err := s.copyOut(g, &unsynced); err != nil {
 			return err
 		}
 	}
@@ -155,7 +154,7 @@ func (p *repair) damagedFiles() []string {
 }
 
 func (p *repair) moveAside(name string) error {
-	aside, err := p.asideName(name)
+	aside, err := asideName(p.store.fs, name)
 	if err != nil {
 		return err
 	}
@@ -164,17 +163,4 @@ func (p *repair) moveAside(name string) error {
 	}
 	p.report.SetAside = append(p.report.SetAside, aside)
 	return nil
-}
-
-// asideName is a name that no file has.
-func (p *repair) asideName(name string) (string, error) {
-	taken, err := p.store.fs.List()
-	if err != nil {
-		return "", err
-	}
-	aside := name + damagedSuffix
-	for i := 2; slices.Contains(taken, aside); i++ {
-		aside = fmt.Sprintf("%s%s-%d", name, damagedSuffix, i)
-	}
-	return aside, nil
 }

@@ -150,19 +150,21 @@ func (s *scanner) corrupt(name string) *CorruptError {
 
 // verdict is what to make of a place at which there should be a record and is none.
 type verdict struct {
-	torn   bool  // a crash left it
+	ends   bool  // the log ends here
+	torn   int64 // how much a crash has left behind the end; zeros do not count
 	resume int64 // where records go on after damage; 0 if nowhere
 }
 
-// judge tells what a crash left at the end of a file that may be torn from damage. A crash can only
-// spoil what was not synced, so that nothing after it says that it was.
-func judge(g *segment, sc *scanner, mayBeTorn bool) (verdict, error) {
+// judge tells the end of a log, and what a crash left there, from damage. A crash can only spoil what was
+// not synced, so that nothing after it says that it was.
+func judge(g *segment, sc *scanner, mayEnd bool) (verdict, error) {
 	note, promised, err := laterNote(g.file, g.header.salt, sc.offset+1, g.end)
 	switch {
 	case err != nil:
 		return verdict{}, err
-	case mayBeTorn && !promised && !sc.nonsense:
-		return verdict{torn: true}, nil
+	case mayEnd && !promised && !sc.nonsense:
+		blank, err := blankFrom(g.file, sc.offset, g.end)
+		return verdict{ends: true, torn: blank - sc.offset}, err
 	}
 	next := sc.offset + sc.header.size()
 	if next < g.end && scan(g.file, g.header.salt, next, g.end).next() {

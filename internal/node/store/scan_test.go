@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,7 +30,7 @@ func realLog(t *testing.T, size int64) []byte {
 			held = held[1:]
 		}
 		m := new(Message)
-		body := make([]byte, s.Stats().Bytes%1500)
+		body := bytes.Repeat([]byte{7}, int(s.Stats().Bytes%1500))
 		b.Publish(m, Content{Exchange: "exchange", Key: "key", Body: body}, Meta{}, []QueueID{1, 2})
 		if err := s.Wait(t.Context(), s.Commit(&b)); err != nil {
 			t.Fatal(err)
@@ -60,7 +61,7 @@ func readCut(t *testing.T, log []byte) (*logReader, *segment) {
 	return r, g
 }
 
-// A log that is cut off at any byte holds the records that end before the cut, and nothing else.
+// A log that is cut off at any byte, or blank from there on, holds the records that end before the cut, and nothing else.
 func TestTruncationAtEveryByte(t *testing.T) {
 	const tail = 64 << 10
 	log := realLog(t, tail+1000)
@@ -75,20 +76,32 @@ func TestTruncationAtEveryByte(t *testing.T) {
 	if r.torn != 0 || sc.problem != "" || len(messages) < 50 {
 		t.Fatalf("got %d records, %d bytes torn, problem %q in a whole log", len(messages), r.torn, sc.problem)
 	}
+	records := sc.nextOffset // where they end and the blank begins
+	if records == int64(len(log)) {
+		t.Error("got a log that ends with its last record, want zeros behind that")
+	}
 	end := int64(headerSize) // of the last record before the cut
 	for size := int64(headerSize); size <= int64(len(log)); size++ {
 		if _, whole := messages[size]; whole {
 			end = size
 		}
-		if size < int64(len(log)-tail) || size%Thinning != 0 {
+		if size < records-tail || size%Thinning != 0 || size > records && size%997 != 0 {
 			continue
 		}
-		r, g := readCut(t, log[:size])
-		if g.end != end || r.torn != size-end || len(r.damage) > 0 {
-			t.Fatalf("cut off at %d of %d: got an end at %d, %d bytes torn, damage %v; want an end at %d and no damage", size, len(log), g.end, r.torn, r.damage, end)
+		cuts := [][]byte{log[:size]}
+		if size-end < 30 || size%11 == 0 {
+			cuts = append(cuts, append(log[:size:size], make([]byte, 2000)...))
 		}
-		if got, want := r.ledger.messages, messages[end]; got != want {
-			t.Fatalf("cut off at %d of %d: got %d messages, want %d", size, len(log), got, want)
+		for _, cut := range cuts {
+			torn := int64(len(bytes.TrimRight(log[end:size], "\x00")))
+			r, g := readCut(t, cut)
+			if g.end != end || r.torn != torn || len(r.damage) > 0 {
+				t.Fatalf("cut off at %d of %d, %d bytes: got an end at %d, %d bytes torn, damage %v; want an end at %d, %d bytes torn, and no damage",
+					size, records, len(cut), g.end, r.torn, r.damage, end, torn)
+			}
+			if got, want := r.ledger.messages, messages[end]; got != want {
+				t.Fatalf("cut off at %d of %d, %d bytes: got %d messages, want %d", size, records, len(cut), got, want)
+			}
 		}
 	}
 }

@@ -129,6 +129,9 @@ type segment struct {
 	first, last *Message // the live messages, in the order of their offsets
 	sealed      bool     // all of it is on disk for good and nothing more is appended
 	indexed     bool     // it has an index, or cannot have one
+	aside       *segment // what cannot be read of it, if anything
+
+	blank int64 // where the zeros end that were written ahead; only who has the turn to write uses it
 }
 
 func newSegment(name string, h header) *segment {

@@ -11,6 +11,7 @@ type Stats struct {
 	Syncs    int64 // groups of commits that became durable
 	Copied   int64 // messages that were copied to free a segment
 	Removed  int64 // segments that were freed
+	SetAside int64 // messages that could not be read when they were to be copied
 }
 
 // Stats returns the present figures.
@@ -20,7 +21,7 @@ func (s *Store) Stats() Stats {
 	st := s.stats
 	st.Segments = len(s.ledger.segments)
 	st.Messages = s.ledger.messages
-	st.Bytes, st.Dead = s.ledger.weigh()
+	st.Bytes, st.Dead = s.ledger.weigh(0)
 	st.Pending = s.unwritten
 	return st
 }

@@ -10,6 +10,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxUnwritten is how much may wait to be written before publishers are held up.
@@ -17,9 +18,9 @@ const maxUnwritten = 16 << 20
 
 // Store is an open log. Its methods may be called by many goroutines at once.
 //
-// One goroutine, the committer, writes and syncs what commits have appended in memory; another, the
-// keeper, gives back the space of settled messages. The mutex guards memory alone and is never held
-// while a file is touched.
+// Commits append to the log in memory. The committer, a goroutine, or whoever calls Flush writes and
+// syncs that, one at a time; another goroutine, the keeper, gives back the space of settled messages.
+// The mutex guards memory alone and is never held while a file is touched.
 type Store struct {
 	fs      FS
 	options Options
@@ -40,7 +41,11 @@ type Store struct {
 	mustSync     bool              // the next group is synced in any mode
 	dropped      map[QueueID]bool
 	progress     chan struct{} // closed and forgotten when something was written or synced; nil if none waits
-	idle         bool          // the committer waits to be woken
+	turn         turn          // to write
+	wanted       Mark          // up to where somebody waits for commits to be durable
+	handed       *group        // taken by somebody who could not write it
+	lingers      bool          // lingering is set
+	lapsed       bool          // what is pending has waited long enough
 	tending      bool          // the keeper was woken
 	full         bool
 	spaceChecked int64 // how much had been written when free space was last looked at
@@ -55,6 +60,7 @@ type Store struct {
 	durable atomic.Uint64 // a Mark; only the committer changes it, with the mutex held
 	crowded atomic.Bool   // whether Throttle has to look closer
 
+	lingering *time.Timer
 	wake      chan struct{} // to the committer
 	tend      chan struct{} // to the keeper
 	stopping  chan struct{} // closed by Close
@@ -80,19 +86,23 @@ func Open(fs FS, o Options) (*Store, error) {
 }
 
 func newStore(fs FS, o Options, lock io.Closer) *Store {
-	return &Store{
-		fs:       fs,
-		options:  o,
-		lock:     lock,
-		values:   make(map[string][]byte),
-		dropped:  make(map[QueueID]bool),
-		log:      tail{notes: o.Sync == SyncAlways},
-		defs:     tail{notes: o.Sync == SyncAlways},
-		seq:      1,
-		wake:     make(chan struct{}, 1),
-		tend:     make(chan struct{}, 1),
-		stopping: make(chan struct{}),
+	s := &Store{
+		fs:        fs,
+		options:   o,
+		lock:      lock,
+		values:    make(map[string][]byte),
+		dropped:   make(map[QueueID]bool),
+		log:       tail{notes: o.Sync == SyncAlways},
+		defs:      tail{notes: o.Sync == SyncAlways},
+		seq:       1,
+		turn:      committers,
+		lingering: time.NewTimer(linger),
+		wake:      make(chan struct{}, 1),
+		tend:      make(chan struct{}, 1),
+		stopping:  make(chan struct{}),
 	}
+	s.lingering.Stop()
+	return s
 }
 
 // NewQueue returns an id that no message and no queue has had.
@@ -103,19 +113,10 @@ func (s *Store) NewQueue() QueueID {
 	return s.queue
 }
 
-// DropQueue ends the hold of a deleted queue on all of its messages. It is not written to the log:
-// what the queue held is gone for good when its definition is. A message that is committed to the
-// queue afterwards has to be settled.
-func (s *Store) DropQueue(q QueueID) {
-	s.mu.Lock()
-	s.dropped[q] = true
-	s.mu.Unlock()
-	signal(s.tend)
-}
-
 // Commit appends a batch to the log and makes its messages stored. It does no I/O; the batch is
-// durable once Synced was called with the mark or a later one. The mark of an empty batch is 0. After
-// Close nothing is stored, and the mark does not become durable.
+// durable once Synced was called with the mark or a later one, which takes a few milliseconds unless
+// somebody calls Flush or Wait. The mark of an empty batch is 0. After Close, and when the log can no
+// longer be written, nothing is stored, and the mark does not become durable.
 func (s *Store) Commit(b *Batch) Mark {
 	if b.Len() == 0 {
 		return 0
@@ -172,7 +173,7 @@ func (s *Store) open() bool {
 		s.mu.Unlock()
 		panic("store: used before Recover")
 	}
-	return !s.ended
+	return !s.ended && s.err == nil
 }
 
 // appendRecord appends a record to the log but for its contents, which the caller appends. The record
@@ -208,11 +209,9 @@ func (s *Store) roll() {
 }
 
 // committed counts a commit and says whether the committer is to be woken. The mutex is held.
-func (s *Store) committed() (Mark, bool) {
+func (s *Store) committed() (mark Mark, wake bool) {
 	s.mark++
-	wake := s.idle
-	s.idle = false
-	return s.mark, wake
+	return s.mark, s.hasten()
 }
 
 // Durable is the mark up to which all commits are durable.
@@ -237,12 +236,19 @@ func (s *Store) Throttle(ctx context.Context) error {
 func (s *Store) await(ctx context.Context, done func() bool) error {
 	for {
 		s.mu.Lock()
-		ok, err := done(), s.err
-		if !ok && s.progress == nil {
-			s.progress = make(chan struct{})
+		ok, err, wake := done(), s.err, false
+		if !ok {
+			if s.progress == nil {
+				s.progress = make(chan struct{})
+			}
+			s.wanted = s.mark
+			wake = s.hasten()
 		}
 		progress := s.progress
 		s.mu.Unlock()
+		if wake {
+			signal(s.wake)
+		}
 		if ok {
 			return nil
 		}
@@ -302,9 +308,11 @@ func (s *Store) Close() error {
 func (s *Store) stopCommitter() {
 	s.mu.Lock()
 	s.ending = true
+	s.hasten()
 	s.mu.Unlock()
 	signal(s.wake)
 	s.committer.Wait()
+	s.lingering.Stop()
 }
 
 // release closes all files and gives up the lock.
@@ -314,9 +322,12 @@ func (s *Store) release() error {
 		errs = append(errs, s.defs.segment.file.Close())
 	}
 	for _, g := range s.ledger.segments {
-		if g.file != nil {
+		if g.file != nil && g.aside == nil {
 			errs = append(errs, g.file.Close())
 		}
+	}
+	for _, g := range s.ledger.aside {
+		errs = append(errs, g.file.Close())
 	}
 	return errors.Join(append(errs, s.lock.Close())...)
 }

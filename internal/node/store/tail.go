@@ -1,6 +1,10 @@
 package store
 
-import "bytes"
+import (
+	"bytes"
+	"fmt"
+	"io"
+)
 
 // chunkSize is how much is usually written at once. Larger contents have a chunk of their own.
 const chunkSize = 64 << 10
@@ -15,6 +19,19 @@ type chunk struct {
 func (c *chunk) reusable() bool { return cap(c.data) == chunkSize }
 
 func (c *chunk) end() int64 { return c.offset + int64(len(c.data)) }
+
+// write writes the chunk to its file. What a failed attempt leaves is written over by the next, or is a
+// torn end to the next start.
+func (c *chunk) write() error {
+	n, err := c.segment.file.WriteAt(c.data, c.offset)
+	if err == nil && n < len(c.data) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return fmt.Errorf("write %d bytes to %s at offset %d: %w", len(c.data), c.segment.name, c.offset, err)
+	}
+	return nil
+}
 
 // chunks is a run of chunks, in the order of the log. Each is larger than nothing.
 type chunks []chunk
@@ -104,6 +121,9 @@ func (t *tail) note(kind operationKind, seq uint64, free *freeList) {
 	t.segment.dead += h.size()
 	t.noted = true
 }
+
+// wantsNote says whether the last record is one that the next note would promise to be synced.
+func (t *tail) wantsNote() bool { return t.notes && !t.noted && t.segment.end > headerSize }
 
 // take removes and returns what is pending.
 func (t *tail) take() chunks {

@@ -1,0 +1,310 @@
+package sqlbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/inbox"
+	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/outbox"
+)
+
+func inboxCases() []Case {
+	fail := errors.New("it fails the first time")
+	return []Case{
+		{Name: "Duplicate", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			told := newRecorder()
+			b.Consume("q", told, 1, b.effect)
+			for range 3 {
+				b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+			}
+			for range 2 {
+				Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), "1")
+			}
+			Equal(b, "effects", b.Effects("1"), 1)
+		}},
+		{Name: "AtOnce", Run: func(t *testing.T, b *Bench) { atOnce(t, b, nil) }},
+		{Name: "AtOnceAndFails", Run: func(t *testing.T, b *Bench) { atOnce(t, b, fail) }},
+		{Name: "Error", Run: func(t *testing.T, b *Bench) { failsOnce(t, b, func() error { return fail }) }},
+		{Name: "Panic", Run: func(t *testing.T, b *Bench) { failsOnce(t, b, func() error { panic("oh") }) }},
+		{Name: "Goexit", Run: func(t *testing.T, b *Bench) {
+			failsOnce(t, b, func() error { runtime.Goexit(); return nil })
+		}},
+		{Name: "EndedByHandler", Run: func(t *testing.T, b *Bench) {
+			// What it did is not there, so it is an error although it returns nil.
+			b.Migrate()
+			var runs atomic.Int32
+			done := make(chan struct{}, 10)
+			b.Consume("q", newRecorder(), 1, func(ctx context.Context, d *rehop.Delivery) error {
+				if runs.Add(1) == 1 {
+					return inbox.From(ctx).Rollback()
+				}
+				defer func() { done <- struct{}{} }()
+				return b.effect(ctx, d)
+			})
+			b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+			Receive(b, done, "second run")
+			b.Eventually("effect", func() bool { return b.Effects("1") == 1 })
+		}},
+		{Name: "SwallowedError", Not: []dialect.Dialect{dialect.MySQL, dialect.SQLite}, Run: func(t *testing.T, b *Bench) {
+			// Only PostgreSQL fails a whole transaction with one of its statements.
+			b.Migrate()
+			var runs atomic.Int32
+			b.Consume("q", newRecorder(), 1, func(ctx context.Context, d *rehop.Delivery) error {
+				if err := b.effect(ctx, d); err != nil {
+					return err
+				}
+				if runs.Add(1) == 1 {
+					_, _ = inbox.From(ctx).ExecContext(ctx, "SELECT nonsense")
+				}
+				return nil
+			})
+			b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+			b.Eventually("effect", func() bool { return b.Effects("1") == 1 })
+			Equal(b, "runs", runs.Load(), 2)
+		}},
+		{Name: "NoID", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			var runs atomic.Int32
+			b.Consume("q", newRecorder(), 1, func(context.Context, *rehop.Delivery) error { runs.Add(1); return nil })
+			ch := b.channel()
+			b.Must(ch.PublishWithContext(b.Context(), "", "q", true, false, amqp091.Publishing{Body: []byte("nobody")}))
+			b.Eventually("it rests in the failed queue", func() bool {
+				d, ok, err := ch.Get(layout.FailedQueue("q"), true)
+				b.Must(err)
+				if ok && !strings.Contains(fmt.Sprint(d.Headers), "no id") {
+					t.Errorf("failed message: got headers %v, want the reason", d.Headers)
+				}
+				return ok
+			})
+			Equal(b, "runs of the handler", runs.Load(), 0)
+		}},
+		{Name: "OddID", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			told := newRecorder()
+			b.Consume("q", told, 1, func(context.Context, *rehop.Delivery) error { return nil })
+			ch := b.channel()
+			ids := []string{"a", "A", "a ", "ä", "\xff\x00", strings.Repeat("x", 255)}
+			for range 2 {
+				for _, id := range ids {
+					b.Must(ch.PublishWithContext(b.Context(), "", "q", true, false, amqp091.Publishing{MessageId: id}))
+				}
+			}
+			for _, id := range ids {
+				Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), id)
+			}
+			Equal(b, "messages", b.Number("SELECT COUNT(*) FROM rehop_inbox"), len(ids))
+		}},
+		{Name: "TwoConsumers", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			for _, queue := range []string{"q1", "q2"} {
+				b.Consume(queue, newRecorder(), 1, b.effect)
+				b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: queue}))
+			}
+			b.Eventually("each has its effect", func() bool { return b.Effects("1") == 2 })
+		}},
+		{Name: "Produce", Run: produce},
+		{Name: "DatabaseAway", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			attempts := make(chan int, 10)
+			b.Exec("ALTER TABLE rehop_inbox RENAME TO elsewhere")
+			paused := make(pauses, 100)
+			b.Client = b.OpenClient(func(c *rehop.Config) { c.Hooks = append(c.Hooks, paused) })
+			b.Consume("q", newRecorder(), 1, func(ctx context.Context, d *rehop.Delivery) error {
+				attempts <- d.Attempt
+				return nil
+			})
+			b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+			if e := Receive(b, paused, "pause"); !e.Paused || !strings.Contains(e.Err.Error(), "inbox") {
+				t.Errorf("got %+v, want a pause with its reason", e)
+			}
+			b.Exec("ALTER TABLE elsewhere RENAME TO rehop_inbox")
+			Equal(b, "attempt", Receive(b, attempts, "run of the handler"), 1)
+		}},
+		{Name: "Clean", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			const old = 2500 // more than are deleted at once
+			for i := range old / 100 {
+				var values []string
+				for j := range 100 {
+					values = append(values, fmt.Sprintf("('c', '%d', 0)", 100*i+j))
+				}
+				b.Exec("INSERT INTO rehop_inbox (consumer, message_id, handled) VALUES " + strings.Join(values, ", "))
+			}
+			b.Exec("INSERT INTO rehop_inbox (consumer, message_id, handled) VALUES ('c', 'fresh', " + b.Dialect.Now() + " - 1800000000)")
+			in := b.Inbox(nil)
+			in.Keep = time.Hour
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- in.Clean(ctx) }()
+			b.Eventually("old ids are gone", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_inbox") == 1 })
+			cancel()
+			b.Must(Receive(b, ended, "end of Clean"))
+			if err := (inbox.Inbox{}).Clean(b.Context()); err == nil || !strings.Contains(err.Error(), "DB is nil") {
+				t.Errorf("clean nothing: got %v, want an error that names DB", err)
+			}
+		}},
+	}
+}
+
+// pauses keeps what it is told.
+type pauses chan rehop.PauseEvent
+
+func (p pauses) OnPause(e rehop.PauseEvent) { p <- e }
+
+// Inbox is an inbox of the database.
+func (b *Bench) Inbox(told *recorder) inbox.Inbox {
+	in := inbox.Inbox{DB: b.DB, Dialect: b.Dialect, Begin: b.Begin}
+	if told != nil {
+		in.Hooks = []inbox.Hook{told}
+	}
+	return in
+}
+
+// Consume handles the messages of a queue, each in a transaction of the inbox.
+func (b *Bench) Consume(queue string, told *recorder, concurrency int, handle rehop.HandlerFunc) {
+	b.t.Helper()
+	_, err := b.Client.Subscribe(b.Context(), rehop.Subscription{
+		Queue: queue, Concurrency: concurrency, Retry: rehop.Steps(10*time.Millisecond, 10*time.Millisecond), ProbeMin: 10 * time.Millisecond,
+		Middleware: []rehop.Middleware{b.Inbox(told).Middleware("")}, Handler: handle,
+	})
+	if err != nil {
+		b.t.Fatalf("subscribe to %q: %v", queue, err)
+	}
+}
+
+// effect is what a handler does in the database.
+func (b *Bench) effect(ctx context.Context, d *rehop.Delivery) error {
+	_, err := inbox.From(ctx).ExecContext(ctx, b.Dialect.Bind("INSERT INTO effect (name) VALUES (?)"), d.ID)
+	return err
+}
+
+// Effects is how many there are of a message.
+func (b *Bench) Effects(id string) int {
+	b.t.Helper()
+	return b.Number("SELECT COUNT(*) FROM effect WHERE name = ?", id)
+}
+
+// channel is a plain channel to the broker.
+func (b *Bench) channel() *amqp091.Channel {
+	b.t.Helper()
+	config := b.Broker.Config()
+	plain := amqp091.Config{}
+	if config.Dial != nil {
+		plain.Dial = func(network, addr string) (net.Conn, error) { return config.Dial(b.Context(), network, addr) }
+	}
+	conn, err := amqp091.DialConfig(config.URL, plain)
+	b.Must(err)
+	b.t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	b.Must(err)
+	return ch
+}
+
+// atOnce: several copies are handled at the same time. Only one has its effect, also if the first of them fails.
+func atOnce(t *testing.T, b *Bench, fail error) {
+	b.Migrate()
+	const copies = 6
+	told := newRecorder()
+	var handlers, runs atomic.Int32
+	began, all := make(chan struct{}, copies), make(chan struct{})
+	in := b.Inbox(told).Middleware("consumer")
+	count := func(next rehop.Handler) rehop.Handler {
+		return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+			handlers.Add(1)
+			began <- struct{}{}
+			return next.Handle(ctx, d)
+		})
+	}
+	_, err := b.Client.Subscribe(b.Context(), rehop.Subscription{
+		Queue: "q", Concurrency: copies, Prefetch: copies, Retry: rehop.Steps(10 * time.Millisecond), Middleware: []rehop.Middleware{count, in},
+		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+			first := runs.Add(1) == 1
+			if err := b.effect(ctx, d); err != nil {
+				return err
+			}
+			if first {
+				<-all // the others are waiting for this one by now, or soon
+				return fail
+			}
+			return nil
+		}),
+	})
+	b.Must(err)
+	for range copies {
+		b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+	}
+	for range copies {
+		Receive(b, began, "copy")
+	}
+	close(all)
+	duplicates, wantRuns := copies-1, int32(1)
+	if fail != nil { // it comes back once more
+		wantRuns = 2
+	}
+	for range duplicates {
+		Receive(b, told.duplicates, "duplicate")
+	}
+	b.Eventually("one effect", func() bool { return b.Effects("1") == 1 })
+	Equal(b, "runs of the handler", runs.Load(), wantRuns)
+}
+
+// failsOnce: what a handler did in vain is not there; its next run is the one.
+func failsOnce(t *testing.T, b *Bench, end func() error) {
+	b.Migrate()
+	told := newRecorder()
+	var runs atomic.Int32
+	b.Consume("q", told, 1, func(ctx context.Context, d *rehop.Delivery) error {
+		if err := b.effect(ctx, d); err != nil {
+			return err
+		}
+		if runs.Add(1) == 1 {
+			return end()
+		}
+		return nil
+	})
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+	b.Eventually("effect", func() bool { return b.Effects("1") == 1 })
+	Equal(b, "runs", runs.Load(), 2)
+	Equal(b, "duplicates", len(told.duplicates), 0)
+}
+
+// produce: a message is consumed, has its effect, and makes another one, all of it once.
+func produce(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("out")
+	b.Start(b.Relay())
+	told := newRecorder()
+	var runs atomic.Int32
+	b.Consume("in", told, 1, func(ctx context.Context, d *rehop.Delivery) error {
+		if err := b.effect(ctx, d); err != nil {
+			return err
+		}
+		if err := b.Box.Publish(ctx, inbox.From(ctx), outbox.Message{Message: rehop.Message{ID: fmt.Sprint("from ", d.ID, " by run ", runs.Add(1)), Key: "out"}}); err != nil {
+			return err
+		}
+		if runs.Load() == 1 {
+			return errors.New("too late")
+		}
+		return nil
+	})
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "in"}))
+	Equal(b, "produced", Receive(b, got, "message").ID, "from 1 by run 2")
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "in"}))
+	Receive(b, told.duplicates, "duplicate")
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+	Equal(b, "effects", b.Effects("1"), 1)
+	Equal(b, "more that was produced", len(got), 0)
+}

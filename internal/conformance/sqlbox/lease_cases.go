@@ -1,0 +1,186 @@
+package sqlbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/outbox"
+)
+
+func leaseCases() []Case {
+	return []Case{
+		{Name: "Share", Run: share},
+		{Name: "Dead", Run: func(t *testing.T, b *Bench) {
+			// A relay that dies gives nothing back. It is replaced when its leases end.
+			b.Migrate()
+			b.Queue("q")
+			dead, told := newRecorder(), newRecorder()
+			relay := b.Relay()
+			relay.Lease, relay.Hooks, relay.DB = time.Second, []outbox.Hook{dead}, b.Open(t)
+			b.Start(relay)
+			b.Eventually("the first relay holds all leases", func() bool { return dead.held() == 16 })
+			b.Must(relay.DB.Close())
+			died := time.Now()
+			Receive(b, dead.faults, "fault")
+			relay.Hooks, relay.DB = []outbox.Hook{told}, b.DB
+			b.Start(relay)
+			got := b.Collect("q")
+			b.putEverywhere()
+			for range everywhere {
+				Receive(b, got, "message")
+			}
+			took := time.Since(died)
+			b.Eventually("the second relay holds all leases, and the first knows", func() bool { return told.held() == 16 && dead.held() == 0 })
+			if took > 10*time.Second {
+				t.Errorf("replaced after %v, want seconds", took)
+			}
+			t.Logf("replaced after %v with leases of %v", took, relay.Lease)
+		}},
+		{Name: "Stale", Run: stale},
+		{Name: "BrokerAwayForOne", Run: func(t *testing.T, b *Bench) {
+			// A relay that loses the broker lets others do the work.
+			b.Migrate()
+			got := b.Collect("q")
+			lonely := newRecorder()
+			publisher := &stateful{Publisher: b.Client}
+			publisher.state.Store(rehop.StateOpen)
+			relay := b.Relay()
+			relay.Lease, relay.Hooks, relay.Client = time.Second, []outbox.Hook{lonely}, publisher
+			b.Start(relay)
+			b.Eventually("the first relay holds all leases", func() bool { return lonely.held() == 16 })
+			publisher.state.Store(rehop.StateRecovering)
+			told := newRecorder()
+			relay.Hooks, relay.Client = []outbox.Hook{told}, b.Client
+			b.Start(relay)
+			b.Eventually("the second relay holds all leases", func() bool { return told.held() == 16 })
+			b.putEverywhere()
+			for range everywhere {
+				Receive(b, got, "message")
+			}
+			publisher.state.Store(rehop.StateOpen)
+			b.Eventually("both share the leases again", func() bool { return told.held() == 8 && lonely.held() == 8 })
+		}},
+		{Name: "ClockOfTheRelay", Run: func(t *testing.T, b *Bench) {
+			// Only the database's clock counts: here all leases seem to end in the far future, and one was taken by force.
+			b.Migrate()
+			got := b.Collect("q")
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Lease, relay.Hooks = time.Second, []outbox.Hook{told}
+			b.Start(relay)
+			b.Eventually("the relay holds all leases", func() bool { return told.held() == 16 })
+			b.Exec("UPDATE rehop_outbox_lease SET owner = 'somebody else', term = term + 1, expires = expires + 1000000 WHERE shard = 5")
+			b.Eventually("it notices", func() bool { return told.lost() > 0 })
+			b.putEverywhere()
+			b.Eventually("the relay holds all leases again, when that one has ended", func() bool { return told.held() == 16 })
+			for range everywhere {
+				Receive(b, got, "message")
+			}
+		}},
+	}
+}
+
+// everywhere is how many messages have some in each shard.
+const everywhere = 200
+
+func (b *Bench) putEverywhere() {
+	b.t.Helper()
+	var messages []outbox.Message
+	for i := range everywhere {
+		messages = append(messages, To("q", fmt.Sprint(i)))
+	}
+	b.Put(messages...)
+}
+
+// share: several relays have about as many leases each, and publish each message once.
+func share(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	var told []*recorder
+	var stops []func()
+	for range 3 {
+		r := newRecorder()
+		relay := b.Relay()
+		relay.DB, relay.Hooks, relay.Lease = b.Open(t), []outbox.Hook{r}, 4*time.Second
+		told, stops = append(told, r), append(stops, b.Start(relay))
+	}
+	balanced := func(n int) func() bool {
+		return func() bool {
+			sum := 0
+			for _, r := range told[:n] {
+				held := r.held()
+				if sum += held; held > (16+n-1)/n {
+					return false
+				}
+			}
+			return sum == 16
+		}
+	}
+	b.Eventually("three relays share the leases", balanced(3))
+	b.putEverywhere()
+	times := make(map[string]int)
+	for range everywhere {
+		times[Receive(b, got, "message").ID]++
+	}
+	Equal(b, "different messages", len(times), everywhere)
+	b.Eventually("each relay has published some", func() bool {
+		return !slices.ContainsFunc(told, func(r *recorder) bool { return r.totals().Published == 0 })
+	})
+	stops[2]()
+	b.Eventually("two relays share the leases", balanced(2))
+	b.putEverywhere()
+	for range everywhere {
+		Receive(b, got, "message")
+	}
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+	Equal(b, "messages more than once", len(got), 0)
+}
+
+// stuck is a publisher that hangs before it sends, until it is let go.
+type stuck struct {
+	outbox.Publisher
+	hangs    chan struct{}
+	goOn     chan struct{}
+	outcomes chan error
+}
+
+func (s *stuck) PublishBatch(ctx context.Context, messages []rehop.Message) error {
+	s.hangs <- struct{}{}
+	<-s.goOn
+	err := s.Publisher.PublishBatch(ctx, messages)
+	s.outcomes <- err
+	return err
+}
+
+// stale: a relay that hung while another one took its place publishes nothing when it goes on.
+func stale(t *testing.T, b *Bench) {
+	b.Migrate()
+	b.Queue("q")
+	s := &stuck{Publisher: b.OpenClient(), hangs: make(chan struct{}, 100), goOn: make(chan struct{}), outcomes: make(chan error, 100)}
+	first := newRecorder()
+	relay := b.Relay()
+	relay.Lease, relay.Hooks, relay.Client, relay.DB = time.Second, []outbox.Hook{first}, s, b.Open(t)
+	b.Start(relay)
+	b.Eventually("the first relay holds all leases", func() bool { return first.held() == 16 })
+	b.Put(ordered("k", "q", "1"), ordered("k", "q", "2"))
+	Receive(b, s.hangs, "the first relay publishes")
+	b.Must(relay.DB.Close()) // a process that is stopped renews no leases
+	second := newRecorder()
+	relay.Hooks, relay.Client, relay.DB = []outbox.Hook{second}, b.Client, b.DB
+	b.Start(relay)
+	got := b.Collect("q")
+	Equal(b, "message", Receive(b, got, "message of the second relay").ID, "1")
+	Equal(b, "message", Receive(b, got, "message of the second relay").ID, "2")
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+	close(s.goOn)
+	if err := Receive(b, s.outcomes, "outcome of the first relay"); err == nil {
+		t.Error("the first relay has published after its leases had ended")
+	}
+	b.Put(To("q", "last"))
+	Equal(b, "next message", Receive(b, got, "message").ID, "last")
+	Equal(b, "what the first relay has published", first.totals().Published, 0)
+}

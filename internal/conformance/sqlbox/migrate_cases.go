@@ -1,0 +1,64 @@
+package sqlbox
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+func migrateCases() []Case {
+	return []Case{
+		{Name: "Twice", Run: func(t *testing.T, b *Bench) {
+			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
+			b.Exec("UPDATE rehop_outbox_lease SET term = 7 WHERE shard = 3")
+			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
+			Equal(b, "a lease after the second time", b.Number("SELECT term FROM rehop_outbox_lease WHERE shard = 3"), 7)
+			Equal(b, "rows of versions", b.Number("SELECT COUNT(*) FROM rehop_migration"), b.Dialect.Newest())
+		}},
+		{Name: "ByManyAtOnce", Run: func(t *testing.T, b *Bench) {
+			var all sync.WaitGroup
+			for range 8 {
+				db := b.Open(t)
+				all.Go(func() {
+					if err := b.Dialect.Migrate(b.Context(), db); err != nil {
+						t.Errorf("migrate: got %v, want nil", err)
+					}
+				})
+			}
+			all.Wait()
+			version, err := b.Dialect.Version(b.Context(), b.DB)
+			b.Must(err)
+			Equal(b, "version", version, b.Dialect.Newest())
+			Equal(b, "leases", b.Number("SELECT COUNT(*) FROM rehop_outbox_lease"), 16)
+		}},
+		{Name: "AsPrinted", Run: func(t *testing.T, b *Bench) {
+			script, err := b.Dialect.SQL(0)
+			b.Must(err)
+			for statement := range strings.SplitSeq(script, ";\n") {
+				if strings.TrimSpace(statement) != "" {
+					b.Exec(statement)
+				}
+			}
+			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
+			Equal(b, "rows of versions", b.Number("SELECT COUNT(*) FROM rehop_migration"), b.Dialect.Newest())
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			b.Put(To("q", "1"))
+			Equal(b, "message", Receive(b, got, "message").ID, "1")
+		}},
+		{Name: "NewerThanTheProgram", Run: func(t *testing.T, b *Bench) {
+			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
+			b.Exec("INSERT INTO rehop_migration (version, applied) VALUES (1000, 0)")
+			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			b.Put(To("q", "1"))
+			Equal(b, "message", Receive(b, got, "message").ID, "1")
+		}},
+		{Name: "NotYet", Run: func(t *testing.T, b *Bench) {
+			if err := b.Relay().Run(b.Context()); err == nil || !strings.Contains(err.Error(), "call dialect.Migrate first") {
+				t.Errorf("relay without tables: got %v, want an error that says what to do", err)
+			}
+		}},
+	}
+}

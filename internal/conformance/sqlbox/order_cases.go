@@ -1,0 +1,255 @@
+package sqlbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/outbox"
+)
+
+func orderCases() []Case {
+	return []Case{
+		{Name: "ManyWriters", Run: manyWriters},
+		{Name: "OneKey", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			var messages []outbox.Message
+			for i := range 100 {
+				messages = append(messages, ordered("k", "q", fmt.Sprint(i)))
+			}
+			b.Put(messages...)
+			for i := range messages {
+				Equal(b, "message", Receive(b, got, "message").ID, fmt.Sprint(i))
+			}
+		}},
+		{Name: "Waits", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
+			// A transaction waits for another one with the same key, and not for one with another key.
+			b.Migrate()
+			first := b.Tx()
+			b.Must(b.Box.Publish(b.Context(), first, ordered("k", "q", "first")))
+			b.Put(ordered("another", "q", "other"), To("q", "without"))
+			second := b.Tx()
+			done := make(chan error, 1)
+			go func() { done <- b.Box.Publish(b.Context(), second, ordered("k", "q", "second")) }()
+			select {
+			case err := <-done:
+				t.Errorf("the second transaction did not wait for the first: got %v", err)
+			case <-time.After(200 * time.Millisecond):
+			}
+			b.Must(first.Commit())
+			b.Must(Receive(b, done, "second transaction"))
+			b.Must(second.Commit())
+		}},
+		{Name: "SeveralKeys", Run: func(t *testing.T, b *Bench) {
+			// Calls with the same keys in different order do not wait for each other for ever.
+			b.Migrate()
+			var writers sync.WaitGroup
+			for w := range 8 {
+				writers.Go(func() {
+					for i := range 10 {
+						keys := []string{"a", "b", "c", "d"}
+						rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+						var messages []outbox.Message
+						for _, k := range keys {
+							messages = append(messages, ordered(k, "q", fmt.Sprint(w, i, k)))
+						}
+						if err := b.write(messages, nil); err != nil {
+							t.Errorf("publish several keys: got %v, want nil", err)
+						}
+					}
+				})
+			}
+			writers.Wait()
+			Equal(b, "rows", b.Rows(), 8*10*4)
+		}},
+		{Name: "Held", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			held(t, b, 1)
+		}},
+		{Name: "SeveralHeld", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			held(t, b, 20)
+		}},
+		{Name: "SetAside", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Hooks, relay.Tries = []outbox.Hook{told}, 3
+			b.Start(relay)
+			b.Put(ordered("k", "q", "1"), ordered("k", "missing", "2"), ordered("k", "q", "3"))
+			Equal(b, "message", Receive(b, got, "message").ID, "1")
+			Equal(b, "set aside", Receive(b, told.aside, "message that was set aside").MessageID, "2")
+			Equal(b, "message", Receive(b, got, "message").ID, "3")
+		}},
+	}
+}
+
+func ordered(key, queue, id string) outbox.Message {
+	m := To(queue, id)
+	m.OrderKey = key
+	return m
+}
+
+// held: while messages of some keys are refused, those behind them wait, and others go on.
+func held(t *testing.T, b *Bench, keys int) {
+	b.Migrate()
+	b.Queue("full")
+	got := b.Collect("q")
+	b.Faults.Refuse(func(_, key string) bool { return key == "full" })
+	told := newRecorder()
+	relay := b.Relay()
+	relay.Hooks = []outbox.Hook{told}
+	b.Start(relay)
+	var messages []outbox.Message
+	for i := range keys {
+		k := fmt.Sprint("held ", i)
+		messages = append(messages, ordered(k, "full", k+" 1"), ordered(k, "q", k+" 2"), ordered(k, "q", k+" 3"))
+	}
+	b.Put(messages...)
+	b.Eventually("all are refused, more than once", func() bool { return told.totals().Postponed >= 2*keys })
+	for i := range 50 {
+		b.Put(ordered(fmt.Sprint("free ", i), "q", "free"))
+	}
+	for range 50 {
+		Equal(b, "message while some are held", Receive(b, got, "message of another key").ID, "free")
+	}
+	Equal(b, "messages that have overtaken", len(got), 0)
+	b.Faults.Refuse(nil)
+	last := make(map[string]string)
+	for range 2 * keys {
+		d := Receive(b, got, "message")
+		key, n := d.ID[:len(d.ID)-2], d.ID[len(d.ID)-1:]
+		if n <= last[key] || n == "3" && last[key] != "2" {
+			t.Errorf("%s: got %s after %q", key, n, last[key])
+		}
+		last[key] = n
+	}
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+	Equal(b, "messages in the queue that was full", len(b.Faults.Messages("full")), keys)
+}
+
+// write publishes in a transaction of its own, from any goroutine. If it is rolled back, then before the end.
+func (b *Bench) write(messages []outbox.Message, before func(commit func() error) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
+	defer cancel()
+	tx, err := b.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := b.Box.Publish(ctx, tx, messages...); err != nil {
+		_ = tx.Rollback()
+		return err
+	}
+	if before == nil {
+		return tx.Commit()
+	}
+	if err := before(tx.Commit); err != nil {
+		_ = tx.Rollback()
+	}
+	return nil
+}
+
+// manyWriters: 64 writers with transactions of all lengths, some of which roll back. What is published is what was committed, and by
+// key in the order of the commits.
+func manyWriters(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	for range 2 {
+		relay := b.Relay()
+		relay.DB = b.Open(t)
+		b.Start(relay)
+	}
+	const writers, keys = 64, 20
+	var (
+		mu        sync.Mutex
+		committed = make(map[string]bool)
+		rolled    = make(map[string]bool)
+		inKey     [keys]sync.Mutex
+		order     [keys][]string // by commit
+	)
+	deadline := time.Now().Add(b.Writing)
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for n := 0; time.Now().Before(deadline); n++ {
+				key, id := rand.IntN(keys), fmt.Sprintf("%d-%d", w, n)
+				messages := []outbox.Message{ordered(fmt.Sprint(key), "q", fmt.Sprintf("k%d-%s", key, id)), To("q", "free-"+id)}
+				rollback := rand.IntN(4) == 0
+				err := b.write(messages, func(commit func() error) error {
+					if rand.IntN(2) == 0 {
+						<-time.After(rand.N(20 * time.Millisecond)) // what else the transaction does
+					}
+					if rollback {
+						mu.Lock()
+						rolled[messages[0].ID], rolled[messages[1].ID] = true, true
+						mu.Unlock()
+						return errRollback
+					}
+					// The order of commits is what is seen here, whatever the outbox does.
+					inKey[key].Lock()
+					defer inKey[key].Unlock()
+					if err := commit(); err != nil {
+						t.Errorf("commit: %v", err)
+						return err
+					}
+					order[key] = append(order[key], messages[0].ID)
+					mu.Lock()
+					committed[messages[0].ID], committed[messages[1].ID] = true, true
+					mu.Unlock()
+					return nil
+				})
+				if err != nil {
+					t.Errorf("publish: %v", err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	published := make(map[string]int)
+	var seen [keys][]string
+	for len(published) < len(committed) {
+		d := Receive(b, got, fmt.Sprintf("message %d of %d", len(published)+1, len(committed)))
+		if published[d.ID]++; published[d.ID] > 1 {
+			continue
+		}
+		if rolled[d.ID] || !committed[d.ID] {
+			t.Fatalf("%s was published and never committed", d.ID)
+		}
+		if strings.HasPrefix(d.ID, "k") {
+			var key int
+			if _, err := fmt.Sscanf(d.ID, "k%d-", &key); err != nil {
+				t.Fatal(err)
+			}
+			seen[key] = append(seen[key], d.ID)
+		}
+	}
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+	for key := range keys {
+		if !slices.Equal(seen[key], order[key]) {
+			t.Errorf("key %d: published in the order\n%v\nwant that of the commits\n%v", key, seen[key], order[key])
+		}
+	}
+	if len(committed) < 50 || len(rolled) < 5 {
+		t.Errorf("%d messages were committed and %d rolled back: too few to show anything", len(committed), len(rolled))
+	}
+	t.Logf("%d messages committed, %d rolled back, %d published more than once", len(committed), len(rolled), more(published))
+}
+
+func more(published map[string]int) (n int) {
+	for _, times := range published {
+		if times > 1 {
+			n++
+		}
+	}
+	return n
+}
+
+var errRollback = errors.New("rolled back")

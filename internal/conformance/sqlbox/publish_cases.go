@@ -1,0 +1,139 @@
+package sqlbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/outbox"
+)
+
+func publishCases() []Case {
+	return []Case{
+		{Name: "Commit", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			tx := b.Tx()
+			_, err := tx.ExecContext(b.Context(), "INSERT INTO effect (name) VALUES ('order')")
+			b.Must(err)
+			b.Must(b.Box.Publish(b.Context(), tx, To("q", "committed")))
+			b.Must(tx.Commit())
+			Equal(b, "message", Receive(b, got, "message").ID, "committed")
+			b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+		}},
+		{Name: "Rollback", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			for i := range 5 {
+				tx := b.Tx()
+				b.Must(b.Box.Publish(b.Context(), tx, To("q", fmt.Sprint("rolled back ", i))))
+				b.Must(tx.Rollback())
+				b.Put(To("q", fmt.Sprint("committed ", i)))
+			}
+			for range 5 {
+				if d := Receive(b, got, "message"); !strings.HasPrefix(d.ID, "committed") {
+					t.Errorf("published: got %q, want none that was rolled back", d.ID)
+				}
+			}
+			b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+			Equal(b, "messages beyond those committed", len(got), 0)
+		}},
+		{Name: "Whole", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q", "order")
+			b.Start(b.Relay())
+			want := rehop.Message{
+				ID: "größe 'id'", Exchange: "order", Key: "order.größe", Body: []byte("\x00\xff body"),
+				Headers: map[string]any{
+					"text": "größe \x00 'x'", "bytes": []byte{0, 255}, "int8": int8(-1), "int64": int64(math.MaxInt64), "float": 0.1, "yes": true,
+					"time": time.Unix(1_700_000_000, 0), "nil": nil, "list": []any{"a", int32(5)}, "table": map[string]any{"a": map[string]any{"b": "c"}},
+				},
+				ContentType: "text/plain", ContentEncoding: "gzip", Priority: 3, Expiration: time.Hour, Timestamp: time.Unix(1_600_000_000, 0),
+				CorrelationID: "correlation", ReplyTo: "reply", Type: "type", AppID: "app",
+			}
+			b.Put(outbox.Message{Message: want})
+			d := Receive(b, got, "message")
+			if !reflect.DeepEqual(d.Message, want) {
+				t.Errorf("message:\n got %#v\nwant %#v", d.Message, want)
+			}
+		}},
+		{Name: "Bare", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			messages := []outbox.Message{{Message: rehop.Message{Key: "q"}}}
+			before := time.Now().Truncate(time.Second)
+			b.Put(messages...)
+			d := Receive(b, got, "message")
+			if messages[0].ID == "" || d.ID != messages[0].ID {
+				t.Errorf("id: got %q for the consumer and %q for the publisher, want one new id", d.ID, messages[0].ID)
+			}
+			Equal(b, "length of the body", len(d.Body), 0)
+			if d.Timestamp.Before(before) || time.Since(d.Timestamp) > limit {
+				t.Errorf("timestamp: got %v, want that of Publish, about %v", d.Timestamp, before)
+			}
+		}},
+		{Name: "Many", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			var messages []outbox.Message
+			for i := range 250 {
+				messages = append(messages, To("q", fmt.Sprint(i)))
+			}
+			messages[100].Body = bytes.Repeat([]byte("large"), 1<<20) // does not fit into one statement with the others
+			messages[100].Body[5] = 0
+			b.Put(messages...)
+			seen := make(map[string]bool)
+			for range messages {
+				d := Receive(b, got, "message")
+				seen[d.ID] = true
+				if d.ID == "100" && !bytes.Equal(d.Body, messages[100].Body) {
+					t.Errorf("large body: got %d bytes, want the %d that were published", len(d.Body), len(messages[100].Body))
+				}
+			}
+			Equal(b, "different messages", len(seen), len(messages))
+		}},
+		{Name: "Nothing", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			b.Put()
+			Equal(b, "rows", b.Rows(), 0)
+		}},
+		{Name: "Refused", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			tx := b.Tx()
+			long := strings.Repeat("x", 256)
+			for _, c := range []struct {
+				what string
+				m    outbox.Message
+			}{
+				{"ID", outbox.Message{Message: rehop.Message{ID: long}}},
+				{"Exchange", outbox.Message{Message: rehop.Message{Exchange: "\xff"}}},
+				{"Key", outbox.Message{Message: rehop.Message{Key: "a\x00"}}},
+				{"OrderKey", outbox.Message{OrderKey: long}},
+				{"Type", outbox.Message{Message: rehop.Message{Type: "\xfe"}}},
+				{"rehop-x", outbox.Message{Message: rehop.Message{Headers: map[string]any{"rehop-x": 1}}}},
+				{"chan int", outbox.Message{Message: rehop.Message{Headers: map[string]any{"h": make(chan int)}}}},
+				{"expiration", outbox.Message{Message: rehop.Message{Expiration: -1}}},
+				{"cannot be delayed", outbox.Message{Message: rehop.Message{Delay: time.Second}, OrderKey: "k"}},
+			} {
+				err := b.Box.Publish(b.Context(), tx, To("q", "good"), c.m)
+				if !errors.Is(err, rehop.ErrInvalid) || !strings.Contains(err.Error(), c.what) {
+					t.Errorf("got error %v, want ErrInvalid about %s", err, c.what)
+				}
+			}
+			// The transaction goes on as if nothing had been asked.
+			b.Must(b.Box.Publish(b.Context(), tx, To("q", "last")))
+			b.Must(tx.Commit())
+			Equal(b, "rows", b.Rows(), 1)
+		}},
+	}
+}

@@ -1,0 +1,337 @@
+package sqlbox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/outbox"
+)
+
+func relayCases() []Case {
+	return []Case{
+		{Name: "LateCommit", Not: oneWriter, Run: lateCommit},
+		{Name: "VeryLateCommit", Not: oneWriter, Run: veryLateCommit},
+		{Name: "Stop", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			stop := b.Start(b.Relay())
+			b.Put(To("q", "1"))
+			Receive(b, got, "message")
+			stop()
+			Equal(b, "rows", b.Rows(), 0)
+			Equal(b, "leases that were not given back", b.Number("SELECT COUNT(*) FROM rehop_outbox_lease WHERE owner <> ''"), 0)
+			Equal(b, "relays that did not sign off", b.Number("SELECT COUNT(*) FROM rehop_outbox_relay"), 0)
+			b.Put(To("q", "2"))
+			Equal(b, "rows without a relay", b.Rows(), 1)
+			b.Start(b.Relay())
+			Equal(b, "message", Receive(b, got, "message of the next relay").ID, "2")
+		}},
+		{Name: "StopWaits", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			b.Queue("q")
+			b.Faults.HoldConfirms()
+			stop := b.Start(b.Relay())
+			b.Put(To("q", "1"))
+			b.Faults.AwaitMessages("q", 1)
+			time.AfterFunc(100*time.Millisecond, b.Faults.ReleaseConfirms)
+			stop()
+			Equal(b, "rows: what was confirmed while it stopped must be deleted", b.Rows(), 0)
+		}},
+		{Name: "StopGivesUp", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			b.Queue("q")
+			b.Faults.HoldConfirms()
+			relay := b.Relay()
+			relay.Drain = 50 * time.Millisecond
+			stop := b.Start(relay)
+			b.Put(To("q", "1"))
+			b.Faults.AwaitMessages("q", 1)
+			stop()
+			Equal(b, "rows: what was not confirmed must stay", b.Rows(), 1)
+			b.Faults.ReleaseConfirms()
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			for range 2 { // it was in the broker all the same
+				Equal(b, "message", Receive(b, got, "message").ID, "1")
+			}
+		}},
+		{Name: "Blocked", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			outage(t, b, b.Faults.Block, b.Faults.Unblock)
+		}},
+		{Name: "Away", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			outage(t, b, b.Faults.Down, b.Faults.Up)
+		}},
+		{Name: "Cut", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			b.Queue("q")
+			b.Faults.HoldConfirms()
+			b.Start(b.Relay())
+			b.Put(To("q", "1"))
+			b.Faults.AwaitMessages("q", 1)
+			b.Faults.ReleaseConfirms()
+			b.Faults.HoldConfirms()
+			b.Put(To("q", "2"))
+			b.Faults.AwaitMessages("q", 2)
+			b.Faults.Drop() // nobody will know what became of it
+			b.Faults.ReleaseConfirms()
+			b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+			got := b.Collect("q")
+			for _, want := range []string{"1", "2", "2"} {
+				Equal(b, "message", Receive(b, got, "message").ID, want)
+			}
+		}},
+		{Name: "LittleMemory", Run: littleMemory},
+		{Name: "Kept", Run: kept},
+		{Name: "Backlog", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			b.Put(To("missing", "1"), To("missing", "2"), outbox.Message{Message: rehop.Message{Key: "q", Delay: time.Hour}},
+				outbox.Message{Message: rehop.Message{Key: "missing"}, OrderKey: "k"})
+			b.Exec("UPDATE rehop_outbox SET created = created - 3600000000 WHERE message_id = '1'")
+			b.Exec("UPDATE rehop_outbox SET state = 3 WHERE message_id = '2'")
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Hooks, relay.Survey = []outbox.Hook{told}, 10*time.Millisecond
+			relay.RetryMin, relay.RetryMax = time.Hour, time.Hour
+			b.Start(relay)
+			b.Eventually("what has no route is tried", func() bool { return told.totals().Postponed == 2 })
+			backlog := Receive(b, told.backlogs, "backlog")
+			for backlog.Delayed != 2 {
+				backlog = Receive(b, told.backlogs, "backlog with what is tried later")
+			}
+			Equal(b, "ready", backlog.Ready, 1) // the one with an order keeps its place
+			Equal(b, "set aside", backlog.SetAside, 1)
+			if backlog.Oldest > limit {
+				t.Errorf("oldest: got %v, want that of the one that is ready, below %v", backlog.Oldest, limit)
+			}
+			b.Exec("UPDATE rehop_outbox SET state = 0, due = 0 WHERE message_id = '1'")
+			counted, err := b.Inspector().Backlog(b.Context())
+			b.Must(err)
+			if counted.Oldest < time.Hour || counted.Oldest > time.Hour+limit {
+				t.Errorf("oldest: got %v, want an hour", counted.Oldest)
+			}
+		}},
+		{Name: "DatabaseAway", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			got := b.Collect("q")
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Hooks = []outbox.Hook{told}
+			b.Start(relay)
+			b.Put(To("q", "before"))
+			Equal(b, "message", Receive(b, got, "message").ID, "before")
+			b.Exec("ALTER TABLE rehop_outbox RENAME TO elsewhere")
+			Receive(b, told.faults, "fault")
+			b.Exec("ALTER TABLE elsewhere RENAME TO rehop_outbox")
+			b.Put(To("q", "after"))
+			Equal(b, "message", Receive(b, got, "message").ID, "after")
+		}},
+		{Name: "NotRecorded", Faulty: true, Run: func(t *testing.T, b *Bench) {
+			// The database is away when a message was confirmed: its row is deleted later, and it is not published again.
+			b.Migrate()
+			b.Queue("q")
+			b.Faults.HoldConfirms()
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Hooks = []outbox.Hook{told}
+			b.Start(relay)
+			b.Put(To("q", "1"))
+			b.Faults.AwaitMessages("q", 1)
+			b.Exec("ALTER TABLE rehop_outbox RENAME TO elsewhere")
+			b.Faults.ReleaseConfirms()
+			for !strings.Contains(Receive(b, told.faults, "fault").Error(), "record outcomes") {
+				continue
+			}
+			b.Exec("ALTER TABLE elsewhere RENAME TO rehop_outbox")
+			b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+			Equal(b, "copies", len(b.Faults.Messages("q")), 1)
+		}},
+		{Name: "ClosedClient", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			client := b.OpenClient()
+			relay := b.Relay()
+			relay.Client = client
+			ended := make(chan error, 1)
+			go func() { ended <- relay.Run(b.Context()) }()
+			b.Eventually("relay works", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox_lease WHERE owner <> ''") > 0 })
+			b.Must(client.Close(b.Context()))
+			if err := Receive(b, ended, "end of the relay"); err == nil || !strings.Contains(err.Error(), rehop.ErrClosed.Error()) {
+				t.Errorf("got %v, want ErrClosed", err)
+			}
+		}},
+		{Name: "BadFields", Run: func(t *testing.T, b *Bench) {
+			err := outbox.Relay{Dialect: "oracle", BatchSize: -1, Lease: time.Nanosecond, RetryMin: 2, RetryMax: 1}.Run(b.Context())
+			for _, want := range []string{"Client", "DB", `"oracle"`, "BatchSize", "Lease", "RetryMin"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got error %v, want one that names %s", err, want)
+				}
+			}
+		}},
+	}
+}
+
+// lateCommit: a transaction that has drawn its id first commits last.
+func lateCommit(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	b.Start(b.Relay())
+	for round := range 5 {
+		late := b.Tx()
+		b.Must(b.Box.Publish(b.Context(), late, To("q", fmt.Sprint("late ", round))))
+		b.Put(To("q", fmt.Sprint("early ", round)))
+		Equal(b, "first", Receive(b, got, "message").ID, fmt.Sprint("early ", round))
+		b.Eventually("nothing is left of the first", func() bool { return b.Rows() == 0 })
+		b.Must(late.Commit())
+		Equal(b, "second", Receive(b, got, "message").ID, fmt.Sprint("late ", round))
+	}
+}
+
+// veryLateCommit: it commits when the relay does not look any more, as a rule, where its row is.
+func veryLateCommit(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	b.Start(b.Relay())
+	late := b.Tx()
+	b.Must(b.Box.Publish(b.Context(), late, To("q", "late")))
+	for began := time.Now(); time.Since(began) < 3*time.Second; {
+		var early []outbox.Message
+		for i := range 100 { // some are in its shard
+			early = append(early, To("q", fmt.Sprint("early ", time.Since(began), i)))
+		}
+		b.Put(early...)
+		for range early {
+			Receive(b, got, "message")
+		}
+	}
+	b.Must(late.Commit())
+	began := time.Now()
+	Equal(b, "message", Receive(b, got, "message").ID, "late")
+	t.Logf("published %v after the commit", time.Since(began))
+}
+
+// outage: while the broker takes nothing, rows wait, and then go.
+func outage(t *testing.T, b *Bench, begin, end func()) {
+	b.Migrate()
+	got := b.Collect("q")
+	told := newRecorder()
+	relay := b.Relay()
+	relay.Hooks = []outbox.Hook{told}
+	b.Start(relay)
+	b.Put(To("q", "before"))
+	Receive(b, got, "message before the outage")
+	begin()
+	const n = 50
+	for i := range n {
+		b.Put(To("q", fmt.Sprint(i)))
+	}
+	Equal(b, "rows while the broker is away", b.Rows(), n)
+	end()
+	seen := make(map[string]bool)
+	for len(seen) < n {
+		seen[Receive(b, got, "message after the outage").ID] = true
+	}
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+	Equal(b, "set aside", told.totals().SetAside, 0)
+}
+
+// weigher is a publisher that notes how much is in its hands at a time.
+type weigher struct {
+	outbox.Publisher
+	mu        sync.Mutex
+	now, most int
+	messages  atomic.Int64
+}
+
+func (w *weigher) PublishBatch(ctx context.Context, messages []rehop.Message) error {
+	size := 0
+	for _, m := range messages {
+		size += len(m.Body)
+	}
+	w.mu.Lock()
+	w.now += size
+	w.most = max(w.most, w.now)
+	w.mu.Unlock()
+	err := w.Publisher.PublishBatch(ctx, messages)
+	w.mu.Lock()
+	w.now -= size
+	w.mu.Unlock()
+	w.messages.Add(int64(len(messages)))
+	return err
+}
+
+func littleMemory(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	const n, size, most = 60, 100_000, 1_000_000
+	for i := range n {
+		m := To("q", fmt.Sprint(i))
+		m.Body = make([]byte, size)
+		if i == n/2 {
+			m.Body = make([]byte, 3*most) // more than all memory: alone
+		}
+		b.Put(m)
+	}
+	w := &weigher{Publisher: b.Client}
+	relay := b.Relay()
+	relay.Client, relay.MaxBytes = w, most
+	b.Start(relay)
+	for range n {
+		Receive(b, got, "message")
+	}
+	if w.most != 3*most {
+		t.Errorf("bytes in memory: got at most %d, want %d, which is the large one alone", w.most, 3*most)
+	}
+	w.mu.Lock()
+	w.most = 0
+	w.mu.Unlock()
+	for i := range n {
+		m := To("q", fmt.Sprint(i))
+		m.Body = make([]byte, size)
+		b.Put(m)
+	}
+	for range n {
+		Receive(b, got, "message")
+	}
+	if w.most > most {
+		t.Errorf("bytes in memory: got at most %d, want no more than %d", w.most, most)
+	}
+}
+
+func kept(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	relay := b.Relay()
+	relay.Keep = time.Hour
+	stop := b.Start(relay)
+	b.Put(To("q", "1"), To("q", "2"))
+	Receive(b, got, "message")
+	Receive(b, got, "message")
+	look := b.Inspector()
+	var list []outbox.Entry
+	b.Eventually("both are kept", func() bool {
+		var err error
+		list, err = look.List(b.Context(), outbox.StateKept, 0, 10)
+		b.Must(err)
+		return len(list) == 2
+	})
+	if left := time.Until(list[0].Due); left < 50*time.Minute || left > 70*time.Minute {
+		t.Errorf("kept until %v, want for an hour", list[0].Due)
+	}
+	// It can be published once more.
+	n, err := look.Retry(b.Context(), list[0].Row)
+	b.Must(err)
+	Equal(b, "retried", n, 1)
+	Equal(b, "message", Receive(b, got, "message once more").ID, list[0].Message.ID)
+	stop()
+	relay.Keep = time.Millisecond
+	b.Start(relay)
+	b.Exec("UPDATE rehop_outbox SET due = 1 WHERE state = 4 AND message_id = '1'")
+	b.Put(To("q", "3"))
+	Receive(b, got, "message")
+	b.Eventually("what was kept long enough is deleted, and nothing else", func() bool { return b.Rows() == 1 })
+}
