@@ -43,6 +43,12 @@ var rules = []rule{
 	{"broker", module, []string{module + "/broker", module + "/internal/node", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
 	{"internal/node", "github.com/rabbitmq/", nil, "a broker is not made of a client"},
 	{"internal/node", module, []string{module + "/internal/node", module + "/internal/wire"}, "a broker serves any client, and knows nothing of rehop"},
+	{"dialect", "github.com/", nil, "a dialect knows SQL, and neither drivers nor what it is used for"},
+	{"outbox", "github.com/", []string{module + "/", module}, "users bring the driver of their database"},
+	{"outbox", module + "/inbox", nil, "either can be used without the other"},
+	{"inbox", "github.com/", []string{module + "/", module}, "users bring the driver of their database"},
+	{"inbox", module + "/outbox", nil, "either can be used without the other"},
+	{"internal/headerjson", "github.com/", nil, "it knows values alone"},
 	{"internal/wire", "github.com/rabbitmq/", nil, "the codec stands alone"},
 	{"internal/wire", module, nil, "the codec stands alone"},
 }

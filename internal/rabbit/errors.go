@@ -17,6 +17,8 @@ var (
 	// ErrRefused: the broker said no (nack): a full queue, or a queue without a leader. With several
 	// queues bound, some may have taken it.
 	ErrRefused = errors.New("refused by the broker")
+	// ErrNacked is an ErrRefused that may pass.
+	ErrNacked = errors.New("negative confirm; a queue is full (reject-publish) or has lost its leader")
 	// ErrUnknown: the message was sent and the answer never came. It may or may not be stored.
 	ErrUnknown = errors.New("outcome unknown")
 	// ErrBlocked: the broker is blocked by an alarm, or does not confirm those under way; the message

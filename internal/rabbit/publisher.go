@@ -181,7 +181,7 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	if t.session.refused(t.exchange) {
 		p.replace(t.session)
 	}
-	return fmt.Errorf("%w: negative confirm; a queue is full (reject-publish) or has lost its leader", ErrRefused)
+	return fmt.Errorf("%w: %w", ErrRefused, ErrNacked)
 }
 
 // lost finds out what the end of its channel means for a message that was under way.

@@ -1,0 +1,90 @@
+package dialect
+
+import (
+	"strings"
+	"testing"
+)
+
+var all = []Dialect{Postgres, MySQL, SQLite}
+
+func TestBind(t *testing.T) {
+	const query = "SELECT ? FROM t WHERE a = ? AND b IN (?, ?)"
+	for _, d := range all {
+		want := query
+		if d == Postgres {
+			want = "SELECT $1 FROM t WHERE a = $2 AND b IN ($3, $4)"
+		}
+		if got := d.Bind(query); got != want {
+			t.Errorf("%s: got %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, d := range all {
+		if err := d.Check(); err != nil {
+			t.Errorf("%s: got %v, want nil", d, err)
+		}
+	}
+	for _, d := range []Dialect{"", "oracle"} {
+		if err := d.Check(); err == nil || !strings.Contains(err.Error(), "dialect.Postgres") {
+			t.Errorf("%q: got %v, want an error that says what there is", string(d), err)
+		}
+		if _, err := d.SQL(0); err == nil {
+			t.Errorf("%q: got SQL, want an error", string(d))
+		}
+		if err := d.Migrate(t.Context(), nil); err == nil {
+			t.Errorf("%q: migrate: got nil, want an error", string(d))
+		}
+	}
+}
+
+// Each argument is where the query has its question mark.
+func TestRowsByKey(t *testing.T) {
+	for _, d := range all {
+		query, args := d.UpdateRows("t", "id", []int64{3, 14}, "a = ?, b = ?", []any{"a", "b"}, "c = ?", "c")
+		wantArgs := []any{"a", "b", "[3,14]", "c"}
+		switch d {
+		case Postgres:
+			wantArgs[2] = "3,14"
+		case MySQL:
+			wantArgs = []any{"[3,14]", "a", "b", "c"}
+		}
+		if len(args) != len(wantArgs) {
+			t.Fatalf("%s: got %d arguments for %s, want %d", d, len(args), query, len(wantArgs))
+		}
+		for i := range args {
+			if args[i] != wantArgs[i] {
+				t.Errorf("%s: argument %d of %s: got %v, want %v", d, i, query, args[i], wantArgs[i])
+			}
+		}
+	}
+}
+
+// All dialects have the same versions, and what is printed is what is applied.
+func TestMigrations(t *testing.T) {
+	for _, d := range all {
+		if got, want := d.Newest(), Postgres.Newest(); got != want || got < 1 {
+			t.Errorf("%s: newest version: got %d, want %d", d, got, want)
+		}
+		script, err := d.SQL(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"rehop_migration", "rehop_outbox (", "rehop_outbox_lease", "rehop_outbox_relay", "rehop_inbox"} {
+			if !strings.Contains(script, want) {
+				t.Errorf("%s: the script does not have %s", d, want)
+			}
+		}
+		if rest, err := d.SQL(d.Newest()); err != nil || rest != "" {
+			t.Errorf("%s: after the newest version: got %q, %v, want nothing", d, rest, err)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	got := split("-- a; comment\nCREATE TABLE a (\n  b INT\n);\nINSERT INTO a VALUES (';');\n\n")
+	if len(got) != 2 || !strings.HasPrefix(got[0], "-- a; comment\nCREATE") || got[1] != "INSERT INTO a VALUES (';')" {
+		t.Errorf("got %q, want two statements", got)
+	}
+}

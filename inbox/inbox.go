@@ -1,0 +1,176 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// Inbox remembers in a database which messages have had their effects there. It is safe for concurrent use.
+type Inbox struct {
+	// DB is the database that the handlers' effects are in.
+	DB *sql.DB
+	// Dialect of the database.
+	Dialect dialect.Dialect
+	// Begin begins the transaction that a handler runs in. Default: DB.BeginTx, with the database's default isolation.
+	Begin func(ctx context.Context) (Transaction, error)
+	// Keep is for how long Clean leaves ids in the table. A copy that comes later is handled again, so it must be longer than a message
+	// can be on its way: its whole retry schedule, and as long as you replay failed messages. Default: 30 days.
+	Keep time.Duration
+	// Hooks are told what happens; see DuplicateHook.
+	Hooks []Hook
+	// Logger gets what no caller can be told. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Transaction is a transaction that a handler runs in. *sql.Tx is one.
+type Transaction interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	Commit() error
+	Rollback() error
+}
+
+// Hook is anything that implements DuplicateHook. Hooks are called from the goroutines that do the work: they must be quick and safe
+// for concurrent use.
+type Hook any
+
+// DuplicateHook is told of messages that were not handled because a copy of them was.
+type DuplicateHook interface {
+	OnDuplicate(ctx context.Context, consumer string, d *rehop.Delivery)
+}
+
+// Middleware runs handlers in a transaction, once for each message id. A message without id goes to the failed queue, because its
+// copies could not be told. If the handler returns nil the transaction is committed; if it returns an error, panics, or the commit
+// fails, it is rolled back and the error decides as usual. A copy that comes while the first is being handled waits for it. While the
+// database cannot be reached the subscription pauses, as after [rehop.Unavailable].
+//
+// The consumer is what tells several handlers of one message apart that use the same database. Do not change it: all that is
+// remembered is remembered under its name. If it is empty, it is the name of the queue.
+func (in Inbox) Middleware(consumer string) rehop.Middleware {
+	if err := in.validate(); err != nil {
+		panic(fmt.Sprintf("inbox: Middleware: %v", err))
+	}
+	if len(consumer) > maxName {
+		panic(fmt.Sprintf("inbox: Middleware: consumer %q… has %d bytes, %d are possible", consumer[:32], len(consumer), maxName))
+	}
+	in = in.withDefaults()
+	insert := in.Dialect.Bind(in.Dialect.InsertNew("rehop_inbox", "consumer, message_id, handled", "?, ?, "+in.Dialect.Now()))
+	return func(next rehop.Handler) rehop.Handler {
+		return &handler{inbox: in, consumer: consumer, insert: insert, next: next}
+	}
+}
+
+// maxName is how long a consumer's name and a message's id may be, so that no database shortens them.
+const maxName = 255
+
+func (in Inbox) validate() error {
+	var faults []error
+	if in.DB == nil {
+		faults = append(faults, errors.New("DB is nil"))
+	}
+	if err := in.Dialect.Check(); err != nil {
+		faults = append(faults, err)
+	}
+	if in.Keep < 0 {
+		faults = append(faults, fmt.Errorf("Keep %v is negative", in.Keep))
+	}
+	return errors.Join(faults...)
+}
+
+func (in Inbox) withDefaults() Inbox {
+	if in.Begin == nil {
+		db := in.DB
+		in.Begin = func(ctx context.Context) (Transaction, error) { return db.BeginTx(ctx, nil) }
+	}
+	if in.Keep == 0 {
+		in.Keep = 30 * 24 * time.Hour
+	}
+	if in.Logger == nil {
+		in.Logger = slog.Default()
+	}
+	return in
+}
+
+type transactionKey struct{}
+
+// From is the transaction that the handler runs in, or nil outside of a handler with an inbox.
+func From(ctx context.Context) Transaction {
+	tx, _ := ctx.Value(transactionKey{}).(Transaction)
+	return tx
+}
+
+// Tx is From for handlers of an inbox whose Begin is not set.
+func Tx(ctx context.Context) *sql.Tx {
+	tx, _ := From(ctx).(*sql.Tx)
+	return tx
+}
+
+// Clean deletes ids that are older than Keep, from time to time and few at once, until ctx ends. One program is enough; more
+// do no harm.
+func (in Inbox) Clean(ctx context.Context) error {
+	if err := in.validate(); err != nil {
+		return fmt.Errorf("inbox: clean: %w", err)
+	}
+	in = in.withDefaults()
+	for {
+		if err := in.cleanOnce(ctx); err != nil && ctx.Err() == nil {
+			in.Logger.Warn("inbox: cannot delete old ids, and tries again", "err", err)
+		}
+		if rabbit.Pause(ctx, cleanEvery) != nil {
+			return nil
+		}
+	}
+}
+
+const (
+	cleanEvery = time.Minute
+	cleanSome  = 1000
+	cleanPause = 20 * time.Millisecond // lets others have the database
+)
+
+func (in Inbox) cleanOnce(ctx context.Context) error {
+	for {
+		old, err := in.old(ctx)
+		if err != nil || len(old) == 0 {
+			return err
+		}
+		query, args := in.Dialect.DeleteRows("rehop_inbox", "id", old, "TRUE")
+		if _, err := in.DB.ExecContext(ctx, query, args...); err != nil {
+			return err
+		}
+		if len(old) < cleanSome {
+			return nil
+		}
+		if err := rabbit.Pause(ctx, cleanPause); err != nil {
+			return err
+		}
+	}
+}
+
+// old are the first rows of the table, up to one that is to be kept: they are there in about the order in which they were handled.
+func (in Inbox) old(ctx context.Context) (ids []int64, err error) {
+	query := fmt.Sprintf("SELECT id, %s - handled FROM rehop_inbox ORDER BY id LIMIT %d", in.Dialect.Now(), cleanSome)
+	rows, err := in.DB.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, age int64
+		if err := rows.Scan(&id, &age); err != nil {
+			return nil, err
+		}
+		if age < in.Keep.Microseconds() {
+			break
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}

@@ -1,0 +1,298 @@
+package sqlboxes
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/outbox"
+)
+
+// Variables by which this program is told that it is to be a relay.
+const (
+	relayDatabase = "REHOP_SQLBOXES_DATABASE"
+	relayBroker   = "REHOP_SQLBOXES_BROKER"
+)
+
+// processLease is short, so that relays are soon replaced.
+const processLease = time.Second
+
+// relayProcess is a relay in a process of its own, until nobody holds the other end of its input any more.
+func relayProcess() error {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	db, err := sql.Open("pgx", os.Getenv(relayDatabase))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	client, err := rehop.Open(ctx, rehop.Config{URL: os.Getenv(relayBroker)})
+	if err != nil {
+		return err
+	}
+	defer client.Close(context.Background())
+	return outbox.Relay{Client: client, DB: db, Dialect: dialect.Postgres, Name: "process", Lease: processLease}.Run(ctx)
+}
+
+// scene is two relays, one in a process of its own, and a writer that never rests.
+type scene struct {
+	t        *testing.T
+	db       *sql.DB
+	broker   *lab.Rabbit
+	database *lab.Database
+	client   *rehop.Client
+
+	mu        sync.Mutex
+	committed []string
+	received  []string
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{t: t, broker: lab.Embedded(t), database: lab.Postgres(t)}
+	s.db = s.database.Open(t)
+	if err := dialect.Postgres.Migrate(kit.Context(t), s.db); err != nil {
+		t.Fatal(err)
+	}
+	s.client = kit.Open(t, rehop.Config{URL: s.broker.URL})
+	kit.Subscribe(t, s.client, rehop.Subscription{Queue: "q", Prefetch: 100, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		s.mu.Lock()
+		s.received = append(s.received, d.ID)
+		s.mu.Unlock()
+		return nil
+	})})
+	return s
+}
+
+// relay runs a relay in this process until the test ends.
+func (s *scene) relay() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	relay := outbox.Relay{Client: s.client, DB: s.db, Dialect: dialect.Postgres, Name: "here", Lease: processLease}
+	go func() { ended <- relay.Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("relay: %v", err)
+		}
+	})
+}
+
+// process starts a relay in a process of its own, and waits until it holds leases.
+func (s *scene) process() *os.Process {
+	s.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), relayDatabase+"="+s.database.Source, relayBroker+"="+s.broker.URL)
+	cmd.Stdout, cmd.Stderr = s.t.Output(), s.t.Output()
+	if _, err := cmd.StdinPipe(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	s.awaitLeases("process", 1)
+	return cmd.Process
+}
+
+// awaitLeases waits until relays with a name hold at least so many leases.
+func (s *scene) awaitLeases(name string, n int) {
+	s.t.Helper()
+	lab.Eventually(s.t, kit.Limit, fmt.Sprintf("%d leases of the relay %q", n, name), func() bool {
+		var held int
+		err := s.db.QueryRowContext(kit.Context(s.t), "SELECT COUNT(*) FROM rehop_outbox_lease WHERE owner LIKE $1", name+" %").Scan(&held)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return held >= n
+	})
+}
+
+// write commits messages, in ten orders, until the test calls stop.
+func (s *scene) write() (stop func()) {
+	box := outbox.New(dialect.Postgres)
+	ctx, cancel := context.WithCancel(context.Background())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			id := strconv.Itoa(n)
+			tx, err := s.db.BeginTx(context.Background(), nil)
+			if err == nil {
+				err = box.Publish(ctx, tx, outbox.Message{Message: rehop.Message{ID: id, Key: "q"}, OrderKey: strconv.Itoa(n % 10)})
+			}
+			if err != nil {
+				if ctx.Err() == nil {
+					s.t.Errorf("write: %v", err)
+				}
+				if tx != nil {
+					_ = tx.Rollback()
+				}
+				return
+			}
+			if err := tx.Commit(); err != nil {
+				s.t.Errorf("commit: %v", err)
+				return
+			}
+			s.mu.Lock()
+			s.committed = append(s.committed, id)
+			s.mu.Unlock()
+		}
+	})
+	stop = func() {
+		cancel()
+		writing.Wait()
+	}
+	s.t.Cleanup(stop)
+	return stop
+}
+
+// count is how many messages were committed, and how many of them have come.
+func (s *scene) count() (committed, came int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	different := make(map[string]bool)
+	for _, id := range s.received {
+		different[id] = true
+	}
+	return len(s.committed), len(different)
+}
+
+// awaitAll waits until all that was committed up to now has come.
+func (s *scene) awaitAll() {
+	s.t.Helper()
+	want, _ := s.count()
+	lab.Eventually(s.t, kit.Limit, fmt.Sprintf("all of %d messages", want), func() bool {
+		_, came := s.count()
+		return came >= want
+	})
+}
+
+// check holds what has come against what was committed. Twice may come only what is before a number.
+func (s *scene) check(mayRepeatBefore func(n int) bool) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	times := make(map[string]int)
+	var last [10]int
+	for i := range last {
+		last[i] = i - 10
+	}
+	for _, id := range s.received {
+		if times[id]++; times[id] > 1 {
+			continue
+		}
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if want := last[n%10] + 10; n != want {
+			s.t.Fatalf("order %d: got %d, want %d", n%10, n, want)
+		}
+		last[n%10] = n
+	}
+	repeated := 0
+	for id, n := range times {
+		number, _ := strconv.Atoi(id)
+		if n > 1 {
+			repeated++
+			if !mayRepeatBefore(number) {
+				s.t.Errorf("%s was published %d times, want once", id, n)
+			}
+		}
+	}
+	if len(times) != len(s.committed) {
+		s.t.Errorf("published: got %d messages, want the %d that were committed", len(times), len(s.committed))
+	}
+	s.t.Logf("%d messages, %d more than once", len(times), repeated)
+}
+
+// A relay that is killed is replaced within seconds, and nothing is lost or out of order.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	process := s.process()
+	s.relay()
+	s.awaitLeases("here", 1)
+	stop := s.write()
+	for round := range 3 {
+		if round > 0 {
+			process = s.process()
+		}
+		s.awaitAll()
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		s.awaitAll()
+		if took := time.Since(killed); took > 10*time.Second {
+			t.Errorf("messages of the killed relay came after %v, want seconds", took)
+		}
+	}
+	stop()
+	s.awaitAll()
+	s.check(func(int) bool { return true })
+}
+
+// A relay that was stopped, and goes on when others have taken its place, publishes nothing that is not its own any more. Only what was
+// under way when it was stopped may come twice.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	process := s.process()
+	s.relay()
+	s.awaitLeases("here", 1)
+	stop := s.write()
+	type span struct{ from, to int }
+	var stopped []span
+	for range 3 {
+		s.awaitLeases("process", 8)
+		s.awaitAll()
+		if err := process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		from, _ := s.count()
+		s.awaitLeases("here", 16)
+		s.awaitAll()
+		to, _ := s.count()
+		stopped = append(stopped, span{from + 1, to}) // one may have been committed and not yet been counted
+		if err := process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.awaitLeases("process", 8)
+	stop()
+	s.awaitAll()
+	s.check(func(n int) bool {
+		for _, sp := range stopped {
+			if n >= sp.from && n < sp.to {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,237 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// batch is messages that are published together.
+type batch struct {
+	relay    *run
+	term     *term
+	began    time.Time
+	rows     []row
+	messages []rehop.Message // of the rows
+	fates    []fate          // of the rows
+	parts    []*part
+	bytes    int
+
+	trouble bool // the broker was away
+	report  Batch
+}
+
+// part is what a lane has in a batch.
+type part struct {
+	lane       *lane
+	begin, end int                  // in rows
+	last       int64                // the place of its last row
+	cleared    bool                 // nothing is left of it
+	held       map[string]time.Time // keys that are to be held back, until when
+}
+
+// fate is what becomes of a row.
+type fate struct {
+	verdict verdict
+	err     error
+	wait    time.Duration // if it is postponed
+}
+
+type verdict int
+
+const (
+	left      verdict = iota // it stays as it is
+	published                // the broker has it
+	postponed                // it is tried again later
+	aside                    // it waits for a person
+	vanished                 // it was deleted meanwhile
+)
+
+func newBatch(r *run, t *term) *batch { return &batch{relay: r, term: t, began: time.Now()} }
+
+func (b *batch) add(l *lane, rows []row, bytes int) {
+	begin := len(b.rows)
+	b.rows = append(b.rows, rows...)
+	b.parts = append(b.parts, &part{lane: l, begin: begin, end: len(b.rows), last: l.place(&rows[len(rows)-1])})
+	b.bytes += bytes
+}
+
+// shards are those that the rows are of.
+func (b *batch) shards() []int {
+	var all []int
+	for _, p := range b.parts {
+		if !slices.Contains(all, p.lane.shard) {
+			all = append(all, p.lane.shard)
+		}
+	}
+	return all
+}
+
+// run publishes the batch, and writes down what became of it.
+func (b *batch) run(ctx context.Context) {
+	b.fates = make([]fate, len(b.rows))
+	recorded := b.load(ctx) && b.publish(ctx)
+	for _, p := range b.parts {
+		p.cleared = recorded
+		for i := p.begin; i < p.end; i++ {
+			b.account(p, &b.rows[i], b.fates[i])
+		}
+	}
+	b.report.Took = time.Since(b.began)
+	b.rows, b.messages, b.fates = nil, nil, nil // the dispatcher counts their memory as free soon
+}
+
+// account counts what became of a row.
+func (b *batch) account(p *part, r *row, f fate) {
+	switch f.verdict {
+	case left:
+		b.report.Left++
+		p.cleared = false
+	case published:
+		b.report.Published++
+	case postponed:
+		b.report.Postponed++
+		if r.orderKey != "" {
+			if p.held == nil {
+				p.held = make(map[string]time.Time)
+			}
+			p.held[r.orderKey] = time.Now().Add(f.wait)
+		}
+	case aside:
+		b.report.SetAside++
+		b.relay.Logger.Error("outbox: a message cannot be published and was set aside", "row", r.id, "message", r.messageID,
+			"exchange", r.exchange, "key", r.routingKey, "err", f.err)
+		tell(b.relay.hooks.setAside, func(h SetAsideHook) {
+			h.OnSetAside(SetAside{Row: r.id, MessageID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Err: f.err})
+		})
+	}
+}
+
+// load makes messages of the rows. False: the database did not let it.
+func (b *batch) load(ctx context.Context) bool {
+	ctx, done := b.term.within(ctx, b.relay.Timeout)
+	defer done()
+	if err := loadBodies(ctx, b.relay.DB, b.relay.Dialect, b.rows); err != nil {
+		if ctx.Err() == nil {
+			b.relay.told.fault("read bodies", err)
+		}
+		return false
+	}
+	b.relay.told.well("read bodies")
+	b.messages = make([]rehop.Message, len(b.rows))
+	for i := range b.rows {
+		if b.rows[i].body == nil {
+			b.fates[i].verdict = vanished
+			continue
+		}
+		var err error
+		if b.messages[i], err = b.rows[i].message(); err != nil {
+			b.fates[i] = fate{verdict: aside, err: err}
+		}
+	}
+	return true
+}
+
+// recordEvery is how long confirmed messages of a batch with many waves may wait until they are deleted.
+const recordEvery = 250 * time.Millisecond
+
+// publish publishes in waves, each with at most one message of a key. It reports whether all outcomes are in the database.
+func (b *batch) publish(ctx context.Context) (recorded bool) {
+	var todo, outcomes []int
+	for i, f := range b.fates {
+		if f.verdict == left {
+			todo = append(todo, i)
+		} else {
+			outcomes = append(outcomes, i)
+		}
+	}
+	recorded = true
+	last := time.Now()
+	for len(todo) > 0 && !b.trouble && !b.term.over() && ctx.Err() == nil {
+		var wave []int
+		wave, todo = b.wave(todo)
+		b.send(ctx, wave)
+		outcomes, todo = append(outcomes, wave...), b.without(todo, wave)
+		if len(todo) > 0 && time.Since(last) > recordEvery {
+			recorded = b.record(ctx, outcomes) && recorded
+			outcomes, last = outcomes[:0], time.Now()
+		}
+	}
+	return b.record(ctx, outcomes) && recorded
+}
+
+// wave divides rows into those that can be sent now and those that another of their key comes before.
+func (b *batch) wave(todo []int) (now, later []int) {
+	seen := make(map[string]bool)
+	for _, i := range todo {
+		key := b.rows[i].orderKey
+		if key != "" && seen[key] {
+			later = append(later, i)
+			continue
+		}
+		seen[key] = true
+		now = append(now, i)
+	}
+	return now, later
+}
+
+// without takes out the rows of keys of which one has to be sent again.
+func (b *batch) without(todo, sent []int) []int {
+	stuck := make(map[string]bool)
+	for _, i := range sent {
+		if v := b.fates[i].verdict; v == left || v == postponed {
+			stuck[b.rows[i].orderKey] = true
+		}
+	}
+	return slices.DeleteFunc(todo, func(i int) bool { return stuck[b.rows[i].orderKey] })
+}
+
+// send publishes some rows and judges the outcomes.
+func (b *batch) send(ctx context.Context, some []int) {
+	messages := make([]rehop.Message, len(some))
+	for j, i := range some {
+		messages[j] = b.messages[i]
+	}
+	within, done := b.term.within(ctx, b.relay.Timeout)
+	err := b.relay.Client.PublishBatch(within, messages)
+	done()
+	var each *rehop.BatchError
+	if err != nil && (!errors.As(err, &each) || len(each.Errors) != len(some)) {
+		each = &rehop.BatchError{Errors: slices.Repeat([]error{err}, len(some))}
+	}
+	cut := b.term.over() || ctx.Err() != nil
+	open := b.relay.Client.State() == rehop.StateOpen
+	for j, i := range some {
+		switch {
+		case each == nil || each.Errors[j] == nil:
+			b.fates[i].verdict = published
+		case !cut:
+			b.fates[i] = b.judge(&b.rows[i], each.Errors[j], open)
+			b.trouble = b.trouble || b.fates[i].verdict == left
+		}
+	}
+}
+
+// judge says what is to become of a message that was not confirmed.
+func (b *batch) judge(r *row, err error, open bool) fate {
+	wait := b.relay.RetryMax
+	if n := min(r.attempts, 30); b.relay.RetryMin <= b.relay.RetryMax>>n {
+		wait = b.relay.RetryMin << n
+	}
+	again := fate{verdict: postponed, err: err, wait: wait}
+	switch {
+	case errors.Is(err, rehop.ErrUnknown) && open:
+		// The broker is there and does not answer for this one. Sent again too soon, it would only be there twice.
+		again.wait = max(wait, 2*b.relay.Timeout)
+		return again
+	case errors.Is(err, rehop.ErrUnknown), errors.Is(err, rehop.ErrBlocked), errors.Is(err, rehop.ErrDisconnected), errors.Is(err, rehop.ErrClosed):
+		return fate{verdict: left, err: err}
+	case errors.Is(err, rehop.ErrTooLarge), errors.Is(err, rehop.ErrInvalid),
+		errors.Is(err, rehop.ErrUnroutable) && r.attempts+1 >= b.relay.Tries:
+		return fate{verdict: aside, err: err}
+	}
+	return again
+}

@@ -1,0 +1,156 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
+)
+
+// Message is a message for the outbox.
+//
+// Delay and At keep it in the table, not on the broker, so its exchange need not be one that rehop declares, and it can be canceled.
+// By default its timestamp is when it was put into the outbox.
+type Message struct {
+	rehop.Message
+	// OrderKey: messages with the same key are published in the order in which their transactions commit, each when the one before
+	// was confirmed. Transactions with the same key wait for each other from Publish to their end, so publish late in the
+	// transaction; two that publish several keys in different order can deadlock, which the database reports to one of them. A message that
+	// is set aside does not hold up those behind it. It cannot be delayed. Default: none; no order is kept.
+	OrderKey string
+}
+
+// Tx is a transaction in which messages are published: a *sql.Tx, what inbox.From returns, or a pgx.Tx by way of outboxpgx.Tx.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Box puts messages into the outbox of a database. It is safe for concurrent use.
+type Box struct{ dialect dialect.Dialect }
+
+// New is the outbox of databases with this dialect.
+func New(d dialect.Dialect) Box { return Box{d} }
+
+// Publish writes messages in a transaction. They will be published if and when it commits. Messages without an id get one, which the
+// caller sees if it has passed a slice. An error that is rehop.ErrInvalid or rehop.ErrTooLarge comes before anything was done in
+// the transaction; other errors are the database's.
+func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
+	if err := b.dialect.Check(); err != nil {
+		return fmt.Errorf("outbox: publish: %w", err)
+	}
+	rows := make([]row, len(messages))
+	var faults []error
+	for i := range messages {
+		var err error
+		if rows[i], err = newRow(&messages[i]); err != nil {
+			faults = append(faults, fmt.Errorf("outbox: message %q to exchange %q with key %q: %w", messages[i].ID, messages[i].Exchange, messages[i].Key, err))
+		}
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	if err := b.serialize(ctx, tx, rows); err != nil {
+		return fmt.Errorf("outbox: wait for the order key: %w", err)
+	}
+	for len(rows) > 0 {
+		n := chunk(rows)
+		query, args := b.insert(rows[:n])
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+			return fmt.Errorf("outbox: write %d messages: %w", n, err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// Bounds of one INSERT: databases limit its arguments and its size.
+const (
+	chunkRows  = 100
+	chunkBytes = 4 << 20
+)
+
+// chunk is how many of the rows go into one INSERT.
+func chunk(rows []row) int {
+	n, size := 0, 0
+	for n < len(rows) && n < chunkRows && (n == 0 || size+rows[n].size <= chunkBytes) {
+		size += rows[n].size
+		n++
+	}
+	return n
+}
+
+// serialize waits until no other transaction with the same keys is under way. It takes keys in one order, so that two calls cannot
+// wait for each other.
+func (b Box) serialize(ctx context.Context, tx Tx, rows []row) error {
+	var numbers []uint32
+	for _, r := range rows {
+		if r.orderKey != "" {
+			number := hash(r.orderKey)
+			if b.dialect == dialect.MySQL {
+				number %= dialect.OrderBuckets
+			}
+			numbers = append(numbers, number)
+		}
+	}
+	slices.Sort(numbers)
+	for _, number := range slices.Compact(numbers) {
+		query, args := b.dialect.Serialize(number)
+		if query == "" {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, b.dialect.Bind(query), args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const insertColumns = "state, shard, due, created, size, message_id, exchange, routing_key, order_key, properties, headers, body"
+
+func (b Box) insert(rows []row) (query string, args []any) {
+	var values strings.Builder
+	now, ready := b.dialect.Now(), false
+	for i, r := range rows {
+		if i > 0 {
+			values.WriteString(", ")
+		}
+		values.WriteString("(?, ?, ")
+		args = append(args, r.state, r.shard)
+		if r.state == stateDelayed {
+			values.WriteString(b.dialect.Later(now+" + ?", "?"))
+			args = append(args, r.delay, r.at)
+		} else {
+			values.WriteString("0")
+			ready = true
+		}
+		values.WriteString(", " + now + ", ?, ?, ?, ?, ?, ?, ?, ?)")
+		args = append(args, r.size, r.messageID, r.exchange, r.routingKey, r.orderKey, r.properties, r.headers, r.body)
+	}
+	query = "INSERT INTO rehop_outbox (" + insertColumns + ") VALUES " + values.String()
+	if ready {
+		query = b.dialect.Announce(query)
+	}
+	return b.dialect.Bind(query), args
+}
+
+// Cancel takes a delayed message back, and tells whether it was there and not yet due. If the transaction commits only after the message
+// was due, it may have been published by then.
+func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) {
+	if err := b.dialect.Check(); err != nil {
+		return false, fmt.Errorf("outbox: cancel: %w", err)
+	}
+	result, err := tx.ExecContext(ctx, b.dialect.Cancel(), messageID)
+	if err != nil {
+		return false, fmt.Errorf("outbox: cancel message %q: %w", messageID, err)
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return false, fmt.Errorf("outbox: cancel message %q: %w", messageID, err)
+	}
+	return n > 0, nil
+}

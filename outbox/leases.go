@@ -1,0 +1,405 @@
+package outbox
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// leases are the shards that a relay may publish, each a row that it has put its name on until some time by the database's clock. It
+// reckons by its own clock from before it asked, and stops a little earlier, so it has stopped when another one may begin.
+type leases struct {
+	run      *run
+	registry registry
+	away     time.Time     // since when the broker cannot be reached; zero: it can
+	renewal  time.Time     // when to renew what is held
+	ask      chan struct{} // has room for one: look after the leases now
+
+	mu        sync.Mutex
+	term      *term // nil: nothing is held
+	expiry    *time.Timer
+	held      map[int]*holding
+	listening bool // the waker works
+	stirred   int  // batches since the last renewal
+}
+
+// holding is a lease that is held.
+type holding struct {
+	underway int  // batches with messages of this shard
+	leaving  bool // to be given back when nothing is under way
+}
+
+func newLeases(r *run) *leases {
+	return &leases{run: r, registry: registry{run: r}, held: make(map[int]*holding), ask: make(chan struct{}, 1)}
+}
+
+// setListening notes whether the waker works, and tells whether it did.
+func (l *leases) setListening(listening bool) (before bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, l.listening = l.listening, listening
+	return before
+}
+
+// current is the term, nil if there is none, and the leases under which work may begin.
+func (l *leases) current() (*term, map[int]*holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term == nil || l.term.over() {
+		return nil, nil
+	}
+	free := make(map[int]*holding, len(l.held))
+	for shard, h := range l.held {
+		if !h.leaving {
+			free[shard] = h
+		}
+	}
+	return l.term, free
+}
+
+// holds reports whether a shard is held.
+func (l *leases) holds(shard int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[shard] != nil
+}
+
+// begin notes that messages of some shards are under way. False: the term has ended, or a shard is to be given back.
+func (l *leases) begin(t *term, some []int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term != t || t.over() {
+		return false
+	}
+	for _, shard := range some {
+		if h := l.held[shard]; h == nil || h.leaving {
+			return false
+		}
+	}
+	for _, shard := range some {
+		l.held[shard].underway++
+	}
+	l.stirred++
+	return true
+}
+
+// end is the reverse of begin.
+func (l *leases) end(t *term, some []int) {
+	l.mu.Lock()
+	awaited := false
+	if l.term == t {
+		for _, shard := range some {
+			if h := l.held[shard]; h != nil {
+				h.underway--
+				awaited = awaited || h.leaving && h.underway == 0
+			}
+		}
+	}
+	l.mu.Unlock()
+	if awaited {
+		select {
+		case l.ask <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// keep gains and renews leases until ctx ends.
+func (l *leases) keep(ctx context.Context) {
+	for tries := 0; ctx.Err() == nil; {
+		next, err := l.renew(ctx)
+		if err == nil {
+			tries = 0
+			l.run.told.well("renew its leases")
+		} else if ctx.Err() == nil {
+			tries++
+			next = min(l.run.Lease/4, databaseBackoff.Delay(tries))
+			l.run.told.fault("renew its leases", err)
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-l.ask:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// renew looks after the leases once, and tells when to do so again. Most of the time it only looks what others do.
+func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.run.Lease/2)
+	defer cancel()
+	now := time.Now()
+	if !l.able() {
+		return l.run.Lease / 4, l.resign(ctx)
+	}
+	renews := !now.Before(l.renewal)
+	if renews {
+		if err := l.registry.enlist(ctx, l.wantsNews()); err != nil {
+			return 0, err
+		}
+		if err := l.registry.prolong(ctx, l.shards()); err != nil {
+			return 0, err
+		}
+		l.renewal = now.Add(l.run.Lease / 4)
+	}
+	table, living, err := l.registry.look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	l.compare(table, now, renews)
+	next = time.Until(l.renewal)
+	share := (shards + living - 1) / living // rounded up, so that each has somebody
+	next = min(next, l.soonest(table, share))
+	held := l.shed(share)
+	if free := l.free(table); held < share && len(free) > 0 {
+		if err := l.acquire(ctx, free[:min(len(free), share-held)]); err != nil {
+			return next, err
+		}
+	}
+	return next, l.giveBack(ctx)
+}
+
+// able reports whether this relay can do its work. One that has lost the broker for longer than a lease lets others try.
+func (l *leases) able() bool {
+	if l.run.Client.State() != rehop.StateRecovering {
+		l.away = time.Time{}
+		return true
+	}
+	if l.away.IsZero() {
+		l.away = time.Now()
+	}
+	return time.Since(l.away) < l.run.Lease
+}
+
+// busyRate is how many batches in a second make a relay one that need not be told of new messages: it looks for them anyway.
+const busyRate = 25
+
+// wantsNews reports whether this relay is to be told of new messages.
+func (l *leases) wantsNews() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	busy := l.stirred > int(l.run.Lease/4*busyRate/time.Second)
+	l.stirred = 0
+	return l.listening && !busy
+}
+
+// shards are those that are held.
+func (l *leases) shards() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]int, 0, len(l.held))
+	for shard := range l.held {
+		all = append(all, shard)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// compare holds the table against what this relay believes to hold. If something was taken from it, the term ends; else it is
+// extended if the leases were renewed.
+func (l *leases) compare(table []entry, before time.Time, renewed bool) {
+	l.mu.Lock()
+	t := l.term
+	if t == nil {
+		l.mu.Unlock()
+		return
+	}
+	intact := !t.over()
+	for shard := range l.held {
+		intact = intact && slices.ContainsFunc(table, func(e entry) bool { return e.shard == shard && l.has(e) })
+	}
+	if intact && renewed {
+		l.extend(before)
+	}
+	l.mu.Unlock()
+	if !intact {
+		l.lose(t)
+	}
+}
+
+// has reports whether a lease is this relay's by the database.
+func (l *leases) has(e entry) bool { return e.owner == l.run.owner && e.left > 0 }
+
+// extend prolongs the term after what is held was renewed. The caller holds the lock.
+func (l *leases) extend(before time.Time) {
+	until := before.Add(l.run.Lease - l.run.Lease/10)
+	t := l.term
+	t.extend(until)
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+	l.expiry = time.AfterFunc(time.Until(until), func() {
+		if t.over() {
+			l.lose(t)
+		}
+	})
+}
+
+// lose ends a term: what is under way in it is cut short.
+func (l *leases) lose(t *term) {
+	t.end()
+	l.mu.Lock()
+	if l.term != t {
+		l.mu.Unlock()
+		return
+	}
+	lost := l.drop()
+	l.mu.Unlock()
+	if len(lost) > 0 {
+		l.run.Logger.Warn("outbox: relay has lost its leases", "relay", l.run.owner, "shards", lost)
+		l.tell(Lease{Shards: lost})
+	}
+}
+
+// drop forgets the term and what was held in it. The caller holds the lock.
+func (l *leases) drop() (dropped []int) {
+	for shard := range l.held {
+		dropped = append(dropped, shard)
+	}
+	slices.Sort(dropped)
+	clear(l.held)
+	l.term = nil
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+	return dropped
+}
+
+func (l *leases) tell(e Lease) {
+	e.Relay, e.Of = l.run.owner, shards
+	tell(l.run.hooks.lease, func(h LeaseHook) { h.OnLease(e) })
+}
+
+// soonest is when it is worth to look again because another one gives leases back or has died: those that live renew theirs long before
+// they end.
+func (l *leases) soonest(table []entry, share int) time.Duration {
+	next := l.run.Lease
+	owned := make(map[string]int)
+	for _, e := range table {
+		left := time.Duration(e.left) * time.Microsecond
+		if left <= 0 || e.owner == l.run.owner {
+			continue
+		}
+		if left < l.run.Lease/2 {
+			next = min(next, left+time.Millisecond)
+		}
+		if owned[e.owner]++; owned[e.owner] > share {
+			next = min(next, l.run.Lease/16)
+		}
+	}
+	return next
+}
+
+// shed marks what is held beyond a share as leaving, and tells how many stay.
+func (l *leases) shed(share int) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var stay []int
+	for shard, h := range l.held {
+		if !h.leaving {
+			stay = append(stay, shard)
+		}
+	}
+	slices.Sort(stay)
+	for ; len(stay) > share; stay = stay[:len(stay)-1] {
+		l.held[stay[len(stay)-1]].leaving = true
+	}
+	return len(stay)
+}
+
+// free are leases that nobody has, and those that this relay had and has given up by its own clock; in any order, so that relays which
+// begin together do not all want the same.
+func (l *leases) free(table []entry) []int {
+	var free []int
+	for _, e := range table {
+		if e.shard < shards && (e.left <= 0 || e.owner == l.run.owner && !l.holds(e.shard)) {
+			free = append(free, e.shard)
+		}
+	}
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	return free
+}
+
+// acquire gains leases, as far as nobody is faster.
+func (l *leases) acquire(ctx context.Context, wanted []int) error {
+	before := time.Now()
+	if err := l.registry.acquire(ctx, wanted); err != nil {
+		return err
+	}
+	table, _, err := l.registry.look(ctx)
+	if err != nil {
+		return err
+	}
+	var gained []int
+	for _, e := range table {
+		if l.has(e) && slices.Contains(wanted, e.shard) {
+			gained = append(gained, e.shard)
+		}
+	}
+	if len(gained) > 0 {
+		l.take(before, gained)
+		l.tell(Lease{Shards: gained, Gained: true})
+		l.run.nudge()
+	}
+	return nil
+}
+
+// take notes leases that were gained. They last longer than the term, unless it has just ended.
+func (l *leases) take(before time.Time, gained []int) {
+	l.mu.Lock()
+	if t := l.term; t != nil && t.over() {
+		l.mu.Unlock()
+		l.lose(t)
+		l.mu.Lock()
+	}
+	defer l.mu.Unlock()
+	if l.term == nil {
+		l.term = newTerm(before)
+		l.extend(before)
+	}
+	for _, shard := range gained {
+		l.held[shard] = &holding{}
+	}
+}
+
+// giveBack returns leases that are leaving and have nothing under way.
+func (l *leases) giveBack(ctx context.Context) error {
+	l.mu.Lock()
+	var given []int
+	for shard, h := range l.held {
+		if h.leaving && h.underway == 0 {
+			given = append(given, shard)
+			delete(l.held, shard) // before the database knows: nothing must begin there
+		}
+	}
+	l.mu.Unlock()
+	if len(given) == 0 {
+		return nil
+	}
+	slices.Sort(given)
+	l.tell(Lease{Shards: given, Given: true})
+	return l.registry.release(ctx, given)
+}
+
+// resign gives everything back, and cuts short what is under way. What it fails to give back ends by itself.
+func (l *leases) resign(ctx context.Context) error {
+	l.mu.Lock()
+	if l.term != nil {
+		l.term.end()
+	}
+	given := l.drop()
+	l.mu.Unlock()
+	if len(given) > 0 {
+		l.tell(Lease{Shards: given, Given: true})
+	}
+	if err := l.registry.release(ctx, given); err != nil {
+		return err
+	}
+	return l.registry.strike(ctx)
+}

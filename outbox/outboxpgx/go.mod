@@ -1,0 +1,19 @@
+module github.com/rehop/rehop/outbox/outboxpgx
+
+go 1.26
+
+require (
+	github.com/jackc/pgx/v5 v5.11.0
+	github.com/rehop/rehop v0.0.0
+)
+
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.2 // indirect
+	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
+	golang.org/x/sync v0.17.0 // indirect
+	golang.org/x/text v0.29.0 // indirect
+)
+
+replace github.com/rehop/rehop => ../../

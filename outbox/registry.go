@@ -1,0 +1,108 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+)
+
+// registry is the tables by which relays share the work. All its times are the database's.
+type registry struct {
+	run      *run
+	enlisted bool // this relay has a row among those that live
+}
+
+// entry is a row of the table of leases.
+type entry struct {
+	shard int
+	owner string
+	left  int64 // microseconds until it ends
+}
+
+func (r *registry) exec(ctx context.Context, query string, args ...any) (changed int, err error) {
+	return execOn(ctx, r.run.DB, query, args)
+}
+
+// untilNext is when a lease ends that is taken or renewed now.
+func (r *registry) untilNext() string {
+	return fmt.Sprintf("%s + %d", r.run.Dialect.Now(), r.run.Lease.Microseconds())
+}
+
+// enlist says that this relay lives, and whether it wants to be told of new messages.
+func (r *registry) enlist(ctx context.Context, listening bool) error {
+	wants := 0
+	if listening {
+		wants = 1
+	}
+	if r.enlisted {
+		n, err := r.exec(ctx, r.run.Dialect.Bind("UPDATE rehop_outbox_relay SET expires = "+r.untilNext()+", listening = ? WHERE owner = ?"), wants, r.run.owner)
+		if err != nil || n > 0 {
+			return err
+		}
+	}
+	// It is not there yet, or was taken for dead.
+	insert := r.run.Dialect.InsertNew("rehop_outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
+	_, err := r.exec(ctx, r.run.Dialect.Bind(insert), r.run.owner, wants)
+	r.enlisted = err == nil
+	return err
+}
+
+// strike is the reverse of enlist.
+func (r *registry) strike(ctx context.Context) error {
+	if !r.enlisted {
+		return nil
+	}
+	_, err := r.exec(ctx, r.run.Dialect.Bind("DELETE FROM rehop_outbox_relay WHERE owner = ?"), r.run.owner)
+	r.enlisted = err != nil
+	return err
+}
+
+// look reads who holds what, and how many relays live.
+func (r *registry) look(ctx context.Context) (table []entry, living int, err error) {
+	now := r.run.Dialect.Now()
+	rows, err := r.run.DB.QueryContext(ctx, "SELECT shard, owner, expires - "+now+" FROM rehop_outbox_lease ORDER BY shard")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var e entry
+		if err := rows.Scan(&e.shard, &e.owner, &e.left); err != nil {
+			return nil, 0, err
+		}
+		table = append(table, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, 0, err
+	}
+	err = r.run.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM rehop_outbox_relay WHERE expires > "+now).Scan(&living)
+	return table, max(living, 1), err
+}
+
+// acquire puts this relay's name on leases that have ended, or are its own.
+func (r *registry) acquire(ctx context.Context, wanted []int) error {
+	return r.change(ctx, "owner = ?, term = term + 1, expires = "+r.untilNext(), []any{r.run.owner}, wanted, "(expires <= "+r.run.Dialect.Now()+" OR owner = ?)")
+}
+
+// prolong renews leases that have not ended.
+func (r *registry) prolong(ctx context.Context, held []int) error {
+	return r.change(ctx, "expires = "+r.untilNext(), nil, held, "expires > "+r.run.Dialect.Now()+" AND owner = ?")
+}
+
+// release gives leases back. If it fails, they end by themselves.
+func (r *registry) release(ctx context.Context, given []int) error {
+	return r.change(ctx, "owner = '', term = term + 1, expires = 0", nil, given, "owner = ?")
+}
+
+// change changes leases if a condition holds, whose argument is the name of this relay.
+func (r *registry) change(ctx context.Context, set string, values []any, some []int, condition string) error {
+	if len(some) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(some))
+	for i, shard := range some {
+		ids[i] = int64(shard)
+	}
+	query, args := r.run.Dialect.UpdateRows("rehop_outbox_lease", "shard", ids, set, values, condition, r.run.owner)
+	_, err := r.exec(ctx, query, args...)
+	return err
+}
