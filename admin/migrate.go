@@ -149,6 +149,7 @@ type migration struct {
 	feeders  []topology.LiveQueue // queues with consumers that publish to this one by its name
 
 	progress MigrationProgress
+	moved    volume
 }
 
 func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (*migration, error) {
@@ -168,9 +169,9 @@ func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (
 	case plan.Queues[i].Args["x-queue-type"] == "stream":
 		return nil, m.fault(errors.New("a stream keeps what was consumed, so there is no moving it"))
 	case !slices.Contains([]ConsumerRule{RefuseConsumers, AwaitConsumers, IgnoreConsumers}, o.Consumers):
-		return nil, m.fault(fmt.Errorf("Consumers is %q, must be %q, %q or %q", o.Consumers, RefuseConsumers, AwaitConsumers, IgnoreConsumers))
+		return nil, m.fault(fmt.Errorf("option Consumers is %q, must be %q, %q or %q", o.Consumers, RefuseConsumers, AwaitConsumers, IgnoreConsumers))
 	case o.Settle < 0:
-		return nil, m.fault(fmt.Errorf("Settle %v must not be negative", o.Settle))
+		return nil, m.fault(fmt.Errorf("option Settle %v must not be negative", o.Settle))
 	}
 	m.want = plan.Queues[i]
 	return m, nil
@@ -178,78 +179,6 @@ func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (
 
 func (m *migration) fault(err error) error {
 	return fmt.Errorf("migrate queue %q: %w", m.want.Name, err)
-}
-
-// look finds on the broker how far the migration is.
-func (m *migration) look(ctx context.Context) error {
-	live, err := m.admin.Live(ctx)
-	if err != nil {
-		return err
-	}
-	done := m.state
-	m.have, _ = live.Queue(m.want.Name)
-	m.kept, _ = live.Queue(layout.MovingQueue(m.want.Name))
-	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, func(string) bool { return false }).Of(topology.Differs)
-	m.state = stateOf(live, m.want, m.changes)
-	m.state.keepOrder = m.options.KeepOrder
-	m.state.carried, m.state.returned = done.carried, done.returned
-	failed := m.admin.layout.FailedQueue(m.want.Name)
-	_, fails := live.Queue(failed)
-	m.consumed = fails && failed != m.want.Name
-	m.feeders = m.feedersIn(live)
-	switch {
-	case !m.state.there && m.kept.Name == "":
-		return fmt.Errorf("%w: apply the plan instead", ErrNoQueue)
-	case m.have.Type == "stream":
-		return errors.New("it is a stream, which keeps what was consumed, so there is no moving it")
-	case m.have.Temporary():
-		return errors.New("it comes and goes with its consumers: stop those, and it is declared as planned")
-	}
-	return m.dangers(ctx, live)
-}
-
-// feedersIn are the queues whose failed messages rehop moves to this one by its name.
-func (m *migration) feedersIn(live Live) []topology.LiveQueue {
-	var all []topology.LiveQueue
-	for _, b := range live.Bindings {
-		if b.Source != layout.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
-			continue
-		}
-		rest := m.admin.layout.Fail(layout.Failure{Letter: layout.Letter{Queue: b.Destination}})
-		if q, there := live.Queue(b.Destination); there && rest.Do == layout.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
-			all = append(all, q)
-		}
-	}
-	return all
-}
-
-// dangers are settings with which the new queue would not keep what it is given.
-func (m *migration) dangers(ctx context.Context, live Live) error {
-	if x, ok := m.want.Args["x-dead-letter-exchange"].(string); ok && x != "" {
-		if _, there := live.Exchange(x); !there {
-			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first", x)
-		}
-	}
-	limit, limited := number(m.want.Args["x-max-length"])
-	overflow, _ := m.want.Args["x-overflow"].(string)
-	if !limited || strings.HasPrefix(overflow, "reject-publish") {
-		return nil
-	}
-	held := 0
-	for _, q := range []string{m.have.Name, m.kept.Name} {
-		if q == "" {
-			continue
-		}
-		depth, err := m.admin.read.Inspect(ctx, q)
-		if err != nil {
-			return queueError(err)
-		}
-		held += depth.Messages
-	}
-	if held > limit {
-		return fmt.Errorf("it holds %d messages and is to hold %d at the most, and would drop its oldest: raise x-max-length, set x-overflow to reject-publish, or consume what is there", held, limit)
-	}
-	return nil
 }
 
 // told is the migration as a value.
@@ -351,36 +280,3 @@ func (m *migration) waiting(ctx context.Context, forWhat string) error {
 
 // lookAgain is the pause between looks at what others have to do.
 const lookAgain = 200 * time.Millisecond
-
-// consumers sees to it that nobody consumes the queue which is to be deleted, and that no consumer of another one
-// moves messages there by its name.
-func (m *migration) consumers(ctx context.Context) error {
-	if m.state.wanted || !m.state.there || m.options.Consumers == IgnoreConsumers {
-		return nil
-	}
-	for _, q := range append([]topology.LiveQueue{m.have}, m.feeders...) {
-		if err := m.unconsumed(ctx, q.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *migration) unconsumed(ctx context.Context, queue string) error {
-	for {
-		depth, err := m.admin.read.Inspect(ctx, queue)
-		switch {
-		case err != nil:
-			return queueError(err)
-		case depth.Consumers == 0:
-			return nil
-		case m.options.Consumers == RefuseConsumers && queue != m.want.Name:
-			return fmt.Errorf("%w: %d of queue %q, which put there what fails; stop them first", ErrConsumers, depth.Consumers, queue)
-		case m.options.Consumers == RefuseConsumers:
-			return fmt.Errorf("%w: %d; stop them first", ErrConsumers, depth.Consumers)
-		}
-		if err := m.waiting(ctx, fmt.Sprintf("%d consumers of queue %q to stop", depth.Consumers, queue)); err != nil {
-			return err
-		}
-	}
-}

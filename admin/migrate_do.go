@@ -201,8 +201,15 @@ func missing(err error) bool {
 	return errors.As(err, &s) && s.status == http.StatusNotFound
 }
 
-// delete deletes the queue if it is empty and unused. A quorum queue is not asked for that by the broker.
+// delete deletes the queue if it is empty and unused, and if nobody has bound it meanwhile. A quorum queue is not
+// asked for that by the broker.
 func (m *migration) delete(ctx context.Context) error {
+	if err := m.look(ctx); err != nil {
+		return err
+	}
+	if len(m.state.direct) > 0 || m.state.open && len(m.state.diverted) > 0 {
+		return errLook
+	}
 	queue := m.want.Name
 	depth, err := m.admin.read.Inspect(ctx, queue)
 	if err != nil {
@@ -227,8 +234,7 @@ func (m *migration) delete(ctx context.Context) error {
 // may have come back.
 func (m *migration) released(ctx context.Context, queue string) error {
 	for held := false; ; held = true {
-		var q apiQueue
-		err := m.admin.management.get(ctx, "/api/queues/%s/"+strings.ReplaceAll(url.PathEscape(queue), "%", "%%"), &q)
+		q, err := m.figures(ctx, queue)
 		switch {
 		case err != nil:
 			return err

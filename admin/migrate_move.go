@@ -16,6 +16,9 @@ const (
 	// the process dies, those of them whose copies were confirmed and whose removal was not are there twice.
 	underWay   = 2 * batchSize
 	movedTwice = 2 * underWay
+	// inHand is about how many bytes the messages may have that are in hand at once. The first few tell how large they are.
+	inHand   = 64 << 20
+	firstFew = 16
 	// idle is how long a queue that had messages may take to deliver the next one. Others may have taken it.
 	idle = 5 * time.Second
 	// lastWord is how long the broker may take to confirm what is under way when a migration is canceled.
@@ -76,14 +79,38 @@ func (m *migration) carry(ctx context.Context, from, exchange string) error {
 	if err != nil {
 		return queueError(err)
 	}
-	if depth.Messages == 0 {
-		return nil
+	for left := depth.Messages; left > 0; {
+		n := left
+		if m.moved.messages == 0 {
+			n = min(left, firstFew) // how large they are is not known yet
+		}
+		if err := m.carrySome(ctx, from, exchange, n); err != nil {
+			return err
+		}
+		left -= n
 	}
-	session, err := m.admin.read.OpenSession(ctx, rabbit.ConsumeOptions{Queue: from}, min(depth.Messages, movedTwice))
+	return nil
+}
+
+// volume is what a run has moved.
+type volume struct{ messages, bytes int }
+
+// window is how many messages may be in hand at once, so that they fit into memory.
+func (v volume) window() int {
+	if v.messages == 0 {
+		return firstFew
+	}
+	mean := max(1, v.bytes/v.messages)
+	return min(movedTwice, max(1, inHand/mean))
+}
+
+func (m *migration) carrySome(ctx context.Context, from, exchange string, n int) error {
+	window := min(n, m.moved.window())
+	session, err := m.admin.read.OpenSession(ctx, rabbit.ConsumeOptions{Queue: from}, window)
 	if err != nil {
 		return queueError(err)
 	}
-	c := &carriage{migration: m, session: session, from: from, exchange: exchange, n: depth.Messages, deliveries: make(chan rabbit.Delivery, movedTwice)}
+	c := &carriage{migration: m, session: session, from: from, exchange: exchange, n: n, window: window, deliveries: make(chan rabbit.Delivery, window)}
 	go c.receive()
 	err = c.all(ctx)
 	session.Close() // gives back what was not moved
@@ -103,9 +130,10 @@ type carriage struct {
 	from       string
 	exchange   string
 	n          int                  // how many it wants
+	window     int                  // how many the broker sends ahead
 	taken      int                  // so many have come
 	removed    int                  // so many have been removed from their queue
-	moved      []rabbit.Delivery    // confirmed, not yet removed
+	confirmed  []rabbit.Delivery    // and not yet removed
 	deliveries chan rabbit.Delivery // closed when no more will come
 }
 
@@ -129,7 +157,7 @@ func (c *carriage) all(ctx context.Context) error {
 		if err := c.move(ctx, batch); err != nil {
 			end = err
 		}
-		c.progress.Left = max(0, c.n-c.taken)
+		c.progress.Moved, c.progress.Left = c.moved.messages, max(0, c.n-c.taken)
 		c.tell()
 	}
 	c.session.Cancel()
@@ -153,7 +181,7 @@ var errIdle = errors.New("no message has come")
 func (c *carriage) batch(ctx context.Context) (batch []rabbit.Delivery, err error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
-	for len(batch) < min(c.n-c.taken, underWay) {
+	for len(batch) < min(c.n-c.taken, underWay, c.window) {
 		if len(batch) > 0 && len(c.deliveries) == 0 {
 			break // what is here need not wait
 		}
@@ -174,11 +202,11 @@ func (c *carriage) batch(ctx context.Context) (batch []rabbit.Delivery, err erro
 
 // remove removes moved messages from their queue until so many have been.
 func (c *carriage) remove(upTo int) error {
-	for len(c.moved) > 0 && c.removed < upTo {
-		if !c.moved[0].Ack() {
+	for len(c.confirmed) > 0 && c.removed < upTo {
+		if !c.confirmed[0].Ack() {
 			return fmt.Errorf("connection lost while messages of queue %q were moved; some are in both queues now", c.from)
 		}
-		c.moved = c.moved[1:]
+		c.confirmed = c.confirmed[1:]
 		c.removed++
 	}
 	return nil
@@ -194,7 +222,7 @@ func (c *carriage) move(ctx context.Context, batch []rabbit.Delivery) error {
 	for {
 		left, refusal, err := c.publish(late, batch)
 		if err == nil && len(left) == 0 {
-			return c.remove(c.n - movedTwice)
+			return c.remove(c.n - c.window)
 		}
 		if err == nil {
 			c.progress.Waiting = fmt.Sprintf("the broker to take messages: %v", refusal)
@@ -223,8 +251,9 @@ func (c *carriage) publish(ctx context.Context, batch []rabbit.Delivery) (left [
 	for i, err := range c.admin.sender.PublishBatch(ctx, items, true) {
 		switch {
 		case err == nil:
-			c.moved = append(c.moved, batch[i])
-			c.progress.Moved++
+			c.confirmed = append(c.confirmed, batch[i])
+			c.moved.messages++
+			c.moved.bytes += len(batch[i].Body)
 			continue
 		case errors.Is(err, rabbit.ErrNacked):
 			refusal = err

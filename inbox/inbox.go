@@ -79,7 +79,7 @@ func (in Inbox) validate() error {
 		faults = append(faults, err)
 	}
 	if in.Keep < 0 {
-		faults = append(faults, fmt.Errorf("Keep %v is negative", in.Keep))
+		faults = append(faults, fmt.Errorf("field Keep %v is negative", in.Keep))
 	}
 	return errors.Join(faults...)
 }

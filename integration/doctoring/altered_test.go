@@ -30,12 +30,10 @@ func (w *ward) altered(changes map[string]func(answer any)) *admin.Admin {
 	}
 	user := target.User
 	target.User = nil
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	forward := proxy.Director
-	proxy.Director = func(r *http.Request) {
-		forward(r)
-		r.Header.Del("Accept-Encoding") // the answer is to be read here
-	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Header.Del("Accept-Encoding") // the answer is to be read here
+	}}
 	proxy.ModifyResponse = func(res *http.Response) error {
 		change := changes[res.Request.URL.Path]
 		if change == nil || res.StatusCode != http.StatusOK {

@@ -156,6 +156,39 @@ queue "q": x-queue-type is "classic", planned is "quorum"
 	})
 }
 
+// A binding that somebody adds while the queue is replaced is kept, too.
+func TestMigrateKeepsNewBindings(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		s.apply(plan(t, orders(classic)))
+		bound := make(map[admin.Action]bool)
+		s.migrate(plan(t, orders(nil)), "orders", admin.MigrateOptions{Progress: func(p admin.MigrationProgress) {
+			do := p.Now.Action
+			if bound[do] || do != admin.ActionDivert && do != admin.ActionEmpty && do != admin.ActionRestore {
+				return
+			}
+			bound[do] = true
+			if err := s.ch.QueueBind("orders", "new."+string(do), "order", false, nil); err != nil {
+				t.Error(err)
+			}
+		}})
+		keys := map[string]string{"order.#": "order", "*.paid": "order", "orders": "rehop.return",
+			"new.divert": "order", "new.empty": "order", "new.restore": "order"}
+		live, err := s.admin.Live(s.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range live.Bindings {
+			if b.Destination == "orders" && keys[b.Key] == b.Source {
+				delete(keys, b.Key)
+			}
+		}
+		if len(keys) > 0 {
+			t.Errorf("bindings that are not there: %v", keys)
+		}
+	})
+}
+
 // sortedSteps is a text in which the order of bindings, which brokers list as they like, does not count.
 func sortedSteps(text string) string {
 	var lines []string

@@ -40,7 +40,11 @@ type site struct {
 
 func newSite(t *testing.T, r *lab.Rabbit) *site {
 	t.Helper()
-	s := &site{t: t, ctx: kit.Timeout(t, 2*time.Minute), rabbit: r, ch: r.Channel()}
+	limit := 2 * time.Minute
+	if long() {
+		limit = 20 * time.Minute
+	}
+	s := &site{t: t, ctx: kit.Timeout(t, limit), rabbit: r, ch: r.Channel()}
 	s.admin = s.openAdmin(r.URL, r.Management())
 	return s
 }

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	kit.Main(m, 8)
+	kit.Main(m, 12)
 }
 
 func TestSQLite(t *testing.T) {

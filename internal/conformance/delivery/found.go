@@ -168,11 +168,10 @@ func (s Script) found(q searched, d amqp.Delivery) Event {
 		e.Flaw = s.misstated(e.Queue, e.Number, d)
 	case InSight:
 		e.Kind, e.Place = Returned, ""
-		if n, tells := s.failuresOf(e.Queue, d); s.BrokerCounts {
-			e.Number = n
-		} else if tells && n != e.Number {
-			e.Flaw = fmt.Sprintf("its own record says that it has failed %d times, and it has %d times", n, e.Number)
+		if s.BrokerCounts {
+			e.Number, _ = s.failuresOf(e.Queue, d)
 		}
+		e.Flaw = s.misread(e.Queue, e.Number, d)
 	}
 	e.Body = s.digest(body)
 	e.Meta = digestMeta(exchange, key, contentType, d.CorrelationId, d.Type, published(d.Headers))

@@ -14,11 +14,23 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// failuresOf is how often a message that returns has failed, for a program that knows the layout and nothing of
-// rehop. False: the layout has no record of that.
+// misread says what a program that knows the layout and nothing of rehop would misread in a message that returns
+// after so many failures; "" is nothing.
 //
 // Like all of this file it reads as such programs do, rather than with the library's own code: that is
 // under audit.
+func (s Script) misread(queue string, failures int, d amqp.Delivery) string {
+	if n, tells := s.failuresOf(queue, d); tells && n != failures {
+		return fmt.Sprintf("its own record says that it has failed %d times, and it has %d times", n, failures)
+	}
+	if _, named := s.Layout.(layout.Tiers); !named && d.RoutingKey != boundKey { // in tiers it is the queue's name
+		return fmt.Sprintf("its routing key is %q, and others would publish it again with that", d.RoutingKey)
+	}
+	return ""
+}
+
+// failuresOf is how often a message that returns has failed for such a program. False: the layout has no record
+// of that.
 func (s Script) failuresOf(queue string, d amqp.Delivery) (n int, tells bool) {
 	deaths := deathsOf(d)
 	switch l := s.Layout.(type) {
@@ -49,8 +61,7 @@ func tierOf(queue string) time.Duration {
 	return d
 }
 
-// misstated says what such a program would misread in a message that rests after so many failures; "" is
-// nothing.
+// misstated is misread for a message that rests.
 func (s Script) misstated(queue string, failures int, d amqp.Delivery) string {
 	switch s.Layout.(type) {
 	case layout.DLX:

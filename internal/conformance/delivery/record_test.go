@@ -58,6 +58,11 @@ func TestRecordsAreRead(t *testing.T) {
 			d.Headers = moved(s, 2, deaths(entry("rehop.step.300ms", "expired", 1), entry(s.Queues[0]+"@retry", "expired", 2)))
 			return d
 		}, true},
+		{"PubSub", "another routing key", InSight, func(s Script, d amqp.Delivery) amqp.Delivery {
+			d.Headers = moved(s, 1, deaths(entry("rehop.step.300ms", "expired", 1), entry(s.Queues[0]+"@retry", "expired", 1)))
+			d.RoutingKey = s.Queues[0]
+			return d
+		}, true},
 		{"PubSub", "no entry", InSight, func(s Script, d amqp.Delivery) amqp.Delivery {
 			d.Headers = moved(s, 1, nil)
 			return d
@@ -125,7 +130,7 @@ func TestRecordsAreRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := s.Message("a.1")
-			plain := amqp.Delivery{MessageId: m.ID, Body: m.Body, ContentType: m.ContentType, CorrelationId: m.CorrelationID, Type: m.Type}
+			plain := amqp.Delivery{MessageId: m.ID, RoutingKey: m.Key, Body: m.Body, ContentType: m.ContentType, CorrelationId: m.CorrelationID, Type: m.Type}
 			built := c.build(s, plain)
 			for name, value := range m.Headers {
 				built.Headers[name] = value
@@ -174,7 +179,7 @@ func TestBrokerCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	queue := s.Queues[0]
-	e := s.found(searched{place: InSight}, amqp.Delivery{Headers: deaths(entry(queue+"-retry", "expired", 2), entry(queue, "rejected", 2))})
+	e := s.found(searched{place: InSight}, amqp.Delivery{RoutingKey: boundKey, Headers: deaths(entry(queue+"-retry", "expired", 2), entry(queue, "rejected", 2))})
 	if e.Kind != Returned || e.Queue != queue || e.Number != 2 || e.Flaw != "" {
 		t.Errorf("got %+v, want it returned to %s after 2 failures", e, queue)
 	}

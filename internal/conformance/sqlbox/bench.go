@@ -139,7 +139,7 @@ func (b *Bench) Relay() outbox.Relay {
 	return outbox.Relay{
 		Client: b.Client, DB: b.DB, Dialect: b.Dialect, Waker: b.Waker, Name: b.t.Name(),
 		Lease: 20 * time.Second, RetryMin: 20 * time.Millisecond, RetryMax: 200 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
 

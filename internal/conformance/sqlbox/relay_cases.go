@@ -151,6 +151,7 @@ func relayCases() []Case {
 			b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
 			Equal(b, "copies", len(b.Faults.Messages("q")), 1)
 		}},
+		{Name: "Woken", Run: woken},
 		{Name: "ClosedClient", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			client := b.OpenClient()
@@ -267,7 +268,7 @@ func (w *weigher) PublishBatch(ctx context.Context, messages []rehop.Message) er
 func littleMemory(t *testing.T, b *Bench) {
 	b.Migrate()
 	got := b.Collect("q")
-	const n, size, most = 60, 100_000, 1_000_000
+	const n, size, most = 40, 50_000, 400_000
 	for i := range n {
 		m := To("q", fmt.Sprint(i))
 		m.Body = make([]byte, size)
@@ -334,4 +335,59 @@ func kept(t *testing.T, b *Bench) {
 	b.Put(To("q", "3"))
 	Receive(b, got, "message")
 	b.Eventually("what was kept long enough is deleted, and nothing else", func() bool { return b.Rows() == 1 })
+}
+
+// counter is a waker that counts how often it wakes.
+type counter struct {
+	outbox.Waker
+	times atomic.Int32
+}
+
+func (c *counter) Listen(ctx context.Context, wake func()) error {
+	return c.Waker.Listen(ctx, func() {
+		c.times.Add(1)
+		wake()
+	})
+}
+
+// bell is a waker that a case rings.
+type bell chan struct{}
+
+func (b bell) Listen(ctx context.Context, wake func()) error {
+	wake()
+	for {
+		select {
+		case <-b:
+			wake()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// woken: transactions that commit wake the relay where the database can tell, and only there and then.
+func woken(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	waker := &counter{Waker: b.Waker}
+	tells := b.Waker != nil
+	if !tells {
+		waker.Waker = make(bell)
+	}
+	relay := b.Relay()
+	relay.Waker, relay.Lease = waker, 2*time.Second
+	b.Start(relay)
+	b.Eventually("the relay listens", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox_relay WHERE listening = 1") == 1 })
+	before := waker.times.Load()
+	tx := b.Tx()
+	b.Must(b.Box.Publish(b.Context(), tx, To("q", "rolled back")))
+	b.Must(tx.Rollback())
+	b.Put(outbox.Message{Message: rehop.Message{Key: "q", Delay: time.Hour}})
+	b.Put(To("q", "1"))
+	Equal(b, "message", Receive(b, got, "message").ID, "1")
+	if tells {
+		b.Eventually("the relay is woken", func() bool { return waker.times.Load() > before })
+		before++
+	}
+	Equal(b, "times it was woken", waker.times.Load(), before)
 }

@@ -1,0 +1,141 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// look finds on the broker how far the migration is.
+func (m *migration) look(ctx context.Context) error {
+	live, err := m.admin.Live(ctx)
+	if err != nil {
+		return err
+	}
+	done := m.state
+	m.have, _ = live.Queue(m.want.Name)
+	m.kept, _ = live.Queue(layout.MovingQueue(m.want.Name))
+	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, func(string) bool { return false }).Of(topology.Differs)
+	m.state = stateOf(live, m.want, m.changes)
+	m.state.keepOrder = m.options.KeepOrder
+	m.state.carried, m.state.returned = done.carried, done.returned
+	failed := m.admin.layout.FailedQueue(m.want.Name)
+	_, fails := live.Queue(failed)
+	m.consumed = fails && failed != m.want.Name
+	m.feeders = m.feedersIn(live)
+	switch {
+	case !m.state.there && m.kept.Name == "":
+		return fmt.Errorf("%w: apply the plan instead", ErrNoQueue)
+	case m.have.Type == "stream":
+		return errors.New("it is a stream, which keeps what was consumed, so there is no moving it")
+	case m.have.Temporary():
+		return errors.New("it comes and goes with its consumers: stop those, and it is declared as planned")
+	}
+	return m.dangers(ctx, live)
+}
+
+// feedersIn are the queues whose failed messages rehop moves to this one by its name.
+func (m *migration) feedersIn(live Live) []topology.LiveQueue {
+	var all []topology.LiveQueue
+	for _, b := range live.Bindings {
+		if b.Source != layout.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
+			continue
+		}
+		rest := m.admin.layout.Fail(layout.Failure{Letter: layout.Letter{Queue: b.Destination}})
+		if q, there := live.Queue(b.Destination); there && rest.Do == layout.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// dangers are settings with which the new queue would not keep what it is given.
+func (m *migration) dangers(ctx context.Context, live Live) error {
+	if x, ok := m.want.Args["x-dead-letter-exchange"].(string); ok && x != "" {
+		if _, there := live.Exchange(x); !there {
+			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first", x)
+		}
+	}
+	if overflow, _ := m.want.Args["x-overflow"].(string); strings.HasPrefix(overflow, "reject-publish") {
+		return nil
+	}
+	length, limited := number(m.want.Args["x-max-length"])
+	bytes, limitedBytes := number(m.want.Args["x-max-length-bytes"])
+	if !limited && !limitedBytes {
+		return nil
+	}
+	messages, size := 0, 0
+	for _, q := range []string{m.have.Name, m.kept.Name} {
+		if q == "" {
+			continue
+		}
+		depth, err := m.admin.read.Inspect(ctx, q)
+		if err != nil {
+			return queueError(err)
+		}
+		figures, err := m.figures(ctx, q)
+		if err != nil {
+			return err
+		}
+		messages, size = messages+depth.Messages, size+figures.Bytes
+	}
+	const advice = "and would drop its oldest: raise the limit, set x-overflow to reject-publish, or consume what is there"
+	switch {
+	case limited && messages > length:
+		return fmt.Errorf("it holds %d messages and is to hold %d at the most, %s", messages, length, advice)
+	case limitedBytes && size > bytes:
+		return fmt.Errorf("it holds %d bytes and is to hold %d at the most, %s", size, bytes, advice)
+	}
+	return nil
+}
+
+// figures are what the broker's statistics say of a queue, seconds late.
+type figures struct {
+	Unacked int `json:"messages_unacknowledged"`
+	Bytes   int `json:"message_bytes"`
+}
+
+func (m *migration) figures(ctx context.Context, queue string) (f figures, err error) {
+	api := m.admin.management
+	err = api.call(ctx, http.MethodGet, fmt.Sprintf("/api/queues/%s/%s", url.PathEscape(api.vhost), url.PathEscape(queue)), nil, &f)
+	return f, err
+}
+
+// consumers sees to it that nobody consumes the queue which is to be deleted, and that no consumer of another one
+// moves messages there by its name.
+func (m *migration) consumers(ctx context.Context) error {
+	if m.state.wanted || !m.state.there || m.options.Consumers == IgnoreConsumers {
+		return nil
+	}
+	for _, q := range append([]topology.LiveQueue{m.have}, m.feeders...) {
+		if err := m.unconsumed(ctx, q.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *migration) unconsumed(ctx context.Context, queue string) error {
+	for {
+		depth, err := m.admin.read.Inspect(ctx, queue)
+		switch {
+		case err != nil:
+			return queueError(err)
+		case depth.Consumers == 0:
+			return nil
+		case m.options.Consumers == RefuseConsumers && queue != m.want.Name:
+			return fmt.Errorf("%w: %d of queue %q, which put there what fails; stop them first", ErrConsumers, depth.Consumers, queue)
+		case m.options.Consumers == RefuseConsumers:
+			return fmt.Errorf("%w: %d; stop them first", ErrConsumers, depth.Consumers)
+		}
+		if err := m.waiting(ctx, fmt.Sprintf("%d consumers of queue %q to stop", depth.Consumers, queue)); err != nil {
+			return err
+		}
+	}
+}
