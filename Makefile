@@ -36,9 +36,10 @@ services: ## install and start the servers that the tests use
 down: ## stop those servers and delete what they left
 	@scripts/services down
 
-faults: ## the delivery suite under every fault on RabbitMQ, and crashes of the embedded broker, at length; each ends with one line: confirmed=… lost=…
+faults: ## the delivery suite under every fault on RabbitMQ, crashes of the embedded broker, and queues that are migrated, at length; each ends with one line: confirmed=… lost=…
 	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=60m
 	@cd integration && REHOP_FAULTS=long $(GO) test ./crashes -run '^TestCrashes$$' -count=1 -v -timeout=60m
+	@cd integration && REHOP_FAULTS=long $(GO) test ./migrating -run '^(TestMigrateKilled|TestMigrateCanceledAtEachStep|TestMigrateManyMessages)$$' -count=1 -v -timeout=60m
 
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m

@@ -51,9 +51,8 @@ type MigrateOptions struct {
 	// Consumers says what to do while the queue has consumers. Default: refuse.
 	Consumers ConsumerRule
 	// KeepOrder has messages that are published meanwhile wait until those before them are back in the queue.
-	// Subscribers must not start before it is done: what is published after they have bound the queue and
-	// before that is noticed comes to it twice. Default: the queue receives again as soon as it exists, and
-	// what it held before comes after that.
+	// Subscribers must not start before that: once they have bound the queue, what is published comes to it
+	// twice. Default: the queue receives again as soon as it exists, and what it held before comes later.
 	KeepOrder bool
 	// Settle is for how long the queue must have been empty before it is deleted. Only the broker's statistics tell
 	// whether anybody still holds a message of it, and those are up to two intervals old: it has to be more than

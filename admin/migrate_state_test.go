@@ -122,3 +122,17 @@ func TestMigrationWithAnotherPlan(t *testing.T) {
 		}
 	}
 }
+
+// Messages in hand are as many as fit into memory.
+func TestMigrationWindow(t *testing.T) {
+	for _, c := range []struct {
+		moved volume
+		want  int
+	}{
+		{volume{}, 16}, {volume{100, 0}, movedTwice}, {volume{100, 100 << 10}, movedTwice}, {volume{10, 10 << 20}, 64}, {volume{1, 1 << 30}, 1},
+	} {
+		if got := c.moved.window(); got != c.want {
+			t.Errorf("after %+v: got %d, want %d", c.moved, got, c.want)
+		}
+	}
+}

@@ -26,22 +26,23 @@ func TestAudit(t *testing.T) {
 func auditLayout(t *testing.T, script delivery.Script) {
 	const faults = 3
 	x := audit.New(t, lab.Single(t), script)
-	x.Between = 40
-	x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 150, 16, 8, 12, 5*time.Millisecond
+	x.Between = 20
+	x.Work.Rate, x.Work.Backlog, x.Work.Window = 50, 40, 16
+	x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 8, 12, 5*time.Millisecond
 	p := x.Proxied()
 	x.Start()
 	x.Fault("consumers cut", func(began int) {
 		x.CutInHand(p)
 		x.SeeKind(began, delivery.Ceased)
 	})
-	x.Fault("connections cut while messages move", func(int) { x.CutMoves(p, 2, 40) })
+	x.Fault("connections cut while messages move", func(int) { x.CutMoves(p, 3, 20) })
 	x.Fault("all connections cut", func(began int) {
 		p.Cut("")
 		x.SeeKind(began, delivery.Lost)
 	})
-	x.Run(40)
+	x.Run(20)
 	rules := x.Work.Rules()
 	rules.Faults, rules.Witness = faults, delivery.Sees(delivery.Lost)
-	rules.MinRate = 50 // all layouts share a broker and a machine
+	rules.MinRate = 10 // all layouts share a broker and a machine
 	x.Finish(rules)
 }

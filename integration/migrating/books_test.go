@@ -121,15 +121,16 @@ func (b *books) audit(s *site, queue string, twice int) {
 	for _, d := range s.takeAll(queue) {
 		seen[d.MessageId]++
 	}
-	lost, copies := "", 0
+	var lost []string
+	copies := 0
 	for n := range b.confirmed {
-		if seen[n] == 0 && len(lost) < 200 {
-			lost += " " + n
+		if seen[n] == 0 {
+			lost = append(lost, n)
 		}
 		copies += max(0, seen[n]-1)
 	}
-	if lost != "" {
-		b.t.Errorf("confirmed messages are lost:%s", lost)
+	if len(lost) > 0 {
+		b.t.Errorf("%d confirmed messages are lost, among them %s", len(lost), lost[0])
 	}
 	if copies > twice {
 		b.t.Errorf("got %d messages twice, want at most %d", copies, twice)

@@ -8,6 +8,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -427,7 +428,8 @@ func pubSubReplaySeeds(b *Bench) {
 	fleet.WantDepth(pubSubThree[1]+"@failed", 1)
 }
 
-// What the seed's worker in PHP gave up has its record, which says whose it is: the copies in the failed queues of others are not replayed.
+// What the seed's worker in PHP gave up has its record, which says whose it is: the copies in the failed queues of others are not replayed,
+// and can be discarded.
 func pubSubCopies(b *Bench) {
 	l, fleet := pubSub(b)
 	fleet.php = true
@@ -447,7 +449,10 @@ func pubSubCopies(b *Bench) {
 	a.Replay(pubSubThree[1], 0)
 	a.Replay(pubSubThree[0], 1)
 	fleet.WantBodies(pubSubThree[0], "1")
-	fleet.WantDepth(pubSubThree[1]+"@failed", 1)
+	equal(b, "whose the copy is", a.WantFailed(pubSubThree[1], 1)[0].Queue, pubSubThree[0])
+	_, err := a.Discard(b.Context(), pubSubThree[1], admin.Options{})
+	b.Must(err)
+	fleet.WantEmpty(pubSubThree[1] + "@failed")
 }
 
 // The seed's own replay of a message that rehop failed starts anew: with its headers cleared nothing is counted, on either side.
