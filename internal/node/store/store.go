@@ -45,6 +45,7 @@ type Store struct {
 	wanted       Mark          // up to where somebody waits for commits to be durable
 	handed       *group        // taken by somebody who could not write it
 	lingers      bool          // lingering is set
+	rested       Mark          // that of the last commit when it was set
 	lapsed       bool          // what is pending has waited long enough
 	tending      bool          // the keeper was woken
 	full         bool

@@ -102,19 +102,24 @@ func (s *Store) endTurn() (wake bool) {
 	s.turn = nobodys
 	waits := s.mark > s.Durable() || s.log.wantsNote() || s.defs.wantsNote()
 	if waits && !s.lingers {
-		s.lingers = true
+		s.lingers, s.rested = true, s.mark
 		s.lingering.Reset(linger)
 	}
 	return false
 }
 
 // lapse is called when the time of waiting for others is over. It says whether it is the committer's
-// turn by that.
+// turn by that: it is not if nothing but a note is missing and there were commits meanwhile, because
+// then the log is not at rest.
 func (s *Store) lapse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lingers = false
-	if s.turn == nobodys {
+	switch {
+	case s.turn != nobodys:
+	case s.mark == s.Durable() && s.mark != s.rested:
+		s.endTurn()
+	default:
 		s.lapsed = true
 		s.turn = committers
 	}

@@ -57,7 +57,25 @@ func TestNoteAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
 		u := newUser(t, 2)
-		u.open(disk, store.Options{})
+		groups := 0
+		u.open(disk, store.Options{Crash: func(point string) {
+			if point == "before a group is written" {
+				groups++
+			}
+		}})
+		time.Sleep(aWhile)
+		groups = 0
+		var b store.Batch
+		for range 50 {
+			u.publish(&b, 10)
+			u.commit(&b)
+			b.Reset()
+			u.store.Flush()
+			time.Sleep(time.Millisecond)
+		}
+		if synctest.Wait(); groups != 50 {
+			t.Errorf("got %d groups written for 50 commits a millisecond apart, want no notes between them", groups)
+		}
 		mark := u.step()
 		u.store.Flush()
 		u.wait(mark)
