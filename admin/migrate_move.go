@@ -134,6 +134,7 @@ type carriage struct {
 	taken      int                  // so many have come
 	removed    int                  // so many have been removed from their queue
 	confirmed  []rabbit.Delivery    // and not yet removed
+	unmoved    []rabbit.Delivery    // what could not be moved, at the end
 	deliveries chan rabbit.Delivery // closed when no more will come
 }
 
@@ -160,7 +161,11 @@ func (c *carriage) all(ctx context.Context) error {
 		c.progress.Moved, c.progress.Left = c.moved.messages, max(0, c.n-c.taken)
 		c.tell()
 	}
+	// Given back earlier, the first would come again behind the others.
 	c.session.Cancel()
+	for _, d := range c.unmoved {
+		d.Requeue()
+	}
 	for d := range c.deliveries { // only if it ends early
 		d.Requeue()
 	}
@@ -233,9 +238,7 @@ func (c *carriage) move(ctx context.Context, batch []rabbit.Delivery) error {
 			c.progress.Waiting = ""
 		}
 		if err != nil {
-			for _, d := range left {
-				d.Requeue()
-			}
+			c.unmoved = left
 			return err
 		}
 		batch = left

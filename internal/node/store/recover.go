@@ -39,6 +39,9 @@ func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, ho
 		return fmt.Errorf("mend the log after a crash: %w", err)
 	}
 	s.options.Crash(pointRecovered)
+	s.mu.Lock()
+	s.clean = r.fresh || r.replay.clean && r.torn == 0 // asked for while the messages are handed over
+	s.mu.Unlock()
 	s.handOver(hold)
 	s.start(r)
 	return nil
@@ -49,7 +52,6 @@ func (s *Store) start(r *logReader) {
 	s.mu.Lock()
 	s.seq = max(s.seq, r.replay.seq)
 	s.queue = r.replay.queue
-	s.clean = r.fresh || r.replay.clean && r.torn == 0
 	s.log.segment = s.ledger.active()
 	s.started = true
 	s.spaceChecked = -s.options.DiskReserve
