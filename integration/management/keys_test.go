@@ -129,7 +129,7 @@ func topology(p *place) {
 	lab.Eventually(p.t, settle, "the statistics know everything", func() bool {
 		queue := p.must("GET", "/api/queues/"+p.vhost+"/q", "")
 		large := p.must("GET", "/api/queues/"+p.vhost+"/large", "")
-		return strings.Contains(queue, `"messages":2`) && strings.Contains(queue, `"publish":2`) && strings.Contains(queue, `"policy":"p"`) && strings.Contains(large, `"messages":1`) &&
+		return strings.Contains(queue, `"messages":2`) && strings.Contains(queue, `"publish":2`) && strings.Contains(queue, `"policy":"p"`) && strings.Contains(large, `"messages":1`) && strings.Contains(large, `"state":`) &&
 			strings.Contains(large, `"publish":1`) && strings.Contains(p.must("GET", "/api/vhosts/"+p.vhost+"/connections", ""), "auth_mechanism") &&
 			strings.Contains(p.must("GET", "/api/vhosts/"+p.vhost+"/channels", ""), `"prefetch_count":1`) &&
 			strings.Contains(p.must("GET", "/api/vhosts/"+p.vhost, ""), `"publish":3`)
