@@ -184,6 +184,8 @@ func stale(t *testing.T, b *Bench) {
 		t.Error("the first relay has published after its leases had ended")
 	}
 	b.Put(To("q", "last"))
-	Equal(b, "next message", Receive(b, got, "message").ID, "last")
+	for id := ""; id != "last"; { // on a busy machine the second relay may have lost its leases too, and sent something again
+		id = Receive(b, got, "message").ID
+	}
 	Equal(b, "what the first relay has published", first.totals().Published, 0)
 }

@@ -76,6 +76,26 @@ func orderCases() []Case {
 		{Name: "SeveralHeld", Faulty: true, Run: func(t *testing.T, b *Bench) {
 			held(t, b, 20)
 		}},
+		{Name: "NotTooOften", Run: func(t *testing.T, b *Bench) {
+			// A message that fails is not tried again before its time, however busy its shard is.
+			b.Migrate()
+			got := b.Collect("q")
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Hooks, relay.RetryMin, relay.RetryMax = []outbox.Hook{told}, time.Hour, time.Hour
+			b.Start(relay)
+			b.Put(ordered("k", "missing", "1"))
+			b.Eventually("it is tried", func() bool { return told.totals().Postponed > 0 })
+			for i := range 5 {
+				for j := range 20 {
+					b.Put(ordered(fmt.Sprint("other ", j), "q", fmt.Sprint(i, j)))
+				}
+				for range 20 {
+					Receive(b, got, "message of another key")
+				}
+			}
+			Equal(b, "tries", told.totals().Postponed, 1)
+		}},
 		{Name: "SetAside", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			got := b.Collect("q")
