@@ -1,0 +1,5 @@
+//go:build race
+
+package sqlboxes
+
+const racing = true
