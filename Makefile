@@ -1,7 +1,7 @@
 # Targets with a comment behind ## are listed by make help.
 
 GO ?= go
-MODULES := . outbox/outboxpgx integration
+MODULES := . outbox/outboxpgx cmd/rehop integration
 # SQLite is C turned into Go. Watched by the race detector it would be slow beyond use, and its races are not ours.
 RACE := -race -gcflags=modernc.org/...=-race=false
 STATICCHECK := $(CURDIR)/bin/staticcheck
@@ -19,7 +19,8 @@ demo: ## the life of a message, on a broker within the program
 
 test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
 	@eval "$$(scripts/services env)"; \
-	{ $(GO) test -json -race -count=1 ./... && (cd outbox/outboxpgx && $(GO) test -json -race -count=1 ./...) && \
+	{ $(GO) test -json -race -count=1 ./... && \
+	for m in outbox/outboxpgx cmd/rehop; do (cd $$m && $(GO) test -json $(RACE) -count=1 ./...) || exit 1; done && \
 	cd integration && $(GO) test -json $(RACE) -count=1 -p 1 -timeout 20m ./...; } | $(REPORT)
 
 unit: $(REPORT) ## only the tests that need nothing but Go

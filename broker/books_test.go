@@ -73,3 +73,29 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("connection: got %d bytes received, want at least those of 4 messages", got)
 	}
 }
+
+// What a channel gives back when its connection ends is not handed to a consumer that ends with it, and would lose it: that one
+// acknowledges by receiving. RabbitMQ leaves this to chance.
+func TestEndingConsumerGetsNothing(t *testing.T) {
+	server := start(t, &broker.Server{})
+	for range 50 {
+		p := enter(t, dial(t, server))
+		p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true})
+		expect[*wire.QueueDeclareOK](p)
+		p.publish("", "q", wire.Properties{}, []byte("held"))
+		p.say(1, &wire.BasicGet{Queue: "q"})
+		expect[*wire.BasicGetOK](p)
+		p.say(2, &wire.ChannelOpen{}, &wire.BasicConsume{Queue: "q", NoAck: true})
+		expect[*wire.ChannelOpenOK](p)
+		expect[*wire.BasicConsumeOK](p)
+		p.say(0, &wire.ConnectionClose{ReplyCode: 200})
+		expect[*wire.ConnectionCloseOK](p)
+
+		next := enter(t, dial(t, server))
+		next.say(1, &wire.BasicConsume{Queue: "q", NoAck: true})
+		expect[*wire.BasicConsumeOK](next)
+		expect[*wire.BasicDeliver](next)
+		next.say(0, &wire.ConnectionClose{ReplyCode: 200})
+		expect[*wire.ConnectionCloseOK](next)
+	}
+}

@@ -39,28 +39,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Each argument is where the query has its question mark.
-func TestRowsByKey(t *testing.T) {
-	for _, d := range all {
-		query, args := d.UpdateRows("t", "id", []int64{3, 14}, "a = ?, b = ?", []any{"a", "b"}, "c = ?", "c")
-		wantArgs := []any{"a", "b", "[3,14]", "c"}
-		switch d {
-		case Postgres:
-			wantArgs[2] = "3,14"
-		case MySQL:
-			wantArgs = []any{"[3,14]", "a", "b", "c"}
-		}
-		if len(args) != len(wantArgs) {
-			t.Fatalf("%s: got %d arguments for %s, want %d", d, len(args), query, len(wantArgs))
-		}
-		for i := range args {
-			if args[i] != wantArgs[i] {
-				t.Errorf("%s: argument %d of %s: got %v, want %v", d, i, query, args[i], wantArgs[i])
-			}
-		}
-	}
-}
-
 // All dialects have the same versions, and what is printed is what is applied.
 func TestMigrations(t *testing.T) {
 	for _, d := range all {

@@ -11,6 +11,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // Inbox remembers in a database which messages have had their effects there. It is safe for concurrent use.
@@ -61,7 +62,7 @@ func (in Inbox) Middleware(consumer string) rehop.Middleware {
 		panic(fmt.Sprintf("inbox: Middleware: consumer %q… has %d bytes, %d are possible", consumer[:32], len(consumer), maxName))
 	}
 	in = in.withDefaults()
-	insert := in.Dialect.Bind(in.Dialect.InsertNew("rehop_inbox", "consumer, message_id, handled", "?, ?, "+in.Dialect.Now()))
+	insert := in.Dialect.Bind(sqltext.InsertNew(in.Dialect, "rehop_inbox", "consumer, message_id, handled", "?, ?, "+in.Dialect.Now()))
 	return func(next rehop.Handler) rehop.Handler {
 		return &handler{inbox: in, consumer: consumer, insert: insert, next: next}
 	}
@@ -141,7 +142,7 @@ func (in Inbox) cleanOnce(ctx context.Context) error {
 		if err != nil || len(old) == 0 {
 			return err
 		}
-		query, args := in.Dialect.DeleteRows("rehop_inbox", "id", old, "TRUE")
+		query, args := sqltext.DeleteRows(in.Dialect, "rehop_inbox", "id", old, "TRUE")
 		if _, err := in.DB.ExecContext(ctx, query, args...); err != nil {
 			return err
 		}

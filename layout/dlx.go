@@ -91,9 +91,10 @@ func (d DLX) Delays() []time.Duration { return []time.Duration{0} }
 // RedeliveryFails is true: who requeues a message says so by nothing else.
 func (d DLX) RedeliveryFails() bool { return true }
 
-// Retry requeues a message that is to wait for no time.
+// Retry requeues a message that is to wait for no time, once: requeueing writes down nothing but that the message was delivered, so
+// the next one would not count.
 func (d DLX) Retry(f Failure) Verdict {
-	if f.Delay <= 0 {
+	if f.Delay <= 0 && !f.Redelivered {
 		return Verdict{Do: Requeue}
 	}
 	return Verdict{Do: Wait}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // Message is a message for the outbox.
@@ -90,20 +91,19 @@ func (b Box) serialize(ctx context.Context, tx Tx, rows []row) error {
 	var numbers []uint32
 	for _, r := range rows {
 		if r.orderKey != "" {
-			number := hash(r.orderKey)
-			if b.dialect == dialect.MySQL {
-				number %= dialect.OrderBuckets
-			}
-			numbers = append(numbers, number)
+			numbers = append(numbers, sqltext.OrderNumber(b.dialect, hash(r.orderKey)))
 		}
+	}
+	if _, plain := tx.(*sql.DB); plain && len(numbers) > 0 {
+		return fmt.Errorf("%w: an order is that of transactions, and a *sql.DB is none", rehop.ErrInvalid)
 	}
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
-		query, args := b.dialect.Serialize(number)
+		query, args := sqltext.Serialize(b.dialect, number)
 		if query == "" {
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, b.dialect.Bind(query), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (b Box) insert(rows []row) (query string, args []any) {
 		values.WriteString("(?, ?, ")
 		args = append(args, r.state, r.shard)
 		if r.state == stateDelayed {
-			values.WriteString(b.dialect.Later(now+" + ?", "?"))
+			values.WriteString(sqltext.Later(b.dialect, now+" + ?", "?"))
 			args = append(args, r.delay, r.at)
 		} else {
 			values.WriteString("0")
@@ -133,7 +133,7 @@ func (b Box) insert(rows []row) (query string, args []any) {
 	}
 	query = "INSERT INTO rehop_outbox (" + insertColumns + ") VALUES " + values.String()
 	if ready {
-		query = b.dialect.Announce(query)
+		query = sqltext.Announce(b.dialect, query)
 	}
 	return b.dialect.Bind(query), args
 }
@@ -144,7 +144,7 @@ func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) 
 	if err := b.dialect.Check(); err != nil {
 		return false, fmt.Errorf("outbox: cancel: %w", err)
 	}
-	result, err := tx.ExecContext(ctx, b.dialect.Cancel(), messageID)
+	result, err := tx.ExecContext(ctx, sqltext.Cancel(b.dialect), messageID)
 	if err != nil {
 		return false, fmt.Errorf("outbox: cancel message %q: %w", messageID, err)
 	}

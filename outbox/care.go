@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // careEvery is how often a relay looks after the tables.
@@ -61,7 +62,7 @@ func (r *run) deleteKept(ctx context.Context) (found int, err error) {
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
-	query, args := r.Dialect.DeleteRows("rehop_outbox", "id", old, "state = 4")
+	query, args := sqltext.DeleteRows(r.Dialect, "rehop_outbox", "id", old, "state = 4")
 	_, err = r.exec(ctx, query, args...)
 	return len(old), err
 }

@@ -29,14 +29,14 @@ const batchShare = 8
 const shortPoll = 4 * time.Millisecond
 
 // dispatch works until ctx ends, or the client is closed, and then until nothing is under way. Work is cut short when the
-// context of that name ends, or Drain after ctx.
+// context of that name ends, or DrainTimeout after ctx.
 func (r *run) dispatch(ctx, work context.Context) error {
 	d := &dispatcher{run: r, lanes: newLanes(), idle: time.Now()}
 	d.query, d.done = r.readQuery(d.lanes), make(chan *batch, len(d.lanes))
 	work, cut := context.WithCancel(work)
 	defer cut()
 	err := d.loop(ctx, work)
-	timer := time.AfterFunc(r.Drain, cut)
+	timer := time.AfterFunc(r.DrainTimeout, cut)
 	defer timer.Stop()
 	for d.running > 0 {
 		d.finish(<-d.done)

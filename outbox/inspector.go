@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // State is where a message of the outbox is.
@@ -124,13 +125,13 @@ func (i Inspector) list(ctx context.Context, states string, after int64, limit i
 func (i Inspector) Retry(ctx context.Context, rows ...int64) (int, error) {
 	// Rows without an order become due now: a relay does not look for ready ones with ids of long ago so often.
 	set := "due = CASE WHEN order_key = '' THEN " + i.Dialect.Now() + " ELSE 0 END, state = CASE WHEN order_key = '' THEN 2 ELSE 1 END, attempts = 0, error = ''"
-	query, args := i.Dialect.UpdateRows("rehop_outbox", "id", rows, set, nil, "state IN (3, 4)")
+	query, args := sqltext.UpdateRows(i.Dialect, "rehop_outbox", "id", rows, set, nil, "state IN (3, 4)")
 	return i.change(ctx, "retry", query, args)
 }
 
 // Drop deletes messages that were set aside. It returns how many there were.
 func (i Inspector) Drop(ctx context.Context, rows ...int64) (int, error) {
-	query, args := i.Dialect.DeleteRows("rehop_outbox", "id", rows, "state = 3")
+	query, args := sqltext.DeleteRows(i.Dialect, "rehop_outbox", "id", rows, "state = 3")
 	return i.change(ctx, "drop", query, args)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // inline is up to which size a body is read along with its row. Larger ones are read when there is room for them.
@@ -35,7 +36,7 @@ type look struct {
 
 // laneQuery reads a lane. Its arguments are where to begin, those of the condition, and how many rows to read.
 func (r *run) laneQuery(l *lane, condition string) string {
-	return r.Dialect.Lane(columns, l.state, l.shard, l.state == stateDelayed, condition)
+	return sqltext.Lane(r.Dialect, columns, l.state, l.shard, l.state == stateDelayed, condition)
 }
 
 // read reads several lanes with one query, whose text is always the same so that drivers can keep it prepared: of lanes that
@@ -93,7 +94,7 @@ type session interface {
 
 // steadily has statements on the outbox use its indexes, whatever the database believes about the table.
 func (r *run) steadily(ctx context.Context, work func(session) error) error {
-	steady := r.Dialect.Steady()
+	steady := sqltext.Steady(r.Dialect)
 	if steady == "" {
 		return work(r.DB)
 	}
@@ -137,7 +138,7 @@ func laneIndex(state, shard int) int { return shard*len(laneStates) + state }
 func (r *run) readQuery(lanes []*lane) string {
 	parts := make([]string, len(lanes))
 	for i, l := range lanes {
-		parts[i] = r.Dialect.First(r.laneQuery(l, ""))
+		parts[i] = sqltext.First(r.Dialect, r.laneQuery(l, ""))
 	}
 	return r.Dialect.Bind(strings.Join(parts, " UNION ALL "))
 }
@@ -165,7 +166,7 @@ func loadBodies(ctx context.Context, db querier, d dialect.Dialect, rows []row) 
 	if len(ids) == 0 {
 		return nil
 	}
-	found, err := db.QueryContext(ctx, d.Bind("SELECT id, body FROM rehop_outbox WHERE "+d.Among("id")), d.List(ids))
+	found, err := db.QueryContext(ctx, d.Bind("SELECT id, body FROM rehop_outbox WHERE "+sqltext.Among(d, "id")), sqltext.List(d, ids))
 	if err != nil {
 		return err
 	}

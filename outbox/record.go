@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // record writes what became of some rows into the database, and tries until it succeeds or the term is over.
@@ -66,9 +67,9 @@ func (b *batch) changes(some []int) []change {
 	}
 	var all []change
 	for kind, ids := range groups {
-		query, args := b.relay.Dialect.DeleteRows("rehop_outbox", "id", ids, "state IN (0, 1, 2)")
+		query, args := sqltext.DeleteRows(b.relay.Dialect, "rehop_outbox", "id", ids, "state IN (0, 1, 2)")
 		if set, values, states := b.assign(kind); set != "" {
-			query, args = b.relay.Dialect.UpdateRows("rehop_outbox", "id", ids, set, values, "state IN "+states)
+			query, args = sqltext.UpdateRows(b.relay.Dialect, "rehop_outbox", "id", ids, set, values, "state IN "+states)
 		}
 		all = append(all, change{query, args})
 	}

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"fmt"
+
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // registry is the tables by which relays share the work. All its times are the database's.
@@ -40,7 +42,7 @@ func (r *registry) enlist(ctx context.Context, listening bool) error {
 		}
 	}
 	// It is not there yet, or was taken for dead.
-	insert := r.run.Dialect.InsertNew("rehop_outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
+	insert := sqltext.InsertNew(r.run.Dialect, "rehop_outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
 	_, err := r.exec(ctx, r.run.Dialect.Bind(insert), r.run.owner, wants)
 	r.enlisted = err == nil
 	return err
@@ -102,7 +104,7 @@ func (r *registry) change(ctx context.Context, set string, values []any, some []
 	for i, shard := range some {
 		ids[i] = int64(shard)
 	}
-	query, args := r.run.Dialect.UpdateRows("rehop_outbox_lease", "shard", ids, set, values, condition, r.run.owner)
+	query, args := sqltext.UpdateRows(r.run.Dialect, "rehop_outbox_lease", "shard", ids, set, values, condition, r.run.owner)
 	_, err := r.exec(ctx, query, args...)
 	return err
 }

@@ -64,8 +64,8 @@ type Relay struct {
 	RetryMin, RetryMax time.Duration
 	// Keep is for how long a published message stays in the table. Default: it is deleted.
 	Keep time.Duration
-	// Drain is how long Run waits, when its context has ended, for the outcome of what is being published. Default: 10 s.
-	Drain time.Duration
+	// DrainTimeout is how long Run waits, when its context has ended, for the outcome of what is being published. Default: 10 s.
+	DrainTimeout time.Duration
 	// Survey is how often a BacklogHook is told how much there is to do; less often if counting takes long. Default: 15 s.
 	Survey time.Duration
 
@@ -94,7 +94,7 @@ func (r Relay) withDefaults() Relay {
 	orDefault(&r.Tries, 5)
 	orDefault(&r.RetryMin, time.Second)
 	orDefault(&r.RetryMax, max(time.Minute, r.RetryMin))
-	orDefault(&r.Drain, 10*time.Second)
+	orDefault(&r.DrainTimeout, 10*time.Second)
 	orDefault(&r.Survey, 15*time.Second)
 	if r.Logger == nil {
 		r.Logger = slog.Default()
@@ -132,7 +132,7 @@ func (r Relay) validate() error {
 		value time.Duration
 		least time.Duration
 	}{{"Poll", r.Poll, time.Millisecond}, {"Lease", r.Lease, 200 * time.Millisecond}, {"Timeout", r.Timeout, time.Millisecond},
-		{"RetryMin", r.RetryMin, time.Millisecond}, {"Drain", r.Drain, 0}, {"Survey", r.Survey, time.Millisecond}, {"Keep", r.Keep, 0}} {
+		{"RetryMin", r.RetryMin, time.Millisecond}, {"DrainTimeout", r.DrainTimeout, 0}, {"Survey", r.Survey, time.Millisecond}, {"Keep", r.Keep, 0}} {
 		if d.value < d.least {
 			fault("%s %v must be at least %v", d.name, d.value, d.least)
 		}
@@ -143,7 +143,7 @@ func (r Relay) validate() error {
 	return errors.Join(faults...)
 }
 
-// Run publishes until ctx ends. Then it waits for the outcome of what is under way, within Drain, gives its leases back and returns
+// Run publishes until ctx ends. Then it waits for the outcome of what is under way, within DrainTimeout, gives its leases back and returns
 // nil. It returns an error if the Relay cannot work at all: a fault in its fields, no tables in the database, a client that is
 // closed. What may pass, it waits out.
 func (r Relay) Run(ctx context.Context) error {

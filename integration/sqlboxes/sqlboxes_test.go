@@ -106,7 +106,12 @@ func byPgx(t testing.TB, d *lab.Database) sqlbox.Database {
 
 func openPool(t testing.TB, d *lab.Database) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), d.Source)
+	config, err := pgxpool.ParseConfig(d.Source)
+	if err != nil {
+		t.Fatalf("open pool: %v", err)
+	}
+	config.MaxConns = 70 // one for each of many writers
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatalf("open pool: %v", err)
 	}

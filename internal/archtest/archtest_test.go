@@ -49,6 +49,7 @@ var rules = []rule{
 	{"inbox", "github.com/", []string{module + "/", module}, "users bring the driver of their database"},
 	{"inbox", module + "/outbox", nil, "either can be used without the other"},
 	{"internal/headerjson", "github.com/", nil, "it knows values alone"},
+	{"internal/sqltext", "github.com/", []string{module + "/dialect"}, "it writes SQL and runs none"},
 	{"internal/wire", "github.com/rabbitmq/", nil, "the codec stands alone"},
 	{"internal/wire", module, nil, "the codec stands alone"},
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // Listener wakes relays when a transaction with messages commits. It keeps a connection of its own, since one that listens can do
@@ -32,7 +32,7 @@ func (l Listener) Listen(ctx context.Context, wake func()) error {
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+dialect.Channel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+sqltext.Channel); err != nil {
 		return fmt.Errorf("outboxpgx: listen: %w", err)
 	}
 	wake()

@@ -20,7 +20,7 @@ func TestEmbeddedLayouts(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				x := newTrial(t, dir, seed)
-				x.Work.Script, x.Between = script, 20
+				x.Work.Script, x.Between = script, 12
 				x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch = 100, 8, 8, 12
 				x.Finish(manyFaults(x))
 			})
@@ -38,12 +38,13 @@ const (
 
 func manyFaults(x *trial) delivery.Rules {
 	x.Start()
+	// First: what classic queues deliver again is sent round, and handlers might all be moving that.
+	x.Fault(movesRefused, x.refuseMoves)
 	x.Fault(dropped, func(began int) {
 		x.node().DropConnections()
 		x.SeeKind(began, delivery.Connected)
 	})
-	x.Fault(refused, func(began int) { x.refuse(30, began) })
-	x.Fault(movesRefused, x.refuseMoves)
+	x.Fault(refused, func(began int) { x.refuse(20, began) })
 	x.Fault(restarted, func(began int) { x.restart(began, time.Second) })
 	rules := x.Work.Rules()
 	rules.Faults, rules.MinRate = 4, 50
@@ -78,7 +79,7 @@ func (x *trial) refuseMoves(began int) {
 // TestEmbeddedLayoutsStop stops the subscriptions while handlers run and the broker has sent messages ahead, and
 // begins them anew. That is no fault and explains nothing: no attempt is burnt, and nothing is done twice.
 func TestEmbeddedLayoutsStop(t *testing.T) {
-	const times = 4
+	const times = 3
 	seed := rand.Uint64() >> 32
 	t.Logf("seed %d", seed)
 	for _, script := range delivery.Layouts(seed) {
@@ -87,7 +88,7 @@ func TestEmbeddedLayoutsStop(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				x := newTrial(t, dir, seed)
-				x.Work.Script, x.Between = script, 20
+				x.Work.Script, x.Between = script, 12
 				x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 100, 8, 4, 12, 30*time.Millisecond
 				x.Start()
 				for range times {

@@ -29,6 +29,7 @@ func dlxCases() []Case {
 		{"SeedSeesThatRehopFailed", dlxSeedSeesFailure},
 		{"RehopSeesThatSeedFailed", dlxRehopSeesFailure},
 		{"OwnScheduleWaits", dlxOwnSchedule},
+		{"RetryAtOnceEnds", dlxRetryAtOnce},
 		{"FullQueueHoldsUpNobody", dlxFullQueue},
 		{"DeadLettersKeepTheirKey", dlxKeepsKey},
 		{"SeedDeadLettersKeepTheirKey", dlxSeedKeepsKey},
@@ -279,6 +280,20 @@ func dlxOwnSchedule(b *Bench) {
 		before = s
 	}
 	p.WantBodies("dlq", "1")
+}
+
+// A handler that asks for another try at once, each time, has the tries of its schedule and no more.
+func dlxRetryAtOnce(b *Bench) {
+	client, desk, p := b.Client(), b.Desk(func(*rehop.Delivery) error { return rehop.RetryAfter(0, errFailed) }), b.Program()
+	s := summary(desk)
+	s.Retry = rehop.Steps(time.Second, time.Second, time.Second)
+	client.Subscribe(s)
+	client.Publish(orderCreated("1"))
+	for attempt := range 4 {
+		desk.NextAttempt(attempt + 1)
+	}
+	p.WantBodies("dlq", "1")
+	desk.WantNone()
 }
 
 // Messages are to return to a queue that refuses them, more than the broker has under way at once: those of other queues that wait for as

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/outbox"
 )
 
@@ -48,13 +49,21 @@ func orderCases() []Case {
 			b.Must(Receive(b, done, "second transaction"))
 			b.Must(second.Commit())
 		}},
+		{Name: "NoTransaction", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			b.Must(b.Box.Publish(b.Context(), b.DB, To("q", "without")))
+			if err := b.Box.Publish(b.Context(), b.DB, ordered("k", "q", "with")); !errors.Is(err, rehop.ErrInvalid) {
+				t.Errorf("order without a transaction: got %v, want ErrInvalid", err)
+			}
+			Equal(b, "rows", b.Rows(), 1)
+		}},
 		{Name: "SeveralKeys", Run: func(t *testing.T, b *Bench) {
 			// Calls with the same keys in different order do not wait for each other for ever.
 			b.Migrate()
 			var writers sync.WaitGroup
 			for w := range 8 {
 				writers.Go(func() {
-					for i := range 10 {
+					for i := range 5 {
 						keys := []string{"a", "b", "c", "d"}
 						rand.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 						var messages []outbox.Message
@@ -68,7 +77,7 @@ func orderCases() []Case {
 				})
 			}
 			writers.Wait()
-			Equal(b, "rows", b.Rows(), 8*10*4)
+			Equal(b, "rows", b.Rows(), 8*5*4)
 		}},
 		{Name: "Held", Faulty: true, Run: func(t *testing.T, b *Bench) {
 			held(t, b, 1)
@@ -87,10 +96,12 @@ func orderCases() []Case {
 			b.Put(ordered("k", "missing", "1"))
 			b.Eventually("it is tried", func() bool { return told.totals().Postponed > 0 })
 			for i := range 5 {
+				var others []outbox.Message
 				for j := range 20 {
-					b.Put(ordered(fmt.Sprint("other ", j), "q", fmt.Sprint(i, j)))
+					others = append(others, ordered(fmt.Sprint("other ", j), "q", fmt.Sprint(i, j)))
 				}
-				for range 20 {
+				b.Put(others...)
+				for range others {
 					Receive(b, got, "message of another key")
 				}
 			}
@@ -134,10 +145,12 @@ func held(t *testing.T, b *Bench, keys int) {
 	}
 	b.Put(messages...)
 	b.Eventually("all are refused, more than once", func() bool { return told.totals().Postponed >= 2*keys })
+	var free []outbox.Message
 	for i := range 50 {
-		b.Put(ordered(fmt.Sprint("free ", i), "q", "free"))
+		free = append(free, ordered(fmt.Sprint("free ", i), "q", "free"))
 	}
-	for range 50 {
+	b.Put(free...)
+	for range free {
 		Equal(b, "message while some are held", Receive(b, got, "message of another key").ID, "free")
 	}
 	Equal(b, "messages that have overtaken", len(got), 0)
@@ -225,7 +238,7 @@ func manyWriters(t *testing.T, b *Bench) {
 					mu.Unlock()
 					return nil
 				})
-				if err != nil {
+				if err != nil && !slices.Contains(oneWriter, b.Dialect) { // where writers queue up, one may wait in vain
 					t.Errorf("publish: %v", err)
 					return
 				}

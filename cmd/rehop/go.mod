@@ -1,0 +1,18 @@
+module github.com/rehop/rehop/cmd/rehop
+
+go 1.26.0
+
+require (
+	github.com/rehop/rehop v0.0.0
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
+	golang.org/x/term v0.47.0
+)
+
+require (
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/rabbitmq/amqp091-go v1.16.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+)
+
+replace github.com/rehop/rehop => ../..

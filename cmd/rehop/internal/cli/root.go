@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// command is a run of rehop: its surroundings, and the flags that all commands share.
+type command struct {
+	Surroundings
+	reach reach
+	json  bool
+}
+
+// Run runs a command line and returns its exit code.
+func Run(ctx context.Context, args []string, s Surroundings) int {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	root := (&command{Surroundings: s}).root()
+	root.SetArgs(args)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(s.Err, "rehop: "+plain(strings.TrimSpace(err.Error())))
+	}
+	return codeOf(ctx, err)
+}
+
+func (c *command) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rehop",
+		Short: "Reliable messaging for RabbitMQ",
+		Long: `rehop consumes messages and hands them to an HTTP endpoint, a command or another exchange. What fails is retried by
+schedule, on the broker; what keeps failing is kept in a failed queue until a person replays it. Nothing confirmed is lost.`,
+		SilenceErrors: true, SilenceUsage: true,
+		// A word that is no command is a mistake, not a call for help.
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("there is no command %q; rehop help lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w; %s --help lists the flags", err, cmd.CommandPath())
+	})
+	c.reach.addFlags(root.PersistentFlags())
+	root.PersistentFlags().BoolVar(&c.json, "json", false, "print data as JSON")
+	root.AddCommand(c.commands()...)
+	return root
+}
