@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/rehop/rehop/internal/rabbit"
@@ -56,7 +58,8 @@ func (x Applied) String() string {
 //
 // Queues that come and go with their consumers are left to those. When the broker refuses something, the rest is
 // declared all the same, and the error names what was refused. A plan with policies needs the management
-// API, and nothing is declared when one of them is refused: queues would be without their settings.
+// API, and nothing is declared when one of them is refused: queues would be without their settings. Nor is anything
+// declared while one of the queues that lack something is being migrated.
 func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Applied, error) {
 	if len(plan.Policies) > 0 && a.management.base == "" {
 		return Applied{}, fmt.Errorf("apply the plan: it has policies: %w", ErrNoManagement)
@@ -77,10 +80,37 @@ func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Ap
 			w.absent[d.Object.String()] = d.Kind == topology.Missing
 		}
 	}
+	if err := a.refuseMigrating(ctx, work); err != nil {
+		return Applied{Left: w.done.Left}, fmt.Errorf("apply the plan: %w", err)
+	}
 	if err := w.declare(ctx, work); err != nil {
 		return w.done, fmt.Errorf("apply the plan: %w", err)
 	}
 	return w.done, nil
+}
+
+// refuseMigrating refuses work on queues that are being migrated: a binding that the migration has turned aside, made anew, would
+// multiply messages.
+func (a *Admin) refuseMigrating(ctx context.Context, work layout.Plan) error {
+	touched := make(map[string]bool)
+	for _, q := range work.Queues {
+		touched[q.Name] = true
+	}
+	for _, b := range work.Bindings {
+		if !b.ToExchange {
+			touched[b.Destination] = true
+		}
+	}
+	for _, queue := range slices.Sorted(maps.Keys(touched)) {
+		_, err := a.read.Inspect(ctx, layout.MovingQueue(queue))
+		switch {
+		case err == nil:
+			return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end, then apply again", queue, layout.MovingQueue(queue))
+		case !errors.Is(queueError(err), ErrNoQueue):
+			return err
+		}
+	}
+	return nil
 }
 
 // application is a plan that is being applied.

@@ -62,3 +62,32 @@ func (s *site) cancelAt(p layout.Plan, step int, seen map[admin.Action]bool) {
 		s.t.Fatalf("canceled at step %d: got %v, want context.Canceled", step+1, err)
 	}
 }
+
+// Applying a plan in the middle of a migration would bind the queue again, beside the way on which its messages are kept: it is refused.
+func TestApplyWhileMigrating(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		want := plan(t, orders(nil))
+		s.apply(plan(t, orders(classic)))
+		s.fill("order", "order.1", 0, 10)
+		all, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, step := range all.Steps {
+			if step.Action != admin.ActionEmpty {
+				continue
+			}
+			s.cancelAt(want, at, make(map[admin.Action]bool))
+			for _, dry := range []bool{true, false} {
+				_, err := s.admin.Apply(s.ctx, want, admin.ApplyOptions{DryRun: dry})
+				wantError(t, err, nil, `queue "orders" is being migrated`)
+			}
+			s.migrate(want, "orders", admin.MigrateOptions{})
+			s.apply(want)
+			s.wantPlanned(want)
+			return
+		}
+		t.Fatalf("no step empties the queue: %v", all)
+	})
+}
