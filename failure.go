@@ -109,6 +109,16 @@ func (s *Subscriber) tellHandled(h *handling, result Result) {
 	tell(s.client.hooks.handle, func(hook HandleHook) { hook.OnHandled(h.told, &h.Delivery, result) })
 }
 
+// tellMove asks hooks for what is to go with a message.
+func (s *Subscriber) tellMove(h *handling, result Result) {
+	if len(s.client.hooks.move) == 0 {
+		return
+	}
+	h.added = make(map[string]any)
+	tell(s.client.hooks.move, func(hook MoveHook) { hook.OnMove(h.told, &h.Delivery, result, h.added) })
+	maps.DeleteFunc(h.added, func(name string, _ any) bool { return envelope.Owned(name) })
+}
+
 // destination is where a message is moved to.
 type destination struct {
 	layout.Address
@@ -310,6 +320,7 @@ func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failu
 // acks the original. It does not give up while the original is ours: a broker that is blocked, full
 // or away is waited for. When the session ends first, the broker delivers the original again.
 func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where func(context.Context) (destination, error)) {
+	s.tellMove(h, result)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
 	watching := make(chan struct{})
 	go func() {
@@ -399,7 +410,7 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 }
 
 // sealed is the message with its history in its headers. If both together are too large for a frame,
-// the stack and the error's text give way, and then, where that is allowed, the largest headers.
+// what hooks have added, the stack and the error's text give way, and then, where that is allowed, the largest headers.
 func sealed(h *handling, id string, failure envelope.Failure, to destination) (*rabbit.Publishing, error) {
 	d := h.raw
 	p := &rabbit.Publishing{
@@ -420,6 +431,7 @@ func sealed(h *handling, id string, failure envelope.Failure, to destination) (*
 	headers := envelope.Clean(d.Headers)
 	failure.CC = headers["CC"]
 	delete(headers, "CC")
+	maps.Copy(headers, h.added)
 	for name, value := range to.Headers {
 		headers[name] = value
 	}
@@ -427,13 +439,16 @@ func sealed(h *handling, id string, failure envelope.Failure, to destination) (*
 		failure.Write(headers)
 		p.Headers = rabbit.ToTable(headers)
 		size, err := rabbit.HeaderSize(p.Headers)
-		if err != nil {
+		if err != nil && len(h.added) == 0 {
 			return nil, err
 		}
 		over := size + to.reserve - rabbit.HeaderRoom(p)
 		switch {
-		case over <= 0:
+		case over <= 0 && err == nil:
 			return p, nil
+		case len(h.added) > 0: // no hook's wish is worth a message
+			h.added = nil
+			return sealed(h, id, failure, to)
 		case failure.Stack != "":
 			failure.Stack = ""
 			delete(headers, envelope.Stack)

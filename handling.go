@@ -29,6 +29,7 @@ type handling struct {
 	abandoned bool // another worker has taken over; what the handler returns does not count
 
 	told      context.Context   // the handler's context with what hooks added
+	added     map[string]any    // headers that hooks have added to it for its way
 	past      *envelope.Failure // what is known of earlier attempts
 	probes    *outage           // the outage whose end this message is to find out
 	heldSince time.Time         // since when it waits for the end of an outage

@@ -81,6 +81,13 @@ const (
 	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
 )
 
+// MoveHook is called before a delivery is sent on, to wait, to rest or to the end of its queue, with what is to become of it. What it
+// writes into headers goes with the message and is in Delivery.Headers next time; names that begin with "rehop-" are left out, and all
+// of it is if the message would be too large. Where a layout has the broker itself move what fails, the hook is not called.
+type MoveHook interface {
+	OnMove(ctx context.Context, d *Delivery, r Result, headers map[string]any)
+}
+
 // HandleHook is told once what became of a delivery, when the broker has it safely, also of one that
 // no handler was run for.
 type HandleHook interface {
@@ -126,6 +133,7 @@ type hooks struct {
 	publish      []PublishHook
 	handleStart  []HandleStartHook
 	handleEnd    []HandleEndHook
+	move         []MoveHook
 	handle       []HandleHook
 	consumer     []ConsumerHook
 	stuck        []StuckHook
@@ -140,6 +148,7 @@ func sortHooks(all []Hook) hooks {
 		keep(&h.publish, hook)
 		keep(&h.handleStart, hook)
 		keep(&h.handleEnd, hook)
+		keep(&h.move, hook)
 		keep(&h.handle, hook)
 		keep(&h.consumer, hook)
 		keep(&h.stuck, hook)

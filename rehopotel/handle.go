@@ -1,0 +1,175 @@
+package rehopotel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rehop/rehop"
+)
+
+const opProcess = "process"
+
+// run is one run of a handler.
+type run struct {
+	span trace.Span
+
+	// What becomes of the delivery. Only the goroutine that concludes it touches these, which is not the handler's own if that was
+	// left behind.
+	settling trace.Span
+	began    time.Time
+}
+
+type runKey struct{}
+
+func runOf(ctx context.Context) *run {
+	r, _ := ctx.Value(runKey{}).(*run)
+	return r
+}
+
+// OnHandleStart starts the span of an attempt, which is in the handler's context.
+func (h *Hook) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
+	if d.Attempt > 1 && !d.FirstFailed.IsZero() {
+		h.count.retryAge.Record(ctx, max(0, time.Since(d.FirstFailed)).Seconds(), with(keyQueue.String(d.Queue)))
+	}
+	h.count.inFlight.Add(ctx, 1, with(keyQueue.String(d.Queue)))
+	ctx = h.propagator.Extract(ctx, headers(d.Headers))
+	above, options := h.place(d)
+	if above.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, above)
+	}
+	ctx, span := h.tracer.Start(ctx, opProcess+" "+d.Queue, append(options,
+		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(deliveryAttributes(d, opProcess, semconv.MessagingOperationTypeProcess)...))...)
+	return context.WithValue(ctx, runKey{}, &run{span: span})
+}
+
+// place says where an attempt belongs: below the publish, beside the attempts before; after a replay in a trace of its own, and its
+// retries below that.
+func (h *Hook) place(d *rehop.Delivery) (above trace.SpanContext, options []trace.SpanStartOption) {
+	made, last := h.creation(d.Headers), noted(d.Headers, headerLast)
+	switch {
+	case d.Replays > 0 && d.Attempt == 1:
+		return trace.SpanContext{}, []trace.SpanStartOption{trace.WithNewRoot(), trace.WithLinks(linksTo(made, last)...)}
+	case d.Replays > 0:
+		above = noted(d.Headers, headerReplay)
+		if !above.IsValid() {
+			above = made
+		}
+		return above, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
+	case d.Attempt > 1:
+		return made, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
+	}
+	return made, nil
+}
+
+// OnHandleEnd ends the span of an attempt.
+func (h *Hook) OnHandleEnd(ctx context.Context, d *rehop.Delivery, took time.Duration, err error) {
+	h.count.inFlight.Add(ctx, -1, with(keyQueue.String(d.Queue)))
+	var more []attribute.KeyValue
+	if r := runOf(ctx); r != nil {
+		if err != nil {
+			why := semconv.ErrorTypeKey.String(handlerFault(err))
+			more = append(more, why)
+			r.span.SetAttributes(why)
+			r.span.SetStatus(codes.Error, err.Error())
+		}
+		r.span.End()
+	}
+	h.count.process.RecordSet(ctx, took.Seconds(), about(opProcess, semconv.MessagingOperationTypeProcess, d.Queue, more...))
+}
+
+// handlerFault is the error as a word. What it means for the message is told by the outcome.
+func handlerFault(err error) string {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	}
+	return "error"
+}
+
+// OnMove starts the span of sending a message on, and has its context go with the message, so that the next attempt can link to it.
+func (h *Hook) OnMove(ctx context.Context, d *rehop.Delivery, result rehop.Result, added map[string]any) {
+	r := runOf(ctx)
+	if r == nil { // no handler was run
+		made := h.creation(d.Headers)
+		if made.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, made)
+		}
+		span := h.settle(ctx, d, result)
+		span.End()
+		note(added, headerLast, span.SpanContext())
+		return
+	}
+	r.settling, r.began = h.settle(ctx, d, result), time.Now()
+	note(added, headerLast, r.settling.SpanContext())
+	if d.Replays > 0 && d.Attempt == 1 {
+		note(added, headerReplay, r.span.SpanContext())
+	}
+}
+
+// settle starts the span of what becomes of a delivery.
+func (h *Hook) settle(ctx context.Context, d *rehop.Delivery, result rehop.Result) trace.Span {
+	name := settling(result.Outcome)
+	_, span := h.tracer.Start(ctx, name+" "+d.Queue, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(deliveryAttributes(d, name, semconv.MessagingOperationTypeSettle)...))
+	return span
+}
+
+// settling is the operation that leads to an outcome.
+func settling(o rehop.Outcome) string {
+	switch o {
+	case rehop.OutcomeDone:
+		return "ack"
+	case rehop.OutcomeFailed:
+		return "fail"
+	case rehop.OutcomeDiscarded:
+		return "discard"
+	case rehop.OutcomeReturned:
+		return "return"
+	}
+	return string(o)
+}
+
+// OnHandled ends the span of sending a message on, and counts what became of it. A message that was simply acked has no such span.
+func (h *Hook) OnHandled(ctx context.Context, d *rehop.Delivery, result rehop.Result) {
+	outcome, queue := keyOutcome.String(string(result.Outcome)), keyQueue.String(d.Queue)
+	more := []attribute.KeyValue{outcome}
+	if result.Kind != "" {
+		more = append(more, semconv.ErrorTypeKey.String(result.Kind))
+	}
+	if r := runOf(ctx); r != nil {
+		if r.settling == nil && result.Outcome != rehop.OutcomeDone {
+			r.settling, r.began = h.settle(ctx, d, result), time.Now()
+		}
+		if r.settling != nil {
+			r.settling.SetAttributes(outcome, keyKind.String(result.Kind), keyDelay.Float64(result.Delay.Seconds()))
+			r.settling.End()
+			h.count.operation.RecordSet(ctx, time.Since(r.began).Seconds(), about(settling(result.Outcome), semconv.MessagingOperationTypeSettle, d.Queue))
+		}
+	}
+	h.count.consumed.AddSet(ctx, 1, about(opProcess, semconv.MessagingOperationTypeProcess, d.Queue, more...))
+	switch result.Outcome {
+	case rehop.OutcomeRetry:
+		h.count.retries.Add(ctx, 1, with(queue, keyKind.String(result.Kind)))
+	case rehop.OutcomeFailed:
+		h.count.failed.Add(ctx, 1, with(queue, keyKind.String(result.Kind)))
+	}
+}
+
+func deliveryAttributes(d *rehop.Delivery, operation string, kind attribute.KeyValue) []attribute.KeyValue {
+	return append(messageAttributes(&d.Message), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind,
+		semconv.MessagingDestinationName(d.Queue), keyExchange.String(destination(d.Exchange)), keyAttempt.Int(d.Attempt),
+		keyAttempts.Int(d.Attempts), keyReplays.Int(d.Replays), keyRedelivered.Bool(d.Redelivered))
+}
+
+func with(attributes ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attributes...))
+}

@@ -1,0 +1,93 @@
+package rehopotel
+
+import (
+	"context"
+	"maps"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/rehop/rehop"
+)
+
+// Headers in which the context of earlier attempts travels. The publisher's own stays in the propagator's, traceparent as a rule.
+const (
+	headerLast   = "x-last-traceparent"   // what sent the message on its way the last time
+	headerReplay = "x-replay-traceparent" // the first attempt after a replay, below which its retries belong
+)
+
+// headers are a message's, as a propagator sees them. Other clients write texts as bytes.
+type headers map[string]any
+
+func (h headers) Get(name string) string {
+	switch value := h[name].(type) {
+	case string:
+		return value
+	case []byte:
+		return string(value)
+	}
+	return ""
+}
+
+func (h headers) Set(name, value string) { h[name] = value }
+
+func (h headers) Keys() []string {
+	names := make([]string, 0, len(h))
+	for name := range h {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Inject writes the context of the present span into a message. Publishing does that by itself; this is for messages that somebody else
+// publishes later, such as the relay of an outbox.
+func (h *Hook) Inject(ctx context.Context, m *rehop.Message) {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		h.inject(ctx, m)
+	}
+}
+
+// inject leaves the map as it is: it belongs to whoever publishes, and may be used for several messages.
+func (h *Hook) inject(ctx context.Context, m *rehop.Message) {
+	own := make(headers, len(m.Headers)+2)
+	maps.Copy(own, m.Headers)
+	delete(own, headerLast)
+	delete(own, headerReplay)
+	h.propagator.Inject(ctx, own)
+	m.Headers = own
+}
+
+// creation is the context in which a message was published.
+func (h *Hook) creation(of map[string]any) trace.SpanContext {
+	return trace.SpanContextFromContext(h.propagator.Extract(context.Background(), headers(of)))
+}
+
+// noted is the context in a header of our own.
+func noted(of map[string]any, name string) trace.SpanContext {
+	value := headers(of).Get(name)
+	if value == "" {
+		return trace.SpanContext{}
+	}
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": value}))
+}
+
+// note writes a context into a header of our own.
+func note(in map[string]any, name string, of trace.SpanContext) {
+	if !of.IsValid() {
+		return
+	}
+	written := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), of), written)
+	in[name] = written["traceparent"]
+}
+
+// linksTo are links to those contexts that there are.
+func linksTo(contexts ...trace.SpanContext) []trace.Link {
+	var links []trace.Link
+	for _, c := range contexts {
+		if c.IsValid() {
+			links = append(links, trace.Link{SpanContext: c})
+		}
+	}
+	return links
+}

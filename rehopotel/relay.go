@@ -1,0 +1,45 @@
+package rehopotel
+
+import (
+	"context"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/outbox"
+)
+
+// OnBacklog says how much is in the outbox.
+func (h *Hook) OnBacklog(b outbox.Backlog) {
+	ctx := context.Background()
+	for state, n := range map[string]int{"ready": b.Ready, "delayed": b.Delayed, "set_aside": b.SetAside, "kept": b.Kept} {
+		h.count.backlog.Record(ctx, int64(n), with(keyState.String(state)))
+	}
+	h.count.oldest.Record(ctx, b.Oldest.Seconds())
+}
+
+// OnBatch counts what a relay has read.
+func (h *Hook) OnBatch(b outbox.Batch) {
+	ctx := context.Background()
+	for outcome, n := range map[string]int{"published": b.Published, "postponed": b.Postponed, "set_aside": b.SetAside, "left": b.Left} {
+		if n > 0 {
+			h.count.relayed.Add(ctx, int64(n), with(keyOutcome.String(outcome)))
+		}
+	}
+	h.count.batch.Record(ctx, b.Took.Seconds())
+}
+
+// OnLease counts the shards that relays of this process have.
+func (h *Hook) OnLease(l outbox.Lease) {
+	n := int64(len(l.Shards))
+	if !l.Gained {
+		n = -n
+	}
+	h.count.leases.Add(context.Background(), n)
+}
+
+// OnFault counts a database that keeps a relay from its work.
+func (h *Hook) OnFault(error) { h.count.relayFaults.Add(context.Background(), 1) }
+
+// OnSpill counts messages that took the way through the outbox.
+func (h *Hook) OnSpill(ctx context.Context, m *rehop.Message, _ error) {
+	h.count.spilled.Add(ctx, 1, with(keyExchange.String(destination(m.Exchange))))
+}
