@@ -86,8 +86,9 @@ func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Fi
 const maxLine = 1 << 30
 
 // Import puts the messages of an export back into the failed queues that they came from. It stops at
-// the first line that it cannot read or that the broker does not take, and returns how many messages
-// are in their queues by then.
+// the first line that it cannot read or that the broker does not take. It returns how many messages, from the
+// first on, are in their queues by then: without these lines the import can be run again. Of the next 64 some may
+// be there too.
 func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 64<<10), maxLine)
@@ -99,7 +100,7 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		for i, err := range a.sender.PublishBatch(ctx, batch, true) {
 			if err != nil {
 				faults = append(faults, fmt.Errorf("import message %s into %q: %w", batch[i].Message.MessageId, batch[i].Key, err))
-			} else {
+			} else if len(faults) == 0 {
 				n++
 			}
 		}
@@ -113,7 +114,8 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		}
 		item, err := a.itemOf(ctx, in.Bytes(), ways)
 		if err != nil {
-			return n, errors.Join(fmt.Errorf("import: line %d: %w", line, err), flush())
+			err = errors.Join(fmt.Errorf("import: line %d: %w", line, err), flush())
+			return n, err
 		}
 		if batch = append(batch, item); len(batch) == batchSize {
 			if err := flush(); err != nil {
@@ -122,9 +124,11 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		}
 	}
 	if err := in.Err(); err != nil {
-		return n, errors.Join(fmt.Errorf("import: line %d: %w", line+1, err), flush())
+		err = errors.Join(fmt.Errorf("import: line %d: %w", line+1, err), flush())
+		return n, err
 	}
-	return n, flush()
+	err := flush()
+	return n, err
 }
 
 func recordOf(m Message) record {

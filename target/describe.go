@@ -21,7 +21,26 @@ const (
 
 // describe writes what is known of a message into headers whose names begin with prefix.
 func describe(header http.Header, prefix string, d *rehop.Delivery) {
-	b := describing{header: header, prefix: prefix}
+	var bytes, leftOut int
+	tell(d, func(name, value string, ok bool) {
+		name, value = http.CanonicalHeaderKey(prefix+name), encoded(value)
+		size := len(name) + len(": \r\n") + len(value)
+		_, taken := header[name] // names differ in case alone
+		if !ok || !isToken(name) || taken || bytes+size > describeBytes || len(header) >= describeFields {
+			leftOut++ // rather than cut: that would be another value
+			return
+		}
+		bytes += size
+		header[name] = []string{value}
+	})
+	if leftOut > 0 {
+		header.Set(prefix+"Left-Out", strconv.Itoa(leftOut))
+	}
+}
+
+// tell passes on what is known of a message, one after the other; not ok is a value that cannot be told as text.
+func tell(d *rehop.Delivery, add func(name, value string, ok bool)) {
+	b := telling(add)
 	b.text("Message-Id", d.ID)
 	b.text("Queue", d.Queue)
 	b.text("Exchange", d.Exchange)
@@ -39,52 +58,29 @@ func describe(header http.Header, prefix string, d *rehop.Delivery) {
 	b.text("Reply-To", d.ReplyTo)
 	b.text("App-Id", d.AppID)
 	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
-		if value, ok := plain(d.Headers[name]); ok {
-			b.add("Header-"+name, value)
-		} else {
-			b.leftOut++
-		}
-	}
-	if b.leftOut > 0 {
-		header.Set(prefix+"Left-Out", strconv.Itoa(b.leftOut))
+		value, ok := plain(d.Headers[name])
+		b("Header-"+name, value, ok)
 	}
 }
 
-// describing is a description under way.
-type describing struct {
-	header         http.Header
-	prefix         string
-	bytes, leftOut int
-}
+// telling adds what a message has, and nothing for what it has not.
+type telling func(name, value string, ok bool)
 
-// add adds a header, or counts it as left out: a value that is cut would be another value.
-func (b *describing) add(name, value string) {
-	name, value = http.CanonicalHeaderKey(b.prefix+name), encoded(value)
-	size := len(name) + len(": \r\n") + len(value)
-	_, taken := b.header[name] // names differ in case alone
-	if !isToken(name) || taken || b.bytes+size > describeBytes || len(b.header) >= describeFields {
-		b.leftOut++
-		return
-	}
-	b.bytes += size
-	b.header[name] = []string{value}
-}
-
-func (b *describing) text(name, value string) {
+func (b telling) text(name, value string) {
 	if value != "" {
-		b.add(name, value)
+		b(name, value, true)
 	}
 }
 
-func (b *describing) count(name string, n int) {
+func (b telling) count(name string, n int) {
 	if n > 0 {
-		b.add(name, strconv.Itoa(n))
+		b(name, strconv.Itoa(n), true)
 	}
 }
 
-func (b *describing) moment(name string, t time.Time) {
+func (b telling) moment(name string, t time.Time) {
 	if !t.IsZero() {
-		b.add(name, t.UTC().Format(time.RFC3339))
+		b(name, t.UTC().Format(time.RFC3339), true)
 	}
 }
 

@@ -5,6 +5,20 @@ import "github.com/spf13/cobra"
 // commands are all commands, in the order of the help.
 func (c *command) commands() []*cobra.Command {
 	return []*cobra.Command{
+		c.up(),
+		c.run(),
+		c.check(),
+		c.publish(),
+		c.tail(),
+		c.queues(),
+		c.failed(),
+		c.topology(),
+		c.doctor(),
+		c.outbox(),
+		c.broker(),
+		c.completion(),
+		c.demo(),
+		c.bench(),
 		c.version(),
 	}
 }

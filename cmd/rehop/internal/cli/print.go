@@ -31,6 +31,14 @@ func (c *command) printJSON(value any) error {
 	return encoder.Encode(value)
 }
 
+// printLine prints a value for programs on one line, for those of which there are many.
+func (c *command) printLine(value any) error { return json.NewEncoder(c.Out).Encode(value) }
+
+// notice tells a person what is not a command's result.
+func (c *command) notice(format string, args ...any) {
+	fmt.Fprintln(c.Err, "rehop: "+plain(fmt.Sprintf(format, args...)))
+}
+
 // printTable prints rows below a heading. What others have written is made harmless.
 func (c *command) printTable(heading []string, rows [][]string) error {
 	w := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
@@ -63,4 +71,16 @@ func plain(text string) string {
 		}
 	}
 	return out.String()
+}
+
+// faint, bold and red are texts as a terminal shows them, where colours may be used.
+func (c *command) faint(text string) string { return c.coded("2", text) }
+func (c *command) bold(text string) string  { return c.coded("1", text) }
+func (c *command) red(text string) string   { return c.coded("31", text) }
+
+func (c *command) coded(code, text string) string {
+	if !c.coloured() {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -21,6 +26,7 @@ type reach struct {
 	broker, management string
 	ca, cert, key      string
 	patience           time.Duration
+	file               *config.File // says what neither flags nor the environment do; nil: there is none
 }
 
 const (
@@ -38,16 +44,30 @@ func (r *reach) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&r.patience, "connect-timeout", 10*time.Second, "how long to try to reach the broker")
 }
 
+// adopt uses what a file says of the broker where nobody has said otherwise.
+func (r *reach) adopt(file *config.File) {
+	r.file = file
+	if r.ca == "" && r.cert == "" && r.key == "" {
+		r.ca, r.cert, r.key = file.TLS.CA, file.TLS.Cert, file.TLS.Key
+	}
+}
+
 // urls are those of the broker.
 func (c *command) urls() []string {
 	given := c.reach.broker
 	if given == "" {
-		given = c.env(envBroker, localBroker)
+		given = c.env(envBroker, "")
+	}
+	if given == "" {
+		if c.reach.file != nil && len(c.reach.file.Broker) > 0 {
+			return c.reach.file.Broker
+		}
+		given = localBroker
 	}
 	var urls []string
-	for url := range strings.SplitSeq(given, ",") {
-		if url = strings.TrimSpace(url); url != "" {
-			urls = append(urls, url)
+	for one := range strings.SplitSeq(given, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			urls = append(urls, one)
 		}
 	}
 	return urls
@@ -91,8 +111,25 @@ func (c *command) clientConfig() (rehop.Config, error) {
 	return rehop.Config{URLs: c.urls(), TLS: encryption, Logger: c.logger()}, nil
 }
 
+// checkURLs finds URLs of the broker that cannot be right. The error does not quote them.
+func (c *command) checkURLs() error {
+	urls := c.urls()
+	for i, one := range urls {
+		if err := rabbit.CheckURL(one); err != nil {
+			if len(urls) > 1 {
+				return usage("the broker's URL %d %w", i+1, err)
+			}
+			return usage("the broker's URL %w", err)
+		}
+	}
+	return nil
+}
+
 // openClient connects to the broker.
 func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
+	if err := c.checkURLs(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.reach.patience)
 	defer cancel()
 	client, err := rehop.Open(ctx, config)
@@ -104,17 +141,59 @@ func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.C
 
 // openAdmin connects to the broker for looking after queues of a layout.
 func (c *command) openAdmin(ctx context.Context, of layout.Layout) (*admin.Admin, error) {
+	if err := c.checkURLs(); err != nil {
+		return nil, err
+	}
 	encryption, err := c.reach.tlsConfig()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.reach.patience)
 	defer cancel()
-	a, err := admin.Open(ctx, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of})
+	if err := c.checkManagement(); err != nil {
+		return nil, err
+	}
+	a, err := admin.Open(ctx, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of, HTTP: httpClient(encryption)})
 	if err != nil {
 		return nil, unreachable(fmt.Errorf("connect to the broker: %w", err))
 	}
 	return a, nil
+}
+
+// checkManagement finds a URL of the management API that cannot be right, and does not quote it.
+func (c *command) checkManagement() error {
+	given := c.managementURL()
+	if given == "" {
+		return nil
+	}
+	if u, err := url.Parse(given); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return usage("the URL of the management API must be like http://user:password@host:15672")
+	}
+	return nil
+}
+
+const managementTimeout = 30 * time.Second
+
+// httpClient is for the management API, which has certificates of the same kind as the broker.
+func httpClient(encryption *tls.Config) *http.Client {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: encryption.Clone()}
+	return &http.Client{Timeout: managementTimeout, Transport: transport}
+}
+
+// explain is an error of admin in the terms of the command line, with the exit code that it means.
+func explain(err error) error {
+	var web *url.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, admin.ErrNoManagement):
+		return usage("this needs the broker's management API; say where it is with --management or $%s", envManagement)
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, rehop.ErrDisconnected), errors.As(err, &web):
+		return unreachable(err)
+	}
+	return err
 }
 
 // managementURL is where the management API is. Empty: nobody has said.
@@ -122,5 +201,9 @@ func (c *command) managementURL() string {
 	if c.reach.management != "" {
 		return c.reach.management
 	}
-	return c.env(envManagement, "")
+	given := c.env(envManagement, "")
+	if given == "" && c.reach.file != nil {
+		given = c.reach.file.Management
+	}
+	return given
 }

@@ -28,7 +28,7 @@ func Run(ctx context.Context, args []string, s Surroundings) int {
 	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintln(s.Err, "rehop: "+plain(strings.TrimSpace(err.Error())))
+		fmt.Fprintln(s.Err, "rehop: "+plainLines(strings.TrimSpace(err.Error())))
 	}
 	return codeOf(ctx, err)
 }

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/load"
+)
+
+// benching is a run of bench.
+type benching struct {
+	*command
+	load.Options
+	mode string
+	plot string
+}
+
+func (c *command) bench() *cobra.Command {
+	b := &benching{command: c}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how much an AMQP broker takes, and how soon",
+		Long: `Bench publishes with confirms and consumes with acks as fast as the broker goes, and prints rates and latencies: from publishing to the confirm, and
+from publishing to the delivery. It works with any AMQP 0-9-1 broker, through a queue of its own, which it deletes at the end; should it be killed, the broker
+deletes the queue after ten minutes. It puts as much load on the broker as it can: mind who else uses it.`,
+		Example: `  rehop bench --broker amqp://guest:guest@localhost/
+  rehop bench --mode publish --size 10000 --publishers 16 --for 30s --plot bench.svg`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&b.mode, "mode", string(load.Both), "what to measure: publish, consume or both at the same time")
+	flags.DurationVar(&b.For, "for", 10*time.Second, "how long; with --mode consume, messages are published for as long beforehand")
+	flags.IntVar(&b.Size, "size", 1000, "bytes in a body")
+	flags.IntVar(&b.Publishers, "publishers", 4, "channels that publish")
+	flags.IntVar(&b.Window, "window", 100, "messages that each publisher has under way without a confirm; 1 waits for each")
+	flags.IntVar(&b.Consumers, "consumers", 4, "channels that consume")
+	flags.IntVar(&b.Prefetch, "prefetch", 100, "messages that each consumer has under way without an ack")
+	flags.StringVar(&b.QueueType, "queue-type", "quorum", "quorum or classic")
+	flags.BoolVar(&b.Transient, "transient", false, "messages that a classic queue does not keep through a restart")
+	flags.StringVar(&b.plot, "plot", "", "file for a picture of rates and latencies, in SVG")
+	return cmd
+}
+
+func (b *benching) run(ctx context.Context) (err error) {
+	b.Mode, b.URLs, b.ConnectTimeout = load.Mode(b.mode), b.urls(), b.reach.patience
+	if err := b.Validate(); err != nil {
+		return usage("%w", err)
+	}
+	if b.TLS, err = b.reach.tlsConfig(); err != nil {
+		return err
+	}
+	var file *os.File
+	if b.plot != "" { // a file that cannot be written is told before all the work
+		if file, err = os.Create(b.plot); err != nil {
+			return usage("--plot: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+	}
+	result, err := b.measure(ctx)
+	if _, away := errors.AsType[*load.UnreachableError](err); away {
+		return unreachable(err)
+	}
+	if result.Published == nil && result.Consumed == nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	// What was measured until it was broken off is worth to be seen.
+	if file != nil {
+		err = errors.Join(err, result.Plot(file))
+	}
+	if fault := b.print(result); fault != nil {
+		return fault
+	}
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	return nil
+}
+
+// measure shows on a terminal how far it is.
+func (b *benching) measure(ctx context.Context) (load.Result, error) {
+	var most atomic.Int64
+	shown := b.progressOf("messages")
+	b.Progress = func(published, consumed int64) {
+		most.Store(max(published, consumed))
+		shown.show(most.Load(), 0)
+	}
+	defer shown.end()
+	return load.Run(ctx, b.Options)
+}
+
+func (b *benching) print(r load.Result) error {
+	if b.json {
+		return b.printJSON(r)
+	}
+	if err := b.printf("%s, %s queue, %d bytes\n", plain(r.Broker), r.QueueType, r.Size); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, f := range []struct {
+		name string
+		*load.Flow
+	}{{"publish", r.Published}, {"consume", r.Consumed}} {
+		if f.Flow == nil {
+			continue
+		}
+		row := []string{f.name, strconv.Itoa(f.Workers), strconv.FormatInt(f.Messages, 10), fmt.Sprintf("%.0f", f.Rate), fmt.Sprintf("%.1f", f.Rate*float64(r.Size)/1e6)}
+		if f.Latency == nil {
+			row = append(row, "-", "-", "-", "-", "-")
+		} else {
+			for _, seconds := range []float64{f.Latency.P50, f.Latency.P90, f.Latency.P99, f.Latency.P999, f.Latency.Max} {
+				row = append(row, milliseconds(seconds))
+			}
+		}
+		rows = append(rows, row)
+	}
+	if err := b.printTable([]string{"", "CHANNELS", "MESSAGES", "PER S", "MB/S", "P50", "P90", "P99", "P99.9", "MAX"}, rows); err != nil {
+		return err
+	}
+	if r.Refused > 0 {
+		return b.printf("%d messages were refused or returned by the broker\n", r.Refused)
+	}
+	return nil
+}
+
+func milliseconds(seconds float64) string {
+	switch ms := seconds * 1000; {
+	case ms < 10:
+		return fmt.Sprintf("%.2fms", ms)
+	case ms < 1000:
+		return fmt.Sprintf("%.0fms", ms)
+	default:
+		return fmt.Sprintf("%.1fs", seconds)
+	}
+}

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/broker"
+)
+
+func (c *command) broker() *cobra.Command {
+	return group("broker", "Look after the data directory of an embedded broker",
+		`These commands are for the directory in which an embedded broker (rehop up) keeps its messages. The broker must not be running: one process
+at a time can use the directory.`,
+		c.brokerCheck(), c.brokerCompact(), c.brokerRepair())
+}
+
+// directory is a report as JSON.
+type directory struct {
+	Directory   string   `json:"directory"`
+	Segments    int      `json:"segments"`
+	Messages    int      `json:"messages"`
+	Definitions int      `json:"definitions"`
+	Bytes       int64    `json:"bytes"`
+	Dead        int64    `json:"dead_bytes"`
+	Torn        int64    `json:"torn_bytes"`
+	Clean       bool     `json:"closed_in_order"`
+	Damage      []string `json:"damage"`
+	SetAside    []string `json:"set_aside"`
+}
+
+func directoryOf(dir string, r broker.Report) directory {
+	d := directory{
+		Directory: dir, Segments: r.Segments, Messages: r.Messages, Definitions: r.Definitions, Bytes: r.Bytes, Dead: r.Dead, Torn: r.Torn, Clean: r.Clean,
+		Damage: []string{}, SetAside: append([]string{}, r.SetAside...),
+	}
+	for _, damage := range r.Damage {
+		d.Damage = append(d.Damage, damage.Error())
+	}
+	return d
+}
+
+func (c *command) printDirectory(d directory) error {
+	if c.json {
+		return c.printJSON(d)
+	}
+	state := "closed in order"
+	if !d.Clean {
+		state = "not closed in order; the next start mends that"
+	}
+	if err := c.printf("%s: %d messages and %d definitions, %s in %d files, of which %s can be given back; %s\n", plain(d.Directory), d.Messages,
+		d.Definitions, size(d.Bytes), d.Segments, size(d.Dead), state); err != nil {
+		return err
+	}
+	if d.Torn > 0 {
+		if err := c.printf("a crash has left %s unfinished at the end, which nobody was told of; the next start cuts it off\n", size(d.Torn)); err != nil {
+			return err
+		}
+	}
+	for _, damage := range d.Damage {
+		if err := c.printf("%s %s\n", c.red("damage:"), plain(damage)); err != nil {
+			return err
+		}
+	}
+	if len(d.SetAside) > 0 {
+		return c.printf("set aside: %s\n", plain(strings.Join(d.SetAside, ", ")))
+	}
+	return nil
+}
+
+// size is a number of bytes as people read it.
+func size(bytes int64) string {
+	const unit = 1024
+	if bytes < unit {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, prefixes := float64(bytes)/unit, "KMGTP"
+	i := 0
+	for value >= unit && i < len(prefixes)-1 {
+		value, i = value/unit, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, prefixes[i])
+}
+
+func (c *command) brokerCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check directory",
+		Short: "Read everything in a data directory and compare it with its checksums",
+		Long:  `Check reads everything in the directory, compares it with its checksums, and changes nothing. It ends with 3 if something is damaged.`,
+		Args:  needs("directory"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			report, err := broker.CheckDir(args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.printDirectory(directoryOf(args[0], report)); err != nil {
+				return err
+			}
+			if n := len(report.Damage); n > 0 {
+				return found("%d places in %s are damaged; rehop broker repair keeps what is sound", n, args[0])
+			}
+			return nil
+		},
+	}
+}
+
+func (c *command) brokerRepair() *cobra.Command {
+	yes := false
+	cmd := &cobra.Command{
+		Use:   "repair directory",
+		Short: "Make a damaged data directory fit to be used again",
+		Long: `Repair keeps what is sound, and sets damaged files aside under other names. Messages in damaged places are lost, and some that were handled may come
+back. It does nothing if nothing is damaged. It asks before it does, or needs --yes; a copy of the directory beforehand is wise.`,
+		Args: needs("directory"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.repair(cmd.Context(), args[0], yes) },
+	}
+	addYes(cmd.Flags(), &yes)
+	return cmd
+}
+
+func (c *command) repair(ctx context.Context, dir string, yes bool) error {
+	report, err := broker.CheckDir(dir)
+	if err != nil {
+		return err
+	}
+	if n := len(report.Damage); n > 0 {
+		if err := c.agree(ctx, yes, fmt.Sprintf("repair %s, giving up what is in %d damaged places", dir, n)); err != nil {
+			return err
+		}
+		if report, err = broker.RepairDir(dir); err != nil {
+			return err
+		}
+	}
+	return c.printDirectory(directoryOf(dir, report))
+}
+
+// compacted is what a compaction has given back, as JSON.
+type compacted struct {
+	directory
+	Before int64 `json:"bytes_before"`
+}
+
+func (c *command) brokerCompact() *cobra.Command {
+	return &cobra.Command{
+		Use:   "compact directory",
+		Short: "Give back the space of settled messages",
+		Long: `Compact writes the messages that are still held to new files, and removes the old ones. A broker does so by itself, while it runs, when there is
+more to give back than to keep. Meanwhile the directory needs room for both. It can be interrupted at any time.`,
+		Args: needs("directory"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			before, after, err := broker.CompactDir(args[0])
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(compacted{directoryOf(args[0], after), before.Bytes})
+			}
+			if err := c.printf("%s before, %s now\n", size(before.Bytes), size(after.Bytes)); err != nil {
+				return err
+			}
+			return c.printDirectory(directoryOf(args[0], after))
+		},
+	}
+}

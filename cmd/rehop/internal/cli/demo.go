@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/demo"
+)
+
+// plainLength is how long a demo takes that nobody can end by a key.
+const plainLength = 20 * time.Second
+
+func (c *command) demo() *cobra.Command {
+	var o demo.Options
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show a shop whose notifications fail, are retried, rest and are replayed",
+		Long: `Demo shows the life of messages in a shop, live, on a broker within this program: it needs nothing else, and leaves nothing behind.
+
+Orders arrive. A summary service follows all of them; a notification service sends an SMS for each new one, and the SMS gateway is busy now and then, goes down
+from time to time, and does not know some phone numbers. What fails waits on the broker in steps (sped up) and comes back to its own queue; what
+keeps failing rests in the failed queue until you replay it. At the end every message is accounted for by its id: published = handled + failed, lost 0.
+If it is not so, the exit code is 1.`,
+		Example: `  rehop demo
+  rehop demo --for 20s --plain`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.runDemo(cmd.Context(), o) },
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&o.For, "for", 0, "how long orders arrive (default until you press q; 20s with --plain or without a terminal)")
+	flags.BoolVar(&o.Plain, "plain", false, "print lines as things happen instead of a picture, and replay without being asked")
+	return cmd
+}
+
+func (c *command) runDemo(ctx context.Context, o demo.Options) error {
+	if o.For < 0 {
+		return usage("--for %v must not be negative", o.For)
+	}
+	o.Out, o.Width, o.Coloured, o.Quiet = c.Out, c.Width, c.coloured(), c.json
+	o.Plain = o.Plain || c.Width == 0 || c.env("TERM", "") == "dumb"
+	restore := func() error { return nil }
+	if !o.Plain && !o.Quiet {
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		o.Keys, restore = c.keys(watching)
+	}
+	if o.For == 0 && o.Keys == nil {
+		o.For = plainLength
+	}
+	sums, err := demo.Run(ctx, o)
+	if err = errors.Join(err, restore()); err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	if err := c.printSums(sums); err != nil {
+		return err
+	}
+	if !sums.Balanced() {
+		return errors.New("demo: the sums do not balance: published must be handled + failed, with none lost and none twice")
+	}
+	return nil
+}
+
+// keys gives what is typed, key by key, until ctx ends. The terminal is set so that it does, and must be restored. Nil: there is no person.
+func (c *command) keys(ctx context.Context) (keys <-chan byte, restore func() error) {
+	nothing := func() error { return nil }
+	in, is := c.In.(*os.File)
+	if !c.Interactive || !is {
+		return nil, nothing
+	}
+	before, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, nothing
+	}
+	typed := make(chan byte)
+	// A read from a terminal cannot be called off: this goroutine ends with the key after the last one, or with the process.
+	go func() {
+		var key [1]byte
+		for {
+			if _, err := io.ReadFull(in, key[:]); err != nil {
+				return
+			}
+			select {
+			case typed <- key[0]:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return typed, func() error { return term.Restore(int(in.Fd()), before) }
+}
+
+func (c *command) printSums(sums demo.Sums) error {
+	if c.json {
+		return c.printJSON(sums)
+	}
+	rows := make([][]string, len(sums.Queues))
+	for i, q := range sums.Queues {
+		rows[i] = []string{q.Queue}
+		for _, n := range []int{q.Published, q.Handled, q.Failed, q.Lost, q.Twice} {
+			rows[i] = append(rows[i], strconv.Itoa(n))
+		}
+	}
+	if err := c.printTable([]string{"QUEUE", "PUBLISHED", "HANDLED", "FAILED", "LOST", "TWICE"}, rows); err != nil {
+		return err
+	}
+	balance := "published = handled + failed"
+	if !sums.Balanced() {
+		balance = "the sums do not balance"
+	}
+	return c.printf("%d messages in %v, %d retries, %d replayed: %s\n", sums.Messages, sums.Took.Round(100*time.Millisecond), sums.Retries, sums.Replayed, balance)
+}

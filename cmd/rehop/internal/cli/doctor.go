@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/layout"
+)
+
+func (c *command) doctor() *cobra.Command {
+	var (
+		o    admin.DoctorOptions
+		all  bool
+		list bool
+	)
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine the broker for what loses messages or holds them up",
+		Long: `Doctor examines the broker and the virtual host for what is known to lose messages or to hold them up, and says what to do about it. It needs the
+management API, and sees most as a user with the tag administrator. It changes nothing; of each queue in which messages wait it takes the first one in hand and
+puts it back.
+
+It ends with 3 if it has found something worse than info.`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list {
+				return c.printAilments()
+			}
+			if o.HandlerTimeout < 0 || o.ConsumerTimeout < 0 || o.MaxFailed < 0 || o.MaxChurn < 0 || o.Watch < 0 {
+				return usage("no flag of doctor may be negative")
+			}
+			a, err := c.openAdmin(cmd.Context(), layout.Native{})
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			findings, err := a.Doctor(cmd.Context(), o)
+			if err != nil {
+				return explain(err)
+			}
+			return c.printFindings(findings, all)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&all, "all", "a", false, "show what is only worth knowing, too")
+	flags.BoolVar(&list, "list", false, "list what doctor knows to look for")
+	flags.DurationVar(&o.HandlerTimeout, "handler-timeout", 0, "the longest time that a consumer holds a message, to compare with the broker's consumer timeout")
+	flags.DurationVar(&o.ConsumerTimeout, "consumer-timeout", 0, "the broker's consumer_timeout, which it does not tell (default 30m)")
+	flags.IntVar(&o.MaxFailed, "max-failed", 0, "how many messages may rest in a failed queue (default 1000)")
+	flags.Float64Var(&o.MaxChurn, "max-churn", 0, "how many connections or channels may be opened per second (default 50)")
+	flags.DurationVar(&o.Watch, "watch", 0, "how long to watch messages that are about to leave a queue (default 15s)")
+	return cmd
+}
+
+func (c *command) printFindings(findings admin.Findings, all bool) error {
+	bad := findings.Above(admin.Info)
+	shown := bad
+	if all {
+		shown = findings
+	}
+	if err := c.printEach(shown); err != nil {
+		return err
+	}
+	if len(bad) > 0 {
+		return found("%d findings", len(bad))
+	}
+	return nil
+}
+
+func (c *command) printEach(findings admin.Findings) error {
+	if c.json {
+		if findings == nil {
+			findings = admin.Findings{}
+		}
+		return c.printJSON(findings)
+	}
+	if len(findings) == 0 {
+		return c.printf("nothing found\n")
+	}
+	for _, f := range findings {
+		severity := string(f.Severity)
+		if f.Severity == admin.Critical {
+			severity = c.red(severity)
+		}
+		if err := c.printf("%s %s: %s\n    found: %s\n    why: %s\n    fix: %s\n\n", severity, f.ID, c.bold(plain(fmt.Sprint(f.Object))),
+			plain(f.Found), plain(f.Why), plain(f.Fix)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *command) printAilments() error {
+	ailments := admin.Ailments()
+	if c.json {
+		return c.printJSON(ailments)
+	}
+	var rows [][]string
+	for _, a := range ailments {
+		rows = append(rows, []string{a.ID, string(a.Severity), a.Why})
+	}
+	return c.printTable([]string{"ID", "AT WORST", "WHY IT MATTERS"}, rows)
+}

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/layout"
+)
+
+// desk is what the commands for failed messages share: whose they are, and which of them are meant.
+type desk struct {
+	*command
+	layout layoutChoice
+	choice choice
+}
+
+func (c *command) failed() *cobra.Command {
+	g := group("failed", "Look after messages that have failed",
+		`A message that has failed for good rests in the failed queue of its queue, which is named here by the queue itself. rehop.orphans and
+rehop.unrouted, where messages rest that have lost their queue or never had one, are named as they are.`,
+		c.failedList(), c.failedShow(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
+	return g
+}
+
+// newDesk adds the flags to a command.
+func (c *command) newDesk(cmd *cobra.Command) *desk {
+	d := &desk{command: c}
+	d.layout.addFlags(cmd.Flags())
+	d.choice.addFlags(cmd.Flags())
+	return d
+}
+
+// open connects, and reads which messages are meant.
+func (d *desk) open(ctx context.Context, queue string) (*admin.Admin, admin.Filter, error) {
+	filter, err := d.choice.filter(time.Now())
+	if err != nil {
+		return nil, filter, err
+	}
+	of, err := d.layoutOf(d.layout, queue)
+	if err != nil {
+		return nil, filter, err
+	}
+	a, err := d.openAdmin(ctx, of)
+	return a, filter, err
+}
+
+func (c *command) failedList() *cobra.Command {
+	var (
+		d     *desk
+		limit int
+	)
+	cmd := &cobra.Command{
+		Use:   "ls [queue]",
+		Short: "List failed messages, or the queues that have some",
+		Long: `Ls lists the messages that rest in the failed queue of a queue, oldest first, and leaves them where they are. Without a queue it lists
+those that have failed messages, for which it needs the management API.`,
+		Args: needs("[queue]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return usage("--limit %d must be positive", limit)
+			}
+			a, filter, err := d.open(cmd.Context(), firstOf(args))
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			if len(args) == 0 {
+				return explain(d.listQueues(cmd.Context(), a))
+			}
+			return explain(d.list(cmd.Context(), a, args[0], limit, filter))
+		},
+	}
+	d = c.newDesk(cmd)
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many to list at the most")
+	return cmd
+}
+
+func (d *desk) list(ctx context.Context, a *admin.Admin, queue string, limit int, filter admin.Filter) error {
+	messages, err := a.Failed(ctx, queue, limit+1, filter)
+	if err != nil {
+		return err
+	}
+	more := len(messages) > limit
+	messages = messages[:min(limit, len(messages))]
+	if d.json {
+		views, err := viewsOf(messages)
+		if err != nil {
+			return err
+		}
+		return d.printJSON(views)
+	}
+	if len(messages) == 0 {
+		return d.printf("none\n")
+	}
+	if err := d.printMessages(messages); err != nil {
+		return err
+	}
+	if more {
+		d.notice("there are more; --limit says how many to list")
+	}
+	return nil
+}
+
+func (d *desk) printMessages(messages []admin.Message) error {
+	var rows [][]string
+	for _, m := range messages {
+		rows = append(rows, []string{when(m.FailedAt), m.ID, dash(m.Key), dash(m.Kind), strconv.Itoa(m.Attempts), shorten(m.Error, 80)})
+	}
+	return d.printTable([]string{"FAILED", "ID", "KEY", "KIND", "ATTEMPTS", "ERROR"}, rows)
+}
+
+// failedCount is a queue with failed messages, as JSON.
+type failedCount struct {
+	Queue  string `json:"queue"`
+	Failed int    `json:"failed"`
+}
+
+func (d *desk) listQueues(ctx context.Context, a *admin.Admin) error {
+	o, err := a.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	counts := []failedCount{}
+	for _, q := range o.Queues {
+		counts = append(counts, failedCount{q.Name, q.Failed})
+	}
+	counts = append(counts, failedCount{layout.OrphansQueue, o.Orphans}, failedCount{layout.UnroutedQueue, o.Unrouted})
+	some := counts[:0]
+	for _, count := range counts {
+		if count.Failed > 0 {
+			some = append(some, count)
+		}
+	}
+	if d.json {
+		return d.printJSON(some)
+	}
+	if len(some) == 0 {
+		return d.printf("none\n")
+	}
+	var rows [][]string
+	for _, count := range some {
+		rows = append(rows, []string{count.Queue, strconv.Itoa(count.Failed)})
+	}
+	return d.printTable([]string{"QUEUE", "FAILED"}, rows)
+}
+
+func (c *command) failedShow() *cobra.Command {
+	var chosen layoutChoice
+	cmd := &cobra.Command{
+		Use:   "show queue id…",
+		Short: "Show failed messages in full",
+		Args:  needs("queue", "id…"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			queue, ids := args[0], args[1:]
+			of, err := c.layoutOf(chosen, queue)
+			if err != nil {
+				return err
+			}
+			a, err := c.openAdmin(cmd.Context(), of)
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			messages, err := a.Failed(cmd.Context(), queue, showLimit, admin.Filter{IDs: ids})
+			if err != nil {
+				return explain(err)
+			}
+			if err := c.show(messages); err != nil {
+				return err
+			}
+			return missing(queue, ids, messages)
+		},
+	}
+	chosen.addFlags(cmd.Flags())
+	return cmd
+}
+
+// showLimit is how many messages are shown: there may be copies.
+const showLimit = 1000
+
+func (c *command) show(messages []admin.Message) error {
+	if c.json {
+		views, err := viewsOf(messages)
+		if err != nil {
+			return err
+		}
+		return c.printJSON(views)
+	}
+	for _, m := range messages {
+		if err := c.printf("%s\n", c.describe(m)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing says which of the messages are not there.
+func missing(queue string, ids []string, messages []admin.Message) error {
+	there := make(map[string]bool)
+	for _, m := range messages {
+		there[m.ID] = true
+	}
+	var gone []string
+	for _, id := range ids {
+		if !there[id] {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) > 0 {
+		return fmt.Errorf("no failed message of %q has the id %s", queue, strings.Join(gone, ", "))
+	}
+	return nil
+}
+
+// describe is a message in full, without what a terminal would obey.
+func (c *command) describe(m admin.Message) string {
+	var out strings.Builder
+	line := func(name, value string) {
+		if value != "" && value != "-" {
+			fmt.Fprintf(&out, "%-15s %s\n", name, plain(value))
+		}
+	}
+	line("id", m.ID)
+	line("queue", m.Queue)
+	line("exchange", m.Exchange)
+	line("key", m.Key)
+	line("kind", m.Kind)
+	line("error", m.Error)
+	line("attempts", strconv.Itoa(m.Attempts))
+	line("failed", when(m.FailedAt))
+	line("first failed", when(m.FirstFailed))
+	line("host", m.Host)
+	if m.Replays > 0 {
+		line("replays", strconv.Itoa(m.Replays))
+	}
+	line("headers", headersText(m.Headers))
+	line("content type", m.ContentType)
+	line("encoding", m.ContentEncoding)
+	line("published", when(m.Timestamp))
+	line("type", m.Type)
+	line("app", m.AppID)
+	line("correlation id", m.CorrelationID)
+	line("reply to", m.ReplyTo)
+	if m.Stack != "" {
+		fmt.Fprintf(&out, "\n%s\n", plainLines(m.Stack))
+	}
+	fmt.Fprintf(&out, "\n%s\n", plainLines(string(m.Body)))
+	return out.String()
+}

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/admin"
+)
+
+func (c *command) failedExport() *cobra.Command {
+	var (
+		d    *desk
+		file string
+	)
+	cmd := &cobra.Command{
+		Use:   "export queue",
+		Short: "Write failed messages as JSON lines, and leave them where they are",
+		Long: `Export writes the messages of the failed queue of a queue, oldest first, a line of JSON for each, and leaves them where they are. Bodies are in
+base64. failed import reads it.`,
+		Args: needs("queue"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, filter, err := d.open(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			if file == "" {
+				_, err := a.Export(cmd.Context(), args[0], c.Out, filter)
+				return explain(err)
+			}
+			n, err := d.exportTo(cmd.Context(), a, args[0], file, filter)
+			if err != nil {
+				return explain(err)
+			}
+			return c.count("exported", n)
+		},
+	}
+	d = c.newDesk(cmd)
+	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, which must not exist (default the standard output)")
+	return cmd
+}
+
+// count says how many messages something was done to.
+func (c *command) count(verb string, n int) error {
+	if c.json {
+		return c.printJSON(map[string]int{verb: n})
+	}
+	return c.printf("%s %d\n", verb, n)
+}
+
+// exportTo writes a file that is there in whole or not at all.
+func (d *desk) exportTo(ctx context.Context, a *admin.Admin, queue, file string, filter admin.Filter) (int, error) {
+	n := 0
+	err := d.writeNew(file, func(w io.Writer) (err error) {
+		bar := d.progressOf("exported")
+		defer bar.end()
+		lines := &lineCounter{to: w, counted: func(n int64) { bar.show(n, 0) }}
+		n, err = a.Export(ctx, queue, lines, filter)
+		return err
+	})
+	return n, err
+}
+
+// writeNew writes a file that must not exist. It gets its name when all is written.
+func (c *command) writeNew(file string, write func(io.Writer) error) error {
+	if _, err := os.Lstat(file); err == nil {
+		return usage("--output: %s exists; choose another name, or remove it", file)
+	}
+	part, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".part-*")
+	if err != nil {
+		return usage("--output: %w", err)
+	}
+	out := bufio.NewWriter(part)
+	err = write(out)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = part.Sync()
+	}
+	err = errors.Join(err, part.Close())
+	if err == nil {
+		err = os.Link(part.Name(), file) // unlike a rename it overwrites nothing
+	}
+	return errors.Join(err, os.Remove(part.Name()))
+}
+
+// lineCounter counts lines on their way.
+type lineCounter struct {
+	to      io.Writer
+	n       int64
+	counted func(int64)
+}
+
+func (l *lineCounter) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if b == '\n' {
+			l.n++
+		}
+	}
+	l.counted(l.n)
+	return l.to.Write(p)
+}
+
+func (c *command) failedImport() *cobra.Command {
+	var (
+		chosen layoutChoice
+		skip   int
+	)
+	cmd := &cobra.Command{
+		Use:   "import [file]",
+		Short: "Put exported messages back into the failed queues that they came from",
+		Long: `Import reads what export has written, from a file or the standard input, and puts the messages back into the failed queues that they came
+from. It ends at the first line that it cannot read or that the broker does not take; --skip goes on from there.`,
+		Args: needs("[file]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if skip < 0 {
+				return usage("--skip %d must not be negative", skip)
+			}
+			in, size, err := c.importFrom(args)
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			of, err := c.layoutOf(chosen, "")
+			if err != nil {
+				return err
+			}
+			a, err := c.openAdmin(cmd.Context(), of)
+			if err != nil {
+				return err
+			}
+			defer a.Close()
+			bar := c.progressOf("bytes read:")
+			n, err := c.importLines(cmd.Context(), a, &meter{from: in, passed: func(n int64) { bar.show(n, size) }}, skip)
+			bar.end()
+			if err != nil && skip+n > 0 {
+				c.notice("the first %d messages are in their queues; --skip %d goes on behind them", skip+n, skip+n)
+			}
+			return errors.Join(explain(err), c.count("imported", n))
+		},
+	}
+	chosen.addFlags(cmd.Flags())
+	cmd.Flags().IntVar(&skip, "skip", 0, "leave out the first so many messages")
+	return cmd
+}
+
+// importFrom is a file or the standard input. The size is 0 if it is not known.
+func (c *command) importFrom(args []string) (io.ReadCloser, int64, error) {
+	if len(args) == 0 || args[0] == "-" {
+		if c.Interactive {
+			return nil, 0, usage("there is nothing to import: name a file, or give it on the standard input")
+		}
+		return io.NopCloser(c.In), 0, nil
+	}
+	f, err := os.Open(args[0])
+	if err != nil {
+		return nil, 0, usage("import: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(usage("import: %w", err), f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// importLines imports all but the first lines. Those are made empty, so that errors name the lines of the file.
+func (c *command) importLines(ctx context.Context, a *admin.Admin, in io.Reader, skip int) (int, error) {
+	lines := bufio.NewReader(in)
+	var head blankLines
+	for skipped := 0; skipped < skip; {
+		blank, err := skipLine(lines)
+		if errors.Is(err, io.EOF) {
+			return 0, usage("--skip %d: the file has no more than %d messages", skip, skipped)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read the import: %w", err)
+		}
+		head++
+		if !blank {
+			skipped++
+		}
+	}
+	return a.Import(ctx, io.MultiReader(&head, lines))
+}
+
+// skipLine passes over a line, and tells whether there was nothing on it. The error is io.EOF at the end.
+func skipLine(r *bufio.Reader) (blank bool, err error) {
+	blank = true
+	for {
+		part, err := r.ReadSlice('\n')
+		text := len(part)
+		if err == nil {
+			text--
+		}
+		blank = blank && text == 0
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF) && !blank:
+			return false, nil
+		}
+		return blank, err
+	}
+}
+
+// blankLines is so many lines with nothing on them.
+type blankLines int
+
+func (b *blankLines) Read(p []byte) (int, error) {
+	if *b == 0 {
+		return 0, io.EOF
+	}
+	n := min(len(p), int(*b))
+	for i := range n {
+		p[i] = '\n'
+	}
+	*b -= blankLines(n)
+	return n, nil
+}
+
+// meter counts bytes on their way.
+type meter struct {
+	from   io.Reader
+	n      int64
+	passed func(int64)
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.from.Read(p)
+	m.n += int64(n)
+	m.passed(m.n)
+	return n, err
+}

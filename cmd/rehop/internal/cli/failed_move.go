@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rehop/rehop/admin"
+)
+
+// moving is what replay and drop share.
+type moving struct {
+	*desk
+	limit  int
+	rate   float64
+	dryRun bool
+}
+
+func (m *moving) addFlags(flags *pflag.FlagSet) {
+	flags.IntVarP(&m.limit, "limit", "n", 0, "take so many at the most (default all that are there at the start)")
+	flags.Float64Var(&m.rate, "rate", 0, "take so many per second at the most (default as fast as the broker goes)")
+	flags.BoolVar(&m.dryRun, "dry-run", false, "say how many it would be, and do nothing")
+}
+
+// moved is what a replay or drop has done, as JSON.
+type moved struct {
+	Queue  string `json:"queue"`
+	Done   int    `json:"done"`
+	Kept   int    `json:"kept"`
+	DryRun bool   `json:"dry_run,omitempty"`
+}
+
+func (c *command) failedReplay() *cobra.Command {
+	m := new(moving)
+	cmd := &cobra.Command{
+		Use:   "replay queue",
+		Short: "Take failed messages back to the queue that failed them",
+		Long: `Replay takes messages from the failed queue of a queue back to that queue, and only there, with their counters reset. The broker confirms
+each copy before the original is removed: a replay that is interrupted or killed loses nothing, and goes on when it is run again. Up to 64 messages that were
+under way when it was killed are then replayed twice.`,
+		Args: needs("queue"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return m.run(cmd.Context(), args[0], "replayed", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
+				return a.Replay(ctx, args[0], o)
+			})
+		},
+	}
+	m.desk = c.newDesk(cmd)
+	m.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (c *command) failedDrop() *cobra.Command {
+	m := new(moving)
+	yes := false
+	cmd := &cobra.Command{
+		Use:   "drop queue",
+		Short: "Remove failed messages for good",
+		Long:  `Drop removes messages from the failed queue of a queue, for good; failed export keeps a copy. It asks before it does, or needs --yes.`,
+		Args:  needs("queue"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return m.run(cmd.Context(), args[0], "dropped", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
+				n, err := m.count(ctx, a, args[0], o.Filter)
+				if err != nil || n == 0 {
+					return admin.Progress{}, err
+				}
+				if err := c.agree(ctx, yes, fmt.Sprintf("drop %d failed messages of %q for good", n, args[0])); err != nil {
+					return admin.Progress{}, err
+				}
+				return a.Discard(ctx, args[0], o)
+			})
+		},
+	}
+	m.desk = c.newDesk(cmd)
+	m.addFlags(cmd.Flags())
+	addYes(cmd.Flags(), &yes)
+	return cmd
+}
+
+func (m *moving) run(ctx context.Context, queue, verb string, move func(context.Context, *admin.Admin, admin.Options) (admin.Progress, error)) error {
+	if m.limit < 0 || m.rate < 0 {
+		return usage("--limit and --rate must not be negative")
+	}
+	a, filter, err := m.open(ctx, queue)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	if m.dryRun {
+		return explain(m.preview(ctx, a, queue, verb, filter))
+	}
+	bar := m.progressOf(verb)
+	done, err := move(ctx, a, admin.Options{Filter: filter, Limit: m.limit, Rate: m.rate, Progress: func(p admin.Progress) {
+		bar.show(int64(p.Done), int64(m.expected(p)))
+	}})
+	bar.end()
+	if err == nil || done.Seen > 0 {
+		err = errors.Join(err, m.report(moved{Queue: queue, Done: done.Done, Kept: done.Kept}, verb))
+	}
+	if ctx.Err() != nil {
+		m.notice("interrupted; the same command goes on where it was")
+	}
+	return explain(err)
+}
+
+// expected is how many will be taken, as far as can be told.
+func (m *moving) expected(p admin.Progress) int {
+	if m.limit > 0 {
+		return min(m.limit, p.Total)
+	}
+	return p.Total - p.Kept
+}
+
+// preview says how many would be taken.
+func (m *moving) preview(ctx context.Context, a *admin.Admin, queue, verb string, filter admin.Filter) error {
+	n, err := m.count(ctx, a, queue, filter)
+	if err != nil {
+		return err
+	}
+	if m.json {
+		return m.printJSON(moved{Queue: queue, Done: n, DryRun: true})
+	}
+	return m.printf("%d messages would be %s\n", n, verb)
+}
+
+func (m *moving) report(r moved, verb string) error {
+	if m.json {
+		return m.printJSON(r)
+	}
+	return m.printf("%s %d, kept %d\n", verb, r.Done, r.Kept)
+}
+
+// count is how many messages are meant. It reads them one by one and keeps none.
+func (m *moving) count(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter) (int, error) {
+	n, err := a.Export(ctx, queue, io.Discard, filter)
+	if m.limit > 0 {
+		n = min(n, m.limit)
+	}
+	return n, err
+}

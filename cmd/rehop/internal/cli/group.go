@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// group is a command that has others below it, and does nothing by itself.
+func group(use, short, long string, members ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("there is no command %q; %s --help lists them", cmd.CommandPath()+" "+args[0], cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	g.AddCommand(members...)
+	return g
+}
+
+// needs: a command takes exactly these arguments. One in brackets, at the end, may be left out; one with … may be there more than once.
+func needs(names ...string) cobra.PositionalArgs {
+	least, most := 0, len(names)
+	for _, name := range names {
+		if !strings.HasPrefix(name, "[") {
+			least++
+		}
+		if strings.Contains(name, "…") {
+			most = -1
+		}
+	}
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usage("%s needs %s: %s", cmd.CommandPath(), names[len(args)], cmd.UseLine())
+		case most >= 0 && len(args) > most:
+			return usage("%s was given %q, which is one argument too many: %s", cmd.CommandPath(), args[most], cmd.UseLine())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,272 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rehop/rehop"
+)
+
+// publishing is a run of publish.
+type publishing struct {
+	*command
+	message rehop.Message
+	headers []string
+	file    string
+	lines   bool
+	skip    int
+	declare string
+	keep    bool
+	timeout time.Duration
+}
+
+func (c *command) publish() *cobra.Command {
+	p := &publishing{command: c}
+	cmd := &cobra.Command{
+		Use:   "publish [body]",
+		Short: "Publish messages, and wait until the broker has them",
+		Long: `Publish sends a message and waits until the broker has confirmed that it is in a queue. Its body is the argument, a file (--file), or
+what comes on the standard input.
+
+With --lines it publishes many: each line of the file or of the standard input is a message in JSON, with the members exchange, key, headers, body
+(text, or JSON that is sent as such) or body_base64, id, content_type, content_encoding, transient, priority, expiration, timestamp,
+correlation_id, reply_to, type, app_id and delay. The flags say what a line leaves out. What tail --json prints can be published.
+
+It ends with 0 if all were confirmed, and with 1 if any was not; it then says which, and why.`,
+		Example: `  rehop publish --exchange order --key order.created '{"id": 1}'
+  rehop publish --key order-summary --file order.json     # to a queue, by its name
+  rehop publish --exchange order --lines < orders.jsonl`,
+		Args: needs("[body]"),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd.Context(), args) },
+	}
+	p.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (p *publishing) addFlags(flags *pflag.FlagSet) {
+	m := &p.message
+	flags.StringVarP(&m.Exchange, "exchange", "e", "", "exchange to publish to (default the one that leads to the queue which the key names)")
+	flags.StringVarP(&m.Key, "key", "k", "", "routing key")
+	flags.StringArrayVarP(&p.headers, "header", "H", nil, "header, as name=text, name:=5, name:=true or name:=1.5; may be given more than once")
+	flags.StringVar(&m.ID, "id", "", "id of the message (default a new one)")
+	flags.StringVar(&m.ContentType, "content-type", "", "content type of the body")
+	flags.StringVar(&m.ContentEncoding, "content-encoding", "", "content encoding of the body")
+	flags.BoolVar(&m.Transient, "transient", false, "the message need not survive a restart of the broker")
+	flags.Uint8Var(&m.Priority, "priority", 0, "priority")
+	flags.DurationVar(&m.Expiration, "expiration", 0, "how long it may stay in a queue (default for ever)")
+	flags.StringVar(&m.CorrelationID, "correlation-id", "", "correlation id")
+	flags.StringVar(&m.ReplyTo, "reply-to", "", "queue for answers")
+	flags.StringVar(&m.Type, "type", "", "type of the message")
+	flags.StringVar(&m.AppID, "app-id", "", "id of the application")
+	flags.DurationVar(&m.Delay, "delay", 0, "keep it on the broker for so long before it is routed; with --exchange this needs --declare")
+	flags.StringVar(&p.declare, "declare", "", "declare the exchange first, of this kind: topic, direct, fanout or headers")
+	flags.BoolVar(&p.keep, "keep-unrouted", false, "have the broker keep what no queue is bound for in rehop.unrouted; needs an exchange that rehop declares")
+	flags.StringVarP(&p.file, "file", "f", "", "file with the body, or with the lines; - is the standard input")
+	flags.BoolVar(&p.lines, "lines", false, "publish a message for each line of JSON")
+	flags.IntVar(&p.skip, "skip", 0, "with --lines: leave out the first so many lines")
+	flags.DurationVar(&p.timeout, "timeout", 30*time.Second, "how long to wait for the broker's confirm")
+}
+
+func (p *publishing) run(ctx context.Context, args []string) error {
+	if err := p.check(args); err != nil {
+		return err
+	}
+	in, err := p.source(args)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	config, err := p.config()
+	if err != nil {
+		return err
+	}
+	if p.lines {
+		return p.publishLines(ctx, in, config)
+	}
+	if p.message.Body, err = io.ReadAll(in); err != nil {
+		return usage("read the body: %w", err)
+	}
+	return p.publishOne(ctx, config)
+}
+
+// check finds flags that do not go together, and reads the headers.
+func (p *publishing) check(args []string) error {
+	switch {
+	case len(args) > 0 && p.file != "":
+		return usage("the body is given twice: as an argument and with --file")
+	case len(args) > 0 && p.lines:
+		return usage("--lines reads a file or the standard input, and was given %q as well", args[0])
+	case p.message.ID != "" && p.lines:
+		return usage("--id is for one message, and --lines for many")
+	case p.skip < 0:
+		return usage("--skip %d must not be negative", p.skip)
+	case p.skip > 0 && !p.lines:
+		return usage("--skip goes with --lines")
+	case p.timeout <= 0:
+		return usage("--timeout %v must be positive", p.timeout)
+	case p.message.Delay < 0 || p.message.Expiration < 0:
+		return usage("--delay and --expiration must not be negative")
+	case p.declare != "" && p.message.Exchange == "":
+		return usage("--declare needs --exchange")
+	case p.message.Delay > 0 && p.message.Exchange != "" && p.declare == "":
+		return usage("--delay with --exchange needs --declare: the exchange must be one that keeps what no queue is bound for by then")
+	case !p.lines && p.message.Exchange == "" && p.message.Key == "":
+		return usage("nothing says where to publish to: give --exchange, or with --key the name of a queue")
+	}
+	headers, err := headersOf(p.headers)
+	p.message.Headers = headers
+	return err
+}
+
+// source is where the body or the lines come from.
+func (p *publishing) source(args []string) (io.ReadCloser, error) {
+	switch {
+	case len(args) > 0:
+		return io.NopCloser(strings.NewReader(args[0])), nil
+	case p.file == "" || p.file == "-":
+		if p.file == "" && p.Interactive {
+			return nil, usage("there is no body: give it as an argument, with --file, or on the standard input")
+		}
+		return io.NopCloser(p.In), nil
+	}
+	f, err := os.Open(p.file)
+	if err != nil {
+		return nil, usage("--file: %w", err)
+	}
+	return f, nil
+}
+
+func (p *publishing) config() (rehop.Config, error) {
+	config, err := p.clientConfig()
+	if err != nil {
+		return config, err
+	}
+	if p.keep {
+		config.Unrouted = rehop.KeepUnrouted
+	}
+	if p.declare != "" {
+		switch p.declare {
+		case "topic", "direct", "fanout", "headers":
+			config.Exchanges = []rehop.Exchange{{Name: p.message.Exchange, Kind: p.declare}}
+		default:
+			return config, usage("--declare %s: the kinds are topic, direct, fanout and headers", p.declare)
+		}
+	}
+	return config, nil
+}
+
+// headersOf reads headers: name=text, and name:=value for numbers and truth values.
+func headersOf(texts []string) (map[string]any, error) {
+	headers := make(map[string]any, len(texts))
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		typed := strings.HasSuffix(name, ":")
+		name = strings.TrimSuffix(name, ":")
+		if !ok || name == "" {
+			return nil, usage("--header %q must be like name=text, or name:=value for a number, true or false", text)
+		}
+		if strings.HasPrefix(name, "rehop-") {
+			return nil, usage("--header %q: names that begin with rehop- belong to rehop", text)
+		}
+		if !typed {
+			headers[name] = value
+			continue
+		}
+		v, err := typedHeader(value)
+		if err != nil {
+			return nil, usage("--header %q: %w", text, err)
+		}
+		headers[name] = v
+	}
+	return headers, nil
+}
+
+func typedHeader(text string) (any, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, nil
+	}
+	if f, err := strconv.ParseFloat(text, 64); err == nil {
+		return f, nil
+	}
+	if text == "true" || text == "false" {
+		return text == "true", nil
+	}
+	return nil, fmt.Errorf("%q is neither a number nor true or false; a text is written name=text", text)
+}
+
+// published says what became of a message, for programs.
+type published struct {
+	Line    int    `json:"line,omitempty"`
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+	Error   string `json:"error,omitempty"`
+}
+
+// outcomeOf names what Publish has returned.
+func outcomeOf(err error) string {
+	for _, o := range []struct {
+		err  error
+		name string
+	}{
+		{rehop.ErrUnroutable, "unroutable"}, {rehop.ErrRefused, "refused"}, {rehop.ErrUnknown, "unknown"}, {rehop.ErrBlocked, "blocked"},
+		{rehop.ErrDisconnected, "disconnected"}, {rehop.ErrTooLarge, "too large"}, {rehop.ErrInvalid, "invalid"},
+	} {
+		if errors.Is(err, o.err) {
+			return o.name
+		}
+	}
+	if err != nil {
+		return "failed"
+	}
+	return "confirmed"
+}
+
+func publishedOf(line int, id string, err error) published {
+	done := published{Line: line, ID: id, Outcome: outcomeOf(err)}
+	if err != nil {
+		done.Error = err.Error()
+	}
+	return done
+}
+
+func (p *publishing) publishOne(ctx context.Context, config rehop.Config) error {
+	client, err := p.connect(ctx, config)
+	if err != nil {
+		return err
+	}
+	m := p.message
+	if m.ID == "" {
+		m.ID = rehop.NewID()
+	}
+	m.Headers = maps.Clone(m.Headers)
+	limited, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	err = client.Publish(limited, m)
+	if p.json {
+		err = errors.Join(err, p.printLine(publishedOf(0, m.ID, err)))
+	} else if err == nil {
+		err = p.printf("confirmed %s\n", plain(m.ID))
+	}
+	return errors.Join(publishCode(err), p.close(client))
+}
+
+// publishCode gives an error of Publish its exit code.
+func publishCode(err error) error {
+	switch {
+	case errors.Is(err, rehop.ErrDisconnected):
+		return unreachable(err)
+	case errors.Is(err, rehop.ErrInvalid), errors.Is(err, rehop.ErrTooLarge):
+		return &exitError{exitUsage, err}
+	}
+	return err
+}

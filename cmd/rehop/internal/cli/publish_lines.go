@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/headerjson"
+)
+
+const (
+	linesAtOnce = 256
+	bytesAtOnce = 16 << 20
+	longestLine = 64 << 20
+	faultsShown = 10
+)
+
+// lineBatch is messages that are published together.
+type lineBatch struct {
+	messages []rehop.Message
+	lines    []int
+	bytes    int
+}
+
+func (b *lineBatch) full() bool { return len(b.messages) == linesAtOnce || b.bytes >= bytesAtOnce }
+
+// tally is what has become of the lines so far.
+type tally struct {
+	confirmed, failed int
+	first             error // that was not confirmed
+	done              int   // lines, from the first on, all of which are confirmed
+}
+
+// publishLines publishes a message for each line. A line that cannot be read ends it; those before are published.
+func (p *publishing) publishLines(ctx context.Context, in io.Reader, config rehop.Config) error {
+	client, err := p.connect(ctx, config)
+	if err != nil {
+		return err
+	}
+	t := &tally{done: p.skip}
+	bar := p.progressOf("published")
+	err = p.eachBatch(ctx, in, func(b *lineBatch) error {
+		err := p.publishBatch(ctx, client, b, t)
+		bar.show(int64(t.confirmed+t.failed), 0)
+		return err
+	})
+	bar.end()
+	if !p.json {
+		err = errors.Join(err, p.printf("confirmed %d, not confirmed %d\n", t.confirmed, t.failed))
+	}
+	if err != nil && t.done > 0 {
+		p.notice("the first %d lines are done; --skip %d goes on behind them", t.done, t.done)
+	}
+	if err == nil && t.failed > 0 {
+		err = publishCode(fmt.Errorf("%d of %d messages were not confirmed; the first: %w", t.failed, t.confirmed+t.failed, t.first))
+	}
+	return errors.Join(err, p.close(client))
+}
+
+// eachBatch reads lines, and has them published in batches.
+func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*lineBatch) error) error {
+	scanner := bufio.NewScanner(in)
+	scanner.Buffer(make([]byte, 64<<10), longestLine)
+	var b lineBatch
+	line := 0
+	for scanner.Scan() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if line++; line <= p.skip || len(bytes.TrimSpace(scanner.Bytes())) == 0 {
+			continue
+		}
+		m, err := p.messageOf(scanner.Bytes())
+		if err != nil {
+			return errors.Join(publish(&b), usage("line %d: %w", line, err))
+		}
+		b.messages, b.lines, b.bytes = append(b.messages, m), append(b.lines, line), b.bytes+len(m.Body)
+		if b.full() {
+			if err := publish(&b); err != nil {
+				return err
+			}
+			b = lineBatch{}
+		}
+	}
+	err := publish(&b)
+	if scanner.Err() != nil {
+		err = errors.Join(err, usage("line %d: %w", line+1, scanner.Err()))
+	}
+	return err
+}
+
+// publishBatch publishes a batch and says what became of it. The error is for what makes it pointless to go on.
+func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *lineBatch, t *tally) error {
+	if len(b.messages) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	outcomes := make([]error, len(b.messages))
+	if err := client.PublishBatch(limited, b.messages); err != nil {
+		var each *rehop.BatchError
+		if !errors.As(err, &each) {
+			return err
+		}
+		outcomes = each.Errors
+	}
+	for i, err := range outcomes {
+		if p.json {
+			if err := p.printLine(publishedOf(b.lines[i], b.messages[i].ID, err)); err != nil {
+				return err
+			}
+		}
+		t.count(b.lines[i], err)
+		if err != nil && !p.json && t.failed <= faultsShown {
+			p.notice("line %d: %v", b.lines[i], err)
+		}
+	}
+	if errors.Is(t.first, rehop.ErrDisconnected) {
+		return unreachable(t.first)
+	}
+	return ctx.Err()
+}
+
+func (t *tally) count(line int, err error) {
+	if err == nil {
+		t.confirmed++
+		if t.first == nil {
+			t.done = line
+		}
+		return
+	}
+	t.failed++
+	if t.first == nil {
+		t.first = err
+	}
+}
+
+// messageOf reads a line. What it leaves out the flags say.
+func (p *publishing) messageOf(line []byte) (rehop.Message, error) {
+	v := view{Exchange: p.message.Exchange, Key: p.message.Key}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	decoder.UseNumber()
+	if err := decoder.Decode(&v); err != nil {
+		return rehop.Message{}, err
+	}
+	if decoder.More() {
+		return rehop.Message{}, errors.New("there is more than one value on the line")
+	}
+	headers, err := headerjson.Typed(v.Headers)
+	if err != nil {
+		return rehop.Message{}, err
+	}
+	m := p.message
+	m.Exchange, m.Key = v.Exchange, v.Key
+	m.Headers = maps.Clone(m.Headers)
+	maps.Copy(m.Headers, headers)
+	for _, text := range []struct {
+		to   *string
+		from string
+	}{
+		{&m.ID, v.ID}, {&m.ContentType, v.ContentType}, {&m.ContentEncoding, v.ContentEncoding}, {&m.CorrelationID, v.CorrelationID},
+		{&m.ReplyTo, v.ReplyTo}, {&m.Type, v.Type}, {&m.AppID, v.AppID},
+	} {
+		if text.from != "" {
+			*text.to = text.from
+		}
+	}
+	if v.Priority != 0 {
+		m.Priority = v.Priority
+	}
+	m.Transient = m.Transient || v.Transient
+	if v.Timestamp != nil {
+		m.Timestamp = *v.Timestamp
+	}
+	if err := duration("delay", v.Delay, &m.Delay); err != nil {
+		return m, err
+	}
+	if err := duration("expiration", v.Expiration, &m.Expiration); err != nil {
+		return m, err
+	}
+	if m.Exchange == "" && m.Key == "" {
+		return m, errors.New("nothing says where to publish it to: it has neither exchange nor key")
+	}
+	return m, v.body(&m)
+}
+
+// body is the body of a message, and its content type where that is plain.
+func (v view) body(m *rehop.Message) error {
+	switch {
+	case v.Body != nil && v.Base64 != nil:
+		return errors.New("it has both body and body_base64")
+	case v.Base64 != nil:
+		m.Body = v.Base64
+	case bytes.HasPrefix(v.Body, []byte(`"`)):
+		var text string
+		if err := json.Unmarshal(v.Body, &text); err != nil {
+			return fmt.Errorf("body: %w", err)
+		}
+		m.Body = []byte(text)
+	case v.Body != nil:
+		m.Body = v.Body
+		if m.ContentType == "" {
+			m.ContentType = "application/json"
+		}
+	}
+	return nil
+}
+
+func duration(name, text string, to *time.Duration) error {
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return fmt.Errorf("%s %q must be like 10s or 1h30m", name, text)
+	}
+	*to = d
+	return nil
+}

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/cmd/rehop/internal/flow"
+	"github.com/rehop/rehop/cmd/rehop/internal/serve"
+)
+
+// serviceFlags are those of the commands that run until they are told to end.
+type serviceFlags struct {
+	http      string
+	drain     time.Duration
+	readyFile string
+	logFormat string
+	logLevel  string
+}
+
+func (f *serviceFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.http, "listen-http", "", `address for health and metrics, "none" for none (default listen.http of the file, else 127.0.0.1:9419)`)
+	flags.DurationVar(&f.drain, "drain", 0, "how long messages under way may take at the end (default drain of the file, else 30s)")
+	flags.StringVar(&f.readyFile, "ready-file", "", "write where things are, as JSON, to this file when everything runs")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+const (
+	localHTTP       = "127.0.0.1:9419"
+	localAMQP       = "127.0.0.1:5672"
+	localManagement = "127.0.0.1:15672"
+	localData       = "rehop-data"
+	localFile       = "rehop.yaml"
+)
+
+// serviceLogger writes the log of a service to the error stream.
+func (c *command) serviceLogger(f *serviceFlags) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, usage("--log-level %q must be debug, info, warn or error", f.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(c.Err, options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(c.Err, options)), nil
+	}
+	return nil, usage("--log-format %q must be text or json", f.logFormat)
+}
+
+// loadFile reads a rehop.yaml. If anything is wrong with it, all of it is printed to the error stream.
+func (c *command) loadFile(path string) (*config.File, error) {
+	file, err := config.Load(path)
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		for _, fault := range faults {
+			fmt.Fprintln(c.Err, plain(fault.Error()))
+		}
+		return nil, usage("%s: %s; nothing was started", path, counted(len(faults), "fault"))
+	}
+	return file, err
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// given is the first of some settings that is there.
+func given(settings ...string) string {
+	for _, s := range settings {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// address is where to listen: "" if a setting says none.
+func address(settings ...string) string {
+	if a := given(settings...); a != "none" {
+		return a
+	}
+	return ""
+}
+
+// brokerOf says how to reach the broker that the command line, the environment or a file means.
+func (c *command) brokerOf(file *config.File) (rehop.Config, error) {
+	urls := c.urls()
+	if !c.namesBroker() && len(file.Broker) > 0 {
+		urls = file.Broker
+	}
+	encryption := c.reach
+	encryption.ca, encryption.cert, encryption.key = given(encryption.ca, file.TLS.CA), given(encryption.cert, file.TLS.Cert), given(encryption.key, file.TLS.Key)
+	tls, err := encryption.tlsConfig()
+	if err != nil {
+		return rehop.Config{}, err
+	}
+	return rehop.Config{URLs: urls, TLS: tls, Logger: c.logger()}, nil
+}
+
+// namesBroker reports whether the command line or the environment names a broker.
+func (c *command) namesBroker() bool { return given(c.reach.broker, c.env(envBroker, "")) != "" }
+
+// service is what both commands run, with the signals that they listen to. The caller calls stop at the end.
+func (c *command) service(f *serviceFlags, load func() (*config.File, error), first *config.File) (s serve.Service, stop func(), err error) {
+	log, err := c.serviceLogger(f)
+	if err != nil {
+		return s, nil, err
+	}
+	reload, noReload := heard(syscall.SIGHUP)
+	hurry, noHurry := second(syscall.SIGINT, syscall.SIGTERM)
+	began := time.Now()
+	s = serve.Service{
+		Load: onceGiven(first, load), Connect: c.brokerOf, Management: given(c.managementURL(), first.Management),
+		HTTP: address(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
+		Ready:  func(report serve.Report) error { return c.tellReady(report, f.readyFile, time.Since(began)) },
+		Reload: reload, Hurry: hurry,
+	}
+	return s, func() { noReload(); noHurry() }, nil
+}
+
+func runService(ctx context.Context, s serve.Service) error {
+	err := s.Run(ctx)
+	if errors.Is(err, flow.ErrConnect) {
+		return unreachable(err)
+	}
+	return err
+}
+
+// onceGiven returns a file that was read already, and reads it again from then on.
+func onceGiven(first *config.File, load func() (*config.File, error)) func() (*config.File, error) {
+	return func() (*config.File, error) {
+		if f := first; f != nil {
+			first = nil
+			return f, nil
+		}
+		return load()
+	}
+}
+
+// heard tells of signals, one at a time.
+func heard(signals ...os.Signal) (<-chan struct{}, func()) {
+	return passOn(0, signals...)
+}
+
+// second tells of a signal that comes again.
+func second(signals ...os.Signal) (<-chan struct{}, func()) {
+	return passOn(1, signals...)
+}
+
+// passOn passes signals on, but for the first few.
+func passOn(skip int, signals ...os.Signal) (<-chan struct{}, func()) {
+	in, out, done, ended := make(chan os.Signal, 4), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	signal.Notify(in, signals...)
+	go func() {
+		defer close(ended)
+		for n := 0; ; n++ {
+			select {
+			case <-in:
+			case <-done:
+				return
+			}
+			if n < skip {
+				continue
+			}
+			select {
+			case out <- struct{}{}:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return out, func() {
+		signal.Stop(in)
+		close(done)
+		<-ended
+	}
+}
+
+// tellReady prints where things are, and writes it to a file for those who wait for that.
+func (c *command) tellReady(report serve.Report, path string, took time.Duration) error {
+	if err := c.printReady(report, took); err != nil {
+		return err
+	}
+	if path == "" {
+		return nil
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	// Who sees the file sees all of it.
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write --ready-file: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("write --ready-file: %w", err)
+	}
+	return nil
+}
+
+func (c *command) printReady(report serve.Report, took time.Duration) error {
+	if c.json {
+		return c.printJSON(report)
+	}
+	if err := c.printf("rehop is ready after %v\n", took.Round(time.Millisecond)); err != nil {
+		return err
+	}
+	var rows [][2]string
+	row := func(name, value string) {
+		if value != "" {
+			rows = append(rows, [2]string{name, value})
+		}
+	}
+	row("broker", report.AMQP)
+	row("management", report.Management)
+	if report.Memory {
+		row("data", "in memory, gone at the end")
+	}
+	row("data", report.Data)
+	if report.HTTP != "" {
+		row("health", report.HTTP+"/healthz "+report.HTTP+"/readyz")
+		row("metrics", report.HTTP+"/metrics")
+	}
+	for _, f := range report.Flows {
+		name := f.Name
+		if f.Queue != name {
+			name += " (queue " + f.Queue + ")"
+		}
+		row("flow", name+" → "+f.Target)
+	}
+	row("outboxes", strings.Join(report.Outboxes, ", "))
+	for _, r := range rows {
+		if err := c.printf("  %-11s %s\n", r[0], plain(r[1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}

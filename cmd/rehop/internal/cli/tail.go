@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/layout"
+)
+
+// tailing is a run of tail.
+type tailing struct {
+	*command
+	watch admin.WatchOptions
+	count int
+	limit time.Duration
+	body  int
+	seen  int
+}
+
+func (c *command) tail() *cobra.Command {
+	t := &tailing{command: c}
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Show messages as they pass, without taking them away",
+		Long: `Tail shows what an exchange routes by some keys, or copies of what comes to a queue, from now on. It takes no message away from anybody: the
+broker makes copies for a queue of tail's own, which is bound beside the others and is gone when tail ends.
+
+What it sees: every message that is published to the exchange with a key that matches; with --queue, every message that comes to the queue by one of its
+bindings, retries and returns included. What it cannot see: what was published before, what rests or waits in queues, and what is published to a queue by its
+name, through the default exchange. Of an exchange of the kind headers it sees what has no need of headers. If it is so slow that 10,000 messages wait for
+it, it misses the oldest. It shows nothing of who consumes a message, or what becomes of it.`,
+		Example: `  rehop tail --exchange order --key 'order.#'
+  rehop tail --queue order-summary --json --count 10`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&t.watch.Exchange, "exchange", "e", "", "exchange to watch")
+	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "binding key; may be given more than once (default #, which is everything on a topic or fanout exchange)")
+	flags.StringVarP(&t.watch.Queue, "queue", "q", "", "queue to watch; needs the management API, which knows its bindings")
+	flags.IntVarP(&t.count, "count", "n", 0, "end after so many messages (default never)")
+	flags.DurationVar(&t.limit, "for", 0, "end after so long (default never)")
+	flags.IntVar(&t.body, "body", 200, "how many bytes of each body to show; 0 is all")
+	return cmd
+}
+
+// errEnough ends a watch that has seen as much as it should.
+var errEnough = errors.New("enough")
+
+func (t *tailing) run(ctx context.Context) error {
+	switch {
+	case (t.watch.Exchange == "") == (t.watch.Queue == ""):
+		return usage("name what to watch: --exchange or --queue, one of them")
+	case t.watch.Queue != "" && len(t.watch.Keys) > 0:
+		return usage("--key goes with --exchange; a queue is watched by the bindings that it has")
+	case t.count < 0 || t.limit < 0 || t.body < 0:
+		return usage("--count, --for and --body must not be negative")
+	}
+	a, err := t.openAdmin(ctx, layout.Native{})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	limited := ctx
+	if t.limit > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, t.limit)
+		defer cancel()
+	}
+	t.watch.Began = func() { t.notice("watching %s; ^C ends it", t.what()) }
+	for {
+		err := a.Watch(limited, t.watch, t.show)
+		switch {
+		case errors.Is(err, errEnough), t.limit > 0 && limited.Err() != nil && ctx.Err() == nil:
+			return nil
+		case errors.Is(err, admin.ErrWatchEnded):
+			t.notice("the connection was lost; what passes until it is back is not seen")
+		default:
+			return explain(err)
+		}
+	}
+}
+
+func (t *tailing) what() string {
+	if t.watch.Queue != "" {
+		return fmt.Sprintf("queue %q", t.watch.Queue)
+	}
+	return fmt.Sprintf("exchange %q", t.watch.Exchange)
+}
+
+func (t *tailing) show(m admin.Message) error {
+	if err := t.print(m); err != nil {
+		return err
+	}
+	if t.seen++; t.seen == t.count {
+		return errEnough
+	}
+	return nil
+}
+
+func (t *tailing) print(m admin.Message) error {
+	if t.json {
+		v, err := viewOf(m)
+		if err != nil {
+			return err
+		}
+		return t.printLine(v)
+	}
+	parts := []string{time.Now().Format("15:04:05.000"), plain(m.Exchange + " " + m.Key), plain(m.ID)}
+	if m.Attempts > 0 {
+		parts = append(parts, fmt.Sprintf("after attempt %d", m.Attempts))
+	}
+	if len(m.Headers) > 0 {
+		parts = append(parts, plain(headersText(m.Headers)))
+	}
+	return t.printf("%s\n    %s\n", t.faint(strings.Join(parts, "  ")), plain(bodyText(m.Body, t.body)))
+}

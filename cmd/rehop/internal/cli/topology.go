@@ -1,0 +1,331 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/layout"
+)
+
+const defaultFile = "rehop.yaml"
+
+func (c *command) topology() *cobra.Command {
+	return group("topology", "Compare, declare, draw and migrate what is on the broker",
+		`These commands are about the exchanges, queues and bindings that the flows of a file (rehop.yaml unless another is named) need on the broker.`,
+		c.topologyPlan(), c.topologyDiff(), c.topologyApply(), c.topologyExport(), c.topologyDraw(), c.topologyMigrate())
+}
+
+// planOf is everything that the flows of a file need on the broker. The file also says where the broker is, if nobody else does.
+func (c *command) planOf(args []string) (layout.Plan, error) {
+	path := defaultFile
+	if len(args) > 0 {
+		path = args[0]
+	}
+	file, err := config.Load(path)
+	if err != nil {
+		return layout.Plan{}, &exitError{exitUsage, err}
+	}
+	subscriptions, err := file.Subscriptions()
+	if err != nil {
+		return layout.Plan{}, &exitError{exitUsage, err}
+	}
+	plan, err := rehop.Topology(file.Config(), subscriptions...)
+	if err != nil {
+		return plan, usage("%s: %w", path, err)
+	}
+	c.reach.adopt(file)
+	return plan, nil
+}
+
+// withPlan reads the plan and connects.
+func (c *command) withPlan(ctx context.Context, args []string, do func(layout.Plan, *admin.Admin) error) error {
+	plan, err := c.planOf(args)
+	if err != nil {
+		return err
+	}
+	a, err := c.openAdmin(ctx, layout.Native{})
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return explain(do(plan, a))
+}
+
+func (c *command) topologyPlan() *cobra.Command {
+	return &cobra.Command{
+		Use:   "plan [file]",
+		Short: "List what the flows need on the broker",
+		Long:  `Plan lists the exchanges, queues and bindings that the flows of a file need. It talks to no broker.`,
+		Args:  needs("[file]"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			plan, err := c.planOf(args)
+			if err != nil {
+				return err
+			}
+			if c.json {
+				return c.printJSON(plan)
+			}
+			return c.printPlan(plan)
+		},
+	}
+}
+
+func (c *command) printPlan(plan layout.Plan) error {
+	var rows [][]string
+	for _, x := range plan.Exchanges {
+		rows = append(rows, []string{x.Name, kindOf(x.Kind, x.Passive), argumentsText(x.Args)})
+	}
+	if err := c.printTable([]string{"EXCHANGE", "KIND", "ARGUMENTS"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, q := range plan.Queues {
+		rows = append(rows, []string{q.Name, kindOf(argument(q.Args["x-queue-type"], "classic"), q.Passive), argumentsText(q.Args)})
+	}
+	if err := c.printf("\n"); err != nil {
+		return err
+	}
+	if err := c.printTable([]string{"QUEUE", "KIND", "ARGUMENTS"}, rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, b := range plan.Bindings {
+		to := "queue"
+		if b.ToExchange {
+			to = "exchange"
+		}
+		rows = append(rows, []string{b.Source, dash(b.Key), to, b.Destination, argumentsText(b.Args)})
+	}
+	if err := c.printf("\n"); err != nil {
+		return err
+	}
+	return c.printTable([]string{"FROM", "KEY", "TO", "", "ARGUMENTS"}, rows)
+}
+
+// kindOf is a kind, and whether it is somebody else's.
+func kindOf(kind string, passive bool) string {
+	if passive {
+		return "somebody else's"
+	}
+	return kind
+}
+
+func argument(value any, without string) string {
+	if value == nil {
+		return without
+	}
+	return fmt.Sprint(value)
+}
+
+// argumentsText is as in: x-message-ttl=5000 x-overflow=reject-publish.
+func argumentsText(args map[string]any) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		all = append(all, fmt.Sprintf("%s=%v", name, args[name]))
+	}
+	return strings.Join(all, " ")
+}
+
+func (c *command) topologyDiff() *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff [file]",
+		Short: "Say how the broker differs from what the flows need",
+		Long: `Diff compares what the flows of a file need with what the broker has, and says what to do about each difference. It changes nothing. Without the
+management API it cannot see bindings and policies, and says so. It ends with 3 if anything differs.`,
+		Args: needs("[file]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withPlan(cmd.Context(), args, func(plan layout.Plan, a *admin.Admin) error {
+				diff, err := a.Diff(cmd.Context(), plan)
+				if err != nil {
+					return err
+				}
+				if err := c.printDiff(diff); err != nil {
+					return err
+				}
+				if n := len(diff) - len(diff.Of(unchecked)); n > 0 {
+					return found("%d differences", n)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// unchecked is the kind of what could not be seen.
+const unchecked = "unchecked"
+
+func (c *command) printDiff(diff admin.Diff) error {
+	if c.json {
+		if diff == nil {
+			diff = admin.Diff{}
+		}
+		return c.printJSON(diff)
+	}
+	if len(diff) == 0 {
+		return c.printf("the broker is as planned\n")
+	}
+	return c.printf("%s\n", plainLines(strings.TrimRight(diff.String(), "\n")))
+}
+
+func (c *command) topologyApply() *cobra.Command {
+	var o admin.ApplyOptions
+	cmd := &cobra.Command{
+		Use:   "apply [file]",
+		Short: "Declare what the flows need and the broker has not",
+		Long: `Apply declares what is missing. What exists stays as it is, even if it differs: apply says what to do about that, and ends with 3. It is safe to
+repeat.`,
+		Args: needs("[file]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.withPlan(cmd.Context(), args, func(plan layout.Plan, a *admin.Admin) error {
+				applied, err := a.Apply(cmd.Context(), plan, o)
+				if err := errors.Join(err, c.printApplied(applied, o.DryRun)); err != nil {
+					return err
+				}
+				if n := len(applied.Left.Of("differs", "ruled")); n > 0 {
+					return found("%d differences are left", n)
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be declared, and declare nothing")
+	return cmd
+}
+
+func (c *command) printApplied(applied admin.Applied, dryRun bool) error {
+	if c.json {
+		return c.printJSON(applied)
+	}
+	verb := "declared"
+	if dryRun {
+		verb = "would declare"
+	}
+	var lines []string
+	for _, object := range slices.Concat(applied.Declared, applied.Ensured) {
+		lines = append(lines, fmt.Sprintf("%s %s", verb, object))
+	}
+	for _, difference := range applied.Left {
+		lines = append(lines, difference.String())
+	}
+	if len(lines) == 0 {
+		lines = []string{"nothing is missing"}
+	}
+	return c.printf("%s\n", plainLines(strings.Join(lines, "\n")))
+}
+
+func (c *command) topologyExport() *cobra.Command {
+	var (
+		vhost    string
+		policies bool
+		priority int
+		file     string
+	)
+	cmd := &cobra.Command{
+		Use:   "export [file]",
+		Short: "Write what the flows need as RabbitMQ's definitions",
+		Long: `Export writes the plan as RabbitMQ's definitions, in JSON, for rabbitmqctl import_definitions or the management API. With --policies, what a policy can
+set is in policies, which can be changed later, instead of in arguments; clients have to declare their queues without those arguments then.`,
+		Args: needs("[file]"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			plan, err := c.planOf(args)
+			if err != nil {
+				return err
+			}
+			if policies {
+				plan = plan.ByPolicy(priority)
+			}
+			text, err := plan.Definitions(vhost)
+			if err != nil {
+				return err
+			}
+			return c.output(file, append([]byte(strings.TrimRight(string(text), "\n")), '\n'))
+		},
+	}
+	cmd.Flags().StringVar(&vhost, "vhost", "/", "virtual host that the definitions are for, which must exist")
+	cmd.Flags().BoolVar(&policies, "policies", false, "use policies where that is possible")
+	cmd.Flags().IntVar(&priority, "priority", 0, "priority of the policies; it must be above those of others that match")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, which must not exist (default the standard output)")
+	return cmd
+}
+
+// output writes a file, or to the standard output.
+func (c *command) output(file string, content []byte) error {
+	write := func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}
+	if file == "" {
+		return write(c.Out)
+	}
+	return c.writeNew(file, write)
+}
+
+func (c *command) topologyDraw() *cobra.Command {
+	var (
+		form string
+		live bool
+		file string
+	)
+	cmd := &cobra.Command{
+		Use:   "draw [file]",
+		Short: "Draw what the flows need, or what the broker has",
+		Long: `Draw makes a picture of the plan, as SVG or as a Mermaid flowchart: exchanges are rounded, queues are boxes, dead letters dashed and red, alternate
+exchanges dotted. With --live it draws what the broker has, for which it needs the management API and no file.`,
+		Args: needs("[file]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if form != "svg" && form != "mermaid" {
+				return usage("--format %s: the forms are svg and mermaid", form)
+			}
+			if live && len(args) > 0 {
+				return usage("--live draws what the broker has, and %s was given as well", args[0])
+			}
+			plan, err := c.pictured(cmd.Context(), args, live)
+			if err != nil {
+				return err
+			}
+			if form == "svg" {
+				return c.output(file, plan.SVG())
+			}
+			return c.output(file, []byte(plan.Mermaid()))
+		},
+	}
+	cmd.Flags().StringVar(&form, "format", "svg", "svg or mermaid")
+	cmd.Flags().BoolVar(&live, "live", false, "draw what the broker has")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, which must not exist (default the standard output)")
+	return cmd
+}
+
+func (c *command) pictured(ctx context.Context, args []string, live bool) (layout.Plan, error) {
+	if !live {
+		return c.planOf(args)
+	}
+	a, err := c.openAdmin(ctx, layout.Native{})
+	if err != nil {
+		return layout.Plan{}, err
+	}
+	defer a.Close()
+	there, err := a.Live(ctx)
+	if err != nil {
+		return layout.Plan{}, explain(err)
+	}
+	plan := layout.Plan{Bindings: there.Bindings, Policies: there.Policies}
+	for _, x := range there.Exchanges {
+		if x.Name != "" && !strings.HasPrefix(x.Name, "amq.") {
+			plan.Exchanges = append(plan.Exchanges, x.Exchange)
+		}
+	}
+	for _, q := range there.Queues {
+		plan.Queues = append(plan.Queues, q.Queue)
+	}
+	return plan, nil
+}

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/layout"
+)
+
+func (c *command) topologyMigrate() *cobra.Command {
+	var (
+		o         admin.MigrateOptions
+		consumers string
+		dryRun    bool
+		yes       bool
+	)
+	cmd := &cobra.Command{
+		Use:   "migrate queue [file]",
+		Short: "Give a queue that exists other arguments, without losing a message",
+		Long: `Migrate gives a queue the arguments that the plan says, under the same name. RabbitMQ cannot change those of a queue that exists, so its messages are
+kept in another one while it is deleted and declared again; exchanges go on taking messages all the time. It needs the management API. Who publishes to the queue by
+its name has to pause, and consumers have to be stopped.
+
+It says what it will do and asks, or needs --yes. When it is interrupted or killed it goes on when it is run again; with the file as it was before, it goes back.`,
+		Args: needs("queue", "[file]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch o.Consumers = admin.ConsumerRule(consumers); o.Consumers {
+			case admin.RefuseConsumers, admin.AwaitConsumers, admin.IgnoreConsumers:
+			default:
+				return usage("--consumers %s: it is refuse, wait or ignore", consumers)
+			}
+			if o.Settle < 0 {
+				return usage("--settle %v must not be negative", o.Settle)
+			}
+			return c.withPlan(cmd.Context(), args[1:], func(plan layout.Plan, a *admin.Admin) error {
+				return c.migrateQueue(cmd.Context(), a, plan, args[0], o, dryRun, yes)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&consumers, "consumers", string(admin.RefuseConsumers), "what to do while the queue has consumers: refuse, wait or ignore")
+	flags.BoolVar(&o.KeepOrder, "keep-order", false, "new messages wait until those before them are back; no subscriber may start before the end")
+	flags.DurationVar(&o.Settle, "settle", 0, "for how long the queue must have been empty before it is deleted (default 12s)")
+	flags.BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
+	addYes(flags, &yes)
+	return cmd
+}
+
+func (c *command) migrateQueue(ctx context.Context, a *admin.Admin, plan layout.Plan, queue string, o admin.MigrateOptions, dryRun, yes bool) error {
+	m, err := a.PlanMigration(ctx, plan, queue, o)
+	if err != nil {
+		return err
+	}
+	if err := c.printMigration(m); err != nil || dryRun || len(m.Steps) == 0 {
+		return err
+	}
+	if err := c.agree(ctx, yes, fmt.Sprintf("migrate queue %q", queue)); err != nil {
+		return err
+	}
+	bar := c.progressOf("moved")
+	step := 0
+	o.Progress = func(p admin.MigrationProgress) {
+		if p.Step != step {
+			step = p.Step
+			bar.end()
+			c.notice("step %d of %d: %s", p.Step, p.Steps, p.Now)
+		}
+		bar.show(int64(p.Moved), int64(p.Moved+p.Left))
+	}
+	_, err = a.Migrate(ctx, plan, queue, o)
+	bar.end()
+	if err != nil {
+		if ctx.Err() != nil {
+			c.notice("interrupted; the same command goes on where it was")
+		}
+		return err
+	}
+	if c.json {
+		return nil
+	}
+	return c.printf("done\n")
+}
+
+func (c *command) printMigration(m admin.Migration) error {
+	if c.json {
+		return c.printJSON(m)
+	}
+	if len(m.Steps) == 0 {
+		return c.printf("queue %q is as planned\n", plain(m.Queue))
+	}
+	return c.printf("%s\n", plainLines(strings.TrimRight(m.String(), "\n")))
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/cmd/rehop/internal/serve"
+)
+
+// upFlags are those of rehop up.
+type upFlags struct {
+	serviceFlags
+	memory           bool
+	data             string
+	amqp, management string
+}
+
+func (c *command) up() *cobra.Command {
+	var f upFlags
+	cmd := &cobra.Command{
+		Use:   "up [rehop.yaml]",
+		Short: "Run a broker and flows in one process",
+		Long: `Runs a broker within this process, its management API, and the flows of a file; without a file those of rehop.yaml in this
+directory, if it is there. If the file, --broker or $REHOP_BROKER names a broker, the flows run there and none is started; several
+copies then share the work.
+
+SIGHUP reads the file again: flows that have not changed go on, and a file with faults changes nothing. SIGTERM and ^C let what is
+under way come to its end, and the second one ends at once: what was not finished goes back to the broker.`,
+		Args: atMostOne("file"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.runUp(cmd.Context(), &f, args) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.memory, "memory", false, "keep nothing on disk")
+	flags.StringVar(&f.data, "data", "", "directory of the broker (default data of the file, else "+localData+")")
+	flags.StringVar(&f.amqp, "listen-amqp", "", `address of the broker, "none" for none (default listen.amqp of the file, else `+localAMQP+`)`)
+	flags.StringVar(&f.management, "listen-management", "", `address of its management API, "none" for none (default listen.management of the file, else `+localManagement+`)`)
+	f.add(flags)
+	return cmd
+}
+
+// atMostOne: a command takes one argument or none.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usage("%s takes one %s, and was given %d", cmd.CommandPath(), what, len(args))
+		}
+		return nil
+	}
+}
+
+func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
+	if f.memory && f.data != "" {
+		return usage("--memory keeps nothing, and --data says where: give one of them")
+	}
+	load := func() (*config.File, error) { return config.Parse("(no file)", nil, c.Env) }
+	first, err := load()
+	if err != nil {
+		return err
+	}
+	path := localFile
+	if len(args) > 0 {
+		path = args[0]
+	}
+	if _, absent := os.Stat(path); len(args) > 0 || !errors.Is(absent, fs.ErrNotExist) {
+		load = func() (*config.File, error) { return config.Load(path) }
+		if first, err = c.loadFile(path); err != nil {
+			return err
+		}
+	}
+	s, stop, err := c.service(&f.serviceFlags, load, first)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if !c.namesBroker() && len(first.Broker) == 0 {
+		s.Embedded = &serve.Embedded{AMQP: address(f.amqp, first.Listen.AMQP, localAMQP), Management: address(f.management, first.Listen.Management, localManagement)}
+		if !f.memory {
+			s.Embedded.Data = given(f.data, first.Data, localData)
+		}
+	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" {
+		return usage("--memory, --data, --listen-amqp and --listen-management are for a broker within this process, and another one is named")
+	}
+	return runService(ctx, s)
+}

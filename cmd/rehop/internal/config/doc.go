@@ -1,0 +1,2 @@
+// Package config reads rehop.yaml: which broker, which flows, which outboxes.
+package config

@@ -1,0 +1,207 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/layout"
+)
+
+// File is what a rehop.yaml says.
+type File struct {
+	Path string
+	// Broker has the URLs of the broker's nodes. None: the file does not say.
+	Broker []string
+	// Management is the URL of the broker's management API. Empty: the file does not say.
+	Management string
+	TLS        TLS
+	// Data is the directory of a broker within this program. Empty: the file does not say.
+	Data   string
+	Listen Listen
+	// QueueType is that of the queues in which messages wait and rest.
+	QueueType layout.QueueType
+	// Drain is how long messages under way may take when the program ends.
+	Drain     time.Duration
+	Exchanges []rehop.Exchange
+	Flows     []Flow
+	Outboxes  []Outbox
+}
+
+// Listen has the addresses on which the program listens. Empty: the file does not say.
+type Listen struct {
+	AMQP       string // of a broker within this program
+	Management string // of that broker's management API
+	HTTP       string // of health and metrics
+}
+
+// TLS names files for connections to the broker.
+type TLS struct{ CA, Cert, Key string }
+
+const (
+	largest      = 4 << 20 // a file that is larger is none of ours
+	defaultDrain = 30 * time.Second
+)
+
+// Load reads a file. If anything is wrong in it, the error is Faults, which has all of it.
+func Load(path string) (*File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, largest+1))
+	if err != nil {
+		return nil, Faults{{File: path, Text: "cannot be read: " + reason(err)}}
+	}
+	return Parse(path, text, os.LookupEnv)
+}
+
+func reason(err error) string {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+// Parse reads the text of a file. ${NAME} in its values is looked up in env.
+func Parse(path string, text []byte, env func(name string) (value string, set bool)) (*File, error) {
+	r := &reader{path: path, env: env}
+	if len(text) > largest {
+		r.fault(nil, "has more than %d bytes", largest)
+		return nil, r.faults
+	}
+	file := &File{Path: path, Drain: defaultDrain}
+	if root := r.document(text); root != nil {
+		r.file(root, file)
+	}
+	if len(r.faults) > 0 {
+		return nil, r.faults.sorted()
+	}
+	return file, nil
+}
+
+// lineOf finds the line in what the parser says.
+var lineOf = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
+
+// document is the root of the one document in a file. Nil: there is none, or it is no YAML.
+func (r *reader) document(text []byte) *yaml.Node {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var node, second yaml.Node
+	err := decoder.Decode(&node)
+	if err == nil {
+		if next := decoder.Decode(&second); next == nil {
+			r.fault(&second, "a second document begins here; there can be only one")
+		} else if !errors.Is(next, io.EOF) {
+			err = next
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		fault := Fault{File: r.path, Text: "this is no YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		if found := lineOf.FindStringSubmatch(err.Error()); found != nil {
+			fault.Line, _ = strconv.Atoi(found[1])
+			fault.Text = "this is no YAML: " + found[2]
+		}
+		r.faults = append(r.faults, fault)
+		return nil
+	}
+	root := aliased(node.Content[0])
+	if root.Tag == "!!null" {
+		return nil
+	}
+	return root
+}
+
+func (r *reader) file(root *yaml.Node, f *File) {
+	at := r.mapping(withoutOwn(root), "the file", keys{
+		"broker":     r.texts(&f.Broker),
+		"management": r.text(&f.Management),
+		"tls": func(n *yaml.Node) {
+			r.mapping(n, "tls", keys{"ca": r.text(&f.TLS.CA), "cert": r.text(&f.TLS.Cert), "key": r.text(&f.TLS.Key)})
+		},
+		"data": r.text(&f.Data),
+		"listen": func(n *yaml.Node) {
+			r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP)})
+		},
+		"queue-type": choice(r, &f.QueueType, layout.Quorum, layout.Classic),
+		"drain":      r.period(&f.Drain),
+		"exchanges":  func(n *yaml.Node) { r.exchanges(n, f) },
+		"flows":      func(n *yaml.Node) { r.flows(n, f) },
+		"outboxes":   func(n *yaml.Node) { r.outboxes(n, f) },
+	})
+	if len(f.Broker) > 0 && f.Data != "" {
+		r.fault(at.at("data"), "data is for a broker within this program, and broker names another one")
+	}
+	if (f.TLS.Cert == "") != (f.TLS.Key == "") {
+		r.fault(at.at("tls"), "cert and key belong together: give both")
+	}
+	for _, url := range f.Broker {
+		if !strings.HasPrefix(url, "amqp://") && !strings.HasPrefix(url, "amqps://") {
+			r.fault(at.at("broker"), "the URL of a broker must begin with amqp:// or amqps://")
+		}
+	}
+	if _, err := rehop.Topology(f.Config()); err != nil {
+		r.blame(at, err, nil)
+	}
+}
+
+// withoutOwn leaves keys out that begin with x-: there, files keep what they refer to by aliases.
+func withoutOwn(root *yaml.Node) *yaml.Node {
+	if root.Kind != yaml.MappingNode {
+		return root
+	}
+	kept := *root
+	kept.Content = nil
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if !strings.HasPrefix(root.Content[i].Value, "x-") {
+			kept.Content = append(kept.Content, root.Content[i], root.Content[i+1])
+		}
+	}
+	return &kept
+}
+
+// exchanges reads exchanges by name: a kind, or a mapping, or nothing.
+func (r *reader) exchanges(n *yaml.Node, f *File) {
+	r.named(n, "exchanges", func(name string, key, value *yaml.Node) {
+		x := rehop.Exchange{Name: name}
+		kind := choice(r, &x.Kind, "topic", "direct", "fanout", "headers")
+		switch {
+		case value.Tag == "!!null":
+		case value.Kind == yaml.ScalarNode:
+			kind(value)
+		default:
+			r.mapping(value, fmt.Sprintf("exchange %q", name), keys{"kind": kind, "layout": r.layout(&x.Layout)})
+		}
+		if len(name) > 255 {
+			r.fault(key, "the name of an exchange has %d bytes, AMQP allows 255", len(name))
+		}
+		f.Exchanges = append(f.Exchanges, x)
+	})
+}
+
+// Config is the configuration of a client for what is in the file, without how it logs in by certificate.
+func (f *File) Config() rehop.Config {
+	return rehop.Config{URLs: f.Broker, Exchanges: f.Exchanges, QueueType: f.QueueType}
+}
+
+// Subscriptions are those of the flows, without handlers.
+func (f *File) Subscriptions() ([]rehop.Subscription, error) {
+	all := make([]rehop.Subscription, len(f.Flows))
+	for i, flow := range f.Flows {
+		all[i] = flow.Subscription
+	}
+	return all, nil
+}

@@ -1,0 +1,190 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/layout"
+)
+
+// Flow is a subscription and where its messages go. Two flows that are read from the same text are equal by reflect.DeepEqual.
+type Flow struct {
+	Name string
+	// Subscription has everything but the handler.
+	Subscription rehop.Subscription
+	Rate         Rate
+	// PauseWhenDown: while the target cannot be reached the flow pauses, and no attempt is burnt.
+	PauseWhenDown bool
+	Target        Target
+}
+
+func (r *reader) flows(n *yaml.Node, f *File) {
+	var read []places
+	r.named(n, "flows", func(name string, key, value *yaml.Node) {
+		before := len(r.faults)
+		flow, at := r.flow(name, key, value)
+		for i, other := range f.Flows {
+			if other.Subscription.Queue == flow.Subscription.Queue {
+				r.fault(at.at("queue"), "flow %q has the queue %q, as flow %q in line %d has: they would take each other's messages",
+					name, flow.Subscription.Queue, other.Name, read[i].self.Line)
+			}
+		}
+		f.Flows, read = append(f.Flows, flow), append(read, at)
+		if len(r.faults) == before {
+			r.agree(f, at)
+		}
+	})
+}
+
+// agree finds out whether the last flow fits what the others declare.
+func (r *reader) agree(f *File, at places) {
+	subscriptions, _ := f.Subscriptions()
+	last := subscriptions[len(subscriptions)-1:]
+	if _, err := rehop.Topology(rehop.Config{QueueType: f.QueueType}, last...); err != nil {
+		r.blame(at, err, fieldKeys)
+		return
+	}
+	for _, other := range subscriptions[:len(subscriptions)-1] {
+		if _, err := rehop.Topology(rehop.Config{QueueType: f.QueueType}, other, last[0]); err != nil {
+			r.blame(at, err, fieldKeys)
+			return
+		}
+	}
+}
+
+// fieldKeys are the keys of fields that have another name here.
+var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeKind": "exchange-kind", "Retry": "retry"}
+
+func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
+	flow := Flow{Name: name, Subscription: rehop.Subscription{Queue: name}}
+	s := &flow.Subscription
+	what := fmt.Sprintf("flow %q", name)
+	if n.Tag == "!!null" {
+		r.fault(key, "%s is empty; it needs a target", what)
+		return flow, places{what: what, self: key}
+	}
+	targets := 0
+	at := r.mapping(n, what, keys{
+		"queue":            r.text(&s.Queue),
+		"exchange":         r.text(&s.Exchange),
+		"exchange-kind":    choice(r, &s.ExchangeKind, "topic", "direct", "fanout", "headers"),
+		"foreign-exchange": r.whether(&s.ForeignExchange),
+		"keys":             r.texts(&s.Keys),
+		"layout":           r.layout(&s.Layout),
+		"retry":            r.retry(&s.Retry),
+		"concurrency":      r.count(&s.Concurrency),
+		"prefetch":         r.count(&s.Prefetch),
+		"timeout":          r.period(&s.Timeout),
+		"crash-limit":      r.count(&s.CrashLimit),
+		"rate":             r.rate(&flow.Rate),
+		"pause-when-down":  r.whether(&flow.PauseWhenDown),
+		"probe-min":        r.period(&s.ProbeMin),
+		"probe-max":        r.period(&s.ProbeMax),
+		"queue-type":       choice(r, &s.QueueType, layout.Quorum, layout.Classic),
+		"passive":          r.whether(&s.Passive),
+		"message-ttl":      r.period(&s.MessageTTL),
+		"expires":          r.period(&s.Expires),
+		"max-length":       r.count(&s.MaxLength),
+		"max-bytes":        r.bytes(&s.MaxBytes),
+		"overflow":         choice(r, &s.Overflow, "reject-publish", "drop-head", "reject-publish-dlx"),
+		"max-priority":     r.count(&s.MaxPriority),
+		"single-active":    r.whether(&s.SingleActive),
+		"priority":         r.count(&s.Priority),
+		"arguments":        r.arguments(&s.QueueArgs),
+		"target":           func(n *yaml.Node) { targets++; r.target(n, what, &flow.Target) },
+	})
+	at.self = key
+	if targets == 0 && n.Kind == yaml.MappingNode {
+		r.fault(key, "%s has no target; it needs http, command or forward", what)
+	}
+	r.checkRate(&flow, at)
+	r.checkTimes(flow, at)
+	r.checkCircle(flow, at)
+	return flow, at
+}
+
+// arguments reads queue arguments, whose values are the broker's business.
+func (r *reader) arguments(to *map[string]any) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		*to = make(map[string]any)
+		r.named(n, "arguments", func(name string, key, value *yaml.Node) {
+			var decoded any
+			if err := value.Decode(&decoded); err != nil {
+				r.fault(value, "the value of argument %s cannot be read", name)
+				return
+			}
+			switch v := decoded.(type) {
+			case nil, string, bool, float64:
+			case int:
+				decoded = int64(v)
+			default:
+				r.fault(value, "the value of argument %s must be a text, a number, true, false or null", name)
+				return
+			}
+			(*to)[name] = decoded
+		})
+	}
+}
+
+// checkTimes finds a target that may take longer than its flow. One that does not say how long gets no more than the flow has.
+func (r *reader) checkTimes(f Flow, at places) {
+	limit := cmp.Or(f.Subscription.Timeout, 5*time.Minute)
+	own := f.Target.timeout()
+	if own == nil {
+		return
+	}
+	if *own == 0 {
+		*own = min(limit, usualTimeout)
+	}
+	if *own > limit {
+		r.fault(at.at("target"), "flow %q: its target may take %v, and the flow has a timeout of %v; the flow's must not be shorter", f.Name, *own, limit)
+	}
+}
+
+// usualTimeout is that of a target.
+const usualTimeout = 30 * time.Second
+
+// checkCircle finds a flow that forwards messages to its own queue.
+func (r *reader) checkCircle(f Flow, at places) {
+	to := f.Target.Forward
+	if to == nil {
+		return
+	}
+	s := f.Subscription
+	circle := to.Exchange == "" && to.Key == s.Queue
+	if to.Exchange != "" && to.Exchange == s.Exchange {
+		bound := s.Keys
+		if len(bound) == 0 {
+			bound = []string{"#"}
+		}
+		// A message that keeps its key has come by it.
+		circle = to.Key == "" || s.ExchangeKind == "fanout" || slices.ContainsFunc(bound, func(b string) bool {
+			if s.ExchangeKind == "direct" {
+				return b == to.Key
+			}
+			return matches(strings.Split(b, "."), strings.Split(to.Key, "."))
+		})
+	}
+	if circle {
+		r.fault(at.at("target"), "flow %q forwards messages to its own queue, and they would go round for ever", f.Name)
+	}
+}
+
+// matches reports whether a binding of a topic exchange lets a key pass.
+func matches(binding, key []string) bool {
+	switch {
+	case len(binding) == 0:
+		return len(key) == 0
+	case binding[0] == "#":
+		return matches(binding[1:], key) || len(key) > 0 && matches(binding, key[1:])
+	case len(key) == 0:
+		return false
+	}
+	return (binding[0] == "*" || binding[0] == key[0]) && matches(binding[1:], key[1:])
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rehop/rehop/layout"
+)
+
+// layout reads the name of a layout, or a mapping of that name to the layout's settings.
+func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
+	var (
+		tiers    layout.Tiers
+		pubsub   layout.PubSub
+		dlx      layout.DLX
+		sneakers layout.Sneakers
+		envelope layout.Envelope
+	)
+	kinds := map[string]struct {
+		keys keys
+		made func() layout.Layout
+	}{
+		"native": {nil, func() layout.Layout { return nil }}, // the client's own
+		"tiers": {keys{"name": r.text(&tiers.Name), "tiers": r.periods(&tiers.Tiers), "waits": r.periods(&tiers.Waits),
+			"queue-type": choice(r, &tiers.Type, layout.Quorum, layout.Classic)}, func() layout.Layout { return tiers }},
+		"pubsub": {keys{"delay": r.period(&pubsub.Delay)}, func() layout.Layout { return pubsub }},
+		"dlx": {keys{"name": r.text(&dlx.Name), "rest": r.text(&dlx.Rest), "rest-arguments": r.arguments(&dlx.RestArgs)},
+			func() layout.Layout { return dlx }},
+		"sneakers": {keys{"delay": r.period(&sneakers.Delay), "retries": r.count(&sneakers.Retries), "reject": r.whether(&sneakers.Reject),
+			"retry-name": r.text(&sneakers.RetryName), "error-name": r.text(&sneakers.ErrorName),
+			"requeue-name": r.text(&sneakers.RequeueName), "requeue-key": r.text(&sneakers.RequeueKey)}, func() layout.Layout { return sneakers }},
+		"envelope": {keys{"name": r.text(&envelope.Name), "delay": r.period(&envelope.Delay), "retries": r.count(&envelope.Retries),
+			"delivery-limit": r.count(&envelope.DeliveryLimit), "require-id": r.whether(&envelope.RequireID)}, func() layout.Layout { return envelope }},
+	}
+	return func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode {
+			kind, ok := kinds[n.Value]
+			if !ok {
+				r.unknown(n, "layout", "layout", slices.Sorted(maps.Keys(kinds)))
+				return
+			}
+			*to = kind.made()
+			return
+		}
+		chosen := 0
+		r.named(n, "layout", func(name string, key, value *yaml.Node) {
+			kind, ok := kinds[name]
+			if !ok {
+				r.unknown(key, "layout", "layout", slices.Sorted(maps.Keys(kinds)))
+				return
+			}
+			if chosen++; chosen > 1 {
+				r.fault(key, "layout names more than one")
+				return
+			}
+			at := r.mapping(value, "layout "+name, kind.keys)
+			at.self = key
+			if *to = kind.made(); *to != nil {
+				if err := (*to).Validate(); err != nil {
+					r.blame(at, err, nil)
+				}
+			}
+		})
+	}
+}

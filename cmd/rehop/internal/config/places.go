@@ -1,0 +1,80 @@
+package config
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// places are where the keys of a mapping are, for faults that are found later.
+type places struct {
+	what string
+	self *yaml.Node
+	keys map[string]*yaml.Node
+}
+
+// at is the place of a key, or of the mapping if the key is not there.
+func (p places) at(key string) *yaml.Node {
+	if n, ok := p.keys[key]; ok {
+		return n
+	}
+	return p.self
+}
+
+// word finds names of Go's fields in a text.
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
+
+// blame reports what a library says of settings that were read from here. It names its own fields; names gives the keys
+// of those whose name is not simply the key's.
+func (r *reader) blame(p places, err error, names map[string]string) {
+	for _, one := range parts(err) {
+		at := p.self
+		text := word.ReplaceAllStringFunc(strings.TrimPrefix(one.Error(), "target: "), func(field string) string {
+			key, ok := names[field]
+			if !ok {
+				key = kebab(field)
+			}
+			if n, here := p.keys[key]; here && at == p.self {
+				at = n
+			} else if !here && !ok {
+				return field
+			}
+			return key
+		})
+		r.fault(at, "%s: %s", p.what, text)
+	}
+}
+
+// parts are the errors that one was joined of.
+func parts(err error) []error {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if joined, ok := e.(interface{ Unwrap() []error }); ok {
+			var all []error
+			for _, one := range joined.Unwrap() {
+				all = append(all, parts(one)...)
+			}
+			return all
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// kebab is the key for a field: MessageTTL is message-ttl.
+func kebab(field string) string {
+	var out strings.Builder
+	upper := true
+	for i, c := range field {
+		isUpper := c >= 'A' && c <= 'Z'
+		if isUpper && !upper && i > 0 {
+			out.WriteByte('-')
+		}
+		upper = isUpper
+		out.WriteString(strings.ToLower(string(c)))
+	}
+	return out.String()
+}

@@ -1,0 +1,320 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// reader turns the nodes of a file into values, and collects what is wrong.
+type reader struct {
+	path   string
+	env    func(name string) (string, bool)
+	faults Faults
+}
+
+func (r *reader) fault(at *yaml.Node, format string, args ...any) {
+	line := 0
+	if at != nil {
+		line = at.Line
+	}
+	r.faults = append(r.faults, Fault{File: r.path, Line: line, Text: fmt.Sprintf(format, args...)})
+}
+
+// keys says how the value of each key of a mapping is read.
+type keys map[string]func(*yaml.Node)
+
+// deepest is how many mappings may be merged into each other, as a file could merge one into itself.
+const deepest = 8
+
+// mapping reads a mapping, whatever it is called in faults, and returns the places of its keys.
+func (r *reader) mapping(n *yaml.Node, what string, known keys) places {
+	found := places{what: what, self: n, keys: make(map[string]*yaml.Node)}
+	r.pairs(n, what, func(key, value *yaml.Node) {
+		read, ok := known[key.Value]
+		if !ok {
+			r.unknown(key, "key", what, slices.Sorted(maps.Keys(known)))
+			return
+		}
+		found.keys[key.Value] = key
+		if value = aliased(value); value.Tag == "!!null" {
+			r.fault(key, "%s has no value", key.Value)
+			return
+		}
+		read(value)
+	})
+	return found
+}
+
+// named reads a mapping whose keys are names that its author chooses.
+func (r *reader) named(n *yaml.Node, what string, read func(name string, key, value *yaml.Node)) {
+	r.pairs(n, what, func(key, value *yaml.Node) {
+		if key.Value == "" {
+			r.fault(key, "a name in %s is empty", what)
+			return
+		}
+		read(key.Value, key, aliased(value))
+	})
+}
+
+// pairs calls see for each key of a mapping once. What is merged into the mapping by << comes last.
+func (r *reader) pairs(n *yaml.Node, what string, see func(key, value *yaml.Node)) {
+	seen := make(map[string]*yaml.Node)
+	var walk func(n *yaml.Node, depth int)
+	walk = func(n *yaml.Node, depth int) {
+		n = aliased(n)
+		if n.Kind != yaml.MappingNode {
+			r.fault(n, "%s must have keys and values, and is %s", what, kindOf(n))
+			return
+		}
+		var merged []*yaml.Node
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := aliased(n.Content[i]), n.Content[i+1]
+			switch first := seen[key.Value]; {
+			case key.Tag == "!!merge":
+				merged = append(merged, value)
+			case key.Kind != yaml.ScalarNode:
+				r.fault(key, "a key of %s must be a word", what)
+			case first == nil:
+				seen[key.Value] = key
+				see(key, value)
+			case depth == 0:
+				r.fault(key, "%s is there twice, first in line %d", key.Value, first.Line)
+			}
+		}
+		for _, m := range merged {
+			list := []*yaml.Node{m}
+			if m = aliased(m); m.Kind == yaml.SequenceNode {
+				list = m.Content
+			}
+			for _, one := range list {
+				if depth == deepest {
+					r.fault(m, "mappings are merged into each other more than %d deep", deepest)
+					return
+				}
+				walk(one, depth+1)
+			}
+		}
+	}
+	walk(n, 0)
+}
+
+func (r *reader) unknown(at *yaml.Node, kind, what string, known []string) {
+	if near := nearest(at.Value, known); near != "" {
+		r.fault(at, "unknown %s %q in %s; did you mean %q?", kind, at.Value, what, near)
+		return
+	}
+	r.fault(at, "unknown %s %q in %s; there are %s", kind, at.Value, what, strings.Join(known, ", "))
+}
+
+func aliased(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
+func kindOf(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!null":
+		return "empty"
+	}
+	return "a single value"
+}
+
+// scalar is the text of a value with its references to the environment filled in. shown is what faults may repeat of it: what comes
+// from the environment may be secret.
+func (r *reader) scalar(n *yaml.Node, want string) (text, shown string, ok bool) {
+	if n.Kind != yaml.ScalarNode {
+		r.fault(n, "this must be %s, and is %s", want, kindOf(n))
+		return "", "", false
+	}
+	text, missing := expand(n.Value, r.env)
+	for _, m := range missing {
+		r.fault(n, "%s", m)
+	}
+	return text, strconv.Quote(n.Value), len(missing) == 0
+}
+
+func (r *reader) text(to *string) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		if text, _, ok := r.scalar(n, "a text"); ok {
+			*to = text
+		}
+	}
+}
+
+// choice reads one of some words.
+func choice[T ~string](r *reader, to *T, words ...T) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		text, shown, ok := r.scalar(n, "a word")
+		if !ok {
+			return
+		}
+		if slices.Contains(words, T(text)) {
+			*to = T(text)
+			return
+		}
+		list := make([]string, len(words))
+		for i, w := range words {
+			list[i] = string(w)
+		}
+		if near := nearest(text, list); near != "" {
+			r.fault(n, "%s must be one of %s; did you mean %q?", shown, strings.Join(list, ", "), near)
+			return
+		}
+		r.fault(n, "%s must be one of %s", shown, strings.Join(list, ", "))
+	}
+}
+
+func (r *reader) whether(to *bool) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		text, shown, ok := r.scalar(n, "true or false")
+		switch {
+		case !ok:
+		case text == "true":
+			*to = true
+		case text == "false":
+			*to = false
+		default:
+			r.fault(n, "%s must be true or false", shown)
+		}
+	}
+}
+
+func (r *reader) count(to *int) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		text, shown, ok := r.scalar(n, "a number")
+		if !ok {
+			return
+		}
+		number, err := strconv.Atoi(strings.ReplaceAll(text, "_", ""))
+		if err != nil {
+			r.fault(n, "%s must be a whole number", shown)
+			return
+		}
+		*to = number
+	}
+}
+
+// sizes are the units in which bytes can be counted.
+var sizes = []struct {
+	unit string
+	size int
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}}
+
+func (r *reader) bytes(to *int) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		text, shown, ok := r.scalar(n, "a number of bytes")
+		if !ok {
+			return
+		}
+		size, digits := 1, text
+		for _, s := range sizes {
+			if before, is := strings.CutSuffix(text, s.unit); is {
+				size, digits = s.size, strings.TrimSpace(before)
+			}
+		}
+		number, err := strconv.Atoi(digits)
+		if err != nil || number < 0 || number > math.MaxInt/size {
+			r.fault(n, "%s must be a number of bytes, as in 65536, 64KiB or 16MiB", shown)
+			return
+		}
+		*to = number * size
+	}
+}
+
+func (r *reader) fraction(to *float64) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		text, shown, ok := r.scalar(n, "a number")
+		if !ok {
+			return
+		}
+		number, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
+			r.fault(n, "%s must be a number", shown)
+			return
+		}
+		*to = number
+	}
+}
+
+// period reads a length of time that is not negative.
+func (r *reader) period(to *time.Duration) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		if d, ok := r.duration(n); ok {
+			*to = d
+		}
+	}
+}
+
+func (r *reader) duration(n *yaml.Node) (time.Duration, bool) {
+	text, shown, ok := r.scalar(n, "a time as in 30s")
+	if !ok {
+		return 0, false
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		r.fault(n, "%s needs a unit, as in %ss", shown, strings.Trim(shown, `"`))
+		return 0, false
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		r.fault(n, "%s must be a time as in 500ms, 30s, 5m or 1h30m", shown)
+		return 0, false
+	}
+	return d, true
+}
+
+// list reads a list, or one value in the place of a list that has only that.
+func (r *reader) list(n *yaml.Node, read func(*yaml.Node)) {
+	if n.Kind != yaml.SequenceNode {
+		read(n)
+		return
+	}
+	for _, item := range n.Content {
+		read(aliased(item))
+	}
+}
+
+func (r *reader) texts(to *[]string) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		*to = nil
+		r.list(n, func(item *yaml.Node) {
+			if text, _, ok := r.scalar(item, "a text"); ok {
+				*to = append(*to, text)
+			}
+		})
+	}
+}
+
+func (r *reader) periods(to *[]time.Duration) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		*to = []time.Duration{}
+		r.list(n, func(item *yaml.Node) {
+			if d, ok := r.duration(item); ok {
+				*to = append(*to, d)
+			}
+		})
+	}
+}
+
+// values reads a mapping of names to texts, such as headers.
+func (r *reader) values(what string, add func(name, value string)) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		r.named(n, what, func(name string, _, value *yaml.Node) {
+			if text, _, ok := r.scalar(value, "a text"); ok {
+				add(name, text)
+			}
+		})
+	}
+}

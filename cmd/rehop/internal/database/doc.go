@@ -1,0 +1,2 @@
+// Package database opens the databases whose outboxes rehop looks after, by URL.
+package database

@@ -1,0 +1,208 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// The shop's queues and its exchange.
+const (
+	Exchange      = "order"
+	Summary       = "order-summary-queue"
+	Notification  = "order-notification-queue"
+	keyCreated    = "order.created"
+	keyUpdated    = "order.updated"
+	headerOrder   = "order-number"
+	everythingKey = "order.#"
+)
+
+// place is where a copy of a message is.
+type place int
+
+const (
+	queued  place = iota // in its queue, or on its way there
+	working              // in the hands of a handler
+	waiting              // on the broker, for its next attempt
+	resting              // in the failed queue
+	handled
+)
+
+// ticket is a copy of a message, of which each queue gets its own.
+type ticket struct{ queue, id string }
+
+type entry struct {
+	place     place
+	published bool
+	step      int // for which it waits, from 0
+	done      int // how often it was handled to the end
+}
+
+// event is something that is worth a line.
+type event struct {
+	at   time.Duration
+	kind place
+	text string
+}
+
+// books keep account of every copy by the id of its message. They are a hook of the client.
+type books struct {
+	began time.Time
+
+	mu       sync.Mutex
+	entries  map[ticket]*entry
+	messages int
+	retries  int
+	replayed int
+	events   []event // the last ones
+	noted    int     // how many events there were in all
+}
+
+const eventsKept = 1024
+
+func newBooks() *books { return &books{began: time.Now(), entries: make(map[ticket]*entry)} }
+
+// expect notes a message that is about to be published, and the queues that must get it.
+func (b *books) expect(id string, queues ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.messages++
+	for _, queue := range queues {
+		b.entries[ticket{queue, id}] = &entry{published: true}
+	}
+}
+
+func (b *books) entry(d *rehop.Delivery) *entry {
+	e, known := b.entries[ticket{d.Queue, d.ID}]
+	if !known { // nobody has published it, and the sums will show that
+		e = &entry{}
+		b.entries[ticket{d.Queue, d.ID}] = e
+	}
+	return e
+}
+
+// OnHandleStart is a rehop.HandleStartHook.
+func (b *books) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entry(d)
+	if e.place == resting {
+		b.replayed++
+	}
+	e.place = working
+	return ctx
+}
+
+// OnHandled is a rehop.HandleHook.
+func (b *books) OnHandled(_ context.Context, d *rehop.Delivery, r rehop.Result) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entry(d)
+	switch r.Outcome {
+	case rehop.OutcomeDone:
+		e.place = handled
+		e.done++
+		switch {
+		case d.Replays > 0:
+			b.note(handled, "order %v: replayed, the customer is notified", d.Headers[headerOrder])
+		case d.Attempt > 1:
+			b.note(handled, "order %v: the customer is notified at attempt %d", d.Headers[headerOrder], d.Attempt)
+		}
+	case rehop.OutcomeRetry:
+		e.place, e.step = waiting, d.Attempt-1
+		b.retries++
+		b.note(waiting, "order %v: attempt %d: %v; waits", d.Headers[headerOrder], d.Attempt, r.Err)
+	case rehop.OutcomeFailed:
+		e.place = resting
+		b.note(resting, "order %v: attempt %d: %v; rests", d.Headers[headerOrder], d.Attempt, r.Err)
+	default: // it goes back to its queue
+		e.place = queued
+	}
+}
+
+// say adds a line that is about no message.
+func (b *books) say(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.note(queued, format, args...)
+}
+
+func (b *books) note(kind place, format string, args ...any) {
+	b.noted++
+	b.events = append(b.events, event{at: time.Since(b.began), kind: kind, text: fmt.Sprintf(format, args...)})
+	if len(b.events) > eventsKept {
+		b.events = b.events[1:]
+	}
+}
+
+// count is how many copies of a queue are where.
+type count struct {
+	copies, queued, working, resting, handled int
+	waiting                                   []int // by step
+}
+
+func (c count) waits() (n int) {
+	for _, w := range c.waiting {
+		n += w
+	}
+	return n
+}
+
+// view is the books at one moment.
+type view struct {
+	at                          time.Duration
+	messages, retries, replayed int
+	queues                      map[string]count
+	events                      []event
+}
+
+func (b *books) view(steps int) view {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v := view{at: time.Since(b.began), messages: b.messages, retries: b.retries, replayed: b.replayed, queues: make(map[string]count),
+		events: append([]event(nil), b.events[max(0, len(b.events)-eventLines):]...)}
+	for _, queue := range []string{Summary, Notification} {
+		v.queues[queue] = count{waiting: make([]int, steps)}
+	}
+	for t, e := range b.entries {
+		c := v.queues[t.queue]
+		c.copies++
+		switch e.place {
+		case queued:
+			c.queued++
+		case working:
+			c.working++
+		case waiting:
+			c.waiting[min(e.step, steps-1)]++
+		case resting:
+			c.resting++
+		case handled:
+			c.handled++
+		}
+		v.queues[t.queue] = c
+	}
+	return v
+}
+
+// since are the events after the first so many, as far as they are kept, and how many there are in all.
+func (b *books) since(seen int) ([]event, int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fresh := min(b.noted-seen, len(b.events))
+	return append([]event(nil), b.events[len(b.events)-fresh:]...), b.noted
+}
+
+// settled reports whether every copy has been handled or rests.
+func (b *books) settled() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		if e.place < resting {
+			return false
+		}
+	}
+	return true
+}

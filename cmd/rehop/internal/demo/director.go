@@ -1,0 +1,136 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// director decides what happens when: outages, replays, the end.
+type director struct {
+	shop  *shop
+	pace  pace
+	stage stage
+	keys  <-chan byte
+	held  bool // a person has turned the gateway off or on, and it stays so
+}
+
+const frame = 100 * time.Millisecond
+
+// Keys that a person types.
+const (
+	keyReplay  = 'r'
+	keyGateway = 'o'
+	keyQuit    = 'q'
+	keyBreak   = 3 // ^C, where the terminal gives each key as it is
+)
+
+// act has orders arrive, for a time or until somebody ends it.
+func (d *director) act(ctx context.Context, length time.Duration) error {
+	selling, stop := context.WithCancel(ctx)
+	defer stop()
+	var fault error
+	sold := make(chan struct{})
+	go func() {
+		defer close(sold)
+		fault = d.shop.sell(selling, d.pace.orders)
+	}()
+	var end <-chan time.Time
+	if length > 0 {
+		timer := time.NewTimer(length)
+		defer timer.Stop()
+		end = timer.C
+	}
+	err := d.direct(selling, end, sold)
+	stop()
+	<-sold
+	return errors.Join(err, fault)
+}
+
+func (d *director) direct(ctx context.Context, end <-chan time.Time, sold <-chan struct{}) error {
+	frames := time.NewTicker(frame)
+	defer frames.Stop()
+	began, replayed := time.Now(), time.Duration(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-end:
+			return nil
+		case <-sold:
+			return nil
+		case key := <-d.keys:
+			quit, err := d.press(ctx, key)
+			if quit || err != nil {
+				return err
+			}
+		case <-frames.C:
+			at := time.Since(began)
+			d.weather(at)
+			if d.keys == nil && at-replayed >= d.pace.replay {
+				replayed = at
+				if err := d.shop.replay(ctx); err != nil && ctx.Err() == nil {
+					return err
+				}
+			}
+			d.draw("")
+		}
+	}
+}
+
+// press does what a key says.
+func (d *director) press(ctx context.Context, key byte) (quit bool, err error) {
+	switch key {
+	case keyQuit, keyBreak:
+		return true, nil
+	case keyReplay:
+		return false, d.shop.replay(ctx)
+	case keyGateway:
+		d.held = true
+		d.turn(!d.shop.gateway.isDown())
+	}
+	return false, nil
+}
+
+// weather takes the gateway down for a part of each period, beginning with a good one.
+func (d *director) weather(at time.Duration) {
+	if down := at%d.pace.every >= d.pace.every-d.pace.outage; !d.held && down != d.shop.gateway.isDown() {
+		d.turn(down)
+	}
+}
+
+func (d *director) turn(down bool) {
+	d.shop.gateway.setDown(down)
+	if down {
+		d.shop.books.say("the SMS gateway goes down")
+	} else {
+		d.shop.books.say("the SMS gateway is back")
+	}
+}
+
+// errUnsettled: the end took too long.
+var errUnsettled = errors.New("there are messages that are neither handled nor at rest")
+
+// finish waits until every message has been handled or rests.
+func (d *director) finish() error {
+	if d.shop.gateway.isDown() {
+		d.turn(false)
+	}
+	limit := time.NewTimer(d.pace.patient)
+	defer limit.Stop()
+	frames := time.NewTicker(frame)
+	defer frames.Stop()
+	for !d.shop.books.settled() {
+		d.draw("no more orders; what waits comes to its end …")
+		select {
+		case <-frames.C:
+		case <-limit.C:
+			return errUnsettled
+		}
+	}
+	return nil
+}
+
+func (d *director) draw(note string) {
+	d.stage.draw(d.shop.books, d.shop.gateway.isDown(), note)
+}

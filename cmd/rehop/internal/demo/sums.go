@@ -1,0 +1,69 @@
+package demo
+
+import "time"
+
+// Sums are what became of everything. Messages are told apart by their ids, and what rests is counted on the broker.
+type Sums struct {
+	Messages int           `json:"messages"`
+	Retries  int           `json:"retries"`
+	Replayed int           `json:"replayed"`
+	Took     time.Duration `json:"took"`
+	Queues   []QueueSums   `json:"queues"`
+}
+
+// QueueSums are those of one queue, which gets a copy of each message that it is bound for.
+type QueueSums struct {
+	Queue     string `json:"queue"`
+	Published int    `json:"published"`
+	Handled   int    `json:"handled"`
+	Failed    int    `json:"failed"`
+	Lost      int    `json:"lost"`
+	Twice     int    `json:"twice"` // handled more than once, or handled and in the failed queue as well
+}
+
+// Balanced reports whether published = handled + failed in every queue, with nothing lost and nothing twice.
+func (s Sums) Balanced() bool {
+	for _, q := range s.Queues {
+		if q.Lost != 0 || q.Twice != 0 || q.Published != q.Handled+q.Failed {
+			return false
+		}
+	}
+	return true
+}
+
+// sum compares the books with the ids that rest in the failed queues.
+func (b *books) sum(atRest map[string][]string) Sums {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := make(map[ticket]int)
+	for queue, ids := range atRest {
+		for _, id := range ids {
+			found[ticket{queue, id}]++
+		}
+	}
+	s := Sums{Messages: b.messages, Retries: b.retries, Replayed: b.replayed, Took: time.Since(b.began)}
+	for _, queue := range []string{Summary, Notification} {
+		q := QueueSums{Queue: queue}
+		for t, e := range b.entries {
+			if t.queue != queue {
+				continue
+			}
+			if e.published {
+				q.Published++
+			}
+			switch rests := found[t]; {
+			case e.done+rests == 0:
+				q.Lost++
+			case e.done+rests > 1:
+				q.Twice++
+			}
+			if e.done > 0 {
+				q.Handled++
+			} else if found[t] > 0 {
+				q.Failed++
+			}
+		}
+		s.Queues = append(s.Queues, q)
+	}
+	return s
+}

@@ -1,0 +1,21 @@
+package flow
+
+import "slices"
+
+// Changes is what a reload has done, by the names of flows and outboxes.
+type Changes struct {
+	Begun, Changed, Ended []string
+	Client                bool // all run on a new connection
+}
+
+func (c Changes) sorted() Changes {
+	slices.Sort(c.Begun)
+	slices.Sort(c.Changed)
+	slices.Sort(c.Ended)
+	return c
+}
+
+// None reports whether nothing has changed.
+func (c Changes) None() bool {
+	return !c.Client && len(c.Begun) == 0 && len(c.Changed) == 0 && len(c.Ended) == 0
+}

@@ -1,0 +1,253 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+)
+
+// Runner runs flows. Run, Reload and Close are called by one goroutine, one after the other; Status by any.
+type Runner struct {
+	// Connect says how the broker is reached that a file means.
+	Connect func(*config.File) (rehop.Config, error)
+	// Observe makes a hook for a client and the relays that use it. Nil: nobody observes.
+	Observe func() (rehop.Hook, error)
+	Logger  *slog.Logger
+
+	watch   watch
+	current *generation
+
+	retiring sync.WaitGroup // of what a reload has replaced
+}
+
+// ErrConnect: the broker refuses this program.
+var ErrConnect = errors.New("connect to the broker")
+
+// generation is everything that runs on one client.
+type generation struct {
+	file     *config.File
+	client   *rehop.Client
+	observer rehop.Hook
+	flows    map[string]*running
+	relays   map[string]*relaying
+}
+
+// clientSettings are the parts of a file for which another one needs another client.
+type clientSettings struct {
+	Broker    []string
+	TLS       config.TLS
+	Exchanges []rehop.Exchange
+	QueueType string
+}
+
+func settingsOf(f *config.File) clientSettings {
+	return clientSettings{f.Broker, f.TLS, f.Exchanges, string(f.QueueType)}
+}
+
+// Start begins to run a file. A broker that cannot be reached is waited for.
+func (r *Runner) Start(ctx context.Context, file *config.File) error {
+	g, err := r.open(ctx, file)
+	if err != nil {
+		return err
+	}
+	r.current = g
+	r.watch.follow(g)
+	return nil
+}
+
+// Reload changes to another file: flows that are the same in both go on, others are drained and begun. If anything cannot be begun,
+// the error says what, and all is as it was.
+func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error) {
+	if reflect.DeepEqual(settingsOf(r.current.file), settingsOf(file)) {
+		return r.change(ctx, file)
+	}
+	next, err := r.open(ctx, file)
+	if err != nil {
+		return Changes{}, err
+	}
+	before := r.current
+	r.current = next
+	r.watch.follow(next)
+	r.retire(before.file.Drain, func(ctx context.Context) { _ = r.close(ctx, before) })
+	changes := Changes{Client: true}
+	for name := range next.flows {
+		changes.Begun = append(changes.Begun, name)
+	}
+	return changes.sorted(), nil
+}
+
+// open starts a client and everything on it.
+func (r *Runner) open(ctx context.Context, file *config.File) (*generation, error) {
+	settings, err := r.Connect(file)
+	if err != nil {
+		return nil, err
+	}
+	settings.Exchanges, settings.QueueType, settings.Logger = file.Exchanges, file.QueueType, r.Logger
+	settings.Hooks = []rehop.Hook{&r.watch, journal{r.Logger}}
+	var observer rehop.Hook
+	if r.Observe != nil {
+		if observer, err = r.Observe(); err != nil {
+			return nil, err
+		}
+		settings.Hooks = append(settings.Hooks, observer)
+	}
+	client, err := rehop.Open(ctx, settings)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConnect, err)
+	}
+	g := &generation{file: file, client: client, observer: observer, flows: make(map[string]*running), relays: make(map[string]*relaying)}
+	for _, f := range file.Flows {
+		begun, err := begin(ctx, client, f)
+		if err != nil {
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			return nil, errors.Join(err, r.close(stopping, g))
+		}
+		g.flows[f.Name] = begun
+	}
+	for _, o := range file.Outboxes {
+		g.relays[o.Name] = r.relay(g, o)
+	}
+	return g, nil
+}
+
+// change turns the current generation into what a file says.
+func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error) {
+	var changes Changes
+	g := r.current
+	begun, wanted := make(map[string]*running), make(map[string]bool)
+	for _, f := range file.Flows {
+		wanted[f.Name] = true
+		before, ok := g.flows[f.Name]
+		if ok && reflect.DeepEqual(before.flow, f) {
+			continue
+		}
+		// The old one goes on until the new one runs: both take from the queue for a moment, as two copies of the program do.
+		next, err := begin(ctx, g.client, f)
+		if err != nil {
+			for _, b := range begun {
+				_ = b.sub.Stop()
+				b.close()
+			}
+			return Changes{}, err
+		}
+		begun[f.Name] = next
+		if ok {
+			changes.Changed = append(changes.Changed, f.Name)
+		} else {
+			changes.Begun = append(changes.Begun, f.Name)
+		}
+	}
+	var ending []*running
+	for name, before := range g.flows {
+		if begun[name] == nil && wanted[name] {
+			continue
+		}
+		ending = append(ending, before)
+		delete(g.flows, name)
+		if !wanted[name] {
+			changes.Ended = append(changes.Ended, name)
+		}
+	}
+	for name, b := range begun {
+		g.flows[name] = b
+	}
+	for _, e := range ending {
+		r.retire(g.file.Drain, func(ctx context.Context) {
+			if err := e.sub.Drain(ctx); err != nil {
+				r.Logger.Warn("flow was not drained in time", "flow", e.flow.Name, "err", err)
+			}
+			e.close()
+		})
+	}
+	r.changeRelays(file, &changes)
+	g.file = file
+	r.watch.follow(g)
+	return changes.sorted(), nil
+}
+
+func (r *Runner) changeRelays(file *config.File, changes *Changes) {
+	g := r.current
+	wanted := make(map[string]config.Outbox)
+	for _, o := range file.Outboxes {
+		wanted[o.Name] = o
+	}
+	for name, before := range g.relays {
+		next, ok := wanted[name]
+		if ok && next == before.outbox {
+			continue
+		}
+		delete(g.relays, name)
+		before.cancel()
+		r.retiring.Go(func() { <-before.ended })
+		if ok {
+			changes.Changed = append(changes.Changed, name)
+		} else {
+			changes.Ended = append(changes.Ended, name)
+		}
+	}
+	for _, o := range file.Outboxes {
+		if g.relays[o.Name] == nil {
+			g.relays[o.Name] = r.relay(g, o)
+			if !slices.Contains(changes.Changed, o.Name) {
+				changes.Begun = append(changes.Begun, o.Name)
+			}
+		}
+	}
+}
+
+// retire ends something in the background, within a time.
+func (r *Runner) retire(within time.Duration, end func(context.Context)) {
+	r.retiring.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		end(ctx)
+	})
+}
+
+// Close lets what is under way come to its end, and ends everything. When ctx ends before, messages go back to the broker.
+func (r *Runner) Close(ctx context.Context) error {
+	var err error
+	if r.current != nil {
+		err = r.close(ctx, r.current)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.retiring.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		// Each has a time of its own. Their connections end with this program, and the broker takes back what they hold.
+	}
+	return err
+}
+
+func (r *Runner) close(ctx context.Context, g *generation) error {
+	for _, relay := range g.relays {
+		relay.cancel()
+	}
+	for _, relay := range g.relays {
+		select {
+		case <-relay.ended:
+		case <-ctx.Done():
+		}
+	}
+	err := g.client.Close(ctx)
+	for _, f := range g.flows {
+		f.close()
+	}
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	return nil
+}

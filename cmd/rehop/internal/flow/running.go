@@ -1,0 +1,105 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/target"
+)
+
+// running is a flow at work.
+type running struct {
+	flow  config.Flow
+	sub   *rehop.Subscriber
+	close func() // when the subscription has ended
+}
+
+// begin starts a flow.
+func begin(ctx context.Context, client *rehop.Client, f config.Flow) (*running, error) {
+	handler, end := handlerFor(f, client)
+	s := f.Subscription
+	s.Handler = handler
+	// What a flow does lasts as long as the flow, not as long as its start.
+	if wait := f.LongestWait(); wait > 0 {
+		s.Timeout = cmp.Or(s.Timeout, usualTimeout) + wait
+	}
+	sub, err := client.Subscribe(ctx, s)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &running{flow: f, sub: sub, close: end}, nil
+}
+
+// usualTimeout is that of a subscription.
+const usualTimeout = 5 * time.Minute
+
+// handlerFor is the target of a flow as a handler, with what the flow wraps around it, and what is to be called at the end.
+func handlerFor(f config.Flow, client target.Publisher) (rehop.Handler, func()) {
+	handler, end := rehop.Handler(nil), func() {}
+	switch t := f.Target; {
+	case t.HTTP != nil:
+		endpoint := t.HTTP.Handler()
+		handler, end = endpoint, endpoint.Close
+	case t.Command != nil:
+		handler = t.Command.Handler()
+	case t.Forward != nil:
+		handler = t.Forward.Handler(client)
+	}
+	if f.PauseWhenDown {
+		handler = pausing(handler)
+	}
+	if perSecond := f.Rate.PerSecond(); perSecond > 0 {
+		limiter := rate.NewLimiter(rate.Limit(perSecond), f.Rate.Burst)
+		handler = limited(limiter, cmp.Or(f.Subscription.Timeout, usualTimeout), handler)
+	}
+	return handler, end
+}
+
+// limited lets no more messages pass than a rate allows. The time in which a message waits for its turn is not the target's.
+func limited(limiter *rate.Limiter, timeout time.Duration, next rehop.Handler) rehop.Handler {
+	return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+		if err := limiter.Wait(ctx); err != nil {
+			return err // the subscription stops
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return next.Handle(ctx, d)
+	})
+}
+
+// pausing turns the failure to reach a target at all, which no message is to blame for, into a pause of the flow.
+func pausing(next rehop.Handler) rehop.Handler {
+	return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+		err := next.Handle(ctx, d)
+		if err != nil && ctx.Err() == nil && isDown(err) {
+			return rehop.Unavailable(err)
+		}
+		return err
+	})
+}
+
+// isDown reports whether nobody was there who could have looked at the message: no connection came about, or who answered says
+// that the service is not there.
+func isDown(err error) bool {
+	var network *net.OpError
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	var answer *target.StatusError
+	switch {
+	case errors.As(err, &network) && network.Op == "dial", errors.As(err, &name), errors.As(err, &certificate):
+		return true
+	case errors.As(err, &answer):
+		return answer.Code == http.StatusServiceUnavailable
+	}
+	return false
+}

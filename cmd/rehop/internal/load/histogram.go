@@ -1,0 +1,63 @@
+package load
+
+import (
+	"math/bits"
+	"time"
+)
+
+// histogram counts durations in buckets whose width grows with the duration, so that each is known to about 2 %. It belongs to one
+// goroutine.
+type histogram struct {
+	counts  [64 * slots]int64
+	n       int64
+	longest time.Duration
+}
+
+// slots is into how many buckets the durations between one power of two and the next are divided.
+const slots = 32
+
+func (h *histogram) add(d time.Duration) {
+	d = max(d, 0)
+	h.counts[bucket(d)]++
+	h.n++
+	h.longest = max(h.longest, d)
+}
+
+func (h *histogram) merge(other *histogram) {
+	for i, n := range other.counts {
+		h.counts[i] += n
+	}
+	h.n += other.n
+	h.longest = max(h.longest, other.longest)
+}
+
+// bucket is exact below slots, and above that has the highest bits of the duration.
+func bucket(d time.Duration) int {
+	v := uint64(d)
+	if v < slots {
+		return int(v)
+	}
+	shift := bits.Len64(v) - bits.Len64(slots)
+	return shift*slots + int(v>>shift)
+}
+
+// top is the longest duration in a bucket.
+func top(bucket int) time.Duration {
+	if bucket < slots {
+		return time.Duration(bucket)
+	}
+	shift := bucket/slots - 1
+	return time.Duration(uint64(bucket-shift*slots+1)<<shift - 1)
+}
+
+// quantile is the duration that a part of all do not exceed.
+func (h *histogram) quantile(part float64) time.Duration {
+	rank := int64(part*float64(h.n-1)) + 1
+	seen := int64(0)
+	for i, n := range h.counts {
+		if seen += n; n > 0 && seen >= rank {
+			return min(top(i), h.longest)
+		}
+	}
+	return 0
+}

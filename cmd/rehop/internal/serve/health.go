@@ -1,0 +1,39 @@
+package serve
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/rehop/rehop/cmd/rehop/internal/flow"
+)
+
+// startHTTP serves health and metrics.
+func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("ok\n")) // it answers, so it lives
+	})
+	mux.HandleFunc("GET /readyz", r.readyz)
+	mux.Handle("GET /metrics", t.metrics)
+	at, end, err := r.serve(r.HTTP, "health and metrics", "http", mux)
+	r.report.HTTP = at
+	return end, err
+}
+
+// readiness is the answer of /readyz.
+type readiness struct {
+	Ready    bool `json:"ready"`
+	Draining bool `json:"draining,omitempty"`
+	flow.Status
+}
+
+// readyz answers whether all flows consume.
+func (r *run) readyz(w http.ResponseWriter, _ *http.Request) {
+	status := r.runner.Status()
+	answer := readiness{Ready: status.Ready() && !r.ending.Load(), Draining: r.ending.Load(), Status: status}
+	w.Header().Set("Content-Type", "application/json")
+	if !answer.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}

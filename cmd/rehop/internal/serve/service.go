@@ -1,0 +1,276 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/cmd/rehop/internal/flow"
+)
+
+// Service runs the flows of a file until it is told to end.
+type Service struct {
+	// Load reads the file, at the start and for every reload.
+	Load func() (*config.File, error)
+	// Connect says how to reach the broker that a file means. It is not asked if there is an Embedded one.
+	Connect func(*config.File) (rehop.Config, error)
+	// Management is the URL of that broker's management API. Empty: it is not known, and nobody can tell how full queues are.
+	Management string
+	// Embedded is a broker within this program. Nil: there is none.
+	Embedded *Embedded
+	// HTTP is the address for health and metrics. Empty: they are not served.
+	HTTP string
+	// Drain is how long messages under way may take at the end. 0: as the file says.
+	Drain time.Duration
+	// Env looks up a variable of the environment.
+	Env    func(name string) (value string, set bool)
+	Logger *slog.Logger
+
+	// Ready is told once, when all flows run.
+	Ready func(Report) error
+	// Reload asks for the file to be read again. Hurry asks, while messages are under way at the end, not to wait for them.
+	Reload, Hurry <-chan struct{}
+}
+
+// Report says where things are.
+type Report struct {
+	AMQP       string       `json:"amqp,omitempty"`       // URL of a broker within this program
+	Management string       `json:"management,omitempty"` // URL of its management API
+	HTTP       string       `json:"http,omitempty"`       // URL of health and metrics
+	Data       string       `json:"data,omitempty"`       // directory of the broker; empty: in memory, or another broker
+	Memory     bool         `json:"memory,omitempty"`     // the broker keeps nothing
+	Flows      []FlowReport `json:"flows"`
+	Outboxes   []string     `json:"outboxes"`
+}
+
+// FlowReport says what a flow does.
+type FlowReport struct {
+	Name   string `json:"name"`
+	Queue  string `json:"queue"`
+	Target string `json:"target"`
+}
+
+// run is a service at work.
+type run struct {
+	Service
+	file      *config.File
+	runner    *flow.Runner
+	telemetry *telemetry
+	ending    atomic.Bool
+	failed    chan error // something that serves has ended by itself; has room for one
+	serving   sync.WaitGroup
+	report    Report
+}
+
+// Run runs the service until ctx ends; then it drains. An error says what could not be started, or has failed since.
+func (s Service) Run(ctx context.Context) (err error) {
+	file, err := s.Load()
+	if err != nil {
+		return err
+	}
+	r := &run{Service: s, file: file, failed: make(chan error, 1)}
+	// What is started first ends last.
+	var ends []func() error
+	defer func() {
+		for i := len(ends) - 1; i >= 0; i-- {
+			err = errors.Join(err, ends[i]())
+		}
+		r.serving.Wait()
+	}()
+	if s.Embedded != nil {
+		end, err := r.startBroker(ctx)
+		if end != nil {
+			ends = append(ends, end)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t, err := r.startTelemetry(ctx)
+	if err != nil {
+		return err
+	}
+	r.telemetry = t
+	ends = append(ends, func() error { return r.closeTelemetry(t) })
+	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, Logger: s.Logger}
+	if s.HTTP != "" {
+		end, err := r.startHTTP(t)
+		if err != nil {
+			return err
+		}
+		ends = append(ends, end)
+	}
+	ends = append(ends, r.drain)
+	if err := r.runner.Start(ctx, file); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to end before it had begun
+		}
+		return err
+	}
+	return r.wait(ctx)
+}
+
+// connect is how the flows reach their broker.
+func (r *run) connect(f *config.File) (rehop.Config, error) {
+	if r.Embedded != nil {
+		return rehop.Config{Dial: r.Embedded.server.Dial}, nil
+	}
+	return r.Connect(f)
+}
+
+// wait lets everything run, and changes it when told to.
+func (r *run) wait(ctx context.Context) error {
+	waiting, stop := context.WithCancel(ctx)
+	ready := make(chan struct{})
+	go func() {
+		defer close(ready)
+		_ = r.runner.AwaitReady(waiting)
+	}()
+	defer func() {
+		stop()
+		if ready != nil {
+			<-ready
+		}
+	}()
+	for {
+		select {
+		case <-ready:
+			ready = nil
+			if ctx.Err() == nil {
+				if err := r.tellReady(); err != nil {
+					return err
+				}
+				r.watchQueues(ctx, r.telemetry) // for which the broker has to be there
+			}
+		case <-r.Reload:
+			r.reload(ctx)
+		case err := <-r.failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *run) tellReady() error {
+	report := r.report
+	report.Flows, report.Outboxes = []FlowReport{}, []string{}
+	for _, f := range r.file.Flows {
+		report.Flows = append(report.Flows, FlowReport{f.Name, f.Subscription.Queue, f.Target.String()})
+	}
+	for _, o := range r.file.Outboxes {
+		report.Outboxes = append(report.Outboxes, o.Name)
+	}
+	return r.Ready(report)
+}
+
+// reload reads the file again. If anything is wrong with it, all stays as it is.
+func (r *run) reload(ctx context.Context) {
+	file, err := r.Load()
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		for _, f := range faults {
+			r.Logger.Error("the file has a fault", "file", f.File, "line", f.Line, "fault", f.Text)
+		}
+		r.Logger.Error("the file was not loaded; everything goes on as before", "faults", len(faults))
+		return
+	}
+	if err == nil {
+		var changes flow.Changes
+		if changes, err = r.runner.Reload(ctx, file); err == nil {
+			r.warnOfRestart(file)
+			r.file = file
+			r.Logger.Info("the file was loaded", "begun", changes.Begun, "changed", changes.Changed, "ended", changes.Ended, "reconnected", changes.Client)
+			return
+		}
+	}
+	r.Logger.Error("the file was not loaded; everything goes on as before", "err", err)
+}
+
+// warnOfRestart tells of changes that a running service cannot make.
+func (r *run) warnOfRestart(file *config.File) {
+	needs := func(key string, before, now any) {
+		if !reflect.DeepEqual(before, now) {
+			r.Logger.Warn("a change in the file needs a restart", "key", key)
+		}
+	}
+	needs("listen", r.file.Listen, file.Listen)
+	needs("data", r.file.Data, file.Data)
+	if r.Embedded != nil {
+		needs("broker", r.file.Broker, file.Broker)
+	}
+}
+
+// drain ends the flows when what they have in hand is done, or its time is up.
+func (r *run) drain() error {
+	r.ending.Store(true)
+	limit := r.file.Drain
+	if r.Drain > 0 {
+		limit = r.Drain
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() { // ends with this function
+		select {
+		case <-r.Hurry:
+			cancel()
+		case <-ended:
+		}
+	}()
+	r.Logger.Info("draining", "limit", limit)
+	if err := r.runner.Close(ctx); err != nil {
+		// Nothing is lost by that: the broker has what was not finished.
+		r.Logger.Warn("not everything was handled in time, and went back to the broker", "err", err)
+	}
+	return nil
+}
+
+// serve serves HTTP on an address until the end that it returns. what names it in errors, key says how to choose another address.
+func (r *run) serve(address, what, key string, handler http.Handler) (at string, end func() error, err error) {
+	listener, err := listen(address, what, key)
+	if err != nil {
+		return "", nil, err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(r.Logger.Handler(), slog.LevelWarn)}
+	r.serving.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			r.fail(fmt.Errorf("serve %s: %w", what, err))
+		}
+	})
+	return "http://" + listener.Addr().String(), func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			return server.Close()
+		}
+		return nil
+	}, nil
+}
+
+// fail ends the service.
+func (r *run) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
+	}
+}
+
+func listen(address, what, key string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen for %s: %w; choose another address with --listen-%s, or listen.%s in the file", what, err, key, key)
+	}
+	return listener, nil
+}

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/mgmt"
+	"github.com/rehop/rehop/cmd/rehop/internal/database"
+	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/outbox"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"rehop": main})
+}
+
+// TestScripts runs the scripts in testdata/script. They need nothing but this program: brokers are embedded ones.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"broker":          startBroker,
+			"exits":           exits,
+			"fail":            failMessages,
+			"await":           await,
+			"garbage":         garbage,
+			"damage":          damage,
+			"outbox":          fillOutbox,
+			"await-set-aside": awaitSetAside,
+		},
+		Setup: func(env *testscript.Env) error {
+			// A script that forgets to start a broker must not find one of this machine.
+			env.Setenv("REHOP_BROKER", "amqp://127.0.0.1:1/")
+			env.Setenv("TZ", "UTC")
+			return nil
+		},
+	})
+}
+
+// patience is how long a script waits for what is bound to happen.
+const patience = 30 * time.Second
+
+// startBroker starts a broker with its management API, whose addresses go to the environment: broker [directory].
+func startBroker(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 1 {
+		ts.Fatalf("usage: broker [directory]")
+	}
+	server := &broker.Server{}
+	if len(args) == 1 {
+		server.Dir = ts.MkAbs(args[0])
+	}
+	ts.Check(server.Start())
+	amqp, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	api, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	handler, err := mgmt.Handler(server)
+	ts.Check(err)
+	web := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
+	ended := make(chan error, 2)
+	go func() { ended <- server.Serve(context.Background(), amqp) }()
+	go func() { ended <- web.Serve(api) }()
+	ts.Setenv("REHOP_BROKER", "amqp://guest:guest@"+amqp.Addr().String()+"/")
+	ts.Setenv("REHOP_MANAGEMENT", "http://"+api.Addr().String())
+	ts.Defer(func() {
+		if err := errors.Join(web.Close(), server.Close()); err != nil {
+			ts.Logf("close the broker: %v", err)
+		}
+		<-ended
+		<-ended
+	})
+}
+
+func limited() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), patience)
+}
+
+// failMessages has messages fail for good: fail exchange queue count [error]. Their keys are order.0, order.1, …, their ids m0, m1, …, their
+// headers tenant=even and tenant=odd, and every third one fails for good at once.
+func failMessages(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 || len(args) > 4 {
+		ts.Fatalf("usage: fail exchange queue count [error]")
+	}
+	count, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	reason := "the mail server is down"
+	if len(args) == 4 {
+		reason = args[3]
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	rest := &resting{left: count, done: make(chan struct{})}
+	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER"), Hooks: []rehop.Hook{rest}})
+	ts.Check(err)
+	_, err = client.Subscribe(ctx, rehop.Subscription{
+		Queue: args[1], Exchange: args[0], Retry: rehop.NoRetry(),
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if strings.HasSuffix(d.Key, "0") || strings.HasSuffix(d.Key, "3") {
+				return rehop.Permanent(errors.New("no such customer"))
+			}
+			return errors.New(reason)
+		}),
+	})
+	ts.Check(err)
+	for i := range count {
+		tenant := [...]string{"even", "odd"}[i%2]
+		ts.Check(client.Publish(ctx, rehop.Message{
+			ID: fmt.Sprint("m", i), Exchange: args[0], Key: fmt.Sprint("order.", i), Headers: map[string]any{"tenant": tenant},
+			Body: fmt.Appendf(nil, `{"order": %d}`, i), ContentType: "application/json",
+		}))
+	}
+	select {
+	case <-rest.done:
+	case <-ctx.Done():
+		ts.Fatalf("%d of %d messages did not fail in time", rest.left, count)
+	}
+	ts.Check(client.Close(ctx))
+}
+
+// resting waits until so many messages rest.
+type resting struct {
+	left int
+	done chan struct{}
+}
+
+// OnHandled is a rehop.HandleHook. There is one worker.
+func (r *resting) OnHandled(_ context.Context, _ *rehop.Delivery, result rehop.Result) {
+	if result.Outcome != rehop.OutcomeFailed {
+		return
+	}
+	if r.left--; r.left == 0 {
+		close(r.done)
+	}
+}
+
+// await waits for something on the broker: await watcher exchange, await messages queue count.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await watcher exchange | await messages queue count")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	a, err := admin.Open(ctx, admin.Config{URL: ts.Getenv("REHOP_BROKER"), Management: ts.Getenv("REHOP_MANAGEMENT")})
+	ts.Check(err)
+	defer a.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		live, err := a.Live(ctx)
+		ts.Check(err)
+		if there(live, args) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ts.Fatalf("waited %v for %s", patience, strings.Join(args, " "))
+		}
+	}
+}
+
+func there(live admin.Live, args []string) bool {
+	switch args[0] {
+	case "watcher":
+		for _, b := range live.Bindings {
+			if b.Source == args[1] && strings.HasPrefix(b.Destination, "rehop.watch.") {
+				return true
+			}
+		}
+	case "messages":
+		q, _ := live.Queue(args[1])
+		return fmt.Sprint(q.Messages()) == args[2]
+	}
+	return false
+}
+
+// exits runs a program that has to end with a code: exits code program argument….
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code program argument…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		got = ended.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("got exit code %d, want %d", got, want)
+	}
+}
+
+// garbage leaves a data directory with settled messages and one that is not: garbage directory.
+func garbage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: garbage directory")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	server := &broker.Server{Dir: ts.MkAbs(args[0])}
+	ts.Check(server.Start())
+	handled := make(chan struct{}, 100)
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
+	ts.Check(err)
+	sub, err := client.Subscribe(ctx, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+		handled <- struct{}{}
+		return nil
+	})})
+	ts.Check(err)
+	body := make([]byte, 1000)
+	for range cap(handled) {
+		ts.Check(client.Publish(ctx, rehop.Message{Key: "q", Body: body}))
+		<-handled
+	}
+	ts.Check(sub.Drain(ctx))
+	ts.Check(client.Publish(ctx, rehop.Message{ID: "kept", Key: "q", Body: body}))
+	ts.Check(client.Close(ctx))
+	ts.Check(server.Close())
+}
+
+// damage changes a byte in a file: damage file offset.
+func damage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: damage file offset")
+	}
+	offset, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	file := ts.MkAbs(args[0])
+	content, err := os.ReadFile(file)
+	ts.Check(err)
+	if offset >= len(content) {
+		ts.Fatalf("%s has %d bytes", args[0], len(content))
+	}
+	content[offset] ^= 0x10
+	ts.Check(os.WriteFile(file, content, 0o600))
+}
+
+// openOutbox opens a database of SQLite that has the tables.
+func openOutbox(ts *testscript.TestScript, file string) *sql.DB {
+	source, err := database.Parse("sqlite:" + ts.MkAbs(file))
+	ts.Check(err)
+	db, err := source.Open()
+	ts.Check(err)
+	return db
+}
+
+// fillOutbox writes messages: outbox file exchange key count.
+func fillOutbox(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: outbox file exchange key count")
+	}
+	count, err := strconv.Atoi(args[3])
+	ts.Check(err)
+	ctx, cancel := limited()
+	defer cancel()
+	db := openOutbox(ts, args[0])
+	for range count {
+		ts.Check(outbox.New(dialect.SQLite).Publish(ctx, db, outbox.Message{Message: rehop.Message{Exchange: args[1], Key: args[2], Body: []byte("text")}}))
+	}
+	ts.Check(db.Close())
+}
+
+// awaitSetAside waits until a message is set aside: await-set-aside file.
+func awaitSetAside(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: await-set-aside file")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	db := openOutbox(ts, args[0])
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		b, err := outbox.Inspector{DB: db, Dialect: dialect.SQLite}.Backlog(ctx)
+		ts.Check(err)
+		if b.SetAside > 0 {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			ts.Fatalf("waited %v for a message to be set aside", patience)
+		}
+	}
+	ts.Check(db.Close())
+}

@@ -1,0 +1,118 @@
+package target
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// Forward is a handler that publishes each message again, to another exchange. It is done with a message when the broker has
+// confirmed the copy, which has the id, the properties and the headers of the original.
+//
+// As everything here is at least once, a message may be forwarded again, under the same id.
+//
+// It is safe for concurrent use. Its fields must not be changed once it has been used.
+type Forward struct {
+	// Client publishes. It may be that of another broker.
+	Client Publisher
+	// Exchange is where messages go. Default: the default exchange, where Key names a queue.
+	Exchange string
+	// Key is their routing key. Default: the one that they have.
+	Key string
+	// Timeout is how long the broker may take to confirm; then something is wrong with it, and the subscription pauses. Keep it
+	// below the subscription's. Default: 30 s.
+	Timeout time.Duration
+	// MaxHops is how often a message may be forwarded before it counts as going round in circles and goes to the failed
+	// queue. It is counted in the header x-rehop-hops. Default: 16.
+	MaxHops int
+}
+
+// Publisher is a *rehop.Client.
+type Publisher interface {
+	Publish(ctx context.Context, m rehop.Message) error
+}
+
+var _ rehop.Handler = (*Forward)(nil)
+
+// HeaderHops counts how often a message was forwarded.
+const HeaderHops = "x-rehop-hops"
+
+// Validate reports all faults of the settings.
+func (f *Forward) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("target: "+format, args...)) }
+	if f.Client == nil {
+		fault("Client is nil")
+	}
+	if len(f.Exchange) > 255 || len(f.Key) > 255 {
+		fault("Exchange has %d bytes and Key %d, AMQP allows 255", len(f.Exchange), len(f.Key))
+	}
+	if f.Exchange == "" && f.Key == "" {
+		fault("Exchange and Key are both empty: a message would go to where it came from")
+	}
+	if f.Timeout < 0 {
+		fault("Timeout %v must not be negative", f.Timeout)
+	}
+	if f.MaxHops < 0 {
+		fault("MaxHops %d must not be negative", f.MaxHops)
+	}
+	return errors.Join(faults...)
+}
+
+// String says where messages go.
+func (f *Forward) String() string {
+	switch {
+	case f.Exchange == "":
+		return fmt.Sprintf("forward to queue %q", f.Key)
+	case f.Key == "":
+		return fmt.Sprintf("forward to exchange %q", f.Exchange)
+	}
+	return fmt.Sprintf("forward to exchange %q with key %q", f.Exchange, f.Key)
+}
+
+// Handle publishes the message.
+func (f *Forward) Handle(ctx context.Context, d *rehop.Delivery) error {
+	if err := f.Validate(); err != nil {
+		return rehop.Unavailable(err) // which is not the message's fault
+	}
+	hops, most := hopsOf(d.Headers)+1, cmp.Or(f.MaxHops, 16)
+	if hops > most {
+		return rehop.Permanent(fmt.Errorf("%s: it has been forwarded %d times already, and may be going round in circles", f, hops-1))
+	}
+	m := d.Message
+	m.Exchange, m.Key = f.Exchange, cmp.Or(f.Key, d.Key)
+	m.Headers = make(map[string]any, len(d.Headers)+1)
+	maps.Copy(m.Headers, d.Headers)
+	m.Headers[HeaderHops] = int64(hops)
+	delete(m.Headers, "CC") // the broker has made those copies before
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(f.Timeout, 30*time.Second))
+	defer cancel()
+	err := f.Client.Publish(limited, m)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rehop.ErrTooLarge), errors.Is(err, rehop.ErrInvalid):
+		return rehop.Permanent(fmt.Errorf("%s: %w", f, err))
+	case ctx.Err() == nil && (errors.Is(err, rehop.ErrBlocked) || errors.Is(err, rehop.ErrDisconnected) || errors.Is(err, rehop.ErrUnknown)):
+		return rehop.Unavailable(fmt.Errorf("%s: %w", f, err))
+	}
+	return fmt.Errorf("%s: %w", f, err)
+}
+
+// hopsOf reads the header, in whatever type it has come.
+func hopsOf(headers map[string]any) int {
+	switch n := headers[HeaderHops].(type) {
+	case int64:
+		return int(max(0, min(n, 1<<20)))
+	case int32:
+		return int(max(0, n))
+	case int:
+		return max(0, n)
+	}
+	return 0
+}
