@@ -42,3 +42,7 @@ func CheckDir(dir string) (Report, error) { return store.Check(store.Dir(dir)) }
 // RepairDir makes the directory of a server that does not run fit to be used again after damage that Start has refused. What is
 // sound is kept, and damaged files are set aside under other names; the report says what is lost.
 func RepairDir(dir string) (Report, error) { return store.Repair(store.Dir(dir)) }
+
+// CompactDir gives back the space of settled messages in the directory of a server that does not run, and was closed in order. A running
+// server does so by itself when there is more to give back than to keep.
+func CompactDir(dir string) (before, after Report, err error) { return store.Compact(store.Dir(dir)) }

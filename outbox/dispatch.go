@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -17,6 +18,7 @@ type dispatcher struct {
 	done     chan *batch
 	running  int
 	bytes    int       // in batches
+	cramped  *lane     // its next message waits for more room than there was; nothing else begins before it
 	idle     time.Time // since when nothing was found
 	troubles int       // times in a row that the broker was away
 	faults   int       // times in a row that the database was
@@ -105,7 +107,10 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	}
 	d.idle = now
 	d.start(work, t, found)
-	if full {
+	switch {
+	case d.cramped != nil:
+		return d.run.Poll, nil // the end of a batch comes first
+	case full:
 		return time.Millisecond, nil
 	}
 	return shortPoll, nil
@@ -181,17 +186,20 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row)
 			d.done <- started
 		}()
 	}
-	for _, l := range d.lanes {
+	for _, l := range d.inTurn() {
 		rows := found[l]
 		if len(rows) == 0 {
 			continue
 		}
-		n, bytes := fits(rows, min(most, d.run.MaxBytes-d.bytes-b.bytes))
-		if n == 0 && d.running == 0 && len(b.rows) == 0 {
-			n, bytes = 1, rows[0].size // larger than all memory: alone
-		}
+		room := d.run.MaxBytes - d.bytes - b.bytes
+		n, bytes := fits(rows, min(most, room))
 		if n == 0 {
-			continue
+			alone := d.running == 0 && len(b.rows) == 0 // then it may be larger than all memory
+			if rows[0].size > room && !alone {
+				d.cramped = l
+				break
+			}
+			n, bytes = 1, rows[0].size
 		}
 		b.add(l, rows[:n], bytes)
 		if len(b.rows) >= d.run.BatchSize || b.bytes >= most {
@@ -200,6 +208,13 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row)
 		}
 	}
 	flush()
+}
+
+// inTurn are the lanes, beginning with one that had to wait, so that small messages do not hold up a large one for ever.
+func (d *dispatcher) inTurn() []*lane {
+	at := max(0, slices.Index(d.lanes, d.cramped))
+	d.cramped = nil
+	return slices.Concat(d.lanes[at:], d.lanes[:at])
 }
 
 // fits is how many of the rows have at most so many bytes, and how many they have.

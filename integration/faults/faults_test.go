@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	down, err := lab.Own()
+	down, err := lab.Own("rabbitmq", "cluster")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -36,6 +36,12 @@ func (d *Database) Open(t testing.TB) *sql.DB {
 	return db
 }
 
+// Kill kills the database's server at once.
+func (d *Database) Kill() error { return services("kill", d.Node) }
+
+// Start starts the server, and returns when it serves.
+func (d *Database) Start() error { return services("start", d.Node) }
+
 // Postgres is a fresh database on PostgreSQL.
 func Postgres(t testing.TB) *Database {
 	t.Helper()

@@ -12,10 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Own starts servers that this process alone uses, for tests that kill them: other packages' tests
-// run at the same time. Call it before any other function of this package. down stops and removes
+// Own starts servers that this process alone uses, by the names that they have for scripts/services, for tests that kill
+// them: other packages' tests run at the same time. Call it before any other function of this package. down stops and removes
 // them. Where REHOP_FAULTS_SERVICES=given, those of the environment are used instead.
-func Own() (down func() error, err error) {
+func Own(services ...string) (down func() error, err error) {
 	if os.Getenv("REHOP_FAULTS_SERVICES") == "given" {
 		return func() error { return nil }, nil
 	}
@@ -26,7 +26,8 @@ func Own() (down func() error, err error) {
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		switch {
-		case name == "REHOP_SERVICES_PORT", strings.HasPrefix(name, "REHOP_RABBITMQ_") && name != "REHOP_RABBITMQ_HOME", strings.HasPrefix(name, "REHOP_CLUSTER_"):
+		case name == "REHOP_SERVICES_PORT", strings.HasPrefix(name, "REHOP_RABBITMQ_") && name != "REHOP_RABBITMQ_HOME", strings.HasPrefix(name, "REHOP_CLUSTER_"),
+			name == "REHOP_POSTGRES_URL", name == "REHOP_MARIADB_URL":
 			if err := os.Unsetenv(name); err != nil {
 				return nil, err
 			}
@@ -42,7 +43,7 @@ func Own() (down func() error, err error) {
 		}
 		return nil
 	}
-	if out, err := exec.Command(script(), "up", "rabbitmq", "cluster").CombinedOutput(); err != nil {
+	if out, err := exec.Command(script(), append([]string{"up"}, services...)...).CombinedOutput(); err != nil {
 		// Setting says what is missing, and whether that fails or skips a test.
 		fmt.Fprintf(os.Stderr, "scripts/services up: %v\n%s", err, out)
 	}
@@ -94,7 +95,10 @@ func (r *Rabbit) Dial(ctx context.Context) (*amqp.Connection, error) {
 }
 
 // TryServices is Services for goroutines other than the test's.
-func (r *Rabbit) TryServices(args ...string) error {
+func (r *Rabbit) TryServices(args ...string) error { return services(args...) }
+
+// services runs scripts/services.
+func services(args ...string) error {
 	out, err := exec.Command(script(), args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("scripts/services %s: %w\n%s", strings.Join(args, " "), err, out)

@@ -15,6 +15,8 @@ type pair struct {
 
 	mu      sync.Mutex
 	opening []byte // the client's first bytes
+	met     int    // how often the text of the trap has come
+	trapped bool   // the next answer breaks the connection
 
 	once sync.Once
 	done chan struct{}
@@ -47,7 +49,7 @@ func (c *pair) pump(dst, src *net.TCPConn, way Way) {
 		if src == c.client {
 			c.open(buffer[:n])
 		}
-		if !c.proxy.awaitThaw(c) {
+		if !c.proxy.awaitThaw(c) || c.springs(src == c.client, buffer[:n]) {
 			return
 		}
 		piece := buffer[:n]
@@ -70,6 +72,29 @@ func (c *pair) pump(dst, src *net.TCPConn, way Way) {
 			return
 		}
 	}
+}
+
+// springs reports whether a piece, from the client or to it, has sprung the trap, which breaks the connection.
+func (c *pair) springs(fromClient bool, piece []byte) bool {
+	trap := c.plan.Trap
+	if trap.Text == "" || len(piece) == 0 {
+		return false
+	}
+	c.mu.Lock()
+	sprung := c.trapped && !fromClient
+	if fromClient && bytes.Contains(piece, []byte(trap.Text)) {
+		if c.met++; c.met > trap.Skip {
+			c.trapped, sprung = trap.Answered, !trap.Answered
+		}
+	}
+	c.mu.Unlock()
+	if sprung {
+		c.cut(true)
+		if trap.Sprung != nil {
+			trap.Sprung()
+		}
+	}
+	return sprung
 }
 
 // write hands on a piece as slowly as the way says.

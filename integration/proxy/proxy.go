@@ -28,6 +28,17 @@ type Way struct {
 type Plan struct {
 	Up, Down Way  // to the server, and to the client
 	Reset    bool // a cut is a reset (RST); else the proxy closes in order (FIN)
+	Trap     Trap
+}
+
+// Trap breaks a connection by a reset when its client has sent a text in one piece. The zero value breaks nothing.
+type Trap struct {
+	Text string
+	Skip int // so often the text may pass first
+	// Answered hands the text on, and breaks the connection when the server answers; else the server never sees it.
+	Answered bool
+	// Sprung is called when the connection breaks. Nil: nobody is told.
+	Sprung func()
 }
 
 // Proxy hands on connections to one server.

@@ -262,3 +262,38 @@ func TestMarksTellConnectionsApart(t *testing.T) {
 		t.Errorf("the connection without the mark: %v", err)
 	}
 }
+
+// A trap breaks the connection before the server sees a text, or before the client sees its answer.
+func TestTrap(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		addr, got := echo(t)
+		sprung := make(chan struct{}, 1)
+		p, conn := through(t, addr, Plan{Trap: Trap{Text: "commit", Skip: 1, Answered: answered, Sprung: func() { sprung <- struct{}{} }}})
+		exchange := func(text string) error {
+			if _, err := conn.Write([]byte(text)); err != nil {
+				return err
+			}
+			_, err := io.ReadFull(conn, make([]byte, len(text)))
+			return err
+		}
+		for _, text := range []string{"begin", "commit", "begin"} {
+			if err := exchange(text); err != nil {
+				t.Fatalf("answered %v: %s: got %v, want nil", answered, text, err)
+			}
+		}
+		if err := exchange("commit"); err == nil {
+			t.Errorf("answered %v: got an answer of what was to be trapped", answered)
+		}
+		<-sprung
+		want := "begincommitbegin"
+		if answered {
+			want += "commit"
+		}
+		if seen := string(<-got); seen != want {
+			t.Errorf("answered %v: the server got %q, want %q", answered, seen, want)
+		}
+		if n := p.Cuts(); n != 1 {
+			t.Errorf("answered %v: cuts: got %d, want 1", answered, n)
+		}
+	}
+}

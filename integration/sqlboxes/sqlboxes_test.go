@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
@@ -35,20 +33,6 @@ func TestMain(m *testing.M) {
 	}
 	kit.Main(m, 12)
 }
-
-func TestSQLite(t *testing.T) {
-	if racing {
-		t.Skip("SQLite in Go is too slow under the race detector for leases of a second; go test ./sqlboxes runs it")
-	}
-	t.Parallel()
-	sqlbox.Run(t, dialect.SQLite, func(t testing.TB) sqlbox.Database {
-		path := filepath.Join(t.TempDir(), "test.db")
-		return standard(&lab.Database{Driver: "sqlite", Source: "file:" + path + sqliteOptions}, dialect.SQLite)
-	})
-}
-
-// sqliteOptions let writers wait for each other, and readers not wait for them.
-const sqliteOptions = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ type recorder struct {
 }
 
 func newRecorder() *recorder {
-	const room = 100_000
+	const room = 10_000
 	return &recorder{
 		aside: make(chan outbox.SetAside, room), backlogs: make(chan outbox.Backlog, room), faults: make(chan error, room),
 		duplicates: make(chan string, room), spilled: make(chan error, room), leases: make(map[string]map[int]bool),

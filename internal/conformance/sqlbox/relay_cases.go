@@ -225,6 +225,7 @@ func outage(t *testing.T, b *Bench, begin, end func()) {
 	b.Start(relay)
 	b.Put(To("q", "before"))
 	Receive(b, got, "message before the outage")
+	b.Eventually("nothing is left of it", func() bool { return b.Rows() == 0 })
 	begin()
 	const n = 50
 	var messages []outbox.Message

@@ -1,5 +1,0 @@
-//go:build race
-
-package sqlboxes
-
-const racing = true
