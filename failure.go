@@ -344,7 +344,7 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 		if !h.raw.Ack() { // there are two of it now
 			result.Outcome = OutcomeLost
 		}
-	case impossible(err) && result.Outcome == OutcomeFailed && s.layout.Rests(s.queue):
+	case impossible(err) && result.Outcome == OutcomeFailed && s.config.rests():
 		// The broker can still move it as it is.
 		s.client.config.Logger.Warn("rehop: message is dead-lettered without its history", "queue", s.config.Queue, "message", h.Delivery.ID, "err", err)
 		h.raw.Reject()

@@ -59,3 +59,42 @@ func TestKeysNeedAnExchange(t *testing.T) {
 		}
 	}
 }
+
+// Where no failed queue takes what the broker drops, settings by which it drops messages are refused.
+func TestSettingsThatLose(t *testing.T) {
+	t.Parallel()
+	ttl, full := rehop.Subscription{Queue: "q", MessageTTL: time.Minute}, rehop.Subscription{Queue: "q", MaxLength: 3, Overflow: "drop-head"}
+	bytes := rehop.Subscription{Queue: "q", MaxBytes: 3000, Overflow: "reject-publish-dlx", QueueType: layout.Classic}
+	refuses := rehop.Subscription{Queue: "q", MaxLength: 3, Overflow: "reject-publish"}
+	elsewhere := rehop.Subscription{Queue: "q", MessageTTL: time.Minute, QueueArgs: map[string]any{"x-dead-letter-exchange": "own"}}
+	for _, c := range []struct {
+		layout layout.Layout
+		loses  bool
+	}{
+		{nil, false}, {layout.Tiers{}, false}, {layout.DLX{}, false},
+		{layout.PubSub{}, true}, {layout.Sneakers{}, true}, {layout.Envelope{}, true},
+	} {
+		for _, s := range []rehop.Subscription{ttl, full, bytes} {
+			s.Layout = c.layout
+			_, err := rehop.Topology(rehop.Config{}, s)
+			if lost := err != nil && strings.Contains(err.Error(), "would be lost"); lost != c.loses || err != nil && !lost {
+				t.Errorf("%T with %v and %d %q: got %v, want an error: %t", c.layout, s.MessageTTL, s.MaxLength, s.Overflow, err, c.loses)
+			}
+		}
+		for _, s := range []rehop.Subscription{refuses, elsewhere} {
+			s.Layout = c.layout
+			if _, err := rehop.Topology(rehop.Config{}, s); err != nil {
+				t.Errorf("%T with %d %q and %v: got %v, want none", c.layout, s.MaxLength, s.Overflow, s.QueueArgs, err)
+			}
+		}
+	}
+}
+
+// Jitter would take each message of the tiers to the tier after its own.
+func TestTiersTakeNoJitter(t *testing.T) {
+	t.Parallel()
+	_, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "q", Layout: layout.Tiers{}, Retry: rehop.Steps(30 * time.Second).WithJitter(0.1)})
+	if err == nil || !strings.Contains(err.Error(), "jitter") {
+		t.Errorf("got %v, want that jitter is refused", err)
+	}
+}

@@ -16,7 +16,10 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 	past := &unwritten
 	if envelope.Written(raw) {
 		read := envelope.Read(raw, d.Exchange, d.RoutingKey)
-		if read.Rests {
+		switch {
+		case read.Queue != "" && read.Queue != s.config.Queue:
+			read = read.Elsewhere()
+		case read.Rests:
 			read = read.Replayed()
 		}
 		past = &read
@@ -160,8 +163,10 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 }
 
 // gaveBack reports whether a message that is delivered again was given back by somebody who failed it, as far as
-// that can be told: after a process was killed or a connection was lost, the consumer is careful.
-func (s *Subscriber) gaveBack(o offer) bool { return s.layout.RedeliveryFails() && !o.careful }
+// that can be told: after a process was killed or a connection was lost, the consumer is careful, if it can be.
+func (s *Subscriber) gaveBack(o offer) bool {
+	return s.layout.RedeliveryFails() && s.config.isolates() && !o.careful
+}
 
 // isolate sees to it that a suspect is the only message that the broker has given us: if it kills the
 // process, no other message is counted as delivered without an answer. The consumer is ended, what is

@@ -107,7 +107,7 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 	var first offer
 	if c.State() == StateOpen || c.State() == StateBlocked {
 		var err error
-		if first, err = s.open(ctx); err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
+		if first, err = s.begin(ctx); err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
 			return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, publicError(err))
 		}
 	}
@@ -239,6 +239,14 @@ func (s *Subscriber) halting() bool {
 	}
 }
 
+// begin is open for a subscription that had no consumer, or has lost it.
+func (s *Subscriber) begin(ctx context.Context) (offer, error) {
+	if err := s.refuseMigrating(ctx); err != nil {
+		return offer{}, err
+	}
+	return s.open(ctx)
+}
+
 // open declares what the subscription needs and starts a consumer.
 func (s *Subscriber) open(ctx context.Context) (offer, error) {
 	careful, prefetch := s.isCareful(), s.config.Prefetch
@@ -247,6 +255,24 @@ func (s *Subscriber) open(ctx context.Context) (offer, error) {
 	}
 	session, err := s.client.consume.OpenSession(ctx, s.options, prefetch)
 	return offer{session: session, careful: careful}, err
+}
+
+// refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings again, beside the way on which the migration
+// keeps its messages, would have each of them handled twice. The subscription goes on when the migration is over.
+func (s *Subscriber) refuseMigrating(ctx context.Context) error {
+	if s.queue.Exclusive || s.queue.AutoDelete {
+		return nil
+	}
+	moving := layout.MovingQueue(s.config.Queue)
+	_, err := s.client.consume.Inspect(ctx, moving)
+	var refused *rabbit.DeclareError
+	switch {
+	case err == nil:
+		return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end", s.config.Queue, moving)
+	case errors.As(err, &refused): // it is not there, or its name is not for this user
+		return nil
+	}
+	return err
 }
 
 // supervise keeps a session open until the subscription ends.
@@ -259,10 +285,12 @@ func (s *Subscriber) supervise(o offer) {
 		cancel()
 	}()
 	backoff := s.client.config.options().Backoff
+	begin := s.begin
 	for failures := 0; !s.stopping(); {
 		if o.session == nil {
 			var err error
-			if o, err = s.open(ctx); err != nil {
+			if o, err = begin(ctx); err != nil {
+				begin = s.begin
 				failures++
 				s.tellDown(err)
 				wait := backoff.Delay(failures)
@@ -276,11 +304,12 @@ func (s *Subscriber) supervise(o offer) {
 		failures = 0
 		tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Up: true}) })
 		lost := s.serve(o)
-		o = offer{}
+		o, begin = offer{}, s.open
 		if lost && !s.stopping() {
 			if s.layout.RedeliveryFails() {
 				s.setCareful(true) // what comes again now was not given back: see gaveBack
 			}
+			begin = s.begin
 			s.tellDown(errors.New("the broker ended the consumer, or the connection was lost"))
 			s.sleep(backoff.Delay(1))
 		}

@@ -61,8 +61,8 @@ type Subscription struct {
 	// Passive: the queue belongs to somebody else and is used as it is. Its failed queue and the way
 	// back to it are declared all the same.
 	Passive bool
-	// MessageTTL is how long a message may stay in the queue; then it goes to the failed queue.
-	// Default: for ever.
+	// MessageTTL is how long a message may stay in the queue; then it goes to the failed queue. Not every layout
+	// has a queue to which the broker could take it. Default: for ever.
 	MessageTTL time.Duration
 	// Expires deletes the queue, and what is in it, when it was unused for so long. Default: never.
 	Expires time.Duration
@@ -70,7 +70,7 @@ type Subscription struct {
 	MaxLength, MaxBytes int
 	// Overflow is what happens when it is full: "reject-publish" (publishers get ErrRefused) or
 	// "drop-head" (the oldest goes to the failed queue, at most once: RabbitMQ dead-letters at least once
-	// only with reject-publish). Default: reject-publish for quorum queues, drop-head for classic ones.
+	// only with reject-publish; not in every layout). Default: reject-publish for quorum queues, drop-head for classic ones.
 	Overflow string
 	// MaxPriority makes a classic queue with so many priorities. Default: none.
 	MaxPriority int
@@ -80,6 +80,10 @@ type Subscription struct {
 	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others, and nil takes
 	// one away.
 	QueueArgs map[string]any
+	// PolicyPriority has what a policy can set of the queue (dead-lettering, times, lengths, limits) set by a policy of this priority instead
+	// of by arguments, so that it can be changed later. The policy is in the plan of [Topology]: an operator applies that plan before the
+	// subscription begins, as a client cannot set policies, nor see whether they are there. Default: by arguments.
+	PolicyPriority int
 	// Exclusive makes a queue of this connection alone, which ends with it. AutoDelete makes one that
 	// ends with its last consumer.
 	Exclusive, AutoDelete bool
@@ -200,13 +204,44 @@ func (s Subscription) validate() error {
 		s.MaxPriority != 0 || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
 		fault("Passive uses a queue as it is; it cannot be combined with settings of the queue")
 	}
+	if s.PolicyPriority < 0 || s.PolicyPriority > 0 && (s.Passive || s.Exclusive || s.AutoDelete) {
+		fault("PolicyPriority %d must be positive, and only for a queue that rehop declares and that lasts", s.PolicyPriority)
+	}
+	if sneakers, ok := s.Layout.(layout.Sneakers); ok && sneakers.Reject && s.PolicyPriority > 0 {
+		fault("PolicyPriority: what Sneakers.Reject rejects would be lost where the policy is missing; do not use both")
+	}
 	if err := s.Layout.Validate(); err != nil {
 		fault("Layout: %w", err)
+	} else {
+		faults = append(faults, s.losses()...)
+	}
+	if _, tiers := s.Layout.(layout.Tiers); tiers && s.Retry.jitter > 0 {
+		fault("Retry: jitter makes a message wait for longer than its tier does, and so for the next one's time; take it out")
 	}
 	if err := s.Retry.validate(); err != nil {
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
+}
+
+// losses are settings by which the broker takes messages out of the queue, where the layout has no place for what it takes: they would be
+// gone, at once or when the broker sees that they went in a circle.
+func (s Subscription) losses() (faults []error) {
+	q := s.queue()
+	if s.Passive || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
+		return nil
+	}
+	fault := func(setting string) {
+		faults = append(faults, fmt.Errorf("%s: with a %T no failed queue takes what the broker drops from queue %q, and it would be lost; take it out, or give the queue a dead-letter exchange by QueueArgs",
+			setting, s.Layout, s.Queue))
+	}
+	if q.Args["x-message-ttl"] != nil {
+		fault("MessageTTL")
+	}
+	if (q.Args["x-max-length"] != nil || q.Args["x-max-length-bytes"] != nil) && q.Args["x-overflow"] != "reject-publish" {
+		fault("MaxLength and MaxBytes without Overflow reject-publish")
+	}
+	return faults
 }
 
 // queueArgs are the arguments beyond what the layout sets.
@@ -238,7 +273,7 @@ func (s Subscription) queueType() layout.QueueType {
 	return s.QueueType
 }
 
-// queue is the queue as it is declared.
+// queue is the queue as it is declared, with what a policy may set of it.
 func (s Subscription) queue() topology.Queue { return s.Layout.Queue(s.queueSpec()) }
 
 // isolates reports whether the subscription can change to one message at a time and back, for which
@@ -257,8 +292,15 @@ func (s Subscription) queueSpec() layout.QueueSpec {
 
 // plan is everything that the subscription needs on the broker.
 func (s Subscription) plan(native layout.Native) (layout.Plan, error) {
-	return layout.Whole(s.Layout, native, s.queueSpec(), s.Retry.fixed())
+	plan, err := layout.Whole(s.Layout, native, s.queueSpec(), s.Retry.fixed())
+	if err != nil || s.PolicyPriority == 0 {
+		return plan, err
+	}
+	return plan.ByPolicy(s.PolicyPriority, s.Queue), nil
 }
+
+// rests reports whether the broker certainly takes what is rejected to the failed queue by itself. A policy may not be there.
+func (s Subscription) rests() bool { return s.PolicyPriority == 0 && s.Layout.Rests(s.queue()) }
 
 func (s Subscription) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan}

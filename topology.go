@@ -9,8 +9,8 @@ import (
 
 // Topology is everything that a client with this config and these subscriptions declares on its broker, as a
 // value. Package admin compares it with a broker and applies it (Admin.Diff, Admin.Apply); the plan itself can be
-// written as RabbitMQ's definitions (Definitions), with policies in the place of arguments (ByPolicy), and
-// drawn (SVG, Mermaid). Subscriptions need no handler for that.
+// written as RabbitMQ's definitions (Definitions), and drawn (SVG, Mermaid). It has policies for subscriptions that say so
+// (Subscription.PolicyPriority). Subscriptions need no handler for that.
 //
 // Cascades are not in it: whoever has a delay for which there is no step declares the levels then.
 func Topology(config Config, subscriptions ...Subscription) (layout.Plan, error) {

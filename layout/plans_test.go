@@ -198,6 +198,9 @@ func TestWaitingMessagesReturn(t *testing.T) {
 	for _, name := range []string{"q", "order.main.q", strings.Repeat("n", 255)} {
 		for _, l := range layouts() {
 			for _, spec := range specs(name) {
+				if sneakers, ok := l.Layout.(layout.Sneakers); ok && sneakers.Reject && spec.Passive {
+					continue // TestRejectNeedsDeadLettering
+				}
 				plan, err := layout.Whole(l.Layout, layout.Native{}, spec, []time.Duration{wait})
 				if err != nil {
 					t.Fatal(err)
@@ -375,12 +378,11 @@ func TestRejectNeedsDeadLettering(t *testing.T) {
 		"a queue without dead letters":                {Name: "q", Args: map[string]any{"x-dead-letter-exchange": nil}},
 		"a queue with dead letters to somewhere else": {Name: "q", Args: map[string]any{"x-dead-letter-exchange": "elsewhere"}},
 	} {
-		if _, err := layout.Whole(reject, layout.Native{}, spec, reject.Delays()); err == nil || !strings.Contains(err.Error(), "lost") {
-			t.Errorf("%s: got %v, want an error that says what is lost", what, err)
-		}
-		// With other waits nothing is rejected.
-		if _, err := layout.Whole(reject, layout.Native{}, spec, []time.Duration{time.Second}); err != nil {
-			t.Errorf("%s, with other waits: got %v, want none", what, err)
+		// Whatever the schedule: a handler may ask for a wait that is the retry queue's.
+		for _, waits := range [][]time.Duration{reject.Delays(), {time.Second}, nil} {
+			if _, err := layout.Whole(reject, layout.Native{}, spec, waits); err == nil || !strings.Contains(err.Error(), "lost") {
+				t.Errorf("%s, waits %v: got %v, want an error that says what is lost", what, waits, err)
+			}
 		}
 	}
 }

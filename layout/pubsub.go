@@ -135,6 +135,9 @@ func (p PubSub) Fail(f Failure) Verdict {
 // belongs to another queue, the broker's record says to which.
 func (p PubSub) Open(l Letter) (Letter, envelope.Failure) {
 	f := envelope.Read(l.Headers, strings.TrimSuffix(l.Exchange, dotFail), l.Key)
+	if f.Queue != l.Queue && !f.Rests { // not a copy of what rehop put to rest: another failed what rehop had failed elsewhere
+		f = f.Elsewhere()
+	}
 	if f.Queue == "" {
 		f.Queue, f.Kind = l.Queue, envelope.KindError
 		if d, ok := newestDeath(l.Headers); ok && d.queue != p.retryQueue(l.Queue) {

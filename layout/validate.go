@@ -75,7 +75,8 @@ func checkQueue(l Layout, spec QueueSpec, ways Plan, waits []time.Duration) erro
 	}
 	dead := l.Queue(spec).Args["x-dead-letter-exchange"]
 	known := slices.ContainsFunc(ways.Exchanges, func(x topology.Exchange) bool { return x.Name == dead })
-	for i, d := range waits {
+	// A handler can ask for any wait, so also for one of the layout's own.
+	for i, d := range slices.Concat(waits, l.Delays()) {
 		if l.Retry(Failure{Letter: letter, Attempt: i + 1, Delay: d}).Do == Reject && !known {
 			return fmt.Errorf("queue %q: what is rejected would be lost, as nothing says that it is dead-lettered to the layout's exchange; let rehop declare the queue, or do not reject", spec.Name)
 		}

@@ -16,6 +16,9 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
+// defaultMaxRetryAfter bounds the harm of an endpoint that sends nonsense: the message comes back the next day.
+const defaultMaxRetryAfter = 24 * time.Hour
+
 // endpoint is what an HTTP target posts to: its settings, checked and with their defaults.
 type endpoint struct {
 	url      *url.URL
@@ -36,7 +39,7 @@ func newEndpoint(h *HTTP) (*endpoint, error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("target: "+format, args...)) }
 	e := &endpoint{
 		client: clientFor(h.Client), timeout: cmp.Or(h.Timeout, 30*time.Second), header: h.Header.Clone(),
-		prefix: cmp.Or(h.HeaderPrefix, "Rehop-"), bodyOnly: h.BodyOnly, retryAll: h.RetryAll, maxWait: cmp.Or(h.MaxRetryAfter, layout.MaxDelay),
+		prefix: cmp.Or(h.HeaderPrefix, "Rehop-"), bodyOnly: h.BodyOnly, retryAll: h.RetryAll, maxWait: cmp.Or(h.MaxRetryAfter, defaultMaxRetryAfter),
 	}
 	u, err := parseURL(h.URL)
 	if err != nil {

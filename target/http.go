@@ -49,7 +49,7 @@ type HTTP struct {
 	Secrets []Secret
 	// RetryAll: whatever is not 2xx is tried again. Default: a 4xx that a repetition would not change is not.
 	RetryAll bool
-	// MaxRetryAfter bounds the wait that an answer can ask for. Default: layout.MaxDelay.
+	// MaxRetryAfter bounds the wait that an answer can ask for. Default: 24 h.
 	MaxRetryAfter time.Duration
 
 	once     sync.Once

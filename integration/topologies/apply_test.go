@@ -2,9 +2,11 @@ package topologies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -74,6 +76,33 @@ func TestDryRunSaysWhatIsDone(t *testing.T) {
 			d.t.Errorf("got\n%swhere the dry run said\n%s", wet, dry)
 		}
 		d.wantSame(p)
+	})
+}
+
+// A subscription whose queue is ruled by a policy declares it without the arguments; what the policy says holds, and can be changed while the queue is
+// in use.
+func TestQueueRuledByPolicy(t *testing.T) {
+	each(t, func(d *desk) {
+		s := rehop.Subscription{Queue: "q", Exchange: "order", PolicyPriority: 7, MaxLength: 100, Overflow: "reject-publish", Retry: rehop.NoRetry(),
+			Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no") })}
+		p := plan(d.t, s)
+		if len(p.Policies) != 1 || p.Policies[0].Priority != 7 || p.Policies[0].Definition["max-length"] == nil || p.Policies[0].Definition["dead-letter-exchange"] == nil {
+			d.t.Fatalf("got policies %v, want one for the queue with its length and its dead letters", p.Policies)
+		}
+		d.apply(d.admin, p)
+		client := kit.Open(d.t, rehop.Config{URL: d.rabbit.URL})
+		sub := kit.Subscribe(d.t, client, s)
+		d.wantSame(p)
+		kit.Publish(d.t, client, rehop.Message{Exchange: "order", Key: "k", Body: []byte("handled")})
+		kit.WantDepth(d.t, d.rabbit, d.ch, layout.FailedQueue("q"), 1)
+		kit.Drain(d.t, sub)
+
+		changed := s
+		changed.MaxLength, changed.MessageTTL = 50, time.Millisecond
+		d.policy(p.Policies[0].Name, p.Policies[0].Pattern, 7, plan(d.t, changed).Policies[0].Definition)
+		kit.Publish(d.t, client, rehop.Message{Exchange: "order", Key: "k", Body: []byte("expired")})
+		kit.WantDepth(d.t, d.rabbit, d.ch, layout.FailedQueue("q"), 2)
+		kit.Drain(d.t, kit.Subscribe(d.t, client, changed))
 	})
 }
 

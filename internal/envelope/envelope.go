@@ -122,6 +122,12 @@ func (f Failure) Replayed() Failure {
 		Dropped: f.Dropped, CC: f.CC, Replays: f.Replays + 1}
 }
 
+// Elsewhere is the failure of a message that another queue has failed, and that somebody who kept its headers has published again: it is
+// known where the message comes from, and here it has not failed yet.
+func (f Failure) Elsewhere() Failure {
+	return Failure{Exchange: f.Exchange, Key: f.Key, Expiration: f.Expiration, Transient: f.Transient, Dropped: f.Dropped, CC: f.CC}
+}
+
 // ReadDead is Read for a message in a failed queue: when the broker put it there by itself, the
 // broker's own record says from where and why.
 func ReadDead(headers map[string]any, exchange, key string) Failure {

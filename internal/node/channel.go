@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 
 	"github.com/rehop/rehop/internal/node/queue"
@@ -225,7 +227,11 @@ func (ch *Channel) reply(noWait bool, m wire.Method) {
 func (ch *Channel) expel(x *exception) {
 	ch.close()
 	ch.closed = true
-	ch.node.log.Info("a channel is closed for an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
+	level := slog.LevelInfo
+	if x.code == wire.NotFound { // how a client asks whether something is there
+		level = slog.LevelDebug
+	}
+	ch.node.log.Log(context.Background(), level, "a channel is closed for an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
 	ch.send(&wire.ChannelClose{ReplyCode: x.code, ReplyText: wire.ReplyText(x.code, x.text), ClassID: x.method.Class(), MethodID: x.method.Method()})
 }
 

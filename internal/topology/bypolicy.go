@@ -1,5 +1,7 @@
 package topology
 
+import "slices"
+
 // ByPolicy is the plan with policies for all that can be set by one, so that it can be changed later without
 // declaring anything anew: dead-lettering, times to live, lengths, limits, alternate exchanges. What a queue is
 // stays in its arguments: its type, a single active consumer, its priorities.
@@ -7,9 +9,10 @@ package topology
 // Each policy applies to one queue or one exchange alone. Since no more than one applies to each, the priority
 // must be above those of other policies with a pattern that matches.
 //
-// A client that declares the same queue with the arguments is refused then: take them out of what it declares,
-// too.
-func (p Plan) ByPolicy(priority int) Plan {
+// With names it does so for the queues of those names alone. A client that declares a queue or an exchange with its arguments is refused
+// then; a subscription declares its queue without them if it says so (PolicyPriority). What rehop itself has on the broker is declared
+// with its arguments by every client: the whole plan by policies is for brokers on which no rehop client declares anything.
+func (p Plan) ByPolicy(priority int, queues ...string) Plan {
 	ruled := Plan{Bindings: p.Bindings, Policies: p.Policies[:len(p.Policies):len(p.Policies)]}
 	rule := func(o Object, applyTo string, definition Args) {
 		if len(definition) > 0 {
@@ -18,13 +21,13 @@ func (p Plan) ByPolicy(priority int) Plan {
 		}
 	}
 	for _, x := range p.Exchanges {
-		kept, definition := x.Args.split(func(name string) (string, bool) { return name, name == alternateExchange })
+		kept, definition := x.Args.split(func(name string) (string, bool) { return name, name == alternateExchange && len(queues) == 0 })
 		rule(x.Object(), "exchanges", definition)
 		x.Args = kept
 		ruled.Exchanges = append(ruled.Exchanges, x)
 	}
 	for _, q := range p.Queues {
-		if !q.Temporary() {
+		if !q.Temporary() && (len(queues) == 0 || slices.Contains(queues, q.Name)) {
 			kind := typeOf(q.Args)
 			kept, definition := q.Args.split(func(name string) (string, bool) { return policyKey(kind, name) })
 			rule(q.Object(), "queues", definition)

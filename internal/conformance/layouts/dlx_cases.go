@@ -35,6 +35,7 @@ func dlxCases() []Case {
 		{"SeedDeadLettersKeepTheirKey", dlxSeedKeepsKey},
 		{"PrefetchPerConsumer", dlxPrefetch},
 		{"CrashLoopEnds", dlxCrashLoop},
+		{"CrashLoopOfSingleActiveEnds", dlxCrashLoopOfSingleActive},
 		{"CrashOfProcessesEnds", dlxCrashOfProcesses},
 		{"SeedCrashLoopNeverEnds", dlxSeedCrashLoop},
 		{"ReplayOfItsOwnOnly", dlxReplayOwn},
@@ -413,7 +414,12 @@ func wantCrashLoopEnds(b *Bench, desk *Desk) {
 const endlessRuns = 100
 
 // A message that ends every connection on which it is handled comes to rest.
-func dlxCrashLoop(b *Bench) {
+func dlxCrashLoop(b *Bench) { crashLoop(b, false) }
+
+// So does one whose consumer cannot change to handling one message at a time, by which others tell a crash from a failure.
+func dlxCrashLoopOfSingleActive(b *Bench) { crashLoop(b, true) }
+
+func crashLoop(b *Bench, singleActive bool) {
 	client := b.Client()
 	var desk *Desk
 	desk = b.Desk(func(*rehop.Delivery) error {
@@ -423,7 +429,7 @@ func dlxCrashLoop(b *Bench) {
 		return nil
 	})
 	s := summary(desk)
-	s.CrashLimit = crashLimit
+	s.CrashLimit, s.SingleActive = crashLimit, singleActive
 	client.Subscribe(s)
 	client.Publish(orderCreated("1"))
 	wantCrashLoopEnds(b, desk)

@@ -23,6 +23,7 @@ func pubSubCases() []Case {
 		{"FailureStaysInItsQueue", pubSubFailureStays},
 		{"SeedMultipliesRetries", pubSubSeedMultiplies},
 		{"StraysAreAcked", pubSubStrays},
+		{"FailuresElsewhereDoNotCount", pubSubElsewhere},
 		{"RehopCountsOn", pubSubRehopCountsOn},
 		{"SeedCountsOn", pubSubSeedCountsOn},
 		{"OtherWaitsAreCountedToo", pubSubOtherWaits},
@@ -187,6 +188,23 @@ func pubSubFailureStays(b *Bench) {
 		fleet.WantEmpty(queue+"@retry", queue)
 	}
 	fleet.WantEmpty(pubSubThree[1]+"@failed", pubSubThree[2]+"@failed")
+}
+
+// rehop has failed a message in one queue, and a worker of the seed fails it there once more, keeping all headers: in another queue, to which that
+// brings a copy, it counts as failed once, by the fleet, and not as often as rehop has failed it elsewhere.
+func pubSubElsewhere(b *Bench) {
+	l, fleet := pubSub(b)
+	client, failing := b.Client(), b.Desk(fails)
+	sub := client.Subscribe(pubSubSubscription(l, pubSubThree[0], failing))
+	client.Publish(userCreated("1"))
+	for attempt := range 3 {
+		failing.NextAttempt(attempt + 1)
+	}
+	b.Must(sub.Drain(b.Context()))
+	other := b.Desk(succeeds)
+	client.Subscribe(pubSubSubscription(l, pubSubThree[1], other))
+	fleet.work(pubSubThree[0], 1, always)
+	other.NextAttempt(2)
 }
 
 // The same with the seed's own workers: a retry goes to the retry queues of all three, and from each of those to all three.

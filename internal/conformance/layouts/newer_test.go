@@ -1,0 +1,122 @@
+package layouts_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/conformance/layouts"
+	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/rehoptest"
+)
+
+// Why cases are different from RabbitMQ 4 on. That a fleet's own count stands still there is the seed's flaw: rehop counts on in its own
+// header, so what rehop handles comes to rest all the same.
+const (
+	deathsUnread = "RabbitMQ 4 does not read an x-death that a client sends, so neither side sees how often the other has failed a message"
+	seedLoops    = "RabbitMQ 4 does not read an x-death that a client sends, so the seed's own worker retries for ever"
+	modesRefused = "RabbitMQ 4.3 refuses the queue mode of the seed's dead-letter queue, so the seed's program cannot declare it"
+	nackIsFree   = "RabbitMQ 4.3 does not count what a consumer gives back, so a quorum queue's delivery limit is never met"
+)
+
+func exceptions(c broker.Compat) map[string]string {
+	except := map[string]string{
+		"pubsub/RehopCountsOn":               deathsUnread,
+		"pubsub/OtherWaitsAreCountedToo":     deathsUnread,
+		"pubsub/RetryAfterHidesTheCountOnce": deathsUnread,
+		"pubsub/SeedCountsOn":                seedLoops,
+		"pubsub/SeedRetriesFourTimes":        seedLoops,
+		"pubsub/CopiesAreNotReplayed":        seedLoops,
+		"tiers/RehopCountsOn":                deathsUnread,
+		"tiers/SeedCountsOn":                 deathsUnread,
+		"sneakers/SeedCountsOn":              deathsUnread,
+	}
+	if c == broker.RabbitMQ43 {
+		except["envelope/DeliveryLimit"] = nackIsFree
+		for _, one := range layouts.Cases() {
+			if strings.HasPrefix(one.Name, "dlx/") {
+				except[one.Name] = modesRefused
+			}
+		}
+	}
+	return except
+}
+
+// TestNewer runs the suite by the rules of later RabbitMQ releases.
+func TestNewer(t *testing.T) {
+	known := make(map[string]bool)
+	for _, c := range layouts.Cases() {
+		known[c.Name] = true
+	}
+	for _, release := range []broker.Compat{broker.RabbitMQ40, broker.RabbitMQ43} {
+		except := exceptions(release)
+		for name := range except {
+			if !known[name] {
+				t.Errorf("there is no case %q", name)
+			}
+		}
+		t.Run(release.String(), func(t *testing.T) {
+			layouts.RunExcept(t, except, func(t *testing.T, run func(*testing.T, layouts.Broker)) {
+				synctest.Test(t, func(t *testing.T) {
+					config := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = release })).Config()
+					run(t, layouts.Broker{URL: config.URL, Dial: config.Dial, Virtual: true})
+				})
+			})
+		})
+	}
+}
+
+// From RabbitMQ 4.3 on a quorum queue does not mark what was given back, by which the layout counts: rehop sends it round instead. So it does with
+// a queue of which it does not know the type.
+func TestDLXOnUnmarkedQueue(t *testing.T) {
+	for name, s := range map[string]rehop.Subscription{"quorum": {QueueType: layout.Quorum}, "passive": {Passive: true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = broker.RabbitMQ43 }))
+				declared := rehop.Subscription{Queue: "q", QueueType: layout.Quorum, Layout: layout.DLX{RestArgs: map[string]any{}}}
+				plan, err := rehop.Topology(rehop.Config{}, declared)
+				if err != nil {
+					t.Fatal(err)
+				}
+				apply(t, b, plan)
+				s.Queue, s.Layout = declared.Queue, declared.Layout
+				attempts := make(chan int, 100)
+				s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+					attempts <- d.Attempt
+					if len(attempts) == cap(attempts) {
+						return nil
+					}
+					return errors.New("no")
+				})
+				if _, err := b.Client.Subscribe(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.Client.Publish(t.Context(), rehop.Message{Key: "q"}); err != nil {
+					t.Fatal(err)
+				}
+				b.AwaitMessages("dlq", 1)
+				if len(attempts) != 2 {
+					t.Errorf("%d attempts, want 2", len(attempts))
+				}
+			})
+		})
+	}
+}
+
+func apply(t *testing.T, b *rehoptest.Broker, plan layout.Plan) {
+	t.Helper()
+	config := b.Config()
+	a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if _, err := a.Apply(t.Context(), plan, admin.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
