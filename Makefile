@@ -14,8 +14,8 @@ SHELL := /bin/bash -o pipefail
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## the life of a message, on a broker within the program
-	@$(GO) run ./examples/demo
+demo: ## a shop whose messages fail, wait, rest and are replayed, live, on a broker within the program
+	@$(GO) run ./cmd/rehop demo
 
 test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
 	@eval "$$(scripts/services env)"; \
@@ -47,10 +47,14 @@ faults: services ## the delivery suite under every fault on RabbitMQ, crashes of
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m
 
-bench: services ## rehop and three other clients on RabbitMQ, and the embedded broker beside RabbitMQ, as ratios
+bench: services ## rehop and three other clients on RabbitMQ, the embedded broker beside RabbitMQ, the outbox beside two others, and a flow beside a bare loop, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
 	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -retries=2000 && \
-	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=20000
+	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=20000 && \
+	$(GO) test ./relaying -run '^TestRelaying$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge && \
+	$(GO) test ./relaying -run '^TestBacklog$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge && \
+	$(GO) test ./relaying -run '^TestInbox$$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000 && \
+	$(GO) test ./binary -run '^TestThroughput$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -judge
 
 scale: ## the embedded broker with a million messages waiting, a million delayed, many queues and many connections
 	@cd integration && $(GO) test ./brokers -run '^(TestWaiting|TestDelayed|TestMany)$$' -count=1 -v -timeout=60m \

@@ -35,53 +35,61 @@ func runOf(ctx context.Context) *run {
 
 // OnHandleStart starts the span of an attempt, which is in the handler's context.
 func (h *Hook) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
+	of := h.labels.of(label{queue: d.Queue})
 	if d.Attempt > 1 && !d.FirstFailed.IsZero() {
-		h.count.retryAge.Record(ctx, max(0, time.Since(d.FirstFailed)).Seconds(), with(keyQueue.String(d.Queue)))
+		h.count.retryAge.Record(ctx, max(0, time.Since(d.FirstFailed)).Seconds(), of.record...)
 	}
-	h.count.inFlight.Add(ctx, 1, with(keyQueue.String(d.Queue)))
-	ctx = h.propagator.Extract(ctx, headers(d.Headers))
-	above, options := h.place(d)
+	h.count.inFlight.Add(ctx, 1, of.add...)
+	if trace.SpanContextFromContext(ctx).IsValid() { // of whoever has subscribed, which is long past
+		ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	}
+	if len(d.Headers) > 0 {
+		ctx = h.propagator.Extract(ctx, headers(d.Headers))
+	}
+	above, options := h.place(trace.SpanContextFromContext(ctx), d)
 	if above.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, above)
 	}
-	ctx, span := h.tracer.Start(ctx, opProcess+" "+d.Queue, append(options,
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(deliveryAttributes(d, opProcess, semconv.MessagingOperationTypeProcess)...))...)
+	ctx, span := h.tracer.Start(ctx, opProcess+" "+d.Queue, append(options, trace.WithSpanKind(trace.SpanKindConsumer))...)
+	if span.IsRecording() {
+		span.SetAttributes(deliveryAttributes(d, opProcess, semconv.MessagingOperationTypeProcess)...)
+	}
 	return context.WithValue(ctx, runKey{}, &run{span: span})
 }
 
 // place says where an attempt belongs: below the publish, beside the attempts before; after a replay in a trace of its own, and its
 // retries below that.
-func (h *Hook) place(d *rehop.Delivery) (above trace.SpanContext, options []trace.SpanStartOption) {
-	made, last := h.creation(d.Headers), noted(d.Headers, headerLast)
+func (h *Hook) place(created trace.SpanContext, d *rehop.Delivery) (above trace.SpanContext, options []trace.SpanStartOption) {
+	if d.Replays == 0 && d.Attempt == 1 {
+		return created, nil
+	}
+	last := noted(d.Headers, headerLast)
 	switch {
 	case d.Replays > 0 && d.Attempt == 1:
-		return trace.SpanContext{}, []trace.SpanStartOption{trace.WithNewRoot(), trace.WithLinks(linksTo(made, last)...)}
+		return trace.SpanContext{}, []trace.SpanStartOption{trace.WithNewRoot(), trace.WithLinks(linksTo(created, last)...)}
 	case d.Replays > 0:
-		above = noted(d.Headers, headerReplay)
-		if !above.IsValid() {
-			above = made
+		if replay := noted(d.Headers, headerReplay); replay.IsValid() {
+			created = replay
 		}
-		return above, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
-	case d.Attempt > 1:
-		return made, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
 	}
-	return made, nil
+	return created, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
 }
 
 // OnHandleEnd ends the span of an attempt.
 func (h *Hook) OnHandleEnd(ctx context.Context, d *rehop.Delivery, took time.Duration, err error) {
-	h.count.inFlight.Add(ctx, -1, with(keyQueue.String(d.Queue)))
-	var more []attribute.KeyValue
+	h.count.inFlight.Add(ctx, -1, h.labels.of(label{queue: d.Queue}).add...)
+	l := label{operation: opProcess, kind: typeProcess, destination: d.Queue}
+	if err != nil {
+		l.fault = handlerFault(err)
+	}
 	if r := runOf(ctx); r != nil {
 		if err != nil {
-			why := semconv.ErrorTypeKey.String(handlerFault(err))
-			more = append(more, why)
-			r.span.SetAttributes(why)
+			r.span.SetAttributes(semconv.ErrorTypeKey.String(l.fault))
 			r.span.SetStatus(codes.Error, err.Error())
 		}
 		r.span.End()
 	}
-	h.count.process.RecordSet(ctx, took.Seconds(), about(opProcess, semconv.MessagingOperationTypeProcess, d.Queue, more...))
+	h.count.process.Inst().Record(ctx, took.Seconds(), h.labels.of(l).record...)
 }
 
 // handlerFault is the error as a word. What it means for the message is told by the outcome.
@@ -99,9 +107,8 @@ func handlerFault(err error) string {
 func (h *Hook) OnMove(ctx context.Context, d *rehop.Delivery, result rehop.Result, added map[string]any) {
 	r := runOf(ctx)
 	if r == nil { // no handler was run
-		made := h.creation(d.Headers)
-		if made.IsValid() {
-			ctx = trace.ContextWithRemoteSpanContext(ctx, made)
+		if created := h.creation(d.Headers); created.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, created)
 		}
 		span := h.settle(ctx, d, result)
 		span.End()
@@ -140,27 +147,21 @@ func settling(o rehop.Outcome) string {
 
 // OnHandled ends the span of sending a message on, and counts what became of it. A message that was simply acked has no such span.
 func (h *Hook) OnHandled(ctx context.Context, d *rehop.Delivery, result rehop.Result) {
-	outcome, queue := keyOutcome.String(string(result.Outcome)), keyQueue.String(d.Queue)
-	more := []attribute.KeyValue{outcome}
-	if result.Kind != "" {
-		more = append(more, semconv.ErrorTypeKey.String(result.Kind))
-	}
-	if r := runOf(ctx); r != nil {
-		if r.settling == nil && result.Outcome != rehop.OutcomeDone {
+	if r := runOf(ctx); r != nil && (r.settling != nil || result.Outcome != rehop.OutcomeDone) {
+		if r.settling == nil {
 			r.settling, r.began = h.settle(ctx, d, result), time.Now()
 		}
-		if r.settling != nil {
-			r.settling.SetAttributes(outcome, keyKind.String(result.Kind), keyDelay.Float64(result.Delay.Seconds()))
-			r.settling.End()
-			h.count.operation.RecordSet(ctx, time.Since(r.began).Seconds(), about(settling(result.Outcome), semconv.MessagingOperationTypeSettle, d.Queue))
-		}
+		r.settling.SetAttributes(keyOutcome.String(string(result.Outcome)), keyKind.String(result.Kind), keyDelay.Float64(result.Delay.Seconds()))
+		r.settling.End()
+		h.count.operation.Inst().Record(ctx, time.Since(r.began).Seconds(), h.labels.of(label{operation: settling(result.Outcome), kind: typeSettle, destination: d.Queue}).record...)
 	}
-	h.count.consumed.AddSet(ctx, 1, about(opProcess, semconv.MessagingOperationTypeProcess, d.Queue, more...))
+	h.count.consumed.Inst().Add(ctx, 1, h.labels.of(label{operation: opProcess, kind: typeProcess, destination: d.Queue,
+		outcome: string(result.Outcome), fault: result.Kind}).add...)
 	switch result.Outcome {
 	case rehop.OutcomeRetry:
-		h.count.retries.Add(ctx, 1, with(queue, keyKind.String(result.Kind)))
+		h.count.retries.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(result.Kind)))
 	case rehop.OutcomeFailed:
-		h.count.failed.Add(ctx, 1, with(queue, keyKind.String(result.Kind)))
+		h.count.failed.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(result.Kind)))
 	}
 }
 

@@ -51,14 +51,15 @@ func (h *Hook) Inject(ctx context.Context, m *rehop.Message) {
 func (h *Hook) inject(ctx context.Context, m *rehop.Message) {
 	own := make(headers, len(m.Headers)+2)
 	maps.Copy(own, m.Headers)
-	delete(own, headerLast)
-	delete(own, headerReplay)
 	h.propagator.Inject(ctx, own)
 	m.Headers = own
 }
 
 // creation is the context in which a message was published.
 func (h *Hook) creation(of map[string]any) trace.SpanContext {
+	if len(of) == 0 {
+		return trace.SpanContext{}
+	}
 	return trace.SpanContextFromContext(h.propagator.Extract(context.Background(), headers(of)))
 }
 

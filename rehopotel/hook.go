@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -21,6 +22,8 @@ type Config struct {
 	Meters metric.MeterProvider
 	// Propagator writes the publisher's context into headers, and reads it. Default: W3C trace context.
 	Propagator propagation.TextMapPropagator
+	// Outbox names the outbox in metrics, for processes with relays of several databases. Default: it has no name.
+	Outbox string
 }
 
 func (c Config) withDefaults() Config {
@@ -46,6 +49,8 @@ type Hook struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
 	count      *instruments
+	labels     labels
+	outbox     []attribute.KeyValue
 	standing   standing
 }
 
@@ -56,10 +61,16 @@ func New(config Config) (*Hook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rehopotel: %w", err)
 	}
+	var outbox []attribute.KeyValue
+	if config.Outbox != "" {
+		outbox = append(outbox, keyOutbox.String(config.Outbox))
+	}
 	return &Hook{
 		tracer:     config.Tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
 		propagator: config.Propagator,
 		count:      count,
+		labels:     labels{known: make(map[label]*made)},
+		outbox:     outbox,
 		standing:   newStanding(),
 	}, nil
 }

@@ -5,7 +5,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 )
 
@@ -17,6 +16,7 @@ const (
 	keyKind       = attribute.Key("rehop.kind")
 	keyState      = attribute.Key("rehop.state")
 	keyConnection = attribute.Key("rehop.connection")
+	keyOutbox     = attribute.Key("rehop.outbox")
 	keyWait       = attribute.Key("rehop.wait")
 
 	// Of spans alone.
@@ -69,7 +69,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		inFlight:    w.upDown("rehop.handlers.in_flight", "{handler}", "Handlers that run now"),
 		stuck:       w.counter("rehop.handlers.stuck", "{event}", "Reports of handlers that ignore their canceled context"),
 		connections: w.upDown("rehop.connections", "{connection}", "Connections of clients, by their state"),
-		consumers:   w.upDown("rehop.consumers", "{consumer}", "Subscriptions that receive"),
+		consumers:   w.upDown("rehop.consumers", "{consumer}", "Subscriptions that receive (up), and that should and do not (down)"),
 		paused:      w.upDown("rehop.paused", "{subscription}", "Subscriptions that pause because what their handler needs is down"),
 
 		backlog:     w.gauge("rehop.outbox.messages", "{message}", "Messages in the outbox, by their state"),
@@ -94,7 +94,7 @@ type workshop struct {
 	faults []error
 }
 
-func made[T any](w *workshop, instrument T, err error) T {
+func checked[T any](w *workshop, instrument T, err error) T {
 	if err != nil {
 		w.faults = append(w.faults, err)
 	}
@@ -103,32 +103,32 @@ func made[T any](w *workshop, instrument T, err error) T {
 
 func (w *workshop) counter(name, unit, description string) metric.Int64Counter {
 	c, err := w.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
-	return made(w, c, err)
+	return checked(w, c, err)
 }
 
 func (w *workshop) upDown(name, unit, description string) metric.Int64UpDownCounter {
 	c, err := w.meter.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
-	return made(w, c, err)
+	return checked(w, c, err)
 }
 
 func (w *workshop) gauge(name, unit, description string) metric.Int64Gauge {
 	g, err := w.meter.Int64Gauge(name, metric.WithUnit(unit), metric.WithDescription(description))
-	return made(w, g, err)
+	return checked(w, g, err)
 }
 
 func (w *workshop) seconds(name, description string) metric.Float64Gauge {
 	g, err := w.meter.Float64Gauge(name, metric.WithUnit("s"), metric.WithDescription(description))
-	return made(w, g, err)
+	return checked(w, g, err)
 }
 
 func (w *workshop) histogram(name string, buckets metric.HistogramOption, description string) metric.Float64Histogram {
 	h, err := w.meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), buckets)
-	return made(w, h, err)
+	return checked(w, h, err)
 }
 
 func (w *workshop) observed(name, unit, description string) metric.Int64ObservableGauge {
 	g, err := w.meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
-	return made(w, g, err)
+	return checked(w, g, err)
 }
 
 // defaultExchange is what the exchange without a name is called in metrics and names of spans.
@@ -140,10 +140,4 @@ func destination(exchange string) string {
 		return defaultExchange
 	}
 	return exchange
-}
-
-// about are the attributes that all operations have.
-func about(operation string, kind attribute.KeyValue, destination string, more ...attribute.KeyValue) attribute.Set {
-	return attribute.NewSet(append(more, semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind,
-		semconv.MessagingDestinationName(destination))...)
 }

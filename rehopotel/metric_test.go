@@ -141,7 +141,7 @@ func TestMetricsOfMessages(t *testing.T) {
 			"rehop.retry.age{rehop.queue=orders}":                                                       3,
 			"rehop.unrouted{rehop.exchange=(default)}":                                                  1,
 			"rehop.handlers.in_flight{rehop.queue=orders}":                                              0,
-			"rehop.consumers{rehop.queue=orders}":                                                       1,
+			"rehop.consumers{rehop.queue=orders,rehop.state=up}":                                        1,
 			"rehop.connections{rehop.connection=publish,rehop.state=OPEN}":                              1,
 			"rehop.connections{rehop.connection=publish,rehop.state=BLOCKED}":                           0,
 		})
@@ -172,14 +172,17 @@ func TestMetricsOfStanding(t *testing.T) {
 		"rehop.connections{rehop.connection=publish,rehop.state=OPEN}":       0,
 		"rehop.connections{rehop.connection=publish,rehop.state=RECOVERING}": 0,
 		"rehop.connections{rehop.connection=consume,rehop.state=OPEN}":       1,
-		"rehop.consumers{rehop.queue=q}":                                     1,
-		"rehop.consumers{rehop.queue=never}":                                 0,
+		"rehop.consumers{rehop.queue=q,rehop.state=up}":                      1,
+		"rehop.consumers{rehop.queue=q,rehop.state=down}":                    0,
+		"rehop.consumers{rehop.queue=never,rehop.state=up}":                  0,
+		"rehop.consumers{rehop.queue=never,rehop.state=down}":                1,
 		"rehop.paused{rehop.queue=q}":                                        1,
 		"rehop.handlers.stuck{rehop.queue=q}":                                1,
 	})
 	m.hook.OnState(rehop.StateChange{Connection: "consume", State: rehop.StateClosed})
 	m.want(map[string]float64{
-		"rehop.consumers{rehop.queue=q}":                                 0,
+		"rehop.consumers{rehop.queue=q,rehop.state=up}":                  0,
+		"rehop.consumers{rehop.queue=never,rehop.state=down}":            0,
 		"rehop.paused{rehop.queue=q}":                                    0,
 		"rehop.connections{rehop.connection=consume,rehop.state=OPEN}":   0,
 		"rehop.connections{rehop.connection=consume,rehop.state=CLOSED}": 1,
@@ -213,6 +216,24 @@ func TestMetricsOfTheOutbox(t *testing.T) {
 	})
 }
 
+// Where a process has several outboxes, each has a name.
+func TestNamedOutbox(t *testing.T) {
+	m := measure(t)
+	for _, name := range []string{"orders", "payments"} {
+		config := m.config
+		config.Outbox = name
+		hook, err := rehopotel.New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hook.OnBacklog(outbox.Backlog{Ready: len(name)})
+	}
+	m.want(map[string]float64{
+		"rehop.outbox.messages{rehop.outbox=orders,rehop.state=ready}":   6,
+		"rehop.outbox.messages{rehop.outbox=payments,rehop.state=ready}": 8,
+	})
+}
+
 // overview is a broker that can be looked at.
 type overview func() (admin.Overview, error)
 
@@ -220,7 +241,7 @@ func (o overview) Queues(context.Context) (admin.Overview, error) { return o() }
 
 func TestWatch(t *testing.T) {
 	m := measure(t)
-	seen, fault := admin.Overview{Orphans: 1, Unrouted: 2, Waits: []admin.Wait{{Name: "rehop.step.10000", Messages: 3}},
+	seen, fault := admin.Overview{Orphans: 1, Unrouted: 2, Waits: []admin.Wait{{Name: "rehop.step.10s", Messages: 3}},
 		Queues: []admin.Queue{{Name: "q", Ready: 4, Unacked: 5, Consumers: 6, Waiting: -1, Failed: 7}}}, error(nil)
 	registration, err := rehopotel.Watch(overview(func() (admin.Overview, error) { return seen, fault }), m.config)
 	if err != nil {
@@ -231,7 +252,7 @@ func TestWatch(t *testing.T) {
 		"rehop.queue.messages{rehop.queue=q,rehop.state=unacked}": 5,
 		"rehop.queue.messages{rehop.queue=q,rehop.state=failed}":  7,
 		"rehop.queue.consumers{rehop.queue=q}":                    6,
-		"rehop.waiting.messages{rehop.wait=rehop.step.10000}":     3,
+		"rehop.waiting.messages{rehop.wait=rehop.step.10s}":       3,
 		"rehop.orphans.messages{}":                                1,
 		"rehop.unrouted.messages{}":                               2,
 	})

@@ -15,20 +15,27 @@ import (
 
 const opPublish = "publish"
 
+// The types of operations.
+var (
+	typeSend    = semconv.MessagingOperationTypeSend.Value.AsString()
+	typeProcess = semconv.MessagingOperationTypeProcess.Value.AsString()
+	typeSettle  = semconv.MessagingOperationTypeSettle.Value.AsString()
+)
+
 // OnPublishStart starts the span of a publish, and writes its context into the message. A message that has one already, by Inject or
 // because it is passed on, keeps it, and the span has a link to it.
 func (h *Hook) OnPublishStart(ctx context.Context, m *rehop.Message) context.Context {
-	made := h.creation(m.Headers)
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(append(messageAttributes(m), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(opPublish),
-			semconv.MessagingOperationTypeSend, semconv.MessagingDestinationName(destination(m.Exchange)))...),
+	created := h.creation(m.Headers)
+	kind := trace.SpanKindProducer
+	if created.IsValid() {
+		kind = trace.SpanKindClient
 	}
-	if made.IsValid() {
-		options = append(options, trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(trace.Link{SpanContext: made}))
+	ctx, span := h.tracer.Start(ctx, opPublish+" "+destination(m.Exchange), trace.WithSpanKind(kind), trace.WithLinks(linksTo(created)...))
+	if span.IsRecording() {
+		span.SetAttributes(append(messageAttributes(m), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(opPublish),
+			semconv.MessagingOperationTypeSend, semconv.MessagingDestinationName(destination(m.Exchange)))...)
 	}
-	ctx, _ = h.tracer.Start(ctx, opPublish+" "+destination(m.Exchange), options...)
-	if !made.IsValid() {
+	if !created.IsValid() && span.SpanContext().IsValid() {
 		h.inject(ctx, m)
 	}
 	return ctx
@@ -36,18 +43,17 @@ func (h *Hook) OnPublishStart(ctx context.Context, m *rehop.Message) context.Con
 
 // OnPublish ends the span.
 func (h *Hook) OnPublish(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
-	var more []attribute.KeyValue
+	l := label{operation: opPublish, kind: typeSend, destination: destination(m.Exchange)}
 	span := trace.SpanFromContext(ctx)
 	if err != nil {
-		why := semconv.ErrorTypeKey.String(publishFault(err))
-		more = append(more, why)
-		span.SetAttributes(why)
+		l.fault = publishFault(err)
+		span.SetAttributes(semconv.ErrorTypeKey.String(l.fault))
 		span.SetStatus(codes.Error, err.Error())
 	}
 	span.End()
-	set := about(opPublish, semconv.MessagingOperationTypeSend, destination(m.Exchange), more...)
-	h.count.sent.AddSet(ctx, 1, set)
-	h.count.operation.RecordSet(ctx, took.Seconds(), set)
+	of := h.labels.of(l)
+	h.count.sent.Inst().Add(ctx, 1, of.add...)
+	h.count.operation.Inst().Record(ctx, took.Seconds(), of.record...)
 	if errors.Is(err, rehop.ErrUnroutable) {
 		h.count.unrouted.Add(ctx, 1, with(keyExchange.String(destination(m.Exchange))))
 	}

@@ -2,6 +2,10 @@ package rehopotel
 
 import (
 	"context"
+	"slices"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/outbox"
@@ -11,9 +15,9 @@ import (
 func (h *Hook) OnBacklog(b outbox.Backlog) {
 	ctx := context.Background()
 	for state, n := range map[string]int{"ready": b.Ready, "delayed": b.Delayed, "set_aside": b.SetAside, "kept": b.Kept} {
-		h.count.backlog.Record(ctx, int64(n), with(keyState.String(state)))
+		h.count.backlog.Record(ctx, int64(n), h.ofOutbox(keyState.String(state)))
 	}
-	h.count.oldest.Record(ctx, b.Oldest.Seconds())
+	h.count.oldest.Record(ctx, b.Oldest.Seconds(), h.ofOutbox())
 }
 
 // OnBatch counts what a relay has read.
@@ -21,10 +25,10 @@ func (h *Hook) OnBatch(b outbox.Batch) {
 	ctx := context.Background()
 	for outcome, n := range map[string]int{"published": b.Published, "postponed": b.Postponed, "set_aside": b.SetAside, "left": b.Left} {
 		if n > 0 {
-			h.count.relayed.Add(ctx, int64(n), with(keyOutcome.String(outcome)))
+			h.count.relayed.Add(ctx, int64(n), h.ofOutbox(keyOutcome.String(outcome)))
 		}
 	}
-	h.count.batch.Record(ctx, b.Took.Seconds())
+	h.count.batch.Record(ctx, b.Took.Seconds(), h.ofOutbox())
 }
 
 // OnLease counts the shards that relays of this process have.
@@ -33,13 +37,17 @@ func (h *Hook) OnLease(l outbox.Lease) {
 	if !l.Gained {
 		n = -n
 	}
-	h.count.leases.Add(context.Background(), n)
+	h.count.leases.Add(context.Background(), n, h.ofOutbox())
 }
 
 // OnFault counts a database that keeps a relay from its work.
-func (h *Hook) OnFault(error) { h.count.relayFaults.Add(context.Background(), 1) }
+func (h *Hook) OnFault(error) { h.count.relayFaults.Add(context.Background(), 1, h.ofOutbox()) }
 
 // OnSpill counts messages that took the way through the outbox.
 func (h *Hook) OnSpill(ctx context.Context, m *rehop.Message, _ error) {
-	h.count.spilled.Add(ctx, 1, with(keyExchange.String(destination(m.Exchange))))
+	h.count.spilled.Add(ctx, 1, h.ofOutbox(keyExchange.String(destination(m.Exchange))))
+}
+
+func (h *Hook) ofOutbox(more ...attribute.KeyValue) metric.MeasurementOption {
+	return with(slices.Concat(h.outbox, more)...)
 }

@@ -2,6 +2,8 @@ package rehopotel
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/rehop/rehop"
@@ -11,12 +13,12 @@ import (
 type standing struct {
 	mu        sync.Mutex
 	states    map[string]rehop.State // by connection
-	consuming map[string]bool        // by queue
+	receiving map[string]string      // by queue: up or down
 	paused    map[string]bool        // by queue
 }
 
 func newStanding() standing {
-	return standing{states: make(map[string]rehop.State), consuming: make(map[string]bool), paused: make(map[string]bool)}
+	return standing{states: make(map[string]rehop.State), receiving: make(map[string]string), paused: make(map[string]bool)}
 }
 
 // OnState counts connections by their state.
@@ -41,47 +43,67 @@ func (h *Hook) OnState(change rehop.StateChange) {
 		h.count.connections.Add(ctx, n, with(connection, keyState.String(string(state))))
 	}
 	if change.Connection == "consume" && change.State == rehop.StateClosed {
-		h.allDown()
+		h.allGone()
 	}
 }
 
-// allDown: a client that is closed does not tell of each subscription.
-func (h *Hook) allDown() {
+// allGone: a client that is closed does not tell of each subscription.
+func (h *Hook) allGone() {
 	h.standing.mu.Lock()
-	queues := make([]string, 0, len(h.standing.consuming))
-	for queue := range h.standing.consuming {
-		queues = append(queues, queue)
-	}
+	queues := slices.Collect(maps.Keys(h.standing.receiving))
 	h.standing.mu.Unlock()
 	for _, queue := range queues {
-		h.OnConsumer(rehop.ConsumerEvent{Queue: queue})
+		h.receives(queue, "")
 		h.OnPause(rehop.PauseEvent{Queue: queue})
 	}
 }
 
-// OnConsumer counts subscriptions that receive.
+// Whether a subscription receives.
+const (
+	up   = "up"
+	down = "down"
+)
+
+// OnConsumer counts subscriptions that receive, and those that should.
 func (h *Hook) OnConsumer(e rehop.ConsumerEvent) {
-	h.count.consumers.Add(context.Background(), h.standing.turn(h.standing.consuming, e.Queue, e.Up), with(keyQueue.String(e.Queue)))
+	state := down
+	if e.Up {
+		state = up
+	}
+	h.receives(e.Queue, state)
+}
+
+func (h *Hook) receives(queue, now string) {
+	h.standing.mu.Lock()
+	before := h.standing.receiving[queue]
+	h.standing.receiving[queue] = now
+	h.standing.mu.Unlock()
+	for _, state := range []string{up, down} {
+		n := int64(0)
+		if state == now {
+			n++
+		}
+		if state == before {
+			n--
+		}
+		h.count.consumers.Add(context.Background(), n, with(keyQueue.String(queue), keyState.String(state)))
+	}
 }
 
 // OnPause counts subscriptions that pause.
 func (h *Hook) OnPause(e rehop.PauseEvent) {
-	h.count.paused.Add(context.Background(), h.standing.turn(h.standing.paused, e.Queue, e.Paused), with(keyQueue.String(e.Queue)))
-}
-
-// turn sets what is known of a queue, and says how much that changes a sum. The first word of a queue counts too, even as 0.
-func (s *standing) turn(known map[string]bool, queue string, now bool) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := known[queue]
-	known[queue] = now
+	h.standing.mu.Lock()
+	before := h.standing.paused[e.Queue]
+	h.standing.paused[e.Queue] = e.Paused
+	h.standing.mu.Unlock()
+	n := int64(0) // which counts, too: it says that there is a subscription
 	switch {
-	case now && !before:
-		return 1
-	case before && !now:
-		return -1
+	case e.Paused && !before:
+		n = 1
+	case before && !e.Paused:
+		n = -1
 	}
-	return 0
+	h.count.paused.Add(context.Background(), n, with(keyQueue.String(e.Queue)))
 }
 
 // OnStuck counts reports of handlers that ignore their context.

@@ -238,6 +238,29 @@ func TestForeignHeaders(t *testing.T) {
 	})
 }
 
+// A message of a publisher that is not traced begins a trace of its own, and not in that of whoever has subscribed.
+func TestUntracedPublisher(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *traced) {
+		ctx, start := b.tracer.Start(t.Context(), "start")
+		if _, err := b.Client.Subscribe(ctx, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })}); err != nil {
+			t.Fatal(err)
+		}
+		start.End()
+		other, err := rehop.Open(t.Context(), b.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(other.Publish(t.Context(), rehop.Message{Key: "q"}), other.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		b.AwaitEmpty("q")
+		process := b.named("process q", 1)[0]
+		if process.Parent().IsValid() || process.SpanContext().TraceID() == start.SpanContext().TraceID() {
+			t.Errorf("the attempt is below %v in trace %v, want a trace of its own", process.Parent().SpanID(), process.SpanContext().TraceID())
+		}
+	})
+}
+
 // What no queue is bound for ends the span with an error.
 func TestUnroutableSpan(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {

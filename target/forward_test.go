@@ -43,10 +43,15 @@ func publish(t *testing.T, client *rehop.Client, m rehop.Message) {
 
 func subscribe(t *testing.T, client *rehop.Client, handler rehop.Handler) {
 	t.Helper()
-	_, err := client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: handler, Retry: rehop.Steps(time.Hour), ProbeMin: time.Hour, ProbeMax: time.Hour})
+	sub, err := client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: handler, Retry: rehop.Steps(time.Hour), ProbeMin: time.Hour, ProbeMax: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // one that pauses would not come to an end by itself
+		if err := sub.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A message arrives at the other exchange as it was, and is done then.

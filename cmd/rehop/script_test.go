@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strconv"
@@ -41,12 +44,17 @@ func TestScripts(t *testing.T) {
 			"garbage":         garbage,
 			"damage":          damage,
 			"outbox":          fillOutbox,
+			"endpoint":        startEndpoint,
+			"received":        received,
+			"ready":           ready,
+			"get":             get,
 			"await-set-aside": awaitSetAside,
 		},
 		Setup: func(env *testscript.Env) error {
 			// A script that forgets to start a broker must not find one of this machine.
 			env.Setenv("REHOP_BROKER", "amqp://127.0.0.1:1/")
 			env.Setenv("TZ", "UTC")
+			env.Values[bodiesKey{}] = make(chan string, 1000)
 			return nil
 		},
 	})
@@ -148,28 +156,41 @@ func (r *resting) OnHandled(_ context.Context, _ *rehop.Delivery, result rehop.R
 	}
 }
 
-// await waits for something on the broker: await watcher exchange, await messages queue count.
+// await waits for something: await watcher exchange, await messages queue count, await file name.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
-		ts.Fatalf("usage: await watcher exchange | await messages queue count")
+		ts.Fatalf("usage: await watcher exchange | await messages queue count | await file name")
+	}
+	if args[0] == "file" {
+		awaitTrue(ts, args, func(context.Context) bool {
+			_, err := os.Stat(ts.MkAbs(args[1]))
+			return err == nil
+		})
+		return
 	}
 	ctx, cancel := limited()
 	defer cancel()
 	a, err := admin.Open(ctx, admin.Config{URL: ts.Getenv("REHOP_BROKER"), Management: ts.Getenv("REHOP_MANAGEMENT")})
 	ts.Check(err)
 	defer a.Close()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	awaitTrue(ts, args, func(ctx context.Context) bool {
 		live, err := a.Live(ctx)
 		ts.Check(err)
-		if there(live, args) {
-			return
-		}
+		return there(live, args)
+	})
+}
+
+// awaitTrue looks again and again until something is there.
+func awaitTrue(ts *testscript.TestScript, what []string, there func(context.Context) bool) {
+	ctx, cancel := limited()
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !there(ctx) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			ts.Fatalf("waited %v for %s", patience, strings.Join(args, " "))
+			ts.Fatalf("waited %v for %s", patience, strings.Join(what, " "))
 		}
 	}
 }
@@ -284,22 +305,87 @@ func awaitSetAside(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: await-set-aside file")
 	}
-	ctx, cancel := limited()
-	defer cancel()
 	db := openOutbox(ts, args[0])
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	awaitTrue(ts, []string{"a message to be set aside"}, func(ctx context.Context) bool {
 		b, err := outbox.Inspector{DB: db, Dialect: dialect.SQLite}.Backlog(ctx)
 		ts.Check(err)
-		if b.SetAside > 0 {
-			break
+		return b.SetAside > 0
+	})
+	ts.Check(db.Close())
+}
+
+// bodiesKey is where an environment has what endpoints have received, each as path and body.
+type bodiesKey struct{}
+
+// startEndpoint starts an HTTP server whose address goes to $TARGET. Below /ok it takes everything, below /bad nothing.
+func startEndpoint(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: endpoint")
+	}
+	bodies := ts.Value(bodiesKey{}).(chan string)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || r.URL.Path != "/ok" {
+			w.WriteHeader(http.StatusBadRequest)
+			return
 		}
+		bodies <- r.URL.Path + " " + string(body)
+	}))
+	ts.Setenv("TARGET", server.URL)
+	ts.Defer(server.Close)
+}
+
+// received waits until an endpoint has got a body, whatever else came before: received path body.
+func received(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: received path body")
+	}
+	bodies := ts.Value(bodiesKey{}).(chan string)
+	ctx, cancel := limited()
+	defer cancel()
+	var others []string
+	for {
 		select {
-		case <-tick.C:
+		case got := <-bodies:
+			if got == args[0]+" "+args[1] {
+				for _, other := range others {
+					bodies <- other
+				}
+				return
+			}
+			others = append(others, got)
 		case <-ctx.Done():
-			ts.Fatalf("waited %v for a message to be set aside", patience)
+			ts.Fatalf("got %q, want %q", others, args)
 		}
 	}
-	ts.Check(db.Close())
+}
+
+// ready waits for what rehop up writes when it is ready, and puts the addresses into the environment: ready file.
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: ready file")
+	}
+	await(ts, false, []string{"file", args[0]})
+	var report struct{ AMQP, Management, HTTP string }
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &report))
+	ts.Setenv("REHOP_BROKER", report.AMQP)
+	ts.Setenv("REHOP_MANAGEMENT", report.Management)
+	ts.Setenv("REHOP_HTTP", report.HTTP)
+}
+
+// get asks for a page, which has to be answered with a status: get URL status.
+func get(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: get URL status")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
+	ts.Check(err)
+	response, err := http.DefaultClient.Do(request)
+	ts.Check(err)
+	ts.Check(response.Body.Close())
+	if got := strconv.Itoa(response.StatusCode); got != args[1] {
+		ts.Fatalf("got status %s of %s, want %s", got, args[0], args[1])
+	}
 }

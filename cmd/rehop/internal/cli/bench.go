@@ -78,7 +78,10 @@ func (b *benching) run(ctx context.Context) (err error) {
 	if fault := b.print(result); fault != nil {
 		return fault
 	}
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("bench: broken off before its time was up")
+	case err != nil:
 		return fmt.Errorf("bench: %w", err)
 	}
 	return nil

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,6 +44,27 @@ func directoryOf(dir string, r broker.Report) directory {
 	return d
 }
 
+// isData finds a directory that is none of a broker, in which nothing must be made.
+func isData(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return usage("look into the data directory: %w", err)
+	}
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) == ".log" {
+			return nil
+		}
+	}
+	return usage("%s has nothing of a broker in it", dir)
+}
+
+func checkDir(dir string) (broker.Report, error) {
+	if err := isData(dir); err != nil {
+		return broker.Report{}, err
+	}
+	return broker.CheckDir(dir)
+}
+
 func (c *command) printDirectory(d directory) error {
 	if c.json {
 		return c.printJSON(d)
@@ -50,8 +73,8 @@ func (c *command) printDirectory(d directory) error {
 	if !d.Clean {
 		state = "not closed in order; the next start mends that"
 	}
-	if err := c.printf("%s: %d messages and %d definitions, %s in %d files, of which %s can be given back; %s\n", plain(d.Directory), d.Messages,
-		d.Definitions, size(d.Bytes), d.Segments, size(d.Dead), state); err != nil {
+	if err := c.printf("%s: %s and %s, %s in %s, of which %s can be given back; %s\n", plain(d.Directory), counted(d.Messages, "message"),
+		counted(d.Definitions, "definition"), size(d.Bytes), counted(d.Segments, "file"), size(d.Dead), state); err != nil {
 		return err
 	}
 	if d.Torn > 0 {
@@ -91,7 +114,7 @@ func (c *command) brokerCheck() *cobra.Command {
 		Long:  `Check reads everything in the directory, compares it with its checksums, and changes nothing. It ends with 3 if something is damaged.`,
 		Args:  needs("directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			report, err := broker.CheckDir(args[0])
+			report, err := checkDir(args[0])
 			if err != nil {
 				return err
 			}
@@ -99,7 +122,7 @@ func (c *command) brokerCheck() *cobra.Command {
 				return err
 			}
 			if n := len(report.Damage); n > 0 {
-				return found("%d places in %s are damaged; rehop broker repair keeps what is sound", n, args[0])
+				return found("%s in %s: rehop broker repair keeps what is sound", counted(n, "damaged place"), args[0])
 			}
 			return nil
 		},
@@ -121,12 +144,12 @@ back. It does nothing if nothing is damaged. It asks before it does, or needs --
 }
 
 func (c *command) repair(ctx context.Context, dir string, yes bool) error {
-	report, err := broker.CheckDir(dir)
+	report, err := checkDir(dir)
 	if err != nil {
 		return err
 	}
 	if n := len(report.Damage); n > 0 {
-		if err := c.agree(ctx, yes, fmt.Sprintf("repair %s, giving up what is in %d damaged places", dir, n)); err != nil {
+		if err := c.agree(ctx, yes, fmt.Sprintf("repair %s, giving up what is in %s", dir, counted(n, "damaged place"))); err != nil {
 			return err
 		}
 		if report, err = broker.RepairDir(dir); err != nil {
@@ -150,6 +173,9 @@ func (c *command) brokerCompact() *cobra.Command {
 more to give back than to keep. Meanwhile the directory needs room for both. It can be interrupted at any time.`,
 		Args: needs("directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := isData(args[0]); err != nil {
+				return err
+			}
 			before, after, err := broker.CompactDir(args[0])
 			if err != nil {
 				return err

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-// commands are all commands, in the order of the help.
+// commands are all commands; help lists them by name.
 func (c *command) commands() []*cobra.Command {
 	return []*cobra.Command{
 		c.up(),

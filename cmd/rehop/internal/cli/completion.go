@@ -9,7 +9,7 @@ func (c *command) completion() *cobra.Command {
 		Example: `  source <(rehop completion bash)
   rehop completion zsh > "${fpath[1]}/_rehop"
   rehop completion fish | source`,
-		Args:      needs("a shell"),
+		Args:      needs("shell"),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()

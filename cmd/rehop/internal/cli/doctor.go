@@ -64,7 +64,7 @@ func (c *command) printFindings(findings admin.Findings, all bool) error {
 		return err
 	}
 	if len(bad) > 0 {
-		return found("%d findings", len(bad))
+		return found("%s", counted(len(bad), "finding"))
 	}
 	return nil
 }

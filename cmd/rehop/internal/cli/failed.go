@@ -59,7 +59,7 @@ func (c *command) failedList() *cobra.Command {
 		Use:   "ls [queue]",
 		Short: "List failed messages, or the queues that have some",
 		Long: `Ls lists the messages that rest in the failed queue of a queue, oldest first, and leaves them where they are. Without a queue it lists
-those that have failed messages, for which it needs the management API.`,
+those that have failed messages, for which it needs the management API, whose figures are some seconds old.`,
 		Args: needs("[queue]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {

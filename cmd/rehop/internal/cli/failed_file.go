@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,8 @@ base64. failed import reads it.`,
 			}
 			defer a.Close()
 			if file == "" {
-				_, err := a.Export(cmd.Context(), args[0], c.Out, filter)
+				lines := &harmlessLines{to: c.Out}
+				_, err := a.Export(cmd.Context(), args[0], lines, filter)
 				return explain(err)
 			}
 			n, err := d.exportTo(cmd.Context(), a, args[0], file, filter)
@@ -92,6 +94,22 @@ func (c *command) writeNew(file string, write func(io.Writer) error) error {
 	return errors.Join(err, os.Remove(part.Name()))
 }
 
+// harmlessLines passes lines of JSON on that a terminal does not obey.
+type harmlessLines struct {
+	to   io.Writer
+	rest []byte // of a line that is not whole yet
+}
+
+func (h *harmlessLines) Write(p []byte) (int, error) {
+	h.rest = append(h.rest, p...)
+	whole := bytes.LastIndexByte(h.rest, '\n') + 1
+	if _, err := h.to.Write(harmless(h.rest[:whole])); err != nil {
+		return 0, err
+	}
+	h.rest = append(h.rest[:0], h.rest[whole:]...)
+	return len(p), nil
+}
+
 // lineCounter counts lines on their way.
 type lineCounter struct {
 	to      io.Writer
@@ -142,7 +160,7 @@ from. It ends at the first line that it cannot read or that the broker does not 
 			n, err := c.importLines(cmd.Context(), a, &meter{from: in, passed: func(n int64) { bar.show(n, size) }}, skip)
 			bar.end()
 			if err != nil && skip+n > 0 {
-				c.notice("the first %d messages are in their queues; --skip %d goes on behind them", skip+n, skip+n)
+				c.notice("%s from the first on in their queues; --skip %d goes on behind them", counted(skip+n, "message"), skip+n)
 			}
 			return errors.Join(explain(err), c.count("imported", n))
 		},
@@ -178,7 +196,7 @@ func (c *command) importLines(ctx context.Context, a *admin.Admin, in io.Reader,
 	for skipped := 0; skipped < skip; {
 		blank, err := skipLine(lines)
 		if errors.Is(err, io.EOF) {
-			return 0, usage("--skip %d: the file has no more than %d messages", skip, skipped)
+			return 0, usage("--skip %d: the file has no more than %s", skip, counted(skipped, "message"))
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read the import: %w", err)

@@ -68,7 +68,7 @@ func (c *command) failedDrop() *cobra.Command {
 				if err != nil || n == 0 {
 					return admin.Progress{}, err
 				}
-				if err := c.agree(ctx, yes, fmt.Sprintf("drop %d failed messages of %q for good", n, args[0])); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("drop %s of %q for good", counted(n, "failed message"), args[0])); err != nil {
 					return admin.Progress{}, err
 				}
 				return a.Discard(ctx, args[0], o)
@@ -124,7 +124,7 @@ func (m *moving) preview(ctx context.Context, a *admin.Admin, queue, verb string
 	if m.json {
 		return m.printJSON(moved{Queue: queue, Done: n, DryRun: true})
 	}
-	return m.printf("%d messages would be %s\n", n, verb)
+	return m.printf("%s would be %s\n", counted(n, "message"), verb)
 }
 
 func (m *moving) report(r moved, verb string) error {

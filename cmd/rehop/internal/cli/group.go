@@ -36,9 +36,9 @@ func needs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return usage("%s needs %s: %s", cmd.CommandPath(), names[len(args)], cmd.UseLine())
+			return usage("which %s? %s", strings.TrimSuffix(names[len(args)], "…"), cmd.UseLine())
 		case most >= 0 && len(args) > most:
-			return usage("%s was given %q, which is one argument too many: %s", cmd.CommandPath(), args[most], cmd.UseLine())
+			return usage("%q is one argument too many: %s", args[most], cmd.UseLine())
 		}
 		return nil
 	}

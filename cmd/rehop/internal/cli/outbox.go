@@ -237,7 +237,7 @@ func (s *store) printSQL(of string, after int) error {
 		d = source.Dialect
 	}
 	if err := d.Check(); err != nil {
-		return usage("--dialect: %w", err)
+		return usage("--dialect %s: there are postgres, mysql and sqlite", of)
 	}
 	if after < 0 || after > d.Newest() {
 		return usage("--after %d must be from 0 to %d, the newest version", after, d.Newest())

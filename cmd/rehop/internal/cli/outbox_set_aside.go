@@ -136,7 +136,7 @@ func (c *command) outboxDrop() *cobra.Command {
 		Args:  needs("row…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.mend(cmd.Context(), args, "dropped", func(ctx context.Context, i outbox.Inspector, rows []int64) (int, error) {
-				if err := c.agree(ctx, yes, fmt.Sprintf("delete %d messages from the outbox for good", len(rows))); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("delete %s from the outbox for good", counted(len(rows), "message"))); err != nil {
 					return 0, err
 				}
 				return i.Drop(ctx, rows...)
@@ -167,7 +167,7 @@ func (s *store) mend(ctx context.Context, args []string, verb string, do func(co
 			return err
 		}
 		if n < len(rows) {
-			return fmt.Errorf("%d of %d rows were not there, or not in a state for that", len(rows)-n, len(rows))
+			return fmt.Errorf("%d of %s not there, or not in a state for that", len(rows)-n, counted(len(rows), "row"))
 		}
 		return nil
 	})

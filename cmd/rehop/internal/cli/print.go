@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"unicode"
@@ -26,30 +28,74 @@ func (c *command) printf(format string, args ...any) error {
 
 // printJSON prints a value for programs, on lines of its own.
 func (c *command) printJSON(value any) error {
-	encoder := json.NewEncoder(c.Out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return c.printf("%s\n", harmless(text))
 }
 
 // printLine prints a value for programs on one line, for those of which there are many.
-func (c *command) printLine(value any) error { return json.NewEncoder(c.Out).Encode(value) }
+func (c *command) printLine(value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return c.printf("%s\n", harmless(text))
+}
+
+// harmless is JSON that says the same without what a terminal would obey. JSON itself escapes only a part of that; outside of its texts there is none.
+func harmless(text []byte) []byte {
+	if !bytes.ContainsFunc(text, obeyed) {
+		return text
+	}
+	var out bytes.Buffer
+	for _, r := range string(text) {
+		if obeyed(r) {
+			fmt.Fprintf(&out, "\\u%04x", r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return out.Bytes()
+}
+
+// obeyed reports whether a terminal may take a character as an order, to move the cursor or to turn the direction of a text.
+func obeyed(r rune) bool {
+	return r == 0x7e || r == 0x80 || r >= 0x200e && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
 
 // notice tells a person what is not a command's result.
 func (c *command) notice(format string, args ...any) {
-	fmt.Fprintln(c.Err, "rehop: "+plain(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(c.Err, "rehop: "+plain(redacted(fmt.Sprintf(format, args...))))
 }
+
+// login is user and password in a URL. A password with an @ in it is written so by mistake, and is one all the same.
+var login = regexp.MustCompile(`://[^\s"/?#@]*:[^\s"]*@`)
+
+// redacted is a text without passwords: what somebody has typed in a wrong place is quoted in errors.
+func redacted(text string) string { return login.ReplaceAllString(text, "://***@") }
 
 // printTable prints rows below a heading. What others have written is made harmless.
 func (c *command) printTable(heading []string, rows [][]string) error {
-	w := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
+	var text bytes.Buffer
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{heading}, rows...) {
 		cells := make([]string, len(row))
 		for i, cell := range row {
 			cells[i] = plain(cell)
 		}
-		fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text.String()) {
+		if err := c.printf("%s\n", strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // logger writes what no command can return to the error stream.

@@ -56,7 +56,7 @@ func (p *publishing) publishLines(ctx context.Context, in io.Reader, config reho
 		err = errors.Join(err, p.printf("confirmed %d, not confirmed %d\n", t.confirmed, t.failed))
 	}
 	if err != nil && t.done > 0 {
-		p.notice("the first %d lines are done; --skip %d goes on behind them", t.done, t.done)
+		p.notice("all is done up to line %d; --skip %d goes on behind it", t.done, t.done)
 	}
 	if err == nil && t.failed > 0 {
 		err = publishCode(fmt.Errorf("%d of %d messages were not confirmed; the first: %w", t.failed, t.confirmed+t.failed, t.first))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
 	"strings"
@@ -27,8 +28,11 @@ func Run(ctx context.Context, args []string, s Surroundings) int {
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	err := root.ExecuteContext(ctx)
-	if err != nil {
-		fmt.Fprintln(s.Err, "rehop: "+plainLines(strings.TrimSpace(err.Error())))
+	switch {
+	case errors.Is(err, context.Canceled) && err.Error() == context.Canceled.Error():
+		fmt.Fprintln(s.Err, "rehop: interrupted")
+	case err != nil:
+		fmt.Fprintln(s.Err, "rehop: "+plainLines(redacted(strings.TrimSpace(err.Error()))))
 	}
 	return codeOf(ctx, err)
 }

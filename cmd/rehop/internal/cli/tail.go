@@ -33,8 +33,8 @@ broker makes copies for a queue of tail's own, which is bound beside the others 
 
 What it sees: every message that is published to the exchange with a key that matches; with --queue, every message that comes to the queue by one of its
 bindings, retries and returns included. What it cannot see: what was published before, what rests or waits in queues, and what is published to a queue by its
-name, through the default exchange. Of an exchange of the kind headers it sees what has no need of headers. If it is so slow that 10,000 messages wait for
-it, it misses the oldest. It shows nothing of who consumes a message, or what becomes of it.`,
+name, through the default exchange. On a direct exchange a key has to be given as it is, since # stands for nothing else there. If it is so slow that 10,000
+messages wait for it, it misses the oldest. It shows nothing of who consumes a message, or what becomes of it.`,
 		Example: `  rehop tail --exchange order --key 'order.#'
   rehop tail --queue order-summary --json --count 10`,
 		Args: none,
@@ -42,7 +42,7 @@ it, it misses the oldest. It shows nothing of who consumes a message, or what be
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&t.watch.Exchange, "exchange", "e", "", "exchange to watch")
-	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "binding key; may be given more than once (default #, which is everything on a topic or fanout exchange)")
+	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "binding key; may be given more than once (default #, which is everything on a topic, fanout or headers exchange)")
 	flags.StringVarP(&t.watch.Queue, "queue", "q", "", "queue to watch; needs the management API, which knows its bindings")
 	flags.IntVarP(&t.count, "count", "n", 0, "end after so many messages (default never)")
 	flags.DurationVar(&t.limit, "for", 0, "end after so long (default never)")
@@ -77,8 +77,8 @@ func (t *tailing) run(ctx context.Context) error {
 	for {
 		err := a.Watch(limited, t.watch, t.show)
 		switch {
-		case errors.Is(err, errEnough), t.limit > 0 && limited.Err() != nil && ctx.Err() == nil:
-			return nil
+		case errors.Is(err, errEnough), t.limit > 0 && limited.Err() != nil && ctx.Err() == nil, ctx.Err() != nil && t.count == 0:
+			return nil // as it was told, or by ^C, which is how it ends when it was told nothing
 		case errors.Is(err, admin.ErrWatchEnded):
 			t.notice("the connection was lost; what passes until it is back is not seen")
 		default:

@@ -17,8 +17,6 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-const defaultFile = "rehop.yaml"
-
 func (c *command) topology() *cobra.Command {
 	return group("topology", "Compare, declare, draw and migrate what is on the broker",
 		`These commands are about the exchanges, queues and bindings that the flows of a file (rehop.yaml unless another is named) need on the broker.`,
@@ -27,7 +25,7 @@ func (c *command) topology() *cobra.Command {
 
 // planOf is everything that the flows of a file need on the broker. The file also says where the broker is, if nobody else does.
 func (c *command) planOf(args []string) (layout.Plan, error) {
-	path := defaultFile
+	path := localFile
 	if len(args) > 0 {
 		path = args[0]
 	}
@@ -73,7 +71,7 @@ func (c *command) topologyPlan() *cobra.Command {
 				return err
 			}
 			if c.json {
-				return c.printJSON(plan)
+				return c.printJSON(planViewOf(plan))
 			}
 			return c.printPlan(plan)
 		},
@@ -99,17 +97,13 @@ func (c *command) printPlan(plan layout.Plan) error {
 		return err
 	}
 	rows = nil
-	for _, b := range plan.Bindings {
-		to := "queue"
-		if b.ToExchange {
-			to = "exchange"
-		}
-		rows = append(rows, []string{b.Source, dash(b.Key), to, b.Destination, argumentsText(b.Args)})
+	for _, b := range planViewOf(plan).Bindings {
+		rows = append(rows, []string{b.Source, dash(b.Key), b.To + " " + b.Destination, argumentsText(b.Arguments)})
 	}
 	if err := c.printf("\n"); err != nil {
 		return err
 	}
-	return c.printTable([]string{"FROM", "KEY", "TO", "", "ARGUMENTS"}, rows)
+	return c.printTable([]string{"FROM", "KEY", "TO", "ARGUMENTS"}, rows)
 }
 
 // kindOf is a kind, and whether it is somebody else's.
@@ -153,7 +147,7 @@ management API it cannot see bindings and policies, and says so. It ends with 3 
 					return err
 				}
 				if n := len(diff) - len(diff.Of(unchecked)); n > 0 {
-					return found("%d differences", n)
+					return found("%s", counted(n, "difference"))
 				}
 				return nil
 			})
@@ -192,7 +186,7 @@ repeat.`,
 					return err
 				}
 				if n := len(applied.Left.Of("differs", "ruled")); n > 0 {
-					return found("%d differences are left", n)
+					return found("%s left", counted(n, "difference"))
 				}
 				return nil
 			})
@@ -224,25 +218,17 @@ func (c *command) printApplied(applied admin.Applied, dryRun bool) error {
 }
 
 func (c *command) topologyExport() *cobra.Command {
-	var (
-		vhost    string
-		policies bool
-		priority int
-		file     string
-	)
+	var vhost, file string
 	cmd := &cobra.Command{
 		Use:   "export [file]",
 		Short: "Write what the flows need as RabbitMQ's definitions",
-		Long: `Export writes the plan as RabbitMQ's definitions, in JSON, for rabbitmqctl import_definitions or the management API. With --policies, what a policy can
-set is in policies, which can be changed later, instead of in arguments; clients have to declare their queues without those arguments then.`,
+		Long: `Export writes the plan as RabbitMQ's definitions, in JSON, for rabbitmqctl import_definitions or the management API. For a flow with policy-priority,
+what a policy can set of its queue is in a policy, which can be changed later, instead of in arguments.`,
 		Args: needs("[file]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			plan, err := c.planOf(args)
 			if err != nil {
 				return err
-			}
-			if policies {
-				plan = plan.ByPolicy(priority)
 			}
 			text, err := plan.Definitions(vhost)
 			if err != nil {
@@ -252,8 +238,6 @@ set is in policies, which can be changed later, instead of in arguments; clients
 		},
 	}
 	cmd.Flags().StringVar(&vhost, "vhost", "/", "virtual host that the definitions are for, which must exist")
-	cmd.Flags().BoolVar(&policies, "policies", false, "use policies where that is possible")
-	cmd.Flags().IntVar(&priority, "priority", 0, "priority of the policies; it must be above those of others that match")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write, which must not exist (default the standard output)")
 	return cmd
 }

@@ -62,13 +62,18 @@ func (c *command) migrateQueue(ctx context.Context, a *admin.Admin, plan layout.
 		return err
 	}
 	bar := c.progressOf("moved")
-	step := 0
+	step, waiting := 0, ""
 	o.Progress = func(p admin.MigrationProgress) {
 		if p.Step != step {
-			step = p.Step
+			step, waiting = p.Step, ""
 			bar.end()
 			c.notice("step %d of %d: %s", p.Step, p.Steps, p.Now)
 		}
+		if p.Waiting != waiting && p.Waiting != "" {
+			bar.end()
+			c.notice("waiting for %s", p.Waiting)
+		}
+		waiting = p.Waiting
 		bar.show(int64(p.Moved), int64(p.Moved+p.Left))
 	}
 	_, err = a.Migrate(ctx, plan, queue, o)

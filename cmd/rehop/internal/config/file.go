@@ -110,7 +110,7 @@ func (r *reader) document(text []byte) *yaml.Node {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
-		fault := Fault{File: r.path, Text: "this is no YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
+		fault := Fault{File: r.path, Line: 1, Text: "this is no YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 		if found := lineOf.FindStringSubmatch(err.Error()); found != nil {
 			fault.Line, _ = strconv.Atoi(found[1])
 			fault.Text = "this is no YAML: " + found[2]
@@ -148,14 +148,11 @@ func (r *reader) file(root *yaml.Node, f *File) {
 	if (f.TLS.Cert == "") != (f.TLS.Key == "") {
 		r.fault(at.at("tls"), "cert and key belong together: give both")
 	}
-	for _, url := range f.Broker {
-		if !strings.HasPrefix(url, "amqp://") && !strings.HasPrefix(url, "amqps://") {
-			r.fault(at.at("broker"), "the URL of a broker must begin with amqp:// or amqps://")
-		}
-	}
 	if _, err := rehop.Topology(f.Config()); err != nil {
-		r.blame(at, err, nil)
+		r.blame(at, err, map[string]string{"URL": "broker"})
+		return
 	}
+	r.agree(f)
 }
 
 // withoutOwn leaves keys out that begin with x-: there, files keep what they refer to by aliases.

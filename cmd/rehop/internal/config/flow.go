@@ -25,36 +25,39 @@ type Flow struct {
 }
 
 func (r *reader) flows(n *yaml.Node, f *File) {
-	var read []places
 	r.named(n, "flows", func(name string, key, value *yaml.Node) {
 		before := len(r.faults)
 		flow, at := r.flow(name, key, value)
 		for i, other := range f.Flows {
 			if other.Subscription.Queue == flow.Subscription.Queue {
 				r.fault(at.at("queue"), "flow %q has the queue %q, as flow %q in line %d has: they would take each other's messages",
-					name, flow.Subscription.Queue, other.Name, read[i].self.Line)
+					name, flow.Subscription.Queue, other.Name, r.flowsAt[i].self.Line)
 			}
 		}
-		f.Flows, read = append(f.Flows, flow), append(read, at)
-		if len(r.faults) == before {
-			r.agree(f, at)
-		}
+		at.faulty = len(r.faults) > before
+		f.Flows, r.flowsAt = append(f.Flows, flow), append(r.flowsAt, at)
 	})
 }
 
-// agree finds out whether the last flow fits what the others declare.
-func (r *reader) agree(f *File, at places) {
-	subscriptions, _ := f.Subscriptions()
-	last := subscriptions[len(subscriptions)-1:]
-	if _, err := rehop.Topology(rehop.Config{QueueType: f.QueueType}, last...); err != nil {
-		r.blame(at, err, fieldKeys)
-		return
-	}
-	for _, other := range subscriptions[:len(subscriptions)-1] {
-		if _, err := rehop.Topology(rehop.Config{QueueType: f.QueueType}, other, last[0]); err != nil {
-			r.blame(at, err, fieldKeys)
-			return
+// agree finds out whether what the flows declare is possible, and fits the exchanges and each other.
+func (r *reader) agree(f *File) {
+	var sound []rehop.Subscription
+	for i, at := range r.flowsAt {
+		if at.faulty {
+			continue
 		}
+		s := f.Flows[i].Subscription
+		if _, err := rehop.Topology(f.Config(), s); err != nil {
+			r.blame(at, err, fieldKeys)
+			continue
+		}
+		for _, other := range sound {
+			if _, err := rehop.Topology(f.Config(), other, s); err != nil {
+				r.blame(at, err, fieldKeys)
+				break
+			}
+		}
+		sound = append(sound, s)
 	}
 }
 
@@ -97,6 +100,7 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 		"single-active":    r.whether(&s.SingleActive),
 		"priority":         r.count(&s.Priority),
 		"arguments":        r.arguments(&s.QueueArgs),
+		"policy-priority":  r.count(&s.PolicyPriority),
 		"target":           func(n *yaml.Node) { targets++; r.target(n, what, &flow.Target) },
 	})
 	at.self = key

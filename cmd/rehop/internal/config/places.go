@@ -13,6 +13,8 @@ type places struct {
 	what string
 	self *yaml.Node
 	keys map[string]*yaml.Node
+	// faulty: it could not be read as a whole.
+	faulty bool
 }
 
 // at is the place of a key, or of the mapping if the key is not there.
@@ -26,12 +28,15 @@ func (p places) at(key string) *yaml.Node {
 // word finds names of Go's fields in a text.
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
 
+// prefix is what a library's errors begin with, and what the fault says already.
+var prefix = regexp.MustCompile(`^(target: |rehop: config: |rehop: subscription "[^"]*": )`)
+
 // blame reports what a library says of settings that were read from here. It names its own fields; names gives the keys
 // of those whose name is not simply the key's.
 func (r *reader) blame(p places, err error, names map[string]string) {
 	for _, one := range parts(err) {
 		at := p.self
-		text := word.ReplaceAllStringFunc(strings.TrimPrefix(one.Error(), "target: "), func(field string) string {
+		text := word.ReplaceAllStringFunc(prefix.ReplaceAllString(one.Error(), ""), func(field string) string {
 			key, ok := names[field]
 			if !ok {
 				key = kebab(field)

@@ -17,6 +17,8 @@ type reader struct {
 	path   string
 	env    func(name string) (string, bool)
 	faults Faults
+	// flowsAt are the places of the flows, in their order.
+	flowsAt []places
 }
 
 func (r *reader) fault(at *yaml.Node, format string, args ...any) {

@@ -98,13 +98,13 @@ func (t Target) timeout() *time.Duration {
 }
 
 func (r *reader) target(n *yaml.Node, of string, t *Target) {
-	at := r.mapping(n, "target of "+of, keys{
+	r.mapping(n, "target of "+of, keys{
 		"http":    func(n *yaml.Node) { t.HTTP = r.http(n, of) },
 		"command": func(n *yaml.Node) { t.Command = r.command(n, of) },
 		"forward": func(n *yaml.Node) { t.Forward = r.forward(n, of) },
 	})
-	if len(at.keys) != 1 && n.Kind == yaml.MappingNode {
-		r.fault(n, "target of %s must have one of http, command and forward, and has %d", of, len(at.keys))
+	if n := aliased(n); n.Kind == yaml.MappingNode && len(n.Content) != 2 {
+		r.fault(n, "target of %s must have one of http, command and forward, and has %d", of, len(n.Content)/2)
 	}
 }
 

@@ -34,7 +34,7 @@ func (s Source) GoString() string { return s.place }
 func Parse(text string) (Source, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	if !found {
-		return Source{}, errors.New("the URL of a database must begin with postgres://, mysql:// or sqlite:")
+		return Source{}, errors.New("the URL of a database must be postgres://…, mysql://… or sqlite:…")
 	}
 	switch scheme {
 	case "postgres", "postgresql":
@@ -48,12 +48,12 @@ func Parse(text string) (Source, error) {
 	case "sqlite", "file":
 		path := strings.TrimPrefix(rest, "//")
 		if path == "" || strings.HasPrefix(path, "?") {
-			return Source{}, errors.New("the URL of an SQLite database has no path: write sqlite:path/to/file.db")
+			return Source{}, errors.New("the URL of an SQLite database has no path: write sqlite:file.db")
 		}
 		file, options, _ := strings.Cut(path, "?")
 		return Source{Dialect: dialect.SQLite, driver: "sqlite", dsn: "file:" + file + "?" + sqliteOptions(options), place: "sqlite:" + file}, nil
 	}
-	return Source{}, errors.New("the URL of a database must begin with postgres://, mysql:// or sqlite:")
+	return Source{}, errors.New("the URL of a database must be postgres://…, mysql://… or sqlite:…")
 }
 
 // sqliteOptions are those that were given; without any, writers wait for each other and readers for nobody.

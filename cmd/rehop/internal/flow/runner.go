@@ -161,12 +161,7 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 		g.flows[name] = b
 	}
 	for _, e := range ending {
-		r.retire(g.file.Drain, func(ctx context.Context) {
-			if err := e.sub.Drain(ctx); err != nil {
-				r.Logger.Warn("flow was not drained in time", "flow", e.flow.Name, "err", err)
-			}
-			e.close()
-		})
+		r.retire(g.file.Drain, func(ctx context.Context) { r.end(ctx, e) })
 	}
 	r.changeRelays(file, &changes)
 	g.file = file
@@ -232,6 +227,7 @@ func (r *Runner) Close(ctx context.Context) error {
 	return err
 }
 
+// close ends everything of a generation. The relays go first: they publish by the client.
 func (r *Runner) close(ctx context.Context, g *generation) error {
 	for _, relay := range g.relays {
 		relay.cancel()
@@ -242,12 +238,33 @@ func (r *Runner) close(ctx context.Context, g *generation) error {
 		case <-ctx.Done():
 		}
 	}
-	err := g.client.Close(ctx)
+	var ending sync.WaitGroup
 	for _, f := range g.flows {
-		f.close()
+		ending.Go(func() { r.end(ctx, f) })
 	}
+	ending.Wait()
+	return g.client.Close(ctx)
+}
+
+// end lets a flow finish what it has in hand. One that pauses would not: what it holds goes back to the broker at once.
+func (r *Runner) end(ctx context.Context, f *running) {
+	defer f.close()
+	drained := make(chan error, 1)
+	go func() { drained <- f.sub.Drain(ctx) }()
+	for next := r.watch.next(); !r.watch.isPaused(f.sub.Queue()); next = r.watch.next() {
+		select {
+		case err := <-drained:
+			r.warnUndrained(f, err)
+			return
+		case <-next:
+		}
+	}
+	_ = f.sub.Stop() // what it says, Drain says too
+	r.warnUndrained(f, <-drained)
+}
+
+func (r *Runner) warnUndrained(f *running, err error) {
 	if err != nil {
-		return fmt.Errorf("drain: %w", err)
+		r.Logger.Warn("not everything was handled in time, and went back to the broker", "flow", f.flow.Name, "err", err)
 	}
-	return nil
 }

@@ -68,10 +68,14 @@ func dial(ctx context.Context, raw string, o Options) (*amqp.Connection, error) 
 type line struct {
 	*amqp.Channel
 	conn *amqp.Connection
+	fail func(error) // says why all is to end
 }
 
-// cut ends a connection at once, whatever is under way.
-func (l line) cut() { _ = l.conn.CloseDeadline(time.Now()) }
+// cut ends a connection at once, whatever is under way. The others on it will have errors that are only a consequence.
+func (l line) cut(why error) {
+	l.fail(why)
+	_ = l.conn.CloseDeadline(time.Now())
+}
 
 // hangUp closes a connection. What there was to say has been said by then, so a broker that does not answer is not worth an error.
 func hangUp(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(2 * time.Second)) }

@@ -23,7 +23,7 @@ func (r *run) consuming(ctx context.Context, published <-chan struct{}) (*histog
 		case <-ctx.Done():
 			return
 		}
-		limit := patience
+		limit := r.patience
 		if r.Mode == Consume {
 			limit = r.For
 		}

@@ -151,6 +151,24 @@ func TestQueueDeleted(t *testing.T) {
 	}
 }
 
+// A broker that has run out of memory stops reading. The bench ends all the same, says why, and leaves nothing behind.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	server := &broker.Server{MemoryLimit: 1 << 20}
+	o := options(serve(t, server), Publish)
+	o.Size, o.Window, o.patience = 100_000, 100, 500*time.Millisecond
+	got, err := Run(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "no confirm within 500ms") {
+		t.Errorf("got %v, want an error that says that confirms are missing", err)
+	}
+	if got.Published == nil || got.Published.Messages == 0 {
+		t.Errorf("published %v, want what was confirmed before", got.Published)
+	}
+	if left := queues(t, server); len(left) > 0 {
+		t.Errorf("queues %q are left behind", left)
+	}
+}
+
 func deleteAll(t *testing.T, url string, queues []string) {
 	conn, err := amqp.Dial(url)
 	if err != nil {
@@ -246,7 +264,7 @@ func TestPlot(t *testing.T) {
 			if err := r.Plot(&out); err != nil {
 				t.Fatal(err)
 			}
-			for reader := xml.NewDecoder(&out); ; {
+			for reader := xml.NewDecoder(bytes.NewReader(out.Bytes())); ; {
 				if _, err := reader.Token(); errors.Is(err, io.EOF) {
 					break
 				} else if err != nil {

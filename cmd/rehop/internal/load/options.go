@@ -41,6 +41,9 @@ type Options struct {
 	Transient bool
 	// Progress is called from time to time with the messages so far. It may be nil.
 	Progress func(published, consumed int64)
+
+	// patience is how long confirms and deliveries are waited for after the time is up, and how long cleaning up may take. Default: 10 s.
+	patience time.Duration
 }
 
 // maxSize keeps a typing error from asking for all memory there is.

@@ -38,7 +38,7 @@ func (r *run) publisher(ctx context.Context, l line, h *histogram) error {
 	go func() {
 		err := r.land(flights, closed, returns, h)
 		if err != nil {
-			l.cut() // a broker that does not read holds up who publishes, for ever
+			l.cut(err) // a broker that does not read holds up who publishes, for ever
 		}
 		landed <- err
 	}()
@@ -74,14 +74,14 @@ func (r *run) publisher(ctx context.Context, l line, h *histogram) error {
 // land waits for the confirms, in the order of publishing.
 func (r *run) land(flights <-chan flight, closed <-chan *amqp.Error, returns <-chan amqp.Return, h *histogram) error {
 	for f := range flights {
-		limit := time.NewTimer(patience)
+		limit := time.NewTimer(r.patience)
 		select {
 		case <-f.confirm.Done():
 		case err := <-closed:
 			limit.Stop()
 			return fmt.Errorf("publish: the channel is lost: %w", reason(err))
 		case <-limit.C:
-			return fmt.Errorf("publish: no confirm within %v", patience)
+			return fmt.Errorf("publish: no confirm within %v: the broker is too slow for this window, or it has an alarm and blocks publishers", r.patience)
 		}
 		limit.Stop()
 		returned := false

@@ -17,8 +17,6 @@ const (
 	heartbeat = 10 * time.Second
 	// leftAlone is after how long the broker itself deletes the queue of a run that was killed.
 	leftAlone = 10 * time.Minute
-	// patience is how long confirms and deliveries are waited for after the time is up, and how long cleaning up may take.
-	patience = 10 * time.Second
 	// moment is the grain of the timeline.
 	moment = 250 * time.Millisecond
 )
@@ -39,6 +37,9 @@ type run struct {
 func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.Validate(); err != nil {
 		return Result{}, err
+	}
+	if o.patience == 0 {
+		o.patience = 10 * time.Second
 	}
 	r := &run{Options: o, queue: "rehop-bench-" + rehop.NewID()}
 	conn, err := connect(ctx, o)
@@ -77,7 +78,7 @@ func (r *run) declare(conn *amqp.Connection) error {
 // clean deletes the queue. The connection may have been lost meanwhile.
 func (r *run) clean(conn *amqp.Connection) (left int64, err error) {
 	if conn.IsClosed() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), r.patience)
 		defer cancel()
 		if conn, err = connect(ctx, r.Options); err != nil {
 			return 0, fmt.Errorf("delete queue %q, which the broker will do by itself in %v: %w", r.queue, leftAlone, err)
@@ -196,15 +197,17 @@ func (r *run) together(ctx context.Context, workers int, work func(ctx context.C
 		if err != nil {
 			return nil, 0, fmt.Errorf("open a channel: %w", err)
 		}
-		lines[i] = line{ch, conns[len(conns)-1]}
+		lines[i] = line{ch, conns[len(conns)-1], cancel}
 	}
-	parts, faults := make([]histogram, workers), make([]error, workers)
+	parts := make([]histogram, workers)
 	began := time.Now()
 	var group sync.WaitGroup
+	var failed atomic.Bool
 	for i, l := range lines {
 		group.Go(func() {
-			if faults[i] = work(ctx, l, &parts[i]); faults[i] != nil {
-				cancel(faults[i])
+			if err := work(ctx, l, &parts[i]); err != nil {
+				failed.Store(true)
+				cancel(err)
 			}
 		})
 	}
@@ -214,10 +217,8 @@ func (r *run) together(ctx context.Context, workers int, work func(ctx context.C
 	for i := range parts[1:] {
 		sum.merge(&parts[i+1])
 	}
-	for _, err := range faults {
-		if err != nil {
-			return sum, took, err
-		}
+	if failed.Load() {
+		return sum, took, context.Cause(ctx)
 	}
 	return sum, took, nil
 }

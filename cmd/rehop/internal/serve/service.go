@@ -231,7 +231,7 @@ func (r *run) drain() error {
 	r.Logger.Info("draining", "limit", limit)
 	if err := r.runner.Close(ctx); err != nil {
 		// Nothing is lost by that: the broker has what was not finished.
-		r.Logger.Warn("not everything was handled in time, and went back to the broker", "err", err)
+		r.Logger.Warn("the connection did not close in order", "err", err)
 	}
 	return nil
 }

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/mgmt"
+	"github.com/rehop/rehop/outbox"
+	"github.com/rehop/rehop/rehopotel"
+)
+
+const (
+	rulesFile     = "../../deploy/prometheus-rules.yml"
+	rulesTestFile = "../../deploy/prometheus-rules-test.yml"
+	dashboardFile = "../../deploy/grafana-dashboard.json"
+)
+
+// exported are the metrics that there are, each with its labels.
+type exported map[string]map[string]bool
+
+var (
+	sampleLine = regexp.MustCompile(`^([a-z_0-9]+)(?:\{(.*)\})? `)
+	sampleName = regexp.MustCompile(`([a-z_0-9]+)="`)
+)
+
+// read takes in metrics in the text format of Prometheus.
+func (e exported) read(t *testing.T, h http.Handler, path string) {
+	t.Helper()
+	request := httptest.NewRequest(http.MethodGet, path, nil)
+	request.SetBasicAuth("guest", "guest")
+	request.RemoteAddr = "127.0.0.1:1" // from where alone guest may come
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, request)
+	if answer.Code != http.StatusOK {
+		t.Fatalf("GET %s: %d %s", path, answer.Code, answer.Body)
+	}
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		sample := sampleLine.FindStringSubmatch(lines.Text())
+		if sample == nil {
+			continue
+		}
+		if e[sample[1]] == nil {
+			e[sample[1]] = make(map[string]bool)
+		}
+		for _, label := range sampleName.FindAllStringSubmatch(sample[2], -1) {
+			e[sample[1]][label[1]] = true
+		}
+	}
+}
+
+// everything lets a hook, a watch and a broker report all that they can.
+func everything(t *testing.T) exported {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo()) // as the service does
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rehopotel.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Outbox: "shop"}
+	hook, err := rehopotel.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, d := t.Context(), &rehop.Delivery{Queue: "q", Attempt: 2, FirstFailed: time.Now()}
+	hook.OnPublish(ctx, &rehop.Message{}, time.Second, rehop.ErrUnroutable)
+	ctx = hook.OnHandleStart(ctx, d)
+	hook.OnHandleEnd(ctx, d, time.Second, io.EOF)
+	for _, outcome := range []rehop.Outcome{rehop.OutcomeRetry, rehop.OutcomeFailed} {
+		hook.OnHandled(ctx, d, rehop.Result{Outcome: outcome, Kind: "error", Err: io.EOF})
+	}
+	hook.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateOpen})
+	hook.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: true})
+	hook.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
+	hook.OnStuck(rehop.StuckHandler{Queue: "q"})
+	hook.OnBacklog(outbox.Backlog{})
+	hook.OnBatch(outbox.Batch{Published: 1})
+	hook.OnLease(outbox.Lease{Gained: true, Shards: []int{1}})
+	hook.OnFault(io.EOF)
+	hook.OnSpill(ctx, &rehop.Message{}, io.EOF)
+	if _, err := rehopotel.Watch(overview{}, config); err != nil {
+		t.Fatal(err)
+	}
+	found := make(exported)
+	found.read(t, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), "/metrics")
+
+	server := &broker.Server{Logger: slog.New(slog.DiscardHandler)}
+	t.Cleanup(func() { _ = server.Close() })
+	api, err := mgmt.Handler(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found.read(t, api, "/metrics")
+	return found
+}
+
+// overview is a broker with one of everything.
+type overview struct{}
+
+func (overview) Queues(context.Context) (admin.Overview, error) {
+	return admin.Overview{Queues: []admin.Queue{{Name: "q"}}, Waits: []admin.Wait{{Name: "w"}}}, nil
+}
+
+var (
+	metricName   = regexp.MustCompile(`\b(?:rehop|messaging|rabbitmq)_[a-z0-9_]+\b`)
+	inBraces     = regexp.MustCompile(`\{[^}]*\}`)
+	grouping     = regexp.MustCompile(`\b(?:by|without|on|ignoring)\s*\(([^)]*)\)`)
+	matcherLabel = regexp.MustCompile(`([a-z_0-9]+)\s*(?:=~|!~|!=|=)\s*"`)
+	legendLabel  = regexp.MustCompile(`\$labels\.([a-z_0-9]+)|\{\{([a-z_0-9]+)\}\}`) // in alerts, and in legends
+)
+
+// scraped are labels that Prometheus adds to what it reads.
+var scraped = map[string]bool{"job": true, "instance": true, "le": true}
+
+// check sees that an expression uses metrics and labels that there are. Texts are those that name labels to be filled in.
+func (e exported) check(t *testing.T, where, expression string, texts ...string) {
+	t.Helper()
+	bare := grouping.ReplaceAllString(inBraces.ReplaceAllString(expression, ""), "")
+	names := metricName.FindAllString(bare, -1)
+	if len(names) == 0 {
+		t.Errorf("%s: no metric in %s", where, expression)
+	}
+	labels := make(map[string]bool)
+	for _, name := range names {
+		if e[name] == nil {
+			t.Errorf("%s: nobody exports %s", where, name)
+		}
+		for label := range e[name] {
+			labels[label] = true
+		}
+	}
+	var used []string
+	for _, found := range inBraces.FindAllString(expression, -1) {
+		for _, label := range matcherLabel.FindAllStringSubmatch(found, -1) {
+			used = append(used, label[1])
+		}
+	}
+	for _, found := range grouping.FindAllStringSubmatch(expression, -1) {
+		for label := range strings.SplitSeq(found[1], ",") {
+			used = append(used, strings.TrimSpace(label))
+		}
+	}
+	for _, text := range texts {
+		for _, label := range legendLabel.FindAllStringSubmatch(text, -1) {
+			used = append(used, label[1]+label[2])
+		}
+	}
+	for _, label := range used {
+		if !labels[label] && !scraped[label] {
+			t.Errorf("%s: no metric of %s has the label %s", where, expression, label)
+		}
+	}
+}
+
+// Every alert is about metrics that rehop and the broker export.
+func TestRulesUseWhatIsExported(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	content, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(content, &file); err != nil {
+		t.Fatalf("%s: %v", rulesFile, err)
+	}
+	tests, err := os.ReadFile(rulesTestFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, rules := everything(t), 0
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			rules++
+			found.check(t, rule.Alert, rule.Expr, rule.Annotations["summary"], rule.Annotations["description"])
+			if rule.Alert == "" || rule.Annotations["summary"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("rule %d: %+v: want a name, a summary and a severity", rules, rule)
+			}
+			if !strings.Contains(string(tests), "alertname: "+rule.Alert) {
+				t.Errorf("%s has no test in %s", rule.Alert, rulesTestFile)
+			}
+		}
+	}
+	if rules == 0 {
+		t.Errorf("%s has no rules", rulesFile)
+	}
+}
+
+// So is every panel of the dashboard.
+func TestDashboardUsesWhatIsExported(t *testing.T) {
+	t.Parallel()
+	var dashboard struct {
+		Panels []struct {
+			ID          int
+			Type, Title string
+			Targets     []struct{ Expr, LegendFormat string }
+		}
+		Templating struct {
+			List []struct{ Name, Type, Definition string }
+		}
+	}
+	content, err := os.ReadFile(dashboardFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &dashboard); err != nil {
+		t.Fatalf("%s: %v", dashboardFile, err)
+	}
+	found, ids := everything(t), make(map[int]bool)
+	for _, panel := range dashboard.Panels {
+		if ids[panel.ID] {
+			t.Errorf("panel %q has the id %d of another one", panel.Title, panel.ID)
+		}
+		ids[panel.ID] = true
+		if panel.Type != "row" && len(panel.Targets) == 0 {
+			t.Errorf("panel %q shows nothing", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			found.check(t, panel.Title, target.Expr, target.LegendFormat)
+		}
+	}
+	for _, variable := range dashboard.Templating.List {
+		if variable.Type == "query" {
+			metric, label, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(variable.Definition, "label_values("), ")"), ", ")
+			found.check(t, "variable "+variable.Name, metric+`{`+label+`=""}`)
+		}
+	}
+	if len(ids) < 10 {
+		t.Errorf("the dashboard has %d panels", len(ids))
+	}
+}
+
+// Prometheus itself takes the rules, and they fire when they should.
+func TestRulesFire(t *testing.T) {
+	t.Parallel()
+	promtool := tool(t, "promtool", "it comes with the Debian package prometheus")
+	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", rulesTestFile}} {
+		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// systemd takes the unit.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	analyze := tool(t, "systemd-analyze", "it comes with systemd")
+	unit, err := os.ReadFile("../../deploy/rehop.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Executable() // there has to be one, and rehop is not installed
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "rehop.service")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(unit), "/usr/local/bin/rehop ", program+" ")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput()
+	if err != nil || strings.Contains(string(out), path) {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// tool finds a program that is not a part of this project.
+func tool(t *testing.T, name, hint string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if os.Getenv("REHOP_REQUIRE_SERVICES") == "1" {
+			t.Fatalf("%s is not installed: %s", name, hint)
+		}
+		t.Skipf("%s is not installed: %s", name, hint)
+	}
+	return path
+}

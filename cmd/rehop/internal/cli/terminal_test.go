@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
+)
+
+// terminal is surroundings in which a person sits, and types what in says.
+func terminal(in string, env map[string]string) (Surroundings, *bytes.Buffer, *bytes.Buffer) {
+	var out, err bytes.Buffer
+	return Surroundings{
+		In: strings.NewReader(in), Out: &out, Err: &err, Interactive: true, Width: 80,
+		Env: func(name string) (string, bool) { value, set := env[name]; return value, set },
+	}, &out, &err
+}
+
+// withFailed is a broker on which messages of the queue mail have failed. It returns its URL.
+func withFailed(t *testing.T, count int) string {
+	t.Helper()
+	server := &broker.Server{}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(context.Background(), ln) }()
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
+	failed := make(chan struct{}, count)
+	client, err := rehop.Open(t.Context(), rehop.Config{Dial: server.Dial, Hooks: []rehop.Hook{onFailed(failed)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Subscribe(t.Context(), rehop.Subscription{Queue: "mail", Retry: rehop.NoRetry(),
+		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("down") })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range count {
+		if err := client.Publish(t.Context(), rehop.Message{Key: "mail"}); err != nil {
+			t.Fatal(err)
+		}
+		<-failed
+	}
+	if err := client.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return "amqp://guest:guest@" + ln.Addr().String() + "/"
+}
+
+type onFailed chan struct{}
+
+// OnHandled is a rehop.HandleHook.
+func (f onFailed) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
+	if r.Outcome == rehop.OutcomeFailed {
+		f <- struct{}{}
+	}
+}
+
+// A person is asked before something is destroyed, and whatever is not a yes is a no.
+func TestAsking(t *testing.T) {
+	env := map[string]string{envBroker: withFailed(t, 2)}
+	for _, tt := range []struct {
+		typed string
+		code  int
+		out   string
+	}{
+		{"n\n", exitFailed, ""}, {"\n", exitFailed, ""}, {"", exitFailed, ""}, {"Yes\n", exitDone, "dropped 2, kept 0\n"}, {"", exitDone, "dropped 0, kept 0\n"},
+	} {
+		s, out, errs := terminal(tt.typed, env)
+		if code := Run(t.Context(), []string{"failed", "drop", "mail"}, s); code != tt.code || !strings.HasSuffix(out.String(), tt.out) {
+			t.Errorf("typed %q: got code %d and %q, want %d and %q; it said %q", tt.typed, code, out, tt.code, tt.out, errs)
+		}
+		if asked := strings.Contains(errs.String(), `drop 2 failed messages of "mail" for good? [y/N]`); asked != (tt.out != "dropped 0, kept 0\n") {
+			t.Errorf("typed %q: asked is %v: %q", tt.typed, asked, errs)
+		}
+	}
+}
+
+// On a terminal a bar shows how far a replay is, and is gone at the end.
+func TestProgress(t *testing.T) {
+	env := map[string]string{envBroker: withFailed(t, 3)}
+	s, out, errs := terminal("", env)
+	if code := Run(t.Context(), []string{"failed", "replay", "mail"}, s); code != exitDone {
+		t.Fatalf("got code %d: %s", code, errs)
+	}
+	if !strings.Contains(out.String(), "\r[####") || !strings.HasSuffix(out.String(), "\r\x1b[Kreplayed 3, kept 0\n") {
+		t.Errorf("got %q, want a bar that is taken away before the result", out)
+	}
+}
+
+func TestBar(t *testing.T) {
+	for _, tt := range []struct {
+		done, total int64
+		width       int
+		want        string
+	}{
+		{0, 10, 40, "[..................]   0% moved 0 of 10"},
+		{5, 10, 40, "[#########.........]  50% moved 5 of 10"},
+		{12, 10, 40, "[#################] 100% moved 10 of 10"},
+		{5, 10, 20, "50% moved 5 of 10"},
+		{5, 0, 40, "moved 5"},
+	} {
+		if got := bar("moved", tt.done, tt.total, tt.width); got != tt.want {
+			t.Errorf("%d of %d in %d columns: got %q, want %q", tt.done, tt.total, tt.width, got, tt.want)
+		}
+	}
+}
+
+// What others have written cannot give orders to a terminal, in a table, on lines, or in JSON.
+func TestNoOrdersForTheTerminal(t *testing.T) {
+	evil := "a\x1b[2J\u009b2J\u202eb\x7f\r\nc\xff\té"
+	for name, got := range map[string]string{"plain": plain(evil), "plainLines": plainLines(evil), "harmless": string(harmless([]byte(`"` + "\u009b\u202e\x7f" + `"`)))} {
+		for _, r := range got {
+			if r != '\n' && (r < ' ' || obeyed(r)) {
+				t.Errorf("%s: got %q, which has %U in it", name, got, r)
+			}
+		}
+	}
+	if got, want := plain("\x1bé\t"), `\u001bé `; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := string(harmless([]byte(`"x\u009b"`))), `"x\u009b"`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestRedacted(t *testing.T) {
+	for text, want := range map[string]string{
+		`no queue "amqp://ann:secret@host/shop"`:          `no queue "amqp://***@host/shop"`,
+		"postgres://ann:p@ss/word@h/db, amqp://b:c@h":     "postgres://***@h/db, amqp://***@h",
+		"POST http://host/path?mail=ann@example.com: 500": "POST http://host/path?mail=ann@example.com: 500",
+		"message to ann@host: refused":                    "message to ann@host: refused",
+	} {
+		if got := redacted(text); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestColours(t *testing.T) {
+	for name, tt := range map[string]struct {
+		width int
+		env   map[string]string
+		want  string
+	}{
+		"terminal":          {80, map[string]string{"TERM": "xterm"}, "\x1b[31mx\x1b[0m"},
+		"no terminal":       {0, map[string]string{"TERM": "xterm"}, "x"},
+		"terminal, no wish": {80, map[string]string{"NO_COLOR": "1"}, "x"},
+		"dumb terminal":     {80, map[string]string{"TERM": "dumb"}, "x"},
+	} {
+		s, _, _ := terminal("", tt.env)
+		s.Width = tt.width
+		if got := (&command{Surroundings: s}).red("x"); got != tt.want {
+			t.Errorf("%s: got %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestMoment(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		text string
+		ago  time.Duration
+		want time.Time
+	}{
+		{"", 0, time.Time{}},
+		{"", time.Hour, now.Add(-time.Hour)},
+		{"2026-01-31T15:04:05Z", 0, time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC)},
+		{"2026-01-31 15:04:05", 0, time.Date(2026, 1, 31, 15, 4, 5, 0, time.Local)},
+		{"2026-01-31", 0, time.Date(2026, 1, 31, 0, 0, 0, 0, time.Local)},
+	} {
+		got, err := moment("--since", tt.text, "--younger", tt.ago, now)
+		if err != nil || !got.Equal(tt.want) {
+			t.Errorf("%q, %v: got %v, %v; want %v", tt.text, tt.ago, got, err, tt.want)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 20: "5.0 MiB", 3 << 30: "3.0 GiB"} {
+		if got := size(bytes); got != want {
+			t.Errorf("%d: got %q, want %q", bytes, got, want)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/target"
+)
+
+// env is the environment of a test.
+func env(pairs ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
+func parse(t *testing.T, text string, pairs ...string) *config.File {
+	t.Helper()
+	file, err := config.Parse("rehop.yaml", []byte(text), env(pairs...))
+	if err != nil {
+		t.Fatalf("got faults:\n%v", err)
+	}
+	return file
+}
+
+const whole = `
+broker: [amqp://a/, "amqp://user:${PASSWORD}@b/"]
+management: http://a:15672
+tls: {ca: ca.pem}
+listen: {http: ":9000"}
+queue-type: classic
+drain: 5s
+x-waits: &waits [10s, 1m40s]
+exchanges:
+  order: topic
+  audit: {kind: fanout}
+  plain:
+flows:
+  notify: &notify
+    queue: order-notify
+    exchange: order
+    keys: [order.created, order.paid]
+    concurrency: 10
+    prefetch: 20
+    timeout: 1m
+    retry: *waits
+    rate: {limit: 100/s, burst: 5}
+    pause-when-down: true
+    probe-min: 2s
+    max-length: 1000
+    max-bytes: 16MiB
+    overflow: reject-publish
+    arguments: {x-queue-leader-locator: balanced, x-delivery-limit: 20}
+    target:
+      http:
+        url: https://shop.example/hook
+        headers: {Authorization: "Bearer ${TOKEN}"}
+        secrets: ${SECRET}
+        timeout: 10s
+        retry-all: true
+  copy:
+    <<: *notify
+    queue: order-copy
+    rate: 10/m
+    concurrency: 2
+    prefetch: 3
+    target: {forward: {exchange: audit}}
+  mail:
+    exchange: mails
+    layout: {sneakers: {delay: 30s, retries: 3}}
+    retry: {first: 1s, factor: 3, max: 1h, attempts: 8, jitter: 0.2, immediate: 1}
+    target:
+      command:
+        run: [./mail, --fast]
+        args: [now]
+        env: {A: b}
+        exit-codes: {3: permanent, 4: discard}
+  last:
+    retry: none
+    target: {http: "http://localhost/$${x}"}
+outboxes:
+  shop: {database: "postgres://u:${PASSWORD}@db/shop", migrate: true, lease: 3s, max-bytes: 1MiB}
+  small: {database: "sqlite:small.db"}
+  other: {database: "mysql://u:p@db/other?tls=skip-verify"}
+`
+
+// Everything that can be said is understood.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	f := parse(t, whole, "PASSWORD", "p:w", "TOKEN", "${PASSWORD}", "SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	check := func(what string, got, want any) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+		}
+	}
+	check("broker", f.Broker, []string{"amqp://a/", "amqp://user:p:w@b/"})
+	check("management", f.Management, "http://a:15672")
+	check("tls", f.TLS, config.TLS{CA: "ca.pem"})
+	check("listen", f.Listen, config.Listen{HTTP: ":9000"})
+	check("queue-type", f.QueueType, layout.Classic)
+	check("drain", f.Drain, 5*time.Second)
+	check("exchanges", f.Exchanges, []rehop.Exchange{{Name: "order", Kind: "topic"}, {Name: "audit", Kind: "fanout"}, {Name: "plain"}})
+	if len(f.Flows) != 4 || len(f.Outboxes) != 3 {
+		t.Fatalf("got %d flows and %d outboxes, want 4 and 3", len(f.Flows), len(f.Outboxes))
+	}
+	notify := rehop.Subscription{
+		Queue: "order-notify", Exchange: "order", Keys: []string{"order.created", "order.paid"}, Concurrency: 10, Prefetch: 20, Timeout: time.Minute,
+		Retry: rehop.Steps(10*time.Second, 100*time.Second), ProbeMin: 2 * time.Second, MaxLength: 1000, MaxBytes: 16 << 20, Overflow: "reject-publish",
+		QueueArgs: map[string]any{"x-queue-leader-locator": "balanced", "x-delivery-limit": int64(20)},
+	}
+	check("notify", f.Flows[0].Subscription, notify)
+	check("notify's rate", f.Flows[0].Rate, config.Rate{Messages: 100, Per: time.Second, Burst: 5})
+	check("notify's target", *f.Flows[0].Target.HTTP, config.HTTP{URL: "https://shop.example/hook", Header: map[string][]string{"Authorization": {"Bearer ${PASSWORD}"}},
+		Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, Timeout: 10 * time.Second, RetryAll: true})
+	notify.Queue, notify.Concurrency, notify.Prefetch = "order-copy", 2, 3
+	check("copy", f.Flows[1].Subscription, notify)
+	check("copy's rate", f.Flows[1].Rate, config.Rate{Messages: 10, Per: time.Minute, Burst: 1})
+	check("copy's target", *f.Flows[1].Target.Forward, config.Forward{Exchange: "audit", Timeout: 30 * time.Second})
+	check("mail", f.Flows[2].Subscription, rehop.Subscription{Queue: "mail", Exchange: "mails", Layout: layout.Sneakers{Delay: 30 * time.Second, Retries: 3},
+		Retry: rehop.Exponential(time.Second, 3, time.Hour, 8).WithJitter(0.2).WithImmediate(1)})
+	check("mail's target", *f.Flows[2].Target.Command, config.Command{Path: "./mail", Args: []string{"--fast", "now"}, Env: []string{"A=b"}, Timeout: 30 * time.Second,
+		Outcomes: map[int]target.Outcome{3: target.Fail, 4: target.Drop}})
+	check("last's schedule", f.Flows[3].Subscription.Retry, rehop.NoRetry())
+	check("last's target", f.Flows[3].Target.HTTP.URL, "http://localhost/${x}")
+	check("dialects", []dialect.Dialect{f.Outboxes[0].Database.Dialect, f.Outboxes[1].Database.Dialect, f.Outboxes[2].Database.Dialect},
+		[]dialect.Dialect{dialect.Postgres, dialect.SQLite, dialect.MySQL})
+	check("shop", []any{f.Outboxes[0].Migrate, f.Outboxes[0].Lease, f.Outboxes[0].MaxBytes, f.Outboxes[0].Database.String()}, []any{true, 3 * time.Second, 1 << 20, "postgres://db/shop"})
+
+	again := parse(t, whole, "PASSWORD", "p:w", "TOKEN", "${PASSWORD}", "SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	check("the same text", again, f)
+}
+
+// An empty file is a file: with rehop up it is a broker without flows.
+func TestParseNothing(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"", "# nothing\n", "---\n", "{}"} {
+		if f := parse(t, text); len(f.Flows) != 0 || f.Drain != 30*time.Second {
+			t.Errorf("%q: got %+v, want nothing but defaults", text, f)
+		}
+	}
+}
+
+// Faults have their line, and the word that was meant.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const ok = "\n    target: {http: 'http://localhost/'}\n"
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"no YAML":            {"flows: {a: ]", []string{"rehop.yaml:1: this is no YAML"}},
+		"not a mapping":      {"- a", []string{"rehop.yaml:1: the file must have keys and values, and is a list"}},
+		"two documents":      {"drain: 1s\n---\ndrain: 2s", []string{"a second document begins here"}},
+		"unknown key":        {"flow:\n  a: 1", []string{`rehop.yaml:1: unknown key "flow" in the file; did you mean "flows"?`}},
+		"unknown, far":       {"zzzzzzzz: 1", []string{`unknown key "zzzzzzzz" in the file; there are broker, data, drain`}},
+		"swapped letters":    {"flows:\n  a:\n    qeuue: x" + ok, []string{`rehop.yaml:3: unknown key "qeuue" in flow "a"; did you mean "queue"?`}},
+		"twice":              {"drain: 1s\ndrain: 2s", []string{"rehop.yaml:2: drain is there twice, first in line 1"}},
+		"twice, flows":       {"flows:\n  a: {target: {http: 'http://x'}}\n  a: {target: {http: 'http://x'}}", []string{"rehop.yaml:3: a is there twice"}},
+		"no value":           {"drain:\n", []string{"rehop.yaml:1: drain has no value"}},
+		"no unit":            {"drain: 30", []string{`rehop.yaml:1: "30" needs a unit, as in 30s`}},
+		"no time":            {"drain: soon", []string{`"soon" must be a time as in 500ms`}},
+		"negative time":      {"drain: -5s", []string{`"-5s" must be a time`}},
+		"no broker URL":      {"broker: localhost:5672", []string{"rehop.yaml:1: the file: broker 1 must be like amqp://user:password@host:5672/vhost"}},
+		"broker and data":    {"broker: amqp://a/\ndata: x", []string{"rehop.yaml:2: data is for a broker within this program"}},
+		"cert without key":   {"tls: {cert: x}", []string{"cert and key belong together"}},
+		"bad kind":           {"exchanges: {a: topik}", []string{`"topik" must be one of topic, direct, fanout, headers; did you mean "topic"?`}},
+		"empty flow":         {"flows:\n  a:", []string{`rehop.yaml:2: flow "a" is empty; it needs a target`}},
+		"no target":          {"flows:\n  a: {queue: q}", []string{`rehop.yaml:2: flow "a" has no target`}},
+		"two targets":        {"flows:\n  a:\n    target: {http: 'http://x', command: y}", []string{`must have one of http, command and forward, and has 2`}},
+		"unknown target":     {"flows:\n  a:\n    target: {htttp: 'http://x'}", []string{`rehop.yaml:3: unknown key "htttp" in target of flow "a"; did you mean "http"?`}},
+		"bad URL":            {"flows:\n  a:\n    target:\n      http:\n        url: ftp://user:secret@x\n", []string{`rehop.yaml:5: http of flow "a": url must begin with http:// or https://`}},
+		"bad secret":         {"flows:\n  a:\n    target:\n      http: {url: 'http://x', secrets: [whsec_abc]}\n", []string{`secret 1: it must have 24 to 64 bytes`}},
+		"bad header":         {"flows:\n  a:\n    target:\n      http:\n        url: http://x\n        headers: {Webhook-Id: x}\n", []string{`rehop.yaml:6: http of flow "a": headers: "Webhook-Id" is set for each message`}},
+		"library's words":    {"flows:\n  a:\n    concurrency: 10\n    prefetch: 2" + ok, []string{`rehop.yaml:4: flow "a": prefetch 2 must be from concurrency, 10, to 65535`}},
+		"library's, no line": {"flows:\n  a:\n    queue: amq.x" + ok, []string{`rehop.yaml:3: flow "a": queue "amq.x": names that begin with amq. belong to the broker`}},
+		"queue twice":        {"flows:\n  a: {target: {http: 'http://x'}}\n  b:\n    queue: a" + ok, []string{`rehop.yaml:4: flow "b" has the queue "a", as flow "a" in line 2 has`}},
+		"kinds differ": {"flows:\n  a: {exchange: x, exchange-kind: direct, target: {http: 'http://x'}}\n  b:\n    exchange: x\n    exchange-kind: fanout" + ok,
+			[]string{`rehop.yaml:3: flow "b": `}},
+		"exchange differs": {"flows:\n  a:\n    exchange: x\n    exchange-kind: fanout" + ok + "exchanges: {x: direct}", []string{`rehop.yaml:2: flow "a": exchange "x" is planned twice, differently`}},
+		"bad rate":         {"flows:\n  a:\n    rate: fast" + ok, []string{`rehop.yaml:3: "fast" must be a rate, as in 100/s, 30/m or 10/h`}},
+		"slow rate":        {"flows:\n  a:\n    rate: 1/h" + ok, []string{`rehop.yaml:3: flow "a": with a prefetch of 1, a message would wait for its turn for 1h0m0s`}},
+		"bad retry":        {"flows:\n  a:\n    retry: [1s, x]" + ok, []string{`rehop.yaml:3: "x" must be a time`}},
+		"half a retry":     {"flows:\n  a:\n    retry: {first: 1s, max: 1h}" + ok, []string{"retry: waits that grow need attempts"}},
+		"both retries":     {"flows:\n  a:\n    retry: {steps: [1s], attempts: 3}" + ok, []string{"retry has steps, and attempts is for waits that grow"}},
+		"library's retry":  {"flows:\n  a:\n    retry: [0s]" + ok, []string{`rehop.yaml:3: flow "a": retry: step 1, 0s, must be from 1 ms`}},
+		"unknown layout":   {"flows:\n  a:\n    layout: sneaker" + ok, []string{`rehop.yaml:3: unknown layout "sneaker" in layout; did you mean "sneakers"?`}},
+		"layout's setting": {"flows:\n  a:\n    layout: {sneakers: {delay: 1us}}" + ok, []string{`rehop.yaml:3: layout sneakers: `}},
+		"to itself":        {"flows:\n  a:\n    target: {forward: {key: a}}", []string{`flow "a" forwards messages to its own queue`}},
+		"to itself, by exchange": {"flows:\n  a:\n    exchange: x\n    keys: [a.*.#]\n    target: {forward: {exchange: x, key: a.b}}",
+			[]string{`flow "a" forwards messages to its own queue`}},
+		"no command":       {"flows:\n  a:\n    target: {command: {args: [x]}}", []string{`command of flow "a": run is empty`}},
+		"bad exit code":    {"flows:\n  a:\n    target: {command: {run: x, exit-codes: {300: retry, x: retry, 4: retri}}}", []string{`"300" must be an exit code`, `"x" must be an exit code`, `did you mean "retry"?`}},
+		"target too long":  {"flows:\n  a:\n    timeout: 1s\n    target: {command: {run: x, timeout: 2s}}", []string{`its target may take 2s, and the flow has a timeout of 1s`}},
+		"unset":            {"flows:\n  a:\n    target: {http: 'http://${NO_SUCH}/'}", []string{`rehop.yaml:3: ${NO_SUCH}: the environment has no NO_SUCH`}},
+		"half a reference": {"broker: 'amqp://${A'", []string{"${ has no } behind it"}},
+		"bad reference":    {"broker: 'amqp://${A-B}'", []string{"${A-B} is not the name of a variable"}},
+		"no database":      {"outboxes:\n  a: {migrate: true}", []string{`rehop.yaml:2: outbox "a" has no database`}},
+		"bad database":     {"outboxes:\n  a: {database: 'oracle://u:secret@h/n'}", []string{"must be postgres://…, mysql://… or sqlite:…"}},
+		"bad outbox":       {"outboxes:\n  a: {database: 'sqlite:x', lease: 1ms, batch-size: 0, retry-min: 2s, retry-max: 1s}", []string{"lease 1ms must be at least 200ms", "batch-size 0 must be from 1 to 5000", "retry-max 1s is shorter"}},
+		"merged for ever":  {"flows:\n  a: &a\n    <<: *a" + ok, []string{"merged into each other more than"}},
+		"argument":         {"flows:\n  a:\n    arguments: {x: [1]}" + ok, []string{"the value of argument x must be a text"}},
+		"everything at once": {"drain: 5\nflows:\n  a:\n    concurency: 3\n    keys: {}\n    retry: never" + ok + "listne: {}\n",
+			[]string{"rehop.yaml:1: ", `rehop.yaml:4: unknown key "concurency" in flow "a"; did you mean "concurrency"?`, "rehop.yaml:5: this must be a text, and is a mapping",
+				`rehop.yaml:6: "never" must be a time`, `rehop.yaml:8: unknown key "listne" in the file; did you mean "listen"?`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file, err := config.Parse("rehop.yaml", []byte(c.text), env())
+			var faults config.Faults
+			if !errors.As(err, &faults) || file != nil {
+				t.Fatalf("got %v, want faults alone", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got\n%v\nwant it to say\n%s", err, want)
+				}
+			}
+			if len(faults) > max(len(c.want), 1) {
+				t.Errorf("got %d faults, want %d:\n%v", len(faults), len(c.want), err)
+			}
+			if strings.Contains(err.Error(), "secret@") {
+				t.Errorf("a password is in %v", err)
+			}
+		})
+	}
+}
+
+// What comes from the environment is not in faults.
+func TestFaultsHideTheEnvironment(t *testing.T) {
+	t.Parallel()
+	text := "broker: ${S}\ndrain: ${S}\nqueue-type: ${S}\nflows:\n  a:\n    concurrency: ${S}\n    rate: ${S}\n    target: {http: {url: '${S}', secrets: ['${S}'], headers: {X: \"${S}\\n\"}}}\noutboxes: {a: {database: '${S}'}}"
+	_, err := config.Parse("f", []byte(text), env("S", "hunter2"))
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v, want faults without the secret", err)
+	}
+}
+
+// A file that is not there is a fault too.
+func TestLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := config.Load(filepath.Join(dir, "none.yaml"))
+	if err == nil || !strings.Contains(err.Error(), "none.yaml: cannot be read: no such file or directory") {
+		t.Errorf("got %v, want that it is not there", err)
+	}
+	path := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(path, []byte("# "+strings.Repeat("x", 5<<20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Load(path); err == nil || !strings.Contains(err.Error(), "has more than") {
+		t.Errorf("got %v, want that it is too large", err)
+	}
+}
+
+// Whatever is in a file, it is read or refused.
+func FuzzParse(f *testing.F) {
+	f.Add(whole)
+	f.Add("a: &a [*a]")
+	f.Add("flows: {a: &a {<<: [*a, *a]}}")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := config.Parse("f", []byte(text), env("PASSWORD", "x", "TOKEN", "y", "SECRET", "z"))
+		if (file == nil) == (err == nil) {
+			t.Errorf("got file %v and error %v, want one of them", file, err)
+		}
+	})
+}
