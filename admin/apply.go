@@ -102,12 +102,12 @@ func (a *Admin) refuseMigrating(ctx context.Context, work layout.Plan) error {
 		}
 	}
 	for _, queue := range slices.Sorted(maps.Keys(touched)) {
-		_, err := a.read.Inspect(ctx, layout.MovingQueue(queue))
+		migrating, err := a.migrating(ctx, queue)
 		switch {
-		case err == nil:
-			return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end, then apply again", queue, layout.MovingQueue(queue))
-		case !errors.Is(queueError(err), ErrNoQueue):
+		case err != nil:
 			return err
+		case migrating:
+			return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end, then apply again", queue, layout.MovingQueue(queue))
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func (c *checkup) contents() {
 		n := q.Messages()
 		switch {
 		case roles[q.Name] == moving:
-			c.find("queue.migration", Object{Kind: "queue", Name: layout.Moved(q.Name)}, "run the migration again (admin.Migrate): it goes on where it was", "queue %q keeps %d messages of it", q.Name, n)
+			c.find("queue.migration", Object{Kind: "queue", Name: migratedQueue(c.chart.live, q.Name)}, "run the migration again (admin.Migrate): it goes on where it was", "queue %q keeps %d messages of it", q.Name, n)
 		case n == 0:
 		case q.Name == layout.OrphansQueue:
 			c.find("queue.orphans", q.Object(), "declare the queues that they belong to, and replay them (admin.Replay)", "%d messages have lost their queue", n)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -57,6 +58,18 @@ func (c *checkup) policies() {
 var harmful = []string{"message-ttl", "max-length", "max-length-bytes", "expires", "overflow", "dead-letter-exchange", "dead-letter-routing-key",
 	"dead-letter-strategy", "delivery-limit"}
 
+// ours matches the queues that rehop has for itself, in all layouts, by the names that they have unless set otherwise.
+var ours = regexp.MustCompile(`^(rehop\.|.*(\.failed|\.landing|\.home|@failed|@retry|-error|-retry|\.dead\.q|\.retry\.q)$)`)
+
+// sparing is a pattern for policies that matches none of rehop's queues, and not this one.
+func sparing(queue string) string {
+	none := strings.Replace(ours.String(), "(", "(?!", 1)
+	if ours.MatchString(queue) {
+		return none
+	}
+	return strings.TrimSuffix(none, ")") + "|" + regexp.QuoteMeta(queue) + "$)"
+}
+
 // ownPolicies finds policies that change rehop's own queues.
 func (c *checkup) ownPolicies() {
 	roles := c.roles()
@@ -67,7 +80,7 @@ func (c *checkup) ownPolicies() {
 		}
 	}
 	for _, q := range c.chart.live.Queues {
-		ruler := strings.Join(slices.DeleteFunc([]string{q.Policy, q.OperatorPolicy}, func(s string) bool { return s == "" }), " and ")
+		rulers := strings.Join(slices.DeleteFunc([]string{q.Policy, q.OperatorPolicy}, func(s string) bool { return s == "" }), " and ")
 		switch roles[q.Name] {
 		case waiting, resting, moving:
 			var keys []string
@@ -79,7 +92,7 @@ func (c *checkup) ownPolicies() {
 				}
 			}
 			if len(keys) > 0 {
-				c.find("policy.own", q.Object(), "narrow the policy's pattern, so that it matches none of rehop's queues, as in ^(?!rehop\\.|.*\\.failed$)", "policy %s sets %s", ruler, strings.Join(keys, ", "))
+				c.find("policy.own", q.Object(), "narrow the policy's pattern, so that it matches none of rehop's queues, as in "+sparing(q.Name), "policy %s sets %s", rulers, strings.Join(keys, ", "))
 			}
 		case consumed:
 			_, length := q.Ruled["max-length"]
@@ -87,7 +100,7 @@ func (c *checkup) ownPolicies() {
 			_, declared := q.Args["x-max-length"]
 			_, declaredBytes := q.Args["x-max-length-bytes"]
 			if (length || bytes) && !declared && !declaredBytes && strings.HasPrefix(setting(q, "overflow"), "reject-publish") && !landings[layout.LandingQueue(q.Name)] {
-				c.find("policy.full", q.Object(), "set Subscription.MaxLength and Overflow instead of the policy: messages then return by a queue of their own", "policy %s gives it a maximum length, and it refuses what exceeds it", ruler)
+				c.find("policy.full", q.Object(), "set Subscription.MaxLength and Overflow instead of the policy: messages then return by a queue of their own", "policy %s gives it a maximum length, and it refuses what exceeds it", rulers)
 			}
 		}
 	}

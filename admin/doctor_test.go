@@ -2,8 +2,12 @@ package admin
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
 )
 
 // Each ailment has an id of its own, a reason, and a place in the documentation.
@@ -62,6 +66,60 @@ func TestEverything(t *testing.T) {
 	for pattern, want := range map[string]bool{".*": true, "^.*$": true, "": false, "^$": false, "^orders.*": false, `^(rehop\.|x).*`: false} {
 		if got := everything(pattern); got != want {
 			t.Errorf("%q: got %v, want %v", pattern, got, want)
+		}
+	}
+}
+
+// The pattern that is suggested spares what rehop has beside a queue, in each layout.
+func TestSparingPattern(t *testing.T) {
+	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}, layout.Sneakers{ErrorName: "broken+mail"}} {
+		spec := layout.QueueSpec{Name: "orders", Exchange: "order", Kind: "topic"}
+		queues := append(l.Subscription(spec).Queues, l.Around(spec).Queues...)
+		for _, q := range append(queues, topology.Queue{Name: l.FailedQueue("orders")}, topology.Queue{Name: layout.MovingQueue("orders")}) {
+			if q.Name == "orders" {
+				continue
+			}
+			pattern := sparing(q.Name)
+			spared, err := regexp.Compile(strings.Replace(pattern, "(?!", "(", 1)) // Go knows no lookahead
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !spared.MatchString(q.Name) || spared.MatchString("orders") || spared.MatchString("my.failed.orders") {
+				t.Errorf("%T: pattern %s spares %q: %v", l, pattern, q.Name, spared.MatchString(q.Name))
+			}
+		}
+	}
+}
+
+// What rehop has for itself is told by name.
+func TestOwnQueues(t *testing.T) {
+	own := ownOf(topology.Plan{Queues: []topology.Queue{{Name: "orders"}}})
+	for queue, want := range map[string]bool{
+		"rehop.step.1m": true, "orders.landing": true, "orders.home": true, "orders": false, "orders.failed": false, "mail.home": false, "rehop.delay.00": false,
+	} {
+		if got := own(queue); got != want {
+			t.Errorf("%q: got %v, want %v", queue, got, want)
+		}
+	}
+}
+
+// A name that was cut is found by what is there: the queue itself, or the key by which its messages return.
+func TestMigratedQueue(t *testing.T) {
+	long := strings.Repeat("long", 60)
+	moving := layout.MovingQueue(long)
+	aside := topology.Binding{Source: layout.ReturnExchange, Destination: moving, ToExchange: true, Key: long}
+	for i, c := range []struct {
+		live   Live
+		moving string
+		want   string
+	}{
+		{Live{Queues: []topology.LiveQueue{{Queue: topology.Queue{Name: "other"}}, {Queue: topology.Queue{Name: long}}}}, moving, long},
+		{Live{Bindings: []topology.Binding{{Source: "x", Destination: moving, ToExchange: true, Key: "#"}, aside}}, moving, long},
+		{Live{}, moving, strings.TrimPrefix(moving, "rehop.moving.")},
+		{Live{}, "rehop.moving.q", "q"},
+	} {
+		if got := migratedQueue(c.live, c.moving); got != c.want {
+			t.Errorf("case %d: got %q, want %q", i, got, c.want)
 		}
 	}
 }

@@ -121,31 +121,34 @@ func (a *Admin) Migrate(ctx context.Context, plan layout.Plan, queue string, o M
 		return Migration{}, err
 	}
 	if err := m.lock(ctx); err != nil {
-		return Migration{}, m.fault(err)
+		return Migration{}, m.ended(ctx, err)
 	}
 	defer m.unlock()
 	if err := m.look(ctx); err != nil {
-		return Migration{}, m.fault(err)
+		return Migration{}, m.ended(ctx, err)
 	}
 	all := m.told()
 	if err := m.run(ctx); err != nil {
-		return all, m.fault(err)
+		return all, m.ended(ctx, err)
 	}
 	return all, nil
 }
 
 // migration is one run.
 type migration struct {
-	admin   *Admin
-	want    topology.Queue
-	options MigrateOptions
+	admin    *Admin
+	want     topology.Queue
+	policies []topology.Policy // of the plan
+	options  MigrateOptions
 
 	have     topology.LiveQueue // the queue as it was when it was last looked at
 	kept     topology.LiveQueue // the one in which messages are kept
+	fresh    topology.LiveQueue // the queue as it will be, with what policies make of it
 	changes  Diff
 	state    migrationState
 	consumed bool                 // subscriptions consume the queue; otherwise messages rest there
 	feeders  []topology.LiveQueue // queues with consumers that publish to this one by its name
+	unread   bool                 // which policies will apply to the one that keeps messages only the broker can tell
 
 	progress MigrationProgress
 	moved    volume
@@ -172,12 +175,33 @@ func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (
 	case o.Settle < 0:
 		return nil, m.fault(fmt.Errorf("option Settle %v must not be negative", o.Settle))
 	}
-	m.want = plan.Queues[i]
+	m.want, m.policies = plan.Queues[i], plan.Policies
 	return m, nil
 }
 
 func (m *migration) fault(err error) error {
 	return fmt.Errorf("migrate queue %q: %w", m.want.Name, err)
+}
+
+// ended is why a run has ended. When ctx has, what was under way says something of a connection that did not answer, which is
+// nobody's concern.
+func (m *migration) ended(ctx context.Context, err error) error {
+	cause := ctx.Err()
+	if cause == nil || !errors.Is(err, cause) {
+		return m.fault(err)
+	}
+	how := "canceled"
+	if errors.Is(cause, context.DeadlineExceeded) {
+		how = "its time was up"
+	}
+	if m.progress.Step == 0 {
+		return m.fault(fmt.Errorf("%s before it had begun: %w", how, cause))
+	}
+	waiting := ""
+	if m.progress.Waiting != "" {
+		waiting = ", while it waited for " + m.progress.Waiting
+	}
+	return m.fault(fmt.Errorf("%s at step %d of %d (%s)%s; run it again, and it goes on: %w", how, m.progress.Step, m.progress.Steps, m.progress.Now, waiting, cause))
 }
 
 // told is the migration as a value.
@@ -206,7 +230,7 @@ func (m *migration) steps() []Step {
 
 func (m *migration) warnings() []string {
 	var all []string
-	if ttl, _ := number(m.want.Args["x-message-ttl"]); ttl > 0 {
+	if ttl, _ := limitOf(m.fresh, "message-ttl"); ttl > 0 {
 		all = append(all, fmt.Sprintf("the time to live of %v begins anew for each message", time.Duration(ttl)*time.Millisecond))
 	}
 	if len(m.state.direct)+len(m.state.diverted) == 0 {
@@ -272,9 +296,11 @@ func (m *migration) tell() {
 func (m *migration) waiting(ctx context.Context, forWhat string) error {
 	m.progress.Waiting = forWhat
 	m.tell()
-	err := rabbit.Pause(ctx, lookAgain)
+	if err := rabbit.Pause(ctx, lookAgain); err != nil {
+		return err
+	}
 	m.progress.Waiting = ""
-	return err
+	return nil
 }
 
 // lookAgain is the pause between looks at what others have to do.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,7 +25,7 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	diverted.Destination, diverted.ToExchange = moving, true
 	switch step.Action {
 	case ActionPrepare:
-		return m.declare(ctx, m.keeping())
+		return m.prepare(ctx)
 	case ActionDivert:
 		return m.bind(ctx, diverted)
 	case ActionRelease:
@@ -96,6 +97,7 @@ func (m *migration) keepingArgs() topology.Args {
 		kind = layout.Quorum
 	}
 	args := layout.Resting(kind)
+	args["x-overflow"] = "reject-publish" // should a policy limit it: what is confirmed must not drop what was before it
 	exchange, dies := m.have.Effective("dead-letter-exchange")
 	if !dies {
 		return args
@@ -105,7 +107,7 @@ func (m *migration) keepingArgs() topology.Args {
 		args["x-dead-letter-routing-key"] = key
 	}
 	if kind == layout.Quorum {
-		args["x-dead-letter-strategy"], args["x-overflow"] = "at-least-once", "reject-publish"
+		args["x-dead-letter-strategy"] = "at-least-once"
 	}
 	return args
 }
@@ -303,11 +305,21 @@ func number(v any) (int, bool) {
 		return int(v), true
 	case int64:
 		return int(v), true
+	case float64:
+		return int(v), v == math.Trunc(v)
 	case json.Number:
 		n, err := v.Int64()
 		return int(n), err == nil
 	}
 	return 0, false
+}
+
+// plainValue is a value in which all whole numbers are of one type.
+func plainValue(v any) any {
+	if n, ok := number(v); ok {
+		return n
+	}
+	return v
 }
 
 // argument is a value as people read it.

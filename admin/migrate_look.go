@@ -2,11 +2,11 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
@@ -40,6 +40,23 @@ func (m *migration) look(ctx context.Context) error {
 	return m.dangers(ctx, live)
 }
 
+// migratedQueue is the queue whose messages are kept in another one. A long name does not fit into that one's: then it is looked for
+// among what is there, and in the keys of what was led aside, of which rehop's own is the name. If nothing tells, it is the part that
+// fits.
+func migratedQueue(live Live, moving string) string {
+	for _, q := range live.Queues {
+		if layout.MovingQueue(q.Name) == moving {
+			return q.Name
+		}
+	}
+	for _, b := range live.Bindings {
+		if b.ToExchange && b.Destination == moving && layout.MovingQueue(b.Key) == moving {
+			return b.Key
+		}
+	}
+	return layout.Moved(moving)
+}
+
 // feedersIn are the queues whose failed messages rehop moves to this one by its name.
 func (m *migration) feedersIn(live Live) []topology.LiveQueue {
 	var all []topology.LiveQueue
@@ -55,50 +72,83 @@ func (m *migration) feedersIn(live Live) []topology.LiveQueue {
 	return all
 }
 
-// dangers are settings with which the new queue would not keep what it is given.
+// dangers are settings with which a queue would not keep what it is given.
 func (m *migration) dangers(ctx context.Context, live Live) error {
-	if x, ok := m.want.Args["x-dead-letter-exchange"].(string); ok && x != "" {
+	m.unread = unread(live)
+	m.fresh = m.newQueue(live)
+	if err := m.safekeeping(ctx, live, m.keeper(live)); err != nil {
+		return err
+	}
+	if err := m.plannedPolicies(live); err != nil {
+		return err
+	}
+	if err := m.newcomers(live); err != nil {
+		return err
+	}
+	if x := setting(m.fresh, "dead-letter-exchange"); x != "" {
 		if _, there := live.Exchange(x); !there {
-			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first", x)
+			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first%s", x, m.orChange(live, "dead-letter-exchange"))
 		}
 	}
-	if overflow, _ := m.want.Args["x-overflow"].(string); strings.HasPrefix(overflow, "reject-publish") {
+	return m.overflow(ctx, live)
+}
+
+// overflow refuses a new queue that would drop messages which it is given back.
+func (m *migration) overflow(ctx context.Context, live Live) error {
+	length, limited := limitOf(m.fresh, "max-length")
+	size, limitedBytes := limitOf(m.fresh, "max-length-bytes")
+	if !limited && !limitedBytes || !drops(m.fresh) {
 		return nil
 	}
-	length, limited := number(m.want.Args["x-max-length"])
-	bytes, limitedBytes := number(m.want.Args["x-max-length-bytes"])
-	if !limited && !limitedBytes {
-		return nil
+	messages, bytes, err := m.held(ctx)
+	if err != nil {
+		return err
 	}
-	messages, size := 0, 0
+	const advice = "and would drop its oldest: raise the limit, set x-overflow to reject-publish, or consume what is there"
+	switch {
+	case limited && messages > length:
+		return fmt.Errorf("it holds %d messages and is to hold %d at the most, %s%s", messages, length, advice, m.orChange(live, "max-length"))
+	case limitedBytes && bytes > size:
+		return fmt.Errorf("it holds %d bytes and is to hold %d at the most, %s%s", bytes, size, advice, m.orChange(live, "max-length-bytes"))
+	}
+	return nil
+}
+
+// orChange is advice to change the policy that sets a key of the new queue, if one does.
+func (m *migration) orChange(live Live, key string) string {
+	v, _ := m.fresh.Effective(key)
+	if ruled, set := m.fresh.Ruled[key]; !set || plainValue(ruled) != plainValue(v) {
+		return ""
+	}
+	return fmt.Sprintf("; or change %s, which sets %s", ruler(live, m.fresh, key), key)
+}
+
+// held is what the queue and the one that keeps its messages hold together.
+func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 	for _, q := range []string{m.have.Name, m.kept.Name} {
 		if q == "" {
 			continue
 		}
 		depth, err := m.admin.read.Inspect(ctx, q)
 		if err != nil {
-			return queueError(err)
+			return 0, 0, queueError(err)
 		}
 		figures, err := m.figures(ctx, q)
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
-		messages, size = messages+depth.Messages, size+figures.Bytes
+		messages, bytes = messages+depth.Messages, bytes+figures.Bytes
 	}
-	const advice = "and would drop its oldest: raise the limit, set x-overflow to reject-publish, or consume what is there"
-	switch {
-	case limited && messages > length:
-		return fmt.Errorf("it holds %d messages and is to hold %d at the most, %s", messages, length, advice)
-	case limitedBytes && size > bytes:
-		return fmt.Errorf("it holds %d bytes and is to hold %d at the most, %s", size, bytes, advice)
-	}
-	return nil
+	return messages, bytes, nil
 }
 
 // figures are what the broker's statistics say of a queue, seconds late.
 type figures struct {
-	Unacked int `json:"messages_unacknowledged"`
-	Bytes   int `json:"message_bytes"`
+	Unacked        int             `json:"messages_unacknowledged"`
+	Bytes          int             `json:"message_bytes"`
+	Policy         string          `json:"policy"`
+	OperatorPolicy string          `json:"operator_policy"`
+	Ruled          json.RawMessage `json:"effective_policy_definition"` // none: it has not told yet
 }
 
 func (m *migration) figures(ctx context.Context, queue string) (f figures, err error) {

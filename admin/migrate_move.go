@@ -232,10 +232,9 @@ func (c *carriage) move(ctx context.Context, batch []rabbit.Delivery) error {
 		if err == nil {
 			c.progress.Waiting = fmt.Sprintf("the broker to take messages: %v", refusal)
 			c.tell()
-			if err = rabbit.Pause(ctx, refusedPause); err != nil {
-				err = fmt.Errorf("%w: %w", refusal, err)
+			if err = rabbit.Pause(ctx, refusedPause); err == nil {
+				c.progress.Waiting = ""
 			}
-			c.progress.Waiting = ""
 		}
 		if err != nil {
 			c.unmoved = left

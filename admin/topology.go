@@ -22,10 +22,52 @@ type Difference = topology.Difference
 // declared alike, and nothing about bindings and policies.
 func (a *Admin) Diff(ctx context.Context, plan layout.Plan) (Diff, error) {
 	diff, err := a.compare(ctx, plan)
+	if err == nil {
+		err = a.nameMigrations(ctx, diff)
+	}
 	if err != nil {
 		return diff, fmt.Errorf("compare the broker with the plan: %w", err)
 	}
 	return diff, nil
+}
+
+// nameMigrations says of what a migration has turned aside that it has: to declare it again would double messages, to remove what
+// leads there would lose them.
+func (a *Admin) nameMigrations(ctx context.Context, diff Diff) error {
+	known := make(map[string]bool)
+	for i, d := range diff {
+		queue := d.Object.Name
+		switch {
+		case d.Object.Kind == topology.QueueObject && (d.Kind == topology.Missing || d.Kind == topology.Differs):
+		case d.Object.Kind == topology.BindingObject && !d.Object.ToExchange && d.Kind == topology.Missing:
+		case d.Kind == topology.Unexpected && (d.Object.Source == layout.MovingQueue(queue) || d.Object.Source == layout.BackExchange(queue)):
+		default:
+			continue
+		}
+		migrating, asked := known[queue]
+		if !asked {
+			var err error
+			if migrating, err = a.migrating(ctx, queue); err != nil {
+				return err
+			}
+			known[queue] = migrating
+		}
+		if migrating {
+			diff[i].Do = topology.Migrate
+			diff[i].Hint = fmt.Sprintf("queue %q is being migrated, its messages are in queue %q: migrate it to the end (admin.Migrate), and declare and remove nothing until then",
+				queue, layout.MovingQueue(queue))
+		}
+	}
+	return nil
+}
+
+// migrating reports whether a queue is being migrated, or was and is not at the end of it.
+func (a *Admin) migrating(ctx context.Context, queue string) (bool, error) {
+	_, err := a.read.Inspect(ctx, layout.MovingQueue(queue))
+	if errors.Is(queueError(err), ErrNoQueue) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (a *Admin) compare(ctx context.Context, plan layout.Plan) (Diff, error) {
@@ -67,6 +109,7 @@ func ownOf(plan layout.Plan) func(queue string) bool {
 	landings := make(map[string]bool)
 	for _, q := range plan.Queues {
 		landings[layout.LandingQueue(q.Name)] = true
+		landings[layout.HomeQueue(q.Name)] = true
 	}
 	return func(queue string) bool {
 		return strings.HasPrefix(queue, layout.StepExchange+".") || landings[queue]

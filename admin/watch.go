@@ -13,7 +13,7 @@ import (
 // WatchOptions say what to watch: an exchange, or a queue.
 type WatchOptions struct {
 	// Exchange and Keys: what the exchange routes by one of the binding keys. Default of Keys: "#", which is everything on a
-	// topic or fanout exchange.
+	// topic, fanout or headers exchange.
 	Exchange string
 	Keys     []string
 	// Queue: copies of what comes to the queue by its bindings, which the management API tells. What is published to it by name,

@@ -182,10 +182,10 @@ func (d Dialect) exclusively(ctx context.Context, conn *sql.Conn, f func() error
 	case Postgres:
 		begin = []string{"BEGIN", "SELECT pg_advisory_xact_lock(" + migrationLock + ")", "SET LOCAL lock_timeout = '5s'"}
 	case MySQL:
-		begin, commit = nil, "DO RELEASE_LOCK(CONCAT('rehop ', MD5(DATABASE())))"
+		begin, commit = nil, "DO RELEASE_LOCK(CONCAT('rehop ', SHA2(DATABASE(), 224)))"
 		rollback = commit
 		var got sql.NullInt64
-		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('rehop ', MD5(DATABASE())), 60)").Scan(&got); err != nil {
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('rehop ', SHA2(DATABASE(), 224)), 60)").Scan(&got); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		} else if got.Int64 != 1 {
 			return fmt.Errorf("lock: somebody else has been migrating for a minute")

@@ -35,7 +35,8 @@ type Waker interface {
 type Relay struct {
 	// Client publishes. The relay does not close it.
 	Client Publisher
-	// DB is the database; two or three connections of it are used at a time, and no transaction stays open while messages are published.
+	// DB is the database; two or three connections of it are used at a time, so let it keep four (SetMaxIdleConns). No transaction stays
+	// open while messages are published.
 	DB *sql.DB
 	// Dialect of the database.
 	Dialect dialect.Dialect

@@ -11,6 +11,7 @@ import (
 type report struct {
 	committed, published        int // different messages
 	lost, invented, effectTwice int
+	overtaken                   int // of those with a key
 	rolledBack, repeated        int
 	kills                       int
 }
@@ -21,14 +22,15 @@ func (r *report) add(o report) {
 	r.lost += o.lost
 	r.invented += o.invented
 	r.effectTwice += o.effectTwice
+	r.overtaken += o.overtaken
 	r.rolledBack += o.rolledBack
 	r.repeated += o.repeated
 	r.kills += o.kills
 }
 
 func (r *report) String() string {
-	return fmt.Sprintf("committed=%d published=%d lost=%d invented=%d effects-twice=%d kills=%d rolled-back=%d delivered-again=%d",
-		r.committed, r.published, r.lost, r.invented, r.effectTwice, r.kills, r.rolledBack, r.repeated)
+	return fmt.Sprintf("committed=%d published=%d lost=%d invented=%d effects-twice=%d kills=%d overtaken=%d rolled-back=%d delivered-again=%d",
+		r.committed, r.published, r.lost, r.invented, r.effectTwice, r.kills, r.overtaken, r.rolledBack, r.repeated)
 }
 
 // ledger is the sum of all reports.
@@ -61,6 +63,7 @@ type books struct {
 	rolled    []string // transactions that ended without a commit having been asked for
 	doubtful  int      // commits of which the writer does not know
 	published map[string]int
+	arrivals  []string          // what was published, in the order in which each came first
 	produced  map[string]string // what the handler has published, by the message that it did so for
 	twice     []string          // messages for which the handler has published two
 	news      chan struct{}     // closed when something is written down
@@ -84,7 +87,13 @@ func (b *books) rollback(id string) { b.write(func() { b.rolled = append(b.rolle
 
 func (b *books) doubt() { b.write(func() { b.doubtful++ }) }
 
-func (b *books) publish(id string) { b.write(func() { b.published[id]++ }) }
+func (b *books) publish(id string) {
+	b.write(func() {
+		if b.published[id]++; b.published[id] == 1 {
+			b.arrivals = append(b.arrivals, id)
+		}
+	})
+}
 
 func (b *books) produce(id, result string) {
 	b.write(func() {
@@ -103,9 +112,17 @@ func (b *books) look(f func()) <-chan struct{} {
 	return b.news
 }
 
+// underway is how many messages are known to be committed and have not gone all the way.
+func (b *books) underway() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.confirmed) - len(b.produced)
+}
+
 // truth is what the database says at the end.
 type truth struct {
 	committed []string
+	orders    map[string][]string // those with a key, by the order of their commits
 	effects   map[string]int
 }
 
@@ -165,6 +182,17 @@ func (b *books) audit(t testing.TB, is truth) report {
 			wrong(&r.invented, "the handler's message for %s came, and its effect is not there", id)
 		}
 	}
+	place := make(map[string]int, len(b.arrivals))
+	for i, id := range b.arrivals {
+		place[id] = i
+	}
+	for key, ids := range is.orders {
+		for i := 1; i < len(ids); i++ {
+			if place[ids[i]] < place[ids[i-1]] {
+				wrong(&r.overtaken, "%s: %s came before %s, which was committed before it", key, ids[i], ids[i-1])
+			}
+		}
+	}
 	for _, id := range b.twice {
 		wrong(&r.effectTwice, "the handler has published two messages for %s", id)
 	}
@@ -193,19 +221,22 @@ func TestAudit(t *testing.T) {
 	b.produce("fine", "1")
 	b.produce("twice", "2")
 	b.produce("twice", "3")
-	is := truth{committed: []string{"fine", "unpublished", "without effect", "twice"}, effects: map[string]int{"fine": 1, "twice": 2, "unpublished": 1}}
+	is := truth{
+		committed: []string{"fine", "unpublished", "without effect", "twice"}, orders: map[string][]string{"a": {"fine", "twice"}, "b": {"twice", "without effect"}},
+		effects: map[string]int{"fine": 1, "twice": 2, "unpublished": 1},
+	}
 	if n := b.missing(is); n != 2 {
 		t.Errorf("missing: got %d, want 2", n)
 	}
 	found := &finder{TB: t}
 	got := b.audit(found, is)
-	want := report{committed: 4, published: 4, lost: 3, invented: 1, effectTwice: 2, rolledBack: 1, repeated: 1}
+	want := report{committed: 4, published: 4, lost: 3, invented: 1, effectTwice: 2, overtaken: 1, rolledBack: 1, repeated: 1}
 	if got != want {
 		t.Errorf("report: got %v, want %v", &got, &want)
 	}
 	slices.Sort(found.faults)
-	if len(found.faults) != 6 {
-		t.Errorf("faults: got %q, want six", found.faults)
+	if len(found.faults) != 7 {
+		t.Errorf("faults: got %q, want seven", found.faults)
 	}
 }
 

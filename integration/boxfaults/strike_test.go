@@ -114,8 +114,8 @@ func (s *scene) cut(answered bool) int {
 	for range room {
 		skips <- s.random.IntN(10)
 	}
-	s.proxy.SetPlan(func(int) proxy.Plan {
-		trap := proxy.Trap{Text: s.store.commit, Answered: answered, Sprung: func() {
+	s.proxy.SetPlan(func(n int) proxy.Plan {
+		trap := proxy.Trap{Text: s.store.commits[n%len(s.store.commits)], Answered: answered, Sprung: func() {
 			select {
 			case sprung <- struct{}{}:
 			default:

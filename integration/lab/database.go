@@ -14,7 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// Database is a fresh database, gone at the end of the test.
+// Database is a database without tables that only one test uses.
 type Database struct {
 	Driver string // for sql.Open
 	Source string // for sql.Open; for PostgreSQL it is a URL
@@ -42,7 +42,7 @@ func (d *Database) Kill() error { return services("kill", d.Node) }
 // Start starts the server, and returns when it serves.
 func (d *Database) Start() error { return services("start", d.Node) }
 
-// Postgres is a fresh database on PostgreSQL.
+// Postgres is a database on PostgreSQL. Those of tests that have ended are used again: making one takes longer than most tests.
 func Postgres(t testing.TB) *Database {
 	t.Helper()
 	server := Setting(t, "REHOP_POSTGRES_URL")
@@ -50,10 +50,50 @@ func Postgres(t testing.TB) *Database {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := databaseName()
-	create(t, "pgx", server, "CREATE DATABASE "+name, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
-	u.Path = "/" + name
+	u.Path = "/" + claim(t, server)
+	run(t, "pgx", u.String(), "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
 	return &Database{Driver: "pgx", Source: u.String(), Node: "pg"}
+}
+
+// claimSpace sets the locks of databases that are in use apart from others.
+const claimSpace = 0x6c6162 // "lab"
+
+// claim finds a database that no test uses, in this process or another, or makes one. It is this test's until the test has ended, or
+// the server has.
+func claim(t testing.TB, server string) (name string) {
+	t.Helper()
+	db, err := sql.Open("pgx", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() }) // which ends the lock
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatalf("claim a database: %v", err)
+	}
+	n, locked := -1, false
+	for !locked && err == nil {
+		n++
+		err = conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1, $2)", claimSpace, n).Scan(&locked)
+	}
+	name = fmt.Sprint("lab", n)
+	there := 0
+	if err == nil {
+		err = conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM pg_database WHERE datname = $1", name).Scan(&there)
+	}
+	switch {
+	case err != nil:
+	case there == 0:
+		_, err = conn.ExecContext(ctx, "CREATE DATABASE "+name)
+	default: // processes that were killed may have left something behind
+		_, err = conn.ExecContext(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+	}
+	if err != nil {
+		t.Fatalf("claim database %s: %v", name, err)
+	}
+	return name
 }
 
 // MariaDB is a fresh database on MariaDB.
@@ -66,36 +106,26 @@ func MariaDB(t testing.TB) *Database {
 	config := mysql.NewConfig()
 	config.User, config.Net, config.Addr = u.User.Username(), "tcp", u.Host
 	config.Passwd, _ = u.User.Password()
-	name := databaseName()
-	create(t, "mysql", config.FormatDSN(), "CREATE DATABASE "+name, "DROP DATABASE IF EXISTS "+name)
+	name, server := "t"+strings.ToLower(rand.Text()), config.FormatDSN()
+	run(t, "mysql", server, "CREATE DATABASE "+name)
+	t.Cleanup(func() { run(t, "mysql", server, "DROP DATABASE IF EXISTS "+name) })
 	config.DBName = name
 	return &Database{Driver: "mysql", Source: config.FormatDSN(), Node: "maria"}
 }
 
-func databaseName() string { return "t" + strings.ToLower(rand.Text()) }
-
-// create makes a database, and drops it when the test has closed its connections.
-func create(t testing.TB, driver, server, create, drop string) {
+// run runs statements on a connection of its own.
+func run(t testing.TB, driver, source string, statements ...string) {
 	t.Helper()
-	run := func(statement string) error {
-		db, err := sql.Open(driver, server)
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-		return nil
-	}
-	if err := run(create); err != nil {
+	db, err := sql.Open(driver, source)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := run(drop); err != nil {
-			t.Error(err)
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, s := range statements {
+		if _, err := db.ExecContext(ctx, s); err != nil {
+			t.Fatalf("%s: %v", s, err)
 		}
-	})
+	}
 }

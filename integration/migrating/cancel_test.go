@@ -3,7 +3,9 @@ package migrating
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ func long() bool { return os.Getenv("REHOP_FAULTS") == "long" }
 // A migration that is canceled at any step goes on when it is run again; publishers go on all the time. What was under way when it
 // was canceled is waited for, so no message is there twice.
 func TestMigrateCanceledAtEachStep(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		there, back := plan(t, orders(nil)), plan(t, orders(classic))
@@ -61,10 +64,32 @@ func (s *site) cancelAt(p layout.Plan, step int, seen map[admin.Action]bool) {
 	if !errors.Is(err, context.Canceled) {
 		s.t.Fatalf("canceled at step %d: got %v, want context.Canceled", step+1, err)
 	}
+	for _, text := range []string{fmt.Sprintf("canceled at step %d of ", step+1), "run it again, and it goes on"} {
+		wantError(s.t, err, nil, text)
+	}
+	if strings.Contains(err.Error(), "not connected") {
+		s.t.Errorf("canceled at step %d, it blames the connection: %v", step+1, err)
+	}
+}
+
+// cancelQueueAt runs a migration of any queue that is canceled when it first begins an action.
+func (s *site) cancelQueueAt(p layout.Plan, queue string, at admin.Action) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	_, err := s.admin.Migrate(ctx, p, queue, admin.MigrateOptions{Settle: settle, Progress: func(p admin.MigrationProgress) {
+		if p.Now.Action == at {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		s.t.Fatalf("canceled at %s: got %v, want context.Canceled", at, err)
+	}
 }
 
 // Applying a plan in the middle of a migration would bind the queue again, beside the way on which its messages are kept: it is refused.
 func TestApplyWhileMigrating(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		want := plan(t, orders(nil))

@@ -88,12 +88,14 @@ func (s *site) die(d deathPlan) {
 // A process that dies at any step, and while messages are under way, leaves nothing behind that the next one cannot take up; publishers
 // go on all the time. Only what was under way may be there twice.
 func TestMigrateKilled(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
-		s.fill("order", "order.1", 0, 1000)
+		const before = 600
+		s.fill("order", "order.1", 0, before)
 		b := s.publishing(20 * time.Millisecond)
-		b.add(0, 1000)
+		b.add(0, before)
 		toClassic, underWay, kills := false, 0, 0
 		kill := func(step, moved int) {
 			t.Helper()
@@ -125,7 +127,7 @@ func TestMigrateKilled(t *testing.T) {
 				}
 			case admin.ActionReturn:
 				for n := range rounds {
-					kill(i+1, 1000+n*40)
+					kill(i+1, before+n*40)
 				}
 			case admin.ActionDeclare, admin.ActionOpen:
 				kill(i+1, 0)

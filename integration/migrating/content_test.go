@@ -20,6 +20,7 @@ import (
 // A message keeps its properties, headers and routing key; a CC header leads no copy anywhere; a subscriber sees where it was
 // published to.
 func TestMigrateKeepsContent(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic), rehop.Subscription{Queue: "other"}))
@@ -83,6 +84,7 @@ func TestMigrateKeepsContent(t *testing.T) {
 
 // What waits for its next attempt returns to the queue, at whatever moment; its count goes on.
 func TestMigrateWhileMessagesWait(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		old := orders(classic)
@@ -119,6 +121,7 @@ func TestMigrateWhileMessagesWait(t *testing.T) {
 
 // A queue in which messages rest keeps what replaying them needs.
 func TestMigrateFailedQueue(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		client := kit.Open(t, rehop.Config{URL: r.URL})
@@ -187,6 +190,7 @@ func (s *site) publishDead() {
 
 // A queue of another layout changes its type, and goes on as before.
 func TestMigrateOtherLayouts(t *testing.T) {
+	t.Parallel()
 	for _, l := range []layout.Layout{layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}} {
 		t.Run(fmt.Sprintf("%T", l), func(t *testing.T) {
 			t.Parallel()
@@ -216,6 +220,7 @@ func TestMigrateOtherLayouts(t *testing.T) {
 
 // A message that expires while its queue is replaced goes where it would have gone from there.
 func TestMigrateKeepsExpired(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))

@@ -10,10 +10,11 @@ import (
 
 // What was in a queue comes back in its order, however much it is.
 func TestMigrateManyMessages(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
-		n := 5_000
+		n := 2_000
 		if long() {
 			n = 20_000
 		}

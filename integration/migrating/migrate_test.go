@@ -12,6 +12,7 @@ import (
 
 // Each change of a queue, while publishers go on all the time.
 func TestMigrateWhilePublishing(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		old, new func(*rehop.Subscription)
@@ -30,7 +31,7 @@ func TestMigrateWhilePublishing(t *testing.T) {
 				s := newSite(t, r)
 				s.apply(plan(t, orders(c.old)))
 				s.fill("order", "order.1", 0, 300)
-				b := s.publishing(4 * time.Millisecond)
+				b := s.publishing(10 * time.Millisecond)
 				b.add(0, 300)
 				after(t, b, 50)
 				want := plan(t, orders(c.new))

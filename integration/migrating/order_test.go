@@ -20,15 +20,17 @@ import (
 // With KeepOrder what is published meanwhile stays behind what was there before. Only neighbours that are published in the moments of
 // the two switches may change places.
 func TestMigrateKeepsOrder(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
-		s.fill("order", "order.1", 0, 2000)
+		const before = 600
+		s.fill("order", "order.1", 0, before)
 		client := kit.Open(t, rehop.Config{URL: r.URL})
 		ctx, stop := context.WithCancel(s.ctx)
 		published := make(chan int, 1)
 		go func() {
-			n := 2000
+			n := before
 			for ctx.Err() == nil {
 				if client.Publish(s.ctx, rehop.Message{ID: id(n), Exchange: "order", Key: "order.1"}) == nil {
 					n++
@@ -51,7 +53,7 @@ func TestMigrateKeepsOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if i < 2000 && k != i {
+			if i < before && k != i {
 				t.Fatalf("what was there before has lost its order: got %d at place %d", k, i)
 			}
 			if k < latest {
@@ -68,6 +70,7 @@ func TestMigrateKeepsOrder(t *testing.T) {
 
 // Run with the plan of the queue as it was, a migration goes back.
 func TestMigrateBack(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		old := plan(t, orders(classic))
@@ -86,6 +89,7 @@ func TestMigrateBack(t *testing.T) {
 
 // What a migration will do can be read before, and is what it does.
 func TestPlanMigration(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, rehop.Subscription{Queue: "q", QueueType: "classic"}))
@@ -158,6 +162,7 @@ queue "q": x-queue-type is "classic", planned is "quorum"
 
 // A binding that somebody adds while the queue is replaced is kept, too.
 func TestMigrateKeepsNewBindings(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
@@ -204,6 +209,7 @@ func sortedSteps(text string) string {
 
 // A queue that cannot take a message for ever keeps it, and says which one.
 func TestMigrateKeepsWhatCannotBeMoved(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))

@@ -26,6 +26,7 @@ func wantError(t *testing.T, err, kind error, text string) {
 }
 
 func TestMigrateWithConsumers(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
@@ -79,6 +80,7 @@ func TestMigrateWithConsumers(t *testing.T) {
 
 // Consumers that are ignored share in emptying the queue, and are canceled when it is deleted.
 func TestMigrateIgnoringConsumers(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
@@ -104,6 +106,7 @@ func TestMigrateIgnoringConsumers(t *testing.T) {
 
 // A new queue that is full takes no more until there is room; nothing is lost meanwhile, nor when the migration is given up.
 func TestMigrateToFullQueue(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
@@ -159,6 +162,7 @@ func TestMigrateToFullQueue(t *testing.T) {
 
 // A user who lacks a permission gets to know which, and nothing is lost wherever that happens.
 func TestMigrateWithoutPermission(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
@@ -195,7 +199,7 @@ func TestMigrateWithoutPermission(t *testing.T) {
 	})
 }
 
-// While messages come by the queue's name, it is not deleted.
+// While messages come by the queue's name, it is not deleted. They must not pause for long, so other tests do not run beside it.
 func TestMigrateWaitsForPublishersByName(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
@@ -219,7 +223,7 @@ func TestMigrateWaitsForPublishersByName(t *testing.T) {
 		}()
 		const patience = 500 * time.Millisecond
 		moved := 0
-		ctx, cancel := context.WithTimeout(s.ctx, 6*patience)
+		ctx, cancel := context.WithTimeout(s.ctx, 4*patience)
 		defer cancel()
 		_, err := s.admin.Migrate(ctx, want, "orders", admin.MigrateOptions{Settle: patience, Progress: func(p admin.MigrationProgress) {
 			moved = p.Moved
@@ -239,6 +243,7 @@ func TestMigrateWaitsForPublishersByName(t *testing.T) {
 }
 
 func TestMigrateIsLocked(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
@@ -257,6 +262,7 @@ func TestMigrateIsLocked(t *testing.T) {
 }
 
 func TestMigrateBadInput(t *testing.T) {
+	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		p := plan(t, orders(classic), rehop.Subscription{Queue: "gone"}, rehop.Subscription{Queue: "foreign", Passive: true},

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if orders := os.Getenv(migratorRole); orders != "" {
 		os.Exit(beMigrator(orders))
 	}
-	kit.Main(m, 6)
+	kit.Main(m, 8)
 }
 
 // settle is short: what the tests' clients hold is known without the broker's statistics.

@@ -25,7 +25,7 @@ import (
 // Without flags this is a smoke test of a few seconds, whose numbers mean nothing. To measure, run make bench, or
 //
 //	go test ./relaying -run '^TestRelaying$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge
-//	go test ./relaying -run '^TestBacklog$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -backlog=1000000 -judge
+//	go test ./relaying -run '^TestBacklog$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge
 //	go test ./relaying -run '^TestInbox$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000
 //
 // and compare the ratios rather than the absolute numbers: broker, database and clients share the machine.
@@ -339,8 +339,6 @@ type result struct{ rates, p50, p99 []float64 }
 
 func TestRelaying(t *testing.T) {
 	b := newBench(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	all := selected(t)
 	results := make(map[string]*result)
 	for round := range *rounds {
@@ -349,7 +347,7 @@ func TestRelaying(t *testing.T) {
 			if results[c.name] == nil {
 				results[c.name] = &result{}
 			}
-			if err := b.measure(ctx, c, round, results[c.name]); err != nil {
+			if err := b.measure(t.Context(), c, round, results[c.name]); err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
 			r := results[c.name]
@@ -363,7 +361,7 @@ func TestRelaying(t *testing.T) {
 	for _, c := range all {
 		r := results[c.name]
 		fmt.Fprintf(w, "%s\t%.0f\t(%.0f–%.0f)\t%s\t%.1f\t%.1f\t\n", c.name, median(r.rates), slices.Min(r.rates), slices.Max(r.rates),
-			ratio(r, results["watermill forwarder"]), median(r.p50), median(r.p99))
+			times(r, results["watermill forwarder"]), median(r.p50), median(r.p99))
 	}
 	_ = w.Flush()
 	if *judge {
@@ -372,6 +370,8 @@ func TestRelaying(t *testing.T) {
 }
 
 func (b *bench) measure(ctx context.Context, c contender, round int, r *result) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	line, err := c.open(b, fmt.Sprintf("throughput-%d", round))
 	if err != nil {
 		return err
@@ -400,7 +400,7 @@ func judgeRelaying(t *testing.T, results map[string]*result) {
 	if ours == nil || theirs == nil {
 		t.Fatal("-judge needs rehop and the forwarder")
 	}
-	if factor := median(ours.rates) / median(theirs.rates); factor < 3 {
+	if factor := ratio(ours, theirs); factor < 3 {
 		t.Errorf("rate: got %.2f times that of the forwarder, want at least 3", factor)
 	}
 	if p50 := median(ours.p50); p50 >= 20 {
@@ -411,15 +411,19 @@ func judgeRelaying(t *testing.T, results map[string]*result) {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // ratio is the median of the ratios within each round, which noise that lasts longer than a round does not touch.
-func ratio(r, base *result) string {
-	if base == nil {
-		return "–"
-	}
+func ratio(r, base *result) float64 {
 	ratios := make([]float64, len(r.rates))
 	for i := range ratios {
 		ratios[i] = r.rates[i] / base.rates[i]
 	}
-	return fmt.Sprintf("%.2f", median(ratios))
+	return median(ratios)
+}
+
+func times(r, base *result) string {
+	if base == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", ratio(r, base))
 }
 
 func median(values []float64) float64 {

@@ -178,7 +178,7 @@ func (b *Bench) Queue(name string, exchanges ...string) {
 // Collect consumes a queue, and hands over what comes in the order in which it comes.
 func (b *Bench) Collect(queue string, exchange ...string) <-chan *rehop.Delivery {
 	b.t.Helper()
-	got := make(chan *rehop.Delivery, 100_000)
+	got := make(chan *rehop.Delivery, 10_000)
 	s := rehop.Subscription{Queue: queue, Prefetch: 100, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		got <- d
 		return nil

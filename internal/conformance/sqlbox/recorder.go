@@ -23,18 +23,26 @@ type recorder struct {
 }
 
 func newRecorder() *recorder {
-	const room = 10_000
+	const room = 1000
 	return &recorder{
 		aside: make(chan outbox.SetAside, room), backlogs: make(chan outbox.Backlog, room), faults: make(chan error, room),
 		duplicates: make(chan string, room), spilled: make(chan error, room), leases: make(map[string]map[int]bool),
 	}
 }
 
+// offer hands over what comes for ever, as long as somebody takes it.
+func offer[T any](to chan<- T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}
+
 func (r *recorder) OnSetAside(e outbox.SetAside) { r.aside <- e }
 
-func (r *recorder) OnBacklog(b outbox.Backlog) { r.backlogs <- b }
+func (r *recorder) OnBacklog(b outbox.Backlog) { offer(r.backlogs, b) }
 
-func (r *recorder) OnFault(err error) { r.faults <- err }
+func (r *recorder) OnFault(err error) { offer(r.faults, err) }
 
 func (r *recorder) OnSpill(_ context.Context, _ *rehop.Message, err error) { r.spilled <- err }
 

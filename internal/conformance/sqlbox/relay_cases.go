@@ -87,6 +87,7 @@ func relayCases() []Case {
 			}
 		}},
 		{Name: "LittleMemory", Run: littleMemory},
+		{Name: "LargeAmongSmall", Run: largeAmongSmall},
 		{Name: "Kept", Run: kept},
 		{Name: "Backlog", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
@@ -215,22 +216,24 @@ func veryLateCommit(t *testing.T, b *Bench) {
 	t.Logf("published %v after the commit", time.Since(began))
 }
 
-// outage: while the broker takes nothing, rows wait, and then go.
+// outage: while the broker takes nothing, rows wait in the table and not in memory, and then go.
 func outage(t *testing.T, b *Bench, begin, end func()) {
 	b.Migrate()
 	got := b.Collect("q")
 	told := newRecorder()
+	const n, size, most = 50, 5_000, 50_000
+	w := &weigher{Publisher: b.Client}
 	relay := b.Relay()
-	relay.Hooks = []outbox.Hook{told}
+	relay.Hooks, relay.Client, relay.MaxBytes = []outbox.Hook{told}, w, most
 	b.Start(relay)
 	b.Put(To("q", "before"))
 	Receive(b, got, "message before the outage")
 	b.Eventually("nothing is left of it", func() bool { return b.Rows() == 0 })
 	begin()
-	const n = 50
-	var messages []outbox.Message
-	for i := range n {
-		messages = append(messages, To("q", fmt.Sprint(i)))
+	messages := make([]outbox.Message, n)
+	for i := range messages {
+		messages[i] = To("q", fmt.Sprint(i))
+		messages[i].Body = make([]byte, size)
 	}
 	b.Put(messages...)
 	Equal(b, "rows while the broker is away", b.Rows(), n)
@@ -241,6 +244,9 @@ func outage(t *testing.T, b *Bench, begin, end func()) {
 	}
 	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
 	Equal(b, "set aside", told.totals().SetAside, 0)
+	if peak := w.peak(); peak > most {
+		t.Errorf("bytes in memory: got at most %d, want no more than %d", peak, most)
+	}
 }
 
 // weigher is a publisher that notes how much is in its hands at a time.
@@ -278,7 +284,7 @@ func (w *weigher) peak() int {
 func littleMemory(t *testing.T, b *Bench) {
 	b.Migrate()
 	got := b.Collect("q")
-	const n, size, most = 40, 50_000, 400_000
+	const n, size, most = 24, 50_000, 400_000
 	messages := make([]outbox.Message, n)
 	for i := range messages {
 		messages[i] = To("q", fmt.Sprint(i))
@@ -306,6 +312,53 @@ func littleMemory(t *testing.T, b *Bench) {
 	if peak := w.peak(); peak > most {
 		t.Errorf("bytes in memory: got at most %d, want no more than %d", peak, most)
 	}
+}
+
+// turnstile is a publisher that lets one batch pass at a time, when it is told to.
+type turnstile struct {
+	outbox.Publisher
+	began chan string // with the id of its first message
+	pass  chan struct{}
+}
+
+func (s *turnstile) PublishBatch(ctx context.Context, messages []rehop.Message) error {
+	s.began <- messages[0].ID
+	<-s.pass
+	return s.Publisher.PublishBatch(ctx, messages)
+}
+
+// largeAmongSmall: a message that there is room for only when nothing else is under way gets its turn, although there is
+// always something else.
+func largeAmongSmall(t *testing.T, b *Bench) {
+	b.Migrate()
+	b.Queue("q")
+	const most, rounds = 100_000, 30
+	s := &turnstile{Publisher: b.Client, began: make(chan string, 1000), pass: make(chan struct{}, 1000)}
+	relay := b.Relay()
+	relay.Client, relay.MaxBytes = s, most
+	b.Start(relay)
+	t.Cleanup(func() { close(s.pass) })
+	b.Put(To("q", "first"))
+	Receive(b, s.began, "first message")
+	large := To("q", "large")
+	large.Body = make([]byte, 3*most)
+	b.Put(large)
+	for round := range rounds {
+		var small []outbox.Message
+		for i := range 40 { // some are in each shard
+			small = append(small, To("q", fmt.Sprint("small ", round, i)))
+		}
+		b.Put(small...)
+		select {
+		case id := <-s.began:
+			if id == "large" {
+				return
+			}
+		case <-time.After(300 * time.Millisecond): // nothing begins before the large one
+		}
+		s.pass <- struct{}{}
+	}
+	t.Errorf("after %d rounds the large message had no turn", rounds)
 }
 
 func kept(t *testing.T, b *Bench) {

@@ -1,0 +1,72 @@
+package binary
+
+import (
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/integration/lab"
+)
+
+// What the first meeting with the program costs: it starts in less than a second, and needs little memory when idle.
+func TestMeasures(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		lab.Lack(t, "the memory of a process is measured on Linux alone")
+	}
+	const limit, memory = time.Second, 40 << 20
+	file := write(t, `
+exchanges: {order: topic}
+flows:
+  mail: {exchange: order, keys: [order.created], target: {http: "http://localhost:1/"}}
+  invoice: {exchange: order, keys: [order.paid], target: {http: "http://localhost:1/"}}
+  archive: {exchange: order, target: {command: [cat]}}
+`)
+	var starts []time.Duration
+	var resident []int
+	for range 5 {
+		began := time.Now()
+		p := up(t, anyPort(file)...)
+		starts = append(starts, time.Since(began))
+		resident = append(resident, residentBytes(t, p.Process.Pid))
+		if code := p.end(); code != 0 {
+			t.Fatalf("got exit code %d, want 0", code)
+		}
+	}
+	slices.Sort(starts)
+	slices.Sort(resident)
+	info, err := os.Stat(program(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("cold start %v, idle memory %.1f MiB (medians of %d), program %.1f MiB", starts[2].Round(time.Millisecond), float64(resident[2])/(1<<20), len(starts), float64(info.Size())/(1<<20))
+	if starts[0] > limit {
+		t.Errorf("the quickest start took %v, want less than %v", starts[0], limit)
+	}
+	if resident[0] > memory {
+		t.Errorf("idle memory is %d bytes, want less than %d", resident[0], memory)
+	}
+}
+
+var resident = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
+
+// residentBytes is how much memory a process has.
+func residentBytes(t testing.TB, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := resident.FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("no VmRSS in\n%s", text)
+	}
+	kilobytes, err := strconv.Atoi(string(found[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}
