@@ -105,7 +105,7 @@ func TestOwnQueues(t *testing.T) {
 
 // A name that was cut is found by what is there: the queue itself, or the key by which its messages return.
 func TestMigratedQueue(t *testing.T) {
-	long := strings.Repeat("long", 60)
+	long := strings.Repeat("long", 62)
 	moving := layout.MovingQueue(long)
 	aside := topology.Binding{Source: layout.ReturnExchange, Destination: moving, ToExchange: true, Key: long}
 	for i, c := range []struct {

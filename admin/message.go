@@ -86,7 +86,11 @@ func (p place) read(d rabbit.Message) Message {
 	} else {
 		f = envelope.Read(l.Headers, l.Exchange, l.Key)
 	}
-	f.Queue = layout.Moved(f.Queue) // it may have died while its queue was migrated
+	// It may have died while its queue was migrated.
+	if f.Queue == layout.MovingQueue(p.owner) {
+		f.Queue = p.owner
+	}
+	f.Queue = layout.Moved(f.Queue)
 	f.Transient = f.Transient || d.DeliveryMode == rabbit.Transient
 	return Message{
 		ID: l.ID, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(l.Headers), Body: l.Body,

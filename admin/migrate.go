@@ -51,8 +51,9 @@ type MigrateOptions struct {
 	// Consumers says what to do while the queue has consumers. Default: refuse.
 	Consumers ConsumerRule
 	// KeepOrder has messages that are published meanwhile wait until those before them are back in the queue.
-	// Subscribers must not start before that: once they have bound the queue, what is published comes to it
-	// twice. Default: the queue receives again as soon as it exists, and what it held before comes later.
+	// Rehop's subscribers wait until the end; others must not start before it: once they have bound the queue, what is
+	// published comes to it twice. Default: the queue receives again as soon as it exists, and what it held before
+	// comes later.
 	KeepOrder bool
 	// Settle is for how long the queue must have been empty before it is deleted. Only the broker's statistics tell
 	// whether anybody still holds a message of it, and those are up to two intervals old: it has to be more than
@@ -112,8 +113,11 @@ func (a *Admin) PlanMigration(ctx context.Context, plan layout.Plan, queue strin
 // through the default exchange, has to pause: the queue is not deleted before nothing has come for
 // MigrateOptions.Settle.
 //
+// It is refused while a policy would take messages from the queue that keeps them or from the new one, and while policies
+// of the plan that are for the queue are not set: Apply sets them.
+//
 // When ctx ends or the process dies, the broker knows how far it was: Migrate goes on from there. Up to 256
-// messages that were under way when a process died are then in the queue twice. Run with the plan of
+// messages that were under way each time a process died are then in the queue twice. Run with the plan of
 // the queue as it was, it goes back.
 func (a *Admin) Migrate(ctx context.Context, plan layout.Plan, queue string, o MigrateOptions) (Migration, error) {
 	m, err := a.newMigration(plan, queue, o)
@@ -235,6 +239,9 @@ func (m *migration) warnings() []string {
 	}
 	if len(m.state.direct)+len(m.state.diverted) == 0 {
 		all = append(all, "no exchange is bound to the queue: who publishes to it by its name has to pause")
+	}
+	if m.unread && m.kept.Name == "" {
+		all = append(all, fmt.Sprintf("only the broker can tell whether a policy takes messages from queue %q: it is asked when that is there", layout.MovingQueue(m.want.Name)))
 	}
 	if n := m.have.Consumers; n > 0 && !m.state.wanted {
 		all = append(all, fmt.Sprintf("the queue has %d consumers", n))

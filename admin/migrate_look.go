@@ -37,6 +37,9 @@ func (m *migration) look(ctx context.Context) error {
 	case m.have.Temporary():
 		return errors.New("it comes and goes with its consumers: stop those, and it is declared as planned")
 	}
+	if _, _, more := m.state.next(); !more {
+		return nil
+	}
 	return m.dangers(ctx, live)
 }
 

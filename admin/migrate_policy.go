@@ -77,7 +77,7 @@ func (m *migration) safekeeping(ctx context.Context, live Live, kept topology.Li
 	refuse := func(key, why string) error {
 		v, _ := kept.Effective(key)
 		return fmt.Errorf("%s sets %s to %s for queue %q, which is to keep its messages meanwhile: %s; "+
-			`narrow its pattern so that it leaves out rehop's queues, as in ^(?!rehop\.), and run the migration again`,
+			`narrow its pattern so that it leaves out rehop's queues, as in ^(?!rehop\.), or set one of a higher priority for ^rehop\.moving\. that does not, and run the migration again`,
 			ruler(live, kept, key), key, argument(plainValue(v)), kept.Name, why)
 	}
 	if _, set := kept.Effective("expires"); set {

@@ -30,7 +30,8 @@ func LockQueue(queue string) string { return prefixed(lockPrefix, queue) }
 
 func prefixed(prefix, queue string) string { return fitted(prefix+queue, prefix+queue, "") }
 
-// Moved is the queue whose messages a MovingQueue keeps; other names it returns as they are.
+// Moved is the queue whose messages a MovingQueue keeps; other names it returns as they are. Of a name that was too long for
+// MovingQueue it is what is left, with a hash: who may know the name compares its MovingQueue instead.
 func Moved(queue string) string { return strings.TrimPrefix(queue, movingPrefix) }
 
 // Resting are the arguments of a queue that keeps messages for as long as it takes, however often they are looked at.

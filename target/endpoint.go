@@ -149,7 +149,11 @@ func (e *endpoint) post(ctx context.Context, d *rehop.Delivery) error {
 		return e.unanswered(ctx, err)
 	}
 	defer response.Body.Close()
-	return e.judge(response, read(response.Body, cancel))
+	var beginning []byte
+	if response.ContentLength != 0 {
+		beginning = read(response.Body, cancel)
+	}
+	return e.judge(response, beginning)
 }
 
 // fill writes the headers of a request.

@@ -59,3 +59,39 @@ func ExampleHTTP() {
 	// attempt 1: application/json {"number":7}, key order.created
 	// attempt 2: application/json {"number":7}, key order.created
 }
+
+// Messages of one exchange are copied to another, and acked when the broker has confirmed the copy.
+func ExampleForward() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	server := &broker.Server{}
+	defer server.Close()
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close(ctx)
+
+	done := make(chan struct{})
+	audit := rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		fmt.Printf("%s with key %s: %s\n", d.Exchange, d.Key, d.Body)
+		close(done)
+		return nil
+	})
+	for _, s := range []rehop.Subscription{
+		{Queue: "audit", Exchange: "audits", Handler: audit},
+		{Queue: "large-orders", Exchange: "order", Keys: []string{"order.large"}, Handler: &target.Forward{Client: client, Exchange: "audits"}},
+	} {
+		if _, err := client.Subscribe(ctx, s); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	if err := client.Publish(ctx, rehop.Message{Exchange: "order", Key: "order.large", Body: []byte(`{"total":9000}`)}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	<-done
+	// Output: audits with key order.large: {"total":9000}
+}

@@ -26,7 +26,7 @@ func TestMigrateCanceledAtEachStep(t *testing.T) {
 		there, back := plan(t, orders(nil)), plan(t, orders(classic))
 		s.apply(back)
 		s.fill("order", "order.1", 0, 200)
-		b := s.publishing(20 * time.Millisecond)
+		b := s.publishing(40 * time.Millisecond)
 		b.add(0, 200)
 		all, err := s.admin.PlanMigration(s.ctx, there, "orders", admin.MigrateOptions{Settle: settle})
 		if err != nil {

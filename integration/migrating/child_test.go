@@ -94,7 +94,7 @@ func TestMigrateKilled(t *testing.T) {
 		s.apply(plan(t, orders(classic)))
 		const before = 600
 		s.fill("order", "order.1", 0, before)
-		b := s.publishing(20 * time.Millisecond)
+		b := s.publishing(40 * time.Millisecond)
 		b.add(0, before)
 		toClassic, underWay, kills := false, 0, 0
 		kill := func(step, moved int) {
@@ -115,7 +115,7 @@ func TestMigrateKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rounds := 2
+		rounds := 1
 		if long() {
 			rounds = 15
 		}

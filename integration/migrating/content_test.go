@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,30 +219,33 @@ func TestMigrateOtherLayouts(t *testing.T) {
 	}
 }
 
-// A message that expires while its queue is replaced goes where it would have gone from there.
+// A message that expires while its queue is replaced goes where it would have gone from there, and is known as that queue's, even if
+// its name does not fit into that of the queue which keeps its messages.
 func TestMigrateKeepsExpired(t *testing.T) {
 	t.Parallel()
-	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
-		s := newSite(t, r)
-		s.apply(plan(t, orders(classic)))
-		want := plan(t, orders(nil))
-		m, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		closed := slices.IndexFunc(m.Steps, func(step admin.Step) bool { return step.Action == admin.ActionClose })
-		s.cancelAt(want, closed+1, make(map[admin.Action]bool))
-		if err := s.ch.PublishWithContext(s.ctx, "order", "order.1", true, false, amqp.Publishing{MessageId: "short", Expiration: "20"}); err != nil {
-			t.Fatal(err)
-		}
-		kit.WantDepth(t, r, s.ch, "orders.failed", 1)
-		s.migrate(want, "orders", admin.MigrateOptions{})
-		found, err := s.admin.Failed(s.ctx, "orders", 1, admin.Filter{})
-		if err != nil || len(found) != 1 || found[0].Queue != "orders" || found[0].Exchange != "order" || found[0].Kind != "dead" {
-			t.Errorf("got %+v, %v, want the message of queue orders", found, err)
-		}
-		if p, err := s.admin.Replay(s.ctx, "orders", admin.Options{}); err != nil || p.Done != 1 {
-			t.Errorf("replayed %+v, %v, want 1", p, err)
-		}
-	})
+	for name, queue := range map[string]string{"short": "orders", "long": strings.Repeat("long", 62)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+				s := newSite(t, r)
+				named := func(x *rehop.Subscription) { x.Queue = queue }
+				s.apply(plan(t, orders(func(x *rehop.Subscription) { classic(x); named(x) })))
+				want := plan(t, orders(named))
+				s.cancelQueueAt(want, queue, admin.ActionEmpty)
+				if err := s.ch.PublishWithContext(s.ctx, "order", "order.1", true, false, amqp.Publishing{MessageId: "short", Expiration: "20"}); err != nil {
+					t.Fatal(err)
+				}
+				kit.WantDepth(t, r, s.ch, layout.FailedQueue(queue), 1)
+				s.migrate(want, queue, admin.MigrateOptions{})
+				found, err := s.admin.Failed(s.ctx, queue, 1, admin.Filter{})
+				if err != nil || len(found) != 1 || found[0].Queue != queue || found[0].Exchange != "order" || found[0].Kind != "dead" {
+					t.Errorf("got %+v, %v, want the message of queue %s", found, err, queue)
+				}
+				if p, err := s.admin.Replay(s.ctx, queue, admin.Options{}); err != nil || p.Done != 1 {
+					t.Errorf("replayed %+v, %v, want 1", p, err)
+				}
+				kit.WantDepth(t, r, s.ch, queue, 1)
+			})
+		})
+	}
 }

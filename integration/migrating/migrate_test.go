@@ -30,9 +30,9 @@ func TestMigrateWhilePublishing(t *testing.T) {
 			lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 				s := newSite(t, r)
 				s.apply(plan(t, orders(c.old)))
-				s.fill("order", "order.1", 0, 300)
-				b := s.publishing(10 * time.Millisecond)
-				b.add(0, 300)
+				s.fill("order", "order.1", 0, 150)
+				b := s.publishing(20 * time.Millisecond)
+				b.add(0, 150)
 				after(t, b, 50)
 				want := plan(t, orders(c.new))
 				m := s.migrate(want, "orders", admin.MigrateOptions{})

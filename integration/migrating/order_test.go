@@ -76,7 +76,7 @@ func TestMigrateBack(t *testing.T) {
 		old := plan(t, orders(classic))
 		s.apply(old)
 		s.fill("order", "order.1", 0, 100)
-		b := s.publishing(20 * time.Millisecond)
+		b := s.publishing(40 * time.Millisecond)
 		b.add(0, 100)
 		for _, at := range []int{4, 9, 10} {
 			s.cancelAt(plan(t, orders(nil)), at, make(map[admin.Action]bool))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -109,6 +110,9 @@ func TestMigrateRefusesPoliciesThatTakeMessages(t *testing.T) {
 					}
 					_, err = s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
 					wantError(t, err, nil, c.says[0])
+					if m, err := s.admin.PlanMigration(s.ctx, old, "orders", admin.MigrateOptions{}); err != nil || len(m.Steps) > 0 {
+						t.Errorf("to what it is: got %v, %v, want nothing to do", m, err)
+					}
 					for _, rule := range slices.Backward(c.rules) {
 						s.unrule(rule)
 					}
@@ -172,12 +176,16 @@ func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	s := newSite(t, r)
-	old, want := plan(t, orders(classic)), plan(t, orders(func(x *rehop.Subscription) { x.QueueType, x.MessageTTL = layout.Classic, 3_600_000_000_000 }))
+	old, want := plan(t, orders(classic)), plan(t, orders(func(x *rehop.Subscription) { x.QueueType, x.MessageTTL = layout.Classic, time.Hour }))
 	s.apply(old)
 	s.fill("order", "order.1", 0, 10)
 	harmful := rule{name: "others", pattern: "^(?!orders)", sets: map[string]any{"max-length": 5, "overflow": "reject-publish"}}
 	s.rule(harmful)
-	_, err := s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
+	m, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{})
+	if err != nil || !strings.Contains(m.String(), "warning: only the broker can tell whether a policy takes messages") {
+		t.Errorf("got %v, %v, want a warning", m, err)
+	}
+	_, err = s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
 	wantError(t, err, nil, `policy "others" sets max-length to 5`)
 	live, err := s.admin.Live(s.ctx)
 	if err != nil {
@@ -277,7 +285,7 @@ func TestDiffNamesMigration(t *testing.T) {
 // The doctor tells which queue is being migrated, even if its name does not fit into that of the queue which keeps its messages.
 func TestDoctorNamesMigratedQueue(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("long", 60)
+	long := strings.Repeat("long", 62)
 	for _, at := range []admin.Action{admin.ActionCarry, admin.ActionDeclare} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,8 @@ import (
 const shortBacklog = 1000
 
 // TestBacklog measures how many messages a relay carries in a second while few and while many rows wait. What it has carried is
-// written again, so that there are always as many.
+// written again, so that there are always as many. While few wait the writer is part of the limit: compare TestRelaying, in which nobody
+// writes meanwhile.
 func TestBacklog(t *testing.T) {
 	b := newBench(t)
 	sizes := []int{shortBacklog, *backlog}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rehop/rehop/internal/node/store"
@@ -56,9 +57,14 @@ func TestCompactTwice(t *testing.T) {
 // Whenever it is killed, or the power is cut, every message is there at the next start.
 func TestCompactKilled(t *testing.T) {
 	u, disk := littered(t)
-	var images []*storetest.Disk
-	rng := rand.New(rand.NewPCG(23, 0))
+	var (
+		mu     sync.Mutex // the disk is asked by several goroutines
+		images []*storetest.Disk
+		rng    = rand.New(rand.NewPCG(23, 0))
+	)
 	disk.Fault = func(storetest.Operation, string) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		images = append(images, disk.Killed(), disk.PowerCut(rng))
 		return 0, nil
 	}

@@ -115,5 +115,5 @@ func (c *command) printSums(sums demo.Sums) error {
 	if !sums.Balanced() {
 		balance = "the sums do not balance"
 	}
-	return c.printf("%d messages in %v, %d retries, %d replayed: %s\n", sums.Messages, sums.Took.Round(100*time.Millisecond), sums.Retries, sums.Replayed, balance)
+	return c.printf("%d messages in %.1f s, %d retries, %d replayed: %s\n", sums.Messages, sums.Seconds, sums.Retries, sums.Replayed, balance)
 }

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -89,9 +91,21 @@ func (c *command) writeNew(file string, write func(io.Writer) error) error {
 	}
 	err = errors.Join(err, part.Close())
 	if err == nil {
-		err = os.Link(part.Name(), file) // unlike a rename it overwrites nothing
+		err = giveName(part.Name(), file)
 	}
-	return errors.Join(err, os.Remove(part.Name()))
+	if left := os.Remove(part.Name()); !errors.Is(left, fs.ErrNotExist) {
+		err = errors.Join(err, left)
+	}
+	return err
+}
+
+// giveName gives a file its name. A link, unlike a rename, overwrites nothing, but not every disk has links.
+func giveName(part, file string) error {
+	err := os.Link(part, file)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Rename(part, file)
 }
 
 // harmlessLines passes lines of JSON on that a terminal does not obey.
@@ -131,6 +145,7 @@ func (c *command) failedImport() *cobra.Command {
 	var (
 		chosen layoutChoice
 		skip   int
+		dryRun bool
 	)
 	cmd := &cobra.Command{
 		Use:   "import [file]",
@@ -147,6 +162,9 @@ from. It ends at the first line that it cannot read or that the broker does not 
 				return err
 			}
 			defer in.Close()
+			if dryRun {
+				return c.previewImport(in)
+			}
 			of, err := c.layoutOf(chosen, "")
 			if err != nil {
 				return err
@@ -167,6 +185,7 @@ from. It ends at the first line that it cannot read or that the broker does not 
 	}
 	chosen.addFlags(cmd.Flags())
 	cmd.Flags().IntVar(&skip, "skip", 0, "leave out the first so many messages")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how many messages there are and whether they can be read, and do nothing")
 	return cmd
 }
 
@@ -187,6 +206,33 @@ func (c *command) importFrom(args []string) (io.ReadCloser, int64, error) {
 		return nil, 0, errors.Join(usage("import: %w", err), f.Close())
 	}
 	return f, info.Size(), nil
+}
+
+// previewImport reads what would be imported, and talks to no broker.
+func (c *command) previewImport(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 64<<10), longestLine)
+	n := 0
+	for line := 1; lines.Scan(); line++ {
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		var message struct{ Queue string }
+		if err := json.Unmarshal(lines.Bytes(), &message); err != nil {
+			return usage("line %d: %w", line, err)
+		}
+		if message.Queue == "" {
+			return usage("line %d: it has no \"queue\"", line)
+		}
+		n++
+	}
+	if err := lines.Err(); err != nil {
+		return usage("read the import: %w", err)
+	}
+	if c.json {
+		return c.printJSON(moved{Done: n, DryRun: true})
+	}
+	return c.printf("%s would be imported\n", counted(n, "message"))
 }
 
 // importLines imports all but the first lines. Those are made empty, so that errors name the lines of the file.

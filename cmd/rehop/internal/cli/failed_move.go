@@ -28,7 +28,7 @@ func (m *moving) addFlags(flags *pflag.FlagSet) {
 
 // moved is what a replay or drop has done, as JSON.
 type moved struct {
-	Queue  string `json:"queue"`
+	Queue  string `json:"queue,omitempty"`
 	Done   int    `json:"done"`
 	Kept   int    `json:"kept"`
 	DryRun bool   `json:"dry_run,omitempty"`

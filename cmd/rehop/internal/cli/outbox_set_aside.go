@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,14 +12,6 @@ import (
 	"github.com/rehop/rehop/internal/headerjson"
 	"github.com/rehop/rehop/outbox"
 )
-
-// relayed counts what a relay publishes.
-type relayed struct{ n atomic.Int64 }
-
-// OnBatch is an outbox.BatchHook.
-func (r *relayed) OnBatch(b outbox.Batch) { r.n.Add(int64(b.Published)) }
-
-func (r *relayed) published() int { return int(r.n.Load()) }
 
 // entry is a message of an outbox, as JSON.
 type entry struct {

@@ -62,7 +62,7 @@ func harmless(text []byte) []byte {
 
 // obeyed reports whether a terminal may take a character as an order, to move the cursor or to turn the direction of a text.
 func obeyed(r rune) bool {
-	return r == 0x7e || r == 0x80 || r >= 0x200e && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+	return r == 0x7f || r >= 0x80 && r < 0xa0 || r >= 0x200e && r <= 0x200f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
 // notice tells a person what is not a command's result.

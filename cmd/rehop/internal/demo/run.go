@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) (Sums, error) {
 	d := &director{shop: shop, pace: p, stage: stage, keys: o.Keys}
 	err = d.act(ctx, o.For)
 	if err == nil {
-		err = d.finish()
+		d.finish()
 	}
 	d.draw("")
 	stage.close()

@@ -4,11 +4,11 @@ import "time"
 
 // Sums are what became of everything. Messages are told apart by their ids, and what rests is counted on the broker.
 type Sums struct {
-	Messages int           `json:"messages"`
-	Retries  int           `json:"retries"`
-	Replayed int           `json:"replayed"`
-	Took     time.Duration `json:"took"`
-	Queues   []QueueSums   `json:"queues"`
+	Messages int         `json:"messages"`
+	Retries  int         `json:"retries"`
+	Replayed int         `json:"replayed"`
+	Seconds  float64     `json:"seconds"`
+	Queues   []QueueSums `json:"queues"`
 }
 
 // QueueSums are those of one queue, which gets a copy of each message that it is bound for.
@@ -41,7 +41,7 @@ func (b *books) sum(atRest map[string][]string) Sums {
 			found[ticket{queue, id}]++
 		}
 	}
-	s := Sums{Messages: b.messages, Retries: b.retries, Replayed: b.replayed, Took: time.Since(b.began)}
+	s := Sums{Messages: b.messages, Retries: b.retries, Replayed: b.replayed, Seconds: time.Since(b.began).Seconds()}
 	for _, queue := range []string{Summary, Notification} {
 		q := QueueSums{Queue: queue}
 		for t, e := range b.entries {

@@ -28,7 +28,7 @@ func begin(ctx context.Context, client *rehop.Client, f config.Flow) (*running, 
 	handler, end := handlerFor(f, client)
 	s := f.Subscription
 	s.Handler = handler
-	// What a flow does lasts as long as the flow, not as long as its start.
+	// The wait for a turn is on top of the time that the target has; see limited.
 	if wait := f.LongestWait(); wait > 0 {
 		s.Timeout = cmp.Or(s.Timeout, usualTimeout) + wait
 	}

@@ -176,8 +176,14 @@ func (r *run) watch() (end func()) {
 // together runs workers on connections of their own, a few on each, and adds up what they have measured. The first that fails ends all.
 func (r *run) together(ctx context.Context, workers int, work func(ctx context.Context, l line, h *histogram) error) (*histogram, time.Duration, error) {
 	const perConnection = 8
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var once sync.Once
+	var fault error // the first one; others follow from it
+	fail := func(err error) {
+		once.Do(func() { fault = err })
+		cancel()
+	}
 	var conns []*amqp.Connection
 	defer func() {
 		for _, conn := range conns {
@@ -197,17 +203,15 @@ func (r *run) together(ctx context.Context, workers int, work func(ctx context.C
 		if err != nil {
 			return nil, 0, fmt.Errorf("open a channel: %w", err)
 		}
-		lines[i] = line{ch, conns[len(conns)-1], cancel}
+		lines[i] = line{ch, conns[len(conns)-1], fail}
 	}
 	parts := make([]histogram, workers)
 	began := time.Now()
 	var group sync.WaitGroup
-	var failed atomic.Bool
 	for i, l := range lines {
 		group.Go(func() {
 			if err := work(ctx, l, &parts[i]); err != nil {
-				failed.Store(true)
-				cancel(err)
+				fail(err)
 			}
 		})
 	}
@@ -217,8 +221,5 @@ func (r *run) together(ctx context.Context, workers int, work func(ctx context.C
 	for i := range parts[1:] {
 		sum.merge(&parts[i+1])
 	}
-	if failed.Load() {
-		return sum, took, context.Cause(ctx)
-	}
-	return sum, took, nil
+	return sum, took, fault
 }

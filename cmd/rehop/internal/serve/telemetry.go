@@ -16,6 +16,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
@@ -44,7 +45,7 @@ func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 		return nil, fmt.Errorf("start metrics: %w", err)
 	}
 	meters := []sdkmetric.Option{sdkmetric.WithResource(about), sdkmetric.WithReader(pulled)}
-	tracers := []sdktrace.TracerProviderOption{sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.NeverSample())}
+	t.config.Tracers = noop.NewTracerProvider()
 	if r.exports("METRICS") {
 		pushed, err := autoexport.NewMetricReader(ctx)
 		if err != nil {
@@ -57,12 +58,13 @@ func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
 		if err != nil {
 			return nil, fmt.Errorf("export traces as the environment says: %w", err)
 		}
-		// Without WithSampler, the sampler is that of the environment.
-		tracers = []sdktrace.TracerProviderOption{sdktrace.WithResource(about), sdktrace.WithBatcher(spans)}
+		tracers := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(spans)) // with the environment's sampler
+		t.config.Tracers = tracers
+		t.ends = append(t.ends, tracers.Shutdown)
 	}
-	m, s := sdkmetric.NewMeterProvider(meters...), sdktrace.NewTracerProvider(tracers...)
-	t.config = rehopotel.Config{Meters: m, Tracers: s}
-	t.ends = append(t.ends, m.Shutdown, s.Shutdown)
+	provider := sdkmetric.NewMeterProvider(meters...)
+	t.config.Meters = provider
+	t.ends = append(t.ends, provider.Shutdown)
 	return t, nil
 }
 

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rehop/rehop/outbox"
+)
+
+func (c *command) outboxRelay() *cobra.Command {
+	var (
+		s     *store
+		relay outbox.Relay
+	)
+	cmd := &cobra.Command{
+		Use:   "relay",
+		Short: "Publish what is in the outbox, until it is ended",
+		Long: `Relay publishes what is in the outbox of a database. Several share the work, and one that dies is replaced by the others. It waits while the
+broker or the database is away, and ends with ^C or SIGTERM when the outcome of what is under way is known.`,
+		Args: none,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.relay(cmd.Context(), relay) },
+	}
+	flags := cmd.Flags()
+	s = c.newStore(flags)
+	flags.StringVar(&relay.Name, "name", "", "name of this relay in the table of leases (default the host's name)")
+	flags.IntVar(&relay.BatchSize, "batch", 0, "how many messages are published together (default 200)")
+	flags.DurationVar(&relay.Poll, "poll", 0, "longest pause between looks into the table (default 250ms)")
+	flags.DurationVar(&relay.Lease, "lease", 0, "how long after its last sign of life a relay is replaced (default 5s)")
+	flags.DurationVar(&relay.Keep, "keep", 0, "for how long a published message stays in the table (default it is deleted)")
+	flags.IntVar(&relay.Tries, "tries", 0, "how often a message is published that has no route, before it is set aside (default 5)")
+	return cmd
+}
+
+func (s *store) relay(ctx context.Context, relay outbox.Relay) error {
+	if relay.BatchSize < 0 || relay.Poll < 0 || relay.Lease < 0 || relay.Keep < 0 || relay.Tries < 0 {
+		return usage("no flag of relay may be negative")
+	}
+	db, source, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := tables(ctx, db, source.Dialect); err != nil {
+		return err
+	}
+	config, err := s.clientConfig()
+	if err != nil {
+		return err
+	}
+	client, err := s.connect(ctx, config)
+	if err != nil {
+		return err
+	}
+	relay.Client, relay.DB, relay.Dialect, relay.Logger = client, db, source.Dialect, slog.New(slog.NewTextHandler(s.Err, nil))
+	counter := &relayed{}
+	relay.Hooks = []outbox.Hook{counter}
+	s.notice("relaying from %s; ^C ends it", source)
+	err = relay.Run(ctx)
+	return errors.Join(err, s.close(client), s.count("published", counter.published()))
+}
+
+// relayed counts what a relay publishes.
+type relayed struct{ n atomic.Int64 }
+
+// OnBatch is an outbox.BatchHook.
+func (r *relayed) OnBatch(b outbox.Batch) { r.n.Add(int64(b.Published)) }
+
+func (r *relayed) published() int { return int(r.n.Load()) }

@@ -1,0 +1,195 @@
+package serve_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/cmd/rehop/internal/serve"
+)
+
+// environment is what a test's service sees.
+type environment map[string]string
+
+func (e environment) lookup(name string) (string, bool) {
+	value, ok := e[name]
+	return value, ok
+}
+
+// running is a service with a broker of its own, until the test ends.
+type running struct {
+	serve.Report
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func run(t *testing.T, env environment, text string, args ...any) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ready := make(chan serve.Report, 1)
+	r := &running{stop: cancel, ended: make(chan error, 1)}
+	s := serve.Service{
+		Load: func() (*config.File, error) {
+			return config.Parse("rehop.yaml", fmt.Appendf(nil, text, args...), env.lookup)
+		},
+		Embedded: &serve.Embedded{AMQP: "127.0.0.1:0", Management: "127.0.0.1:0"}, HTTP: "127.0.0.1:0", Drain: 10 * time.Second,
+		Env: env.lookup, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Ready: func(report serve.Report) error { ready <- report; return nil },
+	}
+	go func() { r.ended <- s.Run(ctx) }()
+	select {
+	case r.Report = <-ready:
+	case err := <-r.ended:
+		t.Fatalf("the service has ended: %v", err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// A service says that it lives, whether it is ready, and what it has done.
+func TestHealthAndMetrics(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan struct{}, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
+	defer endpoint.Close()
+	r := run(t, nil, "flows: {work: {target: {http: '%s'}}}", endpoint.URL)
+	if code, body := get(t, r.HTTP+"/healthz"); code != http.StatusOK || body != "ok\n" {
+		t.Errorf("/healthz: got %d %q, want 200 ok", code, body)
+	}
+	var status struct {
+		Ready  bool
+		Broker string
+		Flows  []struct {
+			Flow      string
+			Consuming bool
+		}
+	}
+	code, body := get(t, r.HTTP+"/readyz")
+	if err := json.Unmarshal([]byte(body), &status); err != nil {
+		t.Fatal(err)
+	}
+	if code != http.StatusOK || !status.Ready || status.Broker != "OPEN" || len(status.Flows) != 1 || !status.Flows[0].Consuming {
+		t.Errorf("/readyz: got %d %s, want that work consumes", code, body)
+	}
+	if len(r.Flows) != 1 || r.Flows[0].Target != "POST "+endpoint.URL || !r.Memory {
+		t.Errorf("got report %+v, want the flow, in memory", r.Report)
+	}
+	publish(t, r.AMQP, rehop.Message{Key: "work"})
+	<-arrived
+	await(t, "the message in the metrics", func() bool {
+		_, body := get(t, r.HTTP+"/metrics")
+		return strings.Contains(body, "messaging_client_consumed_messages_total{") && strings.Contains(body, "go_goroutines") &&
+			strings.Contains(body, "rehop_queue_messages{") // which the management API tells
+	})
+}
+
+// collector counts what is sent to it.
+type collector struct{ traces, metrics atomic.Int64 }
+
+func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/v1/traces":
+		c.traces.Add(1)
+	case "/v1/metrics":
+		c.metrics.Add(1)
+	}
+	_, _ = io.Copy(io.Discard, r.Body)
+}
+
+// handleOne has a service handle a message, and end.
+func handleOne(t *testing.T, env environment) {
+	t.Helper()
+	arrived := make(chan struct{}, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
+	defer endpoint.Close()
+	r := run(t, env, "flows: {work: {target: {http: '%s'}}}", endpoint.URL)
+	publish(t, r.AMQP, rehop.Message{Key: "work"})
+	<-arrived
+	r.stop()
+	err := <-r.ended
+	r.ended <- err // for the end of the test
+}
+
+// Traces and metrics go where the environment says.
+func TestExport(t *testing.T) {
+	c := &collector{}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	env := environment{"OTEL_EXPORTER_OTLP_ENDPOINT": server.URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}
+	for name, value := range env {
+		t.Setenv(name, value) // the exporters look there themselves
+	}
+	handleOne(t, env)
+	if c.traces.Load() == 0 || c.metrics.Load() == 0 {
+		t.Errorf("got %d sendings of traces and %d of metrics, want some of both", c.traces.Load(), c.metrics.Load())
+	}
+}
+
+// Without a word of the environment, or against it, nothing is sent.
+func TestExportNothing(t *testing.T) {
+	c := &collector{}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	for _, env := range []environment{{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.URL, "OTEL_SDK_DISABLED": "true"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT": server.URL, "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}} {
+		handleOne(t, env)
+		if c.traces.Load()+c.metrics.Load() != 0 {
+			t.Errorf("%v: got %d sendings of traces and %d of metrics, want none", env, c.traces.Load(), c.metrics.Load())
+		}
+	}
+}
+
+func publish(t *testing.T, url string, m rehop.Message) {
+	t.Helper()
+	client, err := rehop.Open(t.Context(), rehop.Config{URL: url, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	if err := client.Publish(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for !is() {
+		select {
+		case <-limit:
+			t.Fatalf("after 20 s still not: %s", what)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
