@@ -229,7 +229,7 @@ func (s *Store) fail(err error) {
 	s.options.Failed(err)
 }
 
-// noteEnd ends the log such that the next start knows it was closed in order.
+// noteEnd ends the log such that the next start knows it was closed in order. One that was mended does not tell how it was left before.
 func (s *Store) noteEnd() error {
 	s.mu.Lock()
 	log, defs := s.log.segment, s.defs.segment
@@ -241,8 +241,12 @@ func (s *Store) noteEnd() error {
 	}
 	s.options.Crash(pointClosing)
 	s.mu.Lock()
-	s.log.note(opClosed, s.seq, &s.free)
-	s.defs.note(opClosed, s.seq, &s.free)
+	end := opClosed
+	if s.mended {
+		end = opSynced
+	}
+	s.log.note(end, s.seq, &s.free)
+	s.defs.note(end, s.seq, &s.free)
 	ends := append(s.defs.take(), s.log.take()...)
 	s.mu.Unlock()
 	for i := range ends {

@@ -115,7 +115,7 @@ func (p *repair) beginAnew() {
 	g := newSegment(segmentName(number), newHeader(segmentMagic, number, end, s.seq))
 	s.ledger.segments = append(s.ledger.segments, g)
 	s.log.segment = g
-	s.started = true
+	s.started, s.mended = true, len(p.log.damage) > 0
 }
 
 func (p *repair) copyAll(old []*segment) error {

@@ -51,6 +51,7 @@ type Store struct {
 	full         bool
 	spaceChecked int64 // how much had been written when free space was last looked at
 	clean        bool
+	mended       bool // Repair writes it anew
 	started      bool
 	closing      bool
 	ending       bool  // the committer is to stop when nothing is left
