@@ -19,9 +19,9 @@ demo: ## a shop whose messages fail, wait, rest and are replayed, live, on a bro
 
 test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
 	@eval "$$(scripts/services env)"; \
-	{ $(GO) test -json -race -count=1 ./... && \
-	for m in outbox/outboxpgx rehopotel cmd/rehop; do (cd $$m && $(GO) test -json -race -count=1 ./...) || exit 1; done && \
-	cd integration && $(GO) test -json -race -count=1 -p 1 -timeout 20m ./... && $(SQLITE); } | $(REPORT)
+	{ $(GO) test -json -race -count=1 ./...; \
+	for m in outbox/outboxpgx rehopotel cmd/rehop; do (cd $$m && $(GO) test -json -race -count=1 ./...); done; \
+	cd integration && { $(GO) test -json -race -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }; } | $(REPORT)
 
 unit: $(REPORT) ## only the tests that need nothing but Go
 	@$(GO) test -json -race -count=1 ./... | $(REPORT)

@@ -46,13 +46,14 @@ func (a *album) shoot(point string) {
 
 // TestCrash stops a store at every named point, by kill and by power cut, and starts it again.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	const wantPasses = 10
 	passes := make(map[string]int)
 	images := 0
 	for seed := uint64(0); seed < 7; seed += store.Thinning {
 		disk := storetest.NewDisk()
 		u := newUser(t, seed)
-		a := &album{user: u, disk: disk, rng: rand.New(rand.NewPCG(seed, 2)), keep: 10, passes: passes}
+		a := &album{user: u, disk: disk, rng: rand.New(rand.NewPCG(seed, 2)), keep: max(3, 10/store.Thinning), passes: passes}
 		o := store.Options{SegmentSize: 4096, Crash: a.shoot}
 		for range 12 {
 			u.open(disk, o)
@@ -153,7 +154,9 @@ func TestPowerCut(t *testing.T) {
 				if sync == store.SyncNever {
 					durable = 0
 				}
-				images = append(images, image{fmt.Sprint("after step ", i), disk.PowerCut(rng), durable})
+				if i%min(store.Thinning, 4) == 0 {
+					images = append(images, image{fmt.Sprint("after step ", i), disk.PowerCut(rng), durable})
+				}
 			}
 			u.close()
 			for _, im := range images {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -155,6 +156,19 @@ func TestParseNothing(t *testing.T) {
 	}
 }
 
+// A mapping that is merged into itself, or again and again, is as if it were merged once.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	text := "x-0: &m0 {target: {http: 'http://x'}}\n"
+	for i := range 30 {
+		text += fmt.Sprintf("x-%d: &m%d {<<: [%s]}\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*m%d, ", i), 10), ", "))
+	}
+	f := parse(t, text+"flows:\n  a: &a\n    <<: [*a, *m30, *a]\n    queue: q\n")
+	if f.Flows[0].Subscription.Queue != "q" || f.Flows[0].Target.HTTP.URL != "http://x" {
+		t.Errorf("got %+v, want the queue and what was merged", f.Flows[0])
+	}
+}
+
 // Faults have their line, and the word that was meant.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -212,7 +226,6 @@ func TestFaults(t *testing.T) {
 		"no database":      {"outboxes:\n  a: {migrate: true}", []string{`rehop.yaml:2: outbox "a" has no database`}},
 		"bad database":     {"outboxes:\n  a: {database: 'oracle://u:secret@h/n'}", []string{"must be postgres://…, mysql://… or sqlite:…"}},
 		"bad outbox":       {"outboxes:\n  a: {database: 'sqlite:x', lease: 1ms, batch-size: 0, retry-min: 2s, retry-max: 1s}", []string{"lease 1ms must be at least 200ms", "batch-size 0 must be from 1 to 5000", "retry-max 1s is shorter"}},
-		"merged for ever":  {"flows:\n  a: &a\n    <<: *a" + ok, []string{"merged into each other more than"}},
 		"argument":         {"flows:\n  a:\n    arguments: {x: [1]}" + ok, []string{"the value of argument x must be a text"}},
 		"everything at once": {"drain: 5\nflows:\n  a:\n    concurency: 3\n    keys: {}\n    retry: never" + ok + "listne: {}\n",
 			[]string{"rehop.yaml:1: ", `rehop.yaml:4: unknown key "concurency" in flow "a"; did you mean "concurrency"?`, "rehop.yaml:5: this must be a text, and is a mapping",

@@ -32,9 +32,6 @@ func (r *reader) fault(at *yaml.Node, format string, args ...any) {
 // keys says how the value of each key of a mapping is read.
 type keys map[string]func(*yaml.Node)
 
-// deepest is how many mappings may be merged into each other, as a file could merge one into itself.
-const deepest = 8
-
 // mapping reads a mapping, whatever it is called in faults, and returns the places of its keys.
 func (r *reader) mapping(n *yaml.Node, what string, known keys) places {
 	found := places{what: what, self: n, keys: make(map[string]*yaml.Node)}
@@ -65,12 +62,18 @@ func (r *reader) named(n *yaml.Node, what string, read func(name string, key, va
 	})
 }
 
-// pairs calls see for each key of a mapping once. What is merged into the mapping by << comes last.
+// pairs calls see for each key of a mapping once. What is merged into the mapping by << comes last, and each merged mapping once:
+// again it would add nothing, and a file could name it endlessly, or merge a mapping into itself.
 func (r *reader) pairs(n *yaml.Node, what string, see func(key, value *yaml.Node)) {
-	seen := make(map[string]*yaml.Node)
-	var walk func(n *yaml.Node, depth int)
-	walk = func(n *yaml.Node, depth int) {
+	seen, walked := make(map[string]*yaml.Node), make(map[*yaml.Node]bool)
+	var walk func(n *yaml.Node)
+	walk = func(n *yaml.Node) {
 		n = aliased(n)
+		top := len(walked) == 0
+		if walked[n] {
+			return
+		}
+		walked[n] = true
 		if n.Kind != yaml.MappingNode {
 			r.fault(n, "%s must have keys and values, and is %s", what, kindOf(n))
 			return
@@ -86,25 +89,21 @@ func (r *reader) pairs(n *yaml.Node, what string, see func(key, value *yaml.Node
 			case first == nil:
 				seen[key.Value] = key
 				see(key, value)
-			case depth == 0:
+			case top:
 				r.fault(key, "%s is there twice, first in line %d", key.Value, first.Line)
 			}
 		}
 		for _, m := range merged {
-			list := []*yaml.Node{m}
-			if m = aliased(m); m.Kind == yaml.SequenceNode {
-				list = m.Content
+			if m = aliased(m); m.Kind != yaml.SequenceNode {
+				walk(m)
+				continue
 			}
-			for _, one := range list {
-				if depth == deepest {
-					r.fault(m, "mappings are merged into each other more than %d deep", deepest)
-					return
-				}
-				walk(one, depth+1)
+			for _, one := range m.Content {
+				walk(one)
 			}
 		}
 	}
-	walk(n, 0)
+	walk(n)
 }
 
 func (r *reader) unknown(at *yaml.Node, kind, what string, known []string) {
