@@ -14,7 +14,7 @@ func (c *command) check() *cobra.Command {
 		Short: "Find what is wrong in a file",
 		Long: `Reads a file as rehop up and rehop run do, and prints all that is wrong in it, with the line. It talks to nobody: whether the
 broker and the targets are there is not looked at. The exit code is 0 if nothing is wrong and 3 if something is.`,
-		Args: atMostOne("file"),
+		Args: needs("[file]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path := localFile
 			if len(args) > 0 {

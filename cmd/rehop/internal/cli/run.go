@@ -16,7 +16,7 @@ machine. Several copies share the work. A broker that cannot be reached is waite
 
 SIGHUP reads the file again: flows that have not changed go on, and a file with faults changes nothing. SIGTERM and ^C let what is
 under way come to its end, and the second one ends at once: what was not finished goes back to the broker.`,
-		Args: exactlyOne("file"),
+		Args: needs("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			first, err := c.loadFile(args[0])
 			if err != nil {
@@ -32,14 +32,4 @@ under way come to its end, and the second one ends at once: what was not finishe
 	}
 	f.add(cmd.Flags())
 	return cmd
-}
-
-// exactlyOne: a command takes one argument.
-func exactlyOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usage("%s takes one %s, and was given %d", cmd.CommandPath(), what, len(args))
-		}
-		return nil
-	}
 }

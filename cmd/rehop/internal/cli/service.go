@@ -102,17 +102,9 @@ func address(settings ...string) string {
 
 // brokerOf says how to reach the broker that the command line, the environment or a file means.
 func (c *command) brokerOf(file *config.File) (rehop.Config, error) {
-	urls := c.urls()
-	if !c.namesBroker() && len(file.Broker) > 0 {
-		urls = file.Broker
-	}
-	encryption := c.reach
-	encryption.ca, encryption.cert, encryption.key = given(encryption.ca, file.TLS.CA), given(encryption.cert, file.TLS.Cert), given(encryption.key, file.TLS.Key)
-	tls, err := encryption.tlsConfig()
-	if err != nil {
-		return rehop.Config{}, err
-	}
-	return rehop.Config{URLs: urls, TLS: tls, Logger: c.logger()}, nil
+	of := *c
+	of.reach.adopt(file)
+	return of.clientConfig()
 }
 
 // namesBroker reports whether the command line or the environment names a broker.

@@ -31,7 +31,7 @@ copies then share the work.
 
 SIGHUP reads the file again: flows that have not changed go on, and a file with faults changes nothing. SIGTERM and ^C let what is
 under way come to its end, and the second one ends at once: what was not finished goes back to the broker.`,
-		Args: atMostOne("file"),
+		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.runUp(cmd.Context(), &f, args) },
 	}
 	flags := cmd.Flags()
@@ -41,16 +41,6 @@ under way come to its end, and the second one ends at once: what was not finishe
 	flags.StringVar(&f.management, "listen-management", "", `address of its management API, "none" for none (default listen.management of the file, else `+localManagement+`)`)
 	f.add(flags)
 	return cmd
-}
-
-// atMostOne: a command takes one argument or none.
-func atMostOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return usage("%s takes one %s, and was given %d", cmd.CommandPath(), what, len(args))
-		}
-		return nil
-	}
 }
 
 func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {

@@ -80,3 +80,21 @@ func TestExamples(t *testing.T) {
 		}
 	}
 }
+
+// So is what the README shows.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, found := strings.Cut(string(text), "```yaml\n")
+	shown, _, ended := strings.Cut(shown, "```")
+	if !found || !ended {
+		t.Fatal("the README shows no file")
+	}
+	file, err := config.Parse("README.md", []byte(shown), os.LookupEnv)
+	if err != nil || len(file.Flows) == 0 {
+		t.Errorf("got %v and error %v, want flows", file, err)
+	}
+}
