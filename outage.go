@@ -33,8 +33,8 @@ func (s *Subscriber) awaitOutage(h *handling) bool {
 	}
 }
 
-// hold waits for an event with a message in hand. False: the session ended, the subscription stops,
-// or it has taken too long, and the message is no longer in hand.
+// hold waits for an event with a message in hand. False: the session ended, the subscription drains or stops,
+// or it has taken too long, and the message is no longer in hand. A drain lets handlers come to their end, and this one cannot begin.
 func (s *Subscriber) hold(h *handling, event <-chan struct{}) bool {
 	if h.heldSince.IsZero() {
 		h.heldSince = time.Now()
@@ -43,10 +43,13 @@ func (s *Subscriber) hold(h *handling, event <-chan struct{}) bool {
 	defer timer.Stop()
 	select {
 	case <-event:
-		return true
+		if !s.stopping() {
+			return true
+		}
+		s.giveBack(h, Result{})
 	case <-h.raw.Session.Ended():
 		s.tellHandled(h, Result{Outcome: OutcomeLost})
-	case <-s.halt:
+	case <-s.stop:
 		s.giveBack(h, Result{})
 	case <-timer.C:
 		s.requeueAtEnd(h)

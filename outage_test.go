@@ -54,3 +54,34 @@ func TestOutageOfHours(t *testing.T) {
 		}
 	})
 }
+
+// A subscription that pauses has nothing to finish: draining it takes no time, and what it holds is in the queue again, with its attempts.
+func TestDrainDuringOutage(t *testing.T) {
+	const messages = 10
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		log := newLogbook(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errNotYet) })
+		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 4, ProbeMin: time.Minute, ProbeMax: time.Hour})
+		for i := range messages {
+			publish(t, b.Client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+		}
+		time.Sleep(10 * time.Second)
+		draining := startClock()
+		if err := sub.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := draining.now(); took > time.Second {
+			t.Errorf("draining took %v, want no time", took)
+		}
+		if ready, _ := b.Depth("q"); ready != messages {
+			t.Errorf("%d messages in the queue, want %d", ready, messages)
+		}
+		done := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
+		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: done})
+		b.AwaitEmpty("q")
+		for _, r := range done.all() {
+			if r.Attempt != 1 {
+				t.Errorf("message %s: got attempt %d, want 1", r.ID, r.Attempt)
+			}
+		}
+	})
+}

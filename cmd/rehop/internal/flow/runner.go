@@ -246,25 +246,10 @@ func (r *Runner) close(ctx context.Context, g *generation) error {
 	return g.client.Close(ctx)
 }
 
-// end lets a flow finish what it has in hand. One that pauses would not: what it holds goes back to the broker at once.
+// end lets a flow finish what it has in hand.
 func (r *Runner) end(ctx context.Context, f *running) {
 	defer f.close()
-	drained := make(chan error, 1)
-	go func() { drained <- f.sub.Drain(ctx) }()
-	for next := r.watch.next(); !r.watch.isPaused(f.sub.Queue()); next = r.watch.next() {
-		select {
-		case err := <-drained:
-			r.warnUndrained(f, err)
-			return
-		case <-next:
-		}
-	}
-	_ = f.sub.Stop() // what it says, Drain says too
-	r.warnUndrained(f, <-drained)
-}
-
-func (r *Runner) warnUndrained(f *running, err error) {
-	if err != nil {
+	if err := f.sub.Drain(ctx); err != nil {
 		r.Logger.Warn("not everything was handled in time, and went back to the broker", "flow", f.flow.Name, "err", err)
 	}
 }

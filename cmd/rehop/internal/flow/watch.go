@@ -64,12 +64,6 @@ func (w *watch) tell() {
 	}
 }
 
-func (w *watch) isPaused(queue string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.queues[queue] != nil && w.queues[queue].paused
-}
-
 // next is closed when something changes from now on.
 func (w *watch) next() <-chan struct{} {
 	w.mu.Lock()
