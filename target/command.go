@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ type Command struct {
 	Path string
 	// Args are its arguments, as they are: no shell looks at them. Default: none.
 	Args []string
-	// Env is added to the environment of this process, as NAME=value. Default: nothing.
+	// Env is added to the environment of this process, as NAME=value; what begins with REHOP_ is not handed on. Default: nothing.
 	Env []string
 	// Dir is where it runs. Default: where this process runs.
 	Dir string
@@ -152,7 +153,7 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	output := &tail{limit: excerptBytes}
 	program := exec.CommandContext(limited, c.Path, c.Args...)
 	program.Stdin, program.Stdout, program.Stderr = bytes.NewReader(d.Body), output, output
-	program.Env, program.Dir = append(append(os.Environ(), c.Env...), environment(d)...), c.Dir
+	program.Env, program.Dir = append(append(inherited(), c.Env...), environment(d)...), c.Dir
 	grace := cmp.Or(c.Grace, 2*time.Second)
 	group := newGroup(program)
 	program.Cancel = func() error {
@@ -170,6 +171,14 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	err = program.Wait()
 	group.stop()
 	return c.judge(limited, timeout, program, err, output.String())
+}
+
+// environmentPrefix is what names of variables that tell of the message begin with.
+const environmentPrefix = "REHOP_"
+
+// inherited is this process's environment without variables that could be taken for the message's: $REHOP_BROKER, with its password, is one.
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, environmentPrefix) })
 }
 
 // withoutPath is an error of the operating system without the path, which is told already.
@@ -248,7 +257,7 @@ const environmentBytes = 64 << 10
 
 // variable is the name of a variable of the environment.
 func variable(name string) string {
-	return "REHOP_" + strings.Map(func(r rune) rune {
+	return environmentPrefix + strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z':
 			return r - 'a' + 'A'
