@@ -1,6 +1,7 @@
 package rehop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func kindOf(h *handling, err error) string {
 	if i, ok := errors.AsType[*instruction](err); ok && i.does == doFail {
 		return envelope.KindPermanent
 	}
-	if h.why() == errTimeout || errors.Is(err, errTimeout) {
+	if h.why() == errTimeout || errors.Is(err, errTimeout) || errors.Is(err, context.DeadlineExceeded) {
 		return envelope.KindTimeout
 	}
 	return envelope.KindError
@@ -369,11 +370,8 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 func impossible(err error) bool { return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) }
 
 func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where func(context.Context) (destination, error)) error {
-	id := h.raw.MessageId
-	if id == "" {
-		id = NewID() // from now on it can be told from its copies
-	}
-	asItIs := false // the broker takes the message only with its own body
+	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on it can be told from its copies
+	asItIs := false                          // the broker takes the message only with its own body
 	for tries := 1; ; tries++ {
 		to, err := where(ctx)
 		if err == nil {

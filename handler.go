@@ -1,6 +1,7 @@
 package rehop
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,7 +44,14 @@ type Delivery struct {
 	Redelivered bool
 	// Replays is how often a person has replayed it from the failed queue.
 	Replays int
+
+	givenID string // see LastingID
 }
+
+// LastingID is the message's id, or, if it was published without one, that which it is given when it first fails: the same at this
+// attempt and at all that follow. It does not outlast a crash before that, nor a layout in which the broker itself moves what fails, so
+// that [Message].ID remains empty until then.
+func (d *Delivery) LastingID() string { return cmp.Or(d.ID, d.givenID) }
 
 type deliveryKey struct{}
 

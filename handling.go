@@ -28,6 +28,7 @@ type handling struct {
 	finished  bool // the handler has returned
 	abandoned bool // another worker has taken over; what the handler returns does not count
 
+	givenID   string            // what it is given at its first failure if it has no id
 	told      context.Context   // the handler's context with what hooks added
 	added     map[string]any    // headers that hooks have added to it for its way
 	past      *envelope.Failure // what is known of earlier attempts
@@ -142,5 +143,5 @@ func (h *handling) abandon() bool {
 
 // again is the same delivery for another run of the handler.
 func (h *handling) again() *handling {
-	return &handling{parent: h.parent, from: h.from, raw: h.raw, Delivery: h.Delivery, past: h.past, told: h.told, probes: h.probes, heldSince: h.heldSince}
+	return &handling{parent: h.parent, from: h.from, raw: h.raw, Delivery: h.Delivery, givenID: h.givenID, past: h.past, told: h.told, probes: h.probes, heldSince: h.heldSince}
 }

@@ -104,6 +104,9 @@ type ConsumerEvent struct {
 // ConsumerHook is told when a subscription begins or ceases to receive.
 type ConsumerHook interface{ OnConsumer(ConsumerEvent) }
 
+// ConsumerEndHook is told when a client has no subscription to a queue any more, because the last one was stopped or drained.
+type ConsumerEndHook interface{ OnConsumerEnd(queue string) }
+
 // StuckHandler tells of a handler that runs on although its time is up and its context canceled.
 type StuckHandler struct {
 	Queue     string
@@ -136,6 +139,7 @@ type hooks struct {
 	move         []MoveHook
 	handle       []HandleHook
 	consumer     []ConsumerHook
+	consumerEnd  []ConsumerEndHook
 	stuck        []StuckHook
 	pause        []PauseHook
 }
@@ -151,6 +155,7 @@ func sortHooks(all []Hook) hooks {
 		keep(&h.move, hook)
 		keep(&h.handle, hook)
 		keep(&h.consumer, hook)
+		keep(&h.consumerEnd, hook)
 		keep(&h.stuck, hook)
 		keep(&h.pause, hook)
 	}

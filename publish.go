@@ -64,10 +64,28 @@ func publishError(m *Message, err error) error {
 // *BatchError that says for each message what became of it.
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 	outcomes := make([]error, len(messages))
+	c.PublishEach(ctx, messages, func(i int, err error) { outcomes[i] = err })
+	for _, err := range outcomes {
+		if err != nil {
+			return &BatchError{Errors: outcomes}
+		}
+	}
+	return nil
+}
+
+// PublishEach is PublishBatch for a caller who does not wait for the slowest message: settled is called once for each, by its index,
+// as soon as it is known what became of it. Several goroutines may call it at once; all calls come before PublishEach returns.
+func (c *Client) PublishEach(ctx context.Context, messages []Message, settled func(i int, err error)) {
 	contexts := make([]context.Context, len(messages))
 	items := make([]rabbit.Item, 0, len(messages))
 	index := make([]int, 0, len(messages))
 	start := time.Now()
+	end := func(i int, err error) {
+		took := time.Since(start)
+		err = publishError(&messages[i], err)
+		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &messages[i], took, err) })
+		settled(i, err)
+	}
 	for i := range messages {
 		m := messages[i]
 		contexts[i] = c.publishStarts(ctx, &m)
@@ -75,26 +93,15 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 		p := new(rabbit.Publishing)
 		exchange, key, err := c.prepare(ctx, &m, p)
 		if err != nil {
-			outcomes[i] = err
+			end(i, err)
 			continue
 		}
 		items, index = append(items, rabbit.Item{Exchange: exchange, Key: key, Message: p}), append(index, i)
 	}
-	for j, err := range c.sender.PublishBatch(ctx, items, !c.config.NoResend) {
-		outcomes[index[j]] = err
-	}
-	took, failed := time.Since(start), false
-	for i, err := range outcomes {
-		if err != nil {
-			failed = true
-			outcomes[i] = publishError(&messages[i], err)
-		}
-		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &messages[i], took, outcomes[i]) })
-	}
-	if failed {
-		return &BatchError{Errors: outcomes}
-	}
-	return nil
+	c.sender.PublishEach(ctx, items, !c.config.NoResend, func(j int, err error) {
+		items[j].Message = nil // it may be large, and others may take long
+		end(index[j], err)
+	})
 }
 
 // prepare turns a message into what is sent, and tells to which exchange.

@@ -25,6 +25,9 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 		past = &read
 	}
 	h := &handling{parent: base, told: base, from: from, raw: d, past: past}
+	if d.MessageId == "" {
+		h.givenID = NewID()
+	}
 	if s.shares {
 		s.adopt(h)
 		past = h.past
@@ -37,7 +40,7 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 			CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 		},
 		Queue: s.config.Queue, Attempt: past.Attempt + 1, Attempts: s.config.Retry.attempts,
-		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: d.Redelivered || past.Returns > 0, Replays: past.Replays,
+		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: d.Redelivered || past.Returns > 0, Replays: past.Replays, givenID: h.givenID,
 	}
 	if past != &unwritten {
 		h.Delivery.Exchange, h.Delivery.Key = past.Exchange, past.Key

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
@@ -55,6 +56,8 @@ type Subscriber struct {
 	kill   chan struct{} // closed: wait for nothing any more
 	gone   chan struct{} // closed: stopping, and no worker is left
 	closed chan struct{} // closed: all has ended
+
+	receiving atomic.Bool
 }
 
 type phase int
@@ -131,6 +134,9 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 
 // Queue is the name of the queue.
 func (s *Subscriber) Queue() string { return s.config.Queue }
+
+// Receiving reports whether the broker sends messages to the subscription, as ConsumerHook is told.
+func (s *Subscriber) Receiving() bool { return s.receiving.Load() }
 
 // Closed is closed when the subscription has ended.
 func (s *Subscriber) Closed() <-chan struct{} { return s.closed }
@@ -302,6 +308,7 @@ func (s *Subscriber) supervise(o offer) {
 			}
 		}
 		failures = 0
+		s.receiving.Store(true)
 		tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Up: true}) })
 		lost := s.serve(o)
 		o, begin = offer{}, s.open
@@ -386,6 +393,7 @@ func (s *Subscriber) sleep(d time.Duration) {
 
 func (s *Subscriber) tellDown(err error) {
 	err = publicError(err)
+	s.receiving.Store(false)
 	if s.stopping() {
 		return
 	}
@@ -406,9 +414,17 @@ func (s *Subscriber) end() {
 		}
 		<-session.Ended()
 	}
+	s.receiving.Store(false)
 	s.client.mu.Lock()
 	delete(s.client.subscribers, s)
+	last := true
+	for other := range s.client.subscribers {
+		last = last && other.config.Queue != s.config.Queue
+	}
 	s.client.mu.Unlock()
+	if last {
+		tell(s.client.hooks.consumerEnd, func(h ConsumerEndHook) { h.OnConsumerEnd(s.config.Queue) })
+	}
 	close(s.closed)
 }
 

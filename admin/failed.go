@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 func contains(list []string, s string) bool { return slices.Contains(list, s) }
@@ -44,4 +45,44 @@ func (a *Admin) peek(ctx context.Context, from place, limit int, filter Filter) 
 		}
 	}
 	return found, ctx.Err()
+}
+
+// Count is how many messages rest, and until when they have failed.
+type Count struct {
+	Messages int
+	// Latest is when the last of them failed, by the clock of who failed it. Zero: nothing says when.
+	Latest time.Time
+}
+
+// CountFailed counts the messages in the failed queue of queue that meet the filter, and leaves them where they are.
+func (a *Admin) CountFailed(ctx context.Context, queue string, filter Filter) (Count, error) {
+	var n Count
+	from := a.placeOf(queue)
+	reader, _, err := a.read.OpenReader(ctx, from.source)
+	if err != nil {
+		return n, queueError(err)
+	}
+	defer reader.Close()
+	for ctx.Err() == nil {
+		d, ok, err := reader.Next()
+		if err != nil || !ok {
+			return n, err
+		}
+		if m := from.read(d); from.has(m) && filter.accepts(m) {
+			n.Messages++
+			if m.FailedAt.After(n.Latest) {
+				n.Latest = m.FailedAt
+			}
+		}
+	}
+	return n, ctx.Err()
+}
+
+// UpTo is a filter for what was counted: what has failed since does not meet it.
+func (f Filter) UpTo(n Count) Filter {
+	end := n.Latest.Add(1) // the last of them is among them
+	if !n.Latest.IsZero() && (f.Before.IsZero() || end.Before(f.Before)) {
+		f.Before = end
+	}
+	return f
 }

@@ -27,6 +27,9 @@ type management struct {
 // ErrNoManagement: the call needs the management API, and Config.Management is empty.
 var ErrNoManagement = errors.New("this needs the management API; set Config.Management")
 
+// ErrManagementLogin: the management API does not know the user, or not with this password.
+var ErrManagementLogin = errors.New("the management API refuses user and password")
+
 func newManagement(config Config) (*management, error) {
 	m := &management{client: config.HTTP, credentials: config.Credentials, vhost: "/"}
 	if m.client == nil {
@@ -77,6 +80,10 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string { return "management API: " + e.text }
+
+func (e *statusError) Is(target error) bool {
+	return target == ErrManagementLogin && e.status == http.StatusUnauthorized
+}
 
 // refused reports whether the API answered, and said that there is no such thing for this user.
 func refused(err error) bool {

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,10 @@ type Queue struct {
 	Waiting int
 	// Failed is how many messages rest in its failed queue, which in some layouts all queues share.
 	Failed int
+	// Migrating: the queue is being replaced by one with other arguments, and may not be there for a while.
+	Migrating bool
+	// Moving is how many messages are kept aside for it meanwhile.
+	Moving int
 }
 
 // Overview is what rehop has on a broker.
@@ -60,7 +65,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,consumers", &queues); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
-	var bindings []apiBinding
+	var bindings []apiRoute
 	if err := a.management.get(ctx, "/api/exchanges/%s/"+layout.ReturnExchange+"/bindings/source", &bindings); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
@@ -69,11 +74,18 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	for _, b := range bindings {
 		if b.DestinationType == "queue" {
 			ours[b.Destination] = true
+		} else if b.Destination == layout.MovingQueue(b.Key) {
+			ours[b.Key] = true
 		}
 	}
 	byName := make(map[string]apiQueue)
 	for _, q := range queues {
 		byName[q.Name] = q
+	}
+	for name := range ours {
+		if _, exists := byName[name]; !exists { // it is about to be declared again
+			queues = append(queues, apiQueue{Name: name})
+		}
 	}
 	var o Overview
 	for _, q := range queues {
@@ -86,8 +98,10 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && ours[q.Name]:
 			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
 		case hasFailed && ours[q.Name] && failed.Name != q.Name:
+			moving, migrating := byName[layout.MovingQueue(q.Name)]
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,
-				Consumers: q.Consumers, Waiting: -1, Failed: failed.Ready + failed.Unacked})
+				Consumers: q.Consumers, Waiting: -1, Failed: failed.Ready + failed.Unacked,
+				Migrating: migrating, Moving: moving.Ready + moving.Unacked})
 		}
 	}
 	slices.SortFunc(o.Queues, func(x, y Queue) int { return strings.Compare(x.Name, y.Name) })
@@ -121,13 +135,19 @@ func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, err
 
 // Queue looks at one queue over AMQP, without the management API: Unacked is then -1.
 func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
+	moving, err := a.read.Inspect(ctx, layout.MovingQueue(name))
+	migrating := err == nil
+	if err != nil && !errors.Is(queueError(err), ErrNoQueue) {
+		return Queue{}, err
+	}
 	depth, err := a.read.Inspect(ctx, name)
-	if err != nil {
-		return Queue{}, queueError(err)
+	if err = queueError(err); err != nil && !(migrating && errors.Is(err, ErrNoQueue)) {
+		return Queue{}, err
 	}
 	failed, err := a.read.Inspect(ctx, a.layout.FailedQueue(name))
 	if err != nil {
 		return Queue{}, queueError(err)
 	}
-	return Queue{Name: name, Ready: depth.Messages, Unacked: -1, Consumers: depth.Consumers, Waiting: -1, Failed: failed.Messages}, nil
+	return Queue{Name: name, Ready: depth.Messages, Unacked: -1, Consumers: depth.Consumers, Waiting: -1, Failed: failed.Messages,
+		Migrating: migrating, Moving: moving.Messages}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
@@ -103,8 +102,8 @@ func (a *Admin) onlyEmpty(ctx context.Context, diff Diff) (Diff, error) {
 	return sure, nil
 }
 
-// ownOf tells the queues that rehop has for itself: steps, and landing queues of queues in the plan. Levels of the
-// cascade are not among them: whoever needs one declares it then, and no plan has it.
+// ownOf tells the queues that rehop has for queues of the plan alone: their landing queues. Steps and levels of the cascade are not among them: all
+// services of a virtual host share them, and those that this plan does not have may be another's.
 func ownOf(plan layout.Plan) func(queue string) bool {
 	landings := make(map[string]bool)
 	for _, q := range plan.Queues {
@@ -112,6 +111,6 @@ func ownOf(plan layout.Plan) func(queue string) bool {
 		landings[layout.HomeQueue(q.Name)] = true
 	}
 	return func(queue string) bool {
-		return strings.HasPrefix(queue, layout.StepExchange+".") || landings[queue]
+		return landings[queue]
 	}
 }

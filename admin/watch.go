@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/topology"
@@ -12,10 +13,12 @@ import (
 
 // WatchOptions say what to watch: an exchange, or a queue.
 type WatchOptions struct {
-	// Exchange and Keys: what the exchange routes by one of the binding keys. Default of Keys: "#", which is everything on a
-	// topic, fanout or headers exchange.
+	// Exchange: copies of what the exchange routes to queues that last, by the bindings that these have when watching begins. The
+	// management API tells them. What no such queue is bound for is not seen, and what goes on to another exchange is seen there.
 	Exchange string
-	Keys     []string
+	// Keys to bind with instead. To the broker the watcher is then a queue like any other: what nobody else is bound for counts as
+	// routed, is confirmed, is not kept with the unrouted, and ends with the watch.
+	Keys []string
 	// Queue: copies of what comes to the queue by its bindings, which the management API tells. What is published to it by name,
 	// through the default exchange, is not seen.
 	Queue string
@@ -76,12 +79,8 @@ func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (layout.Plan, err
 	switch {
 	case (o.Exchange == "") == (o.Queue == ""):
 		return plan, errors.New("name either an exchange or a queue; the default exchange cannot be watched")
-	case o.Exchange != "":
-		keys := o.Keys
-		if len(keys) == 0 {
-			keys = []string{"#"}
-		}
-		for _, key := range keys {
+	case o.Exchange != "" && len(o.Keys) > 0:
+		for _, key := range o.Keys {
 			plan.Bindings = append(plan.Bindings, topology.Binding{Source: o.Exchange, Destination: own.Name, Key: key})
 		}
 		return plan, nil
@@ -90,20 +89,55 @@ func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (layout.Plan, err
 	if err != nil {
 		return plan, err
 	}
-	if _, exists := live.Queue(o.Queue); !exists {
-		return plan, fmt.Errorf("%w: %q", ErrNoQueue, o.Queue)
-	}
-	for _, b := range live.Bindings {
-		if b.Destination == o.Queue && !b.ToExchange {
-			b.Destination = own.Name
-			if b.Args, err = declarable(b.Args); err != nil {
-				return plan, fmt.Errorf("binding from %q: %w", b.Source, err)
-			}
+	copied, err := watchable(live, o)
+	for _, b := range copied {
+		b.Destination, b.ToExchange = own.Name, false
+		if b.Args, err = declarable(b.Args); err != nil {
+			return plan, fmt.Errorf("binding from %q: %w", b.Source, err)
+		}
+		if !slices.ContainsFunc(plan.Bindings, b.Equal) {
 			plan.Bindings = append(plan.Bindings, b)
 		}
 	}
-	if len(plan.Bindings) == 0 {
-		return plan, fmt.Errorf("queue %q has no bindings: messages come to it by its name alone, and of those the broker makes no copies", o.Queue)
+	return plan, err
+}
+
+// watchable are the bindings that a watcher can have too without making a route where there is none.
+func watchable(live Live, o WatchOptions) (bindings []topology.Binding, err error) {
+	if o.Queue != "" {
+		if _, exists := live.Queue(o.Queue); !exists {
+			return nil, fmt.Errorf("%w: %q", ErrNoQueue, o.Queue)
+		}
+		for _, b := range live.Bindings {
+			if b.Destination == o.Queue && !b.ToExchange {
+				bindings = append(bindings, b)
+			}
+		}
+		if len(bindings) == 0 {
+			err = fmt.Errorf("queue %q has no bindings: messages come to it by its name alone, and of those the broker makes no copies", o.Queue)
+		}
+		return bindings, err
 	}
-	return plan, nil
+	if _, exists := live.Exchange(o.Exchange); !exists {
+		return nil, fmt.Errorf("no exchange %q", o.Exchange)
+	}
+	for _, b := range live.Bindings {
+		if b.Source == o.Exchange && keeps(live, b) {
+			bindings = append(bindings, b)
+		}
+	}
+	if len(bindings) == 0 {
+		err = fmt.Errorf("exchange %q leads to no queue that lasts: there is nothing to watch, unless by keys of the watcher's own", o.Exchange)
+	}
+	return bindings, err
+}
+
+// keeps reports whether what follows a binding is in a queue for as long as the watch may take. Queues of a connection go away without notice;
+// another exchange may lead nowhere, but for one that a migration puts before a queue, which never does.
+func keeps(live Live, b topology.Binding) bool {
+	if b.ToExchange {
+		return layout.Moved(b.Destination) != b.Destination
+	}
+	q, exists := live.Queue(b.Destination)
+	return exists && !q.Exclusive && !q.AutoDelete
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,9 @@ import (
 
 // Report is what Check and Repair found in a directory.
 type Report = store.Report
+
+// ErrNoData: a directory has nothing of a server in it.
+var ErrNoData = store.ErrNoStore
 
 // CorruptError says which file is not what was written, and where.
 type CorruptError = store.CorruptError
@@ -25,7 +29,7 @@ func (s *Server) Check() error {
 	if s.Dir == "" {
 		return nil
 	}
-	report, err := CheckDir(s.Dir)
+	report, err := CheckDir(context.Background(), s.Dir)
 	if err != nil {
 		return err
 	}
@@ -37,12 +41,20 @@ func (s *Server) Check() error {
 }
 
 // CheckDir reads everything in the directory of a server that does not run, and compares it with its checksums. It changes nothing.
-func CheckDir(dir string) (Report, error) { return store.Check(store.Dir(dir)) }
+func CheckDir(ctx context.Context, dir string) (Report, error) {
+	return store.Check(ctx, store.Dir(dir))
+}
 
 // RepairDir makes the directory of a server that does not run fit to be used again after damage that Start has refused. What is
-// sound is kept, and damaged files are set aside under other names; the report says what is lost.
-func RepairDir(dir string) (Report, error) { return store.Repair(store.Dir(dir)) }
+// sound is kept, and damaged files are set aside under other names; the report says what is lost. When ctx ends while it looks for damage
+// nothing was changed; what it has begun to mend it mends.
+func RepairDir(ctx context.Context, dir string) (Report, error) {
+	return store.Repair(ctx, store.Dir(dir))
+}
 
 // CompactDir gives back the space of settled messages in the directory of a server that does not run, and was closed in order. A running
-// server does so by itself when there is more to give back than to keep.
-func CompactDir(dir string) (before, after Report, err error) { return store.Compact(store.Dir(dir)) }
+// server does so by itself when there is more to give back than to keep. When ctx ends, or the process, every message is still there, and it can be
+// run again.
+func CompactDir(ctx context.Context, dir string) (before, after Report, err error) {
+	return store.Compact(ctx, store.Dir(dir))
+}

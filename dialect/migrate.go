@@ -135,6 +135,9 @@ func (d Dialect) Migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	if err := d.CheckSession(ctx, db); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -180,7 +183,8 @@ func (d Dialect) exclusively(ctx context.Context, conn *sql.Conn, f func() error
 	begin, commit, rollback := []string{"BEGIN IMMEDIATE"}, "COMMIT", "ROLLBACK"
 	switch d {
 	case Postgres:
-		begin = []string{"BEGIN", "SELECT pg_advisory_xact_lock(" + migrationLock + ")", "SET LOCAL lock_timeout = '5s'"}
+		// Whatever the default is: it has to see what others have done while it waited for them.
+		begin = []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + migrationLock + ")", "SET LOCAL lock_timeout = '5s'"}
 	case MySQL:
 		begin, commit = nil, "DO RELEASE_LOCK(CONCAT('rehop ', SHA2(DATABASE(), 224)))"
 		rollback = commit

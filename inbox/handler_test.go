@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +17,41 @@ import (
 
 // scripted is a database with one answer for each thing that can be asked. It keeps what was.
 type scripted struct {
-	begin, insert, commit error
-	known                 bool // the message was written down before
-	asked                 []string
-	duplicates            []string
+	begin, insert, commit, rollback error
+	known                           bool // the message was written down before
+	rolledBack                      bool // by the database, and what was written down is gone
+	away                            bool // it does not answer any more
+	locked                          int  // times that somebody else has written the same
+	asked                           []string
+	duplicates                      []string
+}
+
+// Connect and Driver are for the pool.
+func (s *scripted) Connect(context.Context) (driver.Conn, error) {
+	s.asked = append(s.asked, "ping")
+	if s.away {
+		return nil, errors.New("away")
+	}
+	return connection{s}, nil
+}
+
+func (s *scripted) Driver() driver.Driver { return nil }
+
+// Prepare and Close make it a connection, which is not asked anything.
+func (s *scripted) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+
+func (s *scripted) Close() error { return nil }
+
+// connection is the part of a scripted database that a pool has.
+type connection struct{ *scripted }
+
+func (connection) Begin() (driver.Tx, error) { return nil, errors.ErrUnsupported }
+
+// pool is one whose connections are those of the database.
+func (s *scripted) pool(t *testing.T) *sql.DB {
+	db := sql.OpenDB(s)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
 }
 
 func (s *scripted) Begin(context.Context) (Transaction, error) {
@@ -28,11 +60,28 @@ func (s *scripted) Begin(context.Context) (Transaction, error) {
 }
 
 func (s *scripted) ExecContext(_ context.Context, query string, args ...any) (sql.Result, error) {
-	s.asked = append(s.asked, "insert")
-	if s.known {
-		return driver.RowsAffected(0), s.insert
+	if strings.HasPrefix(query, "UPDATE") {
+		s.asked = append(s.asked, "look")
+		return inserted(!s.rolledBack), nil
 	}
-	return driver.RowsAffected(1), s.insert
+	s.asked = append(s.asked, "insert")
+	if s.locked > 0 {
+		s.locked--
+		return nil, errors.New("Error 1205 (HY000): Lock wait timeout exceeded")
+	}
+	return inserted(!s.known), s.insert
+}
+
+// inserted tells whether a row was changed.
+type inserted bool
+
+func (inserted) LastInsertId() (int64, error) { return 7, nil }
+
+func (i inserted) RowsAffected() (int64, error) {
+	if i {
+		return 1, nil
+	}
+	return 0, nil
 }
 
 func (s *scripted) Commit() error {
@@ -42,12 +91,14 @@ func (s *scripted) Commit() error {
 
 func (s *scripted) Rollback() error {
 	s.asked = append(s.asked, "rollback")
-	return nil
+	return s.rollback
 }
 
 func (s *scripted) OnDuplicate(_ context.Context, consumer string, d *rehop.Delivery) {
 	s.duplicates = append(s.duplicates, consumer+" "+d.ID)
 }
+
+var errAny = errors.New("any error")
 
 func TestHandle(t *testing.T) {
 	oops := errors.New("oops")
@@ -56,21 +107,33 @@ func TestHandle(t *testing.T) {
 		database scripted
 		id       string
 		handler  error
+		mysql    bool
 		want     error
+		pauses   bool // the subscription, and no attempt is burnt
 		asked    string
 		runs     int
 	}{
 		{name: "Nil", id: "1", asked: "begin insert handle commit", runs: 1},
 		{name: "Error", id: "1", handler: oops, want: oops, asked: "begin insert handle rollback", runs: 1},
 		{name: "Duplicate", id: "1", database: scripted{known: true}, asked: "begin insert rollback"},
-		{name: "CommitFails", id: "1", database: scripted{commit: oops}, want: oops, asked: "begin insert handle commit", runs: 1},
-		{name: "BeginFails", id: "1", database: scripted{begin: oops}, want: oops, asked: "begin begin begin"},
-		{name: "InsertFails", id: "1", database: scripted{insert: oops}, want: oops, asked: "begin insert rollback begin insert rollback begin insert rollback"},
+		{name: "CommitFails", id: "1", database: scripted{commit: oops}, want: oops, asked: "begin insert handle commit ping", runs: 1},
+		{name: "CommitLost", id: "1", database: scripted{commit: oops, away: true}, want: oops, pauses: true, asked: "begin insert handle commit ping", runs: 1},
+		{name: "BeginFails", id: "1", database: scripted{begin: oops}, want: oops, pauses: true, asked: "begin begin begin"},
+		{name: "InsertFails", id: "1", database: scripted{insert: oops}, want: oops, pauses: true, asked: "begin insert rollback begin insert rollback begin insert rollback"},
+		{name: "ConnectionLost", id: "1", database: scripted{rollback: oops}, handler: oops, want: oops, asked: "begin insert handle rollback ping", runs: 1},
+		{name: "DatabaseLost", id: "1", database: scripted{rollback: oops, away: true}, handler: oops, want: oops, pauses: true, asked: "begin insert handle rollback ping", runs: 1},
+		{name: "MySQL", id: "1", mysql: true, asked: "begin insert handle look commit", runs: 1},
+		{name: "RolledBack", id: "1", mysql: true, database: scripted{rolledBack: true}, want: errAny, asked: "begin insert handle look rollback", runs: 1},
+		{name: "Locked", id: "1", mysql: true, database: scripted{locked: 5}, asked: strings.Repeat("begin insert rollback ", 5) + "begin insert handle look commit", runs: 1},
+		{name: "LockedForLong", id: "1", mysql: true, database: scripted{locked: 10_000}, runs: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // it pauses between tries
 				db := &c.database
-				in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin, Hooks: []Hook{db}}
+				in := Inbox{DB: db.pool(t), Dialect: dialect.SQLite, Begin: db.Begin, Hooks: []Hook{db}}
+				if c.mysql {
+					in.Dialect = dialect.MySQL
+				}
 				runs := 0
 				handler := in.Middleware("")(rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 					runs++
@@ -81,10 +144,13 @@ func TestHandle(t *testing.T) {
 					return c.handler
 				}))
 				err := handler.Handle(t.Context(), &rehop.Delivery{Queue: "q", Message: rehop.Message{ID: c.id}})
-				if !errors.Is(err, c.want) {
+				if !errors.Is(err, c.want) && (err == nil || c.want != errAny) {
 					t.Errorf("error: got %v, want %v", err, c.want)
 				}
-				if got := strings.Join(db.asked, " "); got != c.asked || runs != c.runs {
+				if pauses := err != nil && reflect.DeepEqual(err, rehop.Unavailable(errors.Unwrap(err))); pauses != c.pauses {
+					t.Errorf("the subscription pauses: got %v, want %v", pauses, c.pauses)
+				}
+				if got := strings.Join(db.asked, " "); c.asked != "" && got != c.asked || runs != c.runs {
 					t.Errorf("got %q with %d runs, want %q with %d", got, runs, c.asked, c.runs)
 				}
 				if want := c.database.known; slices.Equal(db.duplicates, []string{"q 1"}) != want {

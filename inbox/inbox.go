@@ -20,7 +20,8 @@ type Inbox struct {
 	DB *sql.DB
 	// Dialect of the database.
 	Dialect dialect.Dialect
-	// Begin begins the transaction that a handler runs in. Default: DB.BeginTx, with the database's default isolation.
+	// Begin begins the transaction that a handler runs in. Default: DB.BeginTx, with the database's default isolation; on MySQL with
+	// autocommit=0, so that nothing is committed when the server has ended the transaction because of a deadlock and the handler goes on.
 	Begin func(ctx context.Context) (Transaction, error)
 	// Keep is for how long Clean leaves ids in the table. A copy that comes later is handled again, so it must be longer than a message
 	// can be on its way: its whole retry schedule, and as long as you replay failed messages. Default: 30 days.
@@ -50,7 +51,8 @@ type DuplicateHook interface {
 // Middleware runs handlers in a transaction, once for each message id. A message without id goes to the failed queue, because its
 // copies could not be told. If the handler returns nil the transaction is committed; if it returns an error, panics, or the commit
 // fails, it is rolled back and the error decides as usual. A copy that comes while the first is being handled waits for it. While the
-// database cannot be reached the subscription pauses, as after [rehop.Unavailable].
+// database cannot be reached the subscription pauses, as after [rehop.Unavailable], also if it is lost while a handler runs or at
+// commit.
 //
 // The consumer is what tells several handlers of one message apart that use the same database. Do not change it: all that is
 // remembered is remembered under its name. If it is empty, it is the name of the queue.
@@ -62,9 +64,8 @@ func (in Inbox) Middleware(consumer string) rehop.Middleware {
 		panic(fmt.Sprintf("inbox: Middleware: consumer %q… has %d bytes, %d are possible", consumer[:32], len(consumer), maxName))
 	}
 	in = in.withDefaults()
-	insert := in.Dialect.Bind(sqltext.InsertNew(in.Dialect, "rehop_inbox", "consumer, message_id, handled", "?, ?, "+in.Dialect.Now()))
 	return func(next rehop.Handler) rehop.Handler {
-		return &handler{inbox: in, consumer: consumer, insert: insert, next: next}
+		return &handler{inbox: in, consumer: consumer, insert: sqltext.WriteDown(in.Dialect), next: next}
 	}
 }
 
@@ -87,8 +88,7 @@ func (in Inbox) validate() error {
 
 func (in Inbox) withDefaults() Inbox {
 	if in.Begin == nil {
-		db := in.DB
-		in.Begin = func(ctx context.Context) (Transaction, error) { return db.BeginTx(ctx, nil) }
+		in.Begin = in.begin
 	}
 	if in.Keep == 0 {
 		in.Keep = 30 * 24 * time.Hour
@@ -109,8 +109,13 @@ func From(ctx context.Context) Transaction {
 
 // Tx is From for handlers of an inbox whose Begin is not set.
 func Tx(ctx context.Context) *sql.Tx {
-	tx, _ := From(ctx).(*sql.Tx)
-	return tx
+	switch tx := From(ctx).(type) {
+	case *sql.Tx:
+		return tx
+	case *uncommitted:
+		return tx.Tx
+	}
+	return nil
 }
 
 // Clean deletes ids that are older than Keep, from time to time and few at once, until ctx ends. One program is enough; more
@@ -137,6 +142,9 @@ const (
 )
 
 func (in Inbox) cleanOnce(ctx context.Context) error {
+	if err := in.Dialect.CheckSession(ctx, in.DB); err != nil {
+		return err
+	}
 	for {
 		old, err := in.old(ctx)
 		if err != nil || len(old) == 0 {

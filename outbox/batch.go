@@ -19,6 +19,8 @@ type batch struct {
 	fates    []fate          // of the rows
 	parts    []*part
 	bytes    int
+	late     []*sending // of which some outcomes are not known yet
+	undone   []undone   // outcomes whose rows somebody has locked
 
 	trouble bool // the broker was away
 	report  Batch
@@ -27,10 +29,12 @@ type batch struct {
 // part is what a lane has in a batch.
 type part struct {
 	lane       *lane
-	begin, end int                  // in rows
-	last       int64                // the place of its last row
-	cleared    bool                 // nothing is left of it
-	held       map[string]time.Time // keys that are to be held back, until when
+	lease      *holding      // under which the lane was looked at
+	begin, end int           // in rows
+	last       int64         // the place of its last row
+	cleared    bool          // nothing is left of it
+	holds      time.Duration // for how long some of its keys are held back
+	undone     []undone      // outcomes whose rows somebody has locked
 }
 
 // fate is what becomes of a row.
@@ -38,6 +42,7 @@ type fate struct {
 	verdict verdict
 	err     error
 	wait    time.Duration // if it is postponed
+	untried bool          // it was not sent
 }
 
 type verdict int
@@ -55,8 +60,13 @@ func newBatch(r *run, t *term) *batch { return &batch{relay: r, term: t, began: 
 func (b *batch) add(l *lane, rows []row, bytes int) {
 	begin := len(b.rows)
 	b.rows = append(b.rows, rows...)
-	b.parts = append(b.parts, &part{lane: l, begin: begin, end: len(b.rows), last: l.place(&rows[len(rows)-1])})
+	b.parts = append(b.parts, &part{lane: l, lease: l.lease, begin: begin, end: len(b.rows), last: l.place(&rows[len(rows)-1])})
 	b.bytes += bytes
+}
+
+// addUndone has the batch write outcomes of a lane that could not be written before.
+func (b *batch) addUndone(l *lane) {
+	b.parts = append(b.parts, &part{lane: l, lease: l.lease, undone: l.undone})
 }
 
 // shards are those that the rows are of.
@@ -73,33 +83,41 @@ func (b *batch) shards() []int {
 // run publishes the batch, and writes down what became of it.
 func (b *batch) run(ctx context.Context) {
 	b.fates = make([]fate, len(b.rows))
-	recorded := b.load(ctx) && b.publish(ctx)
+	recorded := len(b.rows) > 0 && b.load(ctx) && b.publish(ctx)
 	for _, p := range b.parts {
 		p.cleared = recorded
 		for i := p.begin; i < p.end; i++ {
-			b.account(p, &b.rows[i], b.fates[i])
+			b.account(&b.rows[i], b.fates[i])
+			p.cleared = p.cleared && b.fates[i].verdict != left
+			if b.rows[i].orderKey != "" {
+				p.holds = max(p.holds, b.fates[i].wait)
+			}
+		}
+		if len(p.undone) > 0 {
+			p.undone = b.relay.finishOff(ctx, p.undone)
+		}
+		for _, u := range b.undone {
+			if slices.ContainsFunc(b.rows[p.begin:p.end], func(r row) bool { return r.id == u.row }) {
+				p.undone, p.cleared = append(p.undone, u), false
+			}
 		}
 	}
+	for _, s := range b.late {
+		b.relay.late.Go(func() { s.finish(ctx) })
+	}
 	b.report.Took = time.Since(b.began)
-	b.rows, b.messages, b.fates = nil, nil, nil // the dispatcher counts their memory as free soon
+	b.rows, b.messages, b.fates, b.late = nil, nil, nil, nil // the dispatcher counts their memory as free soon
 }
 
 // account counts what became of a row.
-func (b *batch) account(p *part, r *row, f fate) {
+func (b *batch) account(r *row, f fate) {
 	switch f.verdict {
 	case left:
 		b.report.Left++
-		p.cleared = false
 	case published:
 		b.report.Published++
 	case postponed:
 		b.report.Postponed++
-		if r.orderKey != "" {
-			if p.held == nil {
-				p.held = make(map[string]time.Time)
-			}
-			p.held[r.orderKey] = time.Now().Add(f.wait)
-		}
 	case aside:
 		b.report.SetAside++
 		b.relay.Logger.Error("outbox: a message cannot be published and was set aside", "row", r.id, "message", r.messageID,
@@ -114,7 +132,8 @@ func (b *batch) account(p *part, r *row, f fate) {
 func (b *batch) load(ctx context.Context) bool {
 	ctx, done := b.term.within(ctx, b.relay.Timeout)
 	defer done()
-	if err := loadBodies(ctx, b.relay.DB, b.relay.Dialect, b.rows); err != nil {
+	err := b.relay.steadily(ctx, func(db session) error { return loadBodies(ctx, db, b.relay.Dialect, b.rows) })
+	if err != nil {
 		if ctx.Err() == nil {
 			b.relay.told.fault("read bodies", err)
 		}
@@ -153,7 +172,9 @@ func (b *batch) publish(ctx context.Context) (recorded bool) {
 	for len(todo) > 0 && !b.trouble && !b.term.over() && ctx.Err() == nil {
 		var wave []int
 		wave, todo = b.wave(todo)
-		b.send(ctx, wave)
+		if some := b.unsuspected(wave); len(some) > 0 {
+			b.send(ctx, some)
+		}
 		outcomes, todo = append(outcomes, wave...), b.without(todo, wave)
 		if len(todo) > 0 && time.Since(last) > recordEvery {
 			recorded = b.record(ctx, outcomes) && recorded
@@ -189,30 +210,22 @@ func (b *batch) without(todo, sent []int) []int {
 	return slices.DeleteFunc(todo, func(i int) bool { return stuck[b.rows[i].orderKey] })
 }
 
-// send publishes some rows and judges the outcomes.
-func (b *batch) send(ctx context.Context, some []int) {
-	messages := make([]rehop.Message, len(some))
-	for j, i := range some {
-		messages[j] = b.messages[i]
-	}
-	within, done := b.term.within(ctx, b.relay.Timeout)
-	err := b.relay.Client.PublishBatch(within, messages)
-	done()
-	var each *rehop.BatchError
-	if err != nil && (!errors.As(err, &each) || len(each.Errors) != len(some)) {
-		each = &rehop.BatchError{Errors: slices.Repeat([]error{err}, len(some))}
-	}
-	cut := b.term.over() || ctx.Err() != nil
-	open := b.relay.Client.State() == rehop.StateOpen
-	for j, i := range some {
-		switch {
-		case each == nil || each.Errors[j] == nil:
-			b.fates[i].verdict = published
-		case !cut:
-			b.fates[i] = b.judge(&b.rows[i], each.Errors[j], open)
-			b.trouble = b.trouble || b.fates[i].verdict == left
+// unsuspected are those rows that can be sent without much risk to get no confirm. The others are postponed.
+func (b *batch) unsuspected(wave []int) []int {
+	some := make([]int, 0, len(wave))
+	probes := make(map[destination]bool)
+	for _, i := range wave {
+		d := destinationOf(&b.rows[i])
+		none, one, age := b.relay.suspects.ask(d)
+		if none || one && probes[d] {
+			wait := min(max(age, b.relay.patience()), b.relay.Timeout)
+			b.fates[i] = fate{verdict: postponed, err: errSuspect, wait: wait, untried: true}
+			continue
 		}
+		probes[d] = one
+		some = append(some, i)
 	}
+	return some
 }
 
 // judge says what is to become of a message that was not confirmed.
@@ -227,7 +240,7 @@ func (b *batch) judge(r *row, err error, open bool) fate {
 		// The broker is there and does not answer for this one. Sent again too soon, it would only be there twice.
 		again.wait = max(wait, 2*b.relay.Timeout)
 		return again
-	case errors.Is(err, rehop.ErrUnknown), errors.Is(err, rehop.ErrBlocked), errors.Is(err, rehop.ErrDisconnected), errors.Is(err, rehop.ErrClosed):
+	case !open && (errors.Is(err, rehop.ErrUnknown) || errors.Is(err, rehop.ErrBlocked) || errors.Is(err, rehop.ErrDisconnected)), errors.Is(err, rehop.ErrClosed):
 		return fate{verdict: left, err: err}
 	case errors.Is(err, rehop.ErrTooLarge), errors.Is(err, rehop.ErrInvalid),
 		errors.Is(err, rehop.ErrUnroutable) && r.attempts+1 >= b.relay.Tries:

@@ -21,19 +21,13 @@ type scripted struct {
 
 func (s *scripted) State() rehop.State { return s.state }
 
-func (s *scripted) PublishBatch(_ context.Context, messages []rehop.Message) error {
+func (s *scripted) PublishEach(_ context.Context, messages []rehop.Message, settled func(int, error)) {
 	var wave []string
-	errs, failed := make([]error, len(messages)), false
 	for i, m := range messages {
 		wave = append(wave, m.ID)
-		errs[i] = s.answers[m.ID]
-		failed = failed || errs[i] != nil
+		settled(i, s.answers[m.ID])
 	}
 	s.waves = append(s.waves, wave)
-	if failed {
-		return &rehop.BatchError{Errors: errs}
-	}
-	return nil
 }
 
 // sent publishes rows, given as "id" or "key/id", and returns the waves and what became of each row.
@@ -112,8 +106,10 @@ func TestOutcomes(t *testing.T) {
 		{err: other, want: postponed, wait: time.Second},
 		{err: rehop.ErrUnknown, want: postponed, wait: time.Minute}, // twice the timeout
 		{err: rehop.ErrUnknown, closed: true, want: left, trouble: true},
-		{err: rehop.ErrBlocked, want: left, trouble: true},
-		{err: rehop.ErrDisconnected, want: left, trouble: true},
+		{err: rehop.ErrBlocked, closed: true, want: left, trouble: true},
+		{err: rehop.ErrDisconnected, closed: true, want: left, trouble: true},
+		{err: rehop.ErrBlocked, want: postponed, wait: time.Second}, // only the client's state says that the broker is away
+		{err: rehop.ErrDisconnected, want: postponed, wait: time.Second},
 		{err: rehop.ErrClosed, want: left, trouble: true},
 	} {
 		s := &scripted{state: rehop.StateOpen, answers: map[string]error{"1": c.err}}

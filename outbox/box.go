@@ -26,7 +26,8 @@ type Message struct {
 	OrderKey string
 }
 
-// Tx is a transaction in which messages are published: a *sql.Tx, what inbox.From returns, or a pgx.Tx by way of outboxpgx.Tx.
+// Tx is a transaction in which messages are published: a *sql.Tx, what inbox.From returns, or a pgx.Tx by way of outboxpgx.Tx. On MySQL
+// it must have the method QueryContext of a *sql.Tx, too, for messages with an OrderKey and for Cancel.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
@@ -94,20 +95,64 @@ func (b Box) serialize(ctx context.Context, tx Tx, rows []row) error {
 			numbers = append(numbers, sqltext.OrderNumber(b.dialect, hash(r.orderKey)))
 		}
 	}
-	if _, plain := tx.(*sql.DB); plain && len(numbers) > 0 {
-		return fmt.Errorf("%w: an order is that of transactions, and a *sql.DB is none", rehop.ErrInvalid)
+	switch tx.(type) {
+	case *sql.DB, *sql.Conn:
+		if len(numbers) > 0 {
+			return fmt.Errorf("%w: an order is that of transactions, and a %T is none", rehop.ErrInvalid, tx)
+		}
 	}
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
-		query, args := sqltext.Serialize(b.dialect, number)
-		if query == "" {
-			continue
-		}
-		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		if err := b.lock(ctx, tx, number); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (b Box) lock(ctx context.Context, tx Tx, number uint32) error {
+	query, args := sqltext.Serialize(b.dialect, number)
+	switch {
+	case query == "":
+		return nil
+	case b.dialect != dialect.MySQL:
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	}
+	reader, err := asQuerier(tx)
+	if err != nil {
+		return err
+	}
+	found, err := readNumbers(ctx, reader, query, args...)
+	if err == nil && len(found) == 0 { // then nothing was locked, and nobody waits for anybody
+		err = fmt.Errorf("table rehop_outbox_order has no row %d to lock, because somebody has deleted it: a relay puts it back when it starts", number)
+	}
+	return err
+}
+
+// asQuerier is a transaction that can be asked something.
+func asQuerier(tx Tx) (querier, error) {
+	if reader, ok := tx.(querier); ok {
+		return reader, nil
+	}
+	return nil, fmt.Errorf("%w: on MySQL the transaction needs a method QueryContext as a *sql.Tx has it, and a %T has none", rehop.ErrInvalid, tx)
+}
+
+// readNumbers reads a column of numbers.
+func readNumbers(ctx context.Context, db querier, query string, args ...any) (found []int64, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		found = append(found, n)
+	}
+	return found, rows.Err()
 }
 
 const insertColumns = "state, shard, due, created, size, message_id, exchange, routing_key, order_key, properties, headers, body"
@@ -138,19 +183,56 @@ func (b Box) insert(rows []row) (query string, args []any) {
 	return b.dialect.Bind(query), args
 }
 
-// Cancel takes a delayed message back, and tells whether it was there and not yet due. If the transaction commits only after the message
-// was due, it may have been published by then.
+// Cancel takes a delayed message back, and tells whether it was there, not yet due, and never given to the broker. If the transaction
+// commits only after the message was due, it may have been published by then. On MySQL it finds what a plain SELECT in the
+// transaction would find: in a transaction with REPEATABLE READ, which is the default, that is what was there at its first SELECT.
 func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) {
 	if err := b.dialect.Check(); err != nil {
 		return false, fmt.Errorf("outbox: cancel: %w", err)
 	}
-	result, err := tx.ExecContext(ctx, sqltext.Cancel(b.dialect), messageID)
-	if err != nil {
-		return false, fmt.Errorf("outbox: cancel message %q: %w", messageID, err)
+	cancel := b.cancelByID
+	if b.dialect == dialect.MySQL {
+		cancel = b.cancelByRow
 	}
-	n, err := result.RowsAffected()
+	n, err := cancel(ctx, tx, messageID)
 	if err != nil {
 		return false, fmt.Errorf("outbox: cancel message %q: %w", messageID, err)
 	}
 	return n > 0, nil
+}
+
+func (b Box) cancelByID(ctx context.Context, tx Tx, messageID string) (n int, err error) {
+	before, after := sqltext.Replan(b.dialect)
+	if before != "" {
+		_, err = tx.ExecContext(ctx, before)
+	}
+	if err == nil {
+		n, err = affected(tx.ExecContext(ctx, sqltext.Cancel(b.dialect), messageID))
+	}
+	if err == nil && after != "" {
+		_, err = tx.ExecContext(ctx, after)
+	}
+	return n, err
+}
+
+func (b Box) cancelByRow(ctx context.Context, tx Tx, messageID string) (int, error) {
+	reader, err := asQuerier(tx)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := readNumbers(ctx, reader, sqltext.Canceled(b.dialect), messageID)
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	query, args := sqltext.DeleteCanceled(b.dialect, rows)
+	return affected(tx.ExecContext(ctx, query, args...))
+}
+
+// affected is how many rows a statement has changed.
+func affected(result sql.Result, err error) (int, error) {
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
 }

@@ -70,19 +70,8 @@ func (r *run) deleteKept(ctx context.Context) (found int, err error) {
 // numbers reads a column of numbers.
 func (r *run) numbers(ctx context.Context, query string) (found []int64, err error) {
 	err = r.steadily(ctx, func(db session) error {
-		rows, err := db.QueryContext(ctx, query)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var n int64
-			if err := rows.Scan(&n); err != nil {
-				return err
-			}
-			found = append(found, n)
-		}
-		return rows.Err()
+		found, err = readNumbers(ctx, db, query)
+		return err
 	})
 	return found, err
 }
@@ -107,30 +96,46 @@ func (r *run) survey(ctx context.Context) {
 	}
 }
 
-// count counts the messages of an outbox.
+// What count tells apart: where messages are, as the numbers of states, and those that were tried in vain and will be tried again.
+const (
+	countedReady = iota
+	countedRetrying
+	countedDelayed
+	countedAside
+	countedKept
+)
+
+// count counts the messages of an outbox. One whose delay is over is ready since then.
 func count(ctx context.Context, db querier, d dialect.Dialect) (Backlog, error) {
 	var b Backlog
-	rows, err := db.QueryContext(ctx, "SELECT state, COUNT(*), "+d.Now()+" - MIN(created) FROM rehop_outbox GROUP BY state")
+	query := fmt.Sprintf("SELECT CASE WHEN state = 3 THEN %d WHEN state = 4 THEN %d WHEN attempts > 0 THEN %d WHEN state = 2 AND due > %[6]s THEN %[4]d ELSE %[5]d END, "+
+		"COUNT(*), %[6]s - MIN(CASE WHEN state = 2 AND attempts = 0 THEN due ELSE created END) FROM rehop_outbox GROUP BY 1",
+		countedAside, countedKept, countedRetrying, countedDelayed, countedReady, d.Now())
+	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return b, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var state, n int
+		var kind, n int
 		var age int64
-		if err := rows.Scan(&state, &n, &age); err != nil {
+		if err := rows.Scan(&kind, &n, &age); err != nil {
 			return b, err
 		}
-		switch state {
-		case stateReady, stateOrdered:
-			b.Ready += n
-			b.Oldest = max(b.Oldest, time.Duration(age)*time.Microsecond)
-		case stateDelayed:
+		switch kind {
+		case countedReady:
+			b.Ready = n
+		case countedRetrying:
+			b.Retrying = n
+		case countedDelayed:
 			b.Delayed = n
-		case stateAside:
+		case countedAside:
 			b.SetAside = n
-		case stateKept:
+		case countedKept:
 			b.Kept = n
+		}
+		if kind == countedReady || kind == countedRetrying {
+			b.Oldest = max(b.Oldest, time.Duration(age)*time.Microsecond)
 		}
 	}
 	return b, rows.Err()

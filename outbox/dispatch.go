@@ -14,11 +14,12 @@ import (
 type dispatcher struct {
 	run      *run
 	lanes    []*lane
-	query    string // of all lanes
+	reader   *reader
 	done     chan *batch
 	running  int
 	bytes    int       // in batches
 	cramped  *lane     // its next message waits for more room than there was; nothing else begins before it
+	freed    bool      // a batch has ended since
 	idle     time.Time // since when nothing was found
 	troubles int       // times in a row that the broker was away
 	faults   int       // times in a row that the database was
@@ -34,7 +35,7 @@ const shortPoll = 4 * time.Millisecond
 // context of that name ends, or DrainTimeout after ctx.
 func (r *run) dispatch(ctx, work context.Context) error {
 	d := &dispatcher{run: r, lanes: newLanes(), idle: time.Now()}
-	d.query, d.done = r.readQuery(d.lanes), make(chan *batch, len(d.lanes))
+	d.reader, d.done = newReader(r, d.lanes), make(chan *batch, len(d.lanes))
 	work, cut := context.WithCancel(work)
 	defer cut()
 	err := d.loop(ctx, work)
@@ -43,6 +44,7 @@ func (r *run) dispatch(ctx, work context.Context) error {
 	for d.running > 0 {
 		d.finish(<-d.done)
 	}
+	r.late.Wait()
 	return err
 }
 
@@ -91,6 +93,10 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	if t == nil {
 		return d.run.Poll, nil
 	}
+	if d.cramped != nil && d.running > 0 && !d.freed {
+		return d.run.Poll, nil // what is read now could not be kept
+	}
+	d.freed = false
 	now := time.Now()
 	found, full, err := d.readAll(ctx, held, now)
 	if err != nil {
@@ -102,6 +108,7 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	}
 	d.faults = 0
 	d.run.told.well("read messages")
+	d.tidy(work, t, held, now)
 	if len(found) == 0 {
 		return min(d.run.Poll, max(shortPoll, now.Sub(d.idle)/8)), nil
 	}
@@ -116,51 +123,99 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	return shortPoll, nil
 }
 
+// slowLook is how long a look at several lanes may take before those in which keys are held back are looked at one by one for a while: the
+// database passes over all messages of such keys, and those of one shard should not hold up the others.
+const slowLook = 100 * time.Millisecond
+
+// A lane in which keys are held back is looked at for one part in so many of the time, or once in so long.
+const (
+	holdEffort   = 4
+	maxHoldPause = time.Second
+)
+
 // readAll reads from all lanes that are idle. full: one of them has more.
 func (d *dispatcher) readAll(ctx context.Context, held map[int]*holding, now time.Time) (found map[*lane][]row, full bool, err error) {
-	limit := d.run.BatchSize
-	var looks []look
-	apart := make(map[*lane][]string) // lanes to be read without some keys
+	var looks, apart []look
 	for _, l := range d.lanes {
 		lease := held[l.shard]
-		if lease == nil || l.busy {
+		if lease == nil {
 			continue
 		}
 		l.under(lease)
-		if now.Before(l.notTill) {
+		if l.busy || now.Before(l.notTill) || len(l.undone) > maxUndone {
 			continue
 		}
-		if keys := l.holds(now); len(keys) > 0 {
-			apart[l] = keys
-			continue
+		one := look{l, l.from(now), l.limit(d.run.BatchSize)}
+		if now.Before(l.apart) {
+			apart = append(apart, one)
+		} else {
+			looks = append(looks, one)
 		}
-		looks = append(looks, look{l, l.from(now), limit})
 	}
 	found = make(map[*lane][]row)
+	room := d.room()
 	if len(looks) > 0 {
-		if found, err = d.run.read(ctx, d.query, d.lanes, looks); err != nil {
+		if found, err = d.reader.together(ctx, looks, room); err != nil {
 			return nil, false, err
 		}
 		took := time.Since(now)
 		for _, l := range looks {
-			rows := found[l.lane]
-			l.lane.looked(now, rows, limit, took)
-			full = full || len(rows) == limit
+			full = d.found(l, found, now, took) || full
+			if took > slowLook && now.Before(l.lane.holds) {
+				l.lane.apart = now.Add(sweepEvery)
+			}
 		}
 	}
-	for l, keys := range apart {
+	for _, l := range apart { // the database passes over all messages of the keys that are held back, each time
 		began := time.Now()
-		rows, err := d.run.readHeld(ctx, l, keys, limit)
-		if err != nil {
+		if found[l.lane], err = d.reader.apart(ctx, l, max(0, room-weight(found))); err != nil {
 			return nil, false, err
 		}
-		if len(rows) > 0 {
-			found[l] = rows
-		}
-		// The database passes over all rows of the keys each time.
-		l.notTill = now.Add(min(sweepEvery, max(10*shortPoll, sweepEffort*time.Since(began))))
+		took := time.Since(began)
+		full = d.found(l, found, now, took) || full
+		l.lane.notTill = now.Add(min(maxHoldPause, holdEffort*took))
 	}
 	return found, full, nil
+}
+
+// found takes in what a look has found. full: there may be more.
+func (d *dispatcher) found(l look, found map[*lane][]row, now time.Time, took time.Duration) (full bool) {
+	rows := found[l.lane]
+	l.lane.looked(now, rows, l.limit, took)
+	full = len(rows) == l.limit
+	if rows = l.lane.news(rows); len(rows) > 0 {
+		found[l.lane] = rows
+	} else {
+		delete(found, l.lane)
+	}
+	return full
+}
+
+// weight is how much memory the contents of rows have that were read along.
+func weight(found map[*lane][]row) (bytes int) {
+	for _, rows := range found {
+		for i := range rows {
+			if rows[i].body != nil {
+				bytes += rows[i].size
+			}
+		}
+	}
+	return bytes
+}
+
+// room is how much memory there is for more messages.
+func (d *dispatcher) room() int { return d.run.MaxBytes - d.bytes - int(d.run.lateBytes.Load()) }
+
+// tidy has outcomes written that could not be written before.
+func (d *dispatcher) tidy(work context.Context, t *term, held map[int]*holding, now time.Time) {
+	for _, l := range d.lanes {
+		if len(l.undone) == 0 || l.busy || now.Before(l.tidy) || held[l.shard] == nil {
+			continue
+		}
+		b := newBatch(d.run, t)
+		b.addUndone(l)
+		d.launch(work, b)
+	}
 }
 
 // start packs what was found into batches: few messages together, many by lane, so that lanes go on by themselves. What there is no
@@ -169,29 +224,16 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row)
 	most := max(1, d.run.MaxBytes/batchShare)
 	b := newBatch(d.run, t)
 	flush := func() {
-		if len(b.rows) == 0 {
-			return
+		if len(b.rows) > 0 {
+			d.launch(work, b)
 		}
-		if !d.run.leases.begin(t, b.shards()) {
-			return
-		}
-		for _, p := range b.parts {
-			p.lane.busy = true
-		}
-		d.running++
-		d.bytes += b.bytes
-		started := b
-		go func() { // dispatch waits for all of them
-			started.run(work)
-			d.done <- started
-		}()
 	}
 	for _, l := range d.inTurn() {
 		rows := found[l]
-		if len(rows) == 0 {
+		if len(rows) == 0 || l.busy { // it may be tidied up
 			continue
 		}
-		room := d.run.MaxBytes - d.bytes - b.bytes
+		room := d.room() - b.bytes
 		n, bytes := fits(rows, min(most, room))
 		if n == 0 {
 			alone := d.running == 0 && len(b.rows) == 0 // then it may be larger than all memory
@@ -208,6 +250,22 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row)
 		}
 	}
 	flush()
+}
+
+// launch runs a batch in the background, unless the leases are gone.
+func (d *dispatcher) launch(work context.Context, b *batch) {
+	if !d.run.leases.begin(b.term, b.shards()) {
+		return
+	}
+	for _, p := range b.parts {
+		p.lane.busy = true
+	}
+	d.running++
+	d.bytes += b.bytes
+	go func() { // dispatch waits for all of them
+		b.run(work)
+		d.done <- b
+	}()
 }
 
 // inTurn are the lanes, beginning with one that had to wait, so that small messages do not hold up a large one for ever.
@@ -230,15 +288,16 @@ func fits(rows []row, most int) (n, bytes int) {
 func (d *dispatcher) finish(b *batch) {
 	d.running--
 	d.bytes -= b.bytes
+	d.freed = true
 	d.run.leases.end(b.term, b.shards())
 	now := time.Now()
 	for _, p := range b.parts {
-		p.lane.busy = false
-		if p.cleared {
-			p.lane.cleared(now, p.last)
+		if p.lane.lease != p.lease {
+			continue // the lane is another one's since, and may be in a batch of its own
 		}
-		for key, until := range p.held {
-			p.lane.hold(key, until)
+		p.finish(now)
+		if ordered := d.lanes[laneIndex(laneOrdered, p.lane.shard)]; p.holds > 0 && ordered.holds.Before(now.Add(p.holds)) {
+			ordered.holds = now.Add(p.holds)
 		}
 	}
 	switch {
@@ -249,7 +308,25 @@ func (d *dispatcher) finish(b *batch) {
 	case b.report.Published > 0:
 		d.troubles = 0
 	}
-	tell(d.run.hooks.batch, func(h BatchHook) { h.OnBatch(b.report) })
+	if b.bytes > 0 { // else it had no messages
+		tell(d.run.hooks.batch, func(h BatchHook) { h.OnBatch(b.report) })
+	}
+}
+
+// finish gives the lane back.
+func (p *part) finish(now time.Time) {
+	l := p.lane
+	l.busy = false
+	if p.cleared {
+		l.cleared(now, p.last)
+	}
+	if p.begin == p.end { // it was there for these alone
+		l.undone = nil
+	}
+	if len(l.undone) == 0 {
+		l.tidy = now.Add(tidyEvery)
+	}
+	l.undone = append(l.undone, p.undone...)
 }
 
 // pauseAll has no lane looked at for a while.

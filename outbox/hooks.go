@@ -14,10 +14,11 @@ type Hook any
 // Backlog is how much is in the outbox.
 type Backlog struct {
 	Ready    int           // to be published now, those in an order included
-	Delayed  int           // waiting until they are due, or for their next try
+	Retrying int           // tried in vain, and to be tried again
+	Delayed  int           // waiting until they are due
 	SetAside int           // waiting for a person
 	Kept     int           // published
-	Oldest   time.Duration // for how long the oldest of the ready ones has been there
+	Oldest   time.Duration // for how long the oldest of the ready ones and those retried has been there, or been due
 }
 
 // BacklogHook is told from time to time how much there is to do, by one of the relays of a database.

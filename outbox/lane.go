@@ -6,7 +6,16 @@ import (
 	"time"
 )
 
-// lane is the messages of a shard in one state. The dispatcher alone uses it.
+// The kinds of lanes that a shard has.
+const (
+	laneReady   = iota
+	laneOrdered // in an order, of keys of which none is held back
+	laneDelayed
+	laneHeld // in an order, to be tried again when they are due; others of their keys wait for them
+	laneKinds
+)
+
+// lane is the messages of a shard that are of one kind. The dispatcher alone uses it.
 //
 // No cursor decides what was published: a row is there until it is deleted, so one whose transaction commits late is found late, and
 // never passed over. But scanning from the beginning each time would wade through all rows that were deleted and that the database
@@ -15,7 +24,7 @@ import (
 // not looked at would be overtaken by the next of its key.
 type lane struct {
 	shard int
-	state int
+	kind  int
 
 	lease *holding // under which all that follows was learned
 	busy  bool     // a batch has messages of it
@@ -25,8 +34,12 @@ type lane struct {
 	sweep time.Time // when to look from the beginning again
 	swept bool      // the last look was one from the beginning
 
-	held    map[string]time.Time // keys that wait for the next try of a message, until when
-	notTill time.Time            // when to look again, where that costs much or is of no use
+	holds   time.Time // until when some of its keys are held back
+	apart   time.Time // until when to look at it by itself, because that takes long
+	notTill time.Time // when to look again, where that costs much or is of no use
+
+	undone []undone  // outcomes that are not in the table, because a row was locked
+	tidy   time.Time // when to try again to write them
 }
 
 // mark is a place before which nothing was left, and when that was.
@@ -39,23 +52,43 @@ const (
 	lateness    = 2 * time.Second        // how late a transaction may commit and still be seen at once
 	markEvery   = 100 * time.Millisecond // so that there are few marks
 	sweepEvery  = 5 * time.Second
-	sweepEffort = 20  // a sweep takes at most one part in so many of the time
-	maxHeld     = 100 // keys
+	sweepEffort = 20 // a sweep takes at most one part in so many of the time
+	tidyEvery   = time.Second
+	maxUndone   = 1000 // outcomes; a lane with more waits
 )
 
 // under begins anew with a lease: another relay may have had it meanwhile.
 func (l *lane) under(lease *holding) {
 	if l.lease != lease {
-		*l = lane{shard: l.shard, state: l.state, lease: lease}
+		*l = lane{shard: l.shard, kind: l.kind, lease: lease}
 	}
 }
 
+// state is that of its rows.
+func (l *lane) state() int {
+	if l.kind == laneHeld {
+		return stateOrdered
+	}
+	return l.kind // the others have the same numbers
+}
+
+// byDue reports whether the lane is ordered by when its messages are due.
+func (l *lane) byDue() bool { return l.kind == laneDelayed || l.kind == laneHeld }
+
 // place is where a row is in its lane.
 func (l *lane) place(r *row) int64 {
-	if l.state == stateDelayed {
+	if l.byDue() {
 		return r.due
 	}
 	return r.id
+}
+
+// first is the place before all others.
+func (l *lane) first() int64 {
+	if l.kind == laneHeld {
+		return 1 // those that are not held have 0
+	}
+	return 0
 }
 
 // from is the place after which to look now. It passes a mark only when the lane was looked at from before it late enough.
@@ -65,16 +98,16 @@ func (l *lane) from(now time.Time) int64 {
 		l.marks = l.marks[1:]
 	}
 	l.last = now
-	l.swept = l.state == stateOrdered || !now.Before(l.sweep)
+	l.swept = l.kind == laneOrdered || !now.Before(l.sweep)
 	if l.swept {
-		return 0
+		return l.first()
 	}
-	return l.low
+	return max(l.low, l.first())
 }
 
 // looked takes in what a look has found, how many rows it might have found, and how long it took.
 func (l *lane) looked(now time.Time, found []row, limit int, took time.Duration) {
-	if !l.swept || l.state == stateOrdered {
+	if !l.swept || l.kind == laneOrdered {
 		return
 	}
 	if len(found) == limit && l.place(&found[len(found)-1]) < l.low {
@@ -85,38 +118,28 @@ func (l *lane) looked(now time.Time, found []row, limit int, took time.Duration)
 
 // cleared notes that nothing is left of what was found up to a place.
 func (l *lane) cleared(now time.Time, last int64) {
-	if n := len(l.marks); l.state == stateOrdered || n > 0 && now.Sub(l.marks[n-1].at) < markEvery {
+	if n := len(l.marks); l.kind == laneOrdered || n > 0 && now.Sub(l.marks[n-1].at) < markEvery {
 		return
 	}
 	l.marks = append(l.marks, mark{last - 1, now}) // others may have the same place
 }
 
-// hold keeps the messages of a key back for a while; if too many are held back, all of the lane wait.
-func (l *lane) hold(key string, until time.Time) {
-	if l.held == nil {
-		l.held = make(map[string]time.Time)
-	}
-	if len(l.held) < maxHeld {
-		l.held[key] = until
-		return
-	}
-	if l.notTill.Before(until) {
-		l.notTill = until
-	}
-}
+// limit is how many rows to read so that there are n to publish.
+func (l *lane) limit(n int) int { return n + len(l.undone) }
 
-// holds are the keys that are held back now.
-func (l *lane) holds(now time.Time) []string {
-	keys := make([]string, 0, len(l.held))
-	for key, until := range l.held {
-		if now.Before(until) {
-			keys = append(keys, key)
-		} else {
-			delete(l.held, key)
+// news takes out rows whose outcome is known, and those that have to wait for one whose next try is not in the table yet.
+func (l *lane) news(rows []row) []row {
+	if len(l.undone) == 0 {
+		return rows
+	}
+	known, waits := make(map[int64]bool), make(map[string]bool)
+	for _, u := range l.undone {
+		known[u.row] = true
+		if u.kind.verdict == postponed && u.orderKey != "" {
+			waits[u.orderKey] = true
 		}
 	}
-	slices.Sort(keys)
-	return keys
+	return slices.DeleteFunc(rows, func(r row) bool { return known[r.id] || waits[r.orderKey] })
 }
 
 // inOrder sorts rows as they are in the lane.

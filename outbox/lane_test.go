@@ -1,17 +1,18 @@
 package outbox
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop"
 )
 
 // A lane looks from behind a mark only when it has looked from before it late enough to see what commits late.
 func TestLaneLow(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return began.Add(d) }
-	l := &lane{state: stateReady}
+	l := &lane{kind: laneReady}
 	if got := l.from(at(0)); got != 0 {
 		t.Errorf("first look: got from %d, want 0", got)
 	}
@@ -35,7 +36,7 @@ func TestLaneLow(t *testing.T) {
 // It sweeps every few seconds, and less often if that takes long; and goes on sweeping while there is more.
 func TestLaneSweep(t *testing.T) {
 	began := time.Unix(1000, 0)
-	l := &lane{state: stateReady, low: 100}
+	l := &lane{kind: laneReady, low: 100}
 	sweeps := func(after time.Duration) bool { return l.from(began.Add(after)) == 0 }
 	if !sweeps(0) {
 		t.Error("a new lane does not sweep")
@@ -51,7 +52,7 @@ func TestLaneSweep(t *testing.T) {
 	if !sweeps(21 * time.Second) {
 		t.Error("it does not sweep after 21 s")
 	}
-	ordered := &lane{state: stateOrdered, low: 100}
+	ordered := &lane{kind: laneOrdered, low: 100}
 	for i := range 3 {
 		if got := ordered.from(began.Add(time.Duration(i) * time.Millisecond)); got != 0 {
 			t.Errorf("lane with an order: got from %d, want always 0", got)
@@ -64,47 +65,57 @@ func TestLaneSweep(t *testing.T) {
 // What was learned under one lease does not count under another.
 func TestLaneUnderAnotherLease(t *testing.T) {
 	first := &holding{}
-	l := &lane{shard: 3, state: stateOrdered, lease: first, low: 9}
-	l.hold("k", time.Now().Add(time.Hour))
+	l := &lane{shard: 3, kind: laneOrdered, lease: first, low: 9}
 	l.under(first)
-	if len(l.holds(time.Now())) != 1 || l.low != 9 {
+	if l.low != 9 {
 		t.Error("it has forgotten something under the same lease")
 	}
 	l.under(&holding{})
-	if len(l.holds(time.Now())) != 0 || l.low != 0 || l.shard != 3 || l.state != stateOrdered {
+	if l.low != 0 || l.shard != 3 || l.kind != laneOrdered {
 		t.Errorf("under another lease: got %+v, want a lane that knows nothing", l)
 	}
 }
 
-func TestLaneHolds(t *testing.T) {
-	now := time.Unix(1000, 0)
-	l := &lane{state: stateOrdered}
-	l.hold("b", now.Add(2*time.Second))
-	l.hold("a", now.Add(time.Second))
-	if got := l.holds(now); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("got %v, want [a b]", got)
+// A batch that ends late does not touch a lane that was lost and gained again meanwhile.
+func TestLaneOfAnotherLeaseStaysBusy(t *testing.T) {
+	r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}}.withDefaults())
+	d := &dispatcher{run: r}
+	l := &lane{lease: &holding{}}
+	old := newBatch(r, newTerm(time.Now()))
+	old.add(l, []row{{id: 1}}, 1)
+	l.under(&holding{})
+	l.busy = true // with a batch of the new lease
+	d.finish(old)
+	if !l.busy {
+		t.Error("the lane is idle although a batch of the new lease is under way")
 	}
-	if got := l.holds(now.Add(time.Second)); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("after a second: got %v, want [b]", got)
+}
+
+// What has an outcome that is not in the table yet is not published again, nor what has to wait for it.
+func TestLaneNews(t *testing.T) {
+	l := &lane{kind: laneOrdered, undone: []undone{
+		{row: 1, orderKey: "confirmed", kind: alike{verdict: published}},
+		{row: 2, orderKey: "postponed", kind: alike{verdict: postponed}},
+	}}
+	var got []int64
+	for _, r := range l.news([]row{{id: 1, orderKey: "confirmed"}, {id: 2, orderKey: "postponed"}, {id: 3, orderKey: "confirmed"}, {id: 4, orderKey: "postponed"}, {id: 5}}) {
+		got = append(got, r.id)
 	}
-	if !l.notTill.IsZero() {
-		t.Error("the whole lane waits although there is room")
+	if !slices.Equal(got, []int64{3, 5}) {
+		t.Errorf("got rows %v, want 3 and 5", got)
 	}
-	for i := range 2 * maxHeld {
-		l.hold(fmt.Sprint(i), now.Add(time.Minute))
-	}
-	if len(l.held) > maxHeld || !l.notTill.Equal(now.Add(time.Minute)) {
-		t.Errorf("too many keys: got %d held and a pause till %v, want %d and all of the lane waiting for a minute", len(l.held), l.notTill, maxHeld)
+	if got := l.limit(10); got != 12 {
+		t.Errorf("limit: got %d, want 12, so that there is room for 10 others", got)
 	}
 }
 
 func TestLaneOrder(t *testing.T) {
 	rows := []row{{id: 3, due: 1}, {id: 1, due: 5}, {id: 2, due: 5}}
-	(&lane{state: stateReady}).inOrder(rows)
+	(&lane{kind: laneReady}).inOrder(rows)
 	if rows[0].id != 1 || rows[2].id != 3 {
 		t.Errorf("by id: got %v", rows)
 	}
-	(&lane{state: stateDelayed}).inOrder(rows)
+	(&lane{kind: laneDelayed}).inOrder(rows)
 	if rows[0].id != 3 || rows[1].id != 1 {
 		t.Errorf("by due: got %v", rows)
 	}

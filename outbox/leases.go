@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // leases are the shards that a relay may publish, each a row that it has put its name on until some time by the database's clock. It
@@ -153,6 +154,9 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 		return 0, err
 	}
 	l.compare(table, now, renews)
+	if err := l.complete(ctx, table); err != nil {
+		return 0, err
+	}
 	next = time.Until(l.renewal)
 	share := (shards + living - 1) / living // rounded up, so that each has somebody
 	next = min(next, l.soonest(table, share))
@@ -163,6 +167,25 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 		}
 	}
 	return next, l.giveBack(ctx)
+}
+
+// complete adds leases that are missing because somebody has emptied the table. Nobody gets them before all relays have noticed that what they
+// had is gone.
+func (l *leases) complete(ctx context.Context, table []entry) error {
+	if len(table) >= shards {
+		return nil
+	}
+	l.run.Logger.Warn("outbox: rows are missing in the table of leases, and are made anew", "relay", l.run.owner, "there", len(table), "want", shards)
+	insert := l.run.Dialect.Bind(sqltext.InsertNew(l.run.Dialect, "rehop_outbox_lease", "shard, owner, term, expires", "?, '', 0, "+l.registry.untilNext()))
+	for shard := range shards {
+		if slices.ContainsFunc(table, func(e entry) bool { return e.shard == shard }) {
+			continue
+		}
+		if _, err := l.registry.exec(ctx, insert, shard); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // able reports whether this relay can do its work. One that has lost the broker for longer than a lease lets others try.

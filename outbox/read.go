@@ -11,20 +11,40 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// inline is up to which size a body is read along with its row. Larger ones are read when there is room for them.
+// inline is up to which size the contents of a message are read along with its row. Larger ones are read when there is room for them.
 const inline = 8 << 10
 
+// inlines are what a relay uses for that, by how much room there is for all the rows that one look may find. There are few of
+// them, so that drivers can keep the queries prepared.
+var inlines = [...]int{inline, 2 << 10, 512, 0}
+
 // columns are those of a row.
-var columns = fmt.Sprintf("id, state, shard, due, attempts, size, message_id, exchange, routing_key, order_key, properties, headers, CASE WHEN size <= %d THEN body END", inline)
+var columns = columnsUpTo(inline)
+
+func columnsUpTo(size int) string {
+	small := fmt.Sprintf("CASE WHEN size <= %d THEN ", size)
+	return "id, state, shard, due, attempts, size, message_id, exchange, routing_key, order_key, " +
+		small + "1 ELSE 0 END, " + small + "properties END, " + small + "headers END, " + small + "body END"
+}
 
 func scan(rows *sql.Rows, more ...any) (row, error) {
 	var r row
+	var whole int
+	var properties, headers sql.NullString
 	err := rows.Scan(append([]any{&r.id, &r.state, &r.shard, &r.due, &r.attempts, &r.size, &r.messageID, &r.exchange, &r.routingKey, &r.orderKey,
-		&r.properties, &r.headers, &r.body}, more...)...)
-	if r.body == nil && r.size <= inline {
-		r.body = []byte{} // some drivers make nil of it
+		&whole, &properties, &headers, &r.body}, more...)...)
+	if err == nil && whole == 1 {
+		r.fill(properties.String, headers.String, r.body)
 	}
 	return r, err
+}
+
+// fill puts the contents into a row. Some drivers make nil of an empty body, which would mean that there is none.
+func (r *row) fill(properties, headers string, body []byte) {
+	r.properties, r.headers, r.body = properties, headers, body
+	if r.body == nil {
+		r.body = []byte{}
+	}
 }
 
 // look is what to read of a lane.
@@ -34,36 +54,84 @@ type look struct {
 	limit int
 }
 
-// laneQuery reads a lane. Its arguments are where to begin, those of the condition, and how many rows to read.
-func (r *run) laneQuery(l *lane, condition string) string {
-	return sqltext.Lane(r.Dialect, columns, l.state, l.shard, l.state == stateDelayed, condition)
+// laneQuery reads a lane. Its arguments are where to begin, and how many rows to read.
+func (r *run) laneQuery(l *lane, inline int) string {
+	condition := ""
+	if l.kind == laneOrdered {
+		condition = sqltext.Unheld(r.Dialect, stateOrdered, l.shard)
+	}
+	return sqltext.Lane(r.Dialect, columnsUpTo(inline), l.state(), l.shard, l.byDue(), condition)
 }
 
-// read reads several lanes with one query, whose text is always the same so that drivers can keep it prepared: of lanes that
+// reader reads lanes.
+type reader struct {
+	run   *run
+	lanes []*lane
+	all   map[int]string // the query for all lanes, by how large the contents may be that are read along
+}
+
+func newReader(r *run, lanes []*lane) *reader {
+	return &reader{run: r, lanes: lanes, all: make(map[int]string)}
+}
+
+// inlineFor is up to which size contents may be read along, so that all that some looks can find has room.
+func inlineFor(room int, looks []look) int {
+	most := 0
+	for _, l := range looks {
+		most += l.limit
+	}
+	for _, size := range inlines {
+		if size*most <= room {
+			return size
+		}
+	}
+	return 0
+}
+
+// together reads several lanes with one query, whose text is always the same so that drivers can keep it prepared: of lanes that
 // are not to be read it asks for no rows.
-func (r *run) read(ctx context.Context, query string, lanes []*lane, looks []look) (map[*lane][]row, error) {
+func (r *reader) together(ctx context.Context, looks []look, room int) (map[*lane][]row, error) {
 	wanted := make(map[*lane]look, len(looks))
 	for _, l := range looks {
 		wanted[l.lane] = l
 	}
-	args := make([]any, 0, 2*len(lanes))
-	for _, l := range lanes {
+	args := make([]any, 0, 2*len(r.lanes))
+	for _, l := range r.lanes {
 		w := wanted[l]
 		args = append(args, w.from, w.limit)
 	}
-	rows, err := r.rows(ctx, query, args)
+	rows, err := r.run.rows(ctx, r.query(inlineFor(room, looks)), args)
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[*lane][]row)
 	for _, one := range rows {
-		l := lanes[laneIndex(one.state, one.shard)]
+		l := r.lanes[laneIndex(kindOf(&one), one.shard)]
 		found[l] = append(found[l], one)
 	}
 	for l := range found {
 		l.inOrder(found[l])
 	}
 	return found, nil
+}
+
+// apart reads one lane.
+func (r *reader) apart(ctx context.Context, l look, room int) ([]row, error) {
+	query := r.run.laneQuery(l.lane, inlineFor(room, []look{l}))
+	return r.run.rows(ctx, r.run.Dialect.Bind(query), []any{l.from, l.limit})
+}
+
+func (r *reader) query(inline int) string {
+	query, made := r.all[inline]
+	if !made {
+		parts := make([]string, len(r.lanes))
+		for i, l := range r.lanes {
+			parts[i] = sqltext.First(r.run.Dialect, r.run.laneQuery(l, inline))
+		}
+		query = r.run.Dialect.Bind(strings.Join(parts, " UNION ALL "))
+		r.all[inline] = query
+	}
+	return query
 }
 
 // rows reads rows.
@@ -94,21 +162,36 @@ type session interface {
 
 // steadily has statements on the outbox use its indexes, whatever the database believes about the table.
 func (r *run) steadily(ctx context.Context, work func(session) error) error {
-	steady := sqltext.Steady(r.Dialect)
-	if steady == "" {
+	if sqltext.Steady(r.Dialect) == "" {
 		return work(r.DB)
 	}
-	tx, err := r.DB.BeginTx(ctx, nil)
+	return r.within(ctx, func(tx *sql.Tx) error { return work(tx) })
+}
+
+// within does some work in a transaction. A stricter isolation, which a database may have for default, would have nothing of it but
+// conflicts, with the transactions of users too.
+func (r *run) within(ctx context.Context, work func(*sql.Tx) error) error {
+	tx, err := r.DB.BeginTx(ctx, &sql.TxOptions{Isolation: r.isolation()})
 	if err != nil {
 		return err
 	}
-	if _, err = tx.ExecContext(ctx, steady); err == nil {
+	if steady := sqltext.Steady(r.Dialect); steady != "" {
+		_, err = tx.ExecContext(ctx, steady)
+	}
+	if err == nil {
 		err = work(tx)
 	}
 	if err != nil {
 		return errors.Join(err, ignoreDone(tx.Rollback()))
 	}
 	return tx.Commit()
+}
+
+func (r *run) isolation() sql.IsolationLevel {
+	if r.Dialect == dialect.SQLite { // it has but one
+		return sql.LevelDefault
+	}
+	return sql.LevelReadCommitted
 }
 
 // ignoreDone drops the error of a rollback that a context has been faster with.
@@ -119,41 +202,27 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// laneStates are the states of which each shard has a lane.
-var laneStates = [...]int{stateReady, stateOrdered, stateDelayed}
-
 func newLanes() []*lane {
-	all := make([]*lane, shards*len(laneStates))
+	all := make([]*lane, shards*laneKinds)
 	for shard := range shards {
-		for _, state := range laneStates {
-			all[laneIndex(state, shard)] = &lane{shard: shard, state: state}
+		for kind := range laneKinds {
+			all[laneIndex(kind, shard)] = &lane{shard: shard, kind: kind}
 		}
 	}
 	return all
 }
 
-func laneIndex(state, shard int) int { return shard*len(laneStates) + state }
+func laneIndex(kind, shard int) int { return shard*laneKinds + kind }
 
-// readQuery is the query of read.
-func (r *run) readQuery(lanes []*lane) string {
-	parts := make([]string, len(lanes))
-	for i, l := range lanes {
-		parts[i] = sqltext.First(r.Dialect, r.laneQuery(l, ""))
+// kindOf is the kind of lane that a row is in.
+func kindOf(r *row) int {
+	if r.state == stateOrdered && r.due > 0 {
+		return laneHeld
 	}
-	return r.Dialect.Bind(strings.Join(parts, " UNION ALL "))
+	return r.state
 }
 
-// readHeld reads a lane with an order without the keys that are held back.
-func (r *run) readHeld(ctx context.Context, l *lane, keys []string, limit int) ([]row, error) {
-	args := []any{0}
-	for _, key := range keys {
-		args = append(args, key)
-	}
-	query := r.laneQuery(l, " AND order_key NOT IN (?"+strings.Repeat(", ?", len(keys)-1)+")")
-	return r.rows(ctx, r.Dialect.Bind(query), append(args, limit))
-}
-
-// loadBodies reads the bodies that were not read along. Rows that are gone have none afterwards.
+// loadBodies reads the contents that were not read along. Rows that are gone have no body afterwards; one that is empty is not nil.
 func loadBodies(ctx context.Context, db querier, d dialect.Dialect, rows []row) error {
 	missing := make(map[int64]*row)
 	var ids []int64
@@ -166,19 +235,20 @@ func loadBodies(ctx context.Context, db querier, d dialect.Dialect, rows []row) 
 	if len(ids) == 0 {
 		return nil
 	}
-	found, err := db.QueryContext(ctx, d.Bind("SELECT id, body FROM rehop_outbox WHERE "+sqltext.Among(d, "id")), sqltext.List(d, ids))
+	found, err := db.QueryContext(ctx, d.Bind("SELECT id, properties, headers, body FROM rehop_outbox WHERE "+sqltext.Among(d, "id")), sqltext.List(d, ids))
 	if err != nil {
 		return err
 	}
 	defer found.Close()
 	for found.Next() {
 		var id int64
+		var properties, headers string
 		var body []byte
-		if err := found.Scan(&id, &body); err != nil {
+		if err := found.Scan(&id, &properties, &headers, &body); err != nil {
 			return err
 		}
 		if row := missing[id]; row != nil {
-			row.body = body
+			row.fill(properties, headers, body)
 		}
 	}
 	return found.Err()

@@ -2,8 +2,11 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,16 +15,15 @@ import (
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
-// record writes what became of some rows into the database, and tries until it succeeds or the term is over.
+// record writes what became of some rows into the database, and tries until it succeeds or the term is over. What it cannot write
+// because somebody has locked the row is left for later.
 func (b *batch) record(ctx context.Context, some []int) bool {
 	changes := b.changes(some)
 	for tries := 1; len(changes) > 0; {
-		// Also when ctx has ended: what is confirmed and not deleted would be published once more.
-		once, done := context.WithTimeout(context.WithoutCancel(ctx), b.relay.Lease)
-		_, err := b.relay.exec(once, changes[0].query, changes[0].args...)
-		done()
+		rest, err := b.relay.write(ctx, changes[0])
 		if err == nil {
 			b.relay.told.well("record outcomes")
+			b.undone = append(b.undone, rest...)
 			changes = changes[1:]
 			continue
 		}
@@ -34,12 +36,6 @@ func (b *batch) record(ctx context.Context, some []int) bool {
 	return true
 }
 
-// change is a statement. It can be repeated.
-type change struct {
-	query string
-	args  []any
-}
-
 // alike is what rows have in common that are changed by one statement.
 type alike struct {
 	verdict  verdict
@@ -49,8 +45,27 @@ type alike struct {
 	err      string
 }
 
+// undone is an outcome that is to be written into a row.
+type undone struct {
+	row      int64
+	orderKey string
+	kind     alike
+}
+
+// change is outcomes of one kind. It can be written twice.
+type change []undone
+
+func (c change) rows() []int64 {
+	ids := make([]int64, len(c))
+	for i, u := range c {
+		ids[i] = u.row
+	}
+	return ids
+}
+
+// changes are the outcomes of some rows by kind.
 func (b *batch) changes(some []int) []change {
-	groups := make(map[alike][]int64)
+	var outcomes []undone
 	for _, i := range some {
 		f, r := b.fates[i], &b.rows[i]
 		kind := alike{verdict: f.verdict}
@@ -62,34 +77,130 @@ func (b *batch) changes(some []int) []change {
 				continue // it is another one's to judge now
 			}
 			kind = alike{f.verdict, r.orderKey != "", r.attempts + 1, f.wait, errorText(f.err)}
+			if f.untried {
+				kind.attempts = r.attempts
+			}
 		}
-		groups[kind] = append(groups[kind], r.id)
+		outcomes = append(outcomes, undone{r.id, r.orderKey, kind})
 	}
-	var all []change
-	for kind, ids := range groups {
-		query, args := sqltext.DeleteRows(b.relay.Dialect, "rehop_outbox", "id", ids, "state IN (0, 1, 2)")
-		if set, values, states := b.assign(kind); set != "" {
-			query, args = sqltext.UpdateRows(b.relay.Dialect, "rehop_outbox", "id", ids, set, values, "state IN "+states)
+	return byKind(outcomes)
+}
+
+func byKind(outcomes []undone) []change {
+	groups := make(map[alike]change)
+	for _, u := range outcomes {
+		groups[u.kind] = append(groups[u.kind], u)
+	}
+	return slices.Collect(maps.Values(groups))
+}
+
+// statement writes outcomes of a kind.
+func (r *run) statement(kind alike, ids []int64) (query string, args []any) {
+	if set, values, states := r.assign(kind); set != "" {
+		return sqltext.UpdateRows(r.Dialect, "rehop_outbox", "id", ids, set, values, "state IN "+states)
+	}
+	return sqltext.DeleteRows(r.Dialect, "rehop_outbox", "id", ids, "state IN (0, 1, 2)")
+}
+
+// lockPatience is how long a relay waits for rows that somebody has locked, in Cancel for one, before it does without them.
+const lockPatience = time.Second
+
+// write writes outcomes. rest are those whose rows somebody has locked.
+func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
+	limit := r.Lease
+	if query, _ := sqltext.LockFree(r.Dialect, "rehop_outbox", "id", nil); query != "" {
+		limit = min(lockPatience, r.Lease/2)
+	}
+	// Also when ctx has ended: what is confirmed and not deleted would be published once more.
+	once, done := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer done()
+	query, args := r.statement(c[0].kind, c.rows())
+	if _, err = r.exec(once, query, args...); err == nil || once.Err() == nil || limit == r.Lease {
+		return nil, err
+	}
+	return r.writeFree(ctx, c)
+}
+
+// writeFree writes outcomes into rows that nobody has locked. rest are the others.
+func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error) {
+	once, done := context.WithTimeout(context.WithoutCancel(ctx), r.Lease)
+	defer done()
+	err = r.within(once, func(tx *sql.Tx) error {
+		query, args := sqltext.LockFree(r.Dialect, "rehop_outbox", "id", c.rows())
+		if query == "" { // the database locks no rows
+			query, args = r.there(c.rows())
 		}
-		all = append(all, change{query, args})
+		free, err := numbersOf(once, tx, query, args...)
+		if err != nil {
+			return err
+		}
+		if len(free) > 0 {
+			query, args := r.statement(c[0].kind, free)
+			if _, err := tx.ExecContext(once, query, args...); err != nil {
+				return err
+			}
+		}
+		query, args = r.there(c.rows())
+		there, err := numbersOf(once, tx, query, args...)
+		for _, u := range c {
+			if slices.Contains(there, u.row) && !slices.Contains(free, u.row) {
+				rest = append(rest, u)
+			}
+		}
+		return err
+	})
+	return rest, err
+}
+
+// there reads which of some rows exist.
+func (r *run) there(ids []int64) (query string, args []any) {
+	return r.Dialect.Bind("SELECT id FROM rehop_outbox WHERE " + sqltext.Among(r.Dialect, "id")), []any{sqltext.List(r.Dialect, ids)}
+}
+
+// numbersOf reads a column of numbers.
+func numbersOf(ctx context.Context, db querier, query string, args ...any) (found []int64, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
 	}
-	return all
+	defer rows.Close()
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		found = append(found, n)
+	}
+	return found, rows.Err()
+}
+
+// finishOff tries once more to write outcomes. rest are those that it could not write.
+func (r *run) finishOff(ctx context.Context, outcomes []undone) (rest []undone) {
+	for _, c := range byKind(outcomes) {
+		locked, err := r.writeFree(ctx, c)
+		if err != nil {
+			r.told.fault("record outcomes", err)
+			locked = c
+		}
+		rest = append(rest, locked...)
+	}
+	return rest
 }
 
 // assign is how rows change, and in which states. Those that are to be deleted are not.
-func (b *batch) assign(kind alike) (set string, values []any, states string) {
+func (r *run) assign(kind alike) (set string, values []any, states string) {
 	later := func(d time.Duration) string {
-		return fmt.Sprintf("%s + %d", b.relay.Dialect.Now(), d.Microseconds())
+		return fmt.Sprintf("%s + %d", r.Dialect.Now(), d.Microseconds())
 	}
 	switch {
 	case kind.verdict == aside:
 		return "state = 3, due = 0, attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(0, 1, 2)"
-	case kind.verdict == postponed && kind.ordered: // it keeps its place, so that no other relay lets the next of its key pass
-		return "attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(1)"
+	case kind.verdict == postponed && kind.ordered: // it keeps its state, so that no relay lets the next of its key pass
+		return "due = " + later(kind.wait) + ", attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(1)"
 	case kind.verdict == postponed:
 		return "state = 2, due = " + later(kind.wait) + ", attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(0, 2)"
-	case b.relay.Keep > 0:
-		return "state = 4, due = " + later(b.relay.Keep), nil, "(0, 1, 2)"
+	case r.Keep > 0:
+		return "state = 4, due = " + later(r.Keep), nil, "(0, 1, 2)"
 	}
 	return "", nil, ""
 }

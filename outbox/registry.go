@@ -24,6 +24,34 @@ func (r *registry) exec(ctx context.Context, query string, args ...any) (changed
 	return execOn(ctx, r.run.DB, query, args)
 }
 
+// mend puts back rows that the migration has made and that somebody has deleted: without them no order can be kept.
+func (r *registry) mend(ctx context.Context) error {
+	query, want := sqltext.Buckets(r.run.Dialect)
+	if query == "" {
+		return nil
+	}
+	there, err := readNumbers(ctx, r.run.DB, query)
+	if err != nil {
+		return err
+	}
+	has := make(map[int64]bool, len(there))
+	for _, bucket := range there {
+		has[bucket] = true
+	}
+	var missing []int64
+	for bucket := range int64(want) {
+		if !has[bucket] {
+			missing = append(missing, bucket)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	query, args := sqltext.InsertBuckets(r.run.Dialect, missing)
+	_, err = r.exec(ctx, query, args...)
+	return err
+}
+
 // untilNext is when a lease ends that is taken or renewed now.
 func (r *registry) untilNext() string {
 	return fmt.Sprintf("%s + %d", r.run.Dialect.Now(), r.run.Lease.Microseconds())

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -18,8 +19,9 @@ import (
 
 // Publisher is what a relay publishes with: a *rehop.Client.
 type Publisher interface {
-	// PublishBatch returns nil, or a *rehop.BatchError that says what became of each message. It sends nothing once ctx has an error.
-	PublishBatch(ctx context.Context, messages []rehop.Message) error
+	// PublishEach publishes messages, and calls settled once for each, by its index, as soon as it is known what became of it, from any
+	// goroutine and before it returns. It sends nothing once ctx has an error.
+	PublishEach(ctx context.Context, messages []rehop.Message, settled func(i int, err error))
 	State() rehop.State
 }
 
@@ -184,11 +186,16 @@ type run struct {
 	leases *leases
 	wake   chan struct{} // has room for one
 	told   *told
+
+	suspects  *suspects
+	late      sync.WaitGroup // for outcomes that come late
+	lateBytes atomic.Int64   // of the messages that have none yet
 }
 
 func newRun(r Relay) *run {
 	owner := strings.ToValidUTF8(r.Name[:min(len(r.Name), maxName)], "") + " " + rehop.NewID()
 	run := &run{Relay: r, hooks: sortHooks(r.Hooks), owner: owner, wake: make(chan struct{}, 1)}
+	run.suspects = &suspects{all: make(map[destination]*suspect)}
 	run.told = &told{run: run, faulty: make(map[string]bool)}
 	run.leases = newLeases(run)
 	return run
@@ -198,7 +205,15 @@ func newRun(r Relay) *run {
 func (r *run) awaitTables(ctx context.Context) error {
 	for tries := 1; ; tries++ {
 		version, err := r.Dialect.Version(ctx, r.DB)
+		if err == nil {
+			err = r.Dialect.CheckSession(ctx, r.DB)
+		}
+		if err == nil && version >= r.Dialect.Newest() {
+			err = r.leases.registry.mend(ctx)
+		}
 		switch {
+		case errors.Is(err, dialect.ErrUnfit):
+			return fmt.Errorf("outbox: relay: %w", err)
 		case err == nil && version < r.Dialect.Newest():
 			return fmt.Errorf("outbox: relay: the database has version %d of rehop's tables, this program needs %d: call dialect.Migrate first", version, r.Dialect.Newest())
 		case err == nil || ctx.Err() != nil:

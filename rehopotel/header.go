@@ -47,6 +47,18 @@ func (h *Hook) Inject(ctx context.Context, m *rehop.Message) {
 	}
 }
 
+// Carry passes on the context of an attempt, for whoever does the work: give it to target.HTTP and target.Command.
+func (h *Hook) Carry(ctx context.Context, set func(name, value string)) {
+	h.propagator.Inject(ctx, setter(set))
+}
+
+// setter is a carrier that can only be written to.
+type setter func(name, value string)
+
+func (s setter) Get(string) string      { return "" }
+func (s setter) Set(name, value string) { s(name, value) }
+func (s setter) Keys() []string         { return nil }
+
 // inject leaves the map as it is: it belongs to whoever publishes, and may be used for several messages.
 func (h *Hook) inject(ctx context.Context, m *rehop.Message) {
 	own := make(headers, len(m.Headers)+2)

@@ -73,7 +73,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		paused:      w.upDown("rehop.paused", "{subscription}", "Subscriptions that pause because what their handler needs is down"),
 
 		backlog:     w.gauge("rehop.outbox.messages", "{message}", "Messages in the outbox, by their state"),
-		oldest:      w.seconds("rehop.outbox.oldest", "For how long the oldest message that could be published has been in the outbox"),
+		oldest:      w.seconds("rehop.outbox.oldest", "For how long the oldest message that is to be published now, or is tried again, has been in the outbox"),
 		relayed:     w.counter("rehop.outbox.relayed", "{message}", "Messages that a relay has read, by what became of them"),
 		batch:       w.histogram("rehop.outbox.batch.duration", short, "How long a relay takes for a batch, from reading it to the end"),
 		leases:      w.upDown("rehop.outbox.shards", "{shard}", "Shards of the outbox that the relays of this process have leased"),

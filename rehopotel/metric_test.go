@@ -181,18 +181,50 @@ func TestMetricsOfStanding(t *testing.T) {
 	})
 	m.hook.OnState(rehop.StateChange{Connection: "consume", State: rehop.StateClosed})
 	m.want(map[string]float64{
-		"rehop.consumers{rehop.queue=q,rehop.state=up}":                  0,
-		"rehop.consumers{rehop.queue=never,rehop.state=down}":            0,
-		"rehop.paused{rehop.queue=q}":                                    0,
-		"rehop.connections{rehop.connection=consume,rehop.state=OPEN}":   0,
-		"rehop.connections{rehop.connection=consume,rehop.state=CLOSED}": 1,
+		"rehop.consumers{rehop.queue=q,rehop.state=up}":                0,
+		"rehop.consumers{rehop.queue=never,rehop.state=down}":          0,
+		"rehop.paused{rehop.queue=q}":                                  0,
+		"rehop.connections{rehop.connection=consume,rehop.state=OPEN}": 0,
 	})
+	m.hook.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateClosed})
+	for name, n := range m.values() {
+		if strings.HasPrefix(name, "rehop.connections{") && n != 0 {
+			t.Errorf("%s is %v, want 0: all are closed", name, n)
+		}
+	}
+}
+
+// consuming tells of subscriptions that receive.
+type consuming chan rehop.ConsumerEvent
+
+func (c consuming) OnConsumer(e rehop.ConsumerEvent) { c <- e }
+
+// A subscription that has ended is not counted any more, unless the client has another one to the queue.
+func TestMetricsOfAnEnd(t *testing.T) {
+	m := measure(t)
+	told := make(consuming, 4)
+	b := rehoptest.Open(t, withHook(m.hook), withHook(told))
+	subscribe := func() *rehop.Subscriber {
+		sub, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-told
+		return sub
+	}
+	first, second := subscribe(), subscribe()
+	for i, sub := range []*rehop.Subscriber{first, second} {
+		if err := sub.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m.want(map[string]float64{"rehop.consumers{rehop.queue=q,rehop.state=up}": float64(1 - i), "rehop.consumers{rehop.queue=q,rehop.state=down}": 0})
+	}
 }
 
 func TestMetricsOfTheOutbox(t *testing.T) {
 	m := measure(t)
 	m.hook.OnBacklog(outbox.Backlog{Ready: 9, Delayed: 1})
-	m.hook.OnBacklog(outbox.Backlog{Ready: 3, Delayed: 2, SetAside: 1, Kept: 4, Oldest: 90 * time.Second})
+	m.hook.OnBacklog(outbox.Backlog{Ready: 3, Retrying: 5, Delayed: 2, SetAside: 1, Kept: 4, Oldest: 90 * time.Second})
 	m.hook.OnBatch(outbox.Batch{Published: 5, Postponed: 1, Took: time.Second})
 	m.hook.OnBatch(outbox.Batch{Published: 2, SetAside: 1, Left: 3, Took: time.Second})
 	m.hook.OnLease(outbox.Lease{Gained: true, Shards: []int{1, 2, 3}, Of: 8})
@@ -201,6 +233,7 @@ func TestMetricsOfTheOutbox(t *testing.T) {
 	m.hook.OnSpill(t.Context(), &rehop.Message{Exchange: "shop"}, errNotYet)
 	m.want(map[string]float64{
 		"rehop.outbox.messages{rehop.state=ready}":      3,
+		"rehop.outbox.messages{rehop.state=retrying}":   5,
 		"rehop.outbox.messages{rehop.state=delayed}":    2,
 		"rehop.outbox.messages{rehop.state=set_aside}":  1,
 		"rehop.outbox.messages{rehop.state=kept}":       4,

@@ -14,7 +14,7 @@ import (
 // OnBacklog says how much is in the outbox.
 func (h *Hook) OnBacklog(b outbox.Backlog) {
 	ctx := context.Background()
-	for state, n := range map[string]int{"ready": b.Ready, "delayed": b.Delayed, "set_aside": b.SetAside, "kept": b.Kept} {
+	for state, n := range map[string]int{"ready": b.Ready, "retrying": b.Retrying, "delayed": b.Delayed, "set_aside": b.SetAside, "kept": b.Kept} {
 		h.count.backlog.Record(ctx, int64(n), h.ofOutbox(keyState.String(state)))
 	}
 	h.count.oldest.Record(ctx, b.Oldest.Seconds(), h.ofOutbox())

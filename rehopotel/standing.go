@@ -21,11 +21,15 @@ func newStanding() standing {
 	return standing{states: make(map[string]rehop.State), receiving: make(map[string]string), paused: make(map[string]bool)}
 }
 
-// OnState counts connections by their state.
+// OnState counts connections by their state. One that is closed for good is none any more.
 func (h *Hook) OnState(change rehop.StateChange) {
 	h.standing.mu.Lock()
 	before, known := h.standing.states[change.Connection]
-	h.standing.states[change.Connection] = change.State
+	if change.State == rehop.StateClosed {
+		delete(h.standing.states, change.Connection)
+	} else {
+		h.standing.states[change.Connection] = change.State
+	}
 	h.standing.mu.Unlock()
 	if known && before == change.State {
 		return
@@ -35,7 +39,7 @@ func (h *Hook) OnState(change rehop.StateChange) {
 		h.count.connections.Add(ctx, -1, with(connection, keyState.String(string(before))))
 	}
 	// A state that was never there counts 0 from the start, so that an alert can tell it from a client that does not report.
-	for _, state := range []rehop.State{rehop.StateOpen, rehop.StateBlocked, rehop.StateRecovering, rehop.StateClosed} {
+	for _, state := range []rehop.State{rehop.StateOpen, rehop.StateBlocked, rehop.StateRecovering} {
 		n := int64(0)
 		if state == change.State {
 			n = 1
@@ -53,9 +57,14 @@ func (h *Hook) allGone() {
 	queues := slices.Collect(maps.Keys(h.standing.receiving))
 	h.standing.mu.Unlock()
 	for _, queue := range queues {
-		h.receives(queue, "")
-		h.OnPause(rehop.PauseEvent{Queue: queue})
+		h.OnConsumerEnd(queue)
 	}
+}
+
+// OnConsumerEnd takes a subscription that has ended out of the count.
+func (h *Hook) OnConsumerEnd(queue string) {
+	h.receives(queue, "")
+	h.OnPause(rehop.PauseEvent{Queue: queue})
 }
 
 // Whether a subscription receives.

@@ -119,6 +119,29 @@ func linked(t *testing.T, what string, span sdktrace.ReadOnlySpan, to ...sdktrac
 	}
 }
 
+// Whoever does the work for a handler is told the attempt's span.
+func TestCarry(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *traced) {
+		var carried []string
+		b.subscribe(rehop.Subscription{Queue: "orders", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+			b.hook.Carry(ctx, func(name, value string) { carried = append(carried, name+" "+value) })
+			if d.Attempt == 1 {
+				return errNotYet
+			}
+			return nil
+		})})
+		b.publish(t.Context(), rehop.Message{Key: "orders"})
+		b.AwaitEmpty("orders")
+		var want []string
+		for _, s := range b.named("process orders", 2) {
+			want = append(want, "traceparent 00-"+s.SpanContext().TraceID().String()+"-"+s.SpanContext().SpanID().String()+"-01")
+		}
+		if !slices.Equal(carried, want) {
+			t.Errorf("got %q, want %q", carried, want)
+		}
+	})
+}
+
 func attributeOf(s sdktrace.ReadOnlySpan, name string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == name {

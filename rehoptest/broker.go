@@ -133,6 +133,7 @@ func (b *Broker) close() {
 	b.Unblock()
 	b.Refuse(nil)
 	b.ReleaseConfirms()
+	b.HoldConfirmsOf(nil)
 	if b.Client != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 		defer cancel()

@@ -46,3 +46,13 @@ func (b *Broker) HoldConfirms() { b.node.HoldConfirms(true) }
 
 // ReleaseConfirms confirms what was held back, and all that follows.
 func (b *Broker) ReleaseConfirms() { b.node.HoldConfirms(false) }
+
+// HoldConfirmsOf is HoldConfirms for messages for which f is true; others are confirmed as usual. f is called from many goroutines; nil
+// confirms what was held back, and all that follows.
+func (b *Broker) HoldConfirmsOf(f func(exchange, key string) bool) {
+	if f == nil {
+		b.node.HoldConfirmsOf(nil)
+		return
+	}
+	b.node.HoldConfirmsOf(func(_, exchange, key string) bool { return f(exchange, key) })
+}

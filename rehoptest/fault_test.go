@@ -135,11 +135,39 @@ func TestHoldConfirms(t *testing.T) {
 	})
 }
 
+func TestHoldConfirmsOf(t *testing.T) {
+	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
+		handled := make(chan string, 10)
+		for _, q := range []string{"slow", "quick"} {
+			subscribe(t, b.Client, rehop.Subscription{Queue: q, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				handled <- d.Queue
+				return nil
+			})})
+		}
+		b.HoldConfirmsOf(func(_, key string) bool { return key == "slow" })
+		done := later(t, b.Client, rehop.Message{Key: "slow"})
+		if got := <-handled; got != "slow" {
+			t.Fatalf("handled: got one of queue %q, want slow", got)
+		}
+		for range 3 {
+			publish(t, b.Client, rehop.Message{Key: "quick"})
+		}
+		messages := []rehop.Message{{Key: "quick"}, {Key: "quick"}, {Key: "quick"}}
+		if err := b.Client.PublishBatch(t.Context(), messages); err != nil {
+			t.Errorf("publish others together: got %v, want nil", err)
+		}
+		wantPending(t, done)
+		b.HoldConfirmsOf(nil)
+		wantNil(t, done)
+	})
+}
+
 // The end of a test ends its faults, or the client could not be closed.
 func TestFaultsEndWithTheTest(t *testing.T) {
 	for name, strike := range map[string]func(*rehoptest.Broker){
 		"down": (*rehoptest.Broker).Down, "block": (*rehoptest.Broker).Block, "hold": (*rehoptest.Broker).HoldConfirms, "silence": (*rehoptest.Broker).Silence,
-		"refuse": func(b *rehoptest.Broker) { b.Refuse(func(string, string) bool { return true }) },
+		"hold some": func(b *rehoptest.Broker) { b.HoldConfirmsOf(func(string, string) bool { return true }) },
+		"refuse":    func(b *rehoptest.Broker) { b.Refuse(func(string, string) bool { return true }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, b *rehoptest.Broker) {

@@ -42,6 +42,9 @@ type Command struct {
 	// Grace is how long a program that has been asked to end, because its time is up, may take before it is killed with all
 	// programs that it has started. Default: 2 s.
 	Grace time.Duration
+	// Carry sets variables that carry the context of an attempt on, such as that of a trace, whose names are turned into capitals:
+	// TRACEPARENT. rehopotel.Hook.Carry is one. Default: none are set.
+	Carry func(ctx context.Context, set func(name, value string))
 	// Outcomes say what exit codes mean, beside and before the usual: 0 is Done, 65 (EX_DATAERR of sysexits.h) is Fail, 69
 	// (EX_UNAVAILABLE) is Pause, and all others are Retry, 75 (EX_TEMPFAIL) among them. Default: the usual.
 	Outcomes map[int]Outcome
@@ -153,14 +156,16 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	output := &tail{limit: excerptBytes}
 	program := exec.CommandContext(limited, c.Path, c.Args...)
 	program.Stdin, program.Stdout, program.Stderr = bytes.NewReader(d.Body), output, output
-	program.Env, program.Dir = append(append(inherited(), c.Env...), environment(d)...), c.Dir
+	program.Env, program.Dir = slices.Concat(inherited(), c.Env, environment(d), c.carried(ctx)), c.Dir
 	grace := cmp.Or(c.Grace, 2*time.Second)
-	group := newGroup(program)
-	program.Cancel = func() error {
+	group, asked := newGroup(program), false
+	program.Cancel = func() error { // at most once, and Wait waits for it
 		if ctx.Err() != nil { // the subscription's time is up, or it stops: the message goes back at once
 			grace = 0
 		}
-		return group.end(grace)
+		err := group.end(grace)
+		asked = err == nil // else there was nobody any more who could be asked
+		return err
 	}
 	// Something that the program has started may hold its output open.
 	program.WaitDelay = grace + time.Second
@@ -170,7 +175,10 @@ func (c *Command) Handle(ctx context.Context, d *rehop.Delivery) error {
 	}
 	err = program.Wait()
 	group.stop()
-	return c.judge(limited, timeout, program, err, output.String())
+	if asked { // what it exits with then is an answer to that, and says nothing of the message
+		return c.cutShort(context.Cause(limited), timeout)
+	}
+	return c.judge(program, err, output.String())
 }
 
 // environmentPrefix is what names of variables that tell of the message begin with.
@@ -179,6 +187,19 @@ const environmentPrefix = "REHOP_"
 // inherited is this process's environment without variables that could be taken for the message's: $REHOP_BROKER, with its password, is one.
 func inherited() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, environmentPrefix) })
+}
+
+// carried is the context of an attempt, for a program.
+func (c *Command) carried(ctx context.Context) []string {
+	var list []string
+	if c.Carry != nil {
+		c.Carry(ctx, func(name, value string) {
+			if !strings.ContainsRune(value, 0) {
+				list = append(list, capitals(name)+"="+value)
+			}
+		})
+	}
+	return list
 }
 
 // withoutPath is an error of the operating system without the path, which is told already.
@@ -190,22 +211,21 @@ func withoutPath(err error) error {
 	return err
 }
 
+// cutShort is the error of a program that was asked to end.
+func (c *Command) cutShort(cause error, timeout time.Duration) error {
+	if cause == errOutOfTime {
+		return &requestError{fmt.Sprintf("run %s: it has not ended within %v", c.Path, timeout), context.DeadlineExceeded}
+	}
+	return &requestError{fmt.Sprintf("run %s: it was ended: %v", c.Path, cause), cause}
+}
+
 // judge says what the end of a program means for the message.
-func (c *Command) judge(ctx context.Context, timeout time.Duration, program *exec.Cmd, err error, output string) error {
+func (c *Command) judge(program *exec.Cmd, err error, output string) error {
 	state := program.ProcessState
 	if state == nil {
 		return fmt.Errorf("run %s: %w", c.Path, err)
 	}
 	code := state.ExitCode()
-	if code != 0 {
-		switch cause := context.Cause(ctx); cause {
-		case nil:
-		case errOutOfTime:
-			return &requestError{fmt.Sprintf("run %s: it has not ended within %v", c.Path, timeout), context.DeadlineExceeded}
-		default:
-			return &requestError{fmt.Sprintf("run %s: it was ended: %v", c.Path, cause), cause}
-		}
-	}
 	failure := &ExitError{Command: c.Path, Code: code, Output: output, How: state.String()}
 	outcome := Retry
 	if code >= 0 {
@@ -256,8 +276,11 @@ func environment(d *rehop.Delivery) []string {
 const environmentBytes = 64 << 10
 
 // variable is the name of a variable of the environment.
-func variable(name string) string {
-	return environmentPrefix + strings.Map(func(r rune) rune {
+func variable(name string) string { return environmentPrefix + capitals(name) }
+
+// capitals is a name as variables have them.
+func capitals(name string) string {
+	return strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z':
 			return r - 'a' + 'A'

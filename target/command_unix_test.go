@@ -5,6 +5,9 @@ package target_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -85,6 +88,34 @@ func TestCommandSeesTheMessage(t *testing.T) {
 	}
 }
 
+// The context of an attempt goes on to those who do the work.
+func TestCarry(t *testing.T) {
+	carry := func(_ context.Context, set func(name, value string)) {
+		set("traceparent", "00-1-2-01")
+		set("bad name", "a\nb")
+	}
+	out := filepath.Join(t.TempDir(), "seen")
+	t.Setenv("TRACEPARENT", "of this process")
+	program := shell(`printf %s "$TRACEPARENT" > "$1"`)
+	program.Args, program.Carry = append(program.Args, "sh", out), carry
+	if err := program.Handle(t.Context(), &rehop.Delivery{}); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := os.ReadFile(out)
+	if err != nil || string(seen) != "00-1-2-01" {
+		t.Errorf("the program has TRACEPARENT=%s (error %v), want 00-1-2-01", seen, err)
+	}
+	headers := make(chan http.Header, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }))
+	defer endpoint.Close()
+	if err := open(t, &target.HTTP{URL: endpoint.URL, Carry: carry}).Handle(t.Context(), &rehop.Delivery{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := (<-headers).Get("Traceparent"); got != "00-1-2-01" {
+		t.Errorf("the endpoint got traceparent %q, want 00-1-2-01", got)
+	}
+}
+
 // What a program has written last is in the error, bounded, and harmless to a terminal.
 func TestCommandOutput(t *testing.T) {
 	t.Parallel()
@@ -103,6 +134,7 @@ func TestCommandTimeout(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
 		"asked":  `echo $$ > "$1"; sleep 1000`,
+		"polite": `trap 'exit 0' TERM; echo $$ > "$1"; sleep 1000 & wait`, // that it ends well does not mean that it was done
 		"killed": `trap '' TERM; (trap '' TERM; sleep 1000) & echo $! > "$1"; wait; sleep 1000`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,6 +150,41 @@ func TestCommandTimeout(t *testing.T) {
 			awaitGone(t, pid)
 		})
 	}
+}
+
+// So it is not acked, and can be found by its kind.
+func TestTimeoutIsTold(t *testing.T) {
+	t.Parallel()
+	hanging := newHanging(t)
+	polite := shell(`trap 'exit 0' TERM; sleep 1000 & wait`)
+	polite.Timeout = 100 * time.Millisecond
+	for name, handler := range map[string]rehop.Handler{"command": polite, "http": &target.HTTP{URL: hanging, Timeout: 100 * time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			events := make(handled, 1)
+			client := connected(t, events)
+			subscribe(t, client, handler)
+			publish(t, client, rehop.Message{Key: "q"})
+			if got := <-events; got.Outcome != rehop.OutcomeRetry || got.Kind != "timeout" {
+				t.Errorf("got %s, kind %q, err %v; want retry, kind timeout", got.Outcome, got.Kind, got.Err)
+			}
+		})
+	}
+}
+
+// newHanging is an endpoint that never answers.
+func newHanging(t *testing.T) (url string) {
+	over := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or nobody sees that the client has gone
+		select {
+		case <-r.Context().Done():
+		case <-over:
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(over) })
+	return server.URL
 }
 
 // When the subscription stops, a program is killed at once.

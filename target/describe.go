@@ -41,7 +41,7 @@ func describe(header http.Header, prefix string, d *rehop.Delivery) {
 // tell passes on what is known of a message, one after the other; not ok is a value that cannot be told as text.
 func tell(d *rehop.Delivery, add func(name, value string, ok bool)) {
 	b := telling(add)
-	b.text("Message-Id", d.ID)
+	b.text("Message-Id", d.LastingID())
 	b.text("Queue", d.Queue)
 	b.text("Exchange", d.Exchange)
 	b.text("Key", d.Key)

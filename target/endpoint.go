@@ -29,6 +29,7 @@ type endpoint struct {
 	prefix   string
 	bodyOnly bool
 	keys     [][]byte
+	carry    func(ctx context.Context, set func(name, value string))
 	retryAll bool
 	maxWait  time.Duration
 	secrets  *strings.Replacer // hides what must not be shown
@@ -39,7 +40,7 @@ func newEndpoint(h *HTTP) (*endpoint, error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf("target: "+format, args...)) }
 	e := &endpoint{
 		client: clientFor(h.Client), timeout: cmp.Or(h.Timeout, 30*time.Second), header: h.Header.Clone(),
-		prefix: cmp.Or(h.HeaderPrefix, "Rehop-"), bodyOnly: h.BodyOnly, retryAll: h.RetryAll, maxWait: cmp.Or(h.MaxRetryAfter, defaultMaxRetryAfter),
+		prefix: cmp.Or(h.HeaderPrefix, "Rehop-"), bodyOnly: h.BodyOnly, carry: h.Carry, retryAll: h.RetryAll, maxWait: cmp.Or(h.MaxRetryAfter, defaultMaxRetryAfter),
 	}
 	u, err := parseURL(h.URL)
 	if err != nil {
@@ -167,12 +168,19 @@ func (e *endpoint) fill(request *http.Request, d *rehop.Delivery) {
 	if isPrintable(d.ContentEncoding) && d.ContentEncoding != "" {
 		header.Set("Content-Encoding", d.ContentEncoding)
 	}
-	id := d.ID
+	id := d.LastingID()
 	if id == "" {
 		id = rehop.NewID() // not made of the body: two messages may say the same
 	}
 	if !e.bodyOnly {
 		describe(header, e.prefix, d)
+	}
+	if e.carry != nil {
+		e.carry(request.Context(), func(name, value string) {
+			if isToken(name) && isPrintable(value) {
+				header.Set(name, value)
+			}
+		})
 	}
 	for name, values := range e.header {
 		header[http.CanonicalHeaderKey(name)] = values

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,8 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/mgmt"
+	"github.com/rehop/rehop/cmd/rehop/internal/cli"
+	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 	"github.com/rehop/rehop/outbox"
 	"github.com/rehop/rehop/rehopotel"
 )
@@ -288,6 +292,120 @@ func TestUnit(t *testing.T) {
 	if err != nil || strings.Contains(string(out), path) {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
+}
+
+// What the unit and the image start does start, be there a broker in the file or not, and from elsewhere one can log in as the file says.
+func TestCommandLines(t *testing.T) {
+	t.Setenv("SHOP_PASSWORD", "secret")
+	another := &broker.Server{Logger: slog.New(slog.DiscardHandler)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- another.Serve(context.Background(), listener) }()
+	t.Cleanup(func() {
+		_ = another.Close()
+		<-served
+	})
+	const listen = "listen: {amqp: '127.0.0.1:0', management: '127.0.0.1:0', http: '127.0.0.1:0'}\nflows: {work: {target: {command: 'true'}}}\n"
+	files := map[string]string{
+		"own":     listen + "users: {shop: '${SHOP_PASSWORD}'}\n",
+		"another": listen + "broker: amqp://guest:guest@" + listener.Addr().String() + "/\n",
+	}
+	lines := map[string][]string{"unit": unitArguments(t), "image": imageArguments(t)}
+	for line, args := range lines {
+		for kind, text := range files {
+			t.Run(line+" "+kind, func(t *testing.T) {
+				report := startAs(t, args, text)
+				if kind == "another" {
+					if report.AMQP != "" || len(report.Broker) != 1 || strings.Contains(report.Broker[0], "guest:guest") {
+						t.Errorf("got %+v, want the broker of the file, without its password", report)
+					}
+					return
+				}
+				client, err := rehop.Open(t.Context(), rehop.Config{URL: strings.Replace(report.AMQP, "guest:guest", "shop:secret", 1), Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer client.Close(t.Context())
+				if err := client.Publish(t.Context(), rehop.Message{Key: "work"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// unitArguments are those that systemd starts rehop with.
+func unitArguments(t *testing.T) []string {
+	t.Helper()
+	unit, err := os.ReadFile("../../deploy/rehop.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, found := strings.Cut(string(unit), "\nExecStart=/usr/local/bin/rehop ")
+	if !found {
+		t.Fatal("the unit starts nothing")
+	}
+	line, _, _ = strings.Cut(line, "\n")
+	return strings.Fields(line)
+}
+
+// imageArguments are those that the image starts rehop with.
+func imageArguments(t *testing.T) (args []string) {
+	t.Helper()
+	image, err := os.ReadFile("../../deploy/Containerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(image), "\nCMD ")
+	if err := json.Unmarshal([]byte(line), &args); err != nil {
+		t.Fatalf("the image starts nothing: %v", err)
+	}
+	return args
+}
+
+var anyPort = regexp.MustCompile(`^0\.0\.0\.0:\d+$`)
+
+// startAs runs rehop until the test ends, with a file, directories and ports of the test in the place of the real ones.
+func startAs(t *testing.T, args []string, text string) serve.Report {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rehop.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = slices.Clone(args)
+	for i, arg := range args {
+		switch {
+		case arg == "/etc/rehop/rehop.yaml":
+			args[i] = file
+		case arg == "${STATE_DIRECTORY}", arg == "/var/lib/rehop":
+			args[i] = filepath.Join(dir, "data")
+		case anyPort.MatchString(arg):
+			args[i] = "0.0.0.0:0"
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	reader, out := io.Pipe()
+	exited := make(chan int, 1)
+	go func() {
+		code := cli.Run(ctx, append(args, "--json"), cli.Surroundings{In: strings.NewReader(""), Out: out, Err: t.Output(), Env: func(string) (string, bool) { return "", false }})
+		_ = out.Close()
+		exited <- code
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-exited; code != 0 {
+			t.Errorf("got exit code %d, want 0", code)
+		}
+	})
+	var report serve.Report
+	if err := json.NewDecoder(reader).Decode(&report); err != nil {
+		t.Fatalf("rehop %s: it was not ready: %v", strings.Join(args, " "), err)
+	}
+	return report
 }
 
 // tool finds a program that is not a part of this project.

@@ -23,13 +23,49 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/mgmt"
+	"github.com/rehop/rehop/cmd/rehop/internal/cli"
 	"github.com/rehop/rehop/cmd/rehop/internal/database"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/outbox"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"rehop": main})
+	testscript.Main(m, map[string]func(){"rehop": main, "stuck-rehop": stuck})
+}
+
+// stuck is the command with an output that takes nothing: whatever it does, it cannot end. Its process is told by the file $PID_FILE.
+func stuck() {
+	s := cli.Terminal()
+	s.Out = stuckOutput{}
+	os.Exit(cli.Run(context.Background(), os.Args[1:], s))
+}
+
+type stuckOutput struct{}
+
+func (stuckOutput) Write([]byte) (int, error) {
+	if err := os.WriteFile(os.Getenv("PID_FILE"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		return 0, err
+	}
+	<-make(chan struct{})
+	return 0, nil
+}
+
+// interrupt interrupts a process until it has ended: interrupt file.
+func interrupt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: interrupt file")
+	}
+	pid := 0
+	awaitTrue(ts, args, func(context.Context) bool {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil {
+			pid, err = strconv.Atoi(string(text))
+		}
+		return err == nil
+	})
+	process, err := os.FindProcess(pid)
+	ts.Check(err)
+	awaitTrue(ts, []string{"the process to end"}, func(context.Context) bool { return process.Signal(os.Interrupt) != nil })
 }
 
 // TestScripts runs the scripts in testdata/script. They need nothing but this program: brokers are embedded ones.
@@ -41,6 +77,8 @@ func TestScripts(t *testing.T) {
 			"exits":           exits,
 			"fail":            failMessages,
 			"await":           await,
+			"bind":            bind,
+			"interrupt":       interrupt,
 			"garbage":         garbage,
 			"damage":          damage,
 			"outbox":          fillOutbox,
@@ -86,6 +124,7 @@ func startBroker(ts *testscript.TestScript, neg bool, args []string) {
 	go func() { ended <- web.Serve(api) }()
 	ts.Setenv("REHOP_BROKER", "amqp://guest:guest@"+amqp.Addr().String()+"/")
 	ts.Setenv("REHOP_MANAGEMENT", "http://"+api.Addr().String())
+	ts.Setenv("MANAGEMENT_HOST", api.Addr().String())
 	ts.Defer(func() {
 		if err := errors.Join(web.Close(), server.Close()); err != nil {
 			ts.Logf("close the broker: %v", err)
@@ -138,6 +177,23 @@ func failMessages(ts *testscript.TestScript, neg bool, args []string) {
 	case <-ctx.Done():
 		ts.Fatalf("%d of %d messages did not fail in time", rest.left, count)
 	}
+	ts.Check(client.Close(ctx))
+}
+
+// bind makes an exchange with a queue of the same name: bind name key. Nobody consumes it.
+func bind(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bind name key")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER")})
+	ts.Check(err)
+	sub, err := client.Subscribe(ctx, rehop.Subscription{
+		Queue: args[0], Exchange: args[0], Keys: args[1:], Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil }),
+	})
+	ts.Check(err)
+	ts.Check(sub.Drain(ctx))
 	ts.Check(client.Close(ctx))
 }
 

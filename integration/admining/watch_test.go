@@ -13,6 +13,8 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/layout"
 )
 
 // watching is a watch that runs.
@@ -103,6 +105,40 @@ func TestWatchExchange(t *testing.T) {
 	}
 }
 
+// A watcher of an exchange is no route: what no queue is bound for is handed back, or kept, as if nobody watched.
+func TestWatchIsNoRoute(t *testing.T) {
+	d := newDesk(t)
+	d.subscribe("mail", rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil }))
+	// Neither a queue that ends with its connection nor an exchange behind which there is nothing makes one.
+	passing, err := d.ch.QueueDeclare("", false, true, true, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.ch.QueueBind(passing.Name, "passing.#", "order", false, nil), d.ch.ExchangeDeclare("dead-end", "topic", true, false, false, false, nil),
+		d.ch.ExchangeBind("dead-end", "end.#", "order", false, nil)); err != nil {
+		t.Fatal(err)
+	}
+	w := d.watch(admin.WatchOptions{Exchange: "order"})
+	if _, err := d.ch.QueueDelete(passing.Name, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"nobody", "passing.by", "end.of"} {
+		err := d.client.Publish(d.ctx, rehop.Message{Exchange: "order", Key: key})
+		if !errors.Is(err, rehop.ErrUnroutable) {
+			t.Errorf("published with key %q: got %v, want that it is unroutable", key, err)
+		}
+	}
+	keeper := kit.Open(t, rehop.Config{URL: d.rabbit.URL, Unrouted: rehop.KeepUnrouted})
+	kit.Publish(t, keeper, rehop.Message{ID: "kept", Exchange: "order", Key: "nobody"})
+	kit.WantDepth(t, d.rabbit, d.ch, layout.UnroutedQueue, 1)
+	kit.Publish(t, d.client, rehop.Message{ID: "seen", Exchange: "order", Key: "mail.x"})
+	if got := d.next(w); got.ID != "seen" {
+		t.Errorf("got %q, want the message that has a queue", got.ID)
+	}
+	w.stop()
+	<-w.ended
+}
+
 // A watcher of a queue sees what comes by its bindings, also what returns to be tried again.
 func TestWatchQueue(t *testing.T) {
 	d := newDesk(t)
@@ -131,6 +167,7 @@ func TestWatchEnds(t *testing.T) {
 		{"nothing named", admin.WatchOptions{}, "either an exchange or a queue"},
 		{"both named", admin.WatchOptions{Exchange: "order", Queue: "mail"}, "either an exchange or a queue"},
 		{"no such exchange", admin.WatchOptions{Exchange: "nowhere"}, "nowhere"},
+		{"leads nowhere", admin.WatchOptions{Exchange: "amq.topic"}, "leads to no queue that lasts"},
 		{"no such queue", admin.WatchOptions{Queue: "nowhere"}, "no such queue"},
 	} {
 		err := d.admin.Watch(d.ctx, tt.o, func(admin.Message) error { return enough })
@@ -164,14 +201,14 @@ func TestWatchLosesConnection(t *testing.T) {
 	}
 	t.Cleanup(a.Close)
 	d.admin = a
-	w := d.watch(admin.WatchOptions{Exchange: "amq.topic"})
+	w := d.watch(admin.WatchOptions{Exchange: "amq.topic", Keys: []string{"#"}})
 	for range 2 { // one to read and one to write
 		(<-conns).Close()
 	}
 	if err := <-w.ended; !errors.Is(err, admin.ErrWatchEnded) {
 		t.Errorf("got %v, want that the watch has ended", err)
 	}
-	w = d.watch(admin.WatchOptions{Exchange: "amq.topic"})
+	w = d.watch(admin.WatchOptions{Exchange: "amq.topic", Keys: []string{"#"}})
 	if err := d.ch.PublishWithContext(d.ctx, "amq.topic", "k", false, false, amqp.Publishing{MessageId: "later"}); err != nil {
 		t.Fatal(err)
 	}

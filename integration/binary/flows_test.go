@@ -222,6 +222,33 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// A file with another broker that cannot be reached changes nothing, and the program says which broker it uses.
+func TestReloadToNowhere(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 10)
+	server := serve(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Webhook-Id") })
+	broker := up(t, anyPort("--memory")...)
+	const text = "broker: %s\nflows: {work: {target: {http: '%s'}}}"
+	file := write(t, text, broker.AMQP, server)
+	p := up(t, "run", file, "--log-format", "json", "--connect-timeout", "500ms")
+	if want := strings.Replace(broker.AMQP, ":guest@", "@", 1); len(p.Broker) != 1 || p.Broker[0] != want {
+		t.Errorf("got broker %v in the report, want %s", p.Broker, want)
+	}
+	rewrite(t, file, text, "amqp://127.0.0.1:1/", server)
+	p.signal(syscall.SIGHUP)
+	awaitLog(t, p, "the file was not loaded")
+	if fault := find(p, "the file was not loaded; everything goes on as before"); !strings.Contains(fmt.Sprint(fault["err"]), "refused") {
+		t.Errorf("got %v in the log, want why", fault)
+	}
+	publish(t, dial(t, broker.AMQP), "work", []string{"1"}, nil)
+	if id := kit.Receive(t, got, "a message"); id != "1" {
+		t.Errorf("got message %s, want 1", id)
+	}
+	if status := get(t, p.HTTP+"/readyz"); !strings.Contains(status, `"ready":true`) {
+		t.Errorf("got %s, want ready", status)
+	}
+}
+
 // A broker that is not there yet is waited for.
 func TestRunBeforeTheBroker(t *testing.T) {
 	t.Parallel()

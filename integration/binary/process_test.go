@@ -58,6 +58,7 @@ func program(t testing.TB) string {
 // report is what the program prints when it is ready.
 type report struct {
 	AMQP, Management, HTTP, Data string
+	Broker                       []string
 }
 
 // process is a running rehop.

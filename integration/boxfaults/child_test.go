@@ -185,7 +185,7 @@ type stopper struct {
 	child *child
 }
 
-func (s *stopper) PublishBatch(ctx context.Context, messages []rehop.Message) error {
+func (s *stopper) PublishEach(ctx context.Context, messages []rehop.Message, settled func(int, error)) {
 	if s.child.half.Load() && len(messages) > 1 {
 		messages = messages[:len(messages)/2]
 		s.child.hang.Store(true)
@@ -194,14 +194,17 @@ func (s *stopper) PublishBatch(ctx context.Context, messages []rehop.Message) er
 		s.child.say(wordHangs)
 		<-s.child.goes
 	}
-	err := s.Publisher.PublishBatch(ctx, messages)
+	outcomes := make([]error, len(messages))
+	s.Publisher.PublishEach(ctx, messages, func(i int, err error) { outcomes[i] = err })
 	switch {
-	case err != nil:
+	case errors.Join(outcomes...) != nil:
 		s.child.say(wordFailed)
 	case s.child.hang.Load():
 		s.child.stopHere()
 	}
-	return err
+	for i, err := range outcomes {
+		settled(i, err)
+	}
 }
 
 func (c *child) consumer(ctx context.Context) error {

@@ -281,7 +281,7 @@ func (b *broker) channel(use func(*amqp.Channel) error) error {
 // checkStore has everything on disk compared with its checksums. No process may run.
 func (b *broker) checkStore() {
 	b.t.Helper()
-	report, err := store.Check(store.Dir(b.orders.Dir))
+	report, err := store.Check(context.Background(), store.Dir(b.orders.Dir))
 	if err != nil {
 		b.t.Errorf("check the store: %v", err)
 	}

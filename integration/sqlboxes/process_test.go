@@ -56,11 +56,11 @@ type signer struct{ outbox.Publisher }
 
 const signature = "process"
 
-func (s signer) PublishBatch(ctx context.Context, messages []rehop.Message) error {
+func (s signer) PublishEach(ctx context.Context, messages []rehop.Message, settled func(int, error)) {
 	for i := range messages {
 		messages[i].AppID = signature
 	}
-	return s.Publisher.PublishBatch(ctx, messages)
+	s.Publisher.PublishEach(ctx, messages, settled)
 }
 
 // scene is two relays, one in a process of its own, and a writer that never rests.

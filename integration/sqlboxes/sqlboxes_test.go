@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +48,21 @@ func TestMariaDB(t *testing.T) {
 
 // standard is a database by database/sql.
 func standard(d *lab.Database, speaks dialect.Dialect) sqlbox.Database {
-	return sqlbox.Database{Dialect: speaks, Open: d.Open, Writing: *writing}
+	return sqlbox.Database{Dialect: speaks, Open: d.Open, OpenWith: with(d), Writing: *writing}
+}
+
+// with opens a database's pools with a setting of the server's.
+func with(d *lab.Database) func(t testing.TB, setting, value string) *sql.DB {
+	return func(t testing.TB, setting, value string) *sql.DB {
+		t.Helper()
+		mark := "?"
+		if strings.Contains(d.Source, mark) {
+			mark = "&"
+		}
+		changed := *d
+		changed.Source += mark + setting + "=" + url.PathEscape(value)
+		return changed.Open(t)
+	}
 }
 
 func TestPgx(t *testing.T) {
@@ -83,8 +99,9 @@ func byPgx(t testing.TB, d *lab.Database) sqlbox.Database {
 			t.Cleanup(func() { _ = db.Close() })
 			return db
 		},
-		Begin: outboxpgx.Begin(pool),
-		Waker: outboxpgx.Listener{Config: pool.Config().ConnConfig},
+		OpenWith: with(d),
+		Begin:    outboxpgx.Begin(pool),
+		Waker:    outboxpgx.Listener{Config: pool.Config().ConnConfig},
 	}
 }
 

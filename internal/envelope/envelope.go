@@ -49,7 +49,7 @@ const (
 	KindError     = "error"     // the handler returned an error, and the schedule is used up
 	KindPermanent = "permanent" // the handler said that a retry is pointless
 	KindDecode    = "decode"    // the body is not what the handler takes
-	KindTimeout   = "timeout"   // the handler did not end in time
+	KindTimeout   = "timeout"   // the handler, or what it waited for, did not end in time
 	KindPanic     = "panic"     // the handler panicked or called runtime.Goexit
 	KindCrash     = "crash"     // its consumers died or lost their connection over and over
 	KindDead      = "dead"      // the broker dead-lettered it: rejected, expired, maxlen, delivery_limit

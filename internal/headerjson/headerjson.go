@@ -1,7 +1,7 @@
 // Package headerjson writes the headers of a message as JSON, and reads them back with their types.
 //
 // JSON has fewer types than AMQP. Strings, booleans, null, arrays and tables are written as they are, and a whole number is an
-// int64; every other value becomes {"$type": …, "$value": "…"}.
+// int64; every other value becomes {"$type": …, "$value": "…"}. A name that is not in UTF-8 becomes "$name:" and its base64.
 package headerjson
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -22,10 +23,8 @@ const (
 
 // Marshal writes headers, and fails on values that AMQP has no type for.
 func Marshal(headers map[string]any) ([]byte, error) {
-	for name, value := range headers {
-		if err := check(value, 1); err != nil {
-			return nil, fmt.Errorf("header %q: %w", name, err)
-		}
+	if err := check(headers, 0); err != nil {
+		return nil, fmt.Errorf("header %w", err)
 	}
 	return json.Marshal(Plain(headers))
 }
@@ -83,9 +82,31 @@ func Plain(headers map[string]any) map[string]any {
 	}
 	out := make(map[string]any, len(headers))
 	for name, value := range headers {
-		out[name] = plainValue(value)
+		out[plainName(name)] = plainValue(value)
 	}
 	return out
+}
+
+// nameField begins a name that JSON could not have, or that begins like this itself; base64 follows.
+const nameField = "$name:"
+
+func plainName(name string) string {
+	if utf8.ValidString(name) && !strings.HasPrefix(name, nameField) {
+		return name
+	}
+	return nameField + base64.StdEncoding.EncodeToString([]byte(name))
+}
+
+func typedName(plain string) (string, error) {
+	encoded, found := strings.CutPrefix(plain, nameField)
+	if !found {
+		return plain, nil
+	}
+	name, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", fmt.Errorf("header %q: base64 must follow %q: %w", plain, nameField, err)
+	}
+	return string(name), nil
 }
 
 func plainValue(v any) any {
@@ -135,6 +156,9 @@ func Typed(plain map[string]any) (map[string]any, error) {
 		v, err := typedValue(value)
 		if err != nil {
 			return nil, fmt.Errorf("header %q: %w", name, err)
+		}
+		if name, err = typedName(name); err != nil {
+			return nil, err
 		}
 		out[name] = v
 	}

@@ -36,6 +36,8 @@ func TestRoundTrip(t *testing.T) {
 		{"list", []any{int64(1), "a", []byte("b"), []any{}}, nil},
 		{"strings", []string{"a", "b"}, []any{"a", "b"}},
 		{"table", map[string]any{"a": int8(1), "b": map[string]any{"c": nil}}, nil},
+		{"names that are not UTF-8", map[string]any{"\xff": "a", "\xfe": "b"}, nil},
+		{"name like ours", map[string]any{"$name:eA==": "a", "x": "b"}, nil},
 		{"empty table", map[string]any{}, nil},
 		{"table like ours", map[string]any{"$type": "int8", "$value": "5"}, nil},
 		{"table with our type", map[string]any{"$type": int16(3), "other": "5", "third": true}, nil},

@@ -300,9 +300,10 @@ func (ch *Channel) selectConfirms(m *wire.ConfirmSelect) error {
 }
 
 // verdict notes what is to be told of a message, and when.
-func (ch *Channel) verdict(out outcome) {
+func (ch *Channel) verdict(p publication, out outcome) {
 	ch.published++
-	list := ch.confirms.add(verdict{tag: ch.published, mark: out.mark, refused: out.refused})
+	held := ch.node.faults.holds(ch.conn.vhost.Name, p.content.Exchange, p.content.Key)
+	list := ch.confirms.add(verdict{tag: ch.published, mark: out.mark, refused: out.refused, held: held})
 	if list {
 		ch.node.commits.list(ch)
 	}

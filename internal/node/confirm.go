@@ -12,12 +12,14 @@ type verdict struct {
 	tag     uint64
 	mark    store.Mark // 0: nothing of it is in the log
 	refused bool
+	held    bool // a test keeps it back
 }
 
 // confirms are the verdicts of a channel, told in order so that many of them take one frame.
 type confirms struct {
 	mu      sync.Mutex
 	pending []verdict
+	held    []verdict // by a test; no frame may then tell of many, or it would tell of these, too
 	first   int
 	listed  bool // the node will call release
 	ended   bool // the channel is closed, and its number may be another's
@@ -42,7 +44,18 @@ func (c *confirms) add(v verdict) (list bool) {
 func (c *confirms) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ended, c.pending, c.first = true, nil, 0
+	c.ended, c.pending, c.held, c.first = true, nil, nil, 0
+}
+
+// restore ends the holding back.
+func (c *confirms) restore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending = append(c.held, c.pending[c.first:]...)
+	c.held, c.first = nil, 0
+	for i := range c.pending {
+		c.pending[i].held = false
+	}
 }
 
 // release appends the frames for all verdicts that are safe at a mark. It returns how many messages are confirmed by that, and whether
@@ -55,9 +68,14 @@ func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byt
 		if v.mark > mark {
 			break
 		}
+		if v.held {
+			c.held = append(c.held, v)
+			c.first++
+			continue
+		}
 		// The longest run with the same answer takes one frame.
 		last := c.first
-		for last+1 < len(c.pending) && c.pending[last+1].refused == v.refused && c.pending[last+1].mark <= mark {
+		for len(c.held) == 0 && last+1 < len(c.pending) && c.pending[last+1].refused == v.refused && !c.pending[last+1].held && c.pending[last+1].mark <= mark {
 			last++
 		}
 		tag, multiple := c.pending[last].tag, last > c.first

@@ -5,6 +5,7 @@ import "sync/atomic"
 // faults are what tests inject.
 type faults struct {
 	refuse atomic.Pointer[func(vhost, exchange, key string) bool]
+	holdOf atomic.Pointer[func(vhost, exchange, key string) bool]
 	hold   atomic.Bool
 }
 
@@ -22,17 +23,39 @@ func (f *faults) refuses(vhost, exchange, key string) bool {
 	return refuse != nil && (*refuse)(vhost, exchange, key)
 }
 
+// HoldConfirmsOf keeps the confirms of messages back for which f is true, until it is called with nil.
+func (n *Node) HoldConfirmsOf(f func(vhost, exchange, key string) bool) {
+	if f != nil {
+		n.faults.holdOf.Store(&f)
+		return
+	}
+	n.faults.holdOf.Store(nil)
+	n.eachChannel(func(ch *Channel) {
+		ch.confirms.restore()
+		ch.releaseConfirms(n.safe(), (*outbox).shut)
+	})
+}
+
+func (f *faults) holds(vhost, exchange, key string) bool {
+	hold := f.holdOf.Load()
+	return hold != nil && (*hold)(vhost, exchange, key)
+}
+
+func (n *Node) eachChannel(do func(ch *Channel)) {
+	for _, c := range n.Connections() {
+		for _, ch := range c.Channels() {
+			do(ch)
+		}
+	}
+}
+
 // HoldConfirms keeps confirms back until it is called with false.
 func (n *Node) HoldConfirms(hold bool) {
 	n.faults.hold.Store(hold)
 	if hold {
 		return
 	}
-	for _, c := range n.Connections() {
-		for _, ch := range c.Channels() {
-			ch.releaseConfirms(n.safe(), (*outbox).shut)
-		}
-	}
+	n.eachChannel(func(ch *Channel) { ch.releaseConfirms(n.safe(), (*outbox).shut) })
 }
 
 // DropConnections cuts all connections without a word, and returns how many there were.

@@ -200,6 +200,6 @@ func (ch *Channel) conclude(p publication, out outcome) {
 		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, unmarked(p.content.Properties), p.content.Body, ch.conn.FrameMax))
 	}
 	if ch.confirming {
-		ch.verdict(out)
+		ch.verdict(p, out)
 	}
 }

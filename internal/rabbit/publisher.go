@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,16 +90,21 @@ const messageOverhead = 512
 // Send hands one message to the connection, waiting for a place if need be, and returns a ticket
 // for its outcome. An error means that it was not sent.
 func (p *Publisher) Send(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
-	return p.send(ctx, exchange, key, msg, true)
+	return p.send(ctx, exchange, key, msg, whenPossible)
 }
 
-// trySend is Send for a caller who holds tickets: if all who hold some waited for a place at once,
-// nobody would ever give one back. It fails with errNoPlace instead.
-func (p *Publisher) trySend(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
-	return p.send(ctx, exchange, key, msg, false)
-}
+// readiness is what a caller of send waits for. One who holds tickets must not wait for room: if all who hold some did so at once,
+// nobody would ever give any back. It gets errNoPlace instead. One who does not wait for the end of another message with the same id
+// gets errTwin.
+type readiness int
 
-func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publishing, wait bool) (Ticket, error) {
+const (
+	atOnce          readiness = iota // nothing
+	whenThereIsRoom                  // a place in the window
+	whenPossible                     // that, and the end of another message with the same id
+)
+
+func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publishing, when readiness) (Ticket, error) {
 	if err := check(exchange, key, msg, int(p.maxBody.Load())); err != nil {
 		return Ticket{}, err
 	}
@@ -109,13 +113,13 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publish
 	}
 	size := len(msg.Body) + messageOverhead
 	enter := p.gate.tryEnter
-	if wait {
+	if when >= whenThereIsRoom {
 		enter = p.gate.enter
 	}
 	if err := enter(ctx, size); err != nil {
 		return Ticket{}, err
 	}
-	t, err := p.transmit(ctx, exchange, key, msg, wait)
+	t, err := p.transmit(ctx, exchange, key, msg, when)
 	if err != nil {
 		p.gate.leave(size)
 		return Ticket{}, err
@@ -124,7 +128,7 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publish
 	return t, nil
 }
 
-func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Publishing, wait bool) (Ticket, error) {
+func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Publishing, when readiness) (Ticket, error) {
 	s, err := p.current(ctx)
 	if err != nil {
 		return Ticket{}, err
@@ -132,7 +136,7 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 	if err := p.knows(ctx, s, exchange); err != nil {
 		return Ticket{}, err
 	}
-	if err := s.claim(ctx, msg.MessageId, exchange, wait); err != nil {
+	if err := s.claim(ctx, msg.MessageId, exchange, when >= whenPossible); err != nil {
 		return Ticket{}, err
 	}
 	// The last moment at which the caller can still be heard: sent is sent.
@@ -239,62 +243,6 @@ func (p *Publisher) Publish(ctx context.Context, exchange, key string, msg *Publ
 			return doubtful(c.doubt, err)
 		}
 	}
-}
-
-// Item is one message of a batch.
-type Item struct {
-	Exchange, Key string
-	Message       *Publishing
-}
-
-// PublishBatch sends many messages without waiting for one before the next, and returns an outcome
-// for each. Those that are sent again are sent together, too.
-func (p *Publisher) PublishBatch(ctx context.Context, items []Item, resend bool) []error {
-	outcomes := make([]error, len(items))
-	courses := make([]course, len(items))
-	left := make([]int, len(items))
-	for i := range items {
-		left[i], courses[i].resend = i, resend
-	}
-	for {
-		p.pipeline(ctx, items, left, outcomes)
-		left = slices.DeleteFunc(left, func(i int) bool {
-			ended := outcomes[i] == nil || courses[i].ends(outcomes[i])
-			if ended || ctx.Err() != nil {
-				outcomes[i] = doubtful(courses[i].doubt, outcomes[i])
-			}
-			return ended
-		})
-		if len(left) == 0 || Pause(ctx, resendPause) != nil {
-			return outcomes
-		}
-	}
-}
-
-// pipeline sends some of the items once, and waits for their outcomes.
-func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, outcomes []error) {
-	tickets := make([]Ticket, len(some))
-	oldest := 0 // of those under way
-	settle := func(upTo int) {
-		for ; oldest < upTo; oldest++ {
-			if i := some[oldest]; outcomes[i] == nil {
-				outcomes[i] = p.Outcome(ctx, tickets[oldest])
-			}
-		}
-	}
-	for n, i := range some {
-		item := items[i]
-		t, err := p.trySend(ctx, item.Exchange, item.Key, item.Message)
-		for errors.Is(err, errNoPlace) && oldest < n {
-			settle(oldest + 1)
-			t, err = p.trySend(ctx, item.Exchange, item.Key, item.Message)
-		}
-		if errors.Is(err, errNoPlace) {
-			t, err = p.Send(ctx, item.Exchange, item.Key, item.Message)
-		}
-		tickets[n], outcomes[i] = t, err
-	}
-	settle(len(some))
 }
 
 // resendPause keeps a broker that takes no channel, or that drops every connection, from being hit

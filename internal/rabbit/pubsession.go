@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -128,8 +129,11 @@ func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, e
 	return s, nil
 }
 
+// errTwin: another message with the same id is under way.
+var errTwin = errors.New("another message with the same id is under way")
+
 // claim reserves an id. While another message with the same id is under way it waits, or fails with
-// errNoPlace.
+// errTwin.
 func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) error {
 	for {
 		s.mu.Lock()
@@ -140,7 +144,7 @@ func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) 
 		}
 		if !wait {
 			s.mu.Unlock()
-			return errNoPlace
+			return errTwin
 		}
 		if s.freed == nil {
 			s.freed = make(chan struct{})

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -34,7 +35,7 @@ func (l *Link) OpenReader(ctx context.Context, queue string) (*Reader, int, erro
 func (r *Reader) Next() (amqp.Delivery, bool, error) {
 	d, ok, err := r.ch.Get(r.queue, false)
 	if err != nil {
-		return d, false, fmt.Errorf("read queue %q: %w", r.queue, err)
+		return d, false, fmt.Errorf("read queue %q: %w", r.queue, lost(err))
 	}
 	if ok {
 		r.held = append(r.held, d.DeliveryTag)
@@ -47,7 +48,16 @@ func (r *Reader) Ack(tag uint64) error {
 	if i, held := slices.BinarySearch(r.held, tag); held {
 		r.held = slices.Delete(r.held, i, i+1)
 	}
-	return r.ch.Ack(tag, false)
+	return lost(r.ch.Ack(tag, false))
+}
+
+// lost is an error as ErrDisconnected, unless it is the broker's answer to what was asked.
+func lost(err error) error {
+	var said *amqp.Error
+	if err == nil || errors.As(err, &said) && said.Server && said.Code != amqp.ConnectionForced {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrDisconnected, err)
 }
 
 // Close gives back what was not acked. When it returns, the broker has taken note of every ack.

@@ -6,8 +6,22 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// orderBuckets is how many rows MySQL has to lock for messages with an order.
+// orderBuckets is how many rows MySQL has to lock for messages with an order. The migrations know it, too.
 const orderBuckets = 1024
+
+// Buckets reads the rows that there are to lock for messages with an order, of which there should be as many as are wanted. An empty
+// query: the database needs none.
+func Buckets(d dialect.Dialect) (query string, want int) {
+	if d != dialect.MySQL {
+		return "", 0
+	}
+	return "SELECT bucket FROM rehop_outbox_order", orderBuckets
+}
+
+// InsertBuckets makes rows that are missing.
+func InsertBuckets(d dialect.Dialect, missing []int64) (query string, args []any) {
+	return "INSERT IGNORE INTO rehop_outbox_order (bucket) SELECT number FROM " + mysqlNumbers + " AS missing", []any{List(d, missing)}
+}
 
 // OrderNumber is by which number to serialize transactions with an order key, of which there is a hash: MySQL has few.
 func OrderNumber(d dialect.Dialect, hash uint32) uint32 {
@@ -24,7 +38,8 @@ const Channel = "rehop_outbox"
 const orderSpace = 0x7265686f // "reho"
 
 // Serialize makes all transactions that name the same number wait for each other, from this statement to their end, so that ids
-// which they then draw are in the order of their commits. An empty query: they do so anyway.
+// which they then draw are in the order of their commits. An empty query: they do so anyway. MySQL answers with the number if it has the
+// row to lock.
 func Serialize(d dialect.Dialect, number uint32) (query string, args []any) {
 	switch d {
 	case dialect.Postgres:
@@ -41,7 +56,7 @@ func Announce(d dialect.Dialect, insert string) string {
 	if d != dialect.Postgres {
 		return insert
 	}
-	return "WITH added AS (" + insert + ") SELECT pg_notify('" + Channel + "', '') WHERE EXISTS (SELECT 1 FROM rehop_outbox_relay WHERE listening = 1)"
+	return "WITH added AS (" + insert + ") SELECT pg_notify('" + Channel + "', '') WHERE EXISTS (SELECT 1 FROM rehop_outbox_relay WHERE listening = 1 AND expires > " + d.Now() + ")"
 }
 
 // Lane reads rows of the outbox that have a state, of a shard, by due and id, beginning behind a due and an id: its arguments are one
@@ -77,11 +92,31 @@ func Steady(d dialect.Dialect) string {
 	return "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true)"
 }
 
-// Cancel deletes a delayed message that is not due, by its id, and touches no others.
+// waiting is the condition that a message is delayed, not due, and was never given to the broker.
+func waiting(d dialect.Dialect) string { return "state = 2 AND attempts = 0 AND due > " + d.Now() }
+
+// Cancel deletes a delayed message that is not due, by its id.
 func Cancel(d dialect.Dialect) string {
-	if d == dialect.MySQL {
-		return "DELETE rehop_outbox FROM (SELECT CAST(? AS BINARY) AS wanted) AS chosen STRAIGHT_JOIN rehop_outbox FORCE INDEX (rehop_outbox_delayed) " +
-			"ON message_id = wanted WHERE state = 2 AND due > " + d.Now()
+	return d.Bind("DELETE FROM rehop_outbox WHERE message_id = ? AND " + waiting(d))
+}
+
+// Canceled reads the rows that Cancel would delete on MySQL, where a DELETE by an index locks the places beside the row too, and holds
+// up all who publish until the transaction ends. Reading locks nothing, and neither does DeleteCanceled lock more than the rows.
+func Canceled(d dialect.Dialect) string {
+	return "SELECT id FROM rehop_outbox FORCE INDEX (rehop_outbox_delayed) WHERE message_id = CAST(? AS BINARY) AND " + waiting(d)
+}
+
+// DeleteCanceled deletes those of the rows that may be.
+func DeleteCanceled(d dialect.Dialect, rows []int64) (query string, args []any) {
+	return DeleteRows(d, "rehop_outbox", "id", rows, waiting(d))
+}
+
+// Replan and its reverse are statements around one that PostgreSQL must not run by the plan that it has kept, in the transaction of
+// somebody else, who gets his setting back. Empty statements: nothing is to be done.
+func Replan(d dialect.Dialect) (before, after string) {
+	if d != dialect.Postgres {
+		return "", ""
 	}
-	return d.Bind("DELETE FROM rehop_outbox WHERE message_id = ? AND state = 2 AND due > " + d.Now())
+	return "SELECT set_config('rehop.plan_cache_mode', current_setting('plan_cache_mode'), true), set_config('plan_cache_mode', 'force_custom_plan', true)",
+		"SELECT set_config('plan_cache_mode', current_setting('rehop.plan_cache_mode'), true)"
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -15,15 +14,10 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// Execer is a pgx.Tx, or what else of pgx can run a statement.
-type Execer interface {
-	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
-}
-
 // Tx makes a transaction for an outbox of one of pgx.
-func Tx(tx Execer) outbox.Tx { return execer{tx} }
+func Tx(tx pgx.Tx) outbox.Tx { return execer{tx} }
 
-type execer struct{ tx Execer }
+type execer struct{ tx pgx.Tx }
 
 func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	tag, err := e.tx.Exec(ctx, query, args...)
@@ -42,14 +36,11 @@ func Begin(pool Beginner) func(ctx context.Context) (inbox.Transaction, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &transaction{execer{tx}, tx}, nil
+		return &transaction{execer{tx}}, nil
 	}
 }
 
-type transaction struct {
-	execer
-	tx pgx.Tx
-}
+type transaction struct{ execer }
 
 // endLimit bounds the end of a transaction, which must come also when the handler's time is up.
 const endLimit = 30 * time.Second

@@ -25,11 +25,13 @@ type Bench struct {
 	Box    outbox.Box
 	Client *rehop.Client
 	t      *testing.T
+
+	handlersBegin func(ctx context.Context) (inbox.Transaction, error) // nil: as the inbox does by itself
 }
 
 func newBench(t *testing.T, d Database, broker Broker) *Bench {
 	t.Helper()
-	b := &Bench{Database: d, Broker: broker, DB: d.Open(t), Box: outbox.New(d.Dialect), t: t}
+	b := &Bench{Database: d, Broker: broker, DB: d.Open(t), Box: outbox.New(d.Dialect), t: t, handlersBegin: d.Begin}
 	if b.Begin == nil {
 		b.Begin = func(ctx context.Context) (inbox.Transaction, error) { return b.DB.BeginTx(ctx, nil) }
 	}

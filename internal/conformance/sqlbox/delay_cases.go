@@ -1,10 +1,12 @@
 package sqlbox
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/inbox"
 	"github.com/rehop/rehop/outbox"
 )
 
@@ -80,5 +82,91 @@ func delayCases() []Case {
 			}
 			Equal(b, "rows", b.Rows(), 2)
 		}},
+		{Name: "CancelAfterTry", Run: func(t *testing.T, b *Bench) {
+			// The broker may have it, so it cannot be taken back.
+			b.Migrate()
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Hooks, relay.RetryMin, relay.RetryMax = []outbox.Hook{told}, time.Hour, time.Hour
+			b.Start(relay)
+			b.Put(outbox.Message{Message: rehop.Message{ID: "tried", Key: "missing", Delay: time.Millisecond}})
+			b.Eventually("it waits for its next try", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox WHERE attempts = 1") == 1 })
+			tx := b.Tx()
+			canceled, err := b.Box.Cancel(b.Context(), tx, "tried")
+			b.Must(err)
+			b.Must(tx.Commit())
+			Equal(b, "canceled", canceled, false)
+			Equal(b, "rows", b.Rows(), 1)
+		}},
+		{Name: "CancelInEachOthersWay", Not: oneWriter, Run: cancelInEachOthersWay},
+		{Name: "CancelWithOldPlan", Not: notPostgres, Run: cancelWithOldPlan},
 	}
+}
+
+// cancelInEachOthersWay: a transaction that cancels a message, or one that is gone, holds up nobody who publishes, and can publish itself.
+func cancelInEachOthersWay(t *testing.T, b *Bench) {
+	b.Migrate()
+	later := func(id string) outbox.Message {
+		return outbox.Message{Message: rehop.Message{ID: id, Key: "q", Delay: time.Hour}}
+	}
+	b.Put(later("m1"), later("m3"), later("m5"), later("m7"))
+	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+	defer cancel()
+	var open []inbox.Transaction
+	for _, id := range []string{"m3", "m5", "m4", "m9"} { // the last two are gone
+		tx := b.Tx()
+		canceled, err := b.Box.Cancel(ctx, tx, id)
+		if want := id == "m3" || id == "m5"; err != nil || canceled != want {
+			t.Errorf("cancel %s: got %v and error %v, want %v", id, canceled, err, want)
+		}
+		open = append(open, tx)
+	}
+	for i, id := range []string{"m2", "m4", "m6", "m9"} {
+		if err := b.Box.Publish(ctx, open[i], later(id)); err != nil {
+			t.Errorf("publish %s after Cancel: got %v, want nil", id, err)
+		}
+		other := b.Tx()
+		if err := b.Box.Publish(ctx, other, To("q", id+" of another")); err != nil {
+			t.Errorf("publish while others have canceled: got %v, want nil", err)
+		}
+		_ = other.Rollback()
+	}
+	for _, tx := range open {
+		b.Must(tx.Commit())
+	}
+	Equal(b, "rows", b.Rows(), 6)
+}
+
+// cancelWithOldPlan: how the database found a message in an empty table does not matter when the table is full.
+func cancelWithOldPlan(t *testing.T, b *Bench) {
+	b.Migrate()
+	b.Exec("VACUUM rehop_outbox") // now the database knows that it is empty
+	db := b.Open(t)
+	db.SetMaxOpenConns(1) // plans are a connection's
+	cancel := func() (readWhole int) {
+		t.Helper()
+		tx, err := db.BeginTx(b.Context(), nil)
+		b.Must(err)
+		defer func() { _ = tx.Rollback() }()
+		counted := func() (n int) {
+			t.Helper()
+			b.Must(tx.QueryRowContext(b.Context(), "SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'rehop_outbox'").Scan(&n))
+			return n
+		}
+		before := counted()
+		_, err = tx.ExecContext(b.Context(), "SET LOCAL plan_cache_mode = auto")
+		b.Must(err)
+		_, err = b.Box.Cancel(b.Context(), tx, "m")
+		b.Must(err)
+		var mode string
+		b.Must(tx.QueryRowContext(b.Context(), "SELECT current_setting('plan_cache_mode')").Scan(&mode))
+		Equal(b, "the transaction's own setting afterwards", mode, "auto")
+		return counted() - before
+	}
+	for range 10 {
+		cancel()
+	}
+	b.Exec(`INSERT INTO rehop_outbox (state, shard, due, created, size, message_id, exchange, routing_key, order_key, properties, headers, body)
+		SELECT 2, 0, 1e16, 0, 0, 'other ' || n, '', 'q', '', '{}', '', '' FROM generate_series(1, 20000) AS n`)
+	Equal(b, "times that the whole table was read", cancel(), 0)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/inbox"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/outbox"
@@ -58,7 +57,7 @@ func inboxCases() []Case {
 			Receive(b, done, "second run")
 			b.Eventually("effect", func() bool { return b.Effects("1") == 1 })
 		}},
-		{Name: "SwallowedError", Not: []dialect.Dialect{dialect.MySQL, dialect.SQLite}, Run: func(t *testing.T, b *Bench) {
+		{Name: "SwallowedError", Not: notPostgres, Run: func(t *testing.T, b *Bench) {
 			// Only PostgreSQL fails a whole transaction with one of its statements.
 			b.Migrate()
 			var runs atomic.Int32
@@ -75,6 +74,8 @@ func inboxCases() []Case {
 			b.Eventually("effect", func() bool { return b.Effects("1") == 1 })
 			Equal(b, "runs", runs.Load(), 2)
 		}},
+		{Name: "SwallowedDeadlock", Not: notMySQL, Run: swallowedDeadlock},
+		{Name: "CopyHoldsUpNobody", Not: oneWriter, Run: copyHoldsUpNobody},
 		{Name: "NoID", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			var runs atomic.Int32
@@ -166,7 +167,7 @@ func (p pauses) OnPause(e rehop.PauseEvent) { p <- e }
 
 // Inbox is an inbox of the database.
 func (b *Bench) Inbox(told *recorder) inbox.Inbox {
-	in := inbox.Inbox{DB: b.DB, Dialect: b.Dialect, Begin: b.Begin}
+	in := inbox.Inbox{DB: b.DB, Dialect: b.Dialect, Begin: b.handlersBegin}
 	if told != nil {
 		in.Hooks = []inbox.Hook{told}
 	}
@@ -279,6 +280,96 @@ func failsOnce(t *testing.T, b *Bench, end func() error) {
 	b.Eventually("effect", func() bool { return b.Effects("1") == 1 })
 	Equal(b, "runs", runs.Load(), 2)
 	Equal(b, "duplicates", len(told.duplicates), 0)
+}
+
+// swallowedDeadlock: MySQL ends a transaction that deadlocks, and would commit what comes behind it statement by statement. Nothing of
+// that stays, though the handler says that all is well.
+func swallowedDeadlock(t *testing.T, b *Bench) {
+	b.Migrate()
+	b.Exec("CREATE TABLE stock (id INT PRIMARY KEY, n INT)")
+	b.Exec("INSERT INTO stock VALUES (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0)")
+	var runs atomic.Int32
+	b.Consume("q", newRecorder(), 1, func(ctx context.Context, d *rehop.Delivery) error {
+		if runs.Add(1) == 1 {
+			if err := b.effect(ctx, d); err != nil {
+				return err
+			}
+			if err := b.deadlock(ctx, inbox.From(ctx)); err == nil || !strings.Contains(err.Error(), "1213") {
+				t.Errorf("statement in a deadlock: got %v, want error 1213", err)
+			}
+		}
+		return b.effect(ctx, d)
+	})
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+	b.Eventually("it is handled", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_inbox") == 1 })
+	Equal(b, "runs", runs.Load(), 2)
+	Equal(b, "effects", b.Effects("1"), 1)
+	Equal(b, "what was done before the deadlock", b.Number("SELECT n FROM stock WHERE id = 1"), 0)
+}
+
+// deadlock has a transaction wait for one that waits for it and has done more, so that the database ends the first.
+func (b *Bench) deadlock(ctx context.Context, tx inbox.Transaction) error {
+	if _, err := tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1"); err != nil {
+		return err
+	}
+	other, err := b.DB.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := other.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id > 1"); err != nil {
+		return errors.Join(err, other.Rollback())
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := other.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 1")
+		ended <- errors.Join(err, other.Rollback())
+	}()
+	b.Eventually("the other one waits", func() bool {
+		return b.Number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'UPDATE stock%'") > 0
+	})
+	_, err = tx.ExecContext(ctx, "UPDATE stock SET n = n + 1 WHERE id = 2")
+	if otherErr := <-ended; otherErr != nil {
+		return fmt.Errorf("the other one was ended: %w", otherErr)
+	}
+	return err
+}
+
+// copyHoldsUpNobody: while a copy waits for the first, messages with ids beside it are handled.
+func copyHoldsUpNobody(t *testing.T, b *Bench) {
+	b.Migrate()
+	goOn, began := make(chan struct{}), make(chan struct{}, 1)
+	told := newRecorder()
+	h := b.Inbox(told).Middleware("c")(rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		if d.ID == "m5" {
+			began <- struct{}{}
+			<-goOn
+		}
+		return nil
+	}))
+	handle := func(id string) <-chan error {
+		ended := make(chan error, 1)
+		ctx := b.Context()
+		go func() { ended <- h.Handle(ctx, &rehop.Delivery{Message: rehop.Message{ID: id}}) }()
+		return ended
+	}
+	first := handle("m5")
+	Receive(b, began, "first run")
+	second := handle("m5")
+	for i, start := 0, time.Now(); time.Since(start) < 500*time.Millisecond; i++ {
+		for _, id := range []string{fmt.Sprint("m4 ", i), fmt.Sprint("m6 ", i)} {
+			select {
+			case err := <-handle(id):
+				b.Must(err)
+			case <-time.After(limit / 3):
+				t.Fatalf("%s waits for a copy of m5 that waits", id)
+			}
+		}
+	}
+	Equal(b, "duplicates before the first has ended", len(told.duplicates), 0)
+	close(goOn)
+	b.Must(Receive(b, first, "end of the first"))
+	b.Must(Receive(b, second, "end of the copy"))
+	Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), "m5")
 }
 
 // produce: a message is consumed, has its effect, and makes another one, all of it once.

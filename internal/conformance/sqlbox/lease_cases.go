@@ -64,6 +64,24 @@ func leaseCases() []Case {
 			publisher.state.Store(rehop.StateOpen)
 			b.Eventually("both share the leases again", func() bool { return told.held() == 8 && lonely.held() == 8 })
 		}},
+		{Name: "NoRows", Run: func(t *testing.T, b *Bench) {
+			// Somebody has emptied all tables, before and while a relay works.
+			b.Migrate()
+			got := b.Collect("q")
+			b.Exec("DELETE FROM rehop_outbox_lease")
+			relay := b.Relay()
+			relay.Lease = 2 * time.Second
+			b.Start(relay)
+			for range 2 {
+				b.putEverywhere()
+				for range everywhere {
+					Receive(b, got, "message")
+				}
+				b.Exec("DELETE FROM rehop_outbox_lease")
+				b.Exec("DELETE FROM rehop_outbox_relay")
+				b.Eventually("the leases are there again", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox_lease") == 16 })
+			}
+		}},
 		{Name: "ClockOfTheRelay", Run: func(t *testing.T, b *Bench) {
 			// Only the database's clock counts: here all leases seem to end in the far future, and one was taken by force.
 			b.Migrate()
@@ -148,12 +166,13 @@ type stuck struct {
 	outcomes chan error
 }
 
-func (s *stuck) PublishBatch(ctx context.Context, messages []rehop.Message) error {
+func (s *stuck) PublishEach(ctx context.Context, messages []rehop.Message, settled func(int, error)) {
 	s.hangs <- struct{}{}
 	<-s.goOn
-	err := s.Publisher.PublishBatch(ctx, messages)
-	s.outcomes <- err
-	return err
+	s.Publisher.PublishEach(ctx, messages, func(i int, err error) {
+		s.outcomes <- err
+		settled(i, err)
+	})
 }
 
 // stale: a relay that hung while another one took its place publishes nothing when it goes on.

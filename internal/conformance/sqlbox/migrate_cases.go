@@ -1,9 +1,11 @@
 package sqlbox
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func migrateCases() []Case {
@@ -30,6 +32,39 @@ func migrateCases() []Case {
 			b.Must(err)
 			Equal(b, "version", version, b.Dialect.Newest())
 			Equal(b, "leases", b.Number("SELECT COUNT(*) FROM rehop_outbox_lease"), 16)
+		}},
+		{Name: "ByManyInSnapshots", Not: notPostgres, Run: func(t *testing.T, b *Bench) {
+			// Where transactions do not see by default what was committed since they began.
+			for _, isolation := range []string{"repeatable read", "serializable"} {
+				db := b.OpenWith(t, "default_transaction_isolation", isolation)
+				b.Exec("DROP SCHEMA public CASCADE")
+				b.Exec("CREATE SCHEMA public")
+				var all sync.WaitGroup
+				for range 8 {
+					all.Go(func() {
+						if err := b.Dialect.Migrate(b.Context(), db); err != nil {
+							t.Errorf("%s: migrate: got %v, want nil", isolation, err)
+						}
+					})
+				}
+				all.Wait()
+			}
+		}},
+		{Name: "Unfit", Not: notMySQL, Run: func(t *testing.T, b *Bench) {
+			// Connections on which nothing would be committed, or statements be refused.
+			b.Migrate()
+			for _, c := range []struct{ setting, value string }{{"autocommit", "0"}, {"sql_safe_updates", "1"}} {
+				db := b.OpenWith(t, c.setting, c.value)
+				relay := b.Relay()
+				relay.DB = db
+				ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+				for doing, err := range map[string]error{"migrate": b.Dialect.Migrate(ctx, db), "relay": relay.Run(ctx)} {
+					if err == nil || !strings.Contains(err.Error(), c.setting) {
+						t.Errorf("%s with %s=%s: got %v, want an error that names it", doing, c.setting, c.value, err)
+					}
+				}
+				cancel()
+			}
 		}},
 		{Name: "AsPrinted", Run: func(t *testing.T, b *Bench) {
 			script, err := b.Dialect.SQL(0)

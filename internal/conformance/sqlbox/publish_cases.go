@@ -54,7 +54,8 @@ func publishCases() []Case {
 				ID: "größe 'id'", Exchange: "order", Key: "order.größe", Body: []byte("\x00\xff body"),
 				Headers: map[string]any{
 					"text": "größe \x00 'x'", "bytes": []byte{0, 255}, "int8": int8(-1), "int64": int64(math.MaxInt64), "float": 0.1, "yes": true,
-					"time": time.Unix(1_700_000_000, 0), "nil": nil, "list": []any{"a", int32(5)}, "table": map[string]any{"a": map[string]any{"b": "c"}},
+					"time": time.Unix(1_700_000_000, 0), "nil": nil, "list": []any{"a", int32(5)}, "table": map[string]any{"a": map[string]any{"b": "c", "\xfe": "d"}},
+					"\xff": "name", "\xfd": "another",
 				},
 				ContentType: "text/plain", ContentEncoding: "gzip", Priority: 3, Expiration: time.Hour, Timestamp: time.Unix(1_600_000_000, 0),
 				CorrelationID: "correlation", ReplyTo: "reply", Type: "type", AppID: "app",

@@ -21,6 +21,8 @@ type Database struct {
 	Writing time.Duration
 	// Open opens a pool of connections, as another program would, that is closed with the test.
 	Open func(t testing.TB) *sql.DB
+	// OpenWith is Open for connections with a setting of the server's. It is nil where servers have none.
+	OpenWith func(t testing.TB, setting, value string) *sql.DB
 	// Begin begins a transaction in which messages are published. Default: one of a pool.
 	Begin func(ctx context.Context) (inbox.Transaction, error)
 	// Waker wakes relays. Default: none.
@@ -43,8 +45,12 @@ type Case struct {
 	Not []dialect.Dialect
 }
 
-// oneWriter are the dialects whose databases let only one transaction write at a time.
-var oneWriter = []dialect.Dialect{dialect.SQLite}
+// The dialects whose databases let only one transaction write at a time, and all that are not PostgreSQL or MySQL.
+var (
+	oneWriter   = []dialect.Dialect{dialect.SQLite}
+	notPostgres = []dialect.Dialect{dialect.MySQL, dialect.SQLite}
+	notMySQL    = []dialect.Dialect{dialect.Postgres, dialect.SQLite}
+)
 
 type section struct {
 	name  string
@@ -57,6 +63,7 @@ func sections() []section {
 		{"publish", publishCases()},
 		{"relay", relayCases()},
 		{"poison", poisonCases()},
+		{"standstill", standstillCases()},
 		{"delay", delayCases()},
 		{"order", orderCases()},
 		{"lease", leaseCases()},

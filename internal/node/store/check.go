@@ -2,9 +2,12 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"slices"
 )
 
 // Report is what Check and Repair found in a directory.
@@ -23,13 +26,13 @@ type Report struct {
 
 // Check reads everything in a directory that no store has open, compares it with its checksums, and
 // changes nothing. The error is for what could not be read; damage is in the report.
-func Check(dir FS) (Report, error) {
-	s, err := openForCheck(dir)
+func Check(ctx context.Context, dir FS) (Report, error) {
+	s, err := openForCheck(dir, lockToRead)
 	if err != nil {
 		return Report{}, fmt.Errorf("check the store: %w", err)
 	}
 	x := examination{store: s}
-	err = errors.Join(x.run(), s.release())
+	err = errors.Join(x.run(ctx), s.release())
 	if err != nil {
 		return Report{}, fmt.Errorf("check the store: %w", err)
 	}
@@ -40,17 +43,65 @@ func Check(dir FS) (Report, error) {
 	return r, nil
 }
 
-// openForCheck locks a directory that exists.
-func openForCheck(dir FS) (*Store, error) {
-	if _, err := dir.List(); err != nil {
+// openForCheck locks a directory in which there is a store.
+func openForCheck(dir FS, lockIt func(FS) (io.Closer, error)) (*Store, error) {
+	there, err := holdsStore(dir)
+	if err != nil {
 		return nil, err
 	}
-	lock, err := dir.Lock()
+	if !there {
+		return nil, ErrNoStore
+	}
+	lock, err := lockIt(dir)
 	if err != nil {
 		return nil, err
 	}
 	o, err := Options{}.withDefaults()
 	return newStore(dir, o, lock), err
+}
+
+// holdsStore reports whether a file in a directory is a store's, by its name and by how it begins.
+func holdsStore(dir FS) (bool, error) {
+	names, err := dir.List()
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		magic := segmentMagic
+		if name == definitionsName {
+			magic = definitionsMagic
+		} else if _, ok := numberOf(name, segmentSuffix); !ok {
+			continue
+		}
+		begins, err := beginsWith(dir, name, magic)
+		if begins || err != nil {
+			return begins, err
+		}
+	}
+	return false, nil
+}
+
+// beginsWith reports whether one of the two headers of a file is of its kind.
+func beginsWith(dir FS, name, magic string) (bool, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	b := make([]byte, headerSize)
+	if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("read %s: %w", name, err)
+	}
+	return bytes.HasPrefix(b, []byte(magic)) || bytes.HasPrefix(b[headerCopy:], []byte(magic)), nil
+}
+
+// lockToRead locks a directory without leaving anything in it: one that no store has had open where it is has no lock to take.
+func lockToRead(dir FS) (io.Closer, error) {
+	names, err := dir.List()
+	if err != nil || !slices.Contains(names, lockName) {
+		return io.NopCloser(nil), err
+	}
+	return dir.Lock()
 }
 
 // examination reads all of a directory and goes on after damage.
@@ -61,11 +112,11 @@ type examination struct {
 	indexes     []*CorruptError
 }
 
-func (x *examination) run() error {
+func (x *examination) run(ctx context.Context) error {
 	s := x.store
 	x.log = newLogReader(s.fs, &s.ledger, nil, func(Found) *Message { return new(Message) })
 	x.log.every, x.log.salvage = true, true
-	if err := x.log.read(); err != nil {
+	if err := x.log.read(ctx); err != nil {
 		return err
 	}
 	var err error
@@ -75,12 +126,15 @@ func (x *examination) run() error {
 	} else if err != nil {
 		return err
 	}
-	return x.compareIndexes()
+	return x.compareIndexes(ctx)
 }
 
 // compareIndexes finds indexes that are sound but not those of their segments.
-func (x *examination) compareIndexes() error {
+func (x *examination) compareIndexes(ctx context.Context) error {
 	for _, g := range x.store.ledger.segments {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		ix, ok := readIndex(x.store.fs, g)
 		if !ok {
 			continue

@@ -184,7 +184,7 @@ func TestCleaningSetsAside(t *testing.T) {
 	if disk.Bytes(oldest) != nil || disk.Bytes(aside) == nil {
 		t.Errorf("got %s there %v and %s there %v, want it renamed", oldest, disk.Bytes(oldest) != nil, aside, disk.Bytes(aside) != nil)
 	}
-	report, err := store.Check(disk)
+	report, err := store.Check(t.Context(), disk)
 	if err != nil || len(report.Damage) > 0 || report.Messages != len(stay)-1 || !slices.Equal(report.SetAside, []string{aside}) {
 		t.Errorf("Check: got %+v, %v; want %d messages, no damage, and %s set aside", report, err, len(stay)-1, aside)
 	}

@@ -1,10 +1,15 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rehop/rehop/internal/node/store"
@@ -27,7 +32,7 @@ func littered(t *testing.T) (*user, *storetest.Disk) {
 
 func TestCompact(t *testing.T) {
 	u, disk := littered(t)
-	before, after, err := store.Compact(disk)
+	before, after, err := store.Compact(t.Context(), disk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +47,11 @@ func TestCompact(t *testing.T) {
 
 func TestCompactTwice(t *testing.T) {
 	_, disk := littered(t)
-	if _, _, err := store.Compact(disk); err != nil {
+	if _, _, err := store.Compact(t.Context(), disk); err != nil {
 		t.Fatal(err)
 	}
 	once := disk.Killed()
-	if _, _, err := store.Compact(disk); err != nil {
+	if _, _, err := store.Compact(t.Context(), disk); err != nil {
 		t.Fatal(err)
 	}
 	if !sameFiles(t, once, disk) {
@@ -68,7 +73,7 @@ func TestCompactKilled(t *testing.T) {
 		images = append(images, disk.Killed(), disk.PowerCut(rng))
 		return 0, nil
 	}
-	if _, _, err := store.Compact(disk); err != nil {
+	if _, _, err := store.Compact(t.Context(), disk); err != nil {
 		t.Fatal(err)
 	}
 	disk.Fault = nil
@@ -76,7 +81,108 @@ func TestCompactKilled(t *testing.T) {
 		t.Fatalf("got %d moments to be killed in, want more: this test shows nothing", len(images))
 	}
 	for _, image := range images {
+		u.mustRecover(image.Killed(), store.Options{SegmentSize: 64 << 10}, u.durable())
+		// It can be run again, and ends as if it had never been killed.
+		_, after, err := store.Compact(t.Context(), image)
+		if err != nil || !after.Clean || after.Dead > 4<<10 {
+			t.Fatalf("compact again: got %v and %+v; want the directory closed in order, and no garbage", err, after)
+		}
 		u.mustRecover(image, store.Options{SegmentSize: 64 << 10}, u.durable())
+	}
+}
+
+// A broker that was started since the kill has had messages in consumers' hands: that the directory was in order before says nothing any more.
+func TestCompactKilledAndStarted(t *testing.T) {
+	u, disk := littered(t)
+	var killed *storetest.Disk
+	var mu sync.Mutex
+	disk.Fault = func(do storetest.Operation, name string) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if killed == nil && do == storetest.Remove {
+			killed = disk.Killed()
+		}
+		return 0, nil
+	}
+	if _, _, err := store.Compact(t.Context(), disk); err != nil {
+		t.Fatal(err)
+	}
+	r, err := recoverFrom(killed, store.Options{SegmentSize: 64 << 10}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crashed := killed.Killed()
+	if err := r.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	names, err := crashed.List()
+	if err != nil || slices.Contains(names, "compacting") {
+		t.Errorf("got %v and files %q after a start, want none that says that it is being compacted", err, names)
+	}
+	u.mustRecover(crashed, store.Options{SegmentSize: 64 << 10}, u.durable())
+}
+
+// One that is interrupted stops between two segments, and leaves a directory that is closed in order.
+func TestCompactInterrupted(t *testing.T) {
+	u, disk := littered(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	var creations atomic.Int32
+	disk.Fault = func(do storetest.Operation, name string) (int, error) {
+		if do == storetest.Create && creations.Add(1) == 2 { // the first is the note that it begins
+			interrupt()
+		}
+		return 0, nil
+	}
+	if _, _, err := store.Compact(ctx, disk); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want that it was interrupted", err)
+	}
+	disk.Fault = nil
+	report, err := store.Check(t.Context(), disk)
+	if err != nil || !report.Clean {
+		t.Errorf("got %v and %+v, want a directory that is closed in order", err, report)
+	}
+	if _, _, err := store.Compact(t.Context(), disk); err != nil {
+		t.Errorf("compact again: %v", err)
+	}
+	u.mustRecover(disk, store.Options{SegmentSize: 64 << 10}, u.durable())
+}
+
+// Nothing is made or locked in a directory that is none of a store, whatever its files are called; and a check makes nothing in one that is.
+func TestCheckLeavesDirectoriesAlone(t *testing.T) {
+	for _, name := range []string{"app.log", "definitions.log", "0000000000000001.log"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("2026-01-01 started"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, check := store.Check(t.Context(), store.Dir(dir))
+		_, repair := store.Repair(t.Context(), store.Dir(dir))
+		_, _, compact := store.Compact(t.Context(), store.Dir(dir))
+		for _, err := range []error{check, repair, compact} {
+			if !errors.Is(err, store.ErrNoStore) {
+				t.Errorf("%s: got %v, want %v", name, err, store.ErrNoStore)
+			}
+		}
+		wantFiles(t, dir, name)
+	}
+	dir := t.TempDir()
+	u := newUser(t, 24)
+	u.open(store.Dir(dir), store.Options{})
+	u.wait(u.step())
+	u.close()
+	if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Check(t.Context(), store.Dir(dir)); err != nil {
+		t.Error(err)
+	}
+	wantFiles(t, dir, "0000000000000001.log", "definitions.log")
+}
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	got, err := store.Dir(dir).List()
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v and files %q, want %q", err, got, want)
 	}
 }
 
@@ -98,7 +204,7 @@ func TestCompactRefuses(t *testing.T) {
 		want string
 	}{"damaged": {damaged, "repaired first"}, "killed": {killed, "not closed in order"}} {
 		before := tt.disk.Killed()
-		_, _, err := store.Compact(tt.disk)
+		_, _, err := store.Compact(t.Context(), tt.disk)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want an error that says %q", name, err, tt.want)
 		}

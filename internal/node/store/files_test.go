@@ -198,8 +198,8 @@ func TestLock(t *testing.T) {
 	u.open(dir, store.Options{})
 	for name, open := range map[string]func() error{
 		"Open":   func() error { _, err := store.Open(dir, store.Options{}); return err },
-		"Check":  func() error { _, err := store.Check(dir); return err },
-		"Repair": func() error { _, err := store.Repair(dir); return err },
+		"Check":  func() error { _, err := store.Check(t.Context(), dir); return err },
+		"Repair": func() error { _, err := store.Repair(t.Context(), dir); return err },
 	} {
 		if err := open(); !errors.Is(err, store.ErrLocked) {
 			t.Errorf("%s of a directory in use: got %v, want %v", name, err, store.ErrLocked)
@@ -231,7 +231,7 @@ func TestOpenErrors(t *testing.T) {
 		}
 	}
 	missing := store.Dir(filepath.Join(t.TempDir(), "missing"))
-	if _, err := store.Check(missing); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := store.Check(t.Context(), missing); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Check of a directory that does not exist: got %v, want %v", err, fs.ErrNotExist)
 	}
 }

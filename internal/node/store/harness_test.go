@@ -334,7 +334,7 @@ func (u *user) mustRecover(fs store.FS, o store.Options, durable store.Mark) {
 // mustCheck fails unless the directory is sound and holds as many messages.
 func mustCheck(t testing.TB, fs store.FS, messages int) {
 	t.Helper()
-	report, err := store.Check(fs)
+	report, err := store.Check(t.Context(), fs)
 	if err != nil {
 		t.Fatalf("Check: %v", err)
 	}

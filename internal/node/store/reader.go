@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ func newLogReader(fs FS, l *ledger, queues map[QueueID]bool, create func(Found) 
 func (r *logReader) empty() bool { return len(r.ledger.segments) == 0 }
 
 // read fills the ledger. The error is that of a file that cannot be read; damage is noted.
-func (r *logReader) read() error {
+func (r *logReader) read(ctx context.Context) error {
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -44,6 +45,9 @@ func (r *logReader) read() error {
 			if next := r.ledger.segments[i+1].header; next.number == g.header.number+1 {
 				g.end = next.previous
 			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := r.readSegment(g); err != nil {
 			return fmt.Errorf("%s: %w", g.name, err)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 )
@@ -25,7 +26,7 @@ type Found struct {
 func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, hold func(m *Message, q QueueID, deliveries int)) error {
 	s.options.Crash(pointRecovering)
 	r := newLogReader(s.fs, &s.ledger, queues, create)
-	if err := r.read(); err != nil {
+	if err := r.read(context.Background()); err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
 	if len(r.damage) > 0 {
@@ -87,6 +88,7 @@ func (s *Store) mendLog(r *logReader) error {
 	for _, name := range r.orphans {
 		s.removeFile(name)
 	}
+	s.removeFile(compactingName) // what it says of the log is not true any more
 	return s.fs.Sync()
 }
 

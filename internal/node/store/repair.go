@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,14 +10,15 @@ import (
 
 // Repair makes a directory fit to be opened again: all messages and definitions that are sound are
 // written anew, and damaged files are kept under other names. Messages in damaged places are lost,
-// and messages whose settlements were there come back. It does nothing if there is no damage.
-func Repair(dir FS) (Report, error) {
-	s, err := openForCheck(dir)
+// and messages whose settlements were there come back. It does nothing if there is no damage. When ctx
+// ends while it looks for damage, nothing was changed; from then on it goes to the end.
+func Repair(ctx context.Context, dir FS) (Report, error) {
+	s, err := openForCheck(dir, FS.Lock)
 	if err != nil {
 		return Report{}, fmt.Errorf("repair the store: %w", err)
 	}
 	x := examination{store: s}
-	if err := x.run(); err != nil {
+	if err := x.run(ctx); err != nil {
 		return Report{}, errors.Join(fmt.Errorf("repair the store: %w", err), s.release())
 	}
 	r := x.report()
@@ -48,7 +50,7 @@ func (p *repair) run() error {
 	if err := p.store.cutTail(p.store.defs.segment, p.definitions.torn); err != nil {
 		return err
 	}
-	return p.mendLog()
+	return p.mendLog(context.Background())
 }
 
 // mendDefinitions writes the sound definitions to a new file and keeps a copy of the old one.
@@ -88,12 +90,12 @@ func (p *repair) copyAside(g *segment) error {
 }
 
 // mendLog copies all live messages to new segments, and then does away with the old ones.
-func (p *repair) mendLog() error {
+func (p *repair) mendLog(ctx context.Context) error {
 	s := p.store
 	p.beginAnew()
 	old := s.ledger.segments[:len(s.ledger.segments)-1]
 	s.committer.Go(s.commitGroups)
-	err := p.copyAll(old)
+	err := p.copyAll(ctx, old)
 	close(s.stopping)
 	s.stopCommitter()
 	return errors.Join(err, s.err)
@@ -118,10 +120,13 @@ func (p *repair) beginAnew() {
 	s.started, s.mended = true, len(p.log.damage) > 0
 }
 
-func (p *repair) copyAll(old []*segment) error {
+func (p *repair) copyAll(ctx context.Context, old []*segment) error {
 	s := p.store
 	unsynced := int64(0)
 	for _, g := range slices.Clone(old) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := s.copyOut(g, &unsynced); err != nil {
 			return err
 		}

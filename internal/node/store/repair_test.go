@@ -25,7 +25,7 @@ func TestCheckChangesNothing(t *testing.T) {
 		damage int
 	}{"sound": {disk, 0, 0}, "torn": {torn, 4, 0}, "damaged": {damaged, 0, 1}} {
 		before := tt.disk.Killed()
-		report, err := store.Check(tt.disk)
+		report, err := store.Check(t.Context(), tt.disk)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func sameFiles(t *testing.T, a, b *storetest.Disk) bool {
 func TestRepairOfSoundDirectory(t *testing.T) {
 	_, disk := filled(t, store.Options{SegmentSize: 4096})
 	before := disk.Killed()
-	report, err := store.Repair(disk)
+	report, err := store.Repair(t.Context(), disk)
 	if err != nil || len(report.Damage) > 0 || len(report.SetAside) > 0 {
 		t.Errorf("got %+v, %v; want nothing to repair", report, err)
 	}
@@ -96,7 +96,7 @@ func TestRepair(t *testing.T) {
 			disk := sound.Killed()
 			tt.damage(disk)
 			bad := disk.Bytes(tt.setAside)
-			report, err := store.Repair(disk)
+			report, err := store.Repair(t.Context(), disk)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +125,7 @@ func TestRepair(t *testing.T) {
 			if err := r.store.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if report, err := store.Check(disk); err != nil || len(report.Damage) > 0 {
+			if report, err := store.Check(t.Context(), disk); err != nil || len(report.Damage) > 0 {
 				t.Errorf("after the repair: got %+v, %v from Check; want no damage", report, err)
 			}
 		})

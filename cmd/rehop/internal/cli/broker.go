@@ -2,10 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +15,8 @@ import (
 
 func (c *command) broker() *cobra.Command {
 	return group("broker", "Look after the data directory of an embedded broker",
-		`These commands are for the directory in which an embedded broker (rehop up) keeps its messages. The broker must not be running: one process
-at a time can use the directory.`,
+		`These commands are for the directory in which an embedded broker (rehop up) keeps its messages. The
+broker must not be running: one process at a time can use the directory.`,
 		c.brokerCheck(), c.brokerCompact(), c.brokerRepair())
 }
 
@@ -44,25 +45,15 @@ func directoryOf(dir string, r broker.Report) directory {
 	return d
 }
 
-// isData finds a directory that is none of a broker, in which nothing must be made.
-func isData(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
+// inDirectory says of an error what it means for a command.
+func inDirectory(dir string, err error) error {
+	switch {
+	case errors.Is(err, broker.ErrNoData):
+		return usage("%s has nothing of a broker in it", dir)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return usage("look into the data directory: %w", err)
 	}
-	for _, entry := range entries {
-		if filepath.Ext(entry.Name()) == ".log" {
-			return nil
-		}
-	}
-	return usage("%s has nothing of a broker in it", dir)
-}
-
-func checkDir(dir string) (broker.Report, error) {
-	if err := isData(dir); err != nil {
-		return broker.Report{}, err
-	}
-	return broker.CheckDir(dir)
+	return err
 }
 
 func (c *command) printDirectory(d directory) error {
@@ -111,12 +102,13 @@ func (c *command) brokerCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check directory",
 		Short: "Read everything in a data directory and compare it with its checksums",
-		Long:  `Check reads everything in the directory, compares it with its checksums, and changes nothing. It ends with 3 if something is damaged.`,
-		Args:  needs("directory"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			report, err := checkDir(args[0])
+		Long: `Check reads everything in the directory, compares it with its checksums, and changes nothing. It
+ends with 3 if something is damaged.`,
+		Args: needs("directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			report, err := broker.CheckDir(cmd.Context(), args[0])
 			if err != nil {
-				return err
+				return interruption(cmd.Context(), inDirectory(args[0], err))
 			}
 			if err := c.printDirectory(directoryOf(args[0], report)); err != nil {
 				return err
@@ -134,8 +126,10 @@ func (c *command) brokerRepair() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair directory",
 		Short: "Make a damaged data directory fit to be used again",
-		Long: `Repair keeps what is sound, and sets damaged files aside under other names. Messages in damaged places are lost, and some that were handled may come
-back. It does nothing if nothing is damaged. It asks before it does, or needs --yes; a copy of the directory beforehand is wise.`,
+		Long: `Repair keeps what is sound, and sets damaged files aside under other names. Messages in damaged
+places are lost, and some that were handled may come back. It does nothing if nothing is damaged.
+It asks before it does, or needs --yes; a copy of the directory beforehand is wise. What it has
+begun to mend it mends, also when it is interrupted.`,
 		Args: needs("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.repair(cmd.Context(), args[0], yes) },
 	}
@@ -144,16 +138,16 @@ back. It does nothing if nothing is damaged. It asks before it does, or needs --
 }
 
 func (c *command) repair(ctx context.Context, dir string, yes bool) error {
-	report, err := checkDir(dir)
+	report, err := broker.CheckDir(ctx, dir)
 	if err != nil {
-		return err
+		return interruption(ctx, inDirectory(dir, err))
 	}
 	if n := len(report.Damage); n > 0 {
 		if err := c.agree(ctx, yes, fmt.Sprintf("repair %s, giving up what is in %s", dir, counted(n, "damaged place"))); err != nil {
 			return err
 		}
-		if report, err = broker.RepairDir(dir); err != nil {
-			return err
+		if report, err = broker.RepairDir(ctx, dir); err != nil {
+			return interruption(ctx, err)
 		}
 	}
 	return c.printDirectory(directoryOf(dir, report))
@@ -169,16 +163,15 @@ func (c *command) brokerCompact() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compact directory",
 		Short: "Give back the space of settled messages",
-		Long: `Compact writes the messages that are still held to new files, and removes the old ones. A broker does so by itself, while it runs, when there is
-more to give back than to keep. Meanwhile the directory needs room for both. It can be interrupted at any time.`,
+		Long: `Compact writes the messages that are still held to new files, and removes the old ones. A broker
+does so by itself, while it runs, when there is more to give back than to keep. Meanwhile the
+directory needs room for both. It can be interrupted or killed at any time: every message is still
+there, and the same command goes on.`,
 		Args: needs("directory"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			if err := isData(args[0]); err != nil {
-				return err
-			}
-			before, after, err := broker.CompactDir(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			before, after, err := broker.CompactDir(cmd.Context(), args[0])
 			if err != nil {
-				return err
+				return interruption(cmd.Context(), inDirectory(args[0], err))
 			}
 			if c.json {
 				return c.printJSON(compacted{directoryOf(args[0], after), before.Bytes})

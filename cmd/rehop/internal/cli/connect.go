@@ -58,11 +58,11 @@ func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Clie
 	patience, cancel := context.WithDeadline(ctx, began.Add(c.reach.patience))
 	defer cancel()
 	if err := a.await(patience); err != nil {
-		err = errors.Join(fmt.Errorf("connect to the broker: %w", err), c.close(client))
+		closed := c.close(client)
 		if ctx.Err() != nil {
-			return nil, err
+			return nil, ctx.Err()
 		}
-		return nil, unreachable(err)
+		return nil, unreachable(errors.Join(fmt.Errorf("connect to the broker: %w", err), closed))
 	}
 	return client, nil
 }

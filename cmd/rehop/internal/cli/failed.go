@@ -107,13 +107,25 @@ func (d *desk) list(ctx context.Context, a *admin.Admin, queue string, limit int
 	return nil
 }
 
+// printMessages prints a table. On a terminal that is too narrow for it, a message takes two lines, of which the second is cut off.
 func (d *desk) printMessages(messages []admin.Message) error {
 	var rows [][]string
+	if d.Width > 0 && d.Width < wideTable {
+		for _, m := range messages {
+			rows = append(rows, []string{when(m.FailedAt), m.ID, dash(m.Kind), strconv.Itoa(m.Attempts)})
+		}
+		return d.printTableWith([]string{"FAILED", "ID", "KIND", "ATTEMPTS"}, rows, func(row int) string {
+			return shorten("    "+plain(dash(messages[row].Key)+"  "+messages[row].Error), d.Width)
+		})
+	}
 	for _, m := range messages {
 		rows = append(rows, []string{when(m.FailedAt), m.ID, dash(m.Key), dash(m.Kind), strconv.Itoa(m.Attempts), shorten(m.Error, 80)})
 	}
 	return d.printTable([]string{"FAILED", "ID", "KEY", "KIND", "ATTEMPTS", "ERROR"}, rows)
 }
+
+// wideTable is how wide a terminal must be for failed messages on one line each.
+const wideTable = 160
 
 // failedCount is a queue with failed messages, as JSON.
 type failedCount struct {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -150,20 +149,25 @@ func (c *command) failedImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import [file]",
 		Short: "Put exported messages back into the failed queues that they came from",
-		Long: `Import reads what export has written, from a file or the standard input, and puts the messages back into the failed queues that they came
-from. It ends at the first line that it cannot read or that the broker does not take; --skip goes on from there.`,
+		Long: `Import reads what export has written, from a file or the standard input, and puts the messages
+back into the failed queues that they came from. It ends at the first line that it cannot read or
+that the broker does not take, and says with which --skip to go on.
+
+At ^C it finishes what is under way, up to 64 messages, so that the number it then says is exact.
+When it is killed nobody says it: any of the 64 messages after the last that were confirmed may be
+there already, and a second import makes copies of these, with the same ids.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if skip < 0 {
 				return usage("--skip %d must not be negative", skip)
 			}
-			in, size, err := c.importFrom(args)
+			in, size, err := c.importFrom(cmd.Context(), firstOf(args))
 			if err != nil {
 				return err
 			}
 			defer in.Close()
 			if dryRun {
-				return c.previewImport(in)
+				return c.previewImport(cmd.Context(), in, skip)
 			}
 			of, err := c.layoutOf(chosen, "")
 			if err != nil {
@@ -175,12 +179,17 @@ from. It ends at the first line that it cannot read or that the broker does not 
 			}
 			defer a.Close()
 			bar := c.progressOf("bytes read:")
-			n, err := c.importLines(cmd.Context(), a, &meter{from: in, passed: func(n int64) { bar.show(n, size) }}, skip)
-			bar.end()
-			if err != nil && skip+n > 0 {
-				c.notice("%s from the first on in their queues; --skip %d goes on behind them", counted(skip+n, "message"), skip+n)
+			defer bar.end()
+			lines, err := behind(&meter{from: in, passed: func(n int64) { bar.show(n, size) }}, skip)
+			if err != nil {
+				return interruption(cmd.Context(), err)
 			}
-			return errors.Join(explain(err), c.count("imported", n))
+			n, err := a.Import(cmd.Context(), lines)
+			bar.end()
+			if err != nil && (skip+n > 0 || perhapsMore(err) != "") {
+				c.notice("%s from the first on in their queues%s; --skip %d goes on behind them", counted(skip+n, "message"), perhapsMore(err), skip+n)
+			}
+			return errors.Join(explain(interruption(cmd.Context(), err)), c.count("imported", n))
 		},
 	}
 	chosen.addFlags(cmd.Flags())
@@ -189,70 +198,70 @@ from. It ends at the first line that it cannot read or that the broker does not 
 	return cmd
 }
 
-// importFrom is a file or the standard input. The size is 0 if it is not known.
-func (c *command) importFrom(args []string) (io.ReadCloser, int64, error) {
-	if len(args) == 0 || args[0] == "-" {
-		if c.Interactive {
-			return nil, 0, usage("there is nothing to import: name a file, or give it on the standard input")
-		}
-		return io.NopCloser(c.In), 0, nil
+// perhapsMore says whether messages behind those that are known to be there may be there too.
+func perhapsMore(err error) string {
+	if outcomeOf(err) == "failed" {
+		return ""
 	}
-	f, err := os.Open(args[0])
+	return ", and perhaps some of the next 63"
+}
+
+// interruption is why something ended: where it was interrupted, that alone.
+func interruption(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// importFrom is a file or the standard input. The size is 0 if it is not known.
+func (c *command) importFrom(ctx context.Context, file string) (io.ReadCloser, int64, error) {
+	if (file == "" || file == "-") && c.Interactive {
+		return nil, 0, usage("there is nothing to import: name a file, or give it on the standard input")
+	}
+	in, size, err := c.openSource(ctx, file)
 	if err != nil {
 		return nil, 0, usage("import: %w", err)
 	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(usage("import: %w", err), f.Close())
-	}
-	return f, info.Size(), nil
+	return in, size, nil
 }
 
 // previewImport reads what would be imported, and talks to no broker.
-func (c *command) previewImport(in io.Reader) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 64<<10), longestLine)
-	n := 0
-	for line := 1; lines.Scan(); line++ {
-		if len(lines.Bytes()) == 0 {
-			continue
-		}
-		var message struct{ Queue string }
-		if err := json.Unmarshal(lines.Bytes(), &message); err != nil {
-			return usage("line %d: %w", line, err)
-		}
-		if message.Queue == "" {
-			return usage("line %d: it has no \"queue\"", line)
-		}
-		n++
+func (c *command) previewImport(ctx context.Context, in io.Reader, skip int) error {
+	lines, err := behind(in, skip)
+	if err != nil {
+		return interruption(ctx, err)
 	}
-	if err := lines.Err(); err != nil {
-		return usage("read the import: %w", err)
-	}
-	if c.json {
+	n, err := admin.CheckImport(lines)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return usage("%w", err)
+	case c.json:
 		return c.printJSON(moved{Done: n, DryRun: true})
 	}
 	return c.printf("%s would be imported\n", counted(n, "message"))
 }
 
-// importLines imports all but the first lines. Those are made empty, so that errors name the lines of the file.
-func (c *command) importLines(ctx context.Context, a *admin.Admin, in io.Reader, skip int) (int, error) {
+// behind is all but the first lines that have something on them. Those are made empty, so that errors name the lines of the file.
+func behind(in io.Reader, skip int) (io.Reader, error) {
 	lines := bufio.NewReader(in)
 	var head blankLines
 	for skipped := 0; skipped < skip; {
 		blank, err := skipLine(lines)
 		if errors.Is(err, io.EOF) {
-			return 0, usage("--skip %d: the file has no more than %s", skip, counted(skipped, "message"))
+			return nil, usage("--skip %d: there are no more than %s", skip, counted(skipped, "message"))
 		}
 		if err != nil {
-			return 0, fmt.Errorf("read the import: %w", err)
+			return nil, fmt.Errorf("read the import: %w", err)
 		}
 		head++
 		if !blank {
 			skipped++
 		}
 	}
-	return a.Import(ctx, io.MultiReader(&head, lines))
+	return io.MultiReader(&head, lines), nil
 }
 
 // skipLine passes over a line, and tells whether there was nothing on it. The error is io.EOF at the end.

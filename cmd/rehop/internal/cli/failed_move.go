@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -60,17 +59,21 @@ func (c *command) failedDrop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop queue",
 		Short: "Remove failed messages for good",
-		Long:  `Drop removes messages from the failed queue of a queue, for good; failed export keeps a copy. It asks before it does, or needs --yes.`,
-		Args:  needs("queue"),
+		Long: `Drop removes messages from the failed queue of a queue, for good; failed export keeps a copy. It counts
+them first, and asks before it does it, or needs --yes. It removes no more than it has counted, and
+none that has failed since.`,
+		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.run(cmd.Context(), args[0], "dropped", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
 				n, err := m.count(ctx, a, args[0], o.Filter)
-				if err != nil || n == 0 {
+				if err != nil || n.Messages == 0 {
 					return admin.Progress{}, err
 				}
-				if err := c.agree(ctx, yes, fmt.Sprintf("drop %s of %q for good", counted(n, "failed message"), args[0])); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("drop %s of %q for good", counted(n.Messages, "failed message"), args[0])); err != nil {
 					return admin.Progress{}, err
 				}
+				m.limit = n.Messages
+				o.Limit, o.Filter = m.limit, o.Filter.UpTo(n)
 				return a.Discard(ctx, args[0], o)
 			})
 		},
@@ -101,8 +104,14 @@ func (m *moving) run(ctx context.Context, queue, verb string, move func(context.
 	if err == nil || done.Seen > 0 {
 		err = errors.Join(err, m.report(moved{Queue: queue, Done: done.Done, Kept: done.Kept}, verb))
 	}
-	if ctx.Err() != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && done.Seen == 0:
+		m.notice("interrupted; nothing was %s", verb)
+	case ctx.Err() != nil:
 		m.notice("interrupted; the same command goes on where it was")
+	case away(err):
+		m.notice("the connection was lost, and no message with it; the same command goes on where it was")
 	}
 	return explain(err)
 }
@@ -122,9 +131,9 @@ func (m *moving) preview(ctx context.Context, a *admin.Admin, queue, verb string
 		return err
 	}
 	if m.json {
-		return m.printJSON(moved{Queue: queue, Done: n, DryRun: true})
+		return m.printJSON(moved{Queue: queue, Done: n.Messages, DryRun: true})
 	}
-	return m.printf("%s would be %s\n", counted(n, "message"), verb)
+	return m.printf("%s would be %s\n", counted(n.Messages, "message"), verb)
 }
 
 func (m *moving) report(r moved, verb string) error {
@@ -135,10 +144,10 @@ func (m *moving) report(r moved, verb string) error {
 }
 
 // count is how many messages are meant. It reads them one by one and keeps none.
-func (m *moving) count(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter) (int, error) {
-	n, err := a.Export(ctx, queue, io.Discard, filter)
+func (m *moving) count(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter) (admin.Count, error) {
+	n, err := a.CountFailed(ctx, queue, filter)
 	if m.limit > 0 {
-		n = min(n, m.limit)
+		n.Messages = min(n.Messages, m.limit)
 	}
 	return n, err
 }

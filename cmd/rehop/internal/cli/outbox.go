@@ -90,6 +90,7 @@ type backlog struct {
 	Version  int     `json:"version"` // of the tables
 	Newest   int     `json:"newest_version"`
 	Ready    int     `json:"ready"`
+	Retrying int     `json:"retrying"`
 	Delayed  int     `json:"delayed"`
 	SetAside int     `json:"set_aside"`
 	Kept     int     `json:"kept"`
@@ -101,7 +102,7 @@ func (c *command) outboxStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say how much is in the outbox",
-		Long:  `Status counts what is in the outbox: to be published now (ready), later (delayed), set aside for a person, and kept after it was published.`,
+		Long:  `Status counts what is in the outbox: to be published now (ready), tried in vain and to be tried again (retrying), to be published later (delayed), set aside for a person, and kept after it was published.`,
 		Args:  none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			db, source, err := s.open(cmd.Context())
@@ -128,10 +129,10 @@ func (s *store) status(ctx context.Context, db *sql.DB, source database.Source) 
 		return err
 	}
 	if s.json {
-		return s.printJSON(backlog{version, source.Dialect.Newest(), b.Ready, b.Delayed, b.SetAside, b.Kept, b.Oldest.Seconds()})
+		return s.printJSON(backlog{version, source.Dialect.Newest(), b.Ready, b.Retrying, b.Delayed, b.SetAside, b.Kept, b.Oldest.Seconds()})
 	}
-	if err := s.printTable([]string{"READY", "OLDEST", "DELAYED", "SET ASIDE", "KEPT"}, [][]string{{
-		strconv.Itoa(b.Ready), b.Oldest.Round(time.Millisecond).String(), strconv.Itoa(b.Delayed), strconv.Itoa(b.SetAside), strconv.Itoa(b.Kept)}}); err != nil {
+	if err := s.printTable([]string{"READY", "RETRYING", "OLDEST", "DELAYED", "SET ASIDE", "KEPT"}, [][]string{{
+		strconv.Itoa(b.Ready), strconv.Itoa(b.Retrying), b.Oldest.Round(time.Millisecond).String(), strconv.Itoa(b.Delayed), strconv.Itoa(b.SetAside), strconv.Itoa(b.Kept)}}); err != nil {
 		return err
 	}
 	if version < source.Dialect.Newest() {

@@ -78,6 +78,11 @@ func redacted(text string) string { return login.ReplaceAllString(text, "://***@
 
 // printTable prints rows below a heading. What others have written is made harmless.
 func (c *command) printTable(heading []string, rows [][]string) error {
+	return c.printTableWith(heading, rows, nil)
+}
+
+// printTableWith prints a table in which each row is followed by a line below it.
+func (c *command) printTableWith(heading []string, rows [][]string, below func(row int) string) error {
 	var text bytes.Buffer
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{heading}, rows...) {
@@ -90,10 +95,17 @@ func (c *command) printTable(heading []string, rows [][]string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	row := -1 // the heading
 	for line := range strings.Lines(text.String()) {
 		if err := c.printf("%s\n", strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
+		if below != nil && row >= 0 {
+			if err := c.printf("%s\n", below(row)); err != nil {
+				return err
+			}
+		}
+		row++
 	}
 	return nil
 }

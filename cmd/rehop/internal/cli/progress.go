@@ -31,6 +31,7 @@ func (p *progress) show(done, total int64) {
 // end takes the bar away.
 func (p *progress) end() {
 	if p.shown {
+		p.shown = false
 		fmt.Fprint(p.Out, "\r\x1b[K")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -35,14 +34,21 @@ func (c *command) publish() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish [body]",
 		Short: "Publish messages, and wait until the broker has them",
-		Long: `Publish sends a message and waits until the broker has confirmed that it is in a queue. Its body is the argument, a file (--file), or
-what comes on the standard input.
+		Long: `Publish sends a message and waits until the broker has confirmed that it is in a queue. Its body
+is the argument, a file (--file), or what comes on the standard input.
 
-With --lines it publishes many: each line of the file or of the standard input is a message in JSON, with the members exchange, key, headers, body
-(text, or JSON that is sent as such) or body_base64, id, content_type, content_encoding, transient, priority, expiration, timestamp,
-correlation_id, reply_to, type, app_id and delay. The flags say what a line leaves out. What tail --json prints can be published.
+With --lines it publishes many: each line of the file or of the standard input is a message in
+JSON, with the members exchange, key, headers, body (text, or JSON that is sent as such) or
+body_base64, id, content_type, content_encoding, transient, priority, expiration, timestamp,
+correlation_id, reply_to, type, app_id and delay. The flags say what a line leaves out. What tail
+--json prints can be published.
 
-It ends with 0 if all were confirmed, and with 1 if any was not; it then says which, and why.`,
+It ends with 0 if all were confirmed, and with 1 if any was not; it then says which, and why. With
+--lines it goes on after a message that has no queue or is refused. When the broker is gone, blocks
+publishers or does not answer, it stops, and says with which --skip to go on. At ^C it finishes what
+is under way, up to 256 lines, so that the number it then says is exact. When it is killed nobody
+says it, and of the last 256 lines any may be published. A line without an id gets a new one each
+time it is published: give ids where a consumer has to tell a repetition.`,
 		Example: `  rehop publish --exchange order --key order.created '{"id": 1}'
   rehop publish --key order-summary --file order.json     # to a queue, by its name
   rehop publish --exchange order --lines < orders.jsonl`,
@@ -81,7 +87,7 @@ func (p *publishing) run(ctx context.Context, args []string) error {
 	if err := p.check(args); err != nil {
 		return err
 	}
-	in, err := p.source(args)
+	in, err := p.source(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -94,6 +100,9 @@ func (p *publishing) run(ctx context.Context, args []string) error {
 		return p.publishLines(ctx, in, config)
 	}
 	if p.message.Body, err = io.ReadAll(in); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		return usage("read the body: %w", err)
 	}
 	return p.publishOne(ctx, config)
@@ -129,21 +138,18 @@ func (p *publishing) check(args []string) error {
 }
 
 // source is where the body or the lines come from.
-func (p *publishing) source(args []string) (io.ReadCloser, error) {
+func (p *publishing) source(ctx context.Context, args []string) (io.ReadCloser, error) {
 	switch {
 	case len(args) > 0:
 		return io.NopCloser(strings.NewReader(args[0])), nil
-	case p.file == "" || p.file == "-":
-		if p.file == "" && p.Interactive {
-			return nil, usage("there is no body: give it as an argument, with --file, or on the standard input")
-		}
-		return io.NopCloser(p.In), nil
+	case p.file == "" && p.Interactive:
+		return nil, usage("there is no body: give it as an argument, with --file, or on the standard input")
 	}
-	f, err := os.Open(p.file)
+	in, _, err := p.openSource(ctx, p.file)
 	if err != nil {
 		return nil, usage("--file: %w", err)
 	}
-	return f, nil
+	return in, nil
 }
 
 func (p *publishing) config() (rehop.Config, error) {

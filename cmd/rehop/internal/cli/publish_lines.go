@@ -12,14 +12,18 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/headerjson"
+	"github.com/rehop/rehop/internal/rabbit"
 )
 
 const (
 	linesAtOnce = 256
 	bytesAtOnce = 16 << 20
-	longestLine = 64 << 20
+	longestLine = admin.MaxLine
 	faultsShown = 10
+	// interruptGrace is how long an interruption waits for the broker's answer to what is under way.
+	interruptGrace = 5 * time.Second
 )
 
 // lineBatch is messages that are published together.
@@ -35,7 +39,8 @@ func (b *lineBatch) full() bool { return len(b.messages) == linesAtOnce || b.byt
 type tally struct {
 	confirmed, failed int
 	first             error // that was not confirmed
-	done              int   // lines, from the first on, all of which are confirmed
+	broken            error // what makes it pointless to go on
+	settled           int   // the line up to which it is known what became of each
 }
 
 // publishLines publishes a message for each line. A line that cannot be read ends it; those before are published.
@@ -44,7 +49,7 @@ func (p *publishing) publishLines(ctx context.Context, in io.Reader, config reho
 	if err != nil {
 		return err
 	}
-	t := &tally{done: p.skip}
+	t := &tally{settled: p.skip}
 	bar := p.progressOf("published")
 	err = p.eachBatch(ctx, in, func(b *lineBatch) error {
 		err := p.publishBatch(ctx, client, b, t)
@@ -55,13 +60,29 @@ func (p *publishing) publishLines(ctx context.Context, in io.Reader, config reho
 	if !p.json {
 		err = errors.Join(err, p.printf("confirmed %d, not confirmed %d\n", t.confirmed, t.failed))
 	}
-	if err != nil && t.done > 0 {
-		p.notice("all is done up to line %d; --skip %d goes on behind it", t.done, t.done)
+	if err != nil {
+		p.goOn(t)
 	}
 	if err == nil && t.failed > 0 {
 		err = publishCode(fmt.Errorf("%d of %d messages were not confirmed; the first: %w", t.failed, t.confirmed+t.failed, t.first))
 	}
 	return errors.Join(err, p.close(client))
+}
+
+// goOn says where to go on.
+func (p *publishing) goOn(t *tally) {
+	but, perhaps := "", ""
+	if t.failed > 0 {
+		but = ", but for what is said to be not confirmed"
+	}
+	if errors.Is(t.broken, rehop.ErrUnknown) {
+		perhaps = fmt.Sprintf("; of the next %d lines some may be published too", linesAtOnce)
+	}
+	if t.settled == 0 {
+		p.notice("no line is done%s; it begins anew without --skip", perhaps)
+		return
+	}
+	p.notice("all is done up to line %d%s%s; --skip %d goes on behind it", t.settled, but, perhaps, t.settled)
 }
 
 // eachBatch reads lines, and has them published in batches.
@@ -72,7 +93,7 @@ func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*
 	line := 0
 	for scanner.Scan() {
 		if ctx.Err() != nil {
-			return ctx.Err()
+			break // what was read of this line is perhaps not all of it
 		}
 		if line++; line <= p.skip || len(bytes.TrimSpace(scanner.Bytes())) == 0 {
 			continue
@@ -89,6 +110,9 @@ func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*
 			b = lineBatch{}
 		}
 	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	err := publish(&b)
 	if scanner.Err() != nil {
 		err = errors.Join(err, usage("line %d: %w", line+1, scanner.Err()))
@@ -96,12 +120,15 @@ func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*
 	return err
 }
 
-// publishBatch publishes a batch and says what became of it. The error is for what makes it pointless to go on.
+// publishBatch publishes a batch and says what became of it. An interruption waits for that: what is under way cannot be called back. The error
+// is for what makes it pointless to go on.
 func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *lineBatch, t *tally) error {
 	if len(b.messages) == 0 {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, p.timeout)
+	longer, end := rabbit.Grace(ctx, interruptGrace)
+	defer end()
+	limited, cancel := context.WithTimeout(longer, p.timeout)
 	defer cancel()
 	outcomes := make([]error, len(b.messages))
 	if err := client.PublishBatch(limited, b.messages); err != nil {
@@ -122,8 +149,11 @@ func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *
 			p.notice("line %d: %v", b.lines[i], err)
 		}
 	}
-	if errors.Is(t.first, rehop.ErrDisconnected) {
-		return unreachable(t.first)
+	switch {
+	case errors.Is(t.broken, rehop.ErrBlocked):
+		return fmt.Errorf("the broker takes no messages for now: %w", t.broken)
+	case t.broken != nil:
+		return unreachable(fmt.Errorf("the broker is gone or does not answer: %w", t.broken))
 	}
 	return ctx.Err()
 }
@@ -131,15 +161,23 @@ func (p *publishing) publishBatch(ctx context.Context, client *rehop.Client, b *
 func (t *tally) count(line int, err error) {
 	if err == nil {
 		t.confirmed++
+	} else {
+		t.failed++
 		if t.first == nil {
-			t.done = line
+			t.first = err
 		}
-		return
 	}
-	t.failed++
-	if t.first == nil {
-		t.first = err
+	switch {
+	case broken(err) && (t.broken == nil || errors.Is(err, rehop.ErrUnknown)):
+		t.broken = err
+	case t.broken == nil:
+		t.settled = line
 	}
+}
+
+// broken reports whether an outcome is due to the broker's state, and so that of what comes next too.
+func broken(err error) bool {
+	return errors.Is(err, rehop.ErrDisconnected) || errors.Is(err, rehop.ErrUnknown) || errors.Is(err, rehop.ErrBlocked)
 }
 
 // messageOf reads a line. What it leaves out the flags say.

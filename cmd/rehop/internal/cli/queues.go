@@ -19,6 +19,8 @@ type queueView struct {
 	Consumers int    `json:"consumers"`
 	Waiting   *int   `json:"waiting,omitempty"`
 	Failed    int    `json:"failed"`
+	Migrating bool   `json:"migrating,omitempty"`
+	Moving    int    `json:"moving,omitempty"`
 }
 
 type waitView struct {
@@ -120,7 +122,7 @@ func lookAtSome(ctx context.Context, a *admin.Admin, names []string) (overview, 
 }
 
 func queueViewOf(q admin.Queue) queueView {
-	v := queueView{Name: q.Name, Type: q.Type, Ready: q.Ready, Consumers: q.Consumers, Failed: q.Failed}
+	v := queueView{Name: q.Name, Type: q.Type, Ready: q.Ready, Consumers: q.Consumers, Failed: q.Failed, Migrating: q.Migrating, Moving: q.Moving}
 	if q.Unacked >= 0 {
 		v.Unacked = &q.Unacked
 	}
@@ -137,6 +139,11 @@ func (c *command) printOverview(o overview) error {
 	}
 	if err := c.printTable([]string{"QUEUE", "TYPE", "READY", "UNACKED", "WAITING", "FAILED", "CONSUMERS"}, rows); err != nil {
 		return err
+	}
+	for _, q := range o.Queues {
+		if q.Migrating {
+			c.notice("queue %q is being migrated, and %s kept aside for it; rehop topology migrate goes on with it", q.Name, counted(q.Moving, "message"))
+		}
 	}
 	rows = nil
 	for _, w := range o.Waits {

@@ -130,9 +130,12 @@ func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.C
 	if err := c.checkURLs(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.reach.patience)
+	limited, cancel := context.WithTimeout(ctx, c.reach.patience)
 	defer cancel()
-	client, err := rehop.Open(ctx, config)
+	client, err := rehop.Open(limited, config)
+	if ctx.Err() != nil && err != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, unreachable(fmt.Errorf("connect to the broker: %w", err))
 	}
@@ -148,12 +151,15 @@ func (c *command) openAdmin(ctx context.Context, of layout.Layout) (*admin.Admin
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.reach.patience)
-	defer cancel()
 	if err := c.checkManagement(); err != nil {
 		return nil, err
 	}
-	a, err := admin.Open(ctx, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of, HTTP: httpClient(encryption)})
+	limited, cancel := context.WithTimeout(ctx, c.reach.patience)
+	defer cancel()
+	a, err := admin.Open(limited, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of, HTTP: httpClient(encryption)})
+	if ctx.Err() != nil && err != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, unreachable(fmt.Errorf("connect to the broker: %w", err))
 	}
@@ -182,7 +188,6 @@ func httpClient(encryption *tls.Config) *http.Client {
 
 // explain is an error of admin in the terms of the command line, with the exit code that it means.
 func explain(err error) error {
-	var web *url.Error
 	switch {
 	case err == nil:
 		return nil
@@ -190,10 +195,18 @@ func explain(err error) error {
 		return usage("this needs the broker's management API; say where it is with --management or $%s", envManagement)
 	case errors.Is(err, context.Canceled):
 		return err
-	case errors.Is(err, rehop.ErrDisconnected), errors.As(err, &web):
+	case errors.Is(err, admin.ErrManagementLogin):
+		return unreachable(fmt.Errorf("%w; the login is that of --management or $%s, else that of the broker's URL", err, envManagement))
+	case away(err):
 		return unreachable(err)
 	}
 	return err
+}
+
+// away reports whether an error says that the broker or its management API is not there.
+func away(err error) bool {
+	_, web := errors.AsType[*url.Error](err)
+	return web || errors.Is(err, rehop.ErrDisconnected)
 }
 
 // managementURL is where the management API is. Empty: nobody has said.

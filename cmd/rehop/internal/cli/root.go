@@ -22,6 +22,7 @@ type command struct {
 func Run(ctx context.Context, args []string, s Surroundings) int {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second ^C ends the process, whatever it does
 	root := (&command{Surroundings: s}).root()
 	root.SetArgs(args)
 	root.SetIn(s.In)
@@ -59,5 +60,7 @@ schedule, on the broker; what keeps failing is kept in a failed queue until a pe
 	c.reach.addFlags(root.PersistentFlags())
 	root.PersistentFlags().BoolVar(&c.json, "json", false, "print data as JSON")
 	root.AddCommand(c.commands()...)
+	fitHelp(root)
+	fitFlags(root)
 	return root
 }

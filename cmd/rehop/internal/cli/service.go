@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -107,6 +108,17 @@ func (c *command) brokerOf(file *config.File) (rehop.Config, error) {
 	return of.clientConfig()
 }
 
+// managementOf says how to reach the management API of that broker.
+func (c *command) managementOf(file *config.File) (string, *http.Client, error) {
+	of := *c
+	of.reach.adopt(file)
+	encryption, err := of.reach.tlsConfig()
+	if err != nil {
+		return "", nil, err
+	}
+	return of.managementURL(), httpClient(encryption), nil
+}
+
 // namesBroker reports whether the command line or the environment names a broker.
 func (c *command) namesBroker() bool { return given(c.reach.broker, c.env(envBroker, "")) != "" }
 
@@ -120,7 +132,7 @@ func (c *command) service(f *serviceFlags, load func() (*config.File, error), fi
 	hurry, noHurry := second(syscall.SIGINT, syscall.SIGTERM)
 	began := time.Now()
 	s = serve.Service{
-		Load: onceGiven(first, load), Connect: c.brokerOf, Management: given(c.managementURL(), first.Management),
+		Load: onceGiven(first, load), Connect: c.brokerOf, Management: c.managementOf, Patience: c.reach.patience,
 		HTTP: address(f.http, first.Listen.HTTP, localHTTP), Drain: f.drain, Env: c.Env, Logger: log,
 		Ready:  func(report serve.Report) error { return c.tellReady(report, f.readyFile, time.Since(began)) },
 		Reload: reload, Hurry: hurry,
@@ -223,6 +235,7 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 		}
 	}
 	row("broker", report.AMQP)
+	row("broker", strings.Join(report.Broker, ", "))
 	row("management", report.Management)
 	if report.Memory {
 		row("data", "in memory, gone at the end")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -21,28 +22,44 @@ type tailing struct {
 	limit time.Duration
 	body  int
 	seen  int
+	begun bool
 }
+
+// tailPause is between tries to find a management API that was there.
+const tailPause = time.Second
 
 func (c *command) tail() *cobra.Command {
 	t := &tailing{command: c}
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Show messages as they pass, without taking them away",
-		Long: `Tail shows what an exchange routes by some keys, or copies of what comes to a queue, from now on. It takes no message away from anybody: the
-broker makes copies for a queue of tail's own, which is bound beside the others and is gone when tail ends.
+		Long: `Tail shows copies of what an exchange routes to queues, or of what comes to a queue, from
+now on. It takes no message away from anybody: the broker makes the copies for a queue of tail's
+own, which has the same bindings as the others and is gone when tail ends. The management API
+tells these bindings.
 
-What it sees: every message that is published to the exchange with a key that matches; with --queue, every message that comes to the queue by one of its
-bindings, retries and returns included. What it cannot see: what was published before, what rests or waits in queues, and what is published to a queue by its
-name, through the default exchange. On a direct exchange a key has to be given as it is, since # stands for nothing else there. If it is so slow that 10,000
-messages wait for it, it misses the oldest. It shows nothing of who consumes a message, or what becomes of it.`,
-		Example: `  rehop tail --exchange order --key 'order.#'
+What it sees: every message that the exchange routes to a queue that lasts; with --queue, every
+message that comes to the queue by one of its bindings, retries and returns included. What it
+cannot see: what no queue is bound for, what other exchanges are bound for, what was published
+before or comes by bindings that were made later, what rests or waits in queues, and what is
+published to a queue by its name, through the default exchange. If it is so slow that 10,000
+messages wait for it, it misses the oldest. It shows nothing of who consumes a message, or what
+becomes of it.
+
+With --key, tail binds its queue with keys of its own, and needs no management API. To the broker
+it is then a queue like any other: a message that matches and that no other queue is bound for
+counts as routed. It is confirmed, is not kept in rehop.unrouted, and is gone when tail ends. The
+same holds for what comes by a binding whose queue is deleted, or unbound, while tail runs. On a
+direct exchange a key is given as it is; # stands for everything on a topic exchange alone.`,
+		Example: `  rehop tail --exchange order
+  rehop tail --exchange order --key 'order.#'
   rehop tail --queue order-summary --json --count 10`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&t.watch.Exchange, "exchange", "e", "", "exchange to watch")
-	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "binding key; may be given more than once (default #, which is everything on a topic, fanout or headers exchange)")
+	flags.StringVarP(&t.watch.Exchange, "exchange", "e", "", "exchange to watch; without --key this needs the management API, which knows its bindings")
+	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "bind with this key instead; may be given more than once. What no other queue is bound for is lost then")
 	flags.StringVarP(&t.watch.Queue, "queue", "q", "", "queue to watch; needs the management API, which knows its bindings")
 	flags.IntVarP(&t.count, "count", "n", 0, "end after so many messages (default never)")
 	flags.DurationVar(&t.limit, "for", 0, "end after so long (default never)")
@@ -73,17 +90,32 @@ func (t *tailing) run(ctx context.Context) error {
 		limited, cancel = context.WithTimeout(ctx, t.limit)
 		defer cancel()
 	}
-	t.watch.Began = func() { t.notice("watching %s; ^C ends it", t.what()) }
+	t.watch.Began = t.began
 	for {
 		err := a.Watch(limited, t.watch, t.show)
 		switch {
 		case errors.Is(err, errEnough), t.limit > 0 && limited.Err() != nil && ctx.Err() == nil, ctx.Err() != nil && t.count == 0:
 			return nil // as it was told, or by ^C, which is how it ends when it was told nothing
+		case errors.Is(err, admin.ErrNoManagement) && t.watch.Queue == "":
+			return usage("the bindings of the exchange are told by the management API: say where it is with --management or $%s, or name a --key; what that means "+
+				"for messages that no other queue is bound for is said by rehop tail --help", envManagement)
 		case errors.Is(err, admin.ErrWatchEnded):
 			t.notice("the connection was lost; what passes until it is back is not seen")
+		case t.begun && away(err):
+			if err := rabbit.Pause(limited, tailPause); err != nil && ctx.Err() != nil {
+				return err
+			}
 		default:
 			return explain(err)
 		}
+	}
+}
+
+func (t *tailing) began() {
+	t.begun = true
+	t.notice("watching %s; ^C ends it", t.what())
+	if len(t.watch.Keys) > 0 {
+		t.notice("while this runs, a message with such a key that no other queue is bound for counts as routed: it is confirmed, and gone when this ends")
 	}
 }
 

@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
@@ -26,6 +29,14 @@ func terminal(in string, env map[string]string) (Surroundings, *bytes.Buffer, *b
 // withFailed is a broker on which messages of the queue mail have failed. It returns its URL.
 func withFailed(t *testing.T, count int) string {
 	t.Helper()
+	url, fail := failing(t)
+	fail(count)
+	return url
+}
+
+// failing is a broker, its URL, and what has more messages of the queue mail fail.
+func failing(t *testing.T) (string, func(count int)) {
+	t.Helper()
 	server := &broker.Server{}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -39,13 +50,18 @@ func withFailed(t *testing.T, count int) string {
 		}
 		<-served
 	})
+	return "amqp://guest:guest@" + ln.Addr().String() + "/", func(count int) { failMail(t, server, count) }
+}
+
+func failMail(t *testing.T, server *broker.Server, count int) {
+	t.Helper()
 	failed := make(chan struct{}, count)
 	client, err := rehop.Open(t.Context(), rehop.Config{Dial: server.Dial, Hooks: []rehop.Hook{onFailed(failed)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = client.Subscribe(t.Context(), rehop.Subscription{Queue: "mail", Retry: rehop.NoRetry(),
-		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("down") })})
+		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New(longReason) })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +74,10 @@ func withFailed(t *testing.T, count int) string {
 	if err := client.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return "amqp://guest:guest@" + ln.Addr().String() + "/"
 }
+
+// longReason is more than a line.
+const longReason = "the mail server at smtp.example.com has answered with 451 4.7.1: please try again later, or write to the postmaster, who may know what to do about it"
 
 type onFailed chan struct{}
 
@@ -89,6 +107,56 @@ func TestAsking(t *testing.T) {
 		}
 	}
 }
+
+// What fails while a person thinks about the question is not dropped: it is not what was agreed to.
+func TestDropsWhatWasCounted(t *testing.T) {
+	url, fail := failing(t)
+	fail(2)
+	s, out, errs := terminal("", map[string]string{envBroker: url})
+	s.In = answer(func() string { fail(3); return "y\n" })
+	if code := Run(t.Context(), []string{"failed", "drop", "mail"}, s); code != exitDone || !strings.HasSuffix(out.String(), " dropped 2 of 2\x1b[K\r\x1b[Kdropped 2, kept 0\n") {
+		t.Errorf("got code %d and %q, want two dropped; it said %q", code, out, errs)
+	}
+	s, out, _ = terminal("", map[string]string{envBroker: url})
+	if Run(t.Context(), []string{"failed", "drop", "mail", "--dry-run"}, s); out.String() != "3 messages would be dropped\n" {
+		t.Errorf("got %q, want the three that failed later", out)
+	}
+}
+
+// Of those that were counted another may take some; what came later does not take their place.
+func TestDropsNothingInTheirPlace(t *testing.T) {
+	url, fail := failing(t)
+	fail(2)
+	env := map[string]string{envBroker: url}
+	s, out, errs := terminal("", env)
+	s.In = answer(func() string {
+		other, _, said := terminal("", env)
+		if code := Run(t.Context(), []string{"failed", "replay", "mail", "--limit", "1"}, other); code != exitDone {
+			t.Errorf("replay meanwhile: got code %d: %s", code, said)
+		}
+		fail(2) // one more, and the one that was replayed
+		return "y\n"
+	})
+	if code := Run(t.Context(), []string{"failed", "drop", "mail"}, s); code != exitDone || !strings.Contains(out.String(), "\x1b[Kdropped 1,") {
+		t.Errorf("got code %d and %q, want one dropped; it said %q", code, out, errs)
+	}
+}
+
+// An interruption at the question has left all as it was.
+func TestInterruptedAtTheQuestion(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	s, out, errs := terminal("", map[string]string{envBroker: withFailed(t, 1)})
+	s.In = answer(func() string { interrupt(); <-t.Context().Done(); return "" })
+	code := Run(ctx, []string{"failed", "drop", "mail"}, s)
+	if code != exitInterrupted || !strings.Contains(errs.String(), "interrupted; nothing was dropped") || out.Len() > 0 {
+		t.Errorf("got code %d, %q and %q, want that nothing was dropped", code, out, errs)
+	}
+}
+
+// answer is what somebody types who does something else first.
+type answer func() string
+
+func (a answer) Read(p []byte) (int, error) { return copy(p, a()), nil }
 
 // On a terminal a bar shows how far a replay is, and is gone at the end.
 func TestProgress(t *testing.T) {
@@ -194,6 +262,60 @@ func TestSize(t *testing.T) {
 	for bytes, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 5 << 20: "5.0 MiB", 3 << 30: "3.0 GiB"} {
 		if got := size(bytes); got != want {
 			t.Errorf("%d: got %q, want %q", bytes, got, want)
+		}
+	}
+}
+
+// A list fits into the terminal, whatever the messages say.
+func TestListFitsTheTerminal(t *testing.T) {
+	env := map[string]string{envBroker: withFailed(t, 3), "NO_COLOR": "1"}
+	for _, width := range []int{80, 100, 159} {
+		s, out, errs := terminal("", env)
+		s.Width = width
+		if code := Run(t.Context(), []string{"failed", "ls", "mail"}, s); code != exitDone {
+			t.Fatalf("got code %d: %s", code, errs)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != 7 || !strings.Contains(out.String(), "    mail  "+longReason[:40]) {
+			t.Errorf("width %d: got %q, want a heading and two lines for each message", width, out)
+		}
+		for _, line := range lines {
+			if n := len([]rune(line)); n > width {
+				t.Errorf("got %d columns on a terminal of %d: %q", n, width, line)
+			}
+		}
+	}
+}
+
+// Help is for terminals of usual width, and for people.
+func TestHelpIsNotWide(t *testing.T) {
+	var check func(path []string, cmd *cobra.Command)
+	check = func(path []string, cmd *cobra.Command) {
+		s, out, _ := terminal("", nil)
+		Run(t.Context(), append(path, "--help"), s)
+		for line := range strings.Lines(out.String()) {
+			if n := len([]rune(line)); n > 101 {
+				t.Errorf("%q: got a line of %d columns, want at most 100: %q", path, n, line)
+			}
+		}
+		for _, below := range cmd.Commands() {
+			check(append(slices.Clone(path), below.Name()), below)
+		}
+	}
+	check(nil, (&command{}).root())
+}
+
+func TestWrapped(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "",
+		"one two three four":                    "one two\nthree four",
+		"one\ntwo three":                        "one two\nthree",
+		"one two\n\nthree\nfour":                "one two\n\nthree four",
+		"one:\n    as it is, however long\nend": "one:\n    as it is, however long\nend",
+		"immeasurably long":                     "immeasurably\nlong",
+	} {
+		if got := wrapped(text, 10); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }

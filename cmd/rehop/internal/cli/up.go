@@ -68,12 +68,18 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 	}
 	defer stop()
 	if !c.namesBroker() && len(first.Broker) == 0 {
-		s.Embedded = &serve.Embedded{AMQP: address(f.amqp, first.Listen.AMQP, localAMQP), Management: address(f.management, first.Listen.Management, localManagement)}
+		s.Embedded = &serve.Embedded{AMQP: address(f.amqp, first.Listen.AMQP, localAMQP), Management: address(f.management, first.Listen.Management, localManagement),
+			Users: first.Users, MaxBody: first.MaxBody}
 		if !f.memory {
 			s.Embedded.Data = given(f.data, first.Data, localData)
 		}
 	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" {
-		return usage("--memory, --data, --listen-amqp and --listen-management are for a broker within this process, and another one is named")
+		const what = "--memory, --data, --listen-amqp and --listen-management are for a broker within this process, and another one is named"
+		if c.reach.broker != "" {
+			return usage(what)
+		}
+		// Units and images have them in their command lines, whatever the file says.
+		s.Logger.Info("flags have no effect: " + what)
 	}
 	return runService(ctx, s)
 }

@@ -38,6 +38,30 @@ func parse(t *testing.T, text string, pairs ...string) *config.File {
 	return file
 }
 
+// Users and the largest body of a broker within the program, good and bad.
+func TestUsersAndBodies(t *testing.T) {
+	t.Parallel()
+	file := parse(t, "max-body: 64MiB\nusers: {shop: '${SHOP}', eye: {password: '${EYE}', tags: monitoring}}", "SHOP", "one", "EYE", "two")
+	want := []config.User{{Name: "shop", Password: "one"}, {Name: "eye", Password: "two", Tags: []string{"monitoring"}}}
+	if !reflect.DeepEqual(file.Users, want) || file.MaxBody != 64<<20 {
+		t.Errorf("got %+v and %d, want %+v and 64 MiB", file.Users, file.MaxBody, want)
+	}
+	for text, want := range map[string]string{
+		"users: {guest: a}":                          "guest is there without being named",
+		"users: {shop: }":                            `user "shop" has no password`,
+		"users: {shop: '${SHOP}'}":                   "the environment has no SHOP",
+		"users: {shop: {password: a, tags: [king]}}": `"king" must be one of administrator`,
+		"users: {shop: {passwort: a}}":               `did you mean "password"?`,
+		"broker: amqp://a/\nusers: {shop: a}":        "users are for a broker within this program",
+		"max-body: 0":                                "max-body must be from 1",
+		"max-body: 513MiB":                           "max-body must be from 1",
+	} {
+		if _, err := config.Parse("rehop.yaml", []byte(text), env()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
 const whole = `
 broker: [amqp://a/, "amqp://user:${PASSWORD}@b/"]
 management: http://a:15672

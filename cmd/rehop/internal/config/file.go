@@ -28,6 +28,10 @@ type File struct {
 	// Data is the directory of a broker within this program. Empty: the file does not say.
 	Data   string
 	Listen Listen
+	// Users may log in to a broker within this program, beside guest.
+	Users []User
+	// MaxBody is the largest body in bytes that is published, and that a broker within this program takes. 0: the usual.
+	MaxBody int
 	// QueueType is that of the queues in which messages wait and rest.
 	QueueType layout.QueueType
 	// Drain is how long messages under way may take when the program ends.
@@ -46,6 +50,16 @@ type Listen struct {
 
 // TLS names files for connections to the broker.
 type TLS struct{ CA, Cert, Key string }
+
+// User may do everything on a broker within this program.
+type User struct {
+	Name, Password string
+	// Tags say what of the management API the user may see and do.
+	Tags []string
+}
+
+// largestBody is the most that any broker takes.
+const largestBody = 512 << 20
 
 const (
 	largest      = 4 << 20 // a file that is larger is none of ours
@@ -136,6 +150,8 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		"listen": func(n *yaml.Node) {
 			r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP)})
 		},
+		"users":      func(n *yaml.Node) { r.users(n, f) },
+		"max-body":   r.bytes(&f.MaxBody),
 		"queue-type": choice(r, &f.QueueType, layout.Quorum, layout.Classic),
 		"drain":      r.period(&f.Drain),
 		"exchanges":  func(n *yaml.Node) { r.exchanges(n, f) },
@@ -144,6 +160,12 @@ func (r *reader) file(root *yaml.Node, f *File) {
 	})
 	if len(f.Broker) > 0 && f.Data != "" {
 		r.fault(at.at("data"), "data is for a broker within this program, and broker names another one")
+	}
+	if len(f.Broker) > 0 && len(f.Users) > 0 {
+		r.fault(at.at("users"), "users are for a broker within this program, and broker names another one, which has its own")
+	}
+	if _, given := at.keys["max-body"]; given && (f.MaxBody < 1 || f.MaxBody > largestBody) {
+		r.fault(at.at("max-body"), "max-body must be from 1 to %d bytes (512MiB)", largestBody)
 	}
 	if (f.TLS.Cert == "") != (f.TLS.Key == "") {
 		r.fault(at.at("tls"), "cert and key belong together: give both")
@@ -169,6 +191,32 @@ func withoutOwn(root *yaml.Node) *yaml.Node {
 	}
 	return &kept
 }
+
+// users reads users by name: a password, or a mapping.
+func (r *reader) users(n *yaml.Node, f *File) {
+	r.named(n, "users", func(name string, key, value *yaml.Node) {
+		u := User{Name: name}
+		if value.Kind == yaml.ScalarNode {
+			if value.Tag != "!!null" {
+				r.text(&u.Password)(value)
+			}
+		} else {
+			r.mapping(value, fmt.Sprintf("user %q", name), keys{"password": r.text(&u.Password), "tags": r.words(&u.Tags, "administrator", "monitoring", "policymaker", "management")})
+		}
+		switch {
+		case name == localUser:
+			r.fault(key, "%s is there without being named, for this machine alone; name another user", localUser)
+		case len(name) > 255:
+			r.fault(key, "the name of a user has %d bytes, AMQP allows 255", len(name))
+		case u.Password == "":
+			r.fault(key, "user %q has no password; write ${NAME}, and have NAME in the environment", name)
+		}
+		f.Users = append(f.Users, u)
+	})
+}
+
+// localUser is the one of every broker within this program.
+const localUser = "guest"
 
 // exchanges reads exchanges by name: a kind, or a mapping, or nothing.
 func (r *reader) exchanges(n *yaml.Node, f *File) {

@@ -298,6 +298,18 @@ func (r *reader) texts(to *[]string) func(*yaml.Node) {
 	}
 }
 
+// words reads a list in which only some words may be.
+func (r *reader) words(to *[]string, allowed ...string) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		*to = nil
+		r.list(n, func(item *yaml.Node) {
+			var word string
+			choice(r, &word, allowed...)(item)
+			*to = append(*to, word)
+		})
+	}
+}
+
 func (r *reader) periods(to *[]time.Duration) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		*to = []time.Duration{}

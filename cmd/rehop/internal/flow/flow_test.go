@@ -80,6 +80,22 @@ func (s *stage) reload(text string, args ...any) Changes {
 	return changes
 }
 
+// await waits until the runner stands in some way.
+func (s *stage) await(is func(Status) bool) {
+	s.Helper()
+	for {
+		next := s.runner.watching().next()
+		if is(s.runner.Status()) {
+			return
+		}
+		select {
+		case <-next:
+		case <-s.Context().Done():
+			s.Fatalf("got %+v at the end", s.runner.Status())
+		}
+	}
+}
+
 func (s *stage) publish(m rehop.Message) {
 	s.Helper()
 	if err := s.broker.Client.Publish(s.Context(), m); err != nil {
@@ -260,9 +276,7 @@ func TestPauseWhenDown(t *testing.T) {
 	s.reload("flows: {a: {pause-when-down: true, probe-min: 1h, probe-max: 1h, retry: none, target: {http: 'http://%s/'}}}", listener.Addr())
 	s.runner.retiring.Wait()
 	s.publish(rehop.Message{ID: "2", Key: "a"})
-	for next := s.runner.watch.next(); !s.runner.Status().Flows[0].Paused; next = s.runner.watch.next() {
-		<-next
-	}
+	s.await(func(now Status) bool { return now.Flows[0].Paused })
 	if got := s.runner.Status(); !got.Ready() || !strings.Contains(got.Flows[0].Error, "refused") {
 		t.Errorf("got %+v, want that it pauses because the connection is refused", got)
 	}

@@ -22,8 +22,9 @@ func (r *Runner) relay(g *generation, o config.Outbox) *relaying {
 	running := &relaying{outbox: o, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(running.ended)
+		hooks := r.observersOf(o.Name)
 		for ctx.Err() == nil {
-			err := r.relayOnce(ctx, g, o)
+			err := r.relayOnce(ctx, g, o, hooks)
 			if ctx.Err() != nil {
 				return
 			}
@@ -37,10 +38,32 @@ func (r *Runner) relay(g *generation, o config.Outbox) *relaying {
 	return running
 }
 
+// observersOf makes the hooks of a relay. For want of them it is relayed all the same.
+func (r *Runner) observersOf(name string) []outbox.Hook {
+	if r.ObserveOutbox == nil {
+		return nil
+	}
+	observer, err := r.ObserveOutbox(name)
+	if err != nil {
+		r.Logger.Warn("metrics of an outbox are missing", "outbox", name, "err", err)
+		return nil
+	}
+	return []outbox.Hook{observer}
+}
+
+// reportGone has nobody believe that the last backlog of an outbox that is not relayed here any more still stands.
+func (r *Runner) reportGone(name string) {
+	for _, hook := range r.observersOf(name) {
+		if told, ok := hook.(outbox.BacklogHook); ok {
+			told.OnBacklog(outbox.Backlog{})
+		}
+	}
+}
+
 // relayPause is how long to wait before a relay that could not work at all, such as for want of tables, is tried again.
 const relayPause = 5 * time.Second
 
-func (r *Runner) relayOnce(ctx context.Context, g *generation, o config.Outbox) error {
+func (r *Runner) relayOnce(ctx context.Context, g *generation, o config.Outbox, hooks []outbox.Hook) error {
 	db, err := o.Database.Open()
 	if err != nil {
 		return err
@@ -51,12 +74,8 @@ func (r *Runner) relayOnce(ctx context.Context, g *generation, o config.Outbox) 
 			return fmt.Errorf("bring the tables to the newest version: %w", err)
 		}
 	}
-	var hooks []outbox.Hook
-	if g.observer != nil {
-		hooks = append(hooks, g.observer)
-	}
 	return outbox.Relay{
-		Client: g.client, DB: db, Dialect: o.Database.Dialect, BatchSize: o.BatchSize, MaxBytes: o.MaxBytes, Tries: o.Tries,
+		Client: g.publisher(), DB: db, Dialect: o.Database.Dialect, BatchSize: o.BatchSize, MaxBytes: o.MaxBytes, Tries: o.Tries,
 		Poll: o.Poll, Lease: o.Lease, Timeout: o.Timeout, RetryMin: o.RetryMin, RetryMax: o.RetryMax, Keep: o.Keep,
 		Hooks: hooks, Logger: r.Logger.With("outbox", o.Name),
 	}.Run(ctx)

@@ -1,10 +1,12 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -12,17 +14,21 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/outbox"
 )
 
 // Runner runs flows. Run, Reload and Close are called by one goroutine, one after the other; Status by any.
 type Runner struct {
 	// Connect says how the broker is reached that a file means.
 	Connect func(*config.File) (rehop.Config, error)
-	// Observe makes a hook for a client and the relays that use it. Nil: nobody observes.
-	Observe func() (rehop.Hook, error)
-	Logger  *slog.Logger
+	// Observe makes a hook for a client, ObserveOutbox one for the relay of an outbox. Nil: nobody observes.
+	Observe       func() (rehop.Hook, error)
+	ObserveOutbox func(name string) (outbox.Hook, error)
+	// Patience is how long a reload waits until what it begins consumes. Default: 10 s.
+	Patience time.Duration
+	Logger   *slog.Logger
 
-	watch   watch
+	mu      sync.Mutex // for current, of which Status may be asked at any time
 	current *generation
 
 	retiring sync.WaitGroup // of what a reload has replaced
@@ -36,6 +42,7 @@ type generation struct {
 	file     *config.File
 	client   *rehop.Client
 	observer rehop.Hook
+	watch    *watch
 	flows    map[string]*running
 	relays   map[string]*relaying
 }
@@ -46,11 +53,15 @@ type clientSettings struct {
 	TLS       config.TLS
 	Exchanges []rehop.Exchange
 	QueueType string
+	MaxBody   int
 }
 
 func settingsOf(f *config.File) clientSettings {
-	return clientSettings{f.Broker, f.TLS, f.Exchanges, string(f.QueueType)}
+	return clientSettings{f.Broker, f.TLS, f.Exchanges, string(f.QueueType), f.MaxBody}
 }
+
+// usualBuffer is how many bytes a client has under way, and has wait, unless it is told otherwise.
+const usualBuffer = 64 << 20
 
 // Start begins to run a file. A broker that cannot be reached is waited for.
 func (r *Runner) Start(ctx context.Context, file *config.File) error {
@@ -58,13 +69,36 @@ func (r *Runner) Start(ctx context.Context, file *config.File) error {
 	if err != nil {
 		return err
 	}
-	r.current = g
-	r.watch.follow(g)
+	r.startRelays(g)
+	r.succeed(g)
 	return nil
 }
 
-// Reload changes to another file: flows that are the same in both go on, others are drained and begun. If anything cannot be begun,
-// the error says what, and all is as it was.
+// succeed makes a generation the current one.
+func (r *Runner) succeed(g *generation) {
+	r.mu.Lock()
+	before := r.current
+	r.current = g
+	r.mu.Unlock()
+	if before != nil {
+		before.watch.wake()
+	}
+}
+
+// watching is the watch of what runs now. Nil: nothing was started yet.
+func (r *Runner) watching() *watch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.current == nil {
+		return nil
+	}
+	return r.current.watch
+}
+
+func (r *Runner) patience() time.Duration { return cmp.Or(r.Patience, 10*time.Second) }
+
+// Reload changes to another file: flows that are the same in both go on, others are begun, and when they consume, the old ones are
+// drained. If anything cannot be begun, or does not consume in time, the error says what, and all is as it was.
 func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error) {
 	if reflect.DeepEqual(settingsOf(r.current.file), settingsOf(file)) {
 		return r.change(ctx, file)
@@ -73,10 +107,21 @@ func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error)
 	if err != nil {
 		return Changes{}, err
 	}
+	if err := next.watch.awaitConsuming(ctx, next.client, slices.Collect(maps.Values(next.flows)), r.patience()); err != nil {
+		r.retire(file.Drain, func(ctx context.Context) { _ = r.close(ctx, next) }) // some of its flows may have messages in hand
+		return Changes{}, fmt.Errorf("%w: %w", ErrConnect, err)
+	}
+	r.startRelays(next) // not before: they share leases with the old ones, and would keep messages from a broker that is there
 	before := r.current
-	r.current = next
-	r.watch.follow(next)
-	r.retire(before.file.Drain, func(ctx context.Context) { _ = r.close(ctx, before) })
+	r.succeed(next)
+	r.retire(before.file.Drain, func(ctx context.Context) {
+		_ = r.close(ctx, before)
+		for name := range before.relays {
+			if !slices.ContainsFunc(file.Outboxes, func(o config.Outbox) bool { return o.Name == name }) {
+				r.reportGone(name)
+			}
+		}
+	})
 	changes := Changes{Client: true}
 	for name := range next.flows {
 		changes.Begun = append(changes.Begun, name)
@@ -84,14 +129,18 @@ func (r *Runner) Reload(ctx context.Context, file *config.File) (Changes, error)
 	return changes.sorted(), nil
 }
 
-// open starts a client and everything on it.
+// open starts a client and the flows on it.
 func (r *Runner) open(ctx context.Context, file *config.File) (*generation, error) {
 	settings, err := r.Connect(file)
 	if err != nil {
 		return nil, err
 	}
 	settings.Exchanges, settings.QueueType, settings.Logger = file.Exchanges, file.QueueType, r.Logger
-	settings.Hooks = []rehop.Hook{&r.watch, journal{r.Logger}}
+	if settings.MaxBody = file.MaxBody; file.MaxBody > usualBuffer {
+		settings.MaxUnconfirmedBytes, settings.MaxWaitingBytes = file.MaxBody, file.MaxBody // or it would never be its turn
+	}
+	watch := &watch{}
+	settings.Hooks = []rehop.Hook{watch, journal{r.Logger}}
 	var observer rehop.Hook
 	if r.Observe != nil {
 		if observer, err = r.Observe(); err != nil {
@@ -103,9 +152,9 @@ func (r *Runner) open(ctx context.Context, file *config.File) (*generation, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConnect, err)
 	}
-	g := &generation{file: file, client: client, observer: observer, flows: make(map[string]*running), relays: make(map[string]*relaying)}
+	g := &generation{file: file, client: client, observer: observer, watch: watch, flows: make(map[string]*running), relays: make(map[string]*relaying)}
 	for _, f := range file.Flows {
-		begun, err := begin(ctx, client, f)
+		begun, err := begin(ctx, g, f)
 		if err != nil {
 			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
@@ -113,10 +162,14 @@ func (r *Runner) open(ctx context.Context, file *config.File) (*generation, erro
 		}
 		g.flows[f.Name] = begun
 	}
-	for _, o := range file.Outboxes {
+	watch.follow(g)
+	return g, nil
+}
+
+func (r *Runner) startRelays(g *generation) {
+	for _, o := range g.file.Outboxes {
 		g.relays[o.Name] = r.relay(g, o)
 	}
-	return g, nil
 }
 
 // change turns the current generation into what a file says.
@@ -131,12 +184,9 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 			continue
 		}
 		// The old one goes on until the new one runs: both take from the queue for a moment, as two copies of the program do.
-		next, err := begin(ctx, g.client, f)
+		next, err := begin(ctx, g, f)
 		if err != nil {
-			for _, b := range begun {
-				_ = b.sub.Stop()
-				b.close()
-			}
+			abandon(begun)
 			return Changes{}, err
 		}
 		begun[f.Name] = next
@@ -144,6 +194,12 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 			changes.Changed = append(changes.Changed, f.Name)
 		} else {
 			changes.Begun = append(changes.Begun, f.Name)
+		}
+	}
+	if len(begun) > 0 {
+		if err := g.watch.awaitConsuming(ctx, g.client, slices.Collect(maps.Values(begun)), r.patience()); err != nil {
+			abandon(begun)
+			return Changes{}, err
 		}
 	}
 	var ending []*running
@@ -165,8 +221,16 @@ func (r *Runner) change(ctx context.Context, file *config.File) (Changes, error)
 	}
 	r.changeRelays(file, &changes)
 	g.file = file
-	r.watch.follow(g)
+	g.watch.follow(g)
 	return changes.sorted(), nil
+}
+
+// abandon ends flows that were begun in vain. What they have in hand goes back to the broker.
+func abandon(flows map[string]*running) {
+	for _, f := range flows {
+		_ = f.sub.Stop()
+		f.close()
+	}
 }
 
 func (r *Runner) changeRelays(file *config.File, changes *Changes) {
@@ -182,7 +246,12 @@ func (r *Runner) changeRelays(file *config.File, changes *Changes) {
 		}
 		delete(g.relays, name)
 		before.cancel()
-		r.retiring.Go(func() { <-before.ended })
+		r.retiring.Go(func() {
+			<-before.ended
+			if !ok {
+				r.reportGone(name)
+			}
+		})
 		if ok {
 			changes.Changed = append(changes.Changed, name)
 		} else {

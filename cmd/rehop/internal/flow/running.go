@@ -24,15 +24,16 @@ type running struct {
 }
 
 // begin starts a flow.
-func begin(ctx context.Context, client *rehop.Client, f config.Flow) (*running, error) {
-	handler, end := handlerFor(f, client)
+func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) {
+	handler, end := handlerFor(f, g)
 	s := f.Subscription
 	s.Handler = handler
 	// The wait for a turn is on top of the time that the target has; see limited.
 	if wait := f.LongestWait(); wait > 0 {
 		s.Timeout = cmp.Or(s.Timeout, usualTimeout) + wait
 	}
-	sub, err := client.Subscribe(ctx, s)
+	g.watch.expect(s.Queue)
+	sub, err := g.client.Subscribe(ctx, s)
 	if err != nil {
 		end()
 		return nil, err
@@ -44,16 +45,23 @@ func begin(ctx context.Context, client *rehop.Client, f config.Flow) (*running, 
 const usualTimeout = 5 * time.Minute
 
 // handlerFor is the target of a flow as a handler, with what the flow wraps around it, and what is to be called at the end.
-func handlerFor(f config.Flow, client target.Publisher) (rehop.Handler, func()) {
+func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 	handler, end := rehop.Handler(nil), func() {}
+	var carry func(context.Context, func(name, value string))
+	if tracing, ok := g.observer.(carrier); ok {
+		carry = tracing.Carry
+	}
 	switch t := f.Target; {
 	case t.HTTP != nil:
 		endpoint := t.HTTP.Handler()
+		endpoint.Carry = carry
 		handler, end = endpoint, endpoint.Close
 	case t.Command != nil:
-		handler = t.Command.Handler()
+		program := t.Command.Handler()
+		program.Carry = carry
+		handler = program
 	case t.Forward != nil:
-		handler = t.Forward.Handler(client)
+		handler = t.Forward.Handler(g.publisher())
 	}
 	if f.PauseWhenDown {
 		handler = pausing(handler)
@@ -63,6 +71,11 @@ func handlerFor(f config.Flow, client target.Publisher) (rehop.Handler, func()) 
 		handler = limited(limiter, cmp.Or(f.Subscription.Timeout, usualTimeout), handler)
 	}
 	return handler, end
+}
+
+// carrier is an observer that knows the trace of an attempt.
+type carrier interface {
+	Carry(ctx context.Context, set func(name, value string))
 }
 
 // limited lets no more messages pass than a rate allows. The time in which a message waits for its turn is not the target's.

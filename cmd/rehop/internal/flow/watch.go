@@ -2,38 +2,52 @@ package flow
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
-// watch knows which queues are consumed, and which flows pause. It is a hook of the client.
+// watch knows how a generation stands: what its client and its flows do. It is a hook of the client.
 type watch struct {
 	mu       sync.Mutex
 	client   *rehop.Client
-	followed []config.Flow
+	lost     error // why there is no connection
+	followed []*running
 	queues   map[string]*standing
 	news     chan struct{} // closed at the next change; nil: nobody waits for it
 }
 
 // standing is how a queue stands.
 type standing struct {
-	up     bool
-	paused bool
-	err    error // why it is not consumed, or pauses
+	paused  bool
+	pause   error // why it pauses
+	down    error // why it is not consumed
+	refused error // why the broker does not let it be consumed, since somebody asked for it
 }
 
 // OnConsumer is told when a queue begins or ceases to be consumed.
 func (w *watch) OnConsumer(e rehop.ConsumerEvent) {
-	w.change(e.Queue, func(s *standing) { s.up, s.err = e.Up, e.Err })
+	w.change(e.Queue, func(s *standing) {
+		s.down = e.Err
+		if refusal := (*rehop.TopologyError)(nil); errors.As(e.Err, &refusal) {
+			s.refused = e.Err
+		}
+	})
 }
 
 // OnPause is told when a flow pauses or goes on.
 func (w *watch) OnPause(e rehop.PauseEvent) {
-	w.change(e.Queue, func(s *standing) { s.paused, s.err = e.Paused, e.Err })
+	w.change(e.Queue, func(s *standing) { s.paused, s.pause = e.Paused, e.Err })
+}
+
+// expect forgets what the broker has refused before.
+func (w *watch) expect(queue string) {
+	w.change(queue, func(s *standing) { s.refused = nil })
 }
 
 func (w *watch) change(queue string, change func(*standing)) {
@@ -50,9 +64,12 @@ func (w *watch) change(queue string, change func(*standing)) {
 }
 
 // OnState is told when a connection comes or goes.
-func (w *watch) OnState(rehop.StateChange) {
+func (w *watch) OnState(e rehop.StateChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if e.Err != nil {
+		w.lost = e.Err
+	}
 	w.tell()
 }
 
@@ -62,6 +79,13 @@ func (w *watch) tell() {
 		close(w.news)
 		w.news = nil
 	}
+}
+
+// wake has all look again who wait for news.
+func (w *watch) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tell()
 }
 
 // next is closed when something changes from now on.
@@ -80,17 +104,92 @@ func (w *watch) follow(g *generation) {
 	defer w.mu.Unlock()
 	w.client, w.followed = g.client, nil
 	for _, f := range g.flows {
-		w.followed = append(w.followed, f.flow)
+		w.followed = append(w.followed, f)
 	}
+	slices.SortFunc(w.followed, func(a, b *running) int { return strings.Compare(a.flow.Name, b.flow.Name) })
 	w.tell()
-	slices.SortFunc(w.followed, func(a, b config.Flow) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// AwaitReady waits until all flows consume.
+// status says how the generation stands.
+func (w *watch) status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := Status{Broker: w.client.State(), Flows: []FlowStatus{}}
+	if !s.connected() && w.lost != nil {
+		s.Error = w.lost.Error()
+	}
+	for _, f := range w.followed {
+		q := FlowStatus{Flow: f.flow.Name, Queue: f.flow.Subscription.Queue, Consuming: f.sub.Receiving()}
+		if known := w.queues[q.Queue]; known != nil {
+			q.Paused = known.paused
+			switch {
+			case known.paused && known.pause != nil:
+				q.Error = known.pause.Error()
+			case !q.Consuming && known.down != nil:
+				q.Error = known.down.Error()
+			}
+		}
+		s.Flows = append(s.Flows, q)
+	}
+	return s
+}
+
+// awaitConsuming waits until there is a connection and some flows consume. The broker's refusal of one ends the wait.
+func (w *watch) awaitConsuming(ctx context.Context, client *rehop.Client, flows []*running, patience time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		next := w.next()
+		final, missing := w.missing(client, flows)
+		if missing == nil || final {
+			return missing
+		}
+		select {
+		case <-next:
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("not within %v: %w", patience, missing)
+		}
+	}
+}
+
+// missing is what keeps flows from consuming, nil if nothing does, and whether it is of no use to wait.
+func (w *watch) missing(client *rehop.Client, flows []*running) (final bool, err error) {
+	connected := Status{Broker: client.State()}.connected()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range flows {
+		queue := w.queues[f.flow.Subscription.Queue]
+		if queue != nil && queue.refused != nil {
+			return true, fmt.Errorf("flow %q: %w", f.flow.Name, queue.refused)
+		}
+		if connected && !f.sub.Receiving() {
+			err = fmt.Errorf("flow %q does not consume", f.flow.Name)
+			if queue != nil && queue.down != nil {
+				err = fmt.Errorf("%w: %w", err, queue.down)
+			}
+		}
+	}
+	if !connected {
+		err = errors.New("there is no connection to the broker")
+		if w.lost != nil {
+			err = fmt.Errorf("%w: %w", err, w.lost)
+		}
+	}
+	return false, err
+}
+
+// AwaitReady waits until all flows consume, once they have been started.
 func (r *Runner) AwaitReady(ctx context.Context) error {
 	for {
-		next := r.watch.next()
-		if r.Status().Ready() {
+		w := r.watching()
+		next := w.next()
+		if r.watching() != w { // a reload came between
+			continue
+		}
+		if w.status().Ready() {
 			return nil
 		}
 		select {
@@ -103,29 +202,16 @@ func (r *Runner) AwaitReady(ctx context.Context) error {
 
 // Status says how the runner stands.
 func (r *Runner) Status() Status {
-	w := &r.watch
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.client == nil {
-		return Status{Broker: rehop.StateRecovering}
+	if w := r.watching(); w != nil {
+		return w.status()
 	}
-	s := Status{Broker: w.client.State()}
-	for _, f := range w.followed {
-		q := FlowStatus{Flow: f.Name, Queue: f.Subscription.Queue}
-		if known := w.queues[q.Queue]; known != nil {
-			q.Consuming, q.Paused = known.up, known.paused
-			if known.err != nil {
-				q.Error = known.err.Error()
-			}
-		}
-		s.Flows = append(s.Flows, q)
-	}
-	return s
+	return Status{Broker: rehop.StateRecovering, Flows: []FlowStatus{}}
 }
 
 // Status is how the runner stands.
 type Status struct {
 	Broker rehop.State  `json:"broker"`
+	Error  string       `json:"error,omitempty"` // why there is no connection
 	Flows  []FlowStatus `json:"flows"`
 }
 
@@ -135,18 +221,14 @@ type FlowStatus struct {
 	Queue     string `json:"queue"`
 	Consuming bool   `json:"consuming"`
 	Paused    bool   `json:"paused,omitempty"`
-	Error     string `json:"error,omitempty"`
+	Error     string `json:"error,omitempty"` // why it does not consume, or pauses
+}
+
+func (s Status) connected() bool {
+	return s.Broker == rehop.StateOpen || s.Broker == rehop.StateBlocked
 }
 
 // Ready reports whether all flows consume. A flow that pauses does: it waits for its target.
 func (s Status) Ready() bool {
-	if s.Broker != rehop.StateOpen && s.Broker != rehop.StateBlocked {
-		return false
-	}
-	for _, q := range s.Flows {
-		if !q.Consuming {
-			return false
-		}
-	}
-	return true
+	return s.connected() && !slices.ContainsFunc(s.Flows, func(f FlowStatus) bool { return !f.Consuming })
 }

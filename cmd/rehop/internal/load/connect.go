@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -82,6 +83,10 @@ func hangUp(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(2 * t
 
 // nameOf is what a broker says that it is.
 func nameOf(conn *amqp.Connection) string {
+	// rehop's own broker bears the name of the one it follows, for clients that look at it.
+	if information, _ := conn.Properties["information"].(string); strings.HasPrefix(information, "rehop's embedded broker") {
+		return "rehop's embedded broker"
+	}
 	product, _ := conn.Properties["product"].(string)
 	version, _ := conn.Properties["version"].(string)
 	if product == "" {

@@ -6,7 +6,7 @@ import "time"
 type Result struct {
 	Broker    string `json:"broker"` // what it says that it is
 	Mode      Mode   `json:"mode"`
-	QueueType string `json:"queueType"`
+	QueueType string `json:"queue_type"`
 	Size      int    `json:"size"`
 
 	Published *Flow `json:"published,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/mgmt"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
 // Embedded is a broker within this program.
@@ -15,14 +16,28 @@ type Embedded struct {
 	Data string
 	// AMQP and Management are the addresses on which it listens. Empty: on none.
 	AMQP, Management string
+	// Users may log in from everywhere; guest may from this machine.
+	Users []config.User
+	// MaxBody is the largest body that it takes. 0: the usual.
+	MaxBody int
 
 	server *broker.Server
+}
+
+// users are those of the broker: the given ones and, for this program itself and for tools on this machine, guest.
+func (e *Embedded) users() []broker.User {
+	all := map[string]broker.Permission{"*": {Configure: ".*", Write: ".*", Read: ".*"}}
+	users := []broker.User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, Permissions: all, LoopbackOnly: true}}
+	for _, u := range e.Users {
+		users = append(users, broker.User{Name: u.Name, Password: u.Password, Tags: u.Tags, Permissions: all})
+	}
+	return users
 }
 
 // startBroker starts the broker. The end that it returns is to be called also if there is an error.
 func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	e := r.Embedded
-	e.server = &broker.Server{Dir: e.Data, Logger: r.Logger}
+	e.server = &broker.Server{Dir: e.Data, MaxMessage: e.MaxBody, Users: e.users(), Logger: r.Logger}
 	r.report.Data, r.report.Memory = e.Data, e.Data == ""
 	if err := e.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker in %s: %w", e.Data, err)

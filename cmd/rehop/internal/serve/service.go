@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -23,14 +24,17 @@ type Service struct {
 	Load func() (*config.File, error)
 	// Connect says how to reach the broker that a file means. It is not asked if there is an Embedded one.
 	Connect func(*config.File) (rehop.Config, error)
-	// Management is the URL of that broker's management API. Empty: it is not known, and nobody can tell how full queues are.
-	Management string
+	// Management is how to reach the management API of the broker that a file means. An empty URL: it is not known, and nobody can tell
+	// how full queues are.
+	Management func(*config.File) (url string, client *http.Client, err error)
 	// Embedded is a broker within this program. Nil: there is none.
 	Embedded *Embedded
 	// HTTP is the address for health and metrics. Empty: they are not served.
 	HTTP string
 	// Drain is how long messages under way may take at the end. 0: as the file says.
 	Drain time.Duration
+	// Patience is how long a reload waits until what it begins consumes. 0: the usual.
+	Patience time.Duration
 	// Env looks up a variable of the environment.
 	Env    func(name string) (value string, set bool)
 	Logger *slog.Logger
@@ -45,6 +49,7 @@ type Service struct {
 type Report struct {
 	AMQP       string       `json:"amqp,omitempty"`       // URL of a broker within this program
 	Management string       `json:"management,omitempty"` // URL of its management API
+	Broker     []string     `json:"broker,omitempty"`     // URLs of another broker, without passwords
 	HTTP       string       `json:"http,omitempty"`       // URL of health and metrics
 	Data       string       `json:"data,omitempty"`       // directory of the broker; empty: in memory, or another broker
 	Memory     bool         `json:"memory,omitempty"`     // the broker keeps nothing
@@ -69,6 +74,7 @@ type run struct {
 	failed    chan error // something that serves has ended by itself; has room for one
 	serving   sync.WaitGroup
 	report    Report
+	told      bool // Ready was
 }
 
 // Run runs the service until ctx ends; then it drains. An error says what could not be started, or has failed since.
@@ -101,7 +107,7 @@ func (s Service) Run(ctx context.Context) (err error) {
 	}
 	r.telemetry = t
 	ends = append(ends, func() error { return r.closeTelemetry(t) })
-	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, Logger: s.Logger}
+	r.runner = &flow.Runner{Connect: r.connect, Observe: t.observe, ObserveOutbox: t.observeOutbox, Patience: s.Patience, Logger: s.Logger}
 	if s.HTTP != "" {
 		end, err := r.startHTTP(t)
 		if err != nil {
@@ -124,7 +130,28 @@ func (r *run) connect(f *config.File) (rehop.Config, error) {
 	if r.Embedded != nil {
 		return rehop.Config{Dial: r.Embedded.server.Dial}, nil
 	}
-	return r.Connect(f)
+	settings, err := r.Connect(f)
+	if err == nil {
+		r.Logger.Info("the flows use a broker", "broker", withoutPasswords(settings.URLs))
+	}
+	return settings, err
+}
+
+// withoutPasswords are URLs as they may be shown.
+func withoutPasswords(urls []string) []string {
+	var shown []string
+	for _, one := range urls {
+		u, err := url.Parse(one)
+		if err != nil {
+			continue // the client says what is wrong
+		}
+		if u.User != nil {
+			u.User = url.User(u.User.Username())
+		}
+		u.RawQuery = ""
+		shown = append(shown, u.String())
+	}
+	return shown
 }
 
 // wait lets everything run, and changes it when told to.
@@ -149,7 +176,8 @@ func (r *run) wait(ctx context.Context) error {
 				if err := r.tellReady(); err != nil {
 					return err
 				}
-				r.watchQueues(ctx, r.telemetry) // for which the broker has to be there
+				r.told = true
+				r.watchQueues(ctx) // for which the broker has to be there
 			}
 		case <-r.Reload:
 			r.reload(ctx)
@@ -164,6 +192,13 @@ func (r *run) wait(ctx context.Context) error {
 func (r *run) tellReady() error {
 	report := r.report
 	report.Flows, report.Outboxes = []FlowReport{}, []string{}
+	if r.Embedded == nil {
+		settings, err := r.Connect(r.file)
+		if err != nil {
+			return err
+		}
+		report.Broker = withoutPasswords(settings.URLs)
+	}
 	for _, f := range r.file.Flows {
 		report.Flows = append(report.Flows, FlowReport{f.Name, f.Subscription.Queue, f.Target.String()})
 	}
@@ -189,6 +224,9 @@ func (r *run) reload(ctx context.Context) {
 		if changes, err = r.runner.Reload(ctx, file); err == nil {
 			r.warnOfRestart(file)
 			r.file = file
+			if r.told {
+				r.watchQueues(ctx)
+			}
 			r.Logger.Info("the file was loaded", "begun", changes.Begun, "changed", changes.Changed, "ended", changes.Ended, "reconnected", changes.Client)
 			return
 		}
@@ -205,8 +243,10 @@ func (r *run) warnOfRestart(file *config.File) {
 	}
 	needs("listen", r.file.Listen, file.Listen)
 	needs("data", r.file.Data, file.Data)
+	needs("users", r.file.Users, file.Users)
 	if r.Embedded != nil {
 		needs("broker", r.file.Broker, file.Broker)
+		needs("max-body", r.file.MaxBody, file.MaxBody) // which is the broker's, too
 	}
 }
 

@@ -29,22 +29,32 @@ func (e environment) lookup(name string) (string, bool) {
 // running is a service with a broker of its own, until the test ends.
 type running struct {
 	serve.Report
-	stop  context.CancelFunc
-	ended chan error
+	stop   context.CancelFunc
+	ended  chan error
+	reload chan struct{}
 }
 
 func run(t *testing.T, env environment, text string, args ...any) *running {
 	t.Helper()
+	return start(t, env, func() string { return fmt.Sprintf(text, args...) }, nil)
+}
+
+// start is run with a file that may change, and a service that is changed before it starts.
+func start(t *testing.T, env environment, text func() string, change func(*serve.Service)) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready := make(chan serve.Report, 1)
-	r := &running{stop: cancel, ended: make(chan error, 1)}
+	r := &running{stop: cancel, ended: make(chan error, 1), reload: make(chan struct{})}
 	s := serve.Service{
 		Load: func() (*config.File, error) {
-			return config.Parse("rehop.yaml", fmt.Appendf(nil, text, args...), env.lookup)
+			return config.Parse("rehop.yaml", []byte(text()), env.lookup)
 		},
 		Embedded: &serve.Embedded{AMQP: "127.0.0.1:0", Management: "127.0.0.1:0"}, HTTP: "127.0.0.1:0", Drain: 10 * time.Second,
-		Env: env.lookup, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Env: env.lookup, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Reload: r.reload,
 		Ready: func(report serve.Report) error { ready <- report; return nil },
+	}
+	if change != nil {
+		change(&s)
 	}
 	go func() { r.ended <- s.Run(ctx) }()
 	select {
@@ -125,18 +135,19 @@ func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 }
 
-// handleOne has a service handle a message, and end.
-func handleOne(t *testing.T, env environment) {
+// handleOne has a service handle a message, and end. It returns the context of the trace that has come with the request.
+func handleOne(t *testing.T, env environment) (traceparent string) {
 	t.Helper()
-	arrived := make(chan struct{}, 1)
-	endpoint := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived <- struct{}{} }))
+	arrived := make(chan string, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.Header.Get("Traceparent") }))
 	defer endpoint.Close()
 	r := run(t, env, "flows: {work: {target: {http: '%s'}}}", endpoint.URL)
 	publish(t, r.AMQP, rehop.Message{Key: "work"})
-	<-arrived
+	traceparent = <-arrived
 	r.stop()
 	err := <-r.ended
 	r.ended <- err // for the end of the test
+	return traceparent
 }
 
 // Traces and metrics go where the environment says.
@@ -148,10 +159,30 @@ func TestExport(t *testing.T) {
 	for name, value := range env {
 		t.Setenv(name, value) // the exporters look there themselves
 	}
-	handleOne(t, env)
+	if got := handleOne(t, env); got == "" {
+		t.Error("the endpoint was not told the trace")
+	}
 	if c.traces.Load() == 0 || c.metrics.Load() == 0 {
 		t.Errorf("got %d sendings of traces and %d of metrics, want some of both", c.traces.Load(), c.metrics.Load())
 	}
+}
+
+// A collector that does not take them is a matter for the log, as everything else is.
+func TestExportFails(t *testing.T) {
+	refuse := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer refuse.Close()
+	env := environment{"OTEL_EXPORTER_OTLP_ENDPOINT": refuse.URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_BSP_SCHEDULE_DELAY": "1"}
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	log := &journal{}
+	r := start(t, env, func() string { return "flows: {work: {target: {command: 'true'}}}" }, func(s *serve.Service) {
+		s.Logger = slog.New(slog.NewJSONHandler(log, nil))
+	})
+	publish(t, r.AMQP, rehop.Message{Key: "work"})
+	await(t, "the failure in the log", func() bool {
+		return strings.Contains(log.String(), `"msg":"metrics or traces are not complete","err":"traces export`)
+	})
 }
 
 // Without a word of the environment, or against it, nothing is sent.
@@ -163,7 +194,9 @@ func TestExportNothing(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 	for _, env := range []environment{{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": server.URL, "OTEL_SDK_DISABLED": "true"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT": server.URL, "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}} {
-		handleOne(t, env)
+		if got := handleOne(t, env); got != "" {
+			t.Errorf("%v: the endpoint was told the trace %s, and there is none", env, got)
+		}
 		if c.traces.Load()+c.metrics.Load() != 0 {
 			t.Errorf("%v: got %d sendings of traces and %d of metrics, want none", env, c.traces.Load(), c.metrics.Load())
 		}

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -20,6 +23,8 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/outbox"
 	"github.com/rehop/rehop/rehopotel"
 )
 
@@ -28,14 +33,31 @@ type telemetry struct {
 	config  rehopotel.Config
 	metrics http.Handler // for Prometheus
 	ends    []func(context.Context) error
+
+	watched  settings // what queues are watched on
+	unwatch  func(context.Context) error
+	mu       sync.Mutex
+	outboxes map[string]*rehopotel.Hook
 }
+
+// settings say on which broker queues are watched.
+type settings struct {
+	urls       string
+	management string
+	tls        config.TLS
+}
+
+// outboxesNamed bounds the names in metrics, should files with ever new ones be loaded.
+const outboxesNamed = 100
 
 // startTelemetry makes metrics for Prometheus, and sends metrics and traces by OTLP if the environment says where to.
 func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
-	t := &telemetry{}
+	t := &telemetry{outboxes: make(map[string]*rehopotel.Hook)}
+	failures := &limiter{log: r.Logger, every: time.Minute}
+	otel.SetErrorHandler(failures)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+	t.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, ErrorLog: failures})
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "rehop")), resource.WithFromEnv(), resource.WithTelemetrySDK())
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, fmt.Errorf("start metrics: %w", err)
@@ -86,24 +108,47 @@ func (r *run) exports(signal string) bool {
 // observe makes a hook for a client.
 func (t *telemetry) observe() (rehop.Hook, error) { return rehopotel.New(t.config) }
 
-// watchQueues reports how full queues are, if there is a management API that can tell. For want of it nothing else suffers.
-func (r *run) watchQueues(ctx context.Context, t *telemetry) {
-	settings := admin.Config{Management: r.Management}
-	switch {
-	case r.Embedded != nil && r.report.Management != "":
-		settings = admin.Config{Dial: r.Embedded.server.Dial, Management: r.report.Management}
-	case r.Embedded != nil || r.Management == "":
+// observeOutbox is the hook for the relay of an outbox, by whose name its metrics are told apart.
+func (t *telemetry) observeOutbox(name string) (outbox.Hook, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.outboxes[name]; !known && len(t.outboxes) >= outboxesNamed {
+		name = "(others)"
+	}
+	if hook, known := t.outboxes[name]; known {
+		return hook, nil
+	}
+	named := t.config
+	named.Outbox = name
+	hook, err := rehopotel.New(named)
+	if err != nil {
+		return nil, err
+	}
+	t.outboxes[name] = hook
+	return hook, nil
+}
+
+// watchQueues reports how full queues are, if there is a management API that can tell: the one of the file as it is now. For want of it
+// nothing else suffers.
+func (r *run) watchQueues(ctx context.Context) {
+	t := r.telemetry
+	reach, now, err := r.overview()
+	if err != nil {
+		r.Logger.Warn("metrics of queues are missing: how to reach the management API is not clear", "err", err)
+	}
+	if t.unwatch != nil && now == t.watched && err == nil {
 		return
-	default:
-		client, err := r.Connect(r.file)
-		if err != nil {
-			return // the runner says so
-		}
-		settings.URLs, settings.TLS = client.URLs, client.TLS
+	}
+	if t.unwatch != nil && now.urls != t.watched.urls && now.management == t.watched.management {
+		r.Logger.Warn("the broker has changed, and the management API has not: metrics of queues may be those of another broker")
+	}
+	t.stopWatching(ctx)
+	if err != nil || reach.Management == "" {
+		return
 	}
 	opening, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	looker, err := admin.Open(opening, settings)
+	looker, err := admin.Open(opening, reach)
 	if err != nil {
 		r.Logger.Warn("metrics of queues are missing: the broker cannot be looked at", "err", err)
 		return
@@ -114,16 +159,40 @@ func (r *run) watchQueues(ctx context.Context, t *telemetry) {
 		looker.Close()
 		return
 	}
-	t.ends = append(t.ends, func(context.Context) error {
+	t.watched, t.unwatch = now, func(context.Context) error {
 		defer looker.Close()
 		return registration.Unregister()
-	})
+	}
+}
+
+// overview is how to look at the queues of the broker that is used now. Without Management there is no way.
+func (r *run) overview() (admin.Config, settings, error) {
+	if r.Embedded != nil {
+		return admin.Config{Dial: r.Embedded.server.Dial, Management: r.report.Management}, settings{management: r.report.Management}, nil
+	}
+	at, client, err := r.Management(r.file)
+	if err != nil || at == "" {
+		return admin.Config{}, settings{}, err
+	}
+	broker, err := r.Connect(r.file)
+	if err != nil {
+		return admin.Config{}, settings{}, err
+	}
+	return admin.Config{URLs: broker.URLs, TLS: broker.TLS, Management: at, HTTP: client}, settings{strings.Join(broker.URLs, " "), at, r.file.TLS}, nil
+}
+
+func (t *telemetry) stopWatching(ctx context.Context) {
+	if t.unwatch != nil {
+		_ = t.unwatch(ctx) // which cannot fail
+		t.unwatch = nil
+	}
 }
 
 // closeTelemetry sends what has not been sent yet. That nobody takes it is no fault of the service.
 func (r *run) closeTelemetry(t *telemetry) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	t.stopWatching(ctx)
 	for i := len(t.ends) - 1; i >= 0; i-- {
 		if err := t.ends[i](ctx); err != nil {
 			r.Logger.Warn("the last metrics or traces were not sent", "err", err)

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// helpWidth is how long a line of help is at the most, where nothing in it is longer.
+const helpWidth = 90
+
+// fitHelp breaks the lines of all that a command and those below it say of themselves.
+func fitHelp(cmd *cobra.Command) {
+	cmd.Long = wrapped(cmd.Long, helpWidth)
+	for _, below := range cmd.Commands() {
+		fitHelp(below)
+	}
+}
+
+// fitFlags breaks the lines of flags.
+func fitFlags(root *cobra.Command) {
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
+}
+
+// wrapped is a text whose paragraphs have lines of at most so many columns. Lines that begin with a space stay as they are.
+func wrapped(text string, width int) string {
+	var out strings.Builder
+	column := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(line, " ") {
+			if column > 0 {
+				out.WriteString("\n")
+			}
+			out.WriteString(line + "\n")
+			column = 0
+			continue
+		}
+		for _, word := range words {
+			size := len([]rune(word))
+			switch {
+			case column == 0:
+			case column+1+size > width:
+				out.WriteString("\n")
+				column = 0
+			default:
+				out.WriteString(" ")
+				column++
+			}
+			out.WriteString(word)
+			column += size
+		}
+	}
+	return strings.TrimRight(out.String(), "\n")
+}

@@ -1,0 +1,188 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/mgmt"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/cmd/rehop/internal/serve"
+)
+
+// Each outbox has its own numbers.
+func TestMetricsOfOutboxes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := run(t, nil, "outboxes:\n  one: {database: 'sqlite:%s', migrate: true}\n  two: {database: 'sqlite:%s', migrate: true}\n",
+		filepath.Join(dir, "one.db"), filepath.Join(dir, "two.db"))
+	await(t, "the backlog of both", func() bool {
+		_, body := get(t, r.HTTP+"/metrics")
+		return strings.Contains(body, `rehop_outbox_messages{rehop_outbox="one",rehop_state="ready"}`) &&
+			strings.Contains(body, `rehop_outbox_messages{rehop_outbox="two",rehop_state="ready"}`)
+	})
+}
+
+// Users of the file may log in from everywhere, and guest from this machine alone.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	here := outside(t)
+	r := start(t, nil, func() string { return "flows: {}" }, func(s *serve.Service) {
+		s.Embedded.AMQP, s.Embedded.Users = net.JoinHostPort(here, "0"), []config.User{{Name: "shop", Password: "secret"}}
+	})
+	login := func(user *url.Userinfo) error {
+		u, err := url.Parse(r.AMQP)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = user
+		client, err := rehop.Open(t.Context(), rehop.Config{URL: u.String(), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		defer client.Close(t.Context())
+		return client.Publish(t.Context(), rehop.Message{Key: "nobody"})
+	}
+	if err := login(url.UserPassword("shop", "secret")); !errors.Is(err, rehop.ErrUnroutable) {
+		t.Errorf("shop: got %v, want that it may publish", err)
+	}
+	for user, password := range map[string]string{"guest": "guest", "shop": "wrong"} {
+		if err := login(url.UserPassword(user, password)); err == nil || errors.Is(err, rehop.ErrUnroutable) {
+			t.Errorf("%s: got %v, want that it may not log in", user, err)
+		}
+	}
+}
+
+// outside is an address of this machine that is not loopback.
+func outside(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range all {
+		if network, ok := one.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
+			return network.IP.String()
+		}
+	}
+	t.Skip("this machine has no address but loopback")
+	return ""
+}
+
+// The file says how large a body may be, to the broker and to those who publish; where it is too large, the error says which key it is.
+func TestMaxBody(t *testing.T) {
+	t.Parallel()
+	arrived := make(chan int64, 1)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { arrived <- r.ContentLength }))
+	defer endpoint.Close()
+	log := &journal{}
+	hand := func(limit string, size int) {
+		r := start(t, nil, func() string {
+			return fmt.Sprintf("max-body: %s\nflows: {a: {target: {forward: {key: b}}}, b: {target: {http: '%s'}}}", limit, endpoint.URL)
+		}, func(s *serve.Service) { s.Embedded.MaxBody, s.Logger = 20<<20, slog.New(slog.NewTextHandler(log, nil)) })
+		client, err := rehop.Open(t.Context(), rehop.Config{URL: r.AMQP, MaxBody: 20 << 20, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(t.Context())
+		if err := client.Publish(t.Context(), rehop.Message{Key: "a", Body: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const large = 16<<20 + 1 // more than is usual
+	hand("20MiB", large)
+	if got := <-arrived; got != large {
+		t.Errorf("got a body of %d bytes, want %d", got, large)
+	}
+	hand("1KiB", 2000)
+	await(t, "the key in the log", func() bool { return strings.Contains(log.String(), "max-body in the file") })
+}
+
+// journal is a log that is read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// other is a broker that is not a part of the service.
+type other struct{ amqp, management string }
+
+func newOther(t *testing.T) other {
+	t.Helper()
+	server := &broker.Server{Logger: slog.New(slog.DiscardHandler)}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(context.Background(), listener) }()
+	handler, err := mgmt.Handler(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		api.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	return other{"amqp://guest:guest@" + listener.Addr().String() + "/", api.URL}
+}
+
+// After a reload to another broker, the metrics of queues are that broker's. The report names the broker, without its password.
+func TestReloadToAnotherBroker(t *testing.T) {
+	t.Parallel()
+	first, second := newOther(t), newOther(t)
+	var mu sync.Mutex
+	text := func(o other, queue string) string {
+		return fmt.Sprintf("broker: %s\nmanagement: %s\nflows: {%s: {target: {forward: {key: nobody}}}}", o.amqp, o.management, queue)
+	}
+	now := text(first, "one")
+	r := start(t, nil, func() string { mu.Lock(); defer mu.Unlock(); return now }, func(s *serve.Service) {
+		s.Embedded = nil
+		s.Connect = func(f *config.File) (rehop.Config, error) { return rehop.Config{URLs: f.Broker}, nil }
+		s.Management = func(f *config.File) (string, *http.Client, error) {
+			return f.Management, &http.Client{Timeout: time.Minute}, nil
+		}
+	})
+	if got, want := fmt.Sprint(r.Broker), "["+strings.Replace(first.amqp, ":guest@", "@", 1)+"]"; got != want {
+		t.Errorf("got broker %s, want %s", got, want)
+	}
+	has := func(queue string) bool {
+		_, body := get(t, r.HTTP+"/metrics")
+		return strings.Contains(body, `rehop_queue_messages{rehop_queue="`+queue+`"`)
+	}
+	await(t, "the queue of the first broker", func() bool { return has("one") })
+	mu.Lock()
+	now = text(second, "two")
+	mu.Unlock()
+	r.reload <- struct{}{}
+	await(t, "the queue of the second broker alone", func() bool { return has("two") && !has("one") })
+}

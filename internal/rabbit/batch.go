@@ -1,0 +1,173 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Item is one message of a batch.
+type Item struct {
+	Exchange, Key string
+	Message       *Publishing
+}
+
+// PublishBatch sends many messages without waiting for one before the next, and returns an outcome
+// for each. Those that are sent again are sent together, too.
+func (p *Publisher) PublishBatch(ctx context.Context, items []Item, resend bool) []error {
+	outcomes := make([]error, len(items))
+	p.PublishEach(ctx, items, resend, func(i int, err error) { outcomes[i] = err })
+	return outcomes
+}
+
+// PublishEach is PublishBatch for a caller who does not wait for the slowest: settled is called once for each item as soon as its
+// outcome is certain, from several goroutines, and before PublishEach returns. It
+// does not look at the item after that.
+func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, settled func(i int, err error)) {
+	courses := make([]course, len(items))
+	left := make([]int, len(items))
+	for i := range items {
+		left[i], courses[i].resend = i, resend
+	}
+	for {
+		var mu sync.Mutex
+		again := make(map[int]error)
+		p.pipeline(ctx, items, left, func(i int, err error) {
+			ended := err == nil || courses[i].ends(err)
+			if ended || ctx.Err() != nil {
+				settled(i, doubtful(courses[i].doubt, err))
+				return
+			}
+			mu.Lock()
+			again[i] = err
+			mu.Unlock()
+		})
+		left = slices.DeleteFunc(left, func(i int) bool { return again[i] == nil })
+		if len(left) == 0 {
+			return
+		}
+		if Pause(ctx, resendPause) != nil {
+			for _, i := range left {
+				settled(i, again[i])
+			}
+			return
+		}
+	}
+}
+
+// pipeline sends some of the items once, and tells their outcomes.
+func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, told func(i int, err error)) {
+	w := &way{publisher: p, ctx: ctx, told: told}
+	var twins []int
+	for _, i := range some {
+		if w.send(items[i], i) {
+			twins = append(twins, i)
+		}
+	}
+	w.end()
+	// Another message with the same id was under way, perhaps one of these items.
+	for _, i := range twins {
+		if w.send(items[i], i) {
+			told(i, fmt.Errorf("%w: another message with the id %q is under way", ErrUnknown, items[i].Message.MessageId))
+		}
+		w.end()
+	}
+}
+
+// way is the messages of a batch that are under way, in the order in which they were sent.
+type way struct {
+	publisher *Publisher
+	ctx       context.Context
+	told      func(i int, err error)
+	flights   []onWay
+}
+
+type onWay struct {
+	item   int
+	ticket Ticket
+}
+
+// send sends an item. It makes room for it by taking in the outcomes of those before. twin: another message with its id is under way, and it
+// was not sent.
+func (w *way) send(item Item, i int) (twin bool) {
+	t, err := w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, atOnce)
+	for errors.Is(err, errNoPlace) && w.advance() {
+		t, err = w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, atOnce)
+	}
+	if errors.Is(err, errNoPlace) {
+		t, err = w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, whenThereIsRoom)
+	}
+	switch {
+	case errors.Is(err, errTwin):
+		return true
+	case err != nil:
+		w.told(i, err)
+	default:
+		w.flights = append(w.flights, onWay{i, t})
+	}
+	return false
+}
+
+// overtake is how long the outcome of one message may keep those of others from being told.
+const overtake = 20 * time.Millisecond
+
+// advance takes in what has been answered, or waits a little for an answer. False: nothing is under way.
+func (w *way) advance() bool {
+	if len(w.flights) == 0 {
+		return false
+	}
+	before := len(w.flights)
+	if w.answered(); len(w.flights) < before {
+		return true
+	}
+	w.await(w.flights[0].ticket)
+	w.answered()
+	if w.ctx.Err() != nil {
+		w.end()
+	}
+	return true
+}
+
+// await waits for an answer, but not for long.
+func (w *way) await(t Ticket) (answered bool) {
+	timer := time.NewTimer(overtake)
+	defer timer.Stop()
+	select {
+	case <-t.confirm.Done():
+		return true
+	case <-w.ctx.Done():
+	case <-timer.C:
+	}
+	return false
+}
+
+// answered takes in the outcomes of those that the broker has answered for.
+func (w *way) answered() {
+	w.flights = slices.DeleteFunc(w.flights, func(f onWay) bool {
+		select {
+		case <-f.ticket.confirm.Done():
+			w.told(f.item, w.publisher.Outcome(w.ctx, f.ticket))
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// end waits for all outcomes: in the order of sending, until one of them takes long.
+func (w *way) end() {
+	for len(w.flights) > 0 && w.await(w.flights[0].ticket) {
+		first := w.flights[0]
+		w.flights = w.flights[1:]
+		w.told(first.item, w.publisher.Outcome(w.ctx, first.ticket))
+	}
+	var slow sync.WaitGroup
+	for _, f := range w.flights {
+		slow.Go(func() { w.told(f.item, w.publisher.Outcome(w.ctx, f.ticket)) })
+	}
+	slow.Wait()
+	w.flights = nil
+}

@@ -1,0 +1,124 @@
+package outbox
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rehop/rehop"
+)
+
+// slow is a publisher that answers for some messages only when its context ends, or it is told to.
+type slow struct {
+	state   rehop.State
+	keys    map[string]bool // of the messages that it does not answer for
+	release chan struct{}
+	sent    atomic.Int32
+}
+
+func (s *slow) State() rehop.State { return s.state }
+
+func (s *slow) PublishEach(ctx context.Context, messages []rehop.Message, settled func(int, error)) {
+	var rest []int
+	for i, m := range messages {
+		s.sent.Add(1)
+		if s.keys[m.Key] {
+			rest = append(rest, i)
+		} else {
+			settled(i, nil)
+		}
+	}
+	if len(rest) == 0 {
+		return
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		err = rehop.ErrUnknown
+	case <-s.release:
+	}
+	for _, i := range rest {
+		settled(i, err)
+	}
+}
+
+// sendSlowly sends messages with some keys, and returns the batch and how long that took.
+func sendSlowly(r *run, keys ...string) (*batch, time.Duration) {
+	b := newBatch(r, newTerm(time.Now().Add(time.Hour)))
+	var some []int
+	for i, key := range keys {
+		b.rows = append(b.rows, row{id: int64(i), routingKey: key, size: 100})
+		b.messages = append(b.messages, rehop.Message{Key: key})
+		some = append(some, i)
+	}
+	b.fates = make([]fate, len(keys))
+	began := time.Now()
+	if some = b.unsuspected(some); len(some) > 0 {
+		b.send(context.Background(), some)
+	}
+	return b, time.Since(began)
+}
+
+func TestSendDoesNotWaitForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{state: rehop.StateOpen, keys: map[string]bool{"stuck": true}, release: make(chan struct{})}
+		r := newRun(Relay{Client: s}.withDefaults())
+		b, took := sendSlowly(r, "quick", "stuck", "quick")
+		if took != maxPatience {
+			t.Errorf("took %v, want %v", took, maxPatience)
+		}
+		if v := []verdict{b.fates[0].verdict, b.fates[1].verdict, b.fates[2].verdict}; v[0] != published || v[1] != postponed || v[2] != published {
+			t.Errorf("got verdicts %v, want the second postponed and the others published", v)
+		}
+		if got, want := b.fates[1].wait, 3*r.Timeout; got != want {
+			t.Errorf("postponed for %v, want %v: twice the timeout after its end", got, want)
+		}
+		if got := r.lateBytes.Load(); got != 100 {
+			t.Errorf("bytes of messages that are late: got %d, want 100", got)
+		}
+		close(s.release)
+		late := b.late[0]
+		if o, open := <-late.outcomes; !open || o.err != nil || late.rows[o.place] != 0 || late.batch.rows[0].id != 1 {
+			t.Errorf("late outcome: got %+v, want that of the second row", o)
+		}
+		synctest.Wait()
+	})
+}
+
+// While a message is not confirmed no other is sent where it went, and after that one at a time until there is an answer.
+func TestSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{state: rehop.StateOpen, keys: map[string]bool{"stuck": true}, release: make(chan struct{})}
+		r := newRun(Relay{Client: s}.withDefaults())
+		sendSlowly(r, "stuck")
+		b, took := sendSlowly(r, "stuck", "quick", "stuck")
+		if s.sent.Load() != 2 || took != 0 || !b.fates[0].untried || b.fates[1].verdict != published || b.fates[2].verdict != postponed {
+			t.Errorf("sent %d in all, the last in %v with fates %+v; want the quick one alone", s.sent.Load(), took, b.fates)
+		}
+		r.suspects.dismiss(destination{key: "stuck"})
+		b, _ = sendSlowly(r, "stuck", "stuck", "stuck")
+		if s.sent.Load() != 3 || b.fates[0].untried || !b.fates[1].untried || !b.fates[2].untried {
+			t.Errorf("sent %d in all, want one more", s.sent.Load())
+		}
+		r.suspects.acquit(destination{key: "stuck"})
+		close(s.release)
+		if sendSlowly(r, "stuck", "stuck"); s.sent.Load() != 5 {
+			t.Errorf("sent %d in all, want all when the broker has answered", s.sent.Load())
+		}
+		synctest.Wait()
+	})
+}
+
+// While the broker is away nothing is postponed: all wait for it.
+func TestSendWaitsWhileTheBrokerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{state: rehop.StateRecovering, keys: map[string]bool{"stuck": true}, release: make(chan struct{})}
+		r := newRun(Relay{Client: s}.withDefaults())
+		b, took := sendSlowly(r, "stuck")
+		if took != r.Timeout || b.fates[0].verdict != left || !b.trouble {
+			t.Errorf("got verdict %d after %v, want it left after %v", b.fates[0].verdict, took, r.Timeout)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package outbox
+
+import (
+	"errors"
+	"maps"
+	"sync"
+	"time"
+)
+
+// suspects are destinations of which a message was not confirmed for long. Others that go there would only wait with it, and fill the
+// memory and the client's window, until nothing goes anywhere. So none is sent as long as one waits, and after that one at a time,
+// until the broker answers for one.
+type suspects struct {
+	mu  sync.Mutex
+	all map[destination]*suspect
+}
+
+type destination struct{ exchange, key string }
+
+type suspect struct {
+	since   time.Time
+	waiting int // messages without a confirm
+}
+
+// maxSuspects bounds memory. Where each message has a key of its own, it is of no use anyway.
+const maxSuspects = 1000
+
+var errSuspect = errors.New("the broker has not confirmed an earlier message with this exchange and key yet")
+
+func destinationOf(r *row) destination { return destination{r.exchange, r.routingKey} }
+
+// accuse notes that a message to a destination is not confirmed.
+func (s *suspects) accuse(d destination) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.all[d]
+	if one == nil {
+		if len(s.all) == maxSuspects {
+			maps.DeleteFunc(s.all, func(_ destination, old *suspect) bool { return old.waiting == 0 })
+		}
+		if len(s.all) == maxSuspects {
+			return
+		}
+		one = &suspect{since: time.Now()}
+		s.all[d] = one
+	}
+	one.waiting++
+}
+
+// dismiss notes that nobody waits for a confirm any more that did not come.
+func (s *suspects) dismiss(d destination) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.all[d]; one != nil {
+		one.waiting = max(0, one.waiting-1)
+	}
+}
+
+// acquit notes that the broker has answered for a message.
+func (s *suspects) acquit(d destination) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) > 0 {
+		delete(s.all, d)
+	}
+}
+
+// ask tells whether nothing may go to a destination now, or but one message, and how long it has been so.
+func (s *suspects) ask(d destination) (none, one bool, age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) == 0 {
+		return false, false, 0
+	}
+	found := s.all[d]
+	if found == nil {
+		return false, false, 0
+	}
+	return found.waiting > 0, true, time.Since(found.since)
+}
