@@ -30,7 +30,7 @@ type outcome struct {
 const maxPatience = time.Second
 
 // patience is that, or less where not much time is given for confirms anyway.
-func (r *run) patience() time.Duration { return min(time.Hour, 100*r.Timeout) }
+func (r *run) patience() time.Duration { return min(maxPatience, r.Timeout/4) }
 
 var (
 	errNoConfirm = fmt.Errorf("%w: no confirm yet", rehop.ErrUnknown)
