@@ -1,5 +1,5 @@
 -- Messages that are to be published. state: 0 ready, 1 ready and in an order, 2 delayed until due, 3 set aside with its
--- error, 4 published and kept until due. due is 0 in states 0, 1 and 3. Names are binary: collations take different names for one.
+-- error, 4 published and kept until due. due is 0 in states 0 and 3, and in 1 unless it is to be tried again then. Names are binary: collations take different names for one.
 CREATE TABLE IF NOT EXISTS rehop_outbox (
     id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     state       SMALLINT NOT NULL,
