@@ -186,13 +186,14 @@ func TestStuckHandlersAreBounded(t *testing.T) {
 			return nil
 		})})
 	kit.Publish(t, c, kit.Numbered("q", messages)...)
-	occupied := 0
-	for occupied < 3*concurrency { // each is reported again and again
+	const limit = 2 * concurrency
+	lab.Eventually(t, kit.Limit, "as many handlers as there may be", func() bool { return inside.most() >= limit })
+	for occupied := 0; occupied < 3*concurrency; { // each is reported again and again
 		if s := kit.Receive(t, rec.Stuck, "report of a slot that stays occupied"); !s.Replaced {
 			occupied++
 		}
 	}
-	if got, limit := inside.most(), 2*concurrency; got != limit {
+	if got := inside.most(); got != limit {
 		t.Errorf("handlers at once: got %d, want %d", got, limit)
 	}
 	close(release)
