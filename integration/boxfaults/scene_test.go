@@ -75,6 +75,7 @@ func (s store) address(t testing.TB) string {
 // broker is one that can be killed.
 type broker interface {
 	url() string
+	settle() // what was declared survives from here on
 	kill()
 	start()
 }
@@ -136,6 +137,7 @@ func newScene(t *testing.T, st store, openBroker func(*scene) broker, seed uint6
 	}
 	s.write()
 	s.progress()
+	s.broker.settle()
 	return s
 }
 
@@ -362,6 +364,8 @@ func embeddedBroker(s *scene) broker {
 
 func (e *embedded) url() string { return "amqp://guest:guest@" + e.orders.Addr + "/" }
 
+func (e *embedded) settle() {} // it did from the beginning
+
 func (e *embedded) kill() {
 	e.t.Helper()
 	if !e.process.kill() {
@@ -383,6 +387,8 @@ type rabbit struct {
 func rabbitBroker(s *scene) broker { return &rabbit{s.t, lab.Single(s.t)} }
 
 func (r *rabbit) url() string { return r.lab.URL }
+
+func (r *rabbit) settle() { r.lab.Settle() }
 
 func (r *rabbit) kill() {
 	r.t.Helper()

@@ -61,6 +61,7 @@ func (x *trial) start() {
 	x.T.Helper()
 	x.Start()
 	x.Run(500)
+	x.Rabbit.Settle()
 }
 
 // finish balances the books, and says what the broker had to be helped with.
@@ -82,7 +83,7 @@ const maxCures = 6
 // A queue whose leader changes twice in a row may be left without the process that dead-letters from
 // it (rabbitmq-server pull requests 7677, 15548 and 16203, the last of April 2026): its messages
 // stand still until the leader changes again. A queue that is being declared while its node dies may
-// never choose a leader at all.
+// never choose a leader at all (see Settle).
 func (x *trial) cure(context.Context) bool {
 	leaderless, stuck, err := x.Rabbit.Ailing()
 	if err != nil {
