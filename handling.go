@@ -14,11 +14,11 @@ import (
 // message: its timer belongs to the worker, and its Done channel is made only if somebody asks.
 type handling struct {
 	parent   context.Context
-	deadline time.Time
 	from     offer
 	raw      rabbit.Delivery
 	Delivery Delivery
 	began    time.Time
+	limit    time.Duration // how long the handler may take
 
 	mu        sync.Mutex
 	done      chan struct{}
@@ -44,7 +44,7 @@ var closedChan = func() chan struct{} {
 	return c
 }()
 
-func (h *handling) Deadline() (time.Time, bool) { return h.deadline, true }
+func (h *handling) Deadline() (time.Time, bool) { return h.began.Add(h.limit), true }
 
 func (h *handling) Done() <-chan struct{} {
 	h.mu.Lock()

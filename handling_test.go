@@ -12,7 +12,7 @@ import (
 type testKey string
 
 func newHandling() *handling {
-	return &handling{parent: context.WithValue(context.Background(), testKey("k"), "v"), deadline: time.Now().Add(time.Minute), Delivery: Delivery{Queue: "q"}}
+	return &handling{parent: context.WithValue(context.Background(), testKey("k"), "v"), began: time.Now(), limit: time.Minute, Delivery: Delivery{Queue: "q"}}
 }
 
 // ended reports whether a context's channel is closed.
@@ -32,8 +32,8 @@ func TestHandlingIsAContext(t *testing.T) {
 	if got := ctx.Err(); got != nil || ended(ctx) {
 		t.Errorf("at first: got %v, ended %v; want neither", got, ended(ctx))
 	}
-	if got, ok := ctx.Deadline(); !ok || !got.Equal(h.deadline) {
-		t.Errorf("deadline: got %v, %v; want %v", got, ok, h.deadline)
+	if got, ok := ctx.Deadline(); !ok || !got.Equal(h.began.Add(h.limit)) {
+		t.Errorf("deadline: got %v, %v; want %v", got, ok, h.began.Add(h.limit))
 	}
 	if got := ctx.Value(testKey("k")); got != "v" {
 		t.Errorf("value of the parent: got %v, want v", got)
@@ -97,8 +97,8 @@ func TestContextsDerivedFromHandling(t *testing.T) {
 		defer cancelGrand()
 		free := context.WithoutCancel(h)
 
-		if d, _ := long.Deadline(); !d.Equal(h.deadline) {
-			t.Errorf("deadline of a longer child: got %v, want its parent's %v", d, h.deadline)
+		if d, _ := long.Deadline(); !d.Equal(h.began.Add(h.limit)) {
+			t.Errorf("deadline of a longer child: got %v, want its parent's %v", d, h.began.Add(h.limit))
 		}
 		time.Sleep(2 * time.Second) // virtual
 		synctest.Wait()

@@ -138,7 +138,7 @@ func (w *worker) run(h *handling) (mine bool, err error) {
 	}
 	h.told = ctx
 	h.began = time.Now()
-	h.deadline = h.began.Add(s.config.Timeout)
+	h.limit = s.config.Timeout
 	w.mu.Lock()
 	w.current = h
 	arm := !w.armed
@@ -199,7 +199,7 @@ func (w *worker) expire() {
 	if h == nil {
 		return
 	}
-	if left := time.Until(h.deadline); left > 0 {
+	if left := time.Until(h.began.Add(h.limit)); left > 0 {
 		w.timer.Reset(left)
 		return
 	}

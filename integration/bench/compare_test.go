@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -28,10 +29,11 @@ var (
 	size        = flag.Int("size", 256, "size of a body in bytes")
 	publishers  = flag.Int("publishers", 64, "goroutines that publish")
 	concurrency = flag.Int("concurrency", 16, "handlers that run at once")
-	prefetch    = flag.Int("prefetch", 256, "messages that the broker sends ahead")
+	prefetch    = flag.Int("prefetch", 32, "messages that the broker sends ahead")
+	ahead       = flag.Int("ahead", 256, "the same in the scenario ahead")
 	wait        = flag.Duration("wait", 100*time.Millisecond, "how long a failed message waits")
 	only        = flag.String("only", "", "comma-separated libraries to measure; default all")
-	scenarios   = flag.String("scenarios", "publish,consume,retry", "comma-separated scenarios; consume needs publish")
+	scenarios   = flag.String("scenarios", "publish,consume,ahead,retry", "comma-separated scenarios")
 	bare        = flag.Bool("bare", false, "publish without message id and timestamp where the library does not add them itself")
 )
 
@@ -57,9 +59,10 @@ type contender interface {
 
 // bench is what the contenders need to know.
 type bench struct {
-	url  string
-	body []byte
-	ch   *amqp.Channel // for what is not measured
+	url      string
+	body     []byte
+	prefetch int
+	ch       *amqp.Channel // for what is not measured
 }
 
 // quorum are the arguments of the queues that all contenders use alike.
@@ -106,33 +109,40 @@ func TestCompare(t *testing.T) {
 	for round := range *rounds {
 		order := append(slices.Clone(contenders[round%len(contenders):]), contenders[:round%len(contenders)]...)
 		for _, scenario := range chosen {
+			samples, err := b.run(t.Context(), scenario, order, round)
+			if err != nil {
+				t.Fatalf("%s: %v", scenario, err)
+			}
 			for _, c := range order {
-				s, err := b.run(t.Context(), scenario, c, round)
-				if err != nil {
-					t.Fatalf("%s: %s: %v", scenario, c.name(), err)
-				}
-				results.add(scenario, c.name(), s)
-				t.Logf("round %d: %s: %-12s %6.0f msgs/s", round+1, scenario, c.name(), s.rate())
+				results.add(scenario, c.name(), samples[c.name()])
+				t.Logf("round %d: %s: %-12s %6.0f msgs/s", round+1, scenario, c.name(), samples[c.name()].rate())
 			}
 		}
 	}
-	fmt.Fprintf(os.Stdout, "\n%d B persistent messages, quorum queues of one node; %d publishers, each waiting for its confirm; %d handlers, prefetch %d; "+
+	fmt.Fprintf(os.Stdout, "\n%d B persistent messages, quorum queues of one node; %d publishers, each waiting for its confirm; %d handlers, prefetch %d, ahead %d; "+
 		"wait %v. %d rounds of %d messages and %d retries, in rotated order.\n",
-		*size, *publishers, *concurrency, *prefetch, *wait, *rounds, *messages, *retries)
+		*size, *publishers, *concurrency, *prefetch, *ahead, *wait, *rounds, *messages, *retries)
 	results.print(os.Stdout, chosen)
 }
 
-func (b *bench) run(ctx context.Context, scenario string, c contender, round int) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+// run plays a scenario once with each library.
+func (b *bench) run(ctx context.Context, scenario string, contenders []contender, round int) (map[string]sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	queue := fmt.Sprintf("%s-%d", c.name(), round)
+	b.prefetch = *prefetch
 	switch scenario {
 	case "publish":
-		return b.publishing(ctx, c, queue)
+		return b.publishing(ctx, contenders, round)
+	case "ahead":
+		b.prefetch = *ahead
+		return b.consuming(ctx, contenders, round)
 	case "consume":
-		return b.consuming(ctx, c, queue)
+		return b.consuming(ctx, contenders, round)
 	case "retry":
-		return b.retrying(ctx, c, queue+"-retry")
+		return b.retryingAll(ctx, contenders, round)
 	}
-	return sample{}, fmt.Errorf("there is no such scenario")
+	return nil, errors.New("there is no such scenario")
 }
+
+// queueOf is the queue that a library has in a round.
+func queueOf(c contender, round int) string { return fmt.Sprintf("%s-%d", c.name(), round) }

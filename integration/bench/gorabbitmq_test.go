@@ -78,7 +78,7 @@ func (l goRabbitMQ) work(b *bench, queue string, handle rabbitmq.Handler) (func(
 	}
 	consumer, err := rabbitmq.NewConsumer(conn, queue,
 		rabbitmq.WithConsumerOptionsLogger(quietLogger{}), rabbitmq.WithConsumerOptionsQueueNoDeclare,
-		rabbitmq.WithConsumerOptionsConcurrency(*concurrency), rabbitmq.WithConsumerOptionsQOSPrefetch(*prefetch))
+		rabbitmq.WithConsumerOptionsConcurrency(*concurrency), rabbitmq.WithConsumerOptionsQOSPrefetch(b.prefetch))
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

@@ -86,12 +86,12 @@ func (raw) publisher(b *bench, queue string) (func(context.Context) error, func(
 }
 
 // work starts the workers. Their stop function ends the connection and waits for them.
-func work(url, queue string, handle func(amqp.Delivery) error) (func() error, error) {
-	conn, ch, err := open(url)
+func work(b *bench, queue string, handle func(amqp.Delivery) error) (func() error, error) {
+	conn, ch, err := open(b.url)
 	if err != nil {
 		return nil, err
 	}
-	if err := ch.Qos(*prefetch, 0, false); err != nil {
+	if err := ch.Qos(b.prefetch, 0, false); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	deliveries, err := ch.Consume(queue, "worker", false, false, false, false, nil)
@@ -118,7 +118,7 @@ func work(url, queue string, handle func(amqp.Delivery) error) (func() error, er
 }
 
 func (raw) consumer(b *bench, queue string, handled func()) (func() error, error) {
-	return work(b.url, queue, func(d amqp.Delivery) error {
+	return work(b, queue, func(d amqp.Delivery) error {
 		handled()
 		return d.Ack(false)
 	})
@@ -152,7 +152,7 @@ func (raw) retrier(b *bench, queue string, failed, done func()) (func() error, e
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	stop, err := work(b.url, queue, func(d amqp.Delivery) error {
+	stop, err := work(b, queue, func(d amqp.Delivery) error {
 		if _, again := d.Headers["attempt"]; again {
 			done()
 			return d.Ack(false)

@@ -44,7 +44,7 @@ func (l rehopLibrary) subscribe(b *bench, s rehop.Subscription) (func() error, e
 	if err != nil {
 		return nil, err
 	}
-	s.Concurrency, s.Prefetch = *concurrency, *prefetch
+	s.Concurrency, s.Prefetch = *concurrency, b.prefetch
 	if _, err := client.Subscribe(context.Background(), s); err != nil {
 		return nil, errors.Join(err, client.Close(context.Background()))
 	}

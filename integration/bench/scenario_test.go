@@ -13,29 +13,63 @@ import (
 // queue are then as they stay.
 func warmup(n int) int { return max(n/10, *concurrency, *publishers) }
 
-// publishing fills a queue, which consuming empties.
-func (b *bench) publishing(ctx context.Context, c contender, queue string) (sample, error) {
-	if err := b.declare(queue, quorum()); err != nil {
-		return sample{}, err
+// turns is how many turns each library has in a round of publishing. Turns are short, so that whatever makes the machine and the broker
+// slow or quick for a while does so to all.
+const turns = 20
+
+// lane is one library's part in a round of publishing.
+type lane struct {
+	contender contender
+	queue     string
+	publish   func(context.Context) error
+	stop      func() error
+	watch     stopwatch
+}
+
+// publishing has all libraries fill their queues in turns.
+func (b *bench) publishing(ctx context.Context, contenders []contender, round int) (_ map[string]sample, err error) {
+	lanes := make([]*lane, 0, len(contenders))
+	defer func() {
+		for _, l := range lanes {
+			err = errors.Join(err, l.stop())
+		}
+	}()
+	for _, c := range contenders {
+		l := &lane{contender: c, queue: queueOf(c, round)}
+		if err := b.declare(l.queue, quorum()); err != nil {
+			return nil, err
+		}
+		if l.publish, l.stop, err = c.publisher(b, l.queue); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name(), err)
+		}
+		lanes = append(lanes, l)
+		if err := publishAll(ctx, l.publish, warmup(*messages)); err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name(), err)
+		}
 	}
-	publish, stop, err := c.publisher(b, queue)
-	if err != nil {
-		return sample{}, err
+	for turn := range turns {
+		n := (turn+1)**messages/turns - turn**messages/turns
+		for i := range lanes {
+			l := lanes[(turn+i)%len(lanes)]
+			l.watch.start()
+			err := publishAll(ctx, l.publish, n)
+			l.watch.stop()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", l.contender.name(), err)
+			}
+		}
 	}
-	if err := publishAll(ctx, publish, warmup(*messages)); err != nil {
-		return sample{}, errors.Join(err, stop())
+	samples := make(map[string]sample)
+	for _, l := range lanes {
+		if err := b.depthIs(l.queue, warmup(*messages)+*messages); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.contender.name(), err)
+		}
+		if _, err := b.ch.QueueDelete(l.queue, false, false, false); err != nil {
+			return nil, err
+		}
+		samples[l.contender.name()] = l.watch.sample(*messages)
 	}
-	var watch stopwatch
-	watch.start()
-	err = publishAll(ctx, publish, *messages)
-	watch.stop()
-	if err := errors.Join(err, stop()); err != nil {
-		return sample{}, err
-	}
-	if err := b.depthIs(queue, warmup(*messages)+*messages); err != nil {
-		return sample{}, err
-	}
-	return watch.sample(*messages), nil
+	return samples, nil
 }
 
 // publishAll publishes n messages from many goroutines.
@@ -58,13 +92,39 @@ func publishAll(ctx context.Context, publish func(context.Context) error, n int)
 	return context.Cause(ctx)
 }
 
-// consuming empties the queue that publishing has filled.
-func (b *bench) consuming(ctx context.Context, c contender, queue string) (sample, error) {
-	warm, all := int64(warmup(*messages)), int64(warmup(*messages)+*messages)
-	if err := b.depthIs(queue, int(all)); err != nil {
-		return sample{}, err
+// pieces is how many times in a round each library empties a queue.
+const pieces = 4
+
+// consuming has all libraries empty queues in turns. The messages in them are the same for all, published by raw: those of some
+// libraries carry headers.
+func (b *bench) consuming(ctx context.Context, contenders []contender, round int) (map[string]sample, error) {
+	watches := make([]stopwatch, len(contenders))
+	n := max(1, *messages/pieces)
+	for piece := range pieces {
+		for i := range contenders {
+			i = (piece + i) % len(contenders)
+			if err := b.emptying(ctx, contenders[i], queueOf(contenders[i], round), n, &watches[i]); err != nil {
+				return nil, fmt.Errorf("%s: %w", contenders[i].name(), err)
+			}
+		}
 	}
-	var watch stopwatch
+	samples := make(map[string]sample)
+	for i, c := range contenders {
+		samples[c.name()] = watches[i].sample(n * pieces)
+	}
+	return samples, nil
+}
+
+// emptying measures how a queue is emptied of n messages, after some more.
+func (b *bench) emptying(ctx context.Context, c contender, queue string, n int, watch *stopwatch) error {
+	warm := int64(max(warmup(n), b.prefetch))
+	all := warm + int64(n)
+	if err := b.declare(queue, quorum()); err != nil {
+		return err
+	}
+	if err := b.fill(ctx, raw{}, queue, int(all)); err != nil {
+		return err
+	}
 	var handled atomic.Int64
 	finished := make(chan struct{})
 	stop, err := c.consumer(b, queue, func() {
@@ -77,34 +137,41 @@ func (b *bench) consuming(ctx context.Context, c contender, queue string) (sampl
 		}
 	})
 	if err != nil {
-		return sample{}, err
+		return err
 	}
 	if err := errors.Join(await(ctx, finished), stop()); err != nil {
-		return sample{}, fmt.Errorf("%d of %d messages handled: %w", handled.Load(), all, err)
+		return fmt.Errorf("%d of %d messages handled: %w", handled.Load(), all, err)
 	}
 	if n := handled.Load(); n != all {
-		return sample{}, fmt.Errorf("%d messages handled, want %d", n, all)
+		return fmt.Errorf("%d messages handled, want %d", n, all)
 	}
-	return watch.sample(*messages), b.finish(queue)
+	return b.finish(queue)
+}
+
+// retryingAll has one library after the other retry.
+func (b *bench) retryingAll(ctx context.Context, contenders []contender, round int) (map[string]sample, error) {
+	samples := make(map[string]sample)
+	for _, c := range contenders {
+		s, err := b.retrying(ctx, c, queueOf(c, round))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.name(), err)
+		}
+		samples[c.name()] = s
+	}
+	return samples, nil
 }
 
 // retrying measures from when the warm-up messages have failed until as many as are measured have
 // come back, so that the clock sees as many failures as returns.
 func (b *bench) retrying(ctx context.Context, c contender, queue string) (sample, error) {
+	queue += "-retry"
 	n := max(1, int(float64(*retries)*c.retryShare()))
 	warm := int64(min(n, warmup(n)))
 	all := int64(n) + warm
 	if err := c.retryQueue(b, queue); err != nil {
 		return sample{}, err
 	}
-	publish, closePublisher, err := c.publisher(b, queue)
-	if err != nil {
-		return sample{}, err
-	}
-	if err := errors.Join(publishAll(ctx, publish, int(all)), closePublisher()); err != nil {
-		return sample{}, err
-	}
-	if err := b.depthIs(queue, int(all)); err != nil {
+	if err := b.fill(ctx, c, queue, int(all)); err != nil {
 		return sample{}, err
 	}
 	var watch stopwatch
@@ -132,6 +199,18 @@ func (b *bench) retrying(ctx context.Context, c contender, queue string) (sample
 		return sample{}, fmt.Errorf("%d messages failed and %d came back, want %d each", failed.Load(), done.Load(), all)
 	}
 	return watch.sample(n), b.finish(queue)
+}
+
+// fill publishes n messages, unmeasured.
+func (b *bench) fill(ctx context.Context, c contender, queue string, n int) error {
+	publish, stop, err := c.publisher(b, queue)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(publishAll(ctx, publish, n), stop()); err != nil {
+		return err
+	}
+	return b.depthIs(queue, n)
 }
 
 func await(ctx context.Context, event <-chan struct{}) error {
@@ -175,7 +254,7 @@ func (b *bench) depthBetween(queue string, least, most int) error {
 // know to be acked is back in it. Not more than the prefetch may be: under load, acks sent just before
 // the end of a connection have been seen not to count.
 func (b *bench) finish(queue string) error {
-	if err := b.depthBetween(queue, 0, *prefetch); err != nil {
+	if err := b.depthBetween(queue, 0, b.prefetch); err != nil {
 		return err
 	}
 	_, err := b.ch.QueueDelete(queue, false, false, false)

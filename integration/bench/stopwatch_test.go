@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// stopwatch measures time, and what the process uses meanwhile. The collector stays on, as it is for
+// stopwatch measures the time between start and stop, which may be several, and what the process uses meanwhile. The collector stays on, as it is for
 // users; what is allocated is counted when it is allocated, so collections do not change that count.
 type stopwatch struct {
 	mu            sync.Mutex // handlers start and stop it
 	began         time.Time
-	took, cpu     time.Duration
-	before, after runtime.MemStats
+	used          time.Duration // by the process before it began
+	before        runtime.MemStats
+	took, cpu     time.Duration // of all turns
+	mallocs, size uint64
 }
 
 func (w *stopwatch) start() {
@@ -21,16 +23,19 @@ func (w *stopwatch) start() {
 	defer w.mu.Unlock()
 	runtime.GC() // the garbage of what ran before is not on this clock
 	runtime.ReadMemStats(&w.before)
-	w.cpu = cpuTime()
+	w.used = cpuTime()
 	w.began = time.Now()
 }
 
 func (w *stopwatch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.took = time.Since(w.began)
-	w.cpu = cpuTime() - w.cpu
-	runtime.ReadMemStats(&w.after)
+	w.took += time.Since(w.began)
+	w.cpu += cpuTime() - w.used
+	var after runtime.MemStats
+	runtime.ReadMemStats(&after)
+	w.mallocs += after.Mallocs - w.before.Mallocs
+	w.size += after.TotalAlloc - w.before.TotalAlloc
 }
 
 func (w *stopwatch) sample(messages int) sample {
@@ -40,8 +45,8 @@ func (w *stopwatch) sample(messages int) sample {
 	return sample{
 		seconds: w.took.Seconds() / n,
 		cpu:     float64(w.cpu.Microseconds()) / n,
-		allocs:  float64(w.after.Mallocs-w.before.Mallocs) / n,
-		bytes:   float64(w.after.TotalAlloc-w.before.TotalAlloc) / n,
+		allocs:  float64(w.mallocs) / n,
+		bytes:   float64(w.size) / n,
 	}
 }
 

@@ -43,7 +43,7 @@ func (watermillLibrary) publisher(b *bench, queue string) (func(context.Context)
 func (watermillLibrary) work(b *bench, queue string, handle message.NoPublishHandlerFunc, middlewares ...message.HandlerMiddleware) (func() error, error) {
 	config := wamqp.NewDurableQueueConfig(b.url)
 	config.Queue.Arguments = quorum()
-	config.Consume.Qos.PrefetchCount = max(1, *prefetch / *concurrency)
+	config.Consume.Qos.PrefetchCount = max(1, b.prefetch / *concurrency)
 	subscriber, err := wamqp.NewSubscriber(config, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
