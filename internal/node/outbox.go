@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rehop/rehop/internal/prompt"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -23,7 +24,7 @@ const (
 // outbox gathers frames and writes many of them at once.
 type outbox struct {
 	conn   net.Conn
-	prompt promptWriter // nil: only the writer writes
+	prompt prompt.Writer // nil: only the writer writes
 
 	crammed atomic.Bool // there is more in buf than crammedOutbox
 
@@ -42,7 +43,7 @@ type outbox struct {
 }
 
 func newOutbox(conn net.Conn) *outbox {
-	o := &outbox{conn: conn, prompt: promptly(conn), ended: make(chan struct{})}
+	o := &outbox{conn: conn, prompt: prompt.To(conn), ended: make(chan struct{})}
 	o.work.L, o.room.L = &o.mu, &o.mu
 	return o
 }

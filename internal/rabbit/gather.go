@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rehop/rehop/internal/prompt"
 )
 
 // flushGrace is how long a closing connection may take to write what it has gathered.
@@ -21,9 +23,10 @@ const readBuffer = 64 << 10
 // gatherConn is a transport that makes few system calls, and that cannot be wedged.
 //
 // It writes in the background. amqp091-go flushes after every message; with many publishers at once,
-// what arrives while one system call is under way leaves together with the next. Write never blocks,
-// so no lock of amqp091-go is ever held across a stalled socket. What it holds is bounded by its
-// users: a publisher has a window of unconfirmed bytes, a consumer its prefetch.
+// what arrives while one system call is under way leaves together with the next. Where
+// nobody else publishes, what comes is written at once, as far as the socket takes it. Write never blocks, so no lock of amqp091-go
+// is ever held across a stalled socket. What it holds is bounded by its users: a publisher has a window
+// of unconfirmed bytes, a consumer its prefetch.
 //
 // It also watches the reader. amqp091-go reads in one goroutine, which waits for ever when the broker
 // sends an answer that nobody asked for; heartbeats would go on, and nobody would notice.
@@ -32,17 +35,25 @@ type gatherConn struct {
 	reader *bufio.Reader
 	reads  atomic.Uint64 // how often the reader has asked the peer for more
 
+	prompt prompt.Writer // nil: only the writer writes
+
 	mu      sync.Mutex
 	pending []byte
-	err     error // why writing has ended
+	last    time.Time // when something was last to be written
+	pauses  int       // between how many in a row there was a pause
+	busy    bool      // somebody writes
+	err     error     // why writing has ended
 	closing bool
 
 	wake chan struct{}
 	done chan struct{} // closed when the writer has ended
 }
 
+// Gather is for who compares brokers, and wants to measure neither the system calls of amqp091-go nor its wake-ups.
+func Gather(conn net.Conn) net.Conn { return gather(conn) }
+
 func gather(conn net.Conn) *gatherConn {
-	g := &gatherConn{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	g := &gatherConn{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), prompt: prompt.To(conn), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go g.write()
 	return g
 }
@@ -87,10 +98,44 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 		}
 		return 0, err
 	}
+	if now := time.Now(); now.Sub(g.last) < pause || g.busy || len(g.pending) > 0 {
+		g.last, g.pauses = now, 0
+	} else {
+		g.last, g.pauses = now, g.pauses+1
+	}
+	if g.prompt != nil && g.pauses >= manyPauses && len(p) <= promptBytes {
+		g.busy = true
+		g.mu.Unlock()
+		g.writeNow(p)
+		return len(p), nil
+	}
 	g.pending = append(g.pending, p...)
 	g.mu.Unlock()
 	g.signal()
 	return len(p), nil
+}
+
+const (
+	// Between two messages of one publisher there is a pause, in which the broker answers. Those of many leave such a pause now and then.
+	pause      = 50 * time.Microsecond
+	manyPauses = 4
+	// promptBytes is how much is written at once at most.
+	promptBytes = 16 << 10
+)
+
+// writeNow writes what the socket takes without waiting, and leaves the rest, and errors, to the writer.
+func (g *gatherConn) writeNow(p []byte) {
+	n, _ := g.prompt.TryWrite(p)
+	g.mu.Lock()
+	g.busy = false
+	if n < len(p) {
+		g.pending = append(append(make([]byte, 0, len(p)-n+len(g.pending)), p[n:]...), g.pending...)
+	}
+	more := len(g.pending) > 0 || g.closing
+	g.mu.Unlock()
+	if more {
+		g.signal()
+	}
 }
 
 func (g *gatherConn) signal() {
@@ -109,8 +154,12 @@ func (g *gatherConn) write() {
 	for range g.wake {
 		for {
 			g.mu.Lock()
+			if g.busy { // who writes wakes this one in the end
+				g.mu.Unlock()
+				break
+			}
 			batch, closing := g.pending, g.closing
-			g.pending = spare[:0]
+			g.pending, g.busy = spare[:0], len(batch) > 0
 			g.mu.Unlock()
 			if len(batch) == 0 {
 				if closing {
@@ -120,10 +169,13 @@ func (g *gatherConn) write() {
 				spare = batch
 				break
 			}
-			if _, err := g.Conn.Write(batch); err != nil {
-				g.mu.Lock()
+			_, err := g.Conn.Write(batch)
+			g.mu.Lock()
+			if g.busy = false; err != nil {
 				g.err, g.pending = err, nil
-				g.mu.Unlock()
+			}
+			g.mu.Unlock()
+			if err != nil {
 				// The reader notices, and amqp091-go shuts the connection down.
 				_ = g.Conn.Close()
 				return

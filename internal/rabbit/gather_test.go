@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -139,4 +140,121 @@ func TestGatherConcurrently(t *testing.T) {
 	if n := <-total; n != 8*500*10 {
 		t.Errorf("got %d bytes, want %d", n, 8*500*10)
 	}
+}
+
+// promptConn takes some bytes without waiting.
+type promptConn struct {
+	countingConn
+	room  int
+	taken []byte // that way
+}
+
+func (c *promptConn) TryWrite(p []byte) (int, error) {
+	n := min(c.room, len(p))
+	c.taken, c.room = append(c.taken, p[:n]...), c.room-n
+	return n, nil
+}
+
+// rest lets so much time pass that the next write is one at once.
+func (g *gatherConn) rest() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last, g.pauses = time.Time{}, manyPauses-1
+}
+
+// What comes after pauses is written at once, as far as there is room, and what does not is left to the writer.
+func TestGatherWritesAtOnceAfterPauses(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		room  int
+		after time.Duration
+		taken string
+		left  string
+	}{
+		{"room for all", 100, pause, "45", "123"},
+		{"room for some", 1, pause, "4", "1235"},
+		{"no room", 0, pause, "", "12345"},
+		{"no pauses", 100, pause - 1, "", "12345"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				conn := &promptConn{countingConn: countingConn{Conn: client}, room: c.room}
+				g := gather(conn)
+				got := make(chan string)
+				go func() {
+					all, _ := io.ReadAll(server)
+					got <- string(all)
+				}()
+				for _, word := range []string{"1", "2", "3", "4", "5"} {
+					_, _ = g.Write([]byte(word))
+					<-time.After(c.after)
+				}
+				_ = g.Close()
+				if left := <-got; string(conn.taken) != c.taken || left != c.left {
+					t.Errorf("written at once %q and by the writer %q, want %q and %q", conn.taken, left, c.taken, c.left)
+				}
+			})
+		})
+	}
+}
+
+// Nobody writes at once while the writer waits for the peer: the order would be lost.
+func TestGatherNeverPassesItsWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		conn := &promptConn{countingConn: countingConn{Conn: client}}
+		g := gather(conn)
+		g.rest()
+		_, _ = g.Write([]byte("one")) // no room: the writer waits for the peer
+		synctest.Wait()
+		conn.room = 100
+		g.rest()
+		_, _ = g.Write([]byte("two"))
+		got := make([]byte, 6)
+		if _, err := io.ReadFull(server, got); err != nil || string(got) != "onetwo" || len(conn.taken) > 0 {
+			t.Errorf("got %q, %v, and %q past the writer; want onetwo by the writer", got, err, conn.taken)
+		}
+		_ = g.Close()
+		synctest.Wait()
+		_ = server.Close()
+	})
+}
+
+// On a real socket of which the peer reads late, all arrives in order.
+func TestGatherSocket(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	g := gather(client)
+	if g.prompt == nil {
+		t.Fatal("got no way to write to a socket without waiting")
+	}
+	const parts = 1500 // more than a socket has room for
+	part := make([]byte, 8<<10)
+	for i := range uint64(parts) {
+		binary.BigEndian.PutUint64(part, i)
+		if i%3 == 0 {
+			g.rest()
+		}
+		_, _ = g.Write(part)
+	}
+	for i := range uint64(parts) {
+		if _, err := io.ReadFull(server, part); err != nil || binary.BigEndian.Uint64(part) != i {
+			t.Fatalf("part %d: got number %d, %v", i, binary.BigEndian.Uint64(part), err)
+		}
+	}
+	_ = g.Close()
+	<-g.done
 }

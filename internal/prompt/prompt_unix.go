@@ -1,6 +1,6 @@
 //go:build unix
 
-package node
+package prompt
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// promptly returns a way to write to a connection without waiting, or nil if there is none.
-func promptly(conn net.Conn) promptWriter {
+// To returns a way to write to a connection without waiting, or nil if there is none.
+func To(conn net.Conn) Writer {
 	switch c := conn.(type) {
-	case promptWriter:
+	case Writer:
 		return c
 	case *net.TCPConn:
 		return newSocket(c)
@@ -30,7 +30,7 @@ type socket struct {
 	err error
 }
 
-func newSocket(c syscall.Conn) promptWriter {
+func newSocket(c syscall.Conn) Writer {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil
