@@ -2,7 +2,6 @@ package brokers
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/store"
@@ -50,8 +49,5 @@ func (d disk) write(dir string, n int) (m measure, err error) {
 		end += int64(len(record))
 		latencies[i] = time.Since(sent)
 	}
-	m.rate = float64(n) / time.Since(began).Seconds()
-	slices.Sort(latencies)
-	m.p50, m.p99 = latencies[n/2], latencies[n*99/100]
-	return m, nil
+	return measure{n, time.Since(began), latencies}, nil
 }

@@ -98,9 +98,7 @@ func (c *client) publish(ctx context.Context, queue string, goroutines, n int) (
 	if err := context.Cause(ctx); err != nil {
 		return measure{}, err
 	}
-	all := slices.Concat(latencies...)
-	slices.Sort(all)
-	return measure{rate: float64(n) / took.Seconds(), p50: all[len(all)/2], p99: all[len(all)*99/100]}, nil
+	return measure{n, took, slices.Concat(latencies...)}, nil
 }
 
 // consume takes n messages with an ack each.
@@ -126,7 +124,7 @@ func (c *client) consume(ctx context.Context, queue string, n int) (measure, err
 			return measure{}, fmt.Errorf("%d of %d messages came: %w", i, n, ctx.Err())
 		}
 	}
-	return measure{rate: float64(n) / time.Since(began).Seconds()}, nil
+	return measure{n: n, took: time.Since(began)}, nil
 }
 
 // with runs a scenario with a client of its own and an empty queue.
@@ -144,13 +142,13 @@ func with(c contender, queue string, run func(*client) (measure, error)) (measur
 
 func publishing(ctx context.Context, c contender, queue string) (measure, error) {
 	return with(c, queue, func(cl *client) (measure, error) {
-		return cl.publish(ctx, queue, *publishers, *messages)
+		return cl.publish(ctx, queue, *publishers, inTurn())
 	})
 }
 
 func consuming(ctx context.Context, c contender, queue string) (measure, error) {
 	return with(c, queue, func(cl *client) (measure, error) {
-		got, err := cl.consume(ctx, queue, *messages)
+		got, err := cl.consume(ctx, queue, inTurn())
 		if err == nil {
 			_, err = cl.ch.QueueDelete(queue, false, false, false)
 		}
@@ -161,7 +159,7 @@ func consuming(ctx context.Context, c contender, queue string) (measure, error) 
 func oneByOne(ctx context.Context, c contender, queue string) (measure, error) {
 	queue += "-one"
 	return with(c, queue, func(cl *client) (measure, error) {
-		got, err := cl.publish(ctx, queue, 1, max(*messages/10, 100))
+		got, err := cl.publish(ctx, queue, 1, single())
 		if err == nil {
 			_, err = cl.ch.QueueDelete(queue, false, false, false)
 		}
@@ -180,12 +178,12 @@ func both(ctx context.Context, c contender, queue string) (measure, error) {
 		ended := make(chan error, 1)
 		began := time.Now()
 		go func() {
-			_, err := consumer.consume(ctx, queue, *messages)
+			_, err := consumer.consume(ctx, queue, inTurn())
 			ended <- err
 		}()
-		got, err := cl.publish(ctx, queue, *publishers, *messages)
+		got, err := cl.publish(ctx, queue, *publishers, inTurn())
 		err = errors.Join(err, <-ended)
-		got.rate = float64(*messages) / time.Since(began).Seconds()
+		got.took = time.Since(began)
 		if err == nil {
 			_, err = cl.ch.QueueDelete(queue, false, false, false)
 		}
