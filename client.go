@@ -34,6 +34,7 @@ type Client struct {
 	closed      bool
 	ended       chan struct{} // closed when Close has done its work
 	subscribers map[*Subscriber]struct{}
+	troubled    map[string]bool // connections that were lost or blocked, and are not open again
 
 	background sync.WaitGroup
 	quit       context.CancelFunc
@@ -55,7 +56,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	background, quit := context.WithCancel(context.Background())
 	c := &Client{
 		config: config, hooks: sortHooks(config.Hooks), native: native, exchanges: exchanges,
-		subscribers: make(map[*Subscriber]struct{}), quit: quit, ended: make(chan struct{}),
+		subscribers: make(map[*Subscriber]struct{}), troubled: make(map[string]bool), quit: quit, ended: make(chan struct{}),
 	}
 	c.host, _ = os.Hostname()
 	opts := config.options()
@@ -103,8 +104,21 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 
 func (c *Client) observe(connection string, s rabbit.State, err error) {
 	change := StateChange{Connection: connection, State: publicState(s), Err: err}
-	if s == rabbit.Recovering || s == rabbit.Blocked {
-		c.config.Logger.Warn("rehop: connection "+string(change.State), "connection", connection, "name", c.config.Name, "err", err)
+	log := c.config.Logger.With("connection", connection, "name", c.config.Name)
+	switch s {
+	case rabbit.Recovering, rabbit.Blocked:
+		log.Warn("rehop: connection "+string(change.State), "err", err)
+		c.mu.Lock()
+		c.troubled[connection] = true
+		c.mu.Unlock()
+	case rabbit.Open:
+		c.mu.Lock()
+		again := c.troubled[connection]
+		delete(c.troubled, connection)
+		c.mu.Unlock()
+		if again {
+			log.Info("rehop: connection " + string(change.State))
+		}
 	}
 	tell(c.hooks.state, func(h StateHook) { h.OnState(change) })
 }

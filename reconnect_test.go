@@ -1,10 +1,14 @@
 package rehop_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -125,6 +129,62 @@ func TestReconnectToAFlappingBroker(t *testing.T) {
 		}
 		if err := awaitOpen(b.Client); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Who watches learns why there is still no connection when the reason changes, and only then, and that it is there again.
+func TestReasonsOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := newStates()
+		var log bytes.Buffer
+		var mu sync.Mutex
+		reason := "nobody is there"
+		away := false
+		b := rehoptest.Open(t, seen.observe(), rehoptest.WithConfig(func(c *rehop.Config) {
+			dial := c.Dial
+			c.ReconnectMin, c.ReconnectMax = time.Second, time.Second
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			tries := 0
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if !away {
+					return dial(ctx, network, addr)
+				}
+				tries++
+				return nil, fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:5672: %s", 40_000+tries, reason)
+			}
+		}))
+		say := func(isAway bool, why string) {
+			mu.Lock()
+			defer mu.Unlock()
+			away, reason = isAway, why
+		}
+		say(true, "nobody is there")
+		b.Drop()
+		time.Sleep(time.Minute)
+		say(true, "the door is shut")
+		time.Sleep(time.Minute)
+		say(false, "")
+		if err := awaitOpen(b.Client); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		var got []string
+		for range len(seen.changes) {
+			if c := <-seen.changes; c.Connection == "publish" {
+				got = append(got, string(c.State))
+			}
+		}
+		if want := []string{"OPEN", "RECOVERING", "RECOVERING", "RECOVERING", "OPEN"}; !slices.Equal(got, want) {
+			t.Errorf("changes: got %v, want %v: lost, then a reason, and another", got, want)
+		}
+		text := log.String()
+		for what, want := range map[string]int{"RECOVERING\" connection=publish": 3, "nobody is there": 2, "the door is shut": 2, "OPEN\" connection=publish": 1} {
+			if n := strings.Count(text, what); n != want {
+				t.Errorf("%q in the log: got %d times, want %d\n%s", what, n, want, text)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type Link struct {
 	err     error         // why there is none, or why it is blocked
 	tries   int           // failed tries since the last success
 	untold  bool          // nothing has been observed yet
+	told    string        // the reason that was observed last
 	changed chan struct{} // closed at the next change
 
 	cancel context.CancelFunc
@@ -39,7 +41,8 @@ type Link struct {
 	calls  group // to the broker, whose callers may have gone
 }
 
-// NewLink starts connecting. observe is called at every change of state, in order, from one goroutine.
+// NewLink starts connecting. observe is called at every change of state, and when there is still no connection but for another reason,
+// in order, from one goroutine.
 func NewLink(role string, opts Options, observe func(State, error)) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
@@ -110,8 +113,9 @@ func (l *Link) FirstTry(ctx context.Context) error {
 
 func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
 	l.mu.Lock()
-	same := l.state == state && l.conn == conn && !l.untold
-	l.untold = false
+	why := reason(err)
+	same := l.state == state && l.conn == conn && !l.untold && (state != Recovering || why == l.told)
+	l.untold, l.told = false, why
 	l.conn, l.state, l.err, l.tries = conn, state, err, tries
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -119,6 +123,20 @@ func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
 	if !same {
 		l.observe(state, err)
 	}
+}
+
+// reason is what an error says, without the ports of ours, which are others at each try.
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	words := strings.Fields(err.Error())
+	for i, word := range words {
+		if _, to, ok := strings.Cut(word, "->"); ok {
+			words[i] = to
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func (l *Link) run(ctx context.Context) {
