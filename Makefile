@@ -49,8 +49,8 @@ faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), whic
 
 bench: services ## rehop and three other clients on RabbitMQ, the embedded broker beside RabbitMQ, the outbox beside two others, and a flow beside a bare loop, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
-	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -retries=2000 && \
-	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=20000 && \
+	$(GO) test ./bench -run '^TestCompare$$' -count=1 -v -timeout=60m -args -rounds=12 -messages=20000 -retries=2000 && \
+	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=40000 && \
 	$(GO) test ./relaying -run '^TestRelaying$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge && \
 	$(GO) test ./relaying -run '^TestBacklog$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge && \
 	$(GO) test ./relaying -run '^TestInbox$$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000 && \
