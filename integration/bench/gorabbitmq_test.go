@@ -87,6 +87,10 @@ func (l goRabbitMQ) work(b *bench, queue string, handle rabbitmq.Handler) (func(
 	return func() error {
 		consumer.Close()
 		err := conn.Close()
+		// It closes its channel when the handlers have returned, and acks after that: then the broker closes the connection.
+		if e := (*amqp.Error)(nil); errors.As(err, &e) && e.Code == amqp.ChannelError {
+			err = nil
+		}
 		return errors.Join(<-ended, err)
 	}, nil
 }

@@ -294,24 +294,28 @@ func TestNoReconnectStorm(t *testing.T) {
 	}
 }
 
-// Refusals in a row make publishing slower, and success makes it fast again.
+// Refusals in a row make publishing slower to where they come from, and success makes it fast again.
 func TestStormPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := true
-		b := &fakeBroker{publish: func(p *fakePeer, channel uint16, tag uint64, _, _ []byte) {
-			if full {
+		b := &fakeBroker{publish: func(p *fakePeer, channel uint16, tag uint64, _, body []byte) {
+			if full && string(body) == "to k" {
 				p.nack(channel, tag, 0)
 			} else {
 				p.ack(channel, tag, 0)
 			}
 		}}
 		link, p, _ := start(t, b)
-		try := func() (time.Duration, error) {
+		to := func(key string) (time.Duration, error) {
 			began := time.Now()
-			err := p.Publish(within(t, time.Minute), "", "k", &Publishing{MessageId: "id"}, true)
+			err := p.Publish(within(t, time.Minute), "", key, &Publishing{MessageId: "id", Body: []byte("to " + key)}, true)
 			return time.Since(began), err
 		}
+		try := func() (time.Duration, error) { return to("k") }
 		for i := range 40 {
+			if took, err := to("another"); err != nil || took != 0 {
+				t.Errorf("to where there is room: got %v after %v, want nil at once", err, took)
+			}
 			took, err := try()
 			if !errors.Is(err, ErrRefused) {
 				t.Fatalf("got %v, want %v", err, ErrRefused)

@@ -35,7 +35,7 @@ type Publisher struct {
 	opening *opening    // not nil while one is being opened
 
 	openSince atomic.Int64 // since when the link is open, in Unix nanoseconds
-	storm     storm
+	storms    storms
 	pending   group // confirms whose callers have gone
 }
 
@@ -77,11 +77,11 @@ func (p *Publisher) Wait() { p.pending.wait() }
 
 // Ticket is a message that was sent and not yet answered for.
 type Ticket struct {
-	session  *pubSession
-	confirm  *amqp.DeferredConfirmation
-	id       string
-	exchange string
-	size     int
+	session *pubSession
+	confirm *amqp.DeferredConfirmation
+	id      string
+	destination
+	size int
 }
 
 // messageOverhead stands for frames and properties where the size of a message is reckoned.
@@ -108,7 +108,7 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publish
 	if err := check(exchange, key, msg, int(p.maxBody.Load())); err != nil {
 		return Ticket{}, err
 	}
-	if err := p.storm.wait(ctx); err != nil {
+	if err := p.storms.wait(ctx, destination{exchange, key}); err != nil {
 		return Ticket{}, err
 	}
 	size := len(msg.Body) + messageOverhead
@@ -149,7 +149,7 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 		s.free(msg.MessageId)
 		return Ticket{}, fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
-	return Ticket{session: s, confirm: confirm, id: msg.MessageId, exchange: exchange}, nil
+	return Ticket{session: s, confirm: confirm, id: msg.MessageId, destination: destination{exchange, key}}, nil
 }
 
 // Outcome waits for what the broker says. Nil: it has the message, in a queue.
@@ -174,14 +174,14 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 		return returned
 	}
 	if t.confirm.Acked() {
-		p.storm.calm()
+		p.storms.calm(t.destination)
 		t.session.accepted(t.exchange)
 		return nil
 	}
 	if t.session.ch.IsClosed() {
 		return p.lost(t)
 	}
-	p.storm.grow()
+	p.storms.grow(t.destination)
 	if t.session.refused(t.exchange) {
 		p.replace(t.session)
 	}
@@ -420,33 +420,4 @@ func (p *Publisher) look(ctx context.Context, exchange string) error {
 		return nil
 	}
 	return fmt.Errorf("%w: look for exchange %q: %w", ErrDisconnected, exchange, err)
-}
-
-// storm slows publishing down while the broker keeps saying no.
-type storm struct{ refusals atomic.Int32 }
-
-// The longest pause is short, so that publishing resumes soon after there is room.
-const (
-	stormFrom = 8 // refusals in a row before the first pause
-	stormMin  = 5 * time.Millisecond
-	stormMax  = 100 * time.Millisecond
-)
-
-func (s *storm) calm() {
-	if s.refusals.Load() != 0 {
-		s.refusals.Store(0)
-	}
-}
-
-func (s *storm) grow() { s.refusals.Add(1) }
-
-func (s *storm) wait(ctx context.Context) error {
-	n := s.refusals.Load()
-	if n < stormFrom {
-		return nil
-	}
-	if err := Pause(ctx, Backoff{Min: stormMin, Max: stormMax}.Delay(int(n-stormFrom)+1)); err != nil {
-		return fmt.Errorf("%w: the broker refuses message after message: %w", ErrRefused, err)
-	}
-	return nil
 }

@@ -66,6 +66,21 @@ func migrateCases() []Case {
 				cancel()
 			}
 		}},
+		{Name: "WhileWriting", Run: func(t *testing.T, b *Bench) {
+			// Programs start, and migrate, while others have transactions open.
+			b.Migrate()
+			got := b.Collect("q")
+			b.Start(b.Relay())
+			tx := b.Tx()
+			b.Must(b.Box.Publish(b.Context(), tx, To("q", "1")))
+			ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+			defer cancel()
+			if err := b.Dialect.Migrate(ctx, b.Open(t)); err != nil {
+				t.Errorf("migrate while a transaction is open: got %v, want nil at once", err)
+			}
+			b.Must(tx.Commit())
+			Equal(b, "message", Receive(b, got, "message").ID, "1")
+		}},
 		{Name: "AsPrinted", Run: func(t *testing.T, b *Bench) {
 			script, err := b.Dialect.SQL(0)
 			b.Must(err)
