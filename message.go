@@ -77,7 +77,7 @@ func (m *Message) publishing(p *rabbit.Publishing, unrouted Unrouted) error {
 		}
 	}
 	switch {
-	case unrouted == KeepUnrouted:
+	case unrouted == KeepUnrouted, m.Exchange == "": // the default exchange has no alternate exchange that would keep it
 		p.Headers = rabbit.ToTable(m.Headers)
 	case len(m.Headers) == 0:
 		p.Headers = returnHeaders

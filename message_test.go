@@ -56,7 +56,7 @@ func TestPublishingDefaults(t *testing.T) {
 func TestReturnHeader(t *testing.T) {
 	t.Parallel()
 	headers := map[string]any{"h": "v"}
-	for _, m := range []*Message{{}, {Headers: map[string]any{}}, {Headers: headers}} {
+	for _, m := range []*Message{{Exchange: "x"}, {Exchange: "x", Headers: map[string]any{}}, {Exchange: "x", Headers: headers}} {
 		p, err := publishing(m, ReturnUnrouted)
 		if err != nil {
 			t.Fatal(err)
@@ -70,6 +70,14 @@ func TestReturnHeader(t *testing.T) {
 		}
 		if got, ok := p.Headers[layout.HeaderReturn]; ok {
 			t.Errorf("%v, to be kept: got %s %v, want none", m.Headers, layout.HeaderReturn, got)
+		}
+		m.Exchange = ""
+		p, err = publishing(m, ReturnUnrouted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := p.Headers[layout.HeaderReturn]; ok {
+			t.Errorf("%v, to the default exchange, which keeps nothing: got %s %v, want none", m.Headers, layout.HeaderReturn, got)
 		}
 	}
 	if len(headers) != 1 {

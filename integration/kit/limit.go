@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop/internal/conformance/await"
 )
 
 // Limit is how long a test waits for what must happen. It is far longer than anything takes.
@@ -26,13 +28,5 @@ func Timeout(t testing.TB, d time.Duration) context.Context {
 // Receive waits for a value.
 func Receive[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
-	timer := time.NewTimer(Limit)
-	defer timer.Stop()
-	select {
-	case v := <-from:
-		return v
-	case <-timer.C:
-		t.Fatalf("after %v still not: %s", Limit, what)
-		panic("unreachable")
-	}
+	return await.One(t, from, Limit, what)
 }

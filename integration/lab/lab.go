@@ -20,6 +20,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/internal/conformance/await"
 )
 
 // environment is what scripts/services says about the servers that run here.
@@ -221,15 +223,5 @@ func (r *Rabbit) Depth(ch *amqp.Channel, queue string) int {
 // Eventually waits for a condition that no event announces, such as a counter of the broker's.
 func Eventually(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("after %v still not: %s", limit, what)
-		}
-	}
+	await.True(t, limit, 20*time.Millisecond, what, condition)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/internal/conformance/await"
 )
 
 // limit is how long a case waits for what must happen: far longer than anything takes.
@@ -171,34 +173,17 @@ func (b *Bench) Acked(confirm *amqp091.DeferredConfirmation) bool {
 // Eventually waits for a condition that no event announces.
 func (b *Bench) Eventually(what string, condition func() bool) {
 	b.t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			b.t.Fatalf("after %v still not: %s", limit, what)
-		}
-	}
+	await.True(b.t, limit, 20*time.Millisecond, what, condition)
 }
 
 // Receive waits for an event.
 func Receive[T any](b *Bench, from <-chan T, what string) T {
 	b.t.Helper()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case v, ok := <-from:
-		if !ok {
-			b.t.Fatalf("%s: got the end of the stream instead", what)
-		}
-		return v
-	case <-timer.C:
-		b.t.Fatalf("after %v still not: %s", limit, what)
-		panic("unreachable")
+	v, ok := await.Next(b.t, from, limit, what)
+	if !ok {
+		b.t.Fatalf("%s: got the end of the stream instead", what)
 	}
+	return v
 }
 
 // Equal checks a value.

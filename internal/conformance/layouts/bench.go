@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop/internal/conformance/await"
 )
 
 // Bench is what a case works with.
@@ -45,27 +47,13 @@ func (b *Bench) Must(err error) {
 // Eventually waits for a condition that no event announces. Where the limit is long the looks become rare.
 func (b *Bench) Eventually(limit time.Duration, what string, condition func() bool) {
 	b.t.Helper()
-	began := time.Now()
-	for pause := 5 * time.Millisecond; !condition(); pause = min(2*pause, b.Wait(time.Minute, 50*time.Millisecond)) {
-		if time.Since(began) > limit {
-			b.t.Fatalf("after %v still not: %s", limit, what)
-		}
-		<-time.After(pause)
-	}
+	await.True(b.t, limit, b.Wait(time.Minute, 50*time.Millisecond), what, condition)
 }
 
 // receive waits for an event.
 func receive[T any](b *Bench, from <-chan T, limit time.Duration, what string) T {
 	b.t.Helper()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case v := <-from:
-		return v
-	case <-timer.C:
-		b.t.Fatalf("after %v still not: %s", limit, what)
-		panic("unreachable")
-	}
+	return await.One(b.t, from, limit, what)
 }
 
 // equal checks a value.

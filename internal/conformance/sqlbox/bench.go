@@ -9,6 +9,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/inbox"
+	"github.com/rehop/rehop/internal/conformance/await"
 	"github.com/rehop/rehop/outbox"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -202,31 +203,13 @@ func (b *Bench) Inspector() outbox.Inspector {
 // Eventually waits for a condition that no event announces.
 func (b *Bench) Eventually(what string, condition func() bool) {
 	b.t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			b.t.Fatalf("after %v still not: %s", limit, what)
-		}
-	}
+	await.True(b.t, limit, 10*time.Millisecond, what, condition)
 }
 
 // Receive waits for an event.
 func Receive[T any](b *Bench, from <-chan T, what string) T {
 	b.t.Helper()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case v := <-from:
-		return v
-	case <-timer.C:
-		b.t.Fatalf("after %v still not: %s", limit, what)
-		panic("unreachable")
-	}
+	return await.One(b.t, from, limit, what)
 }
 
 // Equal checks a value.
