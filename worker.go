@@ -133,12 +133,11 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 func (w *worker) run(h *handling) (mine bool, err error) {
 	s := w.sub
 	ctx := context.Context(h)
+	h.began, h.limit = time.Now(), s.config.Timeout
 	for _, hook := range s.client.hooks.handleStart {
 		ctx = hook.OnHandleStart(ctx, &h.Delivery)
 	}
 	h.told = ctx
-	h.began = time.Now()
-	h.limit = s.config.Timeout
 	w.mu.Lock()
 	w.current = h
 	arm := !w.armed
