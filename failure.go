@@ -157,11 +157,7 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 	verdict := s.layout.Retry(failed)
 	switch verdict.Do {
 	case layout.Requeue:
-		if s.queue.Passive || layout.IsQuorum(s.queue) { // may not mark what is given back
-			s.move(h, record, result, s.toEnd(h, record))
-		} else {
-			s.settle(h, result, h.raw.Requeue)
-		}
+		s.settle(h, result, h.raw.Requeue)
 		return
 	case layout.Reject:
 		s.settle(h, result, h.raw.Reject)

@@ -205,7 +205,7 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 }
 
 // counts reports whether the queue counts how often it delivers a message without an answer, as quorum
-// queues do. From RabbitMQ 4.3 on they do not count, and do not mark, what was given back.
+// queues do. From RabbitMQ 4.3 on they do not count what was given back, but mark it as delivered before all the same.
 func (s *Subscriber) counts(h *handling) bool {
 	_, marked := h.raw.Headers["x-delivery-count"]
 	return marked || layout.IsQuorum(s.queue)

@@ -71,9 +71,8 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// From RabbitMQ 4.3 on a quorum queue does not mark what was given back, by which the layout counts: rehop sends it round instead. So it does with
-// a queue of which it does not know the type.
-func TestDLXOnUnmarkedQueue(t *testing.T) {
+// From RabbitMQ 4.3 on a quorum queue does not count what was given back, but marks it, by which the layout counts.
+func TestDLXOnQuorumQueue(t *testing.T) {
 	for name, s := range map[string]rehop.Subscription{"quorum": {QueueType: layout.Quorum}, "passive": {Passive: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
