@@ -34,7 +34,6 @@ type Client struct {
 	closed      bool
 	ended       chan struct{} // closed when Close has done its work
 	subscribers map[*Subscriber]struct{}
-	troubled    map[string]bool // connections that were lost or blocked, and are not open again
 
 	background sync.WaitGroup
 	quit       context.CancelFunc
@@ -56,23 +55,24 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	background, quit := context.WithCancel(context.Background())
 	c := &Client{
 		config: config, hooks: sortHooks(config.Hooks), native: native, exchanges: exchanges,
-		subscribers: make(map[*Subscriber]struct{}), troubled: make(map[string]bool), quit: quit, ended: make(chan struct{}),
+		subscribers: make(map[*Subscriber]struct{}), quit: quit, ended: make(chan struct{}),
 	}
 	c.host, _ = os.Hostname()
 	opts := config.options()
 	// The links observe their states from their own goroutines; what these touch exists only when
 	// ready is closed.
 	ready := make(chan struct{})
+	published, consumed := c.observer("publish"), c.observer("consume")
 	c.publish = rabbit.NewLink("publish", opts, func(s rabbit.State, err error) {
 		<-ready
 		c.fabric.reset()
 		c.sender.SetState(s, err)
 		c.mover.SetState(s, err)
-		c.observe("publish", s, err)
+		published(s, err)
 	})
 	c.consume = rabbit.NewLink("consume", opts, func(s rabbit.State, err error) {
 		<-ready
-		c.observe("consume", s, err)
+		consumed(s, err)
 	})
 	limits := rabbit.Limits{
 		Unconfirmed: config.MaxUnconfirmed, UnconfirmedBytes: config.MaxUnconfirmedBytes,
@@ -102,25 +102,24 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) observe(connection string, s rabbit.State, err error) {
-	change := StateChange{Connection: connection, State: publicState(s), Err: err}
+// observer logs and tells the changes of a connection. It is called from one goroutine.
+func (c *Client) observer(connection string) func(rabbit.State, error) {
 	log := c.config.Logger.With("connection", connection, "name", c.config.Name)
-	switch s {
-	case rabbit.Recovering, rabbit.Blocked:
-		log.Warn("rehop: connection "+string(change.State), "err", err)
-		c.mu.Lock()
-		c.troubled[connection] = true
-		c.mu.Unlock()
-	case rabbit.Open:
-		c.mu.Lock()
-		again := c.troubled[connection]
-		delete(c.troubled, connection)
-		c.mu.Unlock()
-		if again {
-			log.Info("rehop: connection " + string(change.State))
+	troubled := false
+	return func(s rabbit.State, err error) {
+		change := StateChange{Connection: connection, State: publicState(s), Err: err}
+		switch s {
+		case rabbit.Recovering, rabbit.Blocked:
+			log.Warn("rehop: connection "+string(change.State), "err", err)
+			troubled = true
+		case rabbit.Open:
+			if troubled {
+				log.Info("rehop: connection " + string(change.State))
+			}
+			troubled = false
 		}
+		tell(c.hooks.state, func(h StateHook) { h.OnState(change) })
 	}
-	tell(c.hooks.state, func(h StateHook) { h.OnState(change) })
 }
 
 // State is CLOSED after Close, RECOVERING while one of the connections is missing, BLOCKED while

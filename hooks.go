@@ -33,7 +33,7 @@ type StateChange struct {
 	Err        error // why, when it is not open
 }
 
-// StateHook is told when a connection changes, and when it is RECOVERING still, but for another reason.
+// StateHook is told when a connection changes, and when it is RECOVERING still, but for a new reason.
 type StateHook interface{ OnState(StateChange) }
 
 // PublishStartHook is called before a message is sent. It may add headers, and its context is handed

@@ -166,6 +166,8 @@ func TestReasonsOfAnOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 		say(true, "the door is shut")
 		time.Sleep(time.Minute)
+		say(true, "nobody is there") // which is no news
+		time.Sleep(time.Minute)
 		say(false, "")
 		if err := awaitOpen(b.Client); err != nil {
 			t.Fatal(err)

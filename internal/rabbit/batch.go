@@ -58,9 +58,30 @@ func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, 
 	}
 }
 
-// pipeline sends some of the items once, and tells their outcomes.
+// pipeline sends some of the items once, and tells their outcomes. Those for a destination that keeps refusing hold up nobody: they are
+// sent when the others have their answers, after one pause for all of them.
 func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, told func(i int, err error)) {
 	w := &way{publisher: p, ctx: ctx, told: told}
+	var stormy []int
+	var longest time.Duration
+	w.sendAll(items, slices.DeleteFunc(slices.Clone(some), func(i int) bool {
+		pause := p.storms.pause(destination{items[i].Exchange, items[i].Key})
+		if pause > 0 {
+			stormy, longest = append(stormy, i), max(longest, pause)
+		}
+		return pause > 0
+	}))
+	if err := pauseInStorm(ctx, longest); err != nil {
+		for _, i := range stormy {
+			told(i, err)
+		}
+		return
+	}
+	w.sendAll(items, stormy)
+}
+
+// sendAll sends some of the items, and takes in the outcomes.
+func (w *way) sendAll(items []Item, some []int) {
 	var twins []int
 	for _, i := range some {
 		if w.send(items[i], i) {
@@ -71,7 +92,7 @@ func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, told
 	// Another message with the same id was under way, perhaps one of these items.
 	for _, i := range twins {
 		if w.send(items[i], i) {
-			told(i, fmt.Errorf("%w: another message with the id %q is under way", ErrUnknown, items[i].Message.MessageId))
+			w.told(i, fmt.Errorf("%w: another message with the id %q is under way", ErrUnknown, items[i].Message.MessageId))
 		}
 		w.end()
 	}

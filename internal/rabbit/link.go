@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +34,7 @@ type Link struct {
 	err     error         // why there is none, or why it is blocked
 	tries   int           // failed tries since the last success
 	untold  bool          // nothing has been observed yet
-	told    string        // the reason that was observed last
+	told    []string      // the reasons that were observed since the connection was lost
 	changed chan struct{} // closed at the next change
 
 	cancel context.CancelFunc
@@ -41,8 +42,11 @@ type Link struct {
 	calls  group // to the broker, whose callers may have gone
 }
 
-// NewLink starts connecting. observe is called at every change of state, and when there is still no connection but for another reason,
-// in order, from one goroutine.
+// maxReasons is how many reasons of one outage are observed: those that alternate, or that are others each time, are no news.
+const maxReasons = 8
+
+// NewLink starts connecting. observe is called at every change of state, and when there is still no connection but for a reason that is
+// new, in order, from one goroutine.
 func NewLink(role string, opts Options, observe func(State, error)) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
@@ -113,9 +117,13 @@ func (l *Link) FirstTry(ctx context.Context) error {
 
 func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
 	l.mu.Lock()
-	why := reason(err)
-	same := l.state == state && l.conn == conn && !l.untold && (state != Recovering || why == l.told)
-	l.untold, l.told = false, why
+	same := l.state == state && l.conn == conn && !l.untold
+	l.untold = false
+	if state != Recovering {
+		l.told = nil
+	} else if why := reason(err); !slices.Contains(l.told, why) && len(l.told) < maxReasons {
+		l.told, same = append(l.told, why), false
+	}
 	l.conn, l.state, l.err, l.tries = conn, state, err, tries
 	close(l.changed)
 	l.changed = make(chan struct{})

@@ -90,6 +90,9 @@ const messageOverhead = 512
 // Send hands one message to the connection, waiting for a place if need be, and returns a ticket
 // for its outcome. An error means that it was not sent.
 func (p *Publisher) Send(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
+	if err := p.storms.await(ctx, destination{exchange, key}); err != nil {
+		return Ticket{}, err
+	}
 	return p.send(ctx, exchange, key, msg, whenPossible)
 }
 
@@ -106,9 +109,6 @@ const (
 
 func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publishing, when readiness) (Ticket, error) {
 	if err := check(exchange, key, msg, int(p.maxBody.Load())); err != nil {
-		return Ticket{}, err
-	}
-	if err := p.storms.wait(ctx, destination{exchange, key}); err != nil {
 		return Ticket{}, err
 	}
 	size := len(msg.Body) + messageOverhead

@@ -3,7 +3,6 @@ package rabbit
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,13 +13,15 @@ type destination struct{ exchange, key string }
 
 // storms slow publishing down to where the broker keeps saying no, as it does for a full queue, and to nowhere else.
 type storms struct {
-	some atomic.Bool // refusals is not empty
+	some atomic.Bool // there are refusals that may count
 
-	mu       sync.Mutex
-	refusals map[destination]storm
+	mu     sync.Mutex
+	known  map[destination]storm
+	others storm     // all for which there is no room
+	newest time.Time // of all refusals
 }
 
-// storm is how often a destination has refused in a row, and when last.
+// storm is how often the broker has refused in a row, and when last.
 type storm struct {
 	times int
 	last  time.Time
@@ -32,61 +33,90 @@ const (
 	stormMin  = 5 * time.Millisecond
 	stormMax  = 100 * time.Millisecond
 	stormEnds = time.Second // after the last refusal
-	// maxStorms bounds memory. Where more destinations of an exchange refuse, it counts as one.
-	maxStorms = 1000
+	maxStorms = 1000        // bounds memory
 )
 
-// whole is the key under which an exchange counts as one.
-func (d destination) whole() destination { return destination{exchange: d.exchange} }
+// over reports whether what was refused is so long ago that it does not count.
+func (s storm) over(now time.Time) bool { return now.Sub(s.last) >= stormEnds }
 
-// calm notes that the broker has taken a message.
+func (s storm) plus(now time.Time) storm {
+	if s.over(now) {
+		s.times = 0
+	}
+	return storm{s.times + 1, now}
+}
+
+// grow notes that the broker has refused a message.
+func (s *storms) grow(d destination) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	if s.known == nil {
+		s.known = make(map[destination]storm)
+	}
+	if one, ok := s.known[d]; ok || len(s.known) < maxStorms {
+		s.known[d] = one.plus(now)
+	} else {
+		s.others = s.others.plus(now)
+	}
+	s.newest = now
+	s.some.Store(true)
+}
+
+// calm notes that it has taken one.
 func (s *storms) calm(d destination) {
 	if !s.some.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.refusals, d)
-	delete(s.refusals, d.whole())
-	s.some.Store(len(s.refusals) > 0)
+	if _, ok := s.known[d]; ok {
+		delete(s.known, d)
+	} else {
+		s.others = storm{}
+	}
+	s.forget(time.Now())
 }
 
-// grow notes that it has refused one.
-func (s *storms) grow(d destination) {
-	now := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.refusals == nil {
-		s.refusals = make(map[destination]storm)
+// forget drops everything when nothing counts any more. The mutex is held.
+func (s *storms) forget(now time.Time) {
+	if len(s.known) > 0 && now.Sub(s.newest) >= stormEnds {
+		clear(s.known)
+		s.others = storm{}
 	}
-	if _, known := s.refusals[d]; !known && len(s.refusals) >= maxStorms {
-		maps.DeleteFunc(s.refusals, func(_ destination, old storm) bool { return now.Sub(old.last) >= stormEnds })
-		if len(s.refusals) >= maxStorms {
-			d = d.whole()
-		}
-	}
-	s.refusals[d] = storm{s.refusals[d].times + 1, now}
-	s.some.Store(true)
+	s.some.Store(len(s.known) > 0 || s.others.times > 0)
 }
 
-// wait returns when a message may be sent.
-func (s *storms) wait(ctx context.Context, d destination) error {
+// pause is how long a message has to wait before it is sent.
+func (s *storms) pause(d destination) time.Duration {
 	if !s.some.Load() {
-		return nil
+		return 0
 	}
 	now := time.Now()
 	s.mu.Lock()
-	times := 0
-	for _, d := range []destination{d, d.whole()} {
-		if r := s.refusals[d]; now.Sub(r.last) < stormEnds {
-			times = max(times, r.times)
-		}
+	s.forget(now)
+	one, ok := s.known[d]
+	if !ok {
+		one = s.others
 	}
 	s.mu.Unlock()
-	if times < stormFrom {
+	if one.times < stormFrom || one.over(now) {
+		return 0
+	}
+	return Backoff{Min: stormMin, Max: stormMax}.Delay(one.times - stormFrom + 1)
+}
+
+// await lets the pause of a message pass.
+func (s *storms) await(ctx context.Context, d destination) error {
+	return pauseInStorm(ctx, s.pause(d))
+}
+
+func pauseInStorm(ctx context.Context, pause time.Duration) error {
+	if pause == 0 {
 		return nil
 	}
-	if err := Pause(ctx, Backoff{Min: stormMin, Max: stormMax}.Delay(times-stormFrom+1)); err != nil {
+	if err := Pause(ctx, pause); err != nil {
 		return fmt.Errorf("%w: the broker refuses message after message: %w", ErrRefused, err)
 	}
 	return nil

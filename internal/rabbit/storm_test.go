@@ -1,64 +1,112 @@
 package rabbit
 
 import (
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-func (s *storms) pauses(t *testing.T, d destination) bool {
+func (s *storms) want(t *testing.T, paused bool, d destination, why string) {
 	t.Helper()
-	began := time.Now()
-	if err := s.wait(t.Context(), d); err != nil {
-		t.Fatal(err)
+	if got := s.pause(d); (got > 0) != paused || got > stormMax {
+		t.Errorf("%s: got a pause of %v", why, got)
 	}
-	return time.Since(began) > 0
 }
 
-// Memory is bounded where every message has a key of its own, and publishing is slowed down there, too.
-func TestStormOfManyKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s storms
-		for i := range 2 * maxStorms {
-			s.grow(destination{"full", fmt.Sprint("key ", i)})
-		}
-		if n := len(s.refusals); n > maxStorms+1 {
-			t.Errorf("got %d destinations, want %d at most", n, maxStorms+1)
-		}
-		if !s.pauses(t, destination{"full", "another key"}) {
-			t.Error("the exchange refuses all keys, and the next is not slowed down")
-		}
-		if s.pauses(t, destination{"empty", "key"}) {
-			t.Error("another exchange is slowed down")
-		}
-		s.calm(destination{"full", "another key"})
-		if s.pauses(t, destination{"full", "another key"}) {
-			t.Error("a message was taken, and the next is slowed down")
-		}
+func (s *storms) refuse(d destination, times int) {
+	for range times {
+		s.grow(d)
+	}
+}
+
+func TestStorms(t *testing.T) {
+	fan, key, other := destination{"fan", ""}, destination{"fan", "k"}, destination{"other", "k"}
+	t.Run("only where it is refused", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var s storms
+			s.refuse(fan, stormFrom-1)
+			s.want(t, false, fan, "before the limit")
+			s.refuse(fan, 1)
+			s.want(t, true, fan, "refused in a row")
+			s.want(t, false, key, "another key of the exchange")
+			s.calm(key)
+			s.want(t, true, fan, "taken with another key")
+			s.calm(fan)
+			s.want(t, false, fan, "taken")
+			if s.some.Load() {
+				t.Error("nothing refuses, and every message is still looked up")
+			}
+		})
+	})
+	t.Run("old refusals do not count", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var s storms
+			s.refuse(fan, 2*stormFrom)
+			time.Sleep(stormEnds)
+			s.want(t, false, fan, "refused long ago")
+			s.refuse(fan, 1)
+			s.want(t, false, fan, "refused once since")
+			time.Sleep(stormEnds)
+			s.calm(other)
+			if s.some.Load() || len(s.known) > 0 {
+				t.Error("nothing counts, and every message is still looked up")
+			}
+		})
+	})
+	t.Run("memory is bounded", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var s storms
+			for i := range 3 * maxStorms {
+				s.refuse(destination{fmt.Sprint("x ", i), fmt.Sprint("key ", i)}, 1)
+			}
+			if n := len(s.known); n > maxStorms {
+				t.Errorf("got %d destinations, want %d at most", n, maxStorms)
+			}
+			s.want(t, true, destination{"x", "new"}, "one of many that are refused")
+			s.calm(destination{"x", "new"})
+			s.want(t, false, destination{"x", "new"}, "taken")
+		})
 	})
 }
 
-// What was refused long ago does not count.
-func TestStormEnds(t *testing.T) {
+// In a batch, messages to a full queue hold up none that go elsewhere.
+func TestStormInBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s storms
-		d := destination{"x", "k"}
-		for range 2 * stormFrom {
-			s.grow(d)
+		b := &fakeBroker{publish: func(p *fakePeer, channel uint16, tag uint64, _, body []byte) {
+			if string(body) == "full" {
+				p.nack(channel, tag, 0)
+			} else {
+				p.ack(channel, tag, 0)
+			}
+		}}
+		link, p, _ := start(t, b)
+		for round := range 4 {
+			items := make([]Item, 200)
+			for i := range items {
+				key := []string{"full", "empty"}[i%2]
+				items[i] = Item{Key: key, Message: &Publishing{MessageId: fmt.Sprint(round, " ", i), Body: []byte(key)}}
+			}
+			began := time.Now()
+			var mu sync.Mutex
+			var last time.Duration // until the last that goes where there is room
+			p.PublishEach(within(t, time.Minute), items, true, func(i int, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if items[i].Key == "empty" {
+					last = max(last, time.Since(began))
+				}
+				if refused := errors.Is(err, ErrRefused); refused != (items[i].Key == "full") {
+					t.Errorf("%s: got %v", items[i].Key, err)
+				}
+			})
+			all := time.Since(began)
+			if last > 0 || all > stormMax || round > 0 && all == 0 {
+				t.Errorf("round %d: those with room took %v and all %v, want no time, and one pause but in the first", round, last, all)
+			}
 		}
-		if !s.pauses(t, d) {
-			t.Error("got no pause after refusals in a row")
-		}
-		time.Sleep(stormEnds)
-		if s.pauses(t, d) {
-			t.Error("slowed down by old refusals")
-		}
-		for i := range maxStorms {
-			s.grow(destination{"x", fmt.Sprint(i)})
-		}
-		if len(s.refusals) > maxStorms {
-			t.Errorf("got %d destinations, want %d: the old ones are of no use", len(s.refusals), maxStorms)
-		}
+		stop(link, p)
 	})
 }
