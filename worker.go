@@ -144,7 +144,7 @@ func (w *worker) run(h *handling) (mine bool, err error) {
 	w.armed = true
 	w.mu.Unlock()
 	if arm { // else it runs since a message before, and is set anew when it fires
-		w.timer.Reset(s.config.Timeout)
+		w.timer.Reset(time.Until(h.began.Add(h.limit)))
 	}
 	if s.halting() { // canceled before it was current
 		h.cancel(context.Canceled, errStopping)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,8 +50,11 @@ func (b *bench) publishing(ctx context.Context, contenders []contender, round in
 	}
 	for turn := range turns {
 		n := (turn+1)**messages/turns - turn**messages/turns
-		for i := range lanes {
-			l := lanes[(turn+i)%len(lanes)]
+		for _, i := range rand.Perm(len(lanes)) { // so that none always has to do with what the same other has left
+			l := lanes[i]
+			if err := publishAll(ctx, l.publish, *publishers); err != nil { // after the pause
+				return nil, fmt.Errorf("%s: %w", l.contender.name(), err)
+			}
 			l.watch.start()
 			err := publishAll(ctx, l.publish, n)
 			l.watch.stop()
@@ -61,7 +65,7 @@ func (b *bench) publishing(ctx context.Context, contenders []contender, round in
 	}
 	samples := make(map[string]sample)
 	for _, l := range lanes {
-		if err := b.depthIs(l.queue, warmup(*messages)+*messages); err != nil {
+		if err := b.depthIs(l.queue, warmup(*messages)+turns**publishers+*messages); err != nil {
 			return nil, fmt.Errorf("%s: %w", l.contender.name(), err)
 		}
 		if _, err := b.ch.QueueDelete(l.queue, false, false, false); err != nil {
@@ -98,54 +102,56 @@ const pieces = 4
 // consuming has all libraries empty queues in turns. The messages in them are the same for all, published by raw: those of some
 // libraries carry headers.
 func (b *bench) consuming(ctx context.Context, contenders []contender, round int) (map[string]sample, error) {
-	watches := make([]stopwatch, len(contenders))
-	n := max(1, *messages/pieces)
-	for piece := range pieces {
-		for i := range contenders {
-			i = (piece + i) % len(contenders)
-			if err := b.emptying(ctx, contenders[i], queueOf(contenders[i], round), n, &watches[i]); err != nil {
+	watches, counts := make([]stopwatch, len(contenders)), make([]int, len(contenders))
+	for range pieces {
+		for _, i := range rand.Perm(len(contenders)) {
+			n, err := b.emptying(ctx, contenders[i], queueOf(contenders[i], round), max(1, *messages/pieces), &watches[i])
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", contenders[i].name(), err)
 			}
+			counts[i] += n
 		}
 	}
 	samples := make(map[string]sample)
 	for i, c := range contenders {
-		samples[c.name()] = watches[i].sample(n * pieces)
+		samples[c.name()] = watches[i].sample(counts[i])
 	}
 	return samples, nil
 }
 
-// emptying measures how a queue is emptied of n messages, after some more.
-func (b *bench) emptying(ctx context.Context, c contender, queue string, n int, watch *stopwatch) error {
+// emptying measures how a queue is emptied of n messages, after some more, and returns how many it was exactly: others go on while one
+// starts the watch.
+func (b *bench) emptying(ctx context.Context, c contender, queue string, n int, watch *stopwatch) (int, error) {
 	warm := int64(max(warmup(n), b.prefetch))
 	all := warm + int64(n)
 	if err := b.declare(queue, quorum()); err != nil {
-		return err
+		return 0, err
 	}
 	if err := b.fill(ctx, raw{}, queue, int(all)); err != nil {
-		return err
+		return 0, err
 	}
-	var handled atomic.Int64
+	var handled, before atomic.Int64
 	finished := make(chan struct{})
 	stop, err := c.consumer(b, queue, func() {
 		switch handled.Add(1) {
 		case warm:
 			watch.start()
+			before.Store(handled.Load())
 		case all:
 			watch.stop()
 			close(finished)
 		}
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := errors.Join(await(ctx, finished), stop()); err != nil {
-		return fmt.Errorf("%d of %d messages handled: %w", handled.Load(), all, err)
+		return 0, fmt.Errorf("%d of %d messages handled: %w", handled.Load(), all, err)
 	}
 	if n := handled.Load(); n != all {
-		return fmt.Errorf("%d messages handled, want %d", n, all)
+		return 0, fmt.Errorf("%d messages handled, want %d", n, all)
 	}
-	return b.finish(queue)
+	return int(all - before.Load()), b.finish(queue)
 }
 
 // retryingAll has one library after the other retry.

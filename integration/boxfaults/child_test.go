@@ -56,7 +56,7 @@ func beChild(text string) int {
 	var o orders
 	err := json.Unmarshal([]byte(text), &o)
 	if err == nil {
-		c := &child{orders: o, out: os.Stdout, goes: make(chan struct{})}
+		c := &child{orders: o, out: os.Stdout, goes: make(chan struct{}), states: make(map[string]rehop.State)}
 		ctx, stop := context.WithCancel(context.Background())
 		go func() { // who gave the orders holds the other end
 			c.obey(os.Stdin)
@@ -77,8 +77,9 @@ type child struct {
 	hang, half, gate atomic.Bool
 	goes             chan struct{}
 
-	mu  sync.Mutex
-	out io.Writer
+	mu     sync.Mutex
+	out    io.Writer
+	states map[string]rehop.State // by connection
 }
 
 func (c *child) obey(input io.Reader) {
@@ -123,9 +124,13 @@ func (c *child) OnPause(e rehop.PauseEvent) {
 	}
 }
 
-// OnState is a hook of the client.
+// OnState is a hook of the client. It is told more than once why there is no connection.
 func (c *child) OnState(s rehop.StateChange) {
-	if s.State == rehop.StateRecovering {
+	c.mu.Lock()
+	before := c.states[s.Connection]
+	c.states[s.Connection] = s.State
+	c.mu.Unlock()
+	if s.State == rehop.StateRecovering && before == rehop.StateOpen {
 		c.say(wordAway)
 	}
 }

@@ -62,7 +62,7 @@ func fill(ctx context.Context, cl *client, n int, message func(i int) (key strin
 // TestWaiting: a long queue is on disk, and a restart does not take long.
 func TestWaiting(t *testing.T) {
 	b := start(t)
-	cl, err := dial(b.url)
+	cl, err := dial(t.Context(), b.url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +83,14 @@ func TestWaiting(t *testing.T) {
 	if *judge && rss > bound {
 		t.Errorf("resident %d MiB with %d messages waiting, want at most %d", rss>>20, *waiting, bound>>20)
 	}
-	_ = cl.close()
+	cl.close()
 	for _, how := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if err := b.stop(how); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		b.run(t)
-		cl, err := dial(b.url)
+		cl, err := dial(t.Context(), b.url)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,18 +110,18 @@ func TestWaiting(t *testing.T) {
 		if *judge && rss > bound {
 			t.Errorf("after %v: resident %d MiB, want at most %d", how, rss>>20, bound>>20)
 		}
-		_ = cl.close()
+		cl.close()
 	}
 }
 
 // TestDelayed: many delayed messages return when they should.
 func TestDelayed(t *testing.T) {
 	b := start(t)
-	cl, err := dial(b.url)
+	cl, err := dial(t.Context(), b.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cl.close() }()
+	defer cl.close()
 	declare := func(name string, args amqp.Table) {
 		if _, err := cl.ch.QueueDeclare(name, true, false, false, false, args); err != nil {
 			t.Fatal(err)
@@ -146,11 +146,11 @@ func TestDelayed(t *testing.T) {
 		t.Fatalf("publishing took %v too long: not all messages were waiting at once", late)
 	}
 	rss := b.resident(t)
-	consumer, err := dial(b.url)
+	consumer, err := dial(t.Context(), b.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = consumer.close() }()
+	defer consumer.close()
 	if err := consumer.ch.Qos(2000, 0, false); err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +200,13 @@ func many(t *testing.T, queues, all int) {
 	clients := make([]*client, 2*connections)
 	for i := range clients {
 		var err error
-		if clients[i], err = dial(b.url); err != nil {
+		if clients[i], err = dial(t.Context(), b.url); err != nil {
 			t.Fatal(err)
 		}
 	}
 	defer func() {
 		for _, cl := range clients {
-			_ = cl.close()
+			cl.close()
 		}
 	}()
 	name := func(i int) string { return fmt.Sprintf("many-%d", i%queues) }
@@ -252,7 +252,7 @@ func many(t *testing.T, queues, all int) {
 	}
 	t.Logf("%5d queues, %4d connections: %6.0f msgs/s published, confirmed, consumed and acked; resident %d MiB", queues, all, float64(total)/took.Seconds(), b.resident(t)>>20)
 	for _, cl := range clients {
-		_ = cl.close()
+		cl.close()
 	}
 	group.Wait()
 }

@@ -32,41 +32,40 @@ var scenarios = []scenario{
 
 // client is a connection with one channel that all goroutines share.
 type client struct {
-	conn *amqp.Connection
+	link *rabbit.Link
 	ch   *amqp.Channel
 }
 
-func dial(url string) (*client, error) {
-	conn, err := connect(url)
+// dial connects with the transport of rehop. amqp091-go flushes after every message and every ack, and a system call for each costs the
+// client more than all the rest: without this the client is measured, not the broker.
+func dial(ctx context.Context, url string) (*client, error) {
+	link := rabbit.NewLink("bench", rabbit.Options{URLs: []string{url}, Dial: (&net.Dialer{}).DialContext, Name: "bench", DialTimeout: 10 * time.Second, Heartbeat: 10 * time.Second,
+		Backoff: rabbit.Backoff{Min: time.Second, Max: time.Second}}, func(rabbit.State, error) {})
+	ch, err := link.Channel(ctx)
 	if err != nil {
+		link.Close()
 		return nil, err
 	}
-	ch, err := conn.Channel()
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return &client{conn, ch}, nil
+	return &client{link, ch}, nil
 }
 
-// connect is amqp.Dial with the transport of rehop. amqp091-go flushes after every message and every ack, and a system call for each
-// costs the client more than all the rest: without this the client is measured, not the broker.
-func connect(url string) (*amqp.Connection, error) {
-	return amqp.DialConfig(url, amqp.Config{Heartbeat: 10 * time.Second, Locale: "en_US", Dial: func(network, addr string) (net.Conn, error) {
-		conn, err := net.DialTimeout(network, addr, 10*time.Second)
-		if err != nil {
-			return nil, err
-		}
-		return rabbit.Gather(conn), nil
-	}})
-}
+func (c *client) close() { c.link.Close() }
 
-func (c *client) close() error { return c.conn.Close() }
-
-// publish publishes n messages from some goroutines, each of which waits for its confirm.
+// publish publishes n messages from some goroutines, each of which waits for its confirm. Some more go before the clock starts.
 func (c *client) publish(ctx context.Context, queue string, goroutines, n int) (measure, error) {
 	if err := c.ch.Confirm(false); err != nil {
 		return measure{}, err
 	}
+	if _, err := c.send(ctx, queue, goroutines, warmup); err != nil {
+		return measure{}, err
+	}
+	return c.send(ctx, queue, goroutines, n)
+}
+
+// warmup is how many messages are published before the clock starts.
+const warmup = 100
+
+func (c *client) send(ctx context.Context, queue string, goroutines, n int) (measure, error) {
 	body := make([]byte, *size)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -101,17 +100,20 @@ func (c *client) publish(ctx context.Context, queue string, goroutines, n int) (
 	return measure{n, took, slices.Concat(latencies...)}, nil
 }
 
-// consume takes n messages with an ack each.
+// consume takes n messages with an ack each, after those of the warm-up. The clock starts when these are acked.
 func (c *client) consume(ctx context.Context, queue string, n int) (measure, error) {
 	if err := c.ch.Qos(*prefetch, 0, false); err != nil {
 		return measure{}, err
 	}
-	began := time.Now()
 	deliveries, err := c.ch.Consume(queue, "", false, false, false, false, nil)
 	if err != nil {
 		return measure{}, err
 	}
-	for i := range n {
+	var began time.Time
+	for i := range warmup + n {
+		if i == warmup {
+			began = time.Now()
+		}
 		select {
 		case d, ok := <-deliveries:
 			if !ok {
@@ -121,33 +123,34 @@ func (c *client) consume(ctx context.Context, queue string, n int) (measure, err
 				return measure{}, err
 			}
 		case <-ctx.Done():
-			return measure{}, fmt.Errorf("%d of %d messages came: %w", i, n, ctx.Err())
+			return measure{}, fmt.Errorf("%d of %d messages came: %w", i, warmup+n, ctx.Err())
 		}
 	}
 	return measure{n: n, took: time.Since(began)}, nil
 }
 
 // with runs a scenario with a client of its own and an empty queue.
-func with(c contender, queue string, run func(*client) (measure, error)) (measure, error) {
-	cl, err := dial(c.url)
+func with(ctx context.Context, c contender, queue string, run func(*client) (measure, error)) (measure, error) {
+	cl, err := dial(ctx, c.url)
 	if err != nil {
 		return measure{}, err
 	}
 	if _, err := cl.ch.QueueDeclare(queue, true, false, false, false, c.args); err != nil {
-		return measure{}, errors.Join(err, cl.close())
+		cl.close()
+		return measure{}, err
 	}
-	got, err := run(cl)
-	return got, errors.Join(err, cl.close())
+	defer cl.close()
+	return run(cl)
 }
 
 func publishing(ctx context.Context, c contender, queue string) (measure, error) {
-	return with(c, queue, func(cl *client) (measure, error) {
+	return with(ctx, c, queue, func(cl *client) (measure, error) {
 		return cl.publish(ctx, queue, *publishers, inTurn())
 	})
 }
 
 func consuming(ctx context.Context, c contender, queue string) (measure, error) {
-	return with(c, queue, func(cl *client) (measure, error) {
+	return with(ctx, c, queue, func(cl *client) (measure, error) {
 		got, err := cl.consume(ctx, queue, inTurn())
 		if err == nil {
 			_, err = cl.ch.QueueDelete(queue, false, false, false)
@@ -158,7 +161,7 @@ func consuming(ctx context.Context, c contender, queue string) (measure, error) 
 
 func oneByOne(ctx context.Context, c contender, queue string) (measure, error) {
 	queue += "-one"
-	return with(c, queue, func(cl *client) (measure, error) {
+	return with(ctx, c, queue, func(cl *client) (measure, error) {
 		got, err := cl.publish(ctx, queue, 1, single())
 		if err == nil {
 			_, err = cl.ch.QueueDelete(queue, false, false, false)
@@ -170,8 +173,8 @@ func oneByOne(ctx context.Context, c contender, queue string) (measure, error) {
 // both publishes and consumes at once, on two connections.
 func both(ctx context.Context, c contender, queue string) (measure, error) {
 	queue += "-both"
-	return with(c, queue, func(cl *client) (measure, error) {
-		consumer, err := dial(c.url)
+	return with(ctx, c, queue, func(cl *client) (measure, error) {
+		consumer, err := dial(ctx, c.url)
 		if err != nil {
 			return measure{}, err
 		}
@@ -183,10 +186,11 @@ func both(ctx context.Context, c contender, queue string) (measure, error) {
 		}()
 		got, err := cl.publish(ctx, queue, *publishers, inTurn())
 		err = errors.Join(err, <-ended)
-		got.took = time.Since(began)
+		got.took, got.n = time.Since(began), got.n+warmup
 		if err == nil {
 			_, err = cl.ch.QueueDelete(queue, false, false, false)
 		}
-		return got, errors.Join(err, consumer.close())
+		consumer.close()
+		return got, err
 	})
 }

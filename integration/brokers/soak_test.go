@@ -25,15 +25,16 @@ type reading struct{ memory, disk int64 }
 // TestSoak publishes and consumes at a steady rate for long: neither memory nor disk may grow.
 func TestSoak(t *testing.T) {
 	b := start(t)
-	publisher, err := dial(b.url)
+	publisher, err := dial(t.Context(), b.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	consumer, err := dial(b.url)
+	consumer, err := dial(t.Context(), b.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _, _ = publisher.close(), consumer.close() }()
+	defer publisher.close()
+	defer consumer.close()
 	if _, err := publisher.ch.QueueDeclare("soak", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
 		t.Fatal(err)
 	}

@@ -158,8 +158,9 @@ func (r *Rabbit) MoveLeader(queue string) error {
 		ok = ra:transfer_leadership({Name, Leader}, {Name, Other}).`, r.Vhost, queue))
 }
 
-// Settle has all nodes write down which quorum queues they have. By itself RabbitMQ does so within half a second (auto_save of names.dets
-// in Ra, up to 3.1.9 at least), and a node that is killed sooner begins again with an empty queue that never has a leader.
+// Settle has all nodes write down which quorum queues they have. By itself RabbitMQ does so when none has been declared or deleted for half
+// a second (auto_save of names.dets in Ra, up to 3.1.9 at least), and a node that is killed sooner begins again with an empty queue that
+// never has a leader.
 func (r *Rabbit) Settle() {
 	r.t.Helper()
 	for _, node := range r.nodes {

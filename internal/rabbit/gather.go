@@ -49,9 +49,6 @@ type gatherConn struct {
 	done chan struct{} // closed when the writer has ended
 }
 
-// Gather is for who compares brokers, and wants to measure neither the system calls of amqp091-go nor its wake-ups.
-func Gather(conn net.Conn) net.Conn { return gather(conn) }
-
 func gather(conn net.Conn) *gatherConn {
 	g := &gatherConn{Conn: conn, reader: bufio.NewReaderSize(conn, readBuffer), prompt: prompt.To(conn), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go g.write()
@@ -103,7 +100,7 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 	} else {
 		g.last, g.pauses = now, g.pauses+1
 	}
-	if g.prompt != nil && g.pauses >= manyPauses && len(p) <= promptBytes {
+	if g.prompt != nil && g.pauses >= manyPauses {
 		g.busy = true
 		g.mu.Unlock()
 		g.writeNow(p)
@@ -115,12 +112,12 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Between two messages of one publisher there is a pause, in which the broker answers. Those of many leave such a pause now and then. A
+// message larger than amqp091-go's buffer of 4 KiB comes in parts without a pause, and is left to the writer: that it is woken is then
+// the least of it.
 const (
-	// Between two messages of one publisher there is a pause, in which the broker answers. Those of many leave such a pause now and then.
 	pause      = 50 * time.Microsecond
 	manyPauses = 4
-	// promptBytes is how much is written at once at most.
-	promptBytes = 16 << 10
 )
 
 // writeNow writes what the socket takes without waiting, and leaves the rest, and errors, to the writer.

@@ -147,12 +147,13 @@ type promptConn struct {
 	countingConn
 	room  int
 	taken []byte // that way
+	err   error
 }
 
 func (c *promptConn) TryWrite(p []byte) (int, error) {
 	n := min(c.room, len(p))
 	c.taken, c.room = append(c.taken, p[:n]...), c.room-n
-	return n, nil
+	return n, c.err
 }
 
 // rest lets so much time pass that the next write is one at once.
@@ -218,6 +219,24 @@ func TestGatherNeverPassesItsWriter(t *testing.T) {
 		_ = g.Close()
 		synctest.Wait()
 		_ = server.Close()
+	})
+}
+
+// That it cannot be written at once is the writer's to find out, who closes the connection.
+func TestGatherErrorAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		conn := &promptConn{countingConn: countingConn{Conn: client}, err: errors.New("broken")}
+		g := gather(conn)
+		g.rest()
+		_ = server.Close()
+		if _, err := g.Write([]byte("x")); err != nil {
+			t.Errorf("got %v, want nil: others are told", err)
+		}
+		<-g.done
+		if _, err := g.Write([]byte("x")); err == nil {
+			t.Error("second write: got nil, want an error")
+		}
 	})
 }
 

@@ -66,7 +66,7 @@ func migrateCases() []Case {
 				cancel()
 			}
 		}},
-		{Name: "WhileWriting", Run: func(t *testing.T, b *Bench) {
+		{Name: "AgainWhileWriting", Run: func(t *testing.T, b *Bench) {
 			// Programs start, and migrate, while others have transactions open.
 			b.Migrate()
 			got := b.Collect("q")

@@ -1,0 +1,85 @@
+//go:build unix
+
+package prompt_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/internal/prompt"
+)
+
+// connected are both ends of a connection.
+func connected(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	return client, server
+}
+
+// Who does not read is not waited for: what there is no room for is not written, and that is no error.
+func TestFullSocket(t *testing.T) {
+	client, server := connected(t)
+	w := prompt.To(client)
+	part := bytes.Repeat([]byte("x"), 64<<10)
+	written, full := 0, false
+	for range 1000 {
+		n, err := w.TryWrite(part)
+		if err != nil {
+			t.Fatalf("got %v, want nil", err)
+		}
+		written += n
+		if full = n == 0; full {
+			break
+		}
+	}
+	if !full {
+		t.Fatal("the socket has room for everything: nothing is shown")
+	}
+	_ = client.(*net.TCPConn).CloseWrite()
+	if all, err := io.ReadAll(server); err != nil || len(all) != written {
+		t.Errorf("the peer got %d bytes, %v; want the %d that were written", len(all), err, written)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	client, _ := connected(t)
+	w := prompt.To(client)
+	_ = client.SetWriteDeadline(time.Unix(1, 0))
+	if n, err := w.TryWrite([]byte("x")); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the deadline: got %d, %v", n, err)
+	}
+	_ = client.SetWriteDeadline(time.Time{})
+	if n, err := w.TryWrite([]byte("x")); n != 1 || err != nil {
+		t.Errorf("without a deadline: got %d, %v", n, err)
+	}
+	_ = client.Close()
+	if n, err := w.TryWrite([]byte("x")); n != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed: got %d, %v", n, err)
+	}
+}
+
+// A connection that is no socket, as one with TLS, has no such way.
+func TestNoSocket(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	defer client.Close()
+	if w := prompt.To(client); w != nil {
+		t.Errorf("got %T, want none", w)
+	}
+}
