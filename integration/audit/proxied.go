@@ -36,25 +36,25 @@ const (
 )
 
 // CutMoves cuts connections while failed messages are on their way to where they wait, and no confirm has
-// come. An original that was acked too soon is lost for certain, which other faults leave to luck. Meanwhile so many others
-// must be handled.
-func (x *Trial) CutMoves(p *proxy.Proxy, moves, others int) {
+// come. An original that was acked too soon is lost for certain, which other faults leave to luck. It tells whether so many
+// failed, and others were handled, meanwhile. They are not where consumers have died of a message before: it is to be handled alone, and that
+// waits for those that cannot be moved.
+func (x *Trial) CutMoves(p *proxy.Proxy, moves, others int) bool {
 	x.T.Helper()
-	began, failed := x.Books.Len(), 0
 	p.Freeze(moving)
-	x.See(began, delivery.Soon, "failed messages that cannot be moved", func(e delivery.Event) bool {
-		if e.Kind == delivery.Failed {
-			failed++
-		}
-		return failed >= moves
-	})
-	// What was acked, rightly or not, has reached the broker then.
-	ctx, cancel := x.Within(delivery.Soon)
-	defer cancel()
-	x.Must(x.Books.Await(ctx, delivery.Handled, x.Books.Count(delivery.Handled)+others))
+	// What was acked, rightly or not, has reached the broker when others were handled.
+	full := x.more(delivery.Failed, moves) && x.more(delivery.Handled, others)
 	p.Cut(consuming)
 	p.Cut(moving)
 	p.Thaw()
+	return full
+}
+
+// more waits a while for so many more events of a kind, and tells whether they have come.
+func (x *Trial) more(kind delivery.Kind, n int) bool {
+	ctx, cancel := x.Within(delivery.Soon / 4)
+	defer cancel()
+	return x.Books.Await(ctx, kind, x.Books.Count(kind)+n) == nil
 }
 
 // CutInHand cuts the connection of consumers that have messages in hand.
