@@ -33,7 +33,7 @@ var (
 	ahead       = flag.Int("ahead", 256, "the same in the scenario ahead")
 	wait        = flag.Duration("wait", 100*time.Millisecond, "how long a failed message waits")
 	only        = flag.String("only", "", "comma-separated libraries to measure; default all")
-	scenarios   = flag.String("scenarios", "publish,consume,ahead,retry", "comma-separated scenarios")
+	scenarios   = flag.String("scenarios", "publish,topic,consume,ahead,retry", "comma-separated scenarios")
 	bare        = flag.Bool("bare", false, "publish without message id and timestamp where the library does not add them itself")
 )
 
@@ -41,9 +41,8 @@ var (
 // everything that was opened, and fail if something went wrong meanwhile.
 type contender interface {
 	name() string
-	// publisher binds the queue to a topic exchange and returns a function that publishes one
-	// persistent, mandatory message to that and returns when the broker has confirmed it. It is called
-	// from many goroutines.
+	// publisher returns a function that publishes one persistent, mandatory message to the queue, by the default exchange or by a topic
+	// exchange to which it binds the queue, and returns when the broker has confirmed it. It is called from many goroutines.
 	publisher(b *bench, queue string) (publish func(context.Context) error, stop func() error, err error)
 	// consumer calls handled for every message of the queue, from *concurrency goroutines, and acks.
 	consumer(b *bench, queue string, handled func()) (stop func() error, err error)
@@ -62,6 +61,7 @@ type bench struct {
 	url      string
 	body     []byte
 	prefetch int
+	byTopic  bool          // publishers use a topic exchange
 	ch       *amqp.Channel // for what is not measured
 }
 
@@ -73,12 +73,15 @@ func (b *bench) declare(queue string, args amqp.Table) error {
 	return err
 }
 
-// exchange is the topic exchange that all publish to, save rehop, which declares its own.
-const exchange = "bench"
+// topicExchange is the one that all publish to, save rehop, which declares its own.
+const topicExchange = "bench"
 
-// bind leads messages with the queue's name as their key to the queue.
-func (b *bench) bind(queue, exchange string) error {
-	return b.ch.QueueBind(queue, queue, exchange, false, nil)
+// exchange is the one to publish to with the queue's name as the key, bound if need be.
+func (b *bench) exchange(queue, topic string) (string, error) {
+	if !b.byTopic {
+		return "", nil
+	}
+	return topic, b.ch.QueueBind(queue, queue, topic, false, nil)
 }
 
 func selected(t *testing.T) []contender {
@@ -100,7 +103,7 @@ func selected(t *testing.T) []contender {
 func TestCompare(t *testing.T) {
 	r := lab.Single(t)
 	b := &bench{url: r.URL, body: []byte(strings.Repeat("x", *size)), ch: r.Channel()}
-	if err := b.ch.ExchangeDeclare(exchange, "topic", true, false, false, false, nil); err != nil {
+	if err := b.ch.ExchangeDeclare(topicExchange, "topic", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
 	contenders := selected(t)
@@ -129,9 +132,9 @@ func TestCompare(t *testing.T) {
 func (b *bench) run(ctx context.Context, scenario string, contenders []contender, round int) (map[string]sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	b.prefetch = *prefetch
+	b.prefetch, b.byTopic = *prefetch, scenario == "topic"
 	switch scenario {
-	case "publish":
+	case "publish", "topic":
 		return b.publishing(ctx, contenders, round)
 	case "ahead":
 		b.prefetch = *ahead

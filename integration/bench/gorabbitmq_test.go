@@ -33,7 +33,8 @@ func (goRabbitMQ) open(b *bench) (*rabbitmq.Conn, error) {
 }
 
 func (l goRabbitMQ) publisher(b *bench, queue string) (func(context.Context) error, func() error, error) {
-	if err := b.bind(queue, exchange); err != nil {
+	exchange, err := b.exchange(queue, topicExchange)
+	if err != nil {
 		return nil, nil, err
 	}
 	conn, err := l.open(b)

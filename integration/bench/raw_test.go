@@ -63,7 +63,8 @@ func returned(returns <-chan amqp.Return) error {
 }
 
 func (raw) publisher(b *bench, queue string) (func(context.Context) error, func() error, error) {
-	if err := b.bind(queue, exchange); err != nil {
+	exchange, err := b.exchange(queue, topicExchange)
+	if err != nil {
 		return nil, nil, err
 	}
 	conn, ch, err := open(b.url)

@@ -28,11 +28,12 @@ func (l rehopLibrary) publisher(b *bench, queue string) (func(context.Context) e
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := b.bind(queue, rehopExchange); err != nil {
+	exchange, err := b.exchange(queue, rehopExchange)
+	if err != nil {
 		return nil, nil, errors.Join(err, client.Close(context.Background()))
 	}
 	publish := func(ctx context.Context) error {
-		return client.Publish(ctx, rehop.Message{Exchange: rehopExchange, Key: queue, Body: b.body})
+		return client.Publish(ctx, rehop.Message{Exchange: exchange, Key: queue, Body: b.body})
 	}
 	return publish, func() error { return client.Close(context.Background()) }, nil
 }

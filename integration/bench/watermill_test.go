@@ -20,11 +20,16 @@ func (watermillLibrary) name() string { return "watermill" }
 func (watermillLibrary) retryShare() float64 { return 0.1 }
 
 func (watermillLibrary) publisher(b *bench, queue string) (func(context.Context) error, func() error, error) {
-	if err := b.bind(queue, exchange); err != nil {
+	exchange, err := b.exchange(queue, topicExchange)
+	if err != nil {
 		return nil, nil, err
 	}
-	config := wamqp.NewDurableTopicConfig(b.url, exchange, queue)
-	config.Exchange.Durable = true
+	config := wamqp.NewDurableQueueConfig(b.url)
+	config.Queue.Arguments = quorum()
+	if b.byTopic {
+		config = wamqp.NewDurableTopicConfig(b.url, exchange, queue)
+		config.Exchange.Durable = true
+	}
 	config.Publish.ConfirmDelivery = true
 	config.Publish.Mandatory = true
 	config.Publish.ChannelPoolSize = *publishers // without a pool it opens a channel for every message
