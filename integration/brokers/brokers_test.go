@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveIn); dir != "" {
 		os.Exit(serve(dir))
 	}
+	if dir := os.Getenv(floorIn); dir != "" {
+		os.Exit(beFloor(dir))
+	}
 	flag.Parse()
 	os.Exit(m.Run())
 }
@@ -44,7 +47,7 @@ type contender struct {
 }
 
 func TestBrokers(t *testing.T) {
-	rabbit, embedded := lab.Single(t), start(t)
+	rabbit, embedded, floor := lab.Single(t), start(t), startFloor(t)
 	all := []contender{
 		{"embedded", embedded.url, amqp.Table{"x-queue-type": "quorum"}},
 		{"RabbitMQ quorum", rabbit.URL, amqp.Table{"x-queue-type": "quorum"}},
@@ -76,6 +79,8 @@ func TestBrokers(t *testing.T) {
 				got, err := d.write(embedded.dir, single())
 				add(oneByOneName, d.name, got, err)
 			}
+			got, err := floor.publish(single())
+			add(oneByOneName, floorName, got, err)
 		}
 		for key, sum := range sums {
 			t.Logf("round %d: %-40s %8.0f msgs/s, p50 %v, p99 %v", round+1, key, sum.rate(), sum.quantile(50), sum.quantile(99))
@@ -91,7 +96,7 @@ func TestBrokers(t *testing.T) {
 	for _, d := range disks {
 		names = append(names, d.name)
 	}
-	print(names, results)
+	print(append(names, floorName), results)
 }
 
 // turns is how many turns each broker has in a round. They are short, so that what makes the machine slow or quick for a while does so

@@ -19,34 +19,62 @@ var disks = []disk{{"bare disk, growing", 0}, {"bare disk, over zeros", 512 << 1
 // recordOverhead is what the embedded broker writes beside a body.
 const recordOverhead = 96
 
-// write writes n records to a file in a directory.
-func (d disk) write(dir string, n int) (m measure, err error) {
+// bareLog is a file to which records are written.
+type bareLog struct {
+	file   store.File
+	remove func() error
+	zeros  []byte
+	end    int64
+	blank  int64 // up to here there are zeros
+}
+
+func (d disk) open(dir string) (*bareLog, error) {
 	fs := store.Dir(dir)
 	const name = "bare-disk"
 	f, err := fs.Create(name)
 	if err != nil {
+		return nil, err
+	}
+	return &bareLog{file: f, remove: func() error { return fs.Remove(name) }, zeros: make([]byte, d.ahead)}, nil
+}
+
+func (l *bareLog) close() error { return errors.Join(l.file.Close(), l.remove()) }
+
+// append writes a record, and syncs it.
+func (l *bareLog) append(record []byte) error {
+	if len(l.zeros) > 0 && l.end+int64(len(record)) > l.blank {
+		if _, err := l.file.WriteAt(l.zeros, l.end); err != nil {
+			return err
+		}
+		l.blank = l.end + int64(len(l.zeros))
+	}
+	if _, err := l.file.WriteAt(record, l.end); err != nil {
+		return err
+	}
+	l.end += int64(len(record))
+	return l.file.Sync()
+}
+
+// write writes n records to a file in a directory.
+func (d disk) write(dir string, n int) (m measure, err error) {
+	l, err := d.open(dir)
+	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, f.Close(), fs.Remove(name)) }()
-	record, zeros := make([]byte, *size+recordOverhead), make([]byte, d.ahead)
+	defer func() { err = errors.Join(err, l.close()) }()
+	record := make([]byte, *size+recordOverhead)
+	return oneAfterTheOther(n, func() error { return l.append(record) })
+}
+
+// oneAfterTheOther measures how long something takes.
+func oneAfterTheOther(n int, do func() error) (measure, error) {
 	latencies := make([]time.Duration, n)
-	end, blank := int64(0), int64(0)
 	began := time.Now()
-	for i := range n {
+	for i := range latencies {
 		sent := time.Now()
-		if d.ahead > 0 && end+int64(len(record)) > blank {
-			if _, err := f.WriteAt(zeros, end); err != nil {
-				return m, err
-			}
-			blank = end + d.ahead
+		if err := do(); err != nil {
+			return measure{}, err
 		}
-		if _, err := f.WriteAt(record, end); err != nil {
-			return m, err
-		}
-		if err := f.Sync(); err != nil {
-			return m, err
-		}
-		end += int64(len(record))
 		latencies[i] = time.Since(sent)
 	}
 	return measure{n, time.Since(began), latencies}, nil

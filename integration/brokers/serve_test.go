@@ -61,17 +61,20 @@ func serve(dir string) int {
 	return 0
 }
 
-// child is the embedded broker as a process of its own.
+// child is the embedded broker, or another, as a process of its own.
 type child struct {
-	cmd *exec.Cmd
-	url string
-	dir string
+	role string   // the variable that makes it what it is
+	env  []string // more of those
+	dir  string
+	cmd  *exec.Cmd
+	addr string
+	url  string
 }
 
 // start starts the embedded broker in a fresh directory, until the end of the test.
 func start(t *testing.T) *child {
 	t.Helper()
-	c := &child{dir: t.TempDir()}
+	c := &child{role: serveIn, dir: t.TempDir()}
 	c.run(t)
 	t.Cleanup(func() {
 		if err := c.stop(syscall.SIGTERM); err != nil {
@@ -81,11 +84,18 @@ func start(t *testing.T) *child {
 	return c
 }
 
+// begin starts a process that has nothing to end in order.
+func (c *child) begin(t *testing.T) {
+	t.Helper()
+	c.run(t)
+	t.Cleanup(func() { _ = c.stop(syscall.SIGKILL) })
+}
+
 // run starts the process and returns when it listens.
 func (c *child) run(t *testing.T) {
 	t.Helper()
 	c.cmd = exec.Command(os.Args[0])
-	c.cmd.Env = append(os.Environ(), serveIn+"="+c.dir)
+	c.cmd.Env = append(append(os.Environ(), c.env...), c.role+"="+c.dir)
 	c.cmd.Stderr = os.Stderr
 	out, err := c.cmd.StdoutPipe()
 	if err != nil {
@@ -96,9 +106,10 @@ func (c *child) run(t *testing.T) {
 	}
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the embedded broker has not started: %v", err)
+		t.Fatalf("the process by %s has not started: %v", c.role, err)
 	}
-	c.url = "amqp://guest:guest@" + strings.TrimSpace(addr) + "/"
+	c.addr = strings.TrimSpace(addr)
+	c.url = "amqp://guest:guest@" + c.addr + "/"
 }
 
 // stop ends the process by a signal.
