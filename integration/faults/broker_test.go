@@ -18,6 +18,7 @@ func killBroker(t *testing.T, seed uint64) delivery.Report {
 
 func kills(x *trial, n int) delivery.Report {
 	x.start()
+	x.Rabbit.Settle()
 	for range n {
 		x.Fault("broker killed", func(int) {
 			x.Rabbit.Services("kill", "single")
@@ -67,6 +68,7 @@ func killLeader(t *testing.T, seed uint64) delivery.Report {
 	}
 	x.Work.Unstick = x.cure
 	x.start()
+	x.Rabbit.Settle()
 	led := []string{x.Work.Script.Queues[0], "rehop.step.300ms", "rehop.delay.01"}
 	n := times(2, 9)
 	for i := range n {

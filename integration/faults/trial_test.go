@@ -61,7 +61,6 @@ func (x *trial) start() {
 	x.T.Helper()
 	x.Start()
 	x.Run(500)
-	x.Rabbit.Settle()
 }
 
 // finish balances the books, and says what the broker had to be helped with.
