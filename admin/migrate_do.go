@@ -236,7 +236,7 @@ func (m *migration) delete(ctx context.Context) error {
 // may have come back.
 func (m *migration) released(ctx context.Context, queue string) error {
 	for held := false; ; held = true {
-		q, err := m.figures(ctx, queue)
+		q, err := m.admin.management.figures(ctx, queue)
 		switch {
 		case err != nil:
 			return err

@@ -136,7 +136,7 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 		if err != nil {
 			return 0, 0, queueError(err)
 		}
-		figures, err := m.figures(ctx, q)
+		figures, err := m.admin.management.figures(ctx, q)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -154,9 +154,8 @@ type figures struct {
 	Ruled          json.RawMessage `json:"effective_policy_definition"` // none: it has not told yet
 }
 
-func (m *migration) figures(ctx context.Context, queue string) (f figures, err error) {
-	api := m.admin.management
-	err = api.call(ctx, http.MethodGet, fmt.Sprintf("/api/queues/%s/%s", url.PathEscape(api.vhost), url.PathEscape(queue)), nil, &f)
+func (m *management) figures(ctx context.Context, queue string) (f figures, err error) {
+	err = m.call(ctx, http.MethodGet, fmt.Sprintf("/api/queues/%s/%s", url.PathEscape(m.vhost), url.PathEscape(queue)), nil, &f)
 	return f, err
 }
 

@@ -199,7 +199,7 @@ func (m *migration) prepare(ctx context.Context) error {
 		return err
 	}
 	for {
-		told, err := m.figures(ctx, layout.MovingQueue(m.want.Name))
+		told, err := m.admin.management.figures(ctx, layout.MovingQueue(m.want.Name))
 		switch {
 		case err != nil:
 			return err

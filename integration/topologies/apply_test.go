@@ -199,3 +199,29 @@ func TestApplyNamesWhatIsRefused(t *testing.T) {
 		d.wantSame(p)
 	})
 }
+
+// A limit with reject-publish that comes by policy to a classic queue which holds more would cost messages: RabbitMQ drops them before it
+// learns that it is not to.
+func TestApplyDropsNothing(t *testing.T) {
+	each(t, func(d *desk) {
+		d.queue("q", amqp.Table{"x-queue-type": "classic"})
+		for range 5 {
+			if err := d.ch.PublishWithContext(d.ctx, "", "q", true, false, amqp.Publishing{DeliveryMode: amqp.Persistent}); err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
+		policy := func(limit int) layout.Plan {
+			return layout.Plan{Policies: []topology.Policy{{Name: "p", Pattern: "^q$", ApplyTo: "queues", Definition: topology.Args{"max-length": limit, "overflow": "reject-publish"}}}}
+		}
+		for _, dry := range []bool{true, false} {
+			applied, err := d.admin.Apply(d.ctx, policy(3), admin.ApplyOptions{DryRun: dry})
+			if err == nil || !strings.Contains(err.Error(), `policy "p" sets max-length to 3 for the classic queue "q", which holds 5 messages`) || len(applied.Declared) > 0 {
+				d.t.Errorf("dry run %v: got %s and %v, want it refused", dry, applied, err)
+			}
+		}
+		kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
+		d.apply(d.admin, policy(5))
+		kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
+	})
+}
