@@ -18,6 +18,7 @@ import (
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/sqltext"
 	"github.com/rehop/rehop/outbox"
 )
 
@@ -322,6 +323,28 @@ func TestStopped(t *testing.T) {
 	s.check(func(n int) bool {
 		return slices.ContainsFunc(stopped, func(sp span) bool { return n >= sp.from && n < sp.to })
 	})
+}
+
+// A relay that was stopped in the middle of a transaction does not keep its locks: else nobody could delete what it was about to delete.
+func TestStoppedLetsGo(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	stopped, err := s.db.BeginTx(kit.Context(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lock = "SELECT 1 FROM rehop_outbox_lease WHERE shard = 3 FOR UPDATE"
+	for _, statement := range []string{sqltext.Steady(dialect.Postgres), lock} {
+		if _, err := stopped.ExecContext(kit.Context(t), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	if _, err := s.db.ExecContext(kit.Context(t), lock); err != nil {
+		t.Errorf("lock what a stopped transaction has locked: got %v, want nil after some seconds", err)
+	}
+	if err := stopped.Rollback(); err == nil {
+		t.Error("the stopped transaction goes on, want it ended by the database")
+	}
 }
 
 // awaitDeleted waits until the table has no message before a number any more.

@@ -85,12 +85,15 @@ func Lane(d dialect.Dialect, columns string, state, shard int, delayed bool, con
 // Steady is a statement for the beginning of a transaction that works on the outbox. PostgreSQL keeps the plan that it once made for a
 // statement, and one for an empty table reads all of it; so there it may not. And it makes five plans for trial before it keeps one,
 // each of which takes longer than the statement; so it is to keep the first. By the costs that it expects it would also compile the
-// statement to machine code, for half a second each time. An empty statement: nothing is to be done.
+// statement to machine code, for half a second each time. Last, a process that was stopped in the middle of a transaction would keep its
+// locks, and others could not delete what they have published, until somebody lets it go on: the database ends a transaction with which
+// nothing has happened for some seconds. An empty statement: nothing is to be done.
 func Steady(d dialect.Dialect) string {
 	if d != dialect.Postgres {
 		return ""
 	}
-	return "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true)"
+	return "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), " +
+		"set_config('idle_in_transaction_session_timeout', '5s', true)"
 }
 
 // waiting is the condition that a message is delayed, not due, and was never given to the broker.
