@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
@@ -81,7 +83,9 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	}
 
 	t.Cleanup(func() { watermark("0.4") })
+	alarmed := awaitAlarm(t, r.URL)
 	watermark("absolute", "1MB")
+	alarmed()
 
 	// The broker tells a connection that it is blocked when that one next publishes; this message is
 	// sent, and confirmed when the broker has read it: at once, or when the alarm is over.
@@ -224,4 +228,29 @@ func openAgain(all ...*events) time.Time {
 		e.mu.Unlock()
 	}
 	return last
+}
+
+// awaitAlarm opens a connection, and returns a function that waits until the broker blocks it. That an alarm is set reaches the
+// connections a moment later, and a message that is sent before that blocks nobody.
+func awaitAlarm(t *testing.T, url string) func() {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocked := conn.NotifyBlocked(make(chan amqp.Blocking, 2))
+	return func() {
+		t.Helper()
+		lab.Eventually(t, kit.Limit, "a connection that publishes is blocked", func() bool {
+			if err := ch.PublishWithContext(kit.Context(t), "", "sink", false, false, amqp.Publishing{}); err != nil {
+				t.Fatal(err)
+			}
+			return len(blocked) > 0
+		})
+	}
 }
