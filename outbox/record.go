@@ -130,7 +130,7 @@ func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error
 		if query == "" { // the database locks no rows
 			query, args = r.there(c.rows())
 		}
-		free, err := numbersOf(once, tx, query, args...)
+		free, err := readNumbers(once, tx, query, args...)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error
 			}
 		}
 		query, args = r.there(c.rows())
-		there, err := numbersOf(once, tx, query, args...)
+		there, err := readNumbers(once, tx, query, args...)
 		for _, u := range c {
 			if slices.Contains(there, u.row) && !slices.Contains(free, u.row) {
 				rest = append(rest, u)
@@ -155,23 +155,6 @@ func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error
 // there reads which of some rows exist.
 func (r *run) there(ids []int64) (query string, args []any) {
 	return r.Dialect.Bind("SELECT id FROM rehop_outbox WHERE " + sqltext.Among(r.Dialect, "id")), []any{sqltext.List(r.Dialect, ids)}
-}
-
-// numbersOf reads a column of numbers.
-func numbersOf(ctx context.Context, db querier, query string, args ...any) (found []int64, err error) {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
-			return nil, err
-		}
-		found = append(found, n)
-	}
-	return found, rows.Err()
 }
 
 // finishOff tries once more to write outcomes. rest are those that it could not write.
