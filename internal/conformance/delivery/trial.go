@@ -98,8 +98,8 @@ func (x *Trial) Fault(name string, strike func(began int)) {
 	})
 	x.Books.Record(Event{Kind: FaultBegins, Fault: name})
 	strike(x.Books.Len())
-	end := x.Books.Len()
 	x.Books.Record(Event{Kind: FaultEnds, Fault: name})
+	end := x.Books.Len() // after the end is written down: the auditor counts from there
 	for _, kind := range []Kind{Confirmed, Handled} {
 		x.SeeOrCure(end, fmt.Sprintf("an event %q after the fault", kind), kind)
 	}
