@@ -1,26 +1,26 @@
 package brokers
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/rehop/rehop/internal/wire"
 )
 
-// The floor is the least that a broker in a process of its own can do, which syncs before it confirms: it knows no AMQP, takes so many
-// bytes, writes and syncs them, and answers with as many bytes as a confirm has. No broker can confirm one by one faster on this machine.
+// The floor is the least that a broker in a process of its own can do, which syncs before it confirms: it knows as much AMQP as it takes to
+// let a client publish, writes and syncs as many bytes as a message has, and confirms. There is no queue, nothing is routed or checked, and nothing
+// can be read again. No broker can confirm one by one faster to this client on this machine.
 
 // floorIn names the variable that makes this program the floor, with its value as directory, and floorSize the one with the size of a
-// message.
+// record.
 const (
 	floorIn   = "REHOP_BENCH_FLOOR"
 	floorSize = "REHOP_BENCH_FLOOR_SIZE"
-	floorName = "bare disk behind a socket"
-	ackSize   = 21 // a frame with basic.ack
+	floorName = "bare disk behind AMQP"
 )
 
 func beFloor(dir string) int {
@@ -46,54 +46,82 @@ func serveFloor(dir string, n int) error {
 	if err != nil {
 		return err
 	}
-	record, ack := make([]byte, n), make([]byte, ackSize)
 	for {
 		conn, err := ln.Accept()
 		if err != nil {
 			return err
 		}
-		for {
-			if _, err := io.ReadFull(conn, record); err != nil {
-				break // the client is done
+		if err := confirmAll(conn, l, make([]byte, n)); err != nil {
+			return err
+		}
+	}
+}
+
+// confirmAll serves one client. Its error is the disk's; that of a connection ends only this.
+func confirmAll(conn net.Conn, l *bareLog, record []byte) error {
+	defer conn.Close()
+	in := wire.NewReader(conn, 128<<10)
+	if _, err := in.ProtocolHeader(); err != nil {
+		return nil
+	}
+	var out []byte
+	var tag uint64
+	answer := wire.AppendMethod(out, 0, &wire.ConnectionStart{VersionMinor: 9, Mechanisms: "PLAIN", Locales: "en_US"})
+	for {
+		if len(answer) > 0 {
+			if _, err := conn.Write(answer); err != nil {
+				return nil
 			}
+		}
+		frame, err := in.Next()
+		if err != nil {
+			return nil
+		}
+		answer = out[:0]
+		switch frame.Type {
+		case wire.FrameBody: // a message is in one
 			if err := l.append(record); err != nil {
 				return err
 			}
-			if _, err := conn.Write(ack); err != nil {
-				break
+			tag++
+			answer = wire.AppendAck(answer, frame.Channel, tag, false)
+			out = answer
+		case wire.FrameMethod:
+			if m := floorAnswers(frame.Payload); m != nil {
+				answer = wire.AppendMethod(answer, frame.Channel, m)
 			}
 		}
-		_ = conn.Close()
 	}
 }
 
-// floor is that process.
-type floor struct{ *child }
+// floorAnswers is what a client wants to hear after a method, or nil.
+func floorAnswers(payload []byte) wire.Method {
+	id, _ := wire.PeekMethod(payload)
+	switch id {
+	case wire.IDConnectionStartOK:
+		return &wire.ConnectionTune{ChannelMax: 2047, FrameMax: 128 << 10}
+	case wire.IDConnectionOpen:
+		return &wire.ConnectionOpenOK{}
+	case wire.IDConnectionClose:
+		return &wire.ConnectionCloseOK{}
+	case wire.IDChannelOpen:
+		return &wire.ChannelOpenOK{}
+	case wire.IDChannelClose:
+		return &wire.ChannelCloseOK{}
+	case wire.IDQueueDeclare:
+		return &wire.QueueDeclareOK{}
+	case wire.IDQueueDelete:
+		return &wire.QueueDeleteOK{}
+	case wire.IDConfirmSelect:
+		return &wire.ConfirmSelectOK{}
+	}
+	return nil
+}
 
-func startFloor(t *testing.T) floor {
+// startFloor starts that process, until the end of the test.
+func startFloor(t *testing.T) contender {
 	t.Helper()
-	f := floor{&child{dir: t.TempDir(), env: []string{floorSize + "=" + strconv.Itoa(*size+recordOverhead)}, role: floorIn}}
-	f.begin(t)
-	return f
-}
-
-// publish sends n messages one by one.
-func (f floor) publish(n int) (m measure, err error) {
-	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		return m, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	message, ack := make([]byte, *size+recordOverhead), make([]byte, ackSize)
-	exchange := func() error {
-		if _, err := conn.Write(message); err != nil {
-			return err
-		}
-		_, err := io.ReadFull(conn, ack)
-		return err
-	}
-	if _, err := oneAfterTheOther(warmup, exchange); err != nil {
-		return m, err
-	}
-	return oneAfterTheOther(n, exchange)
+	c := &child{dir: t.TempDir(), env: []string{floorSize + "=" + strconv.Itoa(*size+recordOverhead)}, role: floorIn}
+	c.begin(t)
+	return contender{name: floorName, url: c.url}
 }
