@@ -60,8 +60,11 @@ func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
 		return false, in.interrupted(f)
 	}
 	h, err := wire.ParseHeader(f.Payload)
-	if x, ok := asException(err); ok {
-		return false, x
+	if err != nil {
+		if x, ok := asException(err); ok {
+			return false, x
+		}
+		return false, err
 	}
 	if h.BodySize > uint64(max) {
 		return false, refuse(wire.PreconditionFailed, "message size %d is larger than configured max size %d", h.BodySize, max)

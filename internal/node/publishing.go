@@ -84,7 +84,6 @@ func (ch *Channel) publish() error {
 type publication struct {
 	content   *store.Content
 	brief     wire.Brief
-	headers   wire.Table // read if needed
 	ttl       time.Duration
 	queues    []*Queue
 	replyTo   *replies // the one that the message answers
@@ -121,7 +120,7 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 		p.replyTo = ch.node.repliesFor(w.key)
 	} else if w.plain && !mayHoldRoutes(in.brief.Headers) {
 		p.queues = w.queues
-	} else if err := ch.route(w, &p); err != nil {
+	} else if p.queues, err = ch.route(w, in.brief, p.content); err != nil {
 		return p, err
 	}
 	if len(w.queues) <= rememberedQueues {
@@ -149,28 +148,28 @@ func (ch *Channel) explore(w *way) error {
 }
 
 // route finds the queues of a message that has a say in it by its headers.
-func (ch *Channel) route(w *way, p *publication) error {
-	if p.brief.HasHeaders {
-		headers, err := wire.ParseTable(p.brief.Headers)
-		if err != nil {
-			return err
+func (ch *Channel) route(w *way, brief wire.Brief, content *store.Content) ([]*Queue, error) {
+	var headers wire.Table
+	if brief.HasHeaders {
+		var err error
+		if headers, err = wire.ParseTable(brief.Headers); err != nil {
+			return nil, err
 		}
-		p.headers = headers
 	}
 	keys := []string{w.key}
 	for _, name := range []string{"CC", "BCC"} {
-		if v, ok := p.headers.Get(name); ok {
+		if v, ok := headers.Get(name); ok {
 			if _, ok := v.(wire.Array); !ok {
-				return refuse(wire.PreconditionFailed, "invalid message: {unacceptable_type_in_header,%q,%s}", name, erlang.Type(v))
+				return nil, refuse(wire.PreconditionFailed, "invalid message: {unacceptable_type_in_header,%q,%s}", name, erlang.Type(v))
 			}
-			keys = append(keys, listed(p.headers, name)...)
+			keys = append(keys, listed(headers, name)...)
 		}
 	}
-	if _, ok := p.headers.Get("BCC"); ok {
-		p.content.Properties = mark(p.content.Properties, blindFlag)
+	if _, ok := headers.Get("BCC"); ok {
+		content.Properties = mark(content.Properties, blindFlag)
 	}
-	p.queues, _ = ch.conn.vhost.route(w.source, keys, func() wire.Table { return p.headers })
-	return nil
+	queues, _ := ch.conn.vhost.route(w.source, keys, func() wire.Table { return headers })
+	return queues, nil
 }
 
 // deliver gives a message to its queues.
