@@ -79,8 +79,12 @@ func TestBrokers(t *testing.T) {
 				got, err := d.write(embedded.dir, single())
 				add(oneByOneName, d.name, got, err)
 			}
-			got, err := oneByOne(t.Context(), floor, "floor")
-			add(oneByOneName, floor.name, got, err)
+			for _, s := range scenarios {
+				if s.floored {
+					got, err := s.run(t.Context(), floor, "floor")
+					add(s.name, floor.name, got, err)
+				}
+			}
 		}
 		for key, sum := range sums {
 			t.Logf("round %d: %-40s %8.0f msgs/s, p50 %v, p99 %v", round+1, key, sum.rate(), sum.quantile(50), sum.quantile(99))

@@ -19,15 +19,17 @@ import (
 type scenario struct {
 	name string
 	run  func(ctx context.Context, c contender, queue string) (measure, error)
+
+	floored bool // whether the floor can do it too
 }
 
 const oneByOneName = "publish one by one"
 
 var scenarios = []scenario{
-	{"publish", publishing},
-	{"consume", consuming}, // what publish has left
-	{oneByOneName, oneByOne},
-	{"publish and consume", both},
+	{"publish", publishing, true},
+	{"consume", consuming, false}, // what publish has left
+	{oneByOneName, oneByOne, true},
+	{"publish and consume", both, false},
 }
 
 // client is a connection with one channel that all goroutines share.
