@@ -4,6 +4,8 @@ GO ?= go
 MODULES := . outbox/outboxpgx rehopotel cmd/rehop integration
 # SQLite is C turned into Go. The race detector makes it too slow for leases of a second, so its tests are not built with it.
 SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example' ./sqlboxes ./boxfaults
+# The race detector needs a C compiler, which scripts/services installs where it can.
+RACE = $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && echo -race || echo "no C compiler: tests run without the race detector" >&2)
 STATICCHECK := $(CURDIR)/bin/staticcheck
 REPORT := $(CURDIR)/bin/testreport
 export REHOP_SERVICES := $(CURDIR)/scripts/services
@@ -19,12 +21,12 @@ demo: ## a shop whose messages fail, wait, rest and are replayed, live, on a bro
 
 test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
 	@eval "$$(scripts/services env)"; \
-	{ $(GO) test -json -race -count=1 ./...; \
-	for m in outbox/outboxpgx rehopotel cmd/rehop; do (cd $$m && $(GO) test -json -race -count=1 ./...); done; \
-	cd integration && { $(GO) test -json -race -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }; } | $(REPORT)
+	{ $(GO) test -json $(RACE) -count=1 ./...; \
+	for m in outbox/outboxpgx rehopotel cmd/rehop; do (cd $$m && $(GO) test -json $(RACE) -count=1 ./...); done; \
+	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }; } | $(REPORT)
 
 unit: $(REPORT) ## only the tests that need nothing but Go
-	@$(GO) test -json -race -count=1 ./... | $(REPORT)
+	@$(GO) test -json $(RACE) -count=1 ./... | $(REPORT)
 
 check: $(STATICCHECK) $(REPORT) ## gofmt, vet and staticcheck
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { echo "not formatted, run make fmt:" $$unformatted >&2; exit 1; }
