@@ -138,6 +138,8 @@ func (ch *Channel) obey(id wire.MethodID, payload []byte) error {
 	if err != nil {
 		return err
 	}
+	ch.conn.deaf.Store(true)
+	defer ch.conn.deaf.Store(false)
 	return ch.execute(m)
 }
 

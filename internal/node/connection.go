@@ -43,6 +43,7 @@ type Connection struct {
 	published atomic.Bool
 	blocked   atomic.Bool
 	received  atomic.Uint64 // frames
+	deaf      atomic.Bool   // the reader works, and may be waiting for the disk: the client is not to blame for its silence
 	pulse     pulse
 
 	mu       sync.Mutex
@@ -366,7 +367,9 @@ func (c *Connection) resume(waiting *consumer) {
 func (c *Connection) conclude() {
 	if c.eager {
 		c.eager = false
+		c.deaf.Store(true)
 		c.node.store.Flush()
+		c.deaf.Store(false)
 	}
 	for _, ch := range c.dirty {
 		ch.dirty = false

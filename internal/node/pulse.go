@@ -37,7 +37,7 @@ func (p *pulse) tick(c *Connection) {
 	sent, received := c.out.sent(), c.received.Load()
 	p.mu.Lock()
 	quiet := sent == p.sent
-	if received == p.received && !c.blocked.Load() {
+	if received == p.received && !c.blocked.Load() && !c.deaf.Load() {
 		p.silent++
 	} else {
 		p.silent = 0
