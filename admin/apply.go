@@ -59,8 +59,8 @@ func (x Applied) String() string {
 // Queues that come and go with their consumers are left to those. When the broker refuses something, the rest is
 // declared all the same, and the error names what was refused. A plan with policies needs the management
 // API, and nothing is declared when one of them is refused: queues would be without their settings. Nor is anything
-// declared while one of the queues that lack something is being migrated, or when a policy would make the broker drop messages that a queue
-// holds.
+// declared while one of the queues that lack something is being migrated, or when a policy that says reject-publish would make the broker drop
+// messages that a classic queue holds.
 func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Applied, error) {
 	if len(plan.Policies) > 0 && a.management.base == "" {
 		return Applied{}, fmt.Errorf("apply the plan: it has policies: %w", ErrNoManagement)
@@ -84,6 +84,7 @@ func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Ap
 	if err := a.refuseMigrating(ctx, work); err != nil {
 		return Applied{Left: w.done.Left}, fmt.Errorf("apply the plan: %w", err)
 	}
+	work.Policies = inOrder(work.Policies)
 	if err := a.refuseDropping(ctx, work.Policies); err != nil {
 		return Applied{Left: w.done.Left}, fmt.Errorf("apply the plan: %w", err)
 	}

@@ -147,6 +147,7 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 
 // figures are what the broker's statistics say of a queue, seconds late.
 type figures struct {
+	Ready          int             `json:"messages_ready"`
 	Unacked        int             `json:"messages_unacknowledged"`
 	Bytes          int             `json:"message_bytes"`
 	Policy         string          `json:"policy"`

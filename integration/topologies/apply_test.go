@@ -13,6 +13,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
@@ -203,25 +204,75 @@ func TestApplyNamesWhatIsRefused(t *testing.T) {
 // A limit with reject-publish that comes by policy to a classic queue which holds more would cost messages: RabbitMQ drops them before it
 // learns that it is not to.
 func TestApplyDropsNothing(t *testing.T) {
-	each(t, func(d *desk) {
-		d.queue("q", amqp.Table{"x-queue-type": "classic"})
-		for range 5 {
-			if err := d.ch.PublishWithContext(d.ctx, "", "q", true, false, amqp.Publishing{DeliveryMode: amqp.Persistent}); err != nil {
-				d.t.Fatal(err)
-			}
+	refusing := func(name, pattern string, priority int, key string, limit int) topology.Policy {
+		return topology.Policy{Name: name, Pattern: pattern, ApplyTo: "queues", Priority: priority, Definition: topology.Args{key: limit, "overflow": "reject-publish"}}
+	}
+	free := topology.Policy{Name: "z", Pattern: "^q$", ApplyTo: "queues", Priority: 5, Definition: topology.Args{"message-ttl": 3_600_000}}
+	for name, c := range map[string]struct {
+		policies []topology.Policy
+		refused  string // empty: it is not
+	}{
+		"as many":                       {[]topology.Policy{refusing("p", "^q$", 0, "max-length", 5)}, ""},
+		"fewer":                         {[]topology.Policy{refusing("p", "^q$", 0, "max-length", 3)}, `policy "p" sets max-length to 3 for the classic queue "q", which holds 5 messages`},
+		"fewer bytes":                   {[]topology.Policy{refusing("p", "^q$", 0, "max-length-bytes", 3)}, `policy "p" sets max-length-bytes to 3 for the classic queue "q", which holds 5 bytes`},
+		"another queue":                 {[]topology.Policy{refusing("p", "^other$", 0, "max-length", 3)}, ""},
+		"another policy rules":          {[]topology.Policy{refusing("a", ".*", 0, "max-length", 3), free}, ""},
+		"another rules that drops":      {[]topology.Policy{refusing("a", ".*", 9, "max-length", 3), free}, `policy "a" sets max-length to 3`},
+		"a pattern of the broker's own": {[]topology.Policy{refusing("p", `^(?!other)`, 0, "max-length", 3)}, `policy "p" sets max-length to 3`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(d *desk) {
+				d.queue("q", amqp.Table{"x-queue-type": "classic"})
+				d.alone("mine")
+				d.fill("q", 5)
+				plan := layout.Plan{Policies: c.policies}
+				if c.refused == "" {
+					d.apply(d.admin, plan)
+					kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
+					return
+				}
+				for _, dry := range []bool{true, false} {
+					lab.Eventually(d.t, kit.Limit, "the broker's statistics are there", func() bool {
+						applied, err := d.admin.Apply(d.ctx, plan, admin.ApplyOptions{DryRun: dry})
+						if err != nil && strings.Contains(err.Error(), "apply the plan again in some seconds") {
+							return false
+						}
+						if err == nil || !strings.Contains(err.Error(), c.refused) || len(applied.Declared) > 0 {
+							d.t.Errorf("dry run %v: got %s and %v, want it refused", dry, applied, err)
+						}
+						return true
+					})
+				}
+				kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
+			})
+		})
+	}
+}
+
+// fill publishes messages of a byte to a queue.
+func (d *desk) fill(queue string, n int) {
+	d.t.Helper()
+	for range n {
+		if err := d.ch.PublishWithContext(d.ctx, "", queue, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("x")}); err != nil {
+			d.t.Fatal(err)
 		}
-		kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
-		policy := func(limit int) layout.Plan {
-			return layout.Plan{Policies: []topology.Policy{{Name: "p", Pattern: "^q$", ApplyTo: "queues", Definition: topology.Args{"max-length": limit, "overflow": "reject-publish"}}}}
-		}
-		for _, dry := range []bool{true, false} {
-			applied, err := d.admin.Apply(d.ctx, policy(3), admin.ApplyOptions{DryRun: dry})
-			if err == nil || !strings.Contains(err.Error(), `policy "p" sets max-length to 3 for the classic queue "q", which holds 5 messages`) || len(applied.Declared) > 0 {
-				d.t.Errorf("dry run %v: got %s and %v, want it refused", dry, applied, err)
-			}
-		}
-		kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
-		d.apply(d.admin, policy(5))
-		kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
-	})
+	}
+	kit.WantDepth(d.t, d.rabbit, d.ch, queue, n)
+}
+
+// alone makes a queue that is another connection's own.
+func (d *desk) alone(queue string) {
+	d.t.Helper()
+	conn, err := d.rabbit.Dial(d.ctx)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := ch.QueueDeclare(queue, false, false, true, false, nil); err != nil {
+		d.t.Fatal(err)
+	}
 }
