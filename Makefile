@@ -4,8 +4,8 @@ GO ?= go
 MODULES := . outbox/outboxpgx rehopotel cmd/rehop integration
 # SQLite is C turned into Go. The race detector makes it too slow for leases of a second, so its tests are not built with it.
 SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example' ./sqlboxes ./boxfaults
-# The race detector needs a C compiler, which scripts/services installs where it can.
-RACE = $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && echo -race || echo "no C compiler: tests run without the race detector" >&2)
+# The race detector needs cgo, and so the C compiler that scripts/services installs where it can.
+RACE = $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && echo -race)
 STATICCHECK := $(CURDIR)/bin/staticcheck
 REPORT := $(CURDIR)/bin/testreport
 export REHOP_SERVICES := $(CURDIR)/scripts/services
@@ -20,6 +20,7 @@ demo: ## a shop whose messages fail, wait, rest and are replayed, live, on a bro
 	@$(GO) run ./cmd/rehop demo
 
 test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
+	@test -n "$(RACE)" || echo "cgo is off, or there is no C compiler: the tests run without the race detector" >&2
 	@eval "$$(scripts/services env)"; \
 	{ $(GO) test -json $(RACE) -count=1 ./...; \
 	for m in outbox/outboxpgx rehopotel cmd/rehop; do (cd $$m && $(GO) test -json $(RACE) -count=1 ./...); done; \

@@ -62,18 +62,12 @@ func (d disk) write(dir string, n int) (m measure, err error) {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	record := make([]byte, *size+recordOverhead)
-	return oneAfterTheOther(n, func() error { return l.append(record) })
-}
-
-// oneAfterTheOther measures how long something takes.
-func oneAfterTheOther(n int, do func() error) (measure, error) {
-	latencies := make([]time.Duration, n)
+	record, latencies := make([]byte, *size+recordOverhead), make([]time.Duration, n)
 	began := time.Now()
 	for i := range latencies {
 		sent := time.Now()
-		if err := do(); err != nil {
-			return measure{}, err
+		if err := l.append(record); err != nil {
+			return m, err
 		}
 		latencies[i] = time.Since(sent)
 	}

@@ -67,7 +67,6 @@ type child struct {
 	env  []string // more of those
 	dir  string
 	cmd  *exec.Cmd
-	addr string
 	url  string
 }
 
@@ -108,8 +107,7 @@ func (c *child) run(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the process by %s has not started: %v", c.role, err)
 	}
-	c.addr = strings.TrimSpace(addr)
-	c.url = "amqp://guest:guest@" + c.addr + "/"
+	c.url = "amqp://guest:guest@" + strings.TrimSpace(addr) + "/"
 }
 
 // stop ends the process by a signal.
