@@ -9,10 +9,14 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
@@ -100,9 +104,13 @@ func newScene(t *testing.T) *scene {
 // relay runs a relay in this process until the test ends.
 func (s *scene) relay() {
 	s.t.Helper()
+	s.run(outbox.Relay{Client: s.client, DB: s.db, Dialect: dialect.Postgres, Name: "here", Lease: processLease})
+}
+
+func (s *scene) run(relay outbox.Relay) {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	relay := outbox.Relay{Client: s.client, DB: s.db, Dialect: dialect.Postgres, Name: "here", Lease: processLease}
 	go func() { ended <- relay.Run(ctx) }()
 	s.t.Cleanup(func() {
 		cancel()
@@ -345,6 +353,67 @@ func TestStoppedLetsGo(t *testing.T) {
 	if err := stopped.Rollback(); err == nil {
 		t.Error("the stopped transaction goes on, want it ended by the database")
 	}
+}
+
+// Every transaction of a relay begins with the statement that bounds it.
+func TestTransactionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	config, err := pgx.ParseConfig(s.database.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said transcript
+	config.Tracer = &said
+	db := stdlib.OpenDB(*config)
+	t.Cleanup(func() { _ = db.Close() })
+	s.run(outbox.Relay{Client: s.client, DB: db, Dialect: dialect.Postgres, Name: "here", Lease: processLease})
+	s.awaitLeases("here", 16)
+	stop := s.write()
+	lab.Eventually(t, kit.Limit, "some messages", func() bool { _, came := s.count(); return came > 20 })
+	stop()
+	s.awaitAll()
+	committed, _ := s.count()
+	s.awaitDeleted(committed)
+	begun, unbounded := said.transactions(sqltext.Steady(dialect.Postgres))
+	if begun < 10 || len(unbounded) > 0 {
+		t.Errorf("got %d transactions, of which these begin otherwise: %q; want some, and none", begun, unbounded)
+	}
+}
+
+// transcript is what was said on some connections.
+type transcript struct {
+	mu   sync.Mutex
+	said map[*pgx.Conn][]string
+}
+
+func (tr *transcript) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.said == nil {
+		tr.said = make(map[*pgx.Conn][]string)
+	}
+	tr.said[conn] = append(tr.said[conn], data.SQL)
+	return ctx
+}
+
+func (tr *transcript) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// transactions counts those that were begun, and returns what was said first in those that did not begin with a statement.
+func (tr *transcript) transactions(first string) (begun int, otherwise []string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, said := range tr.said {
+		for i, statement := range said[:max(len(said)-1, 0)] {
+			if strings.HasPrefix(strings.ToLower(statement), "begin") {
+				begun++
+				if said[i+1] != first {
+					otherwise = append(otherwise, said[i+1])
+				}
+			}
+		}
+	}
+	return begun, otherwise
 }
 
 // awaitDeleted waits until the table has no message before a number any more.
