@@ -96,12 +96,13 @@ func (a *Admin) holding(ctx context.Context, q topology.LiveQueue, key string) (
 		return ready, "messages", nil
 	}
 	f, err := a.management.figures(ctx, q.Name)
-	if err == nil && f.Ready < ready {
-		err = fmt.Errorf("the broker's statistics have %d of its %d messages yet; apply the plan again in some seconds", f.Ready, ready)
+	bytes, counted := f.bytes()
+	if err == nil && counted < ready {
+		err = fmt.Errorf("the broker has told the size of %d of its %d messages yet; apply the plan again in some seconds", counted, ready)
 	}
 	var answer *statusError
 	if errors.As(err, &answer) && answer.status == http.StatusNotFound {
 		err = ErrNoQueue
 	}
-	return f.Bytes, "bytes", err
+	return bytes, "bytes", err
 }

@@ -140,7 +140,8 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		messages, bytes = messages+depth.Messages, bytes+figures.Bytes
+		told, _ := figures.bytes()
+		messages, bytes = messages+depth.Messages, bytes+told
 	}
 	return messages, bytes, nil
 }
@@ -149,10 +150,26 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 type figures struct {
 	Ready          int             `json:"messages_ready"`
 	Unacked        int             `json:"messages_unacknowledged"`
-	Bytes          int             `json:"message_bytes"`
+	Bytes          *int            `json:"message_bytes"` // none: it has not told yet
 	Policy         string          `json:"policy"`
 	OperatorPolicy string          `json:"operator_policy"`
+	Backing        json.RawMessage `json:"backing_queue_status"`        // of a classic queue of RabbitMQ
 	Ruled          json.RawMessage `json:"effective_policy_definition"` // none: it has not told yet
+}
+
+// bytes is how much the queue holds, and in how many messages: a classic queue of RabbitMQ tells its bytes less often than how many messages
+// it has.
+func (f figures) bytes() (bytes, messages int) {
+	if f.Bytes == nil {
+		return 0, 0
+	}
+	var backing struct {
+		Len *int `json:"len"`
+	}
+	if err := json.Unmarshal(f.Backing, &backing); err == nil && backing.Len != nil {
+		return *f.Bytes, *backing.Len
+	}
+	return *f.Bytes, f.Ready
 }
 
 func (m *management) figures(ctx context.Context, queue string) (f figures, err error) {
