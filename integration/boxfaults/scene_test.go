@@ -284,6 +284,8 @@ func (s *scene) finish() report {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+	// What a relay published that was killed then is published once more by another, and deleted.
+	lab.Eventually(s.t, patience, "no row is left in the outbox", func() bool { return s.count("SELECT COUNT(*) FROM rehop_outbox") == 0 })
 	s.consumer.stop()
 	for _, r := range s.relays {
 		r.stop()
@@ -291,9 +293,6 @@ func (s *scene) finish() report {
 	r := s.books.audit(s.t, s.truth())
 	r.kills = s.kills
 	s.t.Logf("%v, %d commits in doubt", &r, s.books.doubtful)
-	if left := s.count("SELECT COUNT(*) FROM rehop_outbox"); left > 0 {
-		s.t.Errorf("rows in the outbox at the end: got %d, want none", left)
-	}
 	if r.committed < 50 || r.rolledBack == 0 {
 		s.t.Errorf("%d were committed and %d rolled back: too few to show anything", r.committed, r.rolledBack)
 	}
