@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -96,6 +97,10 @@ func (t *tally) end(e event, key string) {
 	switch e.Action {
 	case "pass":
 		t.passed++
+		// The race detector speaks while whichever test runs, and fails others that run then.
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "DATA RACE") }) {
+			fmt.Print(strings.Join(lines, ""))
+		}
 	case "fail":
 		t.failed++
 		fmt.Print(strings.Join(lines, ""))
