@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,22 @@ func TestDropQueue(t *testing.T) {
 		}
 		u.close()
 	})
+}
+
+// Queues are dropped while those before them are swept; the race detector looks on.
+func TestDropQueuesMeanwhile(t *testing.T) {
+	u := newUser(t, 7)
+	u.open(storetest.NewDisk(), store.Options{})
+	var dropping sync.WaitGroup
+	for first := range 4 {
+		dropping.Go(func() {
+			for i := range 2000 {
+				u.store.DropQueue(store.QueueID(1_000_000 + first*2000 + i))
+			}
+		})
+	}
+	dropping.Wait()
+	u.close()
 }
 
 // A segment that was to be removed and is there again, because the directory had not been synced, is

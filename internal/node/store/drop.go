@@ -17,9 +17,7 @@ func (s *Store) DropQueue(q QueueID) {
 func (s *Store) sweepDropped() error {
 	s.mu.Lock()
 	dropped := s.dropped
-	if len(dropped) > 0 {
-		s.dropped = make(map[QueueID]bool)
-	}
+	s.dropped = make(map[QueueID]bool)
 	s.mu.Unlock()
 	if len(dropped) == 0 {
 		return nil
