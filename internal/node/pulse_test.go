@@ -36,7 +36,7 @@ func stalling(t *testing.T, stalls *atomic.Bool) *Node {
 func TestPulseOfSlowDisk(t *testing.T) {
 	for name, ask := range map[string]func() []byte{
 		"one message":   func() []byte { return persistent(1) },
-		"a group":       func() []byte { return persistent(3) },
+		"a group":       func() []byte { return persistent(20) },
 		"a declaration": func() []byte { return wire.AppendMethod(nil, 1, &wire.QueueDeclare{Queue: "another", Durable: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
