@@ -16,9 +16,10 @@ const (
 	flushers // it is that of a caller of Flush
 )
 
-// smallGroup is how many commits a caller of Flush writes itself. With more there is something to read
-// and to work on while others write.
-const smallGroup = 4
+// smallGroup is how many commits a caller of Flush writes itself. Publishers on one connection that each wait for their
+// confirm are confirmed a tenth more by 64 than by 4, be they 16 or 64, and as much with 256 and more, whose groups the committer
+// writes while there is something to read.
+const smallGroup = 64
 
 // Flush has all commits made durable at once. If they are few and nobody else is at it, the caller
 // writes and syncs them itself, because on an idle machine a change of goroutines and back takes a good
