@@ -63,7 +63,7 @@ func unconfirmed(t *testing.T, b *Bench, n int, make func(outbox.Message) outbox
 	got := b.Collect("q")
 	b.Faults.HoldConfirmsOf(func(_, key string) bool { return key == "stuck" })
 	relay := b.Relay()
-	relay.Timeout = 6 * time.Second
+	relay.Timeout = 10 * time.Second
 	b.Start(relay)
 	var all []outbox.Message
 	for i := range n {
