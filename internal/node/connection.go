@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -20,6 +21,7 @@ type Connection struct {
 	node   *Node
 	conn   net.Conn
 	meter  meter
+	look   *lookout
 	reader *wire.Reader
 	out    *outbox
 	// Name is the client's address and ours.
@@ -51,10 +53,11 @@ type Connection struct {
 	own      map[*Queue]struct{} // exclusive queues
 	asked    []func()            // what others want the reader to do
 	// The reader's own.
-	dirty   []*Channel // have verdicts that can be told at once
-	eager   bool       // a publisher waits for the log
-	ways    ways
-	hoarded int // bytes of messages that have not come whole or are not committed
+	dirty     []*Channel // have verdicts that can be told at once
+	eager     bool       // a publisher waits for the log
+	concluded store.Mark // of the log when that was last so
+	ways      ways
+	hoarded   int // bytes of messages that have not come whole or are not committed
 }
 
 // Limits of what we wait for.
@@ -63,8 +66,8 @@ const (
 )
 
 func newConnection(n *Node, conn net.Conn) *Connection {
-	c := &Connection{node: n, conn: conn, out: newOutbox(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
-	c.meter.source = conn
+	c := &Connection{node: n, conn: conn, out: newOutbox(conn), look: newLookout(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
+	c.meter.source = c.look
 	c.reader = wire.NewReader(&c.meter, wire.FrameMinSize)
 	c.ways = newWays()
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
@@ -370,12 +373,21 @@ func (c *Connection) conclude() {
 		c.deaf.Store(true)
 		c.node.store.Flush()
 		c.deaf.Store(false)
+		c.lookOut()
 	}
 	for _, ch := range c.dirty {
 		ch.dirty = false
 		ch.releaseConfirms(c.node.safe(), (*outbox).dispatch)
 	}
 	c.dirty = c.dirty[:0]
+}
+
+// lookOut has the reader look for the next message if since last time nothing but one of this connection's was committed: then nobody else has use
+// for the processor.
+func (c *Connection) lookOut() {
+	safe := c.node.safe()
+	c.look.expects = safe == c.concluded+1
+	c.concluded = safe
 }
 
 // letGo ends all channels and deletes the queues that are this connection's own.

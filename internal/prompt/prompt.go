@@ -1,9 +1,18 @@
-// Package prompt writes to connections without waiting: who has a little to say would rather say it itself than wake a goroutine that may
-// wait, because on an idle machine that takes longer than the writing.
+// Package prompt writes to connections without waiting, and looks whether something comes without sleeping: on an idle machine it takes longer
+// to wake a goroutine or a processor than to write or read a little.
 package prompt
+
+import "time"
 
 // Writer is a connection to which one can write without waiting.
 type Writer interface {
 	// TryWrite writes as much as there is room for. Nobody else writes meanwhile.
 	TryWrite(b []byte) (n int, err error)
+}
+
+// Reader is a connection at which one can look without sleeping.
+type Reader interface {
+	// ReadWithin reads what is there or comes within a time, and looks for it again and again until then. It returns 0 and no error if nothing came.
+	// Nobody else reads meanwhile.
+	ReadWithin(b []byte, limit time.Duration) (n int, err error)
 }

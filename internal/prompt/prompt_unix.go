@@ -4,21 +4,47 @@ package prompt
 
 import (
 	"errors"
+	"io"
 	"net"
 	"syscall"
+	"time"
 )
+
+// system is a connection that the system's calls reach, without anything in between that keeps bytes back.
+func system(conn net.Conn) syscall.Conn {
+	switch c := conn.(type) {
+	case *net.TCPConn:
+		return c
+	case *net.UnixConn:
+		return c
+	}
+	return nil
+}
 
 // To returns a way to write to a connection without waiting, or nil if there is none.
 func To(conn net.Conn) Writer {
-	switch c := conn.(type) {
-	case Writer:
-		return c
-	case *net.TCPConn:
-		return newSocket(c)
-	case *net.UnixConn:
+	if w, ok := conn.(Writer); ok {
+		return w
+	}
+	if c := system(conn); c != nil {
 		return newSocket(c)
 	}
 	return nil
+}
+
+// From returns a way to look at a connection without sleeping, or nil if there is none.
+func From(conn net.Conn) Reader {
+	c := system(conn)
+	if c == nil {
+		return nil
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	w := &watch{raw: raw}
+	w.look = w.read
+	return w
 }
 
 // socket writes to a socket of the system, all of which are in non-blocking mode.
@@ -55,4 +81,44 @@ func (s *socket) write(fd uintptr) (done bool) {
 		s.err = err
 	}
 	return true
+}
+
+// watch reads from a socket of the system.
+type watch struct {
+	raw   syscall.RawConn
+	look  func(fd uintptr) bool // kept, so that none is made for each read
+	buf   []byte
+	until time.Time
+	n     int
+	err   error
+}
+
+func (w *watch) ReadWithin(b []byte, limit time.Duration) (int, error) {
+	w.buf, w.until, w.n, w.err = b, time.Now().Add(limit), 0, nil
+	err := w.raw.Read(w.look)
+	w.buf = nil
+	if err == nil {
+		err = w.err
+	}
+	return w.n, err
+}
+
+// read tries until something is there or the time is over. That it is done is what keeps the system from sleeping.
+func (w *watch) read(fd uintptr) (done bool) {
+	for {
+		n, err := syscall.Read(int(fd), w.buf)
+		switch {
+		case err == nil && n == 0:
+			w.err = io.EOF
+		case err == nil:
+			w.n = n
+		case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.EINTR):
+			if time.Now().Before(w.until) {
+				continue
+			}
+		default:
+			w.err = err
+		}
+		return true
+	}
 }

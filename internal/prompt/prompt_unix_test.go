@@ -82,4 +82,39 @@ func TestNoSocket(t *testing.T) {
 	if w := prompt.To(client); w != nil {
 		t.Errorf("got %T, want none", w)
 	}
+	if r := prompt.From(client); r != nil {
+		t.Errorf("got %T, want none", r)
+	}
+}
+
+// What is there is read at once, and what comes while somebody looks is read then.
+func TestReadWithin(t *testing.T) {
+	client, server := connected(t)
+	r := prompt.From(server)
+	buf := make([]byte, 10)
+	if n, err := r.ReadWithin(buf, time.Millisecond); n != 0 || err != nil {
+		t.Errorf("nothing has come: got %d, %v", n, err)
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = client.Write([]byte("early"))
+	}()
+	if n, err := r.ReadWithin(buf, time.Minute); string(buf[:n]) != "early" || err != nil {
+		t.Errorf("got %q, %v", buf[:n], err)
+	}
+	<-written
+	_ = server.SetReadDeadline(time.Unix(1, 0))
+	if n, err := r.ReadWithin(buf, time.Minute); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("after the deadline: got %d, %v", n, err)
+	}
+	_ = server.SetReadDeadline(time.Time{})
+	_ = client.Close()
+	if n, err := r.ReadWithin(buf, time.Minute); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("the peer has gone: got %d, %v", n, err)
+	}
+	_ = server.Close()
+	if n, err := r.ReadWithin(buf, time.Minute); n != 0 || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed: got %d, %v", n, err)
+	}
 }

@@ -1,0 +1,59 @@
+package node
+
+import (
+	"net"
+	"runtime"
+	"time"
+
+	"github.com/rehop/rehop/internal/prompt"
+)
+
+// lookout reads from a client. A client that publishes one message at a time sends the next within a few microseconds of the confirm. To sleep and be
+// woken takes about as long again, and nearly as much of the processor, so where it pays the reader looks for that message instead.
+type lookout struct {
+	conn    net.Conn
+	prompt  prompt.Reader // nil: it sleeps
+	expects bool          // the next message may come at once
+	misses  int           // in a row
+	pause   int           // how often not to look for it after these
+}
+
+const (
+	// lookoutTime is how long it looks: longer than such a client usually takes.
+	lookoutTime = 100 * time.Microsecond
+	// maxMisses bounds the pauses, which double with each miss: who publishes at leisure costs a look in a thousand messages.
+	maxMisses = 10
+)
+
+func newLookout(conn net.Conn) *lookout {
+	l := &lookout{conn: conn}
+	if runtime.GOMAXPROCS(0) > 1 { // else it would look while the client, or all else, waits for it to end
+		l.prompt = prompt.From(conn)
+	}
+	return l
+}
+
+func (l *lookout) Read(p []byte) (int, error) {
+	expects := l.expects
+	l.expects = false
+	if l.prompt == nil || !expects || l.pauses() {
+		return l.conn.Read(p)
+	}
+	n, err := l.prompt.ReadWithin(p, lookoutTime)
+	if n > 0 || err != nil {
+		l.misses = 0
+		return n, err
+	}
+	l.misses = min(l.misses+1, maxMisses)
+	l.pause = 1<<l.misses - 1
+	return l.conn.Read(p)
+}
+
+// pauses says whether it is not to look this time.
+func (l *lookout) pauses() bool {
+	if l.pause == 0 {
+		return false
+	}
+	l.pause--
+	return true
+}
