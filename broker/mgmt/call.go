@@ -29,6 +29,7 @@ type role int
 const (
 	anybody       role = iota + 1 // with one of the tags
 	member                        // who may enter the virtual host
+	onlooker                      // who may enter it, or see what others do
 	policymaker                   // who may change policies there
 	monitor                       // who may see what others do
 	administrator                 // who may do everything
@@ -75,8 +76,8 @@ func (c *call) permit(needs role) error {
 	switch needs {
 	case anybody:
 		return nil
-	case member:
-		if mayEnter {
+	case member, onlooker:
+		if mayEnter || needs == onlooker && c.isMonitor() {
 			return nil
 		}
 		return unauthorised("User not authorised to access virtual host")

@@ -83,7 +83,8 @@ func (a *api) channelObject(s node.ChannelStatus) object {
 		"consumer_count": s.Consumers, "messages_unacknowledged": s.Unacked, "messages_unconfirmed": s.Unconfirmed,
 		"messages_uncommitted": s.UncommittedMessages, "acks_uncommitted": s.UncommittedAcknowledges,
 	}
-	if now, rates := a.rates.ofTraffic(s.Channel, s.Traffic); now.happened() {
+	now := figuresOfTraffic(s.Traffic)
+	if rates := a.rates.of(s.Channel, now); now.happened() {
 		o["message_stats"] = now.publisherStats(rates)
 	}
 	return o

@@ -54,21 +54,23 @@ func (c *call) metricsPerObject() (any, error) { return c.exposed(true), nil }
 func (c *call) exposed(perObject bool) document {
 	e := &exposition{}
 	c.exposeNode(e)
+	c.exposeTally(e)
 	queues, consumers := c.exposeQueues(e, perObject)
 	connections := c.node.Connections()
-	channels := c.exposeConnections(e, connections, perObject)
-	e.family("rabbitmq_connections", "gauge", "Connections currently open", sampled{"", float64(len(connections))})
-	e.family("rabbitmq_channels", "gauge", "Channels currently open", sampled{"", float64(channels)})
-	e.family("rabbitmq_queues", "gauge", "Queues available", sampled{"", float64(queues)})
-	e.family("rabbitmq_consumers", "gauge", "Consumers currently connected", sampled{"", float64(consumers)})
+	channels, publishers := c.exposeConnections(e, connections, perObject)
+	exposePresent(e, publishers, consumers)
+	e.family("rabbitmq_connections", "gauge", "Connections that are open", sampled{"", float64(len(connections))})
+	e.family("rabbitmq_channels", "gauge", "Channels that are open", sampled{"", float64(channels)})
+	e.family("rabbitmq_queues", "gauge", "Queues that there are", sampled{"", float64(queues)})
+	e.family("rabbitmq_consumers", "gauge", "Consumers that are subscribed", sampled{"", float64(consumers)})
 	return document{"text/plain; version=0.0.4; charset=utf-8", e.Bytes()}
 }
 
 func (c *call) exposeNode(e *exposition) {
 	name := c.node.Name()
-	e.family("rabbitmq_build_info", "untyped", "RabbitMQ & Erlang/OTP version info",
+	e.family("rabbitmq_build_info", "untyped", "Which broker this is",
 		sampled{labels("rabbitmq_version", c.node.Version(), "prometheus_plugin_version", c.node.Version(), "erlang_version", "none", "product_name", "rehop", "product_version", c.node.Version()), 1})
-	e.family("rabbitmq_identity_info", "untyped", "RabbitMQ node & cluster identity info", sampled{labels("rabbitmq_node", name, "rabbitmq_cluster", name), 1})
+	e.family("rabbitmq_identity_info", "untyped", "How this broker is called", sampled{labels("rabbitmq_node", name, "rabbitmq_cluster", name), 1})
 	raised := c.node.Alarms()
 	is := func(a node.Alarm) sampled {
 		if slices.Contains(raised, a) {
@@ -76,12 +78,23 @@ func (c *call) exposeNode(e *exposition) {
 		}
 		return sampled{"", 0}
 	}
-	e.family("rabbitmq_alarms_memory_used_watermark", "untyped", "is 1 if VM memory watermark alarm is in effect", is(node.MemoryAlarm))
-	e.family("rabbitmq_alarms_free_disk_space_watermark", "untyped", "is 1 if free disk space watermark alarm is in effect", is(node.DiskAlarm))
+	e.family("rabbitmq_alarms_memory_used_watermark", "untyped", "1 while publishers are blocked because there is too much in memory", is(node.MemoryAlarm))
+	e.family("rabbitmq_alarms_free_disk_space_watermark", "untyped", "1 while publishers are blocked because the disk is nearly full", is(node.DiskAlarm))
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	e.family("rabbitmq_process_resident_memory_bytes", "gauge", "Memory used in bytes", sampled{"", float64(memory.Sys - memory.HeapReleased)})
-	e.family("rabbitmq_disk_space_available_limit_bytes", "gauge", "Free disk space low watermark in bytes", sampled{"", float64(c.node.DiskReserve())})
+	e.family("rabbitmq_process_resident_memory_bytes", "gauge", "Memory that the process has from the system", sampled{"", float64(memory.Sys - memory.HeapReleased)})
+	_, limit := c.node.Memory()
+	e.family("rabbitmq_resident_memory_limit_bytes", "gauge", "With more bytes of messages in memory than this publishers are blocked", sampled{"", float64(limit)})
+	if free, ok := c.node.DiskFree(); ok {
+		e.family("rabbitmq_disk_space_available_bytes", "gauge", "Free space where the broker keeps its files", sampled{"", float64(free)})
+	}
+	if files, ok := openFiles(); ok {
+		e.family("rabbitmq_process_open_fds", "gauge", "Files and sockets that the process has open", sampled{"", float64(files.open)})
+		e.family("rabbitmq_process_max_fds", "gauge", "As many as the process may have open", sampled{"", float64(files.limit)})
+		e.family("rabbitmq_process_open_tcp_sockets", "gauge", "Connections that are open", sampled{"", float64(len(c.node.Connections()))})
+		e.family("rabbitmq_process_max_tcp_sockets", "gauge", "As many connections as there is room for", sampled{"", float64(files.limit)})
+	}
+	e.family("rabbitmq_disk_space_available_limit_bytes", "gauge", "With less free space than this publishers are blocked", sampled{"", float64(c.node.DiskReserve())})
 }
 
 // exposeQueues returns how many queues and consumers there are.
@@ -112,16 +125,16 @@ var queueMetrics = []struct {
 	name, kind, help string
 	of               func(queue.Status) float64
 }{
-	{"messages_ready", "gauge", "Messages ready to be delivered to consumers", func(s queue.Status) float64 { return float64(s.Ready) }},
-	{"messages_unacked", "gauge", "Messages delivered to consumers but not yet acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
-	{"messages", "gauge", "Sum of ready and unacknowledged messages - total queue depth", func(s queue.Status) float64 { return float64(s.Ready + s.Unacked) }},
-	{"consumers", "gauge", "Consumers on a queue", func(s queue.Status) float64 { return float64(len(s.Consumers)) }},
-	{"consumer_capacity", "gauge", "Consumer capacity", capacity},
-	{"consumer_utilisation", "gauge", "Same as consumer capacity", capacity},
-	{"messages_ready_bytes", "gauge", "Size in bytes of ready messages", func(s queue.Status) float64 { return float64(s.ReadyBytes) }},
-	{"messages_unacked_bytes", "gauge", "Size in bytes of all unacknowledged messages", func(s queue.Status) float64 { return float64(s.UnackedBytes) }},
-	{"messages_bytes", "gauge", "Size in bytes of ready and unacknowledged messages", func(s queue.Status) float64 { return float64(s.ReadyBytes + s.UnackedBytes) }},
-	{"messages_published_total", "counter", "Total number of messages published to queues", func(s queue.Status) float64 { return float64(s.Totals.Published) }},
+	{"messages_ready", "gauge", "Messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.Ready) }},
+	{"messages_unacked", "gauge", "Messages that clients have and have not acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
+	{"messages", "gauge", "Messages, ready or not acknowledged", func(s queue.Status) float64 { return float64(s.Ready + s.Unacked) }},
+	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers)) }},
+	{"consumer_capacity", "gauge", "Whether a message that came now would be delivered at once", capacity},
+	{"consumer_utilisation", "gauge", "The same, under its older name", capacity},
+	{"messages_ready_bytes", "gauge", "Bytes of messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.ReadyBytes) }},
+	{"messages_unacked_bytes", "gauge", "Bytes of messages that are not acknowledged", func(s queue.Status) float64 { return float64(s.UnackedBytes) }},
+	{"messages_bytes", "gauge", "Bytes of all messages", func(s queue.Status) float64 { return float64(s.ReadyBytes + s.UnackedBytes) }},
+	{"messages_published_total", "counter", "Messages that have come into queues", func(s queue.Status) float64 { return float64(s.Totals.Published) }},
 }
 
 // summed adds values up unless each is wanted on its own.
@@ -136,14 +149,19 @@ func summed(values []sampled, perObject bool) []sampled {
 	return []sampled{sum}
 }
 
-// exposeConnections returns how many channels there are.
-func (c *call) exposeConnections(e *exposition, connections []*node.Connection, perObject bool) (channels int) {
+// exposeConnections returns how many channels there are, and on how many something was published.
+func (c *call) exposeConnections(e *exposition, connections []*node.Connection, perObject bool) (channels, publishers int) {
 	var perConnection, sent, received, incoming []sampled
 	for _, conn := range connections {
 		label := labels("connection", conn.Name)
-		n := len(conn.Channels())
-		channels += n
-		perConnection = append(perConnection, sampled{label, float64(n)})
+		mine := conn.Channels()
+		channels += len(mine)
+		for _, ch := range mine {
+			if ch.Traffic().Published > 0 {
+				publishers++
+			}
+		}
+		perConnection = append(perConnection, sampled{label, float64(len(mine))})
 		sent = append(sent, sampled{label, float64(conn.Sent())})
 		received = append(received, sampled{label, float64(conn.Received())})
 		incoming = append(incoming, sampled{label, float64(conn.ReceivedBytes())})
@@ -151,10 +169,10 @@ func (c *call) exposeConnections(e *exposition, connections []*node.Connection, 
 	for _, m := range []struct {
 		name, kind, help string
 		values           []sampled
-	}{{"channels", "gauge", "Channels on a connection", perConnection}, {"outgoing_bytes_total", "counter", "Total number of bytes sent on a connection", sent},
-		{"incoming_bytes_total", "counter", "Total number of bytes received on a connection", incoming},
-		{"incoming_packets_total", "counter", "Total number of packets received on a connection", received}} {
+	}{{"channels", "gauge", "Channels of connections", perConnection}, {"outgoing_bytes_total", "counter", "Bytes that clients were sent", sent},
+		{"incoming_bytes_total", "counter", "Bytes that clients have sent", incoming},
+		{"incoming_packets_total", "counter", "Frames that clients have sent", received}} {
 		e.family("rabbitmq_connection_"+m.name, m.kind, m.help, summed(m.values, perObject)...)
 	}
-	return channels
+	return channels, publishers
 }

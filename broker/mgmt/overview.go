@@ -29,11 +29,13 @@ func (c *call) overview() (any, error) {
 	}
 	totals := object{}
 	now.messages(totals, rates)
+	churn := figuresOfChurn(c.node.Tally())
 	o := object{
 		"management_version": c.node.Version(), "rabbitmq_version": c.node.Version(), "product_name": "rehop", "product_version": c.node.Version(),
 		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": c.node.Name(), "node": c.node.Name(),
 		"rates_mode": "basic", "disable_stats": false, "enable_queue_totals": false, "statistics_db_event_queue": 0,
 		"exchange_types": exchangeTypes(), "message_stats": now.allStats(rates), "queue_totals": totals,
+		"churn_rates":   churn.churnRates(c.rates.of(c.node, churn)),
 		"object_totals": object{"queues": queues, "exchanges": exchanges, "connections": len(connections), "channels": channels, "consumers": consumers},
 	}
 	o["listeners"], o["contexts"] = c.listeners()
@@ -41,6 +43,22 @@ func (c *call) overview() (any, error) {
 }
 
 func (c *call) clusterName() (any, error) { return object{"name": c.node.Name()}, nil }
+
+// none lists what this broker does not have, so that tools which ask for everything go on.
+func (c *call) none() (any, error) { return list{}, nil }
+
+// noneOfUser is none for the user of the path.
+func (c *call) noneOfUser() (any, error) {
+	if c.node.User(c.path("user")) == nil {
+		return nil, notFound()
+	}
+	return c.none()
+}
+
+// globalParameters has what RabbitMQ keeps there by itself.
+func (c *call) globalParameters() (any, error) {
+	return list{{"name": "cluster_name", "value": c.node.Name()}}, nil
+}
 
 func exchangeTypes() list {
 	var all list
@@ -63,7 +81,7 @@ func (c *call) nodeObject() object {
 	raised := c.node.Alarms()
 	used, limit := c.node.Memory()
 	_, contexts := c.listeners()
-	return object{
+	o := object{
 		"name": c.node.Name(), "type": "disc", "running": true, "os_pid": strconv.Itoa(os.Getpid()), "uptime": time.Since(c.node.Began()).Milliseconds(),
 		"processors": runtime.NumCPU(), "run_queue": 0, "proc_used": runtime.NumGoroutine(), "sockets_used": len(c.node.Connections()),
 		"mem_used": used, "mem_limit": limit, "mem_alarm": slices.Contains(raised, node.MemoryAlarm),
@@ -71,6 +89,13 @@ func (c *call) nodeObject() object {
 		"rates_mode": "basic", "exchange_types": exchangeTypes(), "auth_mechanisms": mechanisms(), "applications": list{}, "contexts": contexts,
 		"partitions": []string{}, "cluster_links": list{}, "enabled_plugins": []string{"rabbitmq_management", "rabbitmq_prometheus"},
 	}
+	if free, ok := c.node.DiskFree(); ok {
+		o["disk_free"] = free
+	}
+	if files, ok := openFiles(); ok {
+		o["fd_used"], o["fd_total"], o["sockets_total"] = files.open, files.limit, files.limit
+	}
+	return o
 }
 
 func mechanisms() list {

@@ -42,7 +42,8 @@ func (a *api) queueObject(q *node.Queue) object {
 		"policy": nil, "operator_policy": nil, "effective_policy_definition": object{},
 	}
 	describePolicy(q, o)
-	now, rates := a.rates.of(q)
+	now := figuresOf(q)
+	rates := a.rates.of(q, now)
 	now.messages(o, rates)
 	if now.happened() {
 		o["message_stats"] = now.stats(rates)

@@ -6,25 +6,61 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/internal/node/queue"
 )
 
-// figures are the numbers of a queue, a channel or a virtual host that have a rate.
+// figures are the numbers of a queue, a channel, a virtual host or the broker that have a rate.
 type figures struct {
 	ready, unacked                                                            float64
 	publish, deliver, deliverNoAck, get, getNoAck, getEmpty, ack, redelivered float64
-	confirm, returned                                                         float64
+	confirm, returned, dropped                                                float64
+	churn                                                                     [len(churned)]float64
 }
+
+// churned is what comes and goes, in RabbitMQ's words. It is never changed.
+var churned = [...]string{"connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared", "queue_created", "queue_deleted"}
 
 func figuresOf(q *node.Queue) figures {
 	s := q.Status()
-	t := s.Totals
-	return figures{float64(s.Ready), float64(s.Unacked), float64(t.Published), float64(t.Delivered), float64(t.DeliveredNoAck),
-		float64(t.Got), float64(t.GotNoAck), float64(t.GotNothing), float64(t.Acked), float64(t.Redelivered), 0, 0}
+	f := figuresOfTotals(s.Totals)
+	f.ready, f.unacked = float64(s.Ready), float64(s.Unacked)
+	return f
+}
+
+// figuresOfTotals are those of what happens in queues.
+func figuresOfTotals(t queue.Totals) figures {
+	return figures{publish: float64(t.Published), deliver: float64(t.Delivered), deliverNoAck: float64(t.DeliveredNoAck),
+		get: float64(t.Got), getNoAck: float64(t.GotNoAck), getEmpty: float64(t.GotNothing), ack: float64(t.Acked), redelivered: float64(t.Redelivered)}
 }
 
 // figuresOfTraffic are those of publishers.
 func figuresOfTraffic(t node.Traffic) figures {
-	return figures{publish: float64(t.Published), confirm: float64(t.Confirmed), returned: float64(t.Returned)}
+	return figures{publish: float64(t.Published), confirm: float64(t.Confirmed), returned: float64(t.Returned), dropped: float64(t.Dropped)}
+}
+
+// figuresOfVhost add up what has happened in all queues, also in those that are gone, and what publishers did: a message that goes to several
+// queues is published once.
+func figuresOfVhost(v *node.Vhost) figures {
+	var f figures
+	for _, t := range v.Totals() {
+		f.add(figuresOfTotals(t))
+	}
+	f.publish = 0
+	f.add(figuresOfTraffic(v.Traffic()))
+	for _, q := range v.Queues() {
+		s := q.Status()
+		f.ready += float64(s.Ready)
+		f.unacked += float64(s.Unacked)
+	}
+	return f
+}
+
+// figuresOfChurn are those of what comes and goes.
+func figuresOfChurn(t node.Tally) (f figures) {
+	for i, n := range [...]uint64{t.ConnectionsOpened, t.ConnectionsClosed, t.ChannelsOpened, t.ChannelsClosed, t.QueuesDeclared, t.QueuesCreated, t.QueuesDeleted} {
+		f.churn[i] = float64(n)
+	}
+	return f
 }
 
 // each calls do with pairs of the same number.
@@ -34,8 +70,11 @@ func (f *figures) each(other figures, do func(mine *float64, others float64)) {
 		others float64
 	}{{&f.ready, other.ready}, {&f.unacked, other.unacked}, {&f.publish, other.publish}, {&f.deliver, other.deliver},
 		{&f.deliverNoAck, other.deliverNoAck}, {&f.get, other.get}, {&f.getNoAck, other.getNoAck}, {&f.getEmpty, other.getEmpty},
-		{&f.ack, other.ack}, {&f.redelivered, other.redelivered}, {&f.confirm, other.confirm}, {&f.returned, other.returned}} {
+		{&f.ack, other.ack}, {&f.redelivered, other.redelivered}, {&f.confirm, other.confirm}, {&f.returned, other.returned}, {&f.dropped, other.dropped}} {
 		do(pair.mine, pair.others)
+	}
+	for i := range f.churn {
+		do(&f.churn[i], other.churn[i])
 	}
 }
 
@@ -65,7 +104,17 @@ func (f figures) stats(rates figures) object {
 
 // publisherStats returns what publishers did and were told as RabbitMQ's message_stats of channels.
 func (f figures) publisherStats(rates figures) object {
-	return describeRates([]rated{{"publish", f.publish, rates.publish}, {"confirm", f.confirm, rates.confirm}, {"return_unroutable", f.returned, rates.returned}})
+	return describeRates([]rated{{"publish", f.publish, rates.publish}, {"confirm", f.confirm, rates.confirm}, {"return_unroutable", f.returned, rates.returned},
+		{"drop_unroutable", f.dropped, rates.dropped}})
+}
+
+// churnRates returns what has come and gone as RabbitMQ's churn_rates.
+func (f figures) churnRates(rates figures) object {
+	var all []rated
+	for i, name := range churned {
+		all = append(all, rated{name, f.churn[i], rates.churn[i]})
+	}
+	return describeRates(all)
 }
 
 // allStats is both, for a virtual host or the whole broker.
@@ -100,7 +149,7 @@ const (
 // sampler remembers figures of queues from request to request, so that nothing has to run between them.
 type sampler struct {
 	mu        sync.Mutex
-	histories map[any]*history // by queue, channel and virtual host
+	histories map[any]*history // by queue, channel, virtual host and node
 	swept     time.Time
 }
 
@@ -114,16 +163,9 @@ type sample struct {
 	figures
 }
 
-// of returns the figures of a queue, and their rates between the last two samples.
-func (s *sampler) of(q *node.Queue) (now, rates figures) {
-	now = figuresOf(q)
-	return now, s.note(q, sample{time.Now(), now})
-}
-
-// ofTraffic is of for the publishers of a channel or a virtual host.
-func (s *sampler) ofTraffic(whose any, t node.Traffic) (now, rates figures) {
-	now = figuresOfTraffic(t)
-	return now, s.note(whose, sample{time.Now(), now})
+// of returns the rates of figures between the last two samples.
+func (s *sampler) of(whose any, now figures) (rates figures) {
+	return s.note(whose, sample{time.Now(), now})
 }
 
 func (s *sampler) note(whose any, now sample) (rates figures) {

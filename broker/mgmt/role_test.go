@@ -40,6 +40,8 @@ func wanted(needs role, tags []string, own bool) bool {
 		return true
 	case member:
 		return own || is("administrator")
+	case onlooker:
+		return own || is("monitoring", "administrator")
 	case policymaker:
 		return is("administrator") || own && is("policymaker")
 	case monitor:

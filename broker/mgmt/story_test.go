@@ -300,6 +300,37 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// What was counted in a queue or a virtual host that is gone stays counted.
+func TestCountersOutliveWhatTheyCount(t *testing.T) {
+	d := newDesk(t)
+	d.must(201, "PUT", "/api/vhosts/v", "")
+	d.must(204, "PUT", "/api/permissions/v/guest", `{"configure":".*","write":".*","read":".*"}`)
+	d.must(201, "PUT", "/api/queues/v/q", `{"arguments":{"x-queue-type":"quorum"},"durable":true}`)
+	for _, key := range []string{"q", "q", "nowhere"} {
+		d.must(200, "POST", "/api/exchanges/v/amq.default/publish", `{"properties":{},"routing_key":"`+key+`","payload":"x","payload_encoding":"string"}`)
+	}
+	d.must(200, "POST", "/api/queues/v/q/get", `{"count":1,"ackmode":"ack_requeue_false","encoding":"auto"}`)
+	want := []string{`rabbitmq_global_messages_routed_total{protocol="amqp091"} 2`, `rabbitmq_global_messages_received_total{protocol="amqp091"} 3`,
+		`rabbitmq_global_messages_delivered_total{protocol="amqp091",queue_type="rabbit_quorum_queue"} 1`, "rabbitmq_queues_created_total 1"}
+	check := func(when string, want ...string) {
+		t.Helper()
+		got := d.must(200, "GET", "/metrics", "").body
+		for _, line := range want {
+			if !strings.Contains(got, "\n"+line+"\n") {
+				t.Errorf("%s: %s is not in\n%s", when, line, got)
+			}
+		}
+	}
+	check("while all is there", append(want, "rabbitmq_queues_deleted_total 0")...)
+	d.must(204, "DELETE", "/api/queues/v/q", "")
+	check("without the queue", append(want, "rabbitmq_queues_deleted_total 1")...)
+	if got := d.must(200, "GET", "/api/overview", "").body; !strings.Contains(got, `"queue_deleted":1,`) || !strings.Contains(got, `"deliver_get":1,`) {
+		t.Errorf("overview without the queue: got %s", got)
+	}
+	d.must(204, "DELETE", "/api/vhosts/v", "")
+	check("without the virtual host", want...)
+}
+
 func TestAServerThatCannotStart(t *testing.T) {
 	if _, err := Handler(&broker.Server{FrameMax: 1}); err == nil || !strings.Contains(err.Error(), "FrameMax") {
 		t.Errorf("got %v, want an error about FrameMax", err)

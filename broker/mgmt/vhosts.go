@@ -26,18 +26,12 @@ func (a *api) vhostObject(v *node.Vhost) object {
 	return o
 }
 
-// sum adds up the figures of all queues, and of their publishers: a message that goes to several queues is published once.
+// sum adds up the figures of virtual hosts.
 func (a *api) sum(vhosts []*node.Vhost) (now, rates figures) {
 	for _, v := range vhosts {
-		for _, q := range v.Queues() {
-			n, r := a.rates.of(q)
-			n.publish, r.publish = 0, 0
-			now.add(n)
-			rates.add(r)
-		}
-		n, r := a.rates.ofTraffic(v, v.Traffic())
-		now.add(n)
-		rates.add(r)
+		f := figuresOfVhost(v)
+		now.add(f)
+		rates.add(a.rates.of(v, f))
 	}
 	return now, rates
 }

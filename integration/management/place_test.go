@@ -27,7 +27,9 @@ type place struct {
 	t     testing.TB
 	api   *url.URL // without user and password
 	vhost string
-	dial  func(user, password, vhost string) (*amqp.Connection, error)
+
+	prometheus string // address of the metrics
+	dial       func(user, password, vhost string) (*amqp.Connection, error)
 }
 
 // each runs a test on both brokers.
@@ -52,7 +54,7 @@ func rabbitMQ(t testing.TB) *place {
 		t.Fatal(err)
 	}
 	api.User = nil
-	return &place{t: t, api: api, vhost: rabbit.Vhost, dial: func(user, password, vhost string) (*amqp.Connection, error) {
+	return &place{t: t, api: api, vhost: rabbit.Vhost, prometheus: lab.Setting(t, "REHOP_RABBITMQ_PROMETHEUS"), dial: func(user, password, vhost string) (*amqp.Connection, error) {
 		uri := server
 		uri.Username, uri.Password, uri.Vhost = user, password, vhost
 		return amqp.Dial(uri.String())
@@ -77,7 +79,7 @@ func embedded(t testing.TB) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &place{t: t, api: api, vhost: "own", dial: func(user, password, vhost string) (*amqp.Connection, error) {
+	p := &place{t: t, api: api, vhost: "own", prometheus: web.URL + "/metrics", dial: func(user, password, vhost string) (*amqp.Connection, error) {
 		return amqp.DialConfig("amqp://embedded", amqp.Config{Vhost: vhost, SASL: []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}},
 			Dial: func(network, addr string) (net.Conn, error) { return server.Dial(context.Background(), network, addr) }})
 	}}

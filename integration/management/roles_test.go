@@ -19,6 +19,9 @@ var requests = []string{
 	"GET queues/{vhost}/q", "GET queues/{vhost}/q/bindings", "DELETE queues/{vhost}/q/contents", "DELETE queues/{vhost}/q", "DELETE queues/{vhost}/q",
 	"GET bindings", "GET bindings/{vhost}", "GET bindings/{vhost}/e/amq.topic/q/none", "POST bindings/{vhost}/e/none/q/none", "GET bindings/{vhost}/e/none/q/none/none",
 	"DELETE bindings/{vhost}/e/none/q/none/none", "GET aliveness-test/{vhost}", "GET health/checks/alarms", "GET definitions", "GET definitions/{vhost}", "POST definitions/{vhost}",
+	"GET extensions", "GET feature-flags", "GET global-parameters", "GET parameters", "GET parameters/shovel", "GET parameters/shovel/{vhost}", "GET parameters/shovel/no-such-vhost",
+	"GET topic-permissions", "GET users/guest/topic-permissions", "GET users/nobody/topic-permissions", "GET vhosts/{vhost}/topic-permissions", "GET vhosts/no-such-vhost/topic-permissions",
+	"GET user-limits", "GET user-limits/guest", "GET user-limits/nobody", "GET vhost-limits", "GET vhost-limits/{vhost}", "GET vhost-limits/no-such-vhost",
 	"GET nothing", "PUT overview", "POST queues/{vhost}", "PUT vhosts/{vhost}", "GET queues/no-such-vhost", "PUT queues/no-such-vhost/q",
 }
 

@@ -268,6 +268,7 @@ func (ch *Channel) withdraw() (left leavings) {
 		return left
 	}
 	ch.over = true
+	ch.node.tally.channelsClosed.Add(1)
 	ch.patience.stop()
 	for _, c := range ch.consumers {
 		left.consumers = append(left.consumers, c)
@@ -317,6 +318,9 @@ func (ch *Channel) verdict(p publication, out outcome) {
 	}
 }
 
+// counters are those of the traffic that a channel is a part of.
+func (ch *Channel) counters() [2]*traffic { return [...]*traffic{&ch.traffic, &ch.conn.vhost.traffic} }
+
 // releaseConfirms tells the client what is safe at a mark, and reports whether something is left to tell.
 func (ch *Channel) releaseConfirms(mark store.Mark, shut func(*outbox, []byte)) (left bool) {
 	if ch.node.faults.hold.Load() {
@@ -324,8 +328,9 @@ func (ch *Channel) releaseConfirms(mark store.Mark, shut func(*outbox, []byte)) 
 	}
 	buf := ch.conn.out.open()
 	buf, confirmed, left := ch.confirms.release(ch.Number, mark, buf)
-	ch.traffic.confirmed.Add(confirmed)
-	ch.conn.vhost.traffic.confirmed.Add(confirmed)
+	for _, t := range ch.counters() {
+		t.confirmed.Add(confirmed)
+	}
 	shut(ch.conn.out, buf)
 	return left
 }

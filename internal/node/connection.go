@@ -89,6 +89,8 @@ func (c *Connection) serve() {
 	if err == nil {
 		_ = c.conn.SetDeadline(time.Time{})
 		c.opened.Store(true)
+		n.tally.connectionsOpened.Add(1)
+		defer n.tally.connectionsClosed.Add(1)
 		switch {
 		case n.tasks.ended():
 			c.shutdown("broker shut down")
@@ -288,6 +290,7 @@ func (c *Connection) openChannel(f wire.Frame) error {
 	if open >= c.ChannelMax {
 		return refuse(wire.NotAllowed, "number of channels opened (%d) has reached the negotiated channel_max (%d)", open, c.ChannelMax)
 	}
+	c.node.tally.channelsOpened.Add(1)
 	c.out.send(f.Channel, &wire.ChannelOpenOK{})
 	return nil
 }

@@ -19,6 +19,7 @@ func (n *Node) bury(q *Queue) {
 		for {
 			lot := q.core.TakeDead(false)
 			for len(lot) > 0 {
+				n.tally.mourn(q.core.Type, q.core.Settings(), lot)
 				work = append(work, n.deadLetter(q, lot)...)
 				lot = q.core.TakeDead(true)
 			}
@@ -45,6 +46,7 @@ const lettersAtOnce = 1 << 20
 // queues in which messages have died by that.
 func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 	settings := q.core.Settings()
+	keeps := keepsLetters(q.core.Type, settings)
 	for len(lot) > 0 {
 		n.steps.Add(1)
 		b := n.batch()
@@ -57,9 +59,11 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 				more, err := n.deadLetterOne(q, settings, d, b)
 				switch {
 				case errors.Is(err, errNoRoute):
-					if settings.AtLeastOnce && q.core.Type == queue.Quorum && q.strandedBox.add(q, d) {
+					if keeps && q.strandedBox.add(q, d) {
 						continue
 					}
+				case err == nil && keeps:
+					n.tally.rehoused.Add(1)
 				case err != nil:
 					n.log.Error("a dead letter cannot be read; it is left in the log", "queue", q.Name, "vhost", q.vhost.Name, "error", err)
 					buried = append(buried, d)

@@ -38,6 +38,15 @@ func (n *Node) DiskReserve() int64 {
 	return n.config.Store.DiskReserve
 }
 
+// DiskFree is how many bytes can yet be written; not ok: nothing is kept on disk, or nobody can tell.
+func (n *Node) DiskFree() (free int64, ok bool) {
+	if n.store == nil {
+		return 0, false
+	}
+	free, err := n.store.Free()
+	return free, err == nil
+}
+
 // Login returns the user if the password is right, else nil. It takes as long for users that are not there.
 func (n *Node) Login(name, password string) *User {
 	u := n.User(name)

@@ -66,6 +66,7 @@ type Node struct {
 	alarms      alarms
 	faults      faults
 	commits     commits
+	tally       tally
 	queues      atomic.Uint64 // made so far, if there is no log to number them
 	batches     sync.Pool
 	recent      recent

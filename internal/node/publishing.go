@@ -175,8 +175,9 @@ func (ch *Channel) route(w *way, brief wire.Brief, content *store.Content) ([]*Q
 // deliver gives a message to its queues.
 func (ch *Channel) deliver(p publication) outcome {
 	n := ch.node
-	ch.traffic.published.Add(1)
-	ch.conn.vhost.traffic.published.Add(1)
+	for _, t := range ch.counters() {
+		t.publish(ch.confirming, len(p.queues))
+	}
 	if n.faults.refuses(ch.conn.vhost.Name, p.content.Exchange, p.content.Key) {
 		return outcome{routed: true, refused: true}
 	}
@@ -191,9 +192,12 @@ func (ch *Channel) deliver(p publication) outcome {
 
 // conclude tells the publisher what became of a message: returned first, then confirmed.
 func (ch *Channel) conclude(p publication, out outcome) {
+	if !out.routed {
+		for _, t := range ch.counters() {
+			t.strand(p.mandatory)
+		}
+	}
 	if !out.routed && p.mandatory {
-		ch.traffic.returned.Add(1)
-		ch.conn.vhost.traffic.returned.Add(1)
 		o := ch.conn.out
 		buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicReturn{ReplyCode: wire.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.content.Exchange, RoutingKey: p.content.Key})
 		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, unmarked(p.content.Properties), p.content.Body, ch.conn.FrameMax))

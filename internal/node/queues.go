@@ -54,6 +54,14 @@ func (q *Queue) String() string { return resource("queue", q.Name, q.vhost.Name)
 
 // DeclareQueue makes a queue, or sees whether the one that is there is the same.
 func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
+	q, err := v.findOrMake(spec)
+	if err == nil {
+		v.node.tally.queuesDeclared.Add(1)
+	}
+	return q, err
+}
+
+func (v *Vhost) findOrMake(spec QueueSpec) (*Queue, error) {
 	n := v.node
 	if q := v.Queue(spec.Name); q != nil {
 		return q, q.sameAs(spec)
@@ -72,6 +80,7 @@ func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
 	}
 	q := newQueue(v, spec, n.newQueueID())
 	v.queues[q.Name] = q
+	n.tally.queuesCreated.Add(1)
 	v.changed()
 	var mark store.Mark
 	if q.kept() {
@@ -130,6 +139,8 @@ func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
 	var removed []string
 	if v.queues[q.Name] == q {
 		delete(v.queues, q.Name)
+		v.outlives(q)
+		n.tally.queuesDeleted.Add(1)
 		if q.kept() {
 			removed = append(removed, queueKey(v.Name, q.Name))
 		}

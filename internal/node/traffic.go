@@ -8,19 +8,51 @@ import (
 // Traffic is what publishers did and were told since the broker began.
 type Traffic struct {
 	Published uint64 // messages, wherever they went
+	Awaited   uint64 // of these are those whose publisher waits for a confirm
 	Confirmed uint64 // and not refused
+	Routed    uint64 // times that a queue was to get one
 	Returned  uint64 // because no queue was bound
+	Dropped   uint64 // for the same reason, because nobody wanted them back
+}
+
+func (t Traffic) plus(more Traffic) Traffic {
+	return Traffic{
+		Published: t.Published + more.Published, Awaited: t.Awaited + more.Awaited, Confirmed: t.Confirmed + more.Confirmed,
+		Routed: t.Routed + more.Routed, Returned: t.Returned + more.Returned, Dropped: t.Dropped + more.Dropped,
+	}
 }
 
 // traffic counts that for a channel or a virtual host.
-type traffic struct{ published, confirmed, returned atomic.Uint64 }
+type traffic struct{ published, awaited, confirmed, routed, returned, dropped atomic.Uint64 }
 
 func (t *traffic) sum() Traffic {
-	return Traffic{Published: t.published.Load(), Confirmed: t.confirmed.Load(), Returned: t.returned.Load()}
+	return Traffic{Published: t.published.Load(), Awaited: t.awaited.Load(), Confirmed: t.confirmed.Load(), Routed: t.routed.Load(),
+		Returned: t.returned.Load(), Dropped: t.dropped.Load()}
+}
+
+// publish counts a message that has come.
+func (t *traffic) publish(awaited bool, routed int) {
+	t.published.Add(1)
+	if awaited {
+		t.awaited.Add(1)
+	}
+	t.routed.Add(uint64(routed))
+}
+
+// strand counts a message that no queue is to get.
+func (t *traffic) strand(returned bool) {
+	if returned {
+		t.returned.Add(1)
+	} else {
+		t.dropped.Add(1)
+	}
 }
 
 // Traffic returns what the publishers of a virtual host did.
 func (v *Vhost) Traffic() Traffic { return v.traffic.sum() }
+
+// Traffic returns what was published on a channel.
+func (ch *Channel) Traffic() Traffic { return ch.traffic.sum() }
 
 // meter counts the bytes that are read from a client.
 type meter struct {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
 )
@@ -25,8 +26,9 @@ type Vhost struct {
 	mu        sync.RWMutex
 	exchanges map[string]*Exchange
 	queues    map[string]*Queue
-	policies  map[string]Policy // of users
-	operators map[string]Policy // policies of operators
+	policies  map[string]Policy           // of users
+	operators map[string]Policy           // policies of operators
+	former    map[queue.Type]queue.Totals // of queues that are gone
 	deleted   bool
 	gone      atomic.Bool // is being deleted
 }
@@ -199,6 +201,7 @@ func (n *Node) DeleteVhost(name string) error {
 	}
 	v.mu.Unlock()
 	n.mu.Lock()
+	n.bequeath(v)
 	delete(n.vhosts, name) // the name is free when nothing of the old one is left
 	mark := n.define(change{removed: removed})
 	n.mu.Unlock()

@@ -27,6 +27,13 @@ func (q *Queue) Status() Status {
 		Active: q.active, Settings: q.settings, Totals: q.totals, Dying: len(q.dead) + q.taken, Waiting: q.turn() != nil}
 }
 
+// Totals returns what has happened in the queue.
+func (q *Queue) Totals() Totals {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.totals
+}
+
 // Counts returns the messages that are ready and the consumers.
 func (q *Queue) Counts() (ready, consumers int) {
 	q.mu.Lock()

@@ -65,6 +65,15 @@ type Totals struct {
 	Published, Delivered, DeliveredNoAck, Got, GotNoAck, GotNothing, Acked, Redelivered uint64
 }
 
+// Plus adds others.
+func (t Totals) Plus(more Totals) Totals {
+	return Totals{
+		Published: t.Published + more.Published, Delivered: t.Delivered + more.Delivered, DeliveredNoAck: t.DeliveredNoAck + more.DeliveredNoAck,
+		Got: t.Got + more.Got, GotNoAck: t.GotNoAck + more.GotNoAck, GotNothing: t.GotNothing + more.GotNothing,
+		Acked: t.Acked + more.Acked, Redelivered: t.Redelivered + more.Redelivered,
+	}
+}
+
 // Config is what never changes in a queue.
 type Config struct {
 	ID     store.QueueID

@@ -26,6 +26,9 @@ func (s *Store) untilRoom(write func() error) error {
 	}
 }
 
+// Free is how many bytes can yet be written.
+func (s *Store) Free() (int64, error) { return s.fs.Free() }
+
 // checkSpace compares what is free with the reserve. The way back needs a quarter more, so that it
 // does not flutter.
 func (s *Store) checkSpace() {
