@@ -20,6 +20,7 @@ type consumer struct {
 	prefetch int // 0: unlimited
 	unacked  int
 	served   uint64 // tag of the last delivery
+	lingers  bool   // it is cancelled and has not answered everything, so RabbitMQ's quorum queues still count it
 }
 
 // Deliver writes a message to the client if it has room for one more. The queue is locked.
@@ -233,12 +234,33 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 		return nil
 	}
 	fx, _, ok := c.queue.core.Unsubscribe(&c.Consumer)
+	c.linger()
 	ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
 	ch.node.after(c.queue, fx)
 	if ok {
 		c.queue.consumed()
 	}
 	return nil
+}
+
+// linger has a cancelled consumer counted until it has answered everything.
+func (c *consumer) linger() {
+	c.channel.mu.Lock()
+	defer c.channel.mu.Unlock()
+	if c.unacked > 0 {
+		c.lingers = true
+		c.queue.lend(1)
+	}
+}
+
+// answered notes that a delivery was. The channel is locked.
+func (c *consumer) answered() {
+	c.unacked--
+	c.channel.unacked--
+	if c.lingers && c.unacked == 0 {
+		c.lingers = false
+		c.queue.lend(-1)
+	}
 }
 
 // get takes one message from a queue.
@@ -280,7 +302,7 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 	return nil
 }
 
-// lend counts messages that were taken by basic.get, or given back.
+// lend counts messages that were taken by basic.get, or given back, and cancelled consumers that linger.
 func (q *Queue) lend(n int64) {
 	if q.core.Type == queue.Quorum {
 		q.borrowed.Add(n)

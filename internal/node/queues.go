@@ -31,7 +31,7 @@ type Queue struct {
 	operatorPolicy string
 
 	wasConsumed atomic.Bool
-	borrowed    atomic.Int64 // messages of a quorum queue that were taken by basic.get and not answered: each is a consumer for RabbitMQ
+	borrowed    atomic.Int64 // of a quorum queue, messages that were taken by basic.get and not answered, and cancelled consumers that linger: each is a consumer for RabbitMQ
 	strandedBox stranded
 }
 

@@ -42,8 +42,7 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 	ch.mu.Lock()
 	for _, d := range taken {
 		if d.consumer != nil {
-			d.consumer.unacked--
-			ch.unacked--
+			d.consumer.answered()
 		} else {
 			d.queue.lend(-1)
 		}

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -19,6 +20,7 @@ func quorumCases() []Case {
 		{"Order", quorumQueues, quorumOrder},
 		{"GetFields", quorumQueues, quorumGetFields},
 		{"Counts", quorumQueues, quorumCounts},
+		{"CancelledConsumerCounts", quorumQueues, quorumCancelledConsumerCounts},
 		{"Purge", quorumQueues, quorumPurge},
 		{"TransientStaysTransient", quorumQueues + ": Feature Matrix", quorumTransient},
 		{"DeliveryCountAbsentAtFirst", poisonPage, quorumFirstDelivery},
@@ -100,6 +102,39 @@ func quorumCounts(_ *testing.T, b *Bench) {
 	ch.WantCount("q", 3)
 	ch.Hold("q")
 	ch.WantCount("q", 2)
+}
+
+// Who has cancelled is counted among the consumers until all is answered, or the channel closes.
+func quorumCancelledConsumerCounts(_ *testing.T, b *Bench) {
+	other := b.Channel()
+	count := func(when string, want int) {
+		b.t.Helper()
+		b.Eventually(fmt.Sprintf("%s: %d consumers", when, want), func() bool {
+			q, err := other.QueueDeclarePassive("q", true, false, false, false, nil)
+			b.Must(err)
+			return q.Consumers == want
+		})
+	}
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a", "b", "c")
+	held := ch.Consumer("q", "one", nil)
+	first, second, _ := b.WantDelivery(held, "a"), b.WantDelivery(held, "b"), b.WantDelivery(held, "c")
+	b.Must(ch.Cancel("one", false))
+	ch.Consumer("q", "idle", nil)
+	count("one has cancelled, another is idle", 2)
+	b.Must(first.Ack(false))
+	b.Must(ch.Cancel("idle", false))
+	count("the idle one has cancelled, too", 1)
+	b.Must(second.Ack(false))
+	b.Must(ch.Close())
+	count("the channel is closed", 0)
+
+	ch = b.Channel()
+	last := b.WantDelivery(ch.Consumer("q", "one", nil), "c")
+	b.Must(ch.Cancel("one", false))
+	count("the last has cancelled", 1)
+	b.Must(last.Ack(false))
+	count("all is answered", 0)
 }
 
 func quorumPurge(_ *testing.T, b *Bench) {
