@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
+	"github.com/rehop/rehop/internal/prompt"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -62,7 +64,7 @@ func serveFloor(dir string, n int) error {
 // connection ends only this.
 func confirmAll(conn net.Conn, l *bareLog, size int) error {
 	defer conn.Close()
-	in := wire.NewReader(conn, 128<<10)
+	in := wire.NewReader(attentive{conn, prompt.From(conn)}, 128<<10)
 	if _, err := in.ProtocolHeader(); err != nil {
 		return nil
 	}
@@ -106,6 +108,19 @@ func confirmAll(conn net.Conn, l *bareLog, size int) error {
 			records, confirmed = records[:0], come
 		}
 	}
+}
+
+// attentive reads as the broker does after a confirm: it looks for a moment before it sleeps.
+type attentive struct {
+	conn net.Conn
+	eyes prompt.Reader
+}
+
+func (a attentive) Read(p []byte) (int, error) {
+	if n, err := a.eyes.ReadWithin(p, 100*time.Microsecond); n > 0 || err != nil {
+		return n, err
+	}
+	return a.conn.Read(p)
 }
 
 // floorAnswers is what a client wants to hear after a method, or nil.
