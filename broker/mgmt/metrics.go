@@ -127,13 +127,13 @@ var queueMetrics = []struct {
 }{
 	{"messages_ready", "gauge", "Messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.Ready) }},
 	{"messages_unacked", "gauge", "Messages that clients have and have not acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
-	{"messages", "gauge", "Messages, ready or not acknowledged", func(s queue.Status) float64 { return float64(s.Ready + s.Unacked) }},
+	{"messages", "gauge", "Messages: ready, not acknowledged, or dead and kept", func(s queue.Status) float64 { return float64(s.Ready + s.Unacked + s.Kept) }},
 	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers)) }},
 	{"consumer_capacity", "gauge", "Whether a message that came now would be delivered at once", capacity},
 	{"consumer_utilisation", "gauge", "The same, under its older name", capacity},
 	{"messages_ready_bytes", "gauge", "Bytes of messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.ReadyBytes) }},
 	{"messages_unacked_bytes", "gauge", "Bytes of messages that are not acknowledged", func(s queue.Status) float64 { return float64(s.UnackedBytes) }},
-	{"messages_bytes", "gauge", "Bytes of all messages", func(s queue.Status) float64 { return float64(s.ReadyBytes + s.UnackedBytes) }},
+	{"messages_bytes", "gauge", "Bytes of all messages", func(s queue.Status) float64 { return float64(s.ReadyBytes + s.UnackedBytes + s.KeptBytes) }},
 	{"messages_published_total", "counter", "Messages that have come into queues", func(s queue.Status) float64 { return float64(s.Totals.Published) }},
 }
 

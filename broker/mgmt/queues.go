@@ -38,7 +38,7 @@ func (a *api) queueObject(q *node.Queue) object {
 		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
 		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.Arguments),
 		"consumers": consumers, "consumer_capacity": capacity(s), "consumer_utilisation": capacity(s),
-		"message_bytes": s.ReadyBytes + s.UnackedBytes, "message_bytes_ready": s.ReadyBytes, "message_bytes_unacknowledged": s.UnackedBytes,
+		"message_bytes": s.ReadyBytes + s.UnackedBytes + s.KeptBytes, "message_bytes_ready": s.ReadyBytes, "message_bytes_unacknowledged": s.UnackedBytes,
 		"policy": nil, "operator_policy": nil, "effective_policy_definition": object{},
 	}
 	describePolicy(q, o)
@@ -58,6 +58,7 @@ func (a *api) queueObject(q *node.Queue) object {
 	if q.Type() == queue.Quorum {
 		self := []string{a.node.Name()}
 		o["leader"], o["members"], o["online"], o["single_active_consumer_ctag"] = a.node.Name(), self, self, active
+		o["messages_dlx"], o["message_bytes_dlx"] = s.Kept, s.KeptBytes
 	} else {
 		o["exclusive_consumer_tag"], o["single_active_consumer_tag"] = exclusive, active
 	}

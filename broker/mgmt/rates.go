@@ -11,7 +11,7 @@ import (
 
 // figures are the numbers of a queue, a channel, a virtual host or the broker that have a rate.
 type figures struct {
-	ready, unacked                                                            float64
+	ready, unacked, kept                                                      float64
 	publish, deliver, deliverNoAck, get, getNoAck, getEmpty, ack, redelivered float64
 	confirm, returned, dropped                                                float64
 	churn                                                                     [len(churned)]float64
@@ -23,8 +23,15 @@ var churned = [...]string{"connection_created", "connection_closed", "channel_cr
 func figuresOf(q *node.Queue) figures {
 	s := q.Status()
 	f := figuresOfTotals(s.Totals)
-	f.ready, f.unacked = float64(s.Ready), float64(s.Unacked)
+	f.hold(s)
 	return f
+}
+
+// hold adds the messages that a queue has.
+func (f *figures) hold(s queue.Status) {
+	f.ready += float64(s.Ready)
+	f.unacked += float64(s.Unacked)
+	f.kept += float64(s.Kept)
 }
 
 // figuresOfTotals are those of what happens in queues.
@@ -48,9 +55,7 @@ func figuresOfVhost(v *node.Vhost) figures {
 	f.publish = 0
 	f.add(figuresOfTraffic(v.Traffic()))
 	for _, q := range v.Queues() {
-		s := q.Status()
-		f.ready += float64(s.Ready)
-		f.unacked += float64(s.Unacked)
+		f.hold(q.Status())
 	}
 	return f
 }
@@ -68,7 +73,7 @@ func (f *figures) each(other figures, do func(mine *float64, others float64)) {
 	for _, pair := range []struct {
 		mine   *float64
 		others float64
-	}{{&f.ready, other.ready}, {&f.unacked, other.unacked}, {&f.publish, other.publish}, {&f.deliver, other.deliver},
+	}{{&f.ready, other.ready}, {&f.unacked, other.unacked}, {&f.kept, other.kept}, {&f.publish, other.publish}, {&f.deliver, other.deliver},
 		{&f.deliverNoAck, other.deliverNoAck}, {&f.get, other.get}, {&f.getNoAck, other.getNoAck}, {&f.getEmpty, other.getEmpty},
 		{&f.ack, other.ack}, {&f.redelivered, other.redelivered}, {&f.confirm, other.confirm}, {&f.returned, other.returned}, {&f.dropped, other.dropped}} {
 		do(pair.mine, pair.others)
@@ -134,7 +139,7 @@ func describeRates(all []rated) object {
 
 // messages adds how many messages there are, and how fast that changes.
 func (f figures) messages(o object, rates figures) {
-	o["messages"], o["messages_details"] = int64(f.ready+f.unacked), object{"rate": rates.ready + rates.unacked}
+	o["messages"], o["messages_details"] = int64(f.ready+f.unacked+f.kept), object{"rate": rates.ready + rates.unacked + rates.kept}
 	o["messages_ready"], o["messages_ready_details"] = int64(f.ready), object{"rate": rates.ready}
 	o["messages_unacknowledged"], o["messages_unacknowledged_details"] = int64(f.unacked), object{"rate": rates.unacked}
 }

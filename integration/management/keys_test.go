@@ -21,7 +21,7 @@ var left = map[string][]string{
 		"drop_unroutable", "drop_unroutable_details", "disk_reads", "disk_reads_details", "disk_writes", "disk_writes_details", "recv_oct",
 		"recv_oct_details", "send_oct", "send_oct_details", "send_cnt", "send_pend", "publish_in", "publish_in_details", "publish_out", "publish_out_details"},
 	"where messages are": {"messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_persistent", "messages_paged_out", "message_bytes_ram",
-		"message_bytes_persistent", "message_bytes_paged_out", "messages_dlx", "message_bytes_dlx"},
+		"message_bytes_persistent", "message_bytes_paged_out"},
 	"of exchanges, channels and virtual hosts no rates": {"message_stats", "user_who_performed_action"},
 	"by the names of nodes":                             {"cluster_state"},
 	"the listener's options":                            {"socket_opts", "ssl_opts", "cowboy_opts", "protocol"},

@@ -46,7 +46,7 @@ const lettersAtOnce = 1 << 20
 // queues in which messages have died by that.
 func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 	settings := q.core.Settings()
-	keeps := keepsLetters(q.core.Type, settings)
+	keeps := settings.KeepsDeadLetters(q.core.Type)
 	for len(lot) > 0 {
 		n.steps.Add(1)
 		b := n.batch()

@@ -59,7 +59,7 @@ func (t *tally) mourn(kind queue.Type, s queue.Settings, lot []queue.Death) {
 	switch {
 	case !s.HasDeadLetter:
 		strategy = Disabled
-	case keepsLetters(kind, s):
+	case s.KeepsDeadLetters(kind):
 		strategy = AtLeastOnce
 	}
 	t.mu.Lock()
@@ -70,11 +70,6 @@ func (t *tally) mourn(kind queue.Type, s queue.Settings, lot []queue.Death) {
 	for _, d := range lot {
 		t.letters[DeadLetters{kind, strategy, d.Reason}]++
 	}
-}
-
-// keepsLetters says whether a queue keeps its dead letters until another has them.
-func keepsLetters(kind queue.Type, s queue.Settings) bool {
-	return kind == queue.Quorum && s.HasDeadLetter && s.AtLeastOnce
 }
 
 // Tally returns all that was counted.

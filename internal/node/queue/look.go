@@ -15,6 +15,9 @@ type Status struct {
 	Totals                   Totals
 	// Dying messages are dead and not yet where they belong.
 	Dying int
+	// Kept are those of a queue that keeps its dead letters until another has them.
+	Kept      int
+	KeptBytes int64
 	// Waiting is whether a consumer has room.
 	Waiting bool
 }
@@ -23,8 +26,12 @@ type Status struct {
 func (q *Queue) Status() Status {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Status{Ready: q.ready, Unacked: q.unacked, ReadyBytes: q.bytes, UnackedBytes: q.held, Consumers: append([]*Consumer(nil), q.consumers...),
+	s := Status{Ready: q.ready, Unacked: q.unacked, ReadyBytes: q.bytes, UnackedBytes: q.held, Consumers: append([]*Consumer(nil), q.consumers...),
 		Active: q.active, Settings: q.settings, Totals: q.totals, Dying: len(q.dead) + q.taken, Waiting: q.turn() != nil}
+	if q.settings.KeepsDeadLetters(q.Type) {
+		s.Kept, s.KeptBytes = s.Dying, q.mourned
+	}
+	return s
 }
 
 // Totals returns what has happened in the queue.

@@ -50,9 +50,10 @@ type Queue struct {
 	active    *Consumer   // the one that is served, if single
 	round     round
 	dead      []Death
-	moving    bool // somebody takes care of dead
-	taken     int  // dead letters that somebody has and has not buried
-	loading   bool // somebody reads contents
+	moving    bool  // somebody takes care of dead
+	taken     int   // dead letters that somebody has and has not buried
+	mourned   int64 // bytes of all that are not buried
+	loading   bool  // somebody reads contents
 	deleted   bool
 	bounded   atomic.Bool // may refuse messages
 	totals    Totals
@@ -388,7 +389,10 @@ func (q *Queue) trim() {
 	}
 }
 
-func (q *Queue) die(it Item, why Reason) { q.dead = append(q.dead, Death{it, why}) }
+func (q *Queue) die(it Item, why Reason) {
+	q.dead = append(q.dead, Death{it, why})
+	q.mourned += int64(it.Message.Size)
+}
 
 // TakeDead returns the messages that have died, for one caller at a time: it must call again until nothing
 // is returned, and put each lot where it belongs before. So dead letters stay in order.
@@ -409,12 +413,15 @@ func (q *Queue) TakeDead(again bool) []Death {
 
 // Buried notes that dead letters have been taken over by others.
 func (q *Queue) Buried(lot []Death) {
+	bytes := int64(0)
 	for _, d := range lot {
+		bytes += int64(d.Item.Message.Size)
 		q.budget.release(d.Item.Message)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.taken -= len(lot)
+	q.mourned -= bytes
 }
 
 // Tick is to be called when the queue has asked to be woken. It reports whether the queue has not been used for so long

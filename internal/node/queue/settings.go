@@ -46,3 +46,8 @@ type Settings struct {
 func Unlimited() Settings {
 	return Settings{TTL: -1, Expires: -1, MaxLength: -1, MaxBytes: -1, Overflow: DropHead, DeliveryLimit: -1}
 }
+
+// KeepsDeadLetters says whether a queue of a type keeps its dead letters until another has them.
+func (s Settings) KeepsDeadLetters(t Type) bool {
+	return t == Quorum && s.HasDeadLetter && s.AtLeastOnce
+}

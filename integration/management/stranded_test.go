@@ -1,0 +1,44 @@
+package management
+
+import (
+	"encoding/json"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/integration/lab"
+)
+
+// TestStrandedDeadLetters: dead letters that a queue keeps because nobody takes them are told apart from its other messages.
+func TestStrandedDeadLetters(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		ch := p.channel()
+		_, err := ch.QueueDeclare("q", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "nowhere",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []amqp.Publishing{{Body: []byte("four"), Expiration: "1"}, {Body: []byte("seven.."), Expiration: "1"}, {Body: []byte("stays")}} {
+			if err := ch.Publish("", "q", false, false, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got map[string]any
+		lab.Eventually(t, settle, "the statistics know of two dead letters", func() bool {
+			got = nil
+			if err := json.Unmarshal([]byte(p.must("GET", "/api/queues/"+p.vhost+"/q", "")), &got); err != nil {
+				t.Fatal(err)
+			}
+			return got["messages_dlx"] == 2.0 && got["messages_ready"] == 1.0
+		})
+		for key, want := range map[string]float64{"messages": 3, "messages_ready": 1, "messages_unacknowledged": 0, "message_bytes": 16, "message_bytes_ready": 5, "message_bytes_dlx": 11} {
+			if got[key] != want {
+				t.Errorf("%s: got %v, want %v", key, got[key], want)
+			}
+		}
+		q, err := ch.QueueDeclarePassive("q", true, false, false, false, nil)
+		if err != nil || q.Messages != 1 {
+			t.Errorf("the queue tells of %d messages, %v; want 1", q.Messages, err)
+		}
+	})
+}
