@@ -147,14 +147,11 @@ func TestContents(t *testing.T) {
 		want := [][2]string{
 			{"queue.unconsumed", `queue "orders"`}, {"queue.failed", `queue "orders.failed"`}, {"queue.orphans", `queue "rehop.orphans"`},
 			{"queue.unrouted", `queue "rehop.unrouted"`}, {"queue.stalled", `queue "rehop.step.1h"`}, {"queue.no-delivery-limit", `queue "looping"`},
-			{"user.administrator", `user "guest"`},
+			{"user.administrator", `user "guest"`}, {"queue.stalled", `queue "rehop.step.stuck"`}, {"broker.unroutable", `virtual host "` + r.Vhost + `"`},
 		}
-		if !w.embedded() { // whose API has no such figures
-			w.queue("rehop.step.stuck", amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 1, "x-dead-letter-exchange": "gone",
-				"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
-			w.put("rehop.step.stuck", message)
-			want = append(want, [2]string{"queue.stalled", `queue "rehop.step.stuck"`}, [2]string{"broker.unroutable", `virtual host "` + r.Vhost + `"`})
-		}
+		w.queue("rehop.step.stuck", amqp.Table{"x-queue-type": "quorum", "x-message-ttl": 1, "x-dead-letter-exchange": "gone",
+			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
+		w.put("rehop.step.stuck", message)
 		var all admin.Findings
 		lab.Eventually(t, time.Minute, "everything is found", func() bool {
 			all = w.examine(w.admin, options())
