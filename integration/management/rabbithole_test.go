@@ -208,7 +208,11 @@ func TestRabbitHoleWatchesConnections(t *testing.T) {
 			t.Errorf("the connection is %+v", connection)
 		}
 		lab.Eventually(t, settle, "the channel is described", func() bool {
-			all := got[[]rabbithole.ChannelInfo](h)(h.ListChannels())
+			all, err := h.ListChannels()
+			if err != nil { // RabbitMQ has an empty list in place of a connection that has just gone
+				t.Logf("not yet: %v", err)
+				return false
+			}
 			at := slices.IndexFunc(all, func(c rabbithole.ChannelInfo) bool { return c.Vhost == p.vhost })
 			return at >= 0 && all[at].UsesPublisherConfirms && all[at].PrefetchCount == 3 && all[at].ConsumerCount == 1 && all[at].UnacknowledgedMessageCount == 3
 		})
