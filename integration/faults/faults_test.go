@@ -3,9 +3,7 @@ package faults
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/rehop/rehop/integration/lab"
@@ -23,26 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	down, err := lab.Own("rabbitmq", "cluster")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	// Whoever interrupts the tests does not want the servers to stay.
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-interrupted
-		if err := down(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
-	}()
-	code := m.Run()
-	if err := down(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
+	code := lab.RunOwning(m, "rabbitmq", "cluster")
 	if summary != nil {
 		fmt.Println(summary.Line())
 	}

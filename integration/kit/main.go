@@ -7,9 +7,15 @@ import (
 	"testing"
 )
 
-// Main runs a package's tests, so many of them at once unless the command line says otherwise: they
-// wait for the broker much more than they compute, so there may be more of them than CPUs.
+// Main runs a package's tests, so many of them at once.
 func Main(m *testing.M, parallel int) {
+	AtOnce(parallel)
+	os.Exit(m.Run())
+}
+
+// AtOnce has so many tests run at once unless the command line says otherwise: they wait for the broker much more than they compute, so there
+// may be more of them than CPUs.
+func AtOnce(parallel int) {
 	flag.Parse()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
@@ -18,5 +24,4 @@ func Main(m *testing.M, parallel int) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
 }

@@ -6,7 +6,10 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
+	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -48,6 +51,31 @@ func Own(services ...string) (down func() error, err error) {
 		fmt.Fprintf(os.Stderr, "scripts/services up: %v\n%s", err, out)
 	}
 	return down, nil
+}
+
+// RunOwning runs a package's tests with servers that Own starts, and returns their exit code when these are down again.
+func RunOwning(m *testing.M, services ...string) int {
+	down, err := Own(services...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	// Whoever interrupts the tests does not want the servers to stay.
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		if err := down(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(1)
+	}()
+	code := m.Run()
+	if err := down(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // Leader is the node, by its name for Services, that leads a quorum queue.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -20,7 +21,11 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-func TestMain(m *testing.M) { kit.Main(m, 4) }
+// The package has a RabbitMQ of its own: that counts for all who use it.
+func TestMain(m *testing.M) {
+	kit.AtOnce(4)
+	os.Exit(lab.RunOwning(m, "rabbitmq"))
+}
 
 // place is a broker with its API, on which guest is administrator, and a virtual host that is the test's own.
 type place struct {
