@@ -58,7 +58,7 @@ func TestTraffic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := node.Traffic{Published: 4, Awaited: 4, Confirmed: 3, Routed: 3, Returned: 1}
+	want := node.Traffic{Received: 4, Awaited: 4, Published: 4, Confirmed: 3, Routed: 3, Returned: 1}
 	if got := n.Vhost("/").Traffic(); got != want {
 		t.Errorf("virtual host: got %+v, want %+v", got, want)
 	}

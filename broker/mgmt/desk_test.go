@@ -25,7 +25,11 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newDesk(t testing.TB) *desk {
 	t.Helper()
-	server := &broker.Server{Logger: quiet()}
+	return deskOf(t, &broker.Server{Logger: quiet()})
+}
+
+func deskOf(t testing.TB, server *broker.Server) *desk {
+	t.Helper()
 	handler, err := Handler(server)
 	if err != nil {
 		t.Fatal(err)

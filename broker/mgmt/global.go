@@ -10,18 +10,18 @@ import (
 // exposeTally exposes what has happened since the broker began: what has come and gone, and RabbitMQ's global counters. Unlike those of queues
 // and connections they go on when these are gone, so that rates can be made of them.
 func (c *call) exposeTally(e *exposition) {
-	t := c.node.Tally()
+	churn, t := c.node.Churn(), c.node.Tally()
 	for _, m := range []struct {
 		name, help string
 		value      uint64
 	}{
-		{"connections_opened_total", "Connections that were opened", t.ConnectionsOpened},
-		{"connections_closed_total", "Connections that have ended, in order or not", t.ConnectionsClosed},
-		{"channels_opened_total", "Channels that were opened", t.ChannelsOpened},
-		{"channels_closed_total", "Channels that have ended", t.ChannelsClosed},
-		{"queues_declared_total", "Declarations of queues, new or not", t.QueuesDeclared},
-		{"queues_created_total", "Queues that were made", t.QueuesCreated},
-		{"queues_deleted_total", "Queues that are gone", t.QueuesDeleted},
+		{"connections_opened_total", "Connections that were opened", churn.ConnectionsOpened},
+		{"connections_closed_total", "Connections that have ended, in order or not", churn.ConnectionsClosed},
+		{"channels_opened_total", "Channels that were opened", churn.ChannelsOpened},
+		{"channels_closed_total", "Channels that have ended", churn.ChannelsClosed},
+		{"queues_declared_total", "Declarations of queues, new or not", churn.QueuesDeclared},
+		{"queues_created_total", "Queues that were made", churn.QueuesCreated},
+		{"queues_deleted_total", "Queues that are gone", churn.QueuesDeleted},
 	} {
 		e.family("rabbitmq_"+m.name, "counter", m.help, sampled{"", float64(m.value)})
 	}
@@ -30,7 +30,7 @@ func (c *call) exposeTally(e *exposition) {
 		name, help string
 		value      uint64
 	}{
-		{"received_total", "Messages that publishers have sent", t.Traffic.Published},
+		{"received_total", "Messages that publishers have sent", t.Traffic.Received},
 		{"received_confirm_total", "Messages whose publishers wait for a confirm", t.Traffic.Awaited},
 		{"confirmed_total", "Messages that were confirmed", t.Traffic.Confirmed},
 		{"routed_total", "Times that a queue was to get a message from a publisher", t.Traffic.Routed},

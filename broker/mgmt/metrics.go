@@ -82,9 +82,11 @@ func (c *call) exposeNode(e *exposition) {
 	e.family("rabbitmq_alarms_free_disk_space_watermark", "untyped", "1 while publishers are blocked because the disk is nearly full", is(node.DiskAlarm))
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	e.family("rabbitmq_process_resident_memory_bytes", "gauge", "Memory that the process has from the system", sampled{"", float64(memory.Sys - memory.HeapReleased)})
-	_, limit := c.node.Memory()
-	e.family("rabbitmq_resident_memory_limit_bytes", "gauge", "With more bytes of messages in memory than this publishers are blocked", sampled{"", float64(limit)})
+	resident := float64(memory.Sys - memory.HeapReleased)
+	e.family("rabbitmq_process_resident_memory_bytes", "gauge", "Memory that the process has from the system", sampled{"", resident})
+	// What blocks publishers are messages, not the process: the limit is as far from what the process has as messages are from theirs.
+	used, limit := c.node.Memory()
+	e.family("rabbitmq_resident_memory_limit_bytes", "gauge", "With so much memory, if more messages took it, publishers would be blocked", sampled{"", resident + float64(limit-used)})
 	if free, ok := c.node.DiskFree(); ok {
 		e.family("rabbitmq_disk_space_available_bytes", "gauge", "Free space where the broker keeps its files", sampled{"", float64(free)})
 	}
@@ -128,7 +130,7 @@ var queueMetrics = []struct {
 	{"messages_ready", "gauge", "Messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.Ready) }},
 	{"messages_unacked", "gauge", "Messages that clients have and have not acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
 	{"messages", "gauge", "Messages: ready, not acknowledged, or dead and kept", func(s queue.Status) float64 { return float64(s.Ready + s.Unacked + s.Kept) }},
-	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers)) }},
+	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers) + s.Borrowers) }},
 	{"consumer_capacity", "gauge", "Whether a message that came now would be delivered at once", capacity},
 	{"consumer_utilisation", "gauge", "The same, under its older name", capacity},
 	{"messages_ready_bytes", "gauge", "Bytes of messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.ReadyBytes) }},

@@ -29,7 +29,7 @@ func (c *call) overview() (any, error) {
 	}
 	totals := object{}
 	now.messages(totals, rates)
-	churn := figuresOfChurn(c.node.Tally())
+	churn := figuresOfChurn(c.node.Churn())
 	o := object{
 		"management_version": c.node.Version(), "rabbitmq_version": c.node.Version(), "product_name": "rehop", "product_version": c.node.Version(),
 		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": c.node.Name(), "node": c.node.Name(),
@@ -53,11 +53,6 @@ func (c *call) noneOfUser() (any, error) {
 		return nil, notFound()
 	}
 	return c.none()
-}
-
-// globalParameters has what RabbitMQ keeps there by itself.
-func (c *call) globalParameters() (any, error) {
-	return list{{"name": "cluster_name", "value": c.node.Name()}}, nil
 }
 
 func exchangeTypes() list {

@@ -33,7 +33,7 @@ func (c *call) oneQueue() (any, error) {
 // queueObject describes a queue with the keys of its type.
 func (a *api) queueObject(q *node.Queue) object {
 	s := q.Status()
-	consumers := len(s.Consumers)
+	consumers := len(s.Consumers) + s.Borrowers
 	o := object{
 		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
 		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.Arguments),
@@ -49,7 +49,7 @@ func (a *api) queueObject(q *node.Queue) object {
 		o["message_stats"] = now.stats(rates)
 	}
 	var exclusive, active any
-	if consumers > 0 && s.Consumers[0].Exclusive {
+	if len(s.Consumers) > 0 && s.Consumers[0].Exclusive {
 		exclusive = printable(s.Consumers[0].Tag)
 	}
 	if q.SingleActive() && s.Active != nil {

@@ -61,7 +61,7 @@ func figuresOfVhost(v *node.Vhost) figures {
 }
 
 // figuresOfChurn are those of what comes and goes.
-func figuresOfChurn(t node.Tally) (f figures) {
+func figuresOfChurn(t node.Churn) (f figures) {
 	for i, n := range [...]uint64{t.ConnectionsOpened, t.ConnectionsClosed, t.ChannelsOpened, t.ChannelsClosed, t.QueuesDeclared, t.QueuesCreated, t.QueuesDeleted} {
 		f.churn[i] = float64(n)
 	}

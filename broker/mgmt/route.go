@@ -62,7 +62,7 @@ func routes() []route {
 
 		{"GET /api/extensions", anybody, (*call).none},
 		{"GET /api/feature-flags", administrator, (*call).none},
-		{"GET /api/global-parameters", policymaker, (*call).globalParameters},
+		{"GET /api/global-parameters", policymaker, (*call).none},
 		{"GET /api/parameters", policymaker, (*call).none},
 		{"GET /api/parameters/{component}", policymaker, (*call).none},
 		{"GET /api/parameters/{component}/{vhost}", policymaker, (*call).none},

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -296,6 +297,40 @@ func TestMetrics(t *testing.T) {
 		}
 		if kind := got.header.Get("Content-Type"); !strings.HasPrefix(kind, "text/plain; version=0.0.4") {
 			t.Errorf("%s has the type %s", path, kind)
+		}
+	}
+}
+
+// What the process has and may have is told in pairs of which dashboards make what is left.
+func TestResources(t *testing.T) {
+	d := deskOf(t, &broker.Server{Logger: quiet(), Dir: t.TempDir(), MemoryLimit: 1 << 20})
+	value := func(metric string) float64 {
+		t.Helper()
+		_, rest, _ := strings.Cut(d.must(200, "GET", "/metrics", "").body, "\nrabbitmq_"+metric+" ")
+		text, _, _ := strings.Cut(rest, "\n")
+		got, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", metric, err)
+		}
+		return got
+	}
+	pairs := [][2]string{{"process_resident_memory_bytes", "resident_memory_limit_bytes"}, {"disk_space_available_limit_bytes", "disk_space_available_bytes"}}
+	if runtime.GOOS == "linux" || runtime.GOOS == "darwin" {
+		pairs = append(pairs, [2]string{"process_open_fds", "process_max_fds"}, [2]string{"process_open_tcp_sockets", "process_max_tcp_sockets"})
+	}
+	for _, p := range pairs {
+		if less, more := value(p[0]), value(p[1]); less < 0 || less >= more {
+			t.Errorf("got %s %v and %s %v, want less of the first", p[0], less, p[1], more)
+		}
+	}
+	if len(pairs) == 4 && value("process_open_fds") < 3 {
+		t.Errorf("got %v open files, want at least the standard ones", value("process_open_fds"))
+	}
+	var nodes []map[string]any
+	d.read("/api/nodes", &nodes)
+	for _, key := range []string{"disk_free", "fd_used", "fd_total", "sockets_total"} {
+		if n, _ := nodes[0][key].(float64); n <= 0 && (key == "disk_free" || len(pairs) == 4) {
+			t.Errorf("the node has %s %v", key, nodes[0][key])
 		}
 	}
 }

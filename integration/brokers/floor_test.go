@@ -64,7 +64,8 @@ func serveFloor(dir string, n int) error {
 // connection ends only this.
 func confirmAll(conn net.Conn, l *bareLog, size int) error {
 	defer conn.Close()
-	in := wire.NewReader(attentive{conn, prompt.From(conn)}, 128<<10)
+	client := &attentive{conn: conn, eyes: prompt.From(conn)}
+	in := wire.NewReader(client, 128<<10)
 	if _, err := in.ProtocolHeader(); err != nil {
 		return nil
 	}
@@ -105,20 +106,25 @@ func confirmAll(conn net.Conn, l *bareLog, size int) error {
 				return err
 			}
 			answer = wire.AppendAck(answer, frame.Channel, come, come > confirmed+1)
+			client.looks = come == confirmed+1
 			records, confirmed = records[:0], come
 		}
 	}
 }
 
-// attentive reads as the broker does after a confirm: it looks for a moment before it sleeps.
+// attentive reads as the broker does: after the confirm of one message it looks for the next for a moment before it sleeps.
 type attentive struct {
-	conn net.Conn
-	eyes prompt.Reader
+	conn  net.Conn
+	eyes  prompt.Reader // nil: it sleeps at once
+	looks bool
 }
 
-func (a attentive) Read(p []byte) (int, error) {
-	if n, err := a.eyes.ReadWithin(p, 100*time.Microsecond); n > 0 || err != nil {
-		return n, err
+func (a *attentive) Read(p []byte) (int, error) {
+	if a.looks && a.eyes != nil {
+		a.looks = false
+		if n, err := a.eyes.ReadWithin(p, 60*time.Microsecond); n > 0 || err != nil {
+			return n, err
+		}
 	}
 	return a.conn.Read(p)
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -61,16 +62,23 @@ func RunOwning(m *testing.M, services ...string) int {
 		return 1
 	}
 	// Whoever interrupts the tests does not want the servers to stay.
-	interrupted := make(chan os.Signal, 1)
+	interrupted, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-interrupted
-		if err := down(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-interrupted:
+			if err := down(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			os.Exit(1)
+		case <-over:
 		}
-		os.Exit(1)
-	}()
+	})
 	code := m.Run()
+	signal.Stop(interrupted)
+	close(over)
+	watch.Wait()
 	if err := down(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

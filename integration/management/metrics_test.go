@@ -1,7 +1,7 @@
 package management
 
 import (
-	"bufio"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -12,10 +12,12 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/integration/lab"
 )
 
-// counters reads all counters that are there, by name and labels.
-func counters(p *place) map[string]float64 {
+// metrics is what Prometheus gets.
+func metrics(p *place) string {
 	p.t.Helper()
 	r, err := http.NewRequest("GET", p.prometheus, nil)
 	if err != nil {
@@ -31,18 +33,26 @@ func counters(p *place) map[string]float64 {
 	if err != nil || answer.StatusCode != http.StatusOK {
 		p.t.Fatalf("metrics: got %s, %v: %s", answer.Status, err, content)
 	}
+	return string(content)
+}
+
+// counters reads all counters that are there, by name and labels.
+func counters(p *place) map[string]float64 {
+	p.t.Helper()
 	all := map[string]float64{}
-	for lines := bufio.NewScanner(strings.NewReader(string(content))); lines.Scan(); {
-		name, value, ok := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(metrics(p)) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		bare, _, _ := strings.Cut(name, "{")
 		if !ok || !strings.HasSuffix(bare, "_total") || strings.Contains(name, "stream") {
 			continue
 		}
 		switch {
 		case strings.HasPrefix(name, "rabbitmq_global_"), strings.HasPrefix(name, "rabbitmq_connections_"), strings.HasPrefix(name, "rabbitmq_channels_"), strings.HasPrefix(name, "rabbitmq_queues_"):
-			if all[name], err = strconv.ParseFloat(value, 64); err != nil {
-				p.t.Fatalf("metrics: %s: %v", lines.Text(), err)
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				p.t.Fatalf("metrics: %s: %v", line, err)
 			}
+			all[name] = n
 		}
 	}
 	return all
@@ -73,6 +83,9 @@ func life(p *place) {
 		"mortal": letters(amqp.Table{"x-max-length": int32(1)}),
 		"quorum": {"x-queue-type": "quorum", "x-delivery-limit": int32(1)},
 		"once":   letters(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(1)}),
+		"lost":   {"x-dead-letter-exchange": "nowhere", "x-max-length": int32(1)},
+		"missed": {"x-queue-type": "quorum", "x-dead-letter-exchange": "nowhere"},
+		"fickle": letters(amqp.Table{"x-queue-type": "quorum", "x-max-length": int32(1), "x-dead-letter-strategy": "at-least-once"}),
 		"kept":   letters(amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(1), "x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once"}),
 	}
 	for name, args := range queues {
@@ -81,6 +94,32 @@ func life(p *place) {
 	}
 	_, err = ch.QueueDeclare("dead", true, false, false, false, nil)
 	must(err)
+	// What fails is counted, too, and closes the channel.
+	for _, fail := range []func(ch *amqp.Channel) error{
+		func(ch *amqp.Channel) error {
+			_, err := ch.QueueDeclare("dead", false, false, false, false, nil)
+			return err
+		},
+		func(ch *amqp.Channel) error {
+			must(ch.Publish("no such exchange", "", false, false, amqp.Publishing{}))
+			_, err := ch.QueueDeclarePassive("dead", true, false, false, false, nil)
+			return err
+		},
+	} {
+		doomed, err := conn.Channel()
+		must(err)
+		if err := fail(doomed); err == nil {
+			p.t.Fatal("what is wrong was taken")
+		}
+	}
+	tx, err := conn.Channel()
+	must(err)
+	must(tx.Tx())
+	must(tx.Publish("", "dead", false, false, amqp.Publishing{}))
+	must(tx.TxRollback())
+	must(tx.Publish("", "nowhere", false, false, amqp.Publishing{}))
+	must(tx.TxCommit())
+	must(tx.Close())
 	must(ch.ExchangeDeclare("all", "fanout", true, false, false, false, nil))
 	must(ch.QueueBind("mortal", "", "all", false, nil))
 	must(ch.QueueBind("once", "", "all", false, nil))
@@ -89,12 +128,7 @@ func life(p *place) {
 	must(err)
 	bury := func() {
 		p.t.Helper()
-		select {
-		case d := <-dead:
-			must(d.Ack(false))
-		case <-time.After(settle):
-			p.t.Fatal("a dead letter has not come")
-		}
+		must(await(p, dead, "dead letter").Ack(false))
 	}
 	must(ch.Publish("", "plain", false, false, amqp.Publishing{Body: []byte("nobody waits for this")}))
 	must(ch.Confirm(false))
@@ -118,20 +152,24 @@ func life(p *place) {
 	}
 
 	publish("", "nowhere", "", true)
-	<-returned
+	await(p, returned, "returned message")
 	publish("", "nowhere", "", false)
 	publish("", "nowhere", "", false)
 	publish("all", "", "", false) // to two queues
 	publish("", "plain", "", false)
 	publish("", "mortal", "", false)
 	bury() // the one that was too many
-	publish("", "quorum", "", false)
-	publish("", "kept", "", false)
+	publish("", "fickle", "", false)
+	publish("", "fickle", "", false)
+	bury()
+	for _, name := range []string{"quorum", "kept", "lost", "missed"} {
+		publish("", name, "", false)
+	}
 	for name, args := range queues {
 		if name == "dead" {
 			continue
 		}
-		_, buried := args["x-dead-letter-exchange"]
+		buried := args["x-dead-letter-exchange"] == ""
 		must(get(name, false, true).Nack(false, true))
 		must(get(name, false, true).Reject(false))
 		if buried {
@@ -139,7 +177,7 @@ func life(p *place) {
 			publish("", name, "1", false)
 			bury()
 		}
-		if args["x-queue-type"] == "quorum" {
+		if args["x-delivery-limit"] != nil {
 			publish("", name, "", false)
 			must(get(name, false, true).Nack(false, true))
 			must(get(name, false, true).Nack(false, true))
@@ -154,7 +192,7 @@ func life(p *place) {
 			publish("", name, "", false)
 			deliveries, err := ch.Consume(name, name, autoAck, false, false, false, nil)
 			must(err)
-			d := <-deliveries
+			d := await(p, deliveries, "delivery")
 			if !autoAck {
 				must(d.Ack(false))
 			}
@@ -170,30 +208,118 @@ func life(p *place) {
 	must(conn.Close())
 }
 
-// TestCounters: both brokers count the same. It runs alone, because others would be counted, too.
+// await returns what comes.
+func await[T any](p *place, from <-chan T, what string) T {
+	p.t.Helper()
+	select {
+	case v, ok := <-from:
+		if ok {
+			return v
+		}
+		p.t.Fatalf("no %s will come: the channel is closed", what)
+	case <-time.After(settle):
+		p.t.Fatalf("no %s has come", what)
+	}
+	panic("unreachable")
+}
+
+// TestCounters: both brokers count the same. It runs alone, because others would be counted, too. What closes is counted a little later.
 func TestCounters(t *testing.T) {
-	ours, theirs := counted(embedded(t)), counted(rabbitMQ(t))
-	theirs["rabbitmq_queues_deleted_total"] -= 3 // RabbitMQ 3.10 counts quorum queues twice
+	ours, theirs := rise(embedded(t)), rise(rabbitMQ(t))
+	var wrong []string
+	defer func() {
+		if t.Failed() {
+			t.Log(strings.Join(wrong, "\n"))
+		}
+	}()
+	lab.Eventually(t, settle, "both have counted the same", func() bool {
+		wrong = differences(ours(), theirs())
+		return len(wrong) == 0
+	})
+}
+
+// rise tells a broker the story, and returns by how much its counters have risen since before.
+func rise(p *place) func() map[string]float64 {
+	p.t.Helper()
+	before := counters(p)
+	lab.Eventually(p.t, settle, "nothing more is counted", func() bool {
+		last := before
+		before = counters(p)
+		return maps.Equal(before, last)
+	})
+	life(p)
+	return func() map[string]float64 {
+		p.t.Helper()
+		now := counters(p)
+		for name := range now {
+			now[name] -= before[name]
+		}
+		return now
+	}
+}
+
+// differences are the counters that are not the same.
+func differences(ours, theirs map[string]float64) (all []string) {
+	theirs["rabbitmq_queues_deleted_total"] -= float64(quorumQueues) // RabbitMQ 3.10 counts those twice
 	for _, name := range slices.Sorted(maps.Keys(theirs)) {
 		if n, ok := ours[name]; !ok || n != theirs[name] {
-			t.Errorf("%s: got %v, RabbitMQ has %v", name, n, theirs[name])
+			all = append(all, fmt.Sprintf("%s: got %v, RabbitMQ has %v", name, n, theirs[name]))
 		}
 	}
 	for name := range ours {
 		if _, ok := theirs[name]; !ok {
-			t.Errorf("RabbitMQ has no %s", name)
+			all = append(all, fmt.Sprintf("RabbitMQ has no %s", name))
 		}
 	}
+	return all
 }
 
-// counted is by how much counters rise with a life.
-func counted(p *place) map[string]float64 {
-	p.t.Helper()
-	before := counters(p)
-	life(p)
-	after := counters(p)
-	for name := range after {
-		after[name] -= before[name]
+// quorumQueues is how many there are in the story.
+const quorumQueues = 5
+
+// TestPresent: who publishes and who consumes is counted while it is there. (RabbitMQ 3.10 does not forget channels that have published.)
+func TestPresent(t *testing.T) {
+	t.Parallel()
+	p := embedded(t)
+	gauges := func() string {
+		var found []string
+		for line := range strings.Lines(metrics(p)) {
+			if strings.HasPrefix(line, "rabbitmq_global_publishers") || strings.HasPrefix(line, "rabbitmq_global_consumers") || strings.HasPrefix(line, "rabbitmq_queue_consumers ") {
+				found = append(found, strings.TrimSpace(line))
+			}
+		}
+		slices.Sort(found)
+		return strings.ReplaceAll(strings.Join(found, ", "), `{protocol="amqp091"}`, "")
 	}
-	return after
+	want := func(publishers, consumers, counted int) {
+		t.Helper()
+		what := fmt.Sprintf("rabbitmq_global_consumers %d, rabbitmq_global_publishers %d, rabbitmq_queue_consumers %d", consumers, publishers, counted)
+		lab.Eventually(t, settle, what, func() bool { return gauges() == what })
+	}
+	ch := p.channel()
+	if _, err := ch.QueueDeclare("q", true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+	want(0, 0, 0)
+	if err := ch.Publish("", "q", false, false, amqp.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume("q", "tag", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := await(p, deliveries, "delivery")
+	want(1, 1, 1)
+	if err := ch.Cancel("tag", false); err != nil {
+		t.Fatal(err)
+	}
+	want(1, 0, 1)
+	if err := d.Ack(false); err != nil {
+		t.Fatal(err)
+	}
+	want(1, 0, 0)
+	if err := ch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want(0, 0, 0)
 }

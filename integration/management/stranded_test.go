@@ -9,11 +9,21 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// TestStrandedDeadLetters: dead letters that a queue keeps because nobody takes them are told apart from its other messages.
+// TestStrandedDeadLetters: dead letters that a queue keeps because nobody takes them are told apart from its other messages. A queue that drops what it has
+// no room for keeps none.
 func TestStrandedDeadLetters(t *testing.T) {
 	each(t, func(t *testing.T, p *place) {
 		ch := p.channel()
-		_, err := ch.QueueDeclare("q", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "nowhere",
+		_, err := ch.QueueDeclare("careless", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "nowhere", "x-dead-letter-strategy": "at-least-once"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []amqp.Publishing{{Body: []byte("gone"), Expiration: "1"}, {Body: []byte("stays")}} {
+			if err := ch.Publish("", "careless", false, false, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err = ch.QueueDeclare("q", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "nowhere",
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
 		if err != nil {
 			t.Fatal(err)
@@ -23,13 +33,20 @@ func TestStrandedDeadLetters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var got map[string]any
-		lab.Eventually(t, settle, "the statistics know of two dead letters", func() bool {
-			got = nil
-			if err := json.Unmarshal([]byte(p.must("GET", "/api/queues/"+p.vhost+"/q", "")), &got); err != nil {
+		describe := func(queue string) (got map[string]any) {
+			if err := json.Unmarshal([]byte(p.must("GET", "/api/queues/"+p.vhost+"/"+queue, "")), &got); err != nil {
 				t.Fatal(err)
 			}
+			return got
+		}
+		var got map[string]any
+		lab.Eventually(t, settle, "the statistics know of two dead letters", func() bool {
+			got = describe("q")
 			return got["messages_dlx"] == 2.0 && got["messages_ready"] == 1.0
+		})
+		lab.Eventually(t, settle, "the careless queue has one message", func() bool {
+			careless := describe("careless")
+			return careless["messages"] == 1.0 && careless["messages_ready"] == 1.0 && careless["messages_dlx"] == 0.0
 		})
 		for key, want := range map[string]float64{"messages": 3, "messages_ready": 1, "messages_unacknowledged": 0, "message_bytes": 16, "message_bytes_ready": 5, "message_bytes_dlx": 11} {
 			if got[key] != want {

@@ -40,12 +40,13 @@ type Channel struct {
 	shared    int // prefetch of all consumers together; 0: unlimited
 	unacked   int // deliveries to consumers that are not settled; what was answered in a transaction is when that commits
 	consumers map[string]*consumer
-	sated     []*consumer // have turned a message down since something was last settled
+	lingering map[string]*consumer // of quorum queues: gone, and have not answered everything, for which RabbitMQ counts them as consumers
+	sated     []*consumer          // have turned a message down since something was last settled
 	patience  patience
 }
 
 func newChannel(c *Connection, number uint16) *Channel {
-	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer)}
+	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), lingering: make(map[string]*consumer)}
 	return ch
 }
 
@@ -311,7 +312,7 @@ func (ch *Channel) verdict(p publication, out outcome) {
 		ch.node.commits.list(ch)
 	}
 	if out.mark > ch.node.safe() {
-		ch.conn.eager = true
+		ch.conn.eager, ch.conn.awaited = true, out.mark
 	} else if !ch.dirty {
 		ch.dirty = true
 		ch.conn.dirty = append(ch.conn.dirty, ch)

@@ -56,6 +56,7 @@ type Connection struct {
 	dirty     []*Channel // have verdicts that can be told at once
 	eager     bool       // a publisher waits for the log
 	concluded store.Mark // of the log when that was last so
+	awaited   store.Mark // that of the last message whose publisher waits
 	ways      ways
 	hoarded   int // bytes of messages that have not come whole or are not committed
 }
@@ -385,11 +386,11 @@ func (c *Connection) conclude() {
 	c.dirty = c.dirty[:0]
 }
 
-// lookOut has the reader look for the next message if since last time nothing but one of this connection's was committed: then nobody else has use
-// for the processor.
+// lookOut has the reader look for the next message if since last time nothing was committed but one of this connection's, and that is safe: then its publisher is
+// alone, and was told.
 func (c *Connection) lookOut() {
 	safe := c.node.safe()
-	c.look.expects = safe == c.concluded+1
+	c.look.expects = safe == c.concluded+1 && safe == c.awaited
 	c.concluded = safe
 }
 

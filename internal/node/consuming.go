@@ -20,7 +20,6 @@ type consumer struct {
 	prefetch int // 0: unlimited
 	unacked  int
 	served   uint64 // tag of the last delivery
-	lingers  bool   // it is cancelled and has not answered everything, so RabbitMQ's quorum queues still count it
 }
 
 // Deliver writes a message to the client if it has room for one more. The queue is locked.
@@ -187,6 +186,7 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	ch.mu.Lock()
 	ch.consumers[tag] = c
+	c.inherit()
 	shared := ch.shared
 	ch.mu.Unlock()
 	if shared > 0 && q.core.Type == queue.Quorum {
@@ -218,6 +218,7 @@ func (ch *Channel) drop(c *consumer) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	delete(ch.consumers, c.Tag)
+	c.linger()
 }
 
 // cancel ends a consumer. One that is not there has ended already.
@@ -234,7 +235,9 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 		return nil
 	}
 	fx, _, ok := c.queue.core.Unsubscribe(&c.Consumer)
+	ch.mu.Lock()
 	c.linger()
+	ch.mu.Unlock()
 	ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
 	ch.node.after(c.queue, fx)
 	if ok {
@@ -243,24 +246,41 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 	return nil
 }
 
-// linger has a cancelled consumer counted until it has answered everything.
+// linger has a consumer of a quorum queue that is gone counted until it has answered everything. The channel is locked.
 func (c *consumer) linger() {
-	c.channel.mu.Lock()
-	defer c.channel.mu.Unlock()
-	if c.unacked > 0 {
-		c.lingers = true
-		c.queue.lend(1)
+	if c.unacked == 0 || c.queue.core.Type != queue.Quorum {
+		return
 	}
+	c.channel.lingering[c.Tag] = c
+	c.queue.lend(1)
+}
+
+// leave ends that if all is answered. The channel is locked.
+func (c *consumer) leave() {
+	if c.unacked == 0 && c.channel.lingering[c.Tag] == c {
+		delete(c.channel.lingering, c.Tag)
+		c.queue.lend(-1)
+	}
+}
+
+// inherit takes over what one that lingers with the same tag has not answered: for a quorum queue they are one, whose prefetch that uses up. The channel
+// is locked.
+func (c *consumer) inherit() {
+	old := c.channel.lingering[c.Tag]
+	if old == nil || old.queue != c.queue {
+		return
+	}
+	n := c.channel.ledger.reassign(old, c)
+	old.unacked -= n
+	c.unacked += n
+	old.leave()
 }
 
 // answered notes that a delivery was. The channel is locked.
 func (c *consumer) answered() {
 	c.unacked--
 	c.channel.unacked--
-	if c.lingers && c.unacked == 0 {
-		c.lingers = false
-		c.queue.lend(-1)
-	}
+	c.leave()
 }
 
 // get takes one message from a queue.

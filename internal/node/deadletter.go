@@ -19,7 +19,7 @@ func (n *Node) bury(q *Queue) {
 		for {
 			lot := q.core.TakeDead(false)
 			for len(lot) > 0 {
-				n.tally.mourn(q.core.Type, q.core.Settings(), lot)
+				n.mourn(q, lot)
 				work = append(work, n.deadLetter(q, lot)...)
 				lot = q.core.TakeDead(true)
 			}

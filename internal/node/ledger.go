@@ -76,6 +76,17 @@ func (l *ledger) take(tag uint64, multiple bool, into []delivery) ([]delivery, b
 	return into, true
 }
 
+// reassign gives what one consumer has not answered to another, and returns how much that is.
+func (l *ledger) reassign(from, to *consumer) (n int) {
+	for i := l.first; i < len(l.entries); i++ {
+		if d := &l.entries[i]; !d.settled && d.consumer == from {
+			d.consumer = to
+			n++
+		}
+	}
+	return n
+}
+
 func (l *ledger) settle(at int) {
 	l.entries[at] = delivery{tag: l.entries[at].tag, settled: true}
 	l.open--

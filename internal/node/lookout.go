@@ -19,8 +19,9 @@ type lookout struct {
 }
 
 const (
-	// lookoutTime is how long it looks: longer than such a client usually takes.
-	lookoutTime = 100 * time.Microsecond
+	// lookoutTime is how long it looks: longer than such a client on the same machine usually takes, and not much longer than it takes to sleep and be woken.
+	// Others wait for the processor at most so long, if all are busy.
+	lookoutTime = 60 * time.Microsecond
 	// maxMisses bounds the pauses, which double with each miss: who publishes at leisure costs a look in a thousand messages.
 	maxMisses = 10
 )
@@ -40,9 +41,12 @@ func (l *lookout) Read(p []byte) (int, error) {
 		return l.conn.Read(p)
 	}
 	n, err := l.prompt.ReadWithin(p, lookoutTime)
-	if n > 0 || err != nil {
-		l.misses = 0
+	if err != nil {
 		return n, err
+	}
+	if n > 0 {
+		l.misses = 0
+		return n, nil
 	}
 	l.misses = min(l.misses+1, maxMisses)
 	l.pause = 1<<l.misses - 1

@@ -85,21 +85,33 @@ func TestLookOutAlone(t *testing.T) {
 	}
 	server, client := net.Pipe()
 	c := newConnection(n, server)
-	commit := func(times int) {
+	commit := func() store.Mark {
+		b := n.batch()
+		b.Publish(&store.Message{}, store.Content{Key: "q", Body: []byte("x")}, store.Meta{TTL: store.NoTTL, Persistent: true}, []store.QueueID{n.newQueueID()})
+		return n.commit(b)
+	}
+	ch := newChannel(c, 1)
+	c.vhost = n.Vhost("/")
+	publish := func(times int) {
 		for range times {
-			b := n.batch()
-			b.Publish(&store.Message{}, store.Content{Key: "q", Body: []byte("x")}, store.Meta{TTL: store.NoTTL, Persistent: true}, []store.QueueID{n.newQueueID()})
-			n.commit(b)
+			ch.verdict(publication{content: &store.Content{}}, outcome{routed: true, mark: commit()})
 		}
-		c.eager = true
 		c.conclude()
 	}
-	commit(1)
+	publish(1)
 	for _, times := range []int{1, 1, 2, 1, 64, 1, 1} {
-		commit(times)
+		publish(times)
 		if got, want := c.look.expects, times == 1; got != want {
 			t.Errorf("after %d commits: it looks out: %t", times, got)
 		}
+	}
+	commit() // another's
+	c.eager = true
+	if c.conclude(); c.look.expects {
+		t.Error("it looks out after another's commit")
+	}
+	if c.meter.source != c.look {
+		t.Error("what is read from the client does not come by the lookout")
 	}
 	_, _ = client.Close(), server.Close()
 	if err := n.Close(); err != nil {

@@ -66,6 +66,9 @@ func (ch *Channel) publish() error {
 	in := ch.incoming
 	ch.incoming.reset()
 	ch.node.throttle()
+	for _, t := range ch.counters() {
+		t.receive(ch.confirming || ch.tx != nil)
+	}
 	p, err := ch.prepare(in)
 	if err != nil {
 		return err
@@ -176,7 +179,7 @@ func (ch *Channel) route(w *way, brief wire.Brief, content *store.Content) ([]*Q
 func (ch *Channel) deliver(p publication) outcome {
 	n := ch.node
 	for _, t := range ch.counters() {
-		t.publish(ch.confirming, len(p.queues))
+		t.publish(len(p.queues))
 	}
 	if n.faults.refuses(ch.conn.vhost.Name, p.content.Exchange, p.content.Key) {
 		return outcome{routed: true, refused: true}

@@ -55,7 +55,7 @@ func (q *Queue) String() string { return resource("queue", q.Name, q.vhost.Name)
 // DeclareQueue makes a queue, or sees whether the one that is there is the same.
 func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
 	q, err := v.findOrMake(spec)
-	if err == nil {
+	if q != nil { // also if it is not the same
 		v.node.tally.queuesDeclared.Add(1)
 	}
 	return q, err
@@ -204,7 +204,11 @@ func (q *Queue) consumed() {
 }
 
 // Status describes the queue at a moment.
-func (q *Queue) Status() queue.Status { return q.core.Status() }
+func (q *Queue) Status() queue.Status {
+	s := q.core.Status()
+	s.Borrowers = int(q.borrowed.Load())
+	return s
+}
 
 // Type returns whether the queue is classic or quorum.
 func (q *Queue) Type() queue.Type { return q.core.Type }

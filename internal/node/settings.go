@@ -17,8 +17,6 @@ func settings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) 
 	s.MaxBytes = rules.lower("max-length-bytes")
 	s.DeadLetter, s.HasDeadLetter = rules.argumentFirst("dead-letter-exchange")
 	s.DeadLetterKey, s.HasDeadLetterKey = rules.argumentFirst("dead-letter-routing-key")
-	strategy, _ := rules.argumentFirst("dead-letter-strategy")
-	s.AtLeastOnce = strategy == "at-least-once"
 	if typ == queue.Classic {
 		if overflow, ok := rules.argumentFirst("overflow"); ok {
 			s.Overflow = queue.Overflow(overflow)
@@ -31,6 +29,9 @@ func settings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) 
 	// The argument yields to the policy here, other than in classic queues, and there is but one way to refuse messages.
 	if overflow, _ := rules.policyFirst("overflow"); overflow == string(queue.RejectPublish) {
 		s.Overflow = queue.RejectPublish
+		// Only with this: a queue that drops what it has no room for could not keep its dead letters either.
+		strategy, _ := rules.argumentFirst("dead-letter-strategy")
+		s.AtLeastOnce = strategy == "at-least-once"
 	}
 	s.DeliveryLimit = rules.deliveryLimit(c)
 	return s

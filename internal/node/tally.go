@@ -2,18 +2,22 @@ package node
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/rehop/rehop/internal/node/queue"
 )
 
-// Tally is what has happened since the broker began, also to what is gone meanwhile. Its numbers never go back.
-type Tally struct {
+// Churn is what has come and gone since the broker began. Its numbers never go back.
+type Churn struct {
 	ConnectionsOpened, ConnectionsClosed         uint64
 	ChannelsOpened, ChannelsClosed               uint64
 	QueuesDeclared, QueuesCreated, QueuesDeleted uint64
+}
 
+// Tally is what has happened to messages since the broker began, also in queues and virtual hosts that are gone meanwhile. Its numbers never go back.
+type Tally struct {
 	Traffic     Traffic
 	Queues      map[queue.Type]queue.Totals
 	DeadLetters map[DeadLetters]uint64
@@ -54,13 +58,14 @@ type tally struct {
 }
 
 // mourn counts dead letters of a queue.
-func (t *tally) mourn(kind queue.Type, s queue.Settings, lot []queue.Death) {
+func (n *Node) mourn(q *Queue, lot []queue.Death) {
+	t, kind, s := &n.tally, q.core.Type, q.core.Settings()
 	strategy := AtMostOnce
 	switch {
-	case !s.HasDeadLetter:
-		strategy = Disabled
 	case s.KeepsDeadLetters(kind):
 		strategy = AtLeastOnce
+	case !s.HasDeadLetter || q.vhost.Exchange(s.DeadLetter) == nil:
+		strategy = Disabled
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,24 +77,30 @@ func (t *tally) mourn(kind queue.Type, s queue.Settings, lot []queue.Death) {
 	}
 }
 
-// Tally returns all that was counted.
+// Churn returns what has come and gone. What has gone is looked at first, so that never more seems to be gone than has come.
+func (n *Node) Churn() Churn {
+	t := &n.tally
+	c := Churn{ConnectionsClosed: t.connectionsClosed.Load(), ChannelsClosed: t.channelsClosed.Load(), QueuesDeleted: t.queuesDeleted.Load()}
+	c.ConnectionsOpened, c.ChannelsOpened = t.connectionsOpened.Load(), t.channelsOpened.Load()
+	c.QueuesCreated = t.queuesCreated.Load()
+	c.QueuesDeclared = t.queuesDeclared.Load()
+	return c
+}
+
+// Tally returns what has happened to messages.
 func (n *Node) Tally() Tally {
 	t := &n.tally
-	sum := Tally{
-		ConnectionsOpened: t.connectionsOpened.Load(), ChannelsOpened: t.channelsOpened.Load(),
-		QueuesDeclared: t.queuesDeclared.Load(), QueuesCreated: t.queuesCreated.Load(),
-		Rehoused: t.rehoused.Load(), Queues: make(map[queue.Type]queue.Totals),
-	}
-	// After those that were opened, so that never more seem to be closed.
-	sum.ConnectionsClosed, sum.ChannelsClosed, sum.QueuesDeleted = t.connectionsClosed.Load(), t.channelsClosed.Load(), t.queuesDeleted.Load()
+	sum := Tally{Rehoused: t.rehoused.Load(), Queues: make(map[queue.Type]queue.Totals)}
 	t.mu.Lock()
 	sum.DeadLetters = maps.Clone(t.letters)
 	t.mu.Unlock()
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	sum.Traffic = t.traffic
 	addTotals(sum.Queues, t.queues)
-	for _, v := range n.vhosts {
+	vhosts := slices.Collect(maps.Values(n.vhosts))
+	n.mu.Unlock()
+	// One that goes meanwhile is counted by itself here, and among those that are gone the next time.
+	for _, v := range vhosts {
 		sum.Traffic = sum.Traffic.plus(v.Traffic())
 		addTotals(sum.Queues, v.Totals())
 	}

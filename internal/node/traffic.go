@@ -7,8 +7,9 @@ import (
 
 // Traffic is what publishers did and were told since the broker began.
 type Traffic struct {
+	Received  uint64 // messages that have come, also such as could not be published
+	Awaited   uint64 // of these are those whose publisher waits for a confirm, or for its transaction
 	Published uint64 // messages, wherever they went
-	Awaited   uint64 // of these are those whose publisher waits for a confirm
 	Confirmed uint64 // and not refused
 	Routed    uint64 // times that a queue was to get one
 	Returned  uint64 // because no queue was bound
@@ -17,25 +18,30 @@ type Traffic struct {
 
 func (t Traffic) plus(more Traffic) Traffic {
 	return Traffic{
-		Published: t.Published + more.Published, Awaited: t.Awaited + more.Awaited, Confirmed: t.Confirmed + more.Confirmed,
+		Received: t.Received + more.Received, Awaited: t.Awaited + more.Awaited, Published: t.Published + more.Published, Confirmed: t.Confirmed + more.Confirmed,
 		Routed: t.Routed + more.Routed, Returned: t.Returned + more.Returned, Dropped: t.Dropped + more.Dropped,
 	}
 }
 
 // traffic counts that for a channel or a virtual host.
-type traffic struct{ published, awaited, confirmed, routed, returned, dropped atomic.Uint64 }
+type traffic struct{ received, awaited, published, confirmed, routed, returned, dropped atomic.Uint64 }
 
 func (t *traffic) sum() Traffic {
-	return Traffic{Published: t.published.Load(), Awaited: t.awaited.Load(), Confirmed: t.confirmed.Load(), Routed: t.routed.Load(),
+	return Traffic{Received: t.received.Load(), Awaited: t.awaited.Load(), Published: t.published.Load(), Confirmed: t.confirmed.Load(), Routed: t.routed.Load(),
 		Returned: t.returned.Load(), Dropped: t.dropped.Load()}
 }
 
-// publish counts a message that has come.
-func (t *traffic) publish(awaited bool, routed int) {
-	t.published.Add(1)
+// receive counts a message that has come whole.
+func (t *traffic) receive(awaited bool) {
+	t.received.Add(1)
 	if awaited {
 		t.awaited.Add(1)
 	}
+}
+
+// publish counts a message that goes to some queues.
+func (t *traffic) publish(routed int) {
+	t.published.Add(1)
 	t.routed.Add(uint64(routed))
 }
 

@@ -12,7 +12,7 @@ type Writer interface {
 
 // Reader is a connection at which one can look without sleeping.
 type Reader interface {
-	// ReadWithin reads what is there or comes within a time, and looks for it again and again until then. It returns 0 and no error if nothing came.
-	// Nobody else reads meanwhile.
+	// ReadWithin reads what is there or comes within a time, which is to be short, and looks for it again and again until then. It returns 0 and no error if
+	// nothing came. Nobody else reads meanwhile; a deadline that is set or a Close that is called during a look takes effect after it.
 	ReadWithin(b []byte, limit time.Duration) (n int, err error)
 }

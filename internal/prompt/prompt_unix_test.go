@@ -8,7 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rehop/rehop/internal/prompt"
@@ -95,15 +97,18 @@ func TestReadWithin(t *testing.T) {
 	if n, err := r.ReadWithin(buf, time.Millisecond); n != 0 || err != nil {
 		t.Errorf("nothing has come: got %d, %v", n, err)
 	}
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		_, _ = client.Write([]byte("early"))
-	}()
-	if n, err := r.ReadWithin(buf, time.Minute); string(buf[:n]) != "early" || err != nil {
-		t.Errorf("got %q, %v", buf[:n], err)
+	if n, err := r.ReadWithin(nil, time.Minute); n != 0 || err != nil {
+		t.Errorf("no room: got %d, %v", n, err)
 	}
-	<-written
+	var writing sync.WaitGroup
+	writing.Go(func() { _, _ = client.Write([]byte("early")) })
+	for n := 0; n == 0; { // a look is short, however long it may take
+		var err error
+		if n, err = r.ReadWithin(buf, time.Minute); err != nil || n > 0 && string(buf[:n]) != "early" {
+			t.Fatalf("got %q, %v", buf[:n], err)
+		}
+	}
+	writing.Wait()
 	_ = server.SetReadDeadline(time.Unix(1, 0))
 	if n, err := r.ReadWithin(buf, time.Minute); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the deadline: got %d, %v", n, err)
@@ -116,5 +121,41 @@ func TestReadWithin(t *testing.T) {
 	_ = server.Close()
 	if n, err := r.ReadWithin(buf, time.Minute); n != 0 || !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed: got %d, %v", n, err)
+	}
+}
+
+// Where the clock stands still while somebody looks, a look ends all the same.
+func TestReadWithinVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, server := connected(t)
+		if n, err := prompt.From(server).ReadWithin(make([]byte, 10), time.Millisecond); n != 0 || err != nil {
+			t.Errorf("nothing has come: got %d, %v", n, err)
+		}
+	})
+}
+
+// A deadline and a Close end a look soon, and what is read next.
+func TestReadWithinInterrupted(t *testing.T) {
+	for name, interrupt := range map[string]func(net.Conn){
+		"deadline": func(c net.Conn) { _ = c.SetReadDeadline(time.Unix(1, 0)) },
+		"close":    func(c net.Conn) { _ = c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, server := connected(t)
+			r := prompt.From(server)
+			var interrupting sync.WaitGroup
+			interrupting.Go(func() { interrupt(server) })
+			for {
+				_, err := r.ReadWithin(make([]byte, 10), time.Minute)
+				if err == nil {
+					continue
+				}
+				if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
+					t.Errorf("got %v", err)
+				}
+				break
+			}
+			interrupting.Wait()
+		})
 	}
 }

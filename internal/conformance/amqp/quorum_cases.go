@@ -21,6 +21,7 @@ func quorumCases() []Case {
 		{"GetFields", quorumQueues, quorumGetFields},
 		{"Counts", quorumQueues, quorumCounts},
 		{"CancelledConsumerCounts", quorumQueues, quorumCancelledConsumerCounts},
+		{"CancelledConsumerContinues", quorumQueues, quorumCancelledConsumerContinues},
 		{"Purge", quorumQueues, quorumPurge},
 		{"TransientStaysTransient", quorumQueues + ": Feature Matrix", quorumTransient},
 		{"DeliveryCountAbsentAtFirst", poisonPage, quorumFirstDelivery},
@@ -104,17 +105,40 @@ func quorumCounts(_ *testing.T, b *Bench) {
 	ch.WantCount("q", 2)
 }
 
-// Who has cancelled is counted among the consumers until all is answered, or the channel closes.
-func quorumCancelledConsumerCounts(_ *testing.T, b *Bench) {
-	other := b.Channel()
-	count := func(when string, want int) {
+// consumersOf waits for a number of consumers of queue q.
+func consumersOf(b *Bench) func(when string, want int) {
+	ch := b.Channel()
+	return func(when string, want int) {
 		b.t.Helper()
 		b.Eventually(fmt.Sprintf("%s: %d consumers", when, want), func() bool {
-			q, err := other.QueueDeclarePassive("q", true, false, false, false, nil)
+			q, err := ch.QueueDeclarePassive("q", true, false, false, false, nil)
 			b.Must(err)
 			return q.Consumers == want
 		})
 	}
+}
+
+// A consumer with the tag of one that has cancelled and not answered is the same one: it is counted once, and its prefetch is used up.
+func quorumCancelledConsumerContinues(_ *testing.T, b *Bench) {
+	count := consumersOf(b)
+	ch := quorumQueue(b, nil).Prefetch(1)
+	ch.SendAll("q", "a", "b")
+	first := b.WantDelivery(ch.Consumer("q", "one", nil), "a")
+	b.Must(ch.Cancel("one", false))
+	again := ch.Consumer("q", "one", nil)
+	count("it is back", 1)
+	ch.WantCount("q", 1)
+	b.Must(first.Ack(false))
+	second := b.WantDelivery(again, "b")
+	b.Must(ch.Cancel("one", false))
+	count("it has cancelled again", 1)
+	b.Must(second.Ack(false))
+	count("all is answered", 0)
+}
+
+// Who has cancelled is counted among the consumers until all is answered, or the channel closes.
+func quorumCancelledConsumerCounts(_ *testing.T, b *Bench) {
+	count := consumersOf(b)
 	ch := quorumQueue(b, nil)
 	ch.SendAll("q", "a", "b", "c")
 	held := ch.Consumer("q", "one", nil)

@@ -13,6 +13,8 @@ type Status struct {
 	Active                   *Consumer // the one that is served, in a queue with a single active consumer
 	Settings                 Settings
 	Totals                   Totals
+	// Borrowers are no consumers, and have messages for which RabbitMQ takes them for such.
+	Borrowers int
 	// Dying messages are dead and not yet where they belong.
 	Dying int
 	// Kept are those of a queue that keeps its dead letters until another has them.

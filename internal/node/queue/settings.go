@@ -36,7 +36,7 @@ type Settings struct {
 	// DeadLetterKey replaces the routing keys of dead letters, if HasDeadLetterKey.
 	DeadLetterKey    string
 	HasDeadLetterKey bool
-	// AtLeastOnce keeps dead letters until some queue has them.
+	// AtLeastOnce keeps dead letters of a quorum queue until some queue has them.
 	AtLeastOnce bool
 	// DeliveryLimit is how often a message may come back, in quorum queues; negative: for ever.
 	DeliveryLimit int
