@@ -122,7 +122,7 @@ type attentive struct {
 func (a *attentive) Read(p []byte) (int, error) {
 	if a.looks && a.eyes != nil {
 		a.looks = false
-		if n, err := a.eyes.ReadWithin(p, 60*time.Microsecond); n > 0 || err != nil {
+		if n, err := a.eyes.ReadWithin(p, 75*time.Microsecond); n > 0 || err != nil {
 			return n, err
 		}
 	}

@@ -14,16 +14,18 @@ type lookout struct {
 	conn    net.Conn
 	prompt  prompt.Reader // nil: it sleeps
 	expects bool          // the next message may come at once
-	misses  int           // in a row
+	misses  int           // beyond hits
 	pause   int           // how often not to look for it after these
 }
 
 const (
 	// lookoutTime is how long it looks: longer than such a client on the same machine usually takes, and not much longer than it takes to sleep and be woken.
 	// Others wait for the processor at most so long, if all are busy.
-	lookoutTime = 60 * time.Microsecond
-	// maxMisses bounds the pauses, which double with each miss: who publishes at leisure costs a look in a thousand messages.
-	maxMisses = 10
+	lookoutTime = 75 * time.Microsecond
+	// fewMisses do not matter, because the machine may have been busy. With each of the others the pauses double, up to maxMisses: who publishes at leisure
+	// costs a look in a thousand messages.
+	fewMisses = 4
+	maxMisses = fewMisses + 10
 )
 
 func newLookout(conn net.Conn) *lookout {
@@ -45,11 +47,14 @@ func (l *lookout) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if n > 0 {
-		l.misses = 0
+		l.misses = max(l.misses-1, 0)
+	} else {
+		l.misses = min(l.misses+1, maxMisses)
+	}
+	l.pause = 1<<max(l.misses-fewMisses, 0) - 1
+	if n > 0 {
 		return n, nil
 	}
-	l.misses = min(l.misses+1, maxMisses)
-	l.pause = 1<<l.misses - 1
 	return l.conn.Read(p)
 }
 

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/store"
@@ -61,15 +62,23 @@ func TestLookout(t *testing.T) {
 			t.Fatalf("a client that sends at leisure: got %s", got)
 		}
 	}
-	if w.looks < 2 || w.looks > 110 {
+	if w.looks < 2 || w.looks > 120 {
 		t.Errorf("got %d looks in vain for 100,000 messages, want about one in 1,000", w.looks)
 	}
 	*w = watcher{comes: true}
-	for range 1 << maxMisses {
+	for range 1 << (maxMisses - fewMisses + 1) {
 		read(true)
 	}
-	if got := read(true); got != "seen" {
-		t.Errorf("a client that hurries again: got %s", got)
+	for range 10 {
+		if got := read(true); got != "seen" {
+			t.Errorf("a client that hurries again: got %s", got)
+		}
+	}
+	for i := range 100 {
+		w.comes = i%3 > 0
+		if got, want := read(true), map[bool]string{true: "seen", false: "slept"}[w.comes]; got != want {
+			t.Errorf("a client that is late now and then: got %s, want %s", got, want)
+		}
 	}
 	l.prompt = nil
 	if got := read(true); got != "slept" {
@@ -79,42 +88,44 @@ func TestLookout(t *testing.T) {
 
 // The reader looks out after a commit of its own that was the only one since the last.
 func TestLookOutAlone(t *testing.T) {
-	n, err := Open(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, client := net.Pipe()
-	c := newConnection(n, server)
-	commit := func() store.Mark {
-		b := n.batch()
-		b.Publish(&store.Message{}, store.Content{Key: "q", Body: []byte("x")}, store.Meta{TTL: store.NoTTL, Persistent: true}, []store.QueueID{n.newQueueID()})
-		return n.commit(b)
-	}
-	ch := newChannel(c, 1)
-	c.vhost = n.Vhost("/")
-	publish := func(times int) {
-		for range times {
-			ch.verdict(publication{content: &store.Content{}}, outcome{routed: true, mark: commit()})
+	synctest.Test(t, func(t *testing.T) { // so that nothing is durable before somebody flushes it
+		n, err := Open(Config{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
 		}
-		c.conclude()
-	}
-	publish(1)
-	for _, times := range []int{1, 1, 2, 1, 64, 1, 1} {
-		publish(times)
-		if got, want := c.look.expects, times == 1; got != want {
-			t.Errorf("after %d commits: it looks out: %t", times, got)
+		server, client := net.Pipe()
+		c := newConnection(n, server)
+		commit := func() store.Mark {
+			b := n.batch()
+			b.Publish(&store.Message{}, store.Content{Key: "q", Body: []byte("x")}, store.Meta{TTL: store.NoTTL, Persistent: true}, []store.QueueID{n.newQueueID()})
+			return n.commit(b)
 		}
-	}
-	commit() // another's
-	c.eager = true
-	if c.conclude(); c.look.expects {
-		t.Error("it looks out after another's commit")
-	}
-	if c.meter.source != c.look {
-		t.Error("what is read from the client does not come by the lookout")
-	}
-	_, _ = client.Close(), server.Close()
-	if err := n.Close(); err != nil {
-		t.Error(err)
-	}
+		ch := newChannel(c, 1)
+		c.vhost = n.Vhost("/")
+		publish := func(times int) {
+			for range times {
+				ch.verdict(publication{content: &store.Content{}}, outcome{routed: true, mark: commit()})
+			}
+			c.conclude()
+		}
+		publish(1)
+		for _, times := range []int{1, 1, 2, 1, 64, 1, 1} {
+			publish(times)
+			if got, want := c.look.expects, times == 1; got != want {
+				t.Errorf("after %d commits: it looks out: %t", times, got)
+			}
+		}
+		commit() // another's
+		c.eager = true
+		if c.conclude(); c.look.expects {
+			t.Error("it looks out after another's commit")
+		}
+		if c.meter.source != c.look {
+			t.Error("what is read from the client does not come by the lookout")
+		}
+		_, _ = client.Close(), server.Close()
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
