@@ -42,6 +42,7 @@ const (
 	wordReady  = "ready"  // it works
 	wordFault  = "fault"  // the database has failed it
 	wordAway   = "away"   // the broker has
+	wordBack   = "back"   // a connection to the broker is there again
 	wordHangs  = "hangs"  // it has stopped where it was told to
 	wordFailed = "failed" // the broker did not confirm all of a batch
 	orderHang  = "hang\n" // stop for good when the next batch was confirmed, or when the effect of a message was committed
@@ -130,8 +131,11 @@ func (c *child) OnState(s rehop.StateChange) {
 	before := c.states[s.Connection]
 	c.states[s.Connection] = s.State
 	c.mu.Unlock()
-	if s.State == rehop.StateRecovering && before == rehop.StateOpen {
+	switch {
+	case s.State == rehop.StateRecovering && before == rehop.StateOpen:
 		c.say(wordAway)
+	case s.State == rehop.StateOpen && before == rehop.StateRecovering:
+		c.say(wordBack)
 	}
 }
 

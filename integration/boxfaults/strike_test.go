@@ -69,6 +69,7 @@ func (s *scene) killBroker() int {
 	s.t.Helper()
 	s.progress()
 	before := s.consumer.said(wordAway)
+	s.consumer.await(wordBack, before) // from the last time: others may be at work again before it
 	s.broker.kill()
 	s.consumer.await(wordAway, before+1)
 	s.broker.start()
