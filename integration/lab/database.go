@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
@@ -19,6 +21,9 @@ type Database struct {
 	Driver string // for sql.Open
 	Source string // for sql.Open; for PostgreSQL it is a URL
 	Node   string // for scripts/services
+
+	// Direct is the same database without PgBouncer in between; nil for all but those of PgBouncer.
+	Direct *Database
 }
 
 // Open opens a pool of connections that is closed with the test.
@@ -51,8 +56,51 @@ func Postgres(t testing.TB) *Database {
 		t.Fatal(err)
 	}
 	u.Path = "/" + claim(t, server)
-	run(t, "pgx", u.String(), "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+	execute(t, "pgx", u.String(), "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
 	return &Database{Driver: "pgx", Source: u.String(), Node: "pg"}
+}
+
+// PgBouncer is a database on PostgreSQL that is reached through PgBouncer, which may run each transaction on another connection
+// to the server. Prepared statements therefore fail: with pgx add default_query_exec_mode=exec to Source, or simple_protocol.
+// Kill and Start are about PgBouncer; those of Direct are about PostgreSQL.
+func PgBouncer(t testing.TB) *Database {
+	t.Helper()
+	u, err := url.Parse(Setting(t, "REHOP_PGBOUNCER_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := Postgres(t)
+	server, err := url.Parse(direct.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/pgbouncer" // the admin console
+	console, name := u.String(), strings.TrimPrefix(server.Path, "/")
+	// Postgres has ended connections that an earlier test left behind, which PgBouncer may not have noticed yet.
+	if err := emptyPool(console, name); err != nil {
+		t.Fatalf("close PgBouncer's connections to database %s: %v", name, err)
+	}
+	t.Cleanup(func() { _ = emptyPool(console, name) }) // the test may have killed PgBouncer
+	u.Path = server.Path
+	return &Database{Driver: "pgx", Source: u.String(), Node: "pgbouncer", Direct: direct}
+}
+
+// emptyPool has PgBouncer close its idle connections to the server for a database. It does not use KILL: PgBouncer 1.18 has crashed
+// on that ("bad client state") while it passed on a cancel request.
+func emptyPool(console, name string) error {
+	db, err := sql.Open("pgx", console)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var unknown *pgconn.PgError
+	_, err = db.ExecContext(ctx, "RECONNECT "+name)
+	if errors.As(err, &unknown) && strings.Contains(unknown.Message, "no such database") {
+		return nil // nobody has used it through PgBouncer
+	}
+	return err
 }
 
 // claimSpace sets the locks of databases that are in use apart from others.
@@ -99,7 +147,18 @@ func claim(t testing.TB, server string) (name string) {
 // MariaDB is a fresh database on MariaDB.
 func MariaDB(t testing.TB) *Database {
 	t.Helper()
-	u, err := url.Parse(Setting(t, "REHOP_MARIADB_URL"))
+	return likeMySQL(t, Setting(t, "REHOP_MARIADB_URL"), "maria")
+}
+
+// MySQL is a fresh database on MySQL.
+func MySQL(t testing.TB) *Database {
+	t.Helper()
+	return likeMySQL(t, Setting(t, "REHOP_MYSQL_URL"), "mysql")
+}
+
+func likeMySQL(t testing.TB, address, node string) *Database {
+	t.Helper()
+	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,14 +166,14 @@ func MariaDB(t testing.TB) *Database {
 	config.User, config.Net, config.Addr = u.User.Username(), "tcp", u.Host
 	config.Passwd, _ = u.User.Password()
 	name, server := "t"+strings.ToLower(rand.Text()), config.FormatDSN()
-	run(t, "mysql", server, "CREATE DATABASE "+name)
-	t.Cleanup(func() { run(t, "mysql", server, "DROP DATABASE IF EXISTS "+name) })
+	execute(t, "mysql", server, "CREATE DATABASE "+name)
+	t.Cleanup(func() { execute(t, "mysql", server, "DROP DATABASE IF EXISTS "+name) })
 	config.DBName = name
-	return &Database{Driver: "mysql", Source: config.FormatDSN(), Node: "maria"}
+	return &Database{Driver: "mysql", Source: config.FormatDSN(), Node: node}
 }
 
-// run runs statements on a connection of its own.
-func run(t testing.TB, driver, source string, statements ...string) {
+// execute runs statements on a connection of its own.
+func execute(t testing.TB, driver, source string, statements ...string) {
 	t.Helper()
 	db, err := sql.Open(driver, source)
 	if err != nil {

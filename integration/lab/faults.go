@@ -16,42 +16,76 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Own starts servers that this process alone uses, by the names that they have for scripts/services, for tests that kill
-// them: other packages' tests run at the same time. Call it before any other function of this package. down stops and removes
-// them. Where REHOP_FAULTS_SERVICES=given, those of the environment are used instead.
+// stateDir is the variable with the state directory of scripts/services.
+const stateDir = "REHOP_SERVICES_DIR"
+
+// own is the state directory of the servers that this process alone uses, empty if there are none.
+var own struct {
+	sync.Mutex
+	dir string
+}
+
+// Own starts servers that only this process uses, for tests that kill them: other packages' tests run at the same time. Services
+// are named as for scripts/services. From then on all functions of this package use these servers, so call it first. A further
+// call adds services to them, and starts again those that tests have killed. down stops and removes all of them; after that, Own
+// starts anew. Where REHOP_FAULTS_SERVICES=given, Own starts nothing, and the servers of the environment are used.
 func Own(services ...string) (down func() error, err error) {
 	if os.Getenv("REHOP_FAULTS_SERVICES") == "given" {
 		return func() error { return nil }, nil
 	}
-	dir, err := os.MkdirTemp("", "rehop-own-")
-	if err != nil {
-		return nil, fmt.Errorf("directory for servers: %w", err)
-	}
-	for _, kv := range os.Environ() {
-		name, _, _ := strings.Cut(kv, "=")
-		switch {
-		case name == "REHOP_SERVICES_PORT", strings.HasPrefix(name, "REHOP_RABBITMQ_") && name != "REHOP_RABBITMQ_HOME", strings.HasPrefix(name, "REHOP_CLUSTER_"),
-			name == "REHOP_POSTGRES_URL", name == "REHOP_MARIADB_URL":
-			if err := os.Unsetenv(name); err != nil {
-				return nil, err
+	own.Lock()
+	defer own.Unlock()
+	if own.dir == "" {
+		dir, err := os.MkdirTemp("", "rehop-own-")
+		if err != nil {
+			return nil, fmt.Errorf("directory for servers: %w", err)
+		}
+		for _, kv := range os.Environ() {
+			if name, _, _ := strings.Cut(kv, "="); ofServers(name) {
+				if err := os.Unsetenv(name); err != nil {
+					return nil, err
+				}
 			}
 		}
-	}
-	if err := os.Setenv("REHOP_SERVICES_DIR", dir); err != nil {
-		return nil, err
-	}
-	down = func() error {
-		out, err := exec.Command(script(), "down").CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("scripts/services down: %w\n%s", err, out)
+		if err := os.Setenv(stateDir, dir); err != nil {
+			return nil, err
 		}
+		own.dir = dir
+	}
+	if err := run(own.dir, append([]string{"up"}, services...)...); err != nil {
+		// Setting says what is missing, and whether that fails or skips a test.
+		fmt.Fprintln(os.Stderr, err)
+	}
+	environments.Delete(own.dir)
+	return removal(own.dir), nil
+}
+
+// removal returns a function that stops and removes the servers of Own, unless that has happened already.
+func removal(dir string) func() error {
+	return func() error {
+		own.Lock()
+		defer own.Unlock()
+		if own.dir != dir {
+			return nil
+		}
+		if err := run(dir, "down"); err != nil {
+			return err
+		}
+		environments.Delete(dir)
+		own.dir = ""
 		return nil
 	}
-	if out, err := exec.Command(script(), append([]string{"up"}, services...)...).CombinedOutput(); err != nil {
-		// Setting says what is missing, and whether that fails or skips a test.
-		fmt.Fprintf(os.Stderr, "scripts/services up: %v\n%s", err, out)
+}
+
+// ofServers reports whether a variable describes servers of scripts/services or where it starts them.
+func ofServers(name string) bool {
+	switch name {
+	case "REHOP_RABBITMQ_HOME":
+		return false
+	case "REHOP_SERVICES_PORT", "REHOP_SERVICES_MISSING", "REHOP_POSTGRES_URL", "REHOP_PGBOUNCER_URL", "REHOP_MARIADB_URL", "REHOP_MYSQL_URL":
+		return true
 	}
-	return down, nil
+	return strings.HasPrefix(name, "REHOP_RABBITMQ_") || strings.HasPrefix(name, "REHOP_CLUSTER_")
 }
 
 // RunOwning runs a package's tests with servers that Own starts, and returns their exit code when these are down again.
@@ -134,8 +168,13 @@ func (r *Rabbit) Dial(ctx context.Context) (*amqp.Connection, error) {
 func (r *Rabbit) TryServices(args ...string) error { return services(args...) }
 
 // services runs scripts/services.
-func services(args ...string) error {
-	out, err := exec.Command(script(), args...).CombinedOutput()
+func services(args ...string) error { return run(os.Getenv(stateDir), args...) }
+
+// run runs scripts/services with a state directory, or with the default one if dir is empty.
+func run(dir string, args ...string) error {
+	command := exec.Command(script(), args...)
+	command.Env = append(os.Environ(), stateDir+"="+dir)
+	out, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("scripts/services %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

@@ -24,8 +24,16 @@ import (
 	"github.com/rehop/rehop/internal/conformance/await"
 )
 
-// environment is what scripts/services says about the servers that run here.
-var environment = sync.OnceValue(func() map[string]string {
+// environments caches what scripts/services reports, by state directory, as functions that return a map.
+var environments sync.Map
+
+// environment is what scripts/services reports about the servers of its state directory. Own changes the directory.
+func environment() map[string]string {
+	read, _ := environments.LoadOrStore(os.Getenv(stateDir), sync.OnceValue(readEnvironment))
+	return read.(func() map[string]string)()
+}
+
+func readEnvironment() map[string]string {
 	env := make(map[string]string)
 	for _, kv := range os.Environ() {
 		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "REHOP_") {
@@ -47,7 +55,7 @@ var environment = sync.OnceValue(func() map[string]string {
 		}
 	}
 	return env
-})
+}
 
 func script() string {
 	if s := os.Getenv("REHOP_SERVICES"); s != "" {
@@ -186,9 +194,8 @@ func call(method, base, path string, in, out any) error {
 // Services runs scripts/services, as in Services("kill", "c1").
 func (r *Rabbit) Services(args ...string) {
 	r.t.Helper()
-	out, err := exec.Command(script(), args...).CombinedOutput()
-	if err != nil {
-		r.t.Fatalf("scripts/services %s: %v\n%s", strings.Join(args, " "), err, out)
+	if err := services(args...); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
