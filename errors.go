@@ -69,11 +69,12 @@ const (
 	doFail
 	doDiscard
 	doPause
+	doPostpone
 )
 
 func (i *instruction) Error() string {
 	if i.err == nil {
-		return [...]string{"retry", "retry later", "permanent failure", "discarded", "unavailable"}[i.does]
+		return [...]string{"retry", "retry later", "permanent failure", "discarded", "unavailable", "postponed"}[i.does]
 	}
 	return i.err.Error()
 }
@@ -87,6 +88,12 @@ func Permanent(err error) error { return &instruction{err: err, does: doFail} }
 // says. It counts as an attempt, and after the last one the message goes to the failed queue.
 func RetryAfter(d time.Duration, err error) error {
 	return &instruction{err: err, does: doRetryAfter, wait: d}
+}
+
+// Postpone has the message wait on the broker for d and come again, without using an attempt: whatever hinders it is not its fault and
+// will pass, and other messages need not wait for it. A message can be postponed any number of times.
+func Postpone(d time.Duration, err error) error {
+	return &instruction{err: err, does: doPostpone, wait: d}
 }
 
 // Discard says that the message is of no use: it is acked and counted, and gone.

@@ -69,6 +69,8 @@ func (s *Subscriber) conclude(h *handling, err error) {
 		s.ack(h, OutcomeDiscarded, result)
 	case doFail:
 		s.park(h, err, kind, result)
+	case doPostpone:
+		s.postpone(h, min(max(wait, 0), layout.MaxDelay), result)
 	default:
 		delay, again := s.config.Retry.after(h.past.Attempt + 1)
 		if does == doRetryAfter {
@@ -243,9 +245,23 @@ func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
 	s.client.fabric.reset()
 	past := h.history()
 	past.Due = time.Time{}
+	s.moveAside(h, past, rest, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
+}
+
+// postpone has a message come back after delay as if it had not been delivered.
+func (s *Subscriber) postpone(h *handling, delay time.Duration, result Result) {
+	result.Outcome, result.Delay = OutcomePostponed, delay
+	past := h.history()
+	past.Queue = s.config.Queue
+	past.Due = time.Now().Add(delay)
+	s.moveAside(h, past, delay, result)
+}
+
+// moveAside has a message wait with its counters unchanged.
+func (s *Subscriber) moveAside(h *handling, past envelope.Failure, delay time.Duration, result Result) {
 	record := s.layout.Record(s.letter(h), past.Attempt)
-	s.move(h, past, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest}, func(ctx context.Context) (destination, error) {
-		to, err := s.toCascade(h, rest)(ctx)
+	s.move(h, past, result, func(ctx context.Context) (destination, error) {
+		to, err := s.toCascade(h, delay)(ctx)
 		return to.with(layout.Verdict{Headers: record}), err
 	})
 }

@@ -65,7 +65,7 @@ type Result struct {
 	Err     error         // what the handler returned
 	Kind    string        // for retries and failures: error, permanent, decode, timeout, panic, crash
 	Took    time.Duration // how long the handler ran
-	Delay   time.Duration // OutcomeRetry: how long the message waits
+	Delay   time.Duration // OutcomeRetry and OutcomePostponed: how long the message waits
 }
 
 // Outcome says what became of a delivery.
@@ -77,6 +77,7 @@ const (
 	OutcomeRetry     Outcome = "retry"     // waits for its next attempt
 	OutcomeFailed    Outcome = "failed"    // rests in the failed queue
 	OutcomeDiscarded Outcome = "discarded" // dropped because the handler said so
+	OutcomePostponed Outcome = "postponed" // waits because the handler returned Postpone, no attempt used
 	OutcomeReturned  Outcome = "returned"  // given back to the queue, no attempt burnt
 	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
 )

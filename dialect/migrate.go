@@ -7,6 +7,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -17,16 +18,32 @@ var migrationFiles embed.FS
 
 // migration is one step from a version of the tables to the next.
 //
-// Programs of the version before go on working while a migration is applied and afterwards, and none holds a lock on a table with
+// Programs of the version before keep working while a migration is applied and afterwards, and none holds a lock on a table with
 // rows in it for longer than a moment: columns are added without rewriting a table, indexes without stopping writers.
 type migration struct {
 	version    int
 	statements []string
+	apart      bool // its statements cannot run in a transaction, and can be repeated
 }
 
+// first is the migration for a database that gets its tables at the same time: nobody writes to them yet.
+func (m migration) first() migration {
+	statements := make([]string, len(m.statements))
+	for i, s := range m.statements {
+		statements[i] = strings.ReplaceAll(s, "CONCURRENTLY ", "")
+	}
+	return migration{version: m.version, statements: statements}
+}
+
+// apartMark begins a file whose statements PostgreSQL does not accept in a transaction.
+const apartMark = "-- rehop: outside of a transaction\n"
+
 // migrations are the steps from nothing to the newest version, in order.
-func (d Dialect) migrations() ([]migration, error) {
+func (d Dialect) migrations(names Tables) ([]migration, error) {
 	if err := d.Check(); err != nil {
+		return nil, err
+	}
+	if err := names.Check(d); err != nil {
 		return nil, err
 	}
 	dir := "migrations/" + string(d)
@@ -45,12 +62,13 @@ func (d Dialect) migrations() ([]migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, migration{version, split(string(text))})
+		script, apart := strings.CutPrefix(string(text), apartMark)
+		all = append(all, migration{version, split(names.fill(d, script)), apart})
 	}
 	return all, nil
 }
 
-// split cuts a script into statements, each with the comment before it: not all drivers take several at once.
+// split cuts a script into statements, each with the comment before it: not all drivers accept several at once.
 func split(script string) []string {
 	var all []string
 	for s := range strings.SplitSeq(script, ";\n") {
@@ -61,57 +79,104 @@ func split(script string) []string {
 	return all
 }
 
-// versionTable has a row for each migration that was applied.
-const versionTable = "CREATE TABLE IF NOT EXISTS rehop_migration (version INTEGER NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)"
-
-func (d Dialect) recordVersion(version int) string {
-	return fmt.Sprintf("INSERT INTO rehop_migration (version, applied) VALUES (%d, %s)", version, d.Now())
+// Newest is the version of the tables that this program knows.
+func (d Dialect) Newest() int {
+	all, err := d.migrations(Tables{})
+	if err != nil || len(all) == 0 {
+		return 0
+	}
+	return all[len(all)-1].version
 }
 
-// SQL is a script that brings the tables from a version to the newest one, for those who apply migrations with a tool of their own;
-// 0 is a database that has none of the tables.
-func (d Dialect) SQL(after int) (string, error) {
-	all, err := d.migrations()
+// Migrate brings the tables with the default names to the newest version: see [Migration].
+func (d Dialect) Migrate(ctx context.Context, db *sql.DB) error {
+	return Migration{Dialect: d}.Run(ctx, db)
+}
+
+// SQL is [Migration.SQL] for tables with the default names.
+func (d Dialect) SQL(after int) (string, error) { return Migration{Dialect: d}.SQL(after) }
+
+// Version is [Migration.Version] for tables with the default names.
+func (d Dialect) Version(ctx context.Context, db *sql.DB) (int, error) {
+	return Migration{Dialect: d}.Version(ctx, db)
+}
+
+// Migration creates rehop's tables in a database and brings them to the newest version.
+type Migration struct {
+	// Dialect of the database.
+	Dialect Dialect
+	// Tables are the names of the tables. Default: rehop_outbox and so on.
+	Tables Tables
+	// RequireDurable has Run return ErrNotDurable if the server's settings allow a crash to lose what was committed; see
+	// [Dialect.Durability]. Default: Run logs a warning.
+	RequireDurable bool
+	// Logger receives that warning. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// versionTable has a row for each migration that was applied.
+func (m Migration) versionTable() string {
+	return "CREATE TABLE IF NOT EXISTS " + m.Tables.Name(m.Dialect, "migration") + " (version INTEGER NOT NULL PRIMARY KEY, applied BIGINT NOT NULL)"
+}
+
+func (m Migration) recordVersion(version int) string {
+	return fmt.Sprintf("INSERT INTO %s (version, applied) VALUES (%d, %s)", m.Tables.Name(m.Dialect, "migration"), version, m.Dialect.Now())
+}
+
+// SQL returns a script that brings the tables from a version to the newest one, for those who apply migrations with another tool; 0 is
+// a database without the tables. Between two versions it may have statements with CONCURRENTLY, which must run outside of a transaction.
+func (m Migration) SQL(after int) (string, error) {
+	all, err := m.Dialect.migrations(m.Tables)
 	if err != nil {
 		return "", err
 	}
 	var script strings.Builder
 	write := func(statement string) { script.WriteString(statement + ";\n\n") }
 	if after == 0 {
-		write(versionTable)
+		write(m.versionTable())
 	}
-	for _, m := range all {
-		if m.version <= after {
+	for _, step := range all {
+		if step.version <= after {
 			continue
 		}
-		for _, s := range m.statements {
+		if after == 0 {
+			step = step.first()
+		}
+		for _, s := range step.statements {
 			write(s)
 		}
-		write(d.recordVersion(m.version))
+		write(m.recordVersion(step.version))
 	}
 	return script.String(), nil
 }
 
-// Version is that of the tables in a database, 0 if there are none.
-func (d Dialect) Version(ctx context.Context, db *sql.DB) (int, error) {
+// Version is the version of the tables in a database, 0 if there are none.
+func (m Migration) Version(ctx context.Context, db *sql.DB) (int, error) {
+	if err := m.Tables.Check(m.Dialect); err != nil {
+		return 0, err
+	}
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	return d.version(ctx, conn)
+	return m.version(ctx, conn)
 }
 
-func (d Dialect) version(ctx context.Context, conn *sql.Conn) (int, error) {
+func (m Migration) version(ctx context.Context, conn *sql.Conn) (int, error) {
+	bare, schema := m.Tables.Bare("migration"), "DATABASE()"
+	if m.Tables.Schema != "" {
+		schema = "'" + m.Tables.Schema + "'"
+	}
 	tables := map[Dialect]string{
-		Postgres: "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('rehop_migration')",
-		MySQL:    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'rehop_migration'",
-		SQLite:   "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = 'rehop_migration'",
+		Postgres: "SELECT COUNT(*) FROM pg_class WHERE oid = to_regclass('" + m.Tables.Name(m.Dialect, "migration") + "')",
+		MySQL:    "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = " + schema + " AND table_name = '" + bare + "'",
+		SQLite:   "SELECT COUNT(*) FROM sqlite_master WHERE type = 'table' AND name = '" + bare + "'",
 	}
 	var there, version int
-	err := conn.QueryRowContext(ctx, tables[d]).Scan(&there)
+	err := conn.QueryRowContext(ctx, tables[m.Dialect]).Scan(&there)
 	if err == nil && there > 0 {
-		err = conn.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM rehop_migration").Scan(&version)
+		err = conn.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM "+m.Tables.Name(m.Dialect, "migration")).Scan(&version)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the version of rehop's tables: %w", err)
@@ -119,23 +184,17 @@ func (d Dialect) version(ctx context.Context, conn *sql.Conn) (int, error) {
 	return version, nil
 }
 
-// Newest is the version of the tables that this program knows.
-func (d Dialect) Newest() int {
-	all, err := d.migrations()
-	if err != nil || len(all) == 0 {
-		return 0
-	}
-	return all[len(all)-1].version
-}
-
-// Migrate brings the tables to the newest version. It can be called by many programs at once and does nothing where nothing is
-// to be done, nor in a database whose tables are newer than this program.
-func (d Dialect) Migrate(ctx context.Context, db *sql.DB) error {
-	all, err := d.migrations()
+// Run brings the tables to the newest version. Many programs can call it at the same time. It does nothing if there is nothing to do,
+// also in a database whose tables are newer than this program.
+func (m Migration) Run(ctx context.Context, db *sql.DB) error {
+	all, err := m.Dialect.migrations(m.Tables)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := d.CheckSession(ctx, db); err != nil {
+	if err := m.Dialect.CheckSession(ctx, db); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if err := m.Dialect.CheckDurable(ctx, db, m.RequireDurable, m.Logger); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	conn, err := db.Conn(ctx)
@@ -144,34 +203,82 @@ func (d Dialect) Migrate(ctx context.Context, db *sql.DB) error {
 	}
 	defer conn.Close()
 	// Without a lock first: most programs find that nothing is to be done.
-	if at, err := d.version(ctx, conn); err == nil && at >= all[len(all)-1].version {
-		return nil
+	newest := all[len(all)-1].version
+	for {
+		at, err := m.version(ctx, conn)
+		if err == nil && at >= newest {
+			return nil
+		}
+		var apart *migration
+		err = m.exclusively(ctx, conn, func() (err error) {
+			apart, err = m.apply(ctx, conn, all)
+			return err
+		})
+		if err == nil && apart != nil {
+			err = m.applyApart(ctx, db, conn, apart)
+		}
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
 	}
-	if err := d.exclusively(ctx, conn, func() error { return d.apply(ctx, conn, all) }); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+}
+
+// apply applies migrations up to the first one that cannot run in a transaction, which it returns.
+func (m Migration) apply(ctx context.Context, conn *sql.Conn, all []migration) (apart *migration, err error) {
+	if _, err := conn.ExecContext(ctx, m.versionTable()); err != nil {
+		return nil, fmt.Errorf("create table %s: %w", m.Tables.Bare("migration"), err)
+	}
+	at, err := m.version(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range all {
+		if step.version <= at {
+			continue
+		}
+		if at == 0 {
+			step = step.first()
+		}
+		if step.apart {
+			return &step, nil
+		}
+		if err := m.do(ctx, conn, step); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// do runs the statements of a migration and records it.
+func (m Migration) do(ctx context.Context, conn *sql.Conn, step migration) error {
+	for i, s := range append(step.statements, m.recordVersion(step.version)) {
+		if _, err := conn.ExecContext(ctx, s); err != nil && !m.isRepeated(err) {
+			return fmt.Errorf("version %d, statement %d: %w", step.version, i+1, err)
+		}
 	}
 	return nil
 }
 
-func (d Dialect) apply(ctx context.Context, conn *sql.Conn, all []migration) error {
-	if _, err := conn.ExecContext(ctx, versionTable); err != nil {
-		return fmt.Errorf("create table rehop_migration: %w", err)
-	}
-	at, err := d.version(ctx, conn)
-	if err != nil {
-		return err
-	}
-	for _, m := range all {
-		if m.version <= at {
-			continue
+// isRepeated reports whether a statement has failed because an earlier, interrupted migration has run it: on MySQL each statement that
+// changes a table is committed at once. The errors are "duplicate column" and "duplicate key name".
+func (m Migration) isRepeated(err error) bool {
+	return m.Dialect == MySQL && (strings.Contains(err.Error(), "Error 1060") || strings.Contains(err.Error(), "Error 1061"))
+}
+
+// applyApart applies a migration outside of a transaction while another connection has the lock. A lock of the session would not do: a
+// proxy such as pgbouncer gives each transaction another session.
+func (m Migration) applyApart(ctx context.Context, db *sql.DB, locker *sql.Conn, step *migration) error {
+	return m.exclusively(ctx, locker, func() error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return fmt.Errorf("version %d needs a second connection: %w", step.version, err)
 		}
-		for i, s := range append(m.statements, d.recordVersion(m.version)) {
-			if _, err := conn.ExecContext(ctx, s); err != nil {
-				return fmt.Errorf("version %d, statement %d: %w", m.version, i+1, err)
-			}
+		defer conn.Close()
+		if at, err := m.version(ctx, conn); err != nil || at >= step.version {
+			return err
 		}
-	}
-	return nil
+		return m.do(ctx, conn, *step)
+	})
 }
 
 // migrationLock sets the advisory lock of migrations apart from those of others.
@@ -179,24 +286,29 @@ const migrationLock = "7308604759847661669"
 
 // exclusively calls f while nobody else migrates. Where the database can undo a migration, an error of f does so; elsewhere each
 // statement can be repeated.
-func (d Dialect) exclusively(ctx context.Context, conn *sql.Conn, f func() error) (err error) {
+func (m Migration) exclusively(ctx context.Context, conn *sql.Conn, f func() error) (err error) {
 	begin, commit, rollback := []string{"BEGIN IMMEDIATE"}, "COMMIT", "ROLLBACK"
-	switch d {
+	switch m.Dialect {
 	case Postgres:
 		// Whatever the default is: it has to see what others have done while it waited for them.
 		begin = []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + migrationLock + ")", "SET LOCAL lock_timeout = '5s'"}
 	case MySQL:
-		begin, commit = nil, "DO RELEASE_LOCK(CONCAT('rehop ', SHA2(DATABASE(), 224)))"
+		schema := "DATABASE()"
+		if m.Tables.Schema != "" {
+			schema = "'" + m.Tables.Schema + "'"
+		}
+		lock := "CONCAT('rehop ', SHA2(" + schema + ", 224))"
+		begin, commit = nil, "DO RELEASE_LOCK("+lock+")"
 		rollback = commit
 		var got sql.NullInt64
-		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('rehop ', SHA2(DATABASE(), 224)), 60)").Scan(&got); err != nil {
+		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", 60)").Scan(&got); err != nil {
 			return fmt.Errorf("lock: %w", err)
 		} else if got.Int64 != 1 {
-			return fmt.Errorf("lock: somebody else has been migrating for a minute")
+			return fmt.Errorf("lock: another program has been migrating for a minute")
 		}
 	}
 	for _, s := range begin {
-		if err := patiently(ctx, func() error { _, err := conn.ExecContext(ctx, s); return err }, d == SQLite); err != nil {
+		if err := patiently(ctx, func() error { _, err := conn.ExecContext(ctx, s); return err }, m.Dialect == SQLite); err != nil {
 			discard(conn)
 			return fmt.Errorf("lock: %w", err)
 		}

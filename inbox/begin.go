@@ -19,7 +19,7 @@ func (in Inbox) begin(ctx context.Context) (Transaction, error) {
 		return nil, err
 	}
 	t := &uncommitted{conn: conn}
-	if _, err = conn.ExecContext(ctx, "SET @rehop_autocommit = @@autocommit, autocommit = 0"); err == nil {
+	if _, err = conn.ExecContext(ctx, impatiently); err == nil {
 		t.Tx, err = conn.BeginTx(ctx, nil)
 	}
 	if err != nil {
@@ -29,12 +29,25 @@ func (in Inbox) begin(ctx context.Context) (Transaction, error) {
 	return t, nil
 }
 
+// impatiently has nothing committed by itself on a connection, and the first statement not wait for long for a copy that is being
+// handled. MariaDB has its own way, and takes the comment for one.
+const impatiently = "SET @rehop_autocommit = @@autocommit, autocommit = 0 /*!80000 , @rehop_lock_wait = @@innodb_lock_wait_timeout, innodb_lock_wait_timeout = 1 */"
+
+// patiently is the reverse of the latter, for the handler's own statements.
+const patiently = "SET @rehop_lock_wait = @rehop_lock_wait /*!80000 , innodb_lock_wait_timeout = @rehop_lock_wait */"
+
 // uncommitted is a transaction on MySQL behind which nothing is committed by itself. If two transactions wait for each other, the server
 // rolls one of them back, and a handler that takes no notice goes on outside of any transaction: then each statement would be committed
 // at once.
 type uncommitted struct {
 	*sql.Tx
 	conn *sql.Conn
+}
+
+// patient has the handler's statements wait for locks as long as is usual on this server.
+func (t *uncommitted) patient(ctx context.Context) error {
+	_, err := t.Tx.ExecContext(ctx, patiently)
+	return err
 }
 
 func (t *uncommitted) Commit() error { return t.end(t.Tx.Commit) }
@@ -52,7 +65,7 @@ func (t *uncommitted) end(how func() error) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), restoreLimit)
 	defer cancel()
-	if _, err := t.conn.ExecContext(ctx, "SET autocommit = @rehop_autocommit"); err != nil {
+	if _, err := t.conn.ExecContext(ctx, "SET autocommit = @rehop_autocommit /*!80000 , innodb_lock_wait_timeout = @rehop_lock_wait */"); err != nil {
 		t.discard()
 		return nil
 	}
@@ -64,4 +77,12 @@ func (t *uncommitted) end(how func() error) error {
 func (t *uncommitted) discard() {
 	_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = t.conn.Close()
+}
+
+// affected is how many rows a statement has changed.
+func affected(result sql.Result, err error) (int64, error) {
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

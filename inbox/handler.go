@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // handler runs another one in a transaction.
@@ -17,19 +18,38 @@ type handler struct {
 	consumer string
 	insert   string
 	next     rehop.Handler
+	cleaner  *cleaner
 }
+
+// conflictTries is how often a handler runs whose transaction fails because of others at the same time, before that counts as an attempt.
+const conflictTries = 5
+
+var conflictBackoff = rabbit.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // Handle handles a message unless it has been handled.
 func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
+	switch {
+	case d.ID == "":
+		return rehop.Permanent(errors.New("inbox: the message has no id, by which its copies could be recognized"))
+	case len(d.ID) > maxName:
+		return rehop.Permanent(fmt.Errorf("inbox: the message's id has %d bytes, %d are possible", len(d.ID), maxName))
+	}
+	for try := 1; ; try++ {
+		err := h.handleOnce(ctx, d)
+		if err == nil {
+			h.cleaner.tidy(ctx)
+			return nil
+		}
+		if try == conflictTries || !h.inbox.sql().Retryable(err) || rabbit.Pause(ctx, conflictBackoff.Delay(try)) != nil {
+			return err
+		}
+	}
+}
+
+func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
 	consumer := h.consumer
 	if consumer == "" {
 		consumer = d.Queue
-	}
-	switch {
-	case d.ID == "":
-		return rehop.Permanent(errors.New("inbox: the message has no id, by which copies of it could be told"))
-	case len(d.ID) > maxName:
-		return rehop.Permanent(fmt.Errorf("inbox: the message's id has %d bytes, %d are possible", len(d.ID), maxName))
 	}
 	tx, row, err := h.begin(ctx, consumer, d.ID)
 	if err != nil {
@@ -43,7 +63,10 @@ func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
 	}()
 	if row == known {
 		ended = true
-		_ = tx.Rollback() // if this fails, the connection is lost, and the database rolls back by itself
+		// The effect of the copy may be visible and not on disk yet. When this has committed, it is.
+		if err := tx.Commit(); err != nil {
+			return h.blame(ctx, fmt.Errorf("inbox: make sure that the effect of message %q is on disk: %w", d.ID, err))
+		}
 		h.tellDuplicate(ctx, consumer, d)
 		return nil
 	}
@@ -59,7 +82,7 @@ func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		// It may have been committed all the same. Then the next attempt finds it so.
+		// It may have been committed anyway. Then the next attempt finds it so.
 		return h.blame(ctx, fmt.Errorf("inbox: commit what was done for message %q: %w", d.ID, err))
 	}
 	return nil
@@ -67,28 +90,24 @@ func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
 
 // confirm finds out whether what was done is still there.
 func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error {
-	query := sqltext.StillThere(h.inbox.Dialect)
+	query := h.inbox.sql().StillThere()
 	if query == "" {
 		return nil
 	}
-	n := int64(0)
-	result, err := tx.ExecContext(ctx, query, row)
-	if err == nil {
-		n, err = result.RowsAffected()
-	}
+	n, err := affected(tx.ExecContext(ctx, query, row))
 	switch {
 	case err != nil:
-		return fmt.Errorf("inbox: look whether the transaction is still there: %w", err)
+		return fmt.Errorf("inbox: check that the transaction is still there: %w", err)
 	case n == 0:
-		return errors.New("inbox: the database has rolled the handler's transaction back, as after a deadlock, and the handler has gone on: it must return such errors")
+		return errors.New("inbox: the database has rolled the handler's transaction back, as after a deadlock, and the handler has continued: it must return such errors")
 	}
 	return nil
 }
 
-// answerLimit is how long a database may take to answer before it is taken for lost.
+// answerLimit is how long a database may take to answer before it is considered lost.
 const answerLimit = 5 * time.Second
 
-// blame says whose fault it is that a transaction could not be ended. If the database does not answer, it is not the message's.
+// blame decides whose fault it is that a transaction could not be ended. If the database does not answer, it is not the message's.
 func (h *handler) blame(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -118,18 +137,24 @@ var beginBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: 200 * time.Mi
 // known in place of a row: the message was written down before.
 const known = -1
 
-// begin begins a transaction in which the message is written down, in a row. While a copy is being handled it waits, as long as ctx does.
+// errBusy means that another transaction is handling the message.
+var errBusy = errors.New("a copy of the message is being handled")
+
+// begin begins a transaction in which the message is written down, in a row. While a copy is being handled it waits, within MaxWait.
 func (h *handler) begin(ctx context.Context, consumer, id string) (tx Transaction, row int64, err error) {
+	began := time.Now()
 	for try, pauses := 1, 1; ; pauses++ {
 		if tx, row, err = h.tryBegin(ctx, consumer, id); err == nil {
 			return tx, row, nil
 		}
-		locked := sqltext.IsLocked(h.inbox.Dialect, err)
-		err = fmt.Errorf("inbox: write down message %q of %q: %w", id, consumer, err)
-		if ctx.Err() != nil {
+		busy := errors.Is(err, errBusy) || h.inbox.sql().IsLocked(err)
+		err = fmt.Errorf("inbox: write down message %q of %q: %w", id, consumer, h.inbox.sql().Explain(err))
+		switch {
+		case ctx.Err() != nil:
 			return nil, 0, err
-		}
-		if !locked {
+		case busy && time.Since(began) >= h.inbox.MaxWait:
+			return nil, 0, rehop.Postpone(2*h.inbox.MaxWait, err)
+		case !busy:
 			if try == beginTries {
 				return nil, 0, rehop.Unavailable(err)
 			}
@@ -153,18 +178,39 @@ func (h *handler) tryBegin(ctx context.Context, consumer, id string) (tx Transac
 }
 
 func (h *handler) writeDown(ctx context.Context, tx Transaction, consumer, id string) (row int64, err error) {
-	result, err := tx.ExecContext(ctx, h.insert, consumer, []byte(id))
-	if err != nil {
-		return 0, err
+	args := []any{consumer, []byte(id)}
+	if h.inbox.Dialect == dialect.Postgres {
+		args = append(args, lockNumber(h.inbox.Tables, consumer, id))
 	}
-	n, err := result.RowsAffected()
+	result, err := tx.ExecContext(ctx, h.insert, args...)
+	n, err := affected(result, err)
 	switch {
 	case err != nil:
 		return 0, err
 	case n == 0:
-		return known, nil
-	case sqltext.StillThere(h.inbox.Dialect) == "": // the row's number is of no use, and PostgreSQL does not tell it
+		n, err := affected(tx.ExecContext(ctx, h.inbox.sql().Known(), consumer, []byte(id)))
+		if err == nil && n == 0 {
+			err = errBusy
+		}
+		return known, err
+	}
+	if t, ok := tx.(*uncommitted); ok {
+		if err := t.patient(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if h.inbox.sql().StillThere() == "" { // the row's number is of no use, and PostgreSQL does not return it
 		return 0, nil
 	}
 	return result.LastInsertId()
+}
+
+// lockNumber is by which number PostgreSQL locks a message while it is being handled.
+func lockNumber(tables dialect.Tables, consumer, id string) int64 {
+	h := fnv.New64a()
+	for _, part := range []string{"rehop inbox", tables.Schema, tables.Prefix, consumer, id} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return int64(h.Sum64())
 }

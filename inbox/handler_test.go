@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
@@ -103,19 +104,20 @@ var errAny = errors.New("any error")
 func TestHandle(t *testing.T) {
 	oops := errors.New("oops")
 	for _, c := range []struct {
-		name     string
-		database scripted
-		id       string
-		handler  error
-		mysql    bool
-		want     error
-		pauses   bool // the subscription, and no attempt is burnt
-		asked    string
-		runs     int
+		name      string
+		database  scripted
+		id        string
+		handler   error
+		mysql     bool
+		want      error
+		pauses    bool // the subscription, and no attempt is used
+		postpones bool // the message, and no attempt is used
+		asked     string
+		runs      int
 	}{
 		{name: "Nil", id: "1", asked: "begin insert handle commit", runs: 1},
 		{name: "Error", id: "1", handler: oops, want: oops, asked: "begin insert handle rollback", runs: 1},
-		{name: "Duplicate", id: "1", database: scripted{known: true}, asked: "begin insert rollback"},
+		{name: "Duplicate", id: "1", database: scripted{known: true}, asked: "begin insert look commit"},
 		{name: "CommitFails", id: "1", database: scripted{commit: oops}, want: oops, asked: "begin insert handle commit ping", runs: 1},
 		{name: "CommitLost", id: "1", database: scripted{commit: oops, away: true}, want: oops, pauses: true, asked: "begin insert handle commit ping", runs: 1},
 		{name: "BeginFails", id: "1", database: scripted{begin: oops}, want: oops, pauses: true, asked: "begin begin begin"},
@@ -125,12 +127,15 @@ func TestHandle(t *testing.T) {
 		{name: "MySQL", id: "1", mysql: true, asked: "begin insert handle look commit", runs: 1},
 		{name: "RolledBack", id: "1", mysql: true, database: scripted{rolledBack: true}, want: errAny, asked: "begin insert handle look rollback", runs: 1},
 		{name: "Locked", id: "1", mysql: true, database: scripted{locked: 5}, asked: strings.Repeat("begin insert rollback ", 5) + "begin insert handle look commit", runs: 1},
-		{name: "LockedForLong", id: "1", mysql: true, database: scripted{locked: 10_000}, runs: 1},
+		{name: "LockedForLong", id: "1", mysql: true, database: scripted{locked: 10_000}, want: errAny, postpones: true},
+		{name: "Busy", id: "1", database: scripted{known: true, rolledBack: true}, want: errAny, postpones: true},
+		{name: "DuplicateNotOnDisk", id: "1", database: scripted{known: true, commit: oops}, want: oops, asked: "begin insert look commit ping"},
+		{name: "Deadlock", id: "1", handler: errors.New("database is locked (5) (SQLITE_BUSY)"), want: errAny, asked: strings.TrimSpace(strings.Repeat("begin insert handle rollback ", 5)), runs: 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // it pauses between tries
 				db := &c.database
-				in := Inbox{DB: db.pool(t), Dialect: dialect.SQLite, Begin: db.Begin, Hooks: []Hook{db}}
+				in := Inbox{DB: db.pool(t), Dialect: dialect.SQLite, Begin: db.Begin, Hooks: []Hook{db}, NoClean: true}
 				if c.mysql {
 					in.Dialect = dialect.MySQL
 				}
@@ -150,10 +155,13 @@ func TestHandle(t *testing.T) {
 				if pauses := err != nil && reflect.DeepEqual(err, rehop.Unavailable(errors.Unwrap(err))); pauses != c.pauses {
 					t.Errorf("the subscription pauses: got %v, want %v", pauses, c.pauses)
 				}
+				if postpones := err != nil && reflect.DeepEqual(err, rehop.Postpone(10*time.Second, errors.Unwrap(err))); postpones != c.postpones {
+					t.Errorf("the message is postponed: got %v, want %v", postpones, c.postpones)
+				}
 				if got := strings.Join(db.asked, " "); c.asked != "" && got != c.asked || runs != c.runs {
 					t.Errorf("got %q with %d runs, want %q with %d", got, runs, c.asked, c.runs)
 				}
-				if want := c.database.known; slices.Equal(db.duplicates, []string{"q 1"}) != want {
+				if want := c.database.known && c.want == nil; slices.Equal(db.duplicates, []string{"q 1"}) != want {
 					t.Errorf("duplicates: got %q, want one: %v", db.duplicates, want)
 				}
 			})
@@ -164,7 +172,7 @@ func TestHandle(t *testing.T) {
 // A message that cannot be told from others is not handled, and not tried again.
 func TestWithoutID(t *testing.T) {
 	db := &scripted{}
-	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin}
+	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin, NoClean: true}
 	handler := in.Middleware("c")(rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		t.Error("the handler has run")
 		return nil
@@ -182,7 +190,7 @@ func TestWithoutID(t *testing.T) {
 
 func TestPanicRollsBack(t *testing.T) {
 	db := &scripted{}
-	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin}
+	in := Inbox{DB: &sql.DB{}, Dialect: dialect.SQLite, Begin: db.Begin, NoClean: true}
 	handler := in.Middleware("c")(rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { panic("oh") }))
 	func() {
 		defer func() {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
-	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
@@ -20,12 +19,19 @@ type Inbox struct {
 	DB *sql.DB
 	// Dialect of the database.
 	Dialect dialect.Dialect
+	// Tables are the names of the tables. Default: rehop_inbox and so on.
+	Tables dialect.Tables
 	// Begin begins the transaction that a handler runs in. Default: DB.BeginTx, with the database's default isolation; on MySQL with
 	// autocommit=0, so that nothing is committed when the server has ended the transaction because of a deadlock and the handler goes on.
 	Begin func(ctx context.Context) (Transaction, error)
-	// Keep is for how long Clean leaves ids in the table. A copy that comes later is handled again, so it must be longer than a message
+	// Keep is for how long ids stay in the table. A copy that comes later is handled again, so it must be longer than a message
 	// can be on its way: its whole retry schedule, and as long as you replay failed messages. Default: 30 days.
 	Keep time.Duration
+	// NoClean has the inbox not delete old ids by itself, for a database where only one program may: see Clean. Default: false.
+	NoClean bool
+	// MaxWait is how long a message waits in its worker while a copy of it is being handled, by another process for example, which may
+	// hang. Then it waits on the broker for twice as long, without using an attempt, and the worker is free for others. Default: 5 s.
+	MaxWait time.Duration
 	// Hooks are told what happens; see DuplicateHook.
 	Hooks []Hook
 	// Logger gets what no caller can be told. Default: slog.Default().
@@ -50,7 +56,9 @@ type DuplicateHook interface {
 
 // Middleware runs handlers in a transaction, once for each message id. A message without id goes to the failed queue, because its
 // copies could not be told. If the handler returns nil the transaction is committed; if it returns an error, panics, or the commit
-// fails, it is rolled back and the error decides as usual. A copy that comes while the first is being handled waits for it. While the
+// fails, it is rolled back and the error decides as usual. A copy that comes while the first is being handled waits for it, at most
+// MaxWait in its worker and then on the broker. A handler whose transaction fails because of others at the same time (a deadlock, a
+// serialization failure) is run again, a few times, before that counts as an attempt. While the
 // database cannot be reached the subscription pauses, as after [rehop.Unavailable], also if it is lost while a handler runs or at
 // commit.
 //
@@ -64,21 +72,27 @@ func (in Inbox) Middleware(consumer string) rehop.Middleware {
 		panic(fmt.Sprintf("inbox: Middleware: consumer %q… has %d bytes, %d are possible", consumer[:32], len(consumer), maxName))
 	}
 	in = in.withDefaults()
+	cleaner := &cleaner{inbox: in}
 	return func(next rehop.Handler) rehop.Handler {
-		return &handler{inbox: in, consumer: consumer, insert: sqltext.WriteDown(in.Dialect), next: next}
+		return &handler{inbox: in, consumer: consumer, insert: in.sql().WriteDown(), next: next, cleaner: cleaner}
 	}
 }
 
 // maxName is how long a consumer's name and a message's id may be, so that no database shortens them.
 const maxName = 255
 
+func (in Inbox) sql() sqltext.SQL { return sqltext.SQL{Dialect: in.Dialect, Tables: in.Tables} }
+
 func (in Inbox) validate() error {
 	var faults []error
 	if in.DB == nil {
 		faults = append(faults, errors.New("DB is nil"))
 	}
-	if err := in.Dialect.Check(); err != nil {
+	if err := in.sql().Check(); err != nil {
 		faults = append(faults, err)
+	}
+	if in.MaxWait < 0 {
+		faults = append(faults, fmt.Errorf("field MaxWait %v is negative", in.MaxWait))
 	}
 	if in.Keep < 0 {
 		faults = append(faults, fmt.Errorf("field Keep %v is negative", in.Keep))
@@ -92,6 +106,9 @@ func (in Inbox) withDefaults() Inbox {
 	}
 	if in.Keep == 0 {
 		in.Keep = 30 * 24 * time.Hour
+	}
+	if in.MaxWait == 0 {
+		in.MaxWait = 5 * time.Second
 	}
 	if in.Logger == nil {
 		in.Logger = slog.Default()
@@ -116,70 +133,4 @@ func Tx(ctx context.Context) *sql.Tx {
 		return tx.Tx
 	}
 	return nil
-}
-
-// Clean deletes ids that are older than Keep, from time to time and few at once, until ctx ends. One program is enough; more
-// do no harm.
-func (in Inbox) Clean(ctx context.Context) error {
-	if err := in.validate(); err != nil {
-		return fmt.Errorf("inbox: clean: %w", err)
-	}
-	in = in.withDefaults()
-	for {
-		if err := in.cleanOnce(ctx); err != nil && ctx.Err() == nil {
-			in.Logger.Warn("inbox: cannot delete old ids, and tries again", "err", err)
-		}
-		if rabbit.Pause(ctx, cleanEvery) != nil {
-			return nil
-		}
-	}
-}
-
-const (
-	cleanEvery = time.Minute
-	cleanSome  = 1000
-	cleanPause = 20 * time.Millisecond // lets others have the database
-)
-
-func (in Inbox) cleanOnce(ctx context.Context) error {
-	if err := in.Dialect.CheckSession(ctx, in.DB); err != nil {
-		return err
-	}
-	for {
-		old, err := in.old(ctx)
-		if err != nil || len(old) == 0 {
-			return err
-		}
-		query, args := sqltext.DeleteRows(in.Dialect, "rehop_inbox", "id", old, "TRUE")
-		if _, err := in.DB.ExecContext(ctx, query, args...); err != nil {
-			return err
-		}
-		if len(old) < cleanSome {
-			return nil
-		}
-		if err := rabbit.Pause(ctx, cleanPause); err != nil {
-			return err
-		}
-	}
-}
-
-// old are the first rows of the table, up to one that is to be kept: they are there in about the order in which they were handled.
-func (in Inbox) old(ctx context.Context) (ids []int64, err error) {
-	query := fmt.Sprintf("SELECT id, %s - handled FROM rehop_inbox ORDER BY id LIMIT %d", in.Dialect.Now(), cleanSome)
-	rows, err := in.DB.QueryContext(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id, age int64
-		if err := rows.Scan(&id, &age); err != nil {
-			return nil, err
-		}
-		if age < in.Keep.Microseconds() {
-			break
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
 }

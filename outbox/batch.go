@@ -32,6 +32,7 @@ type part struct {
 	lease      *holding      // under which the lane was looked at
 	begin, end int           // in rows
 	last       int64         // the place of its last row
+	next       int64         // see mark
 	cleared    bool          // nothing is left of it
 	holds      time.Duration // for how long some of its keys are held back
 	undone     []undone      // outcomes whose rows somebody has locked
@@ -57,10 +58,10 @@ const (
 
 func newBatch(r *run, t *term) *batch { return &batch{relay: r, term: t, began: time.Now()} }
 
-func (b *batch) add(l *lane, rows []row, bytes int) {
+func (b *batch) add(l *lane, rows []row, bytes int, next int64) {
 	begin := len(b.rows)
 	b.rows = append(b.rows, rows...)
-	b.parts = append(b.parts, &part{lane: l, lease: l.lease, begin: begin, end: len(b.rows), last: l.place(&rows[len(rows)-1])})
+	b.parts = append(b.parts, &part{lane: l, lease: l.lease, begin: begin, end: len(b.rows), last: l.place(&rows[len(rows)-1]), next: next})
 	b.bytes += bytes
 }
 
@@ -97,7 +98,7 @@ func (b *batch) run(ctx context.Context) {
 			p.undone = b.relay.finishOff(ctx, p.undone)
 		}
 		for _, u := range b.undone {
-			if slices.ContainsFunc(b.rows[p.begin:p.end], func(r row) bool { return r.id == u.row }) {
+			if slices.ContainsFunc(b.rows[p.begin:p.end], func(r row) bool { return r.identity() == u.row }) {
 				p.undone, p.cleared = append(p.undone, u), false
 			}
 		}
@@ -123,7 +124,7 @@ func (b *batch) account(r *row, f fate) {
 		b.relay.Logger.Error("outbox: a message cannot be published and was set aside", "row", r.id, "message", r.messageID,
 			"exchange", r.exchange, "key", r.routingKey, "err", f.err)
 		tell(b.relay.hooks.setAside, func(h SetAsideHook) {
-			h.OnSetAside(SetAside{Row: r.id, MessageID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Err: f.err})
+			h.OnSetAside(SetAside{Row: RowID(r.identity()), MessageID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Err: f.err})
 		})
 	}
 }
@@ -132,7 +133,7 @@ func (b *batch) account(r *row, f fate) {
 func (b *batch) load(ctx context.Context) bool {
 	ctx, done := b.term.within(ctx, b.relay.Timeout)
 	defer done()
-	err := b.relay.steadily(ctx, func(db session) error { return loadBodies(ctx, db, b.relay.Dialect, b.rows) })
+	err := b.relay.steadily(ctx, func(db session) error { return loadBodies(ctx, db, b.relay.sql, b.rows) })
 	if err != nil {
 		if ctx.Err() == nil {
 			b.relay.told.fault("read bodies", err)

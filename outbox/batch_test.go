@@ -43,7 +43,7 @@ func sent(t *testing.T, s *scripted, ids ...string) (waves string, fates map[str
 		}
 		rows = append(rows, row{id: int64(i), messageID: rest, orderKey: key, properties: "{}", body: []byte{}})
 	}
-	b.add(&lane{}, rows, 0)
+	b.add(&lane{}, rows, 0, 0)
 	b.fates = make([]fate, len(rows))
 	if !b.load(t.Context()) {
 		t.Fatal("load: got false, want true")

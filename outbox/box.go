@@ -33,17 +33,62 @@ type Tx interface {
 }
 
 // Box puts messages into the outbox of a database. It is safe for concurrent use.
-type Box struct{ dialect dialect.Dialect }
+type Box struct {
+	// Dialect of the database.
+	Dialect dialect.Dialect
+	// Tables are the names of the tables. Default: rehop_outbox and so on.
+	Tables dialect.Tables
+}
 
-// New is the outbox of databases with this dialect.
-func New(d dialect.Dialect) Box { return Box{d} }
+// New returns the outbox of databases with this dialect whose tables have the default names.
+func New(d dialect.Dialect) Box { return Box{Dialect: d} }
 
-// Publish writes messages in a transaction. They will be published if and when it commits. Messages without an id get one, which the
-// caller sees if it has passed a slice. An error that is rehop.ErrInvalid or rehop.ErrTooLarge comes before anything was done in
-// the transaction; other errors are the database's.
+func (b Box) sql() sqltext.SQL { return sqltext.SQL{Dialect: b.Dialect, Tables: b.Tables} }
+
+// Publish writes messages in a transaction. They are published if and when it commits. Messages without an id get one, which the
+// caller sees if it has passed a slice.
+//
+// Publish returns ErrNoTransaction if tx is not in a transaction, whatever its type: see [Box.PublishNow] for a message that belongs to
+// none. An error that is ErrNoTransaction, rehop.ErrInvalid or rehop.ErrTooLarge comes before anything was done in the transaction; other
+// errors are the database's.
 func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
-	if err := b.dialect.Check(); err != nil {
-		return fmt.Errorf("outbox: publish: %w", err)
+	rows, err := b.rows(messages)
+	if err != nil {
+		return err
+	}
+	if _, err := asQuerier(tx); err != nil && b.Dialect == dialect.MySQL && slices.ContainsFunc(rows, func(r row) bool { return r.orderKey != "" }) {
+		return fmt.Errorf("outbox: publish with an order key: %w", err)
+	}
+	if tx, err = b.inTransaction(ctx, tx); err != nil {
+		return err
+	}
+	return b.write(ctx, tx, rows)
+}
+
+// PublishNow writes messages in a transaction of its own. They are published if it returns nil, and may be published if the error is one
+// of the commit.
+func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) error {
+	rows, err := b.rows(messages)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("outbox: begin: %w", err)
+	}
+	if err := b.write(ctx, tx, rows); err != nil {
+		return errors.Join(err, ignoreDone(tx.Rollback()))
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("outbox: commit %d messages: %w", len(rows), err)
+	}
+	return nil
+}
+
+// rows makes rows of messages, and reports all that cannot be.
+func (b Box) rows(messages []Message) ([]row, error) {
+	if err := b.sql().Check(); err != nil {
+		return nil, fmt.Errorf("outbox: publish: %w", err)
 	}
 	rows := make([]row, len(messages))
 	var faults []error
@@ -53,17 +98,18 @@ func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 			faults = append(faults, fmt.Errorf("outbox: message %q to exchange %q with key %q: %w", messages[i].ID, messages[i].Exchange, messages[i].Key, err))
 		}
 	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
-	}
+	return rows, errors.Join(faults...)
+}
+
+func (b Box) write(ctx context.Context, tx Tx, rows []row) error {
 	if err := b.serialize(ctx, tx, rows); err != nil {
-		return fmt.Errorf("outbox: wait for the order key: %w", err)
+		return fmt.Errorf("outbox: wait for the order key: %w", b.sql().Explain(err))
 	}
 	for len(rows) > 0 {
 		n := chunk(rows)
 		query, args := b.insert(rows[:n])
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-			return fmt.Errorf("outbox: write %d messages: %w", n, err)
+			return fmt.Errorf("outbox: write %d messages: %w", n, b.sql().Explain(err))
 		}
 		rows = rows[n:]
 	}
@@ -86,36 +132,22 @@ func chunk(rows []row) int {
 	return n
 }
 
-// serialize waits until no other transaction with the same keys is under way. It takes keys in one order, so that two calls cannot
-// wait for each other.
+// serialize waits until no other transaction with the same keys is under way. Many keys share few locks, so that no number of keys is too
+// much for a database, and locks are taken in one order, so that two calls cannot wait for each other.
 func (b Box) serialize(ctx context.Context, tx Tx, rows []row) error {
-	var numbers []uint32
+	var buckets []int64
 	for _, r := range rows {
 		if r.orderKey != "" {
-			numbers = append(numbers, sqltext.OrderNumber(b.dialect, hash(r.orderKey)))
+			buckets = append(buckets, int64(hash(r.orderKey)%sqltext.OrderBuckets))
 		}
 	}
-	switch tx.(type) {
-	case *sql.DB, *sql.Conn:
-		if len(numbers) > 0 {
-			return fmt.Errorf("%w: an order is that of transactions, and a %T is none", rehop.ErrInvalid, tx)
-		}
-	}
-	slices.Sort(numbers)
-	for _, number := range slices.Compact(numbers) {
-		if err := b.lock(ctx, tx, number); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (b Box) lock(ctx context.Context, tx Tx, number uint32) error {
-	query, args := sqltext.Serialize(b.dialect, number)
+	slices.Sort(buckets)
+	buckets = slices.Compact(buckets)
+	query, args := b.sql().Serialize(buckets)
 	switch {
-	case query == "":
+	case len(buckets) == 0 || query == "":
 		return nil
-	case b.dialect != dialect.MySQL:
+	case b.Dialect != dialect.MySQL:
 		_, err := tx.ExecContext(ctx, query, args...)
 		return err
 	}
@@ -123,9 +155,9 @@ func (b Box) lock(ctx context.Context, tx Tx, number uint32) error {
 	if err != nil {
 		return err
 	}
-	found, err := readNumbers(ctx, reader, query, args...)
-	if err == nil && len(found) == 0 { // then nothing was locked, and nobody waits for anybody
-		err = fmt.Errorf("table rehop_outbox_order has no row %d to lock, because somebody has deleted it: a relay puts it back when it starts", number)
+	locked, err := readNumbers(ctx, reader, query, args...)
+	if err == nil && len(locked) < len(buckets) { // then nobody waits for anybody
+		err = fmt.Errorf("table %s has %d of the %d rows to lock, because some were deleted: a relay restores them when it starts", b.Tables.Bare("outbox_order"), len(locked), len(buckets))
 	}
 	return err
 }
@@ -139,35 +171,45 @@ func asQuerier(tx Tx) (querier, error) {
 }
 
 // readNumbers reads a column of numbers.
-func readNumbers(ctx context.Context, db querier, query string, args ...any) (found []int64, err error) {
+func readNumbers(ctx context.Context, db querier, query string, args ...any) ([]int64, error) {
+	return readAll(ctx, db, query, args, func(rows *sql.Rows) (n int64, err error) { return n, rows.Scan(&n) })
+}
+
+// readRowIDs reads which rows of the outbox a query finds.
+func readRowIDs(ctx context.Context, db querier, query string, args ...any) ([]sqltext.Row, error) {
+	return readAll(ctx, db, query, args, func(rows *sql.Rows) (r sqltext.Row, err error) { return r, rows.Scan(&r.Number, &r.Nonce) })
+}
+
+// readAll reads what a query finds.
+func readAll[T any](ctx context.Context, db querier, query string, args []any, scan func(*sql.Rows) (T, error)) (found []T, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
+		one, err := scan(rows)
+		if err != nil {
 			return nil, err
 		}
-		found = append(found, n)
+		found = append(found, one)
 	}
 	return found, rows.Err()
 }
 
-const insertColumns = "state, shard, due, created, size, message_id, exchange, routing_key, order_key, properties, headers, body"
+const insertColumns = "nonce, state, shard, due, created, size, message_id, exchange, routing_key, order_key, properties, headers, body"
 
 func (b Box) insert(rows []row) (query string, args []any) {
 	var values strings.Builder
-	now, ready := b.dialect.Now(), false
+	text, now, ready := b.sql(), b.Dialect.Now(), false
 	for i, r := range rows {
 		if i > 0 {
 			values.WriteString(", ")
 		}
-		values.WriteString("(?, ?, ")
-		args = append(args, r.state, r.shard)
+		values.WriteString("(?, ?, ?, ")
+		args = append(args, r.nonce, r.state, r.shard)
 		if r.state == stateDelayed {
-			values.WriteString(sqltext.Later(b.dialect, now+" + ?", "?"))
+			values.WriteString(text.Later(now+" + ?", "?"))
 			args = append(args, r.delay, r.at)
 		} else {
 			values.WriteString("0")
@@ -176,22 +218,22 @@ func (b Box) insert(rows []row) (query string, args []any) {
 		values.WriteString(", " + now + ", ?, ?, ?, ?, ?, ?, ?, ?)")
 		args = append(args, r.size, r.messageID, r.exchange, r.routingKey, r.orderKey, r.properties, r.headers, r.body)
 	}
-	query = "INSERT INTO rehop_outbox (" + insertColumns + ") VALUES " + values.String()
+	query = "INSERT INTO " + text.Table("outbox") + " (" + insertColumns + ") VALUES " + values.String()
 	if ready {
-		query = sqltext.Announce(b.dialect, query)
+		query = text.Announce(query)
 	}
-	return b.dialect.Bind(query), args
+	return b.Dialect.Bind(query), args
 }
 
 // Cancel takes a delayed message back, and tells whether it was there, not yet due, and never given to the broker. If the transaction
 // commits only after the message was due, it may have been published by then. On MySQL it finds what a plain SELECT in the
 // transaction would find: in a transaction with REPEATABLE READ, which is the default, that is what was there at its first SELECT.
 func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) {
-	if err := b.dialect.Check(); err != nil {
+	if err := b.sql().Check(); err != nil {
 		return false, fmt.Errorf("outbox: cancel: %w", err)
 	}
 	cancel := b.cancelByID
-	if b.dialect == dialect.MySQL {
+	if b.Dialect == dialect.MySQL {
 		cancel = b.cancelByRow
 	}
 	n, err := cancel(ctx, tx, messageID)
@@ -202,12 +244,12 @@ func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) 
 }
 
 func (b Box) cancelByID(ctx context.Context, tx Tx, messageID string) (n int, err error) {
-	before, after := sqltext.Replan(b.dialect)
+	before, after := b.sql().Replan()
 	if before != "" {
 		_, err = tx.ExecContext(ctx, before)
 	}
 	if err == nil {
-		n, err = affected(tx.ExecContext(ctx, sqltext.Cancel(b.dialect), messageID))
+		n, err = affected(tx.ExecContext(ctx, b.sql().Cancel(), messageID))
 	}
 	if err == nil && after != "" {
 		_, err = tx.ExecContext(ctx, after)
@@ -220,11 +262,11 @@ func (b Box) cancelByRow(ctx context.Context, tx Tx, messageID string) (int, err
 	if err != nil {
 		return 0, err
 	}
-	rows, err := readNumbers(ctx, reader, sqltext.Canceled(b.dialect), messageID)
+	rows, err := readRowIDs(ctx, reader, b.sql().Canceled(), messageID)
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	query, args := sqltext.DeleteCanceled(b.dialect, rows)
+	query, args := b.sql().DeleteCanceled(rows)
 	return affected(tx.ExecContext(ctx, query, args...))
 }
 

@@ -2,12 +2,12 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
@@ -44,7 +44,7 @@ func (r *run) care(ctx context.Context) {
 const cleanSome = 1000
 
 func (r *run) clean(ctx context.Context) {
-	_, err := r.DB.ExecContext(ctx, "DELETE FROM rehop_outbox_relay WHERE expires < "+r.Dialect.Now()+" - 60000000")
+	_, err := r.DB.ExecContext(ctx, "DELETE FROM "+r.sql.Table("outbox_relay")+" WHERE expires < "+r.Dialect.Now()+" - 60000000")
 	for n := cleanSome; err == nil && n == cleanSome; {
 		n, err = r.deleteKept(ctx)
 	}
@@ -58,22 +58,18 @@ func (r *run) clean(ctx context.Context) {
 
 // deleteKept deletes some of those that were kept long enough, and tells how many it has found.
 func (r *run) deleteKept(ctx context.Context) (found int, err error) {
-	old, err := r.numbers(ctx, fmt.Sprintf("SELECT id FROM rehop_outbox WHERE state = 4 AND shard IN (%s) AND due <= %s LIMIT %d", allShards(), r.Dialect.Now(), cleanSome))
+	var old []sqltext.Row
+	query := fmt.Sprintf("SELECT id, nonce FROM %s WHERE state = 4 AND shard IN (%s) AND due <= %s LIMIT %d", r.sql.Table("outbox"), allShards(), r.Dialect.Now(), cleanSome)
+	err = r.steadily(ctx, func(db session) (err error) {
+		old, err = readRowIDs(ctx, db, query)
+		return err
+	})
 	if err != nil || len(old) == 0 {
 		return 0, err
 	}
-	query, args := sqltext.DeleteRows(r.Dialect, "rehop_outbox", "id", old, "state = 4")
+	query, args := r.sql.DeleteRows(old, "state = 4")
 	_, err = r.exec(ctx, query, args...)
 	return len(old), err
-}
-
-// numbers reads a column of numbers.
-func (r *run) numbers(ctx context.Context, query string) (found []int64, err error) {
-	err = r.steadily(ctx, func(db session) error {
-		found, err = readNumbers(ctx, db, query)
-		return err
-	})
-	return found, err
 }
 
 // allShards lists them, so that databases use the index.
@@ -86,7 +82,7 @@ func allShards() string {
 }
 
 func (r *run) survey(ctx context.Context) {
-	backlog, err := count(ctx, r.DB, r.Dialect)
+	backlog, err := count(ctx, r.DB, r.sql)
 	switch {
 	case err == nil:
 		r.told.well("count messages")
@@ -96,47 +92,58 @@ func (r *run) survey(ctx context.Context) {
 	}
 }
 
-// What count tells apart: where messages are, as the numbers of states, and those that were tried in vain and will be tried again.
-const (
-	countedReady = iota
-	countedRetrying
-	countedDelayed
-	countedAside
-	countedKept
-)
+// MaxCounted is up to how many messages of each kind a Backlog counts, so that counting never takes long. A count that has reached it
+// means "so many or more".
+const MaxCounted = 100_000
 
-// count counts the messages of an outbox. One whose delay is over is ready since then.
-func count(ctx context.Context, db querier, d dialect.Dialect) (Backlog, error) {
-	var b Backlog
-	query := fmt.Sprintf("SELECT CASE WHEN state = 3 THEN %d WHEN state = 4 THEN %d WHEN attempts > 0 THEN %d WHEN state = 2 AND due > %[6]s THEN %[4]d ELSE %[5]d END, "+
-		"COUNT(*), %[6]s - MIN(CASE WHEN state = 2 AND attempts = 0 THEN due ELSE created END) FROM rehop_outbox GROUP BY 1",
-		countedAside, countedKept, countedRetrying, countedDelayed, countedReady, d.Now())
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return b, err
+// counted is one kind of messages of a Backlog.
+type counted struct {
+	of        func(*Backlog) *int
+	condition string
+	since     string // since when a message has been ready; empty: its age does not matter
+}
+
+func kinds(now string) []counted {
+	ready, retrying := func(b *Backlog) *int { return &b.Ready }, func(b *Backlog) *int { return &b.Retrying }
+	return []counted{
+		{ready, "state = 0", "created"},
+		{ready, "state = 1 AND due = 0", "created"},
+		{ready, "state = 2 AND due <= " + now + " AND attempts = 0", "due"}, // its delay is over
+		{retrying, "state = 1 AND due > 0", "created"},
+		{retrying, "state = 2 AND attempts > 0", "created"},
+		{func(b *Backlog) *int { return &b.Delayed }, "state = 2 AND due > " + now + " AND attempts = 0", ""},
+		{func(b *Backlog) *int { return &b.SetAside }, "state = 3", ""},
+		{func(b *Backlog) *int { return &b.Kept }, "state = 4", ""},
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var kind, n int
-		var age int64
-		if err := rows.Scan(&kind, &n, &age); err != nil {
-			return b, err
+}
+
+// count counts the messages of an outbox by its index, in one statement: a message may change its kind at any time.
+func count(ctx context.Context, db *sql.DB, text sqltext.SQL) (b Backlog, err error) {
+	all := kinds(text.Now())
+	parts := make([]string, len(all))
+	for i, kind := range all {
+		since := "0"
+		if kind.since != "" {
+			since = kind.since
 		}
-		switch kind {
-		case countedReady:
-			b.Ready = n
-		case countedRetrying:
-			b.Retrying = n
-		case countedDelayed:
-			b.Delayed = n
-		case countedAside:
-			b.SetAside = n
-		case countedKept:
-			b.Kept = n
-		}
-		if kind == countedReady || kind == countedRetrying {
-			b.Oldest = max(b.Oldest, time.Duration(age)*time.Microsecond)
-		}
+		parts[i] = fmt.Sprintf("SELECT %d, COUNT(*), COALESCE(%s - MIN(since), 0) FROM (SELECT %s AS since FROM %s WHERE shard IN (%s) AND %s LIMIT %d) AS counted",
+			i, text.Now(), since, text.Work(), allShards(), kind.condition, MaxCounted)
 	}
-	return b, rows.Err()
+	err = steadily(ctx, db, text, func(db session) error {
+		_, err := readAll(ctx, db, strings.Join(parts, " UNION ALL "), nil, func(rows *sql.Rows) (bool, error) {
+			var i, n int
+			var age int64
+			if err := rows.Scan(&i, &n, &age); err != nil {
+				return false, err
+			}
+			total := all[i].of(&b)
+			*total = min(*total+n, MaxCounted)
+			if n > 0 && all[i].since != "" {
+				b.Oldest = max(b.Oldest, time.Duration(age)*time.Microsecond)
+			}
+			return true, nil
+		})
+		return err
+	})
+	return b, err
 }

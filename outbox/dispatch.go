@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type dispatcher struct {
 	idle     time.Time // since when nothing was found
 	troubles int       // times in a row that the broker was away
 	faults   int       // times in a row that the database was
+	server   int64     // which one was read last, where that is known
 }
 
 // batchShare is which part of all memory one batch may have.
@@ -98,8 +100,14 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	}
 	d.freed = false
 	now := time.Now()
-	found, full, err := d.readAll(ctx, held, now)
+	found, next, full, err := d.read(ctx, held, now)
 	if err != nil {
+		for _, l := range d.lanes {
+			l.forget() // the next answer may come from another server, which knows less
+		}
+		if errors.Is(err, errFenced) {
+			d.run.leases.lose(t)
+		}
 		if ctx.Err() == nil {
 			d.run.told.fault("read messages", err)
 		}
@@ -113,7 +121,7 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 		return min(d.run.Poll, max(shortPoll, now.Sub(d.idle)/8)), nil
 	}
 	d.idle = now
-	d.start(work, t, found)
+	d.start(work, t, found, next)
 	switch {
 	case d.cramped != nil:
 		return d.run.Poll, nil // the end of a batch comes first
@@ -133,8 +141,36 @@ const (
 	maxHoldPause = time.Second
 )
 
+// read reads from all lanes that are idle. What it returns is on disk. next: see mark. full: one of them has more.
+func (d *dispatcher) read(ctx context.Context, held map[int]*holding, now time.Time) (found map[*lane][]row, next int64, full bool, err error) {
+	err = d.run.viewing(ctx, func(v *view) (err error) {
+		if v.server != d.server {
+			for _, l := range d.lanes {
+				l.forget()
+			}
+			d.server = v.server
+		}
+		found, full, err = d.readAll(ctx, v, held, now)
+		if err == nil && len(found) > 0 {
+			next, err = v.barrier(ctx, shardsOf(found))
+		}
+		return err
+	})
+	return found, next, full, err
+}
+
+// shardsOf are the shards of some lanes.
+func shardsOf(found map[*lane][]row) []int {
+	var all []int
+	for l := range found {
+		all = append(all, l.shard)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // readAll reads from all lanes that are idle. full: one of them has more.
-func (d *dispatcher) readAll(ctx context.Context, held map[int]*holding, now time.Time) (found map[*lane][]row, full bool, err error) {
+func (d *dispatcher) readAll(ctx context.Context, v *view, held map[int]*holding, now time.Time) (found map[*lane][]row, full bool, err error) {
 	var looks, apart []look
 	for _, l := range d.lanes {
 		lease := held[l.shard]
@@ -145,7 +181,7 @@ func (d *dispatcher) readAll(ctx context.Context, held map[int]*holding, now tim
 		if l.busy || now.Before(l.notTill) || len(l.undone) > maxUndone {
 			continue
 		}
-		one := look{l, l.from(now), l.limit(d.run.BatchSize)}
+		one := look{l, l.from(now, v.ended), l.limit(d.run.BatchSize)}
 		if now.Before(l.apart) {
 			apart = append(apart, one)
 		} else {
@@ -155,7 +191,7 @@ func (d *dispatcher) readAll(ctx context.Context, held map[int]*holding, now tim
 	found = make(map[*lane][]row)
 	room := d.room()
 	if len(looks) > 0 {
-		if found, err = d.reader.together(ctx, looks, room); err != nil {
+		if found, err = d.reader.together(ctx, v, looks, room); err != nil {
 			return nil, false, err
 		}
 		took := time.Since(now)
@@ -168,7 +204,7 @@ func (d *dispatcher) readAll(ctx context.Context, held map[int]*holding, now tim
 	}
 	for _, l := range apart { // the database passes over all messages of the keys that are held back, each time
 		began := time.Now()
-		if found[l.lane], err = d.reader.apart(ctx, l, max(0, room-weight(found))); err != nil {
+		if found[l.lane], err = d.reader.apart(ctx, v, l, max(0, room-weight(found))); err != nil {
 			return nil, false, err
 		}
 		took := time.Since(began)
@@ -183,6 +219,9 @@ func (d *dispatcher) found(l look, found map[*lane][]row, now time.Time, took ti
 	rows := found[l.lane]
 	l.lane.looked(now, rows, l.limit, took)
 	full = len(rows) == l.limit
+	if len(rows) > 0 && rows[0].held {
+		l.lane.forget()
+	}
 	if rows = l.lane.news(rows); len(rows) > 0 {
 		found[l.lane] = rows
 	} else {
@@ -220,7 +259,7 @@ func (d *dispatcher) tidy(work context.Context, t *term, held map[int]*holding, 
 
 // start packs what was found into batches: few messages together, many by lane, so that lanes go on by themselves. What there is no
 // room for is read again later.
-func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row) {
+func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row, next int64) {
 	most := max(1, d.run.MaxBytes/batchShare)
 	b := newBatch(d.run, t)
 	flush := func() {
@@ -243,7 +282,11 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row)
 			}
 			n, bytes = 1, rows[0].size
 		}
-		b.add(l, rows[:n], bytes)
+		if rows[0].held { // some rows were passed over
+			b.add(l, rows[:n], bytes, 0)
+		} else {
+			b.add(l, rows[:n], bytes, next)
+		}
 		if len(b.rows) >= d.run.BatchSize || b.bytes >= most {
 			flush()
 			b = newBatch(d.run, t)
@@ -296,8 +339,11 @@ func (d *dispatcher) finish(b *batch) {
 			continue // the lane is another one's since, and may be in a batch of its own
 		}
 		p.finish(now)
-		if ordered := d.lanes[laneIndex(laneOrdered, p.lane.shard)]; p.holds > 0 && ordered.holds.Before(now.Add(p.holds)) {
-			ordered.holds = now.Add(p.holds)
+		if ordered := d.lanes[laneIndex(laneOrdered, p.lane.shard)]; p.holds > 0 {
+			ordered.forget()
+			if ordered.holds.Before(now.Add(p.holds)) {
+				ordered.holds = now.Add(p.holds)
+			}
 		}
 	}
 	switch {
@@ -317,8 +363,11 @@ func (d *dispatcher) finish(b *batch) {
 func (p *part) finish(now time.Time) {
 	l := p.lane
 	l.busy = false
-	if p.cleared {
-		l.cleared(now, p.last)
+	switch {
+	case p.cleared:
+		l.cleared(now, p.last, p.next)
+	case l.kind == laneOrdered:
+		l.forget()
 	}
 	if p.begin == p.end { // it was there for these alone
 		l.undone = nil

@@ -38,7 +38,7 @@ type BatchHook interface{ OnBatch(Batch) }
 
 // SetAside is a message that is not tried again by itself.
 type SetAside struct {
-	Row       int64 // for [Inspector.Retry] and [Inspector.Drop]
+	Row       RowID // for [Inspector.Retry] and [Inspector.Drop]
 	MessageID string
 	Exchange  string
 	Key       string

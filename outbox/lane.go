@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // The kinds of lanes that a shard has.
@@ -18,10 +20,14 @@ const (
 // lane is the messages of a shard that are of one kind. The dispatcher alone uses it.
 //
 // No cursor decides what was published: a row is there until it is deleted, so one whose transaction commits late is found late, and
-// never passed over. But scanning from the beginning each time would wade through all rows that were deleted and that the database
-// has not yet cleared away. So a lane without an order begins where nothing was left two seconds ago, and looks from the very
-// beginning every few seconds. A lane with an order always looks from the beginning: a row that came late into a place that is
-// not looked at would be overtaken by the next of its key.
+// never skipped. But scanning from the beginning each time would pass over all rows that were deleted and that the database has not yet
+// cleared away, which on PostgreSQL one old snapshot prevents. So a lane begins where nothing can come any more, and looks from the very
+// beginning every few seconds.
+//
+// On PostgreSQL nothing can come when all transactions have ended that were under way when the lane was cleared up to there. Elsewhere a
+// lane without an order takes two seconds for enough, and one with an order always looks from the beginning: a row that came late into
+// a place that is not looked at would be overtaken by the next of its key. For the same reason a lane with an order begins anew whenever
+// something is left in it: rows of a key that is held back are passed over.
 type lane struct {
 	shard int
 	kind  int
@@ -31,6 +37,7 @@ type lane struct {
 	marks []mark
 	low   int64     // nothing is expected before it
 	last  time.Time // when it was looked at
+	ended int64     // on PostgreSQL: all transactions with a lower number had ended by then
 	sweep time.Time // when to look from the beginning again
 	swept bool      // the last look was one from the beginning
 
@@ -46,6 +53,7 @@ type lane struct {
 type mark struct {
 	place int64
 	at    time.Time
+	next  int64 // on PostgreSQL: all transactions that were under way when the rows were read have lower numbers; elsewhere 0
 }
 
 const (
@@ -91,23 +99,35 @@ func (l *lane) first() int64 {
 	return 0
 }
 
-// from is the place after which to look now. It passes a mark only when the lane was looked at from before it late enough.
-func (l *lane) from(now time.Time) int64 {
-	for len(l.marks) > 0 && l.last.Sub(l.marks[0].at) >= lateness {
+// from is the place after which to look now, when all transactions with a lower number than ended have ended. It passes a mark only when
+// the lane was looked at from before it late enough.
+func (l *lane) from(now time.Time, ended int64) int64 {
+	for len(l.marks) > 0 && l.passes(l.marks[0]) {
 		l.low = max(l.low, l.marks[0].place)
 		l.marks = l.marks[1:]
 	}
-	l.last = now
-	l.swept = l.kind == laneOrdered || !now.Before(l.sweep)
+	l.last, l.ended = now, ended
+	l.swept = !now.Before(l.sweep)
 	if l.swept {
 		return l.first()
 	}
 	return max(l.low, l.first())
 }
 
+// passes reports whether the last look was late enough to have found all that can come before a mark.
+func (l *lane) passes(m mark) bool {
+	if m.next > 0 && l.kind != laneHeld {
+		return l.ended >= m.next
+	}
+	return l.last.Sub(m.at) >= lateness
+}
+
+// forget begins from the beginning: what was learned may not hold any more.
+func (l *lane) forget() { l.marks, l.low, l.sweep = nil, 0, time.Time{} }
+
 // looked takes in what a look has found, how many rows it might have found, and how long it took.
 func (l *lane) looked(now time.Time, found []row, limit int, took time.Duration) {
-	if !l.swept || l.kind == laneOrdered {
+	if !l.swept {
 		return
 	}
 	if len(found) == limit && l.place(&found[len(found)-1]) < l.low {
@@ -116,12 +136,12 @@ func (l *lane) looked(now time.Time, found []row, limit int, took time.Duration)
 	l.sweep = now.Add(max(sweepEvery, sweepEffort*took))
 }
 
-// cleared notes that nothing is left of what was found up to a place.
-func (l *lane) cleared(now time.Time, last int64) {
-	if n := len(l.marks); l.kind == laneOrdered || n > 0 && now.Sub(l.marks[n-1].at) < markEvery {
+// cleared notes that nothing is left of what was found up to a place, which was read when all transactions had lower numbers than next.
+func (l *lane) cleared(now time.Time, last, next int64) {
+	if n := len(l.marks); l.kind == laneOrdered && next == 0 || n > 0 && now.Sub(l.marks[n-1].at) < markEvery {
 		return
 	}
-	l.marks = append(l.marks, mark{last - 1, now}) // others may have the same place
+	l.marks = append(l.marks, mark{last - 1, now, next}) // others may have the same place
 }
 
 // limit is how many rows to read so that there are n to publish.
@@ -132,14 +152,14 @@ func (l *lane) news(rows []row) []row {
 	if len(l.undone) == 0 {
 		return rows
 	}
-	known, waits := make(map[int64]bool), make(map[string]bool)
+	known, waits := make(map[sqltext.Row]bool), make(map[string]bool)
 	for _, u := range l.undone {
 		known[u.row] = true
 		if u.kind.verdict == postponed && u.orderKey != "" {
 			waits[u.orderKey] = true
 		}
 	}
-	return slices.DeleteFunc(rows, func(r row) bool { return known[r.id] || waits[r.orderKey] })
+	return slices.DeleteFunc(rows, func(r row) bool { return known[r.identity()] || waits[r.orderKey] })
 }
 
 // inOrder sorts rows as they are in the lane.

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"github.com/rehop/rehop/internal/sqltext"
 	"slices"
 	"testing"
 	"time"
@@ -13,11 +14,11 @@ func TestLaneLow(t *testing.T) {
 	began := time.Unix(1000, 0)
 	at := func(d time.Duration) time.Time { return began.Add(d) }
 	l := &lane{kind: laneReady}
-	if got := l.from(at(0)); got != 0 {
+	if got := l.from(at(0), 0); got != 0 {
 		t.Errorf("first look: got from %d, want 0", got)
 	}
 	l.looked(at(0), []row{{id: 7}}, 10, 0)
-	l.cleared(at(0), 7)
+	l.cleared(at(0), 7, 0)
 	for _, c := range []struct {
 		after time.Duration
 		want  int64
@@ -26,7 +27,7 @@ func TestLaneLow(t *testing.T) {
 		{4 * time.Second, 0}, // the mark is old enough, and no look since has shown that nothing came late
 		{4100 * time.Millisecond, 6},
 	} {
-		if got := l.from(at(c.after)); got != c.want {
+		if got := l.from(at(c.after), 0); got != c.want {
 			t.Errorf("after %v: got from %d, want %d", c.after, got, c.want)
 		}
 		l.looked(at(c.after), nil, 10, 0)
@@ -37,7 +38,7 @@ func TestLaneLow(t *testing.T) {
 func TestLaneSweep(t *testing.T) {
 	began := time.Unix(1000, 0)
 	l := &lane{kind: laneReady, low: 100}
-	sweeps := func(after time.Duration) bool { return l.from(began.Add(after)) == 0 }
+	sweeps := func(after time.Duration) bool { return l.from(began.Add(after), 0) == 0 }
 	if !sweeps(0) {
 		t.Error("a new lane does not sweep")
 	}
@@ -52,13 +53,41 @@ func TestLaneSweep(t *testing.T) {
 	if !sweeps(21 * time.Second) {
 		t.Error("it does not sweep after 21 s")
 	}
-	ordered := &lane{kind: laneOrdered, low: 100}
-	for i := range 3 {
-		if got := ordered.from(began.Add(time.Duration(i) * time.Millisecond)); got != 0 {
-			t.Errorf("lane with an order: got from %d, want always 0", got)
+}
+
+// A lane with an order begins later only when all transactions have ended that could still put a row before that place, and from the
+// beginning if something is left in it.
+func TestLaneOrdered(t *testing.T) {
+	began := time.Unix(1000, 0)
+	l := &lane{kind: laneOrdered}
+	look := func(after time.Duration, ended int64) int64 {
+		now := began.Add(after)
+		from := l.from(now, ended)
+		l.looked(now, nil, 10, 0)
+		return from
+	}
+	for _, c := range []struct {
+		name        string
+		after       time.Duration
+		next, ended int64 // of what was cleared before, 0 for nothing; of the look
+		want        int64
+	}{
+		{"at first", 0, 0, 0, 0},
+		{"where numbers of transactions are not known", 3 * time.Second, -1, 0, 0},
+		{"a transaction is under way that was then", 3500 * time.Millisecond, 7, 6, 0},
+		{"all have ended", 4 * time.Second, 0, 7, 0}, // this look may find what they have left
+		{"after a look at that", 4500 * time.Millisecond, 0, 7, 49},
+	} {
+		if c.next != 0 {
+			l.cleared(began.Add(c.after), 50, max(c.next, 0))
 		}
-		ordered.looked(began, nil, 1, 0)
-		ordered.cleared(began, 50)
+		if got := look(c.after, c.ended); got != c.want {
+			t.Errorf("%s: got from %d, want %d", c.name, got, c.want)
+		}
+	}
+	l.forget()
+	if got := look(4600*time.Millisecond, 9); got != 0 {
+		t.Errorf("after something was left: got from %d, want 0", got)
 	}
 }
 
@@ -82,7 +111,7 @@ func TestLaneOfAnotherLeaseStaysBusy(t *testing.T) {
 	d := &dispatcher{run: r}
 	l := &lane{lease: &holding{}}
 	old := newBatch(r, newTerm(time.Now()))
-	old.add(l, []row{{id: 1}}, 1)
+	old.add(l, []row{{id: 1}}, 1, 0)
 	l.under(&holding{})
 	l.busy = true // with a batch of the new lease
 	d.finish(old)
@@ -94,8 +123,8 @@ func TestLaneOfAnotherLeaseStaysBusy(t *testing.T) {
 // What has an outcome that is not in the table yet is not published again, nor what has to wait for it.
 func TestLaneNews(t *testing.T) {
 	l := &lane{kind: laneOrdered, undone: []undone{
-		{row: 1, orderKey: "confirmed", kind: alike{verdict: published}},
-		{row: 2, orderKey: "postponed", kind: alike{verdict: postponed}},
+		{row: sqltext.Row{Number: 1}, orderKey: "confirmed", kind: alike{verdict: published}},
+		{row: sqltext.Row{Number: 2}, orderKey: "postponed", kind: alike{verdict: postponed}},
 	}}
 	var got []int64
 	for _, r := range l.news([]row{{id: 1, orderKey: "confirmed"}, {id: 2, orderKey: "postponed"}, {id: 3, orderKey: "confirmed"}, {id: 4, orderKey: "postponed"}, {id: 5}}) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // leases are the shards that a relay may publish, each a row that it has put its name on until some time by the database's clock. It
@@ -176,7 +175,7 @@ func (l *leases) complete(ctx context.Context, table []entry) error {
 		return nil
 	}
 	l.run.Logger.Warn("outbox: rows are missing in the table of leases, and are made anew", "relay", l.run.owner, "there", len(table), "want", shards)
-	insert := l.run.Dialect.Bind(sqltext.InsertNew(l.run.Dialect, "rehop_outbox_lease", "shard, owner, term, expires", "?, '', 0, "+l.registry.untilNext()))
+	insert := l.run.Dialect.Bind(l.run.sql.InsertNew("outbox_lease", "shard, owner, term, expires", "?, '', 0, "+l.registry.untilNext()))
 	for shard := range shards {
 		if slices.ContainsFunc(table, func(e entry) bool { return e.shard == shard }) {
 			continue

@@ -23,7 +23,7 @@ var columns = columnsUpTo(inline)
 
 func columnsUpTo(size int) string {
 	small := fmt.Sprintf("CASE WHEN size <= %d THEN ", size)
-	return "id, state, shard, due, attempts, size, message_id, exchange, routing_key, order_key, " +
+	return "id, nonce, state, shard, due, attempts, size, message_id, exchange, routing_key, order_key, " +
 		small + "1 ELSE 0 END, " + small + "properties END, " + small + "headers END, " + small + "body END"
 }
 
@@ -31,7 +31,7 @@ func scan(rows *sql.Rows, more ...any) (row, error) {
 	var r row
 	var whole int
 	var properties, headers sql.NullString
-	err := rows.Scan(append([]any{&r.id, &r.state, &r.shard, &r.due, &r.attempts, &r.size, &r.messageID, &r.exchange, &r.routingKey, &r.orderKey,
+	err := rows.Scan(append([]any{&r.id, &r.nonce, &r.state, &r.shard, &r.due, &r.attempts, &r.size, &r.messageID, &r.exchange, &r.routingKey, &r.orderKey,
 		&whole, &properties, &headers, &r.body}, more...)...)
 	if err == nil && whole == 1 {
 		r.fill(properties.String, headers.String, r.body)
@@ -56,11 +56,11 @@ type look struct {
 
 // laneQuery reads a lane. Its arguments are where to begin, and how many rows to read.
 func (r *run) laneQuery(l *lane, inline int) string {
-	condition := ""
+	condition, held := "", "0"
 	if l.kind == laneOrdered {
-		condition = sqltext.Unheld(r.Dialect, stateOrdered, l.shard)
+		condition, held = r.sql.Unheld(stateOrdered, l.shard), r.sql.HasHeld(stateOrdered, l.shard)
 	}
-	return sqltext.Lane(r.Dialect, columnsUpTo(inline), l.state(), l.shard, l.byDue(), condition)
+	return r.sql.Lane(columnsUpTo(inline)+", "+held, l.state(), l.shard, l.byDue(), condition)
 }
 
 // reader reads lanes.
@@ -90,7 +90,7 @@ func inlineFor(room int, looks []look) int {
 
 // together reads several lanes with one query, whose text is always the same so that drivers can keep it prepared: of lanes that
 // are not to be read it asks for no rows.
-func (r *reader) together(ctx context.Context, looks []look, room int) (map[*lane][]row, error) {
+func (r *reader) together(ctx context.Context, v *view, looks []look, room int) (map[*lane][]row, error) {
 	wanted := make(map[*lane]look, len(looks))
 	for _, l := range looks {
 		wanted[l.lane] = l
@@ -100,7 +100,7 @@ func (r *reader) together(ctx context.Context, looks []look, room int) (map[*lan
 		w := wanted[l]
 		args = append(args, w.from, w.limit)
 	}
-	rows, err := r.run.rows(ctx, r.query(inlineFor(room, looks)), args)
+	rows, err := v.rows(ctx, r.query(inlineFor(room, looks)), args)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +116,9 @@ func (r *reader) together(ctx context.Context, looks []look, room int) (map[*lan
 }
 
 // apart reads one lane.
-func (r *reader) apart(ctx context.Context, l look, room int) ([]row, error) {
+func (r *reader) apart(ctx context.Context, v *view, l look, room int) ([]row, error) {
 	query := r.run.laneQuery(l.lane, inlineFor(room, []look{l}))
-	return r.run.rows(ctx, r.run.Dialect.Bind(query), []any{l.from, l.limit})
+	return v.rows(ctx, r.run.Dialect.Bind(query), []any{l.from, l.limit})
 }
 
 func (r *reader) query(inline int) string {
@@ -126,32 +126,12 @@ func (r *reader) query(inline int) string {
 	if !made {
 		parts := make([]string, len(r.lanes))
 		for i, l := range r.lanes {
-			parts[i] = sqltext.First(r.run.Dialect, r.run.laneQuery(l, inline))
+			parts[i] = r.run.sql.First(r.run.laneQuery(l, inline))
 		}
 		query = r.run.Dialect.Bind(strings.Join(parts, " UNION ALL "))
 		r.all[inline] = query
 	}
 	return query
-}
-
-// rows reads rows.
-func (r *run) rows(ctx context.Context, query string, args []any) (found []row, err error) {
-	err = r.steadily(ctx, func(db session) error {
-		rows, err := db.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			one, err := scan(rows)
-			if err != nil {
-				return err
-			}
-			found = append(found, one)
-		}
-		return rows.Err()
-	})
-	return found, err
 }
 
 // session is a *sql.DB or a *sql.Tx.
@@ -162,20 +142,24 @@ type session interface {
 
 // steadily has statements on the outbox use its indexes, whatever the database believes about the table.
 func (r *run) steadily(ctx context.Context, work func(session) error) error {
-	if sqltext.Steady(r.Dialect) == "" {
-		return work(r.DB)
+	return steadily(ctx, r.DB, r.sql, work)
+}
+
+func steadily(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(session) error) error {
+	if text.Steady() == "" {
+		return work(db)
 	}
-	return r.within(ctx, func(tx *sql.Tx) error { return work(tx) })
+	return within(ctx, db, text, func(tx *sql.Tx) error { return work(tx) })
 }
 
 // within does some work in a transaction. A stricter isolation, which a database may have for default, would have nothing of it but
 // conflicts, with the transactions of users too.
-func (r *run) within(ctx context.Context, work func(*sql.Tx) error) error {
-	tx, err := r.DB.BeginTx(ctx, &sql.TxOptions{Isolation: r.isolation()})
+func within(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: isolation(text.Dialect)})
 	if err != nil {
 		return err
 	}
-	if steady := sqltext.Steady(r.Dialect); steady != "" {
+	if steady := text.Steady(); steady != "" {
 		_, err = tx.ExecContext(ctx, steady)
 	}
 	if err == nil {
@@ -187,8 +171,8 @@ func (r *run) within(ctx context.Context, work func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-func (r *run) isolation() sql.IsolationLevel {
-	if r.Dialect == dialect.SQLite { // it has but one
+func isolation(d dialect.Dialect) sql.IsolationLevel {
+	if d == dialect.SQLite { // it has but one
 		return sql.LevelDefault
 	}
 	return sql.LevelReadCommitted
@@ -223,28 +207,29 @@ func kindOf(r *row) int {
 }
 
 // loadBodies reads the contents that were not read along. Rows that are gone have no body afterwards; one that is empty is not nil.
-func loadBodies(ctx context.Context, db querier, d dialect.Dialect, rows []row) error {
-	missing := make(map[int64]*row)
-	var ids []int64
+func loadBodies(ctx context.Context, db querier, text sqltext.SQL, rows []row) error {
+	missing := make(map[sqltext.Row]*row)
+	var ids []sqltext.Row
 	for i := range rows {
 		if rows[i].body == nil {
-			missing[rows[i].id] = &rows[i]
-			ids = append(ids, rows[i].id)
+			missing[rows[i].identity()] = &rows[i]
+			ids = append(ids, rows[i].identity())
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	found, err := db.QueryContext(ctx, d.Bind("SELECT id, properties, headers, body FROM rehop_outbox WHERE "+sqltext.Among(d, "id")), sqltext.List(d, ids))
+	query, args := text.SelectRows("line.id, line.nonce, line.properties, line.headers, line.body", ids)
+	found, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	defer found.Close()
 	for found.Next() {
-		var id int64
+		var id sqltext.Row
 		var properties, headers string
 		var body []byte
-		if err := found.Scan(&id, &properties, &headers, &body); err != nil {
+		if err := found.Scan(&id.Number, &id.Nonce, &properties, &headers, &body); err != nil {
 			return err
 		}
 		if row := missing[id]; row != nil {

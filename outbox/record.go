@@ -47,7 +47,7 @@ type alike struct {
 
 // undone is an outcome that is to be written into a row.
 type undone struct {
-	row      int64
+	row      sqltext.Row
 	orderKey string
 	kind     alike
 }
@@ -55,8 +55,8 @@ type undone struct {
 // change is outcomes of one kind. It can be written twice.
 type change []undone
 
-func (c change) rows() []int64 {
-	ids := make([]int64, len(c))
+func (c change) rows() []sqltext.Row {
+	ids := make([]sqltext.Row, len(c))
 	for i, u := range c {
 		ids[i] = u.row
 	}
@@ -81,7 +81,7 @@ func (b *batch) changes(some []int) []change {
 				kind.attempts = r.attempts
 			}
 		}
-		outcomes = append(outcomes, undone{r.id, r.orderKey, kind})
+		outcomes = append(outcomes, undone{r.identity(), r.orderKey, kind})
 	}
 	return byKind(outcomes)
 }
@@ -95,11 +95,11 @@ func byKind(outcomes []undone) []change {
 }
 
 // statement writes outcomes of a kind.
-func (r *run) statement(kind alike, ids []int64) (query string, args []any) {
+func (r *run) statement(kind alike, rows []sqltext.Row) (query string, args []any) {
 	if set, values, states := r.assign(kind); set != "" {
-		return sqltext.UpdateRows(r.Dialect, "rehop_outbox", "id", ids, set, values, "state IN "+states)
+		return r.sql.UpdateRows(rows, set, values, "state IN "+states)
 	}
-	return sqltext.DeleteRows(r.Dialect, "rehop_outbox", "id", ids, "state IN (0, 1, 2)")
+	return r.sql.DeleteRows(rows, "state IN (0, 1, 2)")
 }
 
 // lockPatience is how long a relay waits for rows that somebody has locked, in Cancel for one, before it does without them.
@@ -108,7 +108,7 @@ const lockPatience = time.Second
 // write writes outcomes. rest are those whose rows somebody has locked.
 func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 	limit := r.Lease
-	if query, _ := sqltext.LockFree(r.Dialect, "rehop_outbox", "id", nil); query != "" {
+	if r.sql.HasRowLocks() {
 		limit = min(lockPatience, r.Lease/2)
 	}
 	// Also when ctx has ended: what is confirmed and not deleted would be published once more.
@@ -125,12 +125,12 @@ func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error) {
 	once, done := context.WithTimeout(context.WithoutCancel(ctx), r.Lease)
 	defer done()
-	err = r.within(once, func(tx *sql.Tx) error {
-		query, args := sqltext.LockFree(r.Dialect, "rehop_outbox", "id", c.rows())
+	err = within(once, r.DB, r.sql, func(tx *sql.Tx) error {
+		query, args := r.sql.LockFree(c.rows())
 		if query == "" { // the database locks no rows
 			query, args = r.there(c.rows())
 		}
-		free, err := readNumbers(once, tx, query, args...)
+		free, err := readRowIDs(once, tx, query, args...)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error
 			}
 		}
 		query, args = r.there(c.rows())
-		there, err := readNumbers(once, tx, query, args...)
+		there, err := readRowIDs(once, tx, query, args...)
 		for _, u := range c {
 			if slices.Contains(there, u.row) && !slices.Contains(free, u.row) {
 				rest = append(rest, u)
@@ -153,8 +153,8 @@ func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error
 }
 
 // there reads which of some rows exist.
-func (r *run) there(ids []int64) (query string, args []any) {
-	return r.Dialect.Bind("SELECT id FROM rehop_outbox WHERE " + sqltext.Among(r.Dialect, "id")), []any{sqltext.List(r.Dialect, ids)}
+func (r *run) there(rows []sqltext.Row) (query string, args []any) {
+	return r.sql.SelectRows("line.id, line.nonce", rows)
 }
 
 // finishOff tries once more to write outcomes. rest are those that it could not write.

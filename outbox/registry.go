@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rehop/rehop/internal/sqltext"
 )
@@ -24,9 +25,9 @@ func (r *registry) exec(ctx context.Context, query string, args ...any) (changed
 	return execOn(ctx, r.run.DB, query, args)
 }
 
-// mend puts back rows that the migration has made and that somebody has deleted: without them no order can be kept.
-func (r *registry) mend(ctx context.Context) error {
-	query, want := sqltext.Buckets(r.run.Dialect)
+// restore inserts rows that the migration has made and that somebody has deleted: without them no order can be kept.
+func (r *registry) restore(ctx context.Context) error {
+	query := r.run.sql.Buckets()
 	if query == "" {
 		return nil
 	}
@@ -39,7 +40,7 @@ func (r *registry) mend(ctx context.Context) error {
 		has[bucket] = true
 	}
 	var missing []int64
-	for bucket := range int64(want) {
+	for bucket := range int64(sqltext.OrderBuckets) {
 		if !has[bucket] {
 			missing = append(missing, bucket)
 		}
@@ -47,7 +48,7 @@ func (r *registry) mend(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	query, args := sqltext.InsertBuckets(r.run.Dialect, missing)
+	query, args := r.run.sql.InsertBuckets(missing)
 	_, err = r.exec(ctx, query, args...)
 	return err
 }
@@ -64,13 +65,13 @@ func (r *registry) enlist(ctx context.Context, listening bool) error {
 		wants = 1
 	}
 	if r.enlisted {
-		n, err := r.exec(ctx, r.run.Dialect.Bind("UPDATE rehop_outbox_relay SET expires = "+r.untilNext()+", listening = ? WHERE owner = ?"), wants, r.run.owner)
+		n, err := r.exec(ctx, r.run.Dialect.Bind("UPDATE "+r.run.sql.Table("outbox_relay")+" SET expires = "+r.untilNext()+", listening = ? WHERE owner = ?"), wants, r.run.owner)
 		if err != nil || n > 0 {
 			return err
 		}
 	}
 	// It is not there yet, or was taken for dead.
-	insert := sqltext.InsertNew(r.run.Dialect, "rehop_outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
+	insert := r.run.sql.InsertNew("outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
 	_, err := r.exec(ctx, r.run.Dialect.Bind(insert), r.run.owner, wants)
 	r.enlisted = err == nil
 	return err
@@ -81,7 +82,7 @@ func (r *registry) strike(ctx context.Context) error {
 	if !r.enlisted {
 		return nil
 	}
-	_, err := r.exec(ctx, r.run.Dialect.Bind("DELETE FROM rehop_outbox_relay WHERE owner = ?"), r.run.owner)
+	_, err := r.exec(ctx, r.run.Dialect.Bind("DELETE FROM "+r.run.sql.Table("outbox_relay")+" WHERE owner = ?"), r.run.owner)
 	r.enlisted = err != nil
 	return err
 }
@@ -89,7 +90,7 @@ func (r *registry) strike(ctx context.Context) error {
 // look reads who holds what, and how many relays live.
 func (r *registry) look(ctx context.Context) (table []entry, living int, err error) {
 	now := r.run.Dialect.Now()
-	rows, err := r.run.DB.QueryContext(ctx, "SELECT shard, owner, expires - "+now+" FROM rehop_outbox_lease ORDER BY shard")
+	rows, err := r.run.DB.QueryContext(ctx, "SELECT shard, owner, expires - "+now+" FROM "+r.run.sql.Table("outbox_lease")+" ORDER BY shard")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -104,7 +105,7 @@ func (r *registry) look(ctx context.Context) (table []entry, living int, err err
 	if err := rows.Err(); err != nil {
 		return nil, 0, err
 	}
-	err = r.run.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM rehop_outbox_relay WHERE expires > "+now).Scan(&living)
+	err = r.run.DB.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+r.run.sql.Table("outbox_relay")+" WHERE expires > "+now).Scan(&living)
 	return table, max(living, 1), err
 }
 
@@ -132,7 +133,8 @@ func (r *registry) change(ctx context.Context, set string, values []any, some []
 	for i, shard := range some {
 		ids[i] = int64(shard)
 	}
-	query, args := sqltext.UpdateRows(r.run.Dialect, "rehop_outbox_lease", "shard", ids, set, values, condition, r.run.owner)
+	slices.Sort(ids) // so that two relays do not wait for each other
+	query, args := r.run.sql.UpdateLeases(ids, set, values, condition, r.run.owner)
 	_, err := r.exec(ctx, query, args...)
 	return err
 }

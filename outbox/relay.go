@@ -15,6 +15,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // Publisher is what a relay publishes with: a *rehop.Client.
@@ -42,6 +43,11 @@ type Relay struct {
 	DB *sql.DB
 	// Dialect of the database.
 	Dialect dialect.Dialect
+	// Tables are the names of the tables. Default: rehop_outbox and so on.
+	Tables dialect.Tables
+	// RequireDurable has Run return dialect.ErrNotDurable if the server's settings allow a crash to lose what was committed. Default: Run
+	// logs a warning.
+	RequireDurable bool
 	// Name of this relay in the table of leases, with an id behind it. Default: the host's name.
 	Name string
 
@@ -118,7 +124,7 @@ func (r Relay) validate() error {
 	if r.DB == nil {
 		fault("DB is nil")
 	}
-	if err := r.Dialect.Check(); err != nil {
+	if err := r.statements().Check(); err != nil {
 		faults = append(faults, err)
 	}
 	if r.BatchSize < 1 || r.BatchSize > 5000 {
@@ -145,6 +151,8 @@ func (r Relay) validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+func (r Relay) statements() sqltext.SQL { return sqltext.SQL{Dialect: r.Dialect, Tables: r.Tables} }
 
 // Run publishes until ctx ends. Then it waits for the outcome of what is under way, within DrainTimeout, gives its leases back and returns
 // nil. It returns an error if the Relay cannot work at all: a fault in its fields, no tables in the database, a client that is
@@ -181,6 +189,7 @@ func (r Relay) Run(ctx context.Context) error {
 // run is a relay at work.
 type run struct {
 	Relay
+	sql    sqltext.SQL
 	hooks  hooks
 	owner  string // its name in the table of leases, which no other has
 	leases *leases
@@ -194,7 +203,7 @@ type run struct {
 
 func newRun(r Relay) *run {
 	owner := strings.ToValidUTF8(r.Name[:min(len(r.Name), maxName)], "") + " " + rehop.NewID()
-	run := &run{Relay: r, hooks: sortHooks(r.Hooks), owner: owner, wake: make(chan struct{}, 1)}
+	run := &run{Relay: r, sql: r.statements(), hooks: sortHooks(r.Hooks), owner: owner, wake: make(chan struct{}, 1)}
 	run.suspects = &suspects{all: make(map[destination]*suspect)}
 	run.told = &told{run: run, faulty: make(map[string]bool)}
 	run.leases = newLeases(run)
@@ -204,15 +213,18 @@ func newRun(r Relay) *run {
 // awaitTables waits until the database answers, and finds out whether it has the tables.
 func (r *run) awaitTables(ctx context.Context) error {
 	for tries := 1; ; tries++ {
-		version, err := r.Dialect.Version(ctx, r.DB)
+		version, err := dialect.Migration{Dialect: r.Dialect, Tables: r.Tables}.Version(ctx, r.DB)
 		if err == nil {
 			err = r.Dialect.CheckSession(ctx, r.DB)
 		}
+		if err == nil {
+			err = r.Dialect.CheckDurable(ctx, r.DB, r.RequireDurable, r.Logger)
+		}
 		if err == nil && version >= r.Dialect.Newest() {
-			err = r.leases.registry.mend(ctx)
+			err = r.leases.registry.restore(ctx)
 		}
 		switch {
-		case errors.Is(err, dialect.ErrUnfit):
+		case errors.Is(err, dialect.ErrUnfit), errors.Is(err, dialect.ErrNotDurable):
 			return fmt.Errorf("outbox: relay: %w", err)
 		case err == nil && version < r.Dialect.Newest():
 			return fmt.Errorf("outbox: relay: the database has version %d of rehop's tables, this program needs %d: call dialect.Migrate first", version, r.Dialect.Newest())
@@ -268,6 +280,7 @@ type told struct {
 }
 
 func (t *told) fault(doing string, err error) {
+	err = t.run.sql.Explain(err)
 	t.mu.Lock()
 	first := !t.faulty[doing]
 	t.faulty[doing] = true

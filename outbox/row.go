@@ -1,6 +1,8 @@
 package outbox
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +13,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/headerjson"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // The states of a row, as they are in the table.
@@ -28,12 +31,14 @@ const shards = 16
 // row is a message as it is in the table.
 type row struct {
 	id        int64
+	nonce     int64 // which no other row ever has
 	state     int
 	shard     int
 	delay, at int64 // of a new one: microseconds from now, and since 1970
 	due       int64
 	attempts  int
-	size      int // of the body and all that is written as JSON
+	held      bool // a message of its shard is held back; only on PostgreSQL, and only of those in an order
+	size      int  // of the body and all that is written as JSON
 
 	messageID, exchange, routingKey string
 	orderKey                        string
@@ -62,12 +67,22 @@ func hash(key string) uint32 {
 	return h.Sum32()
 }
 
+// identity names the row, also if another one gets its number.
+func (r *row) identity() sqltext.Row { return sqltext.Row{Number: r.id, Nonce: r.nonce} }
+
+// newNonce is a number that no other row has, and that every database and its JSON can store.
+func newNonce() int64 {
+	var random [8]byte
+	rand.Read(random[:]) // it never fails
+	return int64(binary.BigEndian.Uint64(random[:]) >> 1)
+}
+
 // newRow makes a row of a message, which gets an id if it has none.
 func newRow(m *Message) (row, error) {
 	if m.ID == "" {
 		m.ID = rehop.NewID()
 	}
-	r := row{messageID: m.ID, exchange: m.Exchange, routingKey: m.Key, orderKey: m.OrderKey, body: m.Body}
+	r := row{nonce: newNonce(), messageID: m.ID, exchange: m.Exchange, routingKey: m.Key, orderKey: m.OrderKey, body: m.Body}
 	if r.body == nil {
 		r.body = []byte{} // nil would be NULL
 	}

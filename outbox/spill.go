@@ -80,12 +80,5 @@ func spills(err error) bool {
 }
 
 func (s Spill) put(ctx context.Context, m rehop.Message) error {
-	tx, err := s.DB.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := s.Box.Publish(ctx, tx, Message{Message: m}); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
+	return s.Box.PublishNow(ctx, s.DB, Message{Message: m})
 }

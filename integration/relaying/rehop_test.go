@@ -3,6 +3,7 @@ package relaying
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +19,7 @@ type rehopLine struct {
 	*bench
 	queue string
 	box   outbox.Box
+	keys  int // among which the messages are divided; 0: they have no order
 }
 
 func openRehop(b *bench, queue string) (carrier, error) {
@@ -32,6 +34,9 @@ func (l *rehopLine) put(ctx context.Context, numbers []int) error {
 	all := make([]outbox.Message, len(numbers))
 	for i, n := range numbers {
 		all[i] = outbox.Message{Message: rehop.Message{Key: l.queue, Body: body(n)}}
+		if l.keys > 0 {
+			all[i].OrderKey = fmt.Sprint("key ", n%l.keys)
+		}
 	}
 	return pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error { return l.box.Publish(ctx, outboxpgx.Tx(tx), all...) })
 }

@@ -26,6 +26,7 @@ import (
 //
 //	go test ./relaying -run '^TestRelaying$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge
 //	go test ./relaying -run '^TestBacklog$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge
+//	go test ./relaying -run '^TestSnapshot$' -count=1 -v -timeout=60m -args -rounds=3 -dead=100000 -rate=100 -lasting=5s -judge
 //	go test ./relaying -run '^TestInbox$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000
 //
 // and compare the ratios rather than the absolute numbers: broker, database and clients share the machine.
@@ -36,6 +37,7 @@ var (
 	rate     = flag.Int("rate", 500, "transactions in a second while latency is measured")
 	lasting  = flag.Duration("lasting", 500*time.Millisecond, "for how long latency is measured in a round")
 	backlog  = flag.Int("backlog", 20_000, "rows of the long backlog")
+	dead     = flag.Int("dead", 2_000, "rows that were published while an old snapshot was open")
 	handled  = flag.Int("handled", 100, "messages per round that are handled with and without an inbox")
 	only     = flag.String("only", "", "comma-separated contenders to measure; default all")
 	judge    = flag.Bool("judge", false, "fail where a goal is missed")

@@ -342,7 +342,7 @@ func TestStoppedLetsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	const lock = "SELECT 1 FROM rehop_outbox_lease WHERE shard = 3 FOR UPDATE"
-	for _, statement := range []string{sqltext.Steady(dialect.Postgres), lock} {
+	for _, statement := range []string{sqltext.SQL{Dialect: dialect.Postgres}.Steady(), lock} {
 		if _, err := stopped.ExecContext(kit.Context(t), statement); err != nil {
 			t.Fatalf("%s: %v", statement, err)
 		}
@@ -375,7 +375,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 	s.awaitAll()
 	committed, _ := s.count()
 	s.awaitDeleted(committed)
-	begun, unbounded := said.transactions(sqltext.Steady(dialect.Postgres))
+	begun, unbounded := said.transactions(sqltext.SQL{Dialect: dialect.Postgres}.Steady())
 	if begun == 0 || len(unbounded) > 0 {
 		t.Errorf("got %d transactions, of which these begin otherwise: %q; want some, and none", begun, unbounded)
 	}

@@ -3,6 +3,7 @@
 package sqlboxes
 
 import (
+	"context"
 	"database/sql"
 	"flag"
 	"fmt"
@@ -10,9 +11,11 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/rehop/rehop"
@@ -20,6 +23,7 @@ import (
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/sqlbox"
+	"github.com/rehop/rehop/outbox"
 	"github.com/rehop/rehop/outbox/outboxpgx"
 )
 
@@ -46,6 +50,11 @@ func TestMariaDB(t *testing.T) {
 	sqlbox.Run(t, dialect.MySQL, func(t testing.TB) sqlbox.Database { return standard(lab.MariaDB(t), dialect.MySQL) })
 }
 
+func TestMySQL(t *testing.T) {
+	t.Parallel()
+	sqlbox.Run(t, dialect.MySQL, func(t testing.TB) sqlbox.Database { return standard(lab.MySQL(t), dialect.MySQL) })
+}
+
 // standard is a database by database/sql.
 func standard(d *lab.Database, speaks dialect.Dialect) sqlbox.Database {
 	return sqlbox.Database{Dialect: speaks, Open: d.Open, OpenWith: with(d), Writing: *writing}
@@ -68,6 +77,75 @@ func with(d *lab.Database) func(t testing.TB, setting, value string) *sql.DB {
 func TestPgx(t *testing.T) {
 	t.Parallel()
 	sqlbox.Run(t, dialect.Postgres, func(t testing.TB) sqlbox.Database { return byPgx(t, lab.Postgres(t)) })
+}
+
+// Through pgbouncer, each transaction may have another session of the server. Before 1.21 it knows no prepared statements.
+const throughPool = "&default_query_exec_mode=exec"
+
+func TestPgBouncer(t *testing.T) {
+	t.Parallel()
+	sqlbox.Run(t, dialect.Postgres, func(t testing.TB) sqlbox.Database {
+		d := lab.PgBouncer(t)
+		d.Source += throughPool
+		database := standard(d, dialect.Postgres)
+		database.OpenWith = with(d.Direct) // pgbouncer passes no settings on
+		return database
+	})
+}
+
+func TestPgBouncerPgx(t *testing.T) {
+	t.Parallel()
+	sqlbox.Run(t, dialect.Postgres, func(t testing.TB) sqlbox.Database {
+		d := lab.PgBouncer(t)
+		d.Source += throughPool
+		database := byPgx(t, d)
+		database.OpenWith = with(d.Direct)
+		config, err := pgx.ParseConfig(d.Direct.Source) // nor notifications
+		if err != nil {
+			t.Fatal(err)
+		}
+		database.Waker, database.WakerOf = outboxpgx.Listener{Config: config}, nil
+		return database
+	})
+}
+
+// A pool that prepares statements gets an error that says what to do.
+func TestPgBouncerPrepared(t *testing.T) {
+	t.Parallel()
+	d := lab.PgBouncer(t)
+	ctx := kit.Context(t)
+	if err := dialect.Postgres.Migrate(ctx, d.Direct.Open(t)); err != nil {
+		t.Fatal(err)
+	}
+	faults := make(faultHook, 1000)
+	db := d.Open(t)
+	ctx, cancel := context.WithCancel(ctx)
+	client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
+	var relaying sync.WaitGroup
+	relaying.Go(func() {
+		_ = outbox.Relay{Client: client, DB: db, Dialect: dialect.Postgres, Hooks: []outbox.Hook{faults}, Logger: slog.New(slog.DiscardHandler)}.Run(ctx)
+	})
+	defer relaying.Wait()
+	defer cancel()
+	for {
+		err := kit.Receive(t, faults, "fault of the relay")
+		if strings.Contains(err.Error(), "prepared statement") {
+			if !strings.Contains(err.Error(), "max_prepared_statements") || !strings.Contains(err.Error(), "default_query_exec_mode=exec") {
+				t.Errorf("fault: got %v, want it to say what to do", err)
+			}
+			return
+		}
+	}
+}
+
+// faultHook keeps what a relay reports.
+type faultHook chan error
+
+func (f faultHook) OnFault(err error) {
+	select {
+	case f <- err:
+	default:
+	}
 }
 
 // With a real RabbitMQ.
@@ -102,6 +180,9 @@ func byPgx(t testing.TB, d *lab.Database) sqlbox.Database {
 		OpenWith: with(d),
 		Begin:    outboxpgx.Begin(pool),
 		Waker:    outboxpgx.Listener{Config: pool.Config().ConnConfig},
+		WakerOf: func(tables dialect.Tables) outbox.Waker {
+			return outboxpgx.Listener{Config: pool.Config().ConnConfig, Tables: tables}
+		},
 	}
 }
 

@@ -1,32 +1,70 @@
 package sqltext
 
 import (
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/rehop/rehop/dialect"
 )
 
-// WriteDown inserts a message into the inbox, or nothing if it is there: its arguments are the consumer and the message's id. It waits
-// while another transaction has inserted the same. While it waits MariaDB lets nobody insert an id beside this one, so there it does not
-// wait but fails; see IsLocked.
-func WriteDown(d dialect.Dialect) string {
-	insert := InsertNew(d, "rehop_inbox", "consumer, message_id, handled", "?, ?, "+d.Now())
-	if d == dialect.MySQL {
+// WriteDown inserts a message into the inbox, or nothing if it is there: its arguments are the consumer and the message's id, and on
+// PostgreSQL a number by which to lock it.
+//
+// It does not wait for long while another transaction has inserted the same. On PostgreSQL nothing is inserted then; others fail: see
+// IsLocked. While they wait MySQL and MariaDB let nobody insert an id beside this one.
+//
+// On PostgreSQL the transaction's commit returns only when it is on disk, because the message is acked then.
+func (s SQL) WriteDown() string {
+	if s.Dialect == dialect.Postgres {
+		return fmt.Sprintf("INSERT INTO %s (consumer, message_id, handled) SELECT $1::text, $2::bytea, %s FROM (SELECT pg_try_advisory_xact_lock($3::bigint) AS free, %s OFFSET 0) AS lock WHERE lock.free ON CONFLICT DO NOTHING",
+			s.Table("inbox"), s.Now(), synced)
+	}
+	insert := s.InsertNew("inbox", "consumer, message_id, handled", "?, ?, "+s.Now())
+	if s.Dialect == dialect.MySQL {
 		return "/*M!100600 SET STATEMENT innodb_lock_wait_timeout=0 FOR */ " + insert // MySQL takes it for a comment
 	}
-	return d.Bind(insert)
+	return insert
 }
 
 // IsLocked reports whether a statement has failed because it would have had to wait for another transaction.
-func IsLocked(d dialect.Dialect, err error) bool {
-	return d == dialect.MySQL && strings.Contains(err.Error(), "Error 1205")
+func (s SQL) IsLocked(err error) bool {
+	return s.Dialect == dialect.MySQL && strings.Contains(err.Error(), "Error 1205")
+}
+
+// Known changes the row of a message that was handled before, so that it is on disk when the transaction has committed: its arguments are
+// the consumer and the message's id. It changes none if another transaction is handling the message.
+func (s SQL) Known() string {
+	return s.Bind("UPDATE " + s.Table("inbox") + " SET handled = handled + 1 WHERE consumer = ? AND message_id = ?")
 }
 
 // StillThere changes the row that WriteDown has inserted, whose number is its argument: it changes none if the transaction was rolled back
 // meanwhile. An empty statement: then nothing could be committed anyway.
-func StillThere(d dialect.Dialect) string {
-	if d != dialect.MySQL {
+func (s SQL) StillThere() string {
+	if s.Dialect != dialect.MySQL {
 		return ""
 	}
-	return "UPDATE rehop_inbox SET handled = handled + 1 WHERE id = ?"
+	return "UPDATE " + s.Table("inbox") + " SET handled = handled + 1 WHERE id = ?"
+}
+
+// Old reads the numbers of some of those rows that are older than a time.
+func (s SQL) Old(than time.Duration, some int) string {
+	return fmt.Sprintf("SELECT id FROM %s WHERE %s ORDER BY handled LIMIT %d", s.Table("inbox"), s.older(than), some)
+}
+
+// DeleteOld deletes rows by their numbers if they are older than a time, and touches no others.
+func (s SQL) DeleteOld(numbers []int64, than time.Duration) (query string, args []any) {
+	switch s.Dialect {
+	case dialect.MySQL:
+		query = fmt.Sprintf("DELETE line FROM %s AS chosen STRAIGHT_JOIN %s AS line FORCE INDEX (PRIMARY) ON line.id = chosen.number WHERE %s", mysqlNumbers, s.Table("inbox"), s.older(than))
+	case dialect.Postgres:
+		query = s.Bind(fmt.Sprintf("DELETE FROM %s WHERE id = ANY(string_to_array(?, ',')::bigint[]) AND %s", s.Table("inbox"), s.older(than)))
+	default:
+		query = fmt.Sprintf("DELETE FROM %s WHERE id IN (SELECT value FROM json_each(?)) AND %s", s.Table("inbox"), s.older(than))
+	}
+	return query, []any{s.list(numbers)}
+}
+
+func (s SQL) older(than time.Duration) string {
+	return fmt.Sprintf("handled < %s - %d", s.Now(), than.Microseconds())
 }

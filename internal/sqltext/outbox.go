@@ -2,123 +2,141 @@ package sqltext
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	"github.com/rehop/rehop/dialect"
 )
 
-// orderBuckets is how many rows MySQL has to lock for messages with an order. The migrations know it, too.
-const orderBuckets = 1024
+// OrderBuckets is how many locks there are for the order keys of all transactions. The migrations of MySQL know it, too.
+const OrderBuckets = 1024
 
-// Buckets reads the rows that there are to lock for messages with an order, of which there should be as many as are wanted. An empty
-// query: the database needs none.
-func Buckets(d dialect.Dialect) (query string, want int) {
-	if d != dialect.MySQL {
-		return "", 0
+// Buckets reads the rows that there are to lock for messages with an order, of which there should be OrderBuckets. An empty query: the
+// database needs none.
+func (s SQL) Buckets() (query string) {
+	if s.Dialect != dialect.MySQL {
+		return ""
 	}
-	return "SELECT bucket FROM rehop_outbox_order", orderBuckets
+	return "SELECT bucket FROM " + s.Table("outbox_order")
 }
 
 // InsertBuckets makes rows that are missing.
-func InsertBuckets(d dialect.Dialect, missing []int64) (query string, args []any) {
-	return "INSERT IGNORE INTO rehop_outbox_order (bucket) SELECT number FROM " + mysqlNumbers + " AS missing", []any{List(d, missing)}
+func (s SQL) InsertBuckets(missing []int64) (query string, args []any) {
+	return "INSERT IGNORE INTO " + s.Table("outbox_order") + " (bucket) SELECT number FROM " + mysqlNumbers + " AS missing", []any{s.list(missing)}
 }
 
-// OrderNumber is by which number to serialize transactions with an order key, of which there is a hash: MySQL has few.
-func OrderNumber(d dialect.Dialect, hash uint32) uint32 {
-	if d == dialect.MySQL {
-		return hash % orderBuckets
+// orderSpace sets rehop's advisory locks apart from those of others, and from those of other tables of rehop's.
+func (s SQL) orderSpace() int32 {
+	const reho = 0x7265686f
+	if s.Tables == (dialect.Tables{}) {
+		return reho
 	}
-	return hash
+	h := fnv.New32a()
+	h.Write([]byte(s.Table("outbox")))
+	return int32(h.Sum32() ^ reho)
 }
 
-// Channel is where PostgreSQL tells relays that listen of new messages.
-const Channel = "rehop_outbox"
-
-// orderSpace sets rehop's advisory locks apart from those of others.
-const orderSpace = 0x7265686f // "reho"
-
-// Serialize makes all transactions that name the same number wait for each other, from this statement to their end, so that ids
-// which they then draw are in the order of their commits. An empty query: they do so anyway. MySQL answers with the number if it has the
-// row to lock.
-func Serialize(d dialect.Dialect, number uint32) (query string, args []any) {
-	switch d {
+// Serialize makes all transactions that name the same bucket wait for each other, from this statement to their end, so that ids
+// which they then draw are in the order of their commits. Buckets must be in ascending order, so that two transactions do not wait for
+// each other. An empty query: transactions wait for each other anyway. MySQL answers with the buckets that it has locked.
+//
+// On PostgreSQL the transaction has a number from then on, before it draws an id: so a relay that sees that all transactions up to a
+// number have ended knows that no lower id will come.
+func (s SQL) Serialize(buckets []int64) (query string, args []any) {
+	switch s.Dialect {
 	case dialect.Postgres:
-		return d.Bind("SELECT pg_advisory_xact_lock(?, ?)"), []any{int32(orderSpace), int32(number)}
+		return s.Bind("SELECT pg_advisory_xact_lock(?, bucket), txid_current() FROM unnest(string_to_array(?, ',')::int[]) AS bucket"), []any{s.orderSpace(), s.list(buckets)}
 	case dialect.MySQL: // its named locks do not end with the transaction
-		return "SELECT bucket FROM rehop_outbox_order WHERE bucket = ? FOR UPDATE", []any{int64(number)}
+		return fmt.Sprintf("SELECT line.bucket FROM %s AS chosen STRAIGHT_JOIN %s AS line FORCE INDEX (PRIMARY) WHERE line.bucket = chosen.number FOR UPDATE /*!80001 OF line */", mysqlNumbers, s.Table("outbox_order")),
+			[]any{s.list(buckets)}
 	}
 	return "", nil // SQLite has one writer at a time
 }
 
-// Announce makes an INSERT into the outbox wake the relays that listen, at commit. PostgreSQL lets only one transaction that tells
-// something commit at a time, so nothing is told while all relays are busy anyway.
-func Announce(d dialect.Dialect, insert string) string {
-	if d != dialect.Postgres {
+// Channel is where PostgreSQL notifies relays of new messages.
+func (s SQL) Channel() string {
+	const limit = 63
+	bare := s.Tables.Bare("outbox")
+	if s.Tables.Schema != "" && len(s.Tables.Schema)+1+len(bare) <= limit {
+		return s.Tables.Schema + "." + bare
+	}
+	return bare
+}
+
+// Announce makes an INSERT into the outbox wake the relays that listen, at commit. PostgreSQL lets only one transaction that notifies
+// commit at a time, so nothing is sent while all relays are busy anyway.
+func (s SQL) Announce(insert string) string {
+	if s.Dialect != dialect.Postgres {
 		return insert
 	}
-	return "WITH added AS (" + insert + ") SELECT pg_notify('" + Channel + "', '') WHERE EXISTS (SELECT 1 FROM rehop_outbox_relay WHERE listening = 1 AND expires > " + d.Now() + ")"
+	return "WITH added AS (" + insert + ") SELECT pg_notify('" + s.Channel() + "', '') WHERE EXISTS (SELECT 1 FROM " + s.Table("outbox_relay") + " WHERE listening = 1 AND expires > " + s.Now() + ")"
 }
 
 // Lane reads rows of the outbox that have a state, of a shard, by due and id, beginning behind a due and an id: its arguments are one
 // of the two, and how many rows to read. It uses the index that is made for it, whatever the database believes about the table, which
 // is full at one time and empty at another.
-func Lane(d dialect.Dialect, columns string, state, shard int, delayed bool, condition string) string {
-	if d == dialect.Postgres { // a comparison of rows fits only that index
-		index := "state, shard, due, id"
-		from, to := fmt.Sprintf("(%d, %d, 0, ?)", state, shard), fmt.Sprintf("(%[1]s) < (%[2]d, %[3]d, 1, 0)", index, state, shard)
-		if delayed {
-			from, to = fmt.Sprintf("(%d, %d, ?, 0)", state, shard), fmt.Sprintf("(state, shard, due) <= (%d, %d, %s)", state, shard, d.Now())
-		}
-		return fmt.Sprintf("SELECT %[1]s FROM rehop_outbox WHERE (%[2]s) > %[3]s AND %[4]s%[5]s ORDER BY %[2]s LIMIT ?", columns, index, from, to, condition)
-	}
-	hint := "FORCE INDEX (rehop_outbox_work)"
-	if d == dialect.SQLite {
-		hint = "INDEXED BY rehop_outbox_work"
-	}
+func (s SQL) Lane(columns string, state, shard int, delayed bool, condition string) string {
 	place := "due = 0 AND id > ?"
-	if delayed {
-		place = "due >= ? AND due <= " + d.Now()
+	switch {
+	case s.Dialect == dialect.Postgres && delayed:
+		place = "(due, id) > (?, 0) AND due <= " + s.Now()
+	case s.Dialect == dialect.Postgres:
+		// A comparison of rows fits only that index, and not the one of the primary key. It must not have the first columns in it: then
+		// PostgreSQL would not stop at the end of the shard, but read on to the end of the index.
+		place = "(due, id) > (0, ?) AND due <= 0"
+	case delayed:
+		place = "due >= ? AND due <= " + s.Now()
 	}
-	return fmt.Sprintf("SELECT %s FROM rehop_outbox %s WHERE state = %d AND shard = %d AND %s%s ORDER BY due, id LIMIT ?", columns, hint, state, shard, place, condition)
+	return fmt.Sprintf("SELECT %s FROM %s WHERE state = %d AND shard = %d AND %s%s ORDER BY due, id LIMIT ?", columns, s.Work(), state, shard, place, condition)
 }
 
-// Steady is a statement for the beginning of a transaction that works on the outbox. PostgreSQL keeps the plan that it once made for a
-// statement, and one for an empty table reads all of it; so there it may not. And it makes five plans for trial before it keeps one,
-// each of which takes longer than the statement; so it is to keep the first. By the costs that it expects it would also compile the
-// statement to machine code, for half a second each time. Last, a process that was stopped in the middle of a transaction would keep its
-// locks, and others could not delete what they have published, until somebody lets it go on: the database ends a transaction with which
-// nothing has happened for some seconds. An empty statement: nothing is to be done.
-func Steady(d dialect.Dialect) string {
-	if d != dialect.Postgres {
-		return ""
+// Work is the outbox, read by the index that is made for relays.
+func (s SQL) Work() string {
+	switch s.Dialect {
+	case dialect.MySQL:
+		return s.Table("outbox") + " FORCE INDEX (" + s.Tables.Bare("outbox_work") + ")"
+	case dialect.SQLite:
+		return s.Table("outbox") + " INDEXED BY " + s.Tables.Bare("outbox_work")
 	}
-	return "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), " +
-		"set_config('idle_in_transaction_session_timeout', '5s', true)"
+	return s.Table("outbox")
+}
+
+// Unheld is the condition that no message with the same order key of a shard is held back. Those that are have a due of their own. It has no
+// arguments. A database finds the keys once, and does not look for each row.
+func (s SQL) Unheld(state, shard int) string {
+	return fmt.Sprintf(" AND order_key NOT IN (SELECT order_key FROM %s WHERE state = %d AND shard = %d AND due > 0)", s.Work(), state, shard)
+}
+
+// HasHeld is 1 if a message of a shard is held back, which relays ask where it lets them read less, and else 0.
+func (s SQL) HasHeld(state, shard int) string {
+	if s.Dialect != dialect.Postgres {
+		return "0"
+	}
+	return fmt.Sprintf("CASE WHEN EXISTS (SELECT 1 FROM %s WHERE state = %d AND shard = %d AND due > 0) THEN 1 ELSE 0 END", s.Work(), state, shard)
 }
 
 // waiting is the condition that a message is delayed, not due, and was never given to the broker.
-func waiting(d dialect.Dialect) string { return "state = 2 AND attempts = 0 AND due > " + d.Now() }
+func (s SQL) waiting() string { return "state = 2 AND attempts = 0 AND due > " + s.Now() }
 
 // Cancel deletes a delayed message that is not due, by its id.
-func Cancel(d dialect.Dialect) string {
-	return d.Bind("DELETE FROM rehop_outbox WHERE message_id = ? AND " + waiting(d))
+func (s SQL) Cancel() string {
+	return s.Bind("DELETE FROM " + s.Table("outbox") + " WHERE message_id = ? AND " + s.waiting())
 }
 
 // Canceled reads the rows that Cancel would delete on MySQL, where a DELETE by an index locks the places beside the row too, and holds
 // up all who publish until the transaction ends. Reading locks nothing, and neither does DeleteCanceled lock more than the rows.
-func Canceled(d dialect.Dialect) string {
-	return "SELECT id FROM rehop_outbox FORCE INDEX (rehop_outbox_delayed) WHERE message_id = CAST(? AS BINARY) AND " + waiting(d)
+func (s SQL) Canceled() string {
+	return "SELECT id, nonce FROM " + s.Table("outbox") + " FORCE INDEX (" + s.Tables.Bare("outbox_delayed") + ") WHERE message_id = CAST(? AS BINARY) AND " + s.waiting()
 }
 
 // DeleteCanceled deletes those of the rows that may be.
-func DeleteCanceled(d dialect.Dialect, rows []int64) (query string, args []any) {
-	return DeleteRows(d, "rehop_outbox", "id", rows, waiting(d))
+func (s SQL) DeleteCanceled(rows []Row) (query string, args []any) {
+	return s.DeleteRows(rows, s.waiting())
 }
 
 // Replan and its reverse are statements around one that PostgreSQL must not run by the plan that it has kept, in the transaction of
-// somebody else, who gets his setting back. Empty statements: nothing is to be done.
-func Replan(d dialect.Dialect) (before, after string) {
-	if d != dialect.Postgres {
+// the caller, who gets the setting back. Empty statements: nothing is to be done.
+func (s SQL) Replan() (before, after string) {
+	if s.Dialect != dialect.Postgres {
 		return "", ""
 	}
 	return "SELECT set_config('rehop.plan_cache_mode', current_setting('plan_cache_mode'), true), set_config('plan_cache_mode', 'force_custom_plan', true)",

@@ -1,33 +1,41 @@
 package sqltext
 
-import (
-	"fmt"
+import "github.com/rehop/rehop/dialect"
 
-	"github.com/rehop/rehop/dialect"
-)
+// synced raises synchronous_commit for a transaction, so that its commit returns only when it and all that came before it are on disk.
+const synced = "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
 
-// Unheld is the condition that no message with the same order key of a shard is held back. Those that are have a due of their own. It has no
-// arguments. A database finds the keys once, and does not look for each row.
-func Unheld(d dialect.Dialect, state, shard int) string {
-	switch d {
-	case dialect.Postgres:
-		return fmt.Sprintf(" AND order_key NOT IN (SELECT order_key FROM rehop_outbox WHERE (state, shard, due, id) >= (%[1]d, %[2]d, 1, 0) AND (state, shard) <= (%[1]d, %[2]d))", state, shard)
-	case dialect.SQLite:
-		return fmt.Sprintf(" AND order_key NOT IN (SELECT order_key FROM rehop_outbox INDEXED BY rehop_outbox_work WHERE state = %d AND shard = %d AND due > 0)", state, shard)
+// Steady is a statement for the beginning of a transaction that works on the outbox. PostgreSQL keeps the plan that it once made for a
+// statement, and one for an empty table reads all of it; so there it may not. And it makes five plans for trial before it keeps one,
+// each of which takes longer than the statement; so it is to keep the first. By the costs that it expects it would also compile the
+// statement to machine code, for half a second each time. A process that was stopped in the middle of a transaction would keep its
+// locks, and others could not delete what they have published, until somebody lets it continue: the database ends a transaction with
+// which nothing has happened for some seconds. Last, what the relay commits is on disk, whatever the server's default is.
+//
+// It answers with the number below which all transactions have ended, with when the server was started, which tells one server from
+// another, and with a text. An empty statement: nothing is to be done.
+func (s SQL) Steady() string {
+	if s.Dialect != dialect.Postgres {
+		return ""
 	}
-	return fmt.Sprintf(" AND order_key NOT IN (SELECT order_key FROM rehop_outbox FORCE INDEX (rehop_outbox_work) WHERE state = %d AND shard = %d AND due > 0)", state, shard)
+	return "SELECT txid_snapshot_xmin(txid_current_snapshot()), (EXTRACT(EPOCH FROM pg_postmaster_start_time()) * 1000000)::bigint, " +
+		"set_config('enable_seqscan', 'off', true) || set_config('enable_bitmapscan', 'off', true) || set_config('plan_cache_mode', 'force_generic_plan', true) || set_config('jit', 'off', true) || " +
+		"set_config('idle_in_transaction_session_timeout', '5s', true) || " + synced
 }
 
-// LockFree locks those rows by a numeric key that nobody else has locked, and reads their keys. An empty query: the database has no locks
-// on rows.
-func LockFree(d dialect.Dialect, table, key string, numbers []int64) (query string, args []any) {
-	switch d {
-	case dialect.Postgres:
-		query = fmt.Sprintf("SELECT %s FROM %s WHERE %s FOR UPDATE SKIP LOCKED", key, table, Among(d, key))
-	case dialect.MySQL:
-		query = fmt.Sprintf("SELECT %[3]s FROM %[1]s AS chosen STRAIGHT_JOIN %[2]s FORCE INDEX (PRIMARY) ON %[3]s = chosen.number FOR UPDATE SKIP LOCKED", mysqlNumbers, table, key)
-	default:
-		return "", nil
+// Barrier writes something that is durable only if all is that was committed and visible before it. PostgreSQL answers with how many of
+// the shards are still the owner's, and with the number of this transaction, which is higher than that of any before it; the others
+// change a row for each of these shards.
+func (s SQL) Barrier(shards []int64, owner string) (query string, args []any) {
+	mine := "expires > " + s.Now() + " AND owner = ?"
+	if s.Dialect != dialect.Postgres {
+		return s.updateNumbered("outbox_lease", "shard", shards, "barrier = barrier + 1", nil, mine, owner)
 	}
-	return d.Bind(query), []any{List(d, numbers)}
+	return s.Bind("SELECT COUNT(*), txid_current(), setval('" + s.Table("outbox_barrier") + "', 1) FROM " + s.Table("outbox_lease") +
+		" WHERE shard = ANY(string_to_array(?, ',')::bigint[]) AND " + mine), []any{s.list(shards), owner}
+}
+
+// UpdateLeases changes leases if a condition holds, which has the last of the arguments.
+func (s SQL) UpdateLeases(shards []int64, set string, values []any, condition string, more ...any) (query string, args []any) {
+	return s.updateNumbered("outbox_lease", "shard", shards, set, values, condition, more...)
 }

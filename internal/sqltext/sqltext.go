@@ -1,79 +1,45 @@
 // Package sqltext writes the SQL of outbox and inbox, as far as it differs between databases.
 //
-// Queries have ? for each argument; those that functions return whole are ready for the database, pieces have to be bound by
+// Queries have ? for each argument; those that methods return whole are ready for the database, pieces have to be bound by
 // [dialect.Dialect.Bind] with the query that they are put into.
 package sqltext
 
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/rehop/rehop/dialect"
 )
 
+// SQL writes statements for the databases of a dialect in which rehop's tables have certain names.
+type SQL struct {
+	dialect.Dialect
+	Tables dialect.Tables
+}
+
+// Check reports a dialect or names that there cannot be.
+func (s SQL) Check() error {
+	if err := s.Dialect.Check(); err != nil {
+		return err
+	}
+	return s.Tables.Check(s.Dialect)
+}
+
+// Table is the name of a table of rehop's, such as "outbox", for a statement.
+func (s SQL) Table(name string) string { return s.Tables.Name(s.Dialect, name) }
+
 // Later is the greater of two numbers.
-func Later(d dialect.Dialect, a, b string) string {
-	if d == dialect.SQLite {
+func (s SQL) Later(a, b string) string {
+	if s.Dialect == dialect.SQLite {
 		return "MAX(" + a + ", " + b + ")"
 	}
 	return "GREATEST(" + a + ", " + b + ")"
 }
 
-// Among is the condition that a column has one of some numbers, which are its argument: see List.
-func Among(d dialect.Dialect, column string) string {
-	switch d {
-	case dialect.Postgres:
-		return column + " = ANY(string_to_array(?, ',')::bigint[])"
-	case dialect.SQLite:
-		return column + " IN (SELECT value FROM json_each(?))"
-	}
-	return column + " IN (SELECT number FROM " + mysqlNumbers + " AS among)"
-}
-
-// mysqlNumbers is a table of the numbers that are its argument.
-const mysqlNumbers = "JSON_TABLE(?, '$[*]' COLUMNS (number BIGINT PATH '$'))"
-
-// List is numbers as an argument for Among, UpdateRows and DeleteRows.
-func List(d dialect.Dialect, numbers []int64) string {
-	list := make([]byte, 0, 12*len(numbers)+2)
-	for i, n := range numbers {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = strconv.AppendInt(list, n, 10)
-	}
-	if d == dialect.Postgres {
-		return string(list)
-	}
-	return "[" + string(list) + "]"
-}
-
-// UpdateRows changes rows by a numeric key, if a condition holds. It touches no others: where MySQL has the choice it reads all of a
-// small table, and then waits for every transaction that has written there.
-func UpdateRows(d dialect.Dialect, table, key string, numbers []int64, set string, values []any, condition string, more ...any) (query string, args []any) {
-	list := List(d, numbers)
-	if d == dialect.MySQL {
-		query = fmt.Sprintf("UPDATE %s AS chosen STRAIGHT_JOIN %s FORCE INDEX (PRIMARY) ON %s = chosen.number SET %s WHERE %s", mysqlNumbers, table, key, set, condition)
-		args = append([]any{list}, values...)
-	} else {
-		query = fmt.Sprintf("UPDATE %s SET %s WHERE %s AND %s", table, set, Among(d, key), condition)
-		args = append(append(args, values...), list)
-	}
-	return d.Bind(query), append(args, more...)
-}
-
-// DeleteRows deletes rows by a numeric key, if a condition holds, and touches no others.
-func DeleteRows(d dialect.Dialect, table, key string, numbers []int64, condition string) (query string, args []any) {
-	query = fmt.Sprintf("DELETE FROM %s WHERE %s AND %s", table, Among(d, key), condition)
-	if d == dialect.MySQL {
-		query = fmt.Sprintf("DELETE %[2]s FROM %[1]s AS chosen STRAIGHT_JOIN %[2]s FORCE INDEX (PRIMARY) ON %[3]s = chosen.number WHERE %[4]s", mysqlNumbers, table, key, condition)
-	}
-	return d.Bind(query), []any{List(d, numbers)}
-}
-
 // First makes a query that ends with a LIMIT a part of a UNION ALL.
-func First(d dialect.Dialect, query string) string {
-	if d == dialect.SQLite {
+func (s SQL) First(query string) string {
+	if s.Dialect == dialect.SQLite {
 		return "SELECT * FROM (" + query + ")"
 	}
 	return "(" + query + ")"
@@ -81,9 +47,81 @@ func First(d dialect.Dialect, query string) string {
 
 // InsertNew inserts a row, or nothing if there is one with the same key. MySQL then shortens values that are too long, so check
 // them before.
-func InsertNew(d dialect.Dialect, table, columns, values string) string {
-	if d == dialect.MySQL {
-		return "INSERT IGNORE INTO " + table + " (" + columns + ") VALUES (" + values + ")"
+func (s SQL) InsertNew(table, columns, values string) string {
+	if s.Dialect == dialect.MySQL {
+		return "INSERT IGNORE INTO " + s.Table(table) + " (" + columns + ") VALUES (" + values + ")"
 	}
-	return "INSERT INTO " + table + " (" + columns + ") VALUES (" + values + ") ON CONFLICT DO NOTHING"
+	return "INSERT INTO " + s.Table(table) + " (" + columns + ") VALUES (" + values + ") ON CONFLICT DO NOTHING"
+}
+
+// mysqlNumbers is a table of the numbers that are its argument.
+const mysqlNumbers = "JSON_TABLE(?, '$[*]' COLUMNS (number BIGINT PATH '$'))"
+
+// list is numbers as one argument, so that a statement has the same text for any number of them and drivers can keep it prepared.
+func (s SQL) list(numbers []int64) string {
+	list := make([]byte, 0, 12*len(numbers)+2)
+	for i, n := range numbers {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, n, 10)
+	}
+	if s.Dialect == dialect.Postgres {
+		return string(list)
+	}
+	return "[" + string(list) + "]"
+}
+
+// updateNumbered changes rows of a table by a numeric key, if a condition holds. It touches no others: where MySQL has the choice it
+// reads all of a small table, and then waits for every transaction that has written there.
+func (s SQL) updateNumbered(table, key string, numbers []int64, set string, values []any, condition string, more ...any) (query string, args []any) {
+	list := s.list(numbers)
+	switch s.Dialect {
+	case dialect.MySQL:
+		query = fmt.Sprintf("UPDATE %s AS chosen STRAIGHT_JOIN %s FORCE INDEX (PRIMARY) ON %s = chosen.number SET %s WHERE %s", mysqlNumbers, s.Table(table), key, set, condition)
+		return query, append(append([]any{list}, values...), more...)
+	case dialect.Postgres:
+		query = fmt.Sprintf("UPDATE %s SET %s WHERE %s = ANY(string_to_array(?, ',')::bigint[]) AND %s", s.Table(table), set, key, condition)
+	default:
+		query = fmt.Sprintf("UPDATE %s SET %s WHERE %s IN (SELECT value FROM json_each(?)) AND %s", s.Table(table), set, key, condition)
+	}
+	return s.Bind(query), append(append(append(args, values...), list), more...)
+}
+
+// Retryable reports whether a transaction has failed only because of others at the same time, and can simply be repeated: a deadlock, a
+// serialization failure, or a lock that SQLite did not get.
+func (s SQL) Retryable(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	var marks []string
+	switch s.Dialect {
+	case dialect.Postgres:
+		marks = []string{"SQLSTATE 40001", "SQLSTATE 40P01", "could not serialize access", "deadlock detected"}
+	case dialect.MySQL:
+		marks = []string{"Error 1213", "Error 1020"}
+	case dialect.SQLite:
+		marks = []string{"SQLITE_BUSY", "database is locked"}
+	}
+	for _, mark := range marks {
+		if strings.Contains(text, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// Explain adds to an error what the user can do about it, where that is known.
+func (s SQL) Explain(err error) error {
+	if err == nil || s.Dialect != dialect.Postgres {
+		return err
+	}
+	for _, mark := range []string{"SQLSTATE 26000", "SQLSTATE 42P05", "SQLSTATE 08P01"} {
+		if text := err.Error(); strings.Contains(text, mark) && strings.Contains(text, "prepared statement") {
+			return fmt.Errorf("%w (a proxy that shares connections among clients has mixed up prepared statements: "+
+				"use pgbouncer 1.21 or later with max_prepared_statements, or add default_query_exec_mode=exec to pgx's connection string)", err)
+		}
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
@@ -15,6 +16,8 @@ import (
 type Listener struct {
 	// Config is how it connects.
 	Config *pgx.ConnConfig
+	// Tables are those of the relay. Default: rehop_outbox and so on.
+	Tables dialect.Tables
 }
 
 // silence is how long it listens before it asks whether the server is still there.
@@ -32,7 +35,8 @@ func (l Listener) Listen(ctx context.Context, wake func()) error {
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+sqltext.Channel); err != nil {
+	channel := sqltext.SQL{Dialect: dialect.Postgres, Tables: l.Tables}.Channel()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 		return fmt.Errorf("outboxpgx: listen: %w", err)
 	}
 	wake()

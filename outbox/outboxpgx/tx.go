@@ -19,6 +19,9 @@ func Tx(tx pgx.Tx) outbox.Tx { return execer{tx} }
 
 type execer struct{ tx pgx.Tx }
 
+// InTransaction is for outbox.Box.Publish, which need not ask the database then.
+func (e execer) InTransaction() {}
+
 func (e execer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	tag, err := e.tx.Exec(ctx, query, args...)
 	return driver.RowsAffected(tag.RowsAffected()), err

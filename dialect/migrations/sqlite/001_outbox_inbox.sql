@@ -1,6 +1,6 @@
 -- Messages that are to be published. state: 0 ready, 1 ready and in an order, 2 delayed until due, 3 set aside with its
 -- error, 4 published and kept until due. due is 0 in states 0 and 3, and in 1 unless it is to be tried again then.
-CREATE TABLE rehop_outbox (
+CREATE TABLE {outbox} (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     state       INTEGER NOT NULL,
     shard       INTEGER NOT NULL,
@@ -17,32 +17,32 @@ CREATE TABLE rehop_outbox (
     error       TEXT NOT NULL DEFAULT '',
     body        BLOB NOT NULL
 );
-CREATE INDEX rehop_outbox_work ON rehop_outbox (state, shard, due, id);
-CREATE INDEX rehop_outbox_delayed ON rehop_outbox (message_id) WHERE state = 2;
+CREATE INDEX {bare outbox_work} ON {outbox} (state, shard, due, id);
+CREATE INDEX {bare outbox_delayed} ON {outbox} (message_id) WHERE state = 2;
 
 -- Who may publish the messages of a shard.
-CREATE TABLE rehop_outbox_lease (
+CREATE TABLE {outbox_lease} (
     shard   INTEGER PRIMARY KEY,
     owner   TEXT NOT NULL,
     term    INTEGER NOT NULL,
     expires INTEGER NOT NULL
 );
-INSERT INTO rehop_outbox_lease (shard, owner, term, expires) VALUES
+INSERT INTO {outbox_lease} (shard, owner, term, expires) VALUES
     (0, '', 0, 0), (1, '', 0, 0), (2, '', 0, 0), (3, '', 0, 0), (4, '', 0, 0), (5, '', 0, 0), (6, '', 0, 0), (7, '', 0, 0),
     (8, '', 0, 0), (9, '', 0, 0), (10, '', 0, 0), (11, '', 0, 0), (12, '', 0, 0), (13, '', 0, 0), (14, '', 0, 0), (15, '', 0, 0);
 
 -- The relays that live, and whether they want to be told of new messages.
-CREATE TABLE rehop_outbox_relay (
+CREATE TABLE {outbox_relay} (
     owner     TEXT PRIMARY KEY,
     expires   INTEGER NOT NULL,
     listening INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- Messages whose effects are in this database. message_id is the bytes of the message's id.
-CREATE TABLE rehop_inbox (
+CREATE TABLE {inbox} (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     handled    INTEGER NOT NULL,
     consumer   TEXT NOT NULL,
     message_id BLOB NOT NULL
 );
-CREATE UNIQUE INDEX rehop_inbox_message ON rehop_inbox (consumer, message_id);
+CREATE UNIQUE INDEX {bare inbox_message} ON {inbox} (consumer, message_id);

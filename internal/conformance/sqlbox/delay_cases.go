@@ -43,7 +43,7 @@ func delayCases() []Case {
 			b.Migrate()
 			b.Put(outbox.Message{Message: rehop.Message{ID: "delay", Key: "q", At: time.Now().Add(time.Minute), Delay: time.Hour}},
 				outbox.Message{Message: rehop.Message{ID: "at", Key: "q", At: time.Now().Add(time.Hour), Delay: time.Minute}})
-			list, err := b.Inspector().List(b.Context(), outbox.StateDelayed, 0, 10)
+			list, err := b.Inspector().List(b.Context(), outbox.StateDelayed, outbox.RowID{}, 10)
 			b.Must(err)
 			Equal(b, "delayed", len(list), 2)
 			for _, e := range list {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,6 +76,19 @@ func inboxCases() []Case {
 			Equal(b, "runs", runs.Load(), 2)
 		}},
 		{Name: "SwallowedDeadlock", Not: notMySQL, Run: swallowedDeadlock},
+		{Name: "Deadlock", Not: oneWriter, Run: deadlock},
+		{Name: "Frozen", Not: oneWriter, Run: frozen},
+		{Name: "CleansItself", Run: func(t *testing.T, b *Bench) {
+			// Also behind a row with a date in the future.
+			b.Migrate()
+			b.Exec("INSERT INTO rehop_inbox (handled, consumer, message_id) VALUES (" + b.Dialect.Now() + " + 3600000000, 'q', 'future')")
+			b.Exec("INSERT INTO rehop_inbox (handled, consumer, message_id) VALUES (1, 'q', 'old')")
+			b.Consume("q", newRecorder(), 1, b.effect)
+			b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+			b.Eventually("what is old is deleted", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_inbox WHERE handled = 1") == 0 })
+			b.Eventually("effect", func() bool { return b.Effects("1") == 1 })
+			Equal(b, "rows", b.Number("SELECT COUNT(*) FROM rehop_inbox"), 2)
+		}},
 		{Name: "CopyHoldsUpNobody", Not: oneWriter, Run: copyHoldsUpNobody},
 		{Name: "NoID", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
@@ -183,6 +197,87 @@ func (b *Bench) Consume(queue string, told *recorder, concurrency int, handle re
 	})
 	if err != nil {
 		b.t.Fatalf("subscribe to %q: %v", queue, err)
+	}
+}
+
+// deadlock: of two handlers that wait for each other the database ends one, which is no fault of its message: it has one attempt.
+func deadlock(t *testing.T, b *Bench) {
+	b.Migrate()
+	b.Exec("CREATE TABLE stock (id INTEGER PRIMARY KEY, n INTEGER)")
+	b.Exec("INSERT INTO stock (id, n) VALUES (1, 0), (2, 0)")
+	take := func(ctx context.Context, id int) error {
+		_, err := inbox.From(ctx).ExecContext(ctx, b.Dialect.Bind("UPDATE stock SET n = n + 1 WHERE id = ?"), id)
+		return err
+	}
+	var met sync.WaitGroup
+	met.Add(2)
+	var runs atomic.Int32
+	attempts := make(chan int, 10)
+	b.Consume("q", newRecorder(), 2, func(ctx context.Context, d *rehop.Delivery) error {
+		first, second := 1, 2
+		if d.ID == "b" {
+			first, second = 2, 1
+		}
+		if err := take(ctx, first); err != nil {
+			return err
+		}
+		if runs.Add(1) <= 2 {
+			met.Done()
+			met.Wait()
+		}
+		if err := take(ctx, second); err != nil {
+			return fmt.Errorf("take from stock: %w", err)
+		}
+		attempts <- d.Attempt
+		return nil
+	})
+	for _, id := range []string{"a", "b"} {
+		b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: id, Key: "q"}))
+	}
+	for range 2 {
+		Equal(b, "attempt", Receive(b, attempts, "handled message"), 1)
+	}
+	b.Eventually("both have their effects, once", func() bool { return b.Number("SELECT SUM(n) FROM stock") == 4 })
+	if n := runs.Load(); n < 3 {
+		t.Errorf("inconclusive: got %d runs, want one more because of a deadlock", n)
+	}
+}
+
+// frozen: a handler that hangs in its transaction does not hold up a worker that has a copy of its message.
+func frozen(t *testing.T, b *Bench) {
+	b.Migrate()
+	in := b.Inbox(nil)
+	in.MaxWait = 300 * time.Millisecond
+	told := newRecorder()
+	in.Hooks = []inbox.Hook{told}
+	hangs, release := make(chan struct{}), make(chan struct{})
+	handled := make(chan string, 10)
+	attempts := make(chan int, 10)
+	for _, queue := range []string{"first", "second"} {
+		_, err := b.Client.Subscribe(b.Context(), rehop.Subscription{
+			Queue: queue, Retry: rehop.Steps(), Middleware: []rehop.Middleware{in.Middleware("both")},
+			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+				if d.ID == "hangs" {
+					close(hangs) // it runs once
+					<-release
+				}
+				attempts <- d.Attempt
+				handled <- d.ID
+				return nil
+			}),
+		})
+		b.Must(err)
+	}
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "hangs", Key: "first"}))
+	Receive(b, hangs, "handler that hangs")
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "hangs", Key: "second"}))
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "other", Key: "second"}))
+	Equal(b, "message behind the copy", Receive(b, handled, "message behind the copy"), "other")
+	close(release)
+	Equal(b, "message", Receive(b, handled, "message whose handler hung"), "hangs")
+	Equal(b, "duplicate", Receive(b, told.duplicates, "copy"), "hangs") // and not in the failed queue: it has one attempt
+	for range 2 {
+		Equal(b, "attempt", Receive(b, attempts, "attempt"), 1)
 	}
 }
 

@@ -1,11 +1,21 @@
 package sqlbox
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/inbox"
+	"github.com/rehop/rehop/outbox"
 )
 
 func migrateCases() []Case {
@@ -96,6 +106,37 @@ func migrateCases() []Case {
 			b.Put(To("q", "1"))
 			Equal(b, "message", Receive(b, got, "message").ID, "1")
 		}},
+		{Name: "Upgrade", Run: upgrade},
+		{Name: "UpgradeInterrupted", Run: func(t *testing.T, b *Bench) {
+			// An earlier try has got half-way and was killed before it could record that.
+			b.firstVersion()
+			switch b.Dialect {
+			case dialect.MySQL:
+				b.Exec("ALTER TABLE rehop_outbox ADD COLUMN nonce BIGINT NOT NULL DEFAULT 0")
+				b.Exec("ALTER TABLE rehop_inbox ADD INDEX rehop_inbox_handled (handled)")
+			case dialect.Postgres:
+				b.Exec("CREATE INDEX rehop_inbox_handled ON rehop_inbox (handled)")
+			}
+			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
+			Equal(b, "rows of versions", b.Number("SELECT COUNT(*) FROM rehop_migration"), b.Dialect.Newest())
+		}},
+		{Name: "OtherNames", Run: otherNames},
+		{Name: "BadNames", Run: func(t *testing.T, b *Bench) {
+			for _, names := range []dialect.Tables{{Prefix: "Shop_"}, {Prefix: "1"}, {Prefix: "a-b"}, {Prefix: strings.Repeat("x", 31)}, {Schema: "a'b"}, {Schema: `a"b`}, {Schema: "a`b"}} {
+				relay := b.Relay()
+				relay.Tables = names
+				_, listErr := outbox.Inspector{DB: b.DB, Dialect: b.Dialect, Tables: names}.Drop(b.Context())
+				for doing, err := range map[string]error{
+					"migrate": dialect.Migration{Dialect: b.Dialect, Tables: names}.Run(b.Context(), b.DB), "relay": relay.Run(b.Context()), "drop": listErr,
+					"publish": outbox.Box{Dialect: b.Dialect, Tables: names}.Publish(b.Context(), b.Tx(), To("q", "1")),
+				} {
+					if err == nil || !strings.Contains(err.Error(), "of the tables") {
+						t.Errorf("%s with %+v: got %v, want an error about the name", doing, names, err)
+					}
+				}
+			}
+		}},
+		{Name: "Durable", Run: durable},
 		{Name: "NewerThanTheProgram", Run: func(t *testing.T, b *Bench) {
 			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
 			b.Exec("INSERT INTO rehop_migration (version, applied) VALUES (1000, 0)")
@@ -111,4 +152,171 @@ func migrateCases() []Case {
 			}
 		}},
 	}
+}
+
+// firstVersion makes the tables as the first version of rehop had them.
+func (b *Bench) firstVersion() {
+	b.t.Helper()
+	script, err := b.Dialect.SQL(0)
+	b.Must(err)
+	for statement := range strings.SplitSeq(script, ";\n") {
+		b.Exec(statement)
+		if strings.Contains(statement, "VALUES (1, ") && strings.Contains(statement, "rehop_migration") {
+			return
+		}
+	}
+	b.t.Fatal("the script does not record version 1")
+}
+
+// upgrade: tables with rows in them are brought to the newest version while others write.
+func upgrade(t *testing.T, b *Bench) {
+	b.firstVersion()
+	row := "INSERT INTO rehop_outbox (state, shard, due, created, size, message_id, exchange, routing_key, order_key, properties, headers, body) VALUES (0, 3, 0, 0, 10, ?, '', 'q', '', '{}', '', 'x')"
+	b.Exec(row, "old")
+	b.Exec("INSERT INTO rehop_inbox (handled, consumer, message_id) VALUES (1, 'q', 'old')")
+	ctx, cancel := context.WithCancel(b.Context())
+	var writing sync.WaitGroup
+	if b.Dialect != dialect.SQLite { // where a writer makes others fail, not wait
+		writing.Go(func() {
+			for ctx.Err() == nil {
+				_, err := b.DB.ExecContext(ctx, b.Dialect.Bind("INSERT INTO rehop_inbox (handled, consumer, message_id) VALUES (1, 'q', ?)"), []byte(rand.Text()))
+				if err != nil && ctx.Err() == nil {
+					t.Errorf("write while the tables are upgraded: got %v, want nil", err)
+					return
+				}
+			}
+		})
+	}
+	err := b.Dialect.Migrate(b.Context(), b.Open(t))
+	cancel()
+	writing.Wait()
+	b.Must(err)
+	Equal(b, "rows of versions", b.Number("SELECT COUNT(*) FROM rehop_migration"), b.Dialect.Newest())
+	if b.Dialect == dialect.Postgres {
+		Equal(b, "valid indexes", b.Number("SELECT COUNT(*) FROM pg_index WHERE indexrelid = 'rehop_inbox_handled'::regclass AND indisvalid"), 1)
+	}
+	b.Exec(row, "by an old program")
+	got := b.Collect("q")
+	b.Start(b.Relay())
+	for _, want := range []string{"old", "by an old program"} {
+		Equal(b, "message", Receive(b, got, "message").ID, want)
+	}
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+}
+
+// otherNames: all works with tables that are called otherwise, in another schema where there are any.
+func otherNames(t *testing.T, b *Bench) {
+	names := dialect.Tables{Prefix: "shop_"}
+	if b.Dialect != dialect.SQLite {
+		names.Schema = "Order-" + strings.ToLower(rand.Text()[:8])
+		quoted := strings.TrimSuffix(names.Name(b.Dialect, ""), ".shop_")
+		b.Exec("CREATE SCHEMA " + quoted)
+		t.Cleanup(func() {
+			if b.Dialect == dialect.MySQL {
+				b.Exec("DROP SCHEMA " + quoted)
+			}
+		})
+	}
+	migration := dialect.Migration{Dialect: b.Dialect, Tables: names}
+	for range 2 {
+		b.Must(migration.Run(b.Context(), b.DB))
+	}
+	version, err := migration.Version(b.Context(), b.DB)
+	b.Must(err)
+	Equal(b, "version", version, b.Dialect.Newest())
+	version, err = b.Dialect.Version(b.Context(), b.DB)
+	b.Must(err)
+	Equal(b, "version of tables with the usual names", version, 0)
+
+	b.Exec("CREATE TABLE effect (name VARCHAR(100) NOT NULL)")
+	b.Box = outbox.Box{Dialect: b.Dialect, Tables: names}
+	delayed := To("q", "delayed")
+	delayed.Delay = time.Hour
+	b.Put(To("q", "1"), ordered("k", "q", "2"), delayed, To("nowhere", "3"))
+	told := newRecorder()
+	relay := b.Relay()
+	relay.Tables, relay.Tries, relay.Hooks = names, 1, []outbox.Hook{told}
+	if b.WakerOf != nil {
+		relay.Waker = b.WakerOf(names)
+	}
+	handled := make(chan string, 10)
+	in := b.Inbox(told)
+	in.Tables = names
+	_, err = b.Client.Subscribe(b.Context(), rehop.Subscription{
+		Queue: "q", Middleware: []rehop.Middleware{in.Middleware("")},
+		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+			if inbox.From(ctx) == nil {
+				t.Error("the handler has no transaction")
+			}
+			handled <- d.ID
+			return b.effect(ctx, d)
+		}),
+	})
+	b.Must(err)
+	b.Start(relay)
+	ids := map[string]bool{Receive(b, handled, "message"): true, Receive(b, handled, "message"): true}
+	if !ids["1"] || !ids["2"] {
+		t.Errorf("messages: got %v, want 1 and 2", ids)
+	}
+	b.Must(b.Client.Publish(b.Context(), rehop.Message{ID: "1", Key: "q"}))
+	Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), "1")
+	look := outbox.Inspector{DB: b.DB, Dialect: b.Dialect, Tables: names}
+	aside := Receive(b, told.aside, "message without a route")
+	n, err := look.Drop(b.Context(), aside.Row)
+	b.Must(err)
+	Equal(b, "dropped", n, 1)
+	tx := b.Tx()
+	canceled, err := b.Box.Cancel(b.Context(), tx, "delayed")
+	b.Must(err)
+	Equal(b, "canceled", canceled, true)
+	b.Must(tx.Commit())
+	b.Eventually("the outbox is empty", func() bool {
+		backlog, err := look.Backlog(b.Context())
+		b.Must(err)
+		return backlog == outbox.Backlog{}
+	})
+}
+
+// durable: settings by which a crash loses what was committed are reported, and refused on demand.
+func durable(t *testing.T, b *Bench) {
+	weak, err := b.Dialect.Durability(b.Context(), b.DB)
+	b.Must(err)
+	if len(weak) > 0 {
+		t.Errorf("usual settings: got %v, want no weakness", weak)
+	}
+	var db *sql.DB
+	setting := ""
+	switch b.Dialect {
+	case dialect.Postgres:
+		setting, db = "synchronous_commit", b.OpenWith(t, "synchronous_commit", "off")
+	case dialect.MySQL: // whose setting is that of the whole server; other cases do not crash it
+		setting, db = "innodb_flush_log_at_trx_commit", b.DB
+		b.Exec("SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+		defer b.Exec("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+	case dialect.SQLite:
+		setting, db = "synchronous", b.OpenWith(t, "_pragma", "synchronous(OFF)")
+	}
+	weak, err = b.Dialect.Durability(b.Context(), db)
+	b.Must(err)
+	if len(weak) != 1 || weak[0].Setting != setting || weak[0].Loses == "" || weak[0].Fix == "" {
+		t.Errorf("weak settings: got %+v, want %s, what it loses and what to set", weak, setting)
+	}
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	migration := dialect.Migration{Dialect: b.Dialect, Logger: logger, RequireDurable: true}
+	refused := func(doing string, err error) {
+		t.Helper()
+		if !errors.Is(err, dialect.ErrNotDurable) || !strings.Contains(err.Error(), setting) {
+			t.Errorf("%s: got %v, want ErrNotDurable that names %s", doing, err, setting)
+		}
+	}
+	refused("migrate", migration.Run(b.Context(), db))
+	migration.RequireDurable = false
+	b.Must(migration.Run(b.Context(), db))
+	if !strings.Contains(log.String(), setting) {
+		t.Errorf("log: got %q, want a warning that names %s", log.String(), setting)
+	}
+	relay := b.Relay()
+	relay.DB, relay.RequireDurable = db, true
+	refused("relay", relay.Run(b.Context()))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -49,19 +50,19 @@ func orderCases() []Case {
 			b.Must(Receive(b, done, "second transaction"))
 			b.Must(second.Commit())
 		}},
-		{Name: "NoTransaction", Run: func(t *testing.T, b *Bench) {
+		{Name: "LateCommit", Not: oneWriter, Run: lateInOrder},
+		{Name: "ManyKeys", Run: func(t *testing.T, b *Bench) {
+			// More keys than a database has locks for.
 			b.Migrate()
-			b.Must(b.Box.Publish(b.Context(), b.DB, To("q", "without")))
-			if err := b.Box.Publish(b.Context(), b.DB, ordered("k", "q", "with")); !errors.Is(err, rehop.ErrInvalid) {
-				t.Errorf("order without a transaction: got %v, want ErrInvalid", err)
+			var messages []outbox.Message
+			for i := range 40_000 {
+				messages = append(messages, outbox.Message{Message: rehop.Message{Key: "q"}, OrderKey: fmt.Sprint("key ", i)})
 			}
-			conn, err := b.DB.Conn(b.Context())
-			b.Must(err)
-			defer conn.Close()
-			if err := b.Box.Publish(b.Context(), conn, ordered("k", "q", "with")); !errors.Is(err, rehop.ErrInvalid) {
-				t.Errorf("order on a connection without a transaction: got %v, want ErrInvalid", err)
-			}
-			Equal(b, "rows", b.Rows(), 1)
+			tx := b.Tx()
+			ctx, cancel := context.WithTimeout(context.Background(), 4*limit)
+			defer cancel()
+			b.Must(b.Box.Publish(ctx, tx, messages...))
+			b.Must(tx.Rollback())
 		}},
 		{Name: "NothingToLock", Not: notMySQL, Run: func(t *testing.T, b *Bench) {
 			// Somebody has emptied all tables. An order that could not be kept is not promised.
@@ -140,6 +141,51 @@ func orderCases() []Case {
 			Equal(b, "set aside", Receive(b, told.aside, "message that was set aside").MessageID, "2")
 			Equal(b, "message", Receive(b, got, "message").ID, "3")
 		}},
+	}
+}
+
+// lateInOrder: a transaction draws an id, others of its shard with higher ids commit and are published, and it commits later than
+// they do. The next message of its key does not overtake it.
+func lateInOrder(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	b.Start(b.Relay())
+	shard := func(key string) uint32 {
+		h := fnv.New32a()
+		h.Write([]byte(key))
+		return h.Sum32() % 16
+	}
+	others := []string{}
+	for i := 0; len(others) < 20; i++ {
+		if key := fmt.Sprint("other ", i); shard(key) == shard("late") {
+			others = append(others, key)
+		}
+	}
+	pass := func(id string) {
+		t.Helper()
+		Equal(b, "message", Receive(b, got, "message").ID, id)
+	}
+	for i := range 3 {
+		b.Put(ordered(others[0], "q", fmt.Sprint("first ", i)))
+		pass(fmt.Sprint("first ", i))
+	}
+	for round := range 5 {
+		before := b.Tx()
+		_, err := before.ExecContext(b.Context(), "INSERT INTO effect (name) VALUES ('it has a number before the late one')")
+		b.Must(err)
+		late := b.Tx()
+		b.Must(b.Box.Publish(b.Context(), late, ordered("late", "q", fmt.Sprint("late ", round))))
+		b.Must(b.Box.Publish(b.Context(), before, ordered(others[round], "q", fmt.Sprint("before ", round))))
+		b.Must(before.Commit())
+		pass(fmt.Sprint("before ", round))
+		for i := range 5 { // the relay looks some more times
+			b.Put(To("q", fmt.Sprint("without ", round, i)))
+			pass(fmt.Sprint("without ", round, i))
+		}
+		b.Must(late.Commit())
+		b.Put(ordered("late", "q", fmt.Sprint("after ", round)))
+		pass(fmt.Sprint("late ", round))
+		pass(fmt.Sprint("after ", round))
 	}
 }
 

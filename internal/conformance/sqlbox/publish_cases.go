@@ -2,6 +2,8 @@ package sqlbox
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -16,6 +18,49 @@ import (
 
 func publishCases() []Case {
 	return []Case{
+		{Name: "NoTransaction", Run: func(t *testing.T, b *Bench) {
+			b.Migrate()
+			conn, err := b.DB.Conn(b.Context())
+			b.Must(err)
+			defer conn.Close()
+			// Types that the outbox knows, and one that it cannot know.
+			for _, tx := range []outbox.Tx{b.DB, conn, &hidden{b.DB}, &hidden{conn}} {
+				for _, m := range []outbox.Message{To("q", "1"), ordered("k", "q", "1")} {
+					if err := b.Box.Publish(b.Context(), tx, m); !errors.Is(err, outbox.ErrNoTransaction) {
+						t.Errorf("publish by a %T: got %v, want ErrNoTransaction", tx, err)
+					}
+				}
+			}
+			Equal(b, "rows", b.Rows(), 0)
+			// The connections are as they were.
+			for range 5 {
+				b.Put(To("q", "in a transaction"))
+			}
+			b.Must(b.Box.PublishNow(b.Context(), b.DB, To("q", "now")))
+			Equal(b, "rows", b.Rows(), 6)
+		}},
+		{Name: "UnknownTransaction", Run: func(t *testing.T, b *Bench) {
+			// A transaction of a type that the outbox cannot know is one all the same, and one that embeds another is.
+			b.Migrate()
+			for i, wrap := range []func(*sql.Tx) outbox.Tx{
+				func(tx *sql.Tx) outbox.Tx { return &hidden{tx} },
+				func(tx *sql.Tx) outbox.Tx { return struct{ *sql.Tx }{tx} },
+				func(tx *sql.Tx) outbox.Tx { return &struct{ *sql.Tx }{tx} },
+			} {
+				for j, commits := range []bool{false, true} {
+					tx, err := b.DB.BeginTx(b.Context(), nil)
+					b.Must(err)
+					b.Must(b.Box.Publish(b.Context(), wrap(tx), To("q", fmt.Sprint(i, j, 0)), ordered("k", "q", fmt.Sprint(i, j, 1))))
+					b.Must(b.Box.Publish(b.Context(), wrap(tx), To("q", fmt.Sprint(i, j, 2))))
+					if commits {
+						b.Must(tx.Commit())
+					} else {
+						b.Must(tx.Rollback())
+					}
+				}
+				Equal(b, "rows", b.Rows(), 3*(i+1))
+			}
+		}},
 		{Name: "Commit", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			got := b.Collect("q")
@@ -137,4 +182,20 @@ func publishCases() []Case {
 			Equal(b, "rows", b.Rows(), 1)
 		}},
 	}
+}
+
+// hidden is something that can run statements, of which nobody can tell by its type whether it is a transaction.
+type hidden struct{ by statements }
+
+type statements interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+func (h *hidden) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return h.by.ExecContext(ctx, query, args...)
+}
+
+func (h *hidden) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return h.by.QueryContext(ctx, query, args...)
 }

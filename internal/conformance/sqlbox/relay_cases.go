@@ -378,7 +378,7 @@ func kept(t *testing.T, b *Bench) {
 	var list []outbox.Entry
 	b.Eventually("both are kept", func() bool {
 		var err error
-		list, err = look.List(b.Context(), outbox.StateKept, 0, 10)
+		list, err = look.List(b.Context(), outbox.StateKept, outbox.RowID{}, 10)
 		b.Must(err)
 		return len(list) == 2
 	})

@@ -38,7 +38,7 @@ func standstillCases() []Case {
 			bare := To("q", "bare")
 			bare.Body, bare.Headers = nil, map[string]any{"h": strings.Repeat("x", 10_000)}
 			b.Put(bare)
-			list, err := b.Inspector().List(b.Context(), outbox.StateReady, 0, 10)
+			list, err := b.Inspector().List(b.Context(), outbox.StateReady, outbox.RowID{}, 10)
 			b.Must(err)
 			if len(list) != 1 || list[0].Message.ID != "bare" || len(list[0].Message.Headers) != 1 {
 				t.Errorf("list: got %+v, want the message with its header", list)

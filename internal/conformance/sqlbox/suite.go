@@ -25,8 +25,9 @@ type Database struct {
 	OpenWith func(t testing.TB, setting, value string) *sql.DB
 	// Begin begins a transaction in which messages are published. Default: one of a pool.
 	Begin func(ctx context.Context) (inbox.Transaction, error)
-	// Waker wakes relays. Default: none.
-	Waker outbox.Waker
+	// Waker wakes relays, and WakerOf those of tables with other names. Default: none.
+	Waker   outbox.Waker
+	WakerOf func(dialect.Tables) outbox.Waker
 }
 
 // Broker is a fresh broker.
@@ -69,6 +70,8 @@ func sections() []section {
 		{"lease", leaseCases()},
 		{"inbox", inboxCases()},
 		{"spill", spillCases()},
+		{"restore", restoreCases()},
+		{"disk", diskCases()},
 	}
 }
 

@@ -1,0 +1,91 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/rehop/rehop/dialect"
+)
+
+// ErrNoTransaction means that something is not in a transaction in which messages were to be published.
+var ErrNoTransaction = errors.New("not in a transaction")
+
+// transactional is implemented by what is certainly a transaction, such as outboxpgx.Tx returns.
+type transactional interface{ InTransaction() }
+
+// inTransaction makes sure that statements of tx belong to a transaction, and returns what to run them with. It knows the usual types and
+// asks the database about the others.
+func (b Box) inTransaction(ctx context.Context, tx Tx) (Tx, error) {
+	if inner := embedded(tx); inner != nil {
+		return inner, nil
+	}
+	switch tx := tx.(type) {
+	case *sql.Tx, transactional:
+		return tx, nil
+	case *sql.DB, *sql.Conn:
+		return nil, b.noTransaction(tx)
+	}
+	in, err := b.asksTransaction(ctx, tx)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("outbox: find out whether a %T is in a transaction: %w", tx, b.sql().Explain(err))
+	case !in:
+		return nil, b.noTransaction(tx)
+	}
+	return tx, nil
+}
+
+func (b Box) noTransaction(tx Tx) error {
+	return fmt.Errorf("outbox: %w: a message commits with the transaction it is published in, and this %T is in none: begin one and pass it, or use PublishNow", ErrNoTransaction, tx)
+}
+
+// embedded is the *sql.Tx that a transaction of bun, sqlx and others embeds. Their own methods may rewrite statements.
+func embedded(tx Tx) *sql.Tx {
+	v := reflect.ValueOf(tx)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	field, ok := v.Type().FieldByName("Tx")
+	if !ok || !field.Anonymous {
+		return nil
+	}
+	inner, _ := v.FieldByIndex(field.Index).Interface().(*sql.Tx)
+	return inner
+}
+
+// asksTransaction asks the database whether statements of tx are in one transaction.
+func (b Box) asksTransaction(ctx context.Context, tx Tx) (bool, error) {
+	const savepoint, release = "SAVEPOINT rehop_check", "RELEASE SAVEPOINT rehop_check"
+	if b.Dialect == dialect.SQLite {
+		// In one call, so that a pool runs both on one connection. In a transaction the first statement fails and the second does not run.
+		_, err := tx.ExecContext(ctx, "BEGIN; ROLLBACK")
+		if err != nil && strings.Contains(err.Error(), "within a transaction") {
+			return true, nil
+		}
+		return false, err
+	}
+	if _, err := tx.ExecContext(ctx, savepoint); err != nil {
+		return false, unless(err, "25P01", "can only be used in transaction blocks") // of PostgreSQL
+	}
+	if _, err := tx.ExecContext(ctx, release); err != nil {
+		return false, unless(err, "1305", "25P01", "does not exist") // of MySQL, where the savepoint has ended with its statement
+	}
+	return true, nil
+}
+
+// unless drops an error that has one of some marks in its text.
+func unless(err error, marks ...string) error {
+	for _, mark := range marks {
+		if strings.Contains(err.Error(), mark) {
+			return nil
+		}
+	}
+	return err
+}
