@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -87,6 +88,8 @@ func TestScripts(t *testing.T) {
 			"ready":           ready,
 			"get":             get,
 			"await-set-aside": awaitSetAside,
+			"row":             row,
+			"sql":             execSQL,
 		},
 		Setup: func(env *testscript.Env) error {
 			// A script that forgets to start a broker must not find one of this machine.
@@ -341,34 +344,68 @@ func openOutbox(ts *testscript.TestScript, file string) *sql.DB {
 	return db
 }
 
-// fillOutbox writes messages: outbox file exchange key count.
+// tablesOf are the names of tables with the prefix that a command of a script may have behind its other arguments.
+func tablesOf(args []string, others int) dialect.Tables {
+	if len(args) > others {
+		return dialect.Tables{Prefix: args[others]}
+	}
+	return dialect.Tables{}
+}
+
+// fillOutbox writes messages: outbox file exchange key count [prefix].
 func fillOutbox(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 4 {
-		ts.Fatalf("usage: outbox file exchange key count")
+	if neg || len(args) < 4 || len(args) > 5 {
+		ts.Fatalf("usage: outbox file exchange key count [prefix]")
 	}
 	count, err := strconv.Atoi(args[3])
 	ts.Check(err)
 	ctx, cancel := limited()
 	defer cancel()
 	db := openOutbox(ts, args[0])
+	box := outbox.Box{Dialect: dialect.SQLite, Tables: tablesOf(args, 4)}
 	for range count {
-		ts.Check(outbox.New(dialect.SQLite).Publish(ctx, db, outbox.Message{Message: rehop.Message{Exchange: args[1], Key: args[2], Body: []byte("text")}}))
+		ts.Check(box.PublishNow(ctx, db, outbox.Message{Message: rehop.Message{Exchange: args[1], Key: args[2], Body: []byte("text")}}))
 	}
 	ts.Check(db.Close())
 }
 
-// awaitSetAside waits until a message is set aside: await-set-aside file.
+// awaitSetAside waits until a message is set aside: await-set-aside file [prefix].
 func awaitSetAside(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await-set-aside file")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: await-set-aside file [prefix]")
 	}
 	db := openOutbox(ts, args[0])
 	awaitTrue(ts, []string{"a message to be set aside"}, func(ctx context.Context) bool {
-		b, err := outbox.Inspector{DB: db, Dialect: dialect.SQLite}.Backlog(ctx)
+		b, err := outbox.Inspector{DB: db, Dialect: dialect.SQLite, Tables: tablesOf(args, 1)}.Backlog(ctx)
 		ts.Check(err)
 		return b.SetAside > 0
 	})
 	ts.Check(db.Close())
+}
+
+// row puts a row that the last command has printed into the environment: row name number.
+func row(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: row name number")
+	}
+	printed := ts.ReadFile("stdout")
+	found := regexp.MustCompile(`(?m)^` + args[1] + `-[0-9a-f]+`).FindString(printed)
+	if found == "" {
+		ts.Fatalf("row %s is not in %q", args[1], printed)
+	}
+	ts.Setenv(args[0], found)
+}
+
+// execSQL executes a statement: sql file statement.
+func execSQL(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql file statement")
+	}
+	ctx, cancel := limited()
+	defer cancel()
+	db := openOutbox(ts, args[0])
+	_, err := db.ExecContext(ctx, args[1])
+	ts.Check(errors.Join(err, db.Close()))
 }
 
 // bodiesKey is where an environment has what endpoints have received, each as path and body.

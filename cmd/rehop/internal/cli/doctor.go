@@ -14,15 +14,18 @@ func (c *command) doctor() *cobra.Command {
 		o    admin.DoctorOptions
 		all  bool
 		list bool
+		s    *store
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Examine the broker for what loses messages or holds them up",
-		Long: `Doctor examines the broker and the virtual host for what is known to lose messages or to hold them up, and says what to do about it. It needs the
-management API, and sees most as a user with the tag administrator. It changes nothing; of each queue in which messages wait it takes the first one in hand and
-puts it back.
+		Short: "Check the broker, and a database, for what loses messages or holds them up",
+		Long: `Doctor checks the broker and the virtual host for what is known to lose messages or to hold them up, and prints how to fix it. It needs the management API, and
+sees most as a user with the tag administrator. It changes nothing; it takes the first message of each queue in which messages wait, and requeues it.
 
-It ends with 3 if it has found something worse than info.`,
+With --database or $` + envDatabase + ` it also checks that the database of an outbox keeps what was committed, and that it has rehop's tables in the version that this
+program needs.
+
+The exit code is 3 if it has found something worse than info.`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
@@ -30,6 +33,10 @@ It ends with 3 if it has found something worse than info.`,
 			}
 			if o.HandlerTimeout < 0 || o.ConsumerTimeout < 0 || o.MaxFailed < 0 || o.MaxChurn < 0 || o.Watch < 0 {
 				return usage("no flag of doctor may be negative")
+			}
+			inDatabase, err := s.examine(cmd.Context()) // it is quick, the broker is not
+			if err != nil {
+				return err
 			}
 			a, err := c.openAdmin(cmd.Context(), layout.Native{})
 			if err != nil {
@@ -40,10 +47,11 @@ It ends with 3 if it has found something worse than info.`,
 			if err != nil {
 				return explain(err)
 			}
-			return c.printFindings(findings, all)
+			return c.printFindings(worstFirst(append(findings, inDatabase...)), all)
 		},
 	}
 	flags := cmd.Flags()
+	s = c.newStore(flags)
 	flags.BoolVarP(&all, "all", "a", false, "show what is only worth knowing, too")
 	flags.BoolVar(&list, "list", false, "list what doctor knows to look for")
 	flags.DurationVar(&o.HandlerTimeout, "handler-timeout", 0, "the longest time that a consumer holds a message, to compare with the broker's consumer timeout")
@@ -93,7 +101,7 @@ func (c *command) printEach(findings admin.Findings) error {
 }
 
 func (c *command) printAilments() error {
-	ailments := admin.Ailments()
+	ailments := append(admin.Ailments(), databaseAilments...)
 	if c.json {
 		return c.printJSON(ailments)
 	}

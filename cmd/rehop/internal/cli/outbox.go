@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,31 +19,52 @@ import (
 
 const envDatabase = "REHOP_DATABASE"
 
-// store is the database that an outbox is in. Its URL holds a password, so what was given never becomes the default of the flag.
+// store is the database that an outbox is in, and the names of its tables. The URL holds a password, so what was given never becomes the
+// default of the flag.
 type store struct {
 	*command
-	url string
+	url    string
+	tables dialect.Tables
 }
 
 func (c *command) newStore(flags *pflag.FlagSet) *store {
 	s := &store{command: c}
 	flags.StringVar(&s.url, "database", "", "URL of the database: postgres://…, mysql://… or sqlite:file (default $"+envDatabase+")")
+	flags.StringVar(&s.tables.Schema, "schema", "", "schema that has rehop's tables; on MySQL, the database (default that of the connection)")
+	flags.StringVar(&s.tables.Prefix, "prefix", "", "prefix of the names of rehop's tables (default rehop_)")
 	return s
 }
 
-func (s *store) source() (database.Source, error) {
-	given := s.url
-	if given == "" {
-		given = s.env(envDatabase, "")
+func addRequireDurable(flags *pflag.FlagSet, required *bool) {
+	flags.BoolVar(required, "require-durable", false, "refuse a database whose settings let a crash lose committed messages (default log a warning)")
+}
+
+// given is the URL of the database. Empty: none is given.
+func (s *store) given() string {
+	if s.url != "" {
+		return s.url
 	}
+	return s.env(envDatabase, "")
+}
+
+func (s *store) source() (database.Source, error) {
+	given := s.given()
 	if given == "" {
-		return database.Source{}, usage("which database? Say so with --database or $%s", envDatabase)
+		return database.Source{}, usage("no database: set --database or $%s", envDatabase)
 	}
 	source, err := database.Parse(given)
 	if err != nil {
 		return source, usage("--database: %w", err)
 	}
-	return source, nil
+	return source, s.checkNames(source.Dialect)
+}
+
+// checkNames reports names of tables that the database could not have.
+func (s *store) checkNames(d dialect.Dialect) error {
+	if err := s.tables.Check(d); err != nil {
+		return usage("%w", err)
+	}
+	return nil
 }
 
 // open connects to the database.
@@ -51,37 +73,56 @@ func (s *store) open(ctx context.Context) (*sql.DB, database.Source, error) {
 	if err != nil {
 		return nil, source, err
 	}
+	db, err := s.openDatabase(ctx, source)
+	return db, source, err
+}
+
+func (s *store) openDatabase(ctx context.Context, source database.Source) (*sql.DB, error) {
 	db, err := source.Open()
 	if err != nil {
-		return nil, source, usage("--database: %w", err)
+		return nil, usage("--database: %w", err)
 	}
 	limited, cancel := context.WithTimeout(ctx, s.reach.patience)
 	defer cancel()
 	if err := db.PingContext(limited); err != nil {
 		err = fmt.Errorf("connect to %s: %w", source, errors.Join(err, db.Close()))
 		if ctx.Err() != nil {
-			return nil, source, err
+			return nil, err
 		}
-		return nil, source, unreachable(err)
+		return nil, unreachable(err)
 	}
-	return db, source, nil
+	return db, nil
 }
 
-// tables checks that the tables are there.
-func tables(ctx context.Context, db *sql.DB, of dialect.Dialect) error {
-	version, err := of.Version(ctx, db)
-	if err != nil {
-		return fmt.Errorf("look for the tables: %w", err)
+func (s *store) migration(d dialect.Dialect) dialect.Migration {
+	return dialect.Migration{Dialect: d, Tables: s.tables}
+}
+
+func (s *store) inspector(db *sql.DB, d dialect.Dialect) outbox.Inspector {
+	return outbox.Inspector{DB: db, Dialect: d, Tables: s.tables}
+}
+
+// version is the version of the tables, which must be there.
+func (s *store) version(ctx context.Context, db *sql.DB, source database.Source) (int, error) {
+	version, err := s.migration(source.Dialect).Version(ctx, db)
+	if err == nil && version == 0 {
+		err = fmt.Errorf("%s has no table %s: run rehop outbox migrate, or name the tables with --schema and --prefix", source, s.tables.Name(source.Dialect, "outbox"))
 	}
-	if version == 0 {
-		return errors.New("the database has no outbox yet; rehop outbox migrate makes its tables")
+	return version, err
+}
+
+// requireTables checks that the tables are there, and new enough for this program.
+func (s *store) requireTables(ctx context.Context, db *sql.DB, source database.Source) error {
+	version, err := s.version(ctx, db, source)
+	if newest := source.Dialect.Newest(); err == nil && version < newest {
+		return fmt.Errorf("the tables in %s have version %d, this program needs %d: run rehop outbox migrate", source, version, newest)
 	}
-	return nil
+	return err
 }
 
 func (c *command) outbox() *cobra.Command {
-	return group("outbox", "Look after the outbox of a database",
-		`An outbox is a table in which messages are written in the transaction that they belong to; a relay publishes them once that has committed.`,
+	return group("outbox", "Inspect and relay the outbox of a database",
+		`An outbox is a table to which an application writes messages in the same transaction as its data. A relay publishes them once that transaction has committed.`,
 		c.outboxStatus(), c.outboxList(), c.outboxRetry(), c.outboxDrop(), c.outboxRelay(), c.outboxMigrate())
 }
 
@@ -94,6 +135,7 @@ type backlog struct {
 	Delayed  int     `json:"delayed"`
 	SetAside int     `json:"set_aside"`
 	Kept     int     `json:"kept"`
+	Capped   bool    `json:"capped"` // a count has reached outbox.MaxCounted: there may be more
 	Oldest   float64 `json:"oldest_seconds"`
 }
 
@@ -101,9 +143,10 @@ func (c *command) outboxStatus() *cobra.Command {
 	var s *store
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how much is in the outbox",
-		Long:  `Status counts what is in the outbox: to be published now (ready), tried in vain and to be tried again (retrying), to be published later (delayed), set aside for a person, and kept after it was published.`,
-		Args:  none,
+		Short: "Count the messages in the outbox",
+		Long: fmt.Sprintf(`Status counts the messages in the outbox: to be published now (ready), to be published again after a failure (retrying), to be published later (delayed),
+set aside until you retry or drop them, and kept after they were published. It counts up to %d of each and shows more as %s.`, outbox.MaxCounted, cappedCount(outbox.MaxCounted)),
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			db, source, err := s.open(cmd.Context())
 			if err != nil {
@@ -117,28 +160,38 @@ func (c *command) outboxStatus() *cobra.Command {
 }
 
 func (s *store) status(ctx context.Context, db *sql.DB, source database.Source) error {
-	if err := tables(ctx, db, source.Dialect); err != nil {
-		return err
-	}
-	version, err := source.Dialect.Version(ctx, db)
+	version, err := s.version(ctx, db, source)
 	if err != nil {
 		return err
 	}
-	b, err := outbox.Inspector{DB: db, Dialect: source.Dialect}.Backlog(ctx)
+	b, err := s.inspector(db, source.Dialect).Backlog(ctx)
 	if err != nil {
 		return err
 	}
+	return s.printBacklog(version, source.Dialect.Newest(), b)
+}
+
+func (s *store) printBacklog(version, newest int, b outbox.Backlog) error {
 	if s.json {
-		return s.printJSON(backlog{version, source.Dialect.Newest(), b.Ready, b.Retrying, b.Delayed, b.SetAside, b.Kept, b.Oldest.Seconds()})
+		capped := slices.Max([]int{b.Ready, b.Retrying, b.Delayed, b.SetAside, b.Kept}) >= outbox.MaxCounted
+		return s.printJSON(backlog{version, newest, b.Ready, b.Retrying, b.Delayed, b.SetAside, b.Kept, capped, b.Oldest.Seconds()})
 	}
 	if err := s.printTable([]string{"READY", "RETRYING", "OLDEST", "DELAYED", "SET ASIDE", "KEPT"}, [][]string{{
-		strconv.Itoa(b.Ready), strconv.Itoa(b.Retrying), b.Oldest.Round(time.Millisecond).String(), strconv.Itoa(b.Delayed), strconv.Itoa(b.SetAside), strconv.Itoa(b.Kept)}}); err != nil {
+		cappedCount(b.Ready), cappedCount(b.Retrying), b.Oldest.Round(time.Millisecond).String(), cappedCount(b.Delayed), cappedCount(b.SetAside), cappedCount(b.Kept)}}); err != nil {
 		return err
 	}
-	if version < source.Dialect.Newest() {
-		s.notice("the tables have version %d, and this program knows %d; rehop outbox migrate brings them there", version, source.Dialect.Newest())
+	if version < newest {
+		s.notice("the tables have version %d, this program needs %d: run rehop outbox migrate", version, newest)
 	}
 	return nil
+}
+
+// cappedCount is a count of messages, with a + if there may be more.
+func cappedCount(count int) string {
+	if count < outbox.MaxCounted {
+		return strconv.Itoa(count)
+	}
+	return strconv.Itoa(outbox.MaxCounted) + "+"
 }
 
 func (c *command) outboxMigrate() *cobra.Command {
@@ -147,28 +200,35 @@ func (c *command) outboxMigrate() *cobra.Command {
 		onPaper bool
 		of      string
 		after   int
+		durable bool
 	)
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Make the tables of the outbox and the inbox, or bring them to the newest version",
-		Long: `Migrate brings rehop's tables in a database to the newest version. Many may run it at once. With --print it prints the SQL that does so, for those who
-apply migrations with a tool of their own; it then needs no database if --dialect is given.`,
+		Short: "Create the tables of the outbox and the inbox, or bring them to the newest version",
+		Long: `Migrate brings rehop's tables in a database to the newest version. Several programs can run it at the same time.
+
+It logs a warning if the server's settings let a crash lose what was committed; with --require-durable it reports them as an error and changes nothing.
+
+With --print it prints the SQL instead, for use with your own migration tool. It then needs no database if --dialect is given.`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if onPaper {
+			switch {
+			case onPaper && durable:
+				return usage("--require-durable does not go with --print, which reads no settings of a database")
+			case onPaper:
 				return s.printSQL(of, after)
-			}
-			if of != "" || cmd.Flags().Changed("after") {
+			case of != "" || cmd.Flags().Changed("after"):
 				return usage("--dialect and --after go with --print")
 			}
 			db, source, err := s.open(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return errors.Join(s.migrate(cmd.Context(), db, source), db.Close())
+			return errors.Join(s.migrate(cmd.Context(), db, source, durable), db.Close())
 		},
 	}
 	s = c.newStore(cmd.Flags())
+	addRequireDurable(cmd.Flags(), &durable)
 	cmd.Flags().BoolVar(&onPaper, "print", false, "print the SQL, and do nothing")
 	cmd.Flags().StringVar(&of, "dialect", "", "with --print: postgres, mysql or sqlite (default that of the database)")
 	cmd.Flags().IntVar(&after, "after", 0, "with --print: the version that the tables have; 0 is none")
@@ -187,10 +247,13 @@ func (s *store) printSQL(of string, after int) error {
 	if err := d.Check(); err != nil {
 		return usage("--dialect %s: there are postgres, mysql and sqlite", of)
 	}
+	if err := s.checkNames(d); err != nil {
+		return err
+	}
 	if after < 0 || after > d.Newest() {
 		return usage("--after %d must be from 0 to %d, the newest version", after, d.Newest())
 	}
-	text, err := d.SQL(after)
+	text, err := s.migration(d).SQL(after)
 	if err != nil {
 		return usage("--after: %w", err)
 	}
@@ -203,15 +266,17 @@ type migrated struct {
 	To   int `json:"to"`
 }
 
-func (s *store) migrate(ctx context.Context, db *sql.DB, source database.Source) error {
-	from, err := source.Dialect.Version(ctx, db)
+func (s *store) migrate(ctx context.Context, db *sql.DB, source database.Source, durable bool) error {
+	m := s.migration(source.Dialect)
+	m.RequireDurable, m.Logger = durable, s.logger()
+	from, err := m.Version(ctx, db)
 	if err != nil {
 		return err
 	}
-	if err := source.Dialect.Migrate(ctx, db); err != nil {
-		return err
+	if err := m.Run(ctx, db); err != nil {
+		return fmt.Errorf("%s: %w", source, err)
 	}
-	to, err := source.Dialect.Version(ctx, db)
+	to, err := m.Version(ctx, db)
 	if err != nil {
 		return err
 	}

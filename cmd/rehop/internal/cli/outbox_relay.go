@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 
@@ -18,9 +19,11 @@ func (c *command) outboxRelay() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Publish what is in the outbox, until it is ended",
-		Long: `Relay publishes what is in the outbox of a database. Several share the work, and one that dies is replaced by the others. It waits while the
-broker or the database is away, and ends with ^C or SIGTERM when the outcome of what is under way is known.`,
+		Short: "Publish the messages in the outbox until interrupted",
+		Long: `Relay publishes the messages in the outbox of a database. Several relays share the work, and the others replace one that dies. It waits while the broker or the
+database is away. On ^C or SIGTERM it waits for the outcome of the messages that it is publishing, and ends.
+
+It logs a warning if the server's settings let a crash lose what was committed; with --require-durable it reports them as an error and does not start.`,
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.relay(cmd.Context(), relay) },
 	}
@@ -28,10 +31,11 @@ broker or the database is away, and ends with ^C or SIGTERM when the outcome of 
 	s = c.newStore(flags)
 	flags.StringVar(&relay.Name, "name", "", "name of this relay in the table of leases (default the host's name)")
 	flags.IntVar(&relay.BatchSize, "batch", 0, "how many messages are published together (default 200)")
-	flags.DurationVar(&relay.Poll, "poll", 0, "longest pause between looks into the table (default 250ms)")
+	flags.DurationVar(&relay.Poll, "poll", 0, "longest pause between two reads of the table (default 250ms)")
 	flags.DurationVar(&relay.Lease, "lease", 0, "how long after its last sign of life a relay is replaced (default 5s)")
 	flags.DurationVar(&relay.Keep, "keep", 0, "for how long a published message stays in the table (default it is deleted)")
 	flags.IntVar(&relay.Tries, "tries", 0, "how often a message is published that has no route, before it is set aside (default 5)")
+	addRequireDurable(flags, &relay.RequireDurable)
 	return cmd
 }
 
@@ -44,7 +48,7 @@ func (s *store) relay(ctx context.Context, relay outbox.Relay) error {
 		return err
 	}
 	defer db.Close()
-	if err := tables(ctx, db, source.Dialect); err != nil {
+	if err := s.requireTables(ctx, db, source); err != nil {
 		return err
 	}
 	config, err := s.clientConfig()
@@ -55,11 +59,14 @@ func (s *store) relay(ctx context.Context, relay outbox.Relay) error {
 	if err != nil {
 		return err
 	}
-	relay.Client, relay.DB, relay.Dialect, relay.Logger = client, db, source.Dialect, slog.New(slog.NewTextHandler(s.Err, nil))
+	relay.Client, relay.DB, relay.Dialect, relay.Tables = client, db, source.Dialect, s.tables
+	relay.Logger = slog.New(slog.NewTextHandler(s.Err, nil))
 	counter := &relayed{}
 	relay.Hooks = []outbox.Hook{counter}
 	s.notice("relaying from %s; ^C ends it", source)
-	err = relay.Run(ctx)
+	if err = relay.Run(ctx); err != nil {
+		err = fmt.Errorf("%s: %w", source, err)
+	}
 	return errors.Join(err, s.close(client), s.count("published", counter.published()))
 }
 

@@ -15,7 +15,7 @@ import (
 
 // entry is a message of an outbox, as JSON.
 type entry struct {
-	Row      int64          `json:"row"`
+	Row      string         `json:"row"` // as outbox.ParseRowID reads it
 	State    string         `json:"state"`
 	ID       string         `json:"id"`
 	Exchange string         `json:"exchange"`
@@ -33,14 +33,17 @@ func (c *command) outboxList() *cobra.Command {
 	var (
 		s     *store
 		state string
-		after int64
+		after string
 		limit int
 	)
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List messages in the outbox",
-		Long:  `Ls lists messages in the outbox by their rows: those that were set aside, because the broker cannot take them, or those in another state.`,
-		Args:  none,
+		Long: `Ls lists messages in the outbox in the order of their rows: those that were set aside because the broker cannot take them, or those in another state.
+
+A row is a number, a hyphen and a random hexadecimal number, as in 12-3fa91c. The number alone does not name a message: after a failover or a restore the database
+may give it to another one.`,
+		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usage("--limit %d must be positive", limit)
@@ -50,8 +53,12 @@ func (c *command) outboxList() *cobra.Command {
 			default:
 				return usage("--state %q: the states are ready, delayed, set aside and kept", state)
 			}
+			from, err := rowAfter(after)
+			if err != nil {
+				return err
+			}
 			return s.inspect(cmd.Context(), func(ctx context.Context, i outbox.Inspector) error {
-				entries, err := i.List(ctx, outbox.State(state), after, limit)
+				entries, err := i.List(ctx, outbox.State(state), from, limit)
 				if err != nil {
 					return err
 				}
@@ -61,19 +68,51 @@ func (c *command) outboxList() *cobra.Command {
 	}
 	s = c.newStore(cmd.Flags())
 	cmd.Flags().StringVar(&state, "state", string(outbox.StateSetAside), "ready, delayed, set aside or kept")
-	cmd.Flags().Int64Var(&after, "after", 0, "begin behind this row")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many to list at the most")
+	cmd.Flags().StringVar(&after, "after", "", "list the messages after this row, or after this number (default from the first)")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most this many")
 	return cmd
 }
 
+// rowAfter reads the row behind which a list begins. Its number is enough: a list changes nothing.
+func rowAfter(text string) (outbox.RowID, error) {
+	if text == "" {
+		return outbox.RowID{}, nil
+	}
+	if number, err := strconv.ParseInt(text, 10, 64); err == nil && number >= 0 {
+		return outbox.RowID{Number: number}, nil
+	}
+	row, err := outbox.ParseRowID(text)
+	if err != nil {
+		return row, usage("--after %q is neither a row, as rehop outbox ls prints it, nor a number", text)
+	}
+	return row, nil
+}
+
+// rowsOf reads the rows of messages that are to be changed.
+func rowsOf(args []string) ([]outbox.RowID, error) {
+	rows := make([]outbox.RowID, len(args))
+	for i, arg := range args {
+		var err error
+		if rows[i], err = outbox.ParseRowID(arg); err == nil {
+			continue
+		}
+		if _, err := strconv.ParseInt(arg, 10, 64); err == nil {
+			return nil, usage("row %q is only a number, which the database may give to another message after a failover or a restore: "+
+				"copy the whole row as rehop outbox ls prints it, as in 12-3fa91c", arg)
+		}
+		return nil, usage("%q is not a row: copy the row as rehop outbox ls prints it, as in 12-3fa91c", arg)
+	}
+	return rows, nil
+}
+
 // inspect opens the outbox for a moment.
-func (s *store) inspect(ctx context.Context, look func(context.Context, outbox.Inspector) error) error {
+func (s *store) inspect(ctx context.Context, use func(context.Context, outbox.Inspector) error) error {
 	db, source, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
-	if err = tables(ctx, db, source.Dialect); err == nil {
-		err = look(ctx, outbox.Inspector{DB: db, Dialect: source.Dialect})
+	if err = s.requireTables(ctx, db, source); err == nil {
+		err = use(ctx, s.inspector(db, source.Dialect))
 	}
 	return errors.Join(err, db.Close())
 }
@@ -83,7 +122,7 @@ func (s *store) printEntries(entries []outbox.Entry) error {
 		views := []entry{}
 		for _, e := range entries {
 			m := e.Message
-			views = append(views, entry{Row: e.Row, State: string(e.State), ID: m.ID, Exchange: m.Exchange, Key: m.Key, OrderKey: m.OrderKey,
+			views = append(views, entry{Row: e.Row.String(), State: string(e.State), ID: m.ID, Exchange: m.Exchange, Key: m.Key, OrderKey: m.OrderKey,
 				Headers: headerjson.Plain(m.Headers), Body: m.Body, Created: e.Created, Due: known(e.Due), Attempts: e.Attempts, Error: e.Error})
 		}
 		return s.printJSON(views)
@@ -93,7 +132,7 @@ func (s *store) printEntries(entries []outbox.Entry) error {
 	}
 	var rows [][]string
 	for _, e := range entries {
-		rows = append(rows, []string{strconv.FormatInt(e.Row, 10), e.Message.ID, dash(e.Message.Exchange), dash(e.Message.Key), when(e.Created),
+		rows = append(rows, []string{e.Row.String(), e.Message.ID, dash(e.Message.Exchange), dash(e.Message.Key), when(e.Created),
 			strconv.Itoa(e.Attempts), shorten(e.Error, 80)})
 	}
 	return s.printTable([]string{"ROW", "ID", "EXCHANGE", "KEY", "CREATED", "ATTEMPTS", "ERROR"}, rows)
@@ -103,10 +142,11 @@ func (c *command) outboxRetry() *cobra.Command {
 	var s *store
 	cmd := &cobra.Command{
 		Use:   "retry row…",
-		Short: "Have messages published that were set aside, or once more that were kept",
+		Short: "Publish messages again that were set aside or kept",
+		Long:  `Retry has the relay publish messages that were set aside, or once more those that were kept. Give the rows as rehop outbox ls prints them.`,
 		Args:  needs("row…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.mend(cmd.Context(), args, "retried", func(ctx context.Context, i outbox.Inspector, rows []int64) (int, error) {
+			return s.changeRows(cmd.Context(), args, "retried", func(ctx context.Context, i outbox.Inspector, rows []outbox.RowID) (int, error) {
 				return i.Retry(ctx, rows...)
 			})
 		},
@@ -122,11 +162,11 @@ func (c *command) outboxDrop() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "drop row…",
-		Short: "Delete messages that were set aside, for good",
-		Long:  `Drop deletes messages that were set aside, for good. It asks before it does, or needs --yes.`,
+		Short: "Delete messages that were set aside",
+		Long:  `Drop deletes messages that were set aside. They cannot be recovered. Give the rows as rehop outbox ls prints them. It asks first, or needs --yes.`,
 		Args:  needs("row…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.mend(cmd.Context(), args, "dropped", func(ctx context.Context, i outbox.Inspector, rows []int64) (int, error) {
+			return s.changeRows(cmd.Context(), args, "dropped", func(ctx context.Context, i outbox.Inspector, rows []outbox.RowID) (int, error) {
 				if err := c.agree(ctx, yes, fmt.Sprintf("delete %s from the outbox for good", counted(len(rows), "message"))); err != nil {
 					return 0, err
 				}
@@ -139,15 +179,11 @@ func (c *command) outboxDrop() *cobra.Command {
 	return cmd
 }
 
-// mend does something with rows, and says how many of them there were.
-func (s *store) mend(ctx context.Context, args []string, verb string, do func(context.Context, outbox.Inspector, []int64) (int, error)) error {
-	var rows []int64
-	for _, arg := range args {
-		row, err := strconv.ParseInt(arg, 10, 64)
-		if err != nil || row < 1 {
-			return usage("%q is no row; rehop outbox ls shows them", arg)
-		}
-		rows = append(rows, row)
+// changeRows changes messages by their rows, and prints how many of them there were.
+func (s *store) changeRows(ctx context.Context, args []string, verb string, do func(context.Context, outbox.Inspector, []outbox.RowID) (int, error)) error {
+	rows, err := rowsOf(args)
+	if err != nil {
+		return err
 	}
 	return s.inspect(ctx, func(ctx context.Context, i outbox.Inspector) error {
 		n, err := do(ctx, i, rows)
@@ -158,7 +194,7 @@ func (s *store) mend(ctx context.Context, args []string, verb string, do func(co
 			return err
 		}
 		if n < len(rows) {
-			return fmt.Errorf("%d of %s not there, or not in a state for that", len(rows)-n, counted(len(rows), "row"))
+			return fmt.Errorf("%d of %s not there, or not in a state that allows it", len(rows)-n, counted(len(rows), "row"))
 		}
 		return nil
 	})

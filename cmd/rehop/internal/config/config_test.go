@@ -118,7 +118,7 @@ flows:
     retry: none
     target: {http: "http://localhost/$${x}"}
 outboxes:
-  shop: {database: "postgres://u:${PASSWORD}@db/shop", migrate: true, lease: 3s, max-bytes: 1MiB}
+  shop: {database: "postgres://u:${PASSWORD}@db/shop", migrate: true, lease: 3s, max-bytes: 1MiB, schema: Shop, prefix: "${PREFIX}_", require-durable: true}
   small: {database: "sqlite:small.db"}
   other: {database: "mysql://u:p@db/other?tls=skip-verify"}
 `
@@ -126,7 +126,7 @@ outboxes:
 // Everything that can be said is understood.
 func TestParse(t *testing.T) {
 	t.Parallel()
-	f := parse(t, whole, "PASSWORD", "p:w", "TOKEN", "${PASSWORD}", "SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	f := parse(t, whole, "PASSWORD", "p:w", "TOKEN", "${PASSWORD}", "SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "PREFIX", "app")
 	check := func(what string, got, want any) {
 		t.Helper()
 		if !reflect.DeepEqual(got, want) {
@@ -165,8 +165,10 @@ func TestParse(t *testing.T) {
 	check("dialects", []dialect.Dialect{f.Outboxes[0].Database.Dialect, f.Outboxes[1].Database.Dialect, f.Outboxes[2].Database.Dialect},
 		[]dialect.Dialect{dialect.Postgres, dialect.SQLite, dialect.MySQL})
 	check("shop", []any{f.Outboxes[0].Migrate, f.Outboxes[0].Lease, f.Outboxes[0].MaxBytes, f.Outboxes[0].Database.String()}, []any{true, 3 * time.Second, 1 << 20, "postgres://db/shop"})
+	check("shop's tables", []any{f.Outboxes[0].Tables, f.Outboxes[0].RequireDurable}, []any{dialect.Tables{Schema: "Shop", Prefix: "app_"}, true})
+	check("small's tables", []any{f.Outboxes[1].Tables, f.Outboxes[1].RequireDurable}, []any{dialect.Tables{}, false})
 
-	again := parse(t, whole, "PASSWORD", "p:w", "TOKEN", "${PASSWORD}", "SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	again := parse(t, whole, "PASSWORD", "p:w", "TOKEN", "${PASSWORD}", "SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "PREFIX", "app")
 	check("the same text", again, f)
 }
 
@@ -250,6 +252,9 @@ func TestFaults(t *testing.T) {
 		"no database":      {"outboxes:\n  a: {migrate: true}", []string{`rehop.yaml:2: outbox "a" has no database`}},
 		"bad database":     {"outboxes:\n  a: {database: 'oracle://u:secret@h/n'}", []string{"must be postgres://…, mysql://… or sqlite:…"}},
 		"bad outbox":       {"outboxes:\n  a: {database: 'sqlite:x', lease: 1ms, batch-size: 0, retry-min: 2s, retry-max: 1s}", []string{"lease 1ms must be at least 200ms", "batch-size 0 must be from 1 to 5000", "retry-max 1s is shorter"}},
+		"bad tables": {"outboxes:\n  a:\n    database: 'postgres://h/n'\n    schema: 'a;b'\n    prefix: 1st_\n",
+			[]string{`rehop.yaml:4: outbox "a": schema "a;b" of the tables: use at most 63`, `rehop.yaml:5: outbox "a": prefix "1st_" of the tables: use at most 30`}},
+		"schema of SQLite": {"outboxes:\n  a: {database: 'sqlite:x', schema: main}", []string{`schema "main" of the tables: SQLite has no schemas`}},
 		"argument":         {"flows:\n  a:\n    arguments: {x: [1]}" + ok, []string{"the value of argument x must be a text"}},
 		"everything at once": {"drain: 5\nflows:\n  a:\n    concurency: 3\n    keys: {}\n    retry: never" + ok + "listne: {}\n",
 			[]string{"rehop.yaml:1: ", `rehop.yaml:4: unknown key "concurency" in flow "a"; did you mean "concurrency"?`, "rehop.yaml:5: this must be a text, and is a mapping",
@@ -284,6 +289,10 @@ func TestFaultsHideTheEnvironment(t *testing.T) {
 	_, err := config.Parse("f", []byte(text), env("S", "hunter2"))
 	if err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("got %v, want faults without the secret", err)
+	}
+	_, err = config.Parse("f", []byte("outboxes:\n  a: {database: 'postgres://h/n', schema: '${S}', prefix: '${S}'}"), env("S", "Hunter;2"))
+	if err == nil || strings.Contains(err.Error(), "Hunter") || strings.Count(err.Error(), `"${S}" of the tables`) != 2 {
+		t.Errorf("got %v, want two faults that show ${S} and not the secret", err)
 	}
 }
 

@@ -2,11 +2,14 @@ package config
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rehop/rehop/cmd/rehop/internal/database"
+	"github.com/rehop/rehop/dialect"
 )
 
 // Outbox is the outbox of a database, which is relayed to the broker; see outbox.Relay.
@@ -14,8 +17,12 @@ type Outbox struct {
 	Name string
 	// Database is where the outbox is.
 	Database database.Source
+	// Tables are the names of rehop's tables in the database.
+	Tables dialect.Tables
 	// Migrate brings rehop's tables in the database to the newest version at the start.
 	Migrate bool
+	// RequireDurable refuses a database whose settings let a crash lose what was committed.
+	RequireDurable bool
 
 	BatchSize, MaxBytes, Tries                     int
 	Poll, Lease, Timeout, RetryMin, RetryMax, Keep time.Duration
@@ -30,6 +37,7 @@ func (r *reader) outboxes(n *yaml.Node, f *File) {
 func (r *reader) outbox(name string, key, n *yaml.Node) Outbox {
 	o := Outbox{Name: name}
 	what := fmt.Sprintf("outbox %q", name)
+	var schema, tablePrefix tableName
 	at := r.mapping(n, what, keys{
 		"database": func(n *yaml.Node) {
 			url, _, ok := r.scalar(n, "a URL")
@@ -41,7 +49,8 @@ func (r *reader) outbox(name string, key, n *yaml.Node) Outbox {
 				r.fault(n, "%s: %v", what, err)
 			}
 		},
-		"migrate":    r.whether(&o.Migrate),
+		"schema": r.tableName(&schema), "prefix": r.tableName(&tablePrefix),
+		"migrate": r.whether(&o.Migrate), "require-durable": r.whether(&o.RequireDurable),
 		"batch-size": r.count(&o.BatchSize), "max-bytes": r.bytes(&o.MaxBytes), "tries": r.count(&o.Tries),
 		"poll": r.period(&o.Poll), "lease": r.period(&o.Lease), "timeout": r.period(&o.Timeout),
 		"retry-min": r.period(&o.RetryMin), "retry-max": r.period(&o.RetryMax), "keep": r.period(&o.Keep),
@@ -50,6 +59,9 @@ func (r *reader) outbox(name string, key, n *yaml.Node) Outbox {
 	if _, ok := at.keys["database"]; !ok && n.Kind == yaml.MappingNode {
 		r.fault(key, "%s has no database", what)
 	}
+	o.Tables = dialect.Tables{Schema: schema.text, Prefix: tablePrefix.text}
+	r.checkTableName(at.at("schema"), what, schema, dialect.Tables{Schema: schema.text}.Check(o.Database.Dialect))
+	r.checkTableName(at.at("prefix"), what, tablePrefix, dialect.Tables{Prefix: tablePrefix.text}.Check(o.Database.Dialect))
 	for _, count := range []struct {
 		key         string
 		value, most int
@@ -65,4 +77,22 @@ func (r *reader) outbox(name string, key, n *yaml.Node) Outbox {
 		r.fault(at.at("retry-max"), "%s: retry-max %v is shorter than retry-min %v", what, o.RetryMax, o.RetryMin)
 	}
 	return o
+}
+
+// tableName is a part of the names of tables, and what faults may repeat of it.
+type tableName struct{ text, shown string }
+
+func (r *reader) tableName(to *tableName) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		if text, shown, ok := r.scalar(n, "a text"); ok {
+			*to = tableName{text, shown}
+		}
+	}
+}
+
+// checkTableName reports a name that the database could not have, as it is in the file.
+func (r *reader) checkTableName(at *yaml.Node, what string, name tableName, err error) {
+	if err != nil {
+		r.fault(at, "%s: %s", what, strings.ReplaceAll(err.Error(), strconv.Quote(name.text), name.shown))
+	}
 }

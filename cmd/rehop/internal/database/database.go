@@ -56,12 +56,34 @@ func Parse(text string) (Source, error) {
 	return Source{}, errors.New("the URL of a database must be postgres://…, mysql://… or sqlite:…")
 }
 
-// sqliteOptions are those that were given; without any, writers wait for each other and readers for nobody.
+// The options of an SQLite database without any: writers wait for each other, and readers for nobody.
+const (
+	sqliteWait     = "_pragma=busy_timeout(10000)"
+	sqliteDefaults = sqliteWait + "&_pragma=journal_mode(WAL)"
+)
+
 func sqliteOptions(given string) string {
 	if given != "" {
 		return given
 	}
-	return "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
+	return sqliteDefaults
+}
+
+// Existing is the database for those who must not change it: an SQLite file that does not exist is not created, and keeps its journal
+// mode unless the URL has options.
+func (s Source) Existing() Source {
+	if s.Dialect != dialect.SQLite {
+		return s
+	}
+	file, options, _ := strings.Cut(s.dsn, "?")
+	if options == sqliteDefaults {
+		options = sqliteWait
+	}
+	if !strings.Contains("&"+options, "&mode=") {
+		options += "&mode=rw"
+	}
+	s.dsn = file + "?" + options
+	return s
 }
 
 func parseURL(text string) (*url.URL, error) {

@@ -2,6 +2,7 @@ package database_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,5 +71,49 @@ func TestOpen(t *testing.T) {
 	var mode string
 	if err := db.QueryRowContext(t.Context(), "PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
 		t.Errorf("got journal mode %q, %v, want wal", mode, err)
+	}
+}
+
+// Existing does not create a file, and changes nothing in one that is there.
+func TestExisting(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "x.db")
+	mode := func(url string, existing bool) (mode string, err error) {
+		t.Helper()
+		source, err := database.Parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if existing {
+			source = source.Existing()
+		}
+		db, err := source.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		err = db.QueryRowContext(t.Context(), "PRAGMA journal_mode").Scan(&mode)
+		return mode, err
+	}
+	for _, url := range []string{"sqlite:" + file, "sqlite:" + file + "?_pragma=synchronous(OFF)"} {
+		if _, err := mode(url, true); err == nil {
+			t.Errorf("%s: got no error, want that it does not exist", url)
+		}
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("%s: got %v, want that the file is not there", url, err)
+		}
+	}
+	if _, err := mode("sqlite:"+file+"?_pragma=journal_mode(TRUNCATE)&_pragma=user_version(1)", false); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := mode("sqlite:"+file, true); err != nil || got != "delete" {
+		t.Errorf("got journal mode %q, %v, want delete: it is not switched", got, err)
+	}
+	if got, err := mode("sqlite:"+file+"?mode=ro", true); err != nil || got != "delete" {
+		t.Errorf("got journal mode %q, %v, want the database with the options of its URL", got, err)
+	}
+	source, err := database.Parse("postgres://u:secret@db/shop")
+	if err != nil || source.Existing() != source {
+		t.Errorf("got %v, %v, want the same database", source.Existing(), err)
 	}
 }

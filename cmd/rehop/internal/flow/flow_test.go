@@ -376,3 +376,125 @@ func TestOutbox(t *testing.T) {
 	put("2")
 	e.expect(t, request{"", "2", "1"})
 }
+
+// lines is a log, line by line.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// await returns how many lines have all of some texts, until one has another text.
+func (l lines) await(t *testing.T, last string, texts ...string) (count int) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case line := <-l:
+			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+				count++
+			}
+			if strings.Contains(line, last) {
+				return count
+			}
+		case <-limit:
+			t.Fatalf("the log has no line with %q", last)
+		}
+	}
+}
+
+// An outbox can have tables with other names. Whether its database keeps what was committed is logged once, or required.
+func TestOutboxTables(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	log := make(lines, 1000)
+	s.runner.Logger = slog.New(slog.NewTextHandler(log, nil))
+	e := newEndpoint(t, always(http.StatusOK))
+	file := filepath.Join(t.TempDir(), "shop.db")
+	url := "sqlite:" + file + "?_pragma=busy_timeout(10000)&_pragma=synchronous(OFF)"
+	names := dialect.Tables{Prefix: "app_"}
+	text := "flows: {a: {target: {http: '%s'}}}\noutboxes: {shop: {database: '%s', migrate: true, poll: 5ms, prefix: app_, require-durable: %t}}"
+	weak := []string{"level=WARN", "can lose committed messages", "setting=synchronous", "outbox=shop"}
+
+	s.start(text, e.url, url, true)
+	log.await(t, "outbox is not relayed")
+	source, err := database.Parse("sqlite:" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := source.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if version, err := (dialect.Migration{Dialect: dialect.SQLite, Tables: names}).Version(t.Context(), db); version != 0 || err != nil {
+		t.Errorf("got version %d, %v, want no tables in a database that is refused", version, err)
+	}
+
+	if got := s.reload(text, e.url, url, false).Changed; !slices.Equal(got, []string{"shop"}) {
+		t.Errorf("got %v changed, want shop", got)
+	}
+	if err := (dialect.Migration{Dialect: dialect.SQLite, Tables: names}).Run(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	box := outbox.Box{Dialect: dialect.SQLite, Tables: names}
+	if err := box.PublishNow(t.Context(), db, outbox.Message{Message: rehop.Message{ID: "1", Key: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(t, request{"", "1", "1"})
+	s.runner.Logger.Info("the end")
+	if got := log.await(t, "the end", weak...); got != 1 {
+		t.Errorf("got %d warnings about the database, want 1", got)
+	}
+}
+
+// The tables are migrated before, and the relay still refuses a database that can lose what was committed.
+func TestOutboxRelayRequiresDurable(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	log := make(lines, 1000)
+	s.runner.Logger = slog.New(slog.NewTextHandler(log, nil))
+	file := filepath.Join(t.TempDir(), "shop.db")
+	source, err := database.Parse("sqlite:" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := source.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := dialect.SQLite.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	s.start("outboxes: {shop: {database: 'sqlite:%s?_pragma=busy_timeout(10000)&_pragma=synchronous(OFF)', require-durable: true}}", file)
+	if got := log.await(t, "outbox is not relayed", "relay: the database does not keep what was committed"); got != 1 {
+		t.Error("got another error, want that the database does not keep what was committed")
+	}
+}
+
+// What rehop resolves by itself is logged at info, with the time that the message waits; what needs an operator is a warning.
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[rehop.Outcome][]string{
+		rehop.OutcomePostponed: {"level=INFO", `msg="message is postponed"`, "after=1m30s", "err=busy"},
+		rehop.OutcomeRetry:     {"level=INFO", `msg="message is tried again"`, "after=1m30s", "err=busy"},
+		rehop.OutcomeDiscarded: {"level=INFO", `msg="message discarded"`, "err=busy"},
+		rehop.OutcomeFailed:    {"level=WARN", "failed queue", "err=busy"},
+		rehop.OutcomeDone:      {"level=DEBUG", `msg="message done"`},
+	} {
+		log := make(lines, 1)
+		journal{slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}.OnHandled(t.Context(),
+			&rehop.Delivery{Queue: "a", Attempt: 1}, rehop.Result{Outcome: outcome, Err: errors.New("busy"), Delay: 90 * time.Second})
+		line := <-log
+		for _, text := range append(want, "queue=a") {
+			if !strings.Contains(line, text) {
+				t.Errorf("%s: got %q, want %q in it", outcome, line, text)
+			}
+		}
+		if waits := outcome == rehop.OutcomePostponed || outcome == rehop.OutcomeRetry; strings.Contains(line, "after=") != waits {
+			t.Errorf("%s: got %q, want after in it: %t", outcome, line, waits)
+		}
+	}
+}

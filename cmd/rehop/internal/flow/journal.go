@@ -7,10 +7,10 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// journal writes what became of messages into the log: what needs a person as a warning, what mends itself as information.
+// journal logs what became of messages: at warning what needs an operator, at info what rehop resolves by itself.
 type journal struct{ log *slog.Logger }
 
-// OnHandled is told what became of a message.
+// OnHandled is a rehop.HandleHook.
 func (j journal) OnHandled(ctx context.Context, d *rehop.Delivery, r rehop.Result) {
 	level, text := slog.LevelDebug, "message "+string(r.Outcome)
 	switch r.Outcome {
@@ -18,6 +18,8 @@ func (j journal) OnHandled(ctx context.Context, d *rehop.Delivery, r rehop.Resul
 		level, text = slog.LevelWarn, "message rests in the failed queue"
 	case rehop.OutcomeRetry:
 		level, text = slog.LevelInfo, "message is tried again"
+	case rehop.OutcomePostponed:
+		level, text = slog.LevelInfo, "message is postponed"
 	case rehop.OutcomeDiscarded:
 		level = slog.LevelInfo
 	}
@@ -25,7 +27,7 @@ func (j journal) OnHandled(ctx context.Context, d *rehop.Delivery, r rehop.Resul
 		return
 	}
 	args := []any{"queue", d.Queue, "id", d.ID, "key", d.Key, "attempt", d.Attempt, "attempts", d.Attempts, "took", r.Took}
-	if r.Outcome == rehop.OutcomeRetry {
+	if r.Outcome == rehop.OutcomeRetry || r.Outcome == rehop.OutcomePostponed {
 		args = append(args, "after", r.Delay)
 	}
 	if r.Err != nil {

@@ -3,9 +3,11 @@ package flow
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/outbox"
 )
 
@@ -70,12 +72,15 @@ func (r *Runner) relayOnce(ctx context.Context, g *generation, o config.Outbox, 
 	}
 	defer db.Close()
 	if o.Migrate {
-		if err := o.Database.Dialect.Migrate(ctx, db); err != nil {
+		// The relay logs the same warning about durability.
+		migration := dialect.Migration{Dialect: o.Database.Dialect, Tables: o.Tables, RequireDurable: o.RequireDurable, Logger: slog.New(slog.DiscardHandler)}
+		if err := migration.Run(ctx, db); err != nil {
 			return fmt.Errorf("bring the tables to the newest version: %w", err)
 		}
 	}
 	return outbox.Relay{
-		Client: g.publisher(), DB: db, Dialect: o.Database.Dialect, BatchSize: o.BatchSize, MaxBytes: o.MaxBytes, Tries: o.Tries,
+		Client: g.publisher(), DB: db, Dialect: o.Database.Dialect, Tables: o.Tables, RequireDurable: o.RequireDurable,
+		BatchSize: o.BatchSize, MaxBytes: o.MaxBytes, Tries: o.Tries,
 		Poll: o.Poll, Lease: o.Lease, Timeout: o.Timeout, RetryMin: o.RetryMin, RetryMax: o.RetryMax, Keep: o.Keep,
 		Hooks: hooks, Logger: r.Logger.With("outbox", o.Name),
 	}.Run(ctx)
