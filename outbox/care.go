@@ -44,7 +44,7 @@ func (r *run) care(ctx context.Context) {
 const cleanSome = 1000
 
 func (r *run) clean(ctx context.Context) {
-	_, err := r.DB.ExecContext(ctx, "DELETE FROM "+r.sql.Table("outbox_relay")+" WHERE expires < "+r.Dialect.Now()+" - 60000000")
+	err := r.forgetRelays(ctx)
 	for n := cleanSome; err == nil && n == cleanSome; {
 		n, err = r.deleteKept(ctx)
 	}
@@ -54,6 +54,31 @@ func (r *run) clean(ctx context.Context) {
 	case ctx.Err() == nil:
 		r.told.fault("delete what was kept", err)
 	}
+}
+
+// forgetRelays deletes the rows of relays that are dead. One that was stopped in the middle of a transaction keeps its row locked.
+func (r *run) forgetRelays(ctx context.Context) error {
+	table, dead := r.sql.Table("outbox_relay"), "expires < "+r.Dialect.Now()+" - 60000000"
+	owners, err := readAll(ctx, r.DB, "SELECT owner FROM "+table+" WHERE "+dead, nil, func(rows *sql.Rows) (owner string, err error) { return owner, rows.Scan(&owner) })
+	if err != nil {
+		return err
+	}
+	for _, owner := range owners {
+		err := within(ctx, r.DB, r.sql, func(tx *sql.Tx) error {
+			if r.sql.HasRowLocks() {
+				free, err := readNumbers(ctx, tx, r.Dialect.Bind("SELECT 1 FROM "+table+" WHERE owner = ? FOR UPDATE SKIP LOCKED"), owner)
+				if err != nil || len(free) == 0 {
+					return err
+				}
+			}
+			_, err := tx.ExecContext(ctx, r.Dialect.Bind("DELETE FROM "+table+" WHERE owner = ? AND "+dead), owner)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteKept deletes some of those that were kept long enough, and tells how many it has found.

@@ -65,33 +65,29 @@ var errFenced = errors.New("another relay has a lease of this one")
 //
 // On PostgreSQL it returns the number of this transaction: those that were under way when the rows were read have lower ones.
 func (v *view) barrier(ctx context.Context, shards []int) (number int64, err error) {
-	numbers := make([]int64, len(shards))
-	for i, shard := range shards {
-		numbers[i] = int64(shard)
+	query, args := v.run.sql.Owned(shards, v.run.owner)
+	var held int
+	if _, err := readAll(ctx, v.db, query, args, func(rows *sql.Rows) (written int64, err error) { return written, rows.Scan(&held, &number, &written) }); err != nil {
+		return 0, fmt.Errorf("look who has the leases: %w", err)
 	}
-	query, args := v.run.sql.Barrier(numbers, v.run.owner)
-	held := 0
-	switch v.run.Dialect {
-	case dialect.Postgres:
-		var written int64
-		rows := v.db.(*sql.Tx).QueryRowContext(ctx, query, args...)
-		err = rows.Scan(&held, &number, &written)
-	case dialect.SQLite:
-		held, err = v.run.execSynced(ctx, query, args)
-	default:
-		held, err = execOn(ctx, v.db, query, args)
+	written := 1
+	if query := v.run.sql.Barrier(); query != "" {
+		write := execOn
+		if v.run.Dialect == dialect.SQLite {
+			write = v.run.execSynced
+		}
+		if written, err = write(ctx, v.db, query, []any{v.run.owner}); err != nil {
+			return 0, fmt.Errorf("write a barrier: %w", err)
+		}
 	}
-	if err != nil {
-		return 0, fmt.Errorf("write a barrier: %w", err)
-	}
-	if held != len(shards) {
+	if held != len(shards) || written != 1 {
 		return 0, errFenced
 	}
 	return number, nil
 }
 
 // execSynced runs a statement on SQLite whose commit is on disk when it returns, whatever the pool's connections are set to.
-func (r *run) execSynced(ctx context.Context, query string, args []any) (changed int, err error) {
+func (r *run) execSynced(ctx context.Context, _ session, query string, args []any) (changed int, err error) {
 	conn, err := r.DB.Conn(ctx)
 	if err != nil {
 		return 0, err

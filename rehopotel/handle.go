@@ -141,6 +141,8 @@ func settling(o rehop.Outcome) string {
 		return "discard"
 	case rehop.OutcomeReturned:
 		return "return"
+	case rehop.OutcomePostponed:
+		return "postpone"
 	}
 	return string(o)
 }

@@ -26,6 +26,7 @@ import (
 //
 //	go test ./relaying -run '^TestRelaying$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge
 //	go test ./relaying -run '^TestBacklog$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge
+//	go test ./relaying -run '^TestBarrier$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=5s -judge
 //	go test ./relaying -run '^TestSnapshot$' -count=1 -v -timeout=60m -args -rounds=3 -dead=100000 -rate=100 -lasting=5s -judge
 //	go test ./relaying -run '^TestInbox$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000
 //

@@ -1,6 +1,12 @@
 package sqltext
 
-import "github.com/rehop/rehop/dialect"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/rehop/rehop/dialect"
+)
 
 // synced raises synchronous_commit for a transaction, so that its commit returns only when it and all that came before it are on disk.
 const synced = "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
@@ -23,16 +29,27 @@ func (s SQL) Steady() string {
 		"set_config('idle_in_transaction_session_timeout', '5s', true) || " + synced
 }
 
-// Barrier writes something that is durable only if all is that was committed and visible before it. PostgreSQL answers with how many of
-// the shards are still the owner's, and with the number of this transaction, which is higher than that of any before it; the others
-// change a row for each of these shards.
-func (s SQL) Barrier(shards []int64, owner string) (query string, args []any) {
-	mine := "expires > " + s.Now() + " AND owner = ?"
-	if s.Dialect != dialect.Postgres {
-		return s.updateNumbered("outbox_lease", "shard", shards, "barrier = barrier + 1", nil, mine, owner)
+// Barrier writes something that is durable only if all is that was committed and visible before it. It locks nothing that another relay
+// needs: one that is stopped before it commits would keep the lock. An empty statement: Owned does it.
+func (s SQL) Barrier() string {
+	if s.Dialect == dialect.Postgres {
+		return ""
 	}
-	return s.Bind("SELECT COUNT(*), txid_current(), setval('" + s.Table("outbox_barrier") + "', 1) FROM " + s.Table("outbox_lease") +
-		" WHERE shard = ANY(string_to_array(?, ',')::bigint[]) AND " + mine), []any{s.list(shards), owner}
+	return "UPDATE " + s.Table("outbox_relay") + " SET barrier = barrier + 1 WHERE owner = ?"
+}
+
+// Owned counts the shards of which an owner has the lease. On PostgreSQL it writes the barrier, and answers with the number of this
+// transaction too, which is higher than that of any before it, and with something else; elsewhere with 0 and 0.
+func (s SQL) Owned(shards []int, owner string) (query string, args []any) {
+	barrier := "0, 0"
+	if s.Dialect == dialect.Postgres {
+		barrier = "txid_current(), setval('" + s.Table("outbox_barrier") + "', 1)"
+	}
+	list := make([]string, len(shards))
+	for i, shard := range shards {
+		list[i] = strconv.Itoa(shard)
+	}
+	return s.Bind(fmt.Sprintf("SELECT COUNT(*), %s FROM %s WHERE shard IN (%s) AND expires > %s AND owner = ?", barrier, s.Table("outbox_lease"), strings.Join(list, ", "), s.Now())), []any{owner}
 }
 
 // UpdateLeases changes leases if a condition holds, which has the last of the arguments.

@@ -8,11 +8,43 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/sqltext"
 	"github.com/rehop/rehop/outbox"
 )
 
 func leaseCases() []Case {
 	return []Case{
+		{Name: "StoppedAtBarrier", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
+			// A relay is stopped between its barrier and the commit, and keeps its locks. Another one takes its place all the same.
+			b.Migrate()
+			got := b.Collect("q")
+			sql := sqltext.SQL{Dialect: b.Dialect}
+			const owner = "stopped"
+			b.Exec("INSERT INTO rehop_outbox_relay (owner, expires, listening) VALUES ('stopped', 1, 0)")
+			b.Exec("UPDATE rehop_outbox_lease SET owner = 'stopped', expires = 1")
+			tx, err := b.DB.BeginTx(b.Context(), nil)
+			b.Must(err)
+			defer tx.Rollback()
+			query, args := sql.Owned([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, owner)
+			var held, number, written int64
+			b.Must(tx.QueryRowContext(b.Context(), query, args...).Scan(&held, &number, &written))
+			if query := sql.Barrier(); query != "" {
+				_, err = tx.ExecContext(b.Context(), query, owner)
+				b.Must(err)
+			}
+			told := newRecorder()
+			relay := b.Relay()
+			relay.Hooks = []outbox.Hook{told}
+			b.Start(relay)
+			b.Put(To("q", "1"), ordered("k", "q", "2"))
+			ids := map[string]bool{Receive(b, got, "message").ID: true, Receive(b, got, "message").ID: true}
+			if !ids["1"] || !ids["2"] {
+				t.Errorf("messages: got %v, want 1 and 2", ids)
+			}
+			Equal(b, "leases", told.held(), 16)
+			b.Must(tx.Rollback())
+			b.Eventually("the stopped relay is forgotten", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox_relay WHERE owner = 'stopped'") == 0 })
+		}},
 		{Name: "Share", Run: share},
 		{Name: "Dead", Run: func(t *testing.T, b *Bench) {
 			// A relay that dies gives nothing back. It is replaced when its leases end.
