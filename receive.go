@@ -24,7 +24,7 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 		}
 		past = &read
 	}
-	h := &handling{parent: base, told: base, from: from, raw: d, past: past}
+	h := &handling{base: base, told: base, from: from, raw: d, past: past}
 	if d.MessageId == "" {
 		h.givenID = NewID()
 	}
@@ -188,7 +188,7 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 	s.setCareful(true)
 	o.session.Cancel()
 	alone := o.session.Alone(s.halt, func(d rabbit.Delivery) {
-		s.giveBack(s.receive(h.parent, o, d), Result{})
+		s.giveBack(s.receive(h.base, o, d), Result{})
 	})
 	s.mu.Lock()
 	s.suspect = nil

@@ -13,22 +13,18 @@ import (
 
 // worker handles one message at a time.
 type worker struct {
-	sub   *Subscriber
-	base  context.Context
-	timer *time.Timer
-	last  *rabbit.Session // from which there is nothing more to take
+	sub  *Subscriber
+	base context.Context
+	last *rabbit.Session // from which there is nothing more to take
 
 	mu      sync.Mutex
 	current *handling
-	armed   bool // the timer runs
 }
 
 // startWorker starts a worker. If it takes the place of another, it first concludes what that one
 // had in hand.
 func (s *Subscriber) startWorker(base context.Context, inherited *handling, err error) {
 	w := &worker{sub: s, base: base}
-	w.timer = time.AfterFunc(time.Hour, w.expire)
-	w.timer.Stop()
 	s.mu.Lock()
 	s.workers[w] = struct{}{}
 	s.mu.Unlock()
@@ -55,7 +51,6 @@ func (w *worker) loop(o offer) {
 	s := w.sub
 	returned := false
 	defer func() {
-		w.timer.Stop()
 		if !returned { // the handler called runtime.Goexit, which ends this goroutine
 			h := w.current
 			if h == nil { // not in a handler: a hook's doing, or a panic that is to end the process
@@ -64,8 +59,8 @@ func (w *worker) loop(o offer) {
 			}
 			err := &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())}
 			s.tellEnd(h, err)
+			h.end()
 			if h.finish() {
-				h.cancel(context.Canceled, nil)
 				s.startWorker(w.base, h, err)
 			} else {
 				s.cameBack(h)
@@ -132,22 +127,18 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 // run calls the handler. mine is false if another worker has meanwhile taken over.
 func (w *worker) run(h *handling) (mine bool, err error) {
 	s := w.sub
-	ctx := context.Context(h)
-	h.began, h.limit = time.Now(), s.config.Timeout
+	h.begin(s.config.Timeout)
+	ctx := h.ctx
 	for _, hook := range s.client.hooks.handleStart {
 		ctx = hook.OnHandleStart(ctx, &h.Delivery)
 	}
 	h.told = ctx
 	w.mu.Lock()
+	h.stuck = time.AfterFunc(time.Until(h.began.Add(s.config.Timeout+s.config.StuckAfter)), func() { w.expire(h) })
 	w.current = h
-	arm := !w.armed
-	w.armed = true
 	w.mu.Unlock()
-	if arm { // else it runs since a message before, and is set anew when it fires
-		w.timer.Reset(time.Until(h.began.Add(h.limit)))
-	}
 	if s.halting() { // canceled before it was current
-		h.cancel(context.Canceled, errStopping)
+		h.cancel(errStopping)
 	}
 
 	err = call(ctx, s.handler, &h.Delivery)
@@ -156,8 +147,8 @@ func (w *worker) run(h *handling) (mine bool, err error) {
 	w.mu.Lock()
 	w.current = nil
 	w.mu.Unlock()
+	h.end()
 	if h.finish() {
-		h.cancel(context.Canceled, nil)
 		return true, err
 	}
 	s.cameBack(h)
@@ -188,27 +179,13 @@ func call(ctx context.Context, handler Handler, d *Delivery) (err error) {
 	return err
 }
 
-// expire is called when the time of the current handler is up, and again when it still has not
-// returned StuckAfter later.
-func (w *worker) expire() {
+// expire is called when a handler has not returned StuckAfter after its context has ended.
+func (w *worker) expire(h *handling) {
 	w.mu.Lock()
-	h := w.current
-	w.armed = h != nil
+	runs := w.current == h
 	w.mu.Unlock()
-	if h == nil {
-		return
-	}
-	if left := time.Until(h.began.Add(h.limit)); left > 0 {
-		w.timer.Reset(left)
-		return
-	}
-	if h.why() == nil {
-		h.cancel(context.DeadlineExceeded, errTimeout)
-		w.timer.Reset(w.sub.config.StuckAfter)
-		return
-	}
-	if !w.sub.replace(w, h) {
-		w.timer.Reset(w.sub.config.StuckAfter) // report it again
+	if runs && !w.sub.replace(w, h) {
+		h.stuck.Reset(w.sub.config.StuckAfter) // report it again
 	}
 }
 
@@ -226,7 +203,7 @@ func (s *Subscriber) replace(w *worker, h *handling) bool {
 		s.mu.Lock()
 		s.stuck--
 		s.mu.Unlock()
-		return false // it has just returned, and the timer must go on
+		return false // it has just returned
 	}
 	if replaced {
 		// No longer counted among the workers: a stop does not wait for it.
@@ -254,7 +231,7 @@ func (s *Subscriber) tellStuck(e StuckHandler) {
 // cancelHandlers cancels what runs, and tells how many.
 func (s *Subscriber) cancelHandlers() int {
 	return s.eachRunning(func(_ *worker, h *handling) bool {
-		h.cancel(context.Canceled, errStopping)
+		h.cancel(errStopping)
 		return true
 	})
 }
