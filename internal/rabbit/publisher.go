@@ -129,16 +129,11 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publish
 }
 
 func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Publishing, when readiness) (Ticket, error) {
-	s, err := p.current(ctx)
+	s, err := p.claim(ctx, exchange, msg.MessageId, when)
 	if err != nil {
 		return Ticket{}, err
 	}
-	if err := p.knows(ctx, s, exchange); err != nil {
-		return Ticket{}, err
-	}
-	if err := s.claim(ctx, msg.MessageId, exchange, when >= whenPossible); err != nil {
-		return Ticket{}, err
-	}
+	defer s.sent()
 	// The last moment at which the caller can still be heard: sent is sent.
 	if err := ctx.Err(); err != nil {
 		s.free(msg.MessageId)
@@ -150,6 +145,22 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 		return Ticket{}, fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
 	return Ticket{session: s, confirm: confirm, id: msg.MessageId, destination: destination{exchange, key}}, nil
+}
+
+// claim reserves an id on a channel that takes messages.
+func (p *Publisher) claim(ctx context.Context, exchange, id string, when readiness) (*pubSession, error) {
+	for {
+		s, err := p.current(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.knows(ctx, s, exchange); err != nil {
+			return nil, err
+		}
+		if err := s.claim(ctx, id, exchange, when >= whenPossible); err == nil || !errors.Is(err, errRetired) {
+			return s, err
+		}
+	}
 }
 
 // Outcome waits for what the broker says. Nil: it has the message, in a queue.
@@ -361,13 +372,14 @@ func (p *Publisher) watch(s *pubSession) {
 		case <-ticker.C:
 		}
 		if s.spent() {
-			_ = s.ch.Close()
+			s.close()
 			return
 		}
 		then := time.Now().Add(-confirmLimit)
 		state, _ := p.link.State()
 		if state == Open && time.Unix(0, p.openSince.Load()).Before(then) && s.stalled(then) {
-			_ = s.ch.Close()
+			p.replace(s)
+			s.close()
 			return
 		}
 	}

@@ -31,6 +31,8 @@ type pubSession struct {
 	freed     chan struct{}      // not nil while somebody waits for an id; closed when one is freed
 	refusals  map[string]refusal // by exchange, since the last message that it took
 	retired   bool               // takes no more messages
+	senders   int                // who have claimed an id and not yet sent their message
+	unused    chan struct{}      // closed: retired, and nobody is about to send
 	end       *amqp.Error
 }
 
@@ -74,11 +76,37 @@ func (s *pubSession) accepted(exchange string) {
 	}
 }
 
-// retire has the channel closed when nothing is under way on it.
+// retire has no more messages sent on the channel. It is closed when nothing is under way on it.
 func (s *pubSession) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.retired {
+		return
+	}
 	s.retired = true
+	s.wake()
+	if s.senders == 0 {
+		close(s.unused)
+	}
+}
+
+// sent notes that whoever has claimed an id has sent the message, or will not.
+func (s *pubSession) sent() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.senders--; s.retired && s.senders == 0 {
+		close(s.unused)
+	}
+}
+
+// close closes a retired channel when nobody is about to send: the broker answers a frame behind the end of its channel by closing the
+// whole connection.
+func (s *pubSession) close() {
+	select {
+	case <-s.unused:
+		_ = s.ch.Close()
+	case <-s.ended:
+	}
 }
 
 // spent reports whether the channel is of no use any more.
@@ -114,7 +142,7 @@ type lookup struct {
 
 func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, error) {
 	s := &pubSession{
-		underway: make(map[string]flight), returned: make(map[string]error), exchanges: make(map[string]*lookup),
+		underway: make(map[string]flight), returned: make(map[string]error), exchanges: make(map[string]*lookup), unused: make(chan struct{}),
 	}
 	ch, err := link.on(ctx, func(ch *amqp.Channel) error {
 		s.returns = ch.NotifyReturn(make(chan amqp.Return, window))
@@ -132,13 +160,21 @@ func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, e
 // errTwin: another message with the same id is under way.
 var errTwin = errors.New("another message with the same id is under way")
 
-// claim reserves an id. While another message with the same id is under way it waits, or fails with
-// errTwin.
+// errRetired: the channel takes no more messages.
+var errRetired = errors.New("the channel is being replaced")
+
+// claim reserves an id for a message that is sent at once: see sent. While another message with the same id is under way it waits, or
+// fails with errTwin. On a channel that takes no more messages it fails with errRetired.
 func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) error {
 	for {
 		s.mu.Lock()
+		if s.retired {
+			s.mu.Unlock()
+			return errRetired
+		}
 		if _, taken := s.underway[id]; !taken {
 			s.underway[id] = flight{exchange: exchange, since: time.Now()}
+			s.senders++
 			s.mu.Unlock()
 			return nil
 		}
@@ -167,6 +203,11 @@ func (s *pubSession) free(id string) {
 
 func (s *pubSession) release(id string) {
 	delete(s.underway, id)
+	s.wake()
+}
+
+// wake has those look again who wait for an id. The caller holds the lock.
+func (s *pubSession) wake() {
 	if s.freed != nil {
 		close(s.freed)
 		s.freed = nil
