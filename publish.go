@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
@@ -34,6 +35,9 @@ func (c *Client) publishObserved(ctx context.Context, m Message) error {
 func (c *Client) publishStarts(ctx context.Context, m *Message) context.Context {
 	if m.ID == "" {
 		m.ID = NewID()
+	}
+	if len(c.hooks.publishStart) > 0 {
+		m.Headers = maps.Clone(m.Headers) // hooks write to it, and the caller may publish the same headers again
 	}
 	for _, h := range c.hooks.publishStart {
 		ctx = h.OnPublishStart(ctx, m)
@@ -76,22 +80,22 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 // PublishEach is PublishBatch for a caller who does not wait for the slowest message: settled is called once for each, by its index,
 // as soon as it is known what became of it. Several goroutines may call it at once; all calls come before PublishEach returns.
 func (c *Client) PublishEach(ctx context.Context, messages []Message, settled func(i int, err error)) {
-	contexts := make([]context.Context, len(messages))
+	contexts, sent := make([]context.Context, len(messages)), make([]Message, len(messages))
 	items := make([]rabbit.Item, 0, len(messages))
 	index := make([]int, 0, len(messages))
 	start := time.Now()
 	end := func(i int, err error) {
 		took := time.Since(start)
-		err = publishError(&messages[i], err)
-		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &messages[i], took, err) })
+		err = publishError(&sent[i], err)
+		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &sent[i], took, err) })
+		sent[i] = Message{} // it may be large, and others may take long
 		settled(i, err)
 	}
 	for i := range messages {
-		m := messages[i]
-		contexts[i] = c.publishStarts(ctx, &m)
-		messages[i] = m
+		sent[i] = messages[i] // the caller's stays unchanged: it may be published again, as another message
+		contexts[i] = c.publishStarts(ctx, &sent[i])
 		p := new(rabbit.Publishing)
-		exchange, key, err := c.prepare(ctx, &m, p)
+		exchange, key, err := c.prepare(ctx, &sent[i], p)
 		if err != nil {
 			end(i, err)
 			continue

@@ -45,8 +45,8 @@ func New(d dialect.Dialect) Box { return Box{Dialect: d} }
 
 func (b Box) sql() sqltext.SQL { return sqltext.SQL{Dialect: b.Dialect, Tables: b.Tables} }
 
-// Publish writes messages in a transaction. They are published if and when it commits. Messages without an id get one, which the
-// caller sees if it has passed a slice.
+// Publish writes messages in a transaction. They are published if and when it commits. A message without an ID gets one; set it to
+// rehop.NewID() to know it.
 //
 // Publish returns ErrNoTransaction if tx is not in a transaction, whatever its type: see [Box.PublishNow] for a message that belongs to
 // none. An error that is ErrNoTransaction, rehop.ErrInvalid or rehop.ErrTooLarge comes before anything was done in the transaction; other
@@ -92,10 +92,10 @@ func (b Box) rows(messages []Message) ([]row, error) {
 	}
 	rows := make([]row, len(messages))
 	var faults []error
-	for i := range messages {
+	for i, m := range messages { // a copy: the caller may publish the same again, as another message
 		var err error
-		if rows[i], err = newRow(&messages[i]); err != nil {
-			faults = append(faults, fmt.Errorf("outbox: message %q to exchange %q with key %q: %w", messages[i].ID, messages[i].Exchange, messages[i].Key, err))
+		if rows[i], err = newRow(&m); err != nil {
+			faults = append(faults, fmt.Errorf("outbox: message %q to exchange %q with key %q: %w", m.ID, m.Exchange, m.Key, err))
 		}
 	}
 	return rows, errors.Join(faults...)

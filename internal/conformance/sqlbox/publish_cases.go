@@ -119,8 +119,12 @@ func publishCases() []Case {
 			before := time.Now().Truncate(time.Second)
 			b.Put(messages...)
 			d := Receive(b, got, "message")
-			if messages[0].ID == "" || d.ID != messages[0].ID {
-				t.Errorf("id: got %q for the consumer and %q for the publisher, want one new id", d.ID, messages[0].ID)
+			if d.ID == "" || messages[0].ID != "" {
+				t.Errorf("id: got %q for the consumer and %q for the publisher, want a new id for the consumer alone", d.ID, messages[0].ID)
+			}
+			b.Put(messages...) // the same again is another message
+			if again := Receive(b, got, "message"); again.ID == d.ID {
+				t.Errorf("id: got %q twice, want different ids", d.ID)
 			}
 			Equal(b, "length of the body", len(d.Body), 0)
 			if d.Timestamp.Before(before) || time.Since(d.Timestamp) > limit {
