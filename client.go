@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -143,7 +144,7 @@ func (c *Client) declareExchanges(ctx context.Context) error {
 	if plan.Empty() || c.State() == StateRecovering {
 		return nil
 	}
-	return c.fabric.ensure(ctx, "exchanges", plan)
+	return c.fabric.ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan })
 }
 
 // keepExchanges declares the exchanges again at every connection: the broker may have been replaced.
@@ -155,7 +156,7 @@ func (c *Client) keepExchanges(ctx context.Context) {
 	for {
 		changed := c.publish.Changed()
 		if state, _ := c.publish.State(); state == rabbit.Open || state == rabbit.Blocked {
-			if err := c.fabric.ensure(ctx, "exchanges", plan); err != nil && ctx.Err() == nil {
+			if err := c.fabric.ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan }); err != nil && ctx.Err() == nil {
 				c.config.Logger.Error("rehop: declare exchanges", "err", err)
 			}
 		}

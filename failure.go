@@ -10,6 +10,7 @@ import (
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -122,6 +123,9 @@ func (s *Subscriber) tellMove(h *handling, result Result) {
 	maps.DeleteFunc(h.added, func(name string, _ any) bool { return envelope.Owned(name) })
 }
 
+// way finds where a message is moved to, and declares what it needs unless that was done since a time.
+type way func(ctx context.Context, since time.Time) (destination, error)
+
 // destination is where a message is moved to.
 type destination struct {
 	layout.Address
@@ -166,7 +170,7 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 		return
 	case layout.Move:
 		// How long it waits is the layout's affair; it must not be held back again for less.
-		s.move(h, record, result, func(context.Context) (destination, error) {
+		s.move(h, record, result, func(context.Context, time.Time) (destination, error) {
 			return s.toAddress(verdict, reserveFor(1, s.returnKey)), nil
 		})
 		return
@@ -179,10 +183,10 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 			to.Address = layout.HomeStepAddress(delay)
 		}
 		to.reserve = reserveFor(1, to.key)
-		where = func(context.Context) (destination, error) { return to, nil }
+		where = func(context.Context, time.Time) (destination, error) { return to, nil }
 	}
-	s.move(h, record, result, func(ctx context.Context) (destination, error) {
-		to, err := where(ctx)
+	s.move(h, record, result, func(ctx context.Context, since time.Time) (destination, error) {
+		to, err := where(ctx, since)
 		return to.with(verdict), err
 	})
 }
@@ -227,25 +231,28 @@ func (s *Subscriber) keyOf(h *handling) string {
 	return s.returnKey
 }
 
-func (s *Subscriber) toCascade(h *handling, delay time.Duration) func(context.Context) (destination, error) {
+func (s *Subscriber) toCascade(h *handling, delay time.Duration) way {
 	key, to := s.keyOf(h), layout.ToQueue
 	if s.keepsKey {
 		to = layout.ToHome
 	}
-	return func(ctx context.Context) (destination, error) {
-		address, err := s.client.cascade(ctx, delay, to)
+	return func(ctx context.Context, since time.Time) (destination, error) {
+		address, err := s.client.cascade(ctx, delay, to, since)
 		return destination{Address: address, key: key, reserve: reserveFor(len(address.Headers), key)}, err
 	}
 }
 
-// waitOn has a message that came back early wait for the rest of its time. A part of the cascade was
-// deleted: it is declared again. The message is not held back a second time, so that clocks which
-// disagree cost it no more than the difference.
+// redeclareEvery is how often messages that come back early have the cascade declared again.
+const redeclareEvery = time.Minute
+
+// waitOn has a message that came back early wait for the rest of its time. If a part of the cascade was
+// deleted, it is declared again; but it may also be that clocks disagree, and then every message comes early.
+// The message is not held back a second time, so that clocks which disagree cost it no more than the
+// difference.
 func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
-	s.client.fabric.reset()
 	past := h.history()
 	past.Due = time.Time{}
-	s.moveAside(h, past, rest, Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
+	s.moveAside(h, past, rest, time.Now().Add(-redeclareEvery), Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
 }
 
 // postpone has a message come back after delay as if it had not been delivered.
@@ -254,14 +261,17 @@ func (s *Subscriber) postpone(h *handling, delay time.Duration, result Result) {
 	past := h.history()
 	past.Queue = s.config.Queue
 	past.Due = time.Now().Add(delay)
-	s.moveAside(h, past, delay, result)
+	s.moveAside(h, past, delay, time.Time{}, result)
 }
 
-// moveAside has a message wait with its counters unchanged.
-func (s *Subscriber) moveAside(h *handling, past envelope.Failure, delay time.Duration, result Result) {
+// moveAside has a message wait with its counters unchanged, in a cascade that was declared since a time.
+func (s *Subscriber) moveAside(h *handling, past envelope.Failure, delay time.Duration, declared time.Time, result Result) {
 	record := s.layout.Record(s.letter(h), past.Attempt)
-	s.move(h, past, result, func(ctx context.Context) (destination, error) {
-		to, err := s.toCascade(h, delay)(ctx)
+	s.move(h, past, result, func(ctx context.Context, since time.Time) (destination, error) {
+		if since.Before(declared) {
+			since = declared
+		}
+		to, err := s.toCascade(h, delay)(ctx, since)
 		return to.with(layout.Verdict{Headers: record}), err
 	})
 }
@@ -286,10 +296,10 @@ func (s *Subscriber) park(h *handling, err error, kind string, result Result) {
 // countSize is how much the broker adds when it delivers a message again.
 const countSize = 256
 
-func (s *Subscriber) toRest(h *handling, record envelope.Failure) func(context.Context) (destination, error) {
+func (s *Subscriber) toRest(h *handling, record envelope.Failure) way {
 	to := s.toAddress(s.layout.Fail(s.failed(h, record)), countSize)
 	to.trim = true
-	return func(context.Context) (destination, error) { return to, nil }
+	return func(context.Context, time.Time) (destination, error) { return to, nil }
 }
 
 // requeueAtEnd sends a message to the end of its own queue, with its counters as they are.
@@ -299,13 +309,13 @@ func (s *Subscriber) requeueAtEnd(h *handling) {
 	s.move(h, past, Result{Outcome: OutcomeReturned}, s.toEnd(h, past))
 }
 
-func (s *Subscriber) toEnd(h *handling, record envelope.Failure) func(context.Context) (destination, error) {
+func (s *Subscriber) toEnd(h *handling, record envelope.Failure) way {
 	verdict := layout.Verdict{Key: s.config.Queue, Headers: s.layout.Record(s.letter(h), record.Attempt)}
 	if s.keepsKey {
 		verdict.Address.Exchange, verdict.Key = layout.LandedExchange, record.Key
 	}
 	to := s.toAddress(verdict, countSize)
-	return func(context.Context) (destination, error) { return to, nil }
+	return func(context.Context, time.Time) (destination, error) { return to, nil }
 }
 
 // failure is the record of a message that has failed once more.
@@ -332,7 +342,7 @@ func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failu
 // move publishes a message to where it belongs next, and only when the broker has confirmed that,
 // acks the original. It does not give up while the original is ours: a broker that is blocked, full
 // or away is waited for. When the session ends first, the broker delivers the original again.
-func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where func(context.Context) (destination, error)) {
+func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where way) {
 	s.tellMove(h, result)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
 	watching := make(chan struct{})
@@ -381,11 +391,13 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 // impossible reports whether a message can never be published as it is.
 func impossible(err error) bool { return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) }
 
-func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where func(context.Context) (destination, error)) error {
+func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where way) error {
+	var missed time.Time                     // when something was missing on the way
 	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on it can be told from its copies
 	asItIs := false                          // the broker takes the message only with its own body
 	for tries := 1; ; tries++ {
-		to, err := where(ctx)
+		began := time.Now()
+		to, err := where(ctx, missed)
 		if err == nil {
 			if asItIs {
 				to.body, to.contentType = nil, ""
@@ -404,9 +416,9 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 		case ctx.Err() != nil, errors.Is(err, ErrClosed), impossible(err):
 			return err
 		case errors.Is(err, ErrUnroutable):
-			// Somebody deleted a queue or an exchange of ours.
-			s.client.fabric.reset()
-			if err := s.client.publish.Declare(ctx, s.ways); err != nil {
+			// Somebody deleted a queue or an exchange of ours. It is declared again, unless that was done since.
+			missed = began
+			if err := s.client.fabric.ensure(ctx, "ways of "+s.config.Queue, missed, func() topology.Plan { return s.ways }); err != nil {
 				s.client.config.Logger.Error("rehop: declare again what a retry needs", "queue", s.config.Queue, "err", err)
 			}
 		}

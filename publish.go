@@ -130,48 +130,52 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 	if m.Expiration > 0 {
 		return "", "", fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
 	}
-	to, key, way := layout.ToQueue, layout.LandingQueue(m.Key), c.native.LaterToQueue(m.Key)
+	to, key, way := layout.ToQueue, layout.LandingQueue(m.Key), func() topology.Plan { return c.native.LaterToQueue(m.Key) }
 	if m.Exchange != "" {
 		if !c.declares(m.Exchange) {
 			return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
 		}
-		to, key, way = layout.ToExchange(m.Exchange), m.Key, c.native.LaterTo(m.Exchange)
+		to, key, way = layout.ToExchange(m.Exchange), m.Key, func() topology.Plan { return c.native.LaterTo(m.Exchange) }
 	}
 	if err := m.publishing(p, KeepUnrouted); err != nil {
 		return "", "", err
 	}
-	address, err := c.cascade(ctx, delay, to)
+	address, err := c.cascade(ctx, delay, to, time.Time{})
 	if err != nil {
 		return "", "", err
 	}
-	if err := c.ensure(ctx, "way to "+way.Queues[0].Name, way); err != nil {
+	if err := c.ensure(ctx, "way to "+to+" "+key, time.Time{}, way); err != nil {
 		return "", "", err
 	}
 	p.Headers = mergeHeaders(p.Headers, address.Headers)
 	return address.Exchange, key, nil
 }
 
-// cascade makes sure that the cascade is there as far as this delay needs it.
-func (c *Client) cascade(ctx context.Context, delay time.Duration, to string) (layout.Address, error) {
+// cascade makes sure that the cascade is there as far as this delay needs it, and was since a time.
+func (c *Client) cascade(ctx context.Context, delay time.Duration, to string, since time.Time) (layout.Address, error) {
 	address, err := layout.CascadeAddress(delay, to)
 	if err != nil {
 		return layout.Address{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	plan := c.native.Base()
-	plan.Add(c.native.Cascade(delay))
 	part := address.Exchange
 	if to == layout.ToHome {
-		plan.Add(c.native.LaterHome())
 		part += " and home"
 	}
-	return address, c.ensure(ctx, part, plan)
+	return address, c.ensure(ctx, part, since, func() topology.Plan {
+		plan := c.native.Base()
+		plan.Add(c.native.Cascade(delay))
+		if to == layout.ToHome {
+			plan.Add(c.native.LaterHome())
+		}
+		return plan
+	})
 }
 
 // ensure declares a part of the topology, waiting for a broker until ctx ends. Its error is one of the
 // outcomes of publishing.
-func (c *Client) ensure(ctx context.Context, part string, plan topology.Plan) error {
+func (c *Client) ensure(ctx context.Context, part string, since time.Time, plan func() topology.Plan) error {
 	for tries := 1; ; tries++ {
-		err := c.fabric.ensure(ctx, part, plan)
+		err := c.fabric.ensure(ctx, part, since, plan)
 		var t *TopologyError
 		switch {
 		case err == nil:
