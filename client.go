@@ -168,10 +168,11 @@ func (c *Client) keepExchanges(ctx context.Context) {
 	}
 }
 
-// Close drains all subscriptions, waits for the outcomes of what is being published, and closes the
-// connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
-// the broker. Close returns when everything has ended, save handlers that ignore their context. It can
-// be called more than once; each call waits for the end.
+// Close drains all subscriptions, waits for the outcomes of what is being published, for 30 s at most, and
+// closes the connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
+// the broker; so do not pass a context that has ended. Close returns when everything has ended, save handlers
+// that ignore their context. The error says if messages were not confirmed. It can be called more than once;
+// each call waits for the end.
 func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if c.closed { // somebody else closes it: return when that has ended
@@ -199,7 +200,11 @@ func (c *Client) Close(ctx context.Context) error {
 	draining.Wait()
 	c.sender.Close()
 	c.mover.Close()
-	c.sender.Quiet(ctx)
+	within, cancel := context.WithTimeout(ctx, confirmGrace)
+	defer cancel()
+	if n := c.sender.Quiet(within); n > 0 {
+		faults = append(faults, fmt.Errorf("rehop: close: %w: messages that were sent and not confirmed: %d; the broker may have them", ErrUnknown, n))
+	}
 	c.quit()
 	c.publish.Close()
 	c.consume.Close()
@@ -208,6 +213,9 @@ func (c *Client) Close(ctx context.Context) error {
 	c.background.Wait()
 	return errors.Join(faults...)
 }
+
+// confirmGrace is how long Close waits for confirms.
+const confirmGrace = 30 * time.Second
 
 // settleBackoff is the pause between tries to move a message that the broker does not take.
 var settleBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}

@@ -24,7 +24,7 @@ func Example_layout() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	sneakers := layout.Sneakers{Delay: 200 * time.Millisecond, Retries: 1}
 	mended := make(chan struct{})

@@ -25,7 +25,7 @@ func Example_publish() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	err = client.Publish(ctx, rehop.Message{Exchange: "shop", Key: "order.created", Body: []byte("{}")})
 	if errors.Is(err, rehop.ErrUnroutable) {

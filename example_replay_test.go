@@ -24,7 +24,7 @@ func Example_replay() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	var mended atomic.Bool
 	seen := make(chan string, 10)

@@ -22,7 +22,7 @@ func Example_steppedRetry() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	done := make(chan struct{})
 	var failedAt time.Time

@@ -20,7 +20,7 @@ func Example_subscribe() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	handled := make(chan string, 1)
 	sub, err := client.Subscribe(ctx, rehop.Subscription{

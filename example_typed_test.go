@@ -28,7 +28,7 @@ func Example_typedHandler() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	orders := make(chan OrderCreated, 1)
 	failed := make(chan struct{})

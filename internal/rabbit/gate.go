@@ -142,6 +142,13 @@ func (g *gate) quiet() <-chan struct{} {
 	return idle
 }
 
+// underway is how many messages are.
+func (g *gate) underway() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.used
+}
+
 // admit lets in those at the front of the line, as far as there are places.
 func (g *gate) admit() {
 	for g.open {

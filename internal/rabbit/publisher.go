@@ -64,11 +64,13 @@ func (p *Publisher) SetState(s State, err error) {
 // Close turns new messages away. Those under way end when the link closes.
 func (p *Publisher) Close() { p.gate.close() }
 
-// Quiet waits until no message is under way, or ctx ends.
-func (p *Publisher) Quiet(ctx context.Context) {
+// Quiet waits until no message is under way, or ctx ends, and returns how many are.
+func (p *Publisher) Quiet(ctx context.Context) (unconfirmed int) {
 	select {
 	case <-p.gate.quiet():
+		return 0
 	case <-ctx.Done():
+		return p.gate.underway()
 	}
 }
 
