@@ -145,16 +145,7 @@ func TestEarlyMessagesDeclareSeldom(t *testing.T) {
 		const messages = 200
 		log := newLogbook(succeed)
 		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 10})
-		config := b.Config()
-		conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		ch, err := conn.Channel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ch := rawChannel(t, b)
 		m.take()
 		for i := range messages { // as a process with another clock has sent them to wait
 			due := time.Now().Add(time.Duration(i+1) * time.Second)

@@ -98,7 +98,7 @@ func (s *Subscriber) ack(h *handling, outcome Outcome, result Result) {
 // with its count as it is: no number of clean stops makes it suspect. So does every message where to be
 // delivered again counts as a failure.
 func (s *Subscriber) giveBack(h *handling, result Result) {
-	if n := h.returns(); n > 0 || s.layout.RedeliveryFails() {
+	if n := s.returns(h); n > 0 || s.layout.RedeliveryFails() {
 		h.raw.Session.Cancel() // or it would come back to us
 		h.setReturns(n)
 		s.requeueAtEnd(h)

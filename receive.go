@@ -139,7 +139,7 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 		s.waitOn(h, early)
 		return false
 	}
-	returns := h.returns()
+	returns := s.returns(h)
 	switch {
 	case returns >= s.config.CrashLimit:
 		err := fmt.Errorf("delivered %d times without an answer: the process died or lost its connection each time", returns)
@@ -205,11 +205,18 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 }
 
 // counts reports whether the queue counts how often it delivers a message without an answer, as quorum
-// queues do. From RabbitMQ 4.3 on they do not count what was given back, but mark it as delivered before all the same.
+// queues do. From RabbitMQ 4.3 on they do not count what was given back, but mark it as delivered before anyway.
+// Of a queue that rehop did not declare, only its messages tell.
 func (s *Subscriber) counts(h *handling) bool {
 	_, marked := h.raw.Headers["x-delivery-count"]
-	return marked || layout.IsQuorum(s.queue)
+	return layout.IsQuorum(s.queue) || marked && s.queue.Passive
 }
 
-// returns is how often the message was delivered before without an answer.
-func (h *handling) returns() int { return h.past.Returns + envelope.DeliveryCount(h.raw.Headers) }
+// returns is how often the message was delivered before without an answer. The broker's count is believed only of a message that it
+// delivers again: any publisher can write one.
+func (s *Subscriber) returns(h *handling) int {
+	if h.raw.Redelivered && s.counts(h) {
+		return h.past.Returns + envelope.DeliveryCount(h.raw.Headers)
+	}
+	return h.past.Returns
+}
