@@ -81,6 +81,9 @@ func (i *instruction) Error() string {
 
 func (i *instruction) Unwrap() error { return i.err }
 
+// Instruction tells middleware that the handler has decided.
+func (i *instruction) Instruction() {}
+
 // Permanent says that retrying is pointless: the message goes to the failed queue at once.
 func Permanent(err error) error { return &instruction{err: err, does: doFail} }
 

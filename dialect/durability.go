@@ -90,7 +90,7 @@ func mysqlDurability(ctx context.Context, conn *sql.Conn) (weak []Weakness, err 
 	if err := conn.QueryRowContext(ctx, "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog, @@GLOBAL.innodb_doublewrite").Scan(&flush, &binlog, &sync, &double); err != nil {
 		return nil, err
 	}
-	if flush != 1 {
+	if flush != 1 && flush != 3 { // 3 is MariaDB's, and syncs more
 		loses := "a crash of the machine loses the commits of the last second"
 		if flush == 0 {
 			loses = "a crash of the server loses the commits of the last second"
@@ -99,6 +99,14 @@ func mysqlDurability(ctx context.Context, conn *sql.Conn) (weak []Weakness, err 
 	}
 	if binlog == 1 && sync != 1 {
 		weak = append(weak, Weakness{"sync_binlog", fmt.Sprint(sync), "a crash of the machine loses commits of the binary log, so that replicas and the server disagree about them", "set sync_binlog=1"})
+	}
+	var name, redo string
+	switch err := conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Innodb_redo_log_enabled'").Scan(&name, &redo); {
+	case errors.Is(err, sql.ErrNoRows): // MariaDB, and MySQL before 8.0.21
+	case err != nil:
+		return nil, err
+	case redo != "ON":
+		weak = append(weak, Weakness{"innodb_redo_log_enabled", redo, "a crash of the server corrupts everything", "run ALTER INSTANCE ENABLE INNODB REDO_LOG"})
 	}
 	if double == "0" || strings.EqualFold(double, "OFF") {
 		weak = append(weak, Weakness{"innodb_doublewrite", double, "a crash of the machine can corrupt pages that were being written", "set innodb_doublewrite=ON unless the file system writes whole pages"})
@@ -120,6 +128,9 @@ func sqliteDurability(ctx context.Context, conn *sql.Conn) (weak []Weakness, err
 		weak = append(weak, Weakness{"synchronous", "OFF", "a crash of the machine can lose commits or corrupt the database", "set PRAGMA synchronous=FULL"})
 	case level == 1 && journal == "wal":
 		weak = append(weak, Weakness{"synchronous", "NORMAL", "a crash of the machine loses the commits since the last checkpoint", "set PRAGMA synchronous=FULL"})
+	}
+	if level == 2 && journal == "delete" {
+		weak = append(weak, Weakness{"synchronous", "FULL with journal_mode=DELETE", "a crash of the machine right after a commit can undo it", "set PRAGMA journal_mode=WAL, or synchronous=EXTRA"})
 	}
 	if journal == "off" || journal == "memory" {
 		weak = append(weak, Weakness{"journal_mode", strings.ToUpper(journal), "a crash in the middle of a transaction can corrupt the database", "set PRAGMA journal_mode=WAL"})

@@ -204,7 +204,7 @@ func (m Migration) Run(ctx context.Context, db *sql.DB) error {
 	defer conn.Close()
 	// Without a lock first: most programs find that nothing is to be done.
 	newest := all[len(all)-1].version
-	for {
+	for tries := 1; ; tries++ {
 		at, err := m.version(ctx, conn)
 		if err == nil && at >= newest {
 			return nil
@@ -217,9 +217,44 @@ func (m Migration) Run(ctx context.Context, db *sql.DB) error {
 		if err == nil && apart != nil {
 			err = m.applyApart(ctx, db, conn, apart)
 		}
+		if m.isLocked(err) && tries < lockTries {
+			err = pause(ctx, lockPause)
+		}
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
+	}
+}
+
+// A statement that waits for a lock on a table makes all others wait behind it. So it waits for a moment only, and is tried again after
+// a pause in which the others come to their turn.
+const (
+	lockTries = 60
+	lockPause = time.Second
+)
+
+// isLocked reports whether a migration has failed because a transaction is using a table.
+func (m Migration) isLocked(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch m.Dialect {
+	case Postgres:
+		return strings.Contains(err.Error(), "SQLSTATE 55P03") || strings.Contains(err.Error(), "lock timeout")
+	case MySQL:
+		return strings.Contains(err.Error(), "Error 1205")
+	}
+	return false
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -291,15 +326,21 @@ func (m Migration) exclusively(ctx context.Context, conn *sql.Conn, f func() err
 	switch m.Dialect {
 	case Postgres:
 		// Whatever the default is: it has to see what others have done while it waited for them.
-		begin = []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + migrationLock + ")", "SET LOCAL lock_timeout = '5s'"}
+		begin = []string{"BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT pg_advisory_xact_lock(" + migrationLock + ")", "SET LOCAL lock_timeout = '300ms'"}
 	case MySQL:
 		schema := "DATABASE()"
 		if m.Tables.Schema != "" {
 			schema = "'" + m.Tables.Schema + "'"
 		}
 		lock := "CONCAT('rehop ', SHA2(" + schema + ", 224))"
-		begin, commit = nil, "DO RELEASE_LOCK("+lock+")"
+		begin, commit = []string{"SET SESSION lock_wait_timeout = 1"}, "DO RELEASE_LOCK("+lock+")"
 		rollback = commit
+		// Also when ctx has ended: the connection goes back to a pool.
+		defer func() {
+			if _, restored := conn.ExecContext(context.WithoutCancel(ctx), "SET SESSION lock_wait_timeout = DEFAULT"); restored != nil {
+				discard(conn)
+			}
+		}()
 		var got sql.NullInt64
 		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", 60)").Scan(&got); err != nil {
 			return fmt.Errorf("lock: %w", err)
@@ -329,17 +370,13 @@ func (m Migration) exclusively(ctx context.Context, conn *sql.Conn, f func() err
 
 // patiently tries again for a while where a database refuses to wait for a lock.
 func patiently(ctx context.Context, try func() error, again bool) error {
-	const tries, pause = 400, 25 * time.Millisecond
+	const tries, patience = 400, 25 * time.Millisecond
 	for n := 1; ; n++ {
 		err := try()
 		if err == nil || !again || n == tries {
 			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause(ctx, patience) != nil {
 			return err
 		}
 	}

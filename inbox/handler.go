@@ -40,10 +40,17 @@ func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
 			h.cleaner.tidy(ctx)
 			return nil
 		}
-		if try == conflictTries || !h.inbox.sql().Retryable(err) || rabbit.Pause(ctx, conflictBackoff.Delay(try)) != nil {
+		if try == conflictTries || !h.repeats(err) || rabbit.Pause(ctx, conflictBackoff.Delay(try)) != nil {
 			return err
 		}
 	}
+}
+
+// repeats reports whether a handler is run again because its transaction has met others at the same time. A handler that says what is to
+// become of the message has decided.
+func (h *handler) repeats(err error) bool {
+	var decided interface{ Instruction() }
+	return !errors.As(err, &decided) && h.inbox.sql().Retryable(err)
 }
 
 func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
@@ -99,7 +106,11 @@ func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error 
 	case err != nil:
 		return fmt.Errorf("inbox: check that the transaction is still there: %w", err)
 	case n == 0:
-		return errors.New("inbox: the database has rolled the handler's transaction back, as after a deadlock, and the handler has continued: it must return such errors")
+		err := errors.New("inbox: the database has rolled the handler's transaction back, as after a deadlock or an interrupted statement, and the handler has continued: it must return such errors")
+		if h.inbox.Dialect == dialect.SQLite { // what it did afterwards is committed already, and must not be done again
+			return rehop.Permanent(err)
+		}
+		return err
 	}
 	return nil
 }
@@ -142,7 +153,12 @@ var errBusy = errors.New("a copy of the message is being handled")
 
 // begin begins a transaction in which the message is written down, in a row. While a copy is being handled it waits, within MaxWait.
 func (h *handler) begin(ctx context.Context, consumer, id string) (tx Transaction, row int64, err error) {
-	began := time.Now()
+	until := time.Now().Add(h.inbox.MaxWait)
+	if deadline, ok := ctx.Deadline(); ok { // the handler needs some of its time
+		if half := time.Now().Add(time.Until(deadline) / 2); half.Before(until) {
+			until = half
+		}
+	}
 	for try, pauses := 1, 1; ; pauses++ {
 		if tx, row, err = h.tryBegin(ctx, consumer, id); err == nil {
 			return tx, row, nil
@@ -150,10 +166,10 @@ func (h *handler) begin(ctx context.Context, consumer, id string) (tx Transactio
 		busy := errors.Is(err, errBusy) || h.inbox.sql().IsLocked(err)
 		err = fmt.Errorf("inbox: write down message %q of %q: %w", id, consumer, h.inbox.sql().Explain(err))
 		switch {
+		case busy && !time.Now().Before(until):
+			return nil, 0, rehop.Postpone(2*h.inbox.MaxWait, err)
 		case ctx.Err() != nil:
 			return nil, 0, err
-		case busy && time.Since(began) >= h.inbox.MaxWait:
-			return nil, 0, rehop.Postpone(2*h.inbox.MaxWait, err)
 		case !busy:
 			if try == beginTries {
 				return nil, 0, rehop.Unavailable(err)
@@ -180,7 +196,7 @@ func (h *handler) tryBegin(ctx context.Context, consumer, id string) (tx Transac
 func (h *handler) writeDown(ctx context.Context, tx Transaction, consumer, id string) (row int64, err error) {
 	args := []any{consumer, []byte(id)}
 	if h.inbox.Dialect == dialect.Postgres {
-		args = append(args, lockNumber(h.inbox.Tables, consumer, id))
+		args = append(args, lockNumber(h.inbox.sql().Table("inbox"), consumer, id))
 	}
 	result, err := tx.ExecContext(ctx, h.insert, args...)
 	n, err := affected(result, err)
@@ -206,9 +222,9 @@ func (h *handler) writeDown(ctx context.Context, tx Transaction, consumer, id st
 }
 
 // lockNumber is by which number PostgreSQL locks a message while it is being handled.
-func lockNumber(tables dialect.Tables, consumer, id string) int64 {
+func lockNumber(table, consumer, id string) int64 {
 	h := fnv.New64a()
-	for _, part := range []string{"rehop inbox", tables.Schema, tables.Prefix, consumer, id} {
+	for _, part := range []string{table, consumer, id} {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}

@@ -99,6 +99,12 @@ func (s *scripted) OnDuplicate(_ context.Context, consumer string, d *rehop.Deli
 	s.duplicates = append(s.duplicates, consumer+" "+d.ID)
 }
 
+// deadlocked is an error as drivers for PostgreSQL have it.
+type deadlocked struct{}
+
+func (deadlocked) Error() string    { return "deadlock detected" }
+func (deadlocked) SQLState() string { return "40P01" }
+
 var errAny = errors.New("any error")
 
 func TestHandle(t *testing.T) {
@@ -130,12 +136,13 @@ func TestHandle(t *testing.T) {
 		{name: "LockedForLong", id: "1", mysql: true, database: scripted{locked: 10_000}, want: errAny, postpones: true},
 		{name: "Busy", id: "1", database: scripted{known: true, rolledBack: true}, want: errAny, postpones: true},
 		{name: "DuplicateNotOnDisk", id: "1", database: scripted{known: true, commit: oops}, want: oops, asked: "begin insert look commit ping"},
-		{name: "Deadlock", id: "1", handler: errors.New("database is locked (5) (SQLITE_BUSY)"), want: errAny, asked: strings.TrimSpace(strings.Repeat("begin insert handle rollback ", 5)), runs: 5},
+		{name: "DeadlockThatIsPermanent", id: "1", handler: rehop.Permanent(deadlocked{}), want: errAny, asked: "begin insert handle rollback", runs: 1},
+		{name: "Deadlock", id: "1", handler: deadlocked{}, want: errAny, asked: strings.TrimSpace(strings.Repeat("begin insert handle rollback ", 5)), runs: 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // it pauses between tries
 				db := &c.database
-				in := Inbox{DB: db.pool(t), Dialect: dialect.SQLite, Begin: db.Begin, Hooks: []Hook{db}, NoClean: true}
+				in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, Hooks: []Hook{db}, NoClean: true}
 				if c.mysql {
 					in.Dialect = dialect.MySQL
 				}

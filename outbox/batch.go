@@ -33,6 +33,7 @@ type part struct {
 	begin, end int           // in rows
 	last       int64         // the place of its last row
 	next       int64         // see mark
+	epoch      int           // of the lane
 	cleared    bool          // nothing is left of it
 	holds      time.Duration // for how long some of its keys are held back
 	undone     []undone      // outcomes whose rows somebody has locked
@@ -61,7 +62,7 @@ func newBatch(r *run, t *term) *batch { return &batch{relay: r, term: t, began: 
 func (b *batch) add(l *lane, rows []row, bytes int, next int64) {
 	begin := len(b.rows)
 	b.rows = append(b.rows, rows...)
-	b.parts = append(b.parts, &part{lane: l, lease: l.lease, begin: begin, end: len(b.rows), last: l.place(&rows[len(rows)-1]), next: next})
+	b.parts = append(b.parts, &part{lane: l, lease: l.lease, begin: begin, end: len(b.rows), last: l.place(&rows[len(rows)-1]), next: next, epoch: l.epoch})
 	b.bytes += bytes
 }
 

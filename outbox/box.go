@@ -236,7 +236,7 @@ func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) 
 	if b.Dialect == dialect.MySQL {
 		cancel = b.cancelByRow
 	}
-	n, err := cancel(ctx, tx, messageID)
+	n, err := cancel(ctx, unwrap(tx), messageID)
 	if err != nil {
 		return false, fmt.Errorf("outbox: cancel message %q: %w", messageID, err)
 	}

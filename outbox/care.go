@@ -30,14 +30,23 @@ func (r *run) care(ctx context.Context) {
 		}
 		now := time.Now()
 		if !now.Before(clean) {
-			r.clean(ctx)
+			r.bounded(ctx, r.clean)
 			clean = time.Now().Add(max(careEvery, sweepEffort*time.Since(now)))
 		}
 		if now = time.Now(); len(r.hooks.backlog) > 0 && !now.Before(survey) {
-			r.survey(ctx)
+			r.bounded(ctx, r.survey)
 			survey = now.Add(max(r.Survey, sweepEffort*time.Since(now)))
 		}
 	}
+}
+
+// careLimit is how long one piece of this work may take: the database may have vanished without a word.
+const careLimit = time.Minute
+
+func (r *run) bounded(ctx context.Context, do func(context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, careLimit)
+	defer cancel()
+	do(ctx)
 }
 
 // cleanSome is how many rows are deleted at once, so that nobody waits for long.
@@ -64,7 +73,7 @@ func (r *run) forgetRelays(ctx context.Context) error {
 		return err
 	}
 	for _, owner := range owners {
-		err := within(ctx, r.DB, r.sql, func(tx *sql.Tx) error {
+		err := within(ctx, r.DB, r.sql, r.level, func(tx *sql.Tx) error {
 			if r.sql.HasRowLocks() {
 				free, err := readNumbers(ctx, tx, r.Dialect.Bind("SELECT 1 FROM "+table+" WHERE owner = ? FOR UPDATE SKIP LOCKED"), owner)
 				if err != nil || len(free) == 0 {
@@ -125,47 +134,61 @@ const MaxCounted = 100_000
 type counted struct {
 	of        func(*Backlog) *int
 	condition string
-	since     string // since when a message has been ready; empty: its age does not matter
+	since     string // of when the age is to be reckoned; 0: see oldest
 }
 
 func kinds(now string) []counted {
 	ready, retrying := func(b *Backlog) *int { return &b.Ready }, func(b *Backlog) *int { return &b.Retrying }
 	return []counted{
-		{ready, "state = 0", "created"},
-		{ready, "state = 1 AND due = 0", "created"},
-		{ready, "state = 2 AND due <= " + now + " AND attempts = 0", "due"}, // its delay is over
+		{ready, "state = 0", "0"},
+		{ready, "state = 1 AND due = 0", "0"},
+		{ready, "state = 2 AND due <= " + now + " AND attempts = 0", "0"}, // its delay is over
 		{retrying, "state = 1 AND due > 0", "created"},
 		{retrying, "state = 2 AND attempts > 0", "created"},
-		{func(b *Backlog) *int { return &b.Delayed }, "state = 2 AND due > " + now + " AND attempts = 0", ""},
-		{func(b *Backlog) *int { return &b.SetAside }, "state = 3", ""},
-		{func(b *Backlog) *int { return &b.Kept }, "state = 4", ""},
+		{func(b *Backlog) *int { return &b.Delayed }, "state = 2 AND due > " + now + " AND attempts = 0", "0"},
+		{func(b *Backlog) *int { return &b.SetAside }, "state = 3", "0"},
+		{func(b *Backlog) *int { return &b.Kept }, "state = 4", "0"},
 	}
+}
+
+// oldest are queries for the ages of messages that are ready: in each shard the first ones by the index.
+func oldest(text sqltext.SQL) (all []string) {
+	for shard := range shards {
+		for _, lane := range []struct{ condition, since string }{
+			{"state = 0 AND shard = %d AND due = 0", "created"}, {"state = 1 AND shard = %d AND due = 0", "created"},
+			{"state = 2 AND shard = %d AND due <= " + text.Now(), "CASE WHEN attempts = 0 THEN due ELSE created END"},
+		} {
+			first := fmt.Sprintf("SELECT %s AS since FROM %s WHERE "+lane.condition+" ORDER BY due, id LIMIT 1", lane.since, text.Work(), shard)
+			all = append(all, fmt.Sprintf("SELECT -1, 0, %s - since FROM (%s) AS first", text.Now(), first))
+		}
+	}
+	return all
 }
 
 // count counts the messages of an outbox by its index, in one statement: a message may change its kind at any time.
 func count(ctx context.Context, db *sql.DB, text sqltext.SQL) (b Backlog, err error) {
 	all := kinds(text.Now())
-	parts := make([]string, len(all))
+	parts := oldest(text)
 	for i, kind := range all {
-		since := "0"
-		if kind.since != "" {
-			since = kind.since
+		age := "0"
+		if kind.since != "0" {
+			age = "COALESCE(" + text.Now() + " - MIN(since), 0)"
 		}
-		parts[i] = fmt.Sprintf("SELECT %d, COUNT(*), COALESCE(%s - MIN(since), 0) FROM (SELECT %s AS since FROM %s WHERE shard IN (%s) AND %s LIMIT %d) AS counted",
-			i, text.Now(), since, text.Work(), allShards(), kind.condition, MaxCounted)
+		parts = append(parts, fmt.Sprintf("SELECT %d, COUNT(*), %s FROM (SELECT %s AS since FROM %s WHERE shard IN (%s) AND %s LIMIT %d) AS counted",
+			i, age, kind.since, text.Work(), allShards(), kind.condition, MaxCounted))
 	}
 	err = steadily(ctx, db, text, func(db session) error {
 		_, err := readAll(ctx, db, strings.Join(parts, " UNION ALL "), nil, func(rows *sql.Rows) (bool, error) {
-			var i, n int
+			var kind, n int
 			var age int64
-			if err := rows.Scan(&i, &n, &age); err != nil {
+			if err := rows.Scan(&kind, &n, &age); err != nil {
 				return false, err
 			}
-			total := all[i].of(&b)
-			*total = min(*total+n, MaxCounted)
-			if n > 0 && all[i].since != "" {
-				b.Oldest = max(b.Oldest, time.Duration(age)*time.Microsecond)
+			if kind >= 0 {
+				total := all[kind].of(&b)
+				*total = min(*total+n, MaxCounted)
 			}
+			b.Oldest = max(b.Oldest, time.Duration(age)*time.Microsecond)
 			return true, nil
 		})
 		return err

@@ -18,13 +18,14 @@ type dispatcher struct {
 	reader   *reader
 	done     chan *batch
 	running  int
-	bytes    int       // in batches
-	cramped  *lane     // its next message waits for more room than there was; nothing else begins before it
-	freed    bool      // a batch has ended since
-	idle     time.Time // since when nothing was found
-	troubles int       // times in a row that the broker was away
-	faults   int       // times in a row that the database was
-	server   int64     // which one was read last, where that is known
+	bytes    int           // in batches
+	cramped  *lane         // its next message waits for more room than there was; nothing else begins before it
+	freed    bool          // a batch has ended since
+	idle     time.Time     // since when nothing was found
+	troubles int           // times in a row that the broker was away
+	faults   int           // times in a row that the database was
+	server   int64         // which one was read last, where that is known
+	took     time.Duration // by the last look
 }
 
 // batchShare is which part of all memory one batch may have.
@@ -100,8 +101,10 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	}
 	d.freed = false
 	now := time.Now()
-	found, next, full, err := d.read(ctx, held, now)
-	if err != nil {
+	within, done := t.within(ctx, max(readLimit, 20*d.took))
+	found, next, full, err := d.read(within, held, now)
+	done()
+	if d.took = time.Since(now); err != nil {
 		for _, l := range d.lanes {
 			l.forget() // the next answer may come from another server, which knows less
 		}
@@ -130,6 +133,10 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	}
 	return shortPoll, nil
 }
+
+// readLimit is how long a look may take, or 20 times as long as the one before if that is more. A database that has vanished without a
+// word would hold up a relay that keeps its leases.
+const readLimit = 10 * time.Second
 
 // slowLook is how long a look at several lanes may take before those in which keys are held back are looked at one by one for a while: the
 // database passes over all messages of such keys, and those of one shard should not hold up the others.
@@ -197,7 +204,7 @@ func (d *dispatcher) readAll(ctx context.Context, v *view, held map[int]*holding
 		took := time.Since(now)
 		for _, l := range looks {
 			full = d.found(l, found, now, took) || full
-			if took > slowLook && now.Before(l.lane.holds) {
+			if took > slowLook && (l.lane.kind == laneOrdered || now.Before(l.lane.holds)) {
 				l.lane.apart = now.Add(sweepEvery)
 			}
 		}
@@ -222,7 +229,12 @@ func (d *dispatcher) found(l look, found map[*lane][]row, now time.Time, took ti
 	if len(rows) > 0 && rows[0].held {
 		l.lane.forget()
 	}
-	if rows = l.lane.news(rows); len(rows) > 0 {
+	news := l.lane.news(slices.Clone(rows))
+	l.lane.whole = !full && len(news) == len(rows) // start takes that back if it does not take them all
+	if len(news) < len(rows) && l.lane.kind == laneOrdered {
+		l.lane.forget() // some wait for another of their key
+	}
+	if rows = news; len(rows) > 0 {
 		found[l.lane] = rows
 	} else {
 		delete(found, l.lane)
@@ -269,18 +281,21 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row,
 	}
 	for _, l := range d.inTurn() {
 		rows := found[l]
-		if len(rows) == 0 || l.busy { // it may be tidied up
+		if len(rows) == 0 {
 			continue
 		}
-		room := d.room() - b.bytes
-		n, bytes := fits(rows, min(most, room))
+		n, bytes := 0, 0
+		if !l.busy && d.cramped == nil { // it may be tidied up
+			n, bytes = d.take(rows, most, b)
+		}
+		if n < len(rows) {
+			l.whole = false
+		}
 		if n == 0 {
-			alone := d.running == 0 && len(b.rows) == 0 // then it may be larger than all memory
-			if rows[0].size > room && !alone {
+			if !l.busy && d.cramped == nil {
 				d.cramped = l
-				break
 			}
-			n, bytes = 1, rows[0].size
+			continue
 		}
 		if rows[0].held { // some rows were passed over
 			b.add(l, rows[:n], bytes, 0)
@@ -295,9 +310,25 @@ func (d *dispatcher) start(work context.Context, t *term, found map[*lane][]row,
 	flush()
 }
 
+// take is how many of the rows a batch has room for, and how many bytes they have. None: the first of them is too large for now.
+func (d *dispatcher) take(rows []row, most int, b *batch) (n, bytes int) {
+	room := d.room() - b.bytes
+	if n, bytes = fits(rows, min(most, room)); n > 0 {
+		return n, bytes
+	}
+	alone := d.running == 0 && len(b.rows) == 0 // then it may be larger than all memory
+	if rows[0].size > room && !alone {
+		return 0, 0
+	}
+	return 1, rows[0].size
+}
+
 // launch runs a batch in the background, unless the leases are gone.
 func (d *dispatcher) launch(work context.Context, b *batch) {
 	if !d.run.leases.begin(b.term, b.shards()) {
+		for _, p := range b.parts {
+			p.lane.whole = false
+		}
 		return
 	}
 	for _, p := range b.parts {
@@ -364,6 +395,7 @@ func (p *part) finish(now time.Time) {
 	l := p.lane
 	l.busy = false
 	switch {
+	case p.epoch != l.epoch: // what it has learned does not count any more
 	case p.cleared:
 		l.cleared(now, p.last, p.next)
 	case l.kind == laneOrdered:

@@ -89,8 +89,10 @@ type querier interface {
 }
 
 // Backlog counts what is in the outbox, up to MaxCounted messages of each kind.
-func (i Inspector) Backlog(ctx context.Context) (Backlog, error) {
-	b, err := count(ctx, i.DB, i.sql())
+func (i Inspector) Backlog(ctx context.Context) (b Backlog, err error) {
+	if err = i.sql().Check(); err == nil {
+		b, err = count(ctx, i.DB, i.sql())
+	}
 	if err != nil {
 		return Backlog{}, fmt.Errorf("outbox: count messages: %w", err)
 	}
@@ -101,6 +103,9 @@ func (i Inspector) Backlog(ctx context.Context) (Backlog, error) {
 // 32 MiB together.
 func (i Inspector) List(ctx context.Context, state State, after RowID, limit int) ([]Entry, error) {
 	numbers, err := state.numbers()
+	if err == nil {
+		err = i.sql().Check()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("outbox: list: %w", err)
 	}

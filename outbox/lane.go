@@ -40,6 +40,8 @@ type lane struct {
 	ended int64     // on PostgreSQL: all transactions with a lower number had ended by then
 	sweep time.Time // when to look from the beginning again
 	swept bool      // the last look was one from the beginning
+	whole bool      // all that the last look could find was found, and is in batches
+	epoch int       // how often what was learned has been forgotten
 
 	holds   time.Time // until when some of its keys are held back
 	apart   time.Time // until when to look at it by itself, because that takes long
@@ -106,7 +108,7 @@ func (l *lane) from(now time.Time, ended int64) int64 {
 		l.low = max(l.low, l.marks[0].place)
 		l.marks = l.marks[1:]
 	}
-	l.last, l.ended = now, ended
+	l.last, l.ended, l.whole = now, ended, false
 	l.swept = !now.Before(l.sweep)
 	if l.swept {
 		return l.first()
@@ -114,16 +116,22 @@ func (l *lane) from(now time.Time, ended int64) int64 {
 	return max(l.low, l.first())
 }
 
-// passes reports whether the last look was late enough to have found all that can come before a mark.
+// passes reports whether the last look has found all that can come before a mark: it was late enough, and nothing was left behind.
 func (l *lane) passes(m mark) bool {
+	if !l.whole {
+		return false
+	}
 	if m.next > 0 && l.kind != laneHeld {
 		return l.ended >= m.next
 	}
 	return l.last.Sub(m.at) >= lateness
 }
 
-// forget begins from the beginning: what was learned may not hold any more.
-func (l *lane) forget() { l.marks, l.low, l.sweep = nil, 0, time.Time{} }
+// forget begins from the beginning: what was learned may not hold any more, and neither may what batches are about to report.
+func (l *lane) forget() {
+	l.marks, l.low, l.sweep, l.whole = nil, 0, time.Time{}, false
+	l.epoch++
+}
 
 // looked takes in what a look has found, how many rows it might have found, and how long it took.
 func (l *lane) looked(now time.Time, found []row, limit int, took time.Duration) {

@@ -31,6 +31,13 @@ func TestLaneLow(t *testing.T) {
 			t.Errorf("after %v: got from %d, want %d", c.after, got, c.want)
 		}
 		l.looked(at(c.after), nil, 10, 0)
+		l.whole = true
+	}
+	l.cleared(at(4200*time.Millisecond), 9, 0)
+	l.from(at(4500*time.Millisecond), 0)
+	l.sweep = at(time.Hour)
+	if got := l.from(at(7*time.Second), 0); got != 6 {
+		t.Errorf("after a look that has left something behind: got from %d, want 6", got)
 	}
 }
 
@@ -64,6 +71,7 @@ func TestLaneOrdered(t *testing.T) {
 		now := began.Add(after)
 		from := l.from(now, ended)
 		l.looked(now, nil, 10, 0)
+		l.whole = true
 		return from
 	}
 	for _, c := range []struct {

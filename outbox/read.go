@@ -149,13 +149,12 @@ func steadily(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(sessi
 	if text.Steady() == "" {
 		return work(db)
 	}
-	return within(ctx, db, text, func(tx *sql.Tx) error { return work(tx) })
+	return within(ctx, db, text, sql.LevelReadCommitted, func(tx *sql.Tx) error { return work(tx) })
 }
 
-// within does some work in a transaction. A stricter isolation, which a database may have for default, would have nothing of it but
-// conflicts, with the transactions of users too.
-func within(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: isolation(text.Dialect)})
+// within does some work in a transaction.
+func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.IsolationLevel, work func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 	if err != nil {
 		return err
 	}
@@ -171,11 +170,23 @@ func within(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(*sql.Tx
 	return tx.Commit()
 }
 
-func isolation(d dialect.Dialect) sql.IsolationLevel {
-	if d == dialect.SQLite { // it has but one
-		return sql.LevelDefault
+// isolation is the level of the relay's transactions. A stricter one, which a database may have for default, would have nothing of it but
+// conflicts, with the transactions of users too. But a server of MySQL whose binary log has statements lets nobody write at this level.
+func (r *run) isolation(ctx context.Context) (sql.IsolationLevel, error) {
+	switch r.Dialect {
+	case dialect.SQLite: // it has but one
+		return sql.LevelDefault, nil
+	case dialect.MySQL:
+		var logs int
+		var format string
+		if err := r.DB.QueryRowContext(ctx, "SELECT @@GLOBAL.log_bin, @@SESSION.binlog_format").Scan(&logs, &format); err != nil {
+			return 0, fmt.Errorf("read the format of the binary log: %w", err)
+		}
+		if logs == 1 && format == "STATEMENT" {
+			return sql.LevelRepeatableRead, nil
+		}
 	}
-	return sql.LevelReadCommitted
+	return sql.LevelReadCommitted, nil
 }
 
 // ignoreDone drops the error of a rollback that a context has been faster with.

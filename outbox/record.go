@@ -125,7 +125,7 @@ func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error) {
 	once, done := context.WithTimeout(context.WithoutCancel(ctx), r.Lease)
 	defer done()
-	err = within(once, r.DB, r.sql, func(tx *sql.Tx) error {
+	err = within(once, r.DB, r.sql, r.level, func(tx *sql.Tx) error {
 		query, args := r.sql.LockFree(c.rows())
 		if query == "" { // the database locks no rows
 			query, args = r.there(c.rows())

@@ -190,6 +190,7 @@ func (r Relay) Run(ctx context.Context) error {
 type run struct {
 	Relay
 	sql    sqltext.SQL
+	level  sql.IsolationLevel // of its transactions
 	hooks  hooks
 	owner  string // its name in the table of leases, which no other has
 	leases *leases
@@ -219,6 +220,9 @@ func (r *run) awaitTables(ctx context.Context) error {
 		}
 		if err == nil {
 			err = r.Dialect.CheckDurable(ctx, r.DB, r.RequireDurable, r.Logger)
+		}
+		if err == nil {
+			r.level, err = r.isolation(ctx)
 		}
 		if err == nil && version >= r.Dialect.Newest() {
 			err = r.leases.registry.restore(ctx)

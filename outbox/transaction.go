@@ -20,13 +20,10 @@ type transactional interface{ InTransaction() }
 // inTransaction makes sure that statements of tx belong to a transaction, and returns what to run them with. It knows the usual types and
 // asks the database about the others.
 func (b Box) inTransaction(ctx context.Context, tx Tx) (Tx, error) {
-	if inner := embedded(tx); inner != nil {
-		return inner, nil
-	}
-	switch tx := tx.(type) {
+	switch known := unwrap(tx).(type) {
 	case *sql.Tx, transactional:
-		return tx, nil
-	case *sql.DB, *sql.Conn:
+		return known, nil
+	case *sql.DB:
 		return nil, b.noTransaction(tx)
 	}
 	in, err := b.asksTransaction(ctx, tx)
@@ -43,8 +40,20 @@ func (b Box) noTransaction(tx Tx) error {
 	return fmt.Errorf("outbox: %w: a message commits with the transaction it is published in, and this %T is in none: begin one and pass it, or use PublishNow", ErrNoTransaction, tx)
 }
 
-// embedded is the *sql.Tx that a transaction of bun, sqlx and others embeds. Their own methods may rewrite statements.
-func embedded(tx Tx) *sql.Tx {
+// unwrap is the type of database/sql that a type of bun, sqlx, ent or gorm embeds, if any: their own methods may rewrite statements, or
+// prepare them. gorm embeds one of its types in another.
+func unwrap(tx Tx) Tx {
+	for inner := tx; inner != nil; inner = embedded(inner) {
+		switch inner.(type) {
+		case *sql.Tx, *sql.DB, *sql.Conn:
+			return inner
+		}
+	}
+	return tx
+}
+
+// embedded is the transaction (Tx) or the pool of gorm (ConnPool) that a struct embeds.
+func embedded(tx Tx) Tx {
 	v := reflect.ValueOf(tx)
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -52,21 +61,25 @@ func embedded(tx Tx) *sql.Tx {
 	if v.Kind() != reflect.Struct {
 		return nil
 	}
-	field, ok := v.Type().FieldByName("Tx")
-	if !ok || !field.Anonymous {
-		return nil
+	for _, name := range []string{"Tx", "ConnPool"} {
+		if field, ok := v.Type().FieldByName(name); ok && field.Anonymous {
+			if inner, err := v.FieldByIndexErr(field.Index); err == nil && inner.CanInterface() {
+				if inner, ok := inner.Interface().(Tx); ok {
+					return inner
+				}
+			}
+		}
 	}
-	inner, _ := v.FieldByIndex(field.Index).Interface().(*sql.Tx)
-	return inner
+	return nil
 }
 
 // asksTransaction asks the database whether statements of tx are in one transaction.
 func (b Box) asksTransaction(ctx context.Context, tx Tx) (bool, error) {
 	const savepoint, release = "SAVEPOINT rehop_check", "RELEASE SAVEPOINT rehop_check"
 	if b.Dialect == dialect.SQLite {
-		// In one call, so that a pool runs both on one connection. In a transaction the first statement fails and the second does not run.
-		_, err := tx.ExecContext(ctx, "BEGIN; ROLLBACK")
-		if err != nil && strings.Contains(err.Error(), "within a transaction") {
+		// SQLite refuses this in a transaction, and outside it changes nothing: the temporary database is never synced.
+		_, err := tx.ExecContext(ctx, "PRAGMA temp.synchronous = FULL")
+		if err != nil && strings.Contains(err.Error(), "inside a transaction") {
 			return true, nil
 		}
 		return false, err

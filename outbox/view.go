@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rehop/rehop/dialect"
 )
@@ -33,12 +34,12 @@ func (r *run) viewing(ctx context.Context, work func(*view) error) error {
 	if r.Dialect == dialect.SQLite { // which does not let a transaction wait for the lock that has begun with reading
 		return work(&view{run: r, db: r.DB})
 	}
-	level := isolation(r.Dialect)
-	if r.Dialect == dialect.MySQL {
-		// A server whose binary log has statements does not let a transaction write at a lower level.
-		level = sql.LevelRepeatableRead
-	}
-	tx, err := r.DB.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// A connection that is dead without a word is found out by this, and the next one is tried.
+	slow := time.AfterFunc(beginLimit, cancel)
+	defer slow.Stop()
+	tx, err := r.DB.BeginTx(ctx, &sql.TxOptions{Isolation: r.level})
 	if err != nil {
 		return err
 	}
@@ -46,6 +47,9 @@ func (r *run) viewing(ctx context.Context, work func(*view) error) error {
 	if steady := r.sql.Steady(); steady != "" {
 		var settings string
 		err = tx.QueryRowContext(ctx, steady).Scan(&v.ended, &v.server, &settings)
+	}
+	if err == nil && !slow.Stop() {
+		err = ctx.Err()
 	}
 	if err == nil {
 		err = work(v)
@@ -56,6 +60,9 @@ func (r *run) viewing(ctx context.Context, work func(*view) error) error {
 	return tx.Commit()
 }
 
+// beginLimit is how long a database may take to begin a transaction.
+const beginLimit = 2 * time.Second
+
 // errFenced means that another relay has a lease that this one believed to have.
 var errFenced = errors.New("another relay has a lease of this one")
 
@@ -65,7 +72,7 @@ var errFenced = errors.New("another relay has a lease of this one")
 //
 // On PostgreSQL it returns the number of this transaction: those that were under way when the rows were read have lower ones.
 func (v *view) barrier(ctx context.Context, shards []int) (number int64, err error) {
-	query, args := v.run.sql.Owned(shards, v.run.owner)
+	query, args := v.run.sql.Owned(shards, v.run.owner, v.run.level != sql.LevelRepeatableRead)
 	var held int
 	if _, err := readAll(ctx, v.db, query, args, func(rows *sql.Rows) (written int64, err error) { return written, rows.Scan(&held, &number, &written) }); err != nil {
 		return 0, fmt.Errorf("look who has the leases: %w", err)

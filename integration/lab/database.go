@@ -41,6 +41,42 @@ func (d *Database) Open(t testing.TB) *sql.DB {
 	return db
 }
 
+// Address is that of the database's server.
+func (d *Database) Address(t testing.TB) string {
+	t.Helper()
+	if d.Driver == "mysql" {
+		config, err := mysql.ParseDSN(d.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config.Addr
+	}
+	u, err := url.Parse(d.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Host
+}
+
+// Through is the database's source with another address, of a proxy for example.
+func (d *Database) Through(t testing.TB, address string) string {
+	t.Helper()
+	if d.Driver == "mysql" {
+		config, err := mysql.ParseDSN(d.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Addr = address
+		return config.FormatDSN()
+	}
+	u, err := url.Parse(d.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = address
+	return u.String()
+}
+
 // Kill kills the database's server at once.
 func (d *Database) Kill() error { return services("kill", d.Node) }
 

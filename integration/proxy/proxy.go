@@ -55,7 +55,8 @@ type Proxy struct {
 	accepted int
 	cuts     int
 	pairs    map[*pair]struct{}
-	frozen   []string      // marks of connections whose bytes do not flow
+	frozen   []string // marks of connections whose bytes do not flow
+	stranded map[*pair]bool
 	thawed   chan struct{} // closed at the next thaw
 }
 
@@ -66,7 +67,7 @@ func New(target string) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy for %s: %w", target, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Proxy{target: target, listener: listener, ctx: ctx, cancel: cancel, pairs: make(map[*pair]struct{}), thawed: make(chan struct{})}
+	p := &Proxy{target: target, listener: listener, ctx: ctx, cancel: cancel, pairs: make(map[*pair]struct{}), stranded: make(map[*pair]bool), thawed: make(chan struct{})}
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -125,11 +126,22 @@ func (p *Proxy) Freeze(mark string) {
 	p.frozen = append(p.frozen, mark)
 }
 
+// Strand freezes the connections that there are, and no new ones: as when the machine at their other end is lost, and its address moves to
+// another one.
+func (p *Proxy) Strand() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.pairs {
+		p.stranded[c] = true
+	}
+}
+
 // Thaw hands on all bytes again.
 func (p *Proxy) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.frozen = nil
+	clear(p.stranded)
 	close(p.thawed)
 	p.thawed = make(chan struct{})
 }
@@ -138,7 +150,7 @@ func (p *Proxy) Thaw() {
 func (p *Proxy) awaitThaw(c *pair) bool {
 	for {
 		p.mu.Lock()
-		frozen, thawed := slices.ContainsFunc(p.frozen, c.marked), p.thawed
+		frozen, thawed := p.stranded[c] || slices.ContainsFunc(p.frozen, c.marked), p.thawed
 		p.mu.Unlock()
 		if !frozen {
 			return true
@@ -199,5 +211,6 @@ func (p *Proxy) serve(client *net.TCPConn, plan Plan) {
 	pumps.Wait()
 	p.mu.Lock()
 	delete(p.pairs, c)
+	delete(p.stranded, c)
 	p.mu.Unlock()
 }

@@ -17,8 +17,9 @@ import (
 // On PostgreSQL the transaction's commit returns only when it is on disk, because the message is acked then.
 func (s SQL) WriteDown() string {
 	if s.Dialect == dialect.Postgres {
-		return fmt.Sprintf("INSERT INTO %s (consumer, message_id, handled) SELECT $1::text, $2::bytea, %s FROM (SELECT pg_try_advisory_xact_lock($3::bigint) AS free, %s OFFSET 0) AS lock WHERE lock.free ON CONFLICT DO NOTHING",
-			s.Table("inbox"), s.Now(), synced)
+		// It looks first, because an INSERT would wait for a transaction that changes the row.
+		return fmt.Sprintf("INSERT INTO %[1]s (consumer, message_id, handled) SELECT $1::text, $2::bytea, %[2]s FROM (SELECT pg_try_advisory_xact_lock($3::bigint) AS free, %[3]s OFFSET 0) AS lock "+
+			"WHERE lock.free AND NOT EXISTS (SELECT 1 FROM %[1]s WHERE consumer = $1::text AND message_id = $2::bytea) ON CONFLICT DO NOTHING", s.Table("inbox"), s.Now(), synced)
 	}
 	insert := s.InsertNew("inbox", "consumer, message_id, handled", "?, ?, "+s.Now())
 	if s.Dialect == dialect.MySQL {
@@ -35,13 +36,17 @@ func (s SQL) IsLocked(err error) bool {
 // Known changes the row of a message that was handled before, so that it is on disk when the transaction has committed: its arguments are
 // the consumer and the message's id. It changes none if another transaction is handling the message.
 func (s SQL) Known() string {
+	if s.Dialect == dialect.Postgres { // it does not wait for a process that is stopped with the row locked
+		return fmt.Sprintf("UPDATE %[1]s SET handled = handled + 1 WHERE id = (SELECT line.id FROM %[1]s AS line CROSS JOIN (SELECT %[2]s OFFSET 0) AS setting "+
+			"WHERE line.consumer = $1 AND line.message_id = $2 FOR NO KEY UPDATE OF line SKIP LOCKED)", s.Table("inbox"), synced)
+	}
 	return s.Bind("UPDATE " + s.Table("inbox") + " SET handled = handled + 1 WHERE consumer = ? AND message_id = ?")
 }
 
 // StillThere changes the row that WriteDown has inserted, whose number is its argument: it changes none if the transaction was rolled back
-// meanwhile. An empty statement: then nothing could be committed anyway.
+// meanwhile, by a deadlock on MySQL or an interrupted statement on SQLite. An empty statement: then nothing could be committed anyway.
 func (s SQL) StillThere() string {
-	if s.Dialect != dialect.MySQL {
+	if s.Dialect == dialect.Postgres {
 		return ""
 	}
 	return "UPDATE " + s.Table("inbox") + " SET handled = handled + 1 WHERE id = ?"

@@ -27,7 +27,7 @@ func (s SQL) InsertBuckets(missing []int64) (query string, args []any) {
 // orderSpace sets rehop's advisory locks apart from those of others, and from those of other tables of rehop's.
 func (s SQL) orderSpace() int32 {
 	const reho = 0x7265686f
-	if s.Tables == (dialect.Tables{}) {
+	if s.Table("outbox") == (SQL{Dialect: s.Dialect}).Table("outbox") {
 		return reho
 	}
 	h := fnv.New32a()

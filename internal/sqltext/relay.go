@@ -38,9 +38,10 @@ func (s SQL) Barrier() string {
 	return "UPDATE " + s.Table("outbox_relay") + " SET barrier = barrier + 1 WHERE owner = ?"
 }
 
-// Owned counts the shards of which an owner has the lease. On PostgreSQL it writes the barrier, and answers with the number of this
+// Owned counts the shards of which an owner has the lease, and, if fresh, has it now: a transaction that sees an old state of the leases
+// cannot tell. On PostgreSQL it writes the barrier, and answers with the number of this
 // transaction too, which is higher than that of any before it, and with something else; elsewhere with 0 and 0.
-func (s SQL) Owned(shards []int, owner string) (query string, args []any) {
+func (s SQL) Owned(shards []int, owner string, fresh bool) (query string, args []any) {
 	barrier := "0, 0"
 	if s.Dialect == dialect.Postgres {
 		barrier = "txid_current(), setval('" + s.Table("outbox_barrier") + "', 1)"
@@ -49,7 +50,11 @@ func (s SQL) Owned(shards []int, owner string) (query string, args []any) {
 	for i, shard := range shards {
 		list[i] = strconv.Itoa(shard)
 	}
-	return s.Bind(fmt.Sprintf("SELECT COUNT(*), %s FROM %s WHERE shard IN (%s) AND expires > %s AND owner = ?", barrier, s.Table("outbox_lease"), strings.Join(list, ", "), s.Now())), []any{owner}
+	now := ""
+	if fresh {
+		now = " AND expires > " + s.Now()
+	}
+	return s.Bind(fmt.Sprintf("SELECT COUNT(*), %s FROM %s WHERE shard IN (%s)%s AND owner = ?", barrier, s.Table("outbox_lease"), strings.Join(list, ", "), now)), []any{owner}
 }
 
 // UpdateLeases changes leases if a condition holds, which has the last of the arguments.

@@ -1,6 +1,7 @@
 package sqltext
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -42,19 +43,27 @@ func TestExplain(t *testing.T) {
 }
 
 func TestRetryable(t *testing.T) {
-	for text, d := range map[string]dialect.Dialect{
-		"ERROR: deadlock detected (SQLSTATE 40P01)": dialect.Postgres, "ERROR: could not serialize access (SQLSTATE 40001)": dialect.Postgres,
-		"Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction": dialect.MySQL,
-		"database is locked (5) (SQLITE_BUSY)":                                                   dialect.SQLite,
+	for err, d := range map[error]dialect.Dialect{
+		stateError("40P01"): dialect.Postgres, fmt.Errorf("wrapped: %w", stateError("40001")): dialect.Postgres,
+		&plainError{"Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction"}: dialect.MySQL,
+		&plainError{"database is locked (5) (SQLITE_BUSY)"}:                                                   dialect.SQLite,
 	} {
-		if !(SQL{Dialect: d}).Retryable(&plainError{text}) {
-			t.Errorf("%s: %s: got not retryable", d, text)
+		if !(SQL{Dialect: d}).Retryable(err) {
+			t.Errorf("%s: %v: got not retryable", d, err)
 		}
-		if (SQL{Dialect: d}).Retryable(&plainError{"Error 1062 (23000): Duplicate entry"}) || (SQL{Dialect: d}).Retryable(nil) {
-			t.Errorf("%s: a duplicate key, or no error: got retryable", d)
+		for _, other := range []error{nil, &plainError{"Error 1062 (23000): Duplicate entry"}, stateError("23505"), &plainError{"403: Error 1020: Access denied"}, &plainError{"Error 12130: no such customer"}} {
+			if (SQL{Dialect: d}).Retryable(other) {
+				t.Errorf("%s: %v: got retryable", d, other)
+			}
 		}
 	}
 }
+
+// stateError is an error as drivers for PostgreSQL have it.
+type stateError string
+
+func (e stateError) Error() string    { return "database error" }
+func (e stateError) SQLState() string { return string(e) }
 
 type plainError struct{ text string }
 

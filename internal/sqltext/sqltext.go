@@ -5,6 +5,7 @@
 package sqltext
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -98,9 +99,10 @@ func (s SQL) Retryable(err error) bool {
 	var marks []string
 	switch s.Dialect {
 	case dialect.Postgres:
-		marks = []string{"SQLSTATE 40001", "SQLSTATE 40P01", "could not serialize access", "deadlock detected"}
-	case dialect.MySQL:
-		marks = []string{"Error 1213", "Error 1020"}
+		var state interface{ SQLState() string } // of pgx and lib/pq
+		return errors.As(err, &state) && (state.SQLState() == "40001" || state.SQLState() == "40P01")
+	case dialect.MySQL: // its driver's error has no methods to ask
+		marks = []string{"Error 1213 (40001)", "Error 1020 (HY000)"}
 	case dialect.SQLite:
 		marks = []string{"SQLITE_BUSY", "database is locked"}
 	}
@@ -116,6 +118,9 @@ func (s SQL) Retryable(err error) bool {
 func (s SQL) Explain(err error) error {
 	if err == nil || s.Dialect != dialect.Postgres {
 		return err
+	}
+	if strings.Contains(err.Error(), "SQLSTATE 42501") {
+		return fmt.Errorf("%w (grant the role what docs/outbox.md lists under Rights)", err)
 	}
 	for _, mark := range []string{"SQLSTATE 26000", "SQLSTATE 42P05", "SQLSTATE 08P01"} {
 		if text := err.Error(); strings.Contains(text, mark) && strings.Contains(text, "prepared statement") {

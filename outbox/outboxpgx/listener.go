@@ -25,6 +25,9 @@ const silence = 30 * time.Second
 
 // Listen is for the relay.
 func (l Listener) Listen(ctx context.Context, wake func()) error {
+	if err := l.Tables.Check(dialect.Postgres); err != nil {
+		return fmt.Errorf("outboxpgx: listen: %w", err)
+	}
 	conn, err := pgx.ConnectConfig(ctx, l.Config)
 	if err != nil {
 		return fmt.Errorf("outboxpgx: listen: %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/inbox"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/outbox"
@@ -78,6 +79,37 @@ func inboxCases() []Case {
 		{Name: "SwallowedDeadlock", Not: notMySQL, Run: swallowedDeadlock},
 		{Name: "Deadlock", Not: oneWriter, Run: deadlock},
 		{Name: "Frozen", Not: oneWriter, Run: frozen},
+		{Name: "FrozenAtCopy", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
+			// Somebody has locked the row of a message that was handled. Its copy waits for a bounded time.
+			b.Migrate()
+			in := b.Inbox(nil)
+			in.MaxWait = 300 * time.Millisecond
+			handle := in.Middleware("q")(rehop.HandlerFunc(b.effect))
+			message := &rehop.Delivery{Queue: "q", Message: rehop.Message{ID: "1"}}
+			b.Must(handle.Handle(b.Context(), message))
+			tx := b.Tx()
+			_, err := tx.ExecContext(b.Context(), "UPDATE rehop_inbox SET handled = handled + 1")
+			b.Must(err)
+			if err := handle.Handle(b.Context(), message); err == nil || b.Context().Err() != nil {
+				t.Errorf("a copy while the row is locked: got %v, want an error in time", err)
+			}
+			b.Must(tx.Rollback())
+			b.Must(handle.Handle(b.Context(), message))
+			Equal(b, "effects", b.Effects("1"), 1)
+		}},
+		{Name: "Interrupted", Not: []dialect.Dialect{dialect.Postgres, dialect.MySQL}, Run: func(t *testing.T, b *Bench) {
+			// SQLite ends a transaction by itself, and what a handler does then that takes no notice is committed at once: it is not done again.
+			b.Migrate()
+			handle := b.Inbox(nil).Middleware("q")(rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+				_, _ = inbox.From(ctx).ExecContext(ctx, "INSERT OR ROLLBACK INTO rehop_inbox (id, handled, consumer, message_id) SELECT id, 1, 'x', 'x' FROM rehop_inbox")
+				return b.effect(ctx, d)
+			}))
+			err := handle.Handle(b.Context(), &rehop.Delivery{Queue: "q", Message: rehop.Message{ID: "1"}})
+			var decided interface{ Instruction() }
+			if err == nil || !errors.As(err, &decided) || !strings.Contains(err.Error(), "rolled the handler's transaction back") {
+				t.Errorf("handle: got %v, want a permanent error that says why", err)
+			}
+		}},
 		{Name: "CleansItself", Run: func(t *testing.T, b *Bench) {
 			// Also behind a row with a date in the future.
 			b.Migrate()

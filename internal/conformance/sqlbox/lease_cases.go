@@ -25,7 +25,7 @@ func leaseCases() []Case {
 			tx, err := b.DB.BeginTx(b.Context(), nil)
 			b.Must(err)
 			defer tx.Rollback()
-			query, args := sql.Owned([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, owner)
+			query, args := sql.Owned([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, owner, true)
 			var held, number, written int64
 			b.Must(tx.QueryRowContext(b.Context(), query, args...).Scan(&held, &number, &written))
 			if query := sql.Barrier(); query != "" {

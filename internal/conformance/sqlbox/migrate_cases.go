@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -119,6 +120,43 @@ func migrateCases() []Case {
 			}
 			b.Must(b.Dialect.Migrate(b.Context(), b.DB))
 			Equal(b, "rows of versions", b.Number("SELECT COUNT(*) FROM rehop_migration"), b.Dialect.Newest())
+		}},
+		{Name: "UpgradeWaits", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
+			// A transaction is open that has only read. Writers do not have to wait behind a migration that waits for it.
+			b.firstVersion()
+			tx, err := b.DB.BeginTx(b.Context(), nil)
+			b.Must(err)
+			defer tx.Rollback()
+			var n int
+			b.Must(tx.QueryRowContext(b.Context(), "SELECT COUNT(*) FROM rehop_outbox").Scan(&n))
+			migrated := make(chan error, 1)
+			go func() { migrated <- b.Dialect.Migrate(b.Context(), b.Open(t)) }()
+			for i := range 3 { // at different moments of its tries
+				ctx, cancel := context.WithTimeout(b.Context(), 4*time.Second)
+				_, err := b.DB.ExecContext(ctx, b.Dialect.Bind("INSERT INTO rehop_outbox (state, shard, due, created, size, message_id, exchange, routing_key, order_key, properties, headers, body) VALUES (0, 3, 0, 0, 10, ?, '', 'q', '', '{}', '', 'x')"), fmt.Sprint(i))
+				cancel()
+				if err != nil {
+					t.Errorf("write while a migration waits: got %v, want nil in a moment", err)
+				}
+				select {
+				case err := <-migrated:
+					t.Fatalf("the migration did not wait: %v", err)
+				case <-time.After(700 * time.Millisecond):
+				}
+			}
+			b.Must(tx.Rollback())
+			b.Must(Receive(b, migrated, "end of the migration"))
+		}},
+		{Name: "SamePrefix", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
+			// The usual prefix, given by name, names the same tables, and the same locks.
+			b.Migrate()
+			tx, other := b.Tx(), b.Tx()
+			b.Must(b.Box.Publish(b.Context(), tx, ordered("k", "q", "1")))
+			ctx, cancel := context.WithTimeout(b.Context(), 300*time.Millisecond)
+			defer cancel()
+			if err := (outbox.Box{Dialect: b.Dialect, Tables: dialect.Tables{Prefix: "rehop_"}}).Publish(ctx, other, ordered("k", "q", "2")); err == nil {
+				t.Error("a transaction with the same key did not wait")
+			}
 		}},
 		{Name: "OtherNames", Run: otherNames},
 		{Name: "BadNames", Run: func(t *testing.T, b *Bench) {

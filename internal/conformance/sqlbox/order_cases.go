@@ -51,6 +51,12 @@ func orderCases() []Case {
 			b.Must(second.Commit())
 		}},
 		{Name: "LateCommit", Not: oneWriter, Run: lateInOrder},
+		{Name: "LateAndMany", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
+			lateInParts(t, b, 600, 10, func(*outbox.Relay) {}) // more than are read at once
+		}},
+		{Name: "LateAndLarge", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
+			lateInParts(t, b, 4, 300_000, func(r *outbox.Relay) { r.MaxBytes = 1 << 20 }) // more than is published at once
+		}},
 		{Name: "ManyKeys", Run: func(t *testing.T, b *Bench) {
 			// More keys than a database has locks for.
 			b.Migrate()
@@ -144,23 +150,61 @@ func orderCases() []Case {
 	}
 }
 
+// keysOfOneShard are keys whose messages are in the same shard.
+func keysOfOneShard(n int) (keys []string) {
+	shard := func(key string) uint32 {
+		h := fnv.New32a()
+		h.Write([]byte(key))
+		return h.Sum32() % 16
+	}
+	for i := 0; len(keys) < n; i++ {
+		if key := fmt.Sprint("key ", i); shard(key) == shard("key 0") {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// lateInParts: a transaction with more messages than a relay takes at once commits late. The next message of its key does not overtake
+// those that were left for the next look.
+func lateInParts(t *testing.T, b *Bench, messages, size int, change func(*outbox.Relay)) {
+	b.Migrate()
+	got := b.Collect("q")
+	relay := b.Relay()
+	change(&relay)
+	b.Start(relay)
+	keys := keysOfOneShard(2)
+	for round := range 3 {
+		late := b.Tx()
+		var all []outbox.Message
+		for i := range messages {
+			m := ordered(keys[0], "q", fmt.Sprint(round, i))
+			m.Body = make([]byte, size)
+			all = append(all, m)
+		}
+		b.Must(b.Box.Publish(b.Context(), late, all...))
+		for i := range 10 { // the relay learns that nothing is left before these
+			b.Put(ordered(keys[1], "q", fmt.Sprint("other ", round, i)))
+			Equal(b, "message", Receive(b, got, "message").ID, fmt.Sprint("other ", round, i))
+		}
+		b.Must(late.Commit())
+		b.Put(ordered(keys[0], "q", fmt.Sprint(round, messages)))
+		for i := range messages + 1 {
+			if id := Receive(b, got, "message").ID; id != fmt.Sprint(round, i) {
+				t.Fatalf("message of the key: got %q, want %q", id, fmt.Sprint(round, i))
+			}
+		}
+	}
+}
+
 // lateInOrder: a transaction draws an id, others of its shard with higher ids commit and are published, and it commits later than
 // they do. The next message of its key does not overtake it.
 func lateInOrder(t *testing.T, b *Bench) {
 	b.Migrate()
 	got := b.Collect("q")
 	b.Start(b.Relay())
-	shard := func(key string) uint32 {
-		h := fnv.New32a()
-		h.Write([]byte(key))
-		return h.Sum32() % 16
-	}
-	others := []string{}
-	for i := 0; len(others) < 20; i++ {
-		if key := fmt.Sprint("other ", i); shard(key) == shard("late") {
-			others = append(others, key)
-		}
-	}
+	keys := keysOfOneShard(7)
+	lateKey, others := keys[0], keys[1:]
 	pass := func(id string) {
 		t.Helper()
 		Equal(b, "message", Receive(b, got, "message").ID, id)
@@ -174,7 +218,7 @@ func lateInOrder(t *testing.T, b *Bench) {
 		_, err := before.ExecContext(b.Context(), "INSERT INTO effect (name) VALUES ('it has a number before the late one')")
 		b.Must(err)
 		late := b.Tx()
-		b.Must(b.Box.Publish(b.Context(), late, ordered("late", "q", fmt.Sprint("late ", round))))
+		b.Must(b.Box.Publish(b.Context(), late, ordered(lateKey, "q", fmt.Sprint("late ", round))))
 		b.Must(b.Box.Publish(b.Context(), before, ordered(others[round], "q", fmt.Sprint("before ", round))))
 		b.Must(before.Commit())
 		pass(fmt.Sprint("before ", round))
@@ -183,7 +227,7 @@ func lateInOrder(t *testing.T, b *Bench) {
 			pass(fmt.Sprint("without ", round, i))
 		}
 		b.Must(late.Commit())
-		b.Put(ordered("late", "q", fmt.Sprint("after ", round)))
+		b.Put(ordered(lateKey, "q", fmt.Sprint("after ", round)))
 		pass(fmt.Sprint("late ", round))
 		pass(fmt.Sprint("after ", round))
 	}

@@ -15,6 +15,21 @@ import (
 
 func relayCases() []Case {
 	return []Case{
+		{Name: "Oldest", Run: func(t *testing.T, b *Bench) {
+			// The oldest message is in a shard behind one with many new ones.
+			b.Migrate()
+			for shard, age := range map[int]time.Duration{0: 0, 15: 24 * time.Hour} {
+				for state, due := range map[int]string{0: "0", 2: b.Dialect.Now() + " - 1000"} {
+					b.Exec(fmt.Sprintf("INSERT INTO rehop_outbox (nonce, state, shard, due, created, size, attempts, message_id, exchange, routing_key, order_key, properties, headers, body) VALUES (%d, %d, %d, %s, %s - %d, 10, 1, 'm', '', 'q', '', '{}', '', 'x')",
+						10*shard+state, state, shard, due, b.Dialect.Now(), age.Microseconds()))
+				}
+			}
+			backlog, err := b.Inspector().Backlog(b.Context())
+			b.Must(err)
+			if backlog.Oldest < 23*time.Hour || backlog.Ready != 2 || backlog.Retrying != 2 {
+				t.Errorf("backlog: got %+v, want two and two, the oldest a day old", backlog)
+			}
+		}},
 		{Name: "LateCommit", Not: oneWriter, Run: lateCommit},
 		{Name: "VeryLateCommit", Not: oneWriter, Run: veryLateCommit},
 		{Name: "Stop", Run: func(t *testing.T, b *Bench) {

@@ -1,0 +1,2 @@
+-- name: CreateOrder :exec
+INSERT INTO orders (name) VALUES ($1);
