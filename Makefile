@@ -2,8 +2,8 @@
 
 GO ?= go
 MODULES := . outbox/outboxpgx rehopotel cmd/rehop integration
-# SQLite is C turned into Go. The race detector makes it too slow for leases of a second, so its tests are not built with it.
-SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example' ./sqlboxes ./boxfaults
+# SQLite is C translated to Go, which the race detector makes too slow, so its tests are built without it.
+SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example|^TestDatabaseKills$$/^SQLite$$' ./sqlboxes ./boxfaults
 # The race detector needs cgo, and so the C compiler that scripts/services installs where it can.
 RACE = $(shell test "$$($(GO) env CGO_ENABLED)" = 1 && echo -race)
 STATICCHECK := $(CURDIR)/bin/staticcheck
@@ -11,10 +11,10 @@ REPORT := $(CURDIR)/bin/testreport
 export REHOP_SERVICES := $(CURDIR)/scripts/services
 SHELL := /bin/bash -o pipefail
 
-.PHONY: help demo test check unit integration services down faults faults-baseline bench scale soak fuzz fmt
+.PHONY: help demo test check unit integration services down faults faults-baseline faults-sql faults-sql-baseline bench scale soak fuzz fmt
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## a shop whose messages fail, wait, rest and are replayed, live, on a broker within the program
 	@$(GO) run ./cmd/rehop demo
@@ -44,11 +44,17 @@ faults: services ## the delivery suite under every fault on RabbitMQ, crashes of
 	@cd integration && REHOP_FAULTS=long $(GO) test ./faults -run '^TestFaults$$' -count=1 -v -timeout=60m
 	@cd integration && REHOP_FAULTS=long $(GO) test ./crashes -run '^TestCrashes$$' -count=1 -v -timeout=60m
 	@cd integration && REHOP_FAULTS=long $(GO) test ./boxfaults -run '^TestBoxFaults' -count=1 -v -timeout=60m
-	@eval "$$(scripts/services env)"; cd integration && $(GO) test ./sqlboxes -run '^(TestSQLite|TestPostgres|TestMariaDB|TestPgx)$$/^order$$/^ManyWriters$$' -count=1 -v -timeout=30m -args -writing=60s
+	@eval "$$(scripts/services env)"; cd integration && $(GO) test ./sqlboxes -run '^(TestSQLite|TestPostgres|TestMariaDB|TestMySQL|TestPgx)$$/^order$$/^ManyWriters$$' -count=1 -v -timeout=30m -args -writing=60s
 	@cd integration && REHOP_FAULTS=long $(GO) test ./migrating -run '^(TestMigrateKilled|TestMigrateCanceledAtEachStep|TestMigrateManyMessages)$$' -count=1 -v -timeout=60m
 
 faults-baseline: ## the same auditor on the usual recipe (classic TTL+DLX), which must be caught losing messages
 	@cd integration && REHOP_FAULTS=baseline $(GO) test ./faults -run '^TestBaseline$$' -count=1 -v -timeout=30m
+
+faults-sql: ## each database's server killed 150 times and more under load, with outbox and inbox; ends with one line for each: db=… kills=… lost=…
+	@cd integration && REHOP_FAULTS=long $(GO) test ./boxfaults -run '^TestDatabaseKills$$' -count=1 -v -timeout=120m
+
+faults-sql-baseline: services ## the same test of an outbox and an inbox with seeded bugs, each of which must be caught
+	@cd integration && REHOP_FAULTS=baseline $(GO) test ./boxfaults -run '^TestDatabaseKillsBaseline$$' -count=1 -v -timeout=120m
 
 bench: services ## rehop and three other clients on RabbitMQ, the embedded broker beside RabbitMQ, the outbox beside two others, and a flow beside a bare loop, as ratios
 	@eval "$$(scripts/services env)"; cd integration && \
@@ -56,6 +62,8 @@ bench: services ## rehop and three other clients on RabbitMQ, the embedded broke
 	$(GO) test ./brokers -run '^TestBrokers$$' -count=1 -v -timeout=60m -args -rounds=7 -messages=40000 && \
 	$(GO) test ./relaying -run '^TestRelaying$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=10s -judge && \
 	$(GO) test ./relaying -run '^TestBacklog$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=50000 -backlog=1000000 -judge && \
+	$(GO) test ./relaying -run '^TestBarrier$$' -count=1 -v -timeout=60m -args -rounds=5 -messages=20000 -lasting=5s -judge && \
+	$(GO) test ./relaying -run '^TestSnapshot$$' -count=1 -v -timeout=60m -args -rounds=3 -dead=100000 -rate=100 -lasting=5s -judge && \
 	$(GO) test ./relaying -run '^TestInbox$$' -count=1 -v -timeout=60m -args -rounds=5 -handled=5000 && \
 	$(GO) test ./binary -run '^TestThroughput$$' -count=1 -v -timeout=60m -args -rounds=9 -messages=20000 -judge
 

@@ -1,19 +1,15 @@
 package boxfaults
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/rehop/rehop/dialect"
-	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/integration/kit"
 )
 
 func TestMain(m *testing.M) {
@@ -23,69 +19,21 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(childRole); text != "" {
 		os.Exit(beChild(text))
 	}
-	os.Exit(run(m))
+	kit.AtOnce(len(targets))
+	own.stopWhenInterrupted()
+	code := m.Run()
+	total.print()
+	os.Exit(code)
 }
 
-// long reports whether faults strike often, and a real RabbitMQ too.
+// long reports whether faults strike often, and also with a real RabbitMQ.
 func long() bool { return os.Getenv("REHOP_FAULTS") == "long" }
 
-// own are the servers of these tests, and total is what they have found, for TestMain to stop and to print.
-var (
-	own   = &servers{}
-	total = &ledger{}
-)
+// total is the sum of what TestBoxFaults has found, for TestMain to print.
+var total = &ledger{}
 
-func run(m *testing.M) int {
-	// Whoever interrupts the tests does not want the servers to stay.
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-interrupted
-		if err := own.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-		os.Exit(1)
-	}()
-	code := m.Run()
-	if err := own.stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	total.print()
-	return code
-}
-
-// servers are databases, and for long runs a broker, that nobody else uses.
-type servers struct {
-	mu   sync.Mutex
-	down func() error // nil: not started
-}
-
-func (s *servers) start(t *testing.T) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	names := []string{"postgres", "mariadb"}
-	if long() {
-		names = append(names, "rabbitmq")
-	}
-	var err error
-	if s.down, err = lab.Own(names...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (s *servers) stop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down == nil {
-		return nil
-	}
-	return s.down()
-}
-
-// seedOf is that of REHOP_FAULTS_SEED, or a new one.
-func seedOf(t *testing.T) uint64 {
+// seedOf is the number in REHOP_FAULTS_SEED, or a new one.
+func seedOf(t testing.TB) uint64 {
 	t.Helper()
 	text := os.Getenv("REHOP_FAULTS_SEED")
 	if text == "" {
@@ -101,11 +49,14 @@ func seedOf(t *testing.T) uint64 {
 // TestBoxFaults has writers, two relays and a consumer with an inbox at work, strikes with one fault after the other, and audits.
 // REHOP_FAULTS=long strikes more often; REHOP_FAULTS_SEED repeats the order of the faults.
 func TestBoxFaults(t *testing.T) {
-	own.start(t)
-	stages := []stage{{"PostgreSQL", postgresStore, embeddedBroker}, {"MariaDB", mariaStore, embeddedBroker}}
+	own.stopAfter(t)
+	services := []string{"postgres", "mariadb", "mysql"}
+	stages := []stage{{"PostgreSQL", postgresStore, embeddedBroker}, {"MariaDB", mariaStore, embeddedBroker}, {"MySQL", mysqlStore, embeddedBroker}}
 	if long() {
+		services = append(services, "rabbitmq")
 		stages = append(stages, stage{"RabbitMQ", postgresStore, rabbitBroker})
 	}
+	own.start(t, services...)
 	for _, st := range stages {
 		t.Run(st.name, func(t *testing.T) {
 			if !long() { // else two would kill the same server
@@ -120,25 +71,21 @@ func TestBoxFaults(t *testing.T) {
 type stage struct {
 	name   string
 	store  func(testing.TB) store
-	broker func(*scene) broker
+	broker func(testing.TB) broker
 }
+
+// leisurely is a load with which a fault strikes where it is meant to.
+var leisurely = load{Writers: 4, Rest: 40 * time.Millisecond, Workers: 4, BatchSize: 50, Crowd: 300, Keys: 5}
 
 func (st stage) play(t *testing.T) {
 	t.Helper()
 	seed := seedOf(t)
 	t.Logf("seed %d", seed)
-	s := newScene(t, st.store(t), st.broker, seed)
+	s := newScene(t, st.store(t), st.broker, leisurely, seed)
+	s.useProxy()
+	s.begin()
 	for _, strike := range s.strikes() {
 		s.strike(strike)
 	}
 	total.add(s.finish())
-}
-
-func postgresStore(t testing.TB) store {
-	return store{Database: lab.Postgres(t), speaks: dialect.Postgres, commits: []string{"commit\x00"}}
-}
-
-func mariaStore(t testing.TB) store {
-	// Relays delete there without a transaction around it.
-	return store{Database: lab.MariaDB(t), speaks: dialect.MySQL, commits: []string{"COMMIT", "DELETE rehop_outbox"}}
 }

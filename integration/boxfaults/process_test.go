@@ -7,15 +7,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/rehop/rehop/integration/kit"
 )
 
-// soon is how long anything may take: the machine may be busy.
-const soon = 60 * time.Second
+// waitLimit is how long a test waits for an event. It is generous, because the machine may be busy.
+const waitLimit = 60 * time.Second
 
 // process is a running child.
 type process struct {
@@ -23,15 +22,16 @@ type process struct {
 	role  string
 	cmd   *exec.Cmd
 	input io.WriteCloser
-	ended chan error // has room for one
+	ended chan struct{} // closed when the child has ended and all of its output was read
+	err   error         // how it ended
 
 	mu    sync.Mutex
 	words map[string]int
 	news  chan struct{} // closed at the next word
 }
 
-// spawn starts a child, and waits until it works.
-func spawn(t testing.TB, o orders) *process {
+// spawn starts a child, and waits until it works. heard, unless it is nil, gets each line that the child writes.
+func spawn(t testing.TB, o orders, heard func(word, rest string)) *process {
 	t.Helper()
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -41,7 +41,7 @@ func spawn(t testing.TB, o orders) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, role: o.Role, cmd: exec.Command(self), ended: make(chan error, 1), words: make(map[string]int), news: make(chan struct{})}
+	p := &process{t: t, role: o.Role, cmd: exec.Command(self), ended: make(chan struct{}), words: make(map[string]int), news: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), childRole+"="+string(text))
 	p.cmd.Stderr = t.Output()
 	if p.input, err = p.cmd.StdinPipe(); err != nil {
@@ -56,16 +56,21 @@ func spawn(t testing.TB, o orders) *process {
 	}
 	go func() {
 		for lines := bufio.NewScanner(output); lines.Scan(); {
-			p.heard(lines.Text())
+			word, rest, _ := strings.Cut(lines.Text(), " ")
+			if heard != nil {
+				heard(word, rest)
+			}
+			p.count(word)
 		}
-		p.ended <- p.cmd.Wait()
+		p.err = p.cmd.Wait()
+		close(p.ended)
 	}()
 	t.Cleanup(func() { p.kill() })
 	p.await(wordReady, 1)
 	return p
 }
 
-func (p *process) heard(word string) {
+func (p *process) count(word string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.words[word]++
@@ -73,17 +78,17 @@ func (p *process) heard(word string) {
 	p.news = make(chan struct{})
 }
 
-// said is how often the child has said a word.
+// said is how many times the child has written a word.
 func (p *process) said(word string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.words[word]
 }
 
-// await waits until the child has said a word so often.
+// await waits until the child has written a word n times.
 func (p *process) await(word string, n int) {
 	p.t.Helper()
-	timer := time.NewTimer(soon)
+	timer := time.NewTimer(waitLimit)
 	defer timer.Stop()
 	for {
 		p.mu.Lock()
@@ -94,16 +99,15 @@ func (p *process) await(word string, n int) {
 		}
 		select {
 		case <-news:
-		case err := <-p.ended:
-			p.ended <- err
-			p.t.Fatalf("the %s has ended before it said %q %d times: %v", p.role, word, n, err)
+		case <-p.ended:
+			p.t.Fatalf("the %s has ended before it reported %q %d times: %v", p.role, word, n, p.err)
 		case <-timer.C:
-			p.t.Fatalf("after %v the %s has not said %q %d times, but %d times", soon, p.role, word, n, count)
+			p.t.Fatalf("after %v the %s has reported %q %d times, want %d", waitLimit, p.role, word, count, n)
 		}
 	}
 }
 
-// order tells the child something.
+// order sends an order to the child.
 func (p *process) order(text string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.input, text); err != nil {
@@ -111,23 +115,26 @@ func (p *process) order(text string) {
 	}
 }
 
-// kill kills the child and returns when it has ended. It tells whether the child was still there.
+// kill kills the child and returns when it has ended. It reports whether the child was still running.
 func (p *process) kill() bool {
 	_ = p.cmd.Process.Kill()
-	err := <-p.ended
-	p.ended <- err // for the next call
+	<-p.ended
 	var exit *exec.ExitError
-	return errors.As(err, &exit) && !exit.Exited()
+	return errors.As(p.err, &exit) && !exit.Exited()
 }
 
-// stop lets the child finish what it has in hand.
+// stop lets the child finish its work.
 func (p *process) stop() {
 	p.t.Helper()
 	_ = p.input.Close()
-	if err := kit.Receive(p.t, p.ended, "end of the "+p.role); err != nil {
-		p.t.Errorf("%s: got %v, want an orderly end", p.role, err)
-		p.ended <- err
-		return
+	timer := time.NewTimer(waitLimit)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+		if p.err != nil {
+			p.t.Errorf("%s: got %v, want an orderly end", p.role, p.err)
+		}
+	case <-timer.C:
+		p.t.Fatalf("the %s has not ended %v after it was told to", p.role, waitLimit)
 	}
-	p.ended <- nil
 }

@@ -4,106 +4,47 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"math/rand/v2"
-	"net"
-	"net/url"
-	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/integration/kit"
-	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/integration/proxy"
-	"github.com/rehop/rehop/outbox"
 )
 
-// exchange is where writers publish to, by way of the outbox.
+// exchange is where writers publish to, through the outbox.
 const exchange = "orders"
 
-// store is a database, and what statements that commit something look like on their way there.
-type store struct {
-	*lab.Database
-	speaks  dialect.Dialect
-	commits []string
-}
-
-// server reports whether it has a server that can be killed.
-func (s store) server() bool { return s.Node != "" }
-
-// through is the database by way of a proxy.
-func (s store) through(t testing.TB, p *proxy.Proxy) string {
-	t.Helper()
-	if s.speaks == dialect.MySQL {
-		config, err := mysql.ParseDSN(s.Source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config.Addr = p.Addr()
-		config.InterpolateParams = true // so that a statement is sent when it is executed, and not before
-		return config.FormatDSN()
-	}
-	u, err := url.Parse(s.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.Host = p.Addr()
-	return u.String()
-}
-
-// address is that of the database's server.
-func (s store) address(t testing.TB) string {
-	t.Helper()
-	if s.speaks == dialect.MySQL {
-		config, err := mysql.ParseDSN(s.Source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return config.Addr
-	}
-	u, err := url.Parse(s.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
-}
-
-// broker is one that can be killed.
-type broker interface {
-	url() string
-	settle() // what was declared survives from here on
-	kill()
-	start()
-}
-
-// scene is writers, two relays and a consumer at work, and those who watch.
+// scene is a writer, two relays and a consumer at work, each in a process of its own, and the means to watch them.
 type scene struct {
-	t      *testing.T
+	t      testing.TB
 	random *rand.Rand
 	store  store
-	proxy  *proxy.Proxy // nil where there is no server
-	db     *sql.DB      // that nobody cuts
+	proxy  *proxy.Proxy // nil: there is none
+	db     *sql.DB      // without the proxy
 	broker broker
 	books  *books
 
-	orders   orders // for relays and the consumer
+	orders   orders // for all children but the broker
+	writer   *process
+	writers  int // processes that have written
 	relays   [2]*process
 	consumer *process
 	kills    int
-
-	writing sync.WaitGroup
-	rest    context.CancelFunc
 }
 
-func newScene(t *testing.T, st store, openBroker func(*scene) broker, seed uint64) *scene {
+// newScene makes the tables. begin starts the work.
+func newScene(t testing.TB, st store, openBroker func(testing.TB) broker, l load, seed uint64) *scene {
 	t.Helper()
 	s := &scene{t: t, random: rand.New(rand.NewPCG(seed, 0)), store: st, books: newBooks()}
 	s.db = st.Open(t)
-	ctx := kit.Context(t)
+	if !st.server() {
+		s.db.SetMaxIdleConns(-1) // so that a file which all children have left is recovered by the next of them
+	}
+	ctx := kit.Timeout(t, waitLimit)
 	if err := st.speaks.Migrate(ctx, s.db); err != nil {
 		t.Fatal(err)
 	}
@@ -119,36 +60,91 @@ func newScene(t *testing.T, st store, openBroker func(*scene) broker, seed uint6
 			t.Fatal(err)
 		}
 	}
-	s.orders = orders{Driver: st.Driver, Source: st.Source, Dialect: st.speaks}
-	if st.server() {
-		p, err := proxy.New(st.address(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = p.Close() })
-		s.proxy, s.orders.Source = p, st.through(t, p)
+	s.broker = openBroker(t)
+	s.orders = orders{Driver: st.Driver, Source: st.Source, Dialect: st.speaks, Asynchronous: st.asynchronous, Load: l, Broker: s.broker.url()}
+	return s
+}
+
+// useProxy has the children reach the database through a proxy, if it has a server.
+func (s *scene) useProxy() {
+	s.t.Helper()
+	if !s.store.server() {
+		return
 	}
-	s.broker = openBroker(s)
-	s.orders.Broker = s.broker.url()
+	p, err := proxy.New(s.store.Address(s.t))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = p.Close() })
+	s.proxy, s.orders.Source = p, s.store.through(s.t, p)
+}
+
+// begin starts the work, and returns when messages pass.
+func (s *scene) begin() {
+	s.t.Helper()
 	s.watch()
+	s.spawnAll()
+	s.progress()
+	s.broker.settle()
+}
+
+func (s *scene) spawnAll() {
+	s.t.Helper()
 	s.consumer = s.spawn("consumer")
 	for i := range s.relays {
 		s.relays[i] = s.spawn("relay")
 	}
 	s.write()
-	s.progress()
-	s.broker.settle()
-	return s
 }
 
 func (s *scene) spawn(role string) *process {
 	s.t.Helper()
 	o := s.orders
 	o.Role = role
-	return spawn(s.t, o)
+	return spawn(s.t, o, nil)
 }
 
-// watch writes down what is published, and what the handlers produce.
+// write starts a writer.
+func (s *scene) write() {
+	s.t.Helper()
+	o := s.orders
+	o.Role, o.Name, o.Seed = "writer", fmt.Sprint(s.writers), s.random.Uint64()
+	s.writers++
+	s.writer = spawn(s.t, o, func(word, rest string) {
+		switch word {
+		case wordCommit:
+			s.books.commit(rest)
+		case wordRollback:
+			s.books.rollback(rest)
+		case wordDoubt:
+			s.books.doubt()
+		}
+	})
+	go s.regulate(s.writer)
+}
+
+// regulate has a writer pause while too many messages are under way: a fault holds them up, and they must not take forever to arrive.
+func (s *scene) regulate(writer *process) {
+	for paused := false; ; {
+		n := 0
+		news := s.books.read(func() { n = s.books.underway() })
+		switch crowd := s.orders.Load.Crowd; {
+		case !paused && n >= crowd:
+			_, _ = io.WriteString(writer.input, orderPause) // it fails when the writer has ended
+			paused = true
+		case paused && n < crowd/2:
+			_, _ = io.WriteString(writer.input, orderResume)
+			paused = false
+		}
+		select {
+		case <-news:
+		case <-writer.ended:
+			return
+		}
+	}
+}
+
+// watch records what is published, and what handlers publish.
 func (s *scene) watch() {
 	s.t.Helper()
 	client := kit.Open(s.t, rehop.Config{URL: s.broker.url(), Name: "watch", ReconnectMin: 20 * time.Millisecond, ReconnectMax: 200 * time.Millisecond})
@@ -162,130 +158,66 @@ func (s *scene) watch() {
 	})})
 }
 
-// Writers, how long one rests at most between two transactions, and how many messages may be on their way: what a fault has held up
-// must not take for ever to come.
-const (
-	writers = 4
-	rest    = 40 * time.Millisecond
-	crowd   = 300
-)
-
-// write has writers commit and roll back until the scene is finished.
-func (s *scene) write() {
-	s.t.Helper()
-	db, err := sql.Open(s.orders.Driver, s.orders.Source)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.rest = cancel
-	s.t.Cleanup(func() {
-		cancel()
-		s.writing.Wait()
-		_ = db.Close()
-	})
-	for w := range writers {
-		random := rand.New(rand.NewPCG(s.random.Uint64(), 0))
-		s.writing.Go(func() {
-			for n := 0; ctx.Err() == nil; {
-				if s.books.underway() < crowd {
-					s.transact(db, fmt.Sprintf("%d-%d", w, n), random)
-					n++
-				}
-				timer := time.NewTimer(time.Duration(random.Int64N(int64(rest))))
-				select {
-				case <-timer.C:
-				case <-ctx.Done():
-				}
-				timer.Stop()
-			}
-		})
-	}
-}
-
-// transact is one transaction of a writer: it may commit, roll back, or fail in any place.
-func (s *scene) transact(db *sql.DB, id string, random *rand.Rand) {
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
-	defer cancel()
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return // nothing was written
-	}
-	m := outbox.Message{Message: rehop.Message{ID: id, Exchange: exchange, Key: "order.made"}}
-	if random.IntN(2) == 0 {
-		m.OrderKey = fmt.Sprint("key ", random.IntN(5))
-	}
-	// Published first: transactions with the same key wait there for each other, so what they do after that is in their order.
-	if err = outbox.New(s.store.speaks).Publish(ctx, tx, m); err == nil {
-		_, err = tx.ExecContext(ctx, s.store.speaks.Bind("INSERT INTO business (name, order_key) VALUES (?, ?)"), id, m.OrderKey)
-	}
-	if err != nil || random.IntN(5) == 0 {
-		_ = tx.Rollback()
-		s.books.rollback(id)
-		return
-	}
-	if err := tx.Commit(); err != nil {
-		s.books.doubt() // the database will tell
-		return
-	}
-	s.books.commit(id)
-}
-
-// progress waits until some more messages have gone all the way.
+// progress waits until some messages that are committed from now on have gone all the way.
 func (s *scene) progress() {
 	s.t.Helper()
 	const some = 10
-	timer := time.NewTimer(soon)
+	timer := time.NewTimer(waitLimit)
 	defer timer.Stop()
-	from := -1
+	before, finished := 0, 0
+	news := s.books.read(func() { before = len(s.books.commits) })
 	for {
-		produced, published := 0, 0
-		news := s.books.look(func() { produced, published = len(s.books.produced), len(s.books.published) })
-		if from < 0 {
-			from = produced
-		}
-		if produced >= from+some {
-			return
-		}
 		select {
 		case <-news:
 		case <-timer.C:
-			s.t.Fatalf("after %v: %d messages were published and %d have gone all the way, want %d more", soon, published, produced, from+some-produced)
+			s.t.Fatalf("%d of the messages that were committed within %v have gone all the way, want %d", finished, waitLimit, some)
+		}
+		if news = s.books.read(func() { finished = s.books.finished(before) }); finished >= some {
+			return
 		}
 	}
 }
 
-// strike does harm, and waits until work goes on.
+// strike does harm, and waits until work continues.
 func (s *scene) strike(strike strike) {
 	s.t.Helper()
 	began := time.Now()
 	n := strike.do(s)
 	s.kills += n
 	s.progress()
-	s.t.Logf("%s: %d, work went on within %v", strike.name, n, time.Since(began).Round(time.Millisecond))
+	s.t.Logf("%s: %d, work continued within %v", strike.name, n, time.Since(began).Round(time.Millisecond))
 }
 
-// patience is how long nothing may happen at the end before what is missing counts as lost. RabbitMQ, when it was killed, takes a while
-// until it moves messages again whose wait is over.
-const patience = 2 * time.Minute
+// standstill is how long nothing may happen at the end before what is missing counts as lost. RabbitMQ, when it was killed, takes a while
+// until it moves messages again whose delay is over.
+const standstill = 2 * time.Minute
 
-// finish lets all come to rest and audits.
+// finish lets all messages arrive, and audits.
 func (s *scene) finish() report {
 	s.t.Helper()
-	s.rest()
-	s.writing.Wait()
-	is := s.truth()
-	for last, at := 0, time.Now(); s.books.missing(is) > 0 && time.Since(at) < patience; is = s.truth() {
-		if n := s.books.missing(is); n != last {
-			last, at = n, time.Now()
+	return s.finishWithin(standstill)
+}
+
+// finishWithin is finish with another limit for how long nothing may happen.
+func (s *scene) finishWithin(limit time.Duration) report {
+	s.t.Helper()
+	s.writer.stop()
+	// Messages of a relay that was killed are published once more by another, so the table is empty some time after all have arrived.
+	missing, rows := 0, 0
+	for at := time.Now(); time.Since(at) < limit; {
+		before := missing + rows
+		missing, rows = s.books.missing(s.truth()), s.count("SELECT COUNT(*) FROM rehop_outbox")
+		if missing+rows == 0 {
+			break
 		}
-		select {
-		case <-s.books.look(func() {}):
-		case <-time.After(100 * time.Millisecond):
+		if missing+rows != before {
+			at = time.Now()
 		}
+		<-time.After(100 * time.Millisecond)
 	}
-	// What a relay published that was killed then is published once more by another, and deleted.
-	lab.Eventually(s.t, patience, "no row is left in the outbox", func() bool { return s.count("SELECT COUNT(*) FROM rehop_outbox") == 0 })
+	if rows > 0 {
+		s.t.Errorf("after %v without any change there are %d rows in the outbox, want none", limit, rows)
+	}
 	s.consumer.stop()
 	for _, r := range s.relays {
 		r.stop()
@@ -294,7 +226,7 @@ func (s *scene) finish() report {
 	r.kills = s.kills
 	s.t.Logf("%v, %d commits in doubt", &r, s.books.doubtful)
 	if r.committed < 50 || r.rolledBack == 0 {
-		s.t.Errorf("%d were committed and %d rolled back: too few to show anything", r.committed, r.rolledBack)
+		s.t.Errorf("inconclusive: %d were committed and %d rolled back, which is too few", r.committed, r.rolledBack)
 	}
 	return r
 }
@@ -307,7 +239,7 @@ func (s *scene) count(query string) (n int) {
 	return n
 }
 
-// truth asks the database.
+// truth reads the database.
 func (s *scene) truth() truth {
 	s.t.Helper()
 	is := truth{effects: make(map[string]int), orders: make(map[string][]string)}
@@ -339,62 +271,4 @@ func (s *scene) each(query string, row func(a, b string)) {
 	if err := rows.Err(); err != nil {
 		s.t.Fatalf("%s: %v", query, err)
 	}
-}
-
-// embedded is the embedded broker in a process of its own.
-type embedded struct {
-	t       testing.TB
-	orders  orders
-	process *process
-}
-
-func embeddedBroker(s *scene) broker {
-	s.t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	_ = ln.Close() // the next lives of the broker need it, too
-	e := &embedded{t: s.t, orders: orders{Role: "broker", Dir: s.t.TempDir(), Addr: addr}}
-	e.start()
-	return e
-}
-
-func (e *embedded) url() string { return "amqp://guest:guest@" + e.orders.Addr + "/" }
-
-func (e *embedded) settle() {} // it did from the beginning
-
-func (e *embedded) kill() {
-	e.t.Helper()
-	if !e.process.kill() {
-		e.t.Fatal("the broker had ended before it was killed")
-	}
-}
-
-func (e *embedded) start() {
-	e.t.Helper()
-	e.process = spawn(e.t, e.orders)
-}
-
-// rabbit is a RabbitMQ that this process alone uses.
-type rabbit struct {
-	t   testing.TB
-	lab *lab.Rabbit
-}
-
-func rabbitBroker(s *scene) broker { return &rabbit{s.t, lab.Single(s.t)} }
-
-func (r *rabbit) url() string { return r.lab.URL }
-
-func (r *rabbit) settle() { r.lab.Settle() }
-
-func (r *rabbit) kill() {
-	r.t.Helper()
-	r.lab.Services("kill", strings.Join(r.lab.Nodes(), " "))
-}
-
-func (r *rabbit) start() {
-	r.t.Helper()
-	r.lab.Services("start", strings.Join(r.lab.Nodes(), " "))
 }

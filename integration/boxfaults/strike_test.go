@@ -94,14 +94,7 @@ func (s *scene) loseBroker() int {
 func (s *scene) killDatabase() int {
 	s.t.Helper()
 	s.progress()
-	before := s.relays[0].said(wordFault)
-	if err := s.store.Kill(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.relays[0].await(wordFault, before+1)
-	if err := s.store.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	s.killServer(0)
 	return 1
 }
 
