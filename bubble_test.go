@@ -3,13 +3,10 @@ package rehop_test
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
@@ -108,20 +105,4 @@ func within(t *testing.T, what string, got, from, to time.Duration) {
 	if got < from || got > to {
 		t.Errorf("%s: got %v, want from %v to %v", what, got, from, to)
 	}
-}
-
-// rawChannel is a plain channel to the broker, for what rehop does not publish.
-func rawChannel(t *testing.T, b *rehoptest.Broker) *amqp091.Channel {
-	t.Helper()
-	config := b.Config()
-	conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ch
 }

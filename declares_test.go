@@ -145,7 +145,7 @@ func TestEarlyMessagesDeclareSeldom(t *testing.T) {
 		const messages = 200
 		log := newLogbook(succeed)
 		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 10})
-		ch := rawChannel(t, b)
+		ch := channel(t, b)
 		m.take()
 		for i := range messages { // as a process with another clock has sent them to wait
 			due := time.Now().Add(time.Duration(i+1) * time.Second)

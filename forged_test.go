@@ -17,7 +17,7 @@ func TestForgedDeliveryCount(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				log := newLogbook(succeed)
 				subscribe(t, b.Client, rehop.Subscription{Queue: "q", QueueType: kind, Handler: log})
-				ch := rawChannel(t, b)
+				ch := channel(t, b)
 				for _, count := range []any{int64(10), int64(1000), int64(-1), "many"} {
 					if err := ch.PublishWithContext(t.Context(), "", "q", true, false, amqp091.Publishing{Headers: amqp091.Table{"x-delivery-count": count}}); err != nil {
 						t.Fatal(err)
