@@ -3,6 +3,7 @@ package rabbit
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,9 +18,16 @@ type storms struct {
 
 	mu     sync.Mutex
 	known  map[destination]storm
-	others storm     // all for which there is no room
-	newest time.Time // of all refusals
+	others [256]storm // those for which there is no room, by their hash
+	newest time.Time  // of all refusals
 }
+
+// other is where a destination is for which there is no room. A message that is taken calms few others with it.
+func (s *storms) other(d destination) *storm {
+	return &s.others[maphash.Comparable(stormSeed, d)%uint64(len(s.others))]
+}
+
+var stormSeed = maphash.MakeSeed()
 
 // storm is how often the broker has refused in a row, and when last.
 type storm struct {
@@ -58,7 +66,8 @@ func (s *storms) grow(d destination) {
 	if one, ok := s.known[d]; ok || len(s.known) < maxStorms {
 		s.known[d] = one.plus(now)
 	} else {
-		s.others = s.others.plus(now)
+		other := s.other(d)
+		*other = other.plus(now)
 	}
 	s.newest = now
 	s.some.Store(true)
@@ -74,7 +83,7 @@ func (s *storms) calm(d destination) {
 	if _, ok := s.known[d]; ok {
 		delete(s.known, d)
 	} else {
-		s.others = storm{}
+		*s.other(d) = storm{}
 	}
 	s.forget(time.Now())
 }
@@ -83,9 +92,9 @@ func (s *storms) calm(d destination) {
 func (s *storms) forget(now time.Time) {
 	if len(s.known) > 0 && now.Sub(s.newest) >= stormEnds {
 		clear(s.known)
-		s.others = storm{}
+		s.others = [len(s.others)]storm{}
 	}
-	s.some.Store(len(s.known) > 0 || s.others.times > 0)
+	s.some.Store(len(s.known) > 0) // others are counted only when there are many
 }
 
 // pause is how long a message has to wait before it is sent.
@@ -98,7 +107,7 @@ func (s *storms) pause(d destination) time.Duration {
 	s.forget(now)
 	one, ok := s.known[d]
 	if !ok {
-		one = s.others
+		one = *s.other(d)
 	}
 	s.mu.Unlock()
 	if one.times < stormFrom || one.over(now) {

@@ -59,7 +59,7 @@ func TestStorms(t *testing.T) {
 	t.Run("memory is bounded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var s storms
-			for i := range 3 * maxStorms {
+			for i := range 20 * maxStorms {
 				s.refuse(destination{fmt.Sprint("x ", i), fmt.Sprint("key ", i)}, 1)
 			}
 			if n := len(s.known); n > maxStorms {
@@ -68,6 +68,15 @@ func TestStorms(t *testing.T) {
 			s.want(t, true, destination{"x", "new"}, "one of many that are refused")
 			s.calm(destination{"x", "new"})
 			s.want(t, false, destination{"x", "new"}, "taken")
+			paused := 0
+			for i := range 100 {
+				if s.pause(destination{"x", fmt.Sprint("other ", i)}) > 0 {
+					paused++
+				}
+			}
+			if paused < 90 {
+				t.Errorf("of 100 others that are refused %d still pause when one is taken, want nearly all", paused)
+			}
 		})
 	})
 }
