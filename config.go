@@ -34,8 +34,8 @@ type Config struct {
 	Credentials func(ctx context.Context) (user, password string, err error)
 	// Name is shown in the broker's list of connections. Default: program and host name.
 	Name string
-	// Heartbeat is how often both sides show that they are there; a peer that is silent for one and a
-	// half of it is given up. Whole seconds. Default: 10 s.
+	// Heartbeat is how often both sides show that they are there, in whole seconds. A peer that is silent is given up within three
+	// heartbeats. One in the URL takes precedence. Default: 10 s.
 	Heartbeat time.Duration
 	// DialTimeout bounds one try to connect, with all handshakes. Default: 10 s.
 	DialTimeout time.Duration

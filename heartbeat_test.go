@@ -42,7 +42,7 @@ func (s *states) observe() rehoptest.Option {
 
 const beat = 10 * time.Second
 
-// A broker that is silent for one and a half heartbeats is given up, and the client connects again.
+// A broker that is silent is given up, and the client connects again.
 func TestSilentBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := newStates()
