@@ -6,15 +6,52 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// holdLimit is how long a message is held while a subscription pauses. It is then sent to the end of
-// its queue, well before the broker's consumer timeout would take it away and count that.
-const holdLimit = 10 * time.Minute
+const (
+	// holdLimit is how long a message is held while a subscription pauses. It is then sent to the end of
+	// its queue, well before the broker's consumer timeout would take it away and count that.
+	holdLimit = 10 * time.Minute
+	// longOutage is after which time all messages but the one that probes go back to their queue: those
+	// that wait behind others would be held for longer than the broker allows.
+	longOutage = time.Minute
+)
 
 // outage is a time in which the handler cannot work because something that it needs is down. One
 // worker probes with its message; all others wait with theirs.
 type outage struct {
-	over  chan struct{}
-	tries int // of the one that probes
+	over  chan struct{} // closed when it is over
+	long  chan struct{} // closed when it has lasted for long
+	turn  chan struct{} // has a token while nobody probes
+	timer *time.Timer   // closes long
+	tries int           // of those who probe, one after the other
+}
+
+// beginOutage begins one, whose end a message is to find out, unless there is one.
+func (s *Subscriber) beginOutage(h *handling) (o *outage, began bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outage != nil {
+		return s.outage, false
+	}
+	o = &outage{over: make(chan struct{}), long: make(chan struct{}), turn: make(chan struct{}, 1)}
+	o.timer = time.AfterFunc(longOutage, func() {
+		if s.setProbing(o, true) { // first, so that what goes back does not come again
+			close(o.long)
+		}
+	})
+	s.outage, h.probes = o, o
+	return o, true
+}
+
+// setProbing has the consumer get one message at a time during an outage. False: the outage is not the one that there is.
+func (s *Subscriber) setProbing(o *outage, probing bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outage != o {
+		return false
+	}
+	s.probing = probing
+	s.replaceConsumer()
+	return true
 }
 
 // awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is no
@@ -27,25 +64,56 @@ func (s *Subscriber) awaitOutage(h *handling) bool {
 		if o == nil || o == h.probes {
 			return true
 		}
-		if !s.hold(h, o.over) {
-			return false
+		select {
+		case <-o.turn:
+			h.probes = o
+			if !s.awaitProbe(h, o) {
+				return false
+			}
+		default:
+			if !s.hold(h, o, o.over) {
+				return false
+			}
 		}
 	}
 }
 
-// hold waits for an event with a message in hand. False: the session ended, the subscription drains or stops,
-// or it has taken too long, and the message is no longer in hand. A drain lets handlers come to their end, and this one cannot begin.
-func (s *Subscriber) hold(h *handling, event <-chan struct{}) bool {
+// awaitProbe waits until it is time for a message to probe.
+func (s *Subscriber) awaitProbe(h *handling, o *outage) bool {
+	o.tries++
+	due := make(chan struct{})
+	timer := time.AfterFunc(rabbit.Backoff{Min: s.config.ProbeMin, Max: s.config.ProbeMax}.Delay(o.tries), func() { close(due) })
+	defer timer.Stop()
+	return s.hold(h, o, due)
+}
+
+// hold waits for an event with a message in hand, or until it is this message's turn to probe. False: the session ended, the subscription
+// drains or stops, or it has taken too long, and the message is no longer in hand. A drain lets handlers come to their end, and this one
+// cannot begin.
+func (s *Subscriber) hold(h *handling, o *outage, event <-chan struct{}) bool {
 	if h.heldSince.IsZero() {
 		h.heldSince = time.Now()
 	}
 	timer := time.NewTimer(time.Until(h.heldSince.Add(holdLimit)))
 	defer timer.Stop()
+	long, turn := o.long, o.turn
+	if h.probes == o {
+		turn = nil
+	}
+	if h.probes == o || h.from.narrow { // nothing waits behind it
+		long = nil
+	}
 	select {
 	case <-event:
 		if !s.stopping() {
 			return true
 		}
+		s.giveBack(h, Result{})
+	case <-turn:
+		o.turn <- struct{}{} // awaitOutage takes it
+		return true
+	case <-long:
+		h.raw.Session.Cancel() // or it would come back to us
 		s.giveBack(h, Result{})
 	case <-h.raw.Session.Ended():
 		s.tellHandled(h, Result{Outcome: OutcomeLost})
@@ -54,8 +122,16 @@ func (s *Subscriber) hold(h *handling, event <-chan struct{}) bool {
 	case <-timer.C:
 		s.requeueAtEnd(h)
 	}
-	s.endOutage(h)
+	s.passOn(h)
 	return false
+}
+
+// passOn lets another message probe.
+func (s *Subscriber) passOn(h *handling) {
+	if h.probes != nil {
+		h.probes.turn <- struct{}{}
+		h.probes = nil
+	}
 }
 
 // answer is what a handler's return means in the light of an outage.
@@ -75,49 +151,38 @@ func (s *Subscriber) weigh(h *handling, err error) answer {
 	if does, _ := instructionOf(err); does != doPause {
 		return answered
 	}
-	s.mu.Lock()
-	began := s.outage == nil
-	if began {
-		s.outage = &outage{over: make(chan struct{})}
-		h.probes = s.outage
-	}
-	o := s.outage
-	s.mu.Unlock()
+	o, began := s.beginOutage(h)
 	if began {
 		s.tellPause(true, err)
 	}
 	if o != h.probes {
 		return askAgain // when the outage is over: another worker probes
 	}
-	o.tries++
-	probe := rabbit.Backoff{Min: s.config.ProbeMin, Max: s.config.ProbeMax}
-	due := make(chan struct{})
-	timer := time.AfterFunc(probe.Delay(o.tries), func() { close(due) })
-	defer timer.Stop()
-	if !s.hold(h, due) {
+	if !s.awaitProbe(h, o) {
 		return notInHand
 	}
 	return askAgain
 }
 
-// endOutage is called when a message leaves the hand that may have been the probe.
+// endOutage is called when the handler has answered for a message that probes.
 func (s *Subscriber) endOutage(h *handling) {
 	if h.probes == nil {
 		return
 	}
-	s.mu.Lock()
-	if s.outage == h.probes {
-		s.outage = nil
-		close(h.probes.over)
-	}
+	o := h.probes
 	h.probes = nil
+	o.timer.Stop()
+	s.setProbing(o, false)
+	s.mu.Lock()
+	s.outage = nil
 	s.mu.Unlock()
+	close(o.over)
 	s.tellPause(false, nil)
 }
 
 func (s *Subscriber) tellPause(paused bool, err error) {
 	event := PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err}
-	message := "rehop: subscription goes on"
+	message := "rehop: subscription resumes"
 	if paused {
 		message = "rehop: subscription pauses"
 	}

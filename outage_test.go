@@ -3,6 +3,7 @@ package rehop_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,4 +85,77 @@ func TestDrainDuringOutage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An outage of hours is one pause, in which the broker never has to take a message back, however many wait behind the one that probes.
+func TestOutageIsOnePause(t *testing.T) {
+	const messages, down = 30, 3 * time.Hour
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		began := startClock()
+		log := newLogbook(func(context.Context, *rehop.Delivery) error {
+			if began.now() < down {
+				return rehop.Unavailable(errNotYet)
+			}
+			return nil
+		})
+		events := &pauseBook{}
+		config := b.Config()
+		config.Hooks = append(config.Hooks, events)
+		client, err := rehop.Open(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.Background())
+		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
+		for i := range messages {
+			publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+		}
+		time.Sleep(down + 2*time.Minute) // until a probe has found its end
+		b.AwaitEmpty("q")
+		handled := make(map[string]int)
+		for _, r := range log.all() {
+			if r.at >= down {
+				handled[r.ID]++
+			}
+			if r.Attempt != 1 {
+				t.Errorf("message %s at %v: got attempt %d, want 1", r.ID, r.at, r.Attempt)
+			}
+		}
+		if len(handled) != messages {
+			t.Errorf("messages handled: got %d, want %d", len(handled), messages)
+		}
+		if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
+			t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
+		}
+	})
+}
+
+// pauseBook counts pauses and lost consumers.
+type pauseBook struct {
+	mu                    sync.Mutex
+	paused, resumed, lost int
+}
+
+func (p *pauseBook) OnPause(e rehop.PauseEvent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Paused {
+		p.paused++
+	} else {
+		p.resumed++
+	}
+}
+
+func (p *pauseBook) OnConsumer(e rehop.ConsumerEvent) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !e.Up {
+		p.lost++
+	}
+}
+
+func (p *pauseBook) counts() (paused, resumed, lost int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused, p.resumed, p.lost
 }

@@ -44,6 +44,7 @@ type Subscriber struct {
 	offered  chan struct{}     // closed when current changes
 	sessions []*rabbit.Session // that may not have ended
 	careful  bool              // deliver and handle one message at a time
+	probing  bool              // deliver one message at a time, to find out whether an outage is over
 	workers  map[*worker]struct{}
 	suspect  *handling // waits to be the only one
 	stuck    int       // handlers that were abandoned and have not returned
@@ -73,6 +74,7 @@ const (
 type offer struct {
 	session *rabbit.Session
 	careful bool // at most one message of it is under way
+	narrow  bool // the broker sends one message at a time
 }
 
 // Subscribe declares what the subscription needs and begins to handle messages. If the broker cannot
@@ -255,12 +257,13 @@ func (s *Subscriber) begin(ctx context.Context) (offer, error) {
 
 // open declares what the subscription needs and starts a consumer.
 func (s *Subscriber) open(ctx context.Context) (offer, error) {
-	careful, prefetch := s.isCareful(), s.config.Prefetch
-	if careful {
+	careful, narrow := s.isCareful(), s.isNarrow()
+	prefetch := s.config.Prefetch
+	if narrow {
 		prefetch = 1
 	}
 	session, err := s.client.consume.OpenSession(ctx, s.options, prefetch)
-	return offer{session: session, careful: careful}, err
+	return offer{session: session, careful: careful, narrow: narrow}, err
 }
 
 // refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings again, beside the way on which the migration
@@ -348,7 +351,7 @@ func (s *Subscriber) serve(o offer) (lost bool) {
 			s.drain(o.session)
 			return false
 		}
-		if s.isCareful() != o.careful {
+		if s.isCareful() != o.careful || s.isNarrow() != o.narrow {
 			break
 		}
 		if ended {
@@ -358,7 +361,7 @@ func (s *Subscriber) serve(o offer) (lost bool) {
 	}
 	// The consumer is replaced by one with another prefetch.
 	o.session.Cancel()
-	if s.isCareful() { // one message at a time: not before all others are settled
+	if s.isNarrow() { // one message at a time: not before all others are settled
 		select {
 		case <-o.session.Ended():
 		case <-s.stop:
@@ -459,8 +462,20 @@ func (s *Subscriber) setCareful(careful bool) {
 		return
 	}
 	s.careful = careful
+	s.replaceConsumer()
+}
+
+// replaceConsumer has the consumer replaced by one with another prefetch, if it has to. The caller holds the lock.
+func (s *Subscriber) replaceConsumer() {
 	select {
 	case s.reopen <- struct{}{}:
 	default:
 	}
+}
+
+// isNarrow reports whether the broker is to send one message at a time.
+func (s *Subscriber) isNarrow() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.careful || s.probing
 }
