@@ -21,7 +21,7 @@ type Message struct {
 	rehop.Message
 	// OrderKey: messages with the same key are published in the order in which their transactions commit, each when the one before
 	// was confirmed. Transactions with the same key wait for each other from Publish to their end, so publish late in the
-	// transaction; two that publish several keys in different order can deadlock, which the database reports to one of them. A message that
+	// transaction, and all its messages in one call: transactions that lock several keys in separate calls can deadlock. A message that
 	// is set aside does not hold up those behind it. It cannot be delayed. Default: none; no order is kept.
 	OrderKey string
 }
@@ -49,8 +49,8 @@ func (b Box) sql() sqltext.SQL { return sqltext.SQL{Dialect: b.Dialect, Tables: 
 // rehop.NewID() to know it.
 //
 // Publish returns ErrNoTransaction if tx is not in a transaction, whatever its type: see [Box.PublishNow] for a message that belongs to
-// none. An error that is ErrNoTransaction, rehop.ErrInvalid or rehop.ErrTooLarge comes before anything was done in the transaction; other
-// errors are the database's.
+// none. An error that is ErrNoTransaction or rehop.ErrInvalid comes before anything was done in the transaction; other errors are the
+// database's. The size is not checked: a message that is too large for the client or the broker is set aside by the relay.
 func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 	rows, err := b.rows(messages)
 	if err != nil {
@@ -65,8 +65,8 @@ func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 	return b.write(ctx, tx, rows)
 }
 
-// PublishNow writes messages in a transaction of its own. They are published if it returns nil, and may be published if the error is one
-// of the commit.
+// PublishNow begins a transaction, writes messages to the outbox and commits. A relay publishes them. If the commit fails, they may have
+// been written.
 func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) error {
 	rows, err := b.rows(messages)
 	if err != nil {
@@ -225,7 +225,8 @@ func (b Box) insert(rows []row) (query string, args []any) {
 	return b.Dialect.Bind(query), args
 }
 
-// Cancel takes a delayed message back, and tells whether it was there, not yet due, and never given to the broker. If the transaction
+// Cancel deletes a delayed message in a transaction, and returns whether it was there, not yet due, and never given to the broker. It
+// returns ErrNoTransaction if tx is not in a transaction, as Publish does. If the transaction
 // commits only after the message was due, it may have been published by then. On MySQL it finds what a plain SELECT in the
 // transaction would find: in a transaction with REPEATABLE READ, which is the default, that is what was there at its first SELECT.
 func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) {
@@ -235,8 +236,15 @@ func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) 
 	cancel := b.cancelByID
 	if b.Dialect == dialect.MySQL {
 		cancel = b.cancelByRow
+		if _, err := asQuerier(unwrap(tx)); err != nil {
+			return false, fmt.Errorf("outbox: cancel: %w", err)
+		}
 	}
-	n, err := cancel(ctx, unwrap(tx), messageID)
+	tx, err := b.inTransaction(ctx, tx)
+	if err != nil {
+		return false, err
+	}
+	n, err := cancel(ctx, tx, messageID)
 	if err != nil {
 		return false, fmt.Errorf("outbox: cancel message %q: %w", messageID, err)
 	}

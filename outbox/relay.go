@@ -63,10 +63,11 @@ type Relay struct {
 
 	// Lease is how long after its last sign of life a relay is replaced. Default: 5 s.
 	Lease time.Duration
-	// Timeout is how long the broker may take to confirm. A message that is not confirmed by then is published again after twice
-	// that time. Default: 30 s.
+	// Timeout is how long the relay waits for a confirm. A message that is not confirmed by then is published again after another
+	// 2×Timeout, so about 90 s after it was sent. Default: 30 s.
 	Timeout time.Duration
-	// Tries is how often a message is published that has no route, before it is set aside. Default: 5.
+	// Tries is how often a message is published that has no route, before it is set aside. With the default RetryMin, 5 tries take
+	// 15 s. Default: 5.
 	Tries int
 	// RetryMin and RetryMax bound the pause between tries of a message that has no route or is refused; it doubles.
 	// Default: 1 s and 1 min.
@@ -231,7 +232,7 @@ func (r *run) awaitTables(ctx context.Context) error {
 		case errors.Is(err, dialect.ErrUnfit), errors.Is(err, dialect.ErrNotDurable):
 			return fmt.Errorf("outbox: relay: %w", err)
 		case err == nil && version < r.Dialect.Newest():
-			return fmt.Errorf("outbox: relay: the database has version %d of rehop's tables, this program needs %d: call dialect.Migrate first", version, r.Dialect.Newest())
+			return fmt.Errorf("outbox: relay: the database has version %d of rehop's tables, this program needs %d: run rehop outbox migrate, or call Migrate of the dialect first", version, r.Dialect.Newest())
 		case err == nil || ctx.Err() != nil:
 			return nil
 		}

@@ -150,13 +150,17 @@ func claim(t testing.TB, server string) (name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = db.Close() }) // which ends the lock
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn, err := db.Conn(ctx)
 	if err != nil {
+		_ = db.Close()
 		t.Fatalf("claim a database: %v", err)
 	}
+	t.Cleanup(func() { // which ends the lock
+		_ = conn.Close()
+		_ = db.Close()
+	})
 	n, locked := -1, false
 	for !locked && err == nil {
 		n++

@@ -90,7 +90,10 @@ func TestMigrateWhileMessagesWait(t *testing.T) {
 		s := newSite(t, r)
 		old := orders(classic)
 		failed := make(chan struct{}, 10)
-		old.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+		old.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if d.Attempt > 1 { // the machine is slow, and it is back before the migration: it waits in the queue
+				return rehop.Unavailable(fmt.Errorf("the migration comes first"))
+			}
 			failed <- struct{}{}
 			return fmt.Errorf("later")
 		})

@@ -82,9 +82,12 @@ func TestPgx(t *testing.T) {
 // Through pgbouncer, each transaction may have another session of the server. Before 1.21 it knows no prepared statements.
 const throughPool = "&default_query_exec_mode=exec"
 
+// pooled are the sections of the suite in which sessions of the server could matter.
+var pooled = []string{"migrate", "publish", "relay", "delay", "order", "lease", "inbox", "disk"}
+
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
-	sqlbox.Run(t, dialect.Postgres, func(t testing.TB) sqlbox.Database {
+	sqlbox.RunSome(t, dialect.Postgres, pooled, func(t testing.TB) sqlbox.Database {
 		d := lab.PgBouncer(t)
 		d.Source += throughPool
 		database := standard(d, dialect.Postgres)
@@ -95,7 +98,7 @@ func TestPgBouncer(t *testing.T) {
 
 func TestPgBouncerPgx(t *testing.T) {
 	t.Parallel()
-	sqlbox.Run(t, dialect.Postgres, func(t testing.TB) sqlbox.Database {
+	sqlbox.RunSome(t, dialect.Postgres, pooled, func(t testing.TB) sqlbox.Database {
 		d := lab.PgBouncer(t)
 		d.Source += throughPool
 		database := byPgx(t, d)

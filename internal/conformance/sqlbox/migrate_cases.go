@@ -185,7 +185,7 @@ func migrateCases() []Case {
 			Equal(b, "message", Receive(b, got, "message").ID, "1")
 		}},
 		{Name: "NotYet", Run: func(t *testing.T, b *Bench) {
-			if err := b.Relay().Run(b.Context()); err == nil || !strings.Contains(err.Error(), "call dialect.Migrate first") {
+			if err := b.Relay().Run(b.Context()); err == nil || !strings.Contains(err.Error(), "rehop outbox migrate") {
 				t.Errorf("relay without tables: got %v, want an error that says what to do", err)
 			}
 		}},

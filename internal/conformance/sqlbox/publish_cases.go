@@ -30,6 +30,9 @@ func publishCases() []Case {
 						t.Errorf("publish by a %T: got %v, want ErrNoTransaction", tx, err)
 					}
 				}
+				if _, err := b.Box.Cancel(b.Context(), tx, "1"); !errors.Is(err, outbox.ErrNoTransaction) {
+					t.Errorf("cancel by a %T: got %v, want ErrNoTransaction", tx, err)
+				}
 			}
 			Equal(b, "rows", b.Rows(), 0)
 			// The connections are as they were.

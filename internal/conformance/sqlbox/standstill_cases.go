@@ -65,6 +65,19 @@ func unconfirmed(t *testing.T, b *Bench, n int, make func(outbox.Message) outbox
 	relay := b.Relay()
 	relay.Timeout = 8 * time.Second
 	b.Start(relay)
+	pass := func(name string) time.Duration {
+		began := time.Now()
+		var healthy []outbox.Message
+		for j := range 32 {
+			healthy = append(healthy, make(To("q", fmt.Sprint(name, " ", j))))
+		}
+		b.Put(healthy...)
+		for range healthy {
+			Receive(b, got, "message to a healthy queue")
+		}
+		return time.Since(began)
+	}
+	usual := max(pass("before"), pass("before that, too"))
 	var all []outbox.Message
 	for i := range n {
 		all = append(all, make(To("stuck", fmt.Sprint("stuck ", i))))
@@ -80,19 +93,11 @@ func unconfirmed(t *testing.T, b *Bench, n int, make func(outbox.Message) outbox
 	slowest := time.Duration(0)
 	tries := func() int { return b.Number("SELECT MAX(attempts) FROM rehop_outbox WHERE routing_key = 'stuck'") }
 	for i := 0; tries() < 2; i++ {
-		began := time.Now()
-		var healthy []outbox.Message
-		for j := range 32 {
-			healthy = append(healthy, make(To("q", fmt.Sprint("healthy ", i, " ", j))))
-		}
-		b.Put(healthy...)
-		for range healthy {
-			Receive(b, got, "message to a healthy queue")
-		}
-		slowest = max(slowest, time.Since(began))
+		slowest = max(slowest, pass(fmt.Sprint("healthy ", i)))
 	}
-	t.Logf("the slowest took %v", slowest)
-	if most := relay.Timeout * 3 / 4; slowest >= most { // the first of them comes shortly after the one that gets no confirm
+	t.Logf("the slowest took %v, %v is usual", slowest, usual)
+	// The first of them comes shortly after the one that gets no confirm. A machine may be so slow that nothing can be told.
+	if most := max(relay.Timeout*3/4, 10*usual); slowest >= most {
 		t.Errorf("messages to a healthy queue took up to %v, want less than %v of the %v that is waited for a confirm", slowest, most, relay.Timeout)
 	}
 	b.Faults.HoldConfirmsOf(nil)
@@ -106,7 +111,7 @@ func nextOfTheKey(t *testing.T, b *Bench) {
 	got := b.Collect("q")
 	b.Faults.HoldConfirmsOf(func(_, key string) bool { return key == "slow" })
 	relay := b.Relay()
-	relay.Timeout = 20 * time.Second
+	relay.Timeout = 10 * time.Minute // after which it would be sent again
 	told := newRecorder()
 	relay.Hooks = []outbox.Hook{told}
 	b.Start(relay)

@@ -77,7 +77,19 @@ func sections() []section {
 
 // Run runs each case that a dialect's database can do as a parallel subtest, on an embedded broker.
 func Run(t *testing.T, d dialect.Dialect, fresh func(t testing.TB) Database) {
-	run(t, d, sections(), func(t *testing.T, c Case) {
+	RunSome(t, d, nil, fresh)
+}
+
+// RunSome is Run for some sections; nil is all.
+func RunSome(t *testing.T, d dialect.Dialect, names []string, fresh func(t testing.TB) Database) {
+	some := sections()
+	if names != nil {
+		some = slices.DeleteFunc(some, func(s section) bool { return !slices.Contains(names, s.name) })
+		if len(some) != len(names) {
+			t.Fatalf("sections: got %v, want names of sections only", names)
+		}
+	}
+	run(t, d, some, func(t *testing.T, c Case) {
 		embedded := rehoptest.Open(t)
 		b := newBench(t, fresh(t), embedded)
 		b.Faults = embedded
