@@ -34,7 +34,7 @@ func (s *Subscriber) beginOutage(h *handling) (o *outage, began bool) {
 	}
 	o = &outage{over: make(chan struct{}), long: make(chan struct{}), turn: make(chan struct{}, 1)}
 	o.timer = time.AfterFunc(longOutage, func() {
-		if s.setProbing(o, true) { // first, so that what goes back does not come again
+		if s.probe(o) { // first, so that what goes back does not come again
 			close(o.long)
 		}
 	})
@@ -42,14 +42,14 @@ func (s *Subscriber) beginOutage(h *handling) (o *outage, began bool) {
 	return o, true
 }
 
-// setProbing has the consumer get one message at a time during an outage. False: the outage is not the one that there is.
-func (s *Subscriber) setProbing(o *outage, probing bool) bool {
+// probe has the consumer get one message at a time until an outage is over. False: it is.
+func (s *Subscriber) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outage != o {
 		return false
 	}
-	s.probing = probing
+	s.probing = true
 	s.replaceConsumer()
 	return true
 }
@@ -166,18 +166,27 @@ func (s *Subscriber) weigh(h *handling, err error) answer {
 
 // endOutage is called when the handler has answered for a message that probes.
 func (s *Subscriber) endOutage(h *handling) {
-	if h.probes == nil {
-		return
+	if h.probes != nil {
+		h.probes = nil
+		s.leaveOutage()
 	}
-	o := h.probes
-	h.probes = nil
-	o.timer.Stop()
-	s.setProbing(o, false)
+}
+
+// leaveOutage ends an outage, if there is one: it is over, or the subscription is.
+func (s *Subscriber) leaveOutage() {
 	s.mu.Lock()
+	o := s.outage
 	s.outage = nil
+	if o != nil && s.probing {
+		s.probing = false
+		s.replaceConsumer()
+	}
 	s.mu.Unlock()
-	close(o.over)
-	s.tellPause(false, nil)
+	if o != nil {
+		o.timer.Stop()
+		close(o.over)
+		s.tellPause(false, nil)
+	}
 }
 
 func (s *Subscriber) tellPause(paused bool, err error) {

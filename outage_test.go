@@ -159,3 +159,26 @@ func (p *pauseBook) counts() (paused, resumed, lost int) {
 	defer p.mu.Unlock()
 	return p.paused, p.resumed, p.lost
 }
+
+// A subscription that stops while it pauses says that the pause is over: nobody else will.
+func TestStopEndsPause(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		events := &pauseBook{}
+		config := b.Config()
+		config.Hooks = append(config.Hooks, events)
+		client, err := rehop.Open(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.Background())
+		sub := subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errNotYet) })})
+		publish(t, client, rehop.Message{Key: "q"})
+		time.Sleep(10 * time.Minute)
+		if err := sub.Stop(); err != nil {
+			t.Error(err)
+		}
+		if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
+			t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
+		}
+	})
+}

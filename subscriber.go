@@ -418,6 +418,7 @@ func (s *Subscriber) end() {
 		<-session.Ended()
 	}
 	s.receiving.Store(false)
+	s.leaveOutage()
 	s.client.mu.Lock()
 	delete(s.client.subscribers, s)
 	last := true

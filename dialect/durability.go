@@ -35,9 +35,14 @@ func (d Dialect) Durability(ctx context.Context, db *sql.DB) ([]Weakness, error)
 		return nil, fmt.Errorf("read durability settings: %w", err)
 	}
 	defer conn.Close()
-	weak, err := map[Dialect]func(context.Context, *sql.Conn) ([]Weakness, error){
+	read := map[Dialect]func(context.Context, *sql.Conn) ([]Weakness, error){
 		Postgres: postgresDurability, MySQL: mysqlDurability, SQLite: sqliteDurability,
-	}[d](ctx, conn)
+	}[d]
+	var weak []Weakness
+	err = patiently(ctx, func() (err error) { // SQLite refuses while another program changes the journal
+		weak, err = read(ctx, conn)
+		return err
+	}, d == SQLite)
 	if err != nil {
 		return nil, fmt.Errorf("read durability settings: %w", err)
 	}
