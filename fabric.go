@@ -21,6 +21,30 @@ type fabric struct {
 	epoch   int
 	parts   map[string]time.Time // when each was declared
 	objects map[string]time.Time
+
+	doubted time.Time     // when something was last taken for missing because a message came early
+	trust   time.Duration // for how long it is not taken for missing again
+}
+
+// How long it is believed, after a message came back early, that nothing is missing: ever longer, because then it is a clock that is wrong.
+const (
+	trustMin   = 200 * time.Millisecond
+	trustMax   = time.Minute
+	trustFades = 10 * time.Minute
+)
+
+// doubt is called when a message has come back early, and returns since when everything must have been declared again.
+func (f *fabric) doubt() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if now.Sub(f.doubted) > trustFades {
+		f.trust = 0
+	}
+	if now.Sub(f.doubted) >= f.trust {
+		f.doubted, f.trust = now, min(max(2*f.trust, trustMin), trustMax)
+	}
+	return f.doubted
 }
 
 func newFabric(link *rabbit.Link) *fabric {

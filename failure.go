@@ -242,9 +242,6 @@ func (s *Subscriber) toCascade(h *handling, delay time.Duration) way {
 	}
 }
 
-// redeclareEvery is how often messages that come back early have the cascade declared again.
-const redeclareEvery = time.Minute
-
 // waitOn has a message that came back early wait for the rest of its time. If a part of the cascade was
 // deleted, it is declared again; but it may also be that clocks disagree, and then every message comes early.
 // The message is not held back a second time, so that clocks which disagree cost it no more than the
@@ -252,7 +249,7 @@ const redeclareEvery = time.Minute
 func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
 	past := h.history()
 	past.Due = time.Time{}
-	s.moveAside(h, past, rest, time.Now().Add(-redeclareEvery), Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
+	s.moveAside(h, past, rest, s.client.fabric.doubt(), Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
 }
 
 // postpone has a message come back after delay as if it had not been delivered.
