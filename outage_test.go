@@ -98,13 +98,7 @@ func TestOutageIsOnePause(t *testing.T) {
 			}
 			return nil
 		})
-		events := &pauseBook{}
-		config := b.Config()
-		config.Hooks = append(config.Hooks, events)
-		client, err := rehop.Open(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client, events := openPausing(t, b)
 		defer client.Close(context.Background())
 		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
 		for i := range messages {
@@ -163,13 +157,7 @@ func (p *pauseBook) counts() (paused, resumed, lost int) {
 // A subscription that stops while it pauses says that the pause is over: nobody else will.
 func TestStopEndsPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		events := &pauseBook{}
-		config := b.Config()
-		config.Hooks = append(config.Hooks, events)
-		client, err := rehop.Open(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client, events := openPausing(t, b)
 		defer client.Close(context.Background())
 		sub := subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errNotYet) })})
 		publish(t, client, rehop.Message{Key: "q"})
@@ -181,4 +169,17 @@ func TestStopEndsPause(t *testing.T) {
 			t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
 		}
 	})
+}
+
+// openPausing opens a client whose pauses are counted.
+func openPausing(t *testing.T, b *rehoptest.Broker) (*rehop.Client, *pauseBook) {
+	t.Helper()
+	events := &pauseBook{}
+	config := b.Config()
+	config.Hooks = append(config.Hooks, events)
+	client, err := rehop.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, events
 }

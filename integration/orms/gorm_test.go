@@ -151,7 +151,7 @@ func (hooked) TableName() string { return "orders" }
 
 func (o *hooked) AfterCreate(tx *gorm.DB) error { return o.publish(tx) }
 
-// A hook publishes in the transaction that gorm begins for each write, unless gorm is told not to begin one.
+// A hook publishes in the transaction that gorm begins for each write, unless it is configured not to.
 func testGormHook(t *testing.T, d database) {
 	for _, c := range []struct {
 		name             string
