@@ -220,7 +220,7 @@ func (b *batch) unsuspected(wave []int) []int {
 		d := destinationOf(&b.rows[i])
 		none, one, age := b.relay.suspects.ask(d)
 		if none || one && probes[d] {
-			wait := min(max(age, b.relay.patience()), b.relay.Timeout)
+			wait := min(max(age, b.relay.confirmPatience()), b.relay.Timeout)
 			b.fates[i] = fate{verdict: postponed, err: errSuspect, wait: wait, untried: true}
 			continue
 		}

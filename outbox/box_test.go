@@ -36,3 +36,34 @@ func TestMySQLAsks(t *testing.T) {
 		t.Errorf("done in the transaction: got %q, want nothing", tx.told)
 	}
 }
+
+type (
+	inner struct{ *sql.Tx }
+	outer struct{ *inner }
+)
+
+// A type whose embedded transaction is missing is nobody's business but its own.
+func TestUnwrapNothing(t *testing.T) {
+	for _, tx := range []Tx{outer{}, &outer{}, (*outer)(nil), &mute{}} {
+		if got := unwrap(tx); got != tx {
+			t.Errorf("%#v: got %#v, want the same", tx, got)
+		}
+	}
+	if tx := new(sql.Tx); unwrap(outer{&inner{tx}}) != Tx(tx) {
+		t.Error("a transaction that is embedded twice was not found")
+	}
+}
+
+// Names that cannot be those of tables reach no database; here there is none.
+func TestInspectorChecksNames(t *testing.T) {
+	look := Inspector{Dialect: dialect.Postgres, Tables: dialect.Tables{Prefix: "x; DROP TABLE "}}
+	_, listErr := look.List(t.Context(), StateReady, RowID{}, 10)
+	_, backlogErr := look.Backlog(t.Context())
+	_, retryErr := look.Retry(t.Context(), RowID{1, 1})
+	_, dropErr := look.Drop(t.Context(), RowID{1, 1})
+	for doing, err := range map[string]error{"list": listErr, "backlog": backlogErr, "retry": retryErr, "drop": dropErr} {
+		if err == nil || !strings.Contains(err.Error(), "DROP TABLE") {
+			t.Errorf("%s: got %v, want an error that names the prefix", doing, err)
+		}
+	}
+}

@@ -73,7 +73,7 @@ func (r *run) forgetRelays(ctx context.Context) error {
 		return err
 	}
 	for _, owner := range owners {
-		err := within(ctx, r.DB, r.sql, r.level, func(tx *sql.Tx) error {
+		err := within(ctx, r.DB, r.sql, r.level, func(tx session) error {
 			if r.sql.HasRowLocks() {
 				free, err := readNumbers(ctx, tx, r.Dialect.Bind("SELECT 1 FROM "+table+" WHERE owner = ? FOR UPDATE SKIP LOCKED"), owner)
 				if err != nil || len(free) == 0 {

@@ -18,14 +18,13 @@ type dispatcher struct {
 	reader   *reader
 	done     chan *batch
 	running  int
-	bytes    int           // in batches
-	cramped  *lane         // its next message waits for more room than there was; nothing else begins before it
-	freed    bool          // a batch has ended since
-	idle     time.Time     // since when nothing was found
-	troubles int           // times in a row that the broker was away
-	faults   int           // times in a row that the database was
-	server   int64         // which one was read last, where that is known
-	took     time.Duration // by the last look
+	bytes    int       // in batches
+	cramped  *lane     // its next message waits for more room than there was; nothing else begins before it
+	freed    bool      // a batch has ended since
+	idle     time.Time // since when nothing was found
+	troubles int       // times in a row that the broker was away
+	faults   int       // times in a row that the database was
+	server   int64     // which one was read last, where that is known
 }
 
 // batchShare is which part of all memory one batch may have.
@@ -101,10 +100,12 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	}
 	d.freed = false
 	now := time.Now()
-	within, done := t.within(ctx, max(readLimit, 20*d.took))
+	patience := d.run.getPatience()
+	within, done := t.within(ctx, patience.look())
 	found, next, full, err := d.read(within, held, now)
 	done()
-	if d.took = time.Since(now); err != nil {
+	d.run.setPatience(patience.after(time.Since(now), err))
+	if err != nil {
 		for _, l := range d.lanes {
 			l.forget() // the next answer may come from another server, which knows less
 		}
@@ -134,10 +135,6 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 	return shortPoll, nil
 }
 
-// readLimit is how long a look may take, or 20 times as long as the one before if that is more. A database that has vanished without a
-// word would hold up a relay that keeps its leases.
-const readLimit = 10 * time.Second
-
 // slowLook is how long a look at several lanes may take before those in which keys are held back are looked at one by one for a while: the
 // database passes over all messages of such keys, and those of one shard should not hold up the others.
 const slowLook = 100 * time.Millisecond
@@ -150,7 +147,7 @@ const (
 
 // read reads from all lanes that are idle. What it returns is on disk. next: see mark. full: one of them has more.
 func (d *dispatcher) read(ctx context.Context, held map[int]*holding, now time.Time) (found map[*lane][]row, next int64, full bool, err error) {
-	err = d.run.viewing(ctx, func(v *view) (err error) {
+	err = d.run.viewing(ctx, d.run.getPatience(), func(v *view) (err error) {
 		if v.server != d.server {
 			for _, l := range d.lanes {
 				l.forget()
@@ -184,11 +181,11 @@ func (d *dispatcher) readAll(ctx context.Context, v *view, held map[int]*holding
 		if lease == nil {
 			continue
 		}
-		l.under(lease)
+		d.run.owed.keep(l.under(lease))
 		if l.busy || now.Before(l.notTill) || len(l.undone) > maxUndone {
 			continue
 		}
-		one := look{l, l.from(now, v.ended), l.limit(d.run.BatchSize)}
+		one := look{l, l.from(now, v.ended), l.limit(d.run.BatchSize) + d.run.owed.count()}
 		if now.Before(l.apart) {
 			apart = append(apart, one)
 		} else {
@@ -229,7 +226,7 @@ func (d *dispatcher) found(l look, found map[*lane][]row, now time.Time, took ti
 	if len(rows) > 0 && rows[0].held {
 		l.lane.forget()
 	}
-	news := l.lane.news(slices.Clone(rows))
+	news := l.lane.news(d.run.owed.without(slices.Clone(rows)))
 	l.lane.whole = !full && len(news) == len(rows) // start takes that back if it does not take them all
 	if len(news) < len(rows) && l.lane.kind == laneOrdered {
 		l.lane.forget() // some wait for another of their key
@@ -367,7 +364,12 @@ func (d *dispatcher) finish(b *batch) {
 	now := time.Now()
 	for _, p := range b.parts {
 		if p.lane.lease != p.lease {
-			continue // the lane is another one's since, and may be in a batch of its own
+			// The lane is under another lease since. What it had to write before is taken care of.
+			p.lane.busy = false
+			if p.begin < p.end {
+				d.run.owed.keep(p.undone)
+			}
+			continue
 		}
 		p.finish(now)
 		if ordered := d.lanes[laneIndex(laneOrdered, p.lane.shard)]; p.holds > 0 {

@@ -67,11 +67,14 @@ const (
 	maxUndone   = 1000 // outcomes; a lane with more waits
 )
 
-// under begins anew with a lease: another relay may have had it meanwhile.
-func (l *lane) under(lease *holding) {
+// under begins anew with a lease: another relay may have had it meanwhile. It returns the outcomes that are not in the table yet. A batch of
+// the lease before may still be under way: until it has ended nobody knows what it has sent.
+func (l *lane) under(lease *holding) (left []undone) {
 	if l.lease != lease {
-		*l = lane{shard: l.shard, kind: l.kind, lease: lease}
+		left = l.undone
+		*l = lane{shard: l.shard, kind: l.kind, lease: lease, busy: l.busy}
 	}
+	return left
 }
 
 // state is that of its rows.

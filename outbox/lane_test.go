@@ -1,12 +1,12 @@
 package outbox
 
 import (
-	"github.com/rehop/rehop/internal/sqltext"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // A lane looks from behind a mark only when it has looked from before it late enough to see what commits late.
@@ -113,18 +113,46 @@ func TestLaneUnderAnotherLease(t *testing.T) {
 	}
 }
 
-// A batch that ends late does not touch a lane that was lost and gained again meanwhile.
-func TestLaneOfAnotherLeaseStaysBusy(t *testing.T) {
+// A lane that was lost and gained again waits for its old batch, and learns nothing from it.
+func TestLaneWaitsForOldBatch(t *testing.T) {
 	r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}}.withDefaults())
 	d := &dispatcher{run: r}
-	l := &lane{lease: &holding{}}
+	l := &lane{lease: &holding{}, busy: true}
 	old := newBatch(r, newTerm(time.Now()))
 	old.add(l, []row{{id: 1}}, 1, 0)
+	old.parts[0].cleared = true
 	l.under(&holding{})
-	l.busy = true // with a batch of the new lease
-	d.finish(old)
 	if !l.busy {
-		t.Error("the lane is idle although a batch of the new lease is under way")
+		t.Error("the lane can be read although its old batch is under way")
+	}
+	d.finish(old)
+	if l.busy || len(l.marks) > 0 {
+		t.Errorf("after the old batch: got %+v, want an idle lane that knows nothing", l)
+	}
+}
+
+// What a batch has learned from a server does not count for the next one, to which a failover has led the relay meanwhile.
+func TestLaneForgetsWhatOldBatchReports(t *testing.T) {
+	began := time.Unix(1000, 0)
+	l := &lane{kind: laneOrdered, lease: &holding{}}
+	l.from(began, 10)
+	old := &part{lane: l, lease: l.lease, last: 900, next: 20, epoch: l.epoch, cleared: true, end: 1}
+	l.forget()
+	old.finish(began)
+	for i, ended := range []int64{30, 40} {
+		l.sweep = began.Add(time.Hour)
+		if got := l.from(began.Add(time.Duration(i)*time.Minute), ended); got != 0 {
+			t.Errorf("look %d at the new server: got from %d, want 0", i, got)
+		}
+		l.whole = true
+	}
+	// A batch of the new server does count.
+	now := &part{lane: l, lease: l.lease, last: 7, next: 50, epoch: l.epoch, cleared: true, end: 1}
+	now.finish(began.Add(time.Hour))
+	l.from(began.Add(time.Hour), 60)
+	l.sweep, l.whole = began.Add(2*time.Hour), true
+	if got := l.from(began.Add(time.Hour), 60); got != 6 {
+		t.Errorf("after a batch of the new server: got from %d, want 6", got)
 	}
 }
 
@@ -155,5 +183,31 @@ func TestLaneOrder(t *testing.T) {
 	(&lane{kind: laneDelayed}).inOrder(rows)
 	if rows[0].id != 3 || rows[1].id != 1 {
 		t.Errorf("by due: got %v", rows)
+	}
+}
+
+// Rows whose deletion is owed, because somebody has locked one of them for instance, do not hide those behind them.
+func TestOwedRowsHideNothing(t *testing.T) {
+	r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}}.withDefaults())
+	l := newLanes()[0]
+	before := l.limit(r.BatchSize) + r.owed.count()
+	var c change
+	for i := range r.BatchSize {
+		c = append(c, undone{row: sqltext.Row{Number: int64(i + 1)}, kind: alike{verdict: published}})
+	}
+	for _, u := range c {
+		r.owed.begin(u.row)
+	}
+	r.owed.leave([]change{c})
+	if got := l.limit(r.BatchSize) + r.owed.count(); got != before+len(c) {
+		t.Errorf("rows that a look reads: got %d, want %d more than %d", got, len(c), before)
+	}
+	rest := r.owed.without([]row{{id: 1}, {id: int64(r.BatchSize) + 1}})
+	if len(rest) != 1 || rest[0].id != int64(r.BatchSize)+1 {
+		t.Errorf("rows to publish: got %v, want the one that is not owed", rest)
+	}
+	r.owed.pause(time.Hour)
+	if got := r.owed.take(); got != nil {
+		t.Errorf("during a pause: got %d owed, want none", len(got))
 	}
 }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -141,6 +142,9 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 	renews := !now.Before(l.renewal)
 	if renews {
 		if err := l.registry.enlist(ctx, l.wantsNews()); err != nil {
+			if t, _ := l.current(); t == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = errors.Join(err, l.registry.reappear(context.WithoutCancel(ctx)))
+			}
 			return 0, err
 		}
 		if err := l.registry.prolong(ctx, l.shards()); err != nil {
@@ -174,7 +178,7 @@ func (l *leases) complete(ctx context.Context, table []entry) error {
 	if len(table) >= shards {
 		return nil
 	}
-	l.run.Logger.Warn("outbox: rows are missing in the table of leases, and are made anew", "relay", l.run.owner, "there", len(table), "want", shards)
+	l.run.Logger.Warn("outbox: rows are missing in the table of leases, and are made anew", "relay", l.run.name.get(), "there", len(table), "want", shards)
 	insert := l.run.Dialect.Bind(l.run.sql.InsertNew("outbox_lease", "shard, owner, term, expires", "?, '', 0, "+l.registry.untilNext()))
 	for shard := range shards {
 		if slices.ContainsFunc(table, func(e entry) bool { return e.shard == shard }) {
@@ -246,7 +250,7 @@ func (l *leases) compare(table []entry, before time.Time, renewed bool) {
 }
 
 // has reports whether a lease is this relay's by the database.
-func (l *leases) has(e entry) bool { return e.owner == l.run.owner && e.left > 0 }
+func (l *leases) has(e entry) bool { return e.owner == l.run.name.get() && e.left > 0 }
 
 // extend prolongs the term after what is held was renewed. The caller holds the lock.
 func (l *leases) extend(before time.Time) {
@@ -274,7 +278,7 @@ func (l *leases) lose(t *term) {
 	lost := l.drop()
 	l.mu.Unlock()
 	if len(lost) > 0 {
-		l.run.Logger.Warn("outbox: relay has lost its leases", "relay", l.run.owner, "shards", lost)
+		l.run.Logger.Warn("outbox: relay has lost its leases", "relay", l.run.name.get(), "shards", lost)
 		l.tell(Lease{Shards: lost})
 	}
 }
@@ -294,7 +298,7 @@ func (l *leases) drop() (dropped []int) {
 }
 
 func (l *leases) tell(e Lease) {
-	e.Relay, e.Of = l.run.owner, shards
+	e.Relay, e.Of = l.run.name.get(), shards
 	tell(l.run.hooks.lease, func(h LeaseHook) { h.OnLease(e) })
 }
 
@@ -305,7 +309,7 @@ func (l *leases) soonest(table []entry, share int) time.Duration {
 	owned := make(map[string]int)
 	for _, e := range table {
 		left := time.Duration(e.left) * time.Microsecond
-		if left <= 0 || e.owner == l.run.owner {
+		if left <= 0 || e.owner == l.run.name.get() {
 			continue
 		}
 		if left < l.run.Lease/2 {
@@ -340,7 +344,7 @@ func (l *leases) shed(share int) int {
 func (l *leases) free(table []entry) []int {
 	var free []int
 	for _, e := range table {
-		if e.shard < shards && (e.left <= 0 || e.owner == l.run.owner && !l.holds(e.shard)) {
+		if e.shard < shards && (e.left <= 0 || e.owner == l.run.name.get() && !l.holds(e.shard)) {
 			free = append(free, e.shard)
 		}
 	}

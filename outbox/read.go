@@ -149,12 +149,12 @@ func steadily(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(sessi
 	if text.Steady() == "" {
 		return work(db)
 	}
-	return within(ctx, db, text, sql.LevelReadCommitted, func(tx *sql.Tx) error { return work(tx) })
+	return within(ctx, db, text, sql.LevelReadCommitted, work)
 }
 
 // within does some work in a transaction.
-func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.IsolationLevel, work func(*sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.IsolationLevel, work func(session) error) error {
+	tx, err := begin(ctx, db, text.Dialect, level)
 	if err != nil {
 		return err
 	}
@@ -165,9 +165,9 @@ func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.Isolati
 		err = work(tx)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
+		return errors.Join(err, tx.rollback(ctx))
 	}
-	return tx.Commit()
+	return tx.commit(ctx)
 }
 
 // isolation is the level of the relay's transactions. A stricter one, which a database may have for default, would have nothing of it but
@@ -189,9 +189,9 @@ func (r *run) isolation(ctx context.Context) (sql.IsolationLevel, error) {
 	return sql.LevelReadCommitted, nil
 }
 
-// ignoreDone drops the error of a rollback that a context has been faster with.
+// ignoreDone drops the error of what has ended already: a context was faster.
 func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
 		return nil
 	}
 	return err

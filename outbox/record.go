@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,12 +10,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // record writes what became of some rows into the database, and tries until it succeeds or the term is over. What it cannot write
-// because somebody has locked the row is left for later.
+// because somebody has locked the row is left for later, and so is what was published and could not be deleted in time.
 func (b *batch) record(ctx context.Context, some []int) bool {
 	changes := b.changes(some)
 	for tries := 1; len(changes) > 0; {
@@ -24,11 +22,16 @@ func (b *batch) record(ctx context.Context, some []int) bool {
 		if err == nil {
 			b.relay.told.well("record outcomes")
 			b.undone = append(b.undone, rest...)
+			b.relay.owed.end(changes[0], rest)
 			changes = changes[1:]
 			continue
 		}
 		b.relay.told.fault("record outcomes", err)
-		if b.term.over() || rabbit.Pause(ctx, databaseBackoff.Delay(tries)) != nil {
+		within, done := b.term.within(ctx, databaseBackoff.Delay(tries))
+		<-within.Done()
+		done()
+		if b.term.over() || ctx.Err() != nil {
+			b.relay.owed.leave(changes)
 			return false
 		}
 		tries++
@@ -107,15 +110,16 @@ const lockPatience = time.Second
 
 // write writes outcomes. rest are those whose rows somebody has locked.
 func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
-	limit := r.Lease
-	if r.sql.HasRowLocks() {
-		limit = min(lockPatience, r.Lease/2)
-	}
-	// Also when ctx has ended: what is confirmed and not deleted would be published once more.
-	once, done := context.WithTimeout(context.WithoutCancel(ctx), limit)
-	defer done()
 	query, args := r.statement(c[0].kind, c.rows())
-	if _, err = r.exec(once, query, args...); err == nil || once.Err() == nil || limit == r.Lease {
+	once, done := r.patiently(ctx)
+	defer done()
+	if !r.sql.HasRowLocks() {
+		_, err = r.exec(once, query, args...)
+		return nil, err
+	}
+	free, enough := context.WithTimeout(once, min(lockPatience, r.Lease/2))
+	defer enough()
+	if _, err = r.exec(free, query, args...); err == nil || free.Err() == nil {
 		return nil, err
 	}
 	return r.writeFree(ctx, c)
@@ -123,9 +127,9 @@ func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 
 // writeFree writes outcomes into rows that nobody has locked. rest are the others.
 func (r *run) writeFree(ctx context.Context, c change) (rest []undone, err error) {
-	once, done := context.WithTimeout(context.WithoutCancel(ctx), r.Lease)
+	once, done := r.patiently(ctx)
 	defer done()
-	err = within(once, r.DB, r.sql, r.level, func(tx *sql.Tx) error {
+	err = within(once, r.DB, r.sql, r.level, func(tx session) error {
 		query, args := r.sql.LockFree(c.rows())
 		if query == "" { // the database locks no rows
 			query, args = r.there(c.rows())
@@ -165,6 +169,7 @@ func (r *run) finishOff(ctx context.Context, outcomes []undone) (rest []undone) 
 			r.told.fault("record outcomes", err)
 			locked = c
 		}
+		r.owed.end(c, locked)
 		rest = append(rest, locked...)
 	}
 	return rest

@@ -65,16 +65,40 @@ func (r *registry) enlist(ctx context.Context, listening bool) error {
 		wants = 1
 	}
 	if r.enlisted {
-		n, err := r.exec(ctx, r.run.Dialect.Bind("UPDATE "+r.run.sql.Table("outbox_relay")+" SET expires = "+r.untilNext()+", listening = ? WHERE owner = ?"), wants, r.run.owner)
+		n, err := r.exec(ctx, r.run.Dialect.Bind("UPDATE "+r.run.sql.Table("outbox_relay")+" SET expires = "+r.untilNext()+", listening = ? WHERE owner = ?"), wants, r.run.name.get())
 		if err != nil || n > 0 {
 			return err
 		}
 	}
 	// It is not there yet, or was taken for dead.
 	insert := r.run.sql.InsertNew("outbox_relay", "owner, expires, listening", "?, "+r.untilNext()+", ?")
-	_, err := r.exec(ctx, r.run.Dialect.Bind(insert), r.run.owner, wants)
+	_, err := r.exec(ctx, r.run.Dialect.Bind(insert), r.run.name.get(), wants)
 	r.enlisted = err == nil
 	return err
+}
+
+// reappear gives the relay a new name if its own row is locked. Nobody else locks it: a transaction of its own has, on a connection that has
+// died without a word, and the database may keep the lock for hours.
+func (r *registry) reappear(ctx context.Context) error {
+	if !r.enlisted || !r.run.sql.HasRowLocks() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.run.Lease/2)
+	defer cancel()
+	old := r.run.name.get()
+	query := r.run.Dialect.Bind("SELECT 1 FROM " + r.run.sql.Table("outbox_relay") + " WHERE owner = ?")
+	there, err := readNumbers(ctx, r.run.DB, query, old)
+	if err != nil || len(there) == 0 {
+		return err
+	}
+	free, err := readNumbers(ctx, r.run.DB, query+" FOR UPDATE SKIP LOCKED", old)
+	if err != nil || len(free) > 0 {
+		return err
+	}
+	r.run.name.change()
+	r.enlisted = false
+	r.run.Logger.Warn("outbox: a lost connection keeps the row of a relay locked, and the relay takes a new name", "relay", old, "new", r.run.name.get())
+	return nil
 }
 
 // strike is the reverse of enlist.
@@ -82,7 +106,7 @@ func (r *registry) strike(ctx context.Context) error {
 	if !r.enlisted {
 		return nil
 	}
-	_, err := r.exec(ctx, r.run.Dialect.Bind("DELETE FROM "+r.run.sql.Table("outbox_relay")+" WHERE owner = ?"), r.run.owner)
+	_, err := r.exec(ctx, r.run.Dialect.Bind("DELETE FROM "+r.run.sql.Table("outbox_relay")+" WHERE owner = ?"), r.run.name.get())
 	r.enlisted = err != nil
 	return err
 }
@@ -111,7 +135,7 @@ func (r *registry) look(ctx context.Context) (table []entry, living int, err err
 
 // acquire puts this relay's name on leases that have ended, or are its own.
 func (r *registry) acquire(ctx context.Context, wanted []int) error {
-	return r.change(ctx, "owner = ?, term = term + 1, expires = "+r.untilNext(), []any{r.run.owner}, wanted, "(expires <= "+r.run.Dialect.Now()+" OR owner = ?)")
+	return r.change(ctx, "owner = ?, term = term + 1, expires = "+r.untilNext(), []any{r.run.name.get()}, wanted, "(expires <= "+r.run.Dialect.Now()+" OR owner = ?)")
 }
 
 // prolong renews leases that have not ended.
@@ -134,7 +158,7 @@ func (r *registry) change(ctx context.Context, set string, values []any, some []
 		ids[i] = int64(shard)
 	}
 	slices.Sort(ids) // so that two relays do not wait for each other
-	query, args := r.run.sql.UpdateLeases(ids, set, values, condition, r.run.owner)
+	query, args := r.run.sql.UpdateLeases(ids, set, values, condition, r.run.name.get())
 	_, err := r.exec(ctx, query, args...)
 	return err
 }

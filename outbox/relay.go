@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -112,9 +111,6 @@ func (r Relay) withDefaults() Relay {
 	return r
 }
 
-// maxName leaves room in the column, which has 64 bytes, for an id.
-const maxName = 24
-
 // validate reports all faults at once.
 func (r Relay) validate() error {
 	var faults []error
@@ -173,6 +169,7 @@ func (r Relay) Run(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { run.leases.keep(work) })
 	background.Go(func() { run.care(work) })
+	background.Go(func() { run.settleOwed(work) })
 	if r.Waker != nil {
 		background.Go(func() { run.listen(work) })
 	}
@@ -181,6 +178,7 @@ func (r Relay) Run(ctx context.Context) error {
 	background.Wait()
 	last, done := context.WithTimeout(context.WithoutCancel(ctx), r.Lease)
 	defer done()
+	run.payOwed(last)
 	if err := run.leases.resign(last); err != nil {
 		run.told.fault("give its leases back", err)
 	}
@@ -193,19 +191,21 @@ type run struct {
 	sql    sqltext.SQL
 	level  sql.IsolationLevel // of its transactions
 	hooks  hooks
-	owner  string // its name in the table of leases, which no other has
+	name   *name
 	leases *leases
 	wake   chan struct{} // has room for one
 	told   *told
 
+	allowed   atomic.Int64 // patience with the database; only the dispatcher changes it
 	suspects  *suspects
+	owed      owed
 	late      sync.WaitGroup // for outcomes that come late
 	lateBytes atomic.Int64   // of the messages that have none yet
 }
 
 func newRun(r Relay) *run {
-	owner := strings.ToValidUTF8(r.Name[:min(len(r.Name), maxName)], "") + " " + rehop.NewID()
-	run := &run{Relay: r, sql: r.statements(), hooks: sortHooks(r.Hooks), owner: owner, wake: make(chan struct{}, 1)}
+	run := &run{Relay: r, sql: r.statements(), hooks: sortHooks(r.Hooks), name: newName(r.Name), wake: make(chan struct{}, 1)}
+	run.setPatience(leastPatience)
 	run.suspects = &suspects{all: make(map[destination]*suspect)}
 	run.told = &told{run: run, faulty: make(map[string]bool)}
 	run.leases = newLeases(run)
@@ -214,25 +214,14 @@ func newRun(r Relay) *run {
 
 // awaitTables waits until the database answers, and finds out whether it has the tables.
 func (r *run) awaitTables(ctx context.Context) error {
+	wait := leastPatience
 	for tries := 1; ; tries++ {
-		version, err := dialect.Migration{Dialect: r.Dialect, Tables: r.Tables}.Version(ctx, r.DB)
-		if err == nil {
-			err = r.Dialect.CheckSession(ctx, r.DB)
-		}
-		if err == nil {
-			err = r.Dialect.CheckDurable(ctx, r.DB, r.RequireDurable, r.Logger)
-		}
-		if err == nil {
-			r.level, err = r.isolation(ctx)
-		}
-		if err == nil && version >= r.Dialect.Newest() {
-			err = r.leases.registry.restore(ctx)
-		}
+		began := time.Now()
+		err := r.findTables(ctx, wait)
+		wait = wait.after(time.Since(began), err)
 		switch {
-		case errors.Is(err, dialect.ErrUnfit), errors.Is(err, dialect.ErrNotDurable):
+		case errors.Is(err, dialect.ErrUnfit), errors.Is(err, dialect.ErrNotDurable), errors.Is(err, errOldTables):
 			return fmt.Errorf("outbox: relay: %w", err)
-		case err == nil && version < r.Dialect.Newest():
-			return fmt.Errorf("outbox: relay: the database has version %d of rehop's tables, this program needs %d: run rehop outbox migrate, or call Migrate of the dialect first", version, r.Dialect.Newest())
 		case err == nil || ctx.Err() != nil:
 			return nil
 		}
@@ -241,6 +230,32 @@ func (r *run) awaitTables(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// errOldTables means that the tables are older than the program.
+var errOldTables = errors.New("run rehop outbox migrate, or call Migrate of the dialect first")
+
+// findTables looks once whether a relay can work with the database.
+func (r *run) findTables(ctx context.Context, p patience) error {
+	ctx, cancel := context.WithTimeout(ctx, p.look())
+	defer cancel()
+	version, err := dialect.Migration{Dialect: r.Dialect, Tables: r.Tables}.Version(ctx, r.DB)
+	if err == nil {
+		err = r.Dialect.CheckSession(ctx, r.DB)
+	}
+	if err == nil {
+		err = r.Dialect.CheckDurable(ctx, r.DB, r.RequireDurable, r.Logger)
+	}
+	if err == nil {
+		r.level, err = r.isolation(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if newest := r.Dialect.Newest(); version < newest {
+		return fmt.Errorf("the database has version %d of rehop's tables, this program needs %d: %w", version, newest, errOldTables)
+	}
+	return r.leases.registry.restore(ctx)
 }
 
 // databaseBackoff is the pause between tries while the database is away.
@@ -291,7 +306,7 @@ func (t *told) fault(doing string, err error) {
 	t.faulty[doing] = true
 	t.mu.Unlock()
 	if first {
-		t.run.Logger.Warn("outbox: relay cannot "+doing+", and tries again", "relay", t.run.owner, "err", err)
+		t.run.Logger.Warn("outbox: relay cannot "+doing+", and tries again", "relay", t.run.name.get(), "err", err)
 	}
 	tell(t.run.hooks.fault, func(h FaultHook) { h.OnFault(fmt.Errorf("outbox: relay: %s: %w", doing, err)) })
 }
@@ -302,6 +317,6 @@ func (t *told) well(doing string) {
 	delete(t.faulty, doing)
 	t.mu.Unlock()
 	if again {
-		t.run.Logger.Info("outbox: relay can "+doing+" again", "relay", t.run.owner)
+		t.run.Logger.Info("outbox: relay can "+doing+" again", "relay", t.run.name.get())
 	}
 }

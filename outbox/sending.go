@@ -8,6 +8,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/sqltext"
 )
 
 // sending is rows that were handed to the client together.
@@ -29,8 +30,8 @@ type outcome struct {
 // maxPatience is how long the messages of some lanes wait for one that is not confirmed.
 const maxPatience = time.Second
 
-// patience is that, or less where not much time is given for confirms anyway.
-func (r *run) patience() time.Duration { return min(maxPatience, r.Timeout/4) }
+// confirmPatience is that, or less where not much time is given for confirms anyway.
+func (r *run) confirmPatience() time.Duration { return min(maxPatience, r.Timeout/4) }
 
 var (
 	errNoConfirm = fmt.Errorf("%w: no confirm yet", rehop.ErrUnknown)
@@ -41,8 +42,9 @@ var (
 // them, and their outcomes are taken in by finish.
 func (b *batch) send(ctx context.Context, some []int) {
 	s := &sending{batch: b, rows: some, messages: make([]rehop.Message, len(some)), outcomes: make(chan outcome, len(some)), pending: make(map[int]bool, len(some))}
+	sent := make([]sqltext.Row, len(some))
 	for j, i := range some {
-		s.messages[j], s.pending[j] = b.messages[i], true
+		s.messages[j], s.pending[j], sent[j] = b.messages[i], true, b.rows[i].identity()
 		b.messages[i] = rehop.Message{}
 	}
 	within, done := b.term.within(ctx, b.relay.Timeout)
@@ -52,10 +54,13 @@ func (b *batch) send(ctx context.Context, some []int) {
 		defer done()
 		b.relay.Client.PublishEach(within, s.messages, func(j int, err error) {
 			s.messages[j] = rehop.Message{} // it may be large, and others may take long
+			if err == nil {                 // now: the batch may be waiting for the database, and take in the outcome much later
+				b.relay.owed.begin(sent[j])
+			}
 			s.outcomes <- outcome{j, err}
 		})
 	}()
-	patience := time.NewTicker(b.relay.patience())
+	patience := time.NewTicker(b.relay.confirmPatience())
 	defer patience.Stop()
 	for {
 		select {
@@ -181,6 +186,8 @@ func (s *sending) settle(ctx context.Context, some []int) {
 	for len(b.undone) > 0 && !b.term.over() && rabbit.Pause(ctx, tidyEvery) == nil {
 		b.undone = b.relay.finishOff(ctx, b.undone)
 	}
+	b.relay.owed.keep(b.undone)
+	b.undone = nil
 	b.report.Postponed = 0 // that was told before
 	if b.report != (Batch{}) {
 		tell(b.relay.hooks.batch, func(h BatchHook) { h.OnBatch(b.report) })

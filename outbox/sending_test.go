@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,28 @@ func TestSendDoesNotWaitForAll(t *testing.T) {
 			t.Errorf("late outcome: got %+v, want that of the second row", o)
 		}
 		synctest.Wait()
+	})
+}
+
+// A confirm that comes late counts from when it comes, not from when the batch takes it in: that may be waiting for the database, and the message
+// would be read, and sent, again.
+func TestLateConfirmIsOwedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{state: rehop.StateOpen, keys: map[string]bool{"late": true}, release: make(chan struct{})}
+		r := newRun(Relay{Client: s}.withDefaults())
+		b, _ := sendSlowly(r, "late")
+		if b.fates[0].verdict != postponed {
+			t.Fatalf("got verdict %v, want postponed", b.fates[0].verdict)
+		}
+		read := []row{{id: 0, routingKey: "late"}}
+		if got := r.owed.without(slices.Clone(read)); len(got) != 1 {
+			t.Errorf("before the confirm: got %d rows to send, want 1", len(got))
+		}
+		close(s.release)
+		synctest.Wait()
+		if got := r.owed.without(slices.Clone(read)); len(got) != 0 {
+			t.Errorf("after the confirm: got %d rows to send, want none", len(got))
+		}
 	})
 }
 

@@ -30,38 +30,45 @@ func (v *view) rows(ctx context.Context, query string, args []any) ([]row, error
 
 // viewing lets the relay read, and write a barrier afterwards, in one transaction. So if that commits, what was read comes from the same
 // server that has committed the barrier: a proxy or a failover could lead the next transaction to another one.
-func (r *run) viewing(ctx context.Context, work func(*view) error) error {
+func (r *run) viewing(ctx context.Context, p patience, work func(*view) error) error {
 	if r.Dialect == dialect.SQLite { // which does not let a transaction wait for the lock that has begun with reading
 		return work(&view{run: r, db: r.DB})
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// A connection that is dead without a word is found out by this, and the next one is tried.
-	slow := time.AfterFunc(beginLimit, cancel)
-	defer slow.Stop()
-	tx, err := r.DB.BeginTx(ctx, &sql.TxOptions{Isolation: r.level})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A connection that is dead without a word is found out by these limits, and the next one is tried.
+	begun := time.AfterFunc(p.begin(), func() { cancel(fmt.Errorf("the database has not begun a transaction within %v", p.begin())) })
+	defer begun.Stop()
+	tx, err := begin(ctx, r.DB, r.Dialect, r.level)
 	if err != nil {
-		return err
+		return withCause(ctx, err)
 	}
 	v := &view{run: r, db: tx}
 	if steady := r.sql.Steady(); steady != "" {
 		var settings string
 		err = tx.QueryRowContext(ctx, steady).Scan(&v.ended, &v.server, &settings)
 	}
-	if err == nil && !slow.Stop() {
+	if err == nil && !begun.Stop() {
 		err = ctx.Err()
 	}
 	if err == nil {
 		err = work(v)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
+		return withCause(ctx, errors.Join(err, tx.rollback(ctx)))
 	}
-	return tx.Commit()
+	committed := time.AfterFunc(p.commit(), func() { cancel(fmt.Errorf("the database has not committed within %v", p.commit())) })
+	defer committed.Stop()
+	return withCause(ctx, tx.commit(ctx))
 }
 
-// beginLimit is how long a database may take to begin a transaction.
-const beginLimit = 2 * time.Second
+// withCause adds to an error why the context has ended, if it has.
+func withCause(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+}
 
 // errFenced means that another relay has a lease that this one believed to have.
 var errFenced = errors.New("another relay has a lease of this one")
@@ -72,7 +79,8 @@ var errFenced = errors.New("another relay has a lease of this one")
 //
 // On PostgreSQL it returns the number of this transaction: those that were under way when the rows were read have lower ones.
 func (v *view) barrier(ctx context.Context, shards []int) (number int64, err error) {
-	query, args := v.run.sql.Owned(shards, v.run.owner, v.run.level != sql.LevelRepeatableRead)
+	owner := v.run.name.get()
+	query, args := v.run.sql.Owned(shards, owner, v.run.level != sql.LevelRepeatableRead)
 	var held int
 	if _, err := readAll(ctx, v.db, query, args, func(rows *sql.Rows) (written int64, err error) { return written, rows.Scan(&held, &number, &written) }); err != nil {
 		return 0, fmt.Errorf("look who has the leases: %w", err)
@@ -83,7 +91,7 @@ func (v *view) barrier(ctx context.Context, shards []int) (number int64, err err
 		if v.run.Dialect == dialect.SQLite {
 			write = v.run.execSynced
 		}
-		if written, err = write(ctx, v.db, query, []any{v.run.owner}); err != nil {
+		if written, err = write(ctx, v.db, query, []any{owner}); err != nil {
 			return 0, fmt.Errorf("write a barrier: %w", err)
 		}
 	}

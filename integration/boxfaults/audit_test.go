@@ -86,6 +86,10 @@ func (b *books) audit(t testing.TB, is truth) report {
 			wrong(&r.effectTwice, "the handler has published %d different messages for %s", seconds, id)
 		}
 	}
+	for _, id := range b.repeated {
+		r.repeated++
+		t.Logf("%s was sent twice by one relay", id)
+	}
 	b.auditOrder(is, func(format string, args ...any) { wrong(&r.overtaken, format, args...) })
 	return r
 }
@@ -114,13 +118,13 @@ func TestAudit(t *testing.T) {
 	}
 	b.rollback("rolled back")
 	for _, id := range []string{"fine", "fine", "without effect", "without second", "twice", "two seconds", "rolled back"} {
-		b.publish(id)
+		b.publish(id, "")
 	}
 	for id, second := range map[string]string{"fine": "1", "twice": "2", "two seconds": "3", "without effect": "4", "rolled back": "5"} {
-		b.produce(id, second)
+		b.produce(id, second, "1-0")
 	}
-	b.produce("fine", "1")
-	b.produce("two seconds", "6")
+	b.produce("fine", "1", "1-0")
+	b.produce("two seconds", "6", "2-0")
 	is := truth{
 		committed: []string{"fine", "unpublished", "without effect", "without second", "twice", "two seconds"},
 		orders:    map[string][]string{"a": {"unpublished", "fine", "unpublished", "twice"}, "b": {"twice", "without effect"}},
@@ -136,7 +140,7 @@ func TestAudit(t *testing.T) {
 	got := b.audit(found, is)
 	want := report{
 		committed: 6, published: 6, unpublished: 1, withoutEffect: 1, withoutSecond: 1, invented: 2, effectTwice: 2, overtaken: 1, dbLost: 1,
-		rolledBack: 1, copies: 2,
+		rolledBack: 1, copies: 2, repeated: 1,
 	}
 	if got != want {
 		t.Errorf("report: got %+v, want %+v", got, want)

@@ -2,6 +2,7 @@ package boxfaults
 
 import (
 	"maps"
+	"slices"
 	"sync"
 )
 
@@ -15,13 +16,15 @@ type books struct {
 	published map[string]int            // how many times each has arrived
 	arrivals  []string                  // what was published, in the order of the first arrivals
 	produced  map[string]map[string]int // by a message's id: the ids of what its handler has published, and how many times each has arrived
+	sendings  map[string]bool           // by id and sender; see headerSender
+	repeated  []string                  // ids of messages that a relay has sent twice
 	pending   int                       // how many confirmed commits have not gone all the way
 	news      chan struct{}             // closed at the next entry
 }
 
 func newBooks() *books {
 	return &books{
-		confirmed: make(map[string]bool), published: make(map[string]int), produced: make(map[string]map[string]int), news: make(chan struct{}),
+		confirmed: make(map[string]bool), sendings: make(map[string]bool), published: make(map[string]int), produced: make(map[string]map[string]int), news: make(chan struct{}),
 	}
 }
 
@@ -47,9 +50,22 @@ func (b *books) rollback(id string) { b.write(func() { b.rolled = append(b.rolle
 
 func (b *books) doubt() { b.write(func() { b.doubtful++ }) }
 
+// send records who has sent a message, unless that is not known.
+func (b *books) send(id, sender string) {
+	if sender == "" {
+		return
+	}
+	sending := id + " " + sender
+	if b.sendings[sending] {
+		b.repeated = append(b.repeated, id)
+	}
+	b.sendings[sending] = true
+}
+
 // publish records a message that was published through the outbox.
-func (b *books) publish(id string) {
+func (b *books) publish(id, sender string) {
 	b.write(func() {
+		b.send(id, sender)
 		if b.published[id]++; b.published[id] == 1 {
 			b.arrivals = append(b.arrivals, id)
 		}
@@ -57,8 +73,9 @@ func (b *books) publish(id string) {
 }
 
 // produce records a message that the handler of message id has published. second is its own id.
-func (b *books) produce(id, second string) {
+func (b *books) produce(id, second, sender string) {
 	b.write(func() {
+		b.send(second, sender)
 		if b.produced[id] == nil {
 			b.produced[id] = make(map[string]int)
 			if b.confirmed[id] {
@@ -96,6 +113,13 @@ func (b *books) arrived() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.published)
+}
+
+// sentTwice are the messages that a relay has sent twice.
+func (b *books) sentTwice() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.repeated)
 }
 
 // twice are the messages for which handlers have published two different ones.

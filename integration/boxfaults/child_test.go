@@ -31,7 +31,7 @@ type orders struct {
 	Dialect        dialect.Dialect
 	Asynchronous   bool // see store
 	Load           load
-	Name           string // the prefix of a writer's message ids
+	Name           string // of the process: the prefix of a writer's message ids, and of what a relay sends
 	Seed           uint64 // of a writer
 }
 
@@ -60,7 +60,7 @@ const (
 )
 
 // drainLimit is how long a child may take to finish its work.
-const drainLimit = 20 * time.Second
+const drainLimit = 2 * time.Minute
 
 func beChild(text string) int {
 	var o orders

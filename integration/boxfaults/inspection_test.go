@@ -14,7 +14,8 @@ type inspection struct {
 	absent map[string]bool // messages that had no row any more at the last look, and had not arrived
 }
 
-// newInspection looks for the kinds of faults that REHOP_FAULTS_UNTIL has: lost, invented, effects-twice, or several of them.
+// newInspection looks for the kinds of faults that REHOP_FAULTS_UNTIL has: lost, invented, effects-twice, unexplained-copies, or
+// several of them.
 func newInspection(s *scene) *inspection {
 	return &inspection{scene: s, kinds: os.Getenv("REHOP_FAULTS_UNTIL")}
 }
@@ -38,6 +39,9 @@ func (in *inspection) next() string {
 				return fmt.Sprintf("invented: %s was published and never committed", id)
 			}
 		}
+	}
+	if repeated := in.scene.books.sentTwice(); in.wants("unexplained-copies") && len(repeated) > 0 {
+		return fmt.Sprintf("unexplained-copies: one relay has sent %s twice", strings.Join(repeated, " "))
 	}
 	if twice := in.scene.books.twice(); in.wants("effects-twice") && len(twice) > 0 {
 		return fmt.Sprintf("effects-twice: the handler has published different messages for %s", strings.Join(twice, " "))

@@ -106,9 +106,13 @@ func (g target) besiege(t testing.TB, wanted int) (line string) {
 	if found != "" && !r.wrong() {
 		t.Errorf("a fault that was found at work is not in the audit: %s", found)
 	}
-	return fmt.Sprintf("db=%s version=%s kills=%d committed=%d lost=%d invented=%d effects-twice=%d db-lost=%d overtaken=%d copies=%d seconds=%.0f "+
+	// The broker is there all the time, so each copy is from another relay, or from one that was killed.
+	if r.repeated > 0 {
+		t.Errorf("%d copies were sent by relays that had sent the same messages before, want none", r.repeated)
+	}
+	return fmt.Sprintf("db=%s version=%s kills=%d committed=%d lost=%d invented=%d effects-twice=%d db-lost=%d overtaken=%d copies=%d unexplained-copies=%d seconds=%.0f "+
 		"unpublished=%d without-effect=%d without-second=%d",
-		g.name, version, r.kills, r.committed, r.lost(), r.invented, r.effectTwice, r.dbLost, r.overtaken, r.copies, time.Since(began).Seconds(),
+		g.name, version, r.kills, r.committed, r.lost(), r.invented, r.effectTwice, r.dbLost, r.overtaken, r.copies, r.repeated, time.Since(began).Seconds(),
 		r.unpublished, r.withoutEffect, r.withoutSecond)
 }
 

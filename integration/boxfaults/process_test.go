@@ -14,7 +14,7 @@ import (
 )
 
 // waitLimit is how long a test waits for an event. It is generous, because the machine may be busy.
-const waitLimit = 60 * time.Second
+const waitLimit = 2 * time.Minute
 
 // process is a running child.
 type process struct {

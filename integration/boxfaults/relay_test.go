@@ -3,7 +3,11 @@ package boxfaults
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,13 +42,30 @@ func (c *child) relay(ctx context.Context) error {
 	return errors.Join(relay.Run(ctx), closeClient(client))
 }
 
-// stopper is a publisher that stops as ordered.
+// stopper is a publisher that stops as ordered. It marks each message with its sender.
 type stopper struct {
 	outbox.Publisher
-	child *child
+	child    *child
+	failures atomic.Int64
 }
 
+// headerSender has the process that has sent a message, and how many times it had failed to publish before. A relay does not send again what
+// the broker has confirmed, so copies with the same value are a fault.
+const headerSender = "test-sender"
+
+func (s *stopper) sender() string { return fmt.Sprint(s.child.Name, "-", s.failures.Load()) }
+
 func (s *stopper) PublishEach(ctx context.Context, messages []rehop.Message, settled func(int, error)) {
+	messages = slices.Clone(messages)
+	sender := s.sender()
+	for i := range messages {
+		headers := maps.Clone(messages[i].Headers)
+		if headers == nil {
+			headers = make(map[string]any)
+		}
+		headers[headerSender] = sender
+		messages[i].Headers = headers
+	}
 	if s.child.half.Load() && len(messages) > 1 {
 		messages = messages[:len(messages)/2]
 		s.child.hang.Store(true)
@@ -57,6 +78,7 @@ func (s *stopper) PublishEach(ctx context.Context, messages []rehop.Message, set
 	s.Publisher.PublishEach(ctx, messages, func(i int, err error) { outcomes[i] = err })
 	switch {
 	case errors.Join(outcomes...) != nil:
+		s.failures.Add(1)
 		s.child.say(wordFailed)
 	case s.child.hang.Load():
 		s.child.stopHere()

@@ -18,6 +18,7 @@ type report struct {
 	dbLost        int // the database confirmed the commit, and does not have it
 	rolledBack    int
 	copies        int
+	repeated      int // copies from a relay that had sent the message before, and had no error of the broker since
 	kills         int
 }
 
@@ -26,7 +27,7 @@ func (r *report) lost() int { return r.unpublished + r.withoutEffect + r.without
 
 // wrong reports whether a promise was broken.
 func (r *report) wrong() bool {
-	return r.lost()+r.invented+r.effectTwice+r.overtaken+r.dbLost > 0
+	return r.lost()+r.invented+r.effectTwice+r.overtaken+r.dbLost+r.repeated > 0
 }
 
 func (r *report) add(o report) {
@@ -41,6 +42,7 @@ func (r *report) add(o report) {
 	r.dbLost += o.dbLost
 	r.rolledBack += o.rolledBack
 	r.copies += o.copies
+	r.repeated += o.repeated
 	r.kills += o.kills
 }
 

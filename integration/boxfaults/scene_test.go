@@ -30,7 +30,7 @@ type scene struct {
 
 	orders   orders // for all children but the broker
 	writer   *process
-	writers  int // processes that have written
+	children int // processes that have been started, but for the broker
 	relays   [2]*process
 	consumer *process
 	kills    int
@@ -100,16 +100,21 @@ func (s *scene) spawnAll() {
 func (s *scene) spawn(role string) *process {
 	s.t.Helper()
 	o := s.orders
-	o.Role = role
+	o.Role, o.Name = role, s.name()
 	return spawn(s.t, o, nil)
+}
+
+// name is one that no other child has.
+func (s *scene) name() string {
+	s.children++
+	return fmt.Sprint(s.children)
 }
 
 // write starts a writer.
 func (s *scene) write() {
 	s.t.Helper()
 	o := s.orders
-	o.Role, o.Name, o.Seed = "writer", fmt.Sprint(s.writers), s.random.Uint64()
-	s.writers++
+	o.Role, o.Name, o.Seed = "writer", s.name(), s.random.Uint64()
 	s.writer = spawn(s.t, o, func(word, rest string) {
 		switch word {
 		case wordCommit:
@@ -149,13 +154,22 @@ func (s *scene) watch() {
 	s.t.Helper()
 	client := kit.Open(s.t, rehop.Config{URL: s.broker.url(), Name: "watch", ReconnectMin: 20 * time.Millisecond, ReconnectMax: 200 * time.Millisecond})
 	kit.Subscribe(s.t, client, rehop.Subscription{Queue: "audit", Exchange: exchange, Prefetch: 100, CrashLimit: 40, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		s.books.publish(d.ID)
+		s.books.publish(d.ID, sender(d))
 		return nil
 	})})
 	kit.Subscribe(s.t, client, rehop.Subscription{Queue: "out", Prefetch: 100, CrashLimit: 40, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-		s.books.produce(d.CorrelationID, d.ID)
+		s.books.produce(d.CorrelationID, d.ID, sender(d))
 		return nil
 	})})
+}
+
+// sender names the relay that has sent a message. It is empty if the broker delivers the same one again.
+func sender(d *rehop.Delivery) string {
+	if d.Redelivered {
+		return ""
+	}
+	name, _ := d.Headers[headerSender].(string)
+	return name
 }
 
 // progress waits until some messages that are committed from now on have gone all the way.

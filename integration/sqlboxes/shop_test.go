@@ -27,7 +27,7 @@ type shop struct {
 }
 
 func openShop() *shop {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	s := &shop{ctx: ctx, broker: &broker.Server{}, close: []func(){cancel}}
 	dir, err := os.MkdirTemp("", "example-")
 	check(err)

@@ -64,14 +64,46 @@ func standard(d *lab.Database, speaks dialect.Dialect) sqlbox.Database {
 func with(d *lab.Database) func(t testing.TB, setting, value string) *sql.DB {
 	return func(t testing.TB, setting, value string) *sql.DB {
 		t.Helper()
-		mark := "?"
-		if strings.Contains(d.Source, mark) {
-			mark = "&"
-		}
 		changed := *d
-		changed.Source += mark + setting + "=" + url.PathEscape(value)
+		changed.Source = withSetting(d.Source, setting+"="+url.PathEscape(value))
 		return changed.Open(t)
 	}
+}
+
+func withSetting(source, setting string) string {
+	if strings.Contains(source, "?") {
+		return source + "&" + setting
+	}
+	return source + "?" + setting
+}
+
+// Settings with which the relay and the inbox work too. statements is a binary log of statements, to which MySQL lets nobody write at the
+// level of isolation that the relay has elsewhere. conflicts is MariaDB's default from version 11.6.2 on: a transaction fails that changes
+// a row which another has changed since the transaction began.
+const (
+	statements = "binlog_format=%27STATEMENT%27"
+	conflicts  = "innodb_snapshot_isolation=ON"
+)
+
+// settled are the sections of the suite in which these settings could matter.
+var settled = []string{"relay", "lease", "inbox"}
+
+func TestMySQLStatements(t *testing.T) {
+	t.Parallel()
+	sqlbox.RunSome(t, dialect.MySQL, settled, func(t testing.TB) sqlbox.Database {
+		d := lab.MySQL(t)
+		d.Source = withSetting(d.Source, statements)
+		return standard(d, dialect.MySQL)
+	})
+}
+
+func TestMariaDBConflicts(t *testing.T) {
+	t.Parallel()
+	sqlbox.RunSome(t, dialect.MySQL, settled, func(t testing.TB) sqlbox.Database {
+		d := lab.MariaDB(t)
+		d.Source = withSetting(d.Source, conflicts)
+		return standard(d, dialect.MySQL)
+	})
 }
 
 func TestPgx(t *testing.T) {

@@ -4,11 +4,13 @@ package sqlboxes
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/sqlbox"
 )
@@ -24,3 +26,18 @@ func TestSQLite(t *testing.T) {
 
 // sqliteOptions let writers wait for each other, and readers not wait for them.
 const sqliteOptions = "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"
+
+// With the journal that SQLite has by default, a crash of the machine can undo the last commit.
+func TestSQLiteRollbackJournal(t *testing.T) {
+	t.Parallel()
+	for pragma, want := range map[string]string{"": "EXTRA", "?_pragma=synchronous(EXTRA)": "", "?_pragma=journal_mode(WAL)": ""} {
+		db := (&lab.Database{Driver: "sqlite", Source: "file:" + filepath.Join(t.TempDir(), "test.db") + pragma}).Open(t)
+		weak, err := dialect.SQLite.Durability(kit.Context(t), db)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" && len(weak) > 0 || want != "" && (len(weak) != 1 || !strings.Contains(weak[0].Fix, want)) {
+			t.Errorf("%q: got %v, want a weakness that %q fixes, if any", pragma, weak, want)
+		}
+	}
+}

@@ -2,10 +2,8 @@ package sqlboxes
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"log/slog"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rehop/rehop"
@@ -20,67 +18,61 @@ import (
 // and do not stand still with their leases until the operating system gives up.
 func TestVanished(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) (*lab.Database, dialect.Dialect){
-		"PostgreSQL": func(t testing.TB) (*lab.Database, dialect.Dialect) { return lab.Postgres(t), dialect.Postgres },
-		"MariaDB":    func(t testing.TB) (*lab.Database, dialect.Dialect) { return lab.MariaDB(t), dialect.MySQL },
-		"MySQL":      func(t testing.TB) (*lab.Database, dialect.Dialect) { return lab.MySQL(t), dialect.MySQL },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, speaks := open(t)
-			direct := d.Open(t)
-			if err := speaks.Migrate(kit.Context(t), direct); err != nil {
-				t.Fatal(err)
-			}
-			p, err := proxy.New(d.Address(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = p.Close() })
-			client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
-			got := make(chan string, 100)
-			kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-				got <- d.ID
-				return nil
-			})})
-			ctx, stop := context.WithCancel(context.Background())
-			var relays sync.WaitGroup
-			for range 2 {
-				db, err := sql.Open(d.Driver, d.Through(t, p.Addr()))
-				if err != nil {
-					t.Fatal(err)
-				}
-				db.SetMaxIdleConns(4)
-				relays.Go(func() {
-					defer db.Close()
-					relay := outbox.Relay{Client: client, DB: db, Dialect: speaks, Logger: slog.New(slog.DiscardHandler)}
-					if err := relay.Run(ctx); err != nil {
-						t.Errorf("relay: got %v, want nil", err)
-					}
-				})
-			}
-			defer relays.Wait()
-			defer p.Thaw()
-			defer stop()
-			put := func(id string) {
-				t.Helper()
-				if err := outbox.New(speaks).PublishNow(kit.Context(t), direct, outbox.Message{Message: rehop.Message{ID: id, Key: "q"}}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			put("before")
-			if id := kit.Receive(t, got, "message before"); id != "before" {
-				t.Errorf("got %q, want before", id)
-			}
-			p.Strand()
-			missing := make(map[string]bool)
-			for i := range 16 {
-				missing[fmt.Sprint(i)] = true
-				put(fmt.Sprint(i))
-			}
-			for len(missing) > 0 {
-				delete(missing, kit.Receive(t, got, fmt.Sprintf("message after the connections died; %d are missing", len(missing))))
-			}
-		})
-	}
+	eachServer(t, func(t *testing.T, d *server) {
+		client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
+		got := make(chan string, 100)
+		kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			got <- d.ID
+			return nil
+		})})
+		for range 2 {
+			db := d.through(t)
+			db.SetMaxIdleConns(4)
+			defer d.relay(t, outbox.Relay{Client: client, DB: db})()
+		}
+		d.put(t, "before")
+		if id := kit.Receive(t, got, "message before"); id != "before" {
+			t.Errorf("got %q, want before", id)
+		}
+		d.proxy.Strand()
+		missing := make(map[string]bool)
+		for i := range 16 {
+			missing[fmt.Sprint(i)] = true
+			d.put(t, fmt.Sprint(i))
+		}
+		for len(missing) > 0 {
+			delete(missing, kit.Receive(t, got, fmt.Sprintf("message after the connections died; %d are missing", len(missing))))
+		}
+	})
+}
+
+// Connections die without a word when the relay begins its work, or just when it commits: then the server keeps the locks of the
+// transaction, because nobody tells it that the client is gone. The relay gives the connections up and continues with others.
+func TestVanishedAt(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, d *server) {
+		starts := map[dialect.Dialect]string{dialect.Postgres: "synchronous_commit", dialect.MySQL: "flush_log_at_trx_commit"}
+		t.Run("start", func(t *testing.T) { vanishesAt(t, d, starts[d.dialect], 1) })
+		commits := map[dialect.Dialect]string{dialect.Postgres: "commit\x00", dialect.MySQL: "COMMIT"}
+		t.Run("commit", func(t *testing.T) { vanishesAt(t, d, commits[d.dialect], 2) })
+	})
+}
+
+// vanishesAt has the first connections die when they carry a text.
+func vanishesAt(t *testing.T, d *server, text string, bad int64) {
+	held := make(chan struct{}, 100)
+	var connections atomic.Int64
+	d.proxy.SetPlan(func(int) proxy.Plan {
+		if connections.Add(1) > bad {
+			return proxy.Plan{}
+		}
+		return proxy.Plan{Trap: proxy.Trap{Text: text, Hold: make(chan struct{}), Sprung: func() { held <- struct{}{} }}}
+	})
+	client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
+	got := make(chan *rehop.Delivery, 100)
+	kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	defer d.relay(t, outbox.Relay{Client: client, DB: d.through(t)})()
+	kit.Receive(t, held, text)
+	d.put(t, rehop.NewID())
+	kit.Receive(t, got, "message")
 }
