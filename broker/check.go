@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/rehop/rehop/internal/node"
 	"github.com/rehop/rehop/internal/node/store"
 )
 
@@ -46,10 +47,11 @@ func CheckDir(ctx context.Context, dir string) (Report, error) {
 }
 
 // RepairDir makes the directory of a server that does not run fit to be used again after damage that Start has refused. What is
-// sound is kept, and damaged files are set aside under other names; the report says what is lost. When ctx ends while it looks for damage
-// nothing was changed; what it has begun to mend it mends.
+// sound is kept, and damaged files are set aside under other names; the report says what is lost. Messages whose queue is lost, because its definition
+// was damaged, are in queues named rehop.recovered.<number> of the virtual host "/", which the report lists. When ctx ends while it looks
+// for damage nothing was changed; what it has begun to mend it mends.
 func RepairDir(ctx context.Context, dir string) (Report, error) {
-	return store.Repair(ctx, store.Dir(dir))
+	return node.Repair(ctx, dir)
 }
 
 // CompactDir gives back the space of settled messages in the directory of a server that does not run, and was closed in order. A running

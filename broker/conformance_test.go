@@ -11,22 +11,24 @@ import (
 	"github.com/rehop/rehop/internal/node"
 )
 
-// The suite runs in memory and on disk: what a client sees must not differ.
+// The suite runs as each release, in memory and on disk: what a client sees must not differ.
 func TestConformance(t *testing.T) {
-	for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
-		t.Run(name, func(t *testing.T) {
-			server := &broker.Server{Dir: dir, Logger: quiet()}
-			t.Cleanup(func() {
-				if err := server.Close(); err != nil {
-					t.Error(err)
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
+		for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
+			t.Run(release.String()+"/"+name, func(t *testing.T) {
+				server := &broker.Server{Dir: dir, Compat: release, Logger: quiet()}
+				t.Cleanup(func() {
+					if err := server.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				engine, err := server.Node()
+				if err != nil {
+					t.Fatal(err)
 				}
+				amqp.Run(t, &embedded{server, engine})
 			})
-			engine, err := server.Node()
-			if err != nil {
-				t.Fatal(err)
-			}
-			amqp.Run(t, &embedded{server, engine})
-		})
+		}
 	}
 }
 
@@ -36,7 +38,7 @@ type embedded struct {
 	node   *node.Node
 }
 
-func (e *embedded) Version() string { return "3.10.8" }
+func (e *embedded) Version() string { return e.server.Compat.Release() }
 
 func (e *embedded) Dial(ctx context.Context) (net.Conn, error) { return e.server.Dial(ctx, "", "") }
 
@@ -66,6 +68,35 @@ func (e *embedded) SetPolicy(t testing.TB, vhost string, p amqp.Policy) {
 func (e *embedded) DeletePolicy(t testing.TB, vhost, name string) {
 	t.Helper()
 	must(t, e.node.Vhost(vhost).DeletePolicy(name))
+}
+
+func (e *embedded) SetVhostLimit(t testing.TB, vhost, name string, limit int) {
+	t.Helper()
+	must(t, e.node.Vhost(vhost).EditLimits(func(l node.Limits) { l[name] = int64(limit) }))
+}
+
+func (e *embedded) SetUserLimit(t testing.TB, user, name string, limit int) {
+	t.Helper()
+	_, err := e.node.EditUser(user, false, func(u *node.User) {
+		if u.Limits == nil {
+			u.Limits = make(node.Limits)
+		}
+		u.Limits[name] = int64(limit)
+	})
+	must(t, err)
+}
+
+func (e *embedded) SetTopicPermission(t testing.TB, vhost, user, exchange, write, read string) {
+	t.Helper()
+	_, err := e.node.EditUser(user, false, func(u *node.User) {
+		u.TopicPermissions = map[string]map[string]node.TopicPermission{vhost: {exchange: {Write: write, Read: read}}}
+	})
+	must(t, err)
+}
+
+func (e *embedded) SetDefaultQueueType(t testing.TB, vhost, typ string) {
+	t.Helper()
+	must(t, e.node.Vhost(vhost).Describe(func(m *node.VhostMetadata) { m.DefaultQueueType = typ }))
 }
 
 func must(t testing.TB, err error) {

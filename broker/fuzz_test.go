@@ -116,8 +116,8 @@ func converse(t *testing.T, said []byte) {
 			t.Errorf("delete queue %q: %v", q.Name, err)
 		}
 	}
-	if used, _ := engine.Memory(); used != 0 {
-		t.Errorf("without queues %d bytes of messages are in memory, want 0", used)
+	if err := engine.CheckBooks(); err != nil {
+		t.Errorf("without queues: %v", err)
 	}
 	closed := make(chan struct{})
 	go func() {
@@ -129,8 +129,9 @@ func converse(t *testing.T, said []byte) {
 	within(t, "the broker closes", closed)
 }
 
-// hang is how long nothing takes.
-const hang = 20 * time.Second
+// hang is how long nothing takes, also on a machine that has much else to do: who waits so long waits in vain. It ends a test that would not end, and
+// measures nothing.
+const hang = 5 * time.Minute
 
 func within(t *testing.T, what string, event <-chan struct{}) {
 	t.Helper()

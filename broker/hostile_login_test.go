@@ -106,8 +106,9 @@ func TestHostileGuest(t *testing.T) {
 	})
 }
 
-// TLS below 1.2 is refused, also where a configuration allows it.
-func TestHostileTLS(t *testing.T) {
+// selfSigned makes a certificate for localhost, and what has to be trusted for it.
+func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,13 @@ func TestHostileTLS(t *testing.T) {
 	}
 	trusted := x509.NewCertPool()
 	trusted.AddCert(certificate)
-	server := &broker.Server{Logger: quiet(), TLS: &tls.Config{MinVersion: tls.VersionTLS10, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, trusted
+}
+
+// TLS below 1.2 is refused, also where a configuration allows it.
+func TestHostileTLS(t *testing.T) {
+	certificate, trusted := selfSigned(t)
+	server := &broker.Server{Logger: quiet(), TLS: &tls.Config{MinVersion: tls.VersionTLS10, Certificates: []tls.Certificate{certificate}}}
 	connect := listen(t, server, nil)
 	for version, allowed := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {

@@ -90,7 +90,7 @@ func TestHostileNumbers(t *testing.T) {
 	before := heap()
 	each := func(step string, limit time.Duration, send func(i int) wire.Method) time.Duration {
 		t.Helper()
-		began := time.Now()
+		began := processorTime(t)
 		for i := range many {
 			p.say(1, send(i))
 			if m, err := p.method(); err != nil {
@@ -99,9 +99,9 @@ func TestHostileNumbers(t *testing.T) {
 				t.Fatalf("%s: %s", step, refused.ReplyText)
 			}
 		}
-		took := time.Since(began)
+		took := processorTime(t) - began
 		if limit > 0 && took > limit {
-			t.Errorf("%s: %d took %v, want less than %v", step, many, took, limit)
+			t.Errorf("%s: %d took %v of the processor's time, want less than %v", step, many, took, limit)
 		}
 		return took
 	}
@@ -149,18 +149,13 @@ func TestHostilePatterns(t *testing.T) {
 		p.say(1, &wire.QueueBind{Queue: "q", Exchange: "amq.topic", RoutingKey: pattern})
 		expect[*wire.QueueBindOK](p)
 	}
-	const messages = 100
-	began := time.Now()
-	for i := range messages {
+	for i := range 100 {
 		// Every key is new, so that no answer is remembered.
 		p.publish("amq.topic", strings.Repeat("a.", 120)+fmt.Sprint(i), wire.Properties{}, nil)
 	}
+	// Were the ways through a pattern followed one by one, no time would be enough to get an answer.
 	p.say(1, &wire.QueueDeclare{Queue: "q", Passive: true})
 	expect[*wire.QueueDeclareOK](p)
-	// Were the ways through a pattern followed one by one, no time would be enough; on a machine that does nothing else it takes less than 1 ms.
-	if each := time.Since(began) / messages; each > 200*time.Millisecond {
-		t.Errorf("routing one message takes %v, want some milliseconds at most", each)
-	}
 }
 
 // Dead letters that go in circles come to rest.

@@ -27,7 +27,7 @@ type Server struct {
 	Sync Sync
 	// DiskReserve is how many bytes of the disk stay free: with less, publishers are blocked; negative: none. Default: 64 MiB.
 	DiskReserve int64
-	// Compat is the release of RabbitMQ whose rules apply where releases differ. Default: RabbitMQ310.
+	// Compat is the release of RabbitMQ whose rules apply where releases differ. Default: DefaultCompat.
 	Compat Compat
 	// Users who may log in, beside those that were added while running and are kept in Dir.
 	// Default: guest, as above.
@@ -47,8 +47,10 @@ type Server struct {
 	MaxMessage int
 	// MaxConnections bounds the connections. Default: unbounded.
 	MaxConnections int
-	// MemoryLimit is how many bytes of messages may be in memory; with more, publishers are blocked.
-	// Default: 1 GiB.
+	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may take, with what the garbage collector needs on top; with
+	// more, publishers are blocked. With half of it in use by queues, exchanges and bindings, nothing more can be declared or bound. With a quarter in use by
+	// consumers, only a queue that has none gets one more.
+	// Default: two fifths of the memory of the machine, of its control group or of GOMEMLIMIT, whatever is least; 1 GiB where that is unknown.
 	MemoryLimit int64
 	// Resident is how many bytes of messages that are on disk stay in memory too. Default: 32 MiB.
 	Resident int64
@@ -57,11 +59,14 @@ type Server struct {
 	// Logger gets what nobody can be told otherwise. Default: slog.Default().
 	Logger *slog.Logger
 
-	pipes atomic.Uint64
-	once  sync.Once
-	node  atomic.Pointer[node.Node] // for those who look before it was opened
-	err   error
+	once sync.Once
+	node atomic.Pointer[node.Node] // for those who look before it was opened
+	err  error
+	end  ending
 }
+
+// ErrClosed is what Err returns after Close.
+var ErrClosed = errors.New("the server is closed")
 
 // Sync says when a message is safe.
 type Sync = store.SyncMode
@@ -85,23 +90,31 @@ const (
 	RabbitMQ43  = node.RabbitMQ43
 )
 
+// DefaultCompat is the release that a Server follows unless Compat says otherwise.
+const DefaultCompat = RabbitMQ310
+
+// ParseCompat reads the name of a release, such as 4.3.
+func ParseCompat(name string) (Compat, error) { return node.ParseCompat(name) }
+
 // User may log in.
 type User = node.User
 
 // Permission is what a user may do in a virtual host, as patterns of names.
 type Permission = node.Permission
 
+// TopicPermission is with which routing keys a user may publish to a topic exchange, and bind to it.
+type TopicPermission = node.TopicPermission
+
+// Limits bound what a user may have at a time: max-connections and max-channels.
+type Limits = node.Limits
+
 // Start opens the directory. Serve and Dial do it when it was not called.
 func (s *Server) Start() error {
 	s.once.Do(func() {
-		config, err := s.config()
+		n, err := s.open()
 		if err != nil {
 			s.err = err
-			return
-		}
-		n, err := node.Open(config)
-		if err != nil {
-			s.err = err
+			s.end.come(err)
 			return
 		}
 		s.node.Store(n)
@@ -109,21 +122,85 @@ func (s *Server) Start() error {
 	return s.err
 }
 
+func (s *Server) open() (*node.Node, error) {
+	config, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	config.Failed = s.end.come
+	return node.Open(config)
+}
+
+// Done returns a channel that is closed when the server no longer works: it could not be started, its disk has failed, or it was
+// closed. Err says which. A program that has nothing else to do when its broker has failed ends with that error, and is started again by what
+// supervises it:
+//
+//	select {
+//	case <-server.Done():
+//		return server.Err()
+//	case <-ctx.Done():
+//		return server.Close()
+//	}
+func (s *Server) Done() <-chan struct{} { return s.end.done() }
+
+// Err returns why the server no longer works, or nil as long as it does. After a write or a sync has failed, nothing is confirmed, all
+// connections are closed and none is taken: Close the server, and start another when the disk is well. After Close without such a failure it
+// is ErrClosed.
+func (s *Server) Err() error { return s.end.why() }
+
+// ending is when and why a server has stopped working.
+type ending struct {
+	mu   sync.Mutex
+	over chan struct{}
+	err  error
+}
+
+func (e *ending) done() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.channel()
+}
+
+// channel makes the channel when it is first needed, because a Server has no constructor. The mutex is held.
+func (e *ending) channel() chan struct{} {
+	if e.over == nil {
+		e.over = make(chan struct{})
+	}
+	return e.over
+}
+
+// come notes the end. Only the first reason counts.
+func (e *ending) come(why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err == nil {
+		e.err = why
+		close(e.channel())
+	}
+}
+
+func (e *ending) why() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
 // config fills in the defaults and reports all faults at once.
 func (s *Server) config() (node.Config, error) {
 	var faults []error
+	compat := cmp.Or(s.Compat, DefaultCompat)
+	if !compat.Known() {
+		return node.Config{}, fmt.Errorf("the Compat %d is none of the releases", int(s.Compat))
+	}
 	for _, f := range []struct {
 		name     string
 		value    int
 		low, top int
-	}{{"FrameMax", cmp.Or(s.FrameMax, 128<<10), 4096, 1 << 30}, {"ChannelMax", cmp.Or(s.ChannelMax, 2047), 1, 65535},
+	}{{"FrameMax", cmp.Or(s.FrameMax, 128<<10), compat.SmallestFrame(), 1 << 30}, {"ChannelMax", cmp.Or(s.ChannelMax, 2047), 1, 65535},
 		{"MaxMessage", cmp.Or(s.MaxMessage, 16<<20), 1, 512 << 20}, {"MaxConnections", s.MaxConnections, 0, 1 << 30}} {
 		if f.value < f.low || f.value > f.top {
 			faults = append(faults, fmt.Errorf("%s %d must be from %d to %d", f.name, f.value, f.low, f.top))
 		}
-	}
-	if s.Compat < RabbitMQ310 || s.Compat > RabbitMQ43 {
-		return node.Config{}, fmt.Errorf("the Compat %d is none of the releases", int(s.Compat))
 	}
 	if s.Sync != SyncAlways && s.Sync != SyncNever {
 		faults = append(faults, fmt.Errorf("the Sync %d is neither SyncAlways nor SyncNever", int(s.Sync)))
@@ -144,16 +221,16 @@ func (s *Server) config() (node.Config, error) {
 		logger = slog.Default()
 	}
 	return node.Config{
-		Dir: s.Dir, Store: store.Options{Sync: s.Sync, DiskReserve: s.DiskReserve}, Compat: s.Compat,
-		Name: cmp.Or(s.Name, "rehop"), Version: s.Compat.Release(), Users: users,
+		Dir: s.Dir, Store: store.Options{Sync: s.Sync, DiskReserve: s.DiskReserve}, Compat: compat,
+		Name: cmp.Or(s.Name, "rehop"), Version: compat.Release(), Users: users,
 		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
 		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections,
-		MemoryLimit: cmp.Or(s.MemoryLimit, 1<<30), Resident: cmp.Or(s.Resident, 32<<20),
+		MemoryLimit: cmp.Or(s.MemoryLimit, node.DefaultMemoryLimit()), Resident: cmp.Or(s.Resident, 32<<20),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: logger,
 	}, errors.Join(faults...)
 }
 
-// Serve takes connections from a listener until the context ends or the server is closed. It closes the listener.
+// Serve takes connections from a listener until the context ends, the server is closed or its disk fails. It closes the listener.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if err := s.Start(); err != nil {
 		_ = ln.Close()
@@ -173,15 +250,14 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err := s.Start(); err != nil {
 		return nil, err
 	}
-	client, server := newPipe(s.pipes.Add(1))
-	s.node.Load().Handle(server)
-	return client, ctx.Err()
+	return s.node.Load().Dial(false), ctx.Err()
 }
 
 // Close ends all connections, after telling the clients, and returns when everything that the server has started has ended
 // and everything is on disk.
 func (s *Server) Close() error {
-	s.once.Do(func() { s.err = errors.New("the server is closed") })
+	s.once.Do(func() { s.err = ErrClosed })
+	defer s.end.come(ErrClosed)
 	if n := s.node.Load(); n != nil {
 		return n.Close()
 	}

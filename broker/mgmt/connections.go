@@ -116,6 +116,12 @@ func (a *api) connectionObject(c *node.Connection) object {
 	if name := c.ClientName(); name != "" {
 		o["user_provided_name"] = name
 	}
+	if c.Inside() { // in RabbitMQ's words for those of its own process
+		o["type"] = "direct"
+	}
+	if c.Own() {
+		o["internal"], o["protocol"] = true, "Direct 0-9-1"
+	}
 	if state, ok := c.TLS(); ok {
 		describeTLS(o, state)
 	}

@@ -6,9 +6,6 @@ import (
 	"github.com/rehop/rehop/internal/node"
 )
 
-// operatorComponent is the kind of parameters as which RabbitMQ has the policies of operators.
-const operatorComponent = "operator_policy"
-
 // exportAll is the definitions of the whole broker.
 func (c *call) exportAll() (any, error) {
 	users, vhosts := list{}, list{}
@@ -16,7 +13,11 @@ func (c *call) exportAll() (any, error) {
 		users = append(users, userObject(u))
 	}
 	for _, v := range c.node.Vhosts() {
-		vhosts = append(vhosts, object{"name": printable(v.Name)})
+		o := object{"name": printable(v.Name)}
+		if m := v.Metadata(); m.Description != "" || len(m.Tags) > 0 || m.DefaultQueueType != "" {
+			describeVhost(o, m)
+		}
+		vhosts = append(vhosts, o)
 	}
 	permissions, err := c.permissions()
 	if err != nil {
@@ -24,7 +25,7 @@ func (c *call) exportAll() (any, error) {
 	}
 	o := c.definitions(c.node.Vhosts(), true)
 	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Version(), "rehop", c.node.Version()
-	o["users"], o["vhosts"], o["permissions"], o["topic_permissions"], o["global_parameters"] = users, vhosts, permissions, list{}, list{}
+	o["users"], o["vhosts"], o["permissions"], o["topic_permissions"], o["global_parameters"] = users, vhosts, permissions, c.topicPermissionsOf(c.node.Users()), globalParameters(c.node)
 	return o, nil
 }
 
@@ -46,9 +47,9 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 		for _, p := range v.Policies() {
 			policies = append(policies, policyObject(v.Name, p))
 		}
-		for _, p := range v.OperatorPolicies() {
-			value := object{"pattern": printable(p.Pattern), "apply-to": p.ApplyTo, "priority": p.Priority, "definition": p.Definition}
-			parameters = append(parameters, in(object{"component": operatorComponent, "name": printable(p.Name), "value": value}))
+		for _, p := range parametersOf(v) {
+			delete(p, "vhost")
+			parameters = append(parameters, in(p))
 		}
 		private := map[string]bool{}
 		for _, q := range v.Queues() {

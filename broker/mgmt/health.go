@@ -17,6 +17,19 @@ type verdict struct {
 	object object
 }
 
+// diskFailed is what every check says when the broker has stopped working.
+const diskFailed = "the disk has failed, restart the broker when it is well"
+
+// working makes a check one that fails when the disk has failed, whatever it is about: the broker does nothing any more.
+func working(check func(*call) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		if c.node.Failed() != nil {
+			return ill(diskFailed, nil), nil
+		}
+		return check(c)
+	}
+}
+
 func healthy() verdict { return verdict{http.StatusOK, object{"status": "ok"}} }
 
 // ill says what is wrong, with details if there are any.
@@ -74,10 +87,13 @@ func (c *call) alarms() (any, error) {
 		switch alarm {
 		case node.MemoryAlarm:
 			resource = "memory"
-		case node.DiskAlarm:
+		case node.DiskAlarm, node.FailedAlarm:
 			resource = "disk"
 		}
 		raised = append(raised, object{"node": c.node.Name(), "resource": resource})
+	}
+	if c.node.Failed() != nil {
+		return ill(diskFailed, object{"alarms": raised}), nil
 	}
 	if len(raised) > 0 {
 		return ill("There are alarms in effect in the cluster", object{"alarms": raised}), nil
@@ -88,7 +104,7 @@ func (c *call) alarms() (any, error) {
 // vhostHealth: virtual hosts are down when the disk has failed.
 func (c *call) vhostHealth() (any, error) {
 	if err := c.node.Failed(); err != nil {
-		return ill("Some virtual hosts are down: the disk has failed, restart the broker when it is well", nil), nil
+		return ill("Some virtual hosts are down: "+diskFailed, nil), nil
 	}
 	return healthy(), nil
 }

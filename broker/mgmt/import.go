@@ -26,8 +26,8 @@ func (c *call) importInto(only *node.Vhost) (any, error) {
 	steps := []struct {
 		key string
 		add func(fields) error
-	}{{"users", im.user}, {"vhosts", im.vhost}, {"permissions", im.permission}, {"topic_permissions", unsupported("topic_permissions")},
-		{"parameters", im.parameter}, {"policies", im.policy}, {"queues", im.queue}, {"exchanges", im.exchange}, {"bindings", im.binding}}
+	}{{"users", im.user}, {"vhosts", im.vhost}, {"permissions", im.permission}, {"topic_permissions", im.topicPermission},
+		{"global_parameters", im.globalParameter}, {"parameters", im.parameter}, {"policies", im.policy}, {"queues", im.queue}, {"exchanges", im.exchange}, {"bindings", im.binding}}
 	for _, step := range steps {
 		definitions, err := f.objects(step.key)
 		if err != nil {
@@ -72,27 +72,47 @@ func (f fields) objects(key string) ([]fields, error) {
 	return all, nil
 }
 
-// unsupported refuses definitions that would restrict or change something this broker cannot do: to leave them out in silence might let people in.
-func unsupported(key string) func(fields) error {
-	return func(fields) error { return fmt.Errorf("this broker has no %s; take them out of the file", key) }
-}
-
-// parameter takes the policies of operators; others belong to plugins that this broker does not have.
+// parameter takes the policies of operators and limits; others belong to plugins that this broker does not have, and are refused: to leave them out
+// in silence might let people in.
 func (im importer) parameter(f fields) error {
+	v, err := im.in(f)
+	if err != nil {
+		return err
+	}
 	component, err := f.text("component", "")
 	if err != nil {
 		return err
 	}
-	if component != operatorComponent {
-		return fmt.Errorf("this broker has no parameters of component %q; take them out of the file", component)
-	}
-	value, err := f.table("value")
+	name, err := f.text("name", "")
 	if err != nil {
 		return err
 	}
-	definition := fields(value)
-	definition["vhost"], definition["name"] = f["vhost"], f["name"]
-	return im.policyOf(definition, true)
+	return putParameter(v, component, name, f)
+}
+
+func (im importer) globalParameter(f fields) error {
+	name, err := f.text("name", "")
+	if err != nil || name == "" {
+		return badRequest("a global parameter needs a name")
+	}
+	_, err = setGlobalParameter(im.node, name, f)
+	return err
+}
+
+func (im importer) topicPermission(f fields) error {
+	v, err := im.in(f)
+	if err != nil {
+		return err
+	}
+	user, err := f.text("user", "")
+	if err != nil {
+		return err
+	}
+	edit, err := topicEdit(f, v.Name)
+	if err == nil {
+		_, err = im.node.EditUser(user, false, edit)
+	}
+	return err
 }
 
 // importer makes what definitions say.
@@ -133,7 +153,17 @@ func (im importer) vhost(f fields) error {
 	if err != nil || name == "" {
 		return badRequest("a virtual host needs a name")
 	}
-	return im.node.AddVhost(name)
+	edit, err := vhostEdit(f, true)
+	if err != nil {
+		return err
+	}
+	if err := im.node.AddVhost(name); err != nil {
+		return err
+	}
+	if v := im.node.Vhost(name); v != nil {
+		return v.Describe(edit)
+	}
+	return nil
 }
 
 func (im importer) permission(f fields) error {
@@ -152,9 +182,7 @@ func (im importer) permission(f fields) error {
 	return err
 }
 
-func (im importer) policy(f fields) error { return im.policyOf(f, false) }
-
-func (im importer) policyOf(f fields, operator bool) error {
+func (im importer) policy(f fields) error {
 	v, err := im.in(f)
 	if err != nil {
 		return err
@@ -166,7 +194,6 @@ func (im importer) policyOf(f fields, operator bool) error {
 	if p.Name, err = f.text("name", ""); err != nil {
 		return err
 	}
-	p.Operator = operator
 	return v.PutPolicy(p)
 }
 

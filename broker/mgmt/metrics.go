@@ -70,16 +70,16 @@ func (c *call) exposeNode(e *exposition) {
 	name := c.node.Name()
 	e.family("rabbitmq_build_info", "untyped", "Which broker this is",
 		sampled{labels("rabbitmq_version", c.node.Version(), "prometheus_plugin_version", c.node.Version(), "erlang_version", "none", "product_name", "rehop", "product_version", c.node.Version()), 1})
-	e.family("rabbitmq_identity_info", "untyped", "How this broker is called", sampled{labels("rabbitmq_node", name, "rabbitmq_cluster", name), 1})
+	e.family("rabbitmq_identity_info", "untyped", "How this broker is called", sampled{labels("rabbitmq_node", name, "rabbitmq_cluster", c.node.ClusterName()), 1})
 	raised := c.node.Alarms()
-	is := func(a node.Alarm) sampled {
-		if slices.Contains(raised, a) {
+	is := func(any ...node.Alarm) sampled {
+		if slices.ContainsFunc(any, func(a node.Alarm) bool { return slices.Contains(raised, a) }) {
 			return sampled{"", 1}
 		}
 		return sampled{"", 0}
 	}
 	e.family("rabbitmq_alarms_memory_used_watermark", "untyped", "1 while publishers are blocked because there is too much in memory", is(node.MemoryAlarm))
-	e.family("rabbitmq_alarms_free_disk_space_watermark", "untyped", "1 while publishers are blocked because the disk is nearly full", is(node.DiskAlarm))
+	e.family("rabbitmq_alarms_free_disk_space_watermark", "untyped", "1 while publishers are blocked because the disk is nearly full or has failed", is(node.DiskAlarm, node.FailedAlarm))
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	resident := float64(memory.Sys - memory.HeapReleased)

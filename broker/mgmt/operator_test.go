@@ -43,7 +43,7 @@ func TestOperatorPolicies(t *testing.T) {
 		t.Errorf("after the import: got room for %d messages, want 5", got)
 	}
 	refused := d.must(400, "POST", "/api/definitions", `{"parameters":[{"component":"shovel","name":"s","vhost":"/","value":{}}]}`).body
-	if !strings.Contains(refused, `no parameters of component \"shovel\"`) {
+	if !strings.Contains(refused, `component shovel not found`) {
 		t.Errorf("a shovel: got %s, want its component refused", refused)
 	}
 }

@@ -1,6 +1,7 @@
 package mgmt
 
 import (
+	"encoding/json"
 	"os"
 	"runtime"
 	"slices"
@@ -32,7 +33,7 @@ func (c *call) overview() (any, error) {
 	churn := figuresOfChurn(c.node.Churn())
 	o := object{
 		"management_version": c.node.Version(), "rabbitmq_version": c.node.Version(), "product_name": "rehop", "product_version": c.node.Version(),
-		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": c.node.Name(), "node": c.node.Name(),
+		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": printable(c.node.ClusterName()), "node": c.node.Name(),
 		"rates_mode": "basic", "disable_stats": false, "enable_queue_totals": false, "statistics_db_event_queue": 0,
 		"exchange_types": exchangeTypes(), "message_stats": now.allStats(rates), "queue_totals": totals,
 		"churn_rates":   churn.churnRates(c.rates.of(c.node, churn)),
@@ -42,18 +43,26 @@ func (c *call) overview() (any, error) {
 	return o, nil
 }
 
-func (c *call) clusterName() (any, error) { return object{"name": c.node.Name()}, nil }
+func (c *call) clusterName() (any, error) { return object{"name": c.node.ClusterName()}, nil }
+
+func (c *call) putClusterName() (any, error) {
+	f, err := c.fields(maxBody, "name")
+	if err != nil {
+		return nil, err
+	}
+	name, ok := f["name"].(string)
+	if !ok {
+		return nil, badRequest([]any{"not_string", "name"})
+	}
+	value, err := json.Marshal(name)
+	if err == nil {
+		_, err = c.node.PutGlobalParameter("cluster_name", value)
+	}
+	return done, err
+}
 
 // none lists what this broker does not have, so that tools which ask for everything go on.
 func (c *call) none() (any, error) { return list{}, nil }
-
-// noneOfUser is none for the user of the path.
-func (c *call) noneOfUser() (any, error) {
-	if c.node.User(c.path("user")) == nil {
-		return nil, notFound()
-	}
-	return c.none()
-}
 
 func exchangeTypes() list {
 	var all list
@@ -80,7 +89,7 @@ func (c *call) nodeObject() object {
 		"name": c.node.Name(), "type": "disc", "running": true, "os_pid": strconv.Itoa(os.Getpid()), "uptime": time.Since(c.node.Began()).Milliseconds(),
 		"processors": runtime.NumCPU(), "run_queue": 0, "proc_used": runtime.NumGoroutine(), "sockets_used": len(c.node.Connections()),
 		"mem_used": used, "mem_limit": limit, "mem_alarm": slices.Contains(raised, node.MemoryAlarm),
-		"disk_free_limit": c.node.DiskReserve(), "disk_free_alarm": slices.Contains(raised, node.DiskAlarm),
+		"disk_free_limit": c.node.DiskReserve(), "disk_free_alarm": slices.Contains(raised, node.DiskAlarm) || slices.Contains(raised, node.FailedAlarm),
 		"rates_mode": "basic", "exchange_types": exchangeTypes(), "auth_mechanisms": mechanisms(), "applications": list{}, "contexts": contexts,
 		"partitions": []string{}, "cluster_links": list{}, "enabled_plugins": []string{"rabbitmq_management", "rabbitmq_prometheus"},
 	}

@@ -70,10 +70,7 @@ func (c *call) ask(m wire.Method) error {
 }
 
 func (c *call) connect() (*session, error) {
-	conn, err := c.server.Dial(c.r.Context(), "", "")
-	if err != nil {
-		return nil, fmt.Errorf("connect to the broker: %w", err)
-	}
+	conn := c.node.Dial(true)
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	s := &session{conn: conn, reader: wire.NewReader(conn, 128<<10)}
 	if err := s.open(c.r.Context(), c.user.Name, c.password, c.vhost.Name); err != nil {

@@ -49,7 +49,7 @@ func (c *call) oneUser() (any, error) {
 const hashing = "rabbit_password_hashing_sha256"
 
 func userObject(u *node.User) object {
-	return object{"name": printable(u.Name), "password_hash": u.Hash, "hashing_algorithm": hashing, "tags": tags(u), "limits": object{}}
+	return object{"name": printable(u.Name), "password_hash": u.Hash, "hashing_algorithm": hashing, "tags": tags(u), "limits": shownLimits(u.Limits)}
 }
 
 func tags(u *node.User) []string {
@@ -72,7 +72,7 @@ func (c *call) putUser() (any, error) {
 	return made(created), err
 }
 
-// userEdit reads what becomes of a user; permissions stay. Without password and hash nobody can log in by password.
+// userEdit reads what becomes of a user; permissions stay, and so do limits that are not given. Without password and hash nobody can log in by password.
 func userEdit(f fields) (func(*node.User), error) {
 	given, err := readTags(f)
 	if err != nil {
@@ -93,14 +93,33 @@ func userEdit(f fields) (func(*node.User), error) {
 	if raw, err := base64.StdEncoding.DecodeString(hash); err != nil || hash != "" && len(raw) != 36 || algorithm != hashing {
 		return nil, badRequest("password_hash must be a salted hash of " + hashing + ", which is the only algorithm here")
 	}
-	return func(u *node.User) { u.Tags, u.Password, u.Hash = given, password, hash }, nil
+	bounds, err := f.table("limits")
+	if err != nil {
+		return nil, err
+	}
+	limits, fault := node.ReadLimits(bounds, "user-limits", node.UserLimits()...)
+	if fault != "" {
+		return nil, badRequest(fault)
+	}
+	return func(u *node.User) {
+		u.Tags, u.Password, u.Hash = given, password, hash
+		addLimits(u, limits)
+	}, nil
 }
 
 // readTags takes a list, or text with commas.
 func readTags(f fields) ([]string, error) {
+	if f["tags"] == nil {
+		return nil, badRequest("tags_not_present")
+	}
+	return f.tags()
+}
+
+// tags reads a list, or text with commas; nil: there are none.
+func (f fields) tags() ([]string, error) {
 	switch v := f["tags"].(type) {
 	case nil:
-		return nil, badRequest("tags_not_present")
+		return nil, nil
 	case string:
 		var all []string
 		for _, tag := range strings.Split(v, ",") {

@@ -16,14 +16,66 @@ func (c *call) vhosts() (any, error) {
 func (c *call) oneVhost() (any, error) { return c.vhostObject(c.vhost), nil }
 
 func (a *api) vhostObject(v *node.Vhost) object {
-	o := object{"name": printable(v.Name), "description": "", "tags": []string{}, "metadata": object{"description": "", "tags": []string{}},
-		"default_queue_type": "undefined", "tracing": false, "cluster_state": object{a.node.Name(): "running"}}
+	o := object{"name": printable(v.Name), "tracing": false, "cluster_state": object{a.node.Name(): "running"}}
+	describeVhost(o, v.Metadata())
 	now, rates := a.sum([]*node.Vhost{v})
 	now.messages(o, rates)
 	if now.happened() {
 		o["message_stats"] = now.allStats(rates)
 	}
 	return o
+}
+
+// describeVhost adds what people say of a virtual host, twice, as RabbitMQ does.
+func describeVhost(o object, m node.VhostMetadata) {
+	if m.Tags == nil {
+		m.Tags = []string{}
+	}
+	metadata := object{"description": m.Description, "tags": m.Tags}
+	o["description"], o["tags"], o["metadata"], o["default_queue_type"] = m.Description, m.Tags, metadata, "undefined"
+	if m.DefaultQueueType != "" {
+		o["default_queue_type"], metadata["default_queue_type"] = m.DefaultQueueType, m.DefaultQueueType
+	}
+}
+
+// vhostEdit reads what becomes of a virtual host. Definitions may have all of it in the metadata. A default queue type that is not given stays; so do
+// description and tags if keep is set, else they are empty then.
+func vhostEdit(f fields, keep bool) (func(*node.VhostMetadata), error) {
+	metadata, err := f.table("metadata")
+	if err != nil {
+		return nil, err
+	}
+	all := fields{}
+	for _, from := range []fields{metadata, f} {
+		for _, key := range []string{"description", "tags", "default_queue_type"} {
+			if from[key] != nil {
+				all[key] = from[key]
+			}
+		}
+	}
+	description, err := all.text("description", "")
+	if err != nil {
+		return nil, err
+	}
+	tags, err := all.tags()
+	if err != nil {
+		return nil, err
+	}
+	typ, err := all.text("default_queue_type", "")
+	if err != nil {
+		return nil, err
+	}
+	return func(m *node.VhostMetadata) {
+		if all["description"] != nil || !keep {
+			m.Description = description
+		}
+		if all["tags"] != nil || !keep {
+			m.Tags = tags
+		}
+		if typ != "" && typ != "undefined" {
+			m.DefaultQueueType = typ
+		}
+	}, nil
 }
 
 // sum adds up the figures of virtual hosts.
@@ -36,7 +88,7 @@ func (a *api) sum(vhosts []*node.Vhost) (now, rates figures) {
 	return now, rates
 }
 
-// putVhost makes a virtual host. Description and tags are taken and not kept; what would change how it behaves is refused.
+// putVhost makes a virtual host, or changes what is said of it.
 func (c *call) putVhost() (any, error) {
 	f, err := c.fields(maxBody)
 	if err != nil {
@@ -47,15 +99,26 @@ func (c *call) putVhost() (any, error) {
 	} else if tracing {
 		return nil, badRequest("this broker cannot trace messages; leave tracing out")
 	}
-	switch f["default_queue_type"] {
-	case nil, "", "undefined", "classic":
-	default:
-		return nil, badRequest("this broker has no default queue type other than classic; declare queues with x-queue-type")
+	edit, err := vhostEdit(f, false)
+	if err != nil {
+		return nil, err
+	}
+	var sketch node.VhostMetadata
+	if edit(&sketch); sketch.Check() != nil { // before anything is made
+		return nil, badRequest(sketch.Check().Error())
 	}
 	name := c.path("name")
 	created := c.node.Vhost(name) == nil
-	if err := c.node.AddVhost(name); err != nil || !created {
-		return made(created), err
+	if err := c.node.AddVhost(name); err != nil {
+		return nil, err
+	}
+	if v := c.node.Vhost(name); v != nil {
+		if err := v.Describe(edit); err != nil {
+			return nil, err
+		}
+	}
+	if !created {
+		return made(false), nil
 	}
 	// Who makes a virtual host may do everything there.
 	_, err = c.node.EditUser(c.user.Name, false, func(u *node.User) {

@@ -14,6 +14,8 @@ type Alarm string
 const (
 	MemoryAlarm Alarm = "low on memory"
 	DiskAlarm   Alarm = "low on disk"
+	// FailedAlarm is raised for good when a write or a sync has failed.
+	FailedAlarm Alarm = "unable to write to its disk"
 	// TestAlarm is raised by tests.
 	TestAlarm Alarm = "blocked by a test"
 )
@@ -85,7 +87,7 @@ func (n *Node) Alarms() (raised []Alarm) {
 	a := &n.alarms
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, alarm := range []Alarm{MemoryAlarm, DiskAlarm, TestAlarm} {
+	for _, alarm := range []Alarm{FailedAlarm, MemoryAlarm, DiskAlarm, TestAlarm} {
 		if a.raised[alarm] {
 			raised = append(raised, alarm)
 		}
@@ -112,7 +114,7 @@ func (n *Node) checkMemory() {
 
 // memoryTurns reports whether the alarm for memory is to be raised, or cleared.
 func (n *Node) memoryTurns() bool {
-	used, limit := n.budget.Used(), n.config.MemoryLimit
+	used, limit := n.used(), n.config.MemoryLimit
 	if n.alarms.memory.Load() {
 		return used < limit-limit/8
 	}

@@ -26,6 +26,28 @@ var consumerArguments = map[queue.Type][]string{
 	queue.Quorum:  {"x-priority", "x-credit"},
 }
 
+// queueArguments are those of a release.
+func (c Compat) queueArguments(t queue.Type) []string {
+	known := slices.Clip(queueArguments[t])
+	switch {
+	case t == queue.Classic && c >= RabbitMQ40:
+		return append(known, "x-queue-leader-locator")
+	case t == queue.Quorum && c >= RabbitMQ43:
+		return append(known, "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max")
+	}
+	return known
+}
+
+func (c Compat) consumerArguments(t queue.Type) []string {
+	switch {
+	case c < RabbitMQ40:
+		return consumerArguments[t]
+	case t == queue.Quorum && c >= RabbitMQ43:
+		return []string{"x-priority", "x-consumer-timeout"}
+	}
+	return []string{"x-priority"}
+}
+
 // Of streams, RabbitMQ knows these too, and refuses them elsewhere.
 var (
 	streamArguments         = []string{"x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-queue-leader-locator"}
@@ -56,6 +78,8 @@ var queueChecks = argumentChecks{
 	{"x-queue-mode", namedOneOf("unsupported queue mode '%s'", "default", "lazy")},
 	{"x-queue-version", queueVersion},
 	{"x-single-active-consumer", aBoolean},
+	{"x-consumer-timeout", notNegative},
+	{"x-consumer-disconnected-timeout", notNegative},
 	{"x-quorum-initial-group-size", positive},
 	{"x-queue-leader-locator", oneOf("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders")},
 }
@@ -63,6 +87,7 @@ var queueChecks = argumentChecks{
 var consumerChecks = argumentChecks{
 	{"x-priority", anInteger},
 	{"x-cancel-on-ha-failover", aBoolean},
+	{"x-consumer-timeout", notNegative},
 }
 
 // checkQueueArguments refuses the declaration of a new queue as RabbitMQ does.
@@ -72,13 +97,13 @@ func checkQueueArguments(c Compat, name, vhost string, durable, exclusive, autoD
 		return err
 	}
 	typ := queueType(args)
-	if err := queueChecks.only(queueArguments[typ]).refuse(what, args); err != nil {
+	if err := queueChecks.only(c.queueArguments(typ)).refuse(what, c.checked(args)); err != nil {
 		return err
 	}
-	if err := refuseForeign(what, typ, args, queueArguments, streamArguments); err != nil {
+	if err := refuseForeign(what, typ, args, c.queueArguments, streamArguments); err != nil {
 		return err
 	}
-	if c.refusesQueueModes() {
+	if c.refusesOldStorage() {
 		if err := refuseOldStorage(what, args); err != nil {
 			return err
 		}
@@ -102,12 +127,12 @@ func checkServerNamed(args wire.Table) error {
 }
 
 // checkConsumerArguments refuses what a consumer cannot ask of a type of queue, and returns the consumer's priority.
-func checkConsumerArguments(name, vhost string, typ queue.Type, args wire.Table) (priority int, err error) {
+func checkConsumerArguments(c Compat, name, vhost string, typ queue.Type, args wire.Table) (priority int, err error) {
 	what := resource("queue", name, vhost)
-	if err := consumerChecks.only(consumerArguments[typ]).refuse(what, args); err != nil {
+	if err := consumerChecks.only(c.consumerArguments(typ)).refuse(what, args); err != nil {
 		return 0, err
 	}
-	if err := refuseForeign(what, typ, args, consumerArguments, streamConsumerArguments); err != nil {
+	if err := refuseForeign(what, typ, args, c.consumerArguments, streamConsumerArguments); err != nil {
 		return 0, err
 	}
 	value, _ := args.Get("x-priority")
@@ -139,23 +164,20 @@ func (checks argumentChecks) refuse(what string, args wire.Table) error {
 }
 
 // refuseForeign refuses arguments that only other types of queue have. Arguments that nobody knows are let pass.
-func refuseForeign(what string, typ queue.Type, args wire.Table, known map[queue.Type][]string, stream []string) error {
+func refuseForeign(what string, typ queue.Type, args wire.Table, known func(queue.Type) []string, stream []string) error {
 	for _, f := range args {
-		if slices.Contains(known[typ], f.Key) {
+		if slices.Contains(known(typ), f.Key) {
 			continue
 		}
-		if slices.Contains(known[queue.Classic], f.Key) || slices.Contains(known[queue.Quorum], f.Key) || slices.Contains(stream, f.Key) {
+		if slices.Contains(known(queue.Classic), f.Key) || slices.Contains(known(queue.Quorum), f.Key) || slices.Contains(stream, f.Key) {
 			return refuse(wire.PreconditionFailed, "invalid arg '%s' for %s of queue type %s", f.Key, what, typeModule(typ))
 		}
 	}
 	return nil
 }
 
-// refuseOldStorage refuses what chose a storage of classic queues that is gone.
+// refuseOldStorage refuses the storage of classic queues that is gone.
 func refuseOldStorage(what string, args wire.Table) error {
-	if _, ok := args.Get("x-queue-mode"); ok {
-		return refuse(wire.PreconditionFailed, "invalid arg 'x-queue-mode' for %s: queue modes are gone, leave it out", what)
-	}
 	version, _ := args.Get("x-queue-version")
 	if v, ok := wire.Integer(version); ok && v == 1 {
 		return refuse(wire.PreconditionFailed, `invalid arg 'x-queue-version' for %s: "unsupported queue version '1'"`, what)

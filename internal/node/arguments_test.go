@@ -122,7 +122,9 @@ func TestCheckQueueArgumentsByRelease(t *testing.T) {
 		refused bool
 	}{
 		{RabbitMQ40, table("x-queue-mode", "lazy"), false},
-		{RabbitMQ43, table("x-queue-mode", "lazy"), true},
+		{RabbitMQ43, table("x-queue-mode", "lazy"), false},
+		{RabbitMQ40, table("x-queue-mode", "eager"), true},
+		{RabbitMQ43, table("x-queue-mode", "eager"), false},
 		{RabbitMQ40, table("x-queue-version", int32(1)), false},
 		{RabbitMQ43, table("x-queue-version", int32(1)), true},
 		{RabbitMQ43, table("x-queue-version", int32(2)), false},
@@ -150,7 +152,7 @@ func TestCheckConsumerArguments(t *testing.T) {
 		{queue.Quorum, table("x-cancel-on-ha-failover", true), 0, failed + "'x-cancel-on-ha-failover' for queue 'q' in vhost '/' of queue type rabbit_quorum_queue"},
 		{queue.Classic, table("x-stream-offset", "first"), 0, failed + "'x-stream-offset' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"},
 	} {
-		priority, err := checkConsumerArguments("q", "/", c.typ, c.args)
+		priority, err := checkConsumerArguments(RabbitMQ310, "q", "/", c.typ, c.args)
 		if got := said(err); priority != c.priority || got != c.want {
 			t.Errorf("consume from a %s queue with %v:\n got %d, %q\nwant %d, %q", c.typ, c.args, priority, got, c.priority, c.want)
 		}

@@ -75,9 +75,9 @@ type holding struct {
 	bytes    int64
 }
 
-func (h *holding) add(it queue.Item) {
+func (h *holding) add(q *Queue, it queue.Item) {
 	h.messages++
-	h.bytes += int64(it.Message.Size)
+	h.bytes += q.core.Weight(it.Message)
 }
 
 // CheckBooks compares what the queues, the memory and the log say of themselves with the messages that are there. Nothing may
@@ -102,7 +102,7 @@ func (n *Node) CheckBooks() error {
 		if unacked[d.queue] == nil {
 			unacked[d.queue] = &holding{}
 		}
-		unacked[d.queue].add(d.item)
+		unacked[d.queue].add(d.queue, d.item)
 		note(d.queue, d.item)
 	}
 	for _, v := range n.Vhosts() {
@@ -110,7 +110,7 @@ func (n *Node) CheckBooks() error {
 			status := q.Status()
 			var ready, inHand holding
 			for _, it := range q.core.Peek(status.Ready + 1) {
-				ready.add(it)
+				ready.add(q, it)
 				note(q, it)
 			}
 			if h := unacked[q]; h != nil {
@@ -150,11 +150,4 @@ func (n *Node) openDeliveries() (open []delivery) {
 		}
 	}
 	return open
-}
-
-// look returns the dead letters that wait.
-func (s *stranded) look() []queue.Death {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]queue.Death(nil), s.lot...)
 }

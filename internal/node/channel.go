@@ -71,7 +71,7 @@ func (ch *Channel) take(f wire.Frame) error {
 		}
 		return err
 	case wire.FrameHeader:
-		done, err := ch.incoming.header(f, ch.node.config.MaxMessage)
+		done, err := ch.incoming.header(f, ch.node.config.MaxMessage, ch.node.config.Compat)
 		if err == nil {
 			err = ch.conn.hoard(ch.incoming.charge)
 		}
@@ -195,7 +195,7 @@ func (ch *Channel) execute(m wire.Method) error {
 		if m.Requeue {
 			return ch.settle(m.DeliveryTag, m.Multiple, nackedBack)
 		}
-		return ch.settle(m.DeliveryTag, m.Multiple, rejected)
+		return ch.settle(m.DeliveryTag, m.Multiple, nacked)
 	case *wire.BasicReject:
 		if m.Requeue {
 			return ch.settle(m.DeliveryTag, false, rejectedBack)
@@ -270,6 +270,7 @@ func (ch *Channel) withdraw() (left leavings) {
 	}
 	ch.over = true
 	ch.node.tally.channelsClosed.Add(1)
+	ch.node.census.leaveChannel(ch.conn)
 	ch.patience.stop()
 	for _, c := range ch.consumers {
 		left.consumers = append(left.consumers, c)
@@ -287,6 +288,7 @@ func (ch *Channel) withdraw() (left leavings) {
 	ch.endReplies()
 	ch.confirms.end()
 	for _, c := range left.consumers {
+		c.weigh(false)
 		fx, _, _ := c.queue.core.Unsubscribe(&c.Consumer)
 		ch.node.after(c.queue, fx)
 	}

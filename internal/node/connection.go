@@ -37,6 +37,7 @@ type Connection struct {
 	Heartbeat  time.Duration
 	vhost      *Vhost
 	access     *access
+	own        bool // the broker's, not a client's
 
 	stage     stage
 	opened    atomic.Bool            // the handshake is over
@@ -48,10 +49,10 @@ type Connection struct {
 	deaf      atomic.Bool   // the reader works, and may be waiting for the disk: the client is not to blame for its silence
 	pulse     pulse
 
-	mu       sync.Mutex
-	channels map[uint16]*Channel // only the reader changes it, and so reads it without the lock
-	own      map[*Queue]struct{} // exclusive queues
-	asked    []func()            // what others want the reader to do
+	mu        sync.Mutex
+	channels  map[uint16]*Channel // only the reader changes it, and so reads it without the lock
+	exclusive map[*Queue]struct{} // queues of this connection alone
+	asked     []func()            // what others want the reader to do
 	// The reader's own.
 	dirty     []*Channel // have verdicts that can be told at once
 	eager     bool       // a publisher waits for the log
@@ -63,13 +64,13 @@ type Connection struct {
 
 // Limits of what we wait for.
 const (
-	closeLimit = 5 * time.Second // for connection.close-ok, and for a client to take what we last wrote
+	closeLimit = 5 * time.Second // for connection.close-ok, for a client to take what we last wrote, and for it to hang up
 )
 
 func newConnection(n *Node, conn net.Conn) *Connection {
 	c := &Connection{node: n, conn: conn, out: newOutbox(conn), look: newLookout(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
 	c.meter.source = c.look
-	c.reader = wire.NewReader(&c.meter, wire.FrameMinSize)
+	c.reader = wire.NewReader(&c.meter, n.config.Compat.SmallestFrame())
 	c.ways = newWays()
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
 	return c
@@ -107,6 +108,24 @@ func (c *Connection) serve() {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(closeLimit))
 	c.out.end()
 	<-c.out.ended
+	if err == nil {
+		c.seeOff()
+	}
+}
+
+// seeOff waits for a client that has closed the connection to close the transport too, and discards what it still sends: other goroutines of a client
+// may publish until they learn of the end. To close a socket on which unread bytes arrive is to reset it, and then the client may lose close-ok. A
+// client that stays is left after a while.
+func (c *Connection) seeOff() {
+	c.opened.Store(false) // it is not shown any more, and the end of the node does not wait for it
+	if half, ok := c.conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // for clients that wait for the broker to hang up first
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(closeLimit))
+	if c.node.Closed() {
+		return
+	}
+	_, _ = io.Copy(io.Discard, c.conn)
 }
 
 func (c *Connection) log(err error) {
@@ -189,7 +208,7 @@ func (c *Connection) expel(err error) error {
 	if errors.As(err, &broken) && broken.Code == wire.NotImplemented {
 		return err // RabbitMQ hangs up on who sends methods that do not exist
 	}
-	if !told || c.closing.Load() || !c.stage.tells(x.code, c.node.config.Compat) {
+	if !told || c.closing.Load() || !c.stage.tells(x.code) {
 		return err
 	}
 	c.mu.Lock() // so that nobody interrupts the reader any more
@@ -281,16 +300,17 @@ func (c *Connection) openChannel(f wire.Frame) error {
 	case id != wire.IDChannelOpen:
 		return &exception{wire.ChannelError, "expected 'channel.open'", id}
 	}
-	ch := newChannel(c, f.Channel)
-	c.mu.Lock()
-	open := len(c.channels)
-	if open < c.ChannelMax {
-		c.channels[f.Channel] = ch
-	}
-	c.mu.Unlock()
-	if open >= c.ChannelMax {
+	// Only the reader adds channels.
+	if open := len(c.channels); open >= c.ChannelMax {
 		return refuse(wire.NotAllowed, "number of channels opened (%d) has reached the negotiated channel_max (%d)", open, c.ChannelMax)
 	}
+	if err := c.node.enterChannel(c); err != nil {
+		return err
+	}
+	ch := newChannel(c, f.Channel)
+	c.mu.Lock()
+	c.channels[f.Channel] = ch
+	c.mu.Unlock()
 	c.node.tally.channelsOpened.Add(1)
 	c.out.send(f.Channel, &wire.ChannelOpenOK{})
 	return nil
@@ -304,7 +324,9 @@ func (c *Connection) control(f wire.Frame) error {
 	}
 	switch m.(type) {
 	case *wire.ConnectionClose:
+		c.mu.Lock() // so that nobody interrupts the reader any more
 		c.closing.Store(true)
+		c.mu.Unlock()
 		c.letGo()
 		c.out.send(0, &wire.ConnectionCloseOK{})
 		return errGoodbye
@@ -398,12 +420,13 @@ func (c *Connection) lookOut() {
 func (c *Connection) letGo() {
 	closeAll(c.Channels())
 	c.mu.Lock()
-	own := c.own
-	c.own = nil
+	exclusive := c.exclusive
+	c.exclusive = nil
 	c.mu.Unlock()
-	for q := range own {
+	for q := range exclusive {
 		_, _ = q.delete(false, false)
 	}
+	c.node.census.leave(c)
 }
 
 // owns notes that an exclusive queue was made or deleted.
@@ -411,13 +434,13 @@ func (c *Connection) owns(q *Queue, yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !yes {
-		delete(c.own, q)
+		delete(c.exclusive, q)
 		return
 	}
-	if c.own == nil {
-		c.own = make(map[*Queue]struct{})
+	if c.exclusive == nil {
+		c.exclusive = make(map[*Queue]struct{})
 	}
-	c.own[q] = struct{}{}
+	c.exclusive[q] = struct{}{}
 }
 
 // Vhost returns the connection's virtual host.

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/node/store"
@@ -20,6 +21,20 @@ type consumer struct {
 	prefetch int // 0: unlimited
 	unacked  int
 	served   uint64 // tag of the last delivery
+
+	weighed atomic.Bool // its memory is counted
+}
+
+// weigh counts the memory of a consumer that has come, or has gone, once.
+func (c *consumer) weigh(here bool) {
+	if !c.weighed.CompareAndSwap(!here, here) {
+		return
+	}
+	n := c.weight()
+	if !here {
+		n = -n
+	}
+	c.channel.node.memory.consumers.Add(n)
 }
 
 // Deliver writes a message to the client if it has room for one more. The queue is locked.
@@ -55,7 +70,7 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 
 // properties adds what a quorum queue says of messages that came back.
 func (q *Queue) properties(it queue.Item, content *store.Content) []byte {
-	if it.Count == 0 || q.core.Type != queue.Quorum {
+	if q.core.Type != queue.Quorum || it.Count == 0 && it.Failures == 0 {
 		return unmarked(content.Properties)
 	}
 	return q.counted(it, content)
@@ -67,7 +82,7 @@ func (q *Queue) counted(it queue.Item, content *store.Content) []byte {
 	if err != nil {
 		return content.Properties
 	}
-	p.Headers = withHeader(p.Headers.Without("BCC"), "x-delivery-count", int64(it.Count))
+	p.Headers = q.vhost.node.config.Compat.noteReturns(p.Headers.Without("BCC"), it)
 	if raw := p.Append(nil); len(raw) > 0 {
 		return raw
 	}
@@ -83,6 +98,7 @@ func (c *consumer) cancelledByServer() {
 		delete(ch.consumers, c.Tag)
 	}
 	ch.mu.Unlock()
+	c.weigh(false)
 	if known && ch.conn.hears("consumer_cancel_notify") {
 		ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true})
 	}
@@ -178,12 +194,16 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	if err != nil {
 		return err
 	}
-	priority, err := checkConsumerArguments(q.Name, q.vhost.Name, q.core.Type, m.Arguments)
+	priority, err := checkConsumerArguments(ch.node.config.Compat, q.Name, q.vhost.Name, q.core.Type, m.Arguments)
 	if err != nil {
 		return err
 	}
 	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch}
 	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
+	if err := ch.node.crowdedBy(c); err != nil {
+		return err
+	}
+	c.weigh(true)
 	ch.mu.Lock()
 	ch.consumers[tag] = c
 	c.inherit()
@@ -219,6 +239,7 @@ func (ch *Channel) drop(c *consumer) {
 	defer ch.mu.Unlock()
 	delete(ch.consumers, c.Tag)
 	c.linger()
+	c.weigh(false)
 }
 
 // cancel ends a consumer. One that is not there has ended already.
@@ -234,6 +255,7 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 		ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
 		return nil
 	}
+	c.weigh(false)
 	fx, _, ok := c.queue.core.Unsubscribe(&c.Consumer)
 	ch.mu.Lock()
 	c.linger()
@@ -290,7 +312,7 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 		return err
 	}
 	if singleActive(q.Arguments) && q.core.Type == queue.Quorum {
-		return refuse(wire.ResourceLocked, "cannot obtain access to locked %s. basic.get operations are not supported by quorum queues with single active consumer", q)
+		return refuse(wire.ResourceLocked, "cannot obtain access to locked %s. basic.get operations are not supported by %s queues with single active consumer", q, ch.node.config.Compat.quorumInGet())
 	}
 	it, content, left, fx := q.core.Get(m.NoAck)
 	for content == nil && fx.Load {
@@ -304,7 +326,10 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 	}
 	properties := unmarked(content.Properties)
 	if q.core.Type == queue.Quorum {
-		properties = q.counted(it, content)
+		properties = q.properties(it, content)
+		if ch.node.config.Compat.getsCounted() {
+			properties = q.counted(it, content)
+		}
 	}
 	ch.mu.Lock()
 	ch.nextTag++

@@ -2,8 +2,8 @@ package node
 
 import (
 	"errors"
+	"hash/maphash"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/queue"
@@ -20,7 +20,12 @@ func (n *Node) bury(q *Queue) {
 			lot := q.core.TakeDead(false)
 			for len(lot) > 0 {
 				n.mourn(q, lot)
-				work = append(work, n.deadLetter(q, lot)...)
+				work = append(work, n.moveUp(q)...)
+				dying, left := n.deadLetter(q, lot, obstacle{})
+				for _, l := range left {
+					n.strand(q, l)
+				}
+				work = append(work, dying...)
 				lot = q.core.TakeDead(true)
 			}
 			if !n.settleAndLoad(q, q.core.Pump()) {
@@ -43,38 +48,52 @@ const noTTL = time.Duration(-1)
 const lettersAtOnce = 1 << 20
 
 // deadLetter publishes dead letters again and takes them out of their queue, each letter in one step of the log. It returns the
-// queues in which messages have died by that.
-func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
+// queues in which messages have died by that, and the letters that their queue has to keep because not all queues that they are for take them.
+// Those that have waited for turn are tried before others that wait for it.
+func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*Queue, left []stray) {
 	settings := q.core.Settings()
 	keeps := settings.KeepsDeadLetters(q.core.Type)
+	var missing map[obstacle]bool // what some of this lot wait for
+	waits := func(o obstacle) bool { return keeps && (missing[o] || o != turn && q.strandedBox.waits(o)) }
 	for len(lot) > 0 {
 		n.steps.Add(1)
 		b := n.batch()
 		var arrivals []arrival
 		var buried []queue.Death
 		for len(lot) > 0 && b.Size() < lettersAtOnce {
-			d := lot[0]
-			lot = lot[1:]
+			l := lot[0]
 			if settings.HasDeadLetter {
-				more, err := n.deadLetterOne(q, settings, d, b)
-				switch {
-				case errors.Is(err, errNoRoute):
-					if keeps && q.strandedBox.add(q, d) {
-						continue
-					}
-				case err == nil && keeps:
-					n.tally.rehoused.Add(1)
-				case err != nil:
+				version := q.vhost.version.Load()
+				more, missed, err := n.deadLetterOne(q, settings, l, b, arrivals, waits)
+				if err == errCrowded {
+					break
+				}
+				if err != nil {
+					lot = lot[1:]
 					n.log.Error("a dead letter cannot be read; it is left in the log", "queue", q.Name, "vhost", q.vhost.Name, "error", err)
-					buried = append(buried, d)
+					buried = append(buried, q.logDeath(l, b, nil))
 					continue
 				}
 				arrivals = append(arrivals, more...)
+				if keeps && missed != nil {
+					lot = lot[1:]
+					if missing == nil {
+						missing = make(map[obstacle]bool)
+					}
+					missing[*missed] = true
+					left = append(left, stray{q.logDeath(l, b, more), *missed, version})
+					continue
+				}
+				if keeps {
+					n.tally.rehoused.Add(1)
+				}
 			}
-			b.Settle(&d.Item.Message.Message, q.core.ID)
-			buried = append(buried, d)
+			lot = lot[1:]
+			b.Settle(&l.Item.Message.Message, q.core.ID)
+			buried = append(buried, l)
 		}
 		n.commit(b)
+		n.logFailures(arrivals)
 		n.throttle()
 		for _, a := range arrivals {
 			if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, noTTL)) {
@@ -83,54 +102,83 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death) (dying []*Queue) {
 		}
 		q.core.Buried(buried)
 	}
-	return dying
+	return dying, left
 }
 
-// errNoRoute: there is nowhere to go for a dead letter.
-var errNoRoute = errors.New("no queue takes the dead letter")
+// errCrowded: a queue that refuses messages when it is full is about to get one already, so that nobody can tell yet whether it takes another.
+var errCrowded = errors.New("a queue is about to get a message")
 
-// deadLetterOne prepares one dead letter.
-func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store.Batch) ([]arrival, error) {
+// deadLetterOne prepares one dead letter. If not all queues that it is for take it, missed is what stands in the way. Others are about to arrive. It
+// does not overtake those that wait for room.
+func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store.Batch, others []arrival, waits func(obstacle) bool) (arrivals []arrival, missed *obstacle, err error) {
 	v := q.vhost
 	x := v.Exchange(s.DeadLetter)
 	if x == nil {
-		return nil, errNoRoute
+		return nil, &obstacle{way: wayOf(s.DeadLetter, nil, nil, true)}, nil
 	}
 	message := d.Item.Message
 	content := message.Content()
 	if content == nil {
 		c, err := n.store.Read(&message.Message)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		content = &c
 	}
 	properties, err := wire.ParseProperties(content.Properties)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	keys := append([]string{content.Key}, listed(properties.Headers, "CC")...)
+	compat := n.config.Compat
+	keys, blind := deadKeys(content, properties.Headers)
 	key := content.Key
-	blind := listed(properties.Headers, "BCC")
 	obituary := death{queue: q.Name, reason: d.Reason, exchange: content.Exchange, keys: keys, expiration: properties.Expiration, time: time.Now()}
 	headers := properties.Headers
+	hidden := len(blind) > 0 || holdsNoMore(content, headers)
 	if s.HasDeadLetterKey {
-		key, keys, blind = s.DeadLetterKey, []string{s.DeadLetterKey}, nil
-		headers = headers.Without("CC").Without("BCC")
+		key, keys, blind, hidden = s.DeadLetterKey, []string{s.DeadLetterKey}, nil, false
+		headers = headers.Without("BCC")
+		if _, copied := headers.Get("CC"); compat.forgetsCopies() {
+			headers = headers.Without("CC")
+		} else if copied {
+			headers, hidden = headers.With("BCC", wire.Array{}), true
+		}
 	}
-	headers, deaths := noteDeath(n.config.Compat, headers, hasOurDeaths(content.Properties), obituary)
+	headers, deaths := noteDeath(compat, headers, hasOurDeaths(content.Properties), obituary)
 	properties.Headers = headers
 	properties.Has |= wire.HasHeaders
 	properties.Expiration = ""
 	properties.Has &^= wire.HasExpiration
 
-	queues, _ := v.route(x, append(keys, blind...), func() wire.Table { return headers })
-	queues = slices.DeleteFunc(queues, func(target *Queue) bool { return !target.core.Admits(len(content.Body)) })
+	keys = append(keys, blind...)
+	queues, plain := v.route(x, keys, func() wire.Table { return headers })
+	routed := len(queues)
 	if d.Reason != queue.Rejected {
 		queues = slices.DeleteFunc(queues, func(target *Queue) bool { return isCycle(deaths, target.Name) })
 	}
+	cyclic := len(queues) < routed
+	queues = slices.DeleteFunc(queues, func(target *Queue) bool { return slices.Contains(d.Copied, target.core.ID) })
+	for _, target := range queues {
+		if target.core.Bounded() && slices.ContainsFunc(others, func(a arrival) bool { return a.queue == target }) {
+			return nil, nil, errCrowded
+		}
+	}
+	queues = slices.DeleteFunc(queues, func(target *Queue) bool {
+		room := roomIn(target, len(content.Body))
+		admits := target.core.Admits(len(content.Body)) && !waits(room)
+		if !admits && missed == nil {
+			missed = &room
+		}
+		return !admits
+	})
 	if len(queues) == 0 {
-		return nil, errNoRoute
+		if missed == nil && len(d.Copied) == 0 {
+			missed = &obstacle{way: wayOf(x.Name, keys, content.Properties, plain)}
+			if cyclic { // where it has been decides, too, which is its own affair
+				missed.way = maphash.Comparable(seed, message)
+			}
+		}
+		return nil, missed, nil
 	}
 	raw := properties.Append(nil)
 	if len(raw) == 0 { // there is no room for so many headers; a message without its deaths is better than none
@@ -138,70 +186,45 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	} else {
 		raw = mark(raw, deathFlag)
 	}
-	if len(blind) > 0 {
+	if hidden {
 		raw = mark(raw, blindFlag)
 	}
 	next := &store.Content{Exchange: x.Name, Key: key, Properties: raw, Body: content.Body}
-	m := n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority}, queues, noTTL)
-	arrivals := make([]arrival, len(queues))
-	for i, target := range queues {
-		arrivals[i] = arrival{target, m}
+	m := n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority, HasPriority: properties.Has&wire.HasPriority != 0 || properties.Priority > 0}, queues, noTTL)
+	m.Failures = d.Item.Failures
+	for _, target := range queues {
+		arrivals = append(arrivals, arrival{target, m})
 	}
-	return arrivals, nil
+	return arrivals, missed, nil
 }
 
-// stranded holds dead letters that no queue takes, while their queue promises to keep them.
-type stranded struct {
-	mu    sync.Mutex
-	lot   []queue.Death
-	timer *time.Timer
-	over  bool
-}
-
-// strandedPause is the time between tries to move them. RabbitMQ takes three minutes; here it costs little to look more often.
-const strandedPause = time.Second
-
-// add keeps a dead letter. False: the queue is gone.
-func (s *stranded) add(q *Queue, d queue.Death) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return false
+// deadKeys are the keys that a message was routed by last: its own with those in CC, and those in BCC.
+func deadKeys(c *store.Content, headers wire.Table) (keys, blind []string) {
+	if holdsNoMore(c, headers) {
+		return []string{c.Key}, nil
 	}
-	s.lot = append(s.lot, d)
-	if s.timer == nil {
-		s.timer = time.AfterFunc(strandedPause, func() { q.vhost.node.retryStranded(q) })
-	}
-	return true
+	return append([]string{c.Key}, listed(headers, "CC")...), listed(headers, "BCC")
 }
 
-func (s *stranded) take() []queue.Death {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lot := s.lot
-	s.lot, s.timer = nil, nil
-	return lot
+// holdsNoMore reports whether a message was routed by its own key alone though it has a CC header: a queue has had a key for dead letters. An
+// empty BCC header stands for that, which clients do not see.
+func holdsNoMore(c *store.Content, headers wire.Table) bool {
+	v, ok := headers.Get("BCC")
+	list, isList := v.(wire.Array)
+	return ok && isList && len(list) == 0 && hasOurDeaths(c.Properties)
 }
 
-// stop ends it and returns what it held.
-func (s *stranded) stop() []queue.Death {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	if s.timer != nil {
-		s.timer.Stop()
-	}
-	lot := s.lot
-	s.lot = nil
-	return lot
-}
-
-func (n *Node) retryStranded(q *Queue) {
-	if !n.tasks.enter() {
+// logFailures notes what dead letters take along, where that uses up a delivery limit.
+func (n *Node) logFailures(arrivals []arrival) {
+	brings := func(a arrival) bool { return a.message.Failures > 0 && a.queue.kept() }
+	if n.config.Compat < RabbitMQ43 || !slices.ContainsFunc(arrivals, brings) {
 		return
 	}
-	defer n.tasks.leave()
-	for _, target := range n.deadLetter(q, q.strandedBox.take()) {
-		n.bury(target)
+	b := n.batch()
+	for _, a := range arrivals {
+		if m := a.message; brings(a) {
+			b.Count(&m.Message, a.queue.core.ID, n.config.Compat.logged(queue.Item{Failures: m.Failures}, false))
+		}
 	}
+	n.commit(b)
 }

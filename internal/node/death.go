@@ -20,7 +20,7 @@ type death struct {
 	time       time.Time
 }
 
-func (d death) table(count int64) wire.Table {
+func (d death) table(c Compat, count int64) wire.Table {
 	keys := make(wire.Array, len(d.keys))
 	for i, key := range d.keys {
 		keys[i] = key
@@ -33,10 +33,14 @@ func (d death) table(count int64) wire.Table {
 		{Key: "exchange", Value: d.exchange},
 		{Key: "routing-keys", Value: keys},
 	}
-	if d.expiration != "" {
-		t = append(t, wire.Field{Key: "original-expiration", Value: d.expiration})
+	if d.expiration == "" {
+		return t
 	}
-	return t
+	expiration := wire.Field{Key: "original-expiration", Value: d.expiration}
+	if c.sortsDeaths() {
+		return append(t, expiration)
+	}
+	return slices.Insert(t, 0, expiration)
 }
 
 // noteDeath returns headers with one death more, the newest first, and that list. Deaths in the same queue for the same
@@ -47,10 +51,14 @@ func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wi
 		old, _ = v.(wire.Array)
 		first = false
 	}
+	if c.turnsDeaths() {
+		old = slices.Clone(old)
+		slices.Reverse(old)
+	}
 	count := int64(1)
 	deaths := make(wire.Array, 1, len(old)+1)
-	entry := d.table(1)
-	if len(old) > 0 {
+	entry := d.table(c, 1)
+	if len(old) > 0 && c.sortsDeaths() {
 		entry = sorted(entry)
 	}
 	for _, e := range old {
@@ -61,7 +69,9 @@ func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wi
 					count = i + 1
 				}
 			}
-			entry = withHeader(t, "count", count)
+			if entry = t.With("count", count); c.sortsDeaths() {
+				entry = sorted(entry)
+			}
 			continue
 		}
 		deaths = append(deaths, e)

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/rehop/rehop/internal/node/erlang"
-	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -41,13 +41,16 @@ func (ch *Channel) declareExchange(m *wire.ExchangeDeclare) error {
 		if err := notDefault(name); err != nil {
 			return err
 		}
+		if err := ch.conn.access.checkPassive("exchange", name); err != nil {
+			return err
+		}
 		if _, err := ch.exchangeNamed(name); err != nil {
 			return err
 		}
 		ch.reply(m.NoWait, &wire.ExchangeDeclareOK{})
 		return nil
 	}
-	kind, err := parseKind(m.Type)
+	kind, err := parseKind(ch.node.config.Compat, m.Type)
 	if err != nil {
 		return err
 	}
@@ -108,8 +111,11 @@ func (ch *Channel) deleteExchange(m *wire.ExchangeDelete) error {
 }
 
 func (ch *Channel) bindExchange(m *wire.ExchangeBind) error {
-	source, d, err := ch.exchangesToBind(m.Source, m.Destination)
+	source, d, err := ch.exchangesToBind(m.Source, m.Destination, m.RoutingKey)
 	if err != nil {
+		return err
+	}
+	if err := ch.node.config.Compat.checkKey(source.Kind, m.RoutingKey); err != nil {
 		return err
 	}
 	if err := ch.conn.vhost.Bind(source, d, m.RoutingKey, m.Arguments); err != nil {
@@ -120,7 +126,7 @@ func (ch *Channel) bindExchange(m *wire.ExchangeBind) error {
 }
 
 func (ch *Channel) unbindExchange(m *wire.ExchangeUnbind) error {
-	source, d, err := ch.exchangesToBind(m.Source, m.Destination)
+	source, d, err := ch.exchangesToBind(m.Source, m.Destination, m.RoutingKey)
 	if err == nil {
 		err = ch.conn.vhost.Unbind(source, d, m.RoutingKey, m.Arguments)
 	}
@@ -131,7 +137,7 @@ func (ch *Channel) unbindExchange(m *wire.ExchangeUnbind) error {
 	return nil
 }
 
-func (ch *Channel) exchangesToBind(source, destinationName string) (*Exchange, destination, error) {
+func (ch *Channel) exchangesToBind(source, destinationName, key string) (*Exchange, destination, error) {
 	source, destinationName = bare(source), bare(destinationName)
 	for _, name := range []string{source, destinationName} {
 		if err := notDefault(name); err != nil {
@@ -143,6 +149,11 @@ func (ch *Channel) exchangesToBind(source, destinationName string) (*Exchange, d
 	}
 	if err := ch.conn.access.check(read, "exchange", source); err != nil {
 		return nil, destination{}, err
+	}
+	if x := ch.conn.vhost.Exchange(source); x != nil {
+		if err := ch.conn.access.checkTopic(read, x, key); err != nil {
+			return nil, destination{}, err
+		}
 	}
 	from, err := ch.exchangeNamed(source)
 	if err != nil {
@@ -163,6 +174,9 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 	}
 	v := ch.conn.vhost
 	if m.Passive {
+		if err := ch.conn.access.checkPassive("queue", name); err != nil {
+			return err
+		}
 		q := v.Queue(name)
 		if q == nil {
 			return v.noQueue(name)
@@ -172,7 +186,8 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 		}
 		return ch.declared(q, m.NoWait)
 	}
-	spec := QueueSpec{Name: name, Durable: m.Durable, Exclusive: m.Exclusive, AutoDelete: m.AutoDelete, Arguments: m.Arguments}
+	m.Arguments = v.typed(m)
+	spec := QueueSpec{Name: name, Durable: m.Durable, Exclusive: m.Exclusive, AutoDelete: m.AutoDelete, Arguments: m.Arguments, limited: true}
 	if m.Exclusive {
 		spec.owner = ch.conn
 	}
@@ -192,7 +207,7 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 			return err
 		}
 		spec.owner = q.owner
-	} else if err := ch.checkDeadLetter(spec.Name, m.Arguments); err != nil {
+	} else if err := ch.checkNew(spec); err != nil {
 		return err
 	}
 	q, err := v.DeclareQueue(spec)
@@ -200,6 +215,20 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 		return err
 	}
 	return ch.declared(q, m.NoWait)
+}
+
+// checkNew sees whether a queue that is not there may be made.
+func (ch *Channel) checkNew(spec QueueSpec) error {
+	v := ch.conn.vhost
+	if ch.node.config.Compat.limitBeforeArguments() {
+		v.mu.RLock()
+		err := v.queueRoom(spec.Name)
+		v.mu.RUnlock()
+		if err != nil {
+			return err
+		}
+	}
+	return ch.checkDeadLetter(spec.Name, spec.Arguments)
 }
 
 // checkDeadLetter sees whether the user may have dead letters go to an exchange.
@@ -238,10 +267,13 @@ func (ch *Channel) bindQueue(m *wire.QueueBind) error {
 	case ends.queue == nil:
 		return v.noQueue(ends.name)
 	}
+	if err := ch.node.config.Compat.checkKey(ends.source.Kind, ends.key); err != nil {
+		return err
+	}
 	d := destination{queue: ends.queue}
 	if err := ends.queue.reachable(ch.conn); err != nil {
 		// RabbitMQ looks at the binding first.
-		if _, fault := exchange.New[destination](ends.source.Kind).Add(d, ends.key, m.Arguments); fault != nil {
+		if _, fault := ch.node.config.Compat.bindings(ends.source.Kind).Add(d, ends.key, m.Arguments); fault != nil {
 			return refuse(wire.PreconditionFailed, "%s", fault)
 		}
 		return err
@@ -299,6 +331,9 @@ func (ch *Channel) queueEnds(exchange, name, key string) (queueEnds, error) {
 		return e, err
 	}
 	e.source, e.queue = ch.conn.vhost.Exchange(e.exchange), ch.conn.vhost.Queue(e.name)
+	if e.source != nil {
+		return e, ch.conn.access.checkTopic(read, e.source, e.key)
+	}
 	return e, nil
 }
 
@@ -328,7 +363,9 @@ func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
 		if err := q.refuseCondition(m.IfUnused, m.IfEmpty); err != nil {
 			return err
 		}
-		messages, err = q.delete(m.IfUnused, m.IfEmpty)
+		var consumers []*queue.Consumer
+		messages, consumers, err = q.end(m.IfUnused, m.IfEmpty)
+		defer cancelAll(consumers)
 	}
 	if !missing(err) || name == "" {
 		return err

@@ -94,17 +94,22 @@ func bindingKey(vhost, source string, d destination, key string, args wire.Table
 	return definitionKey(bindingKind, vhost, source, d.kind(), d.name(), key, string(wire.AppendTable(nil, sorted(slices.Clone(args)))))
 }
 
-// exchangeDefinition and queueDefinition are kept on disk, with arguments as the client sent them. A binding is all in its key.
+// bindingDefinition is empty: all is in the key.
+type bindingDefinition struct{}
+
+// exchangeDefinition and queueDefinition are kept on disk, with arguments as the client sent them. A binding is all in its key. The names of
+// what is kept, in User, Permission and Policy too, belong to the format: they stay when a field is renamed.
 type exchangeDefinition struct {
-	Kind                 exchange.Kind
-	AutoDelete, Internal bool
-	Arguments            []byte
+	Kind       exchange.Kind `json:"Kind"`
+	AutoDelete bool          `json:"AutoDelete"`
+	Internal   bool          `json:"Internal"`
+	Arguments  []byte        `json:"Arguments"`
 }
 
 type queueDefinition struct {
-	ID         store.QueueID
-	AutoDelete bool
-	Arguments  []byte
+	ID         store.QueueID `json:"ID"`
+	AutoDelete bool          `json:"AutoDelete"`
+	Arguments  []byte        `json:"Arguments"`
 }
 
 func (x *Exchange) definition() exchangeDefinition {
@@ -118,7 +123,7 @@ func (q *Queue) definition() queueDefinition {
 // restoreDefinitions makes what the log defines. Bindings come last, because they refer to the others.
 func (n *Node) restoreDefinitions(all []store.Definition) error {
 	var faults []error
-	for _, kinds := range [][]string{{vhostKind}, {userKind}, {policyKind, operatorKind, exchangeKind, queueKind}, {bindingKind}} {
+	for _, kinds := range [][]string{{vhostKind, globalKind}, {userKind}, {policyKind, operatorKind, exchangeKind, queueKind}, {bindingKind}} {
 		for _, d := range all {
 			kind, names, err := splitKey(d.Key)
 			if err == nil && slices.Contains(kinds, kind) {
@@ -136,6 +141,9 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 	switch kind {
 	case vhostKind:
 		n.vhosts[names[0]] = newVhost(n, names[0])
+		return n.vhosts[names[0]].restoreAbout(value)
+	case globalKind:
+		n.globals[names[0]] = value
 		return nil
 	case userKind:
 		var u User
@@ -151,8 +159,10 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 	}
 	v := n.vhosts[names[0]]
 	if v == nil {
-		n.log.Warn("a definition is left out because its virtual host is not there", "vhost", names[0], "kind", kind)
-		return nil
+		// A virtual host is deleted with all that is in it, in one step. So it is only lost, by damage.
+		n.log.Warn("a virtual host is made again because its definition is lost", "vhost", names[0])
+		v = newVhost(n, names[0])
+		n.vhosts[v.Name] = v
 	}
 	switch kind {
 	case policyKind, operatorKind:

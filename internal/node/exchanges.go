@@ -19,6 +19,10 @@ func (v *Vhost) DeclareExchange(want Exchange) error {
 		v.mu.Unlock()
 		return refuse(wire.NotFound, "no vhost '%s'", v.Name)
 	}
+	if err := v.node.crowded(resource("exchange", want.Name, v.Name)); err != nil {
+		v.mu.Unlock()
+		return err
+	}
 	x := newExchange(v, want)
 	v.exchanges[x.Name] = x
 	x.applyPolicy(v.policies)
@@ -28,6 +32,7 @@ func (v *Vhost) DeclareExchange(want Exchange) error {
 		mark = v.node.define(put(exchangeKey(v.Name, x.Name), x.definition()))
 	}
 	v.mu.Unlock()
+	v.node.checkMemory()
 	return v.node.kept(mark)
 }
 
@@ -62,6 +67,7 @@ func (v *Vhost) DeleteExchange(name string, ifUnused bool) error {
 	}
 	mark := v.node.define(change{removed: v.dropExchange(x)})
 	v.mu.Unlock()
+	v.node.checkMemory()
 	return v.node.kept(mark)
 }
 
@@ -73,6 +79,7 @@ func (v *Vhost) dropExchange(x *Exchange) (removed []string) {
 	}
 	removed = v.exchangeRemoval(x)
 	delete(v.exchanges, x.Name)
+	v.node.memory.topology.Add(-x.weight())
 	var destinations []destination
 	x.bindings.All(func(d destination, _ string, _ wire.Table) { destinations = append(destinations, d) })
 	for _, d := range destinations {
@@ -137,18 +144,26 @@ func (v *Vhost) Bind(source *Exchange, d destination, key string, args wire.Tabl
 		return err
 	}
 	added, err := source.bindings.Add(d, key, args)
+	if added {
+		if err := v.node.crowded("a binding of " + resource("exchange", source.Name, v.Name)); err != nil {
+			source.bindings.Remove(d, key, args)
+			v.mu.Unlock()
+			return err
+		}
+	}
 	var mark store.Mark
 	if added {
 		d.sources()[source] = struct{}{}
 		v.changed()
 		if source.Durable && d.durable() {
-			mark = v.node.define(put(bindingKey(v.Name, source.Name, d, key, args), struct{}{}))
+			mark = v.node.define(put(bindingKey(v.Name, source.Name, d, key, args), bindingDefinition{}))
 		}
 	}
 	v.mu.Unlock()
 	if err != nil {
 		return refuse(wire.PreconditionFailed, "%s", err)
 	}
+	v.node.checkMemory()
 	return v.node.kept(mark)
 }
 
@@ -185,6 +200,7 @@ func (v *Vhost) Unbind(source *Exchange, d destination, key string, args wire.Ta
 	v.changed()
 	mark := v.node.define(change{removed: removed})
 	v.mu.Unlock()
+	v.node.checkMemory()
 	return v.node.kept(mark)
 }
 
@@ -219,10 +235,10 @@ func (v *Vhost) Bindings() []Binding {
 }
 
 // parseKind refuses unknown kinds as RabbitMQ does.
-func parseKind(kind string) (exchange.Kind, error) {
+func parseKind(c Compat, kind string) (exchange.Kind, error) {
 	k, ok := exchange.ParseKind(kind)
 	if !ok {
-		return "", refuse(wire.CommandInvalid, "unknown exchange type '%s'", kind)
+		return "", refuse(c.unknownKind(), "unknown exchange type '%s'", kind)
 	}
 	return k, nil
 }

@@ -58,6 +58,13 @@ func (n *Node) HoldConfirms(hold bool) {
 	n.eachChannel(func(ch *Channel) { ch.releaseConfirms(n.safe(), (*outbox).shut) })
 }
 
+// FailDisk has the log fail, as it does when a write or a sync has failed. A node without a log goes on.
+func (n *Node) FailDisk(err error) {
+	if n.store != nil {
+		n.store.Fail(err)
+	}
+}
+
 // DropConnections cuts all connections without a word, and returns how many there were.
 func (n *Node) DropConnections() int {
 	all := n.Connections()

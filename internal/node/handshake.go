@@ -24,7 +24,7 @@ func (c *Connection) handshake() error {
 		return err
 	}
 	if string(header[:]) != wire.ProtocolHeader && string(header[:]) != oldHeader {
-		c.out.shut(append(c.out.open(), wire.ProtocolHeader...))
+		c.out.shut(append(c.out.open(), c.node.config.Compat.answerTo(header)...))
 		return fmt.Errorf("the client began with %q, which is not AMQP 0-9-1", header)
 	}
 	for _, step := range []func() error{c.authenticate, c.tune, c.open} {
@@ -47,12 +47,12 @@ const (
 )
 
 // tells reports whether RabbitMQ tells a client of an exception at a stage. Else it hangs up.
-func (s stage) tells(code uint16, c Compat) bool {
+func (s stage) tells(code uint16) bool {
 	switch s {
 	case starting:
 		return code == wire.AccessRefused
 	case tuning:
-		return code == wire.NotAllowed && c.explainsTuning()
+		return false
 	}
 	return true
 }
@@ -182,7 +182,7 @@ func (n *Node) serverProperties() wire.Table {
 	}
 	return wire.Table{
 		{Key: "capabilities", Value: capabilities},
-		{Key: "cluster_name", Value: n.config.Name},
+		{Key: "cluster_name", Value: n.ClusterName()},
 		{Key: "copyright", Value: "Apache License 2.0"},
 		{Key: "information", Value: "rehop's embedded broker, which follows RabbitMQ"},
 		{Key: "platform", Value: runtime.Version()},
@@ -206,7 +206,7 @@ func (c *Connection) tune() error {
 	for _, agreed := range []struct {
 		name, unlimited string
 		got, low, high  int
-	}{{"frame_max", "", int(tune.FrameMax), wire.FrameMinSize, config.FrameMax}, {"channel_max", " (no limit)", int(tune.ChannelMax), 0, config.ChannelMax}} {
+	}{{"frame_max", "", int(tune.FrameMax), config.Compat.SmallestFrame(), config.FrameMax}, {"channel_max", " (no limit)", int(tune.ChannelMax), 0, config.ChannelMax}} {
 		fault := ""
 		switch {
 		case agreed.got == 0:
@@ -239,6 +239,9 @@ func (c *Connection) open() error {
 	v := c.node.Vhost(open.VirtualHost)
 	if v == nil {
 		return &exception{wire.NotAllowed, fmt.Sprintf("vhost %s not found", open.VirtualHost), m.ID()}
+	}
+	if err := c.node.enterVhost(c, v); err != nil {
+		return &exception{wire.NotAllowed, err.Error(), m.ID()}
 	}
 	u := c.node.User(c.User)
 	if u == nil {

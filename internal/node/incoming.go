@@ -24,6 +24,7 @@ type incoming struct {
 	buf       []byte // properties, then body
 	split     int    // where the body begins
 	size      uint64 // of the body, as the client says
+	twice     bool   // a header is there more than once, which must not arrive
 	charge    int    // what the connection is charged for it
 }
 
@@ -52,7 +53,7 @@ func (in *incoming) interrupted(f wire.Frame) error {
 }
 
 // header takes the header; done: there is no body.
-func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
+func (in *incoming) header(f wire.Frame, max int, compat Compat) (done bool, err error) {
 	switch in.expects {
 	case nothing:
 		return false, errNotAMethod
@@ -76,6 +77,9 @@ func (in *incoming) header(f wire.Frame, max int) (done bool, err error) {
 	in.buf[1] &^= ourFlags
 	if in.brief, err = wire.ScanProperties(in.buf[:in.split]); err != nil {
 		return false, err
+	}
+	if in.brief.HasHeaders && compat.normalizes() {
+		in.twice = !wire.OrderTable(in.brief.Headers)
 	}
 	in.expects = aBody
 	return in.size == 0, nil

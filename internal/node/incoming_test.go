@@ -23,7 +23,7 @@ func bodyFrame(body string) wire.Frame {
 func (in *incoming) receive(frames ...wire.Frame) (done bool, err error) {
 	for _, f := range frames {
 		if f.Type == wire.FrameHeader {
-			done, err = in.header(f, 100)
+			done, err = in.header(f, 100, RabbitMQ310)
 		} else {
 			done, err = in.body(f)
 		}
@@ -115,7 +115,7 @@ func TestIncomingProperties(t *testing.T) {
 func TestIncomingMemory(t *testing.T) {
 	var in incoming
 	in.begin(&way{}, false)
-	if _, err := in.header(headerFrame(1<<30, wire.Properties{}.Append(nil)), 1<<30); err != nil {
+	if _, err := in.header(headerFrame(1<<30, wire.Properties{}.Append(nil)), 1<<30, RabbitMQ310); err != nil {
 		t.Fatal(err)
 	}
 	if got := cap(in.buf); got > firstBody+1024 {

@@ -27,8 +27,8 @@ func (n *Node) Version() string { return n.config.Version }
 // Began is when the node was opened.
 func (n *Node) Began() time.Time { return n.began }
 
-// Memory returns how many bytes of messages are in memory, and with how many publishers are blocked.
-func (n *Node) Memory() (used, limit int64) { return n.budget.Used(), n.config.MemoryLimit }
+// Memory returns how much memory messages and topology take, and with how much publishers are blocked.
+func (n *Node) Memory() (used, limit int64) { return n.used(), n.config.MemoryLimit }
 
 // DiskReserve is how many bytes of the disk stay free; 0: nothing is kept on disk.
 func (n *Node) DiskReserve() int64 {
@@ -102,7 +102,7 @@ func (u *User) checkPermissions() error {
 			}
 		}
 	}
-	return nil
+	return u.checkTopics()
 }
 
 // BindNamed binds what is there by name.
@@ -189,6 +189,15 @@ func (q *Queue) VhostName() string { return q.vhost.Name }
 
 // SingleActive reports whether one consumer at a time is served.
 func (q *Queue) SingleActive() bool { return singleActive(q.Arguments) }
+
+// Own reports whether the connection is one of the broker's own, by which it does what somebody asks for elsewhere.
+func (c *Connection) Own() bool { return c.own }
+
+// Inside reports whether the client is in this process.
+func (c *Connection) Inside() bool {
+	_, pipe := c.conn.(*pipeConn)
+	return pipe
+}
 
 // Addresses returns the client's address and ours.
 func (c *Connection) Addresses() (remote, local net.Addr) {

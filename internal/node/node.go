@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,7 +41,7 @@ type Config struct {
 	HandshakeLimit time.Duration
 	// MaxMessage is the largest body that is taken.
 	MaxMessage int
-	// MemoryLimit is how many bytes of messages may be in memory before publishers are blocked.
+	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may take before publishers are blocked.
 	MemoryLimit int64
 	// Resident is how many bytes of messages that are on disk are also kept in memory.
 	Resident int64
@@ -48,7 +49,9 @@ type Config struct {
 	ConsumerTimeout time.Duration
 	// MaxConnections bounds the connections; 0: as many as there is room for.
 	MaxConnections int
-	Logger         *slog.Logger
+	// Failed is called once if the disk fails: nothing is confirmed any more, and Close is all that is left to do. Nil: nobody is told.
+	Failed func(error)
+	Logger *slog.Logger
 }
 
 // Node is a running broker.
@@ -57,6 +60,7 @@ type Node struct {
 	log         *slog.Logger
 	store       *store.Store // nil: nothing is durable
 	budget      queue.Budget
+	memory      memory
 	began       time.Time
 	opened      atomic.Bool     // before that nobody waits for the disk
 	stopping    chan struct{}   // closed when Close begins
@@ -73,12 +77,15 @@ type Node struct {
 	latest      atomic.Uint64 // mark of the log
 	steps       atomic.Uint64 // of dead letters
 	permissions atomic.Uint64 // changes of what users may do
+	pipes       atomic.Uint64 // made so far
+	census      census
 
 	mu          sync.Mutex
 	vhosts      map[string]*Vhost
 	users       map[string]*User
 	connections map[*Connection]struct{}
 	replies     map[string]*replies
+	globals     map[string]json.RawMessage // global parameters
 	listeners   []net.Listener
 	closing     bool
 	closed      sync.Once
@@ -89,8 +96,10 @@ type Node struct {
 // Open starts a node, with what it finds in its directory.
 func Open(c Config) (*Node, error) {
 	n := &Node{config: c, log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
-		connections: make(map[*Connection]struct{}), replies: make(map[string]*replies)}
+		connections: make(map[*Connection]struct{}), replies: make(map[string]*replies), globals: make(map[string]json.RawMessage)}
+	n.census.init()
 	n.budget.Limit = c.Resident
+	n.memory.percent = heapPercent()
 	n.life, n.end = context.WithCancel(context.Background())
 	n.batches.New = func() any { return new(store.Batch) }
 	n.stopping = make(chan struct{})
@@ -132,7 +141,7 @@ func (n *Node) seed() error {
 // clock tells the time since the node began. It never goes back.
 func (n *Node) clock() time.Duration { return time.Since(n.began) + 1 }
 
-// Serve takes connections from a listener until it is closed or the context ends.
+// Serve takes connections from a listener until it is closed, the context ends or the disk fails.
 func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
 	if !n.tasks.enter() {
 		return net.ErrClosed
@@ -140,7 +149,11 @@ func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
 	defer n.tasks.leave()
 	n.mu.Lock()
 	n.listeners = append(n.listeners, ln)
+	failed := n.failed
 	n.mu.Unlock()
+	if failed != nil {
+		_ = ln.Close()
+	}
 	defer n.forgetListener(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -158,6 +171,8 @@ func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
 			return ctx.Err()
 		case n.tasks.ended():
 			return net.ErrClosed
+		case n.Failed() != nil:
+			return n.Failed()
 		case errors.As(err, &temporary) && temporary.Temporary():
 			// Out of file descriptors, most often: it passes when somebody goes.
 			n.log.Warn("accept a connection", "error", err, "again in", pause)
@@ -187,14 +202,26 @@ func (n *Node) Listeners() []net.Listener {
 }
 
 // Handle serves a connection in the background.
-func (n *Node) Handle(conn net.Conn) {
+func (n *Node) Handle(conn net.Conn) { n.handle(conn, false) }
+
+// Dial connects within the process. The broker's own connections, by which it does what somebody asks for elsewhere, are told apart from those of clients
+// and count for no limit.
+func (n *Node) Dial(own bool) net.Conn {
+	client, server := newPipe(n.pipes.Add(1))
+	n.handle(server, own)
+	return client
+}
+
+func (n *Node) handle(conn net.Conn, own bool) {
 	if !n.tasks.enter() {
 		_ = conn.Close()
 		return
 	}
 	go func() {
 		defer n.tasks.leave()
-		newConnection(n, conn).serve()
+		c := newConnection(n, conn)
+		c.own = own
+		c.serve()
 	}()
 }
 
@@ -231,22 +258,33 @@ func (n *Node) close() error {
 
 // fail ends the node's work when its disk has failed: nothing can be confirmed any more.
 func (n *Node) fail(err error) {
+	err = fmt.Errorf("the log in %s cannot be written, and nothing is confirmed any more: %w; see to the disk and start the broker again", n.config.Dir, err)
 	n.mu.Lock()
 	first := n.failed == nil
-	n.failed = err
+	if first {
+		n.failed = err
+	}
 	connections := slices.Collect(maps.Keys(n.connections))
+	listeners := slices.Clone(n.listeners)
 	n.mu.Unlock()
 	if !first {
 		return
 	}
+	n.log.Error("the broker has failed", "error", err)
+	if n.config.Failed != nil {
+		n.config.Failed(err)
+	}
 	n.end()
-	n.log.Error("the log cannot be written; nothing is confirmed any more, restart the broker when the disk is well", "dir", n.config.Dir, "error", err)
+	n.SetAlarm(FailedAlarm, true)
+	for _, ln := range listeners {
+		_ = ln.Close()
+	}
 	for _, c := range connections {
 		c.shutdown("the broker's disk has failed")
 	}
 }
 
-// Failed returns why the node has stopped confirming, or nil.
+// Failed returns why the node has stopped working, or nil.
 func (n *Node) Failed() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,7 +298,7 @@ func (n *Node) join(c *Connection) error {
 	case n.closing:
 		return errors.New("the broker is closing")
 	case n.failed != nil:
-		return fmt.Errorf("the broker's disk has failed: %w", n.failed)
+		return n.failed
 	case n.config.MaxConnections > 0 && len(n.connections) >= n.config.MaxConnections:
 		return fmt.Errorf("the broker has %d connections, which is its limit", len(n.connections))
 	}

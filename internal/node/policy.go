@@ -15,15 +15,15 @@ import (
 
 // Policy gives settings to all queues and exchanges whose names match. At most one of users and one of operators apply to each.
 type Policy struct {
-	Name string
+	Name string `json:"Name"`
 	// Pattern is a regular expression that may match anywhere in a name.
-	Pattern string
+	Pattern string `json:"Pattern"`
 	// ApplyTo is all, queues, exchanges, classic_queues or quorum_queues; empty: all.
-	ApplyTo string
+	ApplyTo string `json:"ApplyTo"`
 	// Priority decides between policies: the highest, then the first by name.
-	Priority int
+	Priority int `json:"Priority"`
 	// Definition has RabbitMQ's keys and JSON values.
-	Definition map[string]any
+	Definition map[string]any `json:"Definition"`
 	// Operator is whether it is one of operators, which bound what arguments and other policies say. They have names of their own.
 	Operator bool `json:"-"`
 

@@ -15,7 +15,7 @@ import (
 // enqueue prepares a message for its queues and notes it in a batch of the log. The queues get it when the batch is committed.
 func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queues []*Queue, ttl time.Duration) *queue.Message {
 	m := queue.NewMessage(c, len(queues))
-	m.Priority = brief.Priority
+	m.Priority, m.HasPriority = brief.Priority, brief.HasPriority
 	m.Persistent = brief.DeliveryMode == 2
 	n.budget.Admit(m)
 	var few [8]store.QueueID
@@ -27,7 +27,7 @@ func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queue
 	}
 	if len(keep) > 0 {
 		m.Pinned = len(keep) < len(queues)
-		meta := store.Meta{Enqueued: time.Now().UnixMilli(), TTL: store.NoTTL, Priority: brief.Priority, Persistent: m.Persistent}
+		meta := store.Meta{Enqueued: time.Now().UnixMilli(), TTL: store.NoTTL, Priority: brief.Priority, HasPriority: brief.HasPriority, Persistent: m.Persistent}
 		if ttl >= 0 {
 			meta.TTL = ttl.Milliseconds()
 		}

@@ -1,55 +1,13 @@
 package node
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/erlang"
 	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
 )
-
-// way is where messages with an exchange and a key go.
-type way struct {
-	exchange string
-	key      string
-	version  uint64 // of the virtual host when this was found out
-	source   *Exchange
-	queues   []*Queue
-	plain    bool // all such messages go to these queues
-}
-
-// ways remembers where messages went.
-type ways struct {
-	known map[string]*way
-	last  *way
-	key   []byte
-}
-
-// manyWays is how many are remembered.
-const manyWays = 4096
-
-// rememberedQueues is to how many queues a way may lead to be remembered. To find more takes long, but handing over takes longer.
-const rememberedQueues = 512
-
-func newWays() ways { return ways{known: make(map[string]*way)} }
-
-// to returns the way of an exchange and a key, which the payload of a frame holds.
-func (ws *ways) to(exchange, key []byte) *way {
-	if w := ws.last; w != nil && w.exchange == string(exchange) && w.key == string(key) {
-		return w
-	}
-	ws.key = append(append(append(ws.key[:0], byte(len(exchange))), exchange...), key...)
-	w := ws.known[string(ws.key)]
-	if w == nil {
-		if len(ws.known) >= manyWays {
-			clear(ws.known)
-		}
-		w = &way{exchange: string(exchange), key: string(key)}
-		ws.known[string(ws.key)] = w
-	}
-	ws.last = w
-	return w
-}
 
 // beginPublish takes the method; header and body follow.
 func (ch *Channel) beginPublish(args wire.PublishArgs) error {
@@ -101,15 +59,17 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 	p := publication{brief: in.brief, mandatory: in.mandatory, content: &store.Content{Exchange: in.way.exchange, Key: in.way.key, Properties: in.buf[:in.split:in.split], Body: in.buf[in.split:]}}
 	version := ch.conn.vhost.version.Load() + 1
 	w := in.way
+	queues, plain := w.queues, w.plain
 	if w.version != version {
-		if err := ch.explore(w); err != nil {
+		var err error
+		if queues, plain, err = ch.explore(w, version); err != nil {
 			return p, err
 		}
 	}
 	if in.brief.UserID != nil && string(in.brief.UserID) != ch.conn.User {
 		return p, refuse(wire.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", in.brief.UserID, ch.conn.User)
 	}
-	if mode := in.brief.DeliveryMode; mode > 2 {
+	if mode := in.brief.DeliveryMode; mode > 2 && ch.node.config.Compat.knowsDeliveryModes() {
 		return p, refuse(wire.PreconditionFailed, "invalid message: {delivery_mode_unknown,%d}", mode)
 	}
 	var err error
@@ -121,33 +81,56 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 	}
 	if w.exchange == "" && isReplyKey(w.key) {
 		p.replyTo = ch.node.repliesFor(w.key)
-	} else if w.plain && !mayHoldRoutes(in.brief.Headers) {
-		p.queues = w.queues
+	} else if plain && !mayHoldRoutes(in.brief.Headers) {
+		p.queues = queues
 	} else if p.queues, err = ch.route(w, in.brief, p.content); err != nil {
 		return p, err
 	}
-	if len(w.queues) <= rememberedQueues {
-		w.version = version
+	if in.twice || p.ttl >= 0 && ch.node.config.Compat.normalizes() && !isPlain(in.brief.Expiration) {
+		return p, p.normalize()
 	}
 	return p, nil
 }
 
-// explore finds a way anew after something has changed.
-func (ch *Channel) explore(w *way) error {
-	v := ch.conn.vhost
-	w.version, w.plain = 0, false
-	if err := ch.conn.access.check(write, "exchange", w.exchange); err != nil {
+// isPlain: digits, without zeros that mean nothing.
+func isPlain(number []byte) bool {
+	return leadingDigits(number) == len(number) && (len(number) == 1 || number[0] != '0')
+}
+
+// normalize makes of the properties what RabbitMQ delivers from 4.0 on: of several headers with one name the first, and a plain number as expiration.
+func (p *publication) normalize() error {
+	flags := p.content.Properties[1] & ourFlags
+	properties, err := wire.ParseProperties(p.content.Properties)
+	if err != nil {
 		return err
+	}
+	properties.Headers = properties.Headers.Unique()
+	if p.ttl >= 0 {
+		properties.Expiration = strconv.FormatInt(p.ttl.Milliseconds(), 10)
+	}
+	p.content.Properties = mark(properties.Append(nil), flags)
+	return nil
+}
+
+// explore finds a way anew after something has changed, and remembers it if there is room.
+func (ch *Channel) explore(w *way, version uint64) (queues []*Queue, plain bool, err error) {
+	v := ch.conn.vhost
+	if err := ch.conn.access.check(write, "exchange", w.exchange); err != nil {
+		return nil, false, err
 	}
 	w.source = v.Exchange(w.exchange)
 	if w.source == nil {
-		return v.noExchange(w.exchange)
+		return nil, false, v.noExchange(w.exchange)
 	}
 	if w.source.Internal {
-		return refuse(wire.AccessRefused, "cannot publish to internal %s", resource("exchange", w.exchange, v.Name))
+		return nil, false, refuse(wire.AccessRefused, "cannot publish to internal %s", resource("exchange", w.exchange, v.Name))
 	}
-	w.queues, w.plain = v.route(w.source, []string{w.key}, func() wire.Table { return nil })
-	return nil
+	if err := ch.conn.access.checkTopic(write, w.source, w.key); err != nil {
+		return nil, false, err
+	}
+	queues, plain = v.route(w.source, []string{w.key}, func() wire.Table { return nil })
+	ch.conn.ways.remember(w, version, queues, plain)
+	return queues, plain, nil
 }
 
 // route finds the queues of a message that has a say in it by its headers.
@@ -186,7 +169,7 @@ func (ch *Channel) deliver(p publication) outcome {
 	}
 	if p.replyTo != nil {
 		p.replyTo.deliver(p.content)
-		return outcome{} // as RabbitMQ has it, no queue has taken it
+		return outcome{routed: n.config.Compat.repliesAreRouted()} // before, no queue has taken it
 	}
 	out := n.publish(p.content, p.brief, p.ttl, p.queues)
 	n.checkMemory()

@@ -17,6 +17,7 @@ type QueueSpec struct {
 	AutoDelete bool
 	Arguments  wire.Table
 	owner      *Connection // of an exclusive queue
+	limited    bool        // a client declares it, for whom the limits of the virtual host hold
 }
 
 // Queue is a queue with all that clients know of it.
@@ -39,9 +40,10 @@ type Queue struct {
 func newQueue(v *Vhost, spec QueueSpec, id store.QueueID) *Queue {
 	n := v.node
 	q := &Queue{QueueSpec: spec, vhost: v, sources: make(map[*Exchange]struct{})}
+	n.memory.topology.Add(q.weight())
 	q.core = queue.New(queue.Config{
 		ID: id, Type: queueType(q.Arguments), Clock: n.clock, Budget: &n.budget,
-		MaxPriority: maxPriority(q.Arguments), SingleActive: singleActive(q.Arguments),
+		MaxPriority: maxPriority(q.Arguments), SingleActive: singleActive(q.Arguments), Rules: n.config.Compat.queueRules(queueType(q.Arguments)),
 		Wake: func() { n.tick(q) },
 	}, v.settingsFor(q))
 	return q
@@ -78,6 +80,14 @@ func (v *Vhost) findOrMake(spec QueueSpec) (*Queue, error) {
 		v.mu.Unlock()
 		return nil, refuse(wire.NotFound, "no vhost '%s'", v.Name)
 	}
+	err := n.crowded(resource("queue", spec.Name, v.Name))
+	if err == nil && spec.limited {
+		err = v.queueRoom(spec.Name)
+	}
+	if err != nil {
+		v.mu.Unlock()
+		return nil, err
+	}
 	q := newQueue(v, spec, n.newQueueID())
 	v.queues[q.Name] = q
 	n.tally.queuesCreated.Add(1)
@@ -90,6 +100,7 @@ func (v *Vhost) findOrMake(spec QueueSpec) (*Queue, error) {
 	if q.owner != nil {
 		q.owner.owns(q, true)
 	}
+	n.checkMemory()
 	q.core.Touch()
 	return q, n.kept(mark)
 }
@@ -110,6 +121,10 @@ func (q *Queue) sameAs(want QueueSpec) error {
 	if q.Exclusive != want.Exclusive {
 		return refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
 	}
+	compat := q.vhost.node.config.Compat
+	if err := sameArguments(q.String(), compat.withType(q.Arguments), compat.withType(want.Arguments), compat.queueArguments(q.core.Type)); err != nil {
+		return err // RabbitMQ compares them first
+	}
 	for _, f := range []struct {
 		name       string
 		want, have bool
@@ -118,18 +133,32 @@ func (q *Queue) sameAs(want QueueSpec) error {
 			return inequivalent(f.name, q.String(), quoted(fmt.Sprint(f.want)), quoted(fmt.Sprint(f.have)))
 		}
 	}
-	return sameArguments(q.String(), q.Arguments, want.Arguments, queueArguments[q.core.Type])
+	return nil
 }
 
-// delete ends a queue if the conditions hold, and returns how many messages it had.
+// delete ends a queue if the conditions hold, tells its consumers, and returns how many messages it had.
 func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
+	messages, consumers, err := q.end(ifUnused, ifEmpty)
+	cancelAll(consumers)
+	return messages, err
+}
+
+// cancelAll tells consumers that their queue is gone.
+func cancelAll(consumers []*queue.Consumer) {
+	for _, c := range consumers {
+		c.Sink.(*consumer).cancelledByServer()
+	}
+}
+
+// end is delete for who tells the consumers itself: the one who asked for the end has to be answered first.
+func (q *Queue) end(ifUnused, ifEmpty bool) (messages int, consumers []*queue.Consumer, err error) {
 	v, n := q.vhost, q.vhost.node
 	messages, consumers, ok := q.core.Delete(ifUnused, ifEmpty)
 	if !ok {
 		if _, used := q.core.Counts(); ifUnused && used > 0 {
-			return 0, refuse(wire.PreconditionFailed, "%s in use", q)
+			return 0, nil, refuse(wire.PreconditionFailed, "%s in use", q)
 		}
-		return 0, refuse(wire.PreconditionFailed, "%s not empty", q)
+		return 0, nil, refuse(wire.PreconditionFailed, "%s not empty", q)
 	}
 	q.core.Buried(q.strandedBox.stop())
 	if q.owner != nil {
@@ -141,6 +170,7 @@ func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
 		delete(v.queues, q.Name)
 		v.outlives(q)
 		n.tally.queuesDeleted.Add(1)
+		n.memory.topology.Add(-q.weight())
 		if q.kept() {
 			removed = append(removed, queueKey(v.Name, q.Name))
 		}
@@ -149,14 +179,12 @@ func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
 	}
 	mark := n.define(change{removed: removed})
 	v.mu.Unlock()
-	for _, c := range consumers {
-		c.Sink.(*consumer).cancelledByServer()
-	}
+	n.checkMemory()
 	err = n.kept(mark)
 	if q.kept() {
 		n.store.DropQueue(q.core.ID)
 	}
-	return messages, err
+	return messages, consumers, err
 }
 
 // refuseCondition refuses what quorum queues cannot do.
@@ -178,16 +206,17 @@ func (q *Queue) refuseCondition(ifUnused, ifEmpty bool) error {
 // Delete ends a queue, for people.
 func (q *Queue) Delete(ifUnused, ifEmpty bool) (int, error) { return q.delete(ifUnused, ifEmpty) }
 
-// Purge removes what is ready and returns how much that was.
+// Purge removes what is ready and returns how much that was. Much of it is noted in the log in steps, between which others have their turn.
 func (q *Queue) Purge() int {
-	items := q.core.Purge()
-	messages := make([]*queue.Message, len(items))
-	for i, it := range items {
-		messages[i] = it.Message
+	n := q.vhost.node
+	purged := q.core.Purge()
+	messages := purged.Len()
+	for lot := purged.Next(); len(lot) > 0; lot = purged.Next() {
+		n.settled(q, lot)
+		n.throttle()
 	}
-	q.vhost.node.settled(q, messages)
-	q.vhost.node.checkMemory()
-	return len(items)
+	n.checkMemory()
+	return messages
 }
 
 // Stop ends the queue's timers.

@@ -30,9 +30,15 @@ func (n *Node) openStore() error {
 }
 
 func (n *Node) restore() error {
-	if err := n.restoreDefinitions(n.store.Definitions()); err != nil {
+	all := n.store.Definitions()
+	if err := n.restoreDefinitions(all); err != nil {
 		return err
 	}
+	doubt, err := restoreDoubt(all)
+	if err != nil {
+		return err
+	}
+	before := doubt
 	queues := make(map[store.QueueID]*Queue)
 	known := make(map[store.QueueID]bool)
 	for _, v := range n.vhosts {
@@ -45,14 +51,15 @@ func (n *Node) restore() error {
 	// The store knows handles and hands them over by their numbers: so the messages they belong to are found by going along.
 	var messages []*queue.Message
 	next, inOrder := 0, false
+	var alive []claim
 	now := time.Now().UnixMilli()
-	err := n.store.Recover(known,
+	err = n.store.Recover(known,
 		func(f store.Found) *store.Message {
-			m := queue.Recovered(uint32(f.Body), f.Priority, f.Persistent)
+			m := queue.Recovered(f)
 			messages = append(messages, m)
 			return &m.Message
 		},
-		func(handle *store.Message, id store.QueueID, deliveries int) {
+		func(handle *store.Message, h store.Hold) {
 			if !inOrder {
 				inOrder = true
 				slices.SortFunc(messages, func(a, b *queue.Message) int { return cmp.Compare(a.Seq(), b.Seq()) })
@@ -61,23 +68,53 @@ func (n *Node) restore() error {
 				next++
 			}
 			m, meta := messages[next], handle.Meta()
-			if m.Held() == 1 {
-				n.budget.Admit(m)
+			n.budget.Recover(m)
+			if !n.store.Clean() {
+				doubt.Last = max(doubt.Last, m.Seq())
+			}
+			q := queues[h.Queue].core
+			returns := n.config.Compat.restored(h.Deliveries)
+			switch {
+			case h.Death == revived:
+				q.Revive(m, returns)
+				return
+			case h.Death != 0 && !q.Settings().HasDeadLetter:
+				q.Revive(m, queue.Returns{})
+				alive = append(alive, claim{m, q.ID})
+				return
+			case h.Death != 0:
+				q.RestoreDead(m, returns, reasonOf(h.Death), h.Copied)
+				return
 			}
 			ttl := time.Duration(-1)
 			if meta.TTL >= 0 {
 				ttl = time.Duration(meta.TTL) * time.Millisecond
 			}
 			age := time.Duration(max(now-meta.Enqueued, 0)) * time.Millisecond
-			queues[id].core.Restore(m, ttl, age, uint32(deliveries), !n.store.Clean() || deliveries > 0)
+			q.Restore(m, ttl, age, returns, h.Deliveries > 0 || m.Seq() <= doubt.Last)
 		})
 	if err != nil {
 		return err
 	}
+	if doubt != before {
+		n.define(put(doubtKey(), doubt))
+	}
+	n.defineFound(all)
+	n.logRevived(alive)
 	for _, q := range queues {
 		n.after(q, q.core.Pump())
 	}
 	return nil
+}
+
+// defineFound defines the virtual hosts that were made again because of what is in them.
+func (n *Node) defineFound(all []store.Definition) {
+	for name := range n.vhosts {
+		key := vhostKey(name)
+		if !slices.ContainsFunc(all, func(d store.Definition) bool { return d.Key == key }) {
+			n.define(put(key, vhostDefinition{}))
+		}
+	}
 }
 
 // safe returns up to where the log is on disk.

@@ -258,6 +258,34 @@ func TestMessagesAreKept(t *testing.T) {
 	}
 }
 
+// TestDoubtIsKept: a message that was in a consumer's hands when the broker crashed is marked as redelivered, also if the broker was started
+// and stopped in order since. One that was published after the crash is not.
+func TestDoubtIsKept(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		m := must{t, openVhost(t, dir)}
+		q := m.queue("q")
+		m.publish("", "q", wire.Properties{DeliveryMode: 2}, "before")
+		m.take(q)
+		time.Sleep(time.Second) // until it is on disk
+		m.v = kill(t, m.v)
+		m.publish("", "q", wire.Properties{DeliveryMode: 2}, "after")
+		for range 2 {
+			m.v = reopen(t, m.v)
+		}
+		seen, err := m.v.Queue("q").Look()
+		m.do(err)
+		var got []string
+		for _, s := range seen {
+			got = append(got, fmt.Sprint(string(s.Body), " ", s.Redelivered))
+		}
+		if want := []string{"before true", "after false"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		m.do(m.v.node.Close())
+	})
+}
+
 // TestTimeGoesOn: messages grow older while no broker runs, and each dies at its time.
 func TestTimeGoesOn(t *testing.T) {
 	dir := t.TempDir()

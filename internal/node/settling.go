@@ -14,6 +14,7 @@ type answer int
 const (
 	acked answer = iota
 	rejected
+	nacked       // rejected by basic.nack
 	rejectedBack // to its queue, by basic.reject
 	nackedBack   // to its queue, by basic.nack
 	lost         // its channel has ended
@@ -77,18 +78,18 @@ func (n *Node) settle(q *Queue, items []queue.Item, a answer) {
 			n.commit(b)
 		}
 		q.core.Settle(items)
-	case rejected:
-		n.after(q, q.core.Kill(items))
+	case rejected, nacked:
+		n.after(q, q.core.Kill(items, n.config.Compat.fails(a)))
 	default:
-		counted := a != nackedBack || n.config.Compat.nackCounts()
+		failed := n.config.Compat.fails(a)
 		if q.kept() {
 			b := n.batch()
 			for _, it := range items {
-				b.Count(&it.Message.Message, q.core.ID, it.Deliveries(counted))
+				b.Count(&it.Message.Message, q.core.ID, n.config.Compat.logged(it, failed))
 			}
 			n.commit(b)
 		}
-		n.after(q, q.core.Return(items, a != lost, counted))
+		n.after(q, q.core.Return(items, a != lost, failed))
 	}
 }
 

@@ -18,22 +18,28 @@ import (
 
 // User may log in, and do in each virtual host what its permissions allow.
 type User struct {
-	Name string
+	Name string `json:"Name"`
 	// Password is hashed when the user is stored; empty with Hash set.
-	Password string
+	Password string `json:"Password"`
 	// Hash is RabbitMQ's: 4 bytes of salt and SHA-256 of salt and password, in base64. Empty: nobody can log in by password.
-	Hash string
-	Tags []string
+	Hash string   `json:"Hash"`
+	Tags []string `json:"Tags"`
 	// Permissions by virtual host; "*" stands for all others.
-	Permissions map[string]Permission
+	Permissions map[string]Permission `json:"Permissions"`
 	// LoopbackOnly users may log in from this machine alone.
-	LoopbackOnly bool
-	given        bool // by the settings, and never on disk
+	LoopbackOnly bool `json:"LoopbackOnly"`
+	// TopicPermissions by virtual host and exchange.
+	TopicPermissions map[string]map[string]TopicPermission `json:"topic_permissions,omitempty"`
+	// Limits of connections and channels. They are not changed in place.
+	Limits Limits `json:"limits,omitempty"`
+	given  bool   // by the settings, and never on disk
 }
 
 // Permission is what a user may do with resources whose names match.
 type Permission struct {
-	Configure, Write, Read string
+	Configure string `json:"Configure"`
+	Write     string `json:"Write"`
+	Read      string `json:"Read"`
 }
 
 // Everything is the permission for all.
@@ -78,7 +84,13 @@ func (n *Node) User(name string) *User {
 
 func (u *User) clone() *User {
 	c := *u
-	c.Tags, c.Permissions = slices.Clone(u.Tags), maps.Clone(u.Permissions)
+	c.Tags, c.Permissions, c.Limits = slices.Clone(u.Tags), maps.Clone(u.Permissions), maps.Clone(u.Limits)
+	if u.TopicPermissions != nil {
+		c.TopicPermissions = make(map[string]map[string]TopicPermission)
+		for vhost, exchanges := range u.TopicPermissions {
+			c.TopicPermissions[vhost] = maps.Clone(exchanges)
+		}
+	}
 	return &c
 }
 
@@ -174,8 +186,15 @@ func compilePermission(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(pattern)
 }
 
+// nothingMatches is for patterns that cannot be used.
+var nothingMatches = regexp.MustCompile(`\z.`)
+
 // right is one of the three things that a permission allows.
 type right int
+
+func (r right) String() string {
+	return [...]string{configure: "configure", write: "write", read: "read"}[r]
+}
 
 const (
 	configure right = iota
@@ -189,7 +208,13 @@ type access struct {
 	vhost   *Vhost
 	user    string
 	version atomic.Uint64
-	rules   atomic.Pointer[[3]*regexp.Regexp]
+	rules   atomic.Pointer[rights]
+}
+
+// rights is what a user may do, compiled.
+type rights struct {
+	resources [3]*regexp.Regexp
+	topics    map[string]topicRules // by exchange
 }
 
 // check refuses what the user may not do.
@@ -199,27 +224,42 @@ func (a *access) check(want right, kind, name string) error {
 	if kind == "exchange" && name == "" {
 		shown = "amq.default"
 	}
-	if rules != nil && rules[want].MatchString(shown) {
+	if rules != nil && rules.resources[want].MatchString(shown) {
 		return nil
 	}
-	return refuse(wire.AccessRefused, "access to %s refused for user '%s'", resource(kind, shown, a.vhost.Name), a.user)
+	return refuse(wire.AccessRefused, "%s to %s refused for user '%s'", a.node.config.Compat.access(want), resource(kind, shown, a.vhost.Name), a.user)
 }
 
-func (a *access) current() *[3]*regexp.Regexp {
+// checkPassive refuses to tell of something that the user has no right to, in releases that do.
+func (a *access) checkPassive(kind, name string) error {
+	if !a.node.config.Compat.passiveNeedsRight() || a.check(write, kind, name) == nil || a.check(read, kind, name) == nil {
+		return nil
+	}
+	return a.check(configure, kind, name)
+}
+
+func (a *access) current() *rights {
 	version := a.node.permissions.Load() + 1
 	if a.version.Load() == version {
 		return a.rules.Load()
 	}
-	var rules *[3]*regexp.Regexp
+	var rules *rights
 	if u := a.node.User(a.user); u != nil {
 		if p, ok := u.permission(a.vhost.Name); ok {
-			rules = &[3]*regexp.Regexp{}
+			rules = &rights{topics: make(map[string]topicRules)}
 			for i, pattern := range []string{p.Configure, p.Write, p.Read} {
 				re, err := compilePermission(pattern)
 				if err != nil {
 					return nil
 				}
-				rules[i] = re
+				rules.resources[i] = re
+			}
+			for name, p := range u.TopicPermissions[a.vhost.Name] {
+				topic, err := p.compile(a.user, a.vhost.Name)
+				if err != nil { // a name has made a pattern of it that is none
+					topic = topicRules{nothingMatches, nothingMatches}
+				}
+				rules.topics[name] = topic
 			}
 		}
 	}

@@ -29,6 +29,7 @@ type Vhost struct {
 	policies  map[string]Policy           // of users
 	operators map[string]Policy           // policies of operators
 	former    map[queue.Type]queue.Totals // of queues that are gone
+	about     vhostDefinition             // what people say of it, and its limits
 	deleted   bool
 	gone      atomic.Bool // is being deleted
 }
@@ -110,8 +111,10 @@ func newVhost(n *Node, name string) *Vhost {
 
 func newExchange(v *Vhost, x Exchange) *Exchange {
 	x.vhost = v
-	x.bindings = exchange.New[destination](x.Kind)
+	x.bindings = v.node.config.Compat.bindings(x.Kind)
+	x.bindings.Meter = &v.node.memory.topology
 	x.sources = make(map[*Exchange]struct{})
+	v.node.memory.topology.Add(x.weight())
 	return &x
 }
 
@@ -146,7 +149,7 @@ func (n *Node) AddVhost(name string) error {
 		return fmt.Errorf("the virtual host %q is being deleted: try again", name)
 	} else if v == nil {
 		n.vhosts[name] = newVhost(n, name)
-		mark = n.define(put(vhostKey(name), struct{}{}))
+		mark = n.define(put(vhostKey(name), vhostDefinition{}))
 	}
 	n.mu.Unlock()
 	return n.kept(mark)
@@ -193,6 +196,8 @@ func (n *Node) DeleteVhost(name string) error {
 	removed := []string{vhostKey(name)}
 	for _, x := range v.exchanges {
 		removed = append(removed, v.exchangeRemoval(x)...)
+		x.bindings.Clear()
+		n.memory.topology.Add(-x.weight())
 	}
 	for _, operator := range []bool{false, true} {
 		for _, p := range v.rank(operator) {
@@ -205,14 +210,18 @@ func (n *Node) DeleteVhost(name string) error {
 	delete(n.vhosts, name) // the name is free when nothing of the old one is left
 	mark := n.define(change{removed: removed})
 	n.mu.Unlock()
+	n.checkMemory()
 	return n.kept(mark)
 }
 
 // dropPermissions removes what users may do in a virtual host. The node is locked.
 func (n *Node) dropPermissions(vhost string) {
 	for _, u := range n.users {
-		if _, ok := u.Permissions[vhost]; ok {
+		_, permitted := u.Permissions[vhost]
+		_, restricted := u.TopicPermissions[vhost]
+		if permitted || restricted {
 			delete(u.Permissions, vhost)
+			delete(u.TopicPermissions, vhost)
 			n.defineUser(u)
 		}
 	}

@@ -18,6 +18,7 @@ type codec struct {
 	anyBytes bool   // reading: short strings need not be UTF-8
 	depth    int    // of nested tables and arrays
 	entries  int    // of tables and arrays so far
+	signs    bool   // reading: skipValue makes unsigned integers of 64 bits signed, in place
 	cut      bool   // reading: the fault is that the input ended, and not within a table
 	fault    *FrameError
 	// anonymous: RabbitMQ does not say in which method the fault is

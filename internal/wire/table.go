@@ -72,6 +72,39 @@ func (t Table) Check() error {
 	return nil
 }
 
+// Weight is about how many bytes the table takes in memory.
+func (t Table) Weight() int {
+	n := 0
+	for _, f := range t {
+		n += fieldWeight + len(f.Key) + valueWeight(f.Value)
+	}
+	return n
+}
+
+// fieldWeight is what a field takes beside its key and value; itemWeight is the same for an item of an array.
+const (
+	fieldWeight = 48
+	itemWeight  = 24
+)
+
+func valueWeight(value any) int {
+	switch v := value.(type) {
+	case string:
+		return 16 + len(v)
+	case []byte:
+		return 24 + len(v)
+	case Table:
+		return 24 + v.Weight()
+	case Array:
+		n := 24
+		for _, item := range v {
+			n += itemWeight + valueWeight(item)
+		}
+		return n
+	}
+	return 8
+}
+
 // Get returns the value of the first field with that key.
 func (t Table) Get(key string) (any, bool) {
 	for _, f := range t {
@@ -266,6 +299,7 @@ func (c *codec) skipTable() {
 }
 
 func (c *codec) skipValue() {
+	at := c.buf
 	switch tag := c.readUint8(); tag {
 	case 't', 'b', 'B':
 		c.take(1)
@@ -274,6 +308,9 @@ func (c *codec) skipValue() {
 	case 'I', 'i':
 		c.take(4)
 	case 'l', 'L', 'T':
+		if tag == 'L' && c.signs {
+			at[0] = 'l'
+		}
 		c.take(8)
 	case 'f':
 		c.finite(float64(math.Float32frombits(c.readUint32())))

@@ -46,6 +46,14 @@ type binding[D comparable] struct {
 	inGroup       int
 }
 
+// bindingOverhead is about what a binding takes of memory beside its key and arguments, with its definition on disk.
+const bindingOverhead = 768
+
+// weight is about how many bytes the binding takes: its arguments are there as they came, as they are compared, and in its definition.
+func (b *binding[D]) weight() int64 {
+	return int64(bindingOverhead + 2*len(b.id.key) + 3*b.args.Weight())
+}
+
 // group is the bindings that match the same routing keys.
 type group[D comparable] []*binding[D]
 

@@ -55,6 +55,17 @@ func equal(a, b any) bool {
 	return equalNumbers(a, b)
 }
 
+// identical compares an argument of a binding with a header as RabbitMQ does from 4.0 on: no integer is the same as a number with a fraction, and
+// the time in a header is in milliseconds, while that in an argument is in seconds.
+func identical(argument, header any) bool {
+	if t, ok := header.(wire.Timestamp); ok {
+		header = wire.Timestamp(uint64(t) * 1000)
+	}
+	_, ofFloat := float(argument)
+	_, isFloat := float(header)
+	return ofFloat == isFloat && equal(argument, header)
+}
+
 func equalTables(a, b wire.Table) bool {
 	if len(a) != len(b) {
 		return false

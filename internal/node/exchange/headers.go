@@ -10,6 +10,7 @@ import (
 // headers tries every binding: each has its own pattern.
 type headers[D comparable] struct {
 	destinations *destinations[D]
+	exact        bool // see NewExact
 }
 
 func (headers[D]) add(b *binding[D]) (err error) {
@@ -24,9 +25,13 @@ func (h headers[D]) match(_ string, read func() wire.Table, visit func(D)) {
 		return
 	}
 	message := newLookup(read())
+	matches := pattern.match
+	if h.exact {
+		matches = pattern.matchExactly
+	}
 	for _, to := range h.destinations.all {
 		for _, b := range to.bindings {
-			if b.pattern.match(message) {
+			if matches(b.pattern, message) {
 				visit(to.name)
 				break
 			}
@@ -89,6 +94,17 @@ func (p pattern) match(message lookup) bool {
 	for _, f := range p.fields {
 		value, ok := message.find(f.key, f.nth)
 		if fits := ok && (f.exist || equal(f.value, value)); fits == p.any {
+			return p.any
+		}
+	}
+	return !p.any
+}
+
+// matchExactly is match as it is from RabbitMQ 4.0 on.
+func (p pattern) matchExactly(message lookup) bool {
+	for _, f := range p.fields {
+		value, ok := message.findLast(f.key)
+		if fits := ok && (f.exist || identical(f.value, value)); fits == p.any {
 			return p.any
 		}
 	}

@@ -22,6 +22,17 @@ func newLookup(headers wire.Table) lookup {
 	return lookup{headers: sorted(headers), sorted: true}
 }
 
+// findLast returns the last header of that key.
+func (l lookup) findLast(key string) (value any, ok bool) {
+	for nth := 0; ; nth++ {
+		next, there := l.find(key, nth)
+		if !there {
+			return value, ok
+		}
+		value, ok = next, true
+	}
+}
+
 // find returns the nth header of that key.
 func (l lookup) find(key string, nth int) (any, bool) {
 	headers := l.headers

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/rehop/rehop/internal/wire"
 )
@@ -12,6 +13,8 @@ import (
 //
 // Any number of goroutines may call Match, Len and All at once, while nobody changes the table.
 type Table[D comparable] struct {
+	// Meter has the memory that bindings take added to it, if it is there.
+	Meter        *atomic.Int64
 	bindings     map[identity[D]]*binding[D]
 	destinations *destinations[D]
 	index        index[D]
@@ -23,6 +26,16 @@ type index[D comparable] interface {
 	add(*binding[D]) error
 	remove(*binding[D])
 	match(key string, headers func() wire.Table, visit func(D))
+}
+
+// NewExact is New for an exchange that compares headers as RabbitMQ does from 4.0 on: 1 is not 1.0, a time counts in milliseconds, and of several
+// headers with one name the last is compared.
+func NewExact[D comparable](kind Kind) *Table[D] {
+	t := New[D](kind)
+	if kind == Headers {
+		t.index = headers[D]{t.destinations, true}
+	}
+	return t
 }
 
 // New returns an exchange without bindings.
@@ -39,7 +52,7 @@ func New[D comparable](kind Kind) *Table[D] {
 	case Topic:
 		t.index = newTopic(t.destinations)
 	case Headers:
-		t.index = headers[D]{t.destinations}
+		t.index = headers[D]{t.destinations, false}
 	default:
 		panic("exchange: no such kind: " + string(kind))
 	}
@@ -63,7 +76,22 @@ func (t *Table[D]) Add(dst D, key string, args wire.Table) (added bool, err erro
 	t.added++
 	t.bindings[id] = b
 	t.destinations.add(b)
+	t.weigh(b.weight())
 	return true, nil
+}
+
+func (t *Table[D]) weigh(n int64) {
+	if t.Meter != nil {
+		t.Meter.Add(n)
+	}
+}
+
+// Clear forgets all bindings, of an exchange that goes with everything that it is bound to.
+func (t *Table[D]) Clear() {
+	for _, b := range t.bindings {
+		t.weigh(-b.weight())
+	}
+	clear(t.bindings)
 }
 
 // Remove takes back what Add did with the same arguments in any order, and reports whether there was such a binding.
@@ -92,6 +120,7 @@ func (t *Table[D]) RemoveAll(dst D) int {
 
 func (t *Table[D]) remove(b *binding[D]) {
 	delete(t.bindings, b.id)
+	t.weigh(-b.weight())
 	t.index.remove(b)
 	t.destinations.remove(b)
 }

@@ -5,8 +5,10 @@ import "time"
 // Item is a message in one queue.
 type Item struct {
 	Message *Message
-	// Count is how often the item came back unacknowledged.
+	// Count is how often the item came back unacknowledged to a quorum queue.
 	Count uint32
+	// Failures is how often its delivery has failed, those included that it took along from other queues; 65,535 at most.
+	Failures uint16
 	// Redelivered items may have been seen by a consumer before.
 	Redelivered bool
 	// Expires is when the item expires, on the node's clock; 0 means never.
@@ -15,12 +17,10 @@ type Item struct {
 	place uint64
 }
 
-// Deliveries is how often an item that comes back was delivered, as far as it matters after a restart: at least once.
-func (it Item) Deliveries(counted bool) int {
-	if counted {
-		return int(it.Count) + 1
-	}
-	return max(int(it.Count), 1)
+// Returns is how often an item came back, and how often of those its delivery had failed.
+type Returns struct {
+	Count    uint32
+	Failures uint16
 }
 
 // backlog holds items of one priority: those that came back, which are first, and those never taken out.
@@ -29,7 +29,12 @@ type backlog struct {
 	fresh ring
 }
 
-func (b *backlog) len() int { return len(b.back) + b.fresh.n }
+func (b *backlog) len() int {
+	if b == nil {
+		return 0
+	}
+	return len(b.back) + b.fresh.n
+}
 
 func (b *backlog) head() *Item {
 	if len(b.back) > 0 {

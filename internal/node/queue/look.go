@@ -64,6 +64,9 @@ func (q *Queue) Peek(n int) []Item {
 	var items []Item
 	for i := len(q.levels) - 1; i >= 0 && len(items) < n; i-- {
 		l := q.levels[i]
+		if l == nil {
+			continue
+		}
 		back := slices.SortedFunc(slices.Values(l.back), func(a, b Item) int { return cmp.Compare(a.place, b.place) })
 		items = append(items, back[:min(len(back), n-len(items))]...)
 		l.fresh.each(n-len(items), func(it *Item) { items = append(items, *it) })

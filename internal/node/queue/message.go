@@ -2,6 +2,7 @@
 package queue
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/rehop/rehop/internal/node/store"
@@ -14,8 +15,13 @@ type Message struct {
 	content atomic.Pointer[store.Content]
 	refs    atomic.Int32
 	// Size is the length of the body.
-	Size     uint32
-	Priority uint8
+	Size uint32
+	// Properties is the length of the properties; 65,535 at most.
+	Properties uint16
+	// Failures of its delivery are those that a dead letter takes along.
+	Failures    uint16
+	Priority    uint8
+	HasPriority bool
 	// Persistent is what the publisher asked for by delivery mode 2.
 	Persistent bool
 	// Pinned messages stay in memory though they are stored: a queue holds them that is not on disk, and the others may let go of
@@ -25,11 +31,13 @@ type Message struct {
 
 // NewMessage returns a message that holders queues are about to hold.
 func NewMessage(c *store.Content, holders int) *Message {
-	m := &Message{Size: uint32(len(c.Body))}
+	m := &Message{Size: uint32(len(c.Body)), Properties: upTo16Bits(len(c.Properties))}
 	m.content.Store(c)
 	m.refs.Store(int32(holders))
 	return m
 }
+
+func upTo16Bits(n int) uint16 { return uint16(min(n, math.MaxUint16)) }
 
 // Content returns what was published, or nil if it is on disk alone.
 func (m *Message) Content() *store.Content { return m.content.Load() }
@@ -37,13 +45,17 @@ func (m *Message) Content() *store.Content { return m.content.Load() }
 // Shared reports whether several queues hold the message.
 func (m *Message) Shared() bool { return m.refs.Load() > 1 }
 
-// What is in memory beside the bytes of contents, about: for each message, and for each content that is there.
+// What is in memory beside the bytes of contents, about: for each message, for its place in each queue that holds it, and for each content that is there.
 const (
-	overhead        = 160
+	overhead        = 112
+	placeOverhead   = 64
 	contentOverhead = 96
 )
 
-func weight(c *store.Content) int64 { return int64(contentOverhead + len(c.Body) + len(c.Properties)) }
+// weight is what a content takes: properties and body share their memory, which may have been taken in larger pieces than they need.
+func weight(c *store.Content) int64 {
+	return int64(contentOverhead + len(c.Exchange) + len(c.Key) + len(c.Properties) + cap(c.Body))
+}
 
 // Budget counts what messages take of memory.
 type Budget struct {
@@ -51,14 +63,18 @@ type Budget struct {
 	Limit    int64
 	contents atomic.Int64 // bytes
 	messages atomic.Int64
+	places   atomic.Int64
 }
 
 // Used returns the bytes in memory.
-func (b *Budget) Used() int64 { return b.contents.Load() + overhead*b.messages.Load() }
+func (b *Budget) Used() int64 {
+	return b.contents.Load() + overhead*b.messages.Load() + placeOverhead*b.places.Load()
+}
 
-// Admit counts a message that queues are about to hold.
+// Admit counts a message with the places that it has in queues, or is about to have.
 func (b *Budget) Admit(m *Message) {
 	b.messages.Add(1)
+	b.places.Add(int64(m.refs.Load()))
 	if c := m.content.Load(); c != nil {
 		b.contents.Add(weight(c))
 	}
@@ -76,6 +92,7 @@ func (b *Budget) Load(m *Message, c *store.Content) {
 
 // release notes that one queue less holds the message.
 func (b *Budget) release(m *Message) {
+	b.places.Add(-1)
 	if m.refs.Add(-1) > 0 {
 		b.spare(m)
 		return
@@ -99,9 +116,15 @@ func (b *Budget) spare(m *Message) {
 }
 
 // Recovered returns a message whose content is on disk alone.
-func Recovered(size uint32, priority uint8, persistent bool) *Message {
-	return &Message{Size: size, Priority: priority, Persistent: persistent}
+func Recovered(f store.Found) *Message {
+	return &Message{Size: uint32(f.Body), Properties: upTo16Bits(f.Properties), Priority: f.Priority, HasPriority: f.HasPriority, Persistent: f.Persistent}
 }
 
-// Held notes one more queue that holds a recovered message, and returns how many do.
-func (m *Message) Held() int { return int(m.refs.Add(1)) }
+// Recover counts one more queue that holds a recovered message.
+func (b *Budget) Recover(m *Message) {
+	if m.refs.Add(1) == 1 {
+		b.Admit(m)
+		return
+	}
+	b.places.Add(1)
+}

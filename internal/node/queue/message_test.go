@@ -86,7 +86,7 @@ func TestMissingIsBounded(t *testing.T) {
 	}{{"many", 1, 200, loadAtOnce}, {"large", loadBytes, 3, 1}, {"middling", loadBytes / 4, 10, 4}, {"few", 1, 2, 2}} {
 		s := newStage(t, plan{})
 		for range c.sent {
-			s.q.Restore(Recovered(uint32(c.size), 0, true), -1, 0, 0, false)
+			s.q.Restore(Recovered(store.Found{Body: c.size}), -1, 0, Returns{}, false)
 		}
 		if got := len(s.q.Missing()); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.name, got, c.want)
@@ -120,7 +120,7 @@ func TestBudget(t *testing.T) {
 	var b Budget
 	shared := NewMessage(content, 2)
 	b.Admit(shared)
-	if got, want := b.Used(), int64(overhead+contentOverhead+10); got != want {
+	if got, want := b.Used(), int64(overhead+2*placeOverhead+contentOverhead+10); got != want {
 		t.Errorf("used: got %d, want %d", got, want)
 	}
 	b.release(shared)
@@ -138,13 +138,12 @@ func TestBudget(t *testing.T) {
 		t.Errorf("a message that was read too late: %d bytes used, want 0", b.Used())
 	}
 
-	found := Recovered(7, 4, true)
-	found.Held()
-	found.Held()
-	b.Admit(found)
+	found := Recovered(store.Found{Body: 7})
+	b.Recover(found)
+	b.Recover(found)
 	b.Load(found, content)
 	b.Load(found, content)
-	if got, want := b.Used(), int64(overhead+contentOverhead+10); got != want {
+	if got, want := b.Used(), int64(overhead+2*placeOverhead+contentOverhead+10); got != want {
 		t.Errorf("used after a message was read twice: got %d, want %d", got, want)
 	}
 	b.release(found)

@@ -246,7 +246,7 @@ func (m *model) kill(names []string) {
 	}
 }
 
-func (m *model) giveBack(names []string, asked, counted bool) {
+func (m *model) giveBack(names []string, asked bool) {
 	for _, name := range names {
 		e := m.takeBack(name)
 		e.redelivered = true
@@ -254,9 +254,7 @@ func (m *model) giveBack(names []string, asked, counted bool) {
 			m.insert(e, func(other entry) bool { return other.arrival > e.arrival })
 			continue
 		}
-		if counted {
-			e.count++
-		}
+		e.count++
 		limit := m.settings.DeliveryLimit
 		switch {
 		case limit >= 0 && int(e.count) > limit:

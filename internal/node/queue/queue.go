@@ -23,6 +23,10 @@ const (
 type Death struct {
 	Item   Item
 	Reason Reason
+	// Noted deaths are in the log: a restart knows of them.
+	Noted bool
+	// Copied are queues that have taken a copy, while another was full.
+	Copied []store.QueueID
 }
 
 // Clock tells the time since some fixed moment; it never goes back.
@@ -36,10 +40,13 @@ type Queue struct {
 	clock  Clock
 	budget *Budget
 	single bool // only one consumer at a time is served
+	rules  Rules
 
 	mu        sync.Mutex
 	settings  Settings
-	levels    []*backlog // by rising priority
+	levels    []*backlog // by rising priority; nil: nothing has come yet
+	highest   int        // above it all levels are empty
+	inARow    int        // of two levels, how often messages were taken since the lower had its turn
 	ready     int
 	bytes     int64 // of ready messages
 	unacked   int
@@ -85,17 +92,16 @@ type Config struct {
 	MaxPriority uint8
 	// SingleActive serves one consumer at a time.
 	SingleActive bool
+	// Rules are those of the release that the broker follows.
+	Rules Rules
 	// Wake is called by a timer, in a goroutine of its own, when Tick should be called.
 	Wake func()
 }
 
 // New returns an empty queue. Its clock begins to tick with the first call of a method.
 func New(c Config, s Settings) *Queue {
-	q := &Queue{ID: c.ID, Type: c.Type, clock: c.Clock, budget: c.Budget, single: c.SingleActive, levels: make([]*backlog, int(c.MaxPriority)+1)}
+	q := &Queue{ID: c.ID, Type: c.Type, clock: c.Clock, budget: c.Budget, single: c.SingleActive, rules: c.Rules, levels: make([]*backlog, c.levels())}
 	q.alarm.wake = c.Wake
-	for i := range q.levels {
-		q.levels[i] = &backlog{}
-	}
 	q.settings = s
 	q.bounded.Store(s.refuses())
 	q.used = q.clock()
@@ -142,6 +148,20 @@ func (q *Queue) Admits(size int) bool {
 	return !s.refuses() || (s.MaxLength < 0 || length <= s.MaxLength) && (s.MaxBytes < 0 || bytes <= s.MaxBytes)
 }
 
+// TooLarge reports whether a message of a size does not come in even if the queue is empty.
+func (q *Queue) TooLarge(size int) bool {
+	if !q.bounded.Load() {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := &q.settings
+	return q.Type == Classic && s.refuses() && s.MaxBytes >= 0 && int64(size) > s.MaxBytes
+}
+
+// Bounded reports whether the queue may refuse messages.
+func (q *Queue) Bounded() bool { return q.bounded.Load() }
+
 // RefusesToDeadLetter reports whether a refused message goes to the dead letter exchange.
 func (q *Queue) RefusesToDeadLetter() bool {
 	q.mu.Lock()
@@ -167,7 +187,7 @@ func (q *Queue) Push(m *Message, ttl time.Duration) Effects {
 	}
 	q.totals.Published++
 	q.arrivals++
-	it := Item{Message: m, place: q.arrivals, Expires: q.lifetime(ttl)}
+	it := Item{Message: m, place: q.arrivals, Expires: q.lifetime(ttl), Failures: m.Failures, Redelivered: q.rules.ShowsFailures && m.Failures > 0}
 	if content := m.Content(); q.ready == 0 && content != nil {
 		if fx, taken := q.handOver(it, content); taken {
 			return fx
@@ -227,25 +247,39 @@ func (q *Queue) lifetime(own time.Duration) time.Duration {
 }
 
 // Restore appends a message that was found in the log. age is how long it has been in the queue.
-func (q *Queue) Restore(m *Message, ttl, age time.Duration, count uint32, redelivered bool) {
+func (q *Queue) Restore(m *Message, ttl, age time.Duration, returns Returns, redelivered bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.arrivals++
-	it := Item{Message: m, place: q.arrivals, Count: count, Redelivered: redelivered}
+	it := Item{Message: m, place: q.arrivals, Count: returns.Count, Failures: returns.Failures, Redelivered: redelivered}
 	if until := q.lifetime(ttl); until != 0 {
 		it.Expires = max(until-age, 1)
 	}
 	q.put(it)
 }
 
-func (q *Queue) level(it Item) *backlog {
-	return q.levels[min(int(it.Message.Priority), len(q.levels)-1)]
+// RestoreDead adds a message of which the log says that it has died and is not yet where it belongs.
+func (q *Queue) RestoreDead(m *Message, returns Returns, why Reason, copied []store.QueueID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.die(Item{Message: m, Count: returns.Count, Failures: returns.Failures, Redelivered: true}, why)
+	d := &q.dead[len(q.dead)-1]
+	d.Noted, d.Copied = true, copied
+}
+
+// Revive appends a message that has died in this queue and found no way out of it. It does not expire: what it died of must not take it again before
+// somebody has seen it.
+func (q *Queue) Revive(m *Message, returns Returns) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.arrivals++
+	q.put(Item{Message: m, place: q.arrivals, Count: returns.Count, Failures: returns.Failures, Redelivered: true})
 }
 
 func (q *Queue) put(it Item) {
-	q.level(it).fresh.push(it)
+	q.backlogOf(q.level(it.Message)).fresh.push(it)
 	q.ready++
-	q.bytes += int64(it.Message.Size)
+	q.bytes += q.Weight(it.Message)
 }
 
 // head returns the next item, or nil.
@@ -256,22 +290,12 @@ func (q *Queue) head() *Item {
 	return nil
 }
 
-func (q *Queue) top() *backlog {
-	if q.ready == 0 {
-		return nil
-	}
-	for i := len(q.levels) - 1; i >= 0; i-- {
-		if q.levels[i].len() > 0 {
-			return q.levels[i]
-		}
-	}
-	return nil
-}
-
 func (q *Queue) pop() Item {
-	it := q.top().pop()
+	top := q.top()
+	q.turnLevels(top)
+	it := top.pop()
 	q.ready--
-	q.bytes -= int64(it.Message.Size)
+	q.bytes -= q.Weight(it.Message)
 	return it
 }
 
@@ -330,13 +354,13 @@ func (q *Queue) effects() Effects {
 // hold keeps account of an item that somebody has and has not acknowledged. What is on disk needs not be in memory too.
 func (q *Queue) hold(it Item) {
 	q.unacked++
-	q.held += int64(it.Message.Size)
+	q.held += q.Weight(it.Message)
 	q.budget.spare(it.Message)
 }
 
 func (q *Queue) letGo(it Item) {
 	q.unacked--
-	q.held -= int64(it.Message.Size)
+	q.held -= q.Weight(it.Message)
 }
 
 // turn returns the consumer that is next, or nil if nobody has room.
@@ -390,8 +414,8 @@ func (q *Queue) trim() {
 }
 
 func (q *Queue) die(it Item, why Reason) {
-	q.dead = append(q.dead, Death{it, why})
-	q.mourned += int64(it.Message.Size)
+	q.dead = append(q.dead, Death{Item: it, Reason: why})
+	q.mourned += q.Weight(it.Message)
 }
 
 // TakeDead returns the messages that have died, for one caller at a time: it must call again until nothing
@@ -415,7 +439,7 @@ func (q *Queue) TakeDead(again bool) []Death {
 func (q *Queue) Buried(lot []Death) {
 	bytes := int64(0)
 	for _, d := range lot {
-		bytes += int64(d.Item.Message.Size)
+		bytes += q.Weight(d.Item.Message)
 		q.budget.release(d.Item.Message)
 	}
 	q.mu.Lock()

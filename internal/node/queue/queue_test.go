@@ -292,20 +292,23 @@ func TestExpiredBeforeGet(t *testing.T) {
 
 func TestDeliveryLimit(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		kind    Type
-		limit   int
-		counted bool
-		want    int // deliveries
+		name   string
+		kind   Type
+		rules  Rules
+		limit  int
+		failed bool
+		want   int // deliveries
 	}{
-		{"none", Quorum, -1, true, 10},
-		{"no return", Quorum, 0, true, 1},
-		{"two returns", Quorum, 2, true, 3},
-		{"returns that do not count", Quorum, 2, false, 10},
-		{"classic queues have none", Classic, 2, true, 10},
+		{"none", Quorum, Rules{}, -1, true, 10},
+		{"no return", Quorum, Rules{}, 0, true, 1},
+		{"two returns", Quorum, Rules{}, 2, true, 3},
+		{"returns that are no failures", Quorum, Rules{}, 2, false, 3},
+		{"two failures", Quorum, Rules{CountsFailures: true, LimitsFailures: true}, 2, true, 3},
+		{"returns where only failures count", Quorum, Rules{CountsFailures: true, LimitsFailures: true}, 2, false, 10},
+		{"classic queues have none", Classic, Rules{CountsFailures: true}, 2, true, 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t, plan{kind: c.kind, settings: func(s *Settings) { s.DeliveryLimit = c.limit }})
+			s := newStage(t, plan{kind: c.kind, rules: c.rules, settings: func(s *Settings) { s.DeliveryLimit = c.limit }})
 			s.push("a")
 			got := 0
 			for got < 10 {
@@ -313,15 +316,18 @@ func TestDeliveryLimit(t *testing.T) {
 				if !found {
 					break
 				}
-				wantCount := uint32(0)
-				if c.kind == Quorum && c.counted {
-					wantCount = uint32(got)
+				want := Returns{}
+				if c.kind == Quorum {
+					want.Count = uint32(got)
 				}
-				if it.Count != wantCount || it.Redelivered != (got > 0) {
-					t.Errorf("delivery %d: got count %d, redelivered %t, want %d, %t", got, it.Count, it.Redelivered, wantCount, got > 0)
+				if c.rules.CountsFailures && c.failed {
+					want.Failures = uint16(got)
+				}
+				if (Returns{it.Count, it.Failures}) != want || it.Redelivered != (got > 0) {
+					t.Errorf("delivery %d: got count %d, failures %d, redelivered %t, want %+v, %t", got, it.Count, it.Failures, it.Redelivered, want, got > 0)
 				}
 				got++
-				s.after(s.q.Return([]Item{it}, true, c.counted))
+				s.after(s.q.Return([]Item{it}, true, c.failed))
 			}
 			if got != c.want {
 				t.Errorf("deliveries: got %d, want %d", got, c.want)
@@ -339,7 +345,7 @@ func TestKill(t *testing.T) {
 	s := newStage(t, plan{})
 	k := s.join("one", 2, nil)
 	s.push("a", "b")
-	s.after(s.q.Kill(k.take("b", "a")))
+	s.after(s.q.Kill(k.take("b", "a"), true))
 	s.wantBooks(0, 0, 0, 0)
 	s.wantDead("b rejected", "a rejected")
 }
@@ -465,7 +471,7 @@ func TestRestore(t *testing.T) {
 		ttl, age time.Duration
 		count    uint32
 	}{{"gone", time.Second, time.Second, 0}, {"goes on", time.Minute, 20 * time.Second, 1}, {"stays", -1, time.Hour, 2}} {
-		s.q.Restore(s.message(parcel{name: c.name}), c.ttl, c.age, c.count, c.count > 0)
+		s.q.Restore(s.message(parcel{name: c.name}), c.ttl, c.age, Returns{Count: c.count}, c.count > 0)
 	}
 	s.after(s.q.Pump())
 	s.wantDead("gone expired")

@@ -67,7 +67,7 @@ func (r *run) restore() {
 	for range r.rng.IntN(5) {
 		p := r.parcel()
 		age, count := time.Duration(r.rng.IntN(20))*time.Millisecond, uint32(r.rng.IntN(3))
-		r.q.Restore(r.message(p), p.ttl, age, count, count > 0)
+		r.q.Restore(r.message(p), p.ttl, age, Returns{Count: count}, count > 0)
 		r.model.arrivals++
 		e := entry{name: p.name, size: int64(p.size), priority: min(int(p.priority), r.model.maxPriority), arrival: r.model.arrivals, redelivered: count > 0, count: count}
 		if p.ttl >= 0 {
@@ -112,14 +112,14 @@ func (r *run) step() {
 		})
 	case n < 69:
 		r.answer("kill", func(items []Item, names []string) {
-			r.after(r.q.Kill(items))
+			r.after(r.q.Kill(items, true))
 			r.model.kill(names)
 		})
 	case n < 80:
-		asked, counted := r.rng.IntN(2) == 0, r.rng.IntN(3) > 0
-		r.answer(fmt.Sprintf("return (asked %t, counted %t)", asked, counted), func(items []Item, names []string) {
-			r.after(r.q.Return(items, asked, counted))
-			r.model.giveBack(names, asked, counted)
+		asked, failed := r.rng.IntN(2) == 0, r.rng.IntN(3) > 0
+		r.answer(fmt.Sprintf("return (asked %t, failed %t)", asked, failed), func(items []Item, names []string) {
+			r.after(r.q.Return(items, asked, failed))
+			r.model.giveBack(names, asked)
 		})
 	case n < 85:
 		r.fetch()
@@ -251,8 +251,11 @@ func (r *run) fetch() {
 func (r *run) purge() {
 	r.note("purge")
 	var got []string
-	for _, it := range r.q.Purge() {
-		got = append(got, r.names[it.Message])
+	purged := r.q.Purge()
+	for lot := purged.Next(); len(lot) > 0; lot = purged.Next() {
+		for _, m := range lot {
+			got = append(got, r.names[m])
+		}
 	}
 	if want := r.model.purge(); !slices.Equal(got, want) {
 		r.t.Errorf("purge: got %s, want %s", got, want)
@@ -386,7 +389,7 @@ func (r *run) compareMemory() {
 			delete(r.names, m)
 			continue
 		}
-		held += overhead
+		held += overhead + placeOverhead
 	}
 	if used := r.budget.Used(); used != held {
 		r.t.Errorf("bytes in memory: got %d, want %d", used, held)
@@ -409,7 +412,7 @@ func (r *run) finish() {
 		case 0:
 			r.q.Settle(p.held)
 		case 1:
-			r.after(r.q.Kill(p.held))
+			r.after(r.q.Kill(p.held, true))
 		default:
 			r.after(r.q.Return(p.held, true, true))
 		}

@@ -13,12 +13,13 @@ func (q *Queue) Settle(items []Item) {
 	}
 }
 
-// Kill makes dead letters of items that a consumer has rejected.
-func (q *Queue) Kill(items []Item) Effects {
+// Kill makes dead letters of items that a consumer has rejected. failed: their deliveries count as failures.
+func (q *Queue) Kill(items []Item, failed bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range items {
 		if q.takeBack(it) {
+			it = q.rules.returned(it, failed)
 			q.die(it, Rejected)
 		}
 	}
@@ -26,9 +27,8 @@ func (q *Queue) Kill(items []Item) Effects {
 }
 
 // Return puts items back that were not acknowledged: in a classic queue where they were, in a quorum queue behind those that
-// came back before, or behind all others if the consumer has asked for it and no limit ends its asking. Counted returns
-// use up the delivery limit.
-func (q *Queue) Return(items []Item, asked, counted bool) Effects {
+// came back before, or behind all others if the consumer has asked for it and no limit ends its asking. failed: their deliveries count as failures.
+func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range items {
@@ -36,25 +36,30 @@ func (q *Queue) Return(items []Item, asked, counted bool) Effects {
 			continue
 		}
 		it.Redelivered = true
+		it = q.rules.returned(it, failed)
+		level := q.level(it.Message)
 		if q.Type == Quorum {
-			q.returns++
-			it.place = q.returns
-			if counted {
-				it.Count++
+			it.Count++
+			used, limit := it.Count, q.settings.DeliveryLimit
+			if q.rules.LimitsFailures {
+				used = uint32(it.Failures)
 			}
-			limit := q.settings.DeliveryLimit
-			if limit >= 0 && int64(it.Count) > int64(limit) {
+			if limit >= 0 && int64(used) > int64(limit) {
 				q.die(it, DeliveryLimit)
 				continue
 			}
-			if limit < 0 && asked {
+			if limit < 0 && asked && !q.rules.ReturnsFirst {
+				q.arrivals++
+				it.place = q.arrivals
 				q.put(it)
 				continue
 			}
+			q.returns++
+			it.place, level = q.returns, len(q.levels)-1
 		}
-		q.level(it).giveBack(it)
+		q.backlogOf(level).giveBack(it)
 		q.ready++
-		q.bytes += int64(it.Message.Size)
+		q.bytes += q.Weight(it.Message)
 	}
 	return q.pump()
 }
@@ -103,41 +108,82 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 	return it, content, q.ready, fx
 }
 
-// Purge removes what is ready and returns it.
-func (q *Queue) Purge() []Item {
+// Purged is what was taken out of a queue at once. It keeps the places that it had in the queue, which are given up one after the other: to purge a
+// million messages takes no second million of places, and no lock for longer than a moment.
+type Purged struct {
+	levels []*backlog
+	left   int
+	budget *Budget
+	lot    []*Message
+}
+
+// Purge takes out what is ready. The caller takes it over by Next.
+func (q *Queue) Purge() *Purged {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.used = q.clock()
 	return q.purge()
 }
 
-func (q *Queue) purge() []Item {
-	items := make([]Item, 0, q.ready)
-	for q.ready > 0 {
-		it := q.pop()
-		q.budget.release(it.Message)
-		items = append(items, it)
-	}
+func (q *Queue) purge() *Purged {
+	p := &Purged{levels: q.levels, left: q.ready, budget: q.budget}
+	q.levels = make([]*backlog, len(p.levels))
+	q.ready, q.bytes = 0, 0
 	q.alarm.set(q)
-	return items
+	return p
+}
+
+// Len returns how many messages are left.
+func (p *Purged) Len() int { return p.left }
+
+// purgeAtOnce is how many messages Next returns at most.
+const purgeAtOnce = 1024
+
+// Next returns some messages, none at the end. The slice is used again.
+func (p *Purged) Next() []*Message {
+	p.lot = p.lot[:0]
+	for i := len(p.levels) - 1; i >= 0; i-- {
+		for l := p.levels[i]; l.len() > 0; {
+			if len(p.lot) == purgeAtOnce {
+				return p.lot
+			}
+			it := l.pop()
+			p.left--
+			p.budget.release(it.Message)
+			p.lot = append(p.lot, it.Message)
+		}
+	}
+	return p.lot
 }
 
 // Delete ends the queue if the conditions hold, and returns how many messages were ready and the consumers that it had.
 func (q *Queue) Delete(ifUnused, ifEmpty bool) (messages int, consumers []*Consumer, ok bool) {
+	purged, consumers, ok := q.end(ifUnused, ifEmpty)
+	if !ok {
+		return 0, nil, false
+	}
+	messages = purged.Len()
+	for len(purged.Next()) > 0 {
+		continue
+	}
+	return messages, consumers, true
+}
+
+func (q *Queue) end(ifUnused, ifEmpty bool) (purged *Purged, consumers []*Consumer, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ifUnused && len(q.consumers) > 0 || ifEmpty && q.ready > 0 {
-		return 0, nil, false
+		return nil, nil, false
 	}
 	q.deleted = true
-	messages = len(q.purge())
+	purged = q.purge()
 	consumers = q.consumers
 	for _, c := range consumers {
 		c.standing = gone
 	}
 	q.consumers, q.active, q.round = nil, nil, round{}
 	q.alarm.stop()
-	return messages, consumers, true
+	return purged, consumers, true
 }
 
 // Stop ends the queue's timer.

@@ -30,6 +30,7 @@ type plan struct {
 	kind         Type
 	maxPriority  uint8
 	singleActive bool
+	rules        Rules
 	settings     func(*Settings)
 	budget       int64
 }
@@ -44,7 +45,7 @@ func newStage(t testing.TB, p plan) *stage {
 		p.kind = Classic
 	}
 	s.q = New(Config{ID: 1, Type: p.kind, Clock: func() time.Duration { return s.now }, Budget: s.budget, MaxPriority: p.maxPriority,
-		SingleActive: p.singleActive, Wake: func() {}}, settings)
+		SingleActive: p.singleActive, Rules: p.rules, Wake: func() {}}, settings)
 	s.q.Touch()
 	t.Cleanup(s.q.Stop)
 	return s
@@ -58,7 +59,7 @@ func (s *stage) openLog() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = log.Close() })
-	err = log.Recover(nil, func(store.Found) *store.Message { return nil }, func(*store.Message, store.QueueID, int) {})
+	err = log.Recover(nil, func(store.Found) *store.Message { return nil }, func(*store.Message, store.Hold) {})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ type parcel struct {
 func (s *stage) message(p parcel) *Message {
 	c := &store.Content{Key: p.name, Body: make([]byte, p.size)}
 	m := NewMessage(c, 1)
-	m.Priority = p.priority
+	m.Priority, m.HasPriority = p.priority, p.priority > 0
 	s.budget.Admit(m)
 	s.names[m] = p.name
 	if p.stored {

@@ -168,7 +168,7 @@ func TestBooks(t *testing.T) {
 	s.wantBooks(2, 1, 50, 10)
 	s.q.Settle(k.take("a"))
 	s.wantBooks(2, 0, 50, 0)
-	if items := s.q.Purge(); len(items) != 2 {
+	if items := s.q.Purge().Next(); len(items) != 2 {
 		t.Errorf("purge: got %d, want 2", len(items))
 	}
 	s.wantBooks(0, 0, 0, 0)

@@ -22,6 +22,8 @@ type step struct {
 	message    *Message
 	queue      QueueID
 	deliveries uint32
+	death      Death
+	copied     []QueueID
 	content    Content
 }
 
@@ -94,6 +96,16 @@ func (b *Batch) Count(m *Message, q QueueID, deliveries int) {
 	n := uint32(min(max(int64(deliveries), 0), math.MaxUint32))
 	b.operations = appendCount(b.operations, m.seq, q, n)
 	b.steps = append(b.steps, step{kind: opCount, message: m, queue: q, deliveries: n})
+}
+
+// Die notes that a message has died in a queue, which holds it until it is settled, and that other queues have a copy of it now. The same death noted
+// again adds to those; another one begins anew. It does nothing for a message that is not stored.
+func (b *Batch) Die(m *Message, q QueueID, d Death, copied ...QueueID) {
+	if !m.Stored() {
+		return
+	}
+	b.operations = appendDie(b.operations, m.seq, q, d, copied)
+	b.steps = append(b.steps, step{kind: opDie, message: m, queue: q, death: d, copied: copied})
 }
 
 // Len is the number of operations.

@@ -104,7 +104,7 @@ func BenchmarkRecover(b *testing.B) {
 		queue := make([]*store.Message, 0, messages)
 		err = s.Recover(nil,
 			func(store.Found) *store.Message { return &new(record).Message },
-			func(m *store.Message, _ store.QueueID, _ int) { queue = append(queue, m) })
+			func(m *store.Message, _ store.Hold) { queue = append(queue, m) })
 		if err != nil {
 			b.Fatal(err)
 		}

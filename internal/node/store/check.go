@@ -22,6 +22,13 @@ type Report struct {
 	Clean       bool  // the store was closed in order
 	Damage      []*CorruptError
 	SetAside    []string // files that are kept under another name because of damage; from Repair those that it has renamed
+	Recovered   []RecoveredQueue
+}
+
+// RecoveredQueue is a queue that Repair has made for messages whose own queue is lost.
+type RecoveredQueue struct {
+	Vhost, Name string
+	Messages    int
 }
 
 // Check reads everything in a directory that no store has open, compares it with its checksums, and
@@ -67,10 +74,11 @@ func holdsStore(dir FS) (bool, error) {
 		return false, err
 	}
 	for _, name := range names {
-		magic := segmentMagic
-		if name == definitionsName {
-			magic = definitionsMagic
-		} else if _, ok := numberOf(name, segmentSuffix); !ok {
+		magic := map[string]string{definitionsName: definitionsMagic, extentName: extentMagic}[name]
+		if _, ok := numberOf(name, segmentSuffix); ok {
+			magic = segmentMagic
+		}
+		if magic == "" {
 			continue
 		}
 		begins, err := beginsWith(dir, name, magic)
@@ -107,6 +115,7 @@ func lockToRead(dir FS) (io.Closer, error) {
 // examination reads all of a directory and goes on after damage.
 type examination struct {
 	store       *Store
+	extent      []*CorruptError
 	definitions definitionsRead
 	log         *logReader
 	indexes     []*CorruptError
@@ -114,15 +123,21 @@ type examination struct {
 
 func (x *examination) run(ctx context.Context) error {
 	s := x.store
-	x.log = newLogReader(s.fs, &s.ledger, nil, func(Found) *Message { return new(Message) })
+	var err error
+	var corrupt *CorruptError
+	if s.extent, err = readExtent(s.fs); errors.As(err, &corrupt) {
+		x.extent = append(x.extent, corrupt)
+	} else if err != nil {
+		return err
+	}
+	x.log = s.newLogReader(nil, func(Found) *Message { return new(Message) })
 	x.log.every, x.log.salvage = true, true
 	if err := x.log.read(ctx); err != nil {
 		return err
 	}
-	var err error
 	x.definitions, err = s.readDefinitions(true)
 	if errors.Is(err, fs.ErrNotExist) {
-		x.definitions.missing(!x.log.empty() || len(x.log.unreadable) > 0)
+		x.definitions.missing(s.extent.segment > 0 || !x.log.empty() || len(x.log.unreadable) > 0)
 	} else if err != nil {
 		return err
 	}
@@ -165,6 +180,7 @@ func (x *examination) report() Report {
 		Clean:       x.log.replay.clean && x.log.torn == 0,
 	}
 	r.Bytes, r.Dead = s.ledger.weigh(0)
+	r.Damage = append(r.Damage, x.extent...)
 	r.Damage = append(r.Damage, x.definitions.damage...)
 	r.Damage = append(r.Damage, x.log.damage...)
 	r.Damage = append(r.Damage, x.indexes...)

@@ -22,6 +22,7 @@ func (s *Store) tendLog() {
 		case <-s.stopping:
 			return
 		case <-s.tend:
+		case <-s.trouble.again():
 		}
 		s.mu.Lock()
 		s.tending = false

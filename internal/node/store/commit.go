@@ -217,6 +217,13 @@ func (s *Store) sync(g *segment) error {
 	return nil
 }
 
+// Fail has the log fail as if the disk had, for tests.
+func (s *Store) Fail(err error) {
+	if !s.failed() {
+		s.fail(err)
+	}
+}
+
 // fail stops the log for good. What is pending stays in memory, where it can be read.
 func (s *Store) fail(err error) {
 	s.mu.Lock()
@@ -259,6 +266,9 @@ func (s *Store) noteEnd() error {
 		if err := s.sync(ends[i].segment); err != nil {
 			return err
 		}
+	}
+	if err := s.noteExtent(); err != nil {
+		return fmt.Errorf("note how long the log is: %w", err)
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func TestSizes(t *testing.T) {
 		u.commit(&b)
 	}
 	long := &mail{content: store.Content{Exchange: strings.Repeat("e", 255), Key: strings.Repeat("k", 255), Properties: bytes.Repeat([]byte{1}, 100_000)}}
-	long.meta = store.Meta{Enqueued: -1, TTL: 1<<32 - 1, Priority: 255, Persistent: true}
+	long.meta = store.Meta{Enqueued: -1, TTL: 1<<32 - 1, Priority: 255, HasPriority: true, Persistent: true}
 	long.queues = u.queues
 	var b store.Batch
 	b.Publish(&long.Message, long.content, long.meta, long.queues)

@@ -53,7 +53,7 @@ func (x *examination) compact(ctx context.Context, found Report) error {
 	if err := s.markCompacting(); err != nil {
 		return fmt.Errorf("note that it begins: %w", err)
 	}
-	if err := x.cutUnfinished(found); err != nil {
+	if err := x.cutUnfinished(); err != nil {
 		return err
 	}
 	p := repair{examination: x, report: &found}
@@ -74,10 +74,10 @@ func (s *Store) markCompacting() error {
 	return errors.Join(f.Sync(), f.Close(), s.fs.Sync())
 }
 
-// cutUnfinished cuts off what a compaction that was killed had not finished.
-func (x *examination) cutUnfinished(found Report) error {
+// cutUnfinished cuts off what a compaction that was killed had not finished, and makes the rest durable.
+func (x *examination) cutUnfinished() error {
 	s := x.store
-	if err := s.cutTail(s.defs.segment, x.definitions.torn); err != nil || found.Clean {
+	if err := s.cutTail(s.defs.segment, x.definitions.torn); err != nil {
 		return err
 	}
 	if x.log.unborn > 0 {

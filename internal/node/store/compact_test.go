@@ -155,7 +155,7 @@ func TestCheckLeavesDirectoriesAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, check := store.Check(t.Context(), store.Dir(dir))
-		_, repair := store.Repair(t.Context(), store.Dir(dir))
+		_, repair := store.Repair(t.Context(), store.Dir(dir), nil)
 		_, _, compact := store.Compact(t.Context(), store.Dir(dir))
 		for _, err := range []error{check, repair, compact} {
 			if !errors.Is(err, store.ErrNoStore) {
@@ -175,7 +175,7 @@ func TestCheckLeavesDirectoriesAlone(t *testing.T) {
 	if _, err := store.Check(t.Context(), store.Dir(dir)); err != nil {
 		t.Error(err)
 	}
-	wantFiles(t, dir, "0000000000000001.log", "definitions.log")
+	wantFiles(t, dir, "0000000000000001.log", "closed", "definitions.log")
 }
 
 func wantFiles(t *testing.T, dir string, want ...string) {

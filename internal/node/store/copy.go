@@ -24,12 +24,21 @@ func (s *Store) copySome() (bool, error) {
 	unsynced := int64(0)
 	for n := range segmentsAtOnce {
 		g := s.wantsCopying()
-		if g == nil {
+		if s.trouble.segment != g {
+			s.trouble = trouble{} // there is no need to read the other any more
+		}
+		if g == nil || s.trouble.waits() {
 			return n > 0, nil
 		}
-		if err := s.copyOut(g, &unsynced); err != nil {
+		var unread *readError
+		if err := s.copyOut(g, &unsynced); errors.As(err, &unread) {
+			s.trouble.note(g)
+			s.options.Logger.Warn("a message cannot be read; its space is given back later", "error", err, "try", s.trouble.tries, "again in", s.trouble.pause)
+			return n > 0, nil
+		} else if err != nil {
 			return false, err
 		}
+		s.trouble = trouble{}
 	}
 	return true, nil
 }
@@ -58,7 +67,8 @@ type copied struct {
 }
 
 // copyOut copies the live messages of a segment to the end of the log. It waits when much of that is
-// not durable.
+// not durable. A message that is damaged, or that could not be read for long, is set aside; for one that might be readable later, the error is a
+// *readError.
 func (s *Store) copyOut(g *segment, unsynced *int64) error {
 	for {
 		if s.stopped() {
@@ -70,10 +80,16 @@ func (s *Store) copyOut(g *segment, unsynced *int64) error {
 		}
 		readable := batch[:0]
 		for _, c := range batch {
-			if err := c.read(g); err == nil {
+			err := c.read(g)
+			switch {
+			case err == nil:
 				readable = append(readable, c)
-			} else if err := s.setAside(g, c.message, err); err != nil {
-				return err
+			case !isDamage(err) && !s.trouble.lasts(g):
+				return &readError{err}
+			default:
+				if err := s.setAside(g, c.message, err); err != nil {
+					return err
+				}
 			}
 		}
 		size, mark := s.appendCopies(g, readable)
@@ -128,6 +144,7 @@ func (s *Store) appendCopies(g *segment, batch []copied) (int64, Mark) {
 			continue
 		}
 		operations = appendMessage(operations, c.message, c.properties, c.body)
+		operations = s.ledger.appendDeaths(operations, c.message)
 		contents += int64(c.size)
 		live = append(live, c)
 	}

@@ -7,7 +7,7 @@ func CrashPoints() []string {
 		pointSealed, pointCreated, pointRolled, pointIndexed,
 		pointCopied, pointDiscarded, pointRemoved,
 		pointSnapshot, pointRenamed,
-		pointRecovering, pointReplayed, pointRecovered, pointClosing,
+		pointRecovering, pointReplayed, pointRecovered, pointClosing, pointClosed,
 	}
 }
 
@@ -29,4 +29,5 @@ const (
 	pointReplayed     = "after the log is read"
 	pointRecovered    = "after the log is mended"
 	pointClosing      = "before the end is noted"
+	pointClosed       = "after the end is noted"
 )

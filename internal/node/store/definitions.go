@@ -15,7 +15,7 @@ const (
 	// snapshotSlack is how much garbage is left alone.
 	snapshotSlack = 64 << 10
 	// definitionOverhead is about what a definition takes besides key and value.
-	definitionOverhead = 8
+	definitionOverhead = recordHeaderSize + 8
 )
 
 // Definition is something that has to survive by name: a queue, a binding, a user. The store does
@@ -89,8 +89,8 @@ func (s *Store) remove(key string) {
 	}
 }
 
-// replayDefinitions applies a record and returns what is wrong with it, if anything.
-func (s *Store) replayDefinitions(operations []byte) (problem string) {
+// replayDefinitions applies a record and returns what is wrong with it, if anything. What it deletes is handed to deleted, if that is not nil.
+func (s *Store) replayDefinitions(operations []byte, deleted func(Definition)) (problem string) {
 	d := decoder{rest: operations}
 	var op operation
 	for d.next(&op) {
@@ -98,6 +98,9 @@ func (s *Store) replayDefinitions(operations []byte) (problem string) {
 		case opPut:
 			s.put(string(op.key), bytes.Clone(op.value))
 		case opDelete:
+			if value, there := s.values[string(op.key)]; there && deleted != nil {
+				deleted(Definition{string(op.key), value})
+			}
 			s.remove(string(op.key))
 		case opSynced, opClosed:
 		default:
@@ -131,6 +134,8 @@ func (s *Store) loadDefinitions() error {
 type definitionsRead struct {
 	damage []*CorruptError
 	torn   int64
+	// deleted are the definitions that a record has deleted. Only a reader that salvages collects them.
+	deleted []Definition
 }
 
 // missing notes that there is no file of definitions, which is damage where there are messages.
@@ -160,19 +165,30 @@ func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
 		}
 		return r, err
 	}
+	want := s.extent.endOfDefinitions(g.header.salt)
+	if g.end < want {
+		r.damage = append(r.damage, cutOff(g.name, g.end, want))
+	}
+	var deleted func(Definition)
+	if salvage {
+		deleted = func(d Definition) { r.deleted = append(r.deleted, d) }
+	}
 	for offset := int64(headerSize); offset > 0; {
 		sc := scan(f, g.header.salt, offset, g.end)
 		offset = 0
 		for sc.next() {
-			if problem := s.replayDefinitions(sc.operations); problem != "" {
+			if problem := s.replayDefinitions(sc.operations, deleted); problem != "" {
 				sc.reject(problem)
 				break
+			}
+			if isNote(sc.operations) {
+				g.noted = sc.offset
 			}
 		}
 		if sc.err != nil || sc.problem == "" {
 			return r, sc.err
 		}
-		v, err := judge(g, sc, true)
+		v, err := judge(g, sc, sc.offset >= want)
 		if err != nil {
 			return r, err
 		}
@@ -196,7 +212,7 @@ func (s *Store) beginDefinitions() error {
 		return err
 	}
 	var r definitionsRead
-	r.missing(slices.ContainsFunc(names, func(name string) bool {
+	r.missing(s.extent.segment > 0 || slices.ContainsFunc(names, func(name string) bool {
 		_, ok := numberOf(name, segmentSuffix)
 		return ok
 	}))
@@ -223,16 +239,14 @@ func (s *Store) snapshotDefinitions() error {
 	return errors.Join(s.writeSnapshot(content), old.Close())
 }
 
-// newDefinitions begins a file with all definitions and returns what is to be written to it. The
-// mutex is held, or nobody else has the store yet.
+// newDefinitions begins a file with all definitions and returns what is to be written to it. Each is a record, so that damage takes few of
+// them. The mutex is held, or nobody else has the store yet.
 func (s *Store) newDefinitions() chunks {
 	s.defs.segment = newSegment(definitionsName, newHeader(definitionsMagic, 0, 0, s.seq))
 	s.defs.noted = true // nothing is before the first record
 	var operations []byte
 	for _, d := range s.sortedDefinitions() {
-		operations = appendPut(operations, d.Key, d.Value)
-	}
-	if len(operations) > 0 {
+		operations = appendPut(operations[:0], d.Key, d.Value)
 		s.defs.begin(operations, checksum(operations), 0, s.seq, &s.free)
 	}
 	return s.defs.take()

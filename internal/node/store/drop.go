@@ -58,10 +58,7 @@ func (s *Store) sweepSome(dropped map[QueueID]bool) (more bool) {
 			return false
 		}
 		s.ledger.sweep = m.next
-		m.releaseIf(func(q QueueID) bool { return dropped[q] })
-		if m.queue == 0 {
-			s.ledger.remove(m)
-		}
+		s.ledger.drop(m, dropped)
 	}
 	return true
 }

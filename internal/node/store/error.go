@@ -36,5 +36,5 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%s has format version %d and this program knows only version %d; open it with the program that wrote it", e.File, e.Version, formatVersion)
+	return fmt.Sprintf("%s has format version %d and this program knows versions %d to %d; open it with the program that wrote it", e.File, e.Version, oldestVersion, formatVersion)
 }

@@ -52,7 +52,6 @@ func TestMissingFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := segments(t, disk)
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			without := disk.Killed()
@@ -60,23 +59,12 @@ func TestMissingFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, err := recoverFrom(without, o, nil)
-			if strings.HasSuffix(name, ".idx") {
+			if strings.HasSuffix(name, ".idx") || name == "closed" {
 				if err != nil {
-					t.Fatalf("got %v, want the index to be of no consequence", err)
+					t.Fatalf("got %v, want the file to be of no consequence", err)
 				}
 				if err := u.verify(r, u.durable()); err != nil {
 					t.Error(err)
-				}
-				r.store.Close()
-				return
-			}
-			if name == all[len(all)-1] {
-				// Nothing in the log says that there was one more segment.
-				if err != nil {
-					t.Fatalf("got %v, want what is in the other segments", err)
-				}
-				if r.clean {
-					t.Error("got a log closed in order, want one that was not")
 				}
 				r.store.Close()
 				return
@@ -171,7 +159,7 @@ func TestTruncatedSealedSegment(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	for _, version := range []uint32{0, 2, 1 << 31} {
+	for _, version := range []uint32{0, 3, 1 << 31} {
 		for _, name := range []string{"0000000000000001.log", "definitions.log"} {
 			o := store.Options{SegmentSize: 4096}
 			_, disk := filled(t, o)
@@ -199,7 +187,7 @@ func TestLock(t *testing.T) {
 	for name, open := range map[string]func() error{
 		"Open":   func() error { _, err := store.Open(dir, store.Options{}); return err },
 		"Check":  func() error { _, err := store.Check(t.Context(), dir); return err },
-		"Repair": func() error { _, err := store.Repair(t.Context(), dir); return err },
+		"Repair": func() error { _, err := store.Repair(t.Context(), dir, nil); return err },
 	} {
 		if err := open(); !errors.Is(err, store.ErrLocked) {
 			t.Errorf("%s of a directory in use: got %v, want %v", name, err, store.ErrLocked)

@@ -21,8 +21,22 @@ type hold struct {
 	queue store.QueueID
 }
 
-// holds are all claims, with the number of deliveries of each.
+// holds are all claims, with the state of each.
 type holds map[hold]int
+
+// state is the number of deliveries, whether the message has died, and where copies are then.
+func state(deliveries int, d store.Death, copied ...store.QueueID) int {
+	all := deliveries | int(d)<<deathShift
+	for _, q := range copied {
+		all |= 1 << (copiedShift + q%24)
+	}
+	return all
+}
+
+const (
+	deathShift  = 20
+	copiedShift = deathShift + 8
+)
 
 // mail is a published message and what it was published with.
 type mail struct {
@@ -43,6 +57,7 @@ type user struct {
 	mails   map[uint64]*mail
 	holds   holds
 	history []fingerprint // after each commit
+	cuts    int           // of the power
 
 	mu     sync.Mutex
 	synced store.Mark
@@ -85,6 +100,15 @@ func newUser(t testing.TB, seed uint64) *user {
 // open opens a store for the user, who goes on with what is in it.
 func (u *user) open(fs store.FS, o store.Options) {
 	u.t.Helper()
+	r, err := u.tryOpen(fs, o)
+	if err != nil {
+		u.t.Fatalf("open: %v", err)
+	}
+	u.adopt(r)
+}
+
+// tryOpen opens a store for the user, who has yet to adopt it.
+func (u *user) tryOpen(fs store.FS, o store.Options) (*recovered, error) {
 	notify := o.Synced
 	o.Synced = func(m store.Mark) {
 		u.mu.Lock()
@@ -97,16 +121,7 @@ func (u *user) open(fs store.FS, o store.Options) {
 	u.mu.Lock()
 	u.synced = 0
 	u.mu.Unlock()
-	r, err := recoverFrom(fs, o, nil)
-	if err != nil {
-		u.t.Fatalf("open: %v", err)
-	}
-	u.adopt(r)
-	if len(u.queues) == 0 {
-		for range 4 {
-			u.queues = append(u.queues, u.store.NewQueue())
-		}
-	}
+	return recoverFrom(fs, o, nil)
 }
 
 // durable is the last mark that the store has reported.
@@ -133,9 +148,10 @@ func (u *user) step() store.Mark {
 				u.settle(&b, u.anyMail())
 			}
 		}
+	case n < 19:
+		u.count(&b, u.anyMail(), u.rng.IntN(300))
 	default:
-		m := u.anyMail()
-		u.count(&b, m, u.rng.IntN(300))
+		u.die(&b, u.anyMail(), store.Death(1+u.rng.IntN(4)))
 	}
 	return u.commit(&b)
 }
@@ -163,10 +179,11 @@ func (u *user) publish(b *store.Batch, size int) *mail {
 			Body:       body,
 		},
 		meta: store.Meta{
-			Enqueued:   u.rng.Int64N(1 << 42),
-			TTL:        u.rng.Int64N(1000) - 1,
-			Priority:   uint8(u.rng.IntN(256)),
-			Persistent: u.rng.IntN(2) == 0,
+			Enqueued:    u.rng.Int64N(1 << 42),
+			TTL:         u.rng.Int64N(1000) - 1,
+			Priority:    uint8(u.rng.IntN(256)),
+			Persistent:  u.rng.IntN(2) == 0,
+			HasPriority: true,
 		},
 	}
 	for _, i := range u.rng.Perm(len(u.queues))[:1+u.rng.IntN(len(u.queues))] {
@@ -201,7 +218,23 @@ func (u *user) count(b *store.Batch, m *mail, n int) {
 	}
 	q := m.queues[u.rng.IntN(len(m.queues))]
 	b.Count(&m.Message, q, n)
-	u.holds[hold{m.Seq(), q}] = n
+	h := hold{m.Seq(), q}
+	u.holds[h] = u.holds[h]&^(1<<deathShift-1) | n
+}
+
+func (u *user) die(b *store.Batch, m *mail, d store.Death) {
+	if !m.Stored() {
+		return
+	}
+	q := m.queues[u.rng.IntN(len(m.queues))]
+	copied := u.queues[:u.rng.IntN(len(u.queues)+1)]
+	b.Die(&m.Message, q, d, copied...)
+	h := hold{m.Seq(), q}
+	before := u.holds[h]
+	u.holds[h] = state(before&(1<<deathShift-1), d, copied...)
+	if store.Death(before>>deathShift) == d {
+		u.holds[h] |= before
+	}
 }
 
 func (u *user) commit(b *store.Batch) store.Mark {
@@ -259,8 +292,8 @@ func recoverFrom(fs store.FS, o store.Options, queues map[store.QueueID]bool) (*
 			byMessage[&m.Message] = m
 			return &m.Message
 		},
-		func(m *store.Message, q store.QueueID, deliveries int) {
-			r.holds[hold{m.Seq(), q}] = deliveries
+		func(m *store.Message, h store.Hold) {
+			r.holds[hold{m.Seq(), h.Queue}] = state(h.Deliveries, h.Death, h.Copied...)
 			if r.mails[m.Seq()] == nil {
 				r.order = append(r.order, m.Seq())
 			}
@@ -360,4 +393,7 @@ func (u *user) adopt(r *recovered) {
 	}
 	u.holds = maps.Clone(r.holds)
 	u.history = []fingerprint{{0, sumHolds(u.holds)}}
+	for len(u.queues) < 4 {
+		u.queues = append(u.queues, u.store.NewQueue())
+	}
 }

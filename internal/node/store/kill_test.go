@@ -61,7 +61,7 @@ func beVictim(dir string, first uint64, out io.Writer) error {
 		return err
 	}
 	create := func(store.Found) *store.Message { return new(store.Message) }
-	if err := s.Recover(nil, create, func(*store.Message, store.QueueID, int) {}); err != nil {
+	if err := s.Recover(nil, create, func(*store.Message, store.Hold) {}); err != nil {
 		return err
 	}
 	var b store.Batch

@@ -7,6 +7,19 @@ type ledger struct {
 	aside    []*segment // parts of segments that are gone or will be, with messages that cannot be read
 	messages int        // live
 	sweep    *Message   // the next message to look at for dropped queues; see sweepDropped
+	deaths   map[claim]obituary
+}
+
+// claim is a queue's hold on a message, which few messages have noted beside the one in themselves.
+type claim struct {
+	message *Message
+	queue   QueueID
+}
+
+// obituary is that a message has died, and which queues have a copy of it since.
+type obituary struct {
+	death  Death
+	copied []QueueID
 }
 
 // admit makes a message live. Its holders are set.
@@ -18,7 +31,42 @@ func (l *ledger) admit(m *Message, seq uint64, g *segment, offset int64) {
 
 // settle ends a queue's hold on a message.
 func (l *ledger) settle(m *Message, q QueueID) {
-	if m.segment != nil && m.release(q) && m.queue == 0 {
+	if m.segment == nil || !m.release(q) {
+		return
+	}
+	delete(l.deaths, claim{m, q})
+	if m.queue == 0 {
+		l.remove(m)
+	}
+}
+
+// die notes that a message has died in a queue that holds it, and which queues have a copy since the last note of the same death.
+func (l *ledger) die(m *Message, q QueueID, d Death, copied []QueueID) {
+	for h := range m.holders {
+		if h.queue == q && m.segment != nil {
+			if l.deaths == nil {
+				l.deaths = make(map[claim]obituary)
+			}
+			all := []QueueID(nil)
+			if before := l.deaths[claim{m, q}]; before.death == d {
+				all = before.copied
+			}
+			l.deaths[claim{m, q}] = obituary{d, append(all, copied...)}
+		}
+	}
+}
+
+// drop ends the hold of queues that are gone.
+func (l *ledger) drop(m *Message, gone map[QueueID]bool) {
+	if len(l.deaths) > 0 {
+		for h := range m.holders {
+			if gone[h.queue] {
+				delete(l.deaths, claim{m, h.queue})
+			}
+		}
+	}
+	m.releaseIf(func(q QueueID) bool { return gone[q] })
+	if m.queue == 0 {
 		l.remove(m)
 	}
 }
@@ -26,6 +74,11 @@ func (l *ledger) settle(m *Message, q QueueID) {
 // remove makes a message dead.
 func (l *ledger) remove(m *Message) {
 	l.detach(m)
+	if len(l.deaths) > 0 {
+		for h := range m.holders {
+			delete(l.deaths, claim{m, h.queue})
+		}
+	}
 	m.releaseAll()
 	l.messages--
 }
@@ -42,6 +95,19 @@ func (l *ledger) detach(m *Message) {
 		l.sweep = m.next
 	}
 	m.segment.unlink(m)
+}
+
+// appendDeaths appends in which of its queues a message has died, if in any, and where copies are.
+func (l *ledger) appendDeaths(operations []byte, m *Message) []byte {
+	if len(l.deaths) == 0 {
+		return operations
+	}
+	for h := range m.holders {
+		if d := l.deaths[claim{m, h.queue}]; d.death != 0 {
+			operations = appendDie(operations, m.seq, h.queue, d.death, d.copied)
+		}
+	}
+	return operations
 }
 
 // active is the segment that is appended to.

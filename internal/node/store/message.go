@@ -17,6 +17,18 @@ type Content struct {
 	Properties, Body []byte
 }
 
+// Death is why a message has died in a queue, by a number that the caller chooses. A dead message is held until it is settled, as any other, but is not for
+// consumers. 0: it is alive.
+type Death uint8
+
+// Hold is a queue's hold on a message.
+type Hold struct {
+	Queue      QueueID
+	Deliveries int // that the queue has counted
+	Death      Death
+	Copied     []QueueID // those that have a copy of it since it has died
+}
+
 // NoTTL is the TTL of a message that does not expire by itself.
 const NoTTL = -1
 
@@ -26,6 +38,8 @@ type Meta struct {
 	TTL        int64 // the message's own expiration in milliseconds, or NoTTL
 	Priority   uint8
 	Persistent bool
+	// HasPriority tells the priority 0 from none.
+	HasPriority bool
 }
 
 // Message is the handle of a stored message: where it lies and which queues hold it. The zero value
@@ -53,7 +67,8 @@ type Message struct {
 const (
 	flagPersistent = 1 << iota
 	flagExpires
-	flagSeconds // the TTL is too long for milliseconds: seven weeks
+	flagSeconds  // the TTL is too long for milliseconds: seven weeks
+	flagPriority // it has the priority 0, and not none
 )
 
 // holder is a queue that has yet to settle a message.
@@ -78,8 +93,11 @@ func (m *Message) Meta() Meta {
 			ttl *= 1000
 		}
 	}
-	return Meta{Enqueued: m.enqueued, TTL: ttl, Priority: m.priority, Persistent: m.flags&flagPersistent != 0}
+	return Meta{Enqueued: m.enqueued, TTL: ttl, Priority: m.priority, Persistent: m.flags&flagPersistent != 0, HasPriority: hasPriority(m.flags, m.priority)}
 }
+
+// hasPriority: older logs have no flag for it.
+func hasPriority(flags, priority uint8) bool { return flags&flagPriority != 0 || priority > 0 }
 
 func (m *Message) setMeta(meta Meta) {
 	m.enqueued = meta.Enqueued
@@ -96,6 +114,9 @@ func (m *Message) setMeta(meta Meta) {
 	m.ttl = uint32(ttl)
 	if meta.Persistent {
 		m.flags |= flagPersistent
+	}
+	if meta.HasPriority && meta.Priority == 0 {
+		m.flags |= flagPriority
 	}
 }
 

@@ -14,6 +14,7 @@ const maxDamage = 100
 // logReader reads all segments of a directory. It changes nothing.
 type logReader struct {
 	fs      FS
+	extent  extent
 	ledger  *ledger
 	replay  *replay
 	every   bool // read contents of indexed segments too
@@ -28,8 +29,8 @@ type logReader struct {
 	unreadable []uint64 // segments whose headers are bad
 }
 
-func newLogReader(fs FS, l *ledger, queues map[QueueID]bool, create func(Found) *Message) *logReader {
-	return &logReader{fs: fs, ledger: l, replay: newReplay(l, queues, create)}
+func (s *Store) newLogReader(queues map[QueueID]bool, create func(Found) *Message) *logReader {
+	return &logReader{fs: s.fs, extent: s.extent, ledger: &s.ledger, replay: newReplay(&s.ledger, queues, create)}
 }
 
 func (r *logReader) empty() bool { return len(r.ledger.segments) == 0 }
@@ -105,7 +106,7 @@ func (r *logReader) openSegment(number uint64, last bool) error {
 	var corrupt *CorruptError
 	switch {
 	case errors.As(err, &corrupt):
-		if last && size <= headerSize {
+		if last && size <= headerSize && number > r.extent.segment {
 			r.unborn = number
 		} else {
 			r.damage = append(r.damage, corrupt)
@@ -146,8 +147,8 @@ func (r *logReader) readSegment(g *segment) error {
 	if err != nil {
 		return err
 	}
-	if size < g.end {
-		r.damage = append(r.damage, &CorruptError{File: g.name, Offset: size, Problem: fmt.Sprintf("the file ends before offset %d", g.end)})
+	if want := max(g.end, r.extent.endOf(g.header.number)); size < want {
+		r.damage = append(r.damage, cutOff(g.name, size, want))
 		g.end = size
 	}
 	g.written = g.end
@@ -184,7 +185,7 @@ func (r *logReader) scanSegment(g *segment, offset int64) (resume int64, err err
 	for sc.next() {
 		if len(sc.badContents) > 0 {
 			sc.problem = "checksum of a content does not match"
-			if v, err := judge(g, sc, mayEnd); err != nil || v.ends || !r.salvage {
+			if v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset)); err != nil || v.ends || !r.salvage {
 				break
 			}
 			r.damage = append(r.damage, sc.corrupt(g.name))
@@ -194,12 +195,15 @@ func (r *logReader) scanSegment(g *segment, offset int64) (resume int64, err err
 			sc.reject(problem)
 			break
 		}
+		if isNote(sc.operations) {
+			g.noted = sc.offset
+		}
 		r.records++
 	}
 	if sc.err != nil || sc.problem == "" {
 		return 0, sc.err
 	}
-	v, err := judge(g, sc, mayEnd)
+	v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset))
 	if err != nil {
 		return 0, err
 	}
@@ -226,7 +230,7 @@ func (r *logReader) findMissing() {
 	}
 	slices.Sort(present)
 	want := max(r.replay.first, 1)
-	for _, n := range present {
+	for _, n := range append(present, r.extent.segment+1) {
 		for ; want < n && len(r.damage) < maxDamage; want++ {
 			r.damage = append(r.damage, &CorruptError{File: segmentName(want), Problem: "the file is missing"})
 		}

@@ -77,6 +77,11 @@ func (s *sealer) valid(h recordHeader, operations []byte, at place) bool {
 	return h.operations > 0 && h.crc == s.sum(h, checksum(operations), at)
 }
 
+// isNote says whether these are the operations of a record that says that all before it is synced.
+func isNote(operations []byte) bool {
+	return len(operations) == 1 && (operationKind(operations[0]) == opSynced || operationKind(operations[0]) == opClosed)
+}
+
 type operationKind uint8
 
 const (
@@ -89,16 +94,19 @@ const (
 	opClosed                           // as opSynced, and the store was closed in order
 	opPut                              // a definition
 	opDelete                           // a definition is gone
+	opDie                              // a message has died in a queue, which has yet to settle it, and others have a copy; since version 2
 )
 
 // operation is a decoded operation; which fields are set depends on its kind.
 type operation struct {
 	kind       operationKind
-	seq        uint64 // opCopy, opSettle, opCount
+	seq        uint64 // opCopy, opSettle, opCount, opDie
 	queue      QueueID
 	deliveries uint32
-	segment    uint64 // opDiscard
-	key, value []byte // opPut, opDelete; only valid until the next record
+	death      Death
+	copied     []QueueID // opDie
+	segment    uint64    // opDiscard
+	key, value []byte    // opPut, opDelete; only valid until the next record
 	message    storedMessage
 }
 
@@ -151,6 +159,18 @@ func appendCount(b []byte, seq uint64, q QueueID, deliveries uint32) []byte {
 	return binary.AppendUvarint(b, uint64(deliveries))
 }
 
+func appendDie(b []byte, seq uint64, q QueueID, d Death, copied []QueueID) []byte {
+	b = append(b, byte(opDie))
+	b = binary.AppendUvarint(b, seq)
+	b = binary.AppendUvarint(b, uint64(q))
+	b = append(b, byte(d))
+	b = binary.AppendUvarint(b, uint64(len(copied)))
+	for _, other := range copied {
+		b = binary.AppendUvarint(b, uint64(other))
+	}
+	return b
+}
+
 func appendDiscard(b []byte, segment uint64) []byte {
 	b = append(b, byte(opDiscard))
 	return binary.AppendUvarint(b, segment)
@@ -197,6 +217,13 @@ func (d *decoder) next(op *operation) bool {
 		op.seq = d.uvarint()
 		op.queue = QueueID(d.uvarint())
 		op.deliveries = d.uint32()
+	case opDie:
+		op.seq = d.uvarint()
+		op.queue = QueueID(d.uvarint())
+		op.death = Death(d.byte())
+		for count := d.uvarint(); count > 0 && !d.bad; count-- {
+			op.copied = append(op.copied, QueueID(d.uvarint()))
+		}
 	case opDiscard:
 		op.segment = d.uvarint()
 	case opSynced, opClosed:
@@ -216,6 +243,7 @@ func (d *decoder) message(m *storedMessage) {
 	flags := d.byte()
 	m.meta.Persistent = flags&flagPersistent != 0
 	m.meta.Priority = d.byte()
+	m.meta.HasPriority = hasPriority(flags, m.meta.Priority)
 	m.meta.Enqueued = d.varint()
 	m.meta.TTL = int64(d.uint32())
 	switch {

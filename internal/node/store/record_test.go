@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 )
@@ -69,6 +70,7 @@ func TestOperationsRoundTrip(t *testing.T) {
 	b = appendMessage(b, &plain, 0, 0)
 	b = appendSettle(b, math.MaxUint64, 5)
 	b = appendCount(b, 1, 2, math.MaxUint32)
+	b = appendDie(b, 3, 4, 5, []QueueID{6, math.MaxUint64})
 	b = appendDiscard(b, 9)
 	b = append(b, byte(opSynced), byte(opClosed))
 	b = appendPut(b, "key", []byte("value"))
@@ -102,9 +104,13 @@ func TestOperationsRoundTrip(t *testing.T) {
 			if op.seq != 1 || op.queue != 2 || op.deliveries != math.MaxUint32 {
 				t.Errorf("got count %d of %d by %d", op.deliveries, op.seq, op.queue)
 			}
+		case opDie:
+			if op.seq != 3 || op.queue != 4 || op.death != 5 || !slices.Equal(op.copied, []QueueID{6, math.MaxUint64}) {
+				t.Errorf("got death %d of %d in %d, copied to %d", op.death, op.seq, op.queue, op.copied)
+			}
 		}
 	}
-	want := []operationKind{opPublish, opCopy, opPublish, opSettle, opCount, opDiscard, opSynced, opClosed, opPut, opPut, opDelete}
+	want := []operationKind{opPublish, opCopy, opPublish, opSettle, opCount, opDie, opDiscard, opSynced, opClosed, opPut, opPut, opDelete}
 	if d.bad || fmt.Sprint(kinds) != fmt.Sprint(want) {
 		t.Errorf("got %v, bad %v; want %v", kinds, d.bad, want)
 	}
@@ -124,6 +130,7 @@ func FuzzOperations(f *testing.F) {
 	m.hold(holder{3, 4})
 	f.Add(appendMessage(nil, &m, 1, 2))
 	f.Add(appendCount(appendSettle(nil, 1, 2), 3, 4, 5))
+	f.Add(appendDie(nil, 1, 2, 3, []QueueID{4, 5}))
 	f.Add(appendDelete(appendPut(appendDiscard(nil, 1), "k", []byte("v")), "k"))
 	f.Add([]byte{byte(opPublish), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {

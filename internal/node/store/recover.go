@@ -23,9 +23,9 @@ type Found struct {
 //
 // A *CorruptError says that the log is not what was written, other than by a crash: nothing is
 // changed then, and Repair can set aside what is bad.
-func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, hold func(m *Message, q QueueID, deliveries int)) error {
+func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, hold func(m *Message, h Hold)) error {
 	s.options.Crash(pointRecovering)
-	r := newLogReader(s.fs, &s.ledger, queues, create)
+	r := s.newLogReader(queues, create)
 	if err := r.read(context.Background()); err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
@@ -72,24 +72,38 @@ func (s *Store) mendLog(r *logReader) error {
 	}
 	if r.empty() {
 		r.fresh = true
-		g := newSegment(segmentName(1), newHeader(segmentMagic, 1, 0, s.seq))
-		f, err := s.create(g.name, g.header)
-		if err != nil {
+		return s.beginSegment(newHeader(segmentMagic, 1, 0, s.seq))
+	}
+	last := s.ledger.active()
+	if err := s.cutTail(last, r.torn); err != nil {
+		return err
+	}
+	if last.header.version < formatVersion {
+		// An older program would not know all that follows, and is to see that by the version.
+		last.sealed = true
+		if err := s.beginSegment(newHeader(segmentMagic, last.header.number+1, last.end, r.replay.seq)); err != nil {
 			return err
 		}
-		g.file, g.written = f, headerSize
-		s.ledger.segments = append(s.ledger.segments, g)
-		return nil
-	}
-	if err := s.cutTail(s.ledger.active(), r.torn); err != nil {
-		return err
 	}
 	s.forget(r.replay.first)
 	for _, name := range r.orphans {
 		s.removeFile(name)
 	}
+	s.removeFile(newExtentName)
 	s.removeFile(compactingName) // what it says of the log is not true any more
 	return s.fs.Sync()
+}
+
+// beginSegment has the log go on in a new file, durable.
+func (s *Store) beginSegment(h header) error {
+	g := newSegment(segmentName(h.number), h)
+	f, err := s.create(g.name, g.header)
+	if err != nil {
+		return err
+	}
+	g.file, g.written = f, headerSize
+	s.ledger.segments = append(s.ledger.segments, g)
+	return nil
 }
 
 // cutTail ends a file at its last sound record, durable.
@@ -107,11 +121,50 @@ func (s *Store) cutTail(g *segment, torn int64) error {
 		}
 	}
 	g.written = g.end
+	if err := rewrite(g); err != nil {
+		return err
+	}
 	return s.sync(g)
 }
 
+// rewrite writes all that follows the last note again, because nobody has said that it is on disk. It may not be: when a sync fails,
+// the operating system takes the pages that it could not write for written, so that they can be read until they leave its memory,
+// and the next sync, of another process too, succeeds without writing them.
+func rewrite(g *segment) error {
+	if g.noted == 0 {
+		if _, err := g.file.WriteAt(g.header.encode(), 0); err != nil {
+			return fmt.Errorf("write the header of %s again: %w", g.name, err)
+		}
+	}
+	from := max(g.noted, headerSize)
+	b := make([]byte, min(g.end-from, scanBuffer))
+	for at := from; at < g.end; {
+		b = b[:min(int64(len(b)), g.end-at)]
+		if _, err := g.file.ReadAt(b, at); err != nil {
+			return fmt.Errorf("read %s at offset %d: %w", g.name, at, err)
+		}
+		n, err := g.file.WriteAt(b, at)
+		if err != nil {
+			return fmt.Errorf("write %s again at offset %d: %w", g.name, at, err)
+		}
+		at += int64(n)
+	}
+	// It may have left memory since it was checked.
+	sc := scan(g.file, g.header.salt, from, g.end)
+	for sc.next() {
+		if len(sc.badContents) > 0 {
+			sc.problem = "checksum of a content does not match"
+			break
+		}
+	}
+	if sc.problem != "" {
+		return fmt.Errorf("write the end of %s again: it has changed since it was read; start again: %w", g.name, sc.corrupt(g.name))
+	}
+	return sc.err
+}
+
 // handOver tells the caller who holds what.
-func (s *Store) handOver(hold func(*Message, QueueID, int)) {
+func (s *Store) handOver(hold func(*Message, Hold)) {
 	all := make([]*Message, 0, s.ledger.messages)
 	for _, g := range s.ledger.segments {
 		for m := g.first; m != nil; m = m.next {
@@ -121,7 +174,8 @@ func (s *Store) handOver(hold func(*Message, QueueID, int)) {
 	slices.SortFunc(all, func(a, b *Message) int { return cmp.Compare(a.seq, b.seq) })
 	for _, m := range all {
 		for h := range m.holders {
-			hold(m, h.queue, int(h.deliveries))
+			d := s.ledger.deaths[claim{m, h.queue}]
+			hold(m, Hold{h.queue, int(h.deliveries), d.death, slices.Clone(d.copied)})
 		}
 	}
 }

@@ -12,7 +12,10 @@ import (
 // written anew, and damaged files are kept under other names. Messages in damaged places are lost,
 // and messages whose settlements were there come back. It does nothing if there is no damage. When ctx
 // ends while it looks for damage, nothing was changed; from then on it goes to the end.
-func Repair(ctx context.Context, dir FS) (Report, error) {
+//
+// Where definitions are damaged, adopt is called with what is left and returns what is to be defined besides, so that the messages of queues
+// whose definitions are lost belong to somebody. Nil adopts nothing.
+func Repair(ctx context.Context, dir FS, adopt func(Salvage) []Definition) (Report, error) {
 	s, err := openForCheck(dir, FS.Lock)
 	if err != nil {
 		return Report{}, fmt.Errorf("repair the store: %w", err)
@@ -22,22 +25,37 @@ func Repair(ctx context.Context, dir FS) (Report, error) {
 		return Report{}, errors.Join(fmt.Errorf("repair the store: %w", err), s.release())
 	}
 	r := x.report()
-	mended := repair{examination: &x, report: &r}
+	mended := repair{examination: &x, report: &r, adopt: adopt}
 	if err := errors.Join(mended.run(), s.release()); err != nil {
 		return r, fmt.Errorf("repair the store: %w", err)
 	}
 	return r, nil
 }
 
+// Salvage is what damage has left.
+type Salvage struct {
+	Definitions []Definition
+	// Deleted are definitions that are gone because somebody has deleted them, as far as that can be seen.
+	Deleted []Definition
+	// Held is how many messages each queue holds, be it defined or not.
+	Held map[QueueID]int
+}
+
 // repair mends what an examination has found.
 type repair struct {
 	*examination
 	report *Report
+	adopt  func(Salvage) []Definition
 }
 
 func (p *repair) run() error {
 	for _, d := range p.indexes {
 		p.store.removeFile(d.File)
+	}
+	for _, d := range p.extent {
+		if err := p.moveAside(d.File); err != nil {
+			return err
+		}
 	}
 	if len(p.definitions.damage) > 0 {
 		if err := p.mendDefinitions(); err != nil {
@@ -65,7 +83,33 @@ func (p *repair) mendDefinitions() error {
 		}
 	}
 	p.definitions.torn = 0
-	return s.writeSnapshot(s.newDefinitions())
+	if p.adopt != nil {
+		for _, d := range p.adopt(p.salvage()) {
+			s.put(d.Key, d.Value)
+		}
+	}
+	if err := s.writeSnapshot(s.newDefinitions()); err != nil {
+		return err
+	}
+	if s.extent.segment == 0 {
+		return nil
+	}
+	// The log is as long as it was, as far as anybody has said so.
+	s.extent.salt, s.extent.definitions = s.defs.segment.header.salt, s.defs.segment.end
+	return s.writeExtent(s.extent)
+}
+
+func (p *repair) salvage() Salvage {
+	s := p.store
+	left := Salvage{Definitions: s.sortedDefinitions(), Deleted: p.definitions.deleted, Held: make(map[QueueID]int)}
+	for _, g := range s.ledger.segments {
+		for m := g.first; m != nil; m = m.next {
+			for h := range m.holders {
+				left.Held[h.queue]++
+			}
+		}
+	}
+	return left
 }
 
 func (p *repair) copyAside(g *segment) error {
@@ -104,7 +148,7 @@ func (p *repair) mendLog(ctx context.Context) error {
 // beginAnew makes the log go on in a new segment.
 func (p *repair) beginAnew() {
 	s := p.store
-	number, end := uint64(1), int64(0)
+	number, end := p.store.extent.segment+1, int64(0)
 	if n := len(p.log.unreadable); n > 0 {
 		number = p.log.unreadable[n-1] + 1
 	}

@@ -59,7 +59,7 @@ func sameFiles(t *testing.T, a, b *storetest.Disk) bool {
 func TestRepairOfSoundDirectory(t *testing.T) {
 	_, disk := filled(t, store.Options{SegmentSize: 4096})
 	before := disk.Killed()
-	report, err := store.Repair(t.Context(), disk)
+	report, err := store.Repair(t.Context(), disk, nil)
 	if err != nil || len(report.Damage) > 0 || len(report.SetAside) > 0 {
 		t.Errorf("got %+v, %v; want nothing to repair", report, err)
 	}
@@ -96,7 +96,7 @@ func TestRepair(t *testing.T) {
 			disk := sound.Killed()
 			tt.damage(disk)
 			bad := disk.Bytes(tt.setAside)
-			report, err := store.Repair(t.Context(), disk)
+			report, err := store.Repair(t.Context(), disk, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,6 +65,14 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 			if m := r.messages.find(op.seq); m != nil {
 				m.setDeliveries(op.queue, op.deliveries)
 			}
+		case opDie:
+			r.see(op.queue)
+			for _, q := range op.copied {
+				r.see(q)
+			}
+			if m := r.messages.find(op.seq); m != nil {
+				r.ledger.die(m, op.queue, op.death, op.copied)
+			}
 		case opDiscard:
 			if op.segment > g.header.number {
 				return "a segment is discarded that comes later"

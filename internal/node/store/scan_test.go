@@ -53,8 +53,8 @@ func readCut(t *testing.T, log []byte) (*logReader, *segment) {
 	if _, err := readHeader(g, segmentMagic, 1); err != nil {
 		t.Fatal(err)
 	}
-	l := &ledger{segments: []*segment{g}}
-	r := newLogReader(nil, l, nil, func(Found) *Message { return new(Message) })
+	s := &Store{ledger: ledger{segments: []*segment{g}}}
+	r := s.newLogReader(nil, func(Found) *Message { return new(Message) })
 	if _, err := r.scanSegment(g, headerSize); err != nil {
 		t.Fatal(err)
 	}

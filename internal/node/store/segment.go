@@ -8,8 +8,12 @@ import (
 	"strings"
 )
 
-// formatVersion is the version of everything in the directory.
-const formatVersion = 1
+// formatVersion is the version that new files have. Version 2 notes in the log that messages have died, and which
+// queues have a copy then.
+const (
+	formatVersion = 2
+	oldestVersion = 1
+)
 
 // A log file begins with a header, twice, because nothing in the file can be checked without its
 // salt:
@@ -35,6 +39,7 @@ const (
 // header is the decoded head of a log file.
 type header struct {
 	magic    string
+	version  uint32
 	number   uint64
 	salt     uint64
 	previous int64
@@ -44,13 +49,13 @@ type header struct {
 func newHeader(magic string, number uint64, previous int64, seq uint64) header {
 	var salt [8]byte
 	rand.Read(salt[:])
-	return header{magic: magic, number: number, salt: binary.LittleEndian.Uint64(salt[:]), previous: previous, seq: seq}
+	return header{magic: magic, version: formatVersion, number: number, salt: binary.LittleEndian.Uint64(salt[:]), previous: previous, seq: seq}
 }
 
 func (h header) encode() []byte {
 	b := make([]byte, 0, headerSize)
 	b = append(b, h.magic...)
-	b = binary.LittleEndian.AppendUint32(b, formatVersion)
+	b = binary.LittleEndian.AppendUint32(b, h.version)
 	b = binary.LittleEndian.AppendUint64(b, h.number)
 	b = binary.LittleEndian.AppendUint64(b, h.salt)
 	b = binary.LittleEndian.AppendUint64(b, uint64(h.previous))
@@ -81,11 +86,13 @@ func decodeHeaderCopy(b []byte, name, magic string, number uint64) (header, erro
 	if binary.LittleEndian.Uint32(b[headerUsed-4:]) != checksum(b[:headerUsed-4]) {
 		return header{}, &CorruptError{File: name, Problem: "checksum of the header does not match"}
 	}
-	if v := binary.LittleEndian.Uint32(b[4:]); v != formatVersion {
-		return header{}, &VersionError{File: name, Version: v}
+	version := binary.LittleEndian.Uint32(b[4:])
+	if version < oldestVersion || version > formatVersion {
+		return header{}, &VersionError{File: name, Version: version}
 	}
 	h := header{
 		magic:    magic,
+		version:  version,
 		number:   binary.LittleEndian.Uint64(b[8:]),
 		salt:     binary.LittleEndian.Uint64(b[16:]),
 		previous: int64(binary.LittleEndian.Uint64(b[24:])),
@@ -131,6 +138,9 @@ type segment struct {
 	indexed     bool     // it has an index, or cannot have one
 	aside       *segment // what cannot be read of it, if anything
 
+	// noted is where the last note lies that was read: all before it is on disk. 0: there was none, and not even the header need be.
+	// Only who opens a directory uses it.
+	noted int64
 	blank int64 // where the zeros end that were written ahead; only who has the turn to write uses it
 }
 

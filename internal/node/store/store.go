@@ -25,6 +25,7 @@ type Store struct {
 	fs      FS
 	options Options
 	lock    io.Closer
+	extent  extent // when the directory was last closed, before this store opened it
 
 	mu           sync.Mutex
 	ledger       ledger
@@ -68,6 +69,7 @@ type Store struct {
 	stopping  chan struct{} // closed by Close
 	committer sync.WaitGroup
 	keeper    sync.WaitGroup
+	trouble   trouble // only the keeper uses it
 }
 
 // Open locks the directory and reads the definitions. Recover has to be called next.
@@ -81,6 +83,9 @@ func Open(fs FS, o Options) (*Store, error) {
 		return nil, fmt.Errorf("lock the store: %w", err)
 	}
 	s := newStore(fs, o, lock)
+	if s.extent, err = readExtent(fs); err != nil {
+		return nil, errors.Join(fmt.Errorf("read how long the log was: %w", err), s.release())
+	}
 	if err := s.loadDefinitions(); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the definitions: %w", err), s.release())
 	}
@@ -152,6 +157,8 @@ func (s *Store) Commit(b *Batch) Mark {
 			s.ledger.settle(st.message, st.queue)
 		case opCount:
 			st.message.setDeliveries(st.queue, st.deliveries)
+		case opDie:
+			s.ledger.die(st.message, st.queue, st.death, st.copied)
 		}
 	}
 	mark, wake := s.committed()

@@ -32,8 +32,16 @@ type Disk struct {
 	// Fault, if not nil, is called before each change and can make it fail. A write that fails has
 	// by then written as many bytes as Fault says. It must be set before the disk is used.
 	Fault func(op Operation, name string) (written int, err error)
+	// ReadFault, if not nil, is called before each read and can make it fail. It must be set before the disk is used.
+	ReadFault func(name string, offset int64) error
+	// LosesFailed makes a sync that fails do what Linux does: the pages that could not be written count as written from then on.
+	// They can be read as long as the power is on, a later sync passes over them and succeeds, and a power cut takes them, unless
+	// they were written again. Changes of names and of sizes are in the journal of the file system, and are not lost so: if that
+	// cannot be written, nothing can. It must be set before the disk is used.
+	LosesFailed bool
 
 	mu       sync.Mutex
+	chance   *rand.Rand // which pages a failed sync has written
 	names    map[string]*inode
 	durable  map[string]*inode
 	unsynced []nameChange
@@ -93,7 +101,7 @@ func resize(data []byte, size int64) []byte {
 
 // NewDisk returns an empty disk without end.
 func NewDisk() *Disk {
-	return &Disk{names: make(map[string]*inode), durable: make(map[string]*inode), capacity: math.MaxInt64}
+	return &Disk{names: make(map[string]*inode), durable: make(map[string]*inode), capacity: math.MaxInt64, chance: rand.New(rand.NewPCG(1, 1))}
 }
 
 // SetCapacity sets how many bytes fit on the disk.
@@ -134,6 +142,7 @@ func (d *Disk) Killed() *Disk {
 		return copies[f]
 	}
 	image := NewDisk()
+	image.LosesFailed = d.LosesFailed
 	for name, f := range d.names {
 		image.names[name] = clone(f)
 	}
@@ -162,6 +171,7 @@ func (d *Disk) PowerCut(rng *rand.Rand) *Disk {
 		}
 	}
 	image := NewDisk()
+	image.LosesFailed = d.LosesFailed
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		image.put(name, names[name].afterPowerCut(rng, keep))
 	}
@@ -177,18 +187,44 @@ func (f *inode) afterPowerCut(rng *rand.Rand, keep float64) []byte {
 			}
 			continue
 		}
-		for at := int64(0); at < int64(len(c.bytes)); {
-			next := min((c.offset+at)/pageSize*pageSize+pageSize-c.offset, int64(len(c.bytes)))
+		for page := range c.pages {
 			if rng.Float64() < keep {
-				data = dataChange{c.offset + at, c.bytes[at:next]}.apply(data)
+				data = page.apply(data)
 			}
-			at = next
 		}
 	}
 	if len(f.unsynced) > 0 && rng.Float64() < 0.2 && len(f.data) > len(data) {
 		data = resize(data, int64(len(f.data))) // the size has grown, the data is lost
 	}
 	return data
+}
+
+// pages yields a write page by page.
+func (c dataChange) pages(yield func(dataChange) bool) {
+	for at := int64(0); at < int64(len(c.bytes)); {
+		next := min((c.offset+at)/pageSize*pageSize+pageSize-c.offset, int64(len(c.bytes)))
+		if !yield(dataChange{c.offset + at, c.bytes[at:next]}) {
+			return
+		}
+		at = next
+	}
+}
+
+// loseUnsynced makes some pages durable and has all of them count as such.
+func (f *inode) loseUnsynced(rng *rand.Rand) {
+	var sizes []dataChange
+	for _, c := range f.unsynced {
+		if c.bytes == nil {
+			sizes = append(sizes, c)
+			continue
+		}
+		for page := range c.pages {
+			if rng.IntN(2) == 0 {
+				f.durable = page.apply(f.durable)
+			}
+		}
+	}
+	f.unsynced = sizes
 }
 
 // put makes a durable file.
@@ -344,6 +380,11 @@ func (f *inode) change(c dataChange) {
 }
 
 func (f *file) ReadAt(b []byte, offset int64) (int, error) {
+	if f.disk.ReadFault != nil {
+		if err := f.disk.ReadFault(f.name, offset); err != nil {
+			return 0, &fs.PathError{Op: "read", Path: f.name, Err: err}
+		}
+	}
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if f.closed {
@@ -404,11 +445,15 @@ func (f *file) Size() (int64, error) {
 }
 
 func (f *file) Sync() error {
-	if _, err := f.disk.fault(Sync, f.name); err != nil {
-		return &fs.PathError{Op: "sync", Path: f.name, Err: err}
-	}
+	_, err := f.disk.fault(Sync, f.name)
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
+	if err != nil {
+		if f.disk.LosesFailed {
+			f.inode.loseUnsynced(f.disk.chance)
+		}
+		return &fs.PathError{Op: "sync", Path: f.name, Err: err}
+	}
 	if f.closed {
 		return fs.ErrClosed
 	}

@@ -1,4 +1,4 @@
-package broker
+package node
 
 import (
 	"fmt"
@@ -158,6 +158,12 @@ func (c *pipeConn) TryWrite(p []byte) (int, error) { return c.out.write(p, false
 
 func (c *pipeConn) Close() error {
 	c.in.drop()
+	c.out.end()
+	return nil
+}
+
+// CloseWrite ends what this side writes; it can still read.
+func (c *pipeConn) CloseWrite() error {
 	c.out.end()
 	return nil
 }

@@ -1,0 +1,145 @@
+package mgmt
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rehop/rehop/broker"
+)
+
+// restrict sets one of everything that operators can say about virtual hosts, users and the broker.
+func (d *desk) restrict() {
+	d.t.Helper()
+	d.must(201, "PUT", "/api/vhosts/v", `{"description":"of the shop","tags":"a,b","default_queue_type":"quorum"}`)
+	d.must(201, "PUT", "/api/users/u", `{"password":"secret","tags":"management","limits":{"max-channels":9}}`)
+	d.must(204, "PUT", "/api/user-limits/u/max-connections", `{"value":2}`)
+	d.must(204, "PUT", "/api/vhost-limits/v/max-queues", `{"value":3}`)
+	d.must(204, "PUT", "/api/vhost-limits/v/max-connections", `{"value":7}`)
+	d.must(201, "PUT", "/api/topic-permissions/v/u", `{"exchange":"amq.topic","write":"^w","read":"^r"}`)
+	d.must(201, "PUT", "/api/global-parameters/tool", `{"value":{"list":[1,null,"x"]}}`)
+	d.must(204, "PUT", "/api/cluster-name", `{"name":"of the shop"}`)
+	d.must(201, "PUT", "/api/parameters/operator_policy/v/p", `{"value":{"pattern":"^q","definition":{"max-length":5},"priority":1,"apply-to":"queues"}}`)
+}
+
+// described is all of that as the API tells it.
+func (d *desk) described() string {
+	d.t.Helper()
+	var all []string
+	for _, path := range []string{"/api/vhosts/v", "/api/users/u", "/api/user-limits", "/api/vhost-limits", "/api/topic-permissions", "/api/global-parameters", "/api/cluster-name", "/api/parameters"} {
+		all = append(all, path+" "+d.must(200, "GET", path, "").body)
+	}
+	return strings.Join(all, "\n")
+}
+
+// What operators say survives a restart, and goes from one broker to another with the definitions.
+func TestRestrictionsAreKept(t *testing.T) {
+	dir := t.TempDir()
+	var before, definitions string
+	t.Run("first", func(t *testing.T) {
+		d := deskOf(t, &broker.Server{Logger: quiet(), Dir: dir})
+		d.restrict()
+		before = d.described()
+		definitions = d.must(200, "GET", "/api/definitions", "").body
+		for _, part := range []string{`"description":"of the shop"`, `"tags":["a","b"]`, `"default_queue_type":"quorum"`, `"max-channels":9`, `"max-connections":2`, `"max-queues":3`, `"write":"^w"`, `"list":[1,null,"x"]`,
+			`{"name":"of the shop"}`, `"component":"operator_policy"`, `"component":"vhost-limits"`} {
+			if !strings.Contains(before, part) {
+				t.Errorf("%s is not in\n%s", part, before)
+			}
+		}
+	})
+	t.Run("after a restart", func(t *testing.T) {
+		d := deskOf(t, &broker.Server{Logger: quiet(), Dir: dir})
+		if after := d.described(); after != before {
+			t.Errorf("got\n%s\nwant\n%s", after, before)
+		}
+		// What is taken back stays away, too.
+		d.must(204, "DELETE", "/api/vhost-limits/v/max-queues", "")
+		d.must(204, "DELETE", "/api/user-limits/u/max-connections", "")
+		d.must(204, "DELETE", "/api/topic-permissions/v/u", "")
+		d.must(204, "DELETE", "/api/global-parameters/tool", "")
+		d.must(204, "PUT", "/api/vhosts/v", `{"description":"other"}`)
+		before = d.described()
+	})
+	t.Run("after another", func(t *testing.T) {
+		d := deskOf(t, &broker.Server{Logger: quiet(), Dir: dir})
+		if after := d.described(); after != before {
+			t.Errorf("got\n%s\nwant\n%s", after, before)
+		}
+		for _, gone := range []string{"max-queues", `"max-connections":2`, "^w", "tool", "of the shop\",\"metadata"} {
+			if strings.Contains(before, gone) {
+				t.Errorf("%s is still in\n%s", gone, before)
+			}
+		}
+	})
+	t.Run("imported", func(t *testing.T) {
+		d := newDesk(t)
+		d.must(204, "POST", "/api/definitions", definitions)
+		var want, got map[string]any
+		if err := json.Unmarshal([]byte(definitions), &want); err != nil {
+			t.Fatal(err)
+		}
+		d.read("/api/definitions", &got)
+		for _, key := range []string{"users", "vhosts", "topic_permissions", "parameters", "global_parameters", "policies"} {
+			if fmt.Sprint(got[key]) != fmt.Sprint(want[key]) {
+				t.Errorf("%s: got %v\nwant %v", key, got[key], want[key])
+			}
+		}
+	})
+}
+
+// A deleted virtual host or user takes its limits and permissions along.
+func TestRestrictionsGoWithWhatTheyAreAbout(t *testing.T) {
+	d := newDesk(t)
+	d.restrict()
+	d.must(204, "DELETE", "/api/vhosts/v", "")
+	d.must(201, "PUT", "/api/vhosts/v", "")
+	for path, want := range map[string]string{"/api/vhost-limits": "[]", "/api/topic-permissions": "[]", "/api/parameters": "[]"} {
+		if got := d.must(200, "GET", path, "").body; got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+	if got := d.must(200, "GET", "/api/vhosts/v", "").body; !strings.Contains(got, `"description":""`) || !strings.Contains(got, `"default_queue_type":"undefined"`) {
+		t.Errorf("the virtual host is still described: %s", got)
+	}
+	d.must(204, "DELETE", "/api/users/u", "")
+	if got := d.must(200, "GET", "/api/user-limits", "").body; got != "[]" {
+		t.Errorf("limits of a user that is gone: got %s", got)
+	}
+}
+
+// What the API does itself is not held up by limits, and its connections are told apart from those of clients.
+func TestOwnConnections(t *testing.T) {
+	d := newDesk(t)
+	d.must(204, "PUT", "/api/vhost-limits/%2F/max-connections", `{"value":0}`)
+	d.must(204, "PUT", "/api/user-limits/guest/max-connections", `{"value":0}`)
+	d.must(204, "PUT", "/api/user-limits/guest/max-channels", `{"value":0}`)
+	d.must(201, "PUT", "/api/queues/%2F/q", "{}")
+	c := &call{api: newAPI(d.server, d.node), user: d.node.User("guest"), password: "guest", vhost: d.node.Vhost("/")}
+	_, c.r = newRecorder("GET", "/")
+	s, err := c.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close(nil)
+	var open []map[string]any
+	d.read("/api/connections", &open)
+	if len(open) != 1 || open[0]["internal"] != true || open[0]["type"] != "direct" || open[0]["protocol"] != "Direct 0-9-1" {
+		t.Errorf("got %v, want one that is marked as the broker's own", open)
+	}
+}
+
+// Federation and shovels are refused, and the answer says why.
+func TestPluginsAreRefused(t *testing.T) {
+	d := newDesk(t)
+	for _, component := range []string{"federation-upstream", "federation-upstream-set", "shovel"} {
+		got := d.do("PUT", "/api/parameters/"+component+"/%2F/name", `{"value":{"uri":"amqp://elsewhere"}}`)
+		if got.status != 400 || !strings.Contains(got.reason(), "component "+component+" not found: this broker has no ") {
+			t.Errorf("%s: got %d %s", component, got.status, got.body)
+		}
+	}
+	if got := d.do("PUT", "/api/parameters/vhost-limits/%2F/other", `{"value":{"max-queues":1}}`); got.status != 400 {
+		t.Errorf("limits of another name: got %d %s", got.status, got.body)
+	}
+}

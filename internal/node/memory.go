@@ -1,0 +1,166 @@
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// memory counts what is in memory beside messages, and knows what all of it costs.
+type memory struct {
+	topology  atomic.Int64 // bytes of queues, exchanges and bindings
+	consumers atomic.Int64 // bytes of consumers
+	percent   int64        // what the heap grows to before garbage is collected, of what is live
+}
+
+// What things take of memory, about, beside their names and arguments. A queue has a block of places from its first message on.
+const (
+	queueWeight    = 6 << 10
+	exchangeWeight = 1 << 10
+	consumerWeight = 1 << 10
+	// lightConsumer is what a consumer with the usual arguments takes at the most.
+	lightConsumer = 2 << 10
+)
+
+// weight is what a queue takes: its arguments are there as they came, and in its definition.
+func (s *QueueSpec) weight() int64 {
+	return int64(queueWeight + 4*len(s.Name) + 2*s.Arguments.Weight())
+}
+
+func (x *Exchange) weight() int64 {
+	return int64(exchangeWeight + 4*len(x.Name) + 2*x.Arguments.Weight())
+}
+
+func (c *consumer) weight() int64 { return int64(consumerWeight + len(c.Tag) + c.arguments.Weight()) }
+
+// heapPercent is to how many percent of what is live the heap grows.
+func heapPercent() int64 {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 200
+	}
+	gogc := sample[0].Value.Uint64()
+	if gogc > 1000 { // it is off: a limit of the process decides when garbage is collected
+		return 100
+	}
+	return 100 + int64(gogc)
+}
+
+// used is how much memory messages, topology and consumers take, with the garbage that comes with them.
+func (n *Node) used() int64 {
+	return n.withGarbage(n.budget.Used() + n.memory.topology.Load() + n.memory.consumers.Load())
+}
+
+// withGarbage is what so many live bytes cost.
+func (n *Node) withGarbage(live int64) int64 { return live / 100 * n.memory.percent }
+
+// crowded refuses to make something when queues, exchanges and bindings take more than half of the memory: publishers that wait do not stop
+// those who declare.
+func (n *Node) crowded(what string) error {
+	limit := n.config.MemoryLimit / 2
+	used := n.withGarbage(n.memory.topology.Load())
+	if limit == 0 || used <= limit {
+		return nil
+	}
+	return refuse(wire.PreconditionFailed, "cannot make %s: queues, exchanges and bindings take %d MiB of memory, more than half of the limit of %d MiB", what, used>>20, n.config.MemoryLimit>>20)
+}
+
+// crowdedBy refuses a consumer when consumers take more than a quarter of the memory. That is theirs alone, since only consuming makes room again. The
+// first consumer of a queue comes in any case if it is light, so that no consumers of others keep a queue from being drained: there are no more of those
+// than queues, and each takes less than its queue.
+func (n *Node) crowdedBy(c *consumer) error {
+	limit := n.config.MemoryLimit / 4
+	used := n.withGarbage(n.memory.consumers.Load())
+	if limit == 0 || used <= limit {
+		return nil
+	}
+	if _, others := c.queue.core.Counts(); others == 0 && c.weight() <= lightConsumer {
+		return nil
+	}
+	return refuse(wire.PreconditionFailed, "cannot make a consumer of %s: consumers take %d MiB of memory, more than a quarter of the limit of %d MiB", c.queue, used>>20, n.config.MemoryLimit>>20)
+}
+
+// DefaultMemoryLimit is two fifths of the memory that this process may have, as in RabbitMQ; 1 GiB if nobody can tell how much that is.
+func DefaultMemoryLimit() int64 {
+	most := availableMemory(os.DirFS("/"))
+	if limit := debug.SetMemoryLimit(-1); limit > 0 && limit < math.MaxInt64 && (most == 0 || limit < most) {
+		most = limit
+	}
+	if most == 0 {
+		return 1 << 30
+	}
+	return most / 5 * 2
+}
+
+// availableMemory is the least of the machine's memory and the limits of the control groups that this process is in; 0: unknown.
+func availableMemory(root fs.FS) (least int64) {
+	note := func(n int64, ok bool) {
+		if ok && n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	note(machineMemory(root))
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return least
+	}
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		base, file := "", ""
+		switch {
+		case parts[0] == "0" && parts[1] == "":
+			base, file = "sys/fs/cgroup", "memory.max"
+		case strings.Contains(","+parts[1]+",", ",memory,"):
+			base, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		default:
+			continue
+		}
+		// A container sees its own group as the root, and the path of the machine may not be there.
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			note(number(root, path.Join(base, group, file)))
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// number reads a file that has a number; "max" is none.
+func number(root fs.FS, name string) (int64, bool) {
+	content, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+	return n, err == nil
+}
+
+func machineMemory(root fs.FS) (int64, bool) {
+	content, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0, false
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 3 && fields[0] == "MemTotal:" && fields[2] == "kB" {
+			n, err := strconv.ParseInt(fields[1], 10, 64)
+			return n << 10, err == nil
+		}
+	}
+	return 0, false
+}

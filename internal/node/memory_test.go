@@ -1,0 +1,116 @@
+package node
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"testing/fstest"
+
+	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// What the limit allows is what the process has, not only what is live between two collections of garbage.
+func TestMemoryLimitBoundsTheHeap(t *testing.T) {
+	const limit = 32 << 20
+	for _, body := range []int{0, 1000} {
+		for _, fanout := range []int{1, 100} {
+			t.Run(fmt.Sprintf("%d bytes to %d queues", body, fanout), func(t *testing.T) {
+				n, err := Open(Config{MemoryLimit: limit, Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = n.Close() })
+				var queues []*Queue
+				for i := range fanout {
+					queues = append(queues, declare(t, n.Vhost("/"), QueueSpec{Name: fmt.Sprint(i)}))
+				}
+				before, most := heapInUse(), int64(0)
+				for i := 0; len(n.Alarms()) == 0; i++ {
+					properties := wire.Properties{}.Append(nil)
+					buf := append(make([]byte, 0, len(properties)+body), properties...)
+					buf = append(buf, make([]byte, body)...)
+					split := len(properties)
+					n.publish(&store.Content{Properties: buf[:split:split], Body: buf[split:]}, wire.Brief{}, -1, queues)
+					n.checkMemory()
+					if i%1000 == 0 {
+						var m runtime.MemStats
+						runtime.ReadMemStats(&m)
+						most = max(most, int64(m.HeapInuse))
+					}
+				}
+				// What there was before has its garbage too.
+				if grown := most - 2*before; grown > limit*5/4 {
+					t.Errorf("the heap grew by %d MiB, want at most %d and a quarter more", grown>>20, limit>>20)
+				}
+				live := heapInUse() - before
+				if used, _ := n.Memory(); used < live*n.memory.percent/100*3/4 {
+					t.Errorf("%d KiB are live, and %d counted, which is too little", live>>10, used>>10)
+				}
+			})
+		}
+	}
+}
+
+// The least of what the machine has and the control groups allow is what there is.
+func TestAvailableMemory(t *testing.T) {
+	file := func(content string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(content)} }
+	meminfo := file("MemTotal:       16384 kB\nMemFree:          100 kB\n")
+	for name, c := range map[string]struct {
+		files fstest.MapFS
+		want  int64
+	}{
+		"nothing known":     {fstest.MapFS{}, 0},
+		"a machine":         {fstest.MapFS{"proc/meminfo": meminfo}, 16 << 20},
+		"a group":           {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("4194304\n")}, 4 << 20},
+		"the group above":   {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/a/b\n"), "sys/fs/cgroup/a/b/memory.max": file("max\n"), "sys/fs/cgroup/a/memory.max": file("2097152\n")}, 2 << 20},
+		"a container":       {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("0::/../x\n"), "sys/fs/cgroup/memory.max": file("1048576\n")}, 1 << 20},
+		"the first version": {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("5:cpu:/c\n4:memory:/c\n"), "sys/fs/cgroup/memory/c/memory.limit_in_bytes": file("3145728\n")}, 3 << 20},
+		"no limit":          {fstest.MapFS{"proc/meminfo": meminfo, "proc/self/cgroup": file("4:memory:/\n"), "sys/fs/cgroup/memory/memory.limit_in_bytes": file("9223372036854771712\n")}, 16 << 20},
+		"nonsense":          {fstest.MapFS{"proc/meminfo": file("MemTotal: much kB"), "proc/self/cgroup": file("hello\n")}, 0},
+	} {
+		if got := availableMemory(c.files); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+	if got := DefaultMemoryLimit(); got <= 0 {
+		t.Errorf("the default is %d", got)
+	}
+}
+
+// A purge of many messages takes next to no memory, and many small steps of the log.
+func TestPurgeIsFrugal(t *testing.T) {
+	for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
+		t.Run(name, func(t *testing.T) {
+			const messages = 20_000
+			n, err := Open(Config{Dir: dir, MemoryLimit: 1 << 40, Resident: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = n.Close() })
+			v := n.Vhost("/")
+			q := declare(t, v, QueueSpec{Name: "q", Durable: true})
+			for range messages {
+				send(v, "", wire.Brief{DeliveryMode: 2}, "q")
+			}
+			if err := n.kept(store.Mark(n.latest.Load())); err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			steps := n.latest.Load()
+			runtime.ReadMemStats(&before)
+			purged := q.Purge()
+			runtime.ReadMemStats(&after)
+			if purged != messages {
+				t.Errorf("%d were purged, want %d", purged, messages)
+			}
+			if took := (after.TotalAlloc - before.TotalAlloc) / messages; took > 400 { // 605 before a purge worked in small steps; the race detector adds some
+				t.Errorf("%d bytes for each message were allocated, want at most 400", took)
+			}
+			if took := n.latest.Load() - steps; dir != "" && took < messages/1024 {
+				t.Errorf("the purge took %d steps of the log, want at least %d", took, messages/1024)
+			}
+		})
+	}
+}
