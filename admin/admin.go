@@ -1,12 +1,14 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
@@ -35,6 +37,10 @@ type Config struct {
 	Management string
 	// HTTP is used for the management API. Default: a client with a timeout of 30 s.
 	HTTP *http.Client
+	// ConsumerTimeout is the broker's consumer_timeout, after which it takes back messages that a consumer holds. Reading a failed
+	// queue gives messages back after two thirds of it, and continues. Default: 30 minutes, which is RabbitMQ's. If the broker's is
+	// shorter, that is noticed; ErrTooSlow is returned only if the broker takes messages back again and again.
+	ConsumerTimeout time.Duration
 }
 
 // Admin looks after the queues of one virtual host. It is safe for concurrent use.
@@ -44,6 +50,13 @@ type Admin struct {
 	sender     *rabbit.Publisher
 	management *management
 	layout     layout.Layout
+	options    rabbit.Options // of connections for sweeps
+	sweepLimit time.Duration  // how long a sweep may hold messages
+
+	mu     sync.Mutex
+	closed bool
+	links  map[*rabbit.Link]struct{} // for sweeps
+	idle   []*rabbit.Link            // of these, are not used
 }
 
 // adminName is how the broker's tools show the connections.
@@ -80,7 +93,11 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 	if err := config.Layout.Validate(); err != nil {
 		return nil, fmt.Errorf("admin: Layout: %w", err)
 	}
-	a := &Admin{management: api, layout: config.Layout}
+	if config.ConsumerTimeout < 0 {
+		return nil, fmt.Errorf("admin: ConsumerTimeout is %v; it must not be negative", config.ConsumerTimeout)
+	}
+	a := &Admin{management: api, layout: config.Layout, options: opts, links: make(map[*rabbit.Link]struct{}),
+		sweepLimit: cmp.Or(config.ConsumerTimeout, 30*time.Minute) * 2 / 3}
 	ready := make(chan struct{})
 	a.read = rabbit.NewLink("read", opts, func(rabbit.State, error) {})
 	a.write = rabbit.NewLink("write", opts, func(s rabbit.State, err error) {
@@ -88,13 +105,13 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 		a.sender.SetState(s, err)
 	})
 	a.sender = rabbit.NewPublisher(a.write, rabbit.Limits{
-		Unconfirmed: 2 * batchSize, UnconfirmedBytes: 64 << 20, Waiting: batchSize, WaitingBytes: 64 << 20,
+		Unconfirmed: 4 * sweepBatch, UnconfirmedBytes: 64 << 20, Waiting: sweepBatch, WaitingBytes: 64 << 20,
 	})
 	close(ready)
 	for _, link := range []*rabbit.Link{a.read, a.write} {
 		if err := link.FirstTry(ctx); err != nil {
 			a.Close()
-			return nil, fmt.Errorf("admin: open: %w", err)
+			return nil, fmt.Errorf("admin: %w", err)
 		}
 	}
 	return a, nil
@@ -102,10 +119,12 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 
 // Close closes the connections.
 func (a *Admin) Close() {
+	a.closeLinks()
 	a.sender.Close()
 	a.read.Close()
 	a.write.Close()
 	a.sender.Wait()
+	a.management.close()
 }
 
 // ErrNoQueue: there is no such queue.

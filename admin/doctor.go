@@ -16,10 +16,14 @@ type DoctorOptions struct {
 	// time that its messages wait behind others in the prefetch. Default: not known, and not compared with the
 	// broker's consumer timeout.
 	HandlerTimeout time.Duration
-	// ConsumerTimeout is the broker's consumer_timeout, which the API does not tell. Default: 30 minutes.
+	// Subscriptions is what is known of those who consume, by queue. It holds for these queues instead of HandlerTimeout.
+	Subscriptions map[string]DoctorSubscription
+	// ConsumerTimeout is the broker's consumer_timeout, for releases before 4.0, whose API does not show it. Default: 30 minutes.
 	ConsumerTimeout time.Duration
 	// MaxFailed is how many messages may rest in a failed queue. Default: 1000.
 	MaxFailed int
+	// MaxUnacked is how many messages of one queue consumers may hold. Default: 1000.
+	MaxUnacked int
 	// MaxChurn is how many connections, or channels, may be opened per second. Default: 50.
 	MaxChurn float64
 	// Watch is how long messages that are about to leave a queue are watched, if there are any. Only if they are
@@ -27,9 +31,18 @@ type DoctorOptions struct {
 	Watch time.Duration
 }
 
+// DoctorSubscription describes a subscription to Doctor.
+type DoctorSubscription struct {
+	// HandlerTimeout is the longest time that it holds a message, as in DoctorOptions. 0: not known.
+	HandlerTimeout time.Duration
+	// Layout is that of the subscription. Default: not known, and guessed from what is on the broker.
+	Layout layout.Layout
+}
+
 func (o DoctorOptions) withDefaults() DoctorOptions {
 	o.ConsumerTimeout = cmp.Or(o.ConsumerTimeout, 30*time.Minute)
 	o.MaxFailed = cmp.Or(o.MaxFailed, 1000)
+	o.MaxUnacked = cmp.Or(o.MaxUnacked, 1000)
 	o.MaxChurn = cmp.Or(o.MaxChurn, 50)
 	o.Watch = cmp.Or(o.Watch, 15*time.Second)
 	return o
@@ -39,15 +52,16 @@ func (o DoctorOptions) withDefaults() DoctorOptions {
 // management API, and sees most as a user with the tag administrator; what the user may not see is a finding, too.
 // It changes nothing; of each queue in which messages wait it takes the first one in hand and puts it back.
 func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
-	c := &checkup{admin: a, options: o.withDefaults()}
+	c := &checkup{admin: a, options: o.withDefaults(), now: time.Now()}
 	if err := c.read(ctx); err != nil {
 		return nil, fmt.Errorf("examine the broker: %w", err)
 	}
 	for _, check := range []func(){
 		c.versions, c.flags, c.nodes, c.unroutable, c.churn,
-		c.policies, c.ownPolicies,
-		c.queues, c.deadLetters, c.members, c.contents,
-		c.exchanges, c.consumers, c.channels, c.users,
+		c.policies, c.mirrors, c.ownPolicies,
+		c.queues, c.deadLetters, c.members, c.unreplicated, c.contents, c.layouts,
+		c.exchanges, c.timeouts, c.consumers, c.channels, c.users,
+		c.deprecated, // it leaves out what was found of single objects
 	} {
 		check()
 	}
@@ -62,6 +76,7 @@ func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
 type checkup struct {
 	admin    *Admin
 	options  DoctorOptions
+	now      time.Time
 	chart    chart
 	findings Findings
 }
@@ -90,11 +105,12 @@ func (c *checkup) vhost() Object { return Object{Kind: "virtual host", Name: c.a
 type role int
 
 const (
-	foreign  role = iota // nothing that is known
-	consumed             // subscriptions consume it, or shall
-	waiting              // messages wait there, and leave by themselves
-	resting              // messages rest there until a person takes them
-	moving               // messages are kept there while their queue is migrated
+	foreign   role = iota // nothing that is known
+	consumed              // subscriptions consume it, or shall
+	waiting               // messages wait there, and leave by themselves
+	resting               // messages rest there until a person takes them
+	moving                // messages are kept there while their queue is migrated
+	recovered             // the repair of an embedded broker has put messages there
 )
 
 // roles finds what rehop uses each queue for.
@@ -117,6 +133,8 @@ func (c *checkup) roles() map[string]role {
 			roles[q.Name] = waiting
 		case layout.Moved(q.Name) != q.Name:
 			roles[q.Name] = moving
+		case layout.IsRecoveredQueue(q.Name):
+			roles[q.Name] = recovered
 		case returns[q.Name] && fails && failed != q.Name:
 			roles[q.Name], roles[failed] = consumed, resting
 		}

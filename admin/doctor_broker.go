@@ -2,70 +2,83 @@ package admin
 
 import (
 	"cmp"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rehop/rehop/internal/topology"
 )
 
-// embedded reports whether the broker is rehop's own, which has no Erlang and no feature flags.
-func (c *checkup) embedded() bool { return c.chart.overview.Product == "rehop" }
+// embeddedProduct is how rehop's own broker calls itself.
+const embeddedProduct = "rehop"
 
-func (c *checkup) versions() {
-	v := c.chart.version
-	switch {
-	case c.embedded():
-		return
-	case v.before(3, 10):
-		c.find("broker.version", c.broker(), "upgrade to RabbitMQ 3.10 or later", "it is RabbitMQ %s", c.chart.live.Version)
-	case v.before(3, 13):
-		c.findAs(Info, "broker.version", c.broker(), "upgrade to RabbitMQ 4 by way of 3.13", "it is RabbitMQ %s, which gets no more fixes", c.chart.live.Version)
-	case v.atLeast(4, 0):
-		c.find("broker.version-4", c.broker(), "set x-delivery-limit on quorum queues, and count with rehop's own headers; queues that rehop declares do both", "it is RabbitMQ %s", c.chart.live.Version)
+// embedded reports whether the broker is rehop's own, which has no Erlang and no feature flags.
+func (c *checkup) embedded() bool { return c.chart.overview.Product == embeddedProduct }
+
+// embeddedOr is the first text for rehop's own broker, and the second for RabbitMQ.
+func (c *checkup) embeddedOr(embedded, rabbit string) string {
+	if c.embedded() {
+		return embedded
 	}
-	// The lowest that each line of RabbitMQ runs on.
-	lowest := release{23, 2}
-	switch {
-	case v.atLeast(4, 0):
-		lowest = release{26, 2}
-	case v.atLeast(3, 13):
-		lowest = release{26, 0}
-	case v.atLeast(3, 11):
-		lowest = release{25, 0}
+	return rabbit
+}
+
+// ctl is what to run: a command of RabbitMQ's, or a request to the management API of rehop's own broker, which has no such commands. In both %q or %s
+// stands for the virtual host.
+func (c *checkup) ctl(command, request string) string {
+	vhost := c.admin.management.vhost
+	if c.embedded() {
+		return strings.ReplaceAll(request, "%s", url.PathEscape(vhost)) + " of the management API"
 	}
-	if e := releaseOf(c.chart.overview.Erlang); e.before(lowest.major, lowest.minor) {
-		c.find("broker.erlang", c.broker(), "upgrade Erlang to "+lowest.String()+" or later", "it runs on Erlang %s", c.chart.overview.Erlang)
-	}
+	return strings.ReplaceAll(command, "%q", strconv.Quote(vhost))
+}
+
+// prevents is what a feature flag that is disabled prevents by itself, besides upgrades.
+var prevents = map[string]string{
+	"quorum_queue":                 "no quorum queue can be declared",
+	"stream_queue":                 "no stream can be declared",
+	"quorum_queue_non_voters":      "a new member of a quorum queue votes before it has caught up",
+	"message_containers_deaths_v2": "cycles of dead letters are not always found",
+	"khepri_db":                    "definitions stay in Mnesia, which RabbitMQ 4.3 does not have",
 }
 
 func (c *checkup) flags() {
 	var off []string
 	for _, f := range c.chart.flags {
-		switch {
-		case f.State == "enabled" || f.State == "unavailable":
-		case f.Name == "quorum_queue":
-			c.find("broker.feature-flag", c.broker(), "rabbitmqctl enable_feature_flag quorum_queue", "feature flag quorum_queue is %s", f.State)
-		case f.Stability == "stable" || f.Stability == "required":
-			off = append(off, f.Name)
+		if f.State == "enabled" || f.State == "unavailable" || f.Stability != "stable" && f.Stability != "required" {
+			continue
 		}
+		said := f.Name
+		if what, known := prevents[f.Name]; known {
+			said += " (without it " + what + ")"
+		}
+		if f.Name == "quorum_queue" {
+			c.find("broker.feature-flag", c.broker(), "rabbitmqctl enable_feature_flag quorum_queue", "feature flag quorum_queue is %s: no quorum queue can be declared", f.State)
+			continue
+		}
+		off = append(off, said)
 	}
 	if len(off) > 0 {
 		slices.Sort(off)
-		c.findAs(Warning, "broker.feature-flag", c.broker(), "rabbitmqctl enable_feature_flag all", "feature flags are not enabled: %s", strings.Join(off, ", "))
+		c.findAs(Warning, "broker.feature-flag", c.broker(), "rabbitmqctl enable_feature_flag all", "%s starts only if they are enabled, and these are not: %s", c.chart.version.requiring(), strings.Join(off, ", "))
 	}
 }
 
 func (c *checkup) nodes() {
 	for _, n := range c.chart.nodes {
 		node := Object{Kind: "node", Name: n.Name}
+		if n.Type == "ram" {
+			c.find("broker.ram-node", node, "on that node: rabbitmqctl stop_app, rabbitmqctl change_cluster_node_type disc, rabbitmqctl start_app", "it is a RAM node")
+		}
 		if !n.Running {
 			c.find("broker.node-down", node, "start the node, or remove it with rabbitmqctl forget_cluster_node", "it is down")
 		}
 		if n.MemoryFull {
-			c.find("broker.alarm", node, "consume what waits, stop who publishes, or raise vm_memory_high_watermark", "it has a memory alarm")
+			c.find("broker.alarm", node, "consume messages, stop publishers, or "+c.embeddedOr("give the process more memory (its control group, or GOMEMLIMIT)", "raise vm_memory_high_watermark"), "it has a memory alarm")
 		}
 		if n.DiskFull {
-			c.find("broker.alarm", node, "free disk space, or lower disk_free_limit", "it has a disk alarm")
+			c.find("broker.alarm", node, c.embeddedOr("free disk space; rehop broker compact gives back that of settled messages while the broker is stopped", "free disk space, or lower disk_free_limit"), "it has a disk alarm")
 		}
 		if len(n.Partitions) > 0 {
 			c.find("broker.partition", node, "mend the network, then restart the nodes of the side that is given up; set cluster_partition_handling to pause_minority",

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // chart is what was read of a broker.
@@ -25,6 +26,8 @@ type chart struct {
 	channels    []apiChannel
 	consumers   []apiConsumer
 	whoami      apiUser
+	features    []apiFeature // deprecated ones that the broker knows
+	used        []apiFeature // those of them that are in use
 }
 
 type apiOverview struct {
@@ -62,6 +65,7 @@ type apiNode struct {
 	Running    bool     `json:"running"`
 	MemoryFull bool     `json:"mem_alarm"`
 	DiskFull   bool     `json:"disk_free_alarm"`
+	Type       string   `json:"type"` // disc or ram
 	Partitions []string `json:"partitions"`
 }
 
@@ -124,7 +128,13 @@ type apiConnection struct {
 type apiChannel struct {
 	Name   string `json:"name"`
 	User   string `json:"user"`
-	Shared int    `json:"global_prefetch_count"`
+	Shared *int   `json:"global_prefetch_count"` // nil: the API does not show it, as from RabbitMQ 4.0 on
+}
+
+// apiFeature is a deprecated feature.
+type apiFeature struct {
+	Name  string `json:"name"`
+	State string `json:"state"` // permitted or denied; "" before RabbitMQ 4.3
 }
 
 type apiConsumer struct {
@@ -133,6 +143,18 @@ type apiConsumer struct {
 	Prefetch int              `json:"prefetch_count"`
 	Queue    perhaps[apiName] `json:"queue"`
 	Channel  perhaps[apiName] `json:"channel_details"`
+	Timeout  consumerTimeout  `json:"consumer_timeout"` // of its queue, or of the node; from RabbitMQ 4.0 on
+	Args     apiArgs          `json:"arguments"`
+}
+
+// consumerTimeout is a number of milliseconds. Anything else is no timeout.
+type consumerTimeout time.Duration
+
+func (t *consumerTimeout) UnmarshalJSON(text []byte) error {
+	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		*t = consumerTimeout(time.Duration(n) * time.Millisecond)
+	}
+	return nil
 }
 
 // read asks for everything. What the user may not see, or what the broker does not have, is left out.
@@ -163,6 +185,8 @@ func (c *checkup) read(ctx context.Context) error {
 		{"connections", "/api/vhosts/%s/connections", &c.chart.connections},
 		{"channels", "/api/vhosts/%s/channels", &c.chart.channels},
 		{"consumers", "/api/consumers/%s", &c.chart.consumers},
+		{"deprecated features", "/api/deprecated-features", &c.chart.features},
+		{"the use of deprecated features", "/api/deprecated-features/used", &c.chart.used},
 	} {
 		get := m.get
 		if !strings.Contains(part.path, "%s") {

@@ -3,7 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
@@ -14,12 +15,15 @@ import (
 // contents examines how many messages are where.
 func (c *checkup) contents() {
 	roles := c.roles()
-	vhost := c.admin.management.vhost
 	for _, q := range c.chart.live.Queues {
 		n := q.Messages()
+		c.held(q)
+		c.expiring(q, n)
 		switch {
 		case roles[q.Name] == moving:
 			c.find("queue.migration", Object{Kind: "queue", Name: migratedQueue(c.chart.live, q.Name)}, "run the migration again (admin.Migrate): it goes on where it was", "queue %q keeps %d messages of it", q.Name, n)
+		case roles[q.Name] == recovered:
+			c.recovered(q, n)
 		case n == 0:
 		case q.Name == layout.OrphansQueue:
 			c.find("queue.orphans", q.Object(), "declare the queues that they belong to, and replay them (admin.Replay)", "%d messages have lost their queue", n)
@@ -29,9 +33,38 @@ func (c *checkup) contents() {
 			c.failed(q, n)
 		case roles[q.Name] == waiting:
 		case q.Consumers == 0:
-			c.find("queue.unconsumed", q.Object(), fmt.Sprintf("start its consumers, or unbind and delete it: rabbitmqctl delete_queue -p %q %q", vhost, q.Name), "%d messages wait, and nobody consumes it", n)
+			c.find("queue.unconsumed", q.Object(), "start its consumers, or unbind and delete it: "+c.ctl("rabbitmqctl delete_queue -p %q "+strconv.Quote(q.Name), "DELETE /api/queues/%s/"+url.PathEscape(q.Name)), "%d messages wait, and nobody consumes it", n)
 		}
 	}
+}
+
+// recovered explains a queue that a repair of an embedded broker has made.
+func (c *checkup) recovered(q topology.LiveQueue, n int) {
+	remove := c.ctl("rabbitmqctl delete_queue -p %q "+strconv.Quote(q.Name), "DELETE /api/queues/%s/"+url.PathEscape(q.Name))
+	if n == 0 {
+		c.findAs(Info, "queue.recovered", q.Object(), remove, "it was made by rehop broker repair, and its messages are gone")
+		return
+	}
+	c.find("queue.recovered", q.Object(), "look at them (rehop failed ls "+q.Name+"), declare and bind the queue that they belong to, and run rehop failed replay "+q.Name+
+		": one that was waiting or had failed returns to its queue, others are published with their exchange and key again, to every queue that is bound for it; then delete it: "+remove,
+		"rehop broker repair has put %d messages there whose own queue is lost", n)
+}
+
+// held finds queues of which consumers hold very many messages.
+func (c *checkup) held(q topology.LiveQueue) {
+	if q.Unacked >= c.options.MaxUnacked {
+		c.find("queue.unacked", q.Object(), "lower the prefetch of its consumers, see whether they are stuck, and have them acknowledge what they have done", "%d messages are with consumers, and not acknowledged", q.Unacked)
+	}
+}
+
+// expiring finds queues that are about to be deleted with their messages.
+func (c *checkup) expiring(q topology.LiveQueue, n int) {
+	limit, set := limitOf(q, "expires")
+	if !set || n == 0 || q.Consumers > 0 {
+		return
+	}
+	c.find("queue.expires", q.Object(), "start its consumers, or take x-expires (expires in a policy) off it; what expires is not dead-lettered",
+		"it holds %d messages, nobody consumes it, and it is deleted when it was not used for %v", n, time.Duration(limit)*time.Millisecond)
 }
 
 // failed examines a queue in which messages rest.

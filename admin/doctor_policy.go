@@ -34,23 +34,43 @@ func (c *checkup) policies() {
 		if len(all) > 1 {
 			more = fmt.Sprintf(" and %d more", len(all)-1)
 		}
-		c.find("policy.clash", policyObject(first.Policy), fmt.Sprintf("write the keys of both into one policy, or narrow the pattern of one: rabbitmqctl set_policy -p %q …", c.admin.management.vhost),
+		c.find("policy.clash", policyObject(first.Policy), "write the keys of both into one policy, or narrow the pattern of one: "+c.ctl("rabbitmqctl set_policy -p %q …", "PUT /api/policies/%s/…"),
 			"it matches %s%s, to which policy %q applies: %s has no effect%s", first.Object, more, p.winner, strings.Join(first.Keys, ", "), tied)
 	}
 	for _, p := range idle {
-		if _, mirrors := p.Definition["ha-mode"]; !mirrors {
+		if len(mirroring(p)) == 0 {
 			c.find("policy.unused", policyObject(p), "correct the pattern, or delete the policy", "its pattern %q matches nothing for %s", p.Pattern, p.ApplyTo)
 		}
 	}
-	for _, p := range c.chart.live.Policies {
-		if _, mirrors := p.Definition["ha-mode"]; !mirrors || c.embedded() {
-			continue
+}
+
+// mirroring are the keys of a policy that are about mirrored classic queues.
+func mirroring(p topology.Policy) (keys []string) {
+	for key := range p.Definition {
+		if strings.HasPrefix(key, "ha-") {
+			keys = append(keys, key)
 		}
-		severity := Info
-		if c.chart.version.atLeast(4, 0) {
-			severity = Warning
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// mirrors finds policies for mirrored classic queues.
+func (c *checkup) mirrors() {
+	if c.embedded() {
+		return
+	}
+	for _, p := range slices.Concat(c.chart.live.Policies, c.chart.live.OperatorPolicies) {
+		keys := mirroring(p)
+		switch {
+		case len(keys) == 0:
+		case c.chart.version.atLeast(4, 0):
+			c.find("policy.mirrors", policyObject(p), "migrate its classic queues to quorum queues (rehop topology migrate), and take these keys out of the policy: RabbitMQ 4 does not take it again with them, also not in definitions",
+				"it sets %s, which RabbitMQ %s ignores", strings.Join(keys, ", "), c.chart.live.Version)
+		default:
+			c.findAs(Info, "policy.mirrors", policyObject(p), "before an upgrade to RabbitMQ 4, migrate its classic queues to quorum queues (rehop topology migrate), and delete the policy",
+				"it sets %s, which RabbitMQ 4 ignores", strings.Join(keys, ", "))
 		}
-		c.findAs(severity, "policy.mirrors", policyObject(p), "migrate the queues to quorum queues (admin.Migrate), and delete the policy", "it asks for mirrors (ha-mode)")
 	}
 }
 

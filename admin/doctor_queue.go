@@ -15,14 +15,14 @@ const highLimit = 100_000
 
 // queues examines how each queue was declared, and what policies make of it.
 func (c *checkup) queues() {
-	roles := c.roles()
+	roles, letters := c.roles(), c.letterSources()
 	for _, q := range c.chart.live.Queues {
-		if q.Type == "stream" {
+		if q.Type == "stream" || roles[q.Name] == recovered {
 			continue
 		}
 		c.keeping(q)
 		c.oldArguments(q)
-		if q.Type == string(layout.Quorum) {
+		if q.Type == string(layout.Quorum) && !c.letterLimit(q, letters[q.Name]) {
 			c.deliveryLimit(q, roles[q.Name])
 		}
 	}
@@ -31,7 +31,11 @@ func (c *checkup) queues() {
 // keeping finds queues that drop messages.
 func (c *checkup) keeping(q topology.LiveQueue) {
 	if !q.Durable && !q.Exclusive {
-		c.find("queue.transient", q.Object(), "declare it durable; admin.Migrate moves what is in it", "it is not durable")
+		fix := "declare it durable, or exclusive; rehop topology migrate moves what is in it"
+		if c.chart.version.before(4, 3) {
+			fix += "; RabbitMQ 4.3 refuses to declare it unless deprecated_features.permit.transient_nonexcl_queues = true is in the rabbitmq.conf of all nodes"
+		}
+		c.find("queue.transient", q.Object(), fix, "it is not durable")
 	}
 	if _, dies := q.Effective("dead-letter-exchange"); dies {
 		return
@@ -56,24 +60,37 @@ func (c *checkup) oldArguments(q topology.LiveQueue) {
 			old = append(old, fmt.Sprintf("%s = %v", name, q.Args[name]))
 		}
 	}
-	if mode, ruled := q.Ruled["queue-mode"]; ruled {
-		old = append(old, fmt.Sprintf("queue-mode = %v (policy %s)", mode, q.Policy))
+	for _, key := range []string{"queue-mode", "queue-master-locator"} {
+		if value, ruled := q.Ruled[key]; ruled {
+			old = append(old, fmt.Sprintf("%s = %v (policy %s)", key, value, q.Policy))
+		}
 	}
 	if len(old) > 0 {
 		slices.Sort(old)
-		c.find("queue.old-arguments", q.Object(), "leave them out; admin.Migrate moves what is in the queue", "it has %s", strings.Join(old, ", "))
+		fix := "leave them out; rehop topology migrate moves what is in the queue"
+		if strings.Contains(strings.Join(old, " "), "queue-master-locator") {
+			fix += "; x-queue-leader-locator takes the place of x-queue-master-locator, which RabbitMQ 4.3 refuses"
+		}
+		c.find("queue.old-arguments", q.Object(), fix, "it has %s", strings.Join(old, ", "))
 	}
+}
+
+// defaultLimit is the delivery limit of quorum queues that have none of their own, from RabbitMQ 4.0 on.
+const defaultLimit = 20
+
+// limitOfDeliveries is after how many deliveries a quorum queue gives a message up, and, if nobody has set that, a remark.
+func (c *checkup) limitOfDeliveries(q topology.LiveQueue) (limit int, set bool, byDefault string) {
+	v, said := q.Effective("delivery-limit")
+	limit, _ = number(v)
+	if !said && c.chart.version.atLeast(4, 0) {
+		return defaultLimit, true, ", which is RabbitMQ 4's own limit"
+	}
+	return limit, said && limit >= 0, ""
 }
 
 // deliveryLimit examines what becomes of a message that is given back over and over.
 func (c *checkup) deliveryLimit(q topology.LiveQueue, r role) {
-	v, set := q.Effective("delivery-limit")
-	limit, _ := number(v)
-	set = set && limit >= 0
-	byDefault := ""
-	if !set && c.chart.version.atLeast(4, 0) && !(v != nil && limit < 0) {
-		limit, set, byDefault = 20, true, ", which is RabbitMQ 4's own limit"
-	}
+	limit, set, byDefault := c.limitOfDeliveries(q)
 	_, dies := q.Effective("dead-letter-exchange")
 	switch {
 	case r == resting || r == moving:
@@ -85,57 +102,6 @@ func (c *checkup) deliveryLimit(q topology.LiveQueue, r role) {
 		c.find("queue.no-delivery-limit", q.Object(), "set delivery-limit in a policy, with a dead-letter-exchange", "it has no delivery limit")
 	case set && !dies:
 		c.find("queue.limit-drops", q.Object(), "set x-dead-letter-exchange, or dead-letter-exchange in a policy", "it drops a message after %d deliveries%s, and has no dead-letter exchange", limit, byDefault)
-	}
-}
-
-// deadLetters examines where dead letters go, and whether they can get lost on the way.
-func (c *checkup) deadLetters() {
-	live := c.chart.live
-	fed := make(map[string]bool)
-	for _, b := range live.Bindings {
-		fed[b.Source] = true
-	}
-	for _, q := range live.Queues {
-		v, dies := q.Effective("dead-letter-exchange")
-		if !dies || q.Type == "stream" {
-			continue
-		}
-		exchange, _ := v.(string)
-		key := setting(q, "dead-letter-routing-key")
-		x, there := live.Exchange(exchange)
-		_, alternate := x.Effective("alternate-exchange")
-		switch {
-		case exchange == "" && key != "":
-			if _, target := live.Queue(key); !target {
-				c.find("queue.dead-letter-nowhere", q.Object(), "declare that queue, or correct x-dead-letter-routing-key", "its dead letters go to queue %q, which does not exist", key)
-			}
-		case exchange != "" && !there:
-			c.find("queue.dead-letter-nowhere", q.Object(), "declare that exchange, or correct the dead-letter exchange", "its dead letters go to exchange %q, which does not exist", exchange)
-		case exchange != "" && !fed[exchange] && !alternate:
-			c.find("queue.dead-letter-nowhere", q.Object(), "bind a queue to that exchange", "its dead letters go to exchange %q, to which no queue is bound", exchange)
-		}
-		c.onTheWay(q)
-	}
-}
-
-// onTheWay finds queues whose dead letters can get lost.
-func (c *checkup) onTheWay(q topology.LiveQueue) {
-	_, expires := q.Effective("message-ttl")
-	_, length := q.Effective("max-length")
-	_, bytes := q.Effective("max-length-bytes")
-	severity := Info
-	if expires || length || bytes {
-		severity = Warning // messages die in the normal course of things
-	}
-	switch {
-	case q.Type == string(layout.Classic):
-		c.findAs(severity, "queue.lossy-dead-letters", q.Object(), "migrate it to a quorum queue with x-dead-letter-strategy at-least-once and x-overflow reject-publish (admin.Migrate)",
-			"it is a classic queue with a dead-letter exchange")
-	case setting(q, "dead-letter-strategy") == "at-least-once" && setting(q, "overflow") != "reject-publish":
-		c.find("queue.strategy-ignored", q.Object(), "set overflow reject-publish in a policy", "it asks for at-least-once dead-lettering, and its overflow behaviour is drop-head")
-	case !atLeastOnce(q):
-		c.findAs(severity, "queue.lossy-dead-letters", q.Object(), "set dead-letter-strategy at-least-once and overflow reject-publish in a policy",
-			"it is a quorum queue that dead-letters at most once")
 	}
 }
 

@@ -17,7 +17,8 @@ func headerText(v any) string {
 }
 
 // Failed looks at up to limit messages that rest in the failed queue of queue, oldest first, and
-// leaves them where they are. Queue may also be layout.OrphansQueue or layout.UnroutedQueue.
+// leaves them where they are. Queue may also be layout.OrphansQueue, layout.UnroutedQueue or a
+// queue that a repair of the embedded broker has made (layout.IsRecoveredQueue).
 //
 // Where all queues of a layout share one, only those of queue are found; named by itself, all of them. A
 // message whose Queue is another one is a copy of one that rests for that queue, and is not replayed from here.
@@ -26,31 +27,27 @@ func (a *Admin) Failed(ctx context.Context, queue string, limit int, filter Filt
 }
 
 func (a *Admin) peek(ctx context.Context, from place, limit int, filter Filter) ([]Message, error) {
-	reader, _, err := a.read.OpenReader(ctx, from.source)
-	if err != nil {
-		return nil, queueError(err)
+	if limit <= 0 {
+		return nil, nil
 	}
-	defer reader.Close()
+	largest := 0
+	if filter.isEmpty() && !from.common {
+		largest = limit
+	}
 	var found []Message
-	for len(found) < limit && ctx.Err() == nil {
-		d, ok, err := reader.Next()
-		if err != nil {
-			return found, err
-		}
-		if !ok {
-			break
-		}
-		if m := from.read(d); from.has(m) && filter.accepts(m) {
+	err := a.each(ctx, from, largest, func(m Message) (bool, error) {
+		if from.has(m) && filter.accepts(m) {
 			found = append(found, m)
 		}
-	}
-	return found, ctx.Err()
+		return len(found) < limit, nil
+	})
+	return found, err
 }
 
 // Count is how many messages rest, and until when they have failed.
 type Count struct {
 	Messages int
-	// Latest is when the last of them failed, by the clock of who failed it. Zero: nothing says when.
+	// Latest is when the last of them failed, by the clock of who failed it, as Filter has it. Zero: nothing says when.
 	Latest time.Time
 }
 
@@ -58,31 +55,20 @@ type Count struct {
 func (a *Admin) CountFailed(ctx context.Context, queue string, filter Filter) (Count, error) {
 	var n Count
 	from := a.placeOf(queue)
-	reader, _, err := a.read.OpenReader(ctx, from.source)
-	if err != nil {
-		return n, queueError(err)
-	}
-	defer reader.Close()
-	for ctx.Err() == nil {
-		d, ok, err := reader.Next()
-		if err != nil || !ok {
-			return n, err
-		}
-		if m := from.read(d); from.has(m) && filter.accepts(m) {
+	err := a.each(ctx, from, 0, func(m Message) (bool, error) {
+		if from.has(m) && filter.accepts(m) {
 			n.Messages++
-			if m.FailedAt.After(n.Latest) {
-				n.Latest = m.FailedAt
+			if m.when.After(n.Latest) {
+				n.Latest = m.when
 			}
 		}
-	}
-	return n, ctx.Err()
+		return true, nil
+	})
+	return n, err
 }
 
-// UpTo is a filter for what was counted: what has failed since does not meet it.
+// UpTo is a filter for what was counted: what is known to have failed since does not meet it.
 func (f Filter) UpTo(n Count) Filter {
-	end := n.Latest.Add(1) // the last of them is among them
-	if !n.Latest.IsZero() && (f.Before.IsZero() || end.Before(f.Before)) {
-		f.Before = end
-	}
+	f.until = n.Latest
 	return f
 }

@@ -59,8 +59,7 @@ func (m *management) live(ctx context.Context) (Live, error) {
 	}
 	for _, b := range bindings {
 		if b.Source != "" { // every queue is bound to the default exchange
-			live.Bindings = append(live.Bindings, topology.Binding{Source: b.Source, Destination: b.Destination,
-				ToExchange: b.DestinationType == "exchange", Key: b.Key, Args: topology.Args(b.Arguments)})
+			live.Bindings = append(live.Bindings, b.binding())
 		}
 	}
 	live.Rule()
@@ -72,11 +71,12 @@ func (m *management) live(ctx context.Context) (Live, error) {
 func (m *management) defaults(ctx context.Context, live *Live) error {
 	var overview struct {
 		Version string `json:"rabbitmq_version"`
+		Product string `json:"product_name"`
 	}
-	if err := m.call(ctx, http.MethodGet, "/api/overview?columns=rabbitmq_version", nil, &overview); err != nil {
+	if err := m.call(ctx, http.MethodGet, "/api/overview?columns=rabbitmq_version,product_name", nil, &overview); err != nil {
 		return err
 	}
-	live.Version = overview.Version
+	live.Version, live.Product = overview.Version, overview.Product
 	var vhost struct {
 		DefaultType string `json:"default_queue_type"`
 	}
@@ -118,8 +118,8 @@ type apiExchange struct {
 
 func (x apiExchange) live() topology.LiveExchange {
 	return topology.LiveExchange{
-		Exchange: topology.Exchange{Name: x.Name, Kind: x.Kind, Internal: x.Internal, Args: topology.Args(x.Arguments)},
-		Durable:  x.Durable, AutoDelete: x.AutoDelete, Policy: x.Policy,
+		Exchange: topology.Exchange{Name: x.Name, Kind: x.Kind, Internal: x.Internal, AutoDelete: x.AutoDelete, Args: topology.Args(x.Arguments)},
+		Durable:  x.Durable, Policy: x.Policy,
 	}
 }
 
@@ -143,7 +143,15 @@ func (q apiLiveQueue) live() topology.LiveQueue {
 
 type apiRoute struct {
 	apiBinding
-	Source    string  `json:"source"`
-	Key       string  `json:"routing_key"`
-	Arguments apiArgs `json:"arguments"`
+	Source     string  `json:"source"`
+	Key        string  `json:"routing_key"`
+	Arguments  apiArgs `json:"arguments"`
+	Properties string  `json:"properties_key"` // the key, and a hash of the arguments with their types
+}
+
+// id identifies the key and the arguments of a binding.
+func (r apiRoute) id() string { return r.Key + "\x00" + r.Properties }
+
+func (r apiRoute) binding() topology.Binding {
+	return topology.Binding{Source: r.Source, Destination: r.Destination, ToExchange: r.DestinationType == "exchange", Key: r.Key, Args: topology.Args(r.Arguments)}
 }

@@ -22,6 +22,7 @@ type management struct {
 	password    string
 	credentials func(ctx context.Context) (user, password string, err error)
 	client      *http.Client
+	transport   *http.Transport // nil if the client is the caller's
 }
 
 // ErrNoManagement: the call needs the management API, and Config.Management is empty.
@@ -33,7 +34,9 @@ var ErrManagementLogin = errors.New("the management API refuses user and passwor
 func newManagement(config Config) (*management, error) {
 	m := &management{client: config.HTTP, credentials: config.Credentials, vhost: "/"}
 	if m.client == nil {
-		m.client = &http.Client{Timeout: 30 * time.Second}
+		// The default transport is everybody's: whoever closes its idle connections may break a request that is just being written to one.
+		m.transport = http.DefaultTransport.(*http.Transport).Clone()
+		m.client = &http.Client{Timeout: 30 * time.Second, Transport: m.transport}
 	}
 	broker, err := url.Parse(config.URLs[0])
 	if err == nil {
@@ -65,6 +68,13 @@ func (m *management) login(user *url.Userinfo) {
 	}
 }
 
+// close lets go of the connections that nothing uses.
+func (m *management) close() {
+	if m.transport != nil {
+		m.transport.CloseIdleConnections()
+	}
+}
+
 // maxAnswer bounds what is read of an answer.
 const maxAnswer = 64 << 20
 
@@ -91,7 +101,7 @@ func refused(err error) bool {
 	return errors.As(err, &s) && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed}, s.status)
 }
 
-// call sends in, if there is any, and reads out.
+// call sends in, if there is any, and reads out. It may send twice, so method and path must mean the same at the second time.
 func (m *management) call(ctx context.Context, method, path string, in, out any) error {
 	if m.base == "" {
 		return ErrNoManagement
@@ -116,6 +126,9 @@ func (m *management) call(ctx context.Context, method, path string, in, out any)
 	}
 	req.SetBasicAuth(user, password)
 	req.Header.Set("Content-Type", "application/json")
+	// The server may close an idle connection while a request is on its way to it. Without values this header is not sent, and has PUT and
+	// DELETE repeated on a new connection, as GET is anyway.
+	req.Header["Idempotency-Key"] = []string{}
 	res, err := m.client.Do(req)
 	if err != nil {
 		return fmt.Errorf("management API: %w", err)

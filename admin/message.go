@@ -38,6 +38,8 @@ type Message struct {
 	Replays     int       // how often it has been replayed
 
 	failure envelope.Failure
+	// when is when it failed, as far as anything says so: rehop's record, else the broker's newest dead-lettering, else when it was published.
+	when time.Time
 }
 
 // place is a queue in which messages rest or wait.
@@ -49,7 +51,7 @@ type place struct {
 	open   bool   // what rests is taken out of what the layout wraps it in
 }
 
-// placeOf is where failed messages of a queue rest; the orphans, the unrouted and a queue that all share
+// placeOf is where failed messages of a queue rest; the orphans, the unrouted, those that a repair has recovered and a queue that all share
 // are named by themselves.
 func (a *Admin) placeOf(queue string) place {
 	if shared(queue) {
@@ -63,7 +65,9 @@ func (a *Admin) placeOf(queue string) place {
 	return p
 }
 
-func shared(queue string) bool { return queue == layout.OrphansQueue || queue == layout.UnroutedQueue }
+func shared(queue string) bool {
+	return queue == layout.OrphansQueue || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue)
+}
 
 // has reports whether a message belongs to whom the place is looked at for.
 func (p place) has(m Message) bool { return !p.common || p.owner == "" || m.Queue == p.owner }
@@ -76,8 +80,9 @@ func (p place) isCopy(m Message) bool {
 }
 
 func (p place) read(d rabbit.Message) Message {
+	exchange, key := p.origin(d)
 	l := layout.Letter{
-		Queue: p.owner, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
+		Queue: p.owner, ID: d.MessageId, Exchange: exchange, Key: key, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
 		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 	}
 	var f envelope.Failure
@@ -97,8 +102,20 @@ func (p place) read(d rabbit.Message) Message {
 		ContentType: l.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,
 		CorrelationID: l.CorrelationID, ReplyTo: l.ReplyTo, Type: l.Type, AppID: l.AppID,
 		Attempts: f.Attempt, Error: f.Error, Kind: f.Kind, Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
-		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f,
+		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f, when: whenFailed(f, l.Headers, d.Timestamp),
 	}
+}
+
+// whenFailed is when a message failed, as far as anything says so. What other programs failed often has no time of its own: it failed after the
+// broker last dead-lettered it, and after it was published.
+func whenFailed(f envelope.Failure, headers map[string]any, published time.Time) time.Time {
+	if !f.FailedAt.IsZero() {
+		return f.FailedAt
+	}
+	if died := envelope.LatestDeath(headers); !died.IsZero() {
+		return died
+	}
+	return published
 }
 
 // publishing is the message with a failure's record in its headers.
@@ -111,6 +128,7 @@ func (m Message) publishing(f envelope.Failure) *rabbit.Publishing {
 		f.CC = cc
 		delete(headers, "CC")
 	}
+	delete(headers, "BCC") // the broker takes it out of every message, so only what was written by hand has it
 	f.Write(headers)
 	id := m.ID
 	if id == "" {
@@ -124,6 +142,9 @@ func (m Message) publishing(f envelope.Failure) *rabbit.Publishing {
 }
 
 // Filter chooses messages. A message must meet everything that is set.
+//
+// Since and Before use the time of the last failure. Where a message has none, because another program failed it, they use the time of its newest
+// dead-lettering by the broker, and then the time at which it was published. A message that has none of these never meets them.
 type Filter struct {
 	IDs    []string          // one of these ids
 	Kinds  []string          // one of these kinds of failure
@@ -132,6 +153,12 @@ type Filter struct {
 	Since  time.Time         // failed at this time or later
 	Before time.Time         // failed before this time
 	Header map[string]string // headers with these values, written as text
+
+	until time.Time // what is known to have failed later was not counted
+}
+
+func (f Filter) isEmpty() bool {
+	return len(f.IDs) == 0 && len(f.Kinds) == 0 && f.Text == "" && f.Key == "" && f.Since.IsZero() && f.Before.IsZero() && len(f.Header) == 0 && f.until.IsZero()
 }
 
 func (f Filter) accepts(m Message) bool {
@@ -140,8 +167,9 @@ func (f Filter) accepts(m Message) bool {
 		len(f.Kinds) > 0 && !contains(f.Kinds, m.Kind),
 		f.Text != "" && !strings.Contains(strings.ToLower(m.Error), strings.ToLower(f.Text)),
 		f.Key != "" && !keyMatches(f.Key, m.Key),
-		!f.Since.IsZero() && m.FailedAt.Before(f.Since),
-		!f.Before.IsZero() && !m.FailedAt.Before(f.Before):
+		!f.Since.IsZero() && m.when.Before(f.Since),
+		!f.Before.IsZero() && (m.when.IsZero() || !m.when.Before(f.Before)), // what is not known to be old is not
+		!f.until.IsZero() && m.when.After(f.until):
 		return false
 	}
 	for name, want := range f.Header {

@@ -55,9 +55,9 @@ type MigrateOptions struct {
 	// published comes to it twice. Default: the queue receives again as soon as it exists, and what it held before
 	// comes later.
 	KeepOrder bool
-	// Settle is for how long the queue must have been empty before it is deleted. Only the broker's statistics tell
-	// whether anybody still holds a message of it, and those are up to two intervals old: it has to be more than
-	// twice the broker's collect_statistics_interval, which is 5 s unless set. Default: 12 s.
+	// Settle is for how long nothing may have come to the queue before it is deleted: choose more where messages come seldom by the
+	// queue's name. However short it is, the queue is deleted only when statistics of the broker that are newer than its last message say that no
+	// consumer holds one; RabbitMQ takes up to about 15 s for that. Default: 12 s.
 	Settle time.Duration
 	// Progress is called at each step, and while messages are moved.
 	Progress func(MigrationProgress)
@@ -151,7 +151,11 @@ type migration struct {
 	changes  Diff
 	state    migrationState
 	consumed bool                 // subscriptions consume the queue; otherwise messages rest there
-	feeders  []topology.LiveQueue // queues with consumers that publish to this one by its name
+	movers   []topology.LiveQueue // queues with consumers that publish to this one by its name
+	feeders  []feeder             // queues that dead-letter to this one by its name
+	instant  bool                 // the broker's statistics are never late
+	tried    bool                 // the broker has accepted a queue with the wanted arguments
+	typing   *typing              // of bindings
 	unread   bool                 // which policies will apply to the one that keeps messages only the broker can tell
 
 	progress MigrationProgress
@@ -162,7 +166,7 @@ func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (
 	i := slices.IndexFunc(plan.Queues, func(q topology.Queue) bool { return q.Name == queue })
 	o.Settle = cmp.Or(o.Settle, defaultSettle)
 	o.Consumers = cmp.Or(o.Consumers, RefuseConsumers)
-	m := &migration{admin: a, options: o, want: topology.Queue{Name: queue}}
+	m := &migration{admin: a, options: o, want: topology.Queue{Name: queue}, typing: a.newTyping()}
 	switch {
 	case a.management.base == "":
 		return nil, m.fault(ErrNoManagement)
@@ -242,6 +246,9 @@ func (m *migration) warnings() []string {
 	}
 	if m.unread && m.kept.Name == "" {
 		all = append(all, fmt.Sprintf("only the broker can tell whether a policy takes messages from queue %q: it is asked when that is there", layout.MovingQueue(m.want.Name)))
+	}
+	if !m.state.wanted {
+		all = append(all, m.feederWarnings()...)
 	}
 	if n := m.have.Consumers; n > 0 && !m.state.wanted {
 		all = append(all, fmt.Sprintf("the queue has %d consumers", n))

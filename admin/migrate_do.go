@@ -43,10 +43,7 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	case ActionAhead:
 		return m.catchUp(ctx, moving, layout.BackExchange(queue))
 	case ActionEmpty:
-		if err := m.empty(ctx, queue, layout.AsideExchange(queue), m.options.Settle); err != nil {
-			return err
-		}
-		return m.released(ctx, queue)
+		return m.vacate(ctx)
 	case ActionDelete:
 		return m.delete(ctx)
 	case ActionDeclare:
@@ -112,83 +109,27 @@ func (m *migration) keepingArgs() topology.Args {
 	return args
 }
 
-func (m *migration) declare(ctx context.Context, plan topology.Plan) error {
-	err := m.admin.write.Declare(ctx, plan)
-	var d *rabbit.DeclareError
-	if errors.As(err, &d) && d.Code == preconditionFailed && d.Name == m.want.Name {
-		return errLook // somebody else has declared it, as it was before
-	}
-	return err
-}
-
 func (m *migration) bind(ctx context.Context, b topology.Binding) error {
-	args, err := declarable(b.Args)
-	if err != nil {
-		return err
-	}
-	b.Args = args
 	return m.admin.write.Declare(ctx, topology.Plan{Bindings: []topology.Binding{b}})
 }
 
-// declarable are arguments as the API tells them, with the types that AMQP knows.
-func declarable(args topology.Args) (topology.Args, error) {
-	if len(args) == 0 {
-		return nil, nil
-	}
-	out := make(topology.Args, len(args))
-	for name, value := range args {
-		v, err := declarableValue(value)
-		if err != nil {
-			return nil, fmt.Errorf("argument %q: %w", name, err)
-		}
-		out[name] = v
-	}
-	return out, nil
-}
-
-func declarableValue(v any) (any, error) {
-	switch v := v.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n, nil
-		}
-		return v.Float64()
-	case map[string]any:
-		table, err := declarable(v)
-		return map[string]any(table), err
-	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			var err error
-			if out[i], err = declarableValue(e); err != nil {
-				return nil, err
-			}
-		}
-		return out, nil
-	}
-	return v, nil
-}
-
-// unbind removes a binding through the management API: AMQP asks for the very types of the arguments, which
-// the API does not tell.
+// unbind removes a binding through the management API, which does so in one call for each that it shows.
 func (m *migration) unbind(ctx context.Context, b topology.Binding) error {
 	api, kind := m.admin.management, "q"
 	if b.ToExchange {
 		kind = "e"
 	}
 	ends := fmt.Sprintf("/api/bindings/%s/e/%s/%s/%s", url.PathEscape(api.vhost), url.PathEscape(b.Source), kind, url.PathEscape(b.Destination))
-	var found []struct {
-		Key        string  `json:"routing_key"`
-		Arguments  apiArgs `json:"arguments"`
-		Properties string  `json:"properties_key"`
-	}
+	var found []apiRoute
 	if err := api.call(ctx, http.MethodGet, ends, nil, &found); err != nil && !missing(err) {
 		return err
 	}
-	for _, f := range found {
-		same := b
-		same.Key, same.Args = f.Key, topology.Args(f.Arguments)
-		if !b.Equal(same) {
+	typed, err := m.typing.routes(ctx, found)
+	if err != nil {
+		return err
+	}
+	for i, f := range found {
+		if !b.Equal(typed[i]) {
 			continue
 		}
 		if err := api.call(ctx, http.MethodDelete, ends+"/"+url.PathEscape(f.Properties), nil, nil); err != nil && !missing(err) {
@@ -230,25 +171,6 @@ func (m *migration) delete(ctx context.Context) error {
 		return fmt.Errorf("%d messages came by the queue's name in the moment in which it was deleted, and are lost: have those who publish by name pause", lost)
 	}
 	return err
-}
-
-// released waits until nobody holds a message of an empty queue, which would be deleted with it. What was held
-// may have come back.
-func (m *migration) released(ctx context.Context, queue string) error {
-	for held := false; ; held = true {
-		q, err := m.admin.management.figures(ctx, queue)
-		switch {
-		case err != nil:
-			return err
-		case q.Unacked == 0 && held:
-			return errLook
-		case q.Unacked == 0:
-			return nil
-		}
-		if err := m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that consumers hold", q.Unacked, queue)); err != nil {
-			return err
-		}
-	}
 }
 
 // clear deletes what was only there for the migration, from the way in on.

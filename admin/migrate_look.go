@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
@@ -18,7 +19,11 @@ func (m *migration) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := m.exact(ctx, &live); err != nil {
+		return err
+	}
 	done := m.state
+	m.instant = live.Product == embeddedProduct
 	m.have, _ = live.Queue(m.want.Name)
 	m.kept, _ = live.Queue(layout.MovingQueue(m.want.Name))
 	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, func(string) bool { return false }).Of(topology.Differs)
@@ -28,7 +33,7 @@ func (m *migration) look(ctx context.Context) error {
 	failed := m.admin.layout.FailedQueue(m.want.Name)
 	_, fails := live.Queue(failed)
 	m.consumed = fails && failed != m.want.Name
-	m.feeders = m.feedersIn(live)
+	m.movers, m.feeders = m.moversIn(live), m.feedersIn(live)
 	switch {
 	case !m.state.there && m.kept.Name == "":
 		return fmt.Errorf("%w: apply the plan instead", ErrNoQueue)
@@ -41,6 +46,23 @@ func (m *migration) look(ctx context.Context) error {
 		return nil
 	}
 	return m.dangers(ctx, live)
+}
+
+// exact gives the bindings of the queue, and of the exchange before it, the arguments that they were declared with.
+func (m *migration) exact(ctx context.Context, live *Live) error {
+	moving := layout.MovingQueue(m.want.Name)
+	concerned := func(b topology.Binding) bool {
+		return len(b.Args) > 0 && (!b.ToExchange && b.Destination == m.want.Name || b.ToExchange && b.Destination == moving)
+	}
+	var some []topology.Binding
+	for _, b := range live.Bindings {
+		if concerned(b) {
+			some = append(some, b)
+		}
+	}
+	typed, err := m.typing.of(ctx, some)
+	live.Bindings = append(slices.DeleteFunc(live.Bindings, concerned), typed...)
+	return err
 }
 
 // migratedQueue is the queue whose messages are kept in another one. A long name does not fit into that one's: then it is looked for
@@ -58,21 +80,6 @@ func migratedQueue(live Live, moving string) string {
 		}
 	}
 	return layout.Moved(moving)
-}
-
-// feedersIn are the queues whose failed messages rehop moves to this one by its name.
-func (m *migration) feedersIn(live Live) []topology.LiveQueue {
-	var all []topology.LiveQueue
-	for _, b := range live.Bindings {
-		if b.Source != layout.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
-			continue
-		}
-		rest := m.admin.layout.Fail(layout.Failure{Letter: layout.Letter{Queue: b.Destination}})
-		if q, there := live.Queue(b.Destination); there && rest.Do == layout.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
-			all = append(all, q)
-		}
-	}
-	return all
 }
 
 // dangers are settings with which a queue would not keep what it is given.
@@ -93,7 +100,10 @@ func (m *migration) dangers(ctx context.Context, live Live) error {
 			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first%s", x, m.orChange(live, "dead-letter-exchange"))
 		}
 	}
-	return m.overflow(ctx, live)
+	if err := m.overflow(ctx, live); err != nil {
+		return err
+	}
+	return m.try(ctx)
 }
 
 // overflow refuses a new queue that would drop messages which it is given back.
@@ -148,9 +158,10 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 
 // figures are what the broker's statistics say of a queue, seconds late.
 type figures struct {
-	Ready          int             `json:"messages_ready"`
-	Unacked        int             `json:"messages_unacknowledged"`
-	Bytes          *int            `json:"message_bytes"` // none: it has not told yet
+	Ready          *int            `json:"messages_ready"` // none: it has not told yet, as with all that follow
+	Unacked        *int            `json:"messages_unacknowledged"`
+	Reductions     *int            `json:"reductions"`
+	Bytes          *int            `json:"message_bytes"`
 	Policy         string          `json:"policy"`
 	OperatorPolicy string          `json:"operator_policy"`
 	Backing        json.RawMessage `json:"backing_queue_status"`        // of a classic queue of RabbitMQ
@@ -169,7 +180,23 @@ func (f figures) bytes() (bytes, messages int) {
 	if err := json.Unmarshal(f.Backing, &backing); err == nil && backing.Len != nil {
 		return *f.Bytes, *backing.Len
 	}
-	return *f.Bytes, f.Ready
+	return *f.Bytes, f.waiting()
+}
+
+// waiting is how many messages wait to be delivered.
+func (f figures) waiting() int {
+	if f.Ready == nil {
+		return 0
+	}
+	return *f.Ready
+}
+
+// held is how many messages consumers hold.
+func (f figures) held() int {
+	if f.Unacked == nil {
+		return 0
+	}
+	return *f.Unacked
 }
 
 func (m *management) figures(ctx context.Context, queue string) (f figures, err error) {
@@ -183,18 +210,27 @@ func (m *migration) consumers(ctx context.Context) error {
 	if m.state.wanted || !m.state.there || m.options.Consumers == IgnoreConsumers {
 		return nil
 	}
-	for _, q := range append([]topology.LiveQueue{m.have}, m.feeders...) {
+	busy := append([]topology.LiveQueue{m.have}, m.movers...)
+	for _, f := range m.feeders {
+		busy = append(busy, f.LiveQueue)
+	}
+	for _, q := range busy {
+		if q.Exclusive {
+			continue // nobody else may ask for its consumers; what they hold is waited for
+		}
 		if err := m.unconsumed(ctx, q.Name); err != nil {
 			return err
 		}
 	}
-	return nil
+	return m.unfed(ctx)
 }
 
 func (m *migration) unconsumed(ctx context.Context, queue string) error {
 	for {
 		depth, err := m.admin.read.Inspect(ctx, queue)
 		switch {
+		case errors.Is(queueError(err), ErrNoQueue) && queue != m.want.Name:
+			return nil // it is gone
 		case err != nil:
 			return queueError(err)
 		case depth.Consumers == 0:

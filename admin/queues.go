@@ -37,9 +37,11 @@ type Overview struct {
 	Orphans int
 	// Unrouted is how many messages found no queue when they were published.
 	Unrouted int
+	// Recovered are the queues that a repair of the embedded broker has made for messages whose queue is lost.
+	Recovered []Wait
 }
 
-// Wait is a queue in which messages wait.
+// Wait is a queue in which messages wait, or were recovered.
 type Wait struct {
 	Name     string
 	Messages int
@@ -95,6 +97,8 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			o.Orphans = q.Ready + q.Unacked
 		case q.Name == layout.UnroutedQueue:
 			o.Unrouted = q.Ready + q.Unacked
+		case layout.IsRecoveredQueue(q.Name):
+			o.Recovered = append(o.Recovered, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
 		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && ours[q.Name]:
 			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
 		case hasFailed && ours[q.Name] && failed.Name != q.Name:
@@ -105,7 +109,9 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 		}
 	}
 	slices.SortFunc(o.Queues, func(x, y Queue) int { return strings.Compare(x.Name, y.Name) })
-	slices.SortFunc(o.Waits, func(x, y Wait) int { return strings.Compare(x.Name, y.Name) })
+	for _, some := range [][]Wait{o.Waits, o.Recovered} {
+		slices.SortFunc(some, func(x, y Wait) int { return strings.Compare(x.Name, y.Name) })
+	}
 	return o, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -11,7 +12,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// batchSize is how many messages are moved together.
+// batchSize is how many messages are imported or migrated together.
 const batchSize = 64
 
 // Options say what to replay or discard, and how fast.
@@ -22,6 +23,9 @@ type Options struct {
 	Limit int
 	// Rate is how many are taken per second at the most. Default: as fast as the broker goes.
 	Rate float64
+	// DropHeaders are headers without which messages are replayed; a * at the end of a name stands for anything. A library that keeps its own record
+	// of failures in headers may otherwise find what it wrote before. What rehop, RabbitMQ, Sneakers and rascal count by is left out anyway.
+	DropHeaders []string
 	// Progress is called after every step.
 	Progress func(Progress)
 }
@@ -35,24 +39,26 @@ type Progress struct {
 }
 
 // Replay takes messages from the failed queue of queue back to the queue that failed them, and only
-// there; one that never found a queue is published to its exchange again. Counters are reset. The broker confirms each copy before the original is removed, so it is
+// there; one that never found a queue, or that a repair of the embedded broker has recovered and that nothing says the queue of, is published to its
+// exchange again. Counters are reset. The broker confirms each copy before the original is removed, so it is
 // safe to kill a replay and to run it again. A message whose queue no longer exists stays where it
 // is, and the error says so.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
 	run := rabbit.NewID()
 	ways := make(map[string]bool)
 	return a.take(ctx, queue, run, o, func(m Message) (rabbit.Item, error) {
+		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
 		f := envelope.Failure{
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
-			Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays + 1, ReplayRun: run,
+			Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays + 1, ReplayRun: run, Hooks: m.failure.Hooks,
 		}
 		from := a.placeOf(queue)
 		switch {
 		case m.Queue != "":
 		case queue == layout.OrphansQueue, from.owner == "" && m.Kind != envelope.KindUnrouted && !shared(queue):
 			return rabbit.Item{}, fmt.Errorf("message %s: nothing says which queue it belongs to", m.ID)
-		case m.Kind == envelope.KindUnrouted || queue == layout.UnroutedQueue:
-			// It never was in a queue. If there still is none for it, the broker hands it back.
+		case m.Kind == envelope.KindUnrouted || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue):
+			// It never was in a queue, or nobody knows in which. If there is none for it, the broker hands it back.
 			again := m.publishing(f)
 			again.Headers[layout.HeaderReturn] = true
 			return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: again}, nil
@@ -89,135 +95,280 @@ func (a *Admin) Discard(ctx context.Context, queue string, o Options) (Progress,
 // take goes once through what is in the queue at the start. With move nil, messages are removed.
 func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(Message) (rabbit.Item, error)) (Progress, error) {
 	from := a.placeOf(queue)
-	reader, depth, err := a.read.OpenReader(ctx, from.source)
-	if err != nil {
-		return Progress{}, queueError(err)
+	ahead := 0
+	if o.Rate > 0 {
+		ahead = int(max(1, min(o.Rate*fetchAhead.Seconds(), math.MaxInt16)))
 	}
-	// Closing gives back what was kept, and makes sure that the broker has every ack.
-	defer reader.Close()
-	t := &taking{admin: a, from: from, reader: reader, run: run, options: o, move: move, progress: Progress{Total: depth}, began: time.Now()}
+	if o.Limit > 0 && o.Filter.isEmpty() && !from.common && (ahead == 0 || o.Limit < ahead) {
+		ahead = o.Limit // the first are those that are taken
+	}
+	s, err := a.sweepOf(ctx, from, ahead)
+	if err != nil {
+		return Progress{}, err
+	}
+	// This gives back what was kept, and makes sure that the broker has every removal.
+	defer s.end()
+	s.run = run
+	t := &taking{admin: a, sweep: s, from: from, options: o, move: move, progress: Progress{Total: s.depth}}
 	err = t.all(ctx)
+	if !errors.Is(err, ErrTakenBack) {
+		err = errors.Join(err, s.unsettled())
+	}
 	return t.progress, err
 }
 
+const (
+	// fetchAhead is for how long the messages last that a replay with a rate fetches ahead.
+	fetchAhead = 10 * time.Second
+	// moveGrace is how long a replay that is interrupted waits for the broker's answer to what is under way.
+	moveGrace = 5 * time.Second
+)
+
 type taking struct {
 	admin    *Admin
+	sweep    *sweep
 	from     place
-	reader   *rabbit.Reader
-	run      string // which replay this is
 	options  Options
 	move     func(Message) (rabbit.Item, error)
 	progress Progress
-	began    time.Time
 	faults   []error
+	lapses   int // how often in a row the broker has taken back what was to be removed, and nothing else
 }
 
 // maxFaults is how many reasons an error lists.
 const maxFaults = 10
 
 func (t *taking) fault(err error) {
-	t.progress.Kept++
 	if len(t.faults) < maxFaults {
 		t.faults = append(t.faults, err)
 	}
 }
 
-type taken struct {
-	tag     uint64
-	message Message
+// load is messages that are being moved.
+type load struct {
+	haul     rabbit.Batch
+	chosen   []found
+	moved    []found // were moved before, and are only removed
+	outcomes []error // of those that cannot be moved
+	sending  *rabbit.Sending
+	items    []rabbit.Item
+	index    []int // of the items, among the chosen
 }
 
-func (t *taking) all(ctx context.Context) error {
-	for {
-		batch, more, err := t.read(ctx)
-		if err == nil {
-			err = t.settle(ctx, batch)
+// fresh is how many messages of a load were not moved before.
+func (l *load) fresh() (n int) {
+	for _, f := range l.chosen {
+		if !f.moved {
+			n++
 		}
-		if t.options.Progress != nil {
+	}
+	return n
+}
+
+// all has two loads under way: while the broker takes note that the messages of one are removed, the next is sent.
+func (t *taking) all(ctx context.Context) error {
+	longer, end := rabbit.Grace(ctx, moveGrace)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-t.sweep.reader.Gone(): // what is sent now could not be removed
+			end()
+		case <-longer.Done():
+		}
+	}()
+	defer func() {
+		end()
+		<-watched
+	}()
+	var last *load
+	for {
+		if last != nil && t.sweep.reader.Restarts() {
+			if err := t.settle(longer, last); err != nil {
+				return errors.Join(append(t.faults, err)...)
+			}
+			last = nil
+		}
+		next, more, err := t.read(ctx, last)
+		if next != nil {
+			t.send(longer, next)
+		}
+		settled := last != nil
+		if settled {
+			err = errors.Join(err, t.settle(longer, last))
+		}
+		if end := ctx.Err(); !errors.Is(err, end) {
+			err = errors.Join(err, end)
+		}
+		if last = next; err != nil && last != nil {
+			err = errors.Join(err, t.settle(longer, last))
+		}
+		if t.options.Progress != nil && (settled || last == nil) {
 			t.options.Progress(t.progress)
 		}
 		if err != nil {
 			return errors.Join(append(t.faults, err)...)
 		}
-		if !more {
+		if !more && last == nil && t.sweep.owed == 0 {
 			return errors.Join(t.faults...)
 		}
 	}
 }
 
-// read takes the next messages that meet the filter, as many as the rate allows for one step.
-func (t *taking) read(ctx context.Context) (batch []taken, more bool, err error) {
-	size := batchSize
+// read takes the next messages and chooses those that meet the filter, as many as the rate allows for one step. last is under way.
+func (t *taking) read(ctx context.Context, last *load) (next *load, more bool, err error) {
+	size, taken := sweepBatch, t.progress.Done
+	if t.move != nil {
+		size = replayBatch
+	}
+	if last != nil {
+		taken += last.fresh()
+	}
 	if r := t.options.Rate; r > 0 {
 		size = max(1, min(size, int(r/5))) // a step takes about a fifth of a second, or one message
-		due := t.began.Add(time.Duration(float64(t.progress.Done) / r * float64(time.Second)))
-		if err := rabbit.Pause(ctx, time.Until(due)); err != nil {
+		if last != nil {
+			return nil, true, nil // one at a time, so that what is held can be given back in a pause
+		}
+		if err := t.pause(ctx, t.sweep.began.Add(time.Duration(float64(taken)/r*float64(time.Second)))); err != nil {
 			return nil, false, err
 		}
 	}
 	if l := t.options.Limit; l > 0 {
-		size = min(size, l-t.progress.Done)
+		if size = min(size, l-taken); size <= 0 {
+			if last != nil {
+				return nil, true, nil // what of it cannot be moved does not count
+			}
+			if t.sweep.owed == 0 {
+				return nil, false, nil
+			}
+			size, t.sweep.finishing = sweepBatch, true
+		}
 	}
-	for len(batch) < size {
-		if err := ctx.Err(); err != nil {
+	if t.sweep.isDue() {
+		if last != nil {
+			return nil, true, nil
+		}
+		if err := t.sweep.rewind(ctx, time.Now()); err != nil {
 			return nil, false, err
 		}
-		d, ok, err := t.reader.Next()
-		if err != nil || !ok {
-			return batch, false, err
-		}
-		m := t.from.read(d)
-		if t.isNew(m) {
-			return batch, false, nil
+	}
+	h, err := t.sweep.take(ctx, size)
+	if errors.Is(err, errExpired) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	next, err = t.choose(ctx, h)
+	return next, len(h.messages) > 0, err
+}
+
+// choose finds what is to be moved. Nil: nothing.
+func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
+	next := &load{haul: h.batch}
+	var kept []found
+	for _, f := range h.messages {
+		if f.moved {
+			// Without an id, many may be alike, and it may be another: it is then moved, rather than lost.
+			if t.move == nil || f.message.ID != "" {
+				next.moved = append(next.moved, f)
+			} else {
+				next.chosen = append(next.chosen, f)
+			}
+			continue
 		}
 		t.progress.Seen++
-		t.progress.Total = max(t.progress.Total, t.progress.Seen)
-		if t.from.has(m) && t.options.Filter.accepts(m) && (t.move == nil || !t.from.isCopy(m)) {
-			batch = append(batch, taken{tag: d.DeliveryTag, message: m})
+		if t.from.has(f.message) && t.options.Filter.accepts(f.message) && (t.move == nil || !t.from.isCopy(f.message)) {
+			next.chosen = append(next.chosen, f)
 		} else {
+			t.progress.Kept++
+			kept = append(kept, f)
+		}
+	}
+	err := t.sweep.expire(t.sweep.renew(ctx, h, kept))
+	if errors.Is(err, errExpired) {
+		err = nil
+	}
+	if len(next.chosen)+len(next.moved) == 0 {
+		next = nil
+	}
+	return next, err
+}
+
+// pause waits. What is held is given back if it would be held for too long.
+func (t *taking) pause(ctx context.Context, due time.Time) error {
+	if due.After(t.sweep.until) {
+		if err := t.sweep.rewind(ctx, due); err != nil {
+			return err
+		}
+	}
+	return rabbit.Pause(ctx, time.Until(due))
+}
+
+// send begins to move a load.
+func (t *taking) send(ctx context.Context, l *load) {
+	l.outcomes = make([]error, len(l.chosen))
+	if t.move == nil {
+		return
+	}
+	for i, f := range l.chosen {
+		item, err := t.move(f.message)
+		if err != nil {
+			l.outcomes[i] = err
+			continue
+		}
+		l.items, l.index = append(l.items, item), append(l.index, i)
+	}
+	l.sending = t.admin.sender.StartBatch(ctx, l.items, true)
+	l.sending.Sent() // the order is that of the failed queue
+}
+
+// settle waits for the outcome of a load, and removes from the source what the broker has confirmed.
+func (t *taking) settle(ctx context.Context, l *load) error {
+	if l.sending != nil {
+		outcomes := l.sending.Outcomes()
+		if err := t.sweep.reader.Lost(); err != nil {
+			return err
+		}
+		for j, err := range outcomes {
+			if err != nil {
+				err = fmt.Errorf("message %s to queue %q: %w", l.items[j].Message.MessageId, l.items[j].Key, err)
+			}
+			l.outcomes[l.index[j]] = err
+		}
+	}
+	var done []found
+	for i, f := range l.chosen {
+		if l.outcomes[i] == nil {
+			done = append(done, f)
+			if !f.moved {
+				t.progress.Done++
+			}
+			continue
+		}
+		t.fault(l.outcomes[i])
+		if !f.moved {
 			t.progress.Kept++
 		}
 	}
-	return batch, size > 0, nil
-}
-
-// isNew reports whether a message has come since the start: it was taken already and failed again, or
-// there are more than there were and it failed later.
-func (t *taking) isNew(m Message) bool {
-	return t.run != "" && m.failure.ReplayRun == t.run ||
-		t.progress.Seen >= t.progress.Total && m.FailedAt.After(t.began)
-}
-
-// settle moves a batch, and removes from the source what the broker has confirmed.
-func (t *taking) settle(ctx context.Context, batch []taken) error {
-	outcomes := make([]error, len(batch))
-	if t.move != nil {
-		items := make([]rabbit.Item, 0, len(batch))
-		index := make([]int, 0, len(batch))
-		for i, b := range batch {
-			item, err := t.move(b.message)
-			if err != nil {
-				outcomes[i] = err
-				continue
-			}
-			items, index = append(items, item), append(index, i)
+	done = append(done, l.moved...)
+	err := t.sweep.remove(ctx, l.haul, done)
+	if err = t.sweep.expire(err); errors.Is(err, errExpired) {
+		// They come again, as far as the broker has not removed them yet, and are then removed.
+		for _, f := range done {
+			t.sweep.owe(f)
 		}
-		for j, err := range t.admin.sender.PublishBatch(ctx, items, true) {
-			if err != nil {
-				err = fmt.Errorf("message %s to queue %q: %w", items[j].Message.MessageId, items[j].Key, err)
-			}
-			outcomes[index[j]] = err
+		if t.lapses++; l.fresh() > 0 {
+			t.lapses = 0
 		}
+		if t.lapses > maxRewinds {
+			return t.sweep.unsettled()
+		}
+		return nil
 	}
-	for i, b := range batch {
-		if outcomes[i] != nil {
-			t.fault(outcomes[i])
-			continue
-		}
-		if err := t.reader.Ack(b.tag); err != nil {
-			return fmt.Errorf("remove message %s from the failed queue: %w", b.message.ID, err)
-		}
-		t.progress.Done++
+	if err != nil {
+		return fmt.Errorf("remove %d messages from the failed queue: %w", len(done), err)
 	}
-	return ctx.Err()
+	t.lapses = 0
+	return nil
 }

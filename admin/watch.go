@@ -90,16 +90,19 @@ func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (layout.Plan, err
 		return plan, err
 	}
 	copied, err := watchable(live, o)
+	if err != nil {
+		return plan, err
+	}
+	if copied, err = a.newTyping().of(ctx, copied); err != nil {
+		return plan, err
+	}
 	for _, b := range copied {
 		b.Destination, b.ToExchange = own.Name, false
-		if b.Args, err = declarable(b.Args); err != nil {
-			return plan, fmt.Errorf("binding from %q: %w", b.Source, err)
-		}
 		if !slices.ContainsFunc(plan.Bindings, b.Equal) {
 			plan.Bindings = append(plan.Bindings, b)
 		}
 	}
-	return plan, err
+	return plan, nil
 }
 
 // watchable are the bindings that a watcher can have too without making a route where there is none.

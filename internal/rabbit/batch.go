@@ -23,10 +23,42 @@ func (p *Publisher) PublishBatch(ctx context.Context, items []Item, resend bool)
 	return outcomes
 }
 
+// Sending is a batch that is being sent.
+type Sending struct {
+	sent     chan struct{}
+	done     chan struct{}
+	outcomes []error
+}
+
+// StartBatch is PublishBatch for a caller who has the next batch ready: what is started after Sent is behind this batch in its queues, unless
+// something had to be sent again. The caller waits for the outcomes.
+func (p *Publisher) StartBatch(ctx context.Context, items []Item, resend bool) *Sending {
+	s := &Sending{sent: make(chan struct{}), done: make(chan struct{}), outcomes: make([]error, len(items))}
+	go func() {
+		defer close(s.done)
+		p.publishEach(ctx, items, resend, sync.OnceFunc(func() { close(s.sent) }), func(i int, err error) { s.outcomes[i] = err })
+	}()
+	return s
+}
+
+// Sent waits until every message was sent once, or has an outcome.
+func (s *Sending) Sent() { <-s.sent }
+
+// Outcomes waits for the outcomes.
+func (s *Sending) Outcomes() []error {
+	<-s.done
+	return s.outcomes
+}
+
 // PublishEach is PublishBatch for a caller who does not wait for the slowest: settled is called once for each item as soon as its
 // outcome is certain, from several goroutines, and before PublishEach returns. It
 // does not look at the item after that.
 func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, settled func(i int, err error)) {
+	p.publishEach(ctx, items, resend, func() {}, settled)
+}
+
+func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, sent func(), settled func(i int, err error)) {
+	defer sent()
 	courses := make([]course, len(items))
 	left := make([]int, len(items))
 	for i := range items {
@@ -35,7 +67,7 @@ func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, 
 	for {
 		var mu sync.Mutex
 		again := make(map[int]error)
-		p.pipeline(ctx, items, left, func(i int, err error) {
+		p.pipeline(ctx, items, left, sent, func(i int, err error) {
 			ended := err == nil || courses[i].ends(err)
 			if ended || ctx.Err() != nil {
 				settled(i, doubtful(courses[i].doubt, err))
@@ -60,8 +92,8 @@ func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, 
 
 // pipeline sends some of the items once, and tells their outcomes. Those for a destination that keeps refusing hold up nobody: they are
 // sent when the others have their answers, after one pause for all of them.
-func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, told func(i int, err error)) {
-	w := &way{publisher: p, ctx: ctx, told: told}
+func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, sent func(), told func(i int, err error)) {
+	w := &way{publisher: p, ctx: ctx, sent: sent, told: told}
 	var stormy []int
 	var longest time.Duration
 	w.sendAll(items, slices.DeleteFunc(slices.Clone(some), func(i int) bool {
@@ -88,6 +120,7 @@ func (w *way) sendAll(items []Item, some []int) {
 			twins = append(twins, i)
 		}
 	}
+	w.sent()
 	w.end()
 	// Another message with the same id was under way, perhaps one of these items.
 	for _, i := range twins {
@@ -102,6 +135,7 @@ func (w *way) sendAll(items []Item, some []int) {
 type way struct {
 	publisher *Publisher
 	ctx       context.Context
+	sent      func() // called when all were sent, perhaps again
 	told      func(i int, err error)
 	flights   []onWay
 }

@@ -19,29 +19,30 @@ type ConsumeOptions struct {
 	Args      map[string]any
 	// Plan is declared before every session.
 	Plan topology.Plan
+	// Told is called when the broker has been sent what is to become of deliveries, or when their session ended before, with
+	// the notes of those that have one, and before the session has ended. All calls of a session come from one goroutine, on which Around
+	// runs the function that makes them. Both may be nil.
+	Told   func(notes []any, sent bool)
+	Around func(calls func())
 }
 
 // Delivery is a message that belongs to a session.
 type Delivery struct {
 	amqp.Delivery
 	Session *Session
+	Note    any // for ConsumeOptions.Told
 }
 
-// Ack says that the message is done. If its session has ended this does nothing and returns false: the
-// broker has given the message to somebody else, and the tag may mean another message by now.
-func (d *Delivery) Ack() bool {
-	if d.Session.HasEnded() {
-		return false
-	}
-	d.Session.ledger.settle(d.DeliveryTag, acked)
-	return true
-}
+// Ack says that the message is done. The broker is sent that a little later, with others. If its session has ended
+// this does nothing and returns false: the broker has given the message to somebody else, and the tag may mean another
+// message by now.
+func (d *Delivery) Ack() bool { return d.Session.ledger.settle(d.DeliveryTag, acked, d.Note) }
 
-// Requeue gives the message back.
-func (d *Delivery) Requeue() { d.Session.ledger.settle(d.DeliveryTag, requeued) }
+// Requeue gives the message back. False: see Ack.
+func (d *Delivery) Requeue() bool { return d.Session.ledger.settle(d.DeliveryTag, requeued, d.Note) }
 
-// Reject has the broker dead-letter the message.
-func (d *Delivery) Reject() { d.Session.ledger.settle(d.DeliveryTag, rejected) }
+// Reject has the broker dead-letter the message. False: see Ack.
+func (d *Delivery) Reject() bool { return d.Session.ledger.settle(d.DeliveryTag, rejected, d.Note) }
 
 // Session is one consumer on one channel, from its beginning to its end.
 type Session struct {
@@ -90,7 +91,7 @@ func openSession(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, er
 	if err != nil {
 		return nil, declareError("consumer of queue", o.Queue, err)
 	}
-	s := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch),
+	s := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o),
 		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{})}
 	go s.watch(closed)
 	return s, nil

@@ -20,7 +20,7 @@ func declare(ch *amqp.Channel, plan topology.Plan) error {
 		if x.Passive {
 			err = ch.ExchangeDeclarePassive(x.Name, "topic", true, false, false, false, nil)
 		} else {
-			err = ch.ExchangeDeclare(x.Name, x.Kind, true, false, x.Internal, false, ToTable(x.Args))
+			err = ch.ExchangeDeclare(x.Name, x.Kind, true, x.AutoDelete, x.Internal, false, ToTable(x.Args))
 		}
 		if err != nil {
 			return declareError("exchange", x.Name, err)
@@ -58,14 +58,18 @@ type Depth struct {
 }
 
 // Inspect asks for a queue's depth. A missing queue is a *DeclareError with code 404.
-func (l *Link) Inspect(ctx context.Context, queue string) (Depth, error) {
-	var q amqp.Queue
-	err := l.briefly(ctx, func(ch *amqp.Channel) (err error) {
-		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return declareError("queue", queue, err)
+func (l *Link) Inspect(ctx context.Context, queue string) (d Depth, err error) {
+	err = l.briefly(ctx, func(ch *amqp.Channel) (err error) {
+		d, err = inspect(ch, queue)
+		return err
 	})
+	return d, err
+}
+
+func inspect(ch *amqp.Channel, queue string) (Depth, error) {
+	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil {
-		return Depth{}, err
+		return Depth{}, declareError("queue", queue, err)
 	}
 	return Depth{Messages: q.Messages, Consumers: q.Consumers}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -56,6 +57,12 @@ func (e *DeclareError) Error() string {
 	return fmt.Sprintf("%s (%d); %s", s, e.Code, e.Hint)
 }
 
+// Differs reports whether the broker refused an object because it has it with other arguments.
+func Differs(err error) bool {
+	var d *DeclareError
+	return errors.As(err, &d) && d.Code == amqp.PreconditionFailed
+}
+
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for .*: received (.*) but current is (.*)$`)
 
 var brokerValue = regexp.MustCompile(`^(?:the value )?'(.*?)'(?: of type '[^']*')?$`)
@@ -73,6 +80,11 @@ func declareError(object, name string, err error) error {
 		return nil
 	}
 	var e *amqp.Error
+	if errors.As(err, &e) && e.Server && e.Code == amqp.InternalError && !isASCII(object+name) {
+		// RabbitMQ 4 cuts the text of a refusal at 255 characters, and fails if these have more bytes than that.
+		return &DeclareError{Object: object, Name: name, Code: e.Code, Reason: "the broker ended the connection instead of saying why it refuses this name, which is not ASCII",
+			Hint: "create it first, declare it as it exists, or use a name of ASCII characters; the broker's log may say more"}
+	}
 	// Only a channel exception is the broker's no to this object; a connection that is closed, because
 	// the broker restarts or an operator wants it, says nothing about it.
 	if !errors.As(err, &e) || !e.Server || !e.Recover {
@@ -95,6 +107,15 @@ func declareError(object, name string, err error) error {
 		d.Hint = "see the broker's log"
 	}
 	return d
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // permanent reports whether the same request would fail again: the broker answered, and said no.

@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -30,10 +31,14 @@ type ledger struct {
 	ch    *amqp.Channel
 	batch int // so many finished ones in a row are not kept waiting
 	slack int // nor so many behind one that is not finished
+	told  func(notes []any, sent bool)
+	sent  []any // notes for told, of what the broker is being sent; only run uses it
 
 	mu       sync.Mutex
 	first    uint64    // the tag of verdicts[0]
 	verdicts []verdict // by tag, from first to the newest delivered
+	notes    []any     // of the same tags; nil if nobody wants them
+	ended    bool      // the broker is sent nothing any more
 	prefix   int       // so many from first on have a verdict
 	finished int       // with a verdict that the broker does not know
 	returns  int       // of these, requeued or rejected
@@ -50,14 +55,21 @@ type ledger struct {
 	done  chan struct{}
 }
 
-func newLedger(ch *amqp.Channel, prefetch int) *ledger {
+func newLedger(ch *amqp.Channel, prefetch int, o ConsumeOptions) *ledger {
 	l := &ledger{
-		ch: ch, first: 1, batch: max(1, prefetch/4), slack: max(1, prefetch*3/4),
+		ch: ch, told: o.Told, first: 1, batch: max(1, prefetch/4), slack: max(1, prefetch*3/4),
 		drained: make(chan struct{}), alone: make(chan struct{}), wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.expire)
 	l.timer.Stop()
-	go l.run()
+	go func() {
+		defer close(l.done)
+		if o.Around == nil {
+			l.run()
+		} else {
+			o.Around(l.run)
+		}
+	}()
 	return l
 }
 
@@ -74,19 +86,30 @@ func (l *ledger) delivered(tag uint64) {
 	defer l.mu.Unlock()
 	for next := l.first + uint64(len(l.verdicts)); next <= tag; next++ {
 		l.verdicts = append(l.verdicts, unsettled)
+		if l.told != nil {
+			l.notes = append(l.notes, nil)
+		}
 		l.open++
 	}
 }
 
-// settle writes a verdict down. A second verdict on the same delivery is ignored.
-func (l *ledger) settle(tag uint64, v verdict) {
+// settle writes a verdict down, and a note for who wants to know when the broker has been sent it. False: it never will be. A
+// second verdict on the same delivery is ignored.
+func (l *ledger) settle(tag uint64, v verdict, note any) bool {
 	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return false
+	}
 	i := tag - l.first
 	if tag < l.first || i >= uint64(len(l.verdicts)) || l.verdicts[i] != unsettled {
 		l.mu.Unlock()
-		return
+		return true
 	}
 	l.verdicts[i] = v
+	if l.told != nil {
+		l.notes[i] = note
+	}
 	l.open--
 	l.finished++
 	if v != acked {
@@ -103,6 +126,7 @@ func (l *ledger) settle(tag uint64, v verdict) {
 	if now {
 		l.signal()
 	}
+	return true
 }
 
 // setTimer is called with the mutex held.
@@ -126,14 +150,41 @@ func (l *ledger) retire() {
 	l.signal()
 }
 
-// stop ends the goroutine without telling the broker anything more.
+// stop ends the goroutine. The broker is sent nothing any more.
 func (l *ledger) stop() {
 	close(l.end)
 	<-l.done
 }
 
+// leave says of everything that the broker was not sent that it never will be.
+func (l *ledger) leave() {
+	l.mu.Lock()
+	l.ended = true
+	for i := range l.notes {
+		l.take(i)
+	}
+	l.mu.Unlock()
+	l.tellNotes(false)
+}
+
+// take puts aside the note of a delivery for told. The caller holds the lock.
+func (l *ledger) take(i int) {
+	if l.told != nil && l.notes[i] != nil {
+		l.sent = append(l.sent, l.notes[i])
+		l.notes[i] = nil
+	}
+}
+
+func (l *ledger) tellNotes(sent bool) {
+	if len(l.sent) > 0 {
+		l.told(l.sent, sent)
+		clear(l.sent)
+		l.sent = l.sent[:0]
+	}
+}
+
 func (l *ledger) run() {
-	defer close(l.done)
+	defer l.leave()
 	defer l.timer.Stop()
 	var telling []settlement
 	alone := false
@@ -150,6 +201,7 @@ func (l *ledger) run() {
 				return // the session is dead: the broker gives its messages to others
 			}
 		}
+		l.tellNotes(true)
 		switch left {
 		case 1:
 			if !alone {
@@ -192,6 +244,7 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 			if v == requeued || v == rejected {
 				out = append(out, settlement{tag: l.first + uint64(i), verdict: v})
 				l.verdicts[i] = sent
+				l.take(i)
 				l.finished--
 			}
 		}
@@ -201,13 +254,17 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	for i, v := range l.verdicts[:l.prefix] {
 		if v == acked {
 			last = i
+			l.take(i)
 			l.finished--
 		}
 	}
 	if last >= 0 {
 		out = append(out, settlement{tag: l.first + uint64(last), verdict: acked, multiple: true})
 	}
-	l.verdicts = l.verdicts[:copy(l.verdicts, l.verdicts[l.prefix:])]
+	l.verdicts = slices.Delete(l.verdicts, 0, l.prefix)
+	if l.told != nil {
+		l.notes = slices.Delete(l.notes, 0, l.prefix)
+	}
 	l.first += uint64(l.prefix)
 	l.prefix = 0
 	if l.finished >= l.slack || l.retired || l.late && l.mark == l.first {
@@ -215,6 +272,7 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 			if v == acked {
 				out = append(out, settlement{tag: l.first + uint64(i), verdict: acked})
 				l.verdicts[i] = sent
+				l.take(i)
 			}
 		}
 		l.finished = 0

@@ -6,11 +6,18 @@ import (
 	"testing"
 )
 
-// books is a ledger without a channel and without its goroutine.
-func books() *ledger {
-	l := newLedger(nil, 1000)
-	l.slack = 1 // nothing waits behind a gap
+// still is a ledger without a channel and without its goroutine.
+func still(told func(notes []any, sent bool)) *ledger {
+	l := newLedger(nil, 1000, ConsumeOptions{Told: told})
 	l.stop()
+	l.ended = false
+	return l
+}
+
+// books is such a ledger in which nothing waits.
+func books() *ledger {
+	l := still(nil)
+	l.slack = 1 // nothing waits behind a gap
 	return l
 }
 
@@ -39,7 +46,7 @@ func TestLedgerCollect(t *testing.T) {
 		l := books()
 		l.delivered(test.delivered)
 		for _, s := range test.settled {
-			l.settle(s.tag, s.v)
+			l.settle(s.tag, s.v, nil)
 		}
 		if got, _ := l.collect(nil); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
@@ -53,12 +60,12 @@ func TestLedgerCollect(t *testing.T) {
 func TestLedgerEnds(t *testing.T) {
 	l := books()
 	l.delivered(2)
-	l.settle(1, acked)
+	l.settle(1, acked, nil)
 	l.retire()
 	if _, all := l.collect(nil); all == 0 {
 		t.Error("ended with one delivery unsettled")
 	}
-	l.settle(2, requeued)
+	l.settle(2, requeued, nil)
 	if _, all := l.collect(nil); all != 0 {
 		t.Error("not ended although everything is settled")
 	}
@@ -100,7 +107,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 				if len(open) > 0 {
 					i := random.IntN(len(open))
 					v := []verdict{acked, acked, acked, requeued, rejected}[random.IntN(5)]
-					l.settle(open[i], v)
+					l.settle(open[i], v, nil)
 					meant[open[i]] = v
 					open = append(open[:i], open[i+1:]...)
 				}
@@ -128,11 +135,10 @@ func TestLedgerGap(t *testing.T) {
 		"no more will come":  (*ledger).retire,
 		"too many are there": func(l *ledger) { l.slack = 2 },
 	} {
-		l := newLedger(nil, 1000)
-		l.stop()
+		l := still(nil)
 		l.delivered(3)
-		l.settle(2, acked)
-		l.settle(3, acked)
+		l.settle(2, acked, nil)
+		l.settle(3, acked, nil)
 		if got, _ := l.collect(nil); len(got) != 0 {
 			t.Errorf("%s: before that the broker was told %v, want nothing", name, got)
 		}
@@ -141,9 +147,61 @@ func TestLedgerGap(t *testing.T) {
 		if got, _ := l.collect(nil); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: the broker was told %v, want %v", name, got, want)
 		}
-		l.settle(1, acked)
+		l.settle(1, acked, nil)
 		if got, _ := l.collect(nil); !reflect.DeepEqual(got, []settlement{{tag: 1, verdict: acked, multiple: true}}) {
 			t.Errorf("%s: when the gap closed the broker was told %v, want tag 1 alone", name, got)
+		}
+	}
+}
+
+// Each note is told once: as sent when the broker has been sent its verdict, else when the session has ended. Afterwards nothing is taken.
+func TestLedgerNotes(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		told := make(map[any]bool)
+		l := still(func(notes []any, sent bool) {
+			for _, note := range notes {
+				if _, twice := told[note]; twice {
+					t.Fatalf("seed %d: delivery %v is told twice", seed, note)
+				}
+				told[note] = sent
+			}
+		})
+		settled, sent := make(map[uint64]bool), make(map[uint64]bool)
+		const deliveries = 30
+		for range 100 {
+			switch tag := 1 + random.Uint64N(deliveries); random.IntN(4) {
+			case 0:
+				l.delivered(tag)
+			case 1, 2:
+				delivered := tag < l.first+uint64(len(l.verdicts))
+				if delivered && !settled[tag] {
+					settled[tag] = true
+					l.settle(tag, []verdict{acked, requeued, rejected}[random.IntN(3)], tag)
+				}
+			case 3:
+				l.late, l.mark = random.IntN(2) == 0, l.first
+				out, _ := l.collect(nil)
+				l.tellNotes(true)
+				for _, s := range out {
+					for tag := range settled {
+						sent[tag] = sent[tag] || tag == s.tag || s.multiple && tag < s.tag
+					}
+				}
+			}
+		}
+		l.leave()
+		for tag := range settled {
+			if got, ok := told[tag]; !ok || got != sent[tag] {
+				t.Fatalf("seed %d: delivery %d: told %v, as sent %v, want true, %v", seed, tag, ok, got, sent[tag])
+			}
+		}
+		if len(told) != len(settled) {
+			t.Fatalf("seed %d: told of %d deliveries, want %d", seed, len(told), len(settled))
+		}
+		l.delivered(deliveries + 1)
+		if l.settle(deliveries+1, acked, nil) {
+			t.Fatalf("seed %d: a verdict is taken after the end", seed)
 		}
 	}
 }

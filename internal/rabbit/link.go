@@ -30,6 +30,7 @@ type Link struct {
 
 	mu      sync.Mutex
 	conn    *amqp.Connection // nil while there is none
+	address string           // of the broker to which there is a connection, or was the last one
 	state   State
 	err     error         // why there is none, or why it is blocked
 	tries   int           // failed tries since the last success
@@ -63,6 +64,13 @@ func (l *Link) State() (State, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state, l.err
+}
+
+// Address is the host and port of the broker to which there is a connection, or was the last one.
+func (l *Link) Address() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.address
 }
 
 // Changed returns a channel that is closed at the next change of the link.
@@ -185,6 +193,10 @@ func (l *Link) dialAny(ctx context.Context) (*amqp.Connection, *gatherConn, erro
 	for _, u := range l.opts.URLs {
 		conn, transport, err := l.opts.dial(ctx, u, l.role)
 		if err == nil {
+			ep, _ := parseURL(u) // which dial could
+			l.mu.Lock()
+			l.address = ep.addr
+			l.mu.Unlock()
 			return conn, transport, nil
 		}
 		faults = append(faults, err)
@@ -259,52 +271,27 @@ func (l *Link) call(ctx context.Context, do func() error, undo func()) error {
 
 // Channel opens a channel on the current connection, waiting for one if there is none.
 func (l *Link) Channel(ctx context.Context) (*amqp.Channel, error) {
-	conn, err := l.Connection(ctx)
+	s, err := l.Line(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var ch *amqp.Channel
-	err = l.call(ctx, func() (err error) {
-		ch, err = conn.Channel()
-		return err
-	}, func() { _ = ch.Close() })
-	if err != nil {
-		return nil, fmt.Errorf("open channel: %w", err)
-	}
-	return ch, nil
+	return s.channel(ctx)
 }
 
-// on opens a channel and does something with it that waits for the broker. The channel is closed
-// when that has failed or ctx has ended, and is the caller's otherwise.
+// on is on of the current connection, waiting for one if there is none.
 func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
-	ch, err := l.Channel(ctx)
+	s, err := l.Line(ctx)
 	if err != nil {
 		return nil, err
 	}
-	closeChannel := func() { _ = ch.Close() }
-	// Not before do has ended: a method on a channel that is being closed ends the whole connection.
-	err = l.call(ctx, func() error {
-		err := do(ch)
-		if err != nil {
-			closeChannel()
-		}
-		return err
-	}, closeChannel)
-	if err != nil {
-		return nil, err
-	}
-	return ch, nil
+	return s.on(ctx, do)
 }
 
-// briefly does something on a channel of its own, and closes it.
+// briefly is briefly of the current connection, waiting for one if there is none.
 func (l *Link) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
-	ch, err := l.Channel(ctx)
+	s, err := l.Line(ctx)
 	if err != nil {
 		return err
 	}
-	return l.call(ctx, func() error {
-		err := do(ch)
-		_ = ch.Close()
-		return err
-	}, func() {})
+	return s.briefly(ctx, do)
 }

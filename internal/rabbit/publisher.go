@@ -427,7 +427,7 @@ func (p *Publisher) look(ctx context.Context, exchange string) error {
 		return nil
 	case errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked), errors.Is(err, ErrClosed):
 		return err
-	case errors.As(err, &e) && e.Code == amqp.NotFound:
+	case errors.As(err, &e) && (e.Code == amqp.NotFound || e.Server && e.Code == amqp.InternalError && !isASCII(exchange)): // see declareError
 		return fmt.Errorf("%w: there is no exchange %q; declare it first", ErrUnroutable, exchange)
 	case errors.As(err, &e) && e.Code == amqp.AccessRefused:
 		// RabbitMQ 4.3 asks for configure permission to answer; publishing may be allowed all the same.

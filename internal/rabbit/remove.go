@@ -16,10 +16,15 @@ var ErrInUse = errors.New("it has messages or consumers")
 // no error.
 func (l *Link) DeleteQueue(ctx context.Context, queue string, spare bool) (messages int, err error) {
 	err = l.briefly(ctx, func(ch *amqp.Channel) (err error) {
-		messages, err = ch.QueueDelete(queue, spare, spare, false)
-		return removeError("queue", queue, err)
+		messages, err = deleteQueue(ch, queue, spare)
+		return err
 	})
 	return messages, err
+}
+
+func deleteQueue(ch *amqp.Channel, queue string, spare bool) (int, error) {
+	messages, err := ch.QueueDelete(queue, spare, spare, false)
+	return messages, removeError("queue", queue, err)
 }
 
 // DeleteExchange deletes an exchange with its bindings. A missing one is no error.

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -15,6 +16,11 @@ const frameOverhead = 8 + 2 + 2 + 8 + 2
 // record of a dead-lettering. What is then larger than a frame ends the connection of whoever is to
 // receive it.
 const growth = 128
+
+// Check refuses what no broker could be sent. What it lets pass, a broker may still find too large.
+func Check(exchange, key string, p *amqp.Publishing) error {
+	return check(exchange, key, p, math.MaxInt)
+}
 
 // check refuses what cannot be sent, before anything is: amqp091-go would break the connection, or
 // the broker would, and with it everything else that is under way.

@@ -24,7 +24,7 @@ func encoder(t testing.TB) func(t testing.TB, p *Publishing) []byte {
 		link.Close()
 		p.Wait()
 	})
-	ch, err := link.Channel(within(t, 10*time.Second))
+	ch, err := link.Channel(within(t, 2*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func encoder(t testing.TB) func(t testing.TB, p *Publishing) []byte {
 		select {
 		case h := <-headers:
 			return h
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("the frame did not arrive")
 			return nil
 		}

@@ -110,7 +110,7 @@ func (c *comparison) exchanges() {
 		o := object{c, x.Object(), Recreate, hintRecreate}
 		o.differs("type", x.Kind, have.Kind)
 		o.differs("durable", true, have.Durable)
-		o.differs("auto_delete", false, have.AutoDelete)
+		o.differs("auto_delete", x.AutoDelete, have.AutoDelete)
 		o.differs("internal", x.Internal, have.Internal)
 		for _, name := range names(x.Args, have.Args) {
 			o.differs(name, x.Args[name], have.Args[name])

@@ -3,6 +3,7 @@ package topology
 // Live is what a broker has in one virtual host.
 type Live struct {
 	Version   string // of the broker, as in 3.10.8; "" if not known
+	Product   string // as in RabbitMQ; "" if not known
 	Exchanges []LiveExchange
 	Queues    []LiveQueue
 	Bindings  []Binding // without those of the default exchange
@@ -19,9 +20,8 @@ type Live struct {
 // LiveExchange is an exchange that exists.
 type LiveExchange struct {
 	Exchange
-	Durable    bool
-	AutoDelete bool
-	Policy     string // that applies to it, if any
+	Durable bool
+	Policy  string // that applies to it, if any
 	// Ruled is what its policy sets, by the names of policies, as in alternate-exchange.
 	Ruled Args
 }

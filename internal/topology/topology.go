@@ -11,8 +11,10 @@ type Exchange struct {
 	Name     string
 	Kind     string // direct, fanout, topic or headers
 	Internal bool   // true: clients cannot publish to it, only bindings and dead-lettering reach it
-	Passive  bool   // true: it belongs to somebody else and is only checked for
-	Args     Args
+	// AutoDelete: the broker deletes it when nothing is bound to it any more.
+	AutoDelete bool `json:",omitempty"`
+	Passive    bool // true: it belongs to somebody else and is only checked for
+	Args       Args
 }
 
 // Queue is a queue.
@@ -66,7 +68,7 @@ func (p *Plan) Merge(q Plan) error {
 			if y.Passive {
 				p.Exchanges[i] = x
 			}
-		} else if y.Kind != x.Kind || y.Internal != x.Internal || !y.Args.equal(x.Args) {
+		} else if y.Kind != x.Kind || y.Internal != x.Internal || y.AutoDelete != x.AutoDelete || !y.Args.equal(x.Args) {
 			return fmt.Errorf("exchange %q is planned twice, differently: %s with %v and %s with %v", x.Name, y.Kind, y.Args, x.Kind, x.Args)
 		}
 	}

@@ -1,0 +1,143 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// ErrBusy is returned when another command or process lists, replays, discards, exports or migrates the messages of the same queue, and has not ended
+// within 5 s. Nothing was read or changed: call again later. If the other process was killed, the broker notices within seconds.
+var ErrBusy = errors.New("the queue is in use by another command")
+
+const (
+	// leaseWait is how long a sweep waits for another one of the same queue to end. Listing takes less.
+	leaseWait  = 5 * time.Second
+	leasePause = 50 * time.Millisecond
+)
+
+// lease is the right to read a queue, which one at a time has. It is an exclusive queue: the broker deletes it with the
+// connection, at the latest when that is lost. It is the one that keeps others from migrating the queue.
+type lease struct {
+	admin *Admin
+	link  *rabbit.Link
+	line  *rabbit.Line // of the link, with which the lease ends
+	name  string
+}
+
+// leaseOf waits a little for the right to read a queue. The lease has a connection of its own.
+func (a *Admin) leaseOf(ctx context.Context, queue string) (*lease, error) {
+	link, err := a.borrow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	line, err := link.Line(ctx)
+	if err != nil {
+		a.drop(link)
+		return nil, fmt.Errorf("reserve queue %q: %w", queue, err)
+	}
+	l := &lease{admin: a, link: link, line: line, name: layout.LockQueue(queue)}
+	for until := time.Now().Add(leaseWait); ; {
+		err := line.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: l.name, Exclusive: true}}})
+		if err == nil {
+			return l, nil
+		}
+		var d *rabbit.DeclareError
+		if locked := errors.As(err, &d) && d.Code == resourceLocked; !locked {
+			a.handBack(link)
+			return nil, fmt.Errorf("reserve queue %q: %w", queue, err)
+		}
+		if !time.Now().Before(until) {
+			a.handBack(link)
+			return nil, fmt.Errorf("%w: another command or process lists, replays, discards, exports or migrates messages of queue %q; "+
+				"wait until it has ended, and try again. If it was killed, the broker notices within seconds", ErrBusy, queue)
+		}
+		if err := rabbit.Pause(ctx, leasePause); err != nil {
+			a.handBack(link)
+			return nil, err
+		}
+	}
+}
+
+// end lets others read the queue.
+func (l *lease) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), unlockLimit)
+	defer cancel()
+	if _, err := l.line.DeleteQueue(ctx, l.name, false); err != nil {
+		l.drop()
+		return
+	}
+	l.admin.handBack(l.link)
+}
+
+// drop closes the connection. The lease ends with it, and the broker takes back all that was read.
+func (l *lease) drop() { l.admin.drop(l.link) }
+
+// maxIdle is how many connections are kept for the next sweeps.
+const maxIdle = 2
+
+// borrow returns a connection that nobody else uses.
+func (a *Admin) borrow(ctx context.Context) (*rabbit.Link, error) {
+	for {
+		a.mu.Lock()
+		if a.closed {
+			a.mu.Unlock()
+			return nil, rabbit.ErrClosed
+		}
+		n := len(a.idle)
+		if n == 0 {
+			link := rabbit.NewLink("sweep", a.options, func(rabbit.State, error) {})
+			a.links[link] = struct{}{}
+			a.mu.Unlock()
+			if err := link.FirstTry(ctx); err != nil {
+				a.drop(link)
+				return nil, fmt.Errorf("open a connection to read with: %w", err)
+			}
+			return link, nil
+		}
+		link := a.idle[n-1]
+		a.idle = a.idle[:n-1]
+		a.mu.Unlock()
+		if state, _ := link.State(); state == rabbit.Open {
+			return link, nil
+		}
+		a.drop(link)
+	}
+}
+
+// handBack keeps a connection for the next one who borrows.
+func (a *Admin) handBack(link *rabbit.Link) {
+	a.mu.Lock()
+	keep := !a.closed && len(a.idle) < maxIdle
+	if keep {
+		a.idle = append(a.idle, link)
+	}
+	a.mu.Unlock()
+	if !keep {
+		a.drop(link)
+	}
+}
+
+func (a *Admin) drop(link *rabbit.Link) {
+	a.mu.Lock()
+	delete(a.links, link)
+	a.mu.Unlock()
+	link.Close()
+}
+
+// closeLinks closes all connections that were opened for sweeps, and ends those with them.
+func (a *Admin) closeLinks() {
+	a.mu.Lock()
+	a.closed = true
+	links := a.links
+	a.links, a.idle = nil, nil
+	a.mu.Unlock()
+	for link := range links {
+		link.Close()
+	}
+}

@@ -1,0 +1,290 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+const (
+	// sweepBatch is how many messages are taken together, and sweepBytes about how many bytes they have.
+	sweepBatch = 256
+	sweepBytes = 16 << 20
+	// replayBatch is how many are replayed together. While the broker removes the originals of one batch, the next is published. So two batches
+	// are in both queues when a replay is killed: at most sweepBatch messages.
+	replayBatch = sweepBatch / 2
+	// giveBackLimit is how long the broker may take to put back what a sweep has read.
+	giveBackLimit = 5 * time.Minute
+	// keepOrder is how many messages a sweep that has found what it wants may read to keep the order of the queue, and keepOrderBytes how many
+	// bytes of bodies, as far as it can tell.
+	keepOrder      = 1000
+	keepOrderBytes = 8 << 20
+	// manyNew is how many messages that came while a sweep went on it passes over before it believes that it has seen all others.
+	manyNew = 1000
+)
+
+// sweep goes once through the messages that were in a queue at the start, from the oldest on. It has the lease of the queue, and ends before the
+// broker's consumer timeout. What it does not remove goes back to its place when it ends, or when the process dies.
+type sweep struct {
+	lease     *lease
+	from      place
+	reader    *rabbit.Sweep
+	began     time.Time
+	limit     time.Duration        // how long messages may be held
+	until     time.Time            // when the broker might take them back
+	rewinds   int                  // how often in a row the broker has taken messages back
+	depth     int                  // messages that were there at the start
+	left      int                  // of these, were not seen yet
+	extra     int                  // others that were seen
+	seen      int                  // all that were seen
+	bytes     int                  // of their bodies
+	returned  bool                 // the last one was given back before, and others that were, too, may follow
+	run       string               // of the replay that takes them
+	finishing bool                 // only messages that were moved before are still wanted
+	moved     map[rabbit.Print]int // messages that were moved and may not have been removed
+	owed      int                  // how many those are
+}
+
+// haul is messages that a sweep has come to, all at once.
+type haul struct {
+	batch    rabbit.Batch
+	messages []found
+}
+
+// found is a message that a sweep has come to.
+type found struct {
+	tag      uint64
+	message  Message
+	delivery rabbit.Message // as the broker sent it
+	moved    bool           // this sweep has moved it already
+}
+
+// sweepOf begins a sweep. largest bounds how many messages are fetched ahead; 0: as many as fit.
+func (a *Admin) sweepOf(ctx context.Context, from place, largest int) (*sweep, error) {
+	l, err := a.leaseOf(ctx, from.source)
+	if err != nil {
+		return nil, err
+	}
+	reader, depth, err := l.line.OpenSweep(ctx, from.source, largest, !from.open)
+	if err != nil {
+		l.end()
+		return nil, fmt.Errorf("read queue %q: %w", from.source, queueError(err))
+	}
+	now := time.Now()
+	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, until: now.Add(a.sweepLimit), depth: depth, left: depth, moved: make(map[rabbit.Print]int)}, nil
+}
+
+// end gives back what was not removed, and waits until it is in the queue again.
+func (s *sweep) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), giveBackLimit)
+	defer cancel()
+	s.finishing = false
+	s.straighten(ctx)
+	if err := s.reader.Close(ctx); err != nil {
+		s.lease.drop()
+		return
+	}
+	s.lease.end()
+}
+
+// take returns the next messages. None: all that were there have been seen.
+func (s *sweep) take(ctx context.Context, most int) (haul, error) {
+	for s.wanted() > 0 {
+		if s.extra > s.depth+manyNew {
+			return haul{}, s.unsettled()
+		}
+		raw, err := s.reader.Take(ctx, min(most, s.wanted()), sweepBytes, s.wanted())
+		if err != nil {
+			return haul{}, s.expire(err)
+		}
+		if len(raw.Messages) == 0 { // so the broker had removed what was moved and did not come again
+			clear(s.moved)
+			s.owed = 0
+			break
+		}
+		s.rewinds = 0
+		s.returned = raw.Messages[len(raw.Messages)-1].Redelivered
+		var batch []found
+		for _, d := range raw.Messages {
+			s.seen++
+			s.bytes += len(d.Body)
+			m := s.from.read(d)
+			moved, late := s.comesAgain(&d), s.left == 0 || s.finishing
+			switch {
+			case moved:
+			case s.left == 0 || s.isNew(m):
+				s.extra++
+			default:
+				s.left--
+			}
+			if moved || !late && !s.isAgain(m) {
+				batch = append(batch, found{d.DeliveryTag, m, d, moved})
+			}
+		}
+		if len(batch) > 0 {
+			return haul{raw, batch}, nil
+		}
+	}
+	return haul{}, nil
+}
+
+// remove removes messages, and waits until the broker has noted that.
+func (s *sweep) remove(ctx context.Context, b rabbit.Batch, some []found) error {
+	if len(some) == 0 {
+		return nil
+	}
+	tags := make([]uint64, len(some))
+	for i, f := range some {
+		tags[i] = f.tag
+	}
+	slices.Sort(tags)
+	if err := s.reader.Remove(b, tags); err != nil {
+		return err
+	}
+	return s.reader.Sync(ctx, b)
+}
+
+// wanted is how many messages are still looked for.
+func (s *sweep) wanted() int {
+	if s.finishing {
+		return s.owed
+	}
+	return s.left + s.owed
+}
+
+// owe notes that a message was moved, and that the broker may have taken it back before it was removed.
+func (s *sweep) owe(f found) {
+	s.moved[rabbit.PrintOf(&f.delivery)]++
+	s.owed++
+}
+
+// comesAgain reports whether a message is one that was moved and was not removed. It is that only if nothing in it differs: another one with the
+// same id must not be taken for it, and a message that was never delivered is none of them.
+func (s *sweep) comesAgain(d *rabbit.Message) bool {
+	if s.owed == 0 || !d.Redelivered || !rabbit.TakeOne(s.moved, rabbit.PrintOf(d)) {
+		return false
+	}
+	s.owed--
+	return true
+}
+
+// unsettled is an error if messages were moved that may not have been removed.
+func (s *sweep) unsettled() error {
+	if s.owed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: up to %d messages of queue %q; list it before you run the command again, because what is replayed again comes twice", ErrTakenBack, s.owed, s.from.source)
+}
+
+// ErrTakenBack: the broker has taken back messages that were replayed or discarded, and nothing shows that they were removed. Those that were
+// replayed may be there twice.
+var ErrTakenBack = errors.New("the broker has taken messages back before they were removed, and they may still be in their failed queue")
+
+// isAgain reports whether this replay has taken a message already, and it has failed again.
+func (s *sweep) isAgain(m Message) bool { return s.run != "" && m.failure.ReplayRun == s.run }
+
+// isNew reports whether a message is, or may be, none of those that were there at the start. Messages come behind those, unless they have
+// priorities; then nothing but the clock of who failed them says when they came.
+func (s *sweep) isNew(m Message) bool {
+	return s.isAgain(m) || m.Priority > 0 && m.FailedAt.After(s.began)
+}
+
+// straighten reads on, after a sweep that ends early: a quorum queue puts what it gets back behind what it has got back before, so
+// the messages that were taken must not be put behind others that are newer. Where that would read many, the order is given up.
+func (s *sweep) straighten(ctx context.Context) {
+	for s.returned && s.reader.Holds() && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= keepOrderBytes {
+		h, err := s.take(ctx, sweepBatch)
+		if err != nil || len(h.messages) == 0 || s.renew(ctx, h, h.messages) != nil {
+			return
+		}
+	}
+}
+
+// expire notes that the broker has taken messages back, because its timeout is shorter than we know. Nothing is lost by that: the sweep is
+// due. Other errors are returned.
+func (s *sweep) expire(err error) error {
+	if !errors.Is(err, rabbit.ErrHeldTooLong) {
+		return err
+	}
+	if s.rewinds++; s.rewinds > maxRewinds {
+		return fmt.Errorf("%w: %d of %d messages of queue %q were read, and none since the broker has taken them back %d times: %w; raise its consumer_timeout",
+			ErrTooSlow, s.depth-s.left, s.depth, s.from.source, maxRewinds, err)
+	}
+	s.limit /= 2
+	var told *rabbit.TimeoutError
+	if errors.As(err, &told) {
+		s.limit = told.Timeout * 2 / 3
+	}
+	s.limit = max(s.limit, time.Millisecond)
+	s.until = time.Time{}
+	return errExpired
+}
+
+// errExpired: what is held must be given back before more is taken.
+var errExpired = errors.New("messages were held for too long")
+
+// maxRewinds is how often in a row the broker may take messages back before one is read.
+const maxRewinds = 3
+
+// ErrTooSlow: the messages of a queue could not be read before the broker's consumer timeout.
+var ErrTooSlow = errors.New("reading takes longer than the broker allows")
+
+// isDue reports whether what is held must be given back.
+func (s *sweep) isDue() bool { return !time.Now().Before(s.until) }
+
+// rewind gives back what is held, and takes it again before it goes on, from then on: it may be held for as long again.
+func (s *sweep) rewind(ctx context.Context, then time.Time) error {
+	s.until = then.Add(s.limit)
+	return s.reader.Rewind(ctx)
+}
+
+// each visits the messages that are in a place and leaves them there, until visit returns false. What it has renewed and the broker has taken back
+// it removes before it ends.
+func (a *Admin) each(ctx context.Context, from place, largest int, visit func(Message) (bool, error)) (err error) {
+	s, err := a.sweepOf(ctx, from, largest)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	for {
+		if s.isDue() {
+			if err := s.rewind(ctx, time.Now()); err != nil {
+				return err
+			}
+		}
+		h, err := s.take(ctx, sweepBatch)
+		if errors.Is(err, errExpired) {
+			continue
+		}
+		if err != nil || len(h.messages) == 0 {
+			return err
+		}
+		again := slices.DeleteFunc(slices.Clone(h.messages), func(f found) bool { return !f.moved })
+		var refused error
+		for _, f := range h.messages {
+			if !f.moved && !s.finishing {
+				more, err := visit(f.message)
+				s.finishing, refused = !more || err != nil, err
+			}
+		}
+		err = s.remove(ctx, h.batch, again)
+		if errors.Is(err, rabbit.ErrHeldTooLong) {
+			for _, f := range again {
+				s.owe(f)
+			}
+		}
+		if err == nil {
+			err = s.renew(ctx, h, h.messages)
+		}
+		if err = s.expire(err); errors.Is(err, errExpired) {
+			err = nil
+		}
+		if err = errors.Join(refused, err); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/internal/topology"
+)
+
+// Line is one connection of a link. When it is lost, the link connects again, and the line ends: what a connection had, such as exclusive
+// queues, the next one does not have.
+type Line struct {
+	link *Link
+	conn *amqp.Connection
+}
+
+// Line is that of the current connection, waiting for one if there is none.
+func (l *Link) Line(ctx context.Context) (*Line, error) {
+	conn, err := l.Connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Line{link: l, conn: conn}, nil
+}
+
+// errLineLost says what to do when a line has ended.
+var errLineLost = fmt.Errorf("%w: the connection was lost; run the command again", ErrDisconnected)
+
+// Lost is an ErrDisconnected if the connection is lost.
+func (s *Line) Lost() error {
+	if s.conn.IsClosed() {
+		return errLineLost
+	}
+	return nil
+}
+
+// ended adds to an error that the connection is lost, if it is.
+func (s *Line) ended(err error) error {
+	if err == nil || s.Lost() == nil || errors.Is(err, errLineLost) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errLineLost, err)
+}
+
+// Declare is Declare of the link, on this connection.
+func (s *Line) Declare(ctx context.Context, plan topology.Plan) error {
+	return s.ended(s.briefly(ctx, func(ch *amqp.Channel) error { return declare(ch, plan) }))
+}
+
+// DeleteQueue is DeleteQueue of the link, on this connection.
+func (s *Line) DeleteQueue(ctx context.Context, queue string, spare bool) (messages int, err error) {
+	err = s.briefly(ctx, func(ch *amqp.Channel) (err error) {
+		messages, err = deleteQueue(ch, queue, spare)
+		return err
+	})
+	return messages, s.ended(err)
+}
+
+func (s *Line) channel(ctx context.Context) (*amqp.Channel, error) {
+	var ch *amqp.Channel
+	err := s.link.call(ctx, func() (err error) {
+		ch, err = s.conn.Channel()
+		return err
+	}, func() { _ = ch.Close() })
+	if err != nil {
+		return nil, fmt.Errorf("open channel: %w", err)
+	}
+	return ch, nil
+}
+
+// on opens a channel and does something with it that waits for the broker. The channel is closed
+// when that has failed or ctx has ended, and is the caller's otherwise.
+func (s *Line) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
+	ch, err := s.channel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	closeChannel := func() { _ = ch.Close() }
+	// Not before do has ended: a method on a channel that is being closed ends the whole connection.
+	err = s.link.call(ctx, func() error {
+		err := do(ch)
+		if err != nil {
+			closeChannel()
+		}
+		return err
+	}, closeChannel)
+	if err != nil {
+		return nil, err
+	}
+	return ch, nil
+}
+
+// briefly does something on a channel of its own, and closes it.
+func (s *Line) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
+	ch, err := s.channel(ctx)
+	if err != nil {
+		return err
+	}
+	return s.link.call(ctx, func() error {
+		err := do(ch)
+		_ = ch.Close()
+		return err
+	}, func() {})
+}

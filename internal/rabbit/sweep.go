@@ -1,0 +1,483 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Message is a message as the broker delivered it.
+type Message = amqp.Delivery
+
+// ErrHeldTooLong: the broker has taken messages back, because a consumer may hold them only for its
+// consumer timeout.
+var ErrHeldTooLong = errors.New("the broker's consumer timeout is over")
+
+// TimeoutError is an ErrHeldTooLong of a broker that has told its timeout.
+type TimeoutError struct{ Timeout time.Duration }
+
+func (e *TimeoutError) Error() string { return fmt.Sprintf("%v: it is %v", ErrHeldTooLong, e.Timeout) }
+
+func (e *TimeoutError) Is(target error) bool { return target == ErrHeldTooLong }
+
+// ErrNothingComes: a queue has messages, and the broker delivers none of them.
+var ErrNothingComes = errors.New("the queue has messages, but the broker delivers none of them")
+
+const (
+	// firstWindow tells how large the messages are. The following are larger, up to maxWindow; when there are so
+	// many that the channels might run out, up to hugeWindow. AMQP has room for 65535.
+	firstWindow = 32
+	growWindow  = 8
+	maxWindow   = 4096
+	manyWindows = 128
+	hugeWindow  = 32768
+	// unreadBytes is how many bytes of bodies wait in memory to be taken.
+	unreadBytes = 32 << 20
+	// idleCheck is how long nothing must come for the queue to be looked at, suspect how long for it to be thought empty if others may have
+	// taken the messages, onTheirWay if not, and stuck how long it may deliver nothing of what it has.
+	idleCheck  = 100 * time.Millisecond
+	suspect    = 3 * idleCheck
+	onTheirWay = 10 * time.Second
+	stuck      = 30 * time.Second
+	// gather is how long a batch that is not full waits for the next message.
+	gatherPause = 10 * time.Millisecond
+	// diedLately is how long the broker may take to note that another process has died, and takeBack how long to note that a channel has
+	// closed.
+	diedLately = 3 * time.Second
+	takeBack   = 10 * time.Second
+)
+
+// Sweep takes messages from the head of a queue, in their order, and gives back what was not removed.
+//
+// It consumes by windows: a channel whose consumer has a prefetch. What is removed makes room for more, what stays fills the window; the next
+// window then is another channel. RabbitMQ looks for the message of an ack among all that its channel holds, so one channel for all would
+// become slower with each message that stays. One window at a time has a consumer, so that the order is that of the queue.
+//
+// It is not safe for concurrent use.
+type Sweep struct {
+	gone    <-chan *amqp.Error
+	line    *Line // with which the right to read the queue ends
+	queue   string
+	control *amqp.Channel // asks for the depth
+	asking  turn
+	nacks   bool // what is nacked keeps its order
+	others  int  // consumers that were there before
+	passing bool // messages leave the queue by themselves
+
+	cap     int // no window is larger
+	size    int // of the next window
+	opened  int
+	full    []*window     // those with messages that stay, without consumers
+	current *window       // nil: none
+	again   map[Print]int // prints of messages that were taken, were given back, and come again, with how many have it
+	coming  int           // how many those are
+
+	stranded bool // something may not have been given back
+}
+
+// turn is held by the one call that may be under way on a channel: amqp091-go mixes up the answers of two. A call whose caller has left keeps it.
+type turn chan struct{}
+
+// call does something that waits for the broker, when its turn comes.
+func (s *Sweep) call(ctx context.Context, t turn, do func() error) error {
+	return s.line.ended(s.line.link.call(ctx, func() error {
+		t <- struct{}{}
+		defer func() { <-t }()
+		return do()
+	}, func() {}))
+}
+
+// OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError with code 404. No
+// window is larger than largest; 0: by the size of the messages alone. passing: messages leave the queue by themselves.
+func (c *Line) OpenSweep(ctx context.Context, queue string, largest int, passing bool) (*Sweep, int, error) {
+	s := &Sweep{line: c, queue: queue, passing: passing, nacks: nacksKeepOrder(c.conn.Properties), cap: largest, size: firstWindow, asking: make(turn, 1)}
+	var depth Depth
+	var err error
+	s.control, err = c.on(ctx, func(ch *amqp.Channel) (err error) {
+		depth, err = inspect(ch, queue)
+		return err
+	})
+	if err != nil {
+		return nil, 0, c.ended(err)
+	}
+	s.gone = s.control.NotifyClose(make(chan *amqp.Error, 1))
+	// Consumers of a process that has just died may still hold messages.
+	for until := time.Now().Add(diedLately); depth.Consumers > 0 && time.Now().Before(until); {
+		if err = Pause(ctx, lookAgain); err == nil {
+			depth, err = s.depth(ctx)
+		}
+		if err != nil {
+			s.closeControl()
+			return nil, 0, err
+		}
+	}
+	s.others = depth.Consumers
+	return s, depth.Messages, nil
+}
+
+// lookAgain is the pause between two looks at the depth of a queue.
+const lookAgain = 5 * time.Millisecond
+
+// nacksKeepOrder reports whether a quorum queue gives nacked messages back in their order. Before RabbitMQ 4.0 it does so only when their
+// channel closes; since 4.3 that, unlike a nack, counts as a failed delivery.
+func nacksKeepOrder(properties amqp.Table) bool {
+	version, _ := properties["version"].(string)
+	major, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(major)
+	return err != nil || n >= 4
+}
+
+// Batch is messages that were taken together.
+type Batch struct {
+	Messages []Message
+	window   *window
+}
+
+// Take returns the next messages, up to most of them with about so many bytes, but at least one. want is how many more are wanted
+// after those that were taken before: no more are fetched ahead. No message: there are no more.
+func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) {
+	silence := time.Duration(0)
+	for {
+		if len(s.full) > 0 && s.full[0].ch.IsClosed() { // what it held is in the queue again
+			return Batch{}, s.fault(s.full[0], s.full[0].why())
+		}
+		if s.current != nil && s.current.isOver() {
+			if err := s.next(ctx); err != nil {
+				return Batch{}, err
+			}
+		}
+		if s.current == nil {
+			if err := s.open(ctx, want+s.coming); err != nil {
+				return Batch{}, err
+			}
+		}
+		batch, err := s.current.collect(ctx, most, bytes)
+		if err != nil {
+			return Batch{}, s.fault(s.current, err)
+		}
+		if s.current.isFilled() {
+			// Before anything is removed, because that would make room for more.
+			if err := s.cancel(ctx, s.current); err != nil {
+				return Batch{}, err
+			}
+		}
+		if len(batch) > 0 {
+			silence = 0
+			if batch = s.pass(batch); len(batch) > 0 {
+				return Batch{batch, s.current}, nil
+			}
+			continue
+		}
+		if s.current.isOver() {
+			continue
+		}
+		silence += idleCheck
+		depth, err := s.depth(ctx)
+		switch {
+		case err != nil:
+			return Batch{}, err
+		case depth.Messages == 0 && silence >= s.patience(depth):
+			if ended, err := s.isEmptied(ctx); err != nil || ended {
+				return Batch{}, err
+			}
+			silence = 0
+		case silence >= stuck:
+			return Batch{}, fmt.Errorf("read queue %q: %w: %d messages, %d consumers; stop the other consumers, or wait until they have ended", s.queue, ErrNothingComes, depth.Messages, depth.Consumers)
+		}
+	}
+}
+
+// patience is how long nothing must come from a queue in which nothing is ready for it to be thought empty. If nobody else can have
+// taken the messages that were there, they are most likely on their way: RabbitMQ may take seconds to read large ones.
+func (s *Sweep) patience(now Depth) time.Duration {
+	const active = 1
+	if s.passing || s.others > 0 || now.Consumers > active+len(s.full) {
+		return suspect
+	}
+	return onTheirWay
+}
+
+// isEmptied finds out whether the queue has no more messages for a window that gets none. Behind the broker's answer that its consumer is canceled
+// nothing comes any more.
+func (s *Sweep) isEmptied(ctx context.Context) (bool, error) {
+	w := s.current
+	if err := s.call(ctx, w.turn, func() error {
+		_, err := inspect(w.ch, s.queue)
+		return err
+	}); err != nil {
+		return false, s.fault(w, err)
+	}
+	if err := s.cancel(ctx, w); err != nil {
+		return false, err
+	}
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	if !w.isOver() {
+		return false, nil
+	}
+	d, err := s.depth(ctx)
+	return d.Messages == 0, err
+}
+
+// Lost is an ErrDisconnected if the connection is lost.
+func (s *Sweep) Lost() error {
+	if err := s.line.Lost(); err != nil {
+		return fmt.Errorf("read queue %q: %w", s.queue, err)
+	}
+	return nil
+}
+
+// Gone can be received from when the connection is lost, or the sweep is closed: nothing can be removed any more.
+func (s *Sweep) Gone() <-chan *amqp.Error { return s.gone }
+
+// Restarts reports whether the next call of Take gives messages back and takes them again. Batches that were taken before cannot be
+// removed after that.
+func (s *Sweep) Restarts() bool { return s.current != nil && s.current.isOver() && s.current.spilled() }
+
+// Holds reports whether messages have come that were not removed.
+func (s *Sweep) Holds() bool { return len(s.full) > 0 || s.current != nil && s.current.unsettled() }
+
+// pass leaves out messages that were taken before.
+func (s *Sweep) pass(batch []Message) []Message {
+	if s.coming == 0 {
+		return batch
+	}
+	return slices.DeleteFunc(batch, func(m Message) bool {
+		print := PrintOf(&m)
+		if !TakeOne(s.again, print) {
+			return false
+		}
+		s.coming--
+		return true
+	})
+}
+
+// TakeOne takes one out of several that are counted, and reports whether there was one.
+func TakeOne(counted map[Print]int, print Print) bool {
+	switch counted[print] {
+	case 0:
+		return false
+	case 1:
+		delete(counted, print)
+	default:
+		counted[print]--
+	}
+	return true
+}
+
+// Remove removes messages of a batch from the queue, given by their tags in ascending order.
+func (s *Sweep) Remove(b Batch, tags []uint64) error {
+	if len(tags) == 0 {
+		return nil
+	}
+	return s.fault(b.window, b.window.remove(tags))
+}
+
+// Sync waits until the broker has every removal from a batch: if this process then dies, none of the messages comes back.
+func (s *Sweep) Sync(ctx context.Context, b Batch) error {
+	ch := b.window.ch
+	// It concerns consumers to come, of which this channel has none.
+	return s.fault(b.window, s.call(ctx, b.window.turn, func() error { return ch.Qos(1, 0, false) }))
+}
+
+// Rewind gives everything back. Take does not return again what it has returned.
+func (s *Sweep) Rewind(ctx context.Context) error {
+	for _, w := range s.full {
+		s.expect(w)
+	}
+	if s.current != nil {
+		s.expect(s.current)
+	}
+	s.giveBack(ctx)
+	return ctx.Err()
+}
+
+// expect has Take leave out what a window holds when it comes again.
+func (s *Sweep) expect(w *window) {
+	if s.again == nil {
+		s.again = make(map[Print]int)
+	}
+	for _, h := range w.held {
+		s.again[h.print]++
+	}
+	s.coming += len(w.held)
+}
+
+// Close gives everything back. When it returns, the broker has taken note of every removal, and has put back what stays. An error says that it may
+// not have done so yet; it will when the connection is closed.
+func (s *Sweep) Close(ctx context.Context) error {
+	s.giveBack(ctx)
+	s.closeControl()
+	if s.stranded {
+		return fmt.Errorf("give back the messages of queue %q: %w", s.queue, context.Cause(ctx))
+	}
+	return nil
+}
+
+func (s *Sweep) closeControl() {
+	s.line.link.calls.start(func() {
+		s.asking <- struct{}{}
+		_ = s.control.Close()
+	})
+}
+
+// depth asks for the depth of the queue.
+func (s *Sweep) depth(ctx context.Context) (d Depth, err error) {
+	answer := make(chan Depth, 1) // of a call whose caller has left
+	err = s.call(ctx, s.asking, func() error {
+		d, err := inspect(s.control, s.queue)
+		answer <- d
+		return err
+	})
+	if err == nil {
+		d = <-answer
+	}
+	return d, err
+}
+
+// open opens the next window.
+func (s *Sweep) open(ctx context.Context, want int) error {
+	size := s.size
+	if s.cap > 0 {
+		size = min(size, s.cap)
+	}
+	w := newWindow(max(1, min(size, want)))
+	_, err := s.line.on(ctx, func(ch *amqp.Channel) error { return w.open(ch, s.queue) })
+	if err != nil {
+		s.stranded = s.stranded || ctx.Err() != nil // it may be opened yet, until it is closed again
+		return s.line.ended(err)
+	}
+	s.opened++
+	s.current = w
+	return nil
+}
+
+// next leaves a window that is over.
+func (s *Sweep) next(ctx context.Context) error {
+	w := s.current
+	largest := max(1, w.largestBody())
+	if w.spilled() {
+		// What did not fit comes again, and so does what of this window stays.
+		s.expect(w)
+		s.size = max(1, min(w.prefetch/2, unreadBytes/largest/2))
+		s.current = nil
+		for _, f := range s.followed(ctx, w) {
+			s.release(ctx, f, true)
+		}
+		return ctx.Err()
+	}
+	limit := maxWindow
+	if s.opened > manyWindows {
+		limit = hugeWindow
+	}
+	s.size = max(1, min(s.size*growWindow, limit, unreadBytes/largest))
+	s.current = nil
+	if len(w.held) > 0 {
+		s.full = append(s.full, w)
+		return nil
+	}
+	return s.call(ctx, w.turn, w.close)
+}
+
+// cancel ends the consumer of a window.
+func (s *Sweep) cancel(ctx context.Context, w *window) error {
+	w.canceled = true
+	return s.fault(w, s.call(ctx, w.turn, func() error { return w.ch.Cancel(w.tag, false) }))
+}
+
+// giveBack gives back what all windows hold, in its order.
+func (s *Sweep) giveBack(ctx context.Context) {
+	all := s.full
+	if w := s.current; w != nil {
+		all = append(all, w)
+		if d, err := s.depth(ctx); err == nil && !w.canceled {
+			// Otherwise it would get what the others give back.
+			w.canceled = true
+			_ = s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) })
+		}
+	}
+	if len(all) > 0 {
+		d, err := s.depth(ctx)
+		lingers := err != nil || d.Consumers > s.others
+		for _, w := range all {
+			s.release(ctx, w, lingers)
+		}
+	}
+	s.full, s.current = nil, nil
+}
+
+// release gives back what a window holds, and waits until it is back in the queue. counted: until then it counts as a consumer, as it does for a
+// quorum queue.
+//
+// A classic queue puts back every message in its place. A quorum queue puts it behind others that were put back, so the order is that in which
+// they are given back. When a channel closes, all its messages are given back in order, also what is still on its way.
+func (s *Sweep) release(ctx context.Context, w *window, counted bool) {
+	if w.ch.IsClosed() { // the broker has it all
+		_ = w.close()
+		return
+	}
+	before, err := s.depth(ctx)
+	canceled := w.canceled
+	_ = s.call(ctx, w.turn, func() error {
+		if w.unsettled() && (s.nacks || !counted) {
+			if !canceled {
+				_ = w.cancel(true)
+			}
+			_ = w.ch.Nack(0, true, true) // all that has come
+		}
+		return w.close()
+	})
+	s.stranded = s.stranded || ctx.Err() != nil
+	for until := time.Now().Add(takeBack); err == nil && counted && time.Now().Before(until); {
+		var now Depth
+		if now, err = s.depth(ctx); err != nil || now.Consumers < before.Consumers || now.Consumers <= s.others {
+			return
+		}
+		err = Pause(ctx, lookAgain)
+	}
+}
+
+var timedOut = regexp.MustCompile(`Timeout value used: (\d+) ms`)
+
+// fault says what the end of a window's channel means.
+func (s *Sweep) fault(w *window, err error) error {
+	var e *amqp.Error
+	if errors.Is(err, amqp.ErrClosed) {
+		err = w.why()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e) && e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timed out"):
+		err = ErrHeldTooLong
+		if m := timedOut.FindStringSubmatch(e.Reason); m != nil {
+			if ms, overflow := strconv.Atoi(m[1]); overflow == nil {
+				err = &TimeoutError{Timeout: time.Duration(ms) * time.Millisecond}
+			}
+		}
+	case errors.Is(err, ErrHeldTooLong):
+	default:
+		err = s.line.ended(lost(err))
+	}
+	return fmt.Errorf("read queue %q: %w", s.queue, err)
+}
+
+// lost is an error as ErrDisconnected, unless it is the broker's answer to what was asked, or the caller's own.
+func lost(err error) error {
+	var said *amqp.Error
+	if err == nil || errors.As(err, &said) && said.Server && said.Code != amqp.ConnectionForced ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDisconnected) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrDisconnected, err)
+}

@@ -1,0 +1,263 @@
+package rabbit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// window is a channel of a Sweep, with the messages that it holds.
+type window struct {
+	ch       *amqp.Channel
+	tag      string
+	turn     turn
+	prefetch int
+	canceled bool // it has no consumer any more
+	closed   bool
+	held     []held // taken and not removed, by ascending tags
+
+	more    chan struct{} // something has come
+	ended   chan struct{} // closed: nothing more will
+	closing <-chan *amqp.Error
+
+	mu      sync.Mutex
+	unread  []Message
+	bytes   int  // of those
+	got     int  // came from the broker
+	removed int  // of these, were removed
+	spill   bool // more came than there is room for, and was dropped
+	again   bool // the last that came was given back before
+	largest int  // bytes of the largest that came
+}
+
+// held is a message that stays.
+type held struct {
+	tag   uint64
+	print Print
+}
+
+func newWindow(prefetch int) *window {
+	return &window{turn: make(turn, 1), prefetch: prefetch, more: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+func (w *window) open(ch *amqp.Channel, queue string) error {
+	if err := ch.Qos(w.prefetch, 0, false); err != nil {
+		return err
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	w.ch, w.tag = ch, "rehop-sweep-"+NewID()
+	deliveries, err := ch.Consume(queue, w.tag, false, false, false, false, nil)
+	if err != nil {
+		return declareError("consumer of queue", queue, err)
+	}
+	w.closing = closed
+	go w.receive(deliveries)
+	return nil
+}
+
+// receive takes in what comes, at once: what amqp091-go keeps for a consumer that is slow has no bound.
+func (w *window) receive(deliveries <-chan Message) {
+	defer close(w.ended)
+	for d := range deliveries {
+		w.mu.Lock()
+		w.got++
+		w.again = d.Redelivered
+		w.largest = max(w.largest, len(d.Body))
+		if w.spill = w.spill || w.bytes > 0 && w.bytes+len(d.Body) > unreadBytes; !w.spill {
+			w.unread = append(w.unread, d)
+			w.bytes += len(d.Body)
+		}
+		w.mu.Unlock()
+		w.signal()
+	}
+}
+
+func (w *window) signal() {
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+// why says why a window has ended that was not to end.
+func (w *window) why() error {
+	select {
+	case e := <-w.closing:
+		if e != nil {
+			return e
+		}
+		return amqp.ErrClosed
+	default:
+		// RabbitMQ 4.3 cancels the consumer when a message was held for too long; of a queue that was deleted, the next call says so.
+		return ErrHeldTooLong
+	}
+}
+
+// collect waits for messages, and returns up to most of them with so many bytes, or more if they are one. It waits no longer than
+// idleCheck for the first.
+func (w *window) collect(ctx context.Context, most, bytes int) ([]Message, error) {
+	timer := time.NewTimer(idleCheck)
+	defer timer.Stop()
+	for {
+		ready, final := w.ready(most, bytes)
+		if final {
+			return w.take(most, bytes), nil
+		}
+		if ready {
+			timer.Reset(gatherPause)
+		}
+		select {
+		case <-w.more:
+		case <-timer.C:
+			return w.take(most, bytes), nil
+		case <-w.ended:
+			if w.canceled {
+				return w.take(most, bytes), nil
+			}
+			return nil, w.why()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// ready reports whether there is a message, and whether it is of no use to wait for more.
+func (w *window) ready(most, bytes int) (some, final bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.unread)
+	return n > 0, n >= most || w.bytes >= bytes && n > 0 || w.spill || w.canceled || w.got-w.removed >= w.prefetch
+}
+
+func (w *window) take(most, bytes int) []Message {
+	w.mu.Lock()
+	n, size := 0, 0
+	for n < min(most, len(w.unread)) && (n == 0 || size+len(w.unread[n].Body) <= bytes) {
+		size += len(w.unread[n].Body)
+		n++
+	}
+	batch := slices.Clone(w.unread[:n])
+	clear(w.unread[:n])
+	w.unread = w.unread[n:]
+	w.bytes -= size
+	w.mu.Unlock()
+	for i := range batch {
+		w.held = append(w.held, held{batch[i].DeliveryTag, PrintOf(&batch[i])})
+	}
+	return batch
+}
+
+// isFilled reports whether the broker has sent all that the prefetch allows, and all of it was taken, while there is a consumer.
+func (w *window) isFilled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.canceled && !w.spill && len(w.unread) == 0 && w.got-w.removed >= w.prefetch
+}
+
+// isOver reports whether nothing can be taken from it any more.
+func (w *window) isOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.unread) == 0 && (w.canceled || w.spill)
+}
+
+// unsettled reports whether anything that came was not removed.
+func (w *window) unsettled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.got > w.removed
+}
+
+func (w *window) largestBody() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.largest
+}
+
+func (w *window) spilled() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.spill
+}
+
+// remove acks messages: together, as far as nothing is held before them. They are not held any more, even if it fails.
+func (w *window) remove(tags []uint64) error {
+	w.mu.Lock()
+	w.removed += len(tags)
+	w.mu.Unlock()
+	together := 0
+	for together < len(tags) && together < len(w.held) && w.held[together].tag == tags[together] {
+		together++
+	}
+	w.held = without(w.held, tags)
+	if together > 0 {
+		if err := w.ch.Ack(tags[together-1], true); err != nil {
+			return err
+		}
+	}
+	for _, tag := range tags[together:] {
+		if err := w.ch.Ack(tag, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// without leaves out some, all by ascending tags.
+func without(all []held, tags []uint64) []held {
+	from, _ := slices.BinarySearchFunc(all, tags[0], func(h held, tag uint64) int { return cmp.Compare(h.tag, tag) })
+	left := all[:from]
+	for _, h := range all[from:] {
+		if len(tags) > 0 && tags[0] == h.tag {
+			tags = tags[1:]
+			continue
+		}
+		left = append(left, h)
+	}
+	return left
+}
+
+// isAgain reports whether the last that came was given back before, so that others that were may follow.
+func (w *window) isAgain() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.again
+}
+
+// cancel ends the consumer. RabbitMQ gives back what is then on its way, before all that is held; so it waits a little for that, if more can come.
+func (w *window) cancel(more bool) error {
+	timer := time.NewTimer(idleCheck)
+	defer timer.Stop()
+	for more && !w.isComplete() {
+		select {
+		case <-w.more:
+		case <-w.ended:
+			more = false
+		case <-timer.C:
+			more = false
+		}
+	}
+	return w.ch.Cancel(w.tag, false)
+}
+
+// isComplete reports whether all has come that the prefetch allows.
+func (w *window) isComplete() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.got-w.removed >= w.prefetch
+}
+
+// close closes the channel. When it returns, the broker has all that was sent before, and nothing of the window runs.
+func (w *window) close() error {
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	err := w.ch.Close()
+	<-w.ended
+	return err
+}
