@@ -31,6 +31,8 @@ type Client struct {
 	mover     *rabbit.Publisher // of what fails: an error of one kind does not cost the other its confirms
 	fabric    *fabric
 
+	inside inside
+
 	mu          sync.Mutex
 	closed      bool
 	ended       chan struct{} // closed when Close has done its work
@@ -54,8 +56,10 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 		return nil, fmt.Errorf("rehop: config: %w", err)
 	}
 	background, quit := context.WithCancel(context.Background())
+	hooks := sortHooks(config.Hooks)
+	tell(hooks.open, func(h OpenHook) { h.OnOpen(config) })
 	c := &Client{
-		config: config, hooks: sortHooks(config.Hooks), native: native, exchanges: exchanges,
+		config: config, hooks: hooks, native: native, exchanges: exchanges,
 		subscribers: make(map[*Subscriber]struct{}), quit: quit, ended: make(chan struct{}),
 	}
 	c.host, _ = os.Hostname()
@@ -109,6 +113,9 @@ func (c *Client) observer(connection string) func(rabbit.State, error) {
 	troubled := false
 	return func(s rabbit.State, err error) {
 		change := StateChange{Connection: connection, State: publicState(s), Err: err}
+		if s == rabbit.Open || s == rabbit.Blocked {
+			change.Address = c.link(connection).Address()
+		}
 		switch s {
 		case rabbit.Recovering, rabbit.Blocked:
 			log.Warn("rehop: connection "+string(change.State), "err", err)
@@ -119,8 +126,19 @@ func (c *Client) observer(connection string) func(rabbit.State, error) {
 			}
 			troubled = false
 		}
-		tell(c.hooks.state, func(h StateHook) { h.OnState(change) })
+		if len(c.hooks.state) > 0 {
+			defer c.inside.leave(c.inside.enter(nil))
+			tell(c.hooks.state, func(h StateHook) { h.OnState(change) })
+		}
 	}
+}
+
+// link is a connection by its name.
+func (c *Client) link(connection string) *rabbit.Link {
+	if connection == "publish" {
+		return c.publish
+	}
+	return c.consume
 }
 
 // State is CLOSED after Close, RECOVERING while one of the connections is missing, BLOCKED while
@@ -172,8 +190,12 @@ func (c *Client) keepExchanges(ctx context.Context) {
 // closes the connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
 // the broker; so do not pass a context that has ended. Close returns when everything has ended, save handlers
 // that ignore their context. The error says if messages were not confirmed. It can be called more than once;
-// each call waits for the end.
+// each call waits for the end. A handler or hook of the client cannot call it, as it would wait for itself: there
+// it does nothing and returns an error.
 func (c *Client) Close(ctx context.Context) error {
+	if _, within := c.inside.of(); within {
+		return errors.New("rehop: close: called by a handler or hook of this client, for whose end it would wait; the client stays open; call it from another goroutine")
+	}
 	c.mu.Lock()
 	if c.closed { // somebody else closes it: return when that has ended
 		c.mu.Unlock()

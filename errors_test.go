@@ -64,7 +64,7 @@ func TestInstructionTexts(t *testing.T) {
 func TestKindOfTimeout(t *testing.T) {
 	t.Parallel()
 	h := newHandling()
-	h.cancel(errTimeout)
+	h.cancel(errors.New("over"), errTimeout)
 	for want, err := range map[string]error{envelope.KindTimeout: errors.New("whatever"), envelope.KindPermanent: Permanent(errors.New("no")), envelope.KindPanic: &panicError{}} {
 		if got := kindOf(h, err); got != want {
 			t.Errorf("%v after the timeout: got kind %s, want %s", err, got, want)

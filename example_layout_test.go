@@ -15,7 +15,7 @@ import (
 // A fleet that was there before rehop has its own exchanges, queues and way to count failures. With its layout
 // a rehop consumer declares the same and shares the queues; here that of Sneakers.
 func Example_layout() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()

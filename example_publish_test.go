@@ -13,7 +13,7 @@ import (
 // Publish returns nil only when the broker has confirmed that the message is in a queue. Everything
 // else is an error that says what happened.
 func Example_publish() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()

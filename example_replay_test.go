@@ -15,7 +15,7 @@ import (
 // When its last attempt has failed, a message rests in the failed queue. A person looks at it, mends
 // the cause, and replays it to the queue that it came from.
 func Example_replay() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()

@@ -13,7 +13,7 @@ import (
 // A message whose handler returns an error waits on the broker, not in the process, and comes back to
 // this queue alone. Each step is a queue of its own, so a long wait never holds up a short one.
 func Example_steppedRetry() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()

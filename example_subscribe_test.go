@@ -11,7 +11,7 @@ import (
 
 // A subscription handles messages with bounded concurrency. Drain lets what was received finish.
 func Example_subscribe() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()

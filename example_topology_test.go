@@ -13,7 +13,7 @@ import (
 // A plan of all that is to be on the broker is a value. Before a new version of a service goes live, compare it with
 // what is there: here somebody has changed the queue's time to live, which only a new queue can have.
 func Example_topology() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()

@@ -19,7 +19,7 @@ type OrderCreated struct {
 // A typed handler gets the body decoded. A body that cannot be decoded is not retried: it goes to
 // the failed queue at once, with the reason.
 func Example_typedHandler() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -87,18 +89,43 @@ func (s *Subscriber) conclude(h *handling, err error) {
 
 func (s *Subscriber) ack(h *handling, outcome Outcome, result Result) {
 	result.Outcome = outcome
-	if !h.raw.Ack() {
-		result.Outcome = OutcomeLost
+	s.settle(h, result, (*rabbit.Delivery).Ack)
+}
+
+// settle has the broker do what is to be done with a message. Hooks are told when the broker has been sent that.
+func (s *Subscriber) settle(h *handling, result Result, by func(*rabbit.Delivery) bool) {
+	if len(s.client.hooks.handle) > 0 {
+		h.raw.Note = &settled{h, result}
 	}
-	s.tellHandled(h, result)
+	if !by(&h.raw) {
+		result.Outcome = OutcomeLost
+		s.tellHandled(h, result)
+	}
+}
+
+// settled is a delivery of which hooks are told as soon as the broker has been sent what is to become of it.
+type settled struct {
+	handling *handling
+	result   Result
+}
+
+// told is called when the broker has been sent what is to become of deliveries, or cannot be any more.
+func (s *Subscriber) told(notes []any, sent bool) {
+	for _, note := range notes {
+		of := note.(*settled)
+		if !sent {
+			of.result.Outcome = OutcomeLost
+		}
+		s.tellHandled(of.handling, of.result)
+	}
 }
 
 // giveBack returns a message to its queue because the subscription stops. The broker counts that as
 // it counts a crash. So a message that has come back before goes to the end of the queue instead,
 // with its count as it is: no number of clean stops makes it suspect. So does every message where to be
-// delivered again counts as a failure.
+// delivered again counts as a failure, and one that has brought along a count which may be above the limit of the queue.
 func (s *Subscriber) giveBack(h *handling, result Result) {
-	if n := s.returns(h); n > 0 || s.layout.RedeliveryFails() {
+	if n := s.returns(h); n > 0 || s.layout.RedeliveryFails() || s.uncarried(h) {
 		h.raw.Session.Cancel() // or it would come back to us
 		h.setReturns(n)
 		s.requeueAtEnd(h)
@@ -120,7 +147,7 @@ func (s *Subscriber) tellMove(h *handling, result Result) {
 	}
 	h.added = make(map[string]any)
 	tell(s.client.hooks.move, func(hook MoveHook) { hook.OnMove(h.told, &h.Delivery, result, h.added) })
-	maps.DeleteFunc(h.added, func(name string, _ any) bool { return envelope.Owned(name) })
+	maps.DeleteFunc(h.added, func(name string, _ any) bool { return envelope.Owned(name) && !strings.HasPrefix(name, HookPrefix) })
 }
 
 // way finds where a message is moved to, and declares what it needs unless that was done since a time.
@@ -163,10 +190,10 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 	verdict := s.layout.Retry(failed)
 	switch verdict.Do {
 	case layout.Requeue:
-		s.settle(h, result, h.raw.Requeue)
+		s.settle(h, result, (*rabbit.Delivery).Requeue)
 		return
 	case layout.Reject:
-		s.settle(h, result, h.raw.Reject)
+		s.settle(h, result, (*rabbit.Delivery).Reject)
 		return
 	case layout.Move:
 		// How long it waits is the layout's affair; it must not be held back again for less.
@@ -189,15 +216,6 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 		to, err := where(ctx, since)
 		return to.with(verdict), err
 	})
-}
-
-// settle has the broker do what is to be done with a message.
-func (s *Subscriber) settle(h *handling, result Result, by func()) {
-	if h.raw.Session.HasEnded() {
-		result.Outcome = OutcomeLost
-	}
-	by()
-	s.tellHandled(h, result)
 }
 
 // failed is a failure as the layout sees it.
@@ -273,13 +291,13 @@ func (s *Subscriber) moveAside(h *handling, past envelope.Failure, delay time.Du
 	})
 }
 
+// hasStep reports whether there is a queue in which messages of this subscription wait for exactly delay.
 func (s *Subscriber) hasStep(delay time.Duration) bool {
-	for _, d := range s.config.Retry.fixed() {
-		if d == delay {
-			return true
-		}
+	name := layout.StepQueue(delay)
+	if s.keepsKey {
+		name = layout.HomeStepQueue(delay)
 	}
-	return false
+	return slices.ContainsFunc(s.form.Load().ways.Queues, func(q topology.Queue) bool { return q.Name == name })
 }
 
 // park puts a message where failed ones rest.
@@ -352,6 +370,10 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 		}
 		cancel()
 	}()
+	defer func() {
+		cancel()
+		<-watching
+	}()
 	err := s.moveUntil(ctx, h, failure, where)
 	if impossible(err) && result.Outcome == OutcomeRetry {
 		// With its history it is too large to wait: the way to the failed queue adds less.
@@ -361,13 +383,13 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 	}
 	switch {
 	case err == nil:
-		if !h.raw.Ack() { // there are two of it now
-			result.Outcome = OutcomeLost
-		}
+		s.settle(h, result, (*rabbit.Delivery).Ack) // if that fails, there are two of it now
+		return
 	case impossible(err) && result.Outcome == OutcomeFailed && s.config.rests():
 		// The broker can still move it as it is.
 		s.client.config.Logger.Warn("rehop: message is dead-lettered without its history", "queue", s.config.Queue, "message", h.Delivery.ID, "err", err)
-		h.raw.Reject()
+		s.settle(h, result, (*rabbit.Delivery).Reject)
+		return
 	case impossible(err):
 		s.client.config.Logger.Error("rehop: message cannot be moved, and goes back to its queue", "queue", s.config.Queue, "message", h.Delivery.ID, "err", err)
 		_ = rabbit.Pause(ctx, settleBackoff.Max) // or it would go round at full speed
@@ -380,8 +402,6 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 			result.Outcome = OutcomeReturned
 		}
 	}
-	cancel()
-	<-watching
 	s.tellHandled(h, result)
 }
 
@@ -415,7 +435,7 @@ func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelop
 		case errors.Is(err, ErrUnroutable):
 			// Somebody deleted a queue or an exchange of ours. It is declared again, unless that was done since.
 			missed = began
-			if err := s.client.fabric.ensure(ctx, "ways of "+s.config.Queue, missed, func() topology.Plan { return s.ways }); err != nil {
+			if err := s.client.fabric.ensure(ctx, "ways of "+s.config.Queue, missed, func() topology.Plan { return s.form.Load().ways }); err != nil {
 				s.client.config.Logger.Error("rehop: declare again what a retry needs", "queue", s.config.Queue, "err", err)
 			}
 		}
@@ -458,15 +478,15 @@ func sealed(h *handling, id string, failure envelope.Failure, to destination) (*
 		failure.Write(headers)
 		p.Headers = rabbit.ToTable(headers)
 		size, err := rabbit.HeaderSize(p.Headers)
-		if err != nil && len(h.added) == 0 {
+		if err != nil && len(h.added)+len(failure.Hooks) == 0 {
 			return nil, err
 		}
 		over := size + to.reserve - rabbit.HeaderRoom(p)
 		switch {
 		case over <= 0 && err == nil:
 			return p, nil
-		case len(h.added) > 0: // no hook's wish is worth a message
-			h.added = nil
+		case len(h.added)+len(failure.Hooks) > 0: // no hook's wish is worth a message
+			h.added, failure.Hooks = nil, nil
 			return sealed(h, id, failure, to)
 		case failure.Stack != "":
 			failure.Stack = ""

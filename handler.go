@@ -40,18 +40,24 @@ type Delivery struct {
 	LastError string
 	// FirstFailed is when the first attempt failed.
 	FirstFailed time.Time
-	// Redelivered: somebody may have seen this very attempt before, and died or lost its connection.
+	// Redelivered: somebody may have seen this very attempt before, and died or lost its connection. Of a message that another
+	// queue has dead-lettered, it can also have been a consumer of that queue.
 	Redelivered bool
 	// Replays is how often a person has replayed it from the failed queue.
 	Replays int
 
-	givenID string // see LastingID
+	givenID string         // see LastingID
+	hooks   map[string]any // headers that hooks have written for themselves
 }
 
 // LastingID is the message's id, or, if it was published without one, that which it is given when it first fails: the same at this
 // attempt and at all that follow. It does not outlast a crash before that, nor a layout in which the broker itself moves what fails, so
 // that [Message].ID remains empty until then.
 func (d *Delivery) LastingID() string { return cmp.Or(d.ID, d.givenID) }
+
+// HookHeader is a header that a [MoveHook] has written for itself when the message was sent on, under a name that begins with
+// [HookPrefix]; nil if there is none. Other programs can write such headers, too: do not trust what they say.
+func (d *Delivery) HookHeader(name string) any { return d.hooks[name] }
 
 type deliveryKey struct{}
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
 // Hook is anything that implements one or more of the hook interfaces below. Hooks are called from
-// the goroutines that do the work: they must be quick and safe for concurrent use.
+// the goroutines that do the work: they must be quick and safe for concurrent use, and cannot close the client or end the subscription
+// that calls them.
 type Hook any
 
 // State is the state of a client's connections.
@@ -26,11 +28,15 @@ func publicState(s rabbit.State) State {
 	return [...]State{rabbit.Recovering: StateRecovering, rabbit.Open: StateOpen, rabbit.Blocked: StateBlocked, rabbit.Closed: StateClosed}[s]
 }
 
+// OpenHook is called by [Open] before the client connects, with the client's settings and their defaults.
+type OpenHook interface{ OnOpen(Config) }
+
 // StateChange tells that one of a client's connections has changed.
 type StateChange struct {
 	Connection string // "publish" or "consume"
 	State      State
-	Err        error // why, when it is not open
+	Address    string // host and port of the broker, when it is open or blocked
+	Err        error  // why, when it is not open
 }
 
 // StateHook is told when a connection changes, and when it is RECOVERING still, but for a new reason.
@@ -82,15 +88,22 @@ const (
 	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
 )
 
-// MoveHook is called before a delivery is sent on, to wait, to rest or to the end of its queue, with what is to become of it. What it
-// writes into headers goes with the message and is in Delivery.Headers next time; names that begin with "rehop-" are left out, and all
-// of it is if the message would be too large. Where a layout has the broker itself move what fails, the hook is not called.
+// HookPrefix begins the names of headers that hooks write for themselves: handlers do not see them. See [MoveHook] and
+// [Delivery.HookHeader].
+const HookPrefix = envelope.HookPrefix
+
+// MoveHook is called before a delivery is sent on, to wait, to the failed queue or to the end of its queue, with what is to become of it.
+// What it writes into headers goes with the message and is in Delivery.Headers next time, or, if the name begins with [HookPrefix], in
+// [Delivery.HookHeader], until it is overwritten. Other names that begin with "rehop-" are left out, and all of it is if the message
+// would be too large. Where a layout has the broker itself move what fails, the hook is not called.
 type MoveHook interface {
 	OnMove(ctx context.Context, d *Delivery, r Result, headers map[string]any)
 }
 
-// HandleHook is told once what became of a delivery, when the broker has it safely, also of one that
-// no handler was run for.
+// HandleHook is told once what became of a delivery, also of one that no handler was run for. OutcomeDone means that the ack has been sent,
+// a few milliseconds after the handler has returned if others can be acked with it; what is moved, to wait or because it failed, is confirmed
+// before. A connection that is lost at that moment can still have the broker deliver the message again: acks are not confirmed. The calls
+// for what is acked come from the goroutine that sends the acks: a hook that waits holds them up.
 type HandleHook interface {
 	OnHandled(ctx context.Context, d *Delivery, r Result)
 }
@@ -132,6 +145,7 @@ type PauseHook interface{ OnPause(PauseEvent) }
 
 // hooks are a client's hooks, sorted by what they want to know.
 type hooks struct {
+	open         []OpenHook
 	state        []StateHook
 	publishStart []PublishStartHook
 	publish      []PublishHook
@@ -148,6 +162,7 @@ type hooks struct {
 func sortHooks(all []Hook) hooks {
 	var h hooks
 	for _, hook := range all {
+		keep(&h.open, hook)
 		keep(&h.state, hook)
 		keep(&h.publishStart, hook)
 		keep(&h.publish, hook)

@@ -19,7 +19,7 @@ func TestBodyTooLargeToWrap(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
 	b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.MaxMessage = limit }))
-	subscribeTo(t, b, rehop.Subscription{Queue: "q", Layout: layout.Sneakers{}, Retry: rehop.NoRetry(),
+	subscribeTo(t, b, rehop.Subscription{Queue: "q", Layout: layout.Sneakers{Document: true}, Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no") })})
 	body := bytes.Repeat([]byte("x"), limit-100)
 	if err := b.Client.Publish(t.Context(), rehop.Message{Exchange: layout.SneakersExchange, Key: "q", Body: body}); err != nil {

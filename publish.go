@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
@@ -131,6 +132,12 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 		return "", "", fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
 	}
 	to, key, way := layout.ToQueue, layout.LandingQueue(m.Key), func() topology.Plan { return c.native.LaterToQueue(m.Key) }
+	switch temporary, bound := c.temporary(m.Key); {
+	case bound:
+		key, way = m.Key, func() topology.Plan { return topology.Plan{} }
+	case temporary:
+		key, way = m.Key, func() topology.Plan { return c.native.LaterToTemporary(m.Key) }
+	}
 	if m.Exchange != "" {
 		if !c.declares(m.Exchange) {
 			return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
@@ -191,6 +198,24 @@ func (c *Client) ensure(ctx context.Context, part string, since time.Time, plan 
 			return fmt.Errorf("%w: %v", ErrDisconnected, err)
 		}
 	}
+}
+
+// temporary reports whether a queue is known to end by itself, and whether its subscription has already bound it for messages that
+// return. Such a queue gets no landing queue, which would outlive it.
+func (c *Client) temporary(queue string) (temporary, bound bool) {
+	if strings.HasPrefix(queue, "amq.gen-") { // the broker has named it: it is somebody's reply queue
+		return true, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.subscribers {
+		if s.config.Queue != queue || s.returnKey != queue { // or it may refuse, and would hold up the messages of others
+			continue
+		}
+		exclusive := s.config.Exclusive && !s.shares // and only its own connection may bind it
+		return exclusive || s.config.AutoDelete || s.queue.Args["x-expires"] != nil, exclusive
+	}
+	return false, false
 }
 
 func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {

@@ -28,6 +28,7 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 	if d.MessageId == "" {
 		h.givenID = NewID()
 	}
+	h.mark = s.redeliveryOf(h)
 	if s.shares {
 		s.adopt(h)
 		past = h.past
@@ -39,11 +40,13 @@ func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery
 			Priority: d.Priority, Expiration: expiration(d.Expiration), Timestamp: d.Timestamp,
 			CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 		},
-		Queue: s.config.Queue, Attempt: past.Attempt + 1, Attempts: s.config.Retry.attempts,
-		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: d.Redelivered || past.Returns > 0, Replays: past.Replays, givenID: h.givenID,
+		Queue: s.config.Queue, Attempt: past.Attempt + 1,
+		// Others may try a message more often than the schedule does: then this attempt is the last.
+		Attempts:  max(s.config.Retry.attempts, past.Attempt+1),
+		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: h.mark != first || past.Returns > 0, Replays: past.Replays, givenID: h.givenID,
 	}
 	if past != &unwritten {
-		h.Delivery.Exchange, h.Delivery.Key = past.Exchange, past.Key
+		h.Delivery.Exchange, h.Delivery.Key, h.Delivery.hooks = past.Exchange, past.Key, past.Hooks
 	}
 	if past.Expiration != "" {
 		h.Delivery.Expiration = expiration(past.Expiration)
@@ -71,7 +74,7 @@ func (s *Subscriber) adopt(h *handling) {
 		past.Exchange, past.Key = s.layout.Origin(l)
 	}
 	past.Attempt = max(past.Attempt, s.layout.Failures(l))
-	if h.raw.Redelivered && s.layout.RedeliveryFails() {
+	if h.mark == again && s.layout.RedeliveryFails() {
 		// It may also have been in the hands of somebody who died: it is not given up without another try.
 		past.Attempt = max(past.Attempt, min(past.Attempt+1, s.config.Retry.attempts-1))
 	}
@@ -85,7 +88,7 @@ func (s *Subscriber) letter(h *handling) layout.Letter {
 	if h.past != &unwritten {
 		l.Exchange, l.Key = h.past.Exchange, h.past.Key
 	}
-	l.Headers, l.Body, l.ContentType, l.Redelivered = rabbit.FromTable(d.Headers), d.Body, d.ContentType, d.Redelivered
+	l.Headers, l.Body, l.ContentType, l.Redelivered = rabbit.FromTable(d.Headers), d.Body, d.ContentType, h.mark != first
 	l.CorrelationID, l.ReplyTo, l.Type, l.AppID = d.CorrelationId, d.ReplyTo, d.Type, d.AppId
 	l.Priority, l.Transient = d.Priority, h.past.Transient || d.DeliveryMode == rabbit.Transient
 	return l
@@ -120,7 +123,14 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 		s.ack(h, OutcomeDiscarded, Result{})
 		return false
 	}
-	if h.raw.Redelivered && !s.counts(h) && !s.gaveBack(o) {
+	if s.uncarried(h) {
+		// It may be a killer: with others in hand, its copy could end this process before the broker has the ack, and be there twice.
+		if !s.counts(h) || !s.config.isolates() || o.careful || s.isolate(o, h) {
+			s.requeueAtEnd(h)
+		}
+		return false
+	}
+	if h.mark == again && !s.counts(h) && !s.gaveBack(o) {
 		// Classic queues say that they deliver a message again, and not how often: it is counted by
 		// sending the message round with a higher number.
 		h.setReturns(h.past.Returns + 1)
@@ -213,9 +223,9 @@ func (s *Subscriber) counts(h *handling) bool {
 }
 
 // returns is how often the message was delivered before without an answer. The broker's count is believed only of a message that it
-// delivers again: any publisher can write one.
+// delivers again from this queue: any publisher can write one, and a dead letter can bring one along.
 func (s *Subscriber) returns(h *handling) int {
-	if h.raw.Redelivered && s.counts(h) {
+	if h.mark == again && s.counts(h) {
 		return h.past.Returns + envelope.DeliveryCount(h.raw.Headers)
 	}
 	return h.past.Returns

@@ -19,8 +19,6 @@ const (
 	suspectAfter = 3
 	// refusedPause is the pause after the broker has refused a queue or a consumer.
 	refusedPause = 5 * time.Second
-	// haltGrace is how long handlers may take to notice that they were canceled at a stop.
-	haltGrace = 100 * time.Millisecond
 	// closeGrace is how long the broker may take to answer at a stop.
 	closeGrace = 2 * time.Second
 )
@@ -31,9 +29,10 @@ type Subscriber struct {
 	config  Subscription
 	options rabbit.ConsumeOptions
 	handler Handler
+	watch   *watch
 	layout  layout.Layout
 	queue   topology.Queue // as it is declared
-	ways    layout.Plan    // what a failed message needs, without the queue itself
+	forms   []form         // of the layout, the newest first
 	shares  bool           // the layout is one in which others than rehop write down what fails
 	// returnKey is the routing key with which messages return to the queue, unless they keep their own.
 	returnKey string
@@ -59,6 +58,7 @@ type Subscriber struct {
 	closed chan struct{} // closed: all has ended
 
 	receiving atomic.Bool
+	form      atomic.Pointer[form] // that the broker has
 }
 
 type phase int
@@ -87,22 +87,27 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
 	}
-	plan, err := config.plan(c.native)
-	if err != nil {
-		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
-	}
-	ways, err := layout.Ways(config.Layout, c.native, config.queueSpec(), config.Retry.fixed())
+	forms, err := config.forms(c.native)
 	if err != nil {
 		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
 	}
 	s := &Subscriber{
-		client: c, config: config, options: config.consumeOptions(plan), ways: ways, handler: config.Handler,
+		client: c, config: config, options: config.consumeOptions(forms[0].plan), forms: forms, handler: config.Handler,
 		layout: config.Layout, queue: config.queue(), keepsKey: config.Layout.KeepsKey(), returnKey: layout.ReturnKey(config.queue()),
 		// A process that was killed by a message must not take others with it when it tries again, so
 		// it begins with one message and gets more when that one is above suspicion.
 		careful: config.isolates(),
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
 		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
+	}
+	s.form.Store(&forms[0])
+	s.watch = &watch{sub: s, epoch: time.Now()}
+	if len(c.hooks.handle) > 0 {
+		s.options.Told = s.told
+		s.options.Around = func(calls func()) {
+			defer c.inside.leave(c.inside.enter(s))
+			calls()
+		}
 	}
 	_, native := config.Layout.(layout.Native)
 	s.shares = !native
@@ -144,8 +149,12 @@ func (s *Subscriber) Receiving() bool { return s.receiving.Load() }
 func (s *Subscriber) Closed() <-chan struct{} { return s.closed }
 
 // Drain receives no more, and lets what has been received be handled. It returns nil when the broker
-// knows of all that. When ctx ends before, it goes on as Stop does, and the error says so.
+// knows of all that. When ctx ends before, it goes on as Stop does, and the error says so. Called by a handler or
+// hook of this subscription it does nothing and returns an error, as it would wait for itself.
 func (s *Subscriber) Drain(ctx context.Context) error {
+	if err := s.fromInside("drain"); err != nil {
+		return err
+	}
 	s.enter(draining)
 	select {
 	case <-s.closed:
@@ -159,14 +168,16 @@ func (s *Subscriber) Drain(ctx context.Context) error {
 }
 
 // Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
-// goes back to the queue, and no attempt is burnt. A handler that ignores its context does not keep
-// Stop from returning: its message goes back while it still runs, and Stop says so.
+// goes back to the queue, and no attempt is used. It waits for them for [Subscription.StopGrace]. A handler that ignores its context
+// for longer does not keep Stop from returning: its message goes back while it still runs, and Stop says so. Called by a
+// handler or hook of this subscription it does nothing and returns an error, as it would wait for itself.
 func (s *Subscriber) Stop() error {
+	if err := s.fromInside("stop"); err != nil {
+		return err
+	}
 	s.enter(halted)
 	s.cancelHandlers()
-	if s.waitClosed(haltGrace) {
-		return nil
-	}
+	s.awaitHandlers(s.config.StopGrace)
 	ignoring := s.abandonAll()
 	if s.client.State() == StateOpen {
 		// A message that is being moved is better waited for: given back now, it would be there twice.
@@ -176,11 +187,19 @@ func (s *Subscriber) Stop() error {
 	ended := s.waitClosed(closeGrace)
 	switch {
 	case ignoring > 0:
-		return fmt.Errorf("rehop: subscription %q: %d handlers ignore that they were canceled; their messages went back to the queue", s.config.Queue, ignoring)
+		return fmt.Errorf("rehop: subscription %q: %d handlers still run %v after they were canceled; their messages went back to the queue", s.config.Queue, ignoring, s.config.StopGrace)
 	case !ended:
 		return fmt.Errorf("rehop: subscription %q: the broker has not answered within %v; it takes back what is unfinished when the connection ends", s.config.Queue, closeGrace)
 	}
 	return nil
+}
+
+// fromInside is an error if a handler or hook of the subscription calls what would wait for it.
+func (s *Subscriber) fromInside(what string) error {
+	if owner, _ := s.client.inside.of(); owner != s {
+		return nil
+	}
+	return fmt.Errorf("rehop: %s subscription %q: called by one of its own handlers or hooks, for whose end it would wait; nothing is done; call it from another goroutine", what, s.config.Queue)
 }
 
 func (s *Subscriber) waitClosed(d time.Duration) bool {
@@ -262,7 +281,7 @@ func (s *Subscriber) open(ctx context.Context) (offer, error) {
 	if narrow {
 		prefetch = 1
 	}
-	session, err := s.client.consume.OpenSession(ctx, s.options, prefetch)
+	session, err := s.openForm(ctx, prefetch)
 	return offer{session: session, careful: careful, narrow: narrow}, err
 }
 
@@ -286,6 +305,7 @@ func (s *Subscriber) refuseMigrating(ctx context.Context) error {
 
 // supervise keeps a session open until the subscription ends.
 func (s *Subscriber) supervise(o offer) {
+	defer s.client.inside.leave(s.client.inside.enter(s))
 	defer s.end()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -408,6 +428,7 @@ func (s *Subscriber) tellDown(err error) {
 // now: the broker must have its ack before the connection may close.
 func (s *Subscriber) end() {
 	<-s.gone
+	s.watch.end()
 	s.mu.Lock()
 	sessions := s.sessions
 	s.mu.Unlock()

@@ -41,6 +41,9 @@ type Subscription struct {
 	// StuckAfter is how long after Timeout a handler that does not return is reported, counted as
 	// failed and replaced by another worker. Default: 30 s.
 	StuckAfter time.Duration
+	// StopGrace is how long a stop waits for handlers that it has canceled, so that they can clean up, for example roll a
+	// transaction back. After that their messages go back to the queue while they still run. Default: 5 s.
+	StopGrace time.Duration
 	// Layout says where messages that fail wait and rest, and by what names. Default: layout.Native, in which
 	// all of it is rehop's own. The others share queues with programs that do not use rehop.
 	Layout layout.Layout
@@ -103,6 +106,7 @@ func (s Subscription) withDefaults(native layout.Native) Subscription {
 	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
 	orDefault(&s.Timeout, 5*time.Minute)
 	orDefault(&s.StuckAfter, 30*time.Second)
+	orDefault(&s.StopGrace, 5*time.Second)
 	orDefault(&s.CrashLimit, 10)
 	orDefault(&s.ProbeMin, time.Second)
 	orDefault(&s.ProbeMax, max(30*time.Second, s.ProbeMin))
@@ -164,8 +168,8 @@ func (s Subscription) validate() error {
 	if s.Prefetch < s.Concurrency || s.Prefetch > maxPrefetch {
 		fault("Prefetch %d must be from Concurrency, %d, to %d", s.Prefetch, s.Concurrency, maxPrefetch)
 	}
-	if s.Timeout <= 0 || s.StuckAfter <= 0 {
-		fault("Timeout %v and StuckAfter %v must be positive", s.Timeout, s.StuckAfter)
+	if s.Timeout <= 0 || s.StuckAfter <= 0 || s.StopGrace <= 0 {
+		fault("Timeout %v, StuckAfter %v and StopGrace %v must be positive", s.Timeout, s.StuckAfter, s.StopGrace)
 	}
 	if s.CrashLimit < 1 || s.CrashLimit > maxCrashLimit {
 		fault("CrashLimit %d must be from 1 to %d", s.CrashLimit, maxCrashLimit)

@@ -46,3 +46,29 @@ func TestEachHandlerTimesOut(t *testing.T) {
 		}
 	})
 }
+
+// Handlers that begin at different times, and after a pause, each have their whole time.
+func TestHandlersTimeOutApart(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		took := make(chan time.Duration, 10)
+		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Concurrency: 3, Timeout: time.Second, Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+			began := time.Now()
+			if d.ID == "quick" {
+				return nil
+			}
+			<-ctx.Done()
+			took <- time.Since(began)
+			return ctx.Err()
+		})})
+		for _, pause := range []time.Duration{0, 300 * time.Millisecond, 400 * time.Millisecond, 500 * time.Millisecond, time.Hour, time.Second} {
+			time.Sleep(pause)
+			publish(t, b.Client, rehop.Message{ID: "quick", Key: "q"})
+			publish(t, b.Client, rehop.Message{ID: "slow", Key: "q"})
+		}
+		for range 6 {
+			if got := <-took; got != time.Second {
+				t.Errorf("canceled after %v, want 1s", got)
+			}
+		}
+	})
+}

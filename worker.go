@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +19,11 @@ type worker struct {
 	base context.Context
 	last *rabbit.Session // from which there is nothing more to take
 
+	goroutine string // that it runs on
+
 	mu      sync.Mutex
+	busy    bool          // a handler is called, or is about to be
+	idle    chan struct{} // closed when it is no longer busy; nil: nobody waits for that
 	current *handling
 }
 
@@ -29,6 +35,7 @@ func (s *Subscriber) startWorker(base context.Context, inherited *handling, err 
 	s.workers[w] = struct{}{}
 	s.mu.Unlock()
 	go func() { // gone is closed when all workers have left, save those that were abandoned
+		w.goroutine = s.client.inside.enter(s)
 		var from offer
 		if inherited != nil {
 			s.conclude(inherited, err)
@@ -39,6 +46,7 @@ func (s *Subscriber) startWorker(base context.Context, inherited *handling, err 
 }
 
 func (s *Subscriber) forget(w *worker) {
+	s.client.inside.leave(w.goroutine)
 	s.mu.Lock()
 	delete(s.workers, w)
 	s.checkGone()
@@ -59,6 +67,7 @@ func (w *worker) loop(o offer) {
 			}
 			err := &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())}
 			s.tellEnd(h, err)
+			w.rest()
 			h.end()
 			if h.finish() {
 				s.startWorker(w.base, h, err)
@@ -127,32 +136,60 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 // run calls the handler. mine is false if another worker has meanwhile taken over.
 func (w *worker) run(h *handling) (mine bool, err error) {
 	s := w.sub
-	h.begin(s.config.Timeout)
-	ctx := h.ctx
+	h.begin(s.config.Timeout, s.config.StuckAfter)
+	// In this order: either a stop sees that this worker is busy, and waits, or the worker sees the stop.
+	w.mu.Lock()
+	w.busy = true
+	w.mu.Unlock()
+	if s.halting() {
+		w.rest()
+		h.stop()
+		return true, errStopping
+	}
+	ctx := context.Context(h)
 	for _, hook := range s.client.hooks.handleStart {
 		ctx = hook.OnHandleStart(ctx, &h.Delivery)
 	}
 	h.told = ctx
 	w.mu.Lock()
-	h.stuck = time.AfterFunc(time.Until(h.began.Add(s.config.Timeout+s.config.StuckAfter)), func() { w.expire(h) })
 	w.current = h
 	w.mu.Unlock()
-	if s.halting() { // canceled before it was current
-		h.cancel(errStopping)
+	s.watch.begin(h.deadline)
+	if s.halting() { // since it became busy, and before it was current
+		h.stop()
 	}
 
 	err = call(ctx, s.handler, &h.Delivery)
 	s.tellEnd(h, err)
 
-	w.mu.Lock()
-	w.current = nil
-	w.mu.Unlock()
+	w.rest()
 	h.end()
 	if h.finish() {
 		return true, err
 	}
 	s.cameBack(h)
 	return false, nil
+}
+
+// rest notes that no handler is being called.
+func (w *worker) rest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.current, w.busy = nil, false
+	if w.idle != nil {
+		close(w.idle)
+		w.idle = nil
+	}
+}
+
+// untilIdle returns a channel that is closed when the worker calls no handler; nil: it calls none now.
+func (w *worker) untilIdle() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy && w.idle == nil {
+		w.idle = make(chan struct{})
+	}
+	return w.idle
 }
 
 func (s *Subscriber) tellEnd(h *handling, err error) {
@@ -179,19 +216,9 @@ func call(ctx context.Context, handler Handler, d *Delivery) (err error) {
 	return err
 }
 
-// expire is called when a handler has not returned StuckAfter after its context has ended.
-func (w *worker) expire(h *handling) {
-	w.mu.Lock()
-	runs := w.current == h
-	w.mu.Unlock()
-	if runs && !w.sub.replace(w, h) {
-		h.stuck.Reset(w.sub.config.StuckAfter) // report it again
-	}
-}
-
 // replace gives the slot of a stuck handler to a new worker. As many may be abandoned as there are
 // slots; then slots stay occupied, and the reports say so.
-func (s *Subscriber) replace(w *worker, h *handling) bool {
+func (s *Subscriber) replace(w *worker, h *handling) {
 	s.mu.Lock()
 	may := s.stuck < s.config.Concurrency && s.phase < halted
 	if may {
@@ -203,7 +230,7 @@ func (s *Subscriber) replace(w *worker, h *handling) bool {
 		s.mu.Lock()
 		s.stuck--
 		s.mu.Unlock()
-		return false // it has just returned
+		return // it has just returned
 	}
 	if replaced {
 		// No longer counted among the workers: a stop does not wait for it.
@@ -211,7 +238,6 @@ func (s *Subscriber) replace(w *worker, h *handling) bool {
 		s.forget(w)
 	}
 	s.tellStuck(StuckHandler{Queue: s.config.Queue, MessageID: h.Delivery.ID, For: time.Since(h.began), Replaced: replaced})
-	return replaced
 }
 
 // cameBack is told of an abandoned handler that has returned after all.
@@ -231,9 +257,26 @@ func (s *Subscriber) tellStuck(e StuckHandler) {
 // cancelHandlers cancels what runs, and tells how many.
 func (s *Subscriber) cancelHandlers() int {
 	return s.eachRunning(func(_ *worker, h *handling) bool {
-		h.cancel(errStopping)
+		h.stop()
 		return true
 	})
+}
+
+// awaitHandlers waits, at a stop, until no handler runs, or for so long.
+func (s *Subscriber) awaitHandlers(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for _, w := range s.allWorkers() {
+		idle := w.untilIdle()
+		if idle == nil {
+			continue
+		}
+		select {
+		case <-idle:
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // abandonAll gives back the messages of handlers that ignore their context, and tells how many.
@@ -253,14 +296,8 @@ func (s *Subscriber) abandonAll() int {
 }
 
 func (s *Subscriber) eachRunning(do func(*worker, *handling) bool) int {
-	s.mu.Lock()
-	workers := make([]*worker, 0, len(s.workers))
-	for w := range s.workers {
-		workers = append(workers, w)
-	}
-	s.mu.Unlock()
 	n := 0
-	for _, w := range workers {
+	for _, w := range s.allWorkers() {
 		w.mu.Lock()
 		h := w.current
 		w.mu.Unlock()
@@ -269,4 +306,10 @@ func (s *Subscriber) eachRunning(do func(*worker, *handling) bool) int {
 		}
 	}
 	return n
+}
+
+func (s *Subscriber) allWorkers() []*worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.workers))
 }

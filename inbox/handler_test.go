@@ -176,6 +176,22 @@ func TestHandle(t *testing.T) {
 	}
 }
 
+// A handler whose time is shorter than MaxWait still postpones a message of which a copy is being handled: to run out of time would use an
+// attempt.
+func TestBusyPostponesBeforeTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &scripted{known: true, rolledBack: true}
+		in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, MaxWait: time.Hour, NoClean: true}
+		handler := in.Middleware("")(rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("the handler has run") }))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		err := handler.Handle(ctx, &rehop.Delivery{Queue: "q", Message: rehop.Message{ID: "1"}})
+		if !reflect.DeepEqual(err, rehop.Postpone(2*time.Hour, errors.Unwrap(err))) || ctx.Err() != nil {
+			t.Errorf("got %v with context %v, want the message to be postponed in time", err, ctx.Err())
+		}
+	})
+}
+
 // A message that cannot be told from others is not handled, and not tried again.
 func TestWithoutID(t *testing.T) {
 	db := &scripted{}

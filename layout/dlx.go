@@ -26,8 +26,8 @@ type DLX struct {
 	Name string
 	// Rest is the name of the dead-letter queue. Default: dlq.
 	Rest string
-	// RestArgs are the arguments of the dead-letter queue. Default: x-queue-mode lazy, which RabbitMQ from
-	// 4.3 on refuses.
+	// RestArgs are the arguments of the dead-letter queue. Default: x-queue-mode lazy and x-queue-type classic. A lazy queue
+	// that was declared without a type is the same. Set it for a dead-letter queue of another type.
 	RestArgs map[string]any
 }
 
@@ -51,7 +51,8 @@ func (d DLX) Exchange(name, kind string) topology.Plan {
 }
 
 func (d DLX) base() topology.Plan {
-	args := topology.Args{"x-queue-mode": "lazy"}
+	// Only classic queues have a mode. Without its type the queue is refused where the virtual host's default is another one.
+	args := topology.Args{"x-queue-mode": "lazy", "x-queue-type": string(Classic)}
 	if d.RestArgs != nil {
 		args = override(nil, d.RestArgs)
 	}

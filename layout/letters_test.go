@@ -65,7 +65,7 @@ func rest(f layout.Failure, v layout.Verdict) layout.Letter {
 	for name, value := range v.Headers {
 		l.Headers[name] = value
 	}
-	envelope.Failure{Attempt: f.Attempt, Error: f.Error, Kind: f.Kind, FailedAt: f.At, FirstFailed: f.At, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key}.Write(l.Headers)
+	envelope.Failure{Attempt: f.Attempt, Error: f.Error, Kind: f.Kind, FailedAt: f.At, FirstFailed: f.At, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Rests: true}.Write(l.Headers)
 	if v.Body != nil {
 		l.Body = v.Body
 	}

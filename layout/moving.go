@@ -28,7 +28,13 @@ func BackExchange(queue string) string { return prefixed(backPrefix, queue) }
 // LockQueue is held by who replaces the queue.
 func LockQueue(queue string) string { return prefixed(lockPrefix, queue) }
 
-func prefixed(prefix, queue string) string { return fitted(prefix+queue, prefix+queue, "") }
+func prefixed(prefix, queue string) string {
+	name, limit := prefix+queue, maxProbed
+	if isASCII(name) {
+		limit = maxName
+	}
+	return fitted(limit, name, name, "")
+}
 
 // Moved is the queue whose messages a MovingQueue keeps; other names it returns as they are. Of a name that was too long for
 // MovingQueue it is what is left, with a hash: who may know the name compares its MovingQueue instead.

@@ -53,8 +53,20 @@ const ToQueue = envelope.ToQueue
 // ToExchange is the value of HeaderTo for a message that goes to an exchange, with its own routing key.
 func ToExchange(name string) string { return envelope.ToExchange(name) }
 
-// maxName is the longest name that AMQP 0-9-1 can carry, in bytes.
-const maxName = 255
+const (
+	// maxName is the longest name that AMQP 0-9-1 can carry, in bytes.
+	maxName = 255
+	// maxProbed is the longest name, unless it is ASCII, of what may not be there when a client asks for it. RabbitMQ 4.3 cuts the text of
+	// its refusal at 255 characters, and ends the connection if they have more bytes than that. Besides the name the text has about
+	// 40 bytes and the virtual host's name.
+	maxProbed = 100
+)
+
+// recoveredPrefix begins the names of the queues that rehop broker repair makes for messages whose queue is lost.
+const recoveredPrefix = "rehop.recovered."
+
+// IsRecoveredQueue reports whether a queue has messages that rehop broker repair has found and whose own queue is lost.
+func IsRecoveredQueue(queue string) bool { return strings.HasPrefix(queue, recoveredPrefix) }
 
 const (
 	failedSuffix  = ".failed"
@@ -68,25 +80,34 @@ func FailedQueue(queue string) string { return suffixed(queue, failedSuffix) }
 // LandingQueue is the name of the queue through which messages return to a queue that may be full.
 func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }
 
-func suffixed(queue, suffix string) string { return fitted(queue+suffix, queue, suffix) }
+func suffixed(queue, suffix string) string { return fitted(maxName, queue+suffix, queue, suffix) }
 
 // laterQueue is the queue through which delayed messages reach an exchange.
 func laterQueue(exchange string) string {
-	return fitted(laterPrefix+exchange, laterPrefix+exchange, "")
+	return fitted(maxName, laterPrefix+exchange, laterPrefix+exchange, "")
 }
 
-// fitted is name if AMQP can carry it; otherwise the beginning of head, a hash, and tail.
-func fitted(name, head, tail string) string {
-	if len(name) <= maxName {
+// fitted is name if it has at most limit bytes; otherwise the beginning of head, a hash, and tail.
+func fitted(limit int, name, head, tail string) string {
+	if len(name) <= limit {
 		return name
 	}
 	sum := sha256.Sum256([]byte(head))
 	tail = "~" + hex.EncodeToString(sum[:8]) + tail
-	head = head[:maxName-len(tail)]
+	head = head[:limit-len(tail)]
 	for !utf8.ValidString(head) {
 		head = head[:len(head)-1]
 	}
 	return head + tail
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // StepName names a step by its delay, as in "10s", "1m40s" or "2h".

@@ -1,6 +1,7 @@
 package layout_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -74,18 +75,28 @@ func FuzzFailedQueue(f *testing.F) {
 	})
 }
 
+// refusal is what RabbitMQ 4.3 says, at most 255 characters, if there is no queue of a name.
+func refusal(name string) string {
+	text := []rune(fmt.Sprintf("NOT_FOUND - no queue '%s' in vhost '%s'", name, strings.Repeat("v", 100)))
+	return string(text[:min(len(text), 255)])
+}
+
 // The names that a queue has while it is replaced fit, and are nobody else's.
 func TestMovingNames(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
-	for _, queue := range []string{"q", "q.failed", "rehop.moving.q", strings.Repeat("x", 250), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("語", 85)} {
+	for _, queue := range []string{"q", "q.failed", "rehop.moving.q", strings.Repeat("x", 250), strings.Repeat("x", 255), strings.Repeat("x", 254) + "y", strings.Repeat("語", 85),
+		strings.Repeat("ä", 127), strings.Repeat("ä", 110), strings.Repeat("ä", 126) + "b", "ä" + strings.Repeat("x", 250)} {
 		for _, name := range []string{layout.MovingQueue(queue), layout.AsideExchange(queue), layout.BackExchange(queue), layout.LockQueue(queue)} {
+			if text := refusal(name); len(text) > 255 {
+				t.Errorf("of %.30q: RabbitMQ 4.3 would refuse with a text of %d bytes, and end the connection: %s", queue, len(text), text)
+			}
 			if len(name) > 255 || !utf8.ValidString(name) || !strings.HasPrefix(name, "rehop.") || seen[name] {
 				t.Errorf("of %.30q: got %q, want a name of rehop's own, of at most 255 bytes", queue, name)
 			}
 			seen[name] = true
 		}
-		if back := layout.Moved(layout.MovingQueue(queue)); len(queue) < 200 && back != queue {
+		if back := layout.Moved(layout.MovingQueue(queue)); len(queue) < 80 && back != queue {
 			t.Errorf("the queue of %q: got %q, want %q", layout.MovingQueue(queue), back, queue)
 		}
 	}

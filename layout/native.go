@@ -269,11 +269,18 @@ func (n Native) LaterTo(exchange string) topology.Plan {
 
 // LaterToQueue lets messages with the routing key LandingQueue(queue) leave the cascade towards a queue.
 func (n Native) LaterToQueue(queue string) topology.Plan {
+	plan := n.LaterToTemporary(queue)
+	plan.Add(n.landing(queue))
+	return plan
+}
+
+// LaterToTemporary lets messages with the routing key queue leave the cascade towards a queue that will be gone one day. Nothing
+// of it is left then.
+func (n Native) LaterToTemporary(queue string) topology.Plan {
 	plan := topology.Plan{
 		Queues: []topology.Queue{{Name: queue, Passive: true}},
 	}
 	plan.Add(n.returnTo(queue))
-	plan.Add(n.landing(queue))
 	return plan
 }
 

@@ -33,6 +33,7 @@ func layouts() []named {
 		{"tiers own", layout.Tiers{Name: "later", Tiers: []time.Duration{2 * time.Second, time.Second}, Waits: []time.Duration{time.Hour}}},
 		{"sneakers", layout.Sneakers{}},
 		{"sneakers reject", layout.Sneakers{Reject: true}},
+		{"sneakers document", layout.Sneakers{Document: true}},
 		{"sneakers own", layout.Sneakers{RetryName: "r", ErrorName: "e", RequeueName: "rr", RequeueKey: "k"}},
 		{"envelope", layout.Envelope{}},
 		{"envelope own", layout.Envelope{Name: "order", Delay: time.Hour, Retries: 1, DeliveryLimit: 1, RequireID: true}},

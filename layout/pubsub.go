@@ -3,6 +3,8 @@ package layout
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,19 +14,36 @@ import (
 
 // PubSub is the layout of services that publish to a topic exchange, master unless the subscription
 // names another, and consume from queues that are named service@subscription. Beside each queue are
-// queue@retry, from which messages return to the exchange after 30 seconds, and queue@failed.
+// queue@retry, from which messages return to the exchange after 30 seconds, and queue@failed. It is that of
+// mylxsw/rabbitmq-pubsub-php and mylxsw/rabbitmq-pubsub-java, which have had two forms (see PubSubForm).
 //
-// A fleet that uses it publishes a failed message to master.retry, from where it reaches every
-// subscriber of its key again, counts by x-death, and confirms nothing. A rehop consumer declares the
-// same objects and counts what others have failed, but a message that fails in its hands waits in
-// rehop's own queues, returns to its queue alone, and ends in the failed queue of that queue alone.
+// A fleet that uses it publishes a failed message to master.retry, or in Java to master@retry, counts by x-death, and confirms
+// nothing. A rehop consumer declares the same objects and counts what others have failed, but a message that it
+// fails waits in rehop's own queues, returns to its queue alone, and ends in the failed queue of that queue alone.
 //
 // A message is tried again three times. Code of such a fleet that compares "more than 3" gives it one more.
 type PubSub struct {
 	rules
 	// Delay is the TTL of the retry queue, and the wait between attempts. Default: 30 s.
 	Delay time.Duration
+	// Form says how the fleet's queues are bound. Default: what the broker has decides, and where it has nothing yet, PubSubByQueue.
+	Form PubSubForm
 }
+
+// PubSubForm is how a fleet with the layout PubSub leads messages to its retry and failed queues, and back.
+type PubSubForm string
+
+const (
+	// PubSubByQueue: by the name of the queue that failed a message. The queue is bound to the main exchange by its own name, too. The key with
+	// which the message was published is in the header x-orig-routing-key. Both projects do so since 23 May 2018.
+	PubSubByQueue PubSubForm = "by-queue"
+	// PubSubByKey: by the keys of the subscription, with the message's own key, so that a retry reaches every subscriber. Both projects did so in
+	// the ten days before.
+	PubSubByKey PubSubForm = "by-key"
+)
+
+// origKey is the header in which a fleet keeps the key with which a message was published.
+const origKey = "x-orig-routing-key"
 
 // MasterExchange is the exchange of PubSub unless a subscription names another.
 const MasterExchange = "master"
@@ -42,8 +61,25 @@ func (p PubSub) delay() time.Duration { return cmp.Or(p.Delay, 30*time.Second) }
 
 func (p PubSub) retryQueue(queue string) string { return suffixed(queue, atRetry) }
 
-// Validate looks at the delay.
-func (p PubSub) Validate() error { return errors.Join(checkDelay("PubSub.Delay", p.delay())) }
+// Validate looks at the delay and the form.
+func (p PubSub) Validate() error {
+	faults := []error{checkDelay("PubSub.Delay", p.delay())}
+	switch p.Form {
+	case "", PubSubByQueue, PubSubByKey:
+	default:
+		faults = append(faults, fmt.Errorf("PubSub.Form %q must be %q or %q", p.Form, PubSubByQueue, PubSubByKey))
+	}
+	return errors.Join(faults...)
+}
+
+func (p PubSub) forms(QueueSpec) []Layout {
+	if p.Form != "" {
+		return []Layout{p}
+	}
+	newer, older := p, p
+	newer.Form, older.Form = PubSubByQueue, PubSubByKey
+	return []Layout{newer, older}
+}
 
 func (p PubSub) spec(q QueueSpec) QueueSpec {
 	q.Exchange = cmp.Or(q.Exchange, MasterExchange)
@@ -59,22 +95,29 @@ func (p PubSub) Exchange(name, kind string) topology.Plan { return plain(name, k
 // Queue is a durable queue without arguments.
 func (p PubSub) Queue(q QueueSpec) topology.Queue { return queueOf(q, nil) }
 
-// Subscription is the queue, bound to the main exchange.
-func (p PubSub) Subscription(q QueueSpec) topology.Plan { return feed(p, p.spec(q)) }
+// Subscription is the queue, bound to the main exchange; by its own name, too, where the retry queue returns messages with that.
+func (p PubSub) Subscription(q QueueSpec) topology.Plan {
+	q = p.spec(q)
+	plan := feed(p, q)
+	if p.Form != PubSubByKey && !slices.Contains(q.Keys, q.Name) {
+		plan.Bindings = append(plan.Bindings, topology.Binding{Source: q.Exchange, Destination: q.Name, Key: q.Name})
+	}
+	return plan
+}
 
-// Around is the retry and the failed exchange and queue, bound with the same keys.
+// Around is the retry and the failed exchange and queue, bound by the name of the queue, or by the keys of the subscription.
 func (p PubSub) Around(q QueueSpec) topology.Plan {
 	q = p.spec(q)
 	retry, failed := suffixed(q.Exchange, dotRetry), suffixed(q.Exchange, dotFail)
+	args, keys := topology.Args{"x-dead-letter-exchange": q.Exchange, "x-message-ttl": p.delay().Milliseconds()}, q.Keys
+	if p.Form != PubSubByKey {
+		args["x-dead-letter-routing-key"], keys = q.Name, []string{q.Name}
+	}
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{{Name: retry, Kind: "topic"}, {Name: failed, Kind: "topic"}},
-		Queues: []topology.Queue{
-			{Name: p.retryQueue(q.Name), Args: topology.Args{
-				"x-dead-letter-exchange": q.Exchange, "x-message-ttl": p.delay().Milliseconds()}},
-			{Name: p.FailedQueue(q.Name)},
-		},
+		Queues:    []topology.Queue{{Name: p.retryQueue(q.Name), Args: args}, {Name: p.FailedQueue(q.Name)}},
 	}
-	for _, key := range q.Keys {
+	for _, key := range keys {
 		plan.Bindings = append(plan.Bindings,
 			topology.Binding{Source: retry, Destination: p.retryQueue(q.Name), Key: key},
 			topology.Binding{Source: failed, Destination: p.FailedQueue(q.Name), Key: key})
@@ -95,15 +138,27 @@ func (p PubSub) Failures(l Letter) int {
 	return deathsOf(l.Headers, func(d death) bool { return d.queue == own && d.reason == expired })
 }
 
-// Stray reports whether the message comes from the retry queue of another subscription: those of all
-// subscribers of a key lead to all of them. The copy that is meant for this queue comes from its own.
+// Origin is what the fleet has kept of a message that it led to its queue by the queue's name.
+func (p PubSub) Origin(l Letter) (exchange, key string) { return l.Exchange, publishedKey(l) }
+
+// publishedKey is the key with which a message was published.
+func publishedKey(l Letter) string {
+	if kept := envelope.Text(l.Headers[origKey]); kept != "" && l.Key == l.Queue && len(kept) <= maxName {
+		return kept
+	}
+	return l.Key
+}
+
+// Stray reports whether the message comes from the retry queue of another subscription. In the older form those of all
+// subscribers of a key lead to all of them; in the newer one, to all that are bound by the name of the other queue too, as by #. The copy that is meant
+// for this queue comes from its own.
 //
 // It must have come straight from there. A message that somebody has taken out of another queue and
 // published anew, with the record of its life before, is nobody's copy.
 func (p PubSub) Stray(l Letter) bool {
 	d, ok := newestDeath(l.Headers)
 	return ok && d.reason == expired && strings.HasSuffix(d.queue, atRetry) && d.queue != p.retryQueue(l.Queue) &&
-		d.exchange == suffixed(l.Exchange, dotRetry) && d.key == l.Key
+		(d.exchange == suffixed(l.Exchange, dotRetry) || d.exchange == suffixed(l.Exchange, atRetry)) && d.key == l.Key
 }
 
 // Record is the entry of the retry queue.
@@ -131,15 +186,19 @@ func (p PubSub) Fail(f Failure) Verdict {
 	return Verdict{Do: Move, Address: Address{Exchange: RestExchange}, Key: f.Key}
 }
 
-// Open finds a message that was published to the failed exchange without any record. In a copy that
-// belongs to another queue, the broker's record says to which.
+// Open finds a message that was published to the failed exchange. In a copy that belongs to another queue, the broker's record says to which.
+// What rehop has not put there itself, another program has failed, whatever rehop wrote on it before.
 func (p PubSub) Open(l Letter) (Letter, envelope.Failure) {
-	f := envelope.Read(l.Headers, strings.TrimSuffix(l.Exchange, dotFail), l.Key)
-	if f.Queue != l.Queue && !f.Rests { // not a copy of what rehop put to rest: another failed what rehop had failed elsewhere
-		f = f.Elsewhere()
+	f := envelope.Read(l.Headers, strings.TrimSuffix(strings.TrimSuffix(l.Exchange, dotFail), atFailed), publishedKey(l))
+	// rehop leaves no x-death on what it puts there, so where there is one, the message was put back since.
+	if _, died := newestDeath(l.Headers); !f.Rests || died {
+		if f.Queue != l.Queue {
+			f = f.Elsewhere()
+		}
+		f = f.ByOthers()
 	}
 	if f.Queue == "" {
-		f.Queue, f.Kind = l.Queue, envelope.KindError
+		f.Queue = l.Queue
 		if d, ok := newestDeath(l.Headers); ok && d.queue != p.retryQueue(l.Queue) {
 			if other, retry := strings.CutSuffix(d.queue, atRetry); retry {
 				f.Queue = other

@@ -58,6 +58,9 @@ func TestPubSubStrays(t *testing.T) {
 		"from a queue that is no retry queue":      {letter("a", "master", "k", deaths(died("b", "expired", "master.retry", "k", 1))), false},
 		"from its own, with a name that is long":   {letter(long, "master", "k", layout.PubSub{}.Record(letter(long, "master", "k", nil), 1)), false},
 		"from the retry queue of a retry queue":    {letter("a@retry", "master", "k", deaths(own)), true},
+		"from another's by Java":                   {letter("a", "master", "k", deaths(died("b@retry", "expired", "master@retry", "k", 1))), true},
+		"from another's, by the other's name":      {letter("a", "master", "b", deaths(died("b@retry", "expired", "master.retry", "b", 1))), true},
+		"from its own, by its own name":            {letter("a", "master", "a", deaths(died("a@retry", "expired", "master@retry", "a", 1))), false},
 		"from another's, on an exchange of theirs": {letter("a", "events", "k", deaths(died("b@retry", "expired", "events.retry", "k", 1))), true},
 	} {
 		if got := (layout.PubSub{}).Stray(c.Letter); got != c.want {
@@ -102,11 +105,89 @@ func TestPubSubOpens(t *testing.T) {
 		"put there by hand": {layout.Letter{Queue: "a", Exchange: "", Key: "a@failed"},
 			envelope.Failure{Queue: "a", Key: "a@failed", Attempt: 1, Kind: "error"}},
 		"failed by rehop after others": {layout.Letter{Queue: "a", Exchange: "rehop.rest", Key: "k",
-			Headers: map[string]any{envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "e", envelope.Kind: "error"}},
-			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 4, Kind: "error", Error: "e"}},
+			Headers: map[string]any{envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "e", envelope.Kind: "error", envelope.Rests: true}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 4, Kind: "error", Error: "e", Rests: true}},
+		"published with the queue's name": {layout.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+			"x-orig-routing-key": "k", "x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
+		"published by Java": {layout.Letter{Queue: "a", Exchange: "master@failed", Key: "a", Headers: map[string]any{"x-orig-routing-key": "k"}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 1, Kind: "error"}},
+		"replayed by rehop, and failed by others": {layout.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+			envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(0), envelope.Replays: int32(1),
+			"x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Replays: 1, Kind: "error"}},
+		"failed twice by rehop, and then by others": {layout.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+			envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(2), envelope.Error: "old", envelope.Kind: "timeout",
+			envelope.FailedAt: int64(1_600_000_000_000), envelope.Host: "h", envelope.Stack: "s",
+			"x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
+		"given up by rehop, put back, and failed by others": {layout.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+			envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "old", envelope.Kind: "timeout", envelope.Rests: true,
+			"x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error", Rests: true}},
 	} {
 		if _, got := (layout.PubSub{}).Open(c.letter); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", what, got, c.want)
 		}
+	}
+}
+
+// A fleet that leads messages by the name of their queue keeps their key in a header.
+func TestPubSubOrigin(t *testing.T) {
+	t.Parallel()
+	kept := map[string]any{"x-orig-routing-key": "user.created"}
+	for what, c := range map[string]struct {
+		layout.Letter
+		want string
+	}{
+		"fresh":                     {layout.Letter{Queue: "a", Exchange: "master", Key: "user.created"}, "user.created"},
+		"back from its retry queue": {layout.Letter{Queue: "a", Exchange: "master", Key: "a", Headers: kept}, "user.created"},
+		"published by that name":    {layout.Letter{Queue: "a", Exchange: "master", Key: "a"}, "a"},
+		"published with a header":   {layout.Letter{Queue: "a", Exchange: "master", Key: "other", Headers: kept}, "other"},
+		"with a key that is none":   {layout.Letter{Queue: "a", Exchange: "master", Key: "a", Headers: map[string]any{"x-orig-routing-key": strings.Repeat("k", 256)}}, "a"},
+	} {
+		if exchange, key := (layout.PubSub{}).Origin(c.Letter); exchange != "master" || key != c.want {
+			t.Errorf("%s: got %q with key %q, want master with key %q", what, exchange, key, c.want)
+		}
+	}
+}
+
+// What a broker has decides between the forms; settings that say which one leave no choice.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	spec := layout.QueueSpec{Name: "q"}
+	for what, c := range map[string]struct {
+		layout.Layout
+		want []layout.Layout
+	}{
+		"pubsub":                {layout.PubSub{}, []layout.Layout{layout.PubSub{Form: layout.PubSubByQueue}, layout.PubSub{Form: layout.PubSubByKey}}},
+		"pubsub, by key":        {layout.PubSub{Form: layout.PubSubByKey}, []layout.Layout{layout.PubSub{Form: layout.PubSubByKey}}},
+		"sneakers":              {layout.Sneakers{}, []layout.Layout{layout.Sneakers{RetryArgs: map[string]any{}}}},
+		"sneakers of one's own": {layout.Sneakers{RetryArgs: map[string]any{"x-queue-type": "quorum"}}, []layout.Layout{layout.Sneakers{RetryArgs: map[string]any{"x-queue-type": "quorum"}}}},
+		"one form":              {layout.DLX{}, []layout.Layout{layout.DLX{}}},
+	} {
+		if got := layout.Forms(c.Layout, spec); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", what, got, c.want)
+		}
+	}
+	none, quorum, classic := map[string]any{}, map[string]any{"x-queue-type": "quorum"}, map[string]any{"x-queue-type": "classic"}
+	for what, c := range map[string]struct {
+		layout.QueueSpec
+		want []map[string]any
+	}{
+		"a quorum queue":             {layout.QueueSpec{Name: "q", Type: layout.Quorum}, []map[string]any{quorum, none}},
+		"a quorum queue by argument": {layout.QueueSpec{Name: "q", Args: quorum}, []map[string]any{quorum, none}},
+		"a queue of somebody else's": {layout.QueueSpec{Name: "q", Passive: true}, []map[string]any{none, quorum, classic}},
+	} {
+		var got []map[string]any
+		for _, l := range layout.Forms(layout.Sneakers{}, c.QueueSpec) {
+			got = append(got, l.(layout.Sneakers).RetryArgs)
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("sneakers, %s: got %v, want %v", what, got, c.want)
+		}
+	}
+	if err := (layout.PubSub{Form: "by hand"}).Validate(); err == nil {
+		t.Error("a form that does not exist: got no error, want one")
 	}
 }

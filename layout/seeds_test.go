@@ -48,7 +48,18 @@ func TestPlansAreThoseOfTheDocuments(t *testing.T) {
 		spec layout.QueueSpec
 		want string
 	}{
-		"pubsub": {layout.PubSub{}, layout.QueueSpec{Name: "ucenter@user", Keys: []string{"user.created"}}, `
+		"pubsub, since 23 May 2018": {layout.PubSub{}, layout.QueueSpec{Name: "ucenter@user", Keys: []string{"user.created"}}, `
+			exchange master topic
+			exchange master.retry topic
+			exchange master.failed topic
+			queue ucenter@user
+			queue ucenter@user@failed
+			queue ucenter@user@retry x-dead-letter-exchange=master x-dead-letter-routing-key=ucenter@user x-message-ttl=30000
+			bind ucenter@user to master by "user.created"
+			bind ucenter@user to master by "ucenter@user"
+			bind ucenter@user@failed to master.failed by "ucenter@user"
+			bind ucenter@user@retry to master.retry by "ucenter@user"`},
+		"pubsub, before": {layout.PubSub{Form: layout.PubSubByKey}, layout.QueueSpec{Name: "ucenter@user", Keys: []string{"user.created"}}, `
 			exchange master topic
 			exchange master.retry topic
 			exchange master.failed topic
@@ -60,14 +71,14 @@ func TestPlansAreThoseOfTheDocuments(t *testing.T) {
 			bind ucenter@user@retry to master.retry by "user.created"`},
 		"dlx, order-summary-queue": {layout.DLX{}, layout.QueueSpec{Name: "order-summary-queue", Exchange: "order", Keys: []string{"order.#"}}, `
 			exchange dlx topic
-			queue dlq x-queue-mode=lazy
+			queue dlq x-queue-mode=lazy x-queue-type=classic
 			bind dlq to dlx by "#"
 			exchange order topic alternate-exchange=dlx
 			queue order-summary-queue x-dead-letter-exchange=dlx x-max-length=300 x-message-ttl=86400000 x-overflow=drop-head
 			bind order-summary-queue to order by "order.#"`},
 		"dlx, order-notification-queue": {layout.DLX{}, layout.QueueSpec{Name: "order-notification-queue", Exchange: "order", Keys: []string{"order.created"}}, `
 			exchange dlx topic
-			queue dlq x-queue-mode=lazy
+			queue dlq x-queue-mode=lazy x-queue-type=classic
 			bind dlq to dlx by "#"
 			exchange order topic alternate-exchange=dlx
 			queue order-notification-queue x-dead-letter-exchange=dlx x-max-length=300 x-message-ttl=86400000 x-overflow=drop-head
@@ -75,7 +86,7 @@ func TestPlansAreThoseOfTheDocuments(t *testing.T) {
 		"dlx, a queue that only dead-letters": {layout.DLX{}, layout.QueueSpec{Name: "order-notification-queue", Exchange: "order", Keys: []string{"order.created"},
 			Args: map[string]any{"x-max-length": nil, "x-message-ttl": nil, "x-overflow": nil}}, `
 			exchange dlx topic
-			queue dlq x-queue-mode=lazy
+			queue dlq x-queue-mode=lazy x-queue-type=classic
 			bind dlq to dlx by "#"
 			exchange order topic alternate-exchange=dlx
 			queue order-notification-queue x-dead-letter-exchange=dlx

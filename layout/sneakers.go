@@ -11,8 +11,8 @@ import (
 
 // Sneakers is the layout of the Maxretry handler of the Ruby gem Sneakers. A queue Q dead-letters to the
 // exchange Q-retry; the queue of that name holds what comes for a minute and dead-letters it to
-// Q-retry-requeue, to which Q is bound. What has failed too often is published to Q-error, wrapped in a
-// JSON document that says why.
+// Q-retry-requeue, to which Q is bound. What has failed too often is published to Q-error, with the
+// header retry_info, a JSON object that says why.
 //
 // The failures of a message are its deaths in Q. A rehop consumer waits as long as its schedule says,
 // different times for different attempts too, in rehop's own queues, and writes its failures into the
@@ -28,6 +28,9 @@ type Sneakers struct {
 	// broker's, and classic queues can lose a message on that way when a node dies. Default: rehop moves
 	// the message, confirmed.
 	Reject bool
+	// Document wraps what has failed too often in a JSON document, as Sneakers up to 2.11 does. Default: the body stays as it
+	// is, and the record is in the header retry_info, as with Sneakers 2.12 and later and with Kicks. Both are read.
+	Document bool
 	// RetryName is the retry exchange and queue (retry_exchange). Default: Q-retry.
 	RetryName string
 	// ErrorName is the error exchange and queue (retry_error_exchange). Default: Q-error.
@@ -36,6 +39,10 @@ type Sneakers struct {
 	RequeueName string
 	// RequeueKey binds the queue to that (retry_routing_key). Default: #.
 	RequeueKey string
+	// RetryArgs are further arguments of the retry and the error queue (retry_queue_arguments of Kicks). Default: the type of the queue, if the
+	// subscription names one, as Kicks 3.3 and later does it, or none, as Sneakers and earlier versions do; what the broker has decides, and where it has
+	// nothing yet, it is the type. An empty table means none.
+	RetryArgs map[string]any
 }
 
 // SneakersExchange is the exchange of Sneakers unless a subscription names another.
@@ -71,7 +78,43 @@ func (s Sneakers) Validate() error {
 		}
 		named[n.name] = n.setting
 	}
-	return errors.Join(faults...)
+	return errors.Join(append(faults, checkArgs("Sneakers.RetryArgs", s.RetryArgs))...)
+}
+
+func (s Sneakers) forms(q QueueSpec) []Layout {
+	if s.RetryArgs != nil {
+		return []Layout{s}
+	}
+	types := []any{s.Queue(q).Args[queueTypeArg], nil}
+	if q.Passive { // of which the type is not known
+		types = []any{nil, string(Quorum), string(Classic)}
+	}
+	var all []Layout
+	for i, t := range types {
+		if i > 0 && t == types[0] {
+			continue
+		}
+		form := s
+		form.RetryArgs = map[string]any{}
+		if t != nil {
+			form.RetryArgs[queueTypeArg] = t
+		}
+		all = append(all, form)
+	}
+	return all
+}
+
+const queueTypeArg = "x-queue-type"
+
+// retryArgs are the arguments of the retry and the error queue, with some besides.
+func (s Sneakers) retryArgs(q QueueSpec, args topology.Args) topology.Args {
+	if s.RetryArgs != nil {
+		return override(s.RetryArgs, args)
+	}
+	if t, ok := s.Queue(q).Args[queueTypeArg]; ok {
+		return override(topology.Args{queueTypeArg: t}, args)
+	}
+	return override(nil, args)
 }
 
 // Exchange is a direct exchange.
@@ -96,8 +139,8 @@ func (s Sneakers) Around(q QueueSpec) topology.Plan {
 	return topology.Plan{
 		Exchanges: []topology.Exchange{{Name: wait, Kind: "topic"}, {Name: fail, Kind: "topic"}, {Name: requeue, Kind: "topic"}},
 		Queues: []topology.Queue{
-			{Name: wait, Args: topology.Args{"x-dead-letter-exchange": requeue, "x-message-ttl": s.delay().Milliseconds()}},
-			{Name: fail},
+			{Name: wait, Args: s.retryArgs(q, topology.Args{"x-dead-letter-exchange": requeue, "x-message-ttl": s.delay().Milliseconds()})},
+			{Name: fail, Args: s.retryArgs(q, nil)},
 		},
 		Bindings: []topology.Binding{{Source: wait, Destination: wait, Key: "#"}, {Source: fail, Destination: fail, Key: "#"}},
 	}
@@ -131,24 +174,29 @@ func (s Sneakers) record(l Letter, failures int, at time.Time) map[string]any {
 	return deathRecord(death{queue: l.Queue, reason: rejected, exchange: l.Exchange, key: l.Key, count: failures, at: at})
 }
 
-// Retry lets the message wait, or rejects it if that is chosen and the wait is that of the retry queue.
+// Retry lets the message wait, or rejects it if that is chosen and the wait is that of the retry queue. A message that rehop has
+// published is not rejected: RabbitMQ 4 would count its deaths from one again, and it would be retried for ever.
 func (s Sneakers) Retry(f Failure) Verdict {
-	if s.Reject && f.Delay == s.delay() {
+	if s.Reject && f.Delay == s.delay() && !envelope.Written(f.Headers) {
 		return Verdict{Do: Reject}
 	}
 	return Verdict{Do: Wait, Headers: s.record(f.Letter, f.Attempt, f.At)}
 }
 
-// Fail publishes the message to the error exchange, in a document that says why.
+// Fail publishes the message to the error exchange, with a record that says why.
 func (s Sneakers) Fail(f Failure) Verdict {
 	v := Verdict{Do: Move, Address: Address{Exchange: s.errorName(f.Queue)}, Key: f.Key}
+	if !s.Document {
+		v.Headers = infoOf(f)
+		return v
+	}
 	if document := wrapError(f); document != nil {
 		v.Body, v.ContentType = document, "application/json"
 	}
 	return v
 }
 
-// Open takes the message out of its document.
+// Open takes the message out of its document, or the record off the message.
 func (s Sneakers) Open(l Letter) (Letter, envelope.Failure) {
 	f := envelope.Read(l.Headers, l.Exchange, l.Key)
 	if f.Queue != "" { // rehop has put it here, and has kept all but the body and its type on the message

@@ -5,14 +5,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
 )
 
-// sneakersError is the document that Sneakers publishes for a message that has failed too often. Later
-// versions leave the message as it is and put the document into the header retry_info.
+// sneakersError is what Sneakers writes down of a message that has failed too often: up to 2.11 a document with the message in it, since
+// then (December 2018) the header retry_info on a message whose body stays as it is.
 //
 // What can be of several types, in one version or another, is any.
 type sneakersError struct {
@@ -45,8 +46,54 @@ func wrapError(f Failure) []byte {
 	return document
 }
 
-// unwrapOwn takes a message out of a document that rehop wrote. One that was too large for that is as it was.
+// maxInfo bounds the header retry_info that rehop writes: all headers of a message have one frame.
+const maxInfo = 32 << 10
+
+// infoOf is the header retry_info for a failure, with the records of earlier failures behind it. A message may have a header of that name that
+// is none of Sneakers': that stays, and rehop's own record says why the message rests.
+func infoOf(f Failure) map[string]any {
+	var earlier []sneakersError
+	if had, ok := f.Headers[retryInfo]; ok {
+		if earlier, ok = recordsIn(envelope.Text(had)); !ok {
+			return nil
+		}
+	}
+	headers := maps.Clone(f.Headers)
+	delete(headers, retryInfo) // as Sneakers does: records do not nest
+	f.Headers = headers
+	record := sneakersError{
+		Error: f.Error, NumAttempts: f.Attempt, FailedAt: f.At.Format(time.RFC3339), Properties: json.RawMessage(propertiesOf(f.Letter)),
+		ErrorClass: f.Kind, ErrorMessage: f.Error, Rehop: true,
+	}
+	if f.Stack != "" {
+		record.Backtrace = strings.Split(f.Stack, "\n")
+	}
+	for _, written := range []any{append([]sneakersError{record}, earlier...), record, record.brief()} {
+		if all, ok := written.([]sneakersError); ok && len(all) == 1 {
+			written = all[0]
+		}
+		if text, err := json.Marshal(written); err == nil && len(text) <= maxInfo {
+			return map[string]any{retryInfo: string(text)}
+		}
+	}
+	return nil
+}
+
+// brief is a record without what is on the message anyway, and without the backtrace.
+func (d sneakersError) brief() sneakersError {
+	d.Properties, d.Backtrace, d.ErrorMessage = nil, nil, nil
+	return d
+}
+
+// unwrapOwn takes a message out of what rehop wrote. One that was too large for a document is as it was.
 func unwrapOwn(l Letter) Letter {
+	if records, ok := recordsIn(envelope.Text(l.Headers[retryInfo])); ok && records[0].Rehop {
+		l = withoutInfo(l)
+		if len(records) > 1 { // somebody has put it back who left the record on it; Sneakers had taken its properties
+			l = restore(l, oldest(records[1:]))
+		}
+		return l
+	}
 	document, ok := documentIn(l.Body)
 	if !ok || !document.Rehop {
 		return l
@@ -61,15 +108,22 @@ func unwrapOwn(l Letter) Letter {
 	return l
 }
 
-// unwrapError takes a message out of its document, whichever version of Sneakers wrote it.
+// withoutInfo is a message without the header retry_info.
+func withoutInfo(l Letter) Letter {
+	l.Headers = maps.Clone(l.Headers)
+	delete(l.Headers, retryInfo)
+	return l
+}
+
+// unwrapError takes a message out of what Sneakers wrote, whichever version.
 func unwrapError(l Letter) (Letter, envelope.Failure) {
 	bare := envelope.Failure{Queue: l.Queue, Exchange: l.Exchange, Key: l.Key, Kind: envelope.KindError}
-	document, ok := documentBeside(l.Headers)
+	records, ok := recordsIn(envelope.Text(l.Headers[retryInfo]))
 	if ok {
-		l.Headers = maps.Clone(l.Headers)
-		delete(l.Headers, retryInfo)
+		l = withoutInfo(l)
 	} else {
-		if document, ok = documentIn(l.Body); !ok {
+		document, ok := documentIn(l.Body)
+		if !ok {
 			return l, bare
 		}
 		body, ok := fromLines(*document.Payload)
@@ -77,10 +131,9 @@ func unwrapError(l Letter) (Letter, envelope.Failure) {
 			return l, bare
 		}
 		l.Body, l.ContentType = body, ""
+		records = []sneakersError{document}
 	}
-	if properties, ok := readProperties(document.Properties); ok {
-		l = restore(l, properties)
-	}
+	l = restore(l, oldest(records))
 	f := envelope.Read(l.Headers, l.Exchange, l.Key) // rehop may have failed it before
 	if f.Queue == "" {
 		f.Queue = l.Queue
@@ -88,30 +141,79 @@ func unwrapError(l Letter) (Letter, envelope.Failure) {
 			f.Exchange = d.exchange
 		}
 	}
+	newest := records[0]
 	f.Due = time.Time{}
-	f.Attempt, f.Kind, f.Error = envelope.Count(exact(document.NumAttempts)), envelope.KindError, envelope.Bounded(shown(document.Error), envelope.MaxErrorText)
+	f.Attempt, f.Kind, f.Error = envelope.Count(exact(newest.NumAttempts)), envelope.KindError, envelope.Bounded(shown(newest.Error), envelope.MaxErrorText)
 	if f.Error == "timeout" {
 		f.Kind = envelope.KindTimeout
 	}
-	f.Stack = envelope.Bounded(shown(document.Backtrace), envelope.MaxErrorText)
-	f.FailedAt, _ = time.Parse(time.RFC3339, envelope.Text(document.FailedAt))
+	f.Stack = envelope.Bounded(shown(newest.Backtrace), envelope.MaxErrorText)
+	f.FailedAt, _ = time.Parse(time.RFC3339, envelope.Text(newest.FailedAt))
 	if f.FirstFailed.IsZero() {
 		f.FirstFailed = f.FailedAt
 	}
 	return l, f
 }
 
-// retryInfo is the header of later versions. If there are several documents, the newest comes first.
+// retryInfo is the header of later versions.
 const retryInfo = "retry_info"
 
-func documentBeside(headers map[string]any) (document sneakersError, ok bool) {
-	text := []byte(envelope.Text(headers[retryInfo]))
-	var list []sneakersError
-	if decode(text, &list) && len(list) > 0 {
-		return list[0], list[0].isComplete()
+// recordsIn reads the header retry_info, the newest record first. It is an object after the first failure. When such a message fails again,
+// because somebody has put it back, Sneakers makes a list of that in Ruby's way: the new object, and then the members of the old one, a pair
+// of name and value for each. Later failures put further objects ahead.
+func recordsIn(text string) (records []sneakersError, ok bool) {
+	var one sneakersError
+	if decode([]byte(text), &one) {
+		return []sneakersError{one}, one.isComplete()
 	}
-	ok = decode(text, &document) && document.isComplete()
-	return document, ok
+	var list []json.RawMessage
+	if !decode([]byte(text), &list) {
+		return nil, false
+	}
+	members := make(map[string]json.RawMessage)
+	for _, e := range list {
+		var pair []json.RawMessage
+		var name string
+		if decode(e, &pair) {
+			if len(pair) == 2 && decode(pair[0], &name) {
+				members[name] = pair[1]
+			}
+			continue
+		}
+		if one = (sneakersError{}); decode(e, &one) {
+			records = append(records, one)
+		}
+	}
+	if len(members) > 0 {
+		if object, err := json.Marshal(members); err == nil {
+			if one = (sneakersError{}); decode(object, &one) {
+				records = append(records, one)
+			}
+		}
+	}
+	return records, len(records) > 0 && records[0].isComplete()
+}
+
+// oldest are the properties of a message with these records. When Sneakers gives a message up it takes all properties from it, so those of
+// the oldest record are the message's own, and what later ones have besides came later.
+func oldest(records []sneakersError) map[string]any {
+	all, headers := make(map[string]any), make(map[string]any)
+	for _, r := range slices.Backward(records) {
+		properties, _ := readProperties(r.Properties)
+		for name, value := range properties {
+			if _, older := all[name]; !older && name != "headers" {
+				all[name] = value
+			}
+		}
+		were, _ := properties["headers"].(map[string]any)
+		for name, value := range were {
+			if _, older := headers[name]; !older && name != retryInfo {
+				headers[name] = value
+			}
+		}
+	}
+	all["headers"] = headers
+	return all
 }
 
 // documentIn is the document that a body is.

@@ -71,7 +71,7 @@ func TestSneakersRetries(t *testing.T) {
 func TestSneakersDocument(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("0123456789", 20)
-	verdict := (layout.Sneakers{}).Fail(layout.Failure{
+	verdict := (layout.Sneakers{Document: true}).Fail(layout.Failure{
 		Letter: layout.Letter{Queue: "q", ID: "m-1", Exchange: "sneakers", Key: "k", Body: []byte(body), ContentType: "text/plain", CorrelationID: "c", ReplyTo: "r", Type: "T", AppID: "a", Priority: 3, Transient: true,
 			Headers: map[string]any{"tenant": "a", "x-death": []any{}, "rehop-attempt": int32(5), "at": time.Unix(1, 0), "raw": []byte("b")}},
 		Attempt: 6, Kind: envelope.KindPanic, Error: "boom", Stack: "a.go:1", At: time.Unix(1_700_000_000, 0).UTC()})
@@ -107,6 +107,45 @@ func TestSneakersDocument(t *testing.T) {
 	}
 }
 
+// By default the body stays as it is, and the header has what Sneakers 2.13 writes, by the same names.
+func TestSneakersInfo(t *testing.T) {
+	t.Parallel()
+	f := layout.Failure{
+		Letter: layout.Letter{Queue: "q", ID: "m-1", Exchange: "sneakers", Key: "k", Body: []byte("hi"), ContentType: "text/plain",
+			Headers: map[string]any{"tenant": "a", "x-death": []any{}, "rehop-attempt": int32(5)}},
+		Attempt: 6, Kind: envelope.KindPanic, Error: "boom", Stack: "a.go:1\nb.go:2", At: time.Unix(1_700_000_000, 0).UTC()}
+	info := func(f layout.Failure) string {
+		t.Helper()
+		v := (layout.Sneakers{}).Fail(f)
+		if v.Do != layout.Move || v.Address.Exchange != "q-error" || v.Key != "k" || v.Body != nil || v.ContentType != "" {
+			t.Errorf("got %+v, want a move to q-error with the body as it is", v)
+		}
+		text, _ := v.Headers["retry_info"].(string)
+		return text
+	}
+	first := `{"error":"boom","num_attempts":6,"failed_at":"2023-11-14T22:13:20Z","properties":{"content_type":"text/plain","delivery_mode":2,"headers":{"tenant":"a"},"message_id":"m-1"},` +
+		`"error_class":"panic","error_message":"boom","backtrace":["a.go:1","b.go:2"],"rehop":true}`
+	if got := info(f); got != first {
+		t.Errorf("got %s, want %s", got, first)
+	}
+	// Put back with the record on it, and failed again: a list, which Sneakers reads too.
+	f.Headers["retry_info"] = first
+	if got, want := info(f), "["+first+","+first+"]"; got != want {
+		t.Errorf("the second time: got %s, want %s", got, want)
+	}
+	f.Headers["retry_info"] = "a header of the application's"
+	if got := info(f); got != "" {
+		t.Errorf("a header of that name that is no record: got %s in its place, want it left as it is", got)
+	}
+	roundTrip(t, "sneakers", layout.Sneakers{}, f)
+	// All headers have one frame: those of the message come first.
+	delete(f.Headers, "retry_info")
+	f.Headers["large"] = strings.Repeat("x", 60_000)
+	if got, want := info(f), `{"error":"boom","num_attempts":6,"failed_at":"2023-11-14T22:13:20Z","error_class":"panic","rehop":true}`; got != want {
+		t.Errorf("a message with large headers: got %.300s, want %s", got, want)
+	}
+}
+
 // RabbitMQ refuses what is larger than its limit. A message that would be so only in its document rests without one.
 func TestSneakersDocumentIsNeverTooLarge(t *testing.T) {
 	t.Parallel()
@@ -114,12 +153,12 @@ func TestSneakersDocumentIsNeverTooLarge(t *testing.T) {
 	fits := limit/62*45 - 4096
 	for size, wrapped := range map[int]bool{1 << 20: true, fits + 4000: false, fits + 8192: false, limit: false} {
 		f := layout.Failure{Letter: layout.Letter{Queue: "q", Body: make([]byte, size), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError, At: time.Unix(1, 0)}
-		verdict := (layout.Sneakers{}).Fail(f)
+		verdict := (layout.Sneakers{Document: true}).Fail(f)
 		if (verdict.Body != nil) != wrapped || len(verdict.Body) > limit {
 			t.Errorf("a body of %d bytes: got a document of %d, want one %t, and never one that crosses 16 MiB", size, len(verdict.Body), wrapped)
 		}
 	}
-	roundTrip(t, "sneakers", layout.Sneakers{}, layout.Failure{Letter: layout.Letter{Queue: "q", Body: make([]byte, limit), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError})
+	roundTrip(t, "sneakers", layout.Sneakers{Document: true}, layout.Failure{Letter: layout.Letter{Queue: "q", Body: make([]byte, limit), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError})
 	// Such a message may itself look like a document.
 	body := `{"error":"e","num_attempts":6,"failed_at":"2023-11-14T22:13:20Z","payload":"aGk=\n"}`
 	got, _ := (layout.Sneakers{}).Open(layout.Letter{Queue: "q", Body: []byte(body), Headers: map[string]any{envelope.Queue: "q"}})
@@ -167,6 +206,18 @@ func TestSneakersOpens(t *testing.T) {
 		"2.5.0 with properties that nobody can read": {body: string(document(`"` + encode("#<Object>") + `"`)), wantBody: "hi", want: failure},
 		"later": {body: "hi", headers: map[string]any{"retry_info": info}, wantBody: "hi", wantType: "text/plain", wantID: "m-1", wantHeaders: restored, want: failure},
 		"later, failed before": {body: "hi", headers: map[string]any{"retry_info": "[" + info + `,{"error":"older","num_attempts":6,"failed_at":"2020-11-14T22:13:20Z"}]`},
+			wantBody: "hi", wantType: "text/plain", wantID: "m-1", wantHeaders: restored, want: failure},
+		// Ruby's Array() of a hash is a list of pairs, so this is what the second failure leaves.
+		"later, put back and failed again": {body: "hi", headers: map[string]any{"retry_info": `[{"error":"boom","num_attempts":6,"failed_at":"2023-11-14T22:13:20Z",` +
+			`"properties":{"content_type":"application/octet-stream","delivery_mode":2,"headers":{"x-death":[{"queue":"downloads","exchange":"","count":5}]}},"backtrace":["a.rb:1, b.rb:2"]},` +
+			`["error","older"],["num_attempts",6],["failed_at","2020-11-14T22:13:20Z"],["properties",{"content_type":"text/plain","headers":{"tenant":"a","n":9007199254740993,` +
+			`"x-death":[{"queue":"downloads","exchange":"work","count":5}]},"message_id":"m-1"}],["backtrace",["c.rb:3"]]]`},
+			wantBody: "hi", wantType: "text/plain", wantID: "m-1", wantHeaders: restored, want: from("work")},
+		"later, failed three times": {body: "hi", headers: map[string]any{"retry_info": `[{"error":"boom","num_attempts":6,"failed_at":"2023-11-14T22:13:20Z","properties":{},"backtrace":["a.rb:1, b.rb:2"]},` +
+			`{"error":"second","num_attempts":6,"failed_at":"2021-11-14T22:13:20Z","properties":{"content_type":"text/html"}},["error","older"],["properties",{"content_type":"text/plain",` +
+			`"headers":{"tenant":"a","n":9007199254740993},"message_id":"m-1"}]]`},
+			wantBody: "hi", wantType: "text/plain", wantID: "m-1", wantHeaders: restored, want: failure},
+		"later, with a record that Sneakers could not read": {body: "hi", headers: map[string]any{"retry_info": `[` + info + `,["error","Failed to parse retry info"]]`},
 			wantBody: "hi", wantType: "text/plain", wantID: "m-1", wantHeaders: restored, want: failure},
 		"a message that rehop had failed before": {
 			body:     string(document(`{"headers":{"rehop-queue":"downloads","rehop-exchange":"work","rehop-key":"k0","rehop-attempt":2,"rehop-first-failed":1600000000000,"rehop-replays":1,"x-death":[]}}`)),

@@ -16,7 +16,7 @@ import (
 
 // A message fails once. Both attempts are in the trace of whoever published it.
 func ExampleNew() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	spans := tracetest.NewSpanRecorder() // a program would have an exporter
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))

@@ -46,29 +46,33 @@ func (h *Hook) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Con
 	if len(d.Headers) > 0 {
 		ctx = h.propagator.Extract(ctx, headers(d.Headers))
 	}
-	above, options := h.place(trace.SpanContextFromContext(ctx), d)
+	created := trace.SpanContextFromContext(ctx)
+	if !created.IsValid() {
+		created = noted(d, headerFirst)
+	}
+	above, options := h.place(created, d)
 	if above.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, above)
 	}
 	ctx, span := h.tracer.Start(ctx, opProcess+" "+d.Queue, append(options, trace.WithSpanKind(trace.SpanKindConsumer))...)
 	if span.IsRecording() {
-		span.SetAttributes(deliveryAttributes(d, opProcess, semconv.MessagingOperationTypeProcess)...)
+		span.SetAttributes(h.deliveryAttributes(d, opProcess, semconv.MessagingOperationTypeProcess)...)
 	}
 	return context.WithValue(ctx, runKey{}, &run{span: span})
 }
 
-// place says where an attempt belongs: below the publish, beside the attempts before; after a replay in a trace of its own, and its
-// retries below that.
+// place says where an attempt belongs: below the publish, beside the attempts before, or below the first attempt, if the publisher is not
+// traced; after a replay in a trace of its own, and its retries below that.
 func (h *Hook) place(created trace.SpanContext, d *rehop.Delivery) (above trace.SpanContext, options []trace.SpanStartOption) {
 	if d.Replays == 0 && d.Attempt == 1 {
 		return created, nil
 	}
-	last := noted(d.Headers, headerLast)
+	last := noted(d, headerLast)
 	switch {
 	case d.Replays > 0 && d.Attempt == 1:
 		return trace.SpanContext{}, []trace.SpanStartOption{trace.WithNewRoot(), trace.WithLinks(linksTo(created, last)...)}
 	case d.Replays > 0:
-		if replay := noted(d.Headers, headerReplay); replay.IsValid() {
+		if replay := noted(d, headerReplay); replay.IsValid() {
 			created = replay
 		}
 	}
@@ -107,16 +111,23 @@ func handlerFault(err error) string {
 func (h *Hook) OnMove(ctx context.Context, d *rehop.Delivery, result rehop.Result, added map[string]any) {
 	r := runOf(ctx)
 	if r == nil { // no handler was run
-		if created := h.creation(d.Headers); created.IsValid() {
-			ctx = trace.ContextWithRemoteSpanContext(ctx, created)
+		origin := h.origin(d)
+		if origin.IsValid() {
+			ctx = trace.ContextWithRemoteSpanContext(ctx, origin)
 		}
 		span := h.settle(ctx, d, result)
 		span.End()
 		note(added, headerLast, span.SpanContext())
+		if !origin.IsValid() {
+			note(added, headerFirst, span.SpanContext())
+		}
 		return
 	}
 	r.settling, r.began = h.settle(ctx, d, result), time.Now()
 	note(added, headerLast, r.settling.SpanContext())
+	if !h.origin(d).IsValid() {
+		note(added, headerFirst, r.span.SpanContext())
+	}
 	if d.Replays > 0 && d.Attempt == 1 {
 		note(added, headerReplay, r.span.SpanContext())
 	}
@@ -126,7 +137,7 @@ func (h *Hook) OnMove(ctx context.Context, d *rehop.Delivery, result rehop.Resul
 func (h *Hook) settle(ctx context.Context, d *rehop.Delivery, result rehop.Result) trace.Span {
 	name := settling(result.Outcome)
 	_, span := h.tracer.Start(ctx, name+" "+d.Queue, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(deliveryAttributes(d, name, semconv.MessagingOperationTypeSettle)...))
+		trace.WithAttributes(h.deliveryAttributes(d, name, semconv.MessagingOperationTypeSettle)...))
 	return span
 }
 
@@ -167,8 +178,8 @@ func (h *Hook) OnHandled(ctx context.Context, d *rehop.Delivery, result rehop.Re
 	}
 }
 
-func deliveryAttributes(d *rehop.Delivery, operation string, kind attribute.KeyValue) []attribute.KeyValue {
-	return append(messageAttributes(&d.Message), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind,
+func (h *Hook) deliveryAttributes(d *rehop.Delivery, operation string, kind attribute.KeyValue) []attribute.KeyValue {
+	return append(messageAttributes(&d.Message, &h.standing.consume), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind,
 		semconv.MessagingDestinationName(d.Queue), keyExchange.String(destination(d.Exchange)), keyAttempt.Int(d.Attempt),
 		keyAttempts.Int(d.Attempts), keyReplays.Int(d.Replays), keyRedelivered.Bool(d.Redelivered))
 }

@@ -12,8 +12,9 @@ import (
 
 // Headers in which the context of earlier attempts travels. The publisher's own stays in the propagator's, traceparent as a rule.
 const (
-	headerLast   = "x-last-traceparent"   // what sent the message on its way the last time
-	headerReplay = "x-replay-traceparent" // the first attempt after a replay, below which its retries belong
+	headerFirst  = rehop.HookPrefix + "first-traceparent"  // the first attempt, if the publisher is not traced
+	headerLast   = rehop.HookPrefix + "last-traceparent"   // what sent the message on its way the last time
+	headerReplay = rehop.HookPrefix + "replay-traceparent" // the first attempt after a replay, below which its retries belong
 )
 
 // headers are a message's, as a propagator sees them. Other clients write texts as bytes.
@@ -67,6 +68,15 @@ func (h *Hook) inject(ctx context.Context, m *rehop.Message) {
 	m.Headers = own
 }
 
+// origin is the context to which all attempts of a message belong: in which it was published, or, if that is not known, its first
+// attempt.
+func (h *Hook) origin(d *rehop.Delivery) trace.SpanContext {
+	if created := h.creation(d.Headers); created.IsValid() {
+		return created
+	}
+	return noted(d, headerFirst)
+}
+
 // creation is the context in which a message was published.
 func (h *Hook) creation(of map[string]any) trace.SpanContext {
 	if len(of) == 0 {
@@ -76,8 +86,8 @@ func (h *Hook) creation(of map[string]any) trace.SpanContext {
 }
 
 // noted is the context in a header of our own.
-func noted(of map[string]any, name string) trace.SpanContext {
-	value := headers(of).Get(name)
+func noted(of *rehop.Delivery, name string) trace.SpanContext {
+	value := headers{name: of.HookHeader(name)}.Get(name)
 	if value == "" {
 		return trace.SpanContext{}
 	}

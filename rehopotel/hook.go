@@ -51,7 +51,7 @@ type Hook struct {
 	count      *instruments
 	labels     labels
 	outbox     []attribute.KeyValue
-	standing   standing
+	standing   *standing
 }
 
 // New makes a hook.
@@ -65,12 +65,17 @@ func New(config Config) (*Hook, error) {
 	if config.Outbox != "" {
 		outbox = append(outbox, keyOutbox.String(config.Outbox))
 	}
-	return &Hook{
+	h := &Hook{
 		tracer:     config.Tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL)),
 		propagator: config.Propagator,
 		count:      count,
 		labels:     labels{known: make(map[label]*made)},
 		outbox:     outbox,
 		standing:   newStanding(),
-	}, nil
+	}
+	h.knowExchange("")
+	if config.Outbox != "" {
+		h.knowOutbox()
+	}
+	return h, nil
 }

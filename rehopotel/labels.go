@@ -2,6 +2,7 @@ package rehopotel
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -35,11 +36,13 @@ func (l label) attributes() []attribute.KeyValue {
 type made struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
+
+	announced atomic.Bool // counters that go with it are there, with 0
 }
 
 func (l label) made() *made {
 	option := metric.WithAttributeSet(attribute.NewSet(l.attributes()...))
-	return &made{[]metric.AddOption{option}, []metric.RecordOption{option}}
+	return &made{add: []metric.AddOption{option}, record: []metric.RecordOption{option}}
 }
 
 // labels keeps what was made: there are few different ones, and many messages.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -274,6 +275,7 @@ func (o overview) Queues(context.Context) (admin.Overview, error) { return o() }
 
 func TestWatch(t *testing.T) {
 	m := measure(t)
+	before := m.values()
 	seen, fault := admin.Overview{Orphans: 1, Unrouted: 2, Waits: []admin.Wait{{Name: "rehop.step.10s", Messages: 3}},
 		Queues: []admin.Queue{{Name: "q", Ready: 4, Unacked: 5, Consumers: 6, Waiting: -1, Failed: 7}}}, error(nil)
 	registration, err := rehopotel.Watch(overview(func() (admin.Overview, error) { return seen, fault }), m.config)
@@ -297,7 +299,39 @@ func TestWatch(t *testing.T) {
 	if err := registration.Unregister(); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.values(); len(got) != 0 {
-		t.Errorf("after the end of the watch there are %v, want none", got)
+	if got := m.values(); !maps.Equal(got, before) {
+		t.Errorf("after the end of the watch there are %v, want what was there before, %v", got, before)
 	}
+}
+
+// Counters are there with 0 before the first event, wherever it is known what they will be about: Prometheus sees no increase in a counter
+// that appears.
+func TestZeros(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := measure(t)
+		m.want(map[string]float64{"rehop.unrouted{rehop.exchange=(default)}": 0})
+		b := rehoptest.Open(t, withHook(m.hook), rehoptest.WithConfig(func(c *rehop.Config) { c.Exchanges = []rehop.Exchange{{Name: "shop"}} }))
+		done := rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
+		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "orders", Exchange: "others", Handler: done}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Client.Publish(t.Context(), rehop.Message{Exchange: "others", Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		m.hook.OnLease(outbox.Lease{Gained: true, Shards: []int{1}})
+		synctest.Wait()
+		m.want(map[string]float64{
+			"rehop.unrouted{rehop.exchange=shop}":      0,
+			"rehop.unrouted{rehop.exchange=others}":    0,
+			"rehop.handlers.stuck{rehop.queue=orders}": 0,
+			"rehop.outbox.faults{}":                    0,
+		})
+		named, err := rehopotel.New(rehopotel.Config{Meters: m.config.Meters, Outbox: "shop"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.want(map[string]float64{"rehop.outbox.faults{rehop.outbox=shop}": 0})
+		named.OnFault(errNotYet)
+		m.want(map[string]float64{"rehop.outbox.faults{rehop.outbox=shop}": 1})
+	})
 }

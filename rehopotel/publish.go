@@ -32,7 +32,7 @@ func (h *Hook) OnPublishStart(ctx context.Context, m *rehop.Message) context.Con
 	}
 	ctx, span := h.tracer.Start(ctx, opPublish+" "+destination(m.Exchange), trace.WithSpanKind(kind), trace.WithLinks(linksTo(created)...))
 	if span.IsRecording() {
-		span.SetAttributes(append(messageAttributes(m), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(opPublish),
+		span.SetAttributes(append(messageAttributes(m, &h.standing.publish), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(opPublish),
 			semconv.MessagingOperationTypeSend, semconv.MessagingDestinationName(destination(m.Exchange)))...)
 	}
 	if !created.IsValid() && span.SpanContext().IsValid() {
@@ -52,6 +52,9 @@ func (h *Hook) OnPublish(ctx context.Context, m *rehop.Message, took time.Durati
 	}
 	span.End()
 	of := h.labels.of(l)
+	if !of.announced.Load() && of.announced.CompareAndSwap(false, true) {
+		h.knowExchange(m.Exchange)
+	}
 	h.count.sent.Inst().Add(ctx, 1, of.add...)
 	h.count.operation.Inst().Record(ctx, took.Seconds(), of.record...)
 	if errors.Is(err, rehop.ErrUnroutable) {
@@ -59,9 +62,9 @@ func (h *Hook) OnPublish(ctx context.Context, m *rehop.Message, took time.Durati
 	}
 }
 
-// messageAttributes are what the span of a message says of it.
-func messageAttributes(m *rehop.Message) []attribute.KeyValue {
-	attributes := make([]attribute.KeyValue, 0, 12)
+// messageAttributes are what the span of a message says of it, and of the broker.
+func messageAttributes(m *rehop.Message, broker *server) []attribute.KeyValue {
+	attributes := append(make([]attribute.KeyValue, 0, 16), broker.attributes()...)
 	attributes = append(attributes, semconv.MessagingMessageBodySize(len(m.Body)), semconv.MessagingRabbitMQDestinationRoutingKey(m.Key))
 	if m.ID != "" {
 		attributes = append(attributes, semconv.MessagingMessageID(m.ID))

@@ -18,7 +18,11 @@ func (h *Hook) OnBacklog(b outbox.Backlog) {
 		h.count.backlog.Record(ctx, int64(n), h.ofOutbox(keyState.String(state)))
 	}
 	h.count.oldest.Record(ctx, b.Oldest.Seconds(), h.ofOutbox())
+	h.knowOutbox()
 }
+
+// knowOutbox has faults of the outbox counted from 0, so that an alert sees the first ones as an increase.
+func (h *Hook) knowOutbox() { h.count.relayFaults.Add(context.Background(), 0, h.ofOutbox()) }
 
 // OnBatch counts what a relay has read.
 func (h *Hook) OnBatch(b outbox.Batch) {
@@ -38,6 +42,7 @@ func (h *Hook) OnLease(l outbox.Lease) {
 		n = -n
 	}
 	h.count.leases.Add(context.Background(), n, h.ofOutbox())
+	h.knowOutbox()
 }
 
 // OnFault counts a database that keeps a relay from its work.

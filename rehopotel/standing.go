@@ -3,8 +3,14 @@ package rehopotel
 import (
 	"context"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
 	"github.com/rehop/rehop"
 )
@@ -15,14 +21,47 @@ type standing struct {
 	states    map[string]rehop.State // by connection
 	receiving map[string]string      // by queue: up or down
 	paused    map[string]bool        // by queue
+
+	publish, consume server // what the connections lead to
 }
 
-func newStanding() standing {
-	return standing{states: make(map[string]rehop.State), receiving: make(map[string]string), paused: make(map[string]bool)}
+// server is a broker in spans.
+type server struct {
+	known atomic.Pointer[[]attribute.KeyValue]
+}
+
+// attributes are its address and port, as far as they are known.
+func (s *server) attributes() []attribute.KeyValue {
+	if known := s.known.Load(); known != nil {
+		return *known
+	}
+	return nil
+}
+
+func (s *server) set(address string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return
+	}
+	known := []attribute.KeyValue{semconv.ServerAddress(host)}
+	if n, err := strconv.Atoi(port); err == nil {
+		known = append(known, semconv.ServerPort(n))
+	}
+	s.known.Store(&known)
+}
+
+func newStanding() *standing {
+	return &standing{states: make(map[string]rehop.State), receiving: make(map[string]string), paused: make(map[string]bool)}
 }
 
 // OnState counts connections by their state. One that is closed for good is none any more.
 func (h *Hook) OnState(change rehop.StateChange) {
+	switch change.Connection {
+	case "publish":
+		h.standing.publish.set(change.Address)
+	case "consume":
+		h.standing.consume.set(change.Address)
+	}
 	h.standing.mu.Lock()
 	before, known := h.standing.states[change.Connection]
 	if change.State == rehop.StateClosed {
@@ -80,6 +119,20 @@ func (h *Hook) OnConsumer(e rehop.ConsumerEvent) {
 		state = up
 	}
 	h.receives(e.Queue, state)
+	// Counters with 0, before the first event: from then on an alert sees it as an increase.
+	h.count.stuck.Add(context.Background(), 0, with(keyQueue.String(e.Queue)))
+}
+
+// OnOpen makes the exchanges known that a client declares.
+func (h *Hook) OnOpen(config rehop.Config) {
+	for _, x := range config.Exchanges {
+		h.knowExchange(x.Name)
+	}
+}
+
+// knowExchange has an exchange counted from 0.
+func (h *Hook) knowExchange(name string) {
+	h.count.unrouted.Add(context.Background(), 0, with(keyExchange.String(destination(name))))
 }
 
 func (h *Hook) receives(queue, now string) {

@@ -3,6 +3,7 @@ package rehopotel_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"sync"
 	"testing"
@@ -252,7 +253,7 @@ func TestForeignHeaders(t *testing.T) {
 			}
 			return nil
 		})})
-		b.publish(t.Context(), rehop.Message{Key: "q", Headers: map[string]any{"traceparent": int64(7), "x-last-traceparent": "00-nonsense"}})
+		b.publish(t.Context(), rehop.Message{Key: "q", Headers: map[string]any{"traceparent": int64(7)}})
 		b.AwaitEmpty("q")
 		publish, attempts, retry := b.named("publish (default)", 1)[0], b.named("process q", 2), b.named("retry q", 1)[0]
 		below(t, "first attempt", attempts[0], publish.SpanContext())
@@ -294,6 +295,73 @@ func TestUnroutableSpan(t *testing.T) {
 		span := b.named("publish (default)", 1)[0]
 		if span.Status().Code != codes.Error || attributeOf(span, "error.type") != "unroutable" {
 			t.Errorf("status %v, error.type %q; want an error, unroutable", span.Status(), attributeOf(span, "error.type"))
+		}
+	})
+}
+
+// All attempts of a message whose publisher is not traced are in one trace, too: below the first. Its replay links there.
+func TestAttemptsOfUntracedPublisher(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *traced) {
+		seen := make(chan map[string]any, 10)
+		b.subscribe(rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute, time.Hour), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			seen <- d.Headers
+			if d.Replays == 0 {
+				return errNotYet
+			}
+			return nil
+		})})
+		untraced := b.Config()
+		untraced.Hooks = nil
+		other, err := rehop.Open(t.Context(), untraced)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(other.Publish(t.Context(), rehop.Message{Key: "q", Headers: map[string]any{"own": "kept"}}), other.Close(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		b.AwaitFailed("q", 1)
+		b.replay("q")
+		b.AwaitEmpty("q")
+		attempts, retries, fail := b.named("process q", 4), b.named("retry q", 2), b.named("fail q", 1)[0]
+		below(t, "second attempt", attempts[1], attempts[0].SpanContext())
+		below(t, "third attempt", attempts[2], attempts[0].SpanContext())
+		linked(t, "second attempt", attempts[1], retries[0])
+		linked(t, "third attempt", attempts[2], retries[1])
+		linked(t, "replayed attempt", attempts[3], attempts[0], fail)
+		if replayed := attempts[3]; replayed.Parent().IsValid() || replayed.SpanContext().TraceID() == attempts[0].SpanContext().TraceID() {
+			t.Errorf("the replayed attempt is in trace %v below %v, want a trace of its own", replayed.SpanContext().TraceID(), replayed.Parent().SpanID())
+		}
+		for i := range 4 { // what only hooks need, nobody else sees
+			if headers := <-seen; len(headers) != 1 || headers["own"] != "kept" {
+				t.Errorf("attempt %d: the handler sees the headers %v, want the publisher's own", i+1, headers)
+			}
+		}
+	})
+}
+
+// Spans name the broker.
+func TestServerOfSpans(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *traced) {
+		b.subscribe(rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			if d.Attempt == 1 {
+				return errNotYet
+			}
+			return nil
+		})})
+		b.publish(t.Context(), rehop.Message{Key: "q"})
+		b.AwaitEmpty("q")
+		broker, err := url.Parse(b.Config().URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := broker.Port()
+		if port == "" {
+			port = "5672"
+		}
+		for _, s := range slices.Concat(b.named("publish (default)", 1), b.named("process q", 2), b.named("retry q", 1)) {
+			if got, want := attributeOf(s, "server.address")+" "+attributeOf(s, "server.port"), broker.Hostname()+" "+port; got != want {
+				t.Errorf("span %q: server.address and server.port are %q, want %q", s.Name(), got, want)
+			}
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/conformance/await"
 	"github.com/rehop/rehop/rehoptest"
 )
 
@@ -147,9 +148,14 @@ func TestComplaints(t *testing.T) {
 				b := rehoptest.Open(t, rehoptest.WithPatience(20*time.Millisecond))
 				subscribe(t, b.Client, rehop.Subscription{Queue: "q", Retry: rehop.Steps(10 * time.Hour), Handler: fails})
 				publish(t, b.Client, rehop.Message{Key: "q"})
+				await.True(t, time.Minute, time.Millisecond, "message sent to wait", func() bool {
+					waiting, _ := b.Depth("rehop.step.10h")
+					ready, unacked := b.Depth("q")
+					return waiting == 1 && ready+unacked == 0
+				})
 				b.AwaitEmpty("q")
 			},
-			[]string{`waited 20ms for queue "q" to be empty: 1 messages wait to return`, "rehop.step.10h: 1 ready", "is due in 9h59m59", "synctest.Test"},
+			[]string{`waited 20ms for queue "q" to be empty: 1 messages wait to return`, "rehop.step.10h: 1 ready", "is due in 9h5", "synctest.Test"},
 		},
 		"not failed": {
 			func(t testing.TB) {

@@ -230,11 +230,11 @@ func gone(pid int) bool {
 
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	limit := time.After(10 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for !is() {
 		select {
 		case <-limit:
-			t.Fatalf("after 10 s still not: %s", what)
+			t.Fatalf("after 2 minutes still not: %s", what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

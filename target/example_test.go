@@ -15,7 +15,7 @@ import (
 
 // Messages are posted to a service that is not ready at first.
 func ExampleHTTP() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	done := make(chan struct{})
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func ExampleHTTP() {
 
 // Messages of one exchange are copied to another, and acked when the broker has confirmed the copy.
 func ExampleForward() {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{}
 	defer server.Close()

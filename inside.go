@@ -1,0 +1,52 @@
+package rehop
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+)
+
+// inside knows which goroutines run a client's handlers and hooks, and for which subscription. Who waits for their end must not be one
+// of them: it would wait for itself.
+type inside struct {
+	mu         sync.Mutex
+	goroutines map[string]*Subscriber
+}
+
+// enter notes that this goroutine works for a subscription; nil: for the client.
+func (i *inside) enter(s *Subscriber) (goroutine string) {
+	goroutine = thisGoroutine()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.goroutines == nil {
+		i.goroutines = make(map[string]*Subscriber)
+	}
+	i.goroutines[goroutine] = s
+	return goroutine
+}
+
+// leave notes that nobody waits for a goroutine any more.
+func (i *inside) leave(goroutine string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.goroutines, goroutine)
+}
+
+// of reports whether this goroutine works for the client, and for which subscription.
+func (i *inside) of() (s *Subscriber, within bool) {
+	goroutine := thisGoroutine()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s, within = i.goroutines[goroutine]
+	return s, within
+}
+
+// thisGoroutine names the goroutine that calls it. Handlers may pass any context, or none of ours, so only the goroutine itself can say
+// where a call comes from. It takes tens of microseconds, so it is asked for when goroutines start and things end, and not for each message.
+func thisGoroutine() string {
+	line := make([]byte, 64)
+	line = line[:runtime.Stack(line, false)] // "goroutine 7 [running]:…"
+	line = bytes.TrimPrefix(line, []byte("goroutine "))
+	number, _, _ := bytes.Cut(line, []byte(" "))
+	return string(number)
+}

@@ -1,0 +1,40 @@
+package layout
+
+// Name is what rehop.yaml and the commands call a layout, as in "pubsub".
+func Name(l Layout) string {
+	switch l.(type) {
+	case PubSub:
+		return "pubsub"
+	case DLX:
+		return "dlx"
+	case Tiers:
+		return "tiers"
+	case Sneakers:
+		return "sneakers"
+	case Envelope:
+		return "envelope"
+	}
+	return "native"
+}
+
+// CountsInDeaths reports whether a layout shares its count of failures with other programs by an x-death header that rehop sends.
+// RabbitMQ 4 ignores an x-death that a client sends: there each side sees only a part of the count.
+func CountsInDeaths(l Layout) bool {
+	switch l := l.(type) {
+	case PubSub, Tiers:
+		return true
+	case Sneakers:
+		return !l.Reject // a rejected message is counted by the broker itself
+	}
+	return false
+}
+
+// WithoutDeaths is how to get from a layout that counts in deaths to one that RabbitMQ 4 does not disturb, for operators.
+func WithoutDeaths(l Layout) string {
+	const native = "let rehop consume the queue in all programs, then take the layout out of their flows (layout: native) and run rehop topology migrate for the queue; " +
+		"its failed messages stay where they are: replay them with --layout " // its name follows
+	if _, ok := l.(Sneakers); ok {
+		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts; or " + native + Name(l)
+	}
+	return native + Name(l)
+}

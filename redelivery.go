@@ -1,0 +1,87 @@
+package rehop
+
+import (
+	"slices"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// redelivery is what a delivery's mark "redelivered" says about this queue.
+//
+// Before RabbitMQ 3.13 the mark and x-delivery-count are of the queue that delivers. Newer releases carry them through dead-lettering:
+//
+//   - 4.0, from quorum queue to quorum queue: the first delivery of a dead letter has the mark and the count of the queue that it died in.
+//     The next delivery has those of its own queue.
+//   - 4.3, all queues: a dead letter has the mark if it was delivered anywhere, and a quorum queue adds its own deliveries to the count. A
+//     classic queue shows the mark and no count, and no mark if a consumer was waiting when the dead letter came.
+//
+// Two messages can look the same then, one that nobody here has seen and one that has killed a consumer. So such a
+// message is published to the end of its queue (see uncarried) without the record of its deaths, and counted from then on. A forged record
+// makes a message go round once. It does not keep it from being handled, or from being given up when it kills its consumers over and over.
+type redelivery int
+
+const (
+	// first: nobody has died of the message since it came into this queue.
+	first redelivery = iota
+	// again: it was delivered from this queue before.
+	again
+	// carried: it was delivered before, from this queue or from one that dead-lettered it.
+	carried
+)
+
+// redeliveryOf finds out what the mark of a delivery means.
+func (s *Subscriber) redeliveryOf(h *handling) redelivery {
+	headers := h.raw.Headers
+	if !h.raw.Redelivered {
+		return first
+	}
+	if _, carries := headers["x-last-death-queue"]; !carries || !slices.ContainsFunc(deaths(h), s.delivers) {
+		return again
+	}
+	if s.counts(h) && s.foreseen(h) == 0 && !s.layout.RedeliveryFails() {
+		return first
+	}
+	return carried
+}
+
+// uncarried reports whether a message must be sent round before it is handled because the broker's mark and count may be of another queue. It
+// may not be where the count is small anyway: it grows if the message kills its consumers. A large count would also make a quorum
+// queue of RabbitMQ 4.3 drop the message when one consumer dies.
+func (s *Subscriber) uncarried(h *handling) bool {
+	return h.mark == carried &&
+		(!s.counts(h) || s.layout.RedeliveryFails() || s.foreseen(h) >= min(suspectAfter, s.config.CrashLimit))
+}
+
+// foreseen is how often a message can have been delivered from this queue without an answer, at the most. RabbitMQ 4.3, which says
+// x-acquired-count too, has counted each delivery that a consumer rejected elsewhere. A record of more rejections than the count has is forged.
+func (s *Subscriber) foreseen(h *handling) int {
+	count, rejected := envelope.DeliveryCount(h.raw.Headers), 0
+	if _, adds := h.raw.Headers["x-acquired-count"]; !adds {
+		return count
+	}
+	for _, d := range deaths(h) {
+		if d.Delivered() {
+			rejected += d.Count
+		}
+	}
+	if rejected > count {
+		return count
+	}
+	return count - rejected
+}
+
+// deaths is the broker's record of how the message was dead-lettered since it was last published.
+func deaths(h *handling) []envelope.Death { return envelope.Deaths(rabbit.FromTable(h.raw.Headers)) }
+
+// delivers reports whether a message can have been delivered from the queue that it died in. In those of rehop's own it waits, and nobody consumes.
+func (s *Subscriber) delivers(d envelope.Death) bool {
+	if d.Delivered() {
+		return true
+	}
+	ours := func(q topology.Queue) bool { return q.Name == d.Queue }
+	waits := layout.IsWaitQueue(d.Queue) || d.Queue != s.layout.FailedQueue(s.config.Queue) && slices.ContainsFunc(s.form.Load().ways.Queues, ours)
+	return !waits
+}
