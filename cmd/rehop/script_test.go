@@ -81,6 +81,7 @@ func TestScripts(t *testing.T) {
 			"bind":            bind,
 			"interrupt":       interrupt,
 			"garbage":         garbage,
+			"cut":             cut,
 			"damage":          damage,
 			"outbox":          fillOutbox,
 			"endpoint":        startEndpoint,
@@ -103,7 +104,7 @@ func TestScripts(t *testing.T) {
 }
 
 // patience is how long a script waits for what is bound to happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // startBroker starts a broker with its management API, whose addresses go to the environment: broker [directory].
 func startBroker(ts *testscript.TestScript, neg bool, args []string) {
@@ -333,6 +334,16 @@ func damage(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	content[offset] ^= 0x10
 	ts.Check(os.WriteFile(file, content, 0o600))
+}
+
+// cut ends a file early.
+func cut(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: cut file size")
+	}
+	size, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), size))
 }
 
 // openOutbox opens a database of SQLite that has the tables.

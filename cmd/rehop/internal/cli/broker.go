@@ -32,12 +32,23 @@ type directory struct {
 	Clean       bool     `json:"closed_in_order"`
 	Damage      []string `json:"damage"`
 	SetAside    []string `json:"set_aside"`
+	Recovered   []queued `json:"recovered"`
+}
+
+// queued are messages in a queue, as JSON.
+type queued struct {
+	Vhost    string `json:"vhost"`
+	Queue    string `json:"queue"`
+	Messages int    `json:"messages"`
 }
 
 func directoryOf(dir string, r broker.Report) directory {
 	d := directory{
 		Directory: dir, Segments: r.Segments, Messages: r.Messages, Definitions: r.Definitions, Bytes: r.Bytes, Dead: r.Dead, Torn: r.Torn, Clean: r.Clean,
-		Damage: []string{}, SetAside: append([]string{}, r.SetAside...),
+		Damage: []string{}, SetAside: append([]string{}, r.SetAside...), Recovered: []queued{},
+	}
+	for _, q := range r.Recovered {
+		d.Recovered = append(d.Recovered, queued{q.Vhost, q.Name, q.Messages})
 	}
 	for _, damage := range r.Damage {
 		d.Damage = append(d.Damage, damage.Error())
@@ -62,14 +73,14 @@ func (c *command) printDirectory(d directory) error {
 	}
 	state := "closed in order"
 	if !d.Clean {
-		state = "not closed in order; the next start mends that"
+		state = "not closed in order; the next start recovers from that"
 	}
 	if err := c.printf("%s: %s and %s, %s in %s, of which %s can be given back; %s\n", plain(d.Directory), counted(d.Messages, "message"),
 		counted(d.Definitions, "definition"), size(d.Bytes), counted(d.Segments, "file"), size(d.Dead), state); err != nil {
 		return err
 	}
 	if d.Torn > 0 {
-		if err := c.printf("a crash has left %s unfinished at the end, which nobody was told of; the next start cuts it off\n", size(d.Torn)); err != nil {
+		if err := c.printf("a crash has left %s unfinished at the end, which was never confirmed; the next start cuts it off\n", size(d.Torn)); err != nil {
 			return err
 		}
 	}
@@ -77,6 +88,15 @@ func (c *command) printDirectory(d directory) error {
 		if err := c.printf("%s %s\n", c.red("damage:"), plain(damage)); err != nil {
 			return err
 		}
+	}
+	for _, q := range d.Recovered {
+		if err := c.printf("recovered: %s in queue %s of virtual host %s; the definition of their own queue is lost\n",
+			counted(q.Messages, "message"), plain(q.Queue), plain(q.Vhost)); err != nil {
+			return err
+		}
+	}
+	if len(d.Recovered) > 0 {
+		c.notice("when the broker runs again, list and replay these messages with rehop failed ls <queue> and rehop failed replay <queue>")
 	}
 	if len(d.SetAside) > 0 {
 		return c.printf("set aside: %s\n", plain(strings.Join(d.SetAside, ", ")))
@@ -127,9 +147,14 @@ func (c *command) brokerRepair() *cobra.Command {
 		Use:   "repair directory",
 		Short: "Make a damaged data directory fit to be used again",
 		Long: `Repair keeps what is sound, and sets damaged files aside under other names. Messages in damaged
-places are lost, and some that were handled may come back. It does nothing if nothing is damaged.
-It asks before it does, or needs --yes; a copy of the directory beforehand is wise. What it has
-begun to mend it mends, also when it is interrupted.`,
+places are lost, and some that were handled may come back. Messages whose queue is lost are in
+queues named rehop.recovered.<number>, in the virtual host /; a queue that was deleted long ago can
+come back as one of these. rehop failed ls, replay, export and drop take the name of such a queue:
+a replay sends a message to the queue that its headers name, and if they name none, to its exchange
+with its routing key, so other queues that are bound there get it once more.
+
+Repair does nothing if nothing is damaged. Otherwise it asks first, or needs --yes. Make a copy of
+the directory before. Once the repair has begun, an interruption does not stop it.`,
 		Args: needs("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.repair(cmd.Context(), args[0], yes) },
 	}
@@ -166,7 +191,7 @@ func (c *command) brokerCompact() *cobra.Command {
 		Long: `Compact writes the messages that are still held to new files, and removes the old ones. A broker
 does so by itself, while it runs, when there is more to give back than to keep. Meanwhile the
 directory needs room for both. It can be interrupted or killed at any time: every message is still
-there, and the same command goes on.`,
+there, and you can run the command again.`,
 		Args: needs("directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			before, after, err := broker.CompactDir(cmd.Context(), args[0])

@@ -13,7 +13,8 @@ func (c *command) check() *cobra.Command {
 		Use:   "check [rehop.yaml]",
 		Short: "Find what is wrong in a file",
 		Long: `Reads a file as rehop up and rehop run do, and prints all that is wrong in it, with the line. It talks to nobody: whether the
-broker and the targets are there is not looked at. The exit code is 0 if nothing is wrong and 3 if something is.`,
+broker and the targets are there is not looked at. A note is about something that is not wrong, but will not work on every release of RabbitMQ. The exit code is 0 if
+nothing is wrong and 3 if something is.`,
 		Args: needs("[file]"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path := localFile
@@ -29,7 +30,12 @@ broker and the targets are there is not looked at. The exit code is 0 if nothing
 				return err
 			}
 			if c.json {
-				return c.printJSON(checked{Path: path, Faults: config.Faults{}})
+				return c.printJSON(checked{Path: path, Faults: config.Faults{}, Notes: file.Notes})
+			}
+			for _, note := range file.Notes {
+				if err := c.printf("note: %s\n", plain(note.Error())); err != nil {
+					return err
+				}
 			}
 			return c.printf("%s is in order: %s, %s\n", plain(path), counted(len(file.Flows), "flow"), outboxes(len(file.Outboxes)))
 		},
@@ -40,11 +46,12 @@ broker and the targets are there is not looked at. The exit code is 0 if nothing
 type checked struct {
 	Path   string        `json:"path"`
 	Faults config.Faults `json:"faults"`
+	Notes  config.Faults `json:"notes,omitempty"` // what is not wrong and still worth knowing
 }
 
 func (c *command) tellFaults(path string, faults config.Faults) error {
 	if c.json {
-		if err := c.printJSON(checked{path, faults}); err != nil {
+		if err := c.printJSON(checked{Path: path, Faults: faults}); err != nil {
 			return err
 		}
 	} else {

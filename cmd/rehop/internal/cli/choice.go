@@ -28,9 +28,9 @@ func (ch *choice) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&ch.key, "key", "", "only messages with this routing key; a * at its end stands for anything")
 	flags.StringArrayVar(&ch.headers, "header", nil, "only messages with this header, as name=value; all, if given more than once")
 	flags.StringVar(&ch.since, "since", "", "only failures at this time or later, as in 2026-01-31T15:04:05Z or 2026-01-31")
-	flags.StringVar(&ch.before, "before", "", "only failures before this time")
+	flags.StringVar(&ch.before, "before", "", "only failures before this time; a message of which no time is known is not among them")
 	flags.DurationVar(&ch.younger, "younger", 0, "only failures of the last so long, as in 90m")
-	flags.DurationVar(&ch.older, "older", 0, "only failures that are older than that")
+	flags.DurationVar(&ch.older, "older", 0, "only failures that are older than that; a message of which no time is known is not among them")
 }
 
 // filter is the choice as admin takes it.

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -62,7 +61,7 @@ func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Clie
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, unreachable(errors.Join(fmt.Errorf("connect to the broker: %w", err), closed))
+		return nil, errors.Join(c.notConnected(err), closed)
 	}
 	return client, nil
 }

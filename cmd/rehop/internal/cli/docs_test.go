@@ -111,3 +111,16 @@ func writeFlags(out *strings.Builder, flags *pflag.FlagSet) {
 		fmt.Fprintf(out, "| `%s` | %s |\n", name, strings.ReplaceAll(what, "|", "\\|"))
 	})
 }
+
+// What doctor finds in a database is in the table of its findings.
+func TestDatabaseAilmentsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range databaseAilments {
+		if !strings.Contains(string(text), "`"+a.ID+"`") {
+			t.Errorf("docs/operations.md does not have `%s`", a.ID)
+		}
+	}
+}

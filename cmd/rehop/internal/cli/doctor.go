@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -14,6 +15,7 @@ func (c *command) doctor() *cobra.Command {
 		o    admin.DoctorOptions
 		all  bool
 		list bool
+		file string
 		s    *store
 	)
 	cmd := &cobra.Command{
@@ -21,6 +23,8 @@ func (c *command) doctor() *cobra.Command {
 		Short: "Check the broker, and a database, for what loses messages or holds them up",
 		Long: `Doctor checks the broker and the virtual host for what is known to lose messages or to hold them up, and prints how to fix it. It needs the management API, and
 sees most as a user with the tag administrator. It changes nothing; it takes the first message of each queue in which messages wait, and requeues it.
+
+With --config it also compares the flows of a file with the broker: how long they hold a message, and whether their layouts work on this release of RabbitMQ.
 
 With --database or $` + envDatabase + ` it also checks that the database of an outbox keeps what was committed, and that it has rehop's tables in the version that this
 program needs.
@@ -31,8 +35,11 @@ The exit code is 3 if it has found something worse than info.`,
 			if list {
 				return c.printAilments()
 			}
-			if o.HandlerTimeout < 0 || o.ConsumerTimeout < 0 || o.MaxFailed < 0 || o.MaxChurn < 0 || o.Watch < 0 {
+			if o.HandlerTimeout < 0 || o.ConsumerTimeout < 0 || o.MaxFailed < 0 || o.MaxUnacked < 0 || o.MaxChurn < 0 || o.Watch < 0 {
 				return usage("no flag of doctor may be negative")
+			}
+			if err := c.tellFlows(file, &o); err != nil {
+				return err
 			}
 			inDatabase, err := s.examine(cmd.Context()) // it is quick, the broker is not
 			if err != nil {
@@ -53,13 +60,36 @@ The exit code is 3 if it has found something worse than info.`,
 	flags := cmd.Flags()
 	s = c.newStore(flags)
 	flags.BoolVarP(&all, "all", "a", false, "show what is only worth knowing, too")
+	flags.StringVar(&file, "config", "", "file (rehop.yaml) whose flows are compared with the broker, and that says where the broker is")
 	flags.BoolVar(&list, "list", false, "list what doctor knows to look for")
 	flags.DurationVar(&o.HandlerTimeout, "handler-timeout", 0, "the longest time that a consumer holds a message, to compare with the broker's consumer timeout")
-	flags.DurationVar(&o.ConsumerTimeout, "consumer-timeout", 0, "the broker's consumer_timeout, which it does not tell (default 30m)")
+	flags.DurationVar(&o.ConsumerTimeout, "consumer-timeout", 0, "the broker's consumer_timeout, which releases before 4.0 do not show (default 30m)")
 	flags.IntVar(&o.MaxFailed, "max-failed", 0, "how many messages may rest in a failed queue (default 1000)")
+	flags.IntVar(&o.MaxUnacked, "max-unacked", 0, "report a queue of which consumers hold this many messages or more (default 1000)")
 	flags.Float64Var(&o.MaxChurn, "max-churn", 0, "how many connections or channels may be opened per second (default 50)")
 	flags.DurationVar(&o.Watch, "watch", 0, "how long to watch messages that are about to leave a queue (default 15s)")
 	return cmd
+}
+
+// tellFlows says what is known of the flows of a file.
+func (c *command) tellFlows(path string, o *admin.DoctorOptions) error {
+	if path == "" {
+		return nil
+	}
+	file, err := config.Load(path)
+	if err != nil {
+		return &exitError{exitUsage, err}
+	}
+	c.reach.adopt(file)
+	o.Subscriptions = make(map[string]admin.DoctorSubscription, len(file.Flows))
+	for _, f := range file.Flows {
+		of := f.Subscription.Layout
+		if of == nil {
+			of = layout.Native{Type: file.QueueType}
+		}
+		o.Subscriptions[f.Subscription.Queue] = admin.DoctorSubscription{HandlerTimeout: f.Holds(), Layout: of}
+	}
+	return nil
 }
 
 func (c *command) printFindings(findings admin.Findings, all bool) error {

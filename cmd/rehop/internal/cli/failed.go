@@ -23,7 +23,9 @@ type desk struct {
 func (c *command) failed() *cobra.Command {
 	g := group("failed", "Look after messages that have failed",
 		`A message that has failed for good rests in the failed queue of its queue, which is named here by the queue itself. rehop.orphans and
-rehop.unrouted, where messages rest that have lost their queue or never had one, are named as they are.`,
+rehop.unrouted, where messages rest that have lost their queue or never had one, are named as they are.
+
+One command at a time reads a failed queue. Another one waits up to 5 seconds for the first to end.`,
 		c.failedList(), c.failedShow(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
 	return g
 }
@@ -143,6 +145,9 @@ func (d *desk) listQueues(ctx context.Context, a *admin.Admin) error {
 		counts = append(counts, failedCount{q.Name, q.Failed})
 	}
 	counts = append(counts, failedCount{layout.OrphansQueue, o.Orphans}, failedCount{layout.UnroutedQueue, o.Unrouted})
+	for _, r := range o.Recovered {
+		counts = append(counts, failedCount{r.Name, r.Messages})
+	}
 	some := counts[:0]
 	for _, count := range counts {
 		if count.Failed > 0 {

@@ -10,10 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/layout"
 )
 
 func (c *command) failedExport() *cobra.Command {
@@ -151,11 +154,15 @@ func (c *command) failedImport() *cobra.Command {
 		Short: "Put exported messages back into the failed queues that they came from",
 		Long: `Import reads what export has written, from a file or the standard input, and puts the messages
 back into the failed queues that they came from. It ends at the first line that it cannot read or
-that the broker does not take, and says with which --skip to go on.
+that the broker does not take, names it, and says which --skip continues after it. Correct
+such lines, and import them by themselves.
 
 At ^C it finishes what is under way, up to 64 messages, so that the number it then says is exact.
 When it is killed nobody says it: any of the 64 messages after the last that were confirmed may be
-there already, and a second import makes copies of these, with the same ids.`,
+there already, and a second import makes copies of these, with the same ids.
+
+--dry-run reports the first line that cannot be read or sent. Whether the queues exist and take a
+message, only the broker can tell.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if skip < 0 {
@@ -166,12 +173,12 @@ there already, and a second import makes copies of these, with the same ids.`,
 				return err
 			}
 			defer in.Close()
-			if dryRun {
-				return c.previewImport(cmd.Context(), in, skip)
-			}
 			of, err := c.layoutOf(chosen, "")
 			if err != nil {
 				return err
+			}
+			if dryRun {
+				return c.previewImport(cmd.Context(), in, of, skip)
 			}
 			a, err := c.openAdmin(cmd.Context(), of)
 			if err != nil {
@@ -186,9 +193,7 @@ there already, and a second import makes copies of these, with the same ids.`,
 			}
 			n, err := a.Import(cmd.Context(), lines)
 			bar.end()
-			if err != nil && (skip+n > 0 || perhapsMore(err) != "") {
-				c.notice("%s from the first on in their queues%s; --skip %d goes on behind them", counted(skip+n, "message"), perhapsMore(err), skip+n)
-			}
+			c.whereImportEnded(skip, n, err)
 			return errors.Join(explain(interruption(cmd.Context(), err)), c.count("imported", n))
 		},
 	}
@@ -198,12 +203,33 @@ there already, and a second import makes copies of these, with the same ids.`,
 	return cmd
 }
 
+// whereImportEnded says how an import that has not come to its end can be continued.
+func (c *command) whereImportEnded(skip, done int, err error) {
+	var lines *admin.ImportError
+	switch {
+	case err == nil:
+	case errors.As(err, &lines):
+		numbers := make([]string, len(lines.Lines))
+		for i, n := range lines.Lines {
+			numbers[i] = strconv.Itoa(n)
+		}
+		where, tried := "line "+strings.Join(numbers, ", "), skip+lines.Tried
+		if tried == 1 {
+			c.notice("not imported: %s; --skip 1 continues after it", where)
+			return
+		}
+		c.notice("not imported: %s; the others of the first %d messages are in their queues, and --skip %d continues after them", where, tried, tried)
+	case skip+done > 0 || perhapsMore(err) != "":
+		c.notice("%s from the first on in their queues%s; --skip %d continues after them", counted(skip+done, "message"), perhapsMore(err), skip+done)
+	}
+}
+
 // perhapsMore says whether messages behind those that are known to be there may be there too.
 func perhapsMore(err error) string {
 	if outcomeOf(err) == "failed" {
 		return ""
 	}
-	return ", and perhaps some of the next 63"
+	return ", and perhaps some of the next 64"
 }
 
 // interruption is why something ended: where it was interrupted, that alone.
@@ -227,12 +253,12 @@ func (c *command) importFrom(ctx context.Context, file string) (io.ReadCloser, i
 }
 
 // previewImport reads what would be imported, and talks to no broker.
-func (c *command) previewImport(ctx context.Context, in io.Reader, skip int) error {
+func (c *command) previewImport(ctx context.Context, in io.Reader, of layout.Layout, skip int) error {
 	lines, err := behind(in, skip)
 	if err != nil {
 		return interruption(ctx, err)
 	}
-	n, err := admin.CheckImport(lines)
+	n, err := admin.CheckImport(lines, of)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -247,6 +273,12 @@ func (c *command) previewImport(ctx context.Context, in io.Reader, skip int) err
 // behind is all but the first lines that have something on them. Those are made empty, so that errors name the lines of the file.
 func behind(in io.Reader, skip int) (io.Reader, error) {
 	lines := bufio.NewReader(in)
+	const mark = "\ufeff" // some editors begin a file with it, also one that has nothing on its first line
+	if begin, err := lines.Peek(len(mark)); err == nil && string(begin) == mark {
+		if _, err := lines.Discard(len(mark)); err != nil {
+			return nil, fmt.Errorf("read the import: %w", err)
+		}
+	}
 	var head blankLines
 	for skipped := 0; skipped < skip; {
 		blank, err := skipLine(lines)

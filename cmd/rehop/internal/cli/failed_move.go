@@ -35,21 +35,24 @@ type moved struct {
 
 func (c *command) failedReplay() *cobra.Command {
 	m := new(moving)
+	var drop []string
 	cmd := &cobra.Command{
 		Use:   "replay queue",
 		Short: "Take failed messages back to the queue that failed them",
 		Long: `Replay takes messages from the failed queue of a queue back to that queue, and only there, with their counters reset. The broker confirms
-each copy before the original is removed: a replay that is interrupted or killed loses nothing, and goes on when it is run again. Up to 64 messages that were
-under way when it was killed are then replayed twice.`,
+each copy before the original is removed: a replay that is interrupted or killed loses nothing, and can be run again for the rest. If it is killed, up to 256 messages
+are replayed twice.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return m.run(cmd.Context(), args[0], "replayed", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
+				o.DropHeaders = drop
 				return a.Replay(ctx, args[0], o)
 			})
 		},
 	}
 	m.desk = c.newDesk(cmd)
 	m.addFlags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&drop, "drop-header", nil, "replay without the headers of these names; a * at the end of a name stands for anything")
 	return cmd
 }
 
@@ -96,7 +99,7 @@ func (m *moving) run(ctx context.Context, queue, verb string, move func(context.
 	if m.dryRun {
 		return explain(m.preview(ctx, a, queue, verb, filter))
 	}
-	bar := m.progressOf(verb)
+	bar, limit := m.progressOf(verb), m.limit
 	done, err := move(ctx, a, admin.Options{Filter: filter, Limit: m.limit, Rate: m.rate, Progress: func(p admin.Progress) {
 		bar.show(int64(p.Done), int64(m.expected(p)))
 	}})
@@ -107,13 +110,21 @@ func (m *moving) run(ctx context.Context, queue, verb string, move func(context.
 	switch {
 	case err == nil:
 	case ctx.Err() != nil && done.Seen == 0:
-		m.notice("interrupted; nothing was %s", verb)
+		m.notice("nothing was %s", verb)
 	case ctx.Err() != nil:
-		m.notice("interrupted; the same command goes on where it was")
+		m.notice("the other messages are still in the failed queue; %s", again(limit, done.Done))
 	case away(err):
-		m.notice("the connection was lost, and no message with it; the same command goes on where it was")
+		m.notice("the connection was lost, but no message; %s", again(limit, done.Done))
 	}
 	return explain(err)
+}
+
+// again says how to take the rest of the messages.
+func again(limit, done int) string {
+	if limit > done {
+		return fmt.Sprintf("run the command again with --limit %d for the rest", limit-done)
+	}
+	return "run the command again for the rest"
 }
 
 // expected is how many will be taken, as far as can be told.
@@ -143,7 +154,7 @@ func (m *moving) report(r moved, verb string) error {
 	return m.printf("%s %d, kept %d\n", verb, r.Done, r.Kept)
 }
 
-// count is how many messages are meant. It reads them one by one and keeps none.
+// count is how many messages are meant. It reads them all and keeps none.
 func (m *moving) count(ctx context.Context, a *admin.Admin, queue string, filter admin.Filter) (admin.Count, error) {
 	n, err := a.CountFailed(ctx, queue, filter)
 	if m.limit > 0 {

@@ -50,7 +50,7 @@ func (c *command) layoutOf(l layoutChoice, queue string) (layout.Layout, error) 
 		}
 	}
 	switch {
-	case queue == layout.OrphansQueue || queue == layout.UnroutedQueue, queue == "" && len(all) == 0:
+	case queue == layout.OrphansQueue || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue), queue == "" && len(all) == 0:
 		return layout.Native{}, nil
 	case queue != "":
 		return nil, usage("%s has no flow with the queue %q", l.file, queue)

@@ -82,7 +82,7 @@ func (p *publishing) goOn(t *tally) {
 		p.notice("no line is done%s; it begins anew without --skip", perhaps)
 		return
 	}
-	p.notice("all is done up to line %d%s%s; --skip %d goes on behind it", t.settled, but, perhaps, t.settled)
+	p.notice("all is done up to line %d%s%s; --skip %d continues after it", t.settled, but, perhaps, t.settled)
 }
 
 // eachBatch reads lines, and has them published in batches.

@@ -30,10 +30,11 @@ type waitView struct {
 
 // overview is what rehop has on a broker, as JSON. Without the management API there are queues alone.
 type overview struct {
-	Queues   []queueView `json:"queues"`
-	Waits    []waitView  `json:"waits,omitempty"`
-	Orphans  *int        `json:"orphans,omitempty"`
-	Unrouted *int        `json:"unrouted,omitempty"`
+	Queues    []queueView `json:"queues"`
+	Waits     []waitView  `json:"waits,omitempty"`
+	Recovered []waitView  `json:"recovered,omitempty"`
+	Orphans   *int        `json:"orphans,omitempty"`
+	Unrouted  *int        `json:"unrouted,omitempty"`
 }
 
 func (c *command) queues() *cobra.Command {
@@ -106,6 +107,9 @@ func lookAt(ctx context.Context, a *admin.Admin, names []string, waiting int) (o
 	for _, w := range found.Waits {
 		o.Waits = append(o.Waits, waitView(w))
 	}
+	for _, r := range found.Recovered {
+		o.Recovered = append(o.Recovered, waitView(r))
+	}
 	return o, nil
 }
 
@@ -142,7 +146,7 @@ func (c *command) printOverview(o overview) error {
 	}
 	for _, q := range o.Queues {
 		if q.Migrating {
-			c.notice("queue %q is being migrated, and %s kept aside for it; rehop topology migrate goes on with it", q.Name, counted(q.Moving, "message"))
+			c.notice("queue %q is being migrated, and %s kept aside for it; rehop topology migrate continues that", q.Name, counted(q.Moving, "message"))
 		}
 	}
 	rows = nil
@@ -156,6 +160,18 @@ func (c *command) printOverview(o overview) error {
 			return err
 		}
 		if err := c.printTable([]string{"WAITS IN", "MESSAGES"}, rows); err != nil {
+			return err
+		}
+	}
+	rows = nil
+	for _, r := range o.Recovered {
+		rows = append(rows, []string{r.Name, strconv.Itoa(r.Messages)})
+	}
+	if len(rows) > 0 {
+		if err := c.printf("\n"); err != nil {
+			return err
+		}
+		if err := c.printTable([]string{"RECOVERED IN", "MESSAGES"}, rows); err != nil {
 			return err
 		}
 	}

@@ -161,9 +161,14 @@ func (c *command) openAdmin(ctx context.Context, of layout.Layout) (*admin.Admin
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, unreachable(fmt.Errorf("connect to the broker: %w", err))
+		return nil, c.notConnected(err)
 	}
 	return a, nil
+}
+
+// notConnected says that there is no connection to the broker, and where its address and login come from.
+func (c *command) notConnected(err error) error {
+	return unreachable(fmt.Errorf("connect to the broker: %w; see that it runs, and that the address and login in --broker or $%s are right", err, envBroker))
 }
 
 // checkManagement finds a URL of the management API that cannot be right, and does not quote it.
@@ -199,6 +204,8 @@ func explain(err error) error {
 		return unreachable(fmt.Errorf("%w; the login is that of --management or $%s, else that of the broker's URL", err, envManagement))
 	case away(err):
 		return unreachable(err)
+	case errors.Is(err, admin.ErrNoQueue):
+		return fmt.Errorf("%w; rehop queues lists the queues that rehop knows, and --layout says how their failed queues are named", err)
 	}
 	return err
 }

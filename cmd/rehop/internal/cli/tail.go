@@ -23,6 +23,7 @@ type tailing struct {
 	body  int
 	seen  int
 	begun bool
+	end   *time.Timer // ends the watch; nil: nothing does
 }
 
 // tailPause is between tries to find a management API that was there.
@@ -62,7 +63,7 @@ direct exchange a key is given as it is; # stands for everything on a topic exch
 	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "bind with this key instead; may be given more than once. What no other queue is bound for is lost then")
 	flags.StringVarP(&t.watch.Queue, "queue", "q", "", "queue to watch; needs the management API, which knows its bindings")
 	flags.IntVarP(&t.count, "count", "n", 0, "end after so many messages (default never)")
-	flags.DurationVar(&t.limit, "for", 0, "end after so long (default never)")
+	flags.DurationVar(&t.limit, "for", 0, "end this long after watching has begun (default never)")
 	flags.IntVar(&t.body, "body", 200, "how many bytes of each body to show; 0 is all")
 	return cmd
 }
@@ -84,17 +85,17 @@ func (t *tailing) run(ctx context.Context) error {
 		return err
 	}
 	defer a.Close()
-	limited := ctx
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if t.limit > 0 {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, t.limit)
-		defer cancel()
+		t.end = time.AfterFunc(t.reach.patience, cancel) // until it has begun
+		defer t.end.Stop()
 	}
 	t.watch.Began = t.began
 	for {
 		err := a.Watch(limited, t.watch, t.show)
 		switch {
-		case errors.Is(err, errEnough), t.limit > 0 && limited.Err() != nil && ctx.Err() == nil, ctx.Err() != nil && t.count == 0:
+		case errors.Is(err, errEnough), t.begun && limited.Err() != nil && ctx.Err() == nil, ctx.Err() != nil && t.count == 0:
 			return nil // as it was told, or by ^C, which is how it ends when it was told nothing
 		case errors.Is(err, admin.ErrNoManagement) && t.watch.Queue == "":
 			return usage("the bindings of the exchange are told by the management API: say where it is with --management or $%s, or name a --key; what that means "+
@@ -105,13 +106,18 @@ func (t *tailing) run(ctx context.Context) error {
 			if err := rabbit.Pause(limited, tailPause); err != nil && ctx.Err() != nil {
 				return err
 			}
+		case limited.Err() != nil && ctx.Err() == nil:
+			return unreachable(fmt.Errorf("the broker has not answered within %v: %w", t.reach.patience, err))
 		default:
-			return explain(err)
+			return explain(interruption(ctx, err))
 		}
 	}
 }
 
 func (t *tailing) began() {
+	if t.end != nil && !t.begun {
+		t.end.Reset(t.limit)
+	}
 	t.begun = true
 	t.notice("watching %s; ^C ends it", t.what())
 	if len(t.watch.Keys) > 0 {

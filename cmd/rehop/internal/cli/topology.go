@@ -176,8 +176,8 @@ func (c *command) topologyApply() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply [file]",
 		Short: "Declare what the flows need and the broker has not",
-		Long: `Apply declares what is missing. What exists stays as it is, even if it differs: apply says what to do about that, and ends with 3. It is safe to
-repeat.`,
+		Long: `Apply declares what is missing. What exists stays as it is, even if it differs or is too much, as a binding that no flow needs: apply says what to do
+about that, and ends with 3. It is safe to repeat.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.withPlan(cmd.Context(), args, func(plan layout.Plan, a *admin.Admin) error {
@@ -185,7 +185,7 @@ repeat.`,
 				if err := errors.Join(err, c.printApplied(applied, o.DryRun)); err != nil {
 					return err
 				}
-				if n := len(applied.Left.Of("differs", "ruled")); n > 0 {
+				if n := len(applied.Left) - len(applied.Left.Of(unchecked)); n > 0 {
 					return found("%s left", counted(n, "difference"))
 				}
 				return nil

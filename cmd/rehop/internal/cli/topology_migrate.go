@@ -25,7 +25,10 @@ func (c *command) topologyMigrate() *cobra.Command {
 kept in another one while it is deleted and declared again; exchanges go on taking messages all the time. It needs the management API. Who publishes to the queue by
 its name has to pause, and consumers have to be stopped.
 
-It says what it will do and asks, or needs --yes. When it is interrupted or killed it goes on when it is run again; with the file as it was before, it goes back.`,
+It tries the new arguments on another queue first, also with --dry-run, and does nothing if the broker refuses them. Queues that dead-letter to this one by its name
+have to be empty; --consumers wait waits for that, too.
+
+It says what it will do and asks, or needs --yes. If it is interrupted or killed, run it again to continue; with the previous version of the file, it undoes the migration.`,
 		Args: needs("queue", "[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch o.Consumers = admin.ConsumerRule(consumers); o.Consumers {
@@ -44,7 +47,7 @@ It says what it will do and asks, or needs --yes. When it is interrupted or kill
 	flags := cmd.Flags()
 	flags.StringVar(&consumers, "consumers", string(admin.RefuseConsumers), "what to do while the queue has consumers: refuse, wait or ignore")
 	flags.BoolVar(&o.KeepOrder, "keep-order", false, "new messages wait until those before them are back; no subscriber may start before the end")
-	flags.DurationVar(&o.Settle, "settle", 0, "for how long the queue must have been empty before it is deleted (default 12s)")
+	flags.DurationVar(&o.Settle, "settle", 0, "for how long nothing may have come to the queue before it is deleted (default 12s)")
 	flags.BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
 	addYes(flags, &yes)
 	return cmd
@@ -80,7 +83,7 @@ func (c *command) migrateQueue(ctx context.Context, a *admin.Admin, plan layout.
 	bar.end()
 	if err != nil {
 		if ctx.Err() != nil {
-			c.notice("interrupted; the same command goes on where it was")
+			c.notice("run the same command again to continue the migration")
 		}
 		return err
 	}

@@ -39,6 +39,8 @@ type File struct {
 	Exchanges []rehop.Exchange
 	Flows     []Flow
 	Outboxes  []Outbox
+	// Notes are what is not wrong and still worth knowing, in the order of the lines. Nil: nothing.
+	Notes Faults
 }
 
 // Listen has the addresses on which the program listens. Empty: the file does not say.
@@ -102,6 +104,7 @@ func Parse(path string, text []byte, env func(name string) (value string, set bo
 	if len(r.faults) > 0 {
 		return nil, r.faults.sorted()
 	}
+	file.Notes = r.notes.sorted()
 	return file, nil
 }
 

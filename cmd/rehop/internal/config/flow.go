@@ -110,7 +110,23 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	r.checkRate(&flow, at)
 	r.checkTimes(flow, at)
 	r.checkCircle(flow, at)
+	if of := s.Layout; of != nil && layout.CountsInDeaths(of) {
+		r.note(at.at("layout"), "%s: layout %s counts failures in the header x-death, and RabbitMQ 4 ignores what clients write there: the programs that share the queue do not see each other's failures. To change that, %s",
+			what, layout.Name(of), layout.WithoutDeaths(of))
+	}
 	return flow, at
+}
+
+// usualFlowTimeout is that of a flow.
+const usualFlowTimeout = 5 * time.Minute
+
+// Holds is the longest time that the flow holds a message: its timeout, as often as messages are handled one after the other until all that were
+// prefetched are done.
+func (f Flow) Holds() time.Duration {
+	s := f.Subscription
+	concurrency := cmp.Or(s.Concurrency, 1)
+	rounds := (cmp.Or(s.Prefetch, max(4, 2*concurrency)) + concurrency - 1) / concurrency
+	return cmp.Or(s.Timeout, usualFlowTimeout) * time.Duration(rounds)
 }
 
 // arguments reads queue arguments, whose values are the broker's business.
@@ -138,7 +154,7 @@ func (r *reader) arguments(to *map[string]any) func(*yaml.Node) {
 
 // checkTimes finds a target that may take longer than its flow. One that does not say how long gets no more than the flow has.
 func (r *reader) checkTimes(f Flow, at places) {
-	limit := cmp.Or(f.Subscription.Timeout, 5*time.Minute)
+	limit := cmp.Or(f.Subscription.Timeout, usualFlowTimeout)
 	own := f.Target.timeout()
 	if own == nil {
 		return

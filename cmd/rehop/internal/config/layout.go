@@ -25,12 +25,13 @@ func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 		"native": {nil, func() layout.Layout { return nil }}, // the client's own
 		"tiers": {keys{"name": r.text(&tiers.Name), "tiers": r.periods(&tiers.Tiers), "waits": r.periods(&tiers.Waits),
 			"queue-type": choice(r, &tiers.Type, layout.Quorum, layout.Classic)}, func() layout.Layout { return tiers }},
-		"pubsub": {keys{"delay": r.period(&pubsub.Delay)}, func() layout.Layout { return pubsub }},
+		"pubsub": {keys{"delay": r.period(&pubsub.Delay), "form": choice(r, &pubsub.Form, layout.PubSubByQueue, layout.PubSubByKey)}, func() layout.Layout { return pubsub }},
 		"dlx": {keys{"name": r.text(&dlx.Name), "rest": r.text(&dlx.Rest), "rest-arguments": r.arguments(&dlx.RestArgs)},
 			func() layout.Layout { return dlx }},
 		"sneakers": {keys{"delay": r.period(&sneakers.Delay), "retries": r.count(&sneakers.Retries), "reject": r.whether(&sneakers.Reject),
+			"document":   r.whether(&sneakers.Document),
 			"retry-name": r.text(&sneakers.RetryName), "error-name": r.text(&sneakers.ErrorName),
-			"requeue-name": r.text(&sneakers.RequeueName), "requeue-key": r.text(&sneakers.RequeueKey)}, func() layout.Layout { return sneakers }},
+			"requeue-name": r.text(&sneakers.RequeueName), "requeue-key": r.text(&sneakers.RequeueKey), "retry-arguments": r.arguments(&sneakers.RetryArgs)}, func() layout.Layout { return sneakers }},
 		"envelope": {keys{"name": r.text(&envelope.Name), "delay": r.period(&envelope.Delay), "retries": r.count(&envelope.Retries),
 			"delivery-limit": r.count(&envelope.DeliveryLimit), "require-id": r.whether(&envelope.RequireID)}, func() layout.Layout { return envelope }},
 	}

@@ -17,6 +17,7 @@ type reader struct {
 	path   string
 	env    func(name string) (string, bool)
 	faults Faults
+	notes  Faults
 	// flowsAt are the places of the flows, in their order.
 	flowsAt []places
 }
@@ -27,6 +28,11 @@ func (r *reader) fault(at *yaml.Node, format string, args ...any) {
 		line = at.Line
 	}
 	r.faults = append(r.faults, Fault{File: r.path, Line: line, Text: fmt.Sprintf(format, args...)})
+}
+
+// note is for what is not wrong and still worth knowing.
+func (r *reader) note(at *yaml.Node, format string, args ...any) {
+	r.notes = append(r.notes, Fault{File: r.path, Line: at.Line, Text: fmt.Sprintf(format, args...)})
 }
 
 // keys says how the value of each key of a mapping is read.

@@ -20,7 +20,7 @@ import (
 func TestReloadToABrokerThatIsAway(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.runner.Patience = 50 * time.Millisecond
+	s.runner.Patience = time.Second
 	s.runner.Connect = func(f *config.File) (rehop.Config, error) {
 		settings := s.broker.Config()
 		if len(f.Broker) > 0 {

@@ -34,6 +34,25 @@ func (e *Embedded) users() []broker.User {
 	return users
 }
 
+// brokerFailure is why the broker within this program has stopped working, or nil.
+func (r *run) brokerFailure() error {
+	if r.Embedded == nil || r.Embedded.server == nil {
+		return nil
+	}
+	if err := r.Embedded.server.Err(); err != nil && !errors.Is(err, broker.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// brokerDone is closed when the broker within this program has stopped working. It is nil if there is none.
+func (r *run) brokerDone() <-chan struct{} {
+	if r.Embedded == nil || r.Embedded.server == nil {
+		return nil
+	}
+	return r.Embedded.server.Done()
+}
+
 // startBroker starts the broker. The end that it returns is to be called also if there is an error.
 func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	e := r.Embedded
@@ -42,7 +61,12 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	if err := e.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker in %s: %w", e.Data, err)
 	}
-	ends := []func() error{e.server.Close}
+	ends := []func() error{func() error {
+		if err := e.server.Close(); r.brokerFailure() == nil {
+			return err
+		}
+		return nil // it was reported
+	}}
 	end = func() error {
 		var err error
 		for i := len(ends) - 1; i >= 0; i-- {
@@ -50,6 +74,12 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 		}
 		return err
 	}
+	r.serving.Go(func() {
+		<-e.server.Done()
+		if err := r.brokerFailure(); err != nil {
+			r.fail(fmt.Errorf("the embedded broker has failed: %w", err))
+		}
+	})
 	if e.AMQP != "" {
 		listener, err := listen(e.AMQP, "AMQP", "amqp")
 		if err != nil {
@@ -58,7 +88,8 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 		r.report.AMQP = "amqp://guest:guest@" + listener.Addr().String() + "/"
 		// Not until ctx ends: programs that publish go on while the flows are drained.
 		r.serving.Go(func() {
-			if err := e.server.Serve(context.WithoutCancel(ctx), listener); err != nil && !r.ending.Load() {
+			err := e.server.Serve(context.WithoutCancel(ctx), listener)
+			if e.server.Err() == nil && err != nil && !r.ending.Load() {
 				r.fail(fmt.Errorf("serve AMQP: %w", err))
 			}
 		})

@@ -10,14 +10,21 @@ import (
 // startHTTP serves health and metrics.
 func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("ok\n")) // it answers, so it lives
-	})
+	mux.HandleFunc("GET /healthz", r.healthz)
 	mux.HandleFunc("GET /readyz", r.readyz)
 	mux.Handle("GET /metrics", t.metrics)
 	at, end, err := r.serve(r.HTTP, "health and metrics", "http", mux)
 	r.report.HTTP = at
 	return end, err
+}
+
+// healthz answers that the process lives, unless its broker has failed, for which only a restart helps.
+func (r *run) healthz(w http.ResponseWriter, _ *http.Request) {
+	if err := r.brokerFailure(); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("ok\n"))
 }
 
 // readiness is the answer of /readyz.
@@ -30,7 +37,7 @@ type readiness struct {
 // readyz answers whether all flows consume.
 func (r *run) readyz(w http.ResponseWriter, _ *http.Request) {
 	status := r.runner.Status()
-	answer := readiness{Ready: status.Ready() && !r.ending.Load(), Draining: r.ending.Load(), Status: status}
+	answer := readiness{Ready: status.Ready() && !r.ending.Load() && r.brokerFailure() == nil, Draining: r.ending.Load(), Status: status}
 	w.Header().Set("Content-Type", "application/json")
 	if !answer.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)

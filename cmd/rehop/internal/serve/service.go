@@ -265,6 +265,8 @@ func (r *run) drain() error {
 		select {
 		case <-r.Hurry:
 			cancel()
+		case <-r.brokerDone():
+			cancel() // it takes no answer any more, so there is nothing to wait for
 		case <-ended:
 		}
 	}()

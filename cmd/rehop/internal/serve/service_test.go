@@ -217,11 +217,11 @@ func publish(t *testing.T, url string, m rehop.Message) {
 
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(2 * time.Minute)
 	for !is() {
 		select {
 		case <-limit:
-			t.Fatalf("after 20 s still not: %s", what)
+			t.Fatalf("after 2 minutes still not: %s", what)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
