@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/proxy"
@@ -36,23 +37,23 @@ const (
 )
 
 // CutMoves cuts connections while failed messages are on their way to where they wait, and no confirm has
-// come. An original that was acked too soon is lost for certain, which other faults leave to luck. It tells whether so many
-// failed, and others were handled, meanwhile. They are not where consumers have died of a message before: it is to be handled alone, and that
+// come. An original that was acked too soon is lost for certain, which other faults leave to luck. It reports whether so many
+// failed, and others were handled, before the limit. They are not where consumers have died of a message before: it is to be handled alone, and that
 // waits for those that cannot be moved.
-func (x *Trial) CutMoves(p *proxy.Proxy, moves, others int) bool {
+func (x *Trial) CutMoves(p *proxy.Proxy, limit time.Duration, moves, others int) bool {
 	x.T.Helper()
 	p.Freeze(moving)
 	// What was acked, rightly or not, has reached the broker when others were handled.
-	full := x.more(delivery.Failed, moves) && x.more(delivery.Handled, others)
+	full := x.more(limit, delivery.Failed, moves) && x.more(limit, delivery.Handled, others)
 	p.Cut(consuming)
 	p.Cut(moving)
 	p.Thaw()
 	return full
 }
 
-// more waits a while for so many more events of a kind, and tells whether they have come.
-func (x *Trial) more(kind delivery.Kind, n int) bool {
-	ctx, cancel := x.Within(delivery.Soon / 4)
+// more waits for n more events of a kind, and reports whether they have come.
+func (x *Trial) more(limit time.Duration, kind delivery.Kind, n int) bool {
+	ctx, cancel := x.Within(limit)
 	defer cancel()
 	return x.Books.Await(ctx, kind, x.Books.Count(kind)+n) == nil
 }

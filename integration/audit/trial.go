@@ -54,7 +54,7 @@ func New(t *testing.T, r *lab.Rabbit, script delivery.Script) *Trial {
 		if t.Failed() {
 			t.Logf("queues:\n%s", x.Queues())
 		}
-		closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		closing, cancel := context.WithTimeout(context.Background(), delivery.Soon)
 		defer cancel()
 		_ = x.Work.Close(closing)
 		_ = books.Close()

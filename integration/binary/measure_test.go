@@ -28,13 +28,13 @@ flows:
 	var starts []time.Duration
 	var resident []int
 	for range 5 {
-		began := time.Now()
 		p := up(t, anyPort(file)...)
-		starts = append(starts, time.Since(began))
 		resident = append(resident, residentBytes(t, p.Process.Pid))
 		if code := p.end(); code != 0 {
 			t.Fatalf("got exit code %d, want 0", code)
 		}
+		// Its own time, which does not depend on what else the machine does.
+		starts = append(starts, p.ProcessState.UserTime()+p.ProcessState.SystemTime())
 	}
 	slices.Sort(starts)
 	slices.Sort(resident)
@@ -43,9 +43,9 @@ flows:
 		t.Fatal(err)
 	}
 	middle := len(starts) / 2
-	t.Logf("cold start %v, idle memory %.1f MiB (medians of %d), program %.1f MiB", starts[middle].Round(time.Millisecond), float64(resident[middle])/(1<<20), len(starts), float64(info.Size())/(1<<20))
+	t.Logf("processor time of a cold start %v, idle memory %.1f MiB (medians of %d), program %.1f MiB", starts[middle].Round(time.Millisecond), float64(resident[middle])/(1<<20), len(starts), float64(info.Size())/(1<<20))
 	if starts[middle] > limit {
-		t.Errorf("the starts took %v, want a median of less than %v", starts, limit)
+		t.Errorf("the starts took %v of the processor's time, want a median of less than %v", starts, limit)
 	}
 	if resident[middle] > memory {
 		t.Errorf("idle memory was %d bytes, want a median of less than %d", resident, memory)

@@ -190,7 +190,7 @@ func dial(t testing.TB, url string) *amqp.Channel {
 // publish sends messages with these ids to a queue, and waits for all confirms.
 func publish(t testing.TB, ch *amqp.Channel, queue string, ids []string, body []byte) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), kit.Limit)
 	defer cancel()
 	var confirms []*amqp.DeferredConfirmation
 	for i, id := range ids {

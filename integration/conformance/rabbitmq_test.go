@@ -67,6 +67,33 @@ func (r *rabbitMQ) DeletePolicy(t testing.TB, vhost, name string) {
 	r.call(t, "DELETE", "/api/policies/"+vhost+"/"+name, nil)
 }
 
+func (r *rabbitMQ) SetVhostLimit(t testing.TB, vhost, name string, limit int) {
+	t.Helper()
+	r.call(t, "PUT", "/api/vhost-limits/"+vhost+"/"+name, map[string]int{"value": limit})
+}
+
+func (r *rabbitMQ) SetUserLimit(t testing.TB, user, name string, limit int) {
+	t.Helper()
+	r.call(t, "PUT", "/api/user-limits/"+user+"/"+name, map[string]int{"value": limit})
+}
+
+func (r *rabbitMQ) SetTopicPermission(t testing.TB, vhost, user, exchange, write, read string) {
+	t.Helper()
+	r.call(t, "PUT", "/api/topic-permissions/"+vhost+"/"+user, map[string]string{"exchange": exchange, "write": write, "read": read})
+}
+
+// SetDefaultQueueType makes the virtual host anew: RabbitMQ 3.10 takes the type with definitions of one that is not there, and never later.
+func (r *rabbitMQ) SetDefaultQueueType(t testing.TB, vhost, typ string) {
+	t.Helper()
+	var permissions []map[string]string
+	if err := r.lab.TryAPI("GET", "/api/vhosts/"+vhost+"/permissions", nil, &permissions); err != nil {
+		t.Fatal(err)
+	}
+	r.call(t, "DELETE", "/api/vhosts/"+vhost, nil)
+	r.call(t, "POST", "/api/definitions", map[string]any{"permissions": permissions,
+		"vhosts": []map[string]any{{"name": vhost, "metadata": map[string]any{"default_queue_type": typ}}}})
+}
+
 // call uses the management API on behalf of a case; the lab would fail the whole suite.
 func (r *rabbitMQ) call(t testing.TB, method, path string, in any) {
 	t.Helper()

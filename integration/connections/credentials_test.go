@@ -92,15 +92,10 @@ func TestWrongPassword(t *testing.T) {
 		"password": with(t, r.URL, func(u *url.URL) { u.User = url.UserPassword("guest", "wrong-one") }),
 		"vhost":    with(t, r.URL, func(u *url.URL) { u.Path = "/missing-" + r.Vhost }),
 	} {
-		start := time.Now()
 		_, err := rehop.Open(kit.Context(t), rehop.Config{URL: raw, Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
 			t.Errorf("%s: got nil, want an error", name)
 			continue
-		}
-		// RabbitMQ itself waits for 3 s before it refuses a password, to slow guessing down.
-		if took := time.Since(start); took > 8*time.Second {
-			t.Errorf("%s: took %v, want the broker's answer", name, took)
 		}
 		if !strings.Contains(err.Error(), "refused") || !strings.Contains(err.Error(), host(t, r.URL)) {
 			t.Errorf("%s: got %q, want that and which broker refused", name, err)

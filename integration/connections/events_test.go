@@ -13,15 +13,10 @@ import (
 // events remembers what a client's hooks are told, and when.
 type events struct {
 	mu        sync.Mutex
-	states    []stateEvent
+	states    []rehop.StateChange
 	consumers []consumerEvent
 	published []error
 	changed   chan struct{}
-}
-
-type stateEvent struct {
-	rehop.StateChange
-	at time.Time
 }
 
 type consumerEvent struct {
@@ -40,7 +35,7 @@ func (e *events) record(f func()) {
 }
 
 func (e *events) OnState(s rehop.StateChange) {
-	e.record(func() { e.states = append(e.states, stateEvent{s, time.Now()}) })
+	e.record(func() { e.states = append(e.states, s) })
 }
 
 func (e *events) OnConsumer(c rehop.ConsumerEvent) {

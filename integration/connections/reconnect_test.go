@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
@@ -28,11 +27,7 @@ func TestBrokerClosesConnections(t *testing.T) {
 	}
 	before := connections(t, r, 2)
 	closeAll(r, before)
-	closed := time.Now()
 	e.await(t, "consuming again", func() bool { return e.ups("one") > 2 && e.ups("two") > 2 })
-	if took := time.Since(closed); took > 3*time.Second {
-		t.Errorf("consuming again after %v, want about 1 s", took)
-	}
 	for _, q := range []string{"one", "two"} {
 		kit.Publish(t, c, rehop.Message{Exchange: "order", Key: q, Body: []byte(q)})
 		if d := kit.Receive(t, got, "message"); string(d.Body) != q || d.Queue != q {
@@ -82,13 +77,11 @@ func TestQueueDeletedUnderConsumer(t *testing.T) {
 
 // The broker closes the channel of a consumer that does not ack for too long (406). Its message goes
 // to somebody else, and other subscriptions live on.
-func TestConsumerTimeout(t *testing.T) { // changes the whole node: not parallel
-	r := lab.Single(t)
-	set := func(timeout, tick int) {
-		r.Services("ctl", "single", "eval", fmt.Sprintf("application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", timeout, tick))
-	}
-	t.Cleanup(func() { set(1_800_000, 60_000) })
-	set(1000, 500)
+func TestConsumerTimeout(t *testing.T) {
+	t.Parallel()
+	r := lab.Alone(t) // it changes the whole node
+	// Longer than other messages are unacked on a busy machine.
+	r.Services("ctl", "single", "eval", "application:set_env(rabbit, consumer_timeout, 10000), application:set_env(rabbit, channel_tick_interval, 500).")
 	w, e := &kit.Wire{}, &events{}
 	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
 	runs := make(chan *rehop.Delivery, 10)

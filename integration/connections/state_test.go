@@ -50,8 +50,9 @@ func TestStates(t *testing.T) {
 }
 
 // A memory alarm: the broker takes no more messages, and consumers go on.
-func TestBlocked(t *testing.T) { // changes the whole node: not parallel
-	r := lab.Single(t)
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	r := lab.Alone(t) // it changes the whole node
 	ch := r.Channel()
 	watermark := func(args ...string) {
 		r.Services(append([]string{"ctl", "single", "set_vm_memory_high_watermark"}, args...)...)
@@ -82,25 +83,18 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 		<-begun
 	}
 
-	t.Cleanup(func() { watermark("0.4") })
 	alarmed := awaitAlarm(t, r.URL)
 	watermark("absolute", "1MB")
 	alarmed()
 
 	// The broker tells a connection that it is blocked when that one next publishes; this message is
 	// sent, and confirmed when the broker has read it: at once, or when the alarm is over.
-	type result struct {
-		err error
-		at  time.Time
-	}
-	results := make(chan result, 100)
-	firsts := make(chan result, 3)
-	start := func(c *rehop.Client, m rehop.Message, results chan<- result) {
+	results, firsts := make(chan error, 100), make(chan error, 3)
+	start := func(c *rehop.Client, m rehop.Message, results chan<- error) {
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*kit.Limit)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*kit.Limit)
 			defer cancel()
-			err := c.Publish(ctx, m)
-			results <- result{err, time.Now()}
+			results <- c.Publish(ctx, m)
 		}()
 	}
 	for _, c := range []*rehop.Client{a, few, small} {
@@ -121,8 +115,8 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	if errors.Is(err, rehop.ErrUnknown) {
 		t.Errorf("while blocked: got %v, which is also unknown; want it not sent", err)
 	}
-	if took := time.Since(began); took < 300*time.Millisecond || took > 5*time.Second {
-		t.Errorf("while blocked: returned after %v, want 0.3 s", took)
+	if took := time.Since(began); took < 300*time.Millisecond {
+		t.Errorf("while blocked: returned after %v, want 0.3 s at least", took)
 	}
 	err = a.PublishBatch(kit.Timeout(t, 300*time.Millisecond), []rehop.Message{{Key: "sink"}, {Key: "sink"}})
 	if !errors.Is(err, rehop.ErrBlocked) {
@@ -132,13 +126,8 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	go func() {
 		delayed <- a.Publish(kit.Timeout(t, 300*time.Millisecond), rehop.Message{Key: "sink", Delay: time.Second})
 	}()
-	select {
-	case err := <-delayed:
-		if !errors.Is(err, rehop.ErrBlocked) {
-			t.Errorf("delayed message while blocked: got %v, want %v", err, rehop.ErrBlocked)
-		}
-	case <-time.After(3 * time.Second):
-		t.Error("delayed message while blocked: did not return within 3 s, its context had ended after 0.3 s")
+	if err := kit.Receive(t, delayed, "end of a delayed message while blocked"); !errors.Is(err, rehop.ErrBlocked) {
+		t.Errorf("delayed message while blocked: got %v, want %v", err, rehop.ErrBlocked)
 	}
 
 	// Ten more wish to wait; as many as may, do.
@@ -146,12 +135,12 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 		t.Helper()
 		for i := range n {
 			select {
-			case r := <-results:
-				if !errors.Is(r.err, rehop.ErrBlocked) || errors.Is(r.err, context.DeadlineExceeded) {
-					t.Errorf("%s: got %v, want %v at once", what, r.err, rehop.ErrBlocked)
+			case err := <-results:
+				if !errors.Is(err, rehop.ErrBlocked) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: got %v, want %v at once", what, err, rehop.ErrBlocked)
 				}
-			case <-time.After(5 * time.Second):
-				t.Fatalf("%s: got %d refusals, want %d at once", what, i, n)
+			case <-time.After(kit.Limit): // those that wait do so for longer
+				t.Fatalf("%s: got %d refusals, want %d", what, i, n)
 			}
 		}
 	}
@@ -172,34 +161,28 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	}
 	// New subscriptions and clients are possible.
 	got := make(chan *rehop.Delivery, 10)
-	if _, err := a.Subscribe(kit.Timeout(t, 5*time.Second), rehop.Subscription{Queue: "q2", Handler: kit.Into(got)}); err != nil {
+	if _, err := a.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q2", Handler: kit.Into(got)}); err != nil {
 		t.Errorf("subscribe while blocked: %v", err)
 	}
 	late := kit.Open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "late"}}})
-	// Close does not wait for ever.
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	began = time.Now()
+	// Close does not wait for the end of the alarm.
 	go func() { _ = late.Publish(context.Background(), rehop.Message{Key: "sink"}) }()
-	_ = late.Close(ctx)
-	cancel()
-	if took := time.Since(began); took > 6*time.Second {
-		t.Errorf("Close while blocked took %v, want its context and a little", took)
-	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		_ = late.Close(kit.Timeout(t, 300*time.Millisecond))
+	}()
+	kit.Receive(t, closed, "end of Close while blocked")
 
 	watermark("0.4")
 	for range 3 + 2 {
-		r := kit.Receive(t, results, "a message that waited is published after the alarm")
-		if r.err != nil {
-			t.Errorf("after the alarm: got %v, want nil", r.err)
-		}
-		resumed := r.at.Sub(openAgain(ea, efew, esmall))
-		if resumed > time.Second {
-			t.Errorf("after the alarm: published %v after the connection was open again, want 1 s at most", resumed)
+		if err := kit.Receive(t, results, "a message that waited is published after the alarm"); err != nil {
+			t.Errorf("after the alarm: got %v, want nil", err)
 		}
 	}
 	for range 3 {
-		if r := <-firsts; r.err != nil {
-			t.Errorf("message that was sent when the alarm began: got %v, want nil", r.err)
+		if err := kit.Receive(t, firsts, "a message is published that was sent when the alarm began"); err != nil {
+			t.Errorf("message that was sent when the alarm began: got %v, want nil", err)
 		}
 	}
 	for _, e := range []*events{ea, efew, esmall} {
@@ -213,21 +196,6 @@ func TestBlocked(t *testing.T) { // changes the whole node: not parallel
 	}
 	kit.Publish(t, a, rehop.Message{Key: "q2"})
 	kit.Receive(t, got, "message")
-}
-
-// openAgain is when the last of the connections was open again; now, if one is not yet.
-func openAgain(all ...*events) time.Time {
-	var last time.Time
-	for _, e := range all {
-		e.mu.Lock()
-		for _, s := range e.states {
-			if s.Connection == "publish" && s.State == rehop.StateOpen && s.at.After(last) {
-				last = s.at
-			}
-		}
-		e.mu.Unlock()
-	}
-	return last
 }
 
 // awaitAlarm opens a connection, and returns a function that waits until the broker blocks it. That an alarm is set reaches the

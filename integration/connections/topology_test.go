@@ -120,12 +120,12 @@ func TestTopologyBreaksLater(t *testing.T) {
 		}
 		return all
 	}
-	e.await(t, "told what differs", func() bool { return len(refusals()) == 1 })
+	e.await(t, "told what differs", func() bool { return len(refusals()) >= 1 })
 	kit.Publish(t, c, rehop.Message{ID: "meanwhile", Exchange: "order", Key: "other"})
 	if d := kit.Receive(t, got, "message"); d.ID != "meanwhile" {
 		t.Errorf("got %q, want the other subscription's message", d.ID)
 	}
-	e.await(t, "tried again", func() bool { return len(refusals()) == 2 })
+	e.await(t, "tried again", func() bool { return len(refusals()) >= 2 })
 	e.mu.Lock()
 	tries := refusals()
 	if pause := tries[1].at.Sub(tries[0].at); pause < time.Second {

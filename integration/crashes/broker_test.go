@@ -24,7 +24,7 @@ import (
 )
 
 // Limits for liveness are generous: the machine may be busy. Those for safety do not exist.
-const soon = 60 * time.Second
+const soon = 2 * time.Minute
 
 // broker is the embedded broker on a directory, in one process after the other.
 type broker struct {
@@ -208,6 +208,20 @@ func (b *broker) mustLive(p *process) {
 	}
 }
 
+// mustFail waits until the process has ended by itself, with an error.
+func (b *broker) mustFail(p *process) {
+	b.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(soon):
+		b.t.Fatalf("the broker lives on %v after its disk has failed\n%s", soon, b.logEnd())
+	}
+	var exit *exec.ExitError
+	if !errors.As(p.err, &exit) || exit.ExitCode() != exitFailed {
+		b.t.Errorf("the broker ended with %v, want exit code %d\n%s", p.err, exitFailed, b.logEnd())
+	}
+}
+
 // stop asks the process to end, and returns how long that took. It must end in order.
 func (b *broker) stop() time.Duration {
 	b.t.Helper()
@@ -261,7 +275,7 @@ func (b *broker) await(ctx context.Context, generation int) (*process, error) {
 }
 
 func (b *broker) dial() (*amqp.Connection, error) {
-	return amqp.DialConfig(b.url(), amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(10 * time.Second)})
+	return amqp.DialConfig(b.url(), amqp.Config{Heartbeat: soon, Dial: amqp.DefaultDial(soon)})
 }
 
 // channel does something on a channel of its own.

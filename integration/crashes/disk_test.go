@@ -151,15 +151,10 @@ func failOnce(t *testing.T, seed uint64, call string) tally {
 	if err := probe.run(ctx); err != nil {
 		t.Fatalf("%v\n%s", err, b.logEnd())
 	}
-	b.mustLive(p)
-	if conn, err := b.dial(); err == nil {
-		_ = conn.Close()
-		t.Error("the broker takes connections although its disk has failed")
-	}
+	b.mustFail(p)
 	if want := "nothing is confirmed any more"; !bytes.Contains([]byte(b.logEnd()), []byte(want)) {
 		t.Errorf("the broker's log does not say %q:\n%s", want, b.logEnd())
 	}
-	b.kill()
 	before, err := trace.read()
 	if err != nil {
 		t.Fatal(err)
@@ -184,5 +179,5 @@ func failOnce(t *testing.T, seed uint64, call string) tally {
 	if confirmed == 0 {
 		t.Error("INCONCLUSIVE: nothing was confirmed before the failure")
 	}
-	return tally{confirmed: confirmed, unknown: len(probe.messages) - confirmed, audit: audit{lost: len(lost), other: late}, kills: 1, diskFaults: 1}
+	return tally{confirmed: confirmed, unknown: len(probe.messages) - confirmed, audit: audit{lost: len(lost), other: late}, diskFaults: 1}
 }

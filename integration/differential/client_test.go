@@ -14,7 +14,7 @@ import (
 const frameMax = 128 << 10
 
 // patience is how long a broker may take for what it has to do anyway.
-const patience = 10 * time.Second
+const patience = 2 * time.Minute
 
 // event is something that a broker has told a client. The order of events counts within a lane alone: what
 // different queues and the channel itself send meets by chance.

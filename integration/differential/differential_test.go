@@ -1,4 +1,5 @@
-// Package differential does the same random things on RabbitMQ and on the embedded broker, and compares all that clients see.
+// Package differential does the same random things on RabbitMQ and on the embedded broker, and compares all that clients see. The embedded broker follows
+// the release of the real one, which REHOP_RABBITMQ chooses.
 package differential
 
 import (
@@ -37,7 +38,7 @@ func TestDifferential(t *testing.T) {
 // compare runs the steps of a seed. What differs must differ again: RabbitMQ promises no order between its queues, and
 // a fence shows only what is to be seen from outside.
 func compare(t *testing.T, seed uint64) {
-	steps := generate(seed, *length)
+	steps := generate(seed, *length, lab.Release() >= broker.RabbitMQ43)
 	first := run(t, seed, steps)
 	if first == nil {
 		return
@@ -107,7 +108,7 @@ func run(t *testing.T, seed uint64, steps []step) (found *difference) {
 // embedded starts the broker, every other time with a directory.
 func embedded(t *testing.T, seed uint64, vhost string) func() (net.Conn, error) {
 	t.Helper()
-	server := &broker.Server{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	server := &broker.Server{Compat: lab.Release(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	if seed%2 == 0 {
 		server.Dir = t.TempDir()
 	}

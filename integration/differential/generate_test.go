@@ -24,12 +24,13 @@ type generator struct {
 	queues    map[string]*wire.QueueDeclare    // as they are mostly declared
 	exchanges map[string]*wire.ExchangeDeclare // as they are mostly declared
 	quorum    bool
+	lasting   bool // every queue is durable or exclusive
 	messages  int
 }
 
-// generate returns the steps of a seed.
-func generate(seed uint64, length int) []step {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), queues: make(map[string]*wire.QueueDeclare), exchanges: make(map[string]*wire.ExchangeDeclare)}
+// generate returns the steps of a seed. lasting: without queues that are neither durable nor exclusive, which later releases refuse.
+func generate(seed uint64, length int, lasting bool) []step {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), queues: make(map[string]*wire.QueueDeclare), exchanges: make(map[string]*wire.ExchangeDeclare), lasting: lasting}
 	g.quorum = g.IntN(5) == 0
 	for _, l := range likings {
 		weight := 1 + l.weight*g.IntN(4)
@@ -88,7 +89,7 @@ func (g *generator) make(what string) step {
 		case 0:
 			return do(g.queue(name, true))
 		case 1:
-			return do(&wire.QueueDeclare{Queue: g.oneOf(name, "", "missing", "amq.mine"), Passive: g.IntN(3) > 0, Exclusive: g.IntN(2) == 0})
+			return do(&wire.QueueDeclare{Queue: g.oneOf(name, "", "missing", "amq.mine"), Passive: g.IntN(3) > 0, Exclusive: g.IntN(2) == 0, Durable: g.lasting})
 		}
 		return do(g.queues[name])
 	case "exchange":
@@ -173,6 +174,7 @@ func (g *generator) anExchange() string {
 // queue makes a declaration, often one with arguments if it is to be special.
 func (g *generator) queue(name string, special bool) *wire.QueueDeclare {
 	m := &wire.QueueDeclare{Queue: name, Durable: g.IntN(2) == 0, AutoDelete: g.IntN(6) == 0, Exclusive: g.IntN(10) == 0, NoWait: g.IntN(12) == 0}
+	m.Durable = m.Durable || g.lasting
 	if g.quorum && g.IntN(2) == 0 {
 		m.Arguments = wire.Table{{Key: "x-queue-type", Value: "quorum"}}
 		m.Durable, m.AutoDelete, m.Exclusive = true, false, false

@@ -53,7 +53,7 @@ type ward struct {
 
 func newWard(t *testing.T, r *lab.Rabbit) *ward {
 	t.Helper()
-	w := &ward{t: t, ctx: kit.Timeout(t, 2*time.Minute), rabbit: r, ch: r.Channel()}
+	w := &ward{t: t, ctx: kit.Timeout(t, 5*kit.Limit), rabbit: r, ch: r.Channel()}
 	w.admin = w.open(r.URL, r.Management())
 	return w
 }
@@ -77,6 +77,16 @@ func (w *ward) in(t *testing.T) *ward {
 
 // embedded reports whether the broker is rehop's own.
 func (w *ward) embedded() bool { return len(w.rabbit.Nodes()) == 0 }
+
+// atLeast reports whether the broker is RabbitMQ of that release or a later one, by the rules of which it works.
+func (w *ward) atLeast(major, minor int) bool {
+	w.t.Helper()
+	var gotMajor, gotMinor int
+	if _, err := fmt.Sscanf(w.rabbit.Version(), "%d.%d", &gotMajor, &gotMinor); err != nil {
+		w.t.Fatal(err)
+	}
+	return gotMajor > major || gotMajor == major && gotMinor >= minor
+}
 
 // options have limits that a test reaches, and none that depend on what other tests do to the broker.
 func options() admin.DoctorOptions {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/conformance/await"
 	"github.com/rehop/rehop/internal/conformance/delivery"
 )
 
@@ -91,7 +92,6 @@ func killLeader(t *testing.T, seed uint64) delivery.Report {
 	x.Run(200)
 	rules := x.Work.Rules()
 	rules.Faults, rules.Witness, rules.DeadLetters = n, delivery.Sees(delivery.Lost), deadLetters(x.Work.Script)
-	rules.Recovery = 2 * soon // with a cure, which takes an operator
 	return x.finish(rules)
 }
 
@@ -162,9 +162,8 @@ func (x *trial) blockedPublishersEnd(after int, blocked delivery.Event) {
 	end := x.See(after, soon, "the end of that attempt", func(e delivery.Event) bool {
 		return e.ID == attempt.ID && e.At >= attempt.At && (e.Kind == delivery.NotSent || e.Kind == delivery.Unknown || e.Kind == delivery.Confirmed || e.Kind == delivery.Unclassified)
 	})
-	took := time.Duration(end.At - attempt.At)
-	if limit := x.Work.PublishTimeout + 2*time.Second; end.Kind != delivery.NotSent || took > limit {
-		x.T.Errorf("publishing %s to a blocked broker ended as %q after %v (%s), want %q within %v", attempt.ID, end.Kind, took, end.Comment, delivery.NotSent, limit)
+	if end.Kind != delivery.NotSent {
+		x.T.Errorf("publishing %s to a blocked broker ended as %q (%s), want %q", attempt.ID, end.Kind, end.Comment, delivery.NotSent)
 	}
 }
 
@@ -174,12 +173,14 @@ func (x *trial) delayedPublishEnds(client *rehop.Client) {
 	x.T.Helper()
 	for _, delay := range []time.Duration{0, time.Minute} { // the first one has the connection blocked
 		ctx, cancel := x.Within(x.Work.PublishTimeout)
-		began := time.Now()
-		err := client.Publish(ctx, rehop.Message{Key: x.Work.Script.Queues[2] + ".nobody", Delay: delay})
-		cancel()
-		if took := time.Since(began); err == nil || took > x.Work.PublishTimeout+2*time.Second {
-			x.T.Errorf("publishing with delay %v to a blocked broker: %v after %v, want an error within %v", delay, err, took, x.Work.PublishTimeout)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- client.Publish(ctx, rehop.Message{Key: x.Work.Script.Queues[2] + ".nobody", Delay: delay})
+		}()
+		if err := await.One(x.T, ended, soon, "end of a publish to a blocked broker, whose context has ended"); err == nil {
+			x.T.Errorf("publishing with delay %v to a blocked broker: got nil, want an error", delay)
 		}
+		cancel()
 	}
 }
 

@@ -44,7 +44,7 @@ func cutConnections(t *testing.T, seed uint64) delivery.Report {
 	x.Fault("connections cut", func(int) {
 		p.SetPlan(func(int) proxy.Plan { return randomCut(x.Random) })
 		p.Cut("")
-		lab.Eventually(t, 3*time.Minute+time.Duration(n)*time.Second, "enough cuts", func() bool { return p.Cuts() >= n })
+		lab.Eventually(t, 5*time.Minute+time.Duration(n)*time.Second, "enough cuts", func() bool { return p.Cuts() >= n })
 		p.SetPlan(nil)
 		p.Cut("") // those that were to be cut later
 	})
@@ -74,7 +74,7 @@ func blackHole(t *testing.T, seed uint64) delivery.Report {
 			})
 			began = x.Books.Len()
 			p.Freeze("publish consume")
-			x.See(began, patient, "the new connection is given up", func(e delivery.Event) bool {
+			x.See(began, soon, "the new connection is given up", func(e delivery.Event) bool {
 				return e.Kind == delivery.Lost && e.Client == "publish" && e.Link == "consume"
 			})
 			began = x.Books.Len()
@@ -91,15 +91,12 @@ func blackHole(t *testing.T, seed uint64) delivery.Report {
 	return x.finish(rules)
 }
 
-// patient is how long a silent peer may go unnoticed: a heartbeat is 2 s, and some of them may be missed.
-const patient = 20 * time.Second
-
 // each waits for an event of each connection of the workload.
 func (x *trial) each(after int, what string, kind delivery.Kind) {
 	x.T.Helper()
 	for _, client := range []string{"publish", "publish-once", "consume"} {
 		for _, link := range []string{"publish", "consume"} {
-			x.See(after, patient, client+" "+what+" "+link, func(e delivery.Event) bool {
+			x.See(after, soon, client+" "+what+" "+link, func(e delivery.Event) bool {
 				return e.Kind == kind && e.Client == client && e.Link == link
 			})
 		}
@@ -112,16 +109,17 @@ func cutMoves(t *testing.T, seed uint64) delivery.Report {
 	x := newTrial(t, lab.Single(t), seed)
 	p := x.Proxied()
 	x.start()
-	n, full := times(2, 20), 0
-	for range n {
+	n, full, least := 0, 0, times(2, 20)
+	// At times all handlers wait for messages that cannot be moved. Such a fault counts, but not as one that shows anything.
+	for ; n < least || full < (least+1)/2 && n < 4*least; n++ {
 		x.Fault("connections cut while messages move", func(int) {
-			if x.CutMoves(p, 5, 100) {
+			if x.CutMoves(p, soon/4, 5, 100) {
 				full++
 			}
 		})
 	}
 	t.Logf("%d of %d times enough messages were on their way", full, n)
-	if full < (n+1)/2 {
+	if full < (least+1)/2 {
 		t.Error("inconclusive: too few were, too often")
 	}
 	x.Run(200)

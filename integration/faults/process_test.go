@@ -157,7 +157,6 @@ func killConsumers(x *trial, n int) delivery.Report {
 	x.Run(200)
 	rules := x.Work.Rules()
 	rules.Faults, rules.Witness = n, delivery.Sees(delivery.Killed)
-	rules.Recovery = 10 * time.Second
 	report := x.finish(rules)
 	running.stop()
 	return report

@@ -14,7 +14,8 @@ import (
 // first queue is empty at that moment, and the messages of the second wait elsewhere.
 func deleteQueue(t *testing.T, seed uint64) delivery.Report {
 	x := newTrial(t, lab.Single(t), seed)
-	x.Work.Script.Doomed = "audit-doomed"
+	// Its messages wait for longer than a busy machine takes to delete it.
+	x.Work.Script.Doomed, x.Work.Script.Doom = "audit-doomed", time.Minute
 	x.start()
 	n := times(1, 4)
 	x.deleteWhileWaiting()

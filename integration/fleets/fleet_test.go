@@ -19,13 +19,28 @@ type fleet struct {
 	subscriptions []rehop.Subscription // the first is the one that messages are published for
 	quorum        bool                 // the queue is a quorum queue
 	exchange, key string               // to which they are published
+	own           []string             // exchanges that only one of the sides has
 	programTries  int                  // how often the program tries a message in all
 	rehopTries    int
 	reason        string // that is known of a message that was tried too often, if the fleet notes it down
 	permanent     bool   // a worker can say that no retry helps
 	loses         losses
 	content       func(body string) string // what of a body stays as it is
+	// shares says by what both sides count.
+	shares count
+	// lostFrom is the release from which a count that the broker keeps does not always last: what rehop sends round, because it was given back
+	// before, begins anew.
+	lostFrom string
 }
+
+// count is by what programs count failures.
+type count int
+
+const (
+	byClients count = iota // an x-death that clients send, which RabbitMQ does not read from 4.0 on
+	byBroker               // what the broker itself notes
+	byBody                 // the message
+)
 
 // failedQueue is where messages rest.
 func (f fleet) failedQueue() string {
@@ -56,7 +71,7 @@ func fleets() []fleet {
 		return rehop.Subscription{Layout: l, Queue: queue, Exchange: exchange, Keys: keys}
 	}
 	pubSub := layout.PubSub{Delay: delay}
-	sneakers := layout.Sneakers{Delay: delay}
+	sneakers := layout.Sneakers{Delay: delay, Document: true}
 	rejecting := layout.Sneakers{Delay: delay, Reject: true}
 	inBody := losses{atRetry: everything, atRest: everything, atReplay: theHeaders}
 	tiers := layout.Tiers{
@@ -74,10 +89,24 @@ func fleets() []fleet {
 	return []fleet{
 		{
 			name: "pubsub", library: lab.PHPAmqplib, program: "pubsub.php",
-			settings:      map[string]any{"queue": "ucenter@user", "key": "user.#", "publish": "user.created", "delay": wait},
+			settings:      map[string]any{"queue": "ucenter@user", "key": "user.#", "publish": "user.created", "delay": wait, "form": "by-queue"},
 			subscriptions: []rehop.Subscription{subscription(pubSub, "ucenter@user", "master", "user.#")},
 			exchange:      "master", key: "user.created",
 			// The program gives up when it has retried more than three times, rehop after three.
+			programTries: 5, rehopTries: 4, loses: losses{atReplay: theHeaders}, content: asItIs,
+		},
+		{
+			name: "pubsub in Java", library: lab.PHPAmqplib, program: "pubsub.php",
+			settings:      map[string]any{"queue": "ucenter@user", "key": "user.#", "publish": "user.created", "delay": wait, "form": "by-queue", "java": true},
+			subscriptions: []rehop.Subscription{subscription(pubSub, "ucenter@user", "master", "user.#")},
+			exchange:      "master", key: "user.created", own: []string{"master.retry", "master.failed", "master@retry", "master@failed"},
+			programTries: 5, rehopTries: 4, loses: losses{atRest: theHeaders, atReplay: theHeaders}, content: asItIs,
+		},
+		{
+			name: "pubsub of May 2018", library: lab.PHPAmqplib, program: "pubsub.php",
+			settings:      map[string]any{"queue": "ucenter@user", "key": "user.#", "publish": "user.created", "delay": wait, "form": "by-key"},
+			subscriptions: []rehop.Subscription{subscription(layout.PubSub{Delay: delay, Form: layout.PubSubByKey}, "ucenter@user", "master", "user.#")},
+			exchange:      "master", key: "user.created",
 			programTries: 5, rehopTries: 4, loses: losses{atReplay: theHeaders}, content: asItIs,
 		},
 		{
@@ -88,7 +117,7 @@ func fleets() []fleet {
 				subscription(layout.DLX{}, "order-notification-queue", "order", "order.created"),
 			},
 			exchange: "order", key: "order.updated",
-			programTries: 2, rehopTries: 2, content: asItIs,
+			programTries: 2, rehopTries: 2, content: asItIs, shares: byBroker,
 		},
 		{
 			name: "tiers", library: lab.Amqplib, program: "tiers.js",
@@ -109,14 +138,21 @@ func fleets() []fleet {
 			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "retry_info"},
 			subscriptions: []rehop.Subscription{subscription(rejecting, "orders", "sneakers")},
 			exchange:      "sneakers", key: "orders",
-			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs,
+			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker, lostFrom: "4.3",
+		},
+		{
+			name: "kicks with quorum queues", library: lab.Bunny, program: "sneakers.rb",
+			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "retry_info", "type": "quorum", "inherits": true},
+			subscriptions: []rehop.Subscription{{Layout: rejecting, Queue: "orders", Exchange: "sneakers", QueueType: layout.Quorum}},
+			quorum:        true, exchange: "sneakers", key: "orders",
+			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker, lostFrom: "4.3",
 		},
 		{
 			name: "envelope", library: lab.Pika, program: "envelope.py",
 			settings:      map[string]any{"queue": "order.main.q", "delay": wait, "quorum": false},
 			subscriptions: []rehop.Subscription{subscription(layout.Envelope{Delay: delay}, "order.main.q", "")},
 			exchange:      "order.main.x", key: "order.created",
-			programTries: 6, rehopTries: 6, reason: "retry_limit", permanent: true, loses: inBody, content: withoutRecord,
+			programTries: 6, rehopTries: 6, reason: "retry_limit", permanent: true, loses: inBody, content: withoutRecord, shares: byBody,
 		},
 		{
 			name: "envelope in a quorum queue", library: lab.Pika, program: "envelope.py",
@@ -125,7 +161,7 @@ func fleets() []fleet {
 				{Layout: layout.Envelope{Name: "order", Delay: delay}, Queue: "order.quorum.q", QueueType: layout.Quorum},
 			},
 			quorum: true, exchange: "order.main.x", key: "order.created",
-			programTries: 6, rehopTries: 6, reason: "retry_limit", permanent: true, loses: inBody, content: withoutRecord,
+			programTries: 6, rehopTries: 6, reason: "retry_limit", permanent: true, loses: inBody, content: withoutRecord, shares: byBody,
 		},
 	}
 }

@@ -57,9 +57,9 @@ func wantNext(t testing.TB, s side, want outcome) {
 // the retry queues of both; rehop knows the copies that come by the program's. What rehop fails itself concerns nobody else.
 func TestStrays(t *testing.T) {
 	t.Parallel()
-	fleetNamed(t, "pubsub").library.Require(t)
+	fleetNamed(t, "pubsub of May 2018").library.Require(t)
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
-		f := fleetNamed(t, "pubsub")
+		f := fleetNamed(t, "pubsub of May 2018")
 		n := &neighbours{t: t, program: startProgram(t, f, r)}
 		f.subscriptions[0].Queue = ours
 		n.rehop = startRehop(t, f, r)

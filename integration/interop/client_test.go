@@ -22,7 +22,7 @@ type client struct {
 // run returns the lines that the program reports, and cuts its connection when it asks for that.
 func (c *client) run(t *testing.T, h *host) (report []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	program := c.Command(ctx, t, c.program, h.url)
 	var complaints bytes.Buffer

@@ -9,7 +9,7 @@ import (
 )
 
 // Limit is how long a test waits for what must happen. It is far longer than anything takes.
-const Limit = 20 * time.Second
+const Limit = 5 * time.Minute
 
 // Context ends after Limit, or with the test.
 func Context(t testing.TB) context.Context {

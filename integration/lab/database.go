@@ -92,7 +92,7 @@ func Postgres(t testing.TB) *Database {
 		t.Fatal(err)
 	}
 	u.Path = "/" + claim(t, server)
-	execute(t, "pgx", u.String(), "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+	execute(t, "pgx", u.String(), "DROP SCHEMA IF EXISTS public CASCADE", "CREATE SCHEMA public")
 	return &Database{Driver: "pgx", Source: u.String(), Node: "pg"}
 }
 
@@ -129,7 +129,7 @@ func emptyPool(console, name string) error {
 		return err
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var unknown *pgconn.PgError
 	_, err = db.ExecContext(ctx, "RECONNECT "+name)
@@ -150,7 +150,7 @@ func claim(t testing.TB, server string) (name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -220,7 +220,7 @@ func execute(t testing.TB, driver, source string, statements ...string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	for _, s := range statements {
 		if _, err := db.ExecContext(ctx, s); err != nil {

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http/httptest"
@@ -27,10 +28,27 @@ func EachBroker(t *testing.T, test func(t *testing.T, r *Rabbit)) {
 	}
 }
 
+// Release is that of the real broker, for embedded ones that are compared with it; without a real one that of Debian 12.
+func Release() broker.Compat {
+	var major, minor int
+	if _, err := fmt.Sscanf(environment()["REHOP_RABBITMQ_VERSION"], "%d.%d", &major, &minor); err != nil {
+		return broker.RabbitMQ310
+	}
+	switch {
+	case major >= 4 && minor >= 3:
+		return broker.RabbitMQ43
+	case major >= 4:
+		return broker.RabbitMQ40
+	case minor >= 13:
+		return broker.RabbitMQ313
+	}
+	return broker.RabbitMQ310
+}
+
 // Embedded is a fresh virtual host on an embedded broker that only the test uses, with its management API.
 func Embedded(t testing.TB) *Rabbit {
 	t.Helper()
-	server := &broker.Server{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
+	server := &broker.Server{Dir: t.TempDir(), Compat: Release(), Logger: slog.New(slog.DiscardHandler)}
 	handler, err := mgmt.Handler(server)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/url"
@@ -52,7 +53,7 @@ func Own(services ...string) (down func() error, err error) {
 		}
 		own.dir = dir
 	}
-	if err := run(own.dir, append([]string{"up"}, services...)...); err != nil {
+	if _, err := run(own.dir, append([]string{"up"}, services...)...); err != nil {
 		// Setting says what is missing, and whether that fails or skips a test.
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -68,7 +69,7 @@ func removal(dir string) func() error {
 		if own.dir != dir {
 			return nil
 		}
-		if err := run(dir, "down"); err != nil {
+		if _, err := run(dir, "down"); err != nil {
 			return err
 		}
 		environments.Delete(dir)
@@ -82,10 +83,16 @@ func ofServers(name string) bool {
 	switch name {
 	case "REHOP_RABBITMQ_HOME":
 		return false
-	case "REHOP_SERVICES_PORT", "REHOP_SERVICES_MISSING", "REHOP_POSTGRES_URL", "REHOP_PGBOUNCER_URL", "REHOP_MARIADB_URL", "REHOP_MYSQL_URL":
+	case "REHOP_SERVICES_PORT", "REHOP_SERVICES_MISSING":
 		return true
 	}
-	return strings.HasPrefix(name, "REHOP_RABBITMQ_") || strings.HasPrefix(name, "REHOP_CLUSTER_")
+	// Not REHOP_RABBITMQ, which says what release to start.
+	for _, prefix := range []string{"REHOP_RABBITMQ_", "REHOP_CLUSTER_", "REHOP_POSTGRES_", "REHOP_PGBOUNCER_", "REHOP_MARIADB_", "REHOP_MYSQL_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // RunOwning runs a package's tests with servers that Own starts, and returns their exit code when these are down again.
@@ -165,20 +172,34 @@ func (r *Rabbit) Dial(ctx context.Context) (*amqp.Connection, error) {
 }
 
 // TryServices is Services for goroutines other than the test's.
-func (r *Rabbit) TryServices(args ...string) error { return services(args...) }
+func (r *Rabbit) TryServices(args ...string) error {
+	if r.dir == "" {
+		return services(args...)
+	}
+	_, err := run(r.dir, args...)
+	return err
+}
 
 // services runs scripts/services.
-func services(args ...string) error { return run(os.Getenv(stateDir), args...) }
+func services(args ...string) error {
+	_, err := run(os.Getenv(stateDir), args...)
+	return err
+}
 
-// run runs scripts/services with a state directory, or with the default one if dir is empty.
-func run(dir string, args ...string) error {
+// run runs scripts/services with a state directory, or with the default one if dir is empty, and returns what it prints.
+func run(dir string, args ...string) ([]byte, error) {
 	command := exec.Command(script(), args...)
-	command.Env = append(os.Environ(), stateDir+"="+dir)
-	out, err := command.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("scripts/services %s: %w\n%s", strings.Join(args, " "), err, out)
+	environ := os.Environ()
+	if dir != os.Getenv(stateDir) {
+		environ = withoutServers(environ)
 	}
-	return nil
+	command.Env = append(environ, stateDir+"="+dir)
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("scripts/services %s: %w\n%s%s", strings.Join(args, " "), err, &out, &errs)
+	}
+	return out.Bytes(), nil
 }
 
 // Ailing are quorum queues that do not do their work: those without a leader, and those in which

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -40,6 +41,9 @@ func readEnvironment() map[string]string {
 			env[name] = value
 		}
 	}
+	if !ofRelease(env) {
+		maps.DeleteFunc(env, func(name, _ string) bool { return ofServers(name) })
+	}
 	if env["REHOP_RABBITMQ_URL"] != "" {
 		return env
 	}
@@ -48,13 +52,15 @@ func readEnvironment() map[string]string {
 		env["REHOP_SERVICES_MISSING"] = fmt.Sprintf("scripts/services env: %v", err)
 		return env
 	}
-	for line := range strings.Lines(string(out)) {
-		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
-		if name, value, ok := strings.Cut(line, "="); ok {
-			env[name] = strings.Trim(value, `'"`)
-		}
-	}
+	readExports(env, out)
 	return env
+}
+
+// ofRelease reports whether the environment describes servers of the release of RabbitMQ that REHOP_RABBITMQ asks for: somebody may
+// have set that since.
+func ofRelease(env map[string]string) bool {
+	wanted, described := env["REHOP_RABBITMQ"], env["REHOP_RABBITMQ_RELEASE"]
+	return wanted == "" || described == "" || wanted == described
 }
 
 func script() string {
@@ -98,6 +104,7 @@ type Rabbit struct {
 	Vhost      string
 	management []string
 	nodes      []string // names for scripts/services
+	dir        string   // its state directory, if that is not the one of all others
 }
 
 // Single is a fresh virtual host on the single node.
@@ -132,6 +139,16 @@ func fresh(t testing.TB, urls, management, nodes []string) *Rabbit {
 // Management is the URL of the management API, with user and password.
 func (r *Rabbit) Management() string { return r.management[0] }
 
+// Version is the broker's version as it says itself, such as 4.3.6. Releases come from Debian, where they change.
+func (r *Rabbit) Version() string {
+	r.t.Helper()
+	var overview struct {
+		Version string `json:"rabbitmq_version"`
+	}
+	r.API("GET", "/api/overview", nil, &overview)
+	return overview.Version
+}
+
 // API calls the management API of the first node that answers.
 func (r *Rabbit) API(method, path string, in, out any) {
 	r.t.Helper()
@@ -164,7 +181,7 @@ func call(method, base, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, u.Scheme+"://"+u.Host+path, body)
 	if err != nil {
@@ -173,6 +190,7 @@ func call(method, base, path string, in, out any) error {
 	password, _ := u.User.Password()
 	req.SetBasicAuth(u.User.Username(), password)
 	req.Header.Set("Content-Type", "application/json")
+	req.Header["Idempotency-Key"] = []string{} // is not sent; PUT and DELETE are repeated when the server closed the idle connection
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
@@ -194,7 +212,7 @@ func call(method, base, path string, in, out any) error {
 // Services runs scripts/services, as in Services("kill", "c1").
 func (r *Rabbit) Services(args ...string) {
 	r.t.Helper()
-	if err := services(args...); err != nil {
+	if err := r.TryServices(args...); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	rabbithole "github.com/michaelklishin/rabbit-hole/v2"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -54,7 +54,7 @@ func got[T any](h *hole) func(value T, err error) T {
 }
 
 // settle is how long RabbitMQ's statistics may lag behind.
-const settle = 30 * time.Second
+const settle = kit.Limit
 
 func TestRabbitHole(t *testing.T) {
 	each(t, func(t *testing.T, p *place) {

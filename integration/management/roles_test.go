@@ -22,6 +22,9 @@ var requests = []string{
 	"GET extensions", "GET feature-flags", "GET global-parameters", "GET parameters", "GET parameters/shovel", "GET parameters/shovel/{vhost}", "GET parameters/shovel/no-such-vhost",
 	"GET topic-permissions", "GET users/guest/topic-permissions", "GET users/nobody/topic-permissions", "GET vhosts/{vhost}/topic-permissions", "GET vhosts/no-such-vhost/topic-permissions",
 	"GET user-limits", "GET user-limits/guest", "GET user-limits/nobody", "GET vhost-limits", "GET vhost-limits/{vhost}", "GET vhost-limits/no-such-vhost",
+	"GET global-parameters/none", "DELETE global-parameters/none", "PUT global-parameters/none", "GET parameters/vhost-limits/{vhost}/none", "DELETE parameters/vhost-limits/{vhost}/none",
+	"PUT parameters/none/{vhost}/none", "PUT cluster-name", "GET topic-permissions/{vhost}/guest", "PUT topic-permissions/{vhost}/guest", "DELETE topic-permissions/{vhost}/guest",
+	"PUT user-limits/guest/max-connections", "DELETE user-limits/guest/max-nothing", "PUT vhost-limits/{vhost}/max-queues", "DELETE vhost-limits/{vhost}/max-nothing",
 	"GET nothing", "PUT overview", "POST queues/{vhost}", "PUT vhosts/{vhost}", "GET queues/no-such-vhost", "PUT queues/no-such-vhost/q",
 }
 

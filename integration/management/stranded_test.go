@@ -59,3 +59,44 @@ func TestStrandedDeadLetters(t *testing.T) {
 		}
 	})
 }
+
+// TestStrandedForOneQueue: a dead letter for two queues of which one is full goes to the other, and is kept for the full one.
+func TestStrandedForOneQueue(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		ch := p.channel()
+		if err := ch.Confirm(false); err != nil {
+			t.Fatal(err)
+		}
+		for name, args := range map[string]amqp.Table{
+			"q": {"x-queue-type": "quorum", "x-dead-letter-exchange": "amq.fanout", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}, "roomy": nil,
+			"full": {"x-max-length": 1, "x-overflow": "reject-publish"},
+		} {
+			if _, err := ch.QueueDeclare(name, true, false, false, false, args); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, name := range []string{"roomy", "full"} {
+			if err := ch.QueueBind(name, "", "amq.fanout", false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, m := range []struct{ queue, expiration string }{{"full", ""}, {"q", "1"}} {
+			c, err := ch.PublishWithDeferredConfirm("", m.queue, false, false, amqp.Publishing{Expiration: m.expiration, DeliveryMode: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Wait()
+		}
+		lab.Eventually(t, settle, "one queue has the dead letter, and it is kept for the other", func() bool {
+			var q map[string]any
+			if err := json.Unmarshal([]byte(p.must("GET", "/api/queues/"+p.vhost+"/q", "")), &q); err != nil {
+				t.Fatal(err)
+			}
+			roomy, err := ch.QueueDeclarePassive("roomy", true, false, false, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return q["messages_dlx"] == 1.0 && q["messages_ready"] == 0.0 && roomy.Messages == 1
+		})
+	})
+}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
@@ -39,8 +40,7 @@ func beMigrator(text string) int {
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		return fail(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := context.Background()
 	a, err := admin.Open(ctx, admin.Config{URL: d.URL, Management: d.Management})
 	if err != nil {
 		return fail(err)
@@ -145,7 +145,7 @@ func TestMigrateKilled(t *testing.T) {
 // finish migrates what another process has begun. The broker needs a moment to see that it is gone.
 func (s *site) finish(p layout.Plan) {
 	s.t.Helper()
-	lab.Eventually(s.t, 20*time.Second, "the lock of a dead process is gone", func() bool {
+	lab.Eventually(s.t, kit.Limit, "the lock of a dead process is gone", func() bool {
 		m, err := s.admin.Migrate(s.ctx, p, "orders", admin.MigrateOptions{Settle: settle})
 		switch {
 		case err == nil && len(m.Steps) > 0:

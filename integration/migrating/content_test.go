@@ -214,6 +214,10 @@ func TestMigrateOtherLayouts(t *testing.T) {
 				}
 				kit.WantDepth(t, r, s.ch, "orders", 20)
 				s.migrate(want, "orders", admin.MigrateOptions{})
+				if _, ok := l.(layout.Sneakers); ok { // in its newest form they have the type of the queue
+					s.migrate(want, "orders-retry", admin.MigrateOptions{})
+					s.migrate(want, "orders-error", admin.MigrateOptions{})
+				}
 				s.wantPlanned(want)
 				kit.WantDepth(t, r, s.ch, "orders", 20)
 				wantOrder(s, "orders", 0, 20)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
 )
@@ -56,5 +57,5 @@ func TestMigrateWhilePublishing(t *testing.T) {
 func after(t *testing.T, b *books, n int) {
 	t.Helper()
 	from := b.count()
-	lab.Eventually(t, 20*time.Second, "publishers go on", func() bool { return b.count() >= from+n })
+	lab.Eventually(t, kit.Limit, "publishers go on", func() bool { return b.count() >= from+n })
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	kit.Main(m, 8)
 }
 
-// settle is short: what the tests' clients hold is known without the broker's statistics.
+// settle is short: nothing comes by a queue's name but where a test says so.
 const settle = 50 * time.Millisecond
 
 // site is a virtual host with an admin, and a channel for what is done by hand.
@@ -40,9 +40,9 @@ type site struct {
 
 func newSite(t *testing.T, r *lab.Rabbit) *site {
 	t.Helper()
-	limit := 2 * time.Minute
+	limit := 15 * time.Minute // on RabbitMQ each migration waits for statistics
 	if long() {
-		limit = 20 * time.Minute
+		limit = 55 * time.Minute
 	}
 	s := &site{t: t, ctx: kit.Timeout(t, limit), rabbit: r, ch: r.Channel()}
 	s.admin = s.openAdmin(r.URL, r.Management())

@@ -74,7 +74,7 @@ func (c *pair) pump(dst, src *net.TCPConn, way Way) {
 	}
 }
 
-// springs reports whether a piece, from the client or to it, has sprung the trap, which breaks the connection.
+// springs reports whether a piece, from the client or to it, has sprung the trap and so broken the connection.
 func (c *pair) springs(fromClient bool, piece []byte) bool {
 	trap := c.plan.Trap
 	if trap.Text == "" || len(piece) == 0 {
@@ -88,13 +88,26 @@ func (c *pair) springs(fromClient bool, piece []byte) bool {
 		}
 	}
 	c.mu.Unlock()
-	if sprung {
-		c.cut(true)
-		if trap.Sprung != nil {
-			trap.Sprung()
-		}
+	if !sprung {
+		return false
 	}
-	return sprung
+	if trap.Hold == nil {
+		c.cut(true)
+	}
+	if trap.Sprung != nil {
+		trap.Sprung()
+	}
+	return trap.Hold == nil || !c.held(trap.Hold)
+}
+
+// held waits until the text of a trap may pass. It reports false if the connection ends before.
+func (c *pair) held(pass <-chan struct{}) bool {
+	select {
+	case <-pass:
+		return true
+	case <-c.done:
+		return false
+	}
 }
 
 // write hands on a piece as slowly as the way says.

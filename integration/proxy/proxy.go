@@ -31,13 +31,15 @@ type Plan struct {
 	Trap     Trap
 }
 
-// Trap breaks a connection by a reset when its client has sent a text in one piece. The zero value breaks nothing.
+// Trap breaks a connection by a reset when its client has sent a text in one piece, or holds the text back. The zero value does nothing.
 type Trap struct {
 	Text string
 	Skip int // so often the text may pass first
 	// Answered hands the text on, and breaks the connection when the server answers; else the server never sees it.
 	Answered bool
-	// Sprung is called when the connection breaks. Nil: nobody is told.
+	// Hold, unless it is nil, has the text wait until it is closed, in place of breaking the connection.
+	Hold <-chan struct{}
+	// Sprung, unless it is nil, is called when the connection breaks, or the text is held back.
 	Sprung func()
 }
 

@@ -66,7 +66,7 @@ func through(t *testing.T, target string, plan Plan) (*Proxy, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	return p, conn
 }
 
@@ -201,7 +201,7 @@ func TestFreezeAndThaw(t *testing.T) {
 		t.Fatalf("read from a frozen proxy: %v, want silence", err)
 	}
 	p.Thaw()
-	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 		t.Errorf("read after the thaw: %v", err)
 	}
@@ -239,7 +239,7 @@ func TestMarksTellConnectionsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	_ = second.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = second.SetDeadline(time.Now().Add(2 * time.Minute))
 	hello := func(conn net.Conn, text string) error {
 		if _, err := conn.Write([]byte(text)); err != nil {
 			return err
@@ -295,5 +295,28 @@ func TestTrap(t *testing.T) {
 		if n := p.Cuts(); n != 1 {
 			t.Errorf("answered %v: cuts: got %d, want 1", answered, n)
 		}
+	}
+}
+
+// A trap can hold a text back.
+func TestTrapHolds(t *testing.T) {
+	addr, got := echo(t)
+	pass, sprung := make(chan struct{}), make(chan struct{}, 10)
+	p, conn := through(t, addr, Plan{Trap: Trap{Text: "commit", Hold: pass, Sprung: func() { sprung <- struct{}{} }}})
+	if _, err := conn.Write([]byte("commit")); err != nil {
+		t.Fatal(err)
+	}
+	<-sprung
+	select {
+	case seen := <-got:
+		t.Errorf("the server got %q, want nothing yet", seen)
+	default:
+	}
+	close(pass)
+	if _, err := io.ReadFull(conn, make([]byte, len("commit"))); err != nil {
+		t.Errorf("answer: got %v, want nil", err)
+	}
+	if n := p.Cuts(); n != 0 {
+		t.Errorf("cuts: got %d, want 0", n)
 	}
 }

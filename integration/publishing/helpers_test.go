@@ -19,7 +19,7 @@ func open(t testing.TB, config rehop.Config) *rehop.Client {
 	t.Helper()
 	c := kit.Open(t, config)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), kit.Limit)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

@@ -10,7 +10,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
@@ -34,7 +35,7 @@ func crashing(queueType layout.QueueType, handle rehop.HandlerFunc) rehop.Subscr
 // child is a process that dies of poison. It says on its standard output what it has handled, and
 // ends in good order when its standard input ends.
 func child() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*kit.Limit)
 	defer cancel()
 	fatal := func(err error) {
 		if err != nil {
@@ -59,6 +60,46 @@ func child() {
 
 func TestCrashLoopEnds(t *testing.T) {
 	t.Parallel()
+	crashLoopEnds(t, crashLimit, func(t *testing.T, _ *lab.Rabbit, c *rehop.Client, messages []rehop.Message) {
+		kit.Publish(t, c, messages...)
+	})
+}
+
+// A message that was dead-lettered brings along how often it was delivered elsewhere, from RabbitMQ 4.0 on. It is given up as any other, a
+// little later.
+func TestCrashLoopOfDeadLettersEnds(t *testing.T) {
+	t.Parallel()
+	const deliveries = 14 // more than the limit of crashes
+	crashLoopEnds(t, crashLimit+3, func(t *testing.T, r *lab.Rabbit, c *rehop.Client, messages []rehop.Message) {
+		kit.Queue(t, r.Channel(), "source", amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q",
+			"x-delivery-limit": deliveries - 1})
+		for i := range messages {
+			messages[i].Key = "source"
+		}
+		kit.Publish(t, c, messages...)
+		takes(t, r, len(messages), deliveries, false)
+	})
+}
+
+// Anybody can write what the broker writes on a dead letter.
+func TestCrashLoopOfForgedDeadLettersEnds(t *testing.T) {
+	t.Parallel()
+	crashLoopEnds(t, crashLimit+3, func(t *testing.T, r *lab.Rabbit, _ *rehop.Client, messages []rehop.Message) {
+		ch := r.Channel()
+		for _, m := range messages {
+			err := ch.PublishWithContext(kit.Context(t), "", "q", false, false, amqp.Publishing{MessageId: m.ID, Type: m.Type, DeliveryMode: amqp.Persistent,
+				Headers: amqp.Table{"x-last-death-queue": "other", "x-last-death-reason": "rejected", "x-acquired-count": int64(1), "x-delivery-count": int64(1),
+					"x-death": []any{amqp.Table{"queue": "other", "reason": "rejected", "count": int64(1_000_000)}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// crashLoopEnds has processes die of one among many messages that come into the queue as feed says. That one ends in the failed queue after
+// so many crashes at the most.
+func crashLoopEnds(t *testing.T, mostCrashes int, feed func(*testing.T, *lab.Rabbit, *rehop.Client, []rehop.Message)) {
 	kit.EachType(t, func(t *testing.T, queueType layout.QueueType) {
 		const innocents = 40
 		r := lab.Single(t)
@@ -67,7 +108,7 @@ func TestCrashLoopEnds(t *testing.T) {
 		kit.Stop(t, kit.Subscribe(t, c, crashing(queueType, kit.Nop)))
 		messages := kit.Numbered("q", innocents+1)
 		messages[5].ID, messages[5].Type = "poison", "poison"
-		kit.Publish(t, c, messages...)
+		feed(t, r, c, messages)
 
 		var handled kit.Tally
 		var history []string      // what the children say, to be shown when the test fails
@@ -77,8 +118,8 @@ func TestCrashLoopEnds(t *testing.T) {
 		}
 		crashes := 0
 		for !finished() {
-			if crashes > crashLimit {
-				t.Fatalf("crashes: got %d and no end, want at most %d; handled %d of %d, failed %d, left %d", crashes, crashLimit,
+			if crashes > mostCrashes {
+				t.Fatalf("crashes: got %d and no end, want at most %d; handled %d of %d, failed %d, left %d", crashes, mostCrashes,
 					handled.Len(), innocents, r.Depth(ch, "q.failed"), r.Depth(ch, "q"))
 			}
 			died, lines := runChild(t, r, queueType, &handled, finished)
@@ -141,7 +182,7 @@ func runChild(t *testing.T, r *lab.Rabbit, queueType layout.QueueType, handled *
 	}()
 	var exit error
 	over := false
-	lab.Eventually(t, 20*time.Second, "the child dies, or all is done", func() bool {
+	lab.Eventually(t, kit.Limit, "the child dies, or all is done", func() bool {
 		select {
 		case exit = <-ended:
 			over = true

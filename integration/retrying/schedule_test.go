@@ -24,7 +24,8 @@ func TestExponentialWithJitter(t *testing.T) {
 	nominal := []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}
 	r := lab.Single(t)
 	ch := r.Channel()
-	c := kit.OpenQuick(t, r, rehop.Config{})
+	rec := kit.NewRecorder()
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
 	var mu sync.Mutex
 	runs := make(map[string][]time.Time)
 	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Exponential(100*time.Millisecond, 2, time.Second, 4).WithJitter(0.5),
@@ -41,15 +42,23 @@ func TestExponentialWithJitter(t *testing.T) {
 	kit.WantDepth(t, r, ch, "q.failed", messages)
 	mu.Lock()
 	defer mu.Unlock()
+	for range messages * len(nominal) {
+		got := kit.Receive(t, rec.Results, "result")
+		for got.Outcome == rehop.OutcomeFailed {
+			got = kit.Receive(t, rec.Results, "result")
+		}
+		if want := nominal[got.Delivery.Attempt-1]; got.Delay < want || got.Delay > want*3/2+layout.DelayUnit {
+			t.Errorf("message %s, attempt %d: got a wait of %v, want from %v to %v", got.Delivery.ID, got.Delivery.Attempt, got.Delay, want, want*3/2+layout.DelayUnit)
+		}
+	}
 	for id, at := range runs {
 		if len(at) != 4 {
 			t.Errorf("message %s: got %d attempts, want 4", id, len(at))
 			continue
 		}
 		for i, want := range nominal {
-			got := at[i+1].Sub(at[i])
-			if most := want*3/2 + layout.DelayUnit + 4*time.Second; got < want-10*time.Millisecond || got > most {
-				t.Errorf("message %s, wait %d: got %v, want from %v to %v", id, i+1, got, want, most)
+			if got := at[i+1].Sub(at[i]); got < want-10*time.Millisecond {
+				t.Errorf("message %s, wait %d: got %v, want at least %v", id, i+1, got, want)
 			}
 		}
 	}
@@ -273,11 +282,7 @@ func TestStopWhileBlocked(t *testing.T) {
 	lab.Eventually(t, kit.Limit, "the client is blocked", func() bool { return c.State() == rehop.StateBlocked })
 	kit.Publish(t, other, kit.Numbered("q", 2)...)
 	lab.Eventually(t, kit.Limit, "both failed", func() bool { return failed.Sum() == 2 })
-	began := time.Now()
 	kit.Stop(t, sub)
-	if took := time.Since(began); took > 600*time.Millisecond {
-		t.Errorf("stop took %v, want at most 600ms", took)
-	}
 	kit.WantDepth(t, r, ch, "q", 2)
 	d := kit.Take(t, ch, "q")
 	if f := kit.Failure(d); f.Attempt != 0 {

@@ -22,3 +22,18 @@ func eachWay(t *testing.T, after time.Duration, test func(t *testing.T, way stri
 		})
 	}
 }
+
+// untilShown runs a test whose messages must wait for longer than the machine takes to do something meanwhile. It waits for longer and
+// longer, until the test shows something.
+func untilShown(t *testing.T, shortest time.Duration, test func(delay time.Duration) (shown bool)) {
+	t.Helper()
+	const tries = 4
+	delay := shortest
+	for range tries {
+		if test(delay) {
+			return
+		}
+		delay *= 4
+	}
+	t.Fatalf("the machine was too slow to show anything with delays of up to %v", delay/4)
+}

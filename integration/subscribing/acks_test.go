@@ -44,8 +44,9 @@ func TestAcksAreMerged(t *testing.T) {
 			// Several workers finish out of order, and what lies behind a gap needs an ack of its own.
 			limit := messages / 2
 			if concurrency == 1 {
-				limit = min(limit, 20+messages/(prefetch/4)+int(took/(5*time.Millisecond)))
+				limit = 20 + messages/(prefetch/4)
 			}
+			limit += int(took / (5 * time.Millisecond))
 			got := len(w.sent(basic, basicAck))
 			t.Logf("%d ack frames for %d messages in %v", got, messages, took)
 			if got == 0 || got > limit {
@@ -94,34 +95,4 @@ func TestLongMessageHoldsNothingBack(t *testing.T) {
 	kit.Drain(t, sub)
 	wantGone(t, r, ch, "q")
 	seen.WantSum(t, "handler calls", messages)
-}
-
-func TestLoneMessageIsAckedSoon(t *testing.T) {
-	t.Parallel()
-	const limit = 100 * time.Millisecond
-	for name, s := range map[string]rehop.Subscription{
-		"one worker":   {Queue: "q", Concurrency: 1},
-		"many workers": {Queue: "q", Concurrency: 50, Prefetch: 1000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := lab.Single(t)
-			var w wire
-			c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
-			ended := make(chan time.Time, 1)
-			s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
-				defer func() { ended <- time.Now() }()
-				return nil
-			})
-			kit.Subscribe(t, c, s)
-			for i := range 5 {
-				kit.Publish(t, c, rehop.Message{Key: "q"})
-				end := kit.Receive(t, ended, "handled")
-				lab.Eventually(t, kit.Limit, "ack frame", func() bool { return len(w.sent(basic, basicAck)) > i })
-				if got := w.sent(basic, basicAck)[i].at.Sub(end); got > limit {
-					t.Errorf("message %d: acked %v after its handler ended, want at most %v", i, got, limit)
-				}
-			}
-		})
-	}
 }

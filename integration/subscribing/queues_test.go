@@ -322,7 +322,7 @@ func TestQueueExpires(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 1)
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Expires: 200 * time.Millisecond, Handler: kit.Into(got)})
+	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Expires: 5 * time.Second, Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 	kit.Receive(t, got, "message")
 	kit.Drain(t, sub)
@@ -389,11 +389,47 @@ func TestForeignQueue(t *testing.T) {
 			attempts.WantAttempts(t, 1)
 			var q struct{ Arguments map[string]any }
 			r.API("GET", "/api/queues/"+r.Vhost+"/"+url.PathEscape(queue), nil, &q)
+			if args["x-queue-type"] == nil && q.Arguments["x-queue-type"] == "classic" {
+				delete(q.Arguments, "x-queue-type") // RabbitMQ 4 adds it by itself
+			}
 			if len(q.Arguments) != len(args) {
 				t.Errorf("arguments of the queue: got %v, want %v", q.Arguments, args)
 			}
 		})
 	}
+}
+
+// RabbitMQ 4 ends the connection when the text of a refusal has a long name that is not ASCII. The client gets an error and continues.
+func TestRefusalOfALongName(t *testing.T) {
+	t.Parallel()
+	name := strings.Repeat("é", 120)
+	r := lab.Single(t)
+	kit.Queue(t, r.Channel(), name, amqp.Table{"x-max-length": 7})
+	for what, s := range map[string]rehop.Subscription{
+		"missing queue":    {Queue: name + "?", Passive: true},
+		"other arguments":  {Queue: name},
+		"missing exchange": {Queue: "q", Exchange: name, ForeignExchange: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			c := kit.OpenQuick(t, r, rehop.Config{})
+			s.Handler = kit.Nop
+			_, err := c.Subscribe(kit.Context(t), s)
+			if refused, ok := errors.AsType[*rehop.TopologyError](err); !ok || !strings.Contains(refused.Error(), "é") {
+				t.Fatalf("subscribe: got %v, want a refusal that names it", err)
+			}
+			other := kit.Subscribe(t, c, rehop.Subscription{Queue: "other " + what, Handler: kit.Nop})
+			lab.Eventually(t, kit.Limit, "another subscription receives", other.Receiving)
+			kit.Publish(t, c, rehop.Message{Key: "other " + what})
+		})
+	}
+	t.Run("publish", func(t *testing.T) {
+		t.Parallel()
+		c := kit.OpenQuick(t, r, rehop.Config{})
+		if err := c.Publish(kit.Context(t), rehop.Message{Exchange: name, Key: "k"}); !errors.Is(err, rehop.ErrUnroutable) {
+			t.Errorf("publish to an exchange that is missing: got %v, want ErrUnroutable", err)
+		}
+	})
 }
 
 func TestForeignQueueThatIsMissing(t *testing.T) {

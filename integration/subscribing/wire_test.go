@@ -5,13 +5,11 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
-	"time"
 )
 
 // frame is a method that a client has sent.
 type frame struct {
 	class, method uint16
-	at            time.Time
 }
 
 // wire is a Config.Dial that reads along what clients send, and can cut their connections.
@@ -93,7 +91,7 @@ func (c *wireConn) parse(p []byte) {
 		if len(c.head) < headLen {
 			continue
 		}
-		f := frame{class: binary.BigEndian.Uint16(c.head[7:9]), method: binary.BigEndian.Uint16(c.head[9:11]), at: time.Now()}
+		f := frame{class: binary.BigEndian.Uint16(c.head[7:9]), method: binary.BigEndian.Uint16(c.head[9:11])}
 		c.skip, c.head = size-4+1, c.head[:0]
 		c.wire.mu.Lock()
 		c.wire.frames = append(c.wire.frames, f)

@@ -43,7 +43,7 @@ func each(t *testing.T, test func(*desk)) {
 
 func newDesk(t *testing.T, r *lab.Rabbit) *desk {
 	t.Helper()
-	d := &desk{t: t, ctx: kit.Timeout(t, time.Minute), rabbit: r, ch: r.Channel()}
+	d := &desk{t: t, ctx: kit.Timeout(t, 5*kit.Limit), rabbit: r, ch: r.Channel()}
 	d.admin = d.open(admin.Config{URL: r.URL, Management: r.Management()})
 	d.blind = d.open(admin.Config{URL: r.URL})
 	return d

@@ -49,9 +49,6 @@ func TestDiffOfDeclarations(t *testing.T) {
 		if _, err := d.ch.QueueDeclare("brief", true, true, false, false, amqp.Table{"x-max-length": int64(1)}); err != nil {
 			d.t.Fatal(err)
 		}
-		if _, err := d.ch.QueueDeclare("passing", false, false, false, false, nil); err != nil {
-			d.t.Fatal(err)
-		}
 		p := topology.Plan{
 			Exchanges: []topology.Exchange{{Name: "kind", Kind: "topic"}, {Name: "alternate", Kind: "fanout", Args: topology.Args{"alternate-exchange": "a"}},
 				{Name: "both", Kind: "topic", Internal: true}, {Name: "same", Kind: "direct"}},
@@ -60,11 +57,19 @@ func TestDiffOfDeclarations(t *testing.T) {
 				{Name: "type", Args: topology.Args{"x-queue-type": "quorum"}},
 				{Name: "said", Args: topology.Args{"x-queue-type": "classic"}},
 				{Name: "same", Args: topology.Args{"x-single-active-consumer": true, "x-dead-letter-exchange": "kind", "x-max-length": 3}},
-				{Name: "brief"}, {Name: "passing"},
+				{Name: "brief"},
 			},
 		}
+		var more []string
+		if d.rabbit.Version() < "4.3" { // later ones refuse such a queue
+			if _, err := d.ch.QueueDeclare("passing", false, false, false, false, nil); err != nil {
+				d.t.Fatal(err)
+			}
+			p.Queues = append(p.Queues, topology.Queue{Name: "passing"})
+			more = []string{"differs queue passing durable false→true"}
+		}
 		for _, a := range []*admin.Admin{d.admin, d.blind} {
-			d.wantDiff(a, p,
+			d.wantDiff(a, p, append([]string{
 				"differs exchange kind type direct→topic",
 				"differs exchange alternate alternate-exchange b→a",
 				"differs exchange both type direct→topic",
@@ -75,8 +80,7 @@ func TestDiffOfDeclarations(t *testing.T) {
 				"differs queue type x-queue-type classic→quorum",
 				"differs queue brief auto_delete true→false",
 				"differs queue brief x-max-length 1→<nil>",
-				"differs queue passing durable false→true",
-			)
+			}, more...)...)
 		}
 	})
 }

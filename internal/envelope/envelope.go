@@ -11,6 +11,8 @@ import (
 // The headers that rehop owns. They are removed before a handler sees the message.
 const (
 	Prefix = "rehop-"
+	// HookPrefix begins the names of what hooks write.
+	HookPrefix = Prefix + "hook-"
 
 	Attempt     = "rehop-attempt"         // how many times a handler has failed it
 	Error       = "rehop-error"           // the last error's text
@@ -31,6 +33,13 @@ const (
 	Transient   = "rehop-transient"       // it was published as transient
 	Rests       = "rehop-rests"           // it was put to rest; when it is in a queue again, somebody has replayed it
 	Dropped     = "rehop-dropped-headers" // names of headers that had to go so that it fits a frame
+)
+
+// These say by which exchange and with which routing key a message came to its failed queue, if an operator's tool has since published it anew
+// to that queue by its name.
+const (
+	CameBy  = "rehop-came-by"
+	CameKey = "rehop-came-with-key"
 )
 
 // To says where a delayed message was to go: ToQueue, or ToExchange(name).
@@ -80,6 +89,7 @@ type Failure struct {
 	Dropped     string
 	Rests       bool
 	CC          any
+	Hooks       map[string]any // what hooks have written; never changed in place
 }
 
 // Written reports whether rehop has written anything into headers that Read would find.
@@ -106,6 +116,7 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		ReplayRun: Text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: Text(headers[Dropped]),
 		Rests: headers[Rests] == true,
 		CC:    headers[CC],
+		Hooks: hooked(headers),
 	}
 	if _, ok := headers[Queue]; ok {
 		f.Exchange, f.Key = Text(headers[Exchange]), Text(headers[Key])
@@ -119,13 +130,20 @@ func Read(headers map[string]any, exchange, key string) Failure {
 // and so with its counters as they were.
 func (f Failure) Replayed() Failure {
 	return Failure{Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Expiration: f.Expiration, Transient: f.Transient,
-		Dropped: f.Dropped, CC: f.CC, Replays: f.Replays + 1}
+		Dropped: f.Dropped, CC: f.CC, Replays: f.Replays + 1, Hooks: f.Hooks}
 }
 
 // Elsewhere is the failure of a message that another queue has failed, and that somebody who kept its headers has published again: it is
 // known where the message comes from, and here it has not failed yet.
 func (f Failure) Elsewhere() Failure {
 	return Failure{Exchange: f.Exchange, Key: f.Key, Expiration: f.Expiration, Transient: f.Transient, Dropped: f.Dropped, CC: f.CC}
+}
+
+// ByOthers is the failure of a message that a program without rehop has failed last. Of that nothing is known but that it failed: what rehop wrote down of
+// an earlier failure is not the reason.
+func (f Failure) ByOthers() Failure {
+	f.Kind, f.Error, f.Stack, f.Host, f.FailedAt, f.Due = KindError, "", "", "", time.Time{}, time.Time{}
+	return f
 }
 
 // ReadDead is Read for a message in a failed queue: when the broker put it there by itself, the
@@ -167,6 +185,27 @@ func newestDeath(headers map[string]any) (map[string]any, bool) {
 	return death, ok && death[DeathMark] != true
 }
 
+// Death is an entry of x-death: how often a message was dead-lettered from a queue for a reason.
+type Death struct {
+	Queue, Reason string
+	Count         int
+}
+
+// Delivered reports whether the message was delivered from the queue before it died there.
+func (d Death) Delivered() bool { return d.Reason == "rejected" || d.Reason == "delivery_limit" }
+
+// Deaths are the entries of x-death that the broker wrote, the newest first.
+func Deaths(headers map[string]any) []Death {
+	entries, _ := headers["x-death"].([]any)
+	deaths := make([]Death, 0, len(entries))
+	for _, e := range entries {
+		if entry, ok := e.(map[string]any); ok && entry[DeathMark] != true {
+			deaths = append(deaths, Death{Queue: Text(entry["queue"]), Reason: Text(entry["reason"]), Count: max(Count(entry["count"]), 1)})
+		}
+	}
+	return deaths
+}
+
 // LastDeath is the queue that a message was dead-lettered from last, "" if it never was.
 func LastDeath(headers map[string]any) string {
 	deaths, _ := headers["x-death"].([]any)
@@ -175,6 +214,18 @@ func LastDeath(headers map[string]any) string {
 	}
 	death, _ := deaths[0].(map[string]any)
 	return Text(death["queue"])
+}
+
+// LatestDeath is when a message was last dead-lettered, zero if nothing says so.
+func LatestDeath(headers map[string]any) (latest time.Time) {
+	deaths, _ := headers["x-death"].([]any)
+	for _, d := range deaths {
+		death, _ := d.(map[string]any)
+		if at, ok := death["time"].(time.Time); ok && at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
 }
 
 // Write puts the failure into headers.
@@ -218,6 +269,24 @@ func (f Failure) Write(headers map[string]any) {
 	if f.CC != nil {
 		headers[CC] = f.CC
 	}
+	for name, value := range f.Hooks {
+		if _, newer := headers[name]; !newer {
+			headers[name] = value
+		}
+	}
+}
+
+// hooked are the headers that hooks have written.
+func hooked(headers map[string]any) (found map[string]any) {
+	for name, value := range headers {
+		if strings.HasPrefix(name, HookPrefix) {
+			if found == nil {
+				found = make(map[string]any)
+			}
+			found[name] = value
+		}
+	}
+	return found
 }
 
 // Clean is a copy of headers without what rehop and the broker wrote. It is what a handler sees, and

@@ -1,5 +1,7 @@
 <?php
-// A worker of a fleet that retries by the exchange master.retry, by php-amqplib.
+// A worker of a fleet that retries by the exchange master.retry, by php-amqplib: as mylxsw/rabbitmq-pubsub-php does at 0abcee2, by the name of the
+// queue, or as it did at fd97f7e, by the message's key. With the setting java it does as mylxsw/rabbitmq-pubsub-java at 98713c0, but for the
+// automatic acks there.
 //
 // Takes commands from its input and reports on its output, one line of JSON each.
 
@@ -17,6 +19,9 @@ const LIMIT = 60; // seconds, for whatever is waited for
 $url = parse_url($url);
 $settings = json_decode($settings, true);
 $queue = $settings['queue'];
+$byQueue = $settings['form'] === 'by-queue';
+$java = $settings['java'] ?? false;
+[$retryExchange, $failedExchange] = $java ? ['master@retry', 'master@failed'] : ['master.retry', 'master.failed'];
 $connection = new AMQPStreamConnection($url['host'], $url['port'], $url['user'], $url['pass'], substr($url['path'], 1));
 
 function report(array $seen): void
@@ -37,20 +42,24 @@ function seen(AMQPMessage $message): array
 
 function declareAll(): void
 {
-    global $connection, $queue, $settings;
+    global $connection, $queue, $settings, $byQueue, $retryExchange, $failedExchange;
     $channel = $connection->channel();
-    foreach (['master', 'master.retry', 'master.failed'] as $exchange) {
+    foreach (['master', $retryExchange, $failedExchange] as $exchange) {
         $channel->exchange_declare($exchange, 'topic', false, true, false);
     }
     $channel->queue_declare($queue, false, true, false, false, false);
     $channel->queue_declare("$queue@failed", false, true, false, false, false);
-    $channel->queue_declare("$queue@retry", false, true, false, false, false, new AMQPTable([
-        'x-dead-letter-exchange' => 'master',
-        'x-message-ttl' => $settings['delay'],
-    ]));
+    $wait = ['x-dead-letter-exchange' => 'master', 'x-message-ttl' => $settings['delay']];
     $channel->queue_bind($queue, 'master', $settings['key']);
-    $channel->queue_bind("$queue@retry", 'master.retry', $settings['key']);
-    $channel->queue_bind("$queue@failed", 'master.failed', $settings['key']);
+    $key = $settings['key'];
+    if ($byQueue) {
+        $key = $queue;
+        $wait['x-dead-letter-routing-key'] = $queue;
+        $channel->queue_bind($queue, 'master', $queue);
+    }
+    $channel->queue_declare("$queue@retry", false, true, false, false, false, new AMQPTable($wait));
+    $channel->queue_bind("$queue@retry", $retryExchange, $key);
+    $channel->queue_bind("$queue@failed", $failedExchange, $key);
     $channel->close();
 }
 
@@ -82,6 +91,29 @@ function publish(array $messages): void
 function retryCount(AMQPMessage $message): int
 {
     return (int) (headers($message)['x-death'][0]['count'] ?? 0);
+}
+
+/** The key with which a message was published. */
+function publishedKey(AMQPMessage $message): string
+{
+    return headers($message)['x-orig-routing-key'] ?? $message->getRoutingKey();
+}
+
+/** A message that has failed, as it is published to the retry or the failed exchange. */
+function giveOn(AMQPChannel $channel, AMQPMessage $message, bool $givenUp): void
+{
+    global $queue, $byQueue, $java, $retryExchange, $failedExchange;
+    $exchange = $givenUp ? $failedExchange : $retryExchange;
+    if (!$byQueue) {
+        $channel->basic_publish($message, $exchange, $message->getRoutingKey());
+        return;
+    }
+    if ($java || !$givenUp) {
+        $headers = $message->has('application_headers') && !($java && $givenUp) ? $message->get('application_headers') : new AMQPTable();
+        $headers->set('x-orig-routing-key', publishedKey($message));
+        $message = new AMQPMessage($message->body, ['application_headers' => $headers] + $message->get_properties());
+    }
+    $channel->basic_publish($message, $exchange, $queue);
 }
 
 /** Handles what comes until it is cancelled, or so many messages if there is a limit. */
@@ -121,12 +153,12 @@ class Consumer
         }
         $count = retryCount($message);
         $report = seen($message) + ['count' => $count, 'redelivered' => $message->isRedelivered(), 'exchange' => $message->getExchange(),
-            'key' => $message->getRoutingKey(), 'outcome' => 'handled'];
+            'key' => publishedKey($message), 'outcome' => 'handled'];
         try {
             $this->process($message->body, $count);
         } catch (RuntimeException) {
             $report['outcome'] = $count > MAX_RETRIES ? 'failed' : 'retried';
-            $this->channel->basic_publish($message, $count > MAX_RETRIES ? 'master.failed' : 'master.retry', $message->getRoutingKey());
+            giveOn($this->channel, $message, $count > MAX_RETRIES);
         }
         $message->ack();
         report(['delivery' => $report]);
@@ -154,12 +186,12 @@ function failed(): array
 
 function replay(): int
 {
-    global $queue;
+    global $queue, $byQueue;
     $channel = confirmed();
     $replayed = 0;
     while ($message = $channel->basic_get("$queue@failed")) {
-        $message->set('application_headers', new AMQPTable([]));
-        $channel->basic_publish($message, 'master', $message->getRoutingKey(), true);
+        $message->set('application_headers', new AMQPTable($byQueue ? ['x-orig-routing-key' => publishedKey($message)] : []));
+        $channel->basic_publish($message, 'master', $byQueue ? $queue : $message->getRoutingKey(), true);
         $channel->wait_for_pending_acks_returns(LIMIT);
         $message->ack();
         $replayed++;

@@ -1,4 +1,5 @@
-# A worker of a fleet that retries as the Maxretry handler of the gem Sneakers does, by Bunny.
+# A worker of a fleet that retries as the Maxretry handler of the gem Sneakers does, by Bunny: up to 2.11 (form "document"), as jondot/sneakers at
+# 9780692 (form "retry_info"), or as ruby-amqp/kicks at ac8f596, where the retry and error queues have the type of the queue ("inherits").
 #
 # Takes commands from its input and reports on its output, one line of JSON each.
 
@@ -27,12 +28,14 @@ class Retries
   end
 
   def declare
-    work = @channel.queue(QUEUE, durable: true, arguments: {"x-dead-letter-exchange" => "#{QUEUE}-retry"})
+    type = SETTINGS[:type] ? {"x-queue-type" => SETTINGS[:type]} : {}
+    inherited = SETTINGS[:inherits] ? type : {}
+    work = @channel.queue(QUEUE, durable: true, arguments: {"x-dead-letter-exchange" => "#{QUEUE}-retry", **type})
     work.bind(@channel.direct("sneakers", durable: true), routing_key: QUEUE)
     retrying, failing, requeueing = %w[retry error retry-requeue].map { |name| @channel.topic("#{QUEUE}-#{name}", durable: true) }
-    wait = {"x-dead-letter-exchange" => requeueing.name, "x-message-ttl" => SETTINGS[:delay]}
+    wait = {"x-dead-letter-exchange" => requeueing.name, "x-message-ttl" => SETTINGS[:delay], **inherited}
     @channel.queue(retrying.name, durable: true, arguments: wait).bind(retrying, routing_key: "#")
-    @channel.queue(failing.name, durable: true).bind(failing, routing_key: "#")
+    @channel.queue(failing.name, durable: true, arguments: inherited).bind(failing, routing_key: "#")
     work.bind(requeueing, routing_key: "#")
   end
 

@@ -18,16 +18,20 @@ func argumentCases() []Case {
 		{"RedeclareDurable", equivalencePage, redeclaresQueue(queueSpec{transient: true}, "inequivalent arg 'durable' for queue 'q' in vhost '{vhost}': received 'false' but current is 'true'")},
 		{"RedeclareAutoDelete", equivalencePage, redeclaresQueue(queueSpec{autoDelete: true}, "inequivalent arg 'auto_delete' for queue 'q' in vhost '{vhost}': received 'true' but current is 'false'")},
 		{"RedeclareExclusive", exclusivePage, redeclareExclusive},
+		{"RedeclareArgumentAndDurable", equivalencePage, redeclareArgumentAndDurable},
 		{"RedeclareIntegerTypes", equivalencePage, redeclareIntegerTypes},
 		{"RedeclareUnknownArguments", equivalencePage, redeclareUnknownArguments},
 		{"RedeclareClassicType", equivalencePage, redeclareClassicType},
 		{"UnknownArgument", argumentsPage, declareUnknownArgument},
 		{"DeadLetterExchangeWrongType", "Dead Letter Exchanges", declareRefused(queueSpec{args: amqp091.Table{"x-dead-letter-exchange": int32(1)}},
 			"invalid type 'signedint' for arg 'x-dead-letter-exchange' in queue 'q' in vhost '{vhost}'")},
-		{"QuorumTransient", comparisonPage, declareRefused(queueSpec{transient: true, args: quorum(nil)}, "invalid property 'non-durable' for queue 'q' in vhost '{vhost}'")},
+		{"QuorumTransient", comparisonPage, quorumNotDurable},
 		{"QuorumExclusive", comparisonPage, declareRefused(queueSpec{exclusive: true, args: quorum(nil)}, "invalid property 'exclusive-owner' for queue 'q' in vhost '{vhost}'")},
 		{"QuorumAutoDelete", comparisonPage, declareRefused(queueSpec{autoDelete: true, args: quorum(nil)}, "invalid property 'auto-delete' for queue 'q' in vhost '{vhost}'")},
 		{"QuorumServerNamed", comparisonPage, quorumServerNamed},
+		{"Transient", "Deprecated Features: transient_nonexcl_queues", transientQueue},
+		{"QueueModeUnknown", "Lazy Queues", queueModeUnknown},
+		{"QueueVersion", "Classic Queues: Version 2", queueVersion},
 		{"RefusedQueueIsNotThere", argumentsPage, refusedQueueIsNotThere},
 	}
 	cases = append(cases, differingArguments()...)
@@ -62,7 +66,7 @@ func redeclaresQueue(again queueSpec, text string) func(*testing.T, *Bench) {
 
 func redeclareQueueSame(_ *testing.T, b *Bench) {
 	ch := b.Channel()
-	spec := queueSpec{transient: true, autoDelete: true, args: amqp091.Table{"x-max-length": int32(5), "x-overflow": "reject-publish"}}
+	spec := queueSpec{autoDelete: true, args: amqp091.Table{"x-max-length": int32(5), "x-overflow": "reject-publish"}}
 	b.Must(spec.declare(ch, "q"))
 	b.Must(spec.declare(ch, "q"))
 }
@@ -71,6 +75,15 @@ func redeclareExclusive(_ *testing.T, b *Bench) {
 	ch := b.Channel()
 	ch.Queue("mine", nil)
 	b.Refused(queueSpec{exclusive: true}.declare(ch, "mine"), 405, locked)
+}
+
+// A difference in arguments is reported before others.
+func redeclareArgumentAndDurable(_ *testing.T, b *Bench) {
+	ch := b.Channel()
+	b.Must(queueSpec{exclusive: true, transient: true}.declare(ch, "q"))
+	err := queueSpec{exclusive: true, args: amqp091.Table{"x-max-priority": int32(1)}}.declare(ch, "q")
+	b.Refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-max-priority' for queue 'q' in vhost '{vhost}': "+
+		"received the value '1' of type 'signedint' but current is none")
 }
 
 func redeclareIntegerTypes(_ *testing.T, b *Bench) {
@@ -92,7 +105,7 @@ func redeclareClassicType(_ *testing.T, b *Bench) {
 	ch.Queue("q", amqp091.Table{"x-queue-type": "classic"})
 	err := queueSpec{args: quorum(nil)}.declare(ch, "q")
 	b.Refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '{vhost}': "+
-		"received the value 'quorum' of type 'longstr' but current is none")
+		either(b, release40, "received 'quorum' but current is 'classic'", "received the value 'quorum' of type 'longstr' but current is none"))
 }
 
 func declareUnknownArgument(_ *testing.T, b *Bench) {
@@ -100,6 +113,51 @@ func declareUnknownArgument(_ *testing.T, b *Bench) {
 	ch.Queue("q", amqp091.Table{"x-unknown": "value", "other": int32(1), "nested": amqp091.Table{"a": true}})
 	ch.Send("", "q", "through")
 	ch.WantBodies("q", "through")
+}
+
+// A queue that is neither durable nor exclusive is refused from 4.3 on, and closes the connection.
+func transientQueue(_ *testing.T, b *Bench) {
+	conn := b.Connect()
+	err := queueSpec{transient: true}.declare(conn.Channel(), "q")
+	if !b.Since(release43) {
+		b.Must(err)
+		b.QueueExists("q")
+		return
+	}
+	b.Refused(err, 541, transientRefused)
+	conn.WantClosed(541, transientRefused)
+	b.QueueGone("q")
+}
+
+func quorumNotDurable(_ *testing.T, b *Bench) {
+	err := queueSpec{transient: true, args: quorum(nil)}.declare(b.Channel(), "q")
+	if b.Since(release43) {
+		b.Refused(err, 541, transientRefused)
+		return
+	}
+	b.Refused(err, 406, "PRECONDITION_FAILED - invalid property 'non-durable' for queue 'q' in vhost '{vhost}'")
+}
+
+// From 4.3 on a classic queue does not look at its mode.
+func queueModeUnknown(_ *testing.T, b *Bench) {
+	err := queueSpec{args: amqp091.Table{"x-queue-mode": "eager"}}.declare(b.Channel(), "q")
+	if b.Since(release43) {
+		b.Must(err)
+		return
+	}
+	b.Refused(err, 406, `PRECONDITION_FAILED - invalid arg 'x-queue-mode' for queue 'q' in vhost '{vhost}': "unsupported queue mode 'eager'"`)
+}
+
+// Version 1 of classic queues is gone in 4.3.
+func queueVersion(_ *testing.T, b *Bench) {
+	conn := b.Connect()
+	conn.Channel().Queue("two", amqp091.Table{"x-queue-version": int32(2)})
+	err := queueSpec{args: amqp091.Table{"x-queue-version": int32(1)}}.declare(conn.Channel(), "q")
+	if !b.Since(release43) {
+		b.Must(err)
+		return
+	}
+	b.Refused(err, 406, "PRECONDITION_FAILED - invalid arg 'x-queue-version' for queue 'q' in vhost '{vhost}': …")
 }
 
 func quorumServerNamed(_ *testing.T, b *Bench) {
@@ -179,7 +237,6 @@ func invalidArguments() []Case {
 		{"DeadLetterKeyAlone", "x-dead-letter-routing-key", "k", "routing_key_but_no_dlx_defined"},
 		{"DeadLetterKeyNumber", "x-dead-letter-routing-key", int32(1), "{unacceptable_type,signedint}"},
 		{"SingleActiveConsumerText", "x-single-active-consumer", "true", "{unacceptable_type,longstr}"},
-		{"QueueModeUnknown", "x-queue-mode", "eager", `"unsupported queue mode 'eager'"`},
 		{"QueueTypeUnknown", "x-queue-type", "fancy", `"unsupported queue type 'fancy'"`},
 		{"QueueTypeNumber", "x-queue-type", int32(1), "{unacceptable_type,signedint}"},
 	} {

@@ -107,7 +107,7 @@ func bindDurableToTransient(_ *testing.T, b *Bench) {
 	b.Must(exchangeSpec{kind: "fanout", transient: true}.declare(ch, "transient"))
 	ch.Queue("durable", nil)
 	ch.Bind("durable", "", "transient", nil)
-	_, err := ch.QueueDeclare("fleeting", false, false, false, false, nil)
+	_, err := ch.QueueDeclare("fleeting", false, false, true, false, nil)
 	b.Must(err)
 	ch.Bind("fleeting", "", "amq.fanout", nil)
 	ch.Send("transient", "", "one")

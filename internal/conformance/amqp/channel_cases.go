@@ -77,7 +77,7 @@ func channelOpenTwice(_ *testing.T, b *Bench) {
 
 func channelUseUnopened(_ *testing.T, b *Bench) {
 	r := b.RawOpen()
-	r.Send(1, &wire.QueueDeclare{Queue: "q"})
+	r.Send(1, &wire.QueueDeclare{Queue: "q", Durable: true})
 	r.WantConnectionClose(504, "CHANNEL_ERROR - expected 'channel.open'", wire.IDQueueDeclare)
 }
 
@@ -154,7 +154,7 @@ func channelIgnoresMethods(_ *testing.T, b *Bench) {
 	r := b.RawChannel()
 	r.fail(1)
 	Expect[*wire.ChannelClose](r, 1)
-	r.Send(1, &wire.QueueDeclare{Queue: "ignored"}, &wire.BasicAck{DeliveryTag: 99})
+	r.Send(1, &wire.QueueDeclare{Queue: "ignored", Durable: true}, &wire.BasicAck{DeliveryTag: 99})
 	r.Publish(1, &wire.BasicPublish{Exchange: "missing"}, wire.Properties{}, []byte("ignored"))
 	r.Send(1, &wire.ChannelCloseOK{})
 	r.OpenChannel(1)
@@ -173,7 +173,7 @@ func channelCloseCrosses(_ *testing.T, b *Bench) {
 
 func channelPipelined(_ *testing.T, b *Bench) {
 	r := b.RawOpen()
-	frames := r.encode(1, &wire.ChannelOpen{}, &wire.QueueDeclare{Queue: "q"}, &wire.QueueBind{Queue: "q", Exchange: "amq.fanout"},
+	frames := r.encode(1, &wire.ChannelOpen{}, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.QueueBind{Queue: "q", Exchange: "amq.fanout"},
 		&wire.BasicPublish{Exchange: "amq.fanout"})
 	frames = wire.AppendContent(frames, 1, wire.ClassBasic, wire.Properties{}.Append(nil), []byte("piped"), frameMax)
 	r.Write(append(frames, r.encode(1, &wire.BasicGet{Queue: "q", NoAck: true}, &wire.ChannelClose{})...))

@@ -27,10 +27,10 @@ func connectionCases() []Case {
 		{"Header", headerSection, headerAccepted("AMQP\x00\x00\x09\x01")},
 		{"HeaderOfVersion0-9", headerSection, headerAccepted("AMQP\x01\x01\x00\x09")},
 		{"HeaderInPieces", headerSection, headerInPieces},
-		{"HeaderOfUnknownVersion", headerSection, headerRefused("AMQP\x00\x00\x09\x02")},
-		{"HeaderOfAMQP1.0", headerSection, headerRefused("AMQP\x00\x01\x00\x00")},
-		{"HeaderOfSASL", headerSection, headerRefused("AMQP\x03\x01\x00\x00")},
-		{"HeaderOfHTTP", headerSection, headerRefused("GET / HTTP/1.1\r\n")},
+		{"HeaderOfUnknownVersion", headerSection, headerRefused("AMQP\x00\x00\x09\x02", wire.ProtocolHeader)},
+		{"HeaderOfAMQP1.0", headerSection, headerRefused("AMQP\x00\x01\x00\x00", headerOfSASL)},
+		{"HeaderOfSASL", headerSection, headerRefused(headerOfSASL, headerOfSASL)},
+		{"HeaderOfHTTP", headerSection, headerRefused("GET / HTTP/1.1\r\n", headerOfSASL)},
 		{"NothingSent", handshakeSection, nothingSent},
 		{"Mechanisms", "Access Control: Mechanisms", mechanisms},
 		{"ServerProperties", "AMQP 0-9-1 reference: connection.start, server-properties", serverProperties},
@@ -65,6 +65,7 @@ func connectionCases() []Case {
 		{"ChannelBeforeLogin", handshakeSection, channelBeforeLogin},
 		{"Close", closeReference, closeConnection},
 		{"CloseRequeues", closeReference, closeRequeues},
+		{"CloseWhileOthersPublish", closeReference, closeWhileOthersPublish},
 		{"CloseOKUnasked", closeReference, closeOKUnasked},
 		{"CloseCrossesException", closeReference, closeCrossesException},
 		{"FramesAfterExceptionAreIgnored", closeReference, framesAfterException},
@@ -91,13 +92,21 @@ func headerInPieces(_ *testing.T, b *Bench) {
 	Expect[*wire.ConnectionStart](r, 0)
 }
 
-func headerRefused(header string) func(*testing.T, *Bench) {
+// headerOfSASL begins AMQP 1.0.
+const headerOfSASL = "AMQP\x03\x01\x00\x00"
+
+// headerRefused is a case in which the broker answers a protocol header with another: before 4.0 always with that of AMQP 0-9-1.
+func headerRefused(header, since40 string) func(*testing.T, *Bench) {
 	return func(t *testing.T, b *Bench) {
 		r := b.Raw()
 		r.Write([]byte(header))
-		got := make([]byte, len(wire.ProtocolHeader))
-		if _, err := io.ReadFull(r.conn, got); err != nil || string(got) != wire.ProtocolHeader {
-			t.Fatalf("got %q, %v, want the header of AMQP 0-9-1", got, err)
+		want := either(b, release40, since40, wire.ProtocolHeader)
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(r.conn, got); err != nil || string(got) != want {
+			t.Fatalf("got %q, %v, want the protocol header %q", got, err, want)
+		}
+		if header == want {
+			return // a broker with AMQP 1.0 goes on
 		}
 		r.WantEnd()
 	}
@@ -222,16 +231,23 @@ func tuneOffer(_ *testing.T, b *Bench) {
 	Equal(b, "tune", *b.Raw().Login(), wire.ConnectionTune{ChannelMax: channelMax, FrameMax: frameMax, Heartbeat: 60})
 }
 
+// smallestFrameMax is the smallest limit of frames that a client may choose.
+func smallestFrameMax(b *Bench) int {
+	b.t.Helper()
+	return either(b, release43, 8192, wire.FrameMinSize)
+}
+
 func tuneSmallestFrameMax(_ *testing.T, b *Bench) {
 	r := b.Raw()
 	r.Login()
-	r.Open(&wire.ConnectionTuneOK{ChannelMax: channelMax, FrameMax: wire.FrameMinSize})
+	smallest := smallestFrameMax(b)
+	r.Open(&wire.ConnectionTuneOK{ChannelMax: channelMax, FrameMax: uint32(smallest)})
 	r.OpenChannel(1)
 	r.Queue("q")
 	body := bytes.Repeat([]byte("0123456789"), 1000)
-	r.Write(wire.AppendContent(r.encode(1, &wire.BasicPublish{RoutingKey: "q"}), 1, wire.ClassBasic, wire.Properties{}.Append(nil), body, wire.FrameMinSize))
+	r.Write(wire.AppendContent(r.encode(1, &wire.BasicPublish{RoutingKey: "q"}), 1, wire.ClassBasic, wire.Properties{}.Append(nil), body, smallest))
 	// The reader refuses larger frames.
-	r.reader = wire.NewReader(r.conn, wire.FrameMinSize-wire.FrameOverhead)
+	r.reader = wire.NewReader(r.conn, smallest-wire.FrameOverhead)
 	_, got := r.Get("q")
 	Equal(b, "body", string(got), string(body))
 }
@@ -331,6 +347,24 @@ func closeRequeues(_ *testing.T, b *Bench) {
 	b.WantDelivery(ch.Deliveries("q"), "given back")
 }
 
+// A program publishes on one channel while it closes the connection in another thread: what comes behind the close is read and discarded.
+func closeWhileOthersPublish(_ *testing.T, b *Bench) {
+	r := b.RawChannel()
+	r.Queue("q")
+	r.Send(0, &wire.ConnectionClose{ReplyCode: 200, ReplyText: "done"})
+	message := wire.AppendContent(r.encode(1, &wire.BasicPublish{RoutingKey: "q"}), 1, wire.ClassBasic, wire.Properties{}.Append(nil), make([]byte, 64<<10), frameMax)
+	for range 64 {
+		_, err := r.conn.Write(message)
+		b.Must(err)
+	}
+	Expect[*wire.ConnectionCloseOK](r, 0)
+	b.Must(r.conn.Close())
+	ch := b.Channel()
+	q, err := ch.QueueDeclarePassive("q", false, false, false, false, nil)
+	b.Must(err)
+	Equal(b, "messages that came behind the close", q.Messages, 0)
+}
+
 func closeOKUnasked(_ *testing.T, b *Bench) {
 	r := b.RawOpen()
 	r.Send(0, &wire.ConnectionCloseOK{})
@@ -356,7 +390,7 @@ func closeCrossesException(_ *testing.T, b *Bench) {
 func framesAfterException(_ *testing.T, b *Bench) {
 	r := b.RawChannel()
 	broken(r)
-	r.Send(1, &wire.QueueDeclare{Queue: "ignored"}, &wire.ChannelOpen{})
+	r.Send(1, &wire.QueueDeclare{Queue: "ignored", Durable: true}, &wire.ChannelOpen{})
 	r.Send(0, &wire.ConnectionOpen{VirtualHost: b.Name}, &wire.ConnectionCloseOK{})
 	r.WantEnd()
 	b.QueueGone("ignored")

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ const (
 
 func consumeCases() []Case {
 	return []Case{
+		{"CancelOnFailover", consumersPage, consumeCancelOnFailover},
 		{"Backlog", consumersPage, consumeBacklog},
 		{"Order", "Broker Semantics: Message ordering guarantees", consumeOrder},
 		{"OwnTag", consumersPage + ": Consumer Tags", consumeOwnTag},
@@ -43,6 +45,8 @@ func consumeCases() []Case {
 		{"CancelThenOthersGetTheRest", cancelReference, consumeCancelFreesOthers},
 		{"CancelledByQueueDelete", "Consumer Cancel Notification", cancelledByDelete(nil)},
 		{"CancelledWithoutReply", "Consumer Cancel Notification", consumeCancelledWithoutReply},
+		{"CancelledAfterDeleteOK", "Consumer Cancel Notification", cancelledAfterDeleteOK(nil)},
+		{"CancelledAfterDeleteOKInQuorumQueue", "Consumer Cancel Notification", cancelledAfterDeleteOK(wire.Table{{Key: "x-queue-type", Value: "quorum"}})},
 		{"CancelledInSilence", "Consumer Cancel Notification: Client Capabilities", consumeCancelledInSilence},
 		{"CancelledInQuorumQueue", "Consumer Cancel Notification", cancelledByDelete(quorum(nil))},
 		{"ExclusiveKeepsOthersOut", consumersPage + ": Exclusivity", consumeExclusive},
@@ -446,8 +450,8 @@ func consumeCancelOKEnds(_ *testing.T, b *Bench) {
 	Expect[*wire.BasicGetOK](r, 1)
 }
 
-// loseQueue consumes on channel 1 from a queue that another connection then deletes.
-func loseQueue(b *Bench, capabilities wire.Table) *Raw {
+// capableChannel opens a connection of a client with capabilities, and its channel 1.
+func capableChannel(b *Bench, capabilities wire.Table) *Raw {
 	b.t.Helper()
 	r := b.Raw()
 	r.Start()
@@ -458,6 +462,13 @@ func loseQueue(b *Bench, capabilities wire.Table) *Raw {
 	Expect[*wire.ConnectionTune](r, 0)
 	r.Open(&wire.ConnectionTuneOK{ChannelMax: channelMax, FrameMax: frameMax})
 	r.OpenChannel(1)
+	return r
+}
+
+// loseQueue consumes on channel 1 from a queue that another connection then deletes.
+func loseQueue(b *Bench, capabilities wire.Table) *Raw {
+	b.t.Helper()
+	r := capableChannel(b, capabilities)
 	r.Queue("q")
 	r.Send(1, &wire.BasicConsume{Queue: "q", ConsumerTag: "one"})
 	Expect[*wire.BasicConsumeOK](r, 1)
@@ -472,6 +483,25 @@ func consumeCancelledWithoutReply(_ *testing.T, b *Bench) {
 	r.Sync()
 }
 
+// Who deletes the queue that it consumes from gets the answer first.
+func cancelledAfterDeleteOK(args wire.Table) func(*testing.T, *Bench) {
+	return func(_ *testing.T, b *Bench) {
+		r := capableChannel(b, wire.Table{{Key: "consumer_cancel_notify", Value: true}})
+		r.Send(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: args})
+		Expect[*wire.QueueDeclareOK](r, 1)
+		for _, tag := range []string{"one", "two"} {
+			r.Send(1, &wire.BasicConsume{Queue: "q", ConsumerTag: tag})
+			Expect[*wire.BasicConsumeOK](r, 1)
+		}
+		r.Send(1, &wire.QueueDelete{Queue: "q"})
+		Expect[*wire.QueueDeleteOK](r, 1)
+		cancelled := []string{Expect[*wire.BasicCancel](r, 1).ConsumerTag, Expect[*wire.BasicCancel](r, 1).ConsumerTag}
+		slices.Sort(cancelled)
+		Equal(b, "cancelled", strings.Join(cancelled, " "), "one two")
+		r.Sync()
+	}
+}
+
 func consumeCancelledInSilence(_ *testing.T, b *Bench) {
 	r := loseQueue(b, nil)
 	r.Queue("q")
@@ -479,4 +509,17 @@ func consumeCancelledInSilence(_ *testing.T, b *Bench) {
 	r.Send(1, &wire.BasicConsume{Queue: "q", ConsumerTag: "two"})
 	Expect[*wire.BasicConsumeOK](r, 1)
 	Equal(b, "consumer", Expect[*wire.BasicDeliver](r, 1).ConsumerTag, "two")
+}
+
+// Mirrors are gone in 4.0, and with them the argument by which a consumer hears of their end.
+func consumeCancelOnFailover(_ *testing.T, b *Bench) {
+	conn := b.Connect()
+	ch := conn.Channel()
+	ch.Queue("q", nil)
+	_, err := ch.Consume("q", "", true, false, false, false, amqp091.Table{"x-cancel-on-ha-failover": "yes"})
+	if b.Since(release40) {
+		b.Must(err)
+		return
+	}
+	b.Refused(err, 406, "PRECONDITION_FAILED - invalid arg 'x-cancel-on-ha-failover' for queue 'q' in vhost '{vhost}': {unacceptable_type,longstr}")
 }

@@ -76,6 +76,11 @@ func declaresExchange(kind string) func(*testing.T, *Bench) {
 func declareUnknownType(_ *testing.T, b *Bench) {
 	conn := b.Connect()
 	err := conn.Channel().ExchangeDeclare("x", "nonsense", true, false, false, false, nil)
+	if b.Since(release40) {
+		b.Refused(err, 406, "PRECONDITION_FAILED - unknown exchange type 'nonsense'")
+		conn.Channel().Sync() // only the channel is closed
+		return
+	}
 	b.Refused(err, 503, "COMMAND_INVALID - unknown exchange type 'nonsense'")
 	conn.WantClosed(503, "COMMAND_INVALID - unknown exchange type 'nonsense'")
 }

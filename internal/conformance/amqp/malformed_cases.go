@@ -162,13 +162,13 @@ func frameTooLargeByOverhead(_ *testing.T, b *Bench) {
 }
 
 func frameTooLargeBeforeTune(t *testing.T, b *Bench) {
-	long := string(bytes.Repeat([]byte{'x'}, wire.FrameMinSize))
+	long := string(bytes.Repeat([]byte{'x'}, smallestFrameMax(b)))
 	hangsUpAt(wire.ConnectionStartOK{ClientProperties: wire.Table{{Key: "long", Value: long}}, Mechanism: "PLAIN", Response: plain(b.User, b.Password)})(t, b)
 }
 
 func frameInPieces(_ *testing.T, b *Bench) {
 	r := b.RawChannel()
-	frames := wire.AppendHeartbeat(r.encode(1, &wire.QueueDeclare{Queue: "q"}))
+	frames := wire.AppendHeartbeat(r.encode(1, &wire.QueueDeclare{Queue: "q", Durable: true}))
 	for _, piece := range append(frames, r.encode(1, &wire.QueueDeclare{Queue: "q", Passive: true})...) {
 		r.Write([]byte{piece})
 	}
@@ -250,6 +250,7 @@ func roundTripProperties(b *Bench, sent wire.Properties) {
 	r.Queue("q")
 	r.Publish(1, &wire.BasicPublish{RoutingKey: "q"}, sent, []byte("body"))
 	header, _ := r.Get("q")
+	sent.Headers = delivered(b, sent.Headers)
 	if want := sent.Append(nil); !bytes.Equal(header.Properties, want) {
 		b.t.Errorf("got properties %q\nwant           %q", header.Properties, want)
 	}
@@ -286,7 +287,7 @@ func routingKeyNotUTF8(_ *testing.T, b *Bench) {
 
 func fieldTypesInArguments(_ *testing.T, b *Bench) {
 	r := b.RawChannel()
-	r.Send(1, &wire.QueueDeclare{Queue: "q", Arguments: allTypes()})
+	r.Send(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: allTypes()})
 	Expect[*wire.QueueDeclareOK](r, 1)
 	r.Send(1, &wire.QueueBind{Queue: "q", Exchange: "amq.direct", Arguments: allTypes()})
 	Expect[*wire.QueueBindOK](r, 1)

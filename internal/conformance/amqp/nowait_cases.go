@@ -11,7 +11,7 @@ const noWaitReference = "AMQP 0-9-1 reference: no-wait"
 func noWaitCases() []Case {
 	return []Case{
 		{"QueueDeclare", noWaitReference, unanswered(func(r *Raw) {
-			r.Send(1, &wire.QueueDeclare{Queue: "new", NoWait: true})
+			r.Send(1, &wire.QueueDeclare{Queue: "new", Durable: true, NoWait: true})
 		}, func(b *Bench) { b.QueueExists("new") })},
 		{"QueuePassive", noWaitReference, unanswered(func(r *Raw) {
 			r.Send(1, &wire.QueueDeclare{Queue: "q", Passive: true, NoWait: true})
@@ -50,8 +50,7 @@ func noWaitCases() []Case {
 func unanswered(do func(r *Raw), check func(b *Bench)) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
 		ch := b.Channel().Confirming()
-		_, err := ch.QueueDeclare("q", false, false, false, false, nil)
-		b.Must(err)
+		ch.Queue("q", nil)
 		ch.Exchange("x", "fanout", nil)
 		ch.Bind("q", "", "x", nil)
 		ch.Send("", "q", "waiting")

@@ -14,7 +14,7 @@ func permissionCases() []Case {
 		{"PublishToDefaultNeedsWrite", permissionsPage, publishToDefaultNeedsWrite},
 		{"PublishToDefaultNotToQueue", permissionsPage, publishToDefaultNotToQueue},
 		{"PublishBeforeMissing", permissionsPage, publishBeforeMissing},
-		{"PassiveNeedsNothing", permissionsPage, passiveNeedsNothing},
+		{"PassiveNeedsAny", permissionsPage, passiveNeedsAny},
 		{"PatternsAreNotAnchored", permissionsPage, patternsNotAnchored},
 		{"EmptyPatternIsNothing", permissionsPage, emptyPatternIsNothing},
 		{"ServerNamedNeedsConfigure", permissionsPage, serverNamedNeedsConfigure},
@@ -28,7 +28,7 @@ func permissionCases() []Case {
 			owner.Queue("q", nil)
 			owner.Exchange("x", "direct", nil)
 			ch, user := b.ChannelAs(row.configure, row.write, row.read)
-			b.Refused(row.do(ch), 403, "ACCESS_REFUSED - access to "+row.resource+" in vhost '{vhost}' refused for user '"+user+"'")
+			b.Refused(row.do(ch), 403, denied(b, row.lacks, row.resource, user))
 		}})
 	}
 	return cases
@@ -40,7 +40,7 @@ type refusal struct {
 	name                   string
 	configure, write, read string
 	do                     func(ch *Channel) error
-	resource               string
+	lacks, resource        string
 }
 
 func refusals() []refusal {
@@ -52,60 +52,60 @@ func refusals() []refusal {
 		return exchangeSpec{kind: "direct", args: amqp091.Table{"alternate-exchange": "x"}}.declare(ch, "new")
 	}
 	return []refusal{
-		{"QueueDeclareNeedsConfigure", no, yes, yes, declare("new", nil), "queue 'new'"},
-		{"QueueRedeclareNeedsConfigure", no, yes, yes, declare("q", nil), "queue 'q'"},
+		{"QueueDeclareNeedsConfigure", no, yes, yes, declare("new", nil), "configure", "queue 'new'"},
+		{"QueueRedeclareNeedsConfigure", no, yes, yes, declare("q", nil), "configure", "queue 'q'"},
 		{"QueueDeleteNeedsConfigure", no, yes, yes, func(ch *Channel) error {
 			_, err := ch.QueueDelete("q", false, false, false)
 			return err
-		}, "queue 'q'"},
+		}, "configure", "queue 'q'"},
 		{"ExchangeDeclareNeedsConfigure", no, yes, yes, func(ch *Channel) error {
 			return exchangeSpec{kind: "direct"}.declare(ch, "new")
-		}, "exchange 'new'"},
-		{"ExchangeDeleteNeedsConfigure", no, yes, yes, func(ch *Channel) error { return ch.ExchangeDelete("x", false, false) }, "exchange 'x'"},
-		{"QueueBindNeedsWriteOnQueue", yes, no, yes, func(ch *Channel) error { return ch.QueueBind("q", "k", "x", false, nil) }, "queue 'q'"},
-		{"QueueBindNeedsReadOnExchange", yes, yes, no, func(ch *Channel) error { return ch.QueueBind("q", "k", "x", false, nil) }, "exchange 'x'"},
-		{"QueueUnbindNeedsWriteOnQueue", yes, no, yes, func(ch *Channel) error { return ch.QueueUnbind("q", "k", "x", nil) }, "queue 'q'"},
-		{"QueueUnbindNeedsReadOnExchange", yes, yes, no, func(ch *Channel) error { return ch.QueueUnbind("q", "k", "x", nil) }, "exchange 'x'"},
+		}, "configure", "exchange 'new'"},
+		{"ExchangeDeleteNeedsConfigure", no, yes, yes, func(ch *Channel) error { return ch.ExchangeDelete("x", false, false) }, "configure", "exchange 'x'"},
+		{"QueueBindNeedsWriteOnQueue", yes, no, yes, func(ch *Channel) error { return ch.QueueBind("q", "k", "x", false, nil) }, "write", "queue 'q'"},
+		{"QueueBindNeedsReadOnExchange", yes, yes, no, func(ch *Channel) error { return ch.QueueBind("q", "k", "x", false, nil) }, "read", "exchange 'x'"},
+		{"QueueUnbindNeedsWriteOnQueue", yes, no, yes, func(ch *Channel) error { return ch.QueueUnbind("q", "k", "x", nil) }, "write", "queue 'q'"},
+		{"QueueUnbindNeedsReadOnExchange", yes, yes, no, func(ch *Channel) error { return ch.QueueUnbind("q", "k", "x", nil) }, "read", "exchange 'x'"},
 		{"ExchangeBindNeedsWriteOnDestination", yes, "^x$", yes, func(ch *Channel) error {
 			return ch.ExchangeBind("amq.topic", "k", "x", false, nil)
-		}, "exchange 'amq.topic'"},
+		}, "write", "exchange 'amq.topic'"},
 		{"ExchangeBindNeedsReadOnSource", yes, yes, "^amq.topic$", func(ch *Channel) error {
 			return ch.ExchangeBind("amq.topic", "k", "x", false, nil)
-		}, "exchange 'x'"},
+		}, "read", "exchange 'x'"},
 		{"GetNeedsRead", yes, yes, no, func(ch *Channel) error {
 			_, _, err := ch.Get("q", true)
 			return err
-		}, "queue 'q'"},
+		}, "read", "queue 'q'"},
 		{"ConsumeNeedsRead", yes, yes, no, func(ch *Channel) error {
 			_, err := ch.Consume("q", "", true, false, false, false, nil)
 			return err
-		}, "queue 'q'"},
+		}, "read", "queue 'q'"},
 		{"PurgeNeedsRead", yes, yes, no, func(ch *Channel) error {
 			_, err := ch.QueuePurge("q", false)
 			return err
-		}, "queue 'q'"},
+		}, "read", "queue 'q'"},
 		{"GetMissingNeedsRead", yes, yes, no, func(ch *Channel) error {
 			_, _, err := ch.Get("missing", true)
 			return err
-		}, "queue 'missing'"},
-		{"DeadLetterNeedsReadOnQueue", yes, yes, no, declare("new", amqp091.Table{"x-dead-letter-exchange": "x"}), "queue 'new'"},
-		{"DeadLetterNeedsWriteOnExchange", yes, no, yes, declare("new", amqp091.Table{"x-dead-letter-exchange": "x"}), "exchange 'x'"},
-		{"AlternateNeedsReadOnExchange", yes, yes, no, alternate, "exchange 'new'"},
-		{"AlternateNeedsWriteOnAlternate", yes, no, yes, alternate, "exchange 'x'"},
+		}, "read", "queue 'missing'"},
+		{"DeadLetterNeedsReadOnQueue", yes, yes, no, declare("new", amqp091.Table{"x-dead-letter-exchange": "x"}), "read", "queue 'new'"},
+		{"DeadLetterNeedsWriteOnExchange", yes, no, yes, declare("new", amqp091.Table{"x-dead-letter-exchange": "x"}), "write", "exchange 'x'"},
+		{"AlternateNeedsReadOnExchange", yes, yes, no, alternate, "read", "exchange 'new'"},
+		{"AlternateNeedsWriteOnAlternate", yes, no, yes, alternate, "write", "exchange 'x'"},
 	}
 }
 
 func publishNeedsWrite(_ *testing.T, b *Bench) {
 	ch, user := b.ChannelAs(".*", "^other$", ".*")
 	ch.Send("amq.direct", "k", "refused")
-	ch.WantClosed(403, "ACCESS_REFUSED - access to exchange 'amq.direct' in vhost '{vhost}' refused for user '"+user+"'")
+	ch.WantClosed(403, denied(b, "write", "exchange 'amq.direct'", user))
 }
 
 func publishToDefaultNeedsWrite(_ *testing.T, b *Bench) {
 	ch, user := b.ChannelAs(".*", "^q$", ".*")
 	ch.Queue("q", nil)
 	ch.Send("", "q", "refused")
-	ch.WantClosed(403, "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '{vhost}' refused for user '"+user+"'")
+	ch.WantClosed(403, denied(b, "write", "exchange 'amq.default'", user))
 }
 
 func publishToDefaultNotToQueue(_ *testing.T, b *Bench) {
@@ -119,14 +119,40 @@ func publishToDefaultNotToQueue(_ *testing.T, b *Bench) {
 func publishBeforeMissing(_ *testing.T, b *Bench) {
 	ch, user := b.ChannelAs(".*", "^$", ".*")
 	ch.Send("missing", "k", "refused")
-	ch.WantClosed(403, "ACCESS_REFUSED - access to exchange 'missing' in vhost '{vhost}' refused for user '"+user+"'")
+	ch.WantClosed(403, denied(b, "write", "exchange 'missing'", user))
 }
 
-func passiveNeedsNothing(_ *testing.T, b *Bench) {
-	b.Channel().Queue("q", nil)
-	ch, _ := b.ChannelAs("^$", "^$", "^$")
-	ch.WantCount("q", 0)
-	ch.Sync()
+// A passive declaration needs a permission from 4.3 on: that to configure, to write or to read.
+func passiveNeedsAny(_ *testing.T, b *Bench) {
+	const no, yes = "^$", ".*"
+	owner := b.Channel()
+	owner.Queue("q", nil)
+	owner.Exchange("x", "direct", nil)
+	look := func(ch *Channel) (queue, exchange error) {
+		exchange = ch.ExchangeDeclarePassive("x", "direct", true, false, false, false, nil)
+		_, queue = ch.QueueDeclarePassive("q", true, false, false, false, nil)
+		return queue, exchange
+	}
+	for _, may := range [][3]string{{yes, no, no}, {no, yes, no}, {no, no, yes}} {
+		ch, _ := b.ChannelAs(may[0], may[1], may[2])
+		queue, exchange := look(ch)
+		b.Must(queue)
+		b.Must(exchange)
+	}
+	user, password := b.Target.AddUser(b.t, b.Name, no, no, no)
+	conn := b.ConnectAs(user, password)
+	if !b.Since(release43) {
+		queue, exchange := look(conn.Channel())
+		b.Must(queue)
+		b.Must(exchange)
+		return
+	}
+	_, queue := conn.Channel().QueueDeclarePassive("q", true, false, false, false, nil)
+	b.Refused(queue, 403, denied(b, "configure", "queue 'q'", user))
+	_, missing := conn.Channel().QueueDeclarePassive("missing", true, false, false, false, nil)
+	b.Refused(missing, 403, denied(b, "configure", "queue 'missing'", user))
+	exchange := conn.Channel().ExchangeDeclarePassive("x", "direct", true, false, false, false, nil)
+	b.Refused(exchange, 403, denied(b, "configure", "exchange 'x'", user))
 }
 
 func patternsNotAnchored(_ *testing.T, b *Bench) {
@@ -136,14 +162,14 @@ func patternsNotAnchored(_ *testing.T, b *Bench) {
 
 func emptyPatternIsNothing(_ *testing.T, b *Bench) {
 	ch, user := b.ChannelAs("", ".*", ".*")
-	b.Refused(queueSpec{}.declare(ch, "q"), 403, "ACCESS_REFUSED - access to queue 'q' in vhost '{vhost}' refused for user '"+user+"'")
+	b.Refused(queueSpec{}.declare(ch, "q"), 403, denied(b, "configure", "queue 'q'", user))
 }
 
 func serverNamedNeedsConfigure(_ *testing.T, b *Bench) {
 	allowed, _ := b.ChannelAs(`^amq\.gen`, "^$", "^$")
 	allowed.Queue("", nil)
 	refused, user := b.ChannelAs("^mine", "^$", "^$")
-	b.Refused(queueSpec{}.declare(refused, ""), 403, "ACCESS_REFUSED - access to queue 'amq.gen-…' in vhost '"+b.Name+"' refused for user '"+user+"'")
+	b.Refused(queueSpec{}.declare(refused, ""), 403, denied(b, "configure", "queue 'amq.gen-…'", user))
 }
 
 func topicNeedsNoMore(_ *testing.T, b *Bench) {
@@ -157,7 +183,7 @@ func topicNeedsNoMore(_ *testing.T, b *Bench) {
 func refusalLeavesConnection(_ *testing.T, b *Bench) {
 	user, password := b.Target.AddUser(b.t, b.Name, "^mine$", "^$", "^mine$")
 	conn := b.ConnectAs(user, password)
-	b.Refused(queueSpec{}.declare(conn.Channel(), "other"), 403, "ACCESS_REFUSED - access to queue 'other' in vhost '{vhost}' refused for user '"+user+"'")
+	b.Refused(queueSpec{}.declare(conn.Channel(), "other"), 403, denied(b, "configure", "queue 'other'", user))
 	conn.Channel().Queue("mine", nil)
 }
 

@@ -24,6 +24,9 @@ func prioritiesCases() []Case {
 		{"MaximumZero", priorityPage, priorityMaximumZero},
 		{"MaximumOutOfRange", priorityPage + ": Priority Range", priorityMaximumOutOfRange},
 		{"RedeclaredWithout", priorityPage, priorityRedeclaredWithout},
+		{"Quorum", "Quorum Queues: Priorities", priorityQuorum},
+		{"QuorumNoneIsFour", "Quorum Queues: Priorities", priorityQuorumNone},
+		{"QuorumReturnedFirst", "Quorum Queues: Priorities", priorityQuorumReturned},
 	}
 }
 
@@ -158,4 +161,38 @@ func priorityRedeclaredWithout(_ *testing.T, b *Bench) {
 	_, err := ch.QueueDeclare("q", true, false, false, false, nil)
 	b.Refused(err, 406, "PRECONDITION_FAILED - inequivalent arg 'x-max-priority' for queue 'q' in vhost '{vhost}': "+
 		"received none but current is the value '10' of type 'signedint'")
+}
+
+// Quorum queues have no priorities before 4.0, two levels until 4.2, of which the higher is served twice for each time that the lower is, and from
+// 4.3 on those up to 31, strictly.
+func priorityQuorum(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	sendPriorities(ch, "q", "1 a", "4 b", "5 c", "9 d", "31 e", "200 f", "2 g", "9 h", "5 i")
+	before := []string{"1 a", "4 b", "5 c", "9 d", "31 e", "200 f", "2 g", "9 h", "5 i"}
+	two := []string{"5 c", "9 d", "1 a", "31 e", "200 f", "4 b", "9 h", "5 i", "2 g"}
+	strict := []string{"31 e", "200 f", "9 d", "9 h", "5 c", "5 i", "4 b", "2 g", "1 a"}
+	ch.WantBodies("q", either(b, release43, strict, either(b, release40, two, before))...)
+}
+
+// A message without a priority has the priority 4.
+func priorityQuorumNone(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "none")
+	sendPriorities(ch, "q", "3", "4", "5")
+	ch.SendAll("q", "none again")
+	before := []string{"none", "3", "4", "5", "none again"}
+	two := []string{"5", "none", "3", "4", "none again"}
+	strict := []string{"5", "none", "4", "none again", "3"}
+	ch.WantBodies("q", either(b, release43, strict, either(b, release40, two, before))...)
+}
+
+// What comes back is first, whatever its priority.
+func priorityQuorumReturned(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, deliveryLimit(5))
+	sendPriorities(ch, "q", "1")
+	held := ch.Hold("q")
+	sendPriorities(ch, "q", "9")
+	b.Must(held.Nack(false, true))
+	b.AwaitCount("q", 2)
+	ch.WantBodies("q", "1", "9")
 }

@@ -262,7 +262,12 @@ func publishDeliveryModes(_ *testing.T, b *Bench) {
 
 func publishUnknownDeliveryMode(_ *testing.T, b *Bench) {
 	ch := b.Channel()
+	ch.Queue("q", nil)
 	b.Must(ch.Publish("", "q", false, false, amqp091.Publishing{DeliveryMode: 3}))
+	if b.Since(release40) {
+		Equal(b, "delivery mode", ch.Take("q").DeliveryMode, 3)
+		return
+	}
 	ch.WantClosed(406, "PRECONDITION_FAILED - invalid message: {delivery_mode_unknown,3}")
 }
 
@@ -424,12 +429,17 @@ func publishConfirmsCoverAll(_ *testing.T, b *Bench) {
 // wantUntouched publishes a message with properties as on the wire, and wants them back byte for byte.
 func wantUntouched(b *Bench, properties []byte) {
 	b.t.Helper()
+	wantProperties(b, properties, properties)
+}
+
+func wantProperties(b *Bench, properties, want []byte) {
+	b.t.Helper()
 	r := b.RawChannel()
 	r.Queue("q")
 	message := wire.AppendMethod(nil, 1, &wire.BasicPublish{RoutingKey: "q"})
 	r.Write(wire.AppendContent(message, 1, wire.ClassBasic, properties, []byte("body"), frameMax))
 	header, body := r.Get("q")
-	Equal(b, "properties", fmt.Sprintf("%q", header.Properties), fmt.Sprintf("%q", properties))
+	Equal(b, "properties", fmt.Sprintf("%q", header.Properties), fmt.Sprintf("%q", want))
 	Equal(b, "body", string(body), "body")
 }
 
@@ -442,14 +452,15 @@ func publishPropertiesUntouched(_ *testing.T, b *Bench) {
 }
 
 func publishHeadersUntouched(_ *testing.T, b *Bench) {
-	wantUntouched(b, wire.Properties{Headers: wire.Table{
+	sent := wire.Table{
 		{Key: "zulu", Value: true}, {Key: "int8", Value: int8(-8)}, {Key: "uint8", Value: uint8(200)},
 		{Key: "int16", Value: int16(-16)}, {Key: "uint16", Value: uint16(60_000)}, {Key: "int32", Value: int32(-32)}, {Key: "uint32", Value: uint32(4_000_000_000)},
 		{Key: "int64", Value: int64(-64)}, {Key: "uint64", Value: uint64(64)}, {Key: "float32", Value: float32(0.5)}, {Key: "float64", Value: 0.25},
 		{Key: "decimal", Value: wire.Decimal{Scale: 2, Value: 314}}, {Key: "text", Value: "Grüße"}, {Key: "bytes", Value: []byte{0, 255}},
 		{Key: "timestamp", Value: wire.Timestamp(1_700_000_000)}, {Key: "table", Value: wire.Table{{Key: "inner", Value: wire.Table{}}}},
 		{Key: "array", Value: wire.Array{"a", int32(1), wire.Array{nil}}}, {Key: "void"}, {Key: "twice", Value: "a"}, {Key: "twice", Value: "b"}, {Key: "", Value: "no key"},
-	}}.Append(nil))
+	}
+	wantProperties(b, wire.Properties{Headers: sent}.Append(nil), wire.Properties{Headers: delivered(b, sent)}.Append(nil))
 }
 
 func publishNoProperties(_ *testing.T, b *Bench) { wantUntouched(b, []byte{0, 0}) }

@@ -83,8 +83,8 @@ func queueCases() []Case {
 		{"AutoDeleteNotWithoutConsumer", temporaryPage, autoDeleteNotWithoutConsumer},
 		{"ExpiresWhenIdle", expiresPage, expiresWhenIdle},
 		{"ExpiresNotWithConsumer", expiresPage, expiresNotWithConsumer},
-		{"ExpiresRenewedByDeclare", expiresPage, expiresRenewedBy(func(ch *Channel, queue string, expiry int32) { ch.Queue(queue, amqp091.Table{"x-expires": expiry}) })},
-		{"ExpiresRenewedByGet", expiresPage, expiresRenewedBy(func(ch *Channel, queue string, _ int32) { ch.WantBodies(queue) })},
+		{"ExpiresRenewedByDeclare", expiresPage, expiresRenewedBy(useByDeclare)},
+		{"ExpiresRenewedByGet", expiresPage, expiresRenewedBy(useByGet)},
 		{"ExpiresWithMessages", expiresPage, expiresWithMessages},
 	}
 }
@@ -376,7 +376,7 @@ func exclusiveSurvivesChannel(_ *testing.T, b *Bench) {
 func autoDeleteQueue(b *Bench) (*Conn, *Channel) {
 	conn := b.Connect()
 	ch := conn.Channel()
-	_, err := ch.QueueDeclare("q", false, true, false, false, nil)
+	_, err := ch.QueueDeclare("q", true, true, false, false, nil)
 	b.Must(err)
 	_, err = ch.Consume("q", "c", false, false, false, false, nil)
 	b.Must(err)
@@ -407,7 +407,7 @@ func autoDeleteQueueConnection(_ *testing.T, b *Bench) {
 
 func autoDeleteNotWithoutConsumer(_ *testing.T, b *Bench) {
 	ch := b.Channel()
-	_, err := ch.QueueDeclare("q", false, true, false, false, nil)
+	_, err := ch.QueueDeclare("q", true, true, false, false, nil)
 	b.Must(err)
 	ch.Send("", "q", "got")
 	ch.WantBodies("q", "got")
@@ -445,9 +445,7 @@ func (b *Bench) goneWhile(queue string, something func()) {
 }
 
 func expiresNotWithConsumer(_ *testing.T, b *Bench) {
-	ch := b.Channel()
-	ch.Queue("used", amqp091.Table{"x-expires": expiry})
-	deliveries := ch.Deliveries("used")
+	ch, deliveries := b.consumeExpiring("used")
 	ch.Queue("idle", amqp091.Table{"x-expires": expiry})
 	b.gone("idle")
 	ch.Send("", "used", "still there")
@@ -456,32 +454,79 @@ func expiresNotWithConsumer(_ *testing.T, b *Bench) {
 	b.gone("used")
 }
 
+// consumeExpiring declares a queue and consumes it before it has expired, which a slow machine may not do at its first try.
+func (b *Bench) consumeExpiring(queue string) (*Channel, <-chan amqp091.Delivery) {
+	b.t.Helper()
+	for expiry := expiry; expiry < longestExpiry; expiry *= 2 {
+		ch := b.Channel()
+		ch.Queue(queue, amqp091.Table{"x-expires": expiry})
+		deliveries, err := ch.Consume(queue, "", false, false, false, false, nil)
+		if notFound(err) {
+			continue
+		}
+		b.Must(err)
+		return ch, deliveries
+	}
+	b.t.Fatalf("inconclusive: the machine is too slow to use a queue within %d ms", longestExpiry)
+	panic("unreachable")
+}
+
+// longestExpiry is up to where cases try again with queues that live longer.
+const longestExpiry = int32(limit/time.Millisecond) / 2
+
+// useByDeclare declares a queue with one message once more, and reports whether it is still that one.
+func useByDeclare(ch *Channel, queue string, expiry int32) (alive bool) {
+	ch.b.t.Helper()
+	q, err := ch.QueueDeclare(queue, true, false, false, false, amqp091.Table{"x-expires": expiry})
+	ch.b.Must(err)
+	return q.Messages == 1
+}
+
+// useByGet looks at the message of a queue, and reports whether it is still there.
+func useByGet(ch *Channel, queue string, _ int32) (alive bool) {
+	ch.b.t.Helper()
+	d, ok, err := ch.Get(queue, false)
+	if notFound(err) {
+		return false
+	}
+	ch.b.Must(err)
+	if ok {
+		ch.b.Must(d.Nack(false, true))
+	}
+	return ok
+}
+
 // expiresRenewedBy uses one queue until another one, which is as old, has expired. On a machine that is too slow to use it often enough it
 // tries again with queues that live longer.
-func expiresRenewedBy(use func(ch *Channel, queue string, expiry int32)) func(*testing.T, *Bench) {
+func expiresRenewedBy(use func(ch *Channel, queue string, expiry int32) (alive bool)) func(*testing.T, *Bench) {
 	return func(t *testing.T, b *Bench) {
-		ch := b.Channel()
-		for expiry := expiry; expiry < 10_000; expiry *= 2 {
+		for expiry := expiry; expiry < longestExpiry; expiry *= 2 {
+			ch := b.Channel().Confirming()
 			used, idle := fmt.Sprint("used ", expiry), fmt.Sprint("idle ", expiry)
 			ch.Queue(idle, amqp091.Table{"x-expires": expiry})
+			before := time.Now() // no later than the queue was last used
 			ch.Queue(used, amqp091.Table{"x-expires": expiry})
-			last, slow := time.Now(), false
-			again := func() bool {
-				slow = slow || time.Since(last) > time.Duration(expiry)*time.Millisecond/2
-				return !slow
-			}
-			b.goneWhile(idle, func() {
-				if again() {
-					use(ch, used, expiry)
-					last = time.Now()
+			ch.Send("", used, "m")
+			alive, quick := true, true
+			again := func() {
+				if !alive || !quick {
+					return
 				}
-			})
-			if again() {
-				b.QueueExists(used)
+				began := time.Now()
+				alive = use(ch, used, expiry)
+				quick = time.Since(before) < time.Duration(expiry)*time.Millisecond*3/4
+				before = began
+			}
+			b.goneWhile(idle, again)
+			again()
+			if quick {
+				if !alive {
+					t.Errorf("queue %q has expired although it was used", used)
+				}
 				return
 			}
 		}
-		t.Error("inconclusive: the machine is too slow to use a queue every few seconds")
+		t.Error("inconclusive: the machine is too slow to use a queue again and again before it expires")
 	}
 }
 

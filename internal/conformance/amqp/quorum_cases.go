@@ -25,24 +25,32 @@ func quorumCases() []Case {
 		{"Purge", quorumQueues, quorumPurge},
 		{"TransientStaysTransient", quorumQueues + ": Feature Matrix", quorumTransient},
 		{"DeliveryCountAbsentAtFirst", poisonPage, quorumFirstDelivery},
-		{"NackCounts", poisonPage, redelivers(func(d amqp091.Delivery) error { return d.Nack(false, true) })},
-		{"RejectCounts", poisonPage, redelivers(func(d amqp091.Delivery) error { return d.Reject(true) })},
+		{"NackIsNoFailure", poisonPage, redelivers(0, func(d amqp091.Delivery) error { return d.Nack(false, true) })},
+		{"RejectIsAFailure", poisonPage, redelivers(1, func(d amqp091.Delivery) error { return d.Reject(true) })},
 		{"ChannelCloseCounts", poisonPage, quorumChannelCloseCounts},
 		{"ConnectionCloseCounts", poisonPage, quorumConnectionCloseCounts},
 		{"ConnectionCutCounts", poisonPage, quorumConnectionCutCounts},
 		{"RecoverCounts", poisonPage, quorumRecoverCounts},
 		{"CancelDoesNotCount", poisonPage, quorumCancelDoesNotCount},
 		{"GetCounts", poisonPage, quorumGetCounts},
+		{"GetFirstCount", poisonPage, quorumGetFirstCount},
+		{"ForgedCount", poisonPage, quorumForgedCount},
 		{"DeliveryLimit", poisonPage, quorumDeliveryLimit},
 		{"DeliveryLimitDrops", poisonPage, dropsAfter(1, deliveryLimit(1), nil)},
 		{"DeliveryLimitZero", poisonPage, dropsAfter(0, deliveryLimit(0), nil)},
+		{"DeliveryLimitOfNack", poisonPage, quorumLimitOfNack},
+		{"DeliveryLimitByDefault", poisonPage, quorumLimitByDefault},
+		{"DeliveryLimitNegative", poisonPage, quorumLimitNegative},
 		{"DeliveryLimitOfPolicy", poisonPage, dropsAfter(1, nil, map[string]any{"delivery-limit": 1})},
 		{"DeliveryLimitOfArgumentLower", poisonPage, dropsAfter(1, deliveryLimit(1), map[string]any{"delivery-limit": 5})},
 		{"DeliveryLimitOfPolicyLower", poisonPage, dropsAfter(1, deliveryLimit(5), map[string]any{"delivery-limit": 1})},
 		{"DeadLetterRejected", dlxEffects, quorumRejected},
-		{"DeadLetterForgetsDeliveryCount", dlxEffects, quorumDeadForgetsCount},
-		{"RequeueWithoutLimitGoesLast", repeatsPage, requeues(nil, []int{1}, "d", "b")},
-		{"RequeueWithoutLimitInOrderOfReturn", repeatsPage, requeues(nil, []int{2, 0, 1}, "d", "c", "a", "b")},
+		{"DeadLetterToClassic", dlxEffects, quorumDeadToClassic},
+		{"DeadLetterToQuorum", dlxEffects, quorumDeadToQuorum},
+		{"DeadLetterByNackToQuorum", dlxEffects, quorumDeadByNack},
+		{"DeadLetterOfClassicToQuorum", dlxEffects, classicDeadToQuorum},
+		{"DeadLetterAndLimit", poisonPage, quorumDeadAndLimit},
+		{"RequeueWithoutLimit", repeatsPage, requeuesUnlimited},
 		{"RequeueWithLimitGoesFirst", repeatsPage, requeues(deliveryLimit(5), []int{1}, "b", "d")},
 		{"RequeueWithLimitInOrderOfReturn", repeatsPage, requeues(deliveryLimit(5), []int{2, 0, 1}, "c", "a", "b", "d")},
 		{"RequeueWithLimitMultiple", repeatsPage, quorumRequeueMultiple},
@@ -72,11 +80,19 @@ func quorumQueue(b *Bench, args amqp091.Table) *Channel {
 	return ch
 }
 
-// wantDeliveryCount checks how often a message came back to its quorum queue.
-func wantDeliveryCount(b *Bench, d amqp091.Delivery, want any) {
+// wantReturns checks what a delivery says of how often the message came back to its quorum queue, and how often of those its
+// delivery had failed. From 4.3 on these are two headers; before, one counts all returns.
+func wantReturns(b *Bench, d amqp091.Delivery, returns, failures int) {
 	b.t.Helper()
-	Equal(b, "delivery count of message "+string(d.Body), d.Headers["x-delivery-count"], want)
-	b.WantRedelivered(d, want != nil)
+	count := func(n int) any {
+		if n == 0 {
+			return nil
+		}
+		return int64(n)
+	}
+	want := either(b, release43, [2]any{count(returns), count(failures)}, [2]any{nil, count(returns)})
+	Equal(b, "x-acquired-count and x-delivery-count of message "+string(d.Body), [2]any{d.Headers["x-acquired-count"], d.Headers["x-delivery-count"]}, want)
+	b.WantRedelivered(d, returns > 0)
 }
 
 func quorumOrder(_ *testing.T, b *Bench) {
@@ -181,19 +197,19 @@ func quorumTransient(_ *testing.T, b *Bench) {
 func quorumFirstDelivery(_ *testing.T, b *Bench) {
 	ch := quorumQueue(b, nil)
 	ch.SendAll("q", "a")
-	wantDeliveryCount(b, b.WantDelivery(ch.Deliveries("q"), "a"), nil)
+	wantReturns(b, b.WantDelivery(ch.Deliveries("q"), "a"), 0, 0)
 }
 
 // redelivers is a case in which a message that is given back comes again, and is counted.
-func redelivers(giveBack func(amqp091.Delivery) error) func(*testing.T, *Bench) {
+func redelivers(failures int, giveBack func(amqp091.Delivery) error) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
 		ch := quorumQueue(b, nil)
 		deliveries := ch.Deliveries("q")
 		ch.SendAll("q", "a")
 		b.Must(giveBack(b.WantDelivery(deliveries, "a")))
-		for count := range int64(3) {
+		for count := range 3 {
 			got := b.WantDelivery(deliveries, "a")
-			wantDeliveryCount(b, got, count+1)
+			wantReturns(b, got, count+1, failures*(count+1))
 			b.Must(giveBack(got))
 		}
 	}
@@ -206,8 +222,8 @@ func quorumChannelCloseCounts(_ *testing.T, b *Bench) {
 	b.Must(ch.Close())
 	b.AwaitCount("q", 2)
 	got := b.WantArrivals("q", "a", "b")
-	wantDeliveryCount(b, got[0], int64(1))
-	wantDeliveryCount(b, got[1], nil)
+	wantReturns(b, got[0], 1, 1)
+	wantReturns(b, got[1], 0, 0)
 }
 
 func quorumConnectionCloseCounts(_ *testing.T, b *Bench) {
@@ -217,7 +233,7 @@ func quorumConnectionCloseCounts(_ *testing.T, b *Bench) {
 	ch.SendAll("q", "a")
 	b.WantDelivery(ch.Deliveries("q"), "a")
 	b.Must(conn.Close())
-	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+	wantReturns(b, b.Arrival("q"), 1, 1)
 }
 
 func quorumRecoverCounts(_ *testing.T, b *Bench) {
@@ -226,7 +242,7 @@ func quorumRecoverCounts(_ *testing.T, b *Bench) {
 	ch.SendAll("q", "a")
 	b.WantDelivery(deliveries, "a")
 	b.Must(ch.Recover(true))
-	wantDeliveryCount(b, b.WantDelivery(deliveries, "a"), int64(1))
+	wantReturns(b, b.WantDelivery(deliveries, "a"), 1, 0)
 }
 
 func quorumCancelDoesNotCount(_ *testing.T, b *Bench) {
@@ -236,21 +252,21 @@ func quorumCancelDoesNotCount(_ *testing.T, b *Bench) {
 	b.Must(ch.Cancel("one", false))
 	ch.WantCount("q", 0)
 	b.Must(held.Nack(false, true))
-	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+	wantReturns(b, b.Arrival("q"), 1, 0)
 }
 
 func quorumGetCounts(_ *testing.T, b *Bench) {
 	ch := quorumQueue(b, nil)
 	ch.SendAll("q", "a")
 	b.Must(ch.Hold("q").Nack(false, true))
-	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+	wantReturns(b, b.Arrival("q"), 1, 0)
 }
 
 // exhaust gives a message back until its delivery limit is reached.
 func exhaust(b *Bench, deliveries <-chan amqp091.Delivery, body string, limit int) {
 	b.t.Helper()
 	for range limit + 1 {
-		b.Must(b.WantDelivery(deliveries, body).Nack(false, true))
+		b.Must(b.WantDelivery(deliveries, body).Reject(true))
 	}
 }
 
@@ -289,14 +305,134 @@ func quorumRejected(_ *testing.T, b *Bench) {
 	}
 }
 
-func quorumDeadForgetsCount(_ *testing.T, b *Bench) {
+// A classic queue has no header for failed deliveries elsewhere. From 4.3 on it marks the message as redelivered.
+func quorumDeadToClassic(_ *testing.T, b *Bench) {
 	ch := b.Channel().Confirming()
 	ch.DeadLettering(quorum(nil))
 	ch.SendAll(source, "a")
 	deliveries := ch.Deliveries(source)
 	b.Must(b.WantDelivery(deliveries, "a").Nack(false, true))
 	b.Must(b.WantDelivery(deliveries, "a").Reject(false))
-	wantDeliveryCount(b, b.Arrival(dead), nil)
+	got := b.Arrival(dead)
+	Equal(b, "x-acquired-count and x-delivery-count", [2]any{got.Headers["x-acquired-count"], got.Headers["x-delivery-count"]}, [2]any{nil, nil})
+	b.WantRedelivered(got, b.Since(release43))
+}
+
+// deadToQuorum is a queue with these arguments whose dead letters come to a quorum queue.
+func deadToQuorum(b *Bench, args amqp091.Table) (*Channel, <-chan amqp091.Delivery) {
+	b.t.Helper()
+	ch := b.Channel().Confirming()
+	ch.Queue(dead, quorum(nil))
+	ch.Queue(source, with(deadTo(dead), args))
+	ch.SendAll(source, "a")
+	return ch, ch.Deliveries(source)
+}
+
+// From 4.0 on a dead letter takes along how often its delivery had failed: as if it had come back to the next quorum queue. A return there
+// counts anew, but for the failures from 4.3 on.
+func quorumDeadToQuorum(_ *testing.T, b *Bench) {
+	ch, deliveries := deadToQuorum(b, quorum(nil))
+	b.Must(b.WantDelivery(deliveries, "a").Nack(false, true))
+	b.Must(b.WantDelivery(deliveries, "a").Reject(false))
+	next := ch.Deliveries(dead)
+	got := b.WantDelivery(next, "a")
+	carried := either(b, release40, 1, 0)
+	wantReturns(b, got, carried, carried)
+	b.Must(got.Nack(false, true))
+	got = b.WantDelivery(next, "a")
+	wantReturns(b, got, 1, carried)
+	b.Must(got.Nack(false, true))
+	wantReturns(b, b.WantDelivery(next, "a"), 2, carried)
+}
+
+// basic.nack is no failure from 4.3 on, also if the message dies of it.
+func quorumDeadByNack(_ *testing.T, b *Bench) {
+	ch, deliveries := deadToQuorum(b, quorum(nil))
+	b.Must(b.WantDelivery(deliveries, "a").Nack(false, false))
+	carried := either(b, release43, 0, either(b, release40, 1, 0))
+	wantReturns(b, b.WantDelivery(ch.Deliveries(dead), "a"), carried, carried)
+}
+
+// Classic queues count failed deliveries from 4.3 on.
+func classicDeadToQuorum(_ *testing.T, b *Bench) {
+	ch, deliveries := deadToQuorum(b, nil)
+	b.Must(b.WantDelivery(deliveries, "a").Nack(false, true))
+	b.Must(b.WantDelivery(deliveries, "a").Reject(true))
+	b.Must(b.WantDelivery(deliveries, "a").Reject(false))
+	carried := either(b, release43, 2, 0)
+	wantReturns(b, b.WantDelivery(ch.Deliveries(dead), "a"), carried, carried)
+}
+
+// From 4.3 on, failures that a dead letter takes along use up the limit of the next queue.
+func quorumDeadAndLimit(_ *testing.T, b *Bench) {
+	ch := b.Channel().Confirming()
+	ch.Queue("grave", nil)
+	ch.Queue(dead, with(deliveryLimit(1), deadTo("grave")))
+	ch.Queue(source, quorum(deadTo(dead)))
+	ch.SendAll(source, "a")
+	b.Must(b.WantDelivery(ch.Deliveries(source), "a").Reject(false))
+	next := ch.Deliveries(dead)
+	b.Must(b.WantDelivery(next, "a").Reject(true))
+	if !b.Since(release43) {
+		b.Must(b.WantDelivery(next, "a").Reject(true))
+	}
+	b.WantArrivals("grave", "a")
+}
+
+func quorumGetFirstCount(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a")
+	got := ch.Hold("q")
+	Equal(b, "x-delivery-count", got.Headers["x-delivery-count"], either[any](b, release40, nil, int64(0)))
+	b.WantRedelivered(got, false)
+}
+
+// A count that a client sends is passed on, until the queue has one of its own.
+func quorumForgedCount(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	deliveries := ch.Deliveries("q")
+	ch.SendMessage("", "q", amqp091.Publishing{Body: []byte("a"), Headers: amqp091.Table{"x-delivery-count": "forged"}})
+	got := b.WantDelivery(deliveries, "a")
+	Equal(b, "x-delivery-count", got.Headers["x-delivery-count"], "forged")
+	b.Must(got.Reject(true))
+	wantReturns(b, b.WantDelivery(deliveries, "a"), 1, 1)
+}
+
+// From 4.3 on basic.nack does not use up the limit.
+func quorumLimitOfNack(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, deliveryLimit(1))
+	ch.SendAll("q", "a", "next")
+	deliveries := ch.Prefetch(1).Deliveries("q")
+	b.Must(b.WantDelivery(deliveries, "a").Nack(false, true))
+	b.Must(b.WantDelivery(deliveries, "a").Nack(false, true))
+	b.WantDelivery(deliveries, either(b, release43, "a", "next"))
+}
+
+// From 4.0 on a quorum queue has a limit of 20 if nothing else is said.
+func quorumLimitByDefault(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, nil)
+	ch.SendAll("q", "a")
+	deliveries := ch.Prefetch(1).Deliveries("q")
+	exhaust(b, deliveries, "a", 20)
+	if b.Since(release40) {
+		ch.SendAll("q", "next")
+	}
+	b.WantDelivery(deliveries, either(b, release40, "next", "a"))
+}
+
+// A negative limit is none from 4.0 on. Before, it is one of 0.
+func quorumLimitNegative(_ *testing.T, b *Bench) {
+	ch := quorumQueue(b, deliveryLimit(-1))
+	ch.SendAll("q", "a")
+	deliveries := ch.Prefetch(1).Deliveries("q")
+	if !b.Since(release40) {
+		b.Must(b.WantDelivery(deliveries, "a").Reject(true))
+		ch.SendAll("q", "next")
+		b.WantDelivery(deliveries, "next")
+		return
+	}
+	exhaust(b, deliveries, "a", 25)
+	b.WantDelivery(deliveries, "a")
 }
 
 // threeHeldInQuorum gets three messages of a quorum queue of four.
@@ -317,6 +453,15 @@ func requeues(args amqp091.Table, order []int, want ...string) func(*testing.T, 
 		}
 		b.AwaitCount("q", len(want))
 		b.WantArrivals("q", want...)
+	}
+}
+
+// Where no limit ends it, a message that is given back goes behind all others, until 4.3. From 4.0 on there is a limit unless it is switched off.
+func requeuesUnlimited(t *testing.T, b *Bench) {
+	last, first := []string{"d", "c", "a", "b"}, []string{"c", "a", "b", "d"}
+	requeues(nil, []int{2, 0, 1}, either(b, release40, first, last)...)(t, b)
+	if b.Since(release40) {
+		requeues(deliveryLimit(-1), []int{2, 0, 1}, either(b, release43, first, last)...)(t, NewBench(t, b.Target))
 	}
 }
 
@@ -380,7 +525,8 @@ func quorumLengthDeadLetters(_ *testing.T, b *Bench) {
 }
 
 func quorumBytes(_ *testing.T, b *Bench) {
-	ch := quorumQueue(b, amqp091.Table{"x-max-length-bytes": 6})
+	// From 4.3 on the properties count, too: two bytes if there are none.
+	ch := quorumQueue(b, amqp091.Table{"x-max-length-bytes": either(b, release43, 12, 6)})
 	ch.SendAll("q", "123", "456", "7")
 	ch.WantBodies("q", "456", "7")
 }
@@ -401,7 +547,7 @@ func quorumSingleActive(_ *testing.T, b *Bench) {
 	b.WantDeliveries(fromFirst, "a", "b")
 	b.Must(first.Close())
 	for _, d := range b.WantDeliveries(fromSecond, "a", "b") {
-		wantDeliveryCount(b, d, int64(1))
+		wantReturns(b, d, 1, 1)
 	}
 }
 
@@ -409,7 +555,7 @@ func quorumSingleActiveGet(_ *testing.T, b *Bench) {
 	ch := quorumQueue(b, singleActive())
 	_, _, err := ch.Get("q", true)
 	b.Refused(err, 405, "RESOURCE_LOCKED - cannot obtain access to locked queue 'q' in vhost '{vhost}'. "+
-		"basic.get operations are not supported by quorum queues with single active consumer")
+		"basic.get operations are not supported by "+either(b, release43, "<<\"quorum\">>", "quorum")+" queues with single active consumer")
 }
 
 func quorumConsumerPriority(_ *testing.T, b *Bench) {
@@ -426,7 +572,7 @@ func quorumConnectionCutCounts(_ *testing.T, b *Bench) {
 	r.Send(1, &wire.BasicGet{Queue: "q"})
 	Expect[*wire.BasicGetOK](r, 1)
 	b.Must(r.conn.Close())
-	wantDeliveryCount(b, b.Arrival("q"), int64(1))
+	wantReturns(b, b.Arrival("q"), 1, 1)
 }
 
 func quorumRejectPublishEnds(_ *testing.T, b *Bench) {

@@ -80,10 +80,10 @@ func (r *Raw) OpenChannel(channel uint16) {
 	Expect[*wire.ChannelOpenOK](r, channel)
 }
 
-// Queue declares a transient queue on channel 1.
+// Queue declares a durable queue on channel 1.
 func (r *Raw) Queue(name string) {
 	r.b.t.Helper()
-	r.Send(1, &wire.QueueDeclare{Queue: name})
+	r.Send(1, &wire.QueueDeclare{Queue: name, Durable: true})
 	Expect[*wire.QueueDeclareOK](r, 1)
 }
 

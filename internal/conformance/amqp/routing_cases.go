@@ -87,12 +87,13 @@ func routingCases() []Case {
 			{key: "a.b", want: []string{"q"}},
 		})},
 		// Not more of them: RabbitMQ tries all ways to share the words out, and never ends.
-		{"TopicManyHashes", topicPage, routes("topic", byKey("#.#.#.end", "#.a.#.b.#", "*.#.*.#.*"), []route{
-			{key: "end", want: []string{"#.#.#.end"}},
-			{key: "a.b.end", want: []string{"#.#.#.end", "#.a.#.b.#", "*.#.*.#.*"}},
-			{key: "x.a.x.x.b.x.x", want: []string{"#.a.#.b.#", "*.#.*.#.*"}},
+		{"TopicTwoHashes", topicPage, routes("topic", byKey("#.#.end", "#.a.b.#", "*.#.*.#.*"), []route{
+			{key: "end", want: []string{"#.#.end"}},
+			{key: "x.a.b.end", want: []string{"#.#.end", "#.a.b.#", "*.#.*.#.*"}},
+			{key: "x.a.x.b.x", want: []string{"*.#.*.#.*"}},
 			{key: "b.a"},
 		})},
+		{"TopicManyHashes", topicPage, routeTopicManyHashes},
 		{"TopicUnbindOneOfMany", topicPage, routeTopicUnbind},
 		{"HeadersAll", headersPage, routes("headers", []binding{{queue: "q", args: amqp091.Table{"x-match": "all", "a": "1", "b": int32(2)}}}, []route{
 			{headers: amqp091.Table{"a": "1", "b": int32(2)}, want: []string{"q"}},
@@ -137,10 +138,10 @@ func routingCases() []Case {
 		{"HeadersNumbersByValue", headersPage, routes("headers", []binding{{queue: "q", args: amqp091.Table{"n": int32(5)}}}, []route{
 			{headers: amqp091.Table{"n": int32(5)}, want: []string{"q"}},
 			{headers: amqp091.Table{"n": int64(5)}, want: []string{"q"}},
-			{headers: amqp091.Table{"n": float64(5)}, want: []string{"q"}},
 			{headers: amqp091.Table{"n": "5"}},
 			{headers: amqp091.Table{"n": true}},
 		})},
+		{"HeadersFloatAndInteger", headersPage, routeHeadersFloat},
 		{"HeadersIgnoreKey", headersPage, routes("headers", []binding{{queue: "q", key: "k", args: amqp091.Table{"a": "1"}}}, []route{
 			{key: "other", headers: amqp091.Table{"a": "1"}, want: []string{"q"}},
 		})},
@@ -217,6 +218,39 @@ func routeDefaultUnknown(_ *testing.T, b *Bench) {
 	ch.Send("", "nobody", "dropped")
 	ch.Queue("nobody", nil)
 	ch.WantBodies("nobody")
+}
+
+// From 4.3 on a key of a binding may have two '#' at most.
+func routeTopicManyHashes(t *testing.T, b *Bench) {
+	if !b.Since(release43) {
+		routes("topic", byKey("#.#.#.end", "#.a.#.b.#"), []route{
+			{key: "end", want: []string{"#.#.#.end"}},
+			{key: "a.b.end", want: []string{"#.#.#.end", "#.a.#.b.#"}},
+			{key: "x.a.x.x.b.x.x", want: []string{"#.a.#.b.#"}},
+			{key: "b.a"},
+		})(t, b)
+		return
+	}
+	conn := b.Connect()
+	ch := conn.Channel()
+	ch.Queue("q", nil)
+	const refused = "PRECONDITION_FAILED - Topic binding key '#.#.#.end' uses 3 '#' wildcards, at most 2 are allowed"
+	b.Refused(ch.QueueBind("q", "#.#.#.end", "amq.topic", false, nil), 406, refused)
+	b.Refused(conn.Channel().ExchangeBind("amq.fanout", "#.#.#.end", "amq.topic", false, nil), 406, refused)
+	b.Must(conn.Channel().QueueBind("q", "#.#.#.end", "amq.direct", false, nil))
+	b.Must(conn.Channel().QueueBind("q", "a#.#b.##.#.#", "amq.topic", false, nil))
+	b.Must(conn.Channel().QueueUnbind("q", "#.#.#.end", "amq.topic", nil))
+}
+
+// From 4.0 on a number with a fraction is never the same as an integer.
+func routeHeadersFloat(t *testing.T, b *Bench) {
+	routes("headers", []binding{{queue: "q", args: amqp091.Table{"n": int32(5)}}}, []route{
+		{headers: amqp091.Table{"n": float64(5)}, want: either(b, release40, nil, []string{"q"})},
+		{headers: amqp091.Table{"n": float64(5.5)}},
+	})(t, b)
+	routes("headers", []binding{{queue: "q", args: amqp091.Table{"n": float64(5)}}}, []route{
+		{headers: amqp091.Table{"n": float32(5)}, want: []string{"q"}},
+	})(t, b)
 }
 
 func routeTopicUnbind(_ *testing.T, b *Bench) {

@@ -19,6 +19,13 @@ type Target interface {
 	SetPolicy(t testing.TB, vhost string, policy Policy)
 	// DeletePolicy removes a policy of a virtual host.
 	DeletePolicy(t testing.TB, vhost, name string)
+	// SetVhostLimit bounds what a virtual host may have, and SetUserLimit what a user may.
+	SetVhostLimit(t testing.TB, vhost, name string, limit int)
+	SetUserLimit(t testing.TB, user, name string, limit int)
+	// SetTopicPermission bounds the keys that a user may publish to an exchange with, and bind to it.
+	SetTopicPermission(t testing.TB, vhost, user, exchange, write, read string)
+	// SetDefaultQueueType says of which type queues are whose declaration does not.
+	SetDefaultQueueType(t testing.TB, vhost, typ string)
 	// Version is the version of RabbitMQ that the broker is or follows.
 	Version() string
 }
@@ -64,6 +71,7 @@ func sections() []section {
 		{"queue", queueCases()},
 		{"argument", argumentCases()},
 		{"permission", permissionCases()},
+		{"restriction", restrictionCases()},
 		{"nowait", noWaitCases()},
 		{"publish", publishCases()},
 		{"get", getCases()},

@@ -163,23 +163,28 @@ func ttlZeroWithBusyConsumer(_ *testing.T, b *Bench) {
 	b.WantArrivals(dead, "expired")
 }
 
-func ttlNotWhileUnacked(_ *testing.T, b *Bench) {
-	ch := b.Channel()
-	ch.DeadLettering(ttl(5 * short)) // time enough to take the first
+// heldUntilExpired sends a message that is delivered at once, and waits until another one, which is as old, has expired.
+func heldUntilExpired(b *Bench) (*Channel, amqp091.Delivery) {
+	b.t.Helper()
+	ch := b.Channel().Prefetch(1)
+	ch.DeadLettering(ttl(short))
+	deliveries := ch.Deliveries(source)
 	ch.SendAll(source, "held", "clock")
-	held := ch.Hold(source)
+	held := b.WantDelivery(deliveries, "held")
+	b.Must(ch.Cancel(held.ConsumerTag, false))
 	b.WantArrivals(dead, "clock")
+	return ch, held
+}
+
+func ttlNotWhileUnacked(_ *testing.T, b *Bench) {
+	ch, held := heldUntilExpired(b)
 	b.Must(held.Ack(false))
 	ch.WantBodies(source)
 	ch.WantBodies(dead)
 }
 
 func ttlRequeueKeepsExpiry(_ *testing.T, b *Bench) {
-	ch := b.Channel()
-	ch.DeadLettering(ttl(5 * short)) // time enough to take the first
-	ch.SendAll(source, "held", "clock")
-	held := ch.Hold(source)
-	b.WantArrivals(dead, "clock")
+	ch, held := heldUntilExpired(b)
 	b.Must(held.Nack(false, true))
 	ch.WantBodies(source)
 	b.WantDeaths(b.Arrival(dead), death{1, "expired", source, "", []string{source}, ""})

@@ -43,7 +43,7 @@ func sampleRules() Rules {
 		Prefetch: map[string]int{"one": 4, "two": 4, "doomed": 4},
 		Windows:  map[string]int{"pub": 8},
 		Witness:  Sees(Lost),
-		MinRate:  50,
+		Confirms: 5, Recovery: 30 * time.Second,
 	}
 }
 
@@ -232,7 +232,7 @@ func TestAuditIsInconclusive(t *testing.T) {
 		{"no fault", "faults, want", func(b *book, _ *Rules) { b.without(FaultBegins, "", "") }},
 		{"too few faults", "faults, want", func(_ *book, r *Rules) { r.Faults = 2 }},
 		{"a fault that nobody noticed", "nothing shows", func(b *book, _ *Rules) { b.without(Lost, "", "") }},
-		{"hardly any work before the fault", "confirms per second", func(_ *book, r *Rules) { r.MinRate = 1000 }},
+		{"hardly any work before the fault", "confirms before the first fault", func(_ *book, r *Rules) { r.Confirms = 1000 }},
 		{"no work after the fault", "nothing was confirmed", func(b *book, _ *Rules) {
 			b.without(Attempt, "", after)
 			b.without(Confirmed, "", after)

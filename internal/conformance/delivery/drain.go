@@ -13,7 +13,7 @@ const (
 	// patience is how long a message that is missing is waited for while nothing else moves. Brokers
 	// may hold back a dead-lettered message for long after a fault: RabbitMQ for up to three minutes
 	// unless told otherwise.
-	patience = 75 * time.Second
+	patience = 4 * time.Minute
 	// quiet is how long nothing must happen for the queues to be at rest; longer than any delay.
 	quiet = 1500 * time.Millisecond
 	// look is the pause between looks at what no event announces.
@@ -58,7 +58,7 @@ func (w *Workload) settled(ctx context.Context) error {
 		if open.settled() {
 			return nil
 		}
-		if time.Since(moved) > patience/2 && !asked && w.Unstick != nil {
+		if time.Since(moved) > stuckAfter && !asked && w.Unstick != nil {
 			if asked = true; w.Unstick(ctx) {
 				asked, moved = false, time.Now()
 			}

@@ -9,7 +9,6 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,10 +122,14 @@ func (x *trial) finish(rules delivery.Rules) delivery.Report {
 	return x.Finish(rules)
 }
 
+// recovery is how soon, in virtual time, work goes on after a fault.
+const recovery = 30 * time.Second
+
 // rules are those of the workload, for a fault that strikes so often and shows itself by events of these kinds.
 func (x *trial) rules(faults int, witnesses ...delivery.Kind) delivery.Rules {
 	r := x.Work.Rules()
 	r.Faults, r.Witness = faults, delivery.Sees(witnesses...)
+	r.Recovery = recovery
 	return r
 }
 
@@ -166,17 +169,28 @@ func refusePublishes(x *trial) delivery.Rules {
 	return x.rules(times, delivery.Refused)
 }
 
-// refuse refuses every other message until that many are.
+// refuse refuses every other message until that many are: of those that are published and, apart from them, of those that handlers move.
+// Were they counted together, all that are published might by chance be the ones between.
 func (x *trial) refuse(refusals, began int) {
 	x.T.Helper()
-	var n atomic.Int64
-	enough := make(chan struct{})
-	x.node().RefusePublishes(func(_, _, _ string) bool {
-		k := n.Add(1)
-		if k == int64(2*refusals) {
-			close(enough)
+	var mu sync.Mutex
+	var seen [2]int // of those that are moved, and of those that are published
+	exchange, enough := x.Work.Script.Exchange, make(chan struct{}, 1)
+	x.node().RefusePublishes(func(_, to, _ string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		kind := 0
+		if to == exchange {
+			kind = 1
 		}
-		return k%2 == 0
+		seen[kind]++
+		if seen[0]+seen[1] >= 2*refusals && seen[1] >= 2 {
+			select {
+			case enough <- struct{}{}:
+			default:
+			}
+		}
+		return seen[kind]%2 == 0
 	})
 	<-enough
 	x.node().RefusePublishes(nil)

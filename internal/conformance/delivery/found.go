@@ -183,7 +183,7 @@ func published(headers amqp.Table) amqp.Table {
 	own := maps.Clone(headers)
 	maps.DeleteFunc(own, func(name string, _ any) bool {
 		return strings.HasPrefix(name, "rehop-") || strings.HasPrefix(name, "x-first-death") || strings.HasPrefix(name, "x-last-death") ||
-			name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count"
+			name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count" || name == retryInfo
 	})
 	return own
 }

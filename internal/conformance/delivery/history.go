@@ -115,6 +115,20 @@ func (h *History) AwaitEvent(ctx context.Context, after int, what string, fits f
 	}
 }
 
+// BeginFault waits until a message waits for its retry, and records that a fault begins then.
+func (h *History) BeginFault(ctx context.Context, name string) error {
+	var begins int64
+	_, err := h.AwaitEvent(ctx, h.Len(), "a message that waits", func(e Event) bool {
+		begins = Now() // the same time is compared and recorded, however long it takes to do so
+		return e.Kind == Failed && e.At+int64(e.Delay) > begins+int64(100*time.Millisecond)
+	})
+	if err != nil {
+		return err
+	}
+	h.Record(Event{Kind: FaultBegins, Fault: name, At: begins})
+	return nil
+}
+
 // Quiet waits until nothing has been recorded for d.
 func (h *History) Quiet(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

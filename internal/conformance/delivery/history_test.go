@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 )
 
 func newTestHistory(t *testing.T) *History {
@@ -57,7 +56,7 @@ func TestImportLeavesOutACutLine(t *testing.T) {
 
 func TestAwait(t *testing.T) {
 	h := newTestHistory(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Soon)
 	defer cancel()
 	go func() {
 		for range 3 {

@@ -53,7 +53,7 @@ func Layouts(seed uint64) []Script {
 		}),
 		with("Sneakers", func(s *Script) {
 			sneakers(s)
-			s.Layout = layout.Sneakers{Delay: short}
+			s.Layout = layout.Sneakers{Delay: short, Document: true}
 		}),
 		with("SneakersReject", func(s *Script) {
 			sneakers(s)

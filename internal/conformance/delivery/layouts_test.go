@@ -47,7 +47,7 @@ func manyFaults(x *trial) delivery.Rules {
 	x.Fault(refused, func(began int) { x.refuse(20, began) })
 	x.Fault(restarted, func(began int) { x.restart(began, time.Second) })
 	rules := x.Work.Rules()
-	rules.Faults, rules.MinRate = 4, 50
+	rules.Faults, rules.Recovery = 4, recovery
 	rules.Witness = func(fault string, e delivery.Event) bool {
 		if fault == refused {
 			return e.Kind == delivery.Refused
@@ -98,9 +98,7 @@ func TestEmbeddedLayoutsStop(t *testing.T) {
 						x.Must(x.Work.Resubscribe(t.Context()))
 					})
 				}
-				rules := x.rules(times, delivery.Receiving)
-				rules.MinRate = 50
-				report := x.Finish(rules)
+				report := x.Finish(x.rules(times, delivery.Receiving))
 				if report.Canceled == 0 {
 					t.Error("no handler was canceled: nothing is shown")
 				}

@@ -86,7 +86,7 @@ func (s Script) misstated(queue string, failures int, d amqp.Delivery) string {
 
 // content is the body and the content type that a message in a failed queue had before it came there.
 func (s Script) content(d amqp.Delivery) ([]byte, string) {
-	if _, wraps := s.Layout.(layout.Sneakers); !wraps {
+	if l, ok := s.Layout.(layout.Sneakers); !ok || !l.Document {
 		return d.Body, d.ContentType
 	}
 	doc, _ := errorOf(d)
@@ -108,7 +108,19 @@ type document struct {
 	Properties  string `json:"properties"`
 }
 
+// retryInfo is the header that has the record in the newer form of Sneakers. The message is as it was then.
+const retryInfo = "retry_info"
+
 func errorOf(d amqp.Delivery) (doc document, ok bool) {
+	if record, ok := d.Headers[retryInfo].(string); ok {
+		var brief struct {
+			Error       string `json:"error"`
+			NumAttempts int    `json:"num_attempts"`
+			FailedAt    string `json:"failed_at"`
+		}
+		err := json.Unmarshal([]byte(record), &brief)
+		return document{Error: brief.Error, NumAttempts: brief.NumAttempts, FailedAt: brief.FailedAt}, err == nil
+	}
 	return doc, json.Unmarshal(d.Body, &doc) == nil
 }
 

@@ -36,10 +36,10 @@ type Rules struct {
 	Faults int
 	// Witness reports whether an event shows that the fault has really struck.
 	Witness func(fault string, e Event) bool
-	// MinRate is how many confirms per second there must have been before the first fault. Default: 100.
-	MinRate float64
-	// Recovery is how soon after the end of a fault messages must be confirmed and handled again.
-	// Default: 30 s.
+	// Confirms is how many there must have been before the first fault. Default: 100, which Start waits for.
+	Confirms int
+	// Recovery is how soon after the end of a fault messages must be confirmed and handled again, where time is
+	// virtual. Default: no bound. Real time depends on the machine, and a trial waits for as long as Soon says.
 	Recovery time.Duration
 	// NoRetries: no message needs to wait for a retry when a fault begins. Default: one at least must,
 	// or the run shows nothing about retries.
@@ -48,6 +48,9 @@ type Rules struct {
 	Unbounded bool
 }
 
+// enough is how many confirms show that a workload is in full swing.
+const enough = 100
+
 // earlyTolerance is how much too early a retry may come, for the clocks' grain.
 const earlyTolerance = 10 * time.Millisecond
 
@@ -55,11 +58,8 @@ func (r Rules) withDefaults() Rules {
 	if r.Faults == 0 {
 		r.Faults = 1
 	}
-	if r.MinRate == 0 {
-		r.MinRate = 100
-	}
-	if r.Recovery == 0 {
-		r.Recovery = 30 * time.Second
+	if r.Confirms == 0 {
+		r.Confirms = enough
 	}
 	return r
 }

@@ -27,7 +27,7 @@ func (b *Bench) Wait(seed, short time.Duration) time.Duration {
 func (b *Bench) limit() time.Duration { return b.Wait(4*24*time.Hour, 20*time.Second) }
 
 // soon is the limit for what happens at once.
-const soon = 20 * time.Second
+const soon = 2 * time.Minute
 
 // Context ends after the limit.
 func (b *Bench) Context() context.Context {

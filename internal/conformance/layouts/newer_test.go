@@ -3,7 +3,6 @@ package layouts_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -15,38 +14,6 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// Why cases are different from RabbitMQ 4 on. That a fleet's own count stands still there is the seed's flaw: rehop counts on in its own
-// header, so what rehop handles comes to rest all the same.
-const (
-	deathsUnread = "RabbitMQ 4 does not read an x-death that a client sends, so neither side sees how often the other has failed a message"
-	seedLoops    = "RabbitMQ 4 does not read an x-death that a client sends, so the seed's own worker retries for ever"
-	modesRefused = "RabbitMQ 4.3 refuses the queue mode of the seed's dead-letter queue, so the seed's program cannot declare it"
-	nackIsFree   = "RabbitMQ 4.3 does not count what a consumer gives back, so a quorum queue's delivery limit is never met"
-)
-
-func exceptions(c broker.Compat) map[string]string {
-	except := map[string]string{
-		"pubsub/RehopCountsOn":               deathsUnread,
-		"pubsub/OtherWaitsAreCountedToo":     deathsUnread,
-		"pubsub/RetryAfterHidesTheCountOnce": deathsUnread,
-		"pubsub/SeedCountsOn":                seedLoops,
-		"pubsub/SeedRetriesFourTimes":        seedLoops,
-		"pubsub/CopiesAreNotReplayed":        seedLoops,
-		"tiers/RehopCountsOn":                deathsUnread,
-		"tiers/SeedCountsOn":                 deathsUnread,
-		"sneakers/SeedCountsOn":              deathsUnread,
-	}
-	if c == broker.RabbitMQ43 {
-		except["envelope/DeliveryLimit"] = nackIsFree
-		for _, one := range layouts.Cases() {
-			if strings.HasPrefix(one.Name, "dlx/") {
-				except[one.Name] = modesRefused
-			}
-		}
-	}
-	return except
-}
-
 // TestNewer runs the suite by the rules of later RabbitMQ releases.
 func TestNewer(t *testing.T) {
 	known := make(map[string]bool)
@@ -54,7 +21,7 @@ func TestNewer(t *testing.T) {
 		known[c.Name] = true
 	}
 	for _, release := range []broker.Compat{broker.RabbitMQ40, broker.RabbitMQ43} {
-		except := exceptions(release)
+		except := layouts.Exceptions(release.Release())
 		for name := range except {
 			if !known[name] {
 				t.Errorf("there is no case %q", name)

@@ -47,7 +47,7 @@ const pubSubQueue = "ucenter@user"
 func pubSub(b *Bench) (layout.PubSub, pubSubFleet) {
 	b.t.Helper()
 	delay := b.Wait(30*time.Second, 250*time.Millisecond)
-	return layout.PubSub{Delay: delay}, pubSubFleet{Program: b.Program(), delay: delay}
+	return layout.PubSub{Delay: delay, Form: layout.PubSubByKey}, pubSubFleet{Program: b.Program(), delay: delay}
 }
 
 // pubSubSubscription is one for all keys of users.
@@ -60,7 +60,7 @@ func userCreated(body string) rehop.Message {
 }
 
 func pubSubRehopFirst(b *Bench) {
-	b.Client().Declare(pubSubSubscription(layout.PubSub{}, pubSubQueue, nil))
+	b.Client().Declare(pubSubSubscription(layout.PubSub{Form: layout.PubSubByKey}, pubSubQueue, nil))
 	fleet := pubSubFleet{Program: b.Program(), delay: 30 * time.Second}
 	fleet.WantExchanges("master", "master.retry", "master.failed")
 	fleet.WantQueues(pubSubQueue, pubSubQueue+"@retry", pubSubQueue+"@failed")

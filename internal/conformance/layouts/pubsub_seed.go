@@ -6,7 +6,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-// pubSubFleet is a service of the seed pubsub.
+// pubSubFleet is a service of the seed pubsub in its older form, as both projects had it from 13 to 23 May 2018.
 type pubSubFleet struct {
 	*Program
 	delay time.Duration // of the retry queues

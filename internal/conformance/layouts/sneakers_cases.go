@@ -18,10 +18,13 @@ func sneakersCases() []Case {
 	return []Case{
 		{"RehopDeclaresFirst", sneakersRehopFirst},
 		{"SeedDeclaresFirst", sneakersSeedFirst},
+		{"QuorumQueues", sneakersQuorum},
+		{"QuorumQueuesRehopDeclaresFirst", sneakersQuorumRehopFirst},
 		{"NamesOfOnesOwn", sneakersOwnNames},
 		{"RetriesFiveTimes", sneakersRetries},
 		{"RejectIsCountedByTheBroker", sneakersReject},
 		{"SeedRetriesFiveTimes", sneakersSeedRetries},
+		{"ErrorHeader", sneakersErrorHeader},
 		{"ErrorDocument", sneakersErrorDocument},
 		{"OwnQueueCountsOnly", sneakersOwnQueueCounts},
 		{"SteppedDelays", sneakersSteps},
@@ -34,6 +37,8 @@ func sneakersCases() []Case {
 		{"ReplayOutOfTheDocument", sneakersReplay},
 		{"ReplayOfSeedDocument", sneakersReplaySeed},
 		{"ReplayOfSeedHeader", sneakersReplaySeedHeader},
+		{"ReplayOfSeedHeaders", sneakersReplaySeedTwice},
+		{"PutBackByHand", sneakersPutBack},
 		{"KilledWorkerLosesNothing", sneakersKilled},
 	}
 }
@@ -80,6 +85,51 @@ func sneakersSeedFirst(b *Bench) {
 	client.Subscribe(s)
 	client.Publish(mailMessage("1"))
 	desk.WantBodies("1")
+}
+
+// The worker's queue is a quorum queue: the retry and the error queue are, too, with Kicks 3.3 and later, and are not with others. What the broker has
+// decides.
+func sneakersQuorum(b *Bench) {
+	l, fleet := sneakers(b)
+	fleet.quorum, fleet.inHeader = true, true
+	client := b.Client(Publishes("sneakers", l))
+	for i, inherits := range []bool{true, false} {
+		fleet.inherits = inherits
+		queue := fmt.Sprintf("%s %d", mailQueue, i)
+		s := mail(l, nil)
+		s.Queue, s.QueueType, s.Keys = queue, layout.Quorum, []string{queue}
+		s.Layout = layout.Sneakers{Delay: l.Delay, Reject: true}
+		fleet.declare(queue)
+		client.Declare(s)
+		passive := s
+		passive.QueueType, passive.Passive, passive.Layout = "", true, l
+		client.Declare(passive)
+		fleet.declare(queue)
+		m := mailMessage("1")
+		m.Key = queue
+		client.Publish(m)
+		client.FailAndLeave(s, 2)
+		worker := fleet.work(queue, 0, always)
+		for count := int64(2); count <= 5; count++ {
+			equal(b, "count that the worker reads", failureCount(worker.Next(), queue), count)
+		}
+		worker.Stop()
+		a := b.Admin(l)
+		equal(b, "attempts of the failed message", a.WantFailed(queue, 1)[0].Attempts, 6)
+		a.Replay(queue, 1)
+		equal(b, "id of the replayed message", fleet.Take(queue).MessageId, "id of 1")
+	}
+}
+
+func sneakersQuorumRehopFirst(b *Bench) {
+	s := mail(layout.Sneakers{}, nil)
+	s.QueueType = layout.Quorum
+	b.Client().Declare(s)
+	sneakersFleet{Program: b.Program(), timeout: time.Minute, quorum: true, inherits: true}.declare(mailQueue)
+	s = mail(layout.Sneakers{RetryArgs: map[string]any{}}, nil)
+	s.Queue, s.QueueType = "older", layout.Quorum
+	b.Client().Declare(s)
+	sneakersFleet{Program: b.Program(), timeout: time.Minute, quorum: true}.declare("older")
 }
 
 // The handler's options for names: the fleet and rehop meet under those too.
@@ -155,9 +205,32 @@ func sneakersSeedRetries(b *Bench) {
 	fleet.WantEmpty(mailQueues...)
 }
 
-// The error queue has what Sneakers would have written, so its tools can read it.
+// The error queue has what Sneakers would have written, so its tools can read it: the message as it is, and why in a header.
+func sneakersErrorHeader(b *Bench) {
+	l, fleet := sneakers(b)
+	client := b.Client()
+	s := mail(l, b.Desk(fails))
+	s.Retry = rehop.NoRetry()
+	client.Subscribe(s)
+	client.Publish(mailMessage("1"))
+	d := fleet.Take(mailQueue + "-error")
+	equal(b, "exchange, key, content type and body", d.Exchange+" "+d.RoutingKey+" "+d.ContentType+" "+string(d.Body), "mail-error mail text/plain 1")
+	var info struct {
+		Error       string         `json:"error"`
+		NumAttempts int            `json:"num_attempts"`
+		FailedAt    time.Time      `json:"failed_at"`
+		Properties  map[string]any `json:"properties"`
+	}
+	text, _ := d.Headers["retry_info"].(string)
+	b.Must(json.Unmarshal([]byte(text), &info))
+	equal(b, "error and attempts", fmt.Sprintf("%s %d", info.Error, info.NumAttempts), fmt.Sprintf("%v 1", errFailed))
+	equal(b, "id in the properties", fmt.Sprint(info.Properties["message_id"]), "id of 1")
+}
+
+// The same for a fleet of Sneakers up to 2.11, which has the message in a document.
 func sneakersErrorDocument(b *Bench) {
 	l, fleet := sneakers(b)
+	l.Document = true
 	client, began := b.Client(), time.Now()
 	s := mail(l, b.Desk(fails))
 	s.Retry = rehop.NoRetry()
@@ -390,6 +463,42 @@ func sneakersReplaySeedHeader(b *Bench) {
 	l, fleet := sneakers(b)
 	fleet.inHeader = true
 	seedFails(b, fleet)
+	wantReplayed(b, l, fleet, map[string]any{"tenant": "seven"})
+}
+
+// A message that was put back with its record on it has failed twice: the record is then a list of two kinds of things, and only the oldest
+// knows the message's properties.
+func sneakersReplaySeedTwice(b *Bench) {
+	l, fleet := sneakers(b)
+	fleet.inHeader = true
+	seedFails(b, fleet)
+	fleet.putBack(mailQueue)
+	worker := fleet.work(mailQueue, 0, always)
+	for range 6 {
+		worker.Next()
+	}
+	worker.Stop()
+	wantReplayed(b, l, fleet, map[string]any{"tenant": "seven"})
+}
+
+// What rehop has failed can be put back by a shovel: the worker of the fleet gets the message as it was.
+func sneakersPutBack(b *Bench) {
+	l, fleet := sneakers(b)
+	fleet.inHeader = true
+	client, desk := b.Client(), b.Desk(fails)
+	s := mail(l, desk)
+	s.Retry = rehop.NoRetry()
+	sub := client.Subscribe(s)
+	client.Publish(mailMessage("1"))
+	desk.NextAttempt(1)
+	b.Must(sub.Drain(b.Context()))
+	fleet.putBack(mailQueue)
+	worker := fleet.work(mailQueue, 0, always)
+	for count := range int64(6) {
+		d := worker.Next()
+		equal(b, "body, id and count", fmt.Sprint(string(d.Body), ", ", d.MessageId, ", ", failureCount(d, mailQueue)), fmt.Sprint("1, id of 1, ", count))
+	}
+	worker.Stop()
 	wantReplayed(b, l, fleet, map[string]any{"tenant": "seven"})
 }
 

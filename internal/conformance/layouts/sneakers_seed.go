@@ -16,8 +16,11 @@ type sneakersFleet struct {
 	timeout time.Duration // retry_timeout
 	retries int64         // retry_max_times
 	named   sneakersNames
-	// inHeader: the worker is of a later version, which leaves the message as it is and puts the document of its failure into a header.
+	// inHeader: the worker is of Sneakers 2.12 or later, or of Kicks, which leave the message as it is and put the record of its failure into a
+	// header. (jondot/sneakers at 9780692, ruby-amqp/kicks at ac8f596.)
 	inHeader bool
+	quorum   bool // the worker's queue is a quorum queue
+	inherits bool // the retry and the error queue have the type of the worker's queue, as with Kicks 3.3 and later
 }
 
 // sneakersNames are the handler's options for names: retry_exchange, retry_error_exchange and retry_requeue_exchange.
@@ -35,14 +38,20 @@ func (f sneakersFleet) declare(queue string) {
 	f.b.t.Helper()
 	n := f.names(queue)
 	f.Exchange("sneakers", "direct", nil)
-	f.Queue(queue, amqp091.Table{"x-dead-letter-exchange": n.retry})
+	typed := func(inherits bool, args amqp091.Table) amqp091.Table {
+		if f.quorum && inherits {
+			args["x-queue-type"] = "quorum"
+		}
+		return args
+	}
+	f.Queue(queue, typed(true, amqp091.Table{"x-dead-letter-exchange": n.retry}))
 	f.Bind(queue, queue, "sneakers")
 	for _, name := range []string{n.retry, n.error, n.requeue} {
 		f.Exchange(name, "topic", nil)
 	}
-	f.Queue(n.retry, amqp091.Table{"x-dead-letter-exchange": n.requeue, "x-message-ttl": int32(f.timeout.Milliseconds())})
+	f.Queue(n.retry, typed(f.inherits, amqp091.Table{"x-dead-letter-exchange": n.requeue, "x-message-ttl": int32(f.timeout.Milliseconds())}))
 	f.Bind(n.retry, "#", n.retry)
-	f.Queue(n.error, nil)
+	f.Queue(n.error, typed(f.inherits, amqp091.Table{}))
 	f.Bind(n.error, "#", n.error)
 	f.Bind(queue, "#", n.requeue)
 }
@@ -84,15 +93,22 @@ func (f sneakersFleet) work(queue string, times int, failing func(amqp091.Delive
 
 // wrap is what a worker publishes of a message that has failed too often.
 func (f sneakersFleet) wrap(d amqp091.Delivery, attempts int64) (amqp091.Publishing, error) {
-	properties := map[string]any{"delivery_mode": d.DeliveryMode, "priority": d.Priority, "message_id": d.MessageId, "content_type": d.ContentType,
-		"headers": map[string]any{"tenant": d.Headers["tenant"]}}
+	properties := map[string]any{"delivery_mode": d.DeliveryMode, "priority": d.Priority, "headers": map[string]any{}}
+	for name, value := range map[string]string{"message_id": d.MessageId, "content_type": d.ContentType} {
+		if value != "" {
+			properties[name] = value
+		}
+	}
+	if tenant, ok := d.Headers["tenant"]; ok {
+		properties["headers"] = map[string]any{"tenant": tenant}
+	}
 	doc := map[string]any{
 		"error": "reject", "num_attempts": attempts, "failed_at": time.Now().Format(time.RFC3339), "properties": properties,
 		"error_class": "RuntimeError", "error_message": "it does not work", "backtrace": []string{"worker.rb:7", "worker.rb:3"},
 	}
 	m := amqp091.Publishing{DeliveryMode: amqp091.Persistent, ContentType: "application/octet-stream"}
 	if f.inHeader {
-		text, err := json.Marshal(doc)
+		text, err := json.Marshal(rubyList(doc, d.Headers["retry_info"]))
 		m.Headers, m.Body = amqp091.Table{"retry_info": string(text)}, d.Body
 		return m, err
 	}
@@ -103,6 +119,34 @@ func (f sneakersFleet) wrap(d amqp091.Delivery, attempts int64) (amqp091.Publish
 	doc["properties"], doc["payload"], doc["backtrace"] = encode64(text), encode64(d.Body), "worker.rb:7, worker.rb:3"
 	m.Body, err = json.Marshal(doc)
 	return m, err
+}
+
+// rubyList is what a worker makes of the record of a message that has one already: Ruby's Array() of an object is a list of pairs.
+func rubyList(record map[string]any, had any) any {
+	text, ok := had.(string)
+	if !ok {
+		return record
+	}
+	var old any
+	if json.Unmarshal([]byte(text), &old) != nil {
+		old = map[string]any{"error": "Failed to parse retry info"}
+	}
+	list := []any{record}
+	switch old := old.(type) {
+	case []any:
+		return append(list, old...)
+	case map[string]any:
+		for name, value := range old {
+			list = append(list, []any{name, value})
+		}
+	}
+	return list
+}
+
+// putBack is what a shovel does with what rests: it publishes the message to its queue with all that it has.
+func (f sneakersFleet) putBack(queue string) {
+	f.b.t.Helper()
+	f.Send("", queue, again(f.Take(f.names(queue).error)))
 }
 
 // encode64 is Ruby's Base64.encode64: lines of 60 characters.

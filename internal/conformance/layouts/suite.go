@@ -29,6 +29,7 @@ type section struct {
 func sections() []section {
 	return []section{
 		{"pubsub", pubSubCases()},
+		{"pubsub", pubSubByQueueCases()},
 		{"dlx", dlxCases()},
 		{"dlx", dlxAbnormalCases()},
 		{"tiers", tiersCases()},

@@ -487,7 +487,7 @@ func copyHoldsUpNobody(t *testing.T, b *Bench) {
 			select {
 			case err := <-handle(id):
 				b.Must(err)
-			case <-time.After(limit / 3):
+			case <-time.After(limit):
 				t.Fatalf("%s waits for a copy of m5 that waits", id)
 			}
 		}

@@ -55,6 +55,7 @@ func leaseCases() []Case {
 			relay.Lease, relay.Hooks, relay.DB = time.Second, []outbox.Hook{dead}, b.Open(t)
 			b.Start(relay)
 			b.Eventually("the first relay holds all leases", func() bool { return dead.held() == 16 })
+			Equal(b, "leases that last longer than asked for", b.Number("SELECT COUNT(*) FROM rehop_outbox_lease WHERE expires > "+b.Dialect.Now()+" + 1000000"), 0)
 			b.Must(relay.DB.Close())
 			died := time.Now()
 			Receive(b, dead.faults, "fault")
@@ -67,9 +68,6 @@ func leaseCases() []Case {
 			}
 			took := time.Since(died)
 			b.Eventually("the second relay holds all leases, and the first knows", func() bool { return told.held() == 16 && dead.held() == 0 })
-			if took > 10*time.Second {
-				t.Errorf("replaced after %v, want seconds", took)
-			}
 			t.Logf("replaced after %v with leases of %v", took, relay.Lease)
 		}},
 		{Name: "Stale", Run: stale},

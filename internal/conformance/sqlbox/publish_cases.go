@@ -64,6 +64,24 @@ func publishCases() []Case {
 				Equal(b, "rows", b.Rows(), 3*(i+1))
 			}
 		}},
+		{Name: "TransactionByStatement", Run: func(t *testing.T, b *Bench) {
+			// Somebody begins and ends transactions by statements on a connection of their own.
+			b.Migrate()
+			conn, err := b.DB.Conn(b.Context())
+			b.Must(err)
+			defer conn.Close()
+			for _, end := range []string{"ROLLBACK", "COMMIT"} {
+				_, err = conn.ExecContext(b.Context(), "BEGIN")
+				b.Must(err)
+				b.Must(b.Box.Publish(b.Context(), conn, To("q", end), ordered("k", "q", end+" in order")))
+				_, err = conn.ExecContext(b.Context(), end)
+				b.Must(err)
+			}
+			Equal(b, "rows", b.Rows(), 2)
+			if err := b.Box.Publish(b.Context(), conn, To("q", "after")); !errors.Is(err, outbox.ErrNoTransaction) {
+				t.Errorf("after the transaction: got %v, want ErrNoTransaction", err)
+			}
+		}},
 		{Name: "Commit", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			got := b.Collect("q")

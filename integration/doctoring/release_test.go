@@ -1,0 +1,193 @@
+package doctoring
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/integration/kit"
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
+)
+
+// crash takes the first message of a queue and closes the channel, as a consumer that dies does.
+func (w *ward) crash(queue string) {
+	w.t.Helper()
+	ch := w.rabbit.Channel()
+	lab.Eventually(w.t, kit.Limit, "a message in "+queue, func() bool {
+		_, there, err := ch.Get(queue, false)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return there
+	})
+	if err := ch.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// From RabbitMQ 4.3 on a dead letter keeps how often it was delivered, and a queue with the default limit drops it when it is delivered once more.
+// Doctor says so, and what it advises helps.
+func TestLettersLimit(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, lab.Single(t))
+	w.queue("letters", amqp.Table{"x-queue-type": "quorum"})
+	w.queue("work", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 20, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"})
+	die := func() {
+		w.put("work", amqp.Publishing{MessageId: "m", DeliveryMode: amqp.Persistent})
+		for range 21 {
+			w.crash("work")
+		}
+		kit.WantDepth(t, w.rabbit, w.ch, "letters", 1)
+	}
+	die()
+	f, _ := has(w.examine(w.admin, options()), "queue.letters-limit", `queue "letters"`)
+	w.crash("letters")
+	switch {
+	case w.atLeast(4, 3):
+		if f.Severity != admin.Critical {
+			t.Errorf("got %v, want a critical finding", f)
+		}
+		lab.Eventually(t, kit.Limit, "the broker has dropped it", func() bool { return w.rabbit.Depth(w.ch, "letters") == 0 })
+		w.policy("letters", "^letters$", "queues", 1, map[string]any{"delivery-limit": 1_000_000_000})
+		die()
+		w.crash("letters")
+	case w.atLeast(4, 0):
+		if f.Severity != admin.Warning {
+			t.Errorf("got %v, want a warning", f)
+		}
+		w.policy("letters", "^letters$", "queues", 1, map[string]any{"delivery-limit": 1_000_000_000})
+	default:
+		if f.Severity != admin.Info {
+			t.Errorf("got %v, want what is worth knowing", f)
+		}
+		w.policy("letters", "^letters$", "queues", 1, map[string]any{"delivery-limit": 1_000_000_000})
+	}
+	w.crash("letters")
+	kit.WantDepth(t, w.rabbit, w.ch, "letters", 1)
+	if f, found := has(w.examine(w.admin, options()), "queue.letters-limit", `queue "letters"`); found {
+		t.Errorf("after the fix there is still %s", f)
+	}
+}
+
+// How long the broker waits is shown by the API from 4.0 on, and queues can have timeouts of their own.
+func TestTimeoutsOfQueues(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, lab.Single(t))
+	quorum := amqp.Table{"x-queue-type": "quorum"}
+	w.queue("usual", quorum)
+	w.queue("classic", nil)
+	w.queue("unhurried", quorum)
+	w.queue("short", amqp.Table{"x-queue-type": "quorum", "x-consumer-timeout": int64(15 * time.Minute / time.Millisecond)})
+	for _, q := range []string{"usual", "classic", "unhurried", "short"} {
+		w.consume(q, false, 1, false)
+	}
+	o := options()
+	o.HandlerTimeout = 0
+	o.Subscriptions = map[string]admin.DoctorSubscription{
+		"usual": {HandlerTimeout: 40 * time.Minute}, "classic": {HandlerTimeout: 40 * time.Minute},
+		"unhurried": {HandlerTimeout: 20 * time.Minute}, "short": {HandlerTimeout: 20 * time.Minute},
+	}
+	want := []string{`warning consumer.timeout queue "usual"`}
+	if w.atLeast(4, 0) {
+		want = append(want, `warning consumer.timeout queue "short"`)
+	}
+	if !w.atLeast(4, 3) { // where classic queues have none
+		want = append(want, `warning consumer.timeout queue "classic"`)
+	}
+	slices.Sort(want)
+	var got []string
+	lab.Eventually(t, kit.Limit, "consumers are among the figures", func() bool {
+		all := w.examine(w.admin, o)
+		got = lines(slices.DeleteFunc(all, func(f admin.Finding) bool { return f.ID != "consumer.timeout" }))
+		return slices.Equal(got, want)
+	})
+}
+
+// Layouts that count in x-death are found by what is on the broker, and by what the caller says.
+func TestLayoutsThatCountInDeaths(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		w := newWard(t, r)
+		all := map[string]layout.Layout{
+			"plain": layout.Native{}, "shop@orders": layout.PubSub{}, "tiered": layout.Tiers{}, "mail": layout.Sneakers{}, "post": layout.Sneakers{Reject: true},
+			"lettered": layout.DLX{RestArgs: map[string]any{"x-queue-mode": nil}}, "letter.main.q": layout.Envelope{},
+		}
+		said := make(map[string]admin.DoctorSubscription)
+		for queue, l := range all {
+			plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: queue, Exchange: "x." + queue, Layout: l})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.admin.Apply(w.ctx, plan, admin.ApplyOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			said[queue] = admin.DoctorSubscription{Layout: l}
+		}
+		ofLayouts := func(o admin.DoctorOptions) []string {
+			return lines(slices.DeleteFunc(w.examine(w.admin, o), func(f admin.Finding) bool { return f.ID != "layout.x-death" }))
+		}
+		as := "info"
+		if w.atLeast(4, 0) {
+			as = "warning"
+		}
+		sure := []string{as + ` layout.x-death queue "shop@orders"`, as + ` layout.x-death queue "tiered"`}
+		want := append(slices.Clone(sure), `info layout.x-death queue "mail"`, `info layout.x-death queue "post"`)
+		slices.Sort(want)
+		if got := ofLayouts(options()); !slices.Equal(got, want) {
+			t.Errorf("by what is on the broker: got %q, want %q", got, want)
+		}
+		o := options()
+		o.Subscriptions = said
+		want = append(slices.Clone(sure), as+` layout.x-death queue "mail"`)
+		slices.Sort(want)
+		if got := ofLayouts(o); !slices.Equal(got, want) {
+			t.Errorf("as the caller says: got %q, want %q", got, want)
+		}
+	})
+}
+
+// What the repair of an embedded broker has kept is named, and not called superfluous; a replay brings it to its queue.
+func TestRecovered(t *testing.T) {
+	t.Parallel()
+	w := newWard(t, lab.Embedded(t))
+	w.queue("rehop.recovered.7", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 3})
+	w.queue("rehop.recovered.8", nil)
+	w.queue("orders", nil)
+	kit.Exchange(t, w.ch, "order", "topic")
+	for queue, key := range map[string]string{"rehop.recovered.7": "order.lost", "orders": "order.#"} {
+		if err := w.ch.QueueBind(queue, key, "order", false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.ch.PublishWithContext(w.ctx, "order", "order.lost", true, false, amqp.Publishing{MessageId: "m", DeliveryMode: amqp.Persistent}); err != nil {
+		t.Fatal(err)
+	}
+	if m := kit.Take(t, w.ch, "orders"); m.MessageId != "m" { // its queue was lost, and will be another one
+		t.Fatalf("got message %q, want m", m.MessageId)
+	}
+	if err := w.ch.QueueUnbind("rehop.recovered.7", "order.lost", "order", nil); err != nil {
+		t.Fatal(err)
+	}
+	ofQueues := func() []string {
+		return lines(slices.DeleteFunc(w.examine(w.admin, options()), func(f admin.Finding) bool { return f.Object.Kind != "queue" }))
+	}
+	if got, want := ofQueues(), []string{`info queue.recovered queue "rehop.recovered.8"`, `warning queue.recovered queue "rehop.recovered.7"`}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	looked, err := w.admin.Failed(w.ctx, "rehop.recovered.7", 10, admin.Filter{})
+	if err != nil || len(looked) != 1 || looked[0].ID != "m" {
+		t.Errorf("got %v %v, want the message", looked, err)
+	}
+	if _, err := w.admin.Replay(w.ctx, "rehop.recovered.7", admin.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	kit.WantDepth(t, w.rabbit, w.ch, "rehop.recovered.7", 0)
+	kit.WantDepth(t, w.rabbit, w.ch, "orders", 1)
+	if m := kit.Take(t, w.ch, "orders"); m.MessageId != "m" {
+		t.Errorf("got message %q, want m", m.MessageId)
+	}
+}

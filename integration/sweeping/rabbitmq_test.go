@@ -1,0 +1,16 @@
+package sweeping
+
+import (
+	"net"
+	"testing"
+
+	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/conformance/sweeps"
+)
+
+// TestRabbitMQ runs the suite on a real RabbitMQ, whose answers are the measure.
+func TestRabbitMQ(t *testing.T) {
+	sweeps.Run(t, func(t *testing.T, run func(*testing.T, sweeps.Broker)) {
+		run(t, sweeps.Broker{URL: lab.Single(t).URL, Dial: new(net.Dialer).DialContext})
+	})
+}

@@ -1,0 +1,75 @@
+package sweeps
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/layout"
+)
+
+func memoryCases() []Case {
+	return []Case{{"memory/ExportOfLargeBodies", exportOfLargeBodies}, {"memory/ReplayOfLargeBodies", replayOfLargeBodies}}
+}
+
+// There are small messages, and behind them so many large ones that they do not fit into memory together.
+const smallOnes, largeOnes, largeSize = 400, 60, 2 << 20
+
+func (b *Bench) fillLarge() {
+	b.t.Helper()
+	body := bytes.Repeat([]byte("x"), largeSize)
+	b.fill(failed, smallOnes+largeOnes, func(i int, p *amqp091.Publishing) {
+		if i >= smallOnes {
+			p.Body = body
+		}
+	})
+}
+
+// exportOfLargeBodies: all are exported once, in their order, although the large ones may come before there is room for them.
+// TestOrderOfWhatFindsNoRoom makes sure that they do.
+func exportOfLargeBodies(b *Bench) {
+	b.declare(failed, resting(layout.Quorum))
+	b.fillLarge()
+	out := &beginnings{most: 40}
+	_, err := b.admin().Export(b.context(), queue, out, admin.Filter{})
+	b.must(err)
+	var got []string
+	for _, line := range out.lines {
+		id, _, _ := strings.Cut(strings.TrimPrefix(line, `{"id":"`), `"`)
+		got = append(got, id)
+	}
+	b.wantIDs("export", got, smallOnes+largeOnes, nil)
+	b.wantDepth(failed, smallOnes+largeOnes)
+}
+
+// replayOfLargeBodies: each that is wanted is replayed once, in its order, and the others stay in theirs.
+func replayOfLargeBodies(b *Bench) {
+	b.declare(failed, resting(layout.Quorum), queue)
+	b.fillLarge()
+	p, err := b.admin().Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
+	b.must(err)
+	if p.Seen != smallOnes+largeOnes || p.Kept+p.Done != p.Seen {
+		b.t.Errorf("progress: got %+v, want all %d seen", p, smallOnes+largeOnes)
+	}
+	b.wantIDs("replayed", b.takeAll(queue), smallOnes+largeOnes, func(i int) bool { return i%3 == 1 })
+	b.wantIDs("kept", b.takeAll(failed), smallOnes+largeOnes, func(i int) bool { return i%3 != 1 })
+}
+
+// beginnings keeps the beginnings of lines.
+type beginnings struct {
+	most  int
+	lines []string
+	line  []byte
+}
+
+func (w *beginnings) Write(p []byte) (int, error) {
+	for line := range bytes.Lines(p) {
+		w.line = append(w.line, line[:min(len(line), w.most)]...)
+		if bytes.HasSuffix(line, []byte("\n")) {
+			w.lines, w.line = append(w.lines, string(w.line[:min(len(w.line), w.most)])), nil
+		}
+	}
+	return len(p), nil
+}

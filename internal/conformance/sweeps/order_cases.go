@@ -1,0 +1,191 @@
+package sweeps
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/layout"
+)
+
+func orderCases() []Case {
+	return []Case{
+		{"order/LooksOfQuorum", func(b *Bench) { b.looks(resting(layout.Quorum)) }},
+		{"order/LooksOfClassic", func(b *Bench) { b.looks(resting(layout.Classic)) }},
+		{"order/LooksOfQuorumWithoutLimit", func(b *Bench) { b.looks(amqp091.Table{"x-queue-type": "quorum"}) }},
+		{"order/FilteredReplayOfQuorum", func(b *Bench) { b.filteredReplay(resting(layout.Quorum)) }},
+		{"order/FilteredReplayOfClassic", func(b *Bench) { b.filteredReplay(resting(layout.Classic)) }},
+		{"order/ListOfOneOfQuorum", func(b *Bench) { b.listOfOne(resting(layout.Quorum)) }},
+		{"order/ListOfOneOfClassic", func(b *Bench) { b.listOfOne(resting(layout.Classic)) }},
+		{"order/ListOfOneOfLargeBodies", listOfOneLarge},
+		{"order/LimitedReplay", limitedReplay},
+		{"order/ReplayOfOne", replayOfOne},
+		{"order/Discard", discard},
+	}
+}
+
+// exported are the ids of what an export has written.
+func (b *Bench) exported(a *admin.Admin, filter admin.Filter) []string {
+	b.t.Helper()
+	var out bytes.Buffer
+	n, err := a.Export(b.context(), queue, &out, filter)
+	b.must(err)
+	ids := readIDs(b, &out)
+	if len(ids) != n {
+		b.t.Fatalf("export: got %d lines and the number %d, want the same", len(ids), n)
+	}
+	return ids
+}
+
+func readIDs(b *Bench, in io.Reader) (ids []string) {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var line struct{ ID string }
+		b.must(json.Unmarshal(lines.Bytes(), &line))
+		ids = append(ids, line.ID)
+	}
+	b.must(lines.Err())
+	return ids
+}
+
+// looks: however a queue is looked at, its messages stay in their order. There are more than three windows of them.
+func (b *Bench) looks(args amqp091.Table) {
+	const n = 700
+	b.declare(failed, args)
+	b.fill(failed, n)
+	a := b.admin()
+	b.wantIDs("export", b.exported(a, admin.Filter{}), n, nil)
+	for _, most := range []int{3, 40, n, 1, 500} {
+		found, err := a.Failed(b.context(), queue, most, admin.Filter{})
+		b.must(err)
+		b.wantIDs("list", idsOf(found), most, nil)
+	}
+	one, err := a.Failed(b.context(), queue, 1, admin.Filter{IDs: []string{"300"}})
+	b.must(err)
+	if len(one) != 1 || one[0].ID != "300" {
+		b.t.Fatalf("list of one id: got %v, want 300", idsOf(one))
+	}
+	third := func(i int) bool { return i%3 == 0 }
+	b.wantIDs("filtered export", b.exported(a, admin.Filter{Header: map[string]string{"third": "0"}}), n, third)
+	if count, err := a.CountFailed(b.context(), queue, admin.Filter{Header: map[string]string{"third": "0"}}); err != nil || count.Messages != (n+2)/3 {
+		b.t.Fatalf("count: got %d and %v, want %d", count.Messages, err, (n+2)/3)
+	}
+	b.wantDepth(failed, n)
+	b.wantIDs("what is in the queue", b.takeAll(failed), n, nil)
+}
+
+// little is how many bytes come from the broker for a few small messages and all that belongs to them.
+const little = 256 << 10
+
+// wantLittle checks that what an admin does has not read the queue.
+func (b *Bench) wantLittle(what string, do func(a *admin.Admin)) {
+	b.t.Helper()
+	wire := &cable{dial: b.Dial}
+	do(b.admin(func(c *admin.Config) { c.Dial = wire.connect }))
+	if got := wire.bytes.Load(); got > little {
+		b.t.Errorf("%s: got %d bytes from the broker, want at most %d", what, got, little)
+	}
+}
+
+// listOfOne: to list one message does not read a queue, although all were given back before.
+func (b *Bench) listOfOne(args amqp091.Table) {
+	const n = 1500
+	b.declare(failed, args)
+	b.fill(failed, n, func(_ int, p *amqp091.Publishing) { p.Body = make([]byte, 2<<10) })
+	b.exported(b.admin(), admin.Filter{})
+	b.wantLittle("a list of one", func(a *admin.Admin) {
+		found, err := a.Failed(b.context(), queue, 1, admin.Filter{})
+		b.must(err)
+		b.wantIDs("list", idsOf(found), 1, nil)
+	})
+	b.wantDepth(failed, n)
+}
+
+// listOfOneLarge: the same for a few messages that are large.
+func listOfOneLarge(b *Bench) {
+	const n, size = 20, 1 << 20
+	b.declare(failed, resting(layout.Quorum))
+	b.fill(failed, n, func(_ int, p *amqp091.Publishing) { p.Body = make([]byte, size) })
+	b.exported(b.admin(), admin.Filter{})
+	wire := &cable{dial: b.Dial}
+	found, err := b.admin(func(c *admin.Config) { c.Dial = wire.connect }).Failed(b.context(), queue, 1, admin.Filter{})
+	b.must(err)
+	b.wantIDs("list", idsOf(found), 1, nil)
+	if got := wire.bytes.Load(); got > 2*size {
+		b.t.Errorf("got %d bytes from the broker, want not much more than one message of %d", got, size)
+	}
+}
+
+// replayOfOne: a replay that gives nothing back does not read the others, and they stay in their order.
+func replayOfOne(b *Bench) {
+	const n = 500
+	b.declare(failed, resting(layout.Quorum), queue)
+	b.fill(failed, n, func(_ int, p *amqp091.Publishing) { p.Body = make([]byte, 2<<10) })
+	b.exported(b.admin(), admin.Filter{})
+	b.wantLittle("a replay of one", func(a *admin.Admin) {
+		p, err := a.Replay(b.context(), queue, admin.Options{Limit: 1})
+		b.must(err)
+		if p.Done != 1 {
+			b.t.Errorf("got %+v, want one done", p)
+		}
+	})
+	b.wantIDs("replayed", b.takeAll(queue), 1, nil)
+	b.wantIDs("kept", b.takeAll(failed), n, func(i int) bool { return i > 0 })
+}
+
+// filteredReplay: what is replayed comes in its order, and what stays stays in its order.
+func (b *Bench) filteredReplay(args amqp091.Table) {
+	const n = 1000
+	b.declare(failed, args, queue)
+	b.fill(failed, n)
+	a := b.admin()
+	b.exported(a, admin.Filter{}) // so that all were given back once
+	p, err := a.Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
+	b.must(err)
+	if want := (admin.Progress{Seen: n, Done: n / 3, Kept: n - n/3, Total: n}); p != want {
+		b.t.Fatalf("progress: got %+v, want %+v", p, want)
+	}
+	b.wantIDs("replayed", b.takeAll(queue), n, func(i int) bool { return i%3 == 1 })
+	b.wantIDs("kept", b.takeAll(failed), n, func(i int) bool { return i%3 != 1 })
+}
+
+// limitedReplay: the first are taken, and no others.
+func limitedReplay(b *Bench) {
+	const n = 600
+	b.declare(failed, resting(layout.Quorum), queue)
+	b.fill(failed, n)
+	a := b.admin()
+	b.exported(a, admin.Filter{})
+	for _, c := range []struct{ limit, first, end int }{{1, 0, 1}, {299, 1, 300}, {250, 300, 550}} {
+		p, err := a.Replay(b.context(), queue, admin.Options{Limit: c.limit})
+		b.must(err)
+		if p.Done != c.limit {
+			b.t.Fatalf("limit %d: got %+v, want as many done", c.limit, p)
+		}
+		b.wantIDs("replayed", b.takeAll(queue), c.end, func(i int) bool { return i >= c.first })
+	}
+	b.wantIDs("kept", b.takeAll(failed), n, func(i int) bool { return i >= 550 })
+}
+
+func discard(b *Bench) {
+	const n = 1000
+	b.declare(failed, resting(layout.Quorum))
+	b.fill(failed, n)
+	a := b.admin()
+	p, err := a.Discard(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "0"}}})
+	b.must(err)
+	if p.Done != 334 || p.Kept != n-334 {
+		b.t.Fatalf("progress: got %+v, want 334 done", p)
+	}
+	b.wantIDs("kept", b.exported(a, admin.Filter{}), n, func(i int) bool { return i%3 != 0 })
+	p, err = a.Discard(b.context(), queue, admin.Options{})
+	b.must(err)
+	if p.Done != n-334 || b.depth(failed) != 0 {
+		b.t.Fatalf("progress: got %+v, want that the others are gone, too", p)
+	}
+}

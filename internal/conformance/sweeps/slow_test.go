@@ -1,0 +1,211 @@
+package sweeps_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/rehoptest"
+)
+
+// desk is a queue q on a broker of its own, with failed messages m0, m1, and so on, in virtual time.
+func desk(t *testing.T, n int) (*rehoptest.Broker, *admin.Admin) {
+	t.Helper()
+	all := make([]rehop.Message, n)
+	for i := range all {
+		all[i] = rehop.Message{ID: fmt.Sprintf("m%d", i), Headers: map[string]any{"odd": fmt.Sprint(i%2 == 1)}}
+	}
+	return deskOf(t, all)
+}
+
+// deskOf is a desk with these failed messages.
+func deskOf(t *testing.T, all []rehop.Message, options ...rehoptest.Option) (*rehoptest.Broker, *admin.Admin) {
+	t.Helper()
+	b := rehoptest.Open(t, options...)
+	client := b.Client
+	sub, err := client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Concurrency: 1, Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+		return errors.New("no such customer")
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		m.Key = "q"
+		if err := client.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.AwaitFailed("q", len(all))
+	if err := sub.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	config := b.Config()
+	a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial, ConsumerTimeout: 30 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return b, a
+}
+
+// look returns the first message of a queue.
+func look(t *testing.T, b *rehoptest.Broker, queue string) amqp091.Delivery {
+	t.Helper()
+	config := b.Config()
+	conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, ok, err := ch.Get(queue, false)
+	if err != nil || !ok {
+		t.Fatalf("look at queue %q: got %v and %v, want a message", queue, ok, err)
+	}
+	return d
+}
+
+// slowly takes a while for each line.
+type slowly struct {
+	bytes.Buffer
+	pause time.Duration
+}
+
+func (s *slowly) Write(p []byte) (int, error) {
+	time.Sleep(s.pause * time.Duration(bytes.Count(p, []byte("\n"))))
+	return s.Buffer.Write(p)
+}
+
+// An export that takes longer than the broker's consumer timeout gives back in time what it holds, and writes every message once.
+func TestSlowExport(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 700
+		b, a := desk(t, n)
+		out := &slowly{pause: time.Second / 2 * 7}
+		count, err := a.Export(t.Context(), "q", out, admin.Filter{})
+		if err != nil || count != n || bytes.Count(out.Bytes(), []byte("\n")) != n {
+			t.Fatalf("got %d messages, %d lines and %v, want %d of each", count, bytes.Count(out.Bytes(), []byte("\n")), err, n)
+		}
+		for i := range n {
+			if bytes.Count(out.Bytes(), fmt.Appendf(nil, `"id":"m%d"`, i)) != 1 {
+				t.Fatalf("message m%d was not written once", i)
+			}
+		}
+		// It took more than 40 minutes, and a consumer may hold a message for 30.
+		if first := look(t, b, "q.failed"); first.MessageId != "m0" || first.Headers["x-delivery-count"].(int64) < 2 {
+			t.Errorf("the first message is %s with the headers %v, want m0, which was given back at least twice", first.MessageId, first.Headers)
+		}
+	})
+}
+
+// A replay that is so slow that the messages it keeps would be held for too long gives them back in time.
+func TestSlowReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 40
+		_, a := desk(t, n)
+		var last admin.Progress
+		p, err := a.Replay(t.Context(), "q", admin.Options{Rate: 1.0 / 3600, Filter: admin.Filter{Header: map[string]string{"odd": "true"}}, Progress: func(p admin.Progress) { last = p }})
+		if want := (admin.Progress{Seen: n, Done: n / 2, Kept: n / 2, Total: n}); err != nil || p != want || last != p {
+			t.Fatalf("got %+v and %v, want %+v", p, err, want)
+		}
+		left, err := a.Failed(t.Context(), "q", n, admin.Filter{})
+		if err != nil || len(left) != n/2 {
+			t.Fatalf("got %d messages and %v, want %d", len(left), err, n/2)
+		}
+		for i, m := range left {
+			if m.ID != fmt.Sprintf("m%d", 2*i) {
+				t.Errorf("at %d is %s, want m%d", i, m.ID, 2*i)
+			}
+		}
+	})
+}
+
+// A replay whose connection is lost while it pauses ends: it has no right to the queue any more, and another one reads it alone.
+func TestSlowReplayLosesConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 6
+		b, a := desk(t, n)
+		time.AfterFunc(30*time.Minute, func() { b.Drop() })
+		p, err := a.Replay(t.Context(), "q", admin.Options{Rate: 1.0 / 3600})
+		if !errors.Is(err, rehop.ErrDisconnected) || !strings.Contains(err.Error(), "run the command again") || p.Done == n {
+			t.Errorf("got %+v and %v, want that the connection was lost", p, err)
+		}
+		if rest, err := a.Replay(t.Context(), "q", admin.Options{}); err != nil || rest.Done != n-p.Done {
+			t.Errorf("run again: got %+v and %v, want %d done", rest, err, n-p.Done)
+		}
+		if queue := len(b.Messages("q")); queue != n {
+			t.Errorf("got %d messages in the queue, want %d", queue, n)
+		}
+	})
+}
+
+// Messages that were given back often are published anew. If the broker has taken them back by then, they are removed when they come again, and
+// there is no second copy of any.
+func TestRenewedAndTakenBack(t *testing.T) {
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40} {
+		t.Run(release.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 5
+				b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = release }))
+				l, config := layout.PubSub{}, b.Config()
+				conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				ch, err := conn.Channel()
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := l.FailedQueue("q")
+				if _, err := ch.QueueDeclare(name, true, false, false, false, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(20)}); err != nil {
+					t.Fatal(err)
+				}
+				for i := range n {
+					if err := ch.Publish("", name, true, false, amqp091.Publishing{MessageId: fmt.Sprint(i), DeliveryMode: amqp091.Persistent, Body: make([]byte, 8<<10)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				synctest.Wait()
+				a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial, Layout: l})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer a.Close()
+				for range 10 {
+					if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); err != nil || len(found) != n {
+						t.Fatalf("got %d messages and %v, want %d", len(found), err, n)
+					}
+				}
+				out := &slowly{pause: 10 * time.Minute} // longer than the broker's consumer timeout for all of them
+				if count, err := a.Export(t.Context(), "q", out, admin.Filter{}); err != nil || count != n {
+					t.Errorf("export: got %d messages and %v, want %d", count, err, n)
+				}
+				ids := make(map[string]int)
+				for _, m := range b.Messages(name) {
+					ids[m.ID]++
+				}
+				for i := range n {
+					if ids[fmt.Sprint(i)] != 1 {
+						t.Errorf("message %d: got it %d times, want once", i, ids[fmt.Sprint(i)])
+					}
+				}
+			})
+		})
+	}
+}

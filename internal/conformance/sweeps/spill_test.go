@@ -1,0 +1,137 @@
+package sweeps_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/rehoptest"
+)
+
+// narrow is a connection by which what is read comes slowly.
+type narrow struct{ net.Conn }
+
+func (n narrow) Read(p []byte) (int, error) {
+	count, err := n.Conn.Read(p[:min(len(p), 64<<10)])
+	time.Sleep(time.Duration(count) * 10 * time.Nanosecond) // 100 MB in a second
+	return count, err
+}
+
+// A sweep that has no room for what comes gives it back and takes it again. The order is kept, although the broker has not sent all of it
+// by then, and has taken all of it back once before.
+func TestOrderOfWhatFindsNoRoom(t *testing.T) {
+	const n, size = 460, 2 << 20
+	for _, c := range []struct {
+		release   broker.Compat
+		from, end int // the large ones
+		slow      int // after which the sweep takes a while
+		replays   bool
+	}{
+		// The last window has all that are left.
+		{broker.RabbitMQ310, 400, n, 300, false}, {broker.RabbitMQ43, 400, n, 300, false},
+		// There are others behind the second window.
+		{broker.RabbitMQ310, 200, 225, 100, false}, {broker.RabbitMQ43, 200, 225, 100, true},
+	} {
+		t.Run(fmt.Sprint(c.release, "/", c.from), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				all := make([]rehop.Message, n)
+				for i := range all {
+					all[i].ID, all[i].Headers = fmt.Sprintf("m%d", i), map[string]any{"wanted": fmt.Sprint(i%3 == 1)}
+					if i >= c.from && i < c.end {
+						all[i].Body = make([]byte, size)
+					}
+				}
+				b, first := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat = c.release }))
+				if n, err := first.CountFailed(t.Context(), "q", admin.Filter{}); err != nil || n.Messages != len(all) {
+					t.Fatalf("got %d messages and %v, want %d", n.Messages, err, len(all))
+				}
+				config := b.Config()
+				a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					conn, err := config.Dial(ctx, network, addr)
+					return narrow{conn}, err
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer a.Close()
+				pause := sync.OnceFunc(func() { time.Sleep(400 * time.Millisecond) }) // more than 32 MiB come, and not all
+				var every, kept, wanted []string
+				for i, m := range all {
+					every = append(every, m.ID)
+					if c.replays && i%3 == 1 {
+						wanted = append(wanted, m.ID)
+					} else {
+						kept = append(kept, m.ID)
+					}
+				}
+				if c.replays {
+					_, err := a.Replay(t.Context(), "q", admin.Options{Filter: admin.Filter{Header: map[string]string{"wanted": "true"}}, Progress: func(p admin.Progress) {
+						if p.Seen >= c.slow {
+							pause()
+						}
+					}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					wantInOrder(t, "the queue", idsOf(b.Messages("q")), wanted)
+				} else {
+					out := new(idsOnly)
+					out.each = func() {
+						if len(out.ids) == c.slow {
+							pause()
+						}
+					}
+					if _, err := a.Export(t.Context(), "q", out, admin.Filter{}); err != nil {
+						t.Fatal(err)
+					}
+					wantInOrder(t, "the export", out.ids, every)
+				}
+				wantInOrder(t, "the failed queue", idsOf(b.Messages("q.failed")), kept)
+			})
+		})
+	}
+}
+
+func idsOf(messages []rehoptest.Message) (ids []string) {
+	for _, m := range messages {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func wantInOrder(t *testing.T, where string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s has %q, want %q", where, got, want)
+	}
+}
+
+// idsOnly keeps the ids of exported messages, whose lines come in one call each or in several.
+type idsOnly struct {
+	each func()
+	ids  []string
+	line []byte
+}
+
+func (w *idsOnly) Write(p []byte) (int, error) {
+	for part := range bytes.Lines(p) {
+		w.line = append(w.line, part[:min(len(part), 40)]...)
+		if bytes.HasSuffix(part, []byte("\n")) {
+			id, _, _ := strings.Cut(strings.TrimPrefix(string(w.line), `{"id":"`), `"`)
+			w.ids, w.line = append(w.ids, id), nil
+			w.each()
+		}
+	}
+	return len(p), nil
+}
