@@ -106,7 +106,7 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"prefetch too small":   {Subscription{Queue: "q", Concurrency: 10, Prefetch: 9}, "Prefetch 9"},
 		"prefetch too large":   {Subscription{Queue: "q", Prefetch: math.MaxUint16 + 1}, "Prefetch 65536"},
 		"exclusive quorum":     {Subscription{Queue: "q", QueueType: layout.Quorum, Exclusive: true}, "quorum queue cannot"},
-		"priorities in quorum": {Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 3}, "quorum queue cannot"},
+		"priorities in quorum": {Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 32}, "31"},
 		"passive with TTL":     {Subscription{Queue: "q", Passive: true, MessageTTL: time.Second}, "Passive"},
 		"passive with args":    {Subscription{Queue: "q", Passive: true, QueueArgs: map[string]any{"x": 1}}, "Passive"},
 		"passive auto-delete":  {Subscription{Queue: "q", Passive: true, AutoDelete: true}, "Passive"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"strings"
 	"time"
 
@@ -35,8 +36,11 @@ type Subscription struct {
 	// Prefetch is how many messages the broker sends ahead; in the first moments one more may be out.
 	// Default: twice the concurrency, at least 4.
 	Prefetch int
-	// Timeout bounds one run of the handler: its context ends then. Keep it below the broker's
-	// consumer timeout (30 minutes unless set otherwise). Default: 5 minutes.
+	// Timeout bounds one run of the handler: its context is canceled then. Default: 5 minutes.
+	//
+	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes unless set. For quorum queues
+	// of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may need it, those of prefetched messages included. Elsewhere keep
+	// Timeout, times Prefetch / Concurrency, below it.
 	Timeout time.Duration
 	// StuckAfter is how long after Timeout a handler that does not return is reported, counted as
 	// failed and replaced by another worker. Default: 30 s.
@@ -75,7 +79,9 @@ type Subscription struct {
 	// "drop-head" (the oldest goes to the failed queue, at most once: RabbitMQ dead-letters at least once
 	// only with reject-publish; not in every layout). Default: reject-publish for quorum queues, drop-head for classic ones.
 	Overflow string
-	// MaxPriority makes a classic queue with so many priorities. Default: none.
+	// MaxPriority is the highest priority of messages; those of higher priority are delivered first. It makes a classic queue unless
+	// QueueType is layout.Quorum. Quorum queues have priorities from RabbitMQ 4.0 on: 4.0 to 4.2 know two, up to 4 and above; 4.3 has 0 to
+	// 31, and a message without a priority counts as 4. Default: 0, no priorities.
 	MaxPriority int
 	// SingleActive lets only one of the competing consumers receive at a time. Set it for a Passive queue
 	// that was declared so, too.
@@ -125,6 +131,8 @@ func (s Subscription) withDefaults(native layout.Native) Subscription {
 const (
 	maxPrefetch   = 65535 // what AMQP can say
 	maxCrashLimit = 40    // below the delivery limit of the queue, which would act first
+
+	maxQuorumPriority = 31
 )
 
 func (s Subscription) validate() error {
@@ -182,8 +190,11 @@ func (s Subscription) validate() error {
 	default:
 		fault("QueueType %q must be %q or %q", s.QueueType, layout.Quorum, layout.Classic)
 	}
-	if s.QueueType == layout.Quorum && (s.Exclusive || s.AutoDelete || s.MaxPriority > 0) {
-		fault("a quorum queue cannot be Exclusive or AutoDelete, nor have MaxPriority")
+	if s.QueueType == layout.Quorum && (s.Exclusive || s.AutoDelete) {
+		fault("a quorum queue cannot be Exclusive or AutoDelete")
+	}
+	if s.QueueType == layout.Quorum && s.MaxPriority > maxQuorumPriority {
+		fault("MaxPriority %d: the highest priority of a quorum queue is %d", s.MaxPriority, maxQuorumPriority)
 	}
 	if s.ExclusiveConsumer && layout.IsQuorum(s.queue()) {
 		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActive, or QueueType layout.Classic")
@@ -253,11 +264,14 @@ func (s Subscription) queueArgs() map[string]any {
 	args := make(map[string]any)
 	for name, n := range map[string]int64{
 		"x-message-ttl": s.MessageTTL.Milliseconds(), "x-expires": s.Expires.Milliseconds(),
-		"x-max-length": int64(s.MaxLength), "x-max-length-bytes": int64(s.MaxBytes), "x-max-priority": int64(s.MaxPriority),
+		"x-max-length": int64(s.MaxLength), "x-max-length-bytes": int64(s.MaxBytes),
 	} {
 		if n > 0 {
 			args[name] = n
 		}
+	}
+	if s.MaxPriority > 0 && s.QueueType != layout.Quorum {
+		args["x-max-priority"] = int64(s.MaxPriority)
 	}
 	if s.Overflow != "" {
 		args["x-overflow"] = s.Overflow
@@ -307,9 +321,27 @@ func (s Subscription) plan(native layout.Native) (layout.Plan, error) {
 func (s Subscription) rests() bool { return s.PolicyPriority == 0 && s.Layout.Rests(s.queue()) }
 
 func (s Subscription) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
-	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan}
+	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
+		QuorumPriorities: s.MaxPriority > 0 && s.QueueType == layout.Quorum}
 	if s.Priority != 0 {
 		o.Args = map[string]any{"x-priority": int32(s.Priority)}
 	}
+	if s.QueueType == layout.Quorum || s.Passive && s.QueueType == "" || layout.IsQuorum(s.queue()) {
+		o.Timeout = s.consumerTimeout()
+	}
 	return o
+}
+
+const (
+	usualConsumerTimeout  = 30 * time.Minute // RabbitMQ's own
+	consumerTimeoutMargin = time.Minute
+	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
+)
+
+// consumerTimeout is when the broker may take a delivery for forgotten: not before handlers have used all the time that they have. The last
+// one of a full prefetch waits for those before it.
+func (s Subscription) consumerTimeout() time.Duration {
+	rounds := time.Duration((s.Prefetch + s.Concurrency - 1) / s.Concurrency)
+	each := min(s.Timeout, maxConsumerTimeout) + min(s.StuckAfter, maxConsumerTimeout)
+	return min(max(rounds*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
 }

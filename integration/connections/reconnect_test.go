@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
@@ -77,6 +80,20 @@ func TestQueueDeletedUnderConsumer(t *testing.T) {
 
 // The broker closes the channel of a consumer that does not ack for too long (406). Its message goes
 // to somebody else, and other subscriptions live on.
+// awaitTimeout waits until a consumer of a quorum queue of its own is cancelled because it does not ack.
+func awaitTimeout(t *testing.T, ch *amqp.Channel, queue string) {
+	t.Helper()
+	kit.Queue(t, ch, queue, amqp.Table{"x-queue-type": "quorum"})
+	cancelled := ch.NotifyCancel(make(chan string, 1))
+	if _, err := ch.Consume(queue, "forgetful", false, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.PublishWithContext(t.Context(), "", queue, false, false, amqp.Publishing{}); err != nil {
+		t.Fatal(err)
+	}
+	kit.Receive(t, cancelled, "the end of a consumer that does not ack")
+}
+
 func TestConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	r := lab.Alone(t) // it changes the whole node
@@ -102,10 +119,15 @@ func TestConsumerTimeout(t *testing.T) {
 	if d := kit.Receive(t, runs, "message"); d.ID != "m" || d.Redelivered {
 		t.Errorf("got %q, redelivered %v; want m for the first time", d.ID, d.Redelivered)
 	}
-	if d := kit.Receive(t, runs, "message"); d.ID != "m" || !d.Redelivered {
-		t.Errorf("got %q, redelivered %v; want m again, after the consumer timeout", d.ID, d.Redelivered)
+	if lab.Release() >= broker.RabbitMQ43 {
+		// rehop's consumers ask for a timeout that leaves handlers their time. One that does not is cancelled, so the limit holds.
+		awaitTimeout(t, r.Channel(), "m2")
+	} else {
+		if d := kit.Receive(t, runs, "message"); d.ID != "m" || !d.Redelivered {
+			t.Errorf("got %q, redelivered %v; want m again, after the consumer timeout", d.ID, d.Redelivered)
+		}
+		e.await(t, "told of the interruption", func() bool { return e.downs("slow") == 1 })
 	}
-	e.await(t, "told of the interruption", func() bool { return e.downs("slow") == 1 })
 	close(first) // the late ack of the first run must hurt nobody
 	kit.Publish(t, c, rehop.Message{ID: "n", Key: "slow"})
 	if d := kit.Receive(t, runs, "message"); d.ID != "n" {

@@ -13,6 +13,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
@@ -348,6 +349,41 @@ func TestMaxPriorityOrder(t *testing.T) {
 		order = append(order, kit.Receive(t, got, "message").Priority)
 	}
 	if want := []uint8{9, 5, 5, 1, 0}; !slices.Equal(order, want) {
+		t.Errorf("order: got %v, want %v", order, want)
+	}
+}
+
+// Quorum queues have priorities from RabbitMQ 4.0 on: two at first, and all from 4.3 on, where a message without one counts as 4.
+func TestQuorumPriorityOrder(t *testing.T) {
+	t.Parallel()
+	r := lab.Single(t)
+	s := rehop.Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 9, Concurrency: 1, Handler: kit.Into(make(chan *rehop.Delivery, 10))}
+	var want []uint8
+	switch {
+	case lab.Release() >= broker.RabbitMQ43:
+		want = []uint8{9, 5, 5, 0, 1}
+	case lab.Release() >= broker.RabbitMQ40:
+		want = []uint8{5, 9, 5, 1, 0}
+	default:
+		_, err := kit.OpenQuick(t, r, rehop.Config{}).Subscribe(t.Context(), s)
+		if e := (*rehop.TopologyError)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), "have no priorities") {
+			t.Errorf("got %v, want that quorum queues of this release have no priorities", err)
+		}
+		return
+	}
+	fill(t, r, s, 0)
+	c := kit.OpenQuick(t, r, rehop.Config{})
+	for _, p := range []uint8{1, 5, 9, 0, 5} {
+		kit.Publish(t, c, rehop.Message{Key: "q", Priority: p})
+	}
+	got := make(chan *rehop.Delivery, 10)
+	s.Handler = kit.Into(got)
+	kit.Subscribe(t, c, s)
+	var order []uint8
+	for range 5 {
+		order = append(order, kit.Receive(t, got, "message").Priority)
+	}
+	if !slices.Equal(order, want) {
 		t.Errorf("order: got %v, want %v", order, want)
 	}
 }

@@ -42,7 +42,7 @@ type Channel struct {
 	consumers map[string]*consumer
 	lingering map[string]*consumer // of quorum queues: gone, and have not answered everything, for which RabbitMQ counts them as consumers
 	sated     []*consumer          // have turned a message down since something was last settled
-	patience  patience
+	acks      ackTimer
 }
 
 func newChannel(c *Connection, number uint16) *Channel {
@@ -271,7 +271,7 @@ func (ch *Channel) withdraw() (left leavings) {
 	ch.over = true
 	ch.node.tally.channelsClosed.Add(1)
 	ch.node.census.leaveChannel(ch.conn)
-	ch.patience.stop()
+	ch.acks.stop()
 	for _, c := range ch.consumers {
 		left.consumers = append(left.consumers, c)
 	}

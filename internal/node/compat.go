@@ -41,7 +41,8 @@ import (
 //   - A key of a binding to a topic exchange has two # at most.
 //   - A mandatory message for a direct reply is not returned.
 //   - x-max-length-bytes of a quorum queue counts properties, too.
-//   - Quorum queues have x-consumer-timeout and x-delayed-retry-*, which mean nothing here.
+//   - A consumer timeout holds for quorum queues only: it gives back what was held for too long, and cancels the consumer.
+//   - Quorum queues have x-delayed-retry-*, which mean nothing here.
 type Compat int
 
 // The releases that changed a rule.
@@ -77,21 +78,23 @@ func (c Compat) Release() string {
 	return [...]string{RabbitMQ310: "3.10.8", RabbitMQ313: "3.13.7", RabbitMQ40: "4.0.5", RabbitMQ43: "4.3.6"}[c]
 }
 
-func (c Compat) readsForeignDeaths() bool     { return c < RabbitMQ40 }
-func (c Compat) turnsDeaths() bool            { return c < RabbitMQ313 }
-func (c Compat) notesLastDeath() bool         { return c >= RabbitMQ313 }
-func (c Compat) sortsDeaths() bool            { return c < RabbitMQ40 }
-func (c Compat) forgetsCopies() bool          { return c < RabbitMQ40 }
-func (c Compat) policiesByQueueType() bool    { return c >= RabbitMQ313 }
-func (c Compat) hasMirrors() bool             { return c < RabbitMQ40 }
-func (c Compat) quorumExpiresByPolicy() bool  { return c < RabbitMQ40 }
-func (c Compat) ignoresGlobalQos() bool       { return c >= RabbitMQ43 }
-func (c Compat) refusesTransientQueues() bool { return c >= RabbitMQ43 }
-func (c Compat) refusesOldStorage() bool      { return c >= RabbitMQ43 }
-func (c Compat) limitBeforeArguments() bool   { return c < RabbitMQ40 }
-func (c Compat) knowsDeliveryModes() bool     { return c < RabbitMQ40 }
-func (c Compat) passiveNeedsRight() bool      { return c >= RabbitMQ43 }
-func (c Compat) repliesAreRouted() bool       { return c >= RabbitMQ43 }
+func (c Compat) readsForeignDeaths() bool        { return c < RabbitMQ40 }
+func (c Compat) turnsDeaths() bool               { return c < RabbitMQ313 }
+func (c Compat) notesLastDeath() bool            { return c >= RabbitMQ313 }
+func (c Compat) sortsDeaths() bool               { return c < RabbitMQ40 }
+func (c Compat) forgetsCopies() bool             { return c < RabbitMQ40 }
+func (c Compat) policiesByQueueType() bool       { return c >= RabbitMQ313 }
+func (c Compat) queuesHaveConsumerTimeout() bool { return c >= RabbitMQ313 }
+func (c Compat) queuesTimeOut() bool             { return c >= RabbitMQ43 }
+func (c Compat) hasMirrors() bool                { return c < RabbitMQ40 }
+func (c Compat) quorumExpiresByPolicy() bool     { return c < RabbitMQ40 }
+func (c Compat) ignoresGlobalQos() bool          { return c >= RabbitMQ43 }
+func (c Compat) refusesTransientQueues() bool    { return c >= RabbitMQ43 }
+func (c Compat) refusesOldStorage() bool         { return c >= RabbitMQ43 }
+func (c Compat) limitBeforeArguments() bool      { return c < RabbitMQ40 }
+func (c Compat) knowsDeliveryModes() bool        { return c < RabbitMQ40 }
+func (c Compat) passiveNeedsRight() bool         { return c >= RabbitMQ43 }
+func (c Compat) repliesAreRouted() bool          { return c >= RabbitMQ43 }
 
 // normalizes: headers arrive in the order of their names, without duplicates.
 func (c Compat) normalizes() bool { return c >= RabbitMQ40 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/node/store"
@@ -18,7 +19,8 @@ type consumer struct {
 	arguments wire.Table
 
 	// Under the lock of the channel.
-	prefetch int // 0: unlimited
+	prefetch int           // 0: unlimited
+	timeout  time.Duration // for its deliveries; 0: none
 	unacked  int
 	served   uint64 // tag of the last delivery
 
@@ -56,10 +58,9 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 	ch.nextTag++
 	tag := ch.nextTag
 	if !c.NoAck {
-		ch.ledger.add(delivery{tag: tag, item: it, queue: c.queue, consumer: c, since: ch.node.clock()})
+		ch.hold(delivery{tag: tag, item: it, queue: c.queue, consumer: c}, c.timeout)
 		c.unacked++
 		ch.unacked++
-		ch.patience.begin(ch)
 	}
 	c.served = tag
 	buf = wire.AppendDeliver(buf, ch.Number, c.Tag, tag, it.Redelivered, content.Exchange, content.Key)
@@ -198,7 +199,7 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	if err != nil {
 		return err
 	}
-	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch}
+	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch, timeout: q.ackTimeout(m.Arguments)}
 	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
 	if err := ch.node.crowdedBy(c); err != nil {
 		return err
@@ -246,7 +247,6 @@ func (ch *Channel) drop(c *consumer) {
 func (ch *Channel) cancel(m *wire.BasicCancel) error {
 	ch.mu.Lock()
 	c := ch.consumers[m.ConsumerTag]
-	delete(ch.consumers, m.ConsumerTag)
 	ch.mu.Unlock()
 	if ch.replies != nil && ch.replies.tag == m.ConsumerTag {
 		ch.endReplies()
@@ -255,17 +255,42 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 		ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
 		return nil
 	}
+	ch.endConsumer(c, func() { ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag}) })
+	return nil
+}
+
+// endConsumer takes a consumer from its queue, and says so before the queue, which may end with its last consumer, does. A consumer that is
+// gone already is left alone.
+func (ch *Channel) endConsumer(c *consumer, say func()) {
+	ch.mu.Lock()
+	known := ch.consumers[c.Tag] == c
+	if known {
+		delete(ch.consumers, c.Tag)
+	}
+	ch.mu.Unlock()
+	if !known {
+		return
+	}
 	c.weigh(false)
 	fx, _, ok := c.queue.core.Unsubscribe(&c.Consumer)
 	ch.mu.Lock()
 	c.linger()
 	ch.mu.Unlock()
-	ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
+	say()
 	ch.node.after(c.queue, fx)
 	if ok {
 		c.queue.consumed()
 	}
-	return nil
+}
+
+// hold notes a delivery that the client has to answer. The channel is locked.
+func (ch *Channel) hold(d delivery, timeout time.Duration) {
+	d.since = ch.node.clock()
+	if timeout > 0 {
+		d.due = d.since + timeout
+		ch.acks.expect(ch, d.due)
+	}
+	ch.ledger.add(d)
 }
 
 // linger has a consumer of a quorum queue that is gone counted until it has answered everything. The channel is locked.
@@ -331,13 +356,13 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 			properties = q.counted(it, content)
 		}
 	}
+	timeout := q.ackTimeout(nil)
 	ch.mu.Lock()
 	ch.nextTag++
 	tag := ch.nextTag
 	if !m.NoAck {
 		q.lend(1)
-		ch.ledger.add(delivery{tag: tag, item: it, queue: q, since: ch.node.clock()})
-		ch.patience.begin(ch)
+		ch.hold(delivery{tag: tag, item: it, queue: q}, timeout)
 	}
 	ch.mu.Unlock()
 	o := ch.conn.out

@@ -14,7 +14,9 @@ type delivery struct {
 	queue    *Queue
 	consumer *consumer // nil: taken by basic.get
 	since    time.Duration
+	due      time.Duration // when it will have been with the client for too long; 0: never
 	settled  bool
+	released bool // its queue has it back, and the client has not answered it yet
 }
 
 // ledger holds the deliveries of a channel by their tags.
@@ -112,12 +114,27 @@ func (l *ledger) tidy() {
 	}
 }
 
-// oldest returns since when the oldest open delivery is with the client.
-func (l *ledger) oldest() (since time.Duration, open bool) {
-	if l.open == 0 {
-		return 0, false
+// firstDue returns the open delivery that will be the first to have been with the client for too long.
+func (l *ledger) firstDue() (first delivery, held bool) {
+	for _, d := range l.entries[l.first:] {
+		if d.mayExpire() && (!held || d.due < first.due) {
+			first, held = d, true
+		}
 	}
-	return l.entries[l.first].since, true
+	return first, held
+}
+
+func (d *delivery) mayExpire() bool { return !d.settled && !d.released && d.due != 0 }
+
+// release marks those that have been with the client for too long, and returns them as they were.
+func (l *ledger) release(now time.Duration) (taken []delivery) {
+	for i := l.first; i < len(l.entries); i++ {
+		if d := &l.entries[i]; d.mayExpire() && d.due <= now {
+			taken = append(taken, *d)
+			d.released, d.item = true, queue.Item{}
+		}
+	}
+	return taken
 }
 
 // putBack restores deliveries that were taken, for a rollback.

@@ -37,6 +37,7 @@ var policyRules = map[string]policyRule{
 	"queue-version":                 {between(1, 2), "%s is not a valid queue-version value"},
 	"overflow":                      {among("drop-head", "reject-publish", "reject-publish-dlx"), "%s is not a valid overflow value"},
 	"delivery-limit":                {atLeast(0), "%s is not a valid delivery limit"},
+	"consumer-timeout":              {atLeast(0), "%s is not a valid consumer timeout"},
 	"max-age":                       {anAge, "%s is not a valid max age"},
 	"queue-leader-locator":          {among("client-local", "balanced", "random", "least-leaders"), "%s is not a valid queue leader locator value"},
 	"initial-cluster-size":          {atLeast(0), "%s is not a valid cluster size"},
@@ -92,6 +93,7 @@ func checkDefinition(c Compat, definition map[string]any, operator bool) string 
 	for _, key := range slices.Sorted(maps.Keys(definition)) {
 		value := definition[key]
 		rule, ok := policyRules[key]
+		ok = ok && (key != "consumer-timeout" || c.queuesHaveConsumerTimeout())
 		if !ok && c.hasMirrors() && strings.HasPrefix(key, "ha-") {
 			if fault := checkMirrors(definition); fault != "" {
 				return fault

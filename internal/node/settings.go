@@ -13,6 +13,9 @@ func settings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) 
 	s := queue.Unlimited()
 	s.TTL = milliseconds(rules.lower("message-ttl"))
 	s.Expires = milliseconds(rules.lower("expires"))
+	if c.queuesHaveConsumerTimeout() {
+		s.ConsumerTimeout = milliseconds(rules.lower("consumer-timeout"))
+	}
 	s.MaxLength = rules.lower("max-length")
 	s.MaxBytes = rules.lower("max-length-bytes")
 	s.DeadLetter, s.HasDeadLetter = rules.argumentFirst("dead-letter-exchange")

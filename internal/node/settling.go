@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/rehop/rehop/internal/node/queue"
@@ -50,6 +51,13 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 	}
 	sated := ch.takeSated()
 	ch.mu.Unlock()
+	ch.settleAtQueues(slices.DeleteFunc(taken, func(d delivery) bool { return d.released }), a)
+	ch.resume(sated)
+	ch.node.checkMemory()
+}
+
+// settleAtQueues does what becomes of deliveries at their queues.
+func (ch *Channel) settleAtQueues(taken []delivery, a answer) {
 	for len(taken) > 0 {
 		q, n := taken[0].queue, 0
 		items := ch.items[:0]
@@ -62,8 +70,6 @@ func (ch *Channel) finish(taken []delivery, a answer) {
 		ch.items = items
 		taken = taken[n:]
 	}
-	ch.resume(sated)
-	ch.node.checkMemory()
 }
 
 // settle does what was answered to deliveries of one queue.
@@ -155,7 +161,9 @@ func (ch *Channel) transact(m wire.Method) error {
 	if _, ok := m.(*wire.TxRollback); ok {
 		ch.mu.Lock()
 		ch.ledger.putBack(tx.deliveries())
-		ch.patience.begin(ch)
+		if next, held := ch.ledger.firstDue(); held {
+			ch.acks.expect(ch, next.due)
+		}
 		ch.mu.Unlock()
 		ch.send(&wire.TxRollbackOK{})
 		return nil

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -19,6 +22,10 @@ type ConsumeOptions struct {
 	Args      map[string]any
 	// Plan is declared before every session.
 	Plan topology.Plan
+	// Timeout is the consumer timeout to ask for, where queues have one: in quorum queues from RabbitMQ 4.3 on. 0: none.
+	Timeout time.Duration
+	// QuorumPriorities: the queue is a quorum queue and must have priorities.
+	QuorumPriorities bool
 	// Told is called when the broker has been sent what is to become of deliveries, or when their session ended before, with
 	// the notes of those that have one, and before the session has ended. All calls of a session come from one goroutine, on which Around
 	// runs the function that makes them. Both may be nil.
@@ -50,6 +57,9 @@ type Session struct {
 	tag        string
 	deliveries <-chan amqp.Delivery
 	ledger     *ledger
+	line       *Line
+	queue      string
+	overdue    time.Time     // from then on deliveries may have been held for too long; zero: never
 	ended      chan struct{} // closed when nothing of this session can be settled any more
 	exhausted  chan struct{} // closed when the last delivery has been taken
 
@@ -64,49 +74,103 @@ type Session struct {
 
 // OpenSession declares the plan and starts a consumer with the given prefetch.
 func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) (*Session, error) {
-	var s *Session
-	_, err := l.on(ctx, func(ch *amqp.Channel) (err error) {
-		s, err = openSession(ch, o, prefetch)
+	line, err := l.Line(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if release := line.release(); o.QuorumPriorities && !release.hasQuorumPriorities() {
+		return nil, &DeclareError{Object: "queue", Name: o.Queue, Code: amqp.NotImplemented, Reason: fmt.Sprintf("quorum queues of RabbitMQ %s have no priorities", release),
+			Hint: "use a classic queue, leave out the highest priority, or use RabbitMQ 4.0 or later"}
+	}
+	s, err := line.openSession(ctx, o, prefetch)
+	if d := (*DeclareError)(nil); o.Timeout > 0 && errors.As(err, &d) && d.Code == amqp.PreconditionFailed && strings.Contains(d.Reason, timeoutArgument) {
+		// It is a classic queue, which has none.
+		o.Timeout = 0
+		return line.openSession(ctx, o, prefetch)
+	}
+	return s, err
+}
+
+const timeoutArgument = "x-consumer-timeout"
+
+func (s *Line) openSession(ctx context.Context, o ConsumeOptions, prefetch int) (session *Session, err error) {
+	_, err = s.on(ctx, func(ch *amqp.Channel) (err error) {
+		session, err = s.consume(ch, o, prefetch)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return session, nil
 }
 
-func openSession(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, error) {
+func (s *Line) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, error) {
 	if err := declare(ch, o.Plan); err != nil {
 		return nil, err
 	}
 	if err := ch.Qos(prefetch, 0, false); err != nil {
 		return nil, fmt.Errorf("set prefetch %d: %w", prefetch, err)
 	}
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	closed, canceled := ch.NotifyClose(make(chan *amqp.Error, 1)), ch.NotifyCancel(make(chan string, 1))
 	tag := o.Tag
 	if tag == "" {
 		tag = "rehop-" + NewID()
 	}
-	deliveries, err := ch.Consume(o.Queue, tag, false, o.Exclusive, false, false, ToTable(o.Args))
+	args := ToTable(o.Args)
+	if o.Timeout > 0 {
+		args = maps.Clone(args)
+		if args == nil {
+			args = make(amqp.Table)
+		}
+		args[timeoutArgument] = o.Timeout.Milliseconds()
+	}
+	deliveries, err := ch.Consume(o.Queue, tag, false, o.Exclusive, false, false, args)
 	if err != nil {
 		return nil, declareError("consumer of queue", o.Queue, err)
 	}
-	s := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o),
+	session := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o), line: s, queue: o.Queue,
 		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{})}
-	go s.watch(closed)
-	return s, nil
+	if o.Timeout > 0 && s.release().hasQueueTimeouts() {
+		session.overdue = time.Now().Add(o.Timeout - time.Minute) // clocks differ
+	}
+	go session.watch(closed, canceled)
+	return session, nil
 }
 
-// watch ends the session when its channel has closed, or when everything is settled after Cancel.
-func (s *Session) watch(closed <-chan *amqp.Error) {
+// watch ends the session when its channel has closed, when everything is settled after Cancel, or when the broker has given its deliveries
+// to others.
+func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 	defer close(s.ended)
-	select {
-	case <-closed:
-	case <-s.ledger.drained:
-		// Closing is a round trip: when it returns, the broker has all that was sent before.
-		_ = s.ch.Close()
+	for open := true; open; {
+		select {
+		case <-closed:
+			open = false
+		case _, by := <-canceled:
+			canceled = nil
+			if by && s.timedOut() {
+				_ = s.ch.Close()
+			}
+		case <-s.ledger.drained:
+			// Closing is a round trip: when it returns, the broker has all that was sent before.
+			_ = s.ch.Close()
+			open = false
+		}
 	}
 	s.ledger.stop()
+}
+
+// timedOut reports whether the broker has ended the consumer because it held deliveries for too long. They are in the queue again, and
+// nothing on the channel says which: acks of them would mean nothing, and copies would stay beside them. Otherwise the queue was deleted.
+func (s *Session) timedOut() bool {
+	if s.overdue.IsZero() || time.Now().Before(s.overdue) {
+		return false
+	}
+	err := s.line.briefly(context.Background(), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(s.queue, true, false, false, false, nil)
+		return err
+	})
+	var e *amqp.Error
+	return !errors.As(err, &e) || e.Code != amqp.NotFound
 }
 
 // Next waits for the next delivery. False: this session will have no more.

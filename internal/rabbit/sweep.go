@@ -97,7 +97,7 @@ func (s *Sweep) call(ctx context.Context, t turn, do func() error) error {
 // OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError with code 404. No
 // window is larger than largest; 0: by the size of the messages alone. passing: messages leave the queue by themselves.
 func (c *Line) OpenSweep(ctx context.Context, queue string, largest int, passing bool) (*Sweep, int, error) {
-	s := &Sweep{line: c, queue: queue, passing: passing, nacks: nacksKeepOrder(c.conn.Properties), cap: largest, size: firstWindow, asking: make(turn, 1)}
+	s := &Sweep{line: c, queue: queue, passing: passing, nacks: c.release().nacksKeepOrder(), cap: largest, size: firstWindow, asking: make(turn, 1)}
 	var depth Depth
 	var err error
 	s.control, err = c.on(ctx, func(ch *amqp.Channel) (err error) {
@@ -124,15 +124,6 @@ func (c *Line) OpenSweep(ctx context.Context, queue string, largest int, passing
 
 // lookAgain is the pause between two looks at the depth of a queue.
 const lookAgain = 5 * time.Millisecond
-
-// nacksKeepOrder reports whether a quorum queue gives nacked messages back in their order. Before RabbitMQ 4.0 it does so only when their
-// channel closes; since 4.3 that, unlike a nack, counts as a failed delivery.
-func nacksKeepOrder(properties amqp.Table) bool {
-	version, _ := properties["version"].(string)
-	major, _, _ := strings.Cut(version, ".")
-	n, err := strconv.Atoi(major)
-	return err != nil || n >= 4
-}
 
 // Batch is messages that were taken together.
 type Batch struct {

@@ -84,6 +84,7 @@ func sections() []section {
 		{"limits", limitsCases()},
 		{"priorities", prioritiesCases()},
 		{"quorum", quorumCases()},
+		{"timeouts", timeoutCases()},
 		{"policies", policiesCases()},
 		{"replies", repliesCases()},
 	}

@@ -40,11 +40,13 @@ type Settings struct {
 	AtLeastOnce bool
 	// DeliveryLimit is how often a message may come back, in quorum queues; negative: for ever.
 	DeliveryLimit int
+	// ConsumerTimeout is how long a client may hold a delivery; negative: as long as the node says.
+	ConsumerTimeout time.Duration
 }
 
 // Unlimited are the settings of a queue without arguments.
 func Unlimited() Settings {
-	return Settings{TTL: -1, Expires: -1, MaxLength: -1, MaxBytes: -1, Overflow: DropHead, DeliveryLimit: -1}
+	return Settings{TTL: -1, Expires: -1, MaxLength: -1, MaxBytes: -1, Overflow: DropHead, DeliveryLimit: -1, ConsumerTimeout: -1}
 }
 
 // KeepsDeadLetters says whether a queue of a type keeps its dead letters until another has them.

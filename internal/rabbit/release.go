@@ -1,0 +1,30 @@
+package rabbit
+
+import "fmt"
+
+// release is the version of RabbitMQ that a connection leads to, such as 4.3.6. It is empty if the broker does not name it.
+type release string
+
+func (s *Line) release() release {
+	version, _ := s.conn.Properties["version"].(string)
+	return release(version)
+}
+
+// atLeast reports whether the release is this one or a later one. A broker that does not name its version is taken for a new one.
+func (r release) atLeast(major, minor int) bool {
+	var hasMajor, hasMinor int
+	if _, err := fmt.Sscanf(string(r), "%d.%d", &hasMajor, &hasMinor); err != nil {
+		return true
+	}
+	return hasMajor > major || hasMajor == major && hasMinor >= minor
+}
+
+// hasQuorumPriorities reports whether quorum queues have priorities.
+func (r release) hasQuorumPriorities() bool { return r.atLeast(4, 0) }
+
+// hasQueueTimeouts reports whether it is quorum queues that time out consumers, by basic.cancel. Before it was channels, by closing them.
+func (r release) hasQueueTimeouts() bool { return r.atLeast(4, 3) }
+
+// nacksKeepOrder reports whether a quorum queue gives nacked messages back in their order. Before RabbitMQ 4.0 it does so only when their
+// channel closes; since 4.3 that, unlike a nack, counts as a failed delivery.
+func (r release) nacksKeepOrder() bool { return r.atLeast(4, 0) }
