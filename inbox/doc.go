@@ -3,7 +3,7 @@
 //
 //	in := inbox.Inbox{DB: db, Dialect: dialect.Postgres}
 //	sub, err := client.Subscribe(ctx, rehop.Subscription{
-//		Queue:      "order-summary",
+//		Queue:      "order-summary", Exchange: "order", Keys: []string{"order.#"},
 //		Middleware: []rehop.Middleware{in.Middleware("order-summary")},
 //		Handler: rehop.JSON(func(ctx context.Context, o OrderCreated) error {
 //			_, err := inbox.Tx(ctx).ExecContext(ctx, "INSERT INTO summaries …")

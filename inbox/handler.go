@@ -21,7 +21,7 @@ type handler struct {
 	cleaner  *cleaner
 }
 
-// conflictTries is how often a handler runs whose transaction fails because of others at the same time, before that counts as an attempt.
+// conflictTries is how often a handler runs at most whose transaction fails because of others at the same time, before that counts as an attempt.
 const conflictTries = 5
 
 var conflictBackoff = rabbit.Backoff{Min: 10 * time.Millisecond, Max: 500 * time.Millisecond}
@@ -30,9 +30,9 @@ var conflictBackoff = rabbit.Backoff{Min: 10 * time.Millisecond, Max: 500 * time
 func (h *handler) Handle(ctx context.Context, d *rehop.Delivery) error {
 	switch {
 	case d.ID == "":
-		return rehop.Permanent(errors.New("inbox: the message has no id, by which its copies could be recognized"))
+		return rehop.Permanent(errors.New("inbox: the message has no message_id, so its copies cannot be recognized; set it where the message is published"))
 	case len(d.ID) > maxName:
-		return rehop.Permanent(fmt.Errorf("inbox: the message's id has %d bytes, %d are possible", len(d.ID), maxName))
+		return rehop.Permanent(fmt.Errorf("inbox: the message_id is %d bytes long, the limit is %d", len(d.ID), maxName))
 	}
 	for try := 1; ; try++ {
 		err := h.handleOnce(ctx, d)
@@ -72,7 +72,7 @@ func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
 		ended = true
 		// The effect of the copy may be visible and not on disk yet. When this has committed, it is.
 		if err := tx.Commit(); err != nil {
-			return h.blame(ctx, fmt.Errorf("inbox: make sure that the effect of message %q is on disk: %w", d.ID, err))
+			return h.blame(ctx, fmt.Errorf("inbox: copy of message %q: commit: %w", d.ID, err))
 		}
 		h.tellDuplicate(ctx, consumer, d)
 		return nil
@@ -90,7 +90,7 @@ func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
 	}
 	if err := tx.Commit(); err != nil {
 		// It may have been committed anyway. Then the next attempt finds it so.
-		return h.blame(ctx, fmt.Errorf("inbox: commit what was done for message %q: %w", d.ID, err))
+		return h.blame(ctx, fmt.Errorf("inbox: commit the transaction of message %q: %w", d.ID, err))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error 
 	case err != nil:
 		return fmt.Errorf("inbox: check that the transaction is still there: %w", err)
 	case n == 0:
-		err := errors.New("inbox: the database has rolled the handler's transaction back, as after a deadlock or an interrupted statement, and the handler has continued: it must return such errors")
+		err := errors.New("inbox: the database rolled the transaction back (a deadlock or a canceled statement), and the handler returned nil; return the error of the statement")
 		if h.inbox.Dialect == dialect.SQLite { // what it did afterwards is committed already, and must not be done again
 			return rehop.Permanent(err)
 		}
@@ -164,7 +164,7 @@ func (h *handler) begin(ctx context.Context, consumer, id string) (tx Transactio
 			return tx, row, nil
 		}
 		busy := errors.Is(err, errBusy) || h.inbox.sql().IsLocked(err)
-		err = fmt.Errorf("inbox: write down message %q of %q: %w", id, consumer, h.inbox.sql().Explain(err))
+		err = fmt.Errorf("inbox: record message %q for consumer %q: %w", id, consumer, h.inbox.sql().Explain(err))
 		switch {
 		case busy && !time.Now().Before(until):
 			return nil, 0, rehop.Postpone(2*h.inbox.MaxWait, err)

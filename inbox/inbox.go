@@ -54,7 +54,7 @@ type DuplicateHook interface {
 	OnDuplicate(ctx context.Context, consumer string, d *rehop.Delivery)
 }
 
-// Middleware runs handlers in a transaction, once for each message id. A message without id goes to the failed queue, because its
+// Middleware runs handlers in a transaction, once for each message id. It panics if a field of the Inbox is wrong. A message without id goes to the failed queue, because its
 // copies could not be told. If the handler returns nil the transaction is committed; if it returns an error, panics, or the commit
 // fails, it is rolled back and the error decides as usual. A copy that comes while the first is being handled waits for it, at most
 // MaxWait in its worker and then on the broker. A handler whose transaction fails because of others at the same time (a deadlock, a
@@ -69,7 +69,7 @@ func (in Inbox) Middleware(consumer string) rehop.Middleware {
 		panic(fmt.Sprintf("inbox: Middleware: %v", err))
 	}
 	if len(consumer) > maxName {
-		panic(fmt.Sprintf("inbox: Middleware: consumer %q… has %d bytes, %d are possible", consumer[:32], len(consumer), maxName))
+		panic(fmt.Sprintf("inbox: Middleware: consumer %q… is %d bytes long, the limit is %d", consumer[:32], len(consumer), maxName))
 	}
 	in = in.withDefaults()
 	cleaner := &cleaner{inbox: in}

@@ -49,11 +49,14 @@ func (b Box) sql() sqltext.SQL { return sqltext.SQL{Dialect: b.Dialect, Tables: 
 // rehop.NewID() to know it.
 //
 // Publish returns ErrNoTransaction if tx is not in a transaction, whatever its type: see [Box.PublishNow] for a message that belongs to
-// none. An error that is ErrNoTransaction or rehop.ErrInvalid comes before anything was done in the transaction; other errors are the
-// database's. The size is not checked: a message that is too large for the client or the broker is set aside by the relay.
+// none. An error that is ErrNoTransaction or rehop.ErrInvalid, a wrong Dialect included, comes before anything was done in the transaction;
+// other errors are the database's. The size is not checked: a message that is too large for the client or the broker is set aside by the relay.
 func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 	rows, err := b.rows(messages)
 	if err != nil {
+		return err
+	}
+	if err := checkGiven(tx); err != nil {
 		return err
 	}
 	if _, err := asQuerier(tx); err != nil && b.Dialect == dialect.MySQL && slices.ContainsFunc(rows, func(r row) bool { return r.orderKey != "" }) {
@@ -88,7 +91,7 @@ func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) er
 // rows makes rows of messages, and reports all that cannot be.
 func (b Box) rows(messages []Message) ([]row, error) {
 	if err := b.sql().Check(); err != nil {
-		return nil, fmt.Errorf("outbox: publish: %w", err)
+		return nil, fmt.Errorf("outbox: publish: %w: %w", rehop.ErrInvalid, err)
 	}
 	rows := make([]row, len(messages))
 	var faults []error
@@ -109,7 +112,7 @@ func (b Box) write(ctx context.Context, tx Tx, rows []row) error {
 		n := chunk(rows)
 		query, args := b.insert(rows[:n])
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-			return fmt.Errorf("outbox: write %d messages: %w", n, b.sql().Explain(err))
+			return fmt.Errorf("outbox: insert into %s (messages: %d): %w", b.sql().Table("outbox"), n, b.sql().Explain(err))
 		}
 		rows = rows[n:]
 	}
@@ -231,7 +234,10 @@ func (b Box) insert(rows []row) (query string, args []any) {
 // transaction would find: in a transaction with REPEATABLE READ, which is the default, that is what was there at its first SELECT.
 func (b Box) Cancel(ctx context.Context, tx Tx, messageID string) (bool, error) {
 	if err := b.sql().Check(); err != nil {
-		return false, fmt.Errorf("outbox: cancel: %w", err)
+		return false, fmt.Errorf("outbox: cancel: %w: %w", rehop.ErrInvalid, err)
+	}
+	if err := checkGiven(tx); err != nil {
+		return false, err
 	}
 	cancel := b.cancelByID
 	if b.Dialect == dialect.MySQL {

@@ -54,6 +54,24 @@ func TestUnwrapNothing(t *testing.T) {
 	}
 }
 
+// Outside of a handler, inbox.Tx and inbox.From return nil.
+func TestNoTransactionGiven(t *testing.T) {
+	for _, d := range []dialect.Dialect{dialect.Postgres, dialect.MySQL, dialect.SQLite} {
+		box := New(d)
+		for _, tx := range []Tx{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*outer)(nil)} {
+			if err := box.Publish(t.Context(), tx, Message{Message: rehop.Message{Key: "q"}, OrderKey: "k"}); !errors.Is(err, ErrNoTransaction) {
+				t.Errorf("%s: publish by a %T: got %v, want ErrNoTransaction", d, tx, err)
+			}
+			if _, err := box.Cancel(t.Context(), tx, "1"); !errors.Is(err, ErrNoTransaction) {
+				t.Errorf("%s: cancel by a %T: got %v, want ErrNoTransaction", d, tx, err)
+			}
+		}
+	}
+	if err := (Box{}).Publish(t.Context(), new(sql.Tx)); !errors.Is(err, rehop.ErrInvalid) {
+		t.Errorf("no dialect: got %v, want ErrInvalid", err)
+	}
+}
+
 // Names that cannot be those of tables reach no database; here there is none.
 func TestInspectorChecksNames(t *testing.T) {
 	look := Inspector{Dialect: dialect.Postgres, Tables: dialect.Tables{Prefix: "x; DROP TABLE "}}

@@ -178,7 +178,7 @@ func (l *leases) complete(ctx context.Context, table []entry) error {
 	if len(table) >= shards {
 		return nil
 	}
-	l.run.Logger.Warn("outbox: rows are missing in the table of leases, and are made anew", "relay", l.run.name.get(), "there", len(table), "want", shards)
+	l.run.Logger.Warn("outbox: rows are missing in the table of leases; the relay inserts them", "relay", l.run.name.get(), "there", len(table), "want", shards)
 	insert := l.run.Dialect.Bind(l.run.sql.InsertNew("outbox_lease", "shard, owner, term, expires", "?, '', 0, "+l.registry.untilNext()))
 	for shard := range shards {
 		if slices.ContainsFunc(table, func(e entry) bool { return e.shard == shard }) {
@@ -278,7 +278,7 @@ func (l *leases) lose(t *term) {
 	lost := l.drop()
 	l.mu.Unlock()
 	if len(lost) > 0 {
-		l.run.Logger.Warn("outbox: relay has lost its leases", "relay", l.run.name.get(), "shards", lost)
+		l.run.Logger.Warn("outbox: relay has lost its leases; it publishes these shards again when it gets them back", "relay", l.run.name.get(), "shards", lost)
 		l.tell(Lease{Shards: lost})
 	}
 }

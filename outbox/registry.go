@@ -97,7 +97,7 @@ func (r *registry) reappear(ctx context.Context) error {
 	}
 	r.run.name.change()
 	r.enlisted = false
-	r.run.Logger.Warn("outbox: a lost connection keeps the row of a relay locked, and the relay takes a new name", "relay", old, "new", r.run.name.get())
+	r.run.Logger.Warn("outbox: a lost connection still locks the row of this relay; the relay continues under a new name", "relay", old, "new", r.run.name.get())
 	return nil
 }
 

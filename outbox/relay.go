@@ -153,7 +153,7 @@ func (r Relay) statements() sqltext.SQL { return sqltext.SQL{Dialect: r.Dialect,
 
 // Run publishes until ctx ends. Then it waits for the outcome of what is under way, within DrainTimeout, gives its leases back and returns
 // nil. It returns an error if the Relay cannot work at all: a fault in its fields, no tables in the database, a client that is
-// closed. What may pass, it waits out.
+// closed. Other errors of the database it logs, reports to FaultHooks, and tries again.
 func (r Relay) Run(ctx context.Context) error {
 	r = r.withDefaults()
 	if err := r.validate(); err != nil {
@@ -225,7 +225,7 @@ func (r *run) awaitTables(ctx context.Context) error {
 		case err == nil || ctx.Err() != nil:
 			return nil
 		}
-		r.told.fault("find its tables", err)
+		r.told.fault("read the version of its tables", err)
 		if rabbit.Pause(ctx, databaseBackoff.Delay(tries)) != nil {
 			return nil
 		}
@@ -233,7 +233,7 @@ func (r *run) awaitTables(ctx context.Context) error {
 }
 
 // errOldTables means that the tables are older than the program.
-var errOldTables = errors.New("run rehop outbox migrate, or call Migrate of the dialect first")
+var errOldTables = errors.New("run rehop outbox migrate, or call Migrate of the dialect at start")
 
 // findTables looks once whether a relay can work with the database.
 func (r *run) findTables(ctx context.Context, p patience) error {
@@ -253,7 +253,7 @@ func (r *run) findTables(ctx context.Context, p patience) error {
 		return err
 	}
 	if newest := r.Dialect.Newest(); version < newest {
-		return fmt.Errorf("the database has version %d of rehop's tables, this program needs %d: %w", version, newest, errOldTables)
+		return fmt.Errorf("rehop's tables have version %d (0: there are none), this program needs %d: %w", version, newest, errOldTables)
 	}
 	return r.leases.registry.restore(ctx)
 }
@@ -284,7 +284,7 @@ func (r *run) listen(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			err = errors.New("the waker has ended")
+			err = errors.New("Listen of the Waker has returned early")
 		}
 		r.told.fault("listen for new messages", err)
 		_ = rabbit.Pause(ctx, databaseBackoff.Delay(tries))
@@ -306,7 +306,7 @@ func (t *told) fault(doing string, err error) {
 	t.faulty[doing] = true
 	t.mu.Unlock()
 	if first {
-		t.run.Logger.Warn("outbox: relay cannot "+doing+", and tries again", "relay", t.run.name.get(), "err", err)
+		t.run.Logger.Warn("outbox: relay cannot "+doing+"; it keeps trying", "relay", t.run.name.get(), "err", err)
 	}
 	tell(t.run.hooks.fault, func(h FaultHook) { h.OnFault(fmt.Errorf("outbox: relay: %s: %w", doing, err)) })
 }

@@ -89,14 +89,10 @@ func newRow(m *Message) (row, error) {
 	if err := checkText(m); err != nil {
 		return row{}, err
 	}
-	wait := max(m.Delay, 0)
-	if !m.At.IsZero() {
-		wait = max(wait, time.Until(m.At))
-	}
 	switch {
-	case wait > 0 && m.OrderKey != "":
+	case m.OrderKey != "" && (m.Delay > 0 || time.Until(m.At) > 0):
 		return row{}, fmt.Errorf("%w: a message with an OrderKey cannot be delayed: its order is that of the commits", rehop.ErrInvalid)
-	case wait > 0:
+	case m.OrderKey == "" && (m.Delay > 0 || !m.At.IsZero()): // whether it is time already is for the database's clock to say
 		r.state, r.delay = stateDelayed, max(m.Delay, 0).Microseconds()
 		if !m.At.IsZero() {
 			r.at = m.At.UnixMicro()
@@ -123,9 +119,9 @@ func checkText(m *Message) error {
 	} {
 		switch {
 		case len(f.text) > 255:
-			return fmt.Errorf("%w: %s has %d bytes, 255 are possible", rehop.ErrInvalid, f.name, len(f.text))
+			return fmt.Errorf("%w: %s is %d bytes long, the limit is 255", rehop.ErrInvalid, f.name, len(f.text))
 		case !utf8.ValidString(f.text) || strings.ContainsRune(f.text, 0):
-			return fmt.Errorf("%w: %s %q is not a text in UTF-8 without zeros", rehop.ErrInvalid, f.name, f.text)
+			return fmt.Errorf("%w: %s %q must be valid UTF-8 without NUL bytes", rehop.ErrInvalid, f.name, f.text)
 		}
 	}
 	if m.Expiration < 0 {

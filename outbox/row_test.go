@@ -42,7 +42,7 @@ func TestRowState(t *testing.T) {
 		{"delayed", Message{Message: rehop.Message{Delay: time.Second}}, stateDelayed, 1_000_000, 0},
 		{"negative delay", Message{Message: rehop.Message{Delay: -time.Second}}, stateReady, 0, 0},
 		{"at", Message{Message: rehop.Message{At: hour}}, stateDelayed, 0, hour.UnixMicro()},
-		{"long ago", Message{Message: rehop.Message{At: hour.Add(-2 * time.Hour)}}, stateReady, 0, 0},
+		{"long ago", Message{Message: rehop.Message{At: hour.Add(-2 * time.Hour)}}, stateDelayed, 0, hour.Add(-2 * time.Hour).UnixMicro()},
 		{"long ago, in an order", Message{Message: rehop.Message{At: hour.Add(-2 * time.Hour)}, OrderKey: "k"}, stateOrdered, 0, 0},
 		{"both", Message{Message: rehop.Message{At: hour, Delay: time.Second}}, stateDelayed, 1_000_000, hour.UnixMicro()},
 	} {

@@ -35,7 +35,7 @@ func (r *run) confirmPatience() time.Duration { return min(maxPatience, r.Timeou
 
 var (
 	errNoConfirm = fmt.Errorf("%w: no confirm yet", rehop.ErrUnknown)
-	errNoOutcome = fmt.Errorf("%w: the client has not told what became of it", rehop.ErrUnknown)
+	errNoOutcome = fmt.Errorf("%w: the client returned no result for this message", rehop.ErrUnknown)
 )
 
 // send publishes some rows and judges the outcomes. Messages that are not confirmed for long are postponed, so that nobody waits for

@@ -30,7 +30,7 @@ type Spill struct {
 
 // Publish returns nil when the broker has confirmed the message or the database has it. A message goes into the database if the broker is
 // blocked or away, or does not answer in time; in the last case the broker may have it too, under the same id. Other errors are
-// those of rehop.Client.Publish; where the database does not take the message either, both are told.
+// those of rehop.Client.Publish; if writing to the database fails too, the error has both.
 func (s Spill) Publish(ctx context.Context, m rehop.Message) error {
 	if m.ID == "" {
 		m.ID = rehop.NewID()
@@ -40,7 +40,7 @@ func (s Spill) Publish(ctx context.Context, m rehop.Message) error {
 		return err
 	}
 	if putErr := s.put(ctx, m); putErr != nil {
-		return fmt.Errorf("%w; and the outbox does not take it: %w", err, putErr)
+		return fmt.Errorf("%w; writing it to the outbox failed too: %w", err, putErr)
 	}
 	for _, hook := range s.Hooks {
 		if hook, ok := hook.(SpillHook); ok {

@@ -36,6 +36,14 @@ func (b Box) inTransaction(ctx context.Context, tx Tx) (Tx, error) {
 	return tx, nil
 }
 
+// checkGiven refuses a transaction that is nil.
+func checkGiven(tx Tx) error {
+	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("outbox: %w: it is nil; in a handler of an inbox, call inbox.Tx with the handler's context", ErrNoTransaction)
+	}
+	return nil
+}
+
 func (b Box) noTransaction(tx Tx) error {
 	return fmt.Errorf("outbox: %w: a message commits with the transaction it is published in, and this %T is in none: begin one and pass it, or use PublishNow", ErrNoTransaction, tx)
 }

@@ -71,7 +71,7 @@ func withCause(ctx context.Context, err error) error {
 }
 
 // errFenced means that another relay has a lease that this one believed to have.
-var errFenced = errors.New("another relay has a lease of this one")
+var errFenced = errors.New("another relay now holds a lease of this relay; nothing was published")
 
 // barrier writes something after rows of some shards were read. Databases let others see what a transaction has done before it is on
 // disk, and a crash can undo it; but what was visible then is on disk once the barrier is. So what was read may be published when the
@@ -83,7 +83,7 @@ func (v *view) barrier(ctx context.Context, shards []int) (number int64, err err
 	query, args := v.run.sql.Owned(shards, owner, v.run.level != sql.LevelRepeatableRead)
 	var held int
 	if _, err := readAll(ctx, v.db, query, args, func(rows *sql.Rows) (written int64, err error) { return written, rows.Scan(&held, &number, &written) }); err != nil {
-		return 0, fmt.Errorf("look who has the leases: %w", err)
+		return 0, fmt.Errorf("read the owners of the leases: %w", err)
 	}
 	written := 1
 	if query := v.run.sql.Barrier(); query != "" {
