@@ -131,7 +131,7 @@ func inboxCases() []Case {
 			b.Eventually("it rests in the failed queue", func() bool {
 				d, ok, err := ch.Get(layout.FailedQueue("q"), true)
 				b.Must(err)
-				if ok && !strings.Contains(fmt.Sprint(d.Headers), "no id") {
+				if ok && !strings.Contains(fmt.Sprint(d.Headers), "no message_id") {
 					t.Errorf("failed message: got headers %v, want the reason", d.Headers)
 				}
 				return ok
