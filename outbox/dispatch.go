@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -147,6 +148,9 @@ const (
 
 // read reads from all lanes that are idle. What it returns is on disk. next: see mark. full: one of them has more.
 func (d *dispatcher) read(ctx context.Context, held map[int]*holding, now time.Time) (found map[*lane][]row, next int64, full bool, err error) {
+	d.run.owed.beginLook()
+	barrier := false
+	defer func() { d.run.owed.endLook(barrier && err == nil) }()
 	err = d.run.viewing(ctx, d.run.getPatience(), func(v *view) (err error) {
 		if v.server != d.server {
 			for _, l := range d.lanes {
@@ -155,8 +159,13 @@ func (d *dispatcher) read(ctx context.Context, held map[int]*holding, now time.T
 			d.server = v.server
 		}
 		found, full, err = d.readAll(ctx, v, held, now)
-		if err == nil && len(found) > 0 {
-			next, err = v.barrier(ctx, shardsOf(found))
+		shards := shardsOf(found)
+		if len(shards) == 0 && d.run.owed.waitsForBarrier() {
+			shards = slices.Sorted(maps.Keys(held))
+		}
+		if err == nil && len(shards) > 0 {
+			barrier = true
+			next, err = v.barrier(ctx, shards)
 		}
 		return err
 	})

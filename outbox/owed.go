@@ -14,10 +14,21 @@ import (
 // its leases and gain them again; it still knows then what not to publish again. Rows are named by number and nonce, so deleting them is
 // right whoever has their lease by then.
 type owed struct {
-	mu   sync.Mutex
-	rows map[sqltext.Row]bool
-	late []undone  // which nobody writes any more, because the leases have ended
-	next time.Time // when to try again to write those whose rows somebody has locked
+	mu      sync.Mutex
+	rows    map[sqltext.Row]bool
+	late    []undone  // which nobody writes any more, because the leases have ended
+	next    time.Time // when to try again to write those whose rows somebody has locked
+	looks   int       // how many looks into the table have begun
+	written map[sqltext.Row]writing
+}
+
+// writing is an outcome that was written. It is remembered for a while: a look that began before still finds the row. And what a transaction
+// has deleted can be there again after a crash, as long as no barrier was committed afterwards: the deletion that the relay has seen may be
+// one that it had given up waiting for.
+type writing struct {
+	outcome undone
+	look    int // the last look that had begun
+	at      time.Time
 }
 
 // maxOwed bounds the memory for those that are left. Others are published once more.
@@ -37,12 +48,50 @@ func (o *owed) begin(row sqltext.Row) {
 func (o *owed) end(outcomes, rest []undone) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.written == nil {
+		o.written = make(map[sqltext.Row]writing)
+	}
+	now := time.Now()
 	for _, u := range outcomes {
-		if !slices.Contains(rest, u) {
+		if o.rows[u.row] && !slices.Contains(rest, u) {
 			delete(o.rows, u.row)
+			o.written[u.row] = writing{u, o.looks, now}
 		}
 	}
 }
+
+// beginLook is called before the table is read, which is done by one at a time.
+func (o *owed) beginLook() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.looks++
+}
+
+// endLook is called after that. safe: what the look could see is on disk.
+func (o *owed) endLook(safe bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for row, w := range o.written {
+		if safe && w.look < o.looks {
+			delete(o.written, row)
+		}
+	}
+}
+
+// waitsForBarrier reports whether outcomes that were written have waited for a barrier for a while.
+func (o *owed) waitsForBarrier() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, w := range o.written {
+		if time.Since(w.at) > barrierWait {
+			return true
+		}
+	}
+	return false
+}
+
+// barrierWait is how long they wait while there is nothing to publish, and so no barrier anyway.
+const barrierWait = time.Second
 
 // leave keeps outcomes that could not be written until somebody takes them.
 func (o *owed) leave(changes []change) {
@@ -88,14 +137,27 @@ func (o *owed) take() []undone {
 	return late
 }
 
-// without takes these rows out of some.
+// without takes these rows out of some that a look has found.
 func (o *owed) without(rows []row) []row {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.rows) == 0 {
-		return rows
+	return slices.DeleteFunc(rows, func(r row) bool { return o.rows[r.identity()] || o.wasWritten(r.identity()) })
+}
+
+// wasWritten reports whether a row that a look has found is not to be published, as its outcome was written. One that is there again is to be
+// deleted again. The caller holds the lock.
+func (o *owed) wasWritten(row sqltext.Row) bool {
+	w, was := o.written[row]
+	if !was || w.look == o.looks {
+		return was
 	}
-	return slices.DeleteFunc(rows, func(r row) bool { return o.rows[r.identity()] })
+	delete(o.written, row)
+	if w.outcome.kept || len(o.late) >= maxOwed {
+		return false // Inspector.Retry has had it published again
+	}
+	o.rows[row] = true
+	o.late = append(o.late, w.outcome)
+	return true
 }
 
 // ofConfirmed are the changes of rows whose messages the broker has.

@@ -53,6 +53,7 @@ type undone struct {
 	row      sqltext.Row
 	orderKey string
 	kind     alike
+	kept     bool // the row stays
 }
 
 // change is outcomes of one kind. It can be written twice.
@@ -84,7 +85,7 @@ func (b *batch) changes(some []int) []change {
 				kind.attempts = r.attempts
 			}
 		}
-		outcomes = append(outcomes, undone{r.identity(), r.orderKey, kind})
+		outcomes = append(outcomes, undone{r.identity(), r.orderKey, kind, b.relay.Keep > 0})
 	}
 	return byKind(outcomes)
 }
