@@ -54,7 +54,8 @@ type Server struct {
 	MemoryLimit int64
 	// Resident is how many bytes of messages that are on disk stay in memory too. Default: 32 MiB.
 	Resident int64
-	// ConsumerTimeout closes a channel that has held a delivery for so long; negative: never. Default: 30 min.
+	// ConsumerTimeout is how long a consumer may hold a delivery without an answer. Then the delivery returns to its queue: RabbitMQ 4.3
+	// cancels consumers of quorum queues, earlier releases close the channel. Negative: without limit. Default: 30 min.
 	ConsumerTimeout time.Duration
 	// Logger gets what nobody can be told otherwise. Default: slog.Default().
 	Logger *slog.Logger
@@ -91,7 +92,7 @@ const (
 )
 
 // DefaultCompat is the release that a Server follows unless Compat says otherwise.
-const DefaultCompat = RabbitMQ310
+const DefaultCompat = RabbitMQ43
 
 // ParseCompat reads the name of a release, such as 4.3.
 func ParseCompat(name string) (Compat, error) { return node.ParseCompat(name) }

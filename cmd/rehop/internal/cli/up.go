@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 )
@@ -18,6 +20,7 @@ type upFlags struct {
 	memory           bool
 	data             string
 	amqp, management string
+	rabbitmq         string
 }
 
 func (c *command) up() *cobra.Command {
@@ -39,6 +42,7 @@ under way come to its end, and the second one ends at once: what was not finishe
 	flags.StringVar(&f.data, "data", "", "directory of the broker (default data of the file, else "+localData+")")
 	flags.StringVar(&f.amqp, "listen-amqp", "", `address of the broker, "none" for none (default listen.amqp of the file, else `+localAMQP+`)`)
 	flags.StringVar(&f.management, "listen-management", "", `address of its management API, "none" for none (default listen.management of the file, else `+localManagement+`)`)
+	flags.StringVar(&f.rabbitmq, "rabbitmq", "", "release of RabbitMQ whose rules the broker follows: 3.10, 3.13, 4.0 or 4.3 (default rabbitmq of the file, else "+broker.DefaultCompat.String()+")")
 	f.add(flags)
 	return cmd
 }
@@ -46,6 +50,13 @@ under way come to its end, and the second one ends at once: what was not finishe
 func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 	if f.memory && f.data != "" {
 		return usage("--memory keeps nothing, and --data says where: give one of them")
+	}
+	var release broker.Compat
+	if f.rabbitmq != "" {
+		var err error
+		if release, err = broker.ParseCompat(f.rabbitmq); err != nil {
+			return usage("--rabbitmq: %w", err)
+		}
 	}
 	load := func() (*config.File, error) { return config.Parse("(no file)", nil, c.Env) }
 	first, err := load()
@@ -69,12 +80,12 @@ func (c *command) runUp(ctx context.Context, f *upFlags, args []string) error {
 	defer stop()
 	if !c.namesBroker() && len(first.Broker) == 0 {
 		s.Embedded = &serve.Embedded{AMQP: address(f.amqp, first.Listen.AMQP, localAMQP), Management: address(f.management, first.Listen.Management, localManagement),
-			Users: first.Users, MaxBody: first.MaxBody}
+			Users: first.Users, RabbitMQ: cmp.Or(release, first.RabbitMQ), MaxBody: first.MaxBody}
 		if !f.memory {
 			s.Embedded.Data = given(f.data, first.Data, localData)
 		}
-	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" {
-		const what = "--memory, --data, --listen-amqp and --listen-management are for a broker within this process, and another one is named"
+	} else if f.memory || f.data != "" || f.amqp != "" || f.management != "" || f.rabbitmq != "" {
+		const what = "--memory, --data, --rabbitmq, --listen-amqp and --listen-management are for a broker within this process, and another one is named"
 		if c.reach.broker != "" {
 			return usage(what)
 		}

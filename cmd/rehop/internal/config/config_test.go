@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/layout"
@@ -41,6 +42,9 @@ func parse(t *testing.T, text string, pairs ...string) *config.File {
 // Users and the largest body of a broker within the program, good and bad.
 func TestUsersAndBodies(t *testing.T) {
 	t.Parallel()
+	if file := parse(t, "rabbitmq: 4.0"); file.RabbitMQ != broker.RabbitMQ40 {
+		t.Errorf("got release %v, want 4.0", file.RabbitMQ)
+	}
 	file := parse(t, "max-body: 64MiB\nusers: {shop: '${SHOP}', eye: {password: '${EYE}', tags: monitoring}}", "SHOP", "one", "EYE", "two")
 	want := []config.User{{Name: "shop", Password: "one"}, {Name: "eye", Password: "two", Tags: []string{"monitoring"}}}
 	if !reflect.DeepEqual(file.Users, want) || file.MaxBody != 64<<20 {
@@ -54,6 +58,9 @@ func TestUsersAndBodies(t *testing.T) {
 		"users: {shop: {passwort: a}}":               `did you mean "password"?`,
 		"broker: amqp://a/\nusers: {shop: a}":        "users are for a broker within this program",
 		"max-body: 0":                                "max-body must be from 1",
+		"rabbitmq: 4.5":                              `"4.5" must be a release`,
+		"rabbitmq: [4.3]":                            "must be a release",
+		"{broker: 'amqp://h/', rabbitmq: 4.3}":       "rabbitmq is for a broker within this program",
 		"max-body: 513MiB":                           "max-body must be from 1",
 	} {
 		if _, err := config.Parse("rehop.yaml", []byte(text), env()); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -30,6 +31,8 @@ type File struct {
 	Listen Listen
 	// Users may log in to a broker within this program, beside guest.
 	Users []User
+	// RabbitMQ is the release whose rules a broker within this program follows. 0: the usual.
+	RabbitMQ broker.Compat
 	// MaxBody is the largest body in bytes that is published, and that a broker within this program takes. 0: the usual.
 	MaxBody int
 	// QueueType is that of the queues in which messages wait and rest.
@@ -154,6 +157,7 @@ func (r *reader) file(root *yaml.Node, f *File) {
 			r.mapping(n, "listen", keys{"amqp": r.text(&f.Listen.AMQP), "management": r.text(&f.Listen.Management), "http": r.text(&f.Listen.HTTP)})
 		},
 		"users":      func(n *yaml.Node) { r.users(n, f) },
+		"rabbitmq":   func(n *yaml.Node) { r.release(n, f) },
 		"max-body":   r.bytes(&f.MaxBody),
 		"queue-type": choice(r, &f.QueueType, layout.Quorum, layout.Classic),
 		"drain":      r.period(&f.Drain),
@@ -167,6 +171,9 @@ func (r *reader) file(root *yaml.Node, f *File) {
 	if len(f.Broker) > 0 && len(f.Users) > 0 {
 		r.fault(at.at("users"), "users are for a broker within this program, and broker names another one, which has its own")
 	}
+	if len(f.Broker) > 0 && f.RabbitMQ != 0 {
+		r.fault(at.at("rabbitmq"), "rabbitmq is for a broker within this program, and broker names another one")
+	}
 	if _, given := at.keys["max-body"]; given && (f.MaxBody < 1 || f.MaxBody > largestBody) {
 		r.fault(at.at("max-body"), "max-body must be from 1 to %d bytes (512MiB)", largestBody)
 	}
@@ -178,6 +185,17 @@ func (r *reader) file(root *yaml.Node, f *File) {
 		return
 	}
 	r.agree(f)
+}
+
+func (r *reader) release(n *yaml.Node, f *File) {
+	text, shown, ok := r.scalar(n, "a release of RabbitMQ")
+	if !ok {
+		return
+	}
+	var err error
+	if f.RabbitMQ, err = broker.ParseCompat(text); err != nil {
+		r.fault(n, "%s must be a release of RabbitMQ whose rules rehop knows: 3.10, 3.13, 4.0 or 4.3", shown)
+	}
 }
 
 // withoutOwn leaves keys out that begin with x-: there, files keep what they refer to by aliases.

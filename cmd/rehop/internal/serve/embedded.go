@@ -18,6 +18,8 @@ type Embedded struct {
 	AMQP, Management string
 	// Users may log in from everywhere; guest may from this machine.
 	Users []config.User
+	// RabbitMQ is the release whose rules it follows. 0: the usual.
+	RabbitMQ broker.Compat
 	// MaxBody is the largest body that it takes. 0: the usual.
 	MaxBody int
 
@@ -56,7 +58,7 @@ func (r *run) brokerDone() <-chan struct{} {
 // startBroker starts the broker. The end that it returns is to be called also if there is an error.
 func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	e := r.Embedded
-	e.server = &broker.Server{Dir: e.Data, MaxMessage: e.MaxBody, Users: e.users(), Logger: r.Logger}
+	e.server = &broker.Server{Dir: e.Data, Compat: e.RabbitMQ, MaxMessage: e.MaxBody, Users: e.users(), Logger: r.Logger}
 	r.report.Data, r.report.Memory = e.Data, e.Data == ""
 	if err := e.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker in %s: %w", e.Data, err)

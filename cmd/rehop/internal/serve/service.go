@@ -246,6 +246,7 @@ func (r *run) warnOfRestart(file *config.File) {
 	needs("users", r.file.Users, file.Users)
 	if r.Embedded != nil {
 		needs("broker", r.file.Broker, file.Broker)
+		needs("rabbitmq", r.file.RabbitMQ, file.RabbitMQ)
 		needs("max-body", r.file.MaxBody, file.MaxBody) // which is the broker's, too
 	}
 }
