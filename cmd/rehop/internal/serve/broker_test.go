@@ -36,6 +36,22 @@ func TestMetricsOfOutboxes(t *testing.T) {
 	})
 }
 
+// The broker follows the release that the file or a flag names, and otherwise the usual one.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[broker.Compat]string{broker.RabbitMQ310: "3.10", 0: broker.DefaultCompat.String()} {
+		r := start(t, nil, func() string { return "flows: {}" }, func(s *serve.Service) { s.Embedded.RabbitMQ = release })
+		u, err := url.Parse(r.Management)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword("guest", "guest")
+		if _, body := get(t, u.String()+"/api/overview"); !strings.Contains(body, `"rabbitmq_version":"`+want+`.`) {
+			t.Errorf("release %v: got %.300s, want version %s", release, body, want)
+		}
+	}
+}
+
 // Users of the file may log in, with their own password. That guest may do so from this machine alone is the broker's own test.
 func TestUsers(t *testing.T) {
 	t.Parallel()
