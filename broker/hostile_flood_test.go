@@ -115,7 +115,7 @@ func TestHostileGetter(t *testing.T) {
 	server := &broker.Server{}
 	inBubble(t, server, func(t *testing.T) {
 		p := enter(t, dial(t, server))
-		p.say(1, &wire.QueueDeclare{Queue: "q"})
+		p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true})
 		expect[*wire.QueueDeclareOK](p)
 		p.publish("", "q", wire.Properties{}, make([]byte, 1<<20))
 		before := heap()
@@ -132,7 +132,7 @@ func TestHostileConsumer(t *testing.T) {
 	server := &broker.Server{}
 	inBubble(t, server, func(t *testing.T) {
 		p := enter(t, dial(t, server))
-		p.say(1, &wire.QueueDeclare{Queue: "q"}, &wire.BasicConsume{Queue: "q", NoAck: true})
+		p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.BasicConsume{Queue: "q", NoAck: true})
 		expect[*wire.QueueDeclareOK](p)
 		expect[*wire.BasicConsumeOK](p)
 		good := enter(t, dial(t, server))

@@ -39,7 +39,7 @@ func TestHostileTopology(t *testing.T) {
 			return &wire.BasicConsume{Queue: "q", ConsumerTag: fmt.Sprint(i), Arguments: args}
 		}, func(i int, _ wire.Table) wire.Method { return &wire.BasicCancel{ConsumerTag: fmt.Sprint(i)} }},
 		"queues": {nil, func(i int, _ wire.Table) wire.Method {
-			return &wire.QueueDeclare{Queue: fmt.Sprint(i)}
+			return &wire.QueueDeclare{Queue: fmt.Sprint(i), Durable: true}
 		}, func(i int, _ wire.Table) wire.Method { return &wire.QueueDelete{Queue: fmt.Sprint(i)} }},
 		"exchanges": {long, func(i int, args wire.Table) wire.Method {
 			return &wire.ExchangeDeclare{Exchange: fmt.Sprint(i), Type: "fanout", Arguments: args}
@@ -48,7 +48,7 @@ func TestHostileTopology(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := start(t, &broker.Server{MemoryLimit: limit})
 			p := enter(t, dial(t, server))
-			p.say(1, &wire.QueueDeclare{Queue: "q"})
+			p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true})
 			expect[*wire.QueueDeclareOK](p)
 			before := heap()
 			const most = 2000
@@ -122,11 +122,11 @@ func TestCrowdedQueueCanBeDrained(t *testing.T) {
 	}
 	const most = 10_000
 	for _, q := range []string{"work", "other"} {
-		must("at first", &wire.QueueDeclare{Queue: q})
+		must("at first", &wire.QueueDeclare{Queue: q, Durable: true})
 	}
 	var refused *wire.ChannelClose
 	for i := 0; i < most && refused == nil; i++ {
-		refused = ask(&wire.QueueDeclare{Queue: fmt.Sprint(i)})
+		refused = ask(&wire.QueueDeclare{Queue: fmt.Sprint(i), Durable: true})
 	}
 	crowded("many queues", refused)
 	must("queues take half of the memory", &wire.BasicConsume{Queue: "work", ConsumerTag: "c"})
@@ -166,7 +166,7 @@ func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 	declare := func(p *peer, exclusive bool) {
 		t.Helper()
 		for _, m := range []wire.Method{
-			&wire.QueueDeclare{Queue: "q", Exclusive: exclusive}, &wire.ExchangeDeclare{Exchange: "x", Type: "topic", Arguments: long},
+			&wire.QueueDeclare{Queue: "q", Durable: !exclusive, Exclusive: exclusive}, &wire.ExchangeDeclare{Exchange: "x", Type: "topic", Arguments: long},
 			&wire.ExchangeDeclare{Exchange: "y", Type: "headers", AutoDelete: true}, &wire.QueueBind{Queue: "q", Exchange: "x", RoutingKey: "a.b", Arguments: long},
 			&wire.QueueBind{Queue: "q", Exchange: "x", RoutingKey: "a.b", Arguments: long}, &wire.QueueBind{Queue: "q", Exchange: "y", Arguments: long},
 			&wire.ExchangeBind{Source: "x", Destination: "y", RoutingKey: "#", Arguments: long}, &wire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: long},

@@ -107,7 +107,7 @@ func TestSlowExport(t *testing.T) {
 			}
 		}
 		// It took more than 40 minutes, and a consumer may hold a message for 30.
-		if first := look(t, b, "q.failed"); first.MessageId != "m0" || first.Headers["x-delivery-count"].(int64) < 2 {
+		if first := look(t, b, "q.failed"); first.MessageId != "m0" || first.Headers["x-acquired-count"].(int64) < 2 {
 			t.Errorf("the first message is %s with the headers %v, want m0, which was given back at least twice", first.MessageId, first.Headers)
 		}
 	})
