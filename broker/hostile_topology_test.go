@@ -213,7 +213,7 @@ func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := engine.Vhost("v")
-	if _, err := v.DeclareQueue(node.QueueSpec{Name: "q", Arguments: long}); err != nil {
+	if _, err := v.DeclareQueue(node.QueueSpec{Name: "q", Durable: true, Arguments: long}); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.BindNamed(node.Binding{Source: "amq.topic", Destination: "q", Kind: "queue", Key: "#", Arguments: long}); err != nil {
