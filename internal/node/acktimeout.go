@@ -103,7 +103,8 @@ func (ch *Channel) release() {
 			deaf = true
 		case !ended[c]:
 			ended[c] = true
-			ch.endConsumer(c, func() { ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true}) })
+			known := ch.endConsumer(c, func() { ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true}) })
+			deaf = deaf || !known // the client has ended it, and holds its deliveries still
 		}
 	}
 	ch.settleAtQueues(taken, nackedBack)

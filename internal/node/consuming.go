@@ -260,16 +260,16 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 }
 
 // endConsumer takes a consumer from its queue, and says so before the queue, which may end with its last consumer, does. A consumer that is
-// gone already is left alone.
-func (ch *Channel) endConsumer(c *consumer, say func()) {
+// gone already is not known, and left alone.
+func (ch *Channel) endConsumer(c *consumer, say func()) (known bool) {
 	ch.mu.Lock()
-	known := ch.consumers[c.Tag] == c
+	known = ch.consumers[c.Tag] == c
 	if known {
 		delete(ch.consumers, c.Tag)
 	}
 	ch.mu.Unlock()
 	if !known {
-		return
+		return false
 	}
 	c.weigh(false)
 	fx, _, ok := c.queue.core.Unsubscribe(&c.Consumer)
@@ -281,6 +281,7 @@ func (ch *Channel) endConsumer(c *consumer, say func()) {
 	if ok {
 		c.queue.consumed()
 	}
+	return true
 }
 
 // hold notes a delivery that the client has to answer. The channel is locked.

@@ -278,7 +278,11 @@ func (s *Sweep) Remove(b Batch, tags []uint64) error {
 func (s *Sweep) Sync(ctx context.Context, b Batch) error {
 	ch := b.window.ch
 	// It concerns consumers to come, of which this channel has none.
-	return s.fault(b.window, s.call(ctx, b.window.turn, func() error { return ch.Qos(1, 0, false) }))
+	err := s.call(ctx, b.window.turn, func() error { return ch.Qos(1, 0, false) })
+	if err == nil && b.window.hasLapsed() {
+		err = ErrHeldTooLong
+	}
+	return s.fault(b.window, err)
 }
 
 // Rewind gives everything back. Take does not return again what it has returned.

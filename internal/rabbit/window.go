@@ -23,8 +23,10 @@ type window struct {
 	more    chan struct{} // something has come
 	ended   chan struct{} // closed: nothing more will
 	closing <-chan *amqp.Error
+	revoked <-chan string // the broker has ended the consumer
 
 	mu      sync.Mutex
+	lapsed  bool // by that, it has taken messages back
 	unread  []Message
 	bytes   int  // of those
 	got     int  // came from the broker
@@ -48,13 +50,13 @@ func (w *window) open(ch *amqp.Channel, queue string) error {
 	if err := ch.Qos(w.prefetch, 0, false); err != nil {
 		return err
 	}
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	closed, revoked := ch.NotifyClose(make(chan *amqp.Error, 1)), ch.NotifyCancel(make(chan string, 1))
 	w.ch, w.tag = ch, "rehop-sweep-"+NewID()
 	deliveries, err := ch.Consume(queue, w.tag, false, false, false, false, nil)
 	if err != nil {
 		return declareError("consumer of queue", queue, err)
 	}
-	w.closing = closed
+	w.closing, w.revoked = closed, revoked
 	go w.receive(deliveries)
 	return nil
 }
@@ -74,6 +76,22 @@ func (w *window) receive(deliveries <-chan Message) {
 		w.mu.Unlock()
 		w.signal()
 	}
+	if w.hasLapsed() {
+		_ = w.ch.Close() // so that nothing can seem to be removed that is not
+	}
+}
+
+// hasLapsed reports whether the broker has ended the consumer. RabbitMQ 4.3 does so when messages of a quorum queue were held for too long. They
+// are in the queue again by then, and removing them has no effect.
+func (w *window) hasLapsed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case _, by := <-w.revoked:
+		w.lapsed = w.lapsed || by
+	default:
+	}
+	return w.lapsed
 }
 
 func (w *window) signal() {
@@ -85,6 +103,9 @@ func (w *window) signal() {
 
 // why says why a window has ended that was not to end.
 func (w *window) why() error {
+	if w.hasLapsed() {
+		return ErrHeldTooLong // of a queue that was deleted, the next call says so
+	}
 	select {
 	case e := <-w.closing:
 		if e != nil {
@@ -92,8 +113,7 @@ func (w *window) why() error {
 		}
 		return amqp.ErrClosed
 	default:
-		// RabbitMQ 4.3 cancels the consumer when a message was held for too long; of a queue that was deleted, the next call says so.
-		return ErrHeldTooLong
+		return amqp.ErrClosed
 	}
 }
 

@@ -19,6 +19,7 @@ func timeoutCases() []Case {
 		{"OfPolicyBelowQueue", timeoutPage, timesOut(consumerTimeout(time.Hour), nil, map[string]any{"consumer-timeout": shortTimeout.Milliseconds()})},
 		{"OfConsumerBeforeQueue", timeoutPage, timesOut(consumerTimeout(time.Hour), consumerTimeout(shortTimeout), nil)},
 		{"OfGet", timeoutPage, timesOutAfterGet},
+		{"AfterCancel", timeoutPage, timesOutAfterCancel},
 		{"KeepsWhatIsNotDue", timeoutPage, timeoutKeepsOthers},
 		{"SingleActiveConsumer", timeoutPage, timeoutOfSingleActive},
 		{"ClosedAfterwards", timeoutPage, timeoutThenClosed},
@@ -70,8 +71,27 @@ func timesOutAfterGet(_ *testing.T, b *Bench) {
 	quorumQueue(b, consumerTimeout(shortTimeout)).SendAll("q", "a")
 	ch := b.Channel()
 	ch.Hold("q")
+	ch.wantTimedOut()
+	b.WantArrivals("q", "a")
+}
+
+// wantTimedOut waits for the end of a channel whose client cannot be told of a timeout by the end of a consumer.
+func (ch *Channel) wantTimedOut() {
+	ch.b.t.Helper()
 	ch.WantClosed(406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: -1 ms. "+
 		"This timeout value can be configured, see consumers doc guide to learn more")
+}
+
+// A consumer that has ended still holds what it has not answered.
+func timesOutAfterCancel(_ *testing.T, b *Bench) {
+	if !b.Since(release43) {
+		return
+	}
+	quorumQueue(b, nil).SendAll("q", "a")
+	ch := b.Channel()
+	b.WantDelivery(ch.Consumer("q", "slow", consumerTimeout(shortTimeout)), "a")
+	b.Must(ch.Cancel("slow", false))
+	ch.wantTimedOut()
 	b.WantArrivals("q", "a")
 }
 
