@@ -20,7 +20,7 @@ type seededBug struct {
 }
 
 var (
-	withoutBarrier = kit.Edit{File: "outbox/dispatch.go", Before: "next, err = v.barrier(ctx, shardsOf(found))", After: "next, err = 0, nil"}
+	withoutBarrier = kit.Edit{File: "outbox/dispatch.go", Before: "next, err = v.barrier(ctx, shards)", After: "next, err = 0, nil"}
 	withoutNonce   = kit.Edit{File: "internal/sqltext/row.go", Before: `const is = "line.id = chosen.number AND line.nonce = chosen.nonce"`, After: `const is = "line.id = chosen.number"`}
 	forgetful      = kit.Edit{File: "inbox/handler.go", Before: "args := []any{consumer, []byte(id)}", After: "args := []any{consumer, []byte(id + time.Now().String())}"}
 	hasty          = kit.Edit{File: "outbox/record.go", Before: "if b.term.over() || ctx.Err() != nil {", After: "if tries > 0 {"}

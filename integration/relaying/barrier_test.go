@@ -60,7 +60,7 @@ func relayAlone() error {
 }
 
 // withoutBarrier has a relay publish what it has read at once.
-var withoutBarrier = kit.Edit{File: "outbox/dispatch.go", Before: "next, err = v.barrier(ctx, shardsOf(found))", After: "next, err = 0, nil"}
+var withoutBarrier = kit.Edit{File: "outbox/dispatch.go", Before: "next, err = v.barrier(ctx, shards)", After: "next, err = 0, nil"}
 
 // other is for comparing with another version: its program must do what relayAlone does.
 var other = flag.String("other", "", "relay program to compare with, in place of this one without the barrier")
