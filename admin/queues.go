@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -150,9 +151,11 @@ func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 	if err = queueError(err); err != nil && !(migrating && errors.Is(err, ErrNoQueue)) {
 		return Queue{}, err
 	}
-	failed, err := a.read.Inspect(ctx, a.layout.FailedQueue(name))
-	if err != nil {
-		return Queue{}, queueError(err)
+	var failed rabbit.Depth
+	if !layout.IsRecoveredQueue(name) { // which has no failed queue
+		if failed, err = a.read.Inspect(ctx, a.layout.FailedQueue(name)); err != nil {
+			return Queue{}, queueError(err)
+		}
 	}
 	return Queue{Name: name, Ready: depth.Messages, Unacked: -1, Consumers: depth.Consumers, Waiting: -1, Failed: failed.Messages,
 		Migrating: migrating, Moving: moving.Messages}, nil
