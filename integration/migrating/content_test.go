@@ -89,9 +89,14 @@ func TestMigrateWhileMessagesWait(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		old := orders(classic)
-		failed := make(chan struct{}, 10)
-		old.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		failed, all := make(chan struct{}, 10), make(chan struct{})
+		old.Concurrency = 10
+		old.Handler = rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if d.Attempt > 1 { // the machine is slow, and it is back before the migration: it waits in the queue
+				select {
+				case <-all: // or the others would wait, too
+				case <-ctx.Done():
+				}
 				return rehop.Unavailable(fmt.Errorf("the migration comes first"))
 			}
 			failed <- struct{}{}
@@ -103,6 +108,7 @@ func TestMigrateWhileMessagesWait(t *testing.T) {
 			kit.Publish(t, client, rehop.Message{ID: id(i), Exchange: "order", Key: "order.1"})
 			kit.Receive(t, failed, "a failure")
 		}
+		close(all)
 		kit.Drain(t, sub)
 		// It returns within the second in which the queue is replaced, or after that.
 		s.migrate(plan(t, orders(nil)), "orders", admin.MigrateOptions{})
