@@ -120,6 +120,7 @@ func orderCases() []Case {
 			told := newRecorder()
 			relay := b.Relay()
 			relay.Hooks, relay.RetryMin, relay.RetryMax = []outbox.Hook{told}, time.Hour, time.Hour
+			relay.Lease = time.Hour // what is not written down before a lease ends is tried again
 			b.Start(relay)
 			b.Put(ordered("k", "missing", "1"))
 			b.Eventually("it is tried", func() bool { return told.totals().Postponed > 0 })
