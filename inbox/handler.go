@@ -78,13 +78,17 @@ func (h *handler) handleOnce(ctx context.Context, d *rehop.Delivery) error {
 		return nil
 	}
 	err = h.next.Handle(context.WithValue(ctx, transactionKey{}, tx), d)
-	if err == nil {
+	failed := err != nil
+	if !failed {
 		err = h.confirm(ctx, tx, row)
 	}
 	ended = true
 	if err != nil {
 		if lost := tx.Rollback(); lost != nil {
 			return h.blame(ctx, err)
+		}
+		if failed {
+			return h.unlessCommitted(ctx, row, err)
 		}
 		return err
 	}
@@ -113,6 +117,18 @@ func (h *handler) confirm(ctx context.Context, tx Transaction, row int64) error 
 		return err
 	}
 	return nil
+}
+
+// unlessCommitted is the error of a handler whose transaction was rolled back. On MySQL a handler that changes a table's definition has
+// committed what it did before that, and the message's id with it: the next attempt would be taken for a copy.
+func (h *handler) unlessCommitted(ctx context.Context, row int64, err error) error {
+	if h.inbox.Dialect != dialect.MySQL || ctx.Err() != nil {
+		return err
+	}
+	if n, gone := affected(h.inbox.DB.ExecContext(ctx, h.inbox.sql().StillThere(), row)); gone != nil || n == 0 {
+		return err
+	}
+	return rehop.Permanent(fmt.Errorf("inbox: a statement of the handler has committed its transaction (CREATE, ALTER and the like do that), so it cannot run again; the handler's error: %w", err))
 }
 
 // answerLimit is how long a database may take to answer before it is considered lost.

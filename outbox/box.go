@@ -49,7 +49,7 @@ func (b Box) sql() sqltext.SQL { return sqltext.SQL{Dialect: b.Dialect, Tables: 
 // rehop.NewID() to know it.
 //
 // Publish returns ErrNoTransaction if tx is not in a transaction, whatever its type: see [Box.PublishNow] for a message that belongs to
-// none. An error that is ErrNoTransaction or rehop.ErrInvalid, a wrong Dialect included, comes before anything was done in the transaction;
+// none. A *sql.Tx whose transaction the database has ended by itself cannot be told, as after CREATE TABLE on MySQL. An error that is ErrNoTransaction or rehop.ErrInvalid, a wrong Dialect included, comes before anything was done in the transaction;
 // other errors are the database's. The size is not checked: a message that is too large for the client or the broker is set aside by the relay.
 func (b Box) Publish(ctx context.Context, tx Tx, messages ...Message) error {
 	rows, err := b.rows(messages)

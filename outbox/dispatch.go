@@ -115,11 +115,15 @@ func (d *dispatcher) look(ctx, work context.Context) (time.Duration, error) {
 		}
 		if ctx.Err() == nil {
 			d.run.told.fault("read messages", err)
+			if !errors.Is(err, errFenced) {
+				d.run.probation.looked(err)
+			}
 		}
 		d.faults++
 		return databaseBackoff.Delay(d.faults), nil
 	}
 	d.faults = 0
+	d.run.probation.looked(nil)
 	d.run.told.well("read messages")
 	d.tidy(work, t, held, now)
 	if len(found) == 0 {

@@ -65,6 +65,7 @@ const (
 	sweepEffort = 20 // a sweep takes at most one part in so many of the time
 	tidyEvery   = time.Second
 	maxUndone   = 1000 // outcomes; a lane with more waits
+	maxMarks    = 1000
 )
 
 // under begins anew with a lease: another relay may have had it meanwhile. It returns the outcomes that are not in the table yet. A batch of
@@ -141,6 +142,10 @@ func (l *lane) looked(now time.Time, found []row, limit int, took time.Duration)
 	if !l.swept {
 		return
 	}
+	if l.ended > 0 && len(found) > 0 && l.place(&found[0]) < l.low && l.kind != laneHeld {
+		l.forget() // on PostgreSQL nothing can come there, unless somebody has set the sequence of the numbers back
+		return
+	}
 	if len(found) == limit && l.place(&found[len(found)-1]) < l.low {
 		return // there is more: go on with it
 	}
@@ -153,6 +158,12 @@ func (l *lane) cleared(now time.Time, last, next int64) {
 		return
 	}
 	l.marks = append(l.marks, mark{last - 1, now, next}) // others may have the same place
+	if len(l.marks) > maxMarks {                         // a transaction is open for long; with fewer marks the lane moves in larger steps when it has ended
+		for i := range l.marks[:maxMarks/2] {
+			l.marks[i] = l.marks[2*i+1]
+		}
+		l.marks = l.marks[:maxMarks/2]
+	}
 }
 
 // limit is how many rows to read so that there are n to publish.

@@ -211,3 +211,27 @@ func TestOwedRowsHideNothing(t *testing.T) {
 		t.Errorf("during a pause: got %d owed, want none", len(got))
 	}
 }
+
+// A transaction that has written something stays open for a day on PostgreSQL, while the relay works.
+func TestMarksAreBounded(t *testing.T) {
+	l := &lane{kind: laneReady, lease: &holding{}}
+	began := time.Unix(1000, 0)
+	const batches = 24 * 36000 // ten in a second
+	for i := range int64(batches) {
+		now := began.Add(time.Duration(i) * 100 * time.Millisecond)
+		l.from(now, 5) // transaction 5 is still under way
+		l.looked(now, []row{{id: i + 1}}, 200, time.Millisecond)
+		l.whole = true
+		l.cleared(now, i+1, 10+i)
+	}
+	if len(l.marks) > maxMarks {
+		t.Errorf("marks: got %d, want at most %d", len(l.marks), maxMarks)
+	}
+	end := began.Add(batches * 100 * time.Millisecond)
+	l.from(end, batches+100) // it has ended
+	l.whole = true
+	l.from(end, batches+100)
+	if l.low != batches-1 {
+		t.Errorf("after the transaction: nothing is expected before %d, want %d", l.low, batches-1)
+	}
+}

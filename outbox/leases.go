@@ -17,6 +17,7 @@ type leases struct {
 	run      *run
 	registry registry
 	away     time.Time     // since when the broker cannot be reached; zero: it can
+	others   int           // relays that live, but for this one
 	renewal  time.Time     // when to renew what is held
 	ask      chan struct{} // has room for one: look after the leases now
 
@@ -136,13 +137,17 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.run.Lease/2)
 	defer cancel()
 	now := time.Now()
-	if !l.able() {
+	if !l.able() || l.run.probation.rests() {
+		return l.run.Lease / 4, l.resign(ctx)
+	}
+	if l.others > 0 && l.run.probation.begin(l.run.Lease) {
+		l.run.Logger.Warn("outbox: relay cannot read messages and gives its leases to other relays", "relay", l.run.name.get())
 		return l.run.Lease / 4, l.resign(ctx)
 	}
 	renews := !now.Before(l.renewal)
 	if renews {
 		if err := l.registry.enlist(ctx, l.wantsNews()); err != nil {
-			if t, _ := l.current(); t == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if t, _ := l.current(); t == nil { // the server may have a limit of its own for how long a statement waits for a lock
 				err = errors.Join(err, l.registry.reappear(context.WithoutCancel(ctx)))
 			}
 			return 0, err
@@ -161,7 +166,8 @@ func (l *leases) renew(ctx context.Context) (next time.Duration, err error) {
 		return 0, err
 	}
 	next = time.Until(l.renewal)
-	share := (shards + living - 1) / living // rounded up, so that each has somebody
+	l.others = living - 1
+	share := l.run.probation.share((shards + living - 1) / living) // rounded up, so that each has somebody
 	next = min(next, l.soonest(table, share))
 	held := l.shed(share)
 	if free := l.free(table); held < share && len(free) > 0 {

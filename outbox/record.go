@@ -120,7 +120,7 @@ func (r *run) write(ctx context.Context, c change) (rest []undone, err error) {
 	}
 	free, enough := context.WithTimeout(once, min(lockPatience, r.Lease/2))
 	defer enough()
-	if _, err = r.exec(free, query, args...); err == nil || free.Err() == nil {
+	if _, err = r.exec(free, query, args...); err == nil || free.Err() == nil && !r.sql.IsLocked(err) {
 		return nil, err
 	}
 	return r.writeFree(ctx, c)

@@ -199,6 +199,7 @@ type run struct {
 	allowed   atomic.Int64 // patience with the database; only the dispatcher changes it
 	suspects  *suspects
 	owed      owed
+	probation probation
 	late      sync.WaitGroup // for outcomes that come late
 	lateBytes atomic.Int64   // of the messages that have none yet
 }

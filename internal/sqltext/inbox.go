@@ -28,9 +28,16 @@ func (s SQL) WriteDown() string {
 	return insert
 }
 
-// IsLocked reports whether a statement has failed because it would have had to wait for another transaction.
+// IsLocked reports whether a statement has failed because it would have had to wait for another transaction, for longer than a setting of the
+// connection allows: innodb_lock_wait_timeout, lock_timeout or statement_timeout.
 func (s SQL) IsLocked(err error) bool {
-	return s.Dialect == dialect.MySQL && strings.Contains(err.Error(), "Error 1205")
+	switch text := err.Error(); s.Dialect {
+	case dialect.MySQL:
+		return strings.Contains(text, "Error 1205")
+	case dialect.Postgres:
+		return strings.Contains(text, "SQLSTATE 55P03") || strings.Contains(text, "SQLSTATE 57014")
+	}
+	return false
 }
 
 // Known changes the row of a message that was handled before, so that it is on disk when the transaction has committed: its arguments are
