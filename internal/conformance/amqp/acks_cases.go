@@ -98,6 +98,7 @@ func threeHeld(b *Bench, answers ...answer) *Channel {
 func closeAndWant(ch *Channel, left string) {
 	ch.b.t.Helper()
 	ch.b.Must(ch.Close())
+	ch.b.AwaitCount("q", len(left)) // the queue may learn of the end later than the client
 	ch.b.WantArrivals("q", strings.Split(left, "")...)
 	ch.b.Channel().WantBodies("q")
 }

@@ -78,12 +78,14 @@ func vhostConnectionsNone(t *testing.T, b *Bench) {
 func vhostConnectionsFreed(t *testing.T, b *Bench) {
 	b.Target.SetVhostLimit(t, b.Name, "max-connections", 1)
 	for range 3 {
-		conn := b.Connect()
-		conn.Channel().Sync()
-		b.Must(conn.Close())
-		b.Eventually("the connection is not counted any more", func() bool {
-			again, err := b.TryConnect(amqp091.Config{SASL: []amqp091.Authentication{&amqp091.PlainAuth{Username: b.User, Password: b.Password}}, Vhost: b.Name})
-			return err == nil && again.Close() == nil
+		// The broker may count a connection for a moment after it has ended.
+		b.Eventually("one more connection is let in, and ends", func() bool {
+			conn, err := b.TryConnect(amqp091.Config{SASL: []amqp091.Authentication{&amqp091.PlainAuth{Username: b.User, Password: b.Password}}, Vhost: b.Name})
+			if err != nil {
+				return false
+			}
+			conn.Channel().Sync()
+			return conn.Close() == nil
 		})
 	}
 }
