@@ -179,8 +179,8 @@ func life(p *place) {
 		}
 		if args["x-delivery-limit"] != nil {
 			publish("", name, "", false)
-			must(get(name, false, true).Nack(false, true))
-			must(get(name, false, true).Nack(false, true))
+			must(get(name, false, true).Reject(true)) // which every release counts
+			must(get(name, false, true).Reject(true))
 			if buried {
 				bury()
 			}
