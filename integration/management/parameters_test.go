@@ -26,6 +26,10 @@ func TestParameters(t *testing.T) {
 		if lab.Release() >= broker.RabbitMQ40 { // where each virtual host has a default queue type
 			described = `{"description":"a shop","tags":["x","y"],"metadata":{"description":"a shop","tags":["x","y"],"default_queue_type":"classic"},"default_queue_type":"classic"}`
 		}
+		forMissing := http.StatusNoContent
+		if lab.Release() >= broker.RabbitMQ43 { // where permissions are for exchanges that exist
+			forMissing = http.StatusBadRequest
+		}
 		for i, c := range []struct {
 			method, path, body string
 			status             int
@@ -73,13 +77,14 @@ func TestParameters(t *testing.T) {
 
 			{"GET", "/api/topic-permissions/{v}/{u}", "", 404, ""},
 			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.topic","write":"^a","read":"^b"}`, 201, ""},
-			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"other","write":"^a","read":""}`, 204, ""},
-			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"other","write":"("}`, 400, `[{key_missing,read}]`},
-			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"other","write":"(","read":""}`, 400, whatever},
-			{"PUT", "/api/topic-permissions/{v}/nobody", `{"exchange":"other","write":"a","read":""}`, 400, "vhost_or_user_not_found"},
-			{"GET", "/api/topic-permissions/{v}/{u}", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"other","write":"^a","read":""}]`},
-			{"GET", "/api/users/{u}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"other","write":"^a","read":""}]`},
-			{"GET", "/api/vhosts/{v}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"other","write":"^a","read":""}]`},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.headers","write":"^a","read":""}`, 204, ""},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.headers","write":"("}`, 400, `[{key_missing,read}]`},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.headers","write":"(","read":""}`, 400, whatever},
+			{"PUT", "/api/topic-permissions/{v}/nobody", `{"exchange":"amq.headers","write":"a","read":""}`, 400, "vhost_or_user_not_found"},
+			{"GET", "/api/topic-permissions/{v}/{u}", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"amq.headers","write":"^a","read":""}]`},
+			{"GET", "/api/users/{u}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"amq.headers","write":"^a","read":""}]`},
+			{"GET", "/api/vhosts/{v}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"amq.headers","write":"^a","read":""}]`},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"missing","write":"a","read":""}`, forMissing, whatever},
 			{"DELETE", "/api/topic-permissions/{v}/{u}", "", 204, ""},
 			{"DELETE", "/api/topic-permissions/{v}/{u}", "", 404, ""},
 
