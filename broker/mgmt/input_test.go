@@ -104,7 +104,7 @@ func TestOddNamesComeBackAsTheyWere(t *testing.T) {
 	d := newDesk(t)
 	for _, name := range []string{"a/b", "..", ".", "a;b", "ü 🐰", "<b>&", "a%2Fb", "a+b c", "a?b#c", "\u202etxt", "~", strings.Repeat("n", 255)} {
 		path := "/api/queues/%2F/" + url.PathEscape(name)
-		d.must(201, "PUT", path, "{}")
+		d.must(201, "PUT", path, `{"durable":true}`)
 		var q struct{ Name string }
 		d.read(path, &q)
 		if q.Name != name {

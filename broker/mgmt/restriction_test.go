@@ -100,7 +100,7 @@ func TestRestrictionsGoWithWhatTheyAreAbout(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
-	if got := d.must(200, "GET", "/api/vhosts/v", "").body; !strings.Contains(got, `"description":""`) || !strings.Contains(got, `"default_queue_type":"undefined"`) {
+	if got := d.must(200, "GET", "/api/vhosts/v", "").body; !strings.Contains(got, `"description":""`) || !strings.Contains(got, `"default_queue_type":"classic"`) {
 		t.Errorf("the virtual host is still described: %s", got)
 	}
 	d.must(204, "DELETE", "/api/users/u", "")
@@ -115,7 +115,7 @@ func TestOwnConnections(t *testing.T) {
 	d.must(204, "PUT", "/api/vhost-limits/%2F/max-connections", `{"value":0}`)
 	d.must(204, "PUT", "/api/user-limits/guest/max-connections", `{"value":0}`)
 	d.must(204, "PUT", "/api/user-limits/guest/max-channels", `{"value":0}`)
-	d.must(201, "PUT", "/api/queues/%2F/q", "{}")
+	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true}`)
 	c := &call{api: newAPI(d.server, d.node), user: d.node.User("guest"), password: "guest", vhost: d.node.Vhost("/")}
 	_, c.r = newRecorder("GET", "/")
 	s, err := c.connect()

@@ -117,7 +117,7 @@ func TestListsShowOnlyWhatTheUserMaySee(t *testing.T) {
 	d.people(t)
 	for _, vhost := range []string{"own", "other"} {
 		v := d.node.Vhost(vhost)
-		if _, err := v.DeclareQueue(node.QueueSpec{Name: "q-" + vhost}); err != nil {
+		if _, err := v.DeclareQueue(node.QueueSpec{Name: "q-" + vhost, Durable: true}); err != nil {
 			t.Fatal(err)
 		}
 		if err := v.PutPolicy(node.Policy{Name: "p-" + vhost, Definition: map[string]any{"max-length": 5}}); err != nil {
@@ -147,7 +147,7 @@ func TestPermissionsHoldAsInAMQP(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"mine", "yours"} {
-		if _, err := d.node.Vhost("own").DeclareQueue(node.QueueSpec{Name: name}); err != nil {
+		if _, err := d.node.Vhost("own").DeclareQueue(node.QueueSpec{Name: name, Durable: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,8 +157,8 @@ func TestPermissionsHoldAsInAMQP(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{"PUT", "/api/queues/own/mine-too", "{}", 201},
-		{"PUT", "/api/queues/own/yours-too", "{}", 401},
+		{"PUT", "/api/queues/own/mine-too", `{"durable":true}`, 201},
+		{"PUT", "/api/queues/own/yours-too", `{"durable":true}`, 401},
 		{"POST", "/api/queues/own/mine/get", get, 200},
 		{"POST", "/api/queues/own/yours/get", get, 401},
 		{"DELETE", "/api/queues/own/yours/contents", "", 401},

@@ -153,6 +153,8 @@ func TestAltered(t *testing.T) {
 		{alone(queues, two(set("work", "members", []string{"a", "b", "c"}), set("work", "online", []string{"a"}))), "queue.no-majority", `queue "work"`, admin.Critical, "1 of its 3"},
 		{alone(queues, two(set("work", "members", []string{"a", "b", "c"}), set("work", "online", []string{"a", "c"}))), "queue.member-down", `queue "work"`, admin.Warning, "2 of its 3"},
 		{alone("/api/vhosts/"+w.rabbit.Vhost+"/connections", set("", "peer_host", "192.0.2.7")), "user.guest", "connection ", admin.Critical, "192.0.2.7"},
+		{alone("/api/vhosts/"+w.rabbit.Vhost+"/channels", set("", "global_prefetch_count", 7)), "channel.global-prefetch", "channel ", admin.Warning, "its prefetch of 7 is shared"}, // which RabbitMQ 4 does not show
+		{release("3.10.8"), "queue.no-delivery-limit", `queue "work"`, admin.Warning, "it has no delivery limit"},
 		{alone(nodes, more(map[string]any{"name": "rabbit@other", "running": true})), "queue.not-replicated", `queue "waits"`, admin.Warning, "2 nodes"},
 		{with(release("3.10.8"), nodes, set("", "type", "disc")), "queue.letters-limit", `queue "letters"`, admin.Info, "on RabbitMQ 4 it would drop"},
 		{release("4.0.5"), "queue.letters-limit", `queue "letters"`, admin.Warning, "more than 20 times, which is RabbitMQ 4's own limit"},
