@@ -98,7 +98,8 @@ func (a *Admin) holding(ctx context.Context, q topology.LiveQueue, key string) (
 	f, err := a.management.figures(ctx, q.Name)
 	bytes, counted := f.bytes()
 	if err == nil && counted < ready {
-		err = fmt.Errorf("the broker has told the size of %d of its %d messages yet; apply the plan again in some seconds", counted, ready)
+		err = fmt.Errorf("the broker's statistics have the size of %d of its %d messages; apply the plan again in some seconds, "+
+			"or set a policy with overflow alone first if some messages are not persistent, which RabbitMQ 4 does not count", counted, ready)
 	}
 	var answer *statusError
 	if errors.As(err, &answer) && answer.status == http.StatusNotFound {

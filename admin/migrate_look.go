@@ -162,14 +162,16 @@ type figures struct {
 	Unacked        *int            `json:"messages_unacknowledged"`
 	Reductions     *int            `json:"reductions"`
 	Bytes          *int            `json:"message_bytes"`
+	Persistent     *int            `json:"messages_persistent"` // of a classic queue of RabbitMQ, told together with the bytes
 	Policy         string          `json:"policy"`
 	OperatorPolicy string          `json:"operator_policy"`
-	Backing        json.RawMessage `json:"backing_queue_status"`        // of a classic queue of RabbitMQ
+	Backing        json.RawMessage `json:"backing_queue_status"`        // of a classic queue of RabbitMQ 3
 	Ruled          json.RawMessage `json:"effective_policy_definition"` // none: it has not told yet
 }
 
-// bytes is how much the queue holds, and in how many messages: a classic queue of RabbitMQ tells its bytes less often than how many messages
-// it has.
+// bytes is how much the queue holds, and in how many messages at least. RabbitMQ collects the bytes of a classic queue at other times than
+// how many messages it has, so that number is not one of the messages whose bytes are known. RabbitMQ 3 has the right one in the status of the
+// backing queue; RabbitMQ 4 shows only how many persistent messages it has counted, of which consumers hold some.
 func (f figures) bytes() (bytes, messages int) {
 	if f.Bytes == nil {
 		return 0, 0
@@ -179,6 +181,9 @@ func (f figures) bytes() (bytes, messages int) {
 	}
 	if err := json.Unmarshal(f.Backing, &backing); err == nil && backing.Len != nil {
 		return *f.Bytes, *backing.Len
+	}
+	if f.Persistent != nil {
+		return *f.Bytes, max(*f.Persistent-f.held(), 0)
 	}
 	return *f.Bytes, f.waiting()
 }

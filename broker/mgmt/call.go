@@ -32,6 +32,7 @@ const (
 	onlooker                      // who may enter it, or see what others do
 	policymaker                   // who may change policies there
 	monitor                       // who may see what others do
+	account                       // who may see what others do, or is the user whom the path names
 	administrator                 // who may do everything
 )
 
@@ -91,6 +92,11 @@ func (c *call) permit(needs role) error {
 			return nil
 		}
 		return unauthorised("Not monitor user")
+	case account:
+		if c.isMonitor() || c.user.Name == c.path("user") {
+			return nil
+		}
+		return unauthorised("User not authorised to access object")
 	case administrator:
 		if c.isAdministrator() {
 			return nil

@@ -79,9 +79,12 @@ func (a *api) channelObject(s node.ChannelStatus) object {
 	o := object{
 		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Name(),
 		"vhost": printable(conn.Vhost()), "user": printable(conn.User), "user_who_performed_action": printable(conn.User), "state": "running",
-		"confirm": s.Confirming, "transactional": s.Transactional, "prefetch_count": s.Prefetch, "global_prefetch_count": s.SharedPrefetch,
+		"confirm": s.Confirming, "transactional": s.Transactional, "prefetch_count": s.Prefetch,
 		"consumer_count": s.Consumers, "messages_unacknowledged": s.Unacked, "messages_unconfirmed": s.Unconfirmed,
 		"messages_uncommitted": s.UncommittedMessages, "acks_uncommitted": s.UncommittedAcknowledges,
+	}
+	if !a.since(node.RabbitMQ40) {
+		o["global_prefetch_count"] = s.SharedPrefetch
 	}
 	now := figuresOfTraffic(s.Traffic)
 	if rates := a.rates.of(s.Channel, now); now.happened() {

@@ -113,6 +113,9 @@ func (a *api) connectionObject(c *node.Connection) object {
 		"ssl": false, "ssl_protocol": nil, "ssl_cipher": nil, "ssl_hash": nil, "ssl_key_exchange": nil,
 		"peer_cert_subject": nil, "peer_cert_issuer": nil, "peer_cert_validity": nil,
 	}
+	if a.since(node.RabbitMQ43) {
+		o["peer_cert_serial_number"] = nil
+	}
 	if name := c.ClientName(); name != "" {
 		o["user_provided_name"] = name
 	}
@@ -123,12 +126,12 @@ func (a *api) connectionObject(c *node.Connection) object {
 		o["internal"], o["protocol"] = true, "Direct 0-9-1"
 	}
 	if state, ok := c.TLS(); ok {
-		describeTLS(o, state)
+		a.describeTLS(o, state)
 	}
 	return o
 }
 
-func describeTLS(o object, state tls.ConnectionState) {
+func (a *api) describeTLS(o object, state tls.ConnectionState) {
 	o["ssl"] = true
 	o["ssl_protocol"], o["ssl_cipher"] = tls.VersionName(state.Version), tls.CipherSuiteName(state.CipherSuite)
 	if len(state.VerifiedChains) > 0 {
@@ -136,6 +139,9 @@ func describeTLS(o object, state tls.ConnectionState) {
 		const form = "2006-01-02T15:04:05Z"
 		o["peer_cert_subject"], o["peer_cert_issuer"] = leaf.Subject.String(), leaf.Issuer.String()
 		o["peer_cert_validity"] = leaf.NotBefore.UTC().Format(form) + " - " + leaf.NotAfter.UTC().Format(form)
+		if a.since(node.RabbitMQ43) {
+			o["peer_cert_serial_number"] = strings.ToUpper(leaf.SerialNumber.Text(16))
+		}
 	}
 }
 

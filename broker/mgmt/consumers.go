@@ -3,6 +3,9 @@ package mgmt
 import "github.com/rehop/rehop/internal/node"
 
 func (c *call) consumers() (any, error) {
+	if c.vhost != nil && c.since(node.RabbitMQ43) && !c.isMonitor() && !c.sees(c.vhost.Name) {
+		return nil, notFound() // earlier releases have an empty list
+	}
 	all := list{}
 	for _, s := range c.subscriptions() {
 		all = append(all, c.consumerObject(s))
@@ -32,9 +35,16 @@ func (a *api) consumerObject(s node.Subscription) object {
 	channel := connectionBrief(conn)
 	channel["connection_name"], channel["name"] = channel["name"], channelName(s.Channel)
 	channel["number"], channel["node"], channel["user"] = s.Channel.Number, a.node.Name(), printable(conn.User)
-	return object{
+	o := object{
 		"consumer_tag": printable(s.Tag), "queue": object{"name": printable(s.Queue.Name), "vhost": printable(s.Queue.VhostName())}, "channel_details": channel,
 		"ack_required": !s.NoAck, "exclusive": s.Exclusive, "active": s.Active, "activity_status": activity, "prefetch_count": s.Prefetch,
 		"arguments": shown(s.Arguments),
 	}
+	if a.since(node.RabbitMQ40) {
+		o["consumer_timeout"] = nil
+		if timeout := s.Queue.ShownTimeout(); timeout > 0 {
+			o["consumer_timeout"] = timeout.Milliseconds()
+		}
+	}
+	return o
 }

@@ -15,7 +15,7 @@ func (c *call) exportAll() (any, error) {
 	for _, v := range c.node.Vhosts() {
 		o := object{"name": printable(v.Name)}
 		if m := v.Metadata(); m.Description != "" || len(m.Tags) > 0 || m.DefaultQueueType != "" {
-			describeVhost(o, m)
+			c.describeVhost(o, m)
 		}
 		vhosts = append(vhosts, o)
 	}
@@ -31,7 +31,21 @@ func (c *call) exportAll() (any, error) {
 
 // exportVhost is the definitions of one virtual host, which can be imported into another.
 func (c *call) exportVhost() (any, error) {
-	return c.definitions([]*node.Vhost{c.vhost}, false), nil
+	o := c.definitions([]*node.Vhost{c.vhost}, false)
+	if !c.since(node.RabbitMQ40) {
+		return o, nil
+	}
+	name, metadata := printable(c.vhost.Name), c.metadata(c.vhost.Metadata())
+	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Version(), "rehop", c.node.Version()
+	o["rabbitmq_definition_format"], o["original_vhost_name"], o["explanation"] = "single_virtual_host", name, "Definitions of virtual host '"+name+"'"
+	o["metadata"], o["description"], o["limits"] = metadata, metadata["description"], shownLimits(c.vhost.Limits())
+	if !c.since(node.RabbitMQ43) {
+		o["default_queue_type"] = metadata["default_queue_type"]
+		if len(c.vhost.Limits()) == 0 {
+			o["limits"] = list{}
+		}
+	}
+	return o, nil
 }
 
 // definitions has what is in virtual hosts, but for what a broker makes itself and what belongs to connections.
@@ -45,7 +59,11 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 			return o
 		}
 		for _, p := range v.Policies() {
-			policies = append(policies, policyObject(v.Name, p))
+			o := policyObject(v.Name, p)
+			if !named && c.since(node.RabbitMQ40) {
+				delete(o, "vhost")
+			}
+			policies = append(policies, o)
 		}
 		for _, p := range parametersOf(v) {
 			delete(p, "vhost")
@@ -55,13 +73,12 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 		for _, q := range v.Queues() {
 			private[q.Name] = q.Exclusive
 			if !q.Exclusive {
-				queues = append(queues, in(object{"name": printable(q.Name), "durable": q.Durable, "auto_delete": q.AutoDelete, "arguments": shown(q.Arguments)}))
+				queues = append(queues, in(c.queueDefinition(q)))
 			}
 		}
 		for _, x := range v.Exchanges() {
 			if x.Name != "" && !strings.HasPrefix(x.Name, "amq.") {
-				exchanges = append(exchanges, in(object{"name": printable(x.Name), "type": x.Kind, "durable": x.Durable, "auto_delete": x.AutoDelete,
-					"internal": x.Internal, "arguments": shown(x.Arguments)}))
+				exchanges = append(exchanges, in(c.exchangeDefinition(x)))
 			}
 		}
 		for _, b := range v.Bindings() {
@@ -72,4 +89,21 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 		}
 	}
 	return object{"rabbit_version": c.node.Version(), "parameters": parameters, "policies": policies, "queues": queues, "exchanges": exchanges, "bindings": bindings}
+}
+
+func (a *api) queueDefinition(q *node.Queue) object {
+	o := object{"name": printable(q.Name), "durable": q.Durable, "auto_delete": q.AutoDelete, "arguments": shown(q.ShownArguments())}
+	if a.since(node.RabbitMQ43) {
+		o["type"] = q.Type()
+	}
+	return o
+}
+
+// exchangeDefinition has what is needed to declare an exchange. RabbitMQ 4.3 does not export those that are internal, and so has no word for them.
+func (a *api) exchangeDefinition(x *node.Exchange) object {
+	o := object{"name": printable(x.Name), "type": x.Kind, "durable": x.Durable, "auto_delete": x.AutoDelete, "arguments": shown(x.Arguments)}
+	if x.Internal || !a.since(node.RabbitMQ43) {
+		o["internal"] = x.Internal
+	}
+	return o
 }

@@ -30,7 +30,7 @@ func TestHealthOfFailedDisk(t *testing.T) {
 	port := web.Listener.Addr().(*net.TCPAddr).Port
 	for _, check := range []string{"aliveness-test/%2F", "health/checks/alarms", "health/checks/local-alarms", "health/checks/virtual-hosts",
 		"health/checks/certificate-expiration/1/months", fmt.Sprint("health/checks/port-listener/", port), "health/checks/protocol-listener/http",
-		"health/checks/node-is-quorum-critical", "health/checks/node-is-mirror-sync-critical"} {
+		"health/checks/node-is-quorum-critical"} {
 		d.must(503, "GET", "/api/"+check, "")
 	}
 	want := `{"alarms":[{"node":"rehop","resource":"disk"}],"reason":"the disk has failed, restart the broker when it is well","status":"failed"}`

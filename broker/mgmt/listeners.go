@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/rehop/rehop/internal/node"
 )
 
 // endpoint is where clients come in.
@@ -13,6 +16,8 @@ type endpoint struct {
 	host     string
 	port     int
 }
+
+func (e endpoint) encrypted() bool { return e.protocol == "amqp/ssl" || e.protocol == "https" }
 
 // endpoints returns the broker's listeners, and the one by which the request came.
 func (c *call) endpoints() (all []endpoint) {
@@ -39,7 +44,11 @@ func (c *call) endpoints() (all []endpoint) {
 func (c *call) listeners() (listeners, contexts list) {
 	listeners, contexts = list{}, list{}
 	for _, e := range c.endpoints() {
-		listeners = append(listeners, object{"node": c.node.Name(), "protocol": e.protocol, "ip_address": e.host, "port": e.port})
+		o := object{"node": c.node.Name(), "protocol": e.protocol, "ip_address": e.host, "port": e.port}
+		if c.since(node.RabbitMQ43) {
+			o["tls"] = e.encrypted()
+		}
+		listeners = append(listeners, o)
 		if e.protocol == "http" || e.protocol == "https" {
 			contexts = append(contexts, object{"node": c.node.Name(), "description": "RabbitMQ Management", "path": "/", "ip": e.host, "port": strconv.Itoa(e.port)})
 		}
@@ -63,21 +72,40 @@ func (c *call) portListener() (any, error) {
 	return ill("No active listener", object{"missing": port, "ports": ports}), nil
 }
 
-// protocolListener sees whether a protocol is spoken.
+// protocolListener sees whether a protocol is spoken; from 4.3 on one can ask for several, with commas.
 func (c *call) protocolListener() (any, error) {
-	wanted := c.path("protocol")
-	switch wanted {
-	case "amqp091", "amqp0.9.1":
-		wanted = "amqp"
-	case "amqps", "amqp-ssl":
-		wanted = "amqp/ssl"
-	}
-	var protocols []string
+	var protocols, missing []string
 	for _, e := range c.endpoints() {
 		protocols = append(protocols, e.protocol)
 	}
-	if slices.Contains(protocols, wanted) {
-		return object{"status": "ok", "protocol": c.path("protocol")}, nil
+	wanted := []string{c.path("protocol")}
+	several := c.since(node.RabbitMQ43)
+	if several {
+		wanted = strings.Split(wanted[0], ",")
 	}
-	return ill("No active listener", object{"missing": c.path("protocol"), "protocols": protocols}), nil
+	for _, w := range wanted {
+		if !slices.Contains(protocols, protocolName(w)) {
+			missing = append(missing, w)
+		}
+	}
+	switch {
+	case len(missing) > 0 && several:
+		return ill("No active listener", object{"missing": missing, "protocols": protocols}), nil
+	case len(missing) > 0:
+		return ill("No active listener", object{"missing": missing[0], "protocols": protocols}), nil
+	case several:
+		return object{"status": "ok", "protocols": protocols}, nil
+	}
+	return object{"status": "ok", "protocol": wanted[0]}, nil
+}
+
+// protocolName is what listeners call a protocol that has other names, too.
+func protocolName(wanted string) string {
+	switch wanted {
+	case "amqp091", "amqp0.9.1":
+		return "amqp"
+	case "amqps", "amqp-ssl":
+		return "amqp/ssl"
+	}
+	return wanted
 }

@@ -33,4 +33,9 @@ type api struct {
 	protection http.CrossOriginProtection // browsers send passwords along with requests of other sites, too
 }
 
-func newAPI(s *broker.Server, n *node.Node) *api { return &api{server: s, node: n, routes: routes()} }
+func newAPI(s *broker.Server, n *node.Node) *api {
+	return &api{server: s, node: n, routes: routes(n.Compat())}
+}
+
+// since reports whether the broker follows that release of RabbitMQ or a later one.
+func (a *api) since(release node.Compat) bool { return a.node.Compat() >= release }

@@ -40,6 +40,12 @@ func (c *call) overview() (any, error) {
 		"object_totals": object{"queues": queues, "exchanges": exchanges, "connections": len(connections), "channels": channels, "consumers": consumers},
 	}
 	o["listeners"], o["contexts"] = c.listeners()
+	if c.since(node.RabbitMQ40) {
+		o["cluster_tags"], o["node_tags"], o["default_queue_type"], o["is_op_policy_updating_enabled"] = object{}, object{}, defaultQueueType, true
+	}
+	if c.since(node.RabbitMQ43) {
+		o["crypto_lib_version"], o["require_definition_json_extension"] = "none, "+runtime.Version(), false
+	}
 	return o, nil
 }
 

@@ -10,10 +10,21 @@ func (c *call) queues() (any, error) {
 	all := list{}
 	for _, v := range c.visible() {
 		for _, q := range v.Queues() {
-			all = append(all, c.queueObject(q))
+			all = append(all, c.queueBrief(q))
 		}
 	}
 	return all, nil
+}
+
+// queueBrief describes a queue in a list, which says less than the queue's own page from 4.0 on.
+func (a *api) queueBrief(q *node.Queue) object {
+	o := a.queueObject(q)
+	if a.since(node.RabbitMQ40) {
+		for _, key := range []string{"operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag"} {
+			delete(o, key)
+		}
+	}
+	return o
 }
 
 func (c *call) oneQueue() (any, error) {
@@ -36,7 +47,7 @@ func (a *api) queueObject(q *node.Queue) object {
 	consumers := len(s.Consumers) + s.Borrowers
 	o := object{
 		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
-		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.Arguments),
+		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.ShownArguments()),
 		"consumers": consumers, "consumer_capacity": capacity(s), "consumer_utilisation": capacity(s),
 		"message_bytes": s.ReadyBytes + s.UnackedBytes + s.KeptBytes, "message_bytes_ready": s.ReadyBytes, "message_bytes_unacknowledged": s.UnackedBytes,
 		"policy": nil, "operator_policy": nil, "effective_policy_definition": object{},
@@ -55,17 +66,45 @@ func (a *api) queueObject(q *node.Queue) object {
 	if q.SingleActive() && s.Active != nil {
 		active = printable(s.Active.Tag)
 	}
+	if a.since(node.RabbitMQ43) {
+		o["internal"], o["internal_owner"] = false, false // of those that plugins make
+	}
 	if q.Type() == queue.Quorum {
 		self := []string{a.node.Name()}
-		o["leader"], o["members"], o["online"], o["single_active_consumer_ctag"] = a.node.Name(), self, self, active
+		o["leader"], o["members"], o["online"] = a.node.Name(), self, self
 		o["messages_dlx"], o["message_bytes_dlx"] = s.Kept, s.KeptBytes
+		a.describeQuorum(o, s, active)
 	} else {
 		o["exclusive_consumer_tag"], o["single_active_consumer_tag"] = exclusive, active
+		if a.since(node.RabbitMQ40) {
+			o["storage_version"] = 2 // the only one that 4.3 has
+		}
 	}
 	if owner := q.Owner(); owner != nil {
 		o["owner_pid_details"] = connectionBrief(owner)
 	}
 	return o
+}
+
+// describeQuorum adds what releases tell of a quorum queue in their own ways.
+func (a *api) describeQuorum(o object, s queue.Status, active any) {
+	if !a.since(node.RabbitMQ40) {
+		o["single_active_consumer_ctag"] = active
+		return
+	}
+	o["single_active_consumer_tag"], o["delivery_limit"], o["messages_ready_returned"] = active, s.Settings.DeliveryLimit, s.Returned
+	if !a.since(node.RabbitMQ43) {
+		o["messages_ready_normal"], o["messages_ready_high"] = s.Fresh[0], s.Fresh[1]
+		return
+	}
+	byPriority := map[int]int{}
+	for level, n := range s.Fresh {
+		if n > 0 {
+			byPriority[level] = n
+		}
+	}
+	o["messages_by_priority"], o["messages_active_priorities"] = byPriority, len(byPriority)
+	o["delayed_retry"], o["messages_delayed"] = "disabled", 0 // this broker has none
 }
 
 func describePolicy(q *node.Queue, o object) {

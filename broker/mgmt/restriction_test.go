@@ -100,7 +100,7 @@ func TestRestrictionsGoWithWhatTheyAreAbout(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
-	if got := d.must(200, "GET", "/api/vhosts/v", "").body; !strings.Contains(got, `"description":""`) || !strings.Contains(got, `"default_queue_type":"undefined"`) {
+	if got := d.must(200, "GET", "/api/vhosts/v", "").body; !strings.Contains(got, `"description":""`) || !strings.Contains(got, `"default_queue_type":"classic"`) {
 		t.Errorf("the virtual host is still described: %s", got)
 	}
 	d.must(204, "DELETE", "/api/users/u", "")

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/rehop/rehop/internal/node"
 )
 
 // route is one method on one path. Its pattern is in the manner of http.ServeMux, which could not be used: it does not match a segment that
@@ -15,9 +17,9 @@ type route struct {
 	serve   func(*call) (any, error)
 }
 
-// routes is the whole API. The first that fits is taken.
-func routes() []route {
-	return []route{
+// routes is the whole API of a release. The first that fits is taken.
+func routes(release node.Compat) []route {
+	all := []route{
 		{"GET /api/overview", anybody, (*call).overview},
 		{"GET /api/cluster-name", anybody, (*call).clusterName},
 		{"PUT /api/cluster-name", administrator, (*call).putClusterName},
@@ -62,7 +64,6 @@ func routes() []route {
 		{"DELETE /api/policies/{vhost}/{name}", policymaker, (*call).deletePolicy},
 
 		{"GET /api/extensions", anybody, (*call).none},
-		{"GET /api/feature-flags", administrator, (*call).none},
 
 		{"GET /api/global-parameters", policymaker, (*call).globalParameters},
 		{"GET /api/global-parameters/{name}", policymaker, (*call).oneGlobalParameter},
@@ -80,8 +81,6 @@ func routes() []route {
 		{"DELETE /api/topic-permissions/{vhost}/{user}", administrator, (*call).deleteTopicPermissions},
 		{"GET /api/users/{user}/topic-permissions", administrator, (*call).topicPermissionsOfUser},
 		{"GET /api/vhosts/{vhost}/topic-permissions", administrator, (*call).topicPermissions},
-		{"GET /api/user-limits", anybody, (*call).userLimits},
-		{"GET /api/user-limits/{user}", anybody, (*call).limitsOfUser},
 		{"PUT /api/user-limits/{user}/{name}", administrator, (*call).putUserLimit},
 		{"DELETE /api/user-limits/{user}/{name}", administrator, (*call).deleteUserLimit},
 		{"GET /api/vhost-limits", anybody, (*call).vhostLimits},
@@ -135,11 +134,22 @@ func routes() []route {
 		{"GET /api/health/checks/port-listener/{port}", anybody, working((*call).portListener)},
 		{"GET /api/health/checks/protocol-listener/{protocol}", anybody, working((*call).protocolListener)},
 		{"GET /api/health/checks/node-is-quorum-critical", anybody, working((*call).alone)},
-		{"GET /api/health/checks/node-is-mirror-sync-critical", anybody, working((*call).alone)},
 
 		{"GET /metrics", monitor, (*call).metrics},
 		{"GET /metrics/per-object", monitor, (*call).metricsPerObject},
 	}
+	if release < node.RabbitMQ40 {
+		all = append(all, route{"GET /api/health/checks/node-is-mirror-sync-critical", anybody, working((*call).alone)},
+			route{"GET /api/feature-flags", administrator, (*call).none})
+	} else {
+		all = append(all, route{"GET /api/feature-flags", anybody, (*call).none},
+			route{"GET /api/deprecated-features", anybody, (*call).deprecatedFeatures}, route{"GET /api/deprecated-features/used", anybody, (*call).usedFeatures})
+	}
+	limits, limitsOfUser := anybody, anybody
+	if release >= node.RabbitMQ43 {
+		limits, limitsOfUser = administrator, account
+	}
+	return append(all, route{"GET /api/user-limits", limits, (*call).userLimits}, route{"GET /api/user-limits/{user}", limitsOfUser, (*call).limitsOfUser})
 }
 
 // match returns the values of a pattern's names if a path fits.

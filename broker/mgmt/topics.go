@@ -60,6 +60,9 @@ func (c *call) putTopicPermission() (any, error) {
 	if u == nil {
 		return nil, badRequest("vhost_or_user_not_found")
 	}
+	if exchange, _ := f["exchange"].(string); c.since(node.RabbitMQ43) && c.vhost.Exchange(exchange) == nil {
+		return nil, badRequest([]any{"no_such_exchange", exchange})
+	}
 	_, err = c.node.EditUser(u.Name, false, edit)
 	return made(len(u.TopicPermissions[c.vhost.Name]) == 0), err
 }

@@ -9,7 +9,11 @@ import (
 )
 
 func (c *call) whoami() (any, error) {
-	return object{"name": printable(c.user.Name), "tags": tags(c.user)}, nil
+	o := object{"name": printable(c.user.Name), "tags": tags(c.user)}
+	if c.since(node.RabbitMQ40) {
+		o["is_internal_user"] = true // there is no other place where users are known
+	}
+	return o, nil
 }
 
 func (c *call) users() (any, error) { return c.usersWho(func(*node.User) bool { return true }), nil }

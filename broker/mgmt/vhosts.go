@@ -1,6 +1,9 @@
 package mgmt
 
-import "github.com/rehop/rehop/internal/node"
+import (
+	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/internal/node/queue"
+)
 
 // vhosts lists those that the user may enter; who monitors sees all.
 func (c *call) vhosts() (any, error) {
@@ -17,7 +20,10 @@ func (c *call) oneVhost() (any, error) { return c.vhostObject(c.vhost), nil }
 
 func (a *api) vhostObject(v *node.Vhost) object {
 	o := object{"name": printable(v.Name), "tracing": false, "cluster_state": object{a.node.Name(): "running"}}
-	describeVhost(o, v.Metadata())
+	a.describeVhost(o, v.Metadata())
+	if a.since(node.RabbitMQ43) {
+		o["protected_from_deletion"] = false
+	}
 	now, rates := a.sum([]*node.Vhost{v})
 	now.messages(o, rates)
 	if now.happened() {
@@ -27,16 +33,31 @@ func (a *api) vhostObject(v *node.Vhost) object {
 }
 
 // describeVhost adds what people say of a virtual host, twice, as RabbitMQ does.
-func describeVhost(o object, m node.VhostMetadata) {
+func (a *api) describeVhost(o object, m node.VhostMetadata) {
+	metadata := a.metadata(m)
+	o["description"], o["tags"], o["metadata"], o["default_queue_type"] = metadata["description"], metadata["tags"], metadata, "undefined"
+	if typ, known := metadata["default_queue_type"]; known {
+		o["default_queue_type"] = typ
+	}
+}
+
+// metadata is what people say of a virtual host. From 4.0 on each has a default queue type.
+func (a *api) metadata(m node.VhostMetadata) object {
 	if m.Tags == nil {
 		m.Tags = []string{}
 	}
-	metadata := object{"description": m.Description, "tags": m.Tags}
-	o["description"], o["tags"], o["metadata"], o["default_queue_type"] = m.Description, m.Tags, metadata, "undefined"
-	if m.DefaultQueueType != "" {
-		o["default_queue_type"], metadata["default_queue_type"] = m.DefaultQueueType, m.DefaultQueueType
+	o := object{"description": m.Description, "tags": m.Tags}
+	if m.DefaultQueueType == "" && a.since(node.RabbitMQ40) {
+		m.DefaultQueueType = defaultQueueType
 	}
+	if m.DefaultQueueType != "" {
+		o["default_queue_type"] = m.DefaultQueueType
+	}
+	return o
 }
+
+// defaultQueueType is that of a virtual host for which none was chosen.
+const defaultQueueType = string(queue.Classic)
 
 // vhostEdit reads what becomes of a virtual host. Definitions may have all of it in the metadata. A default queue type that is not given stays; so do
 // description and tags if keep is set, else they are empty then.

@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/delivery"
 )
@@ -29,6 +30,7 @@ type Trial struct {
 // with REHOP_FAULTS_KEEP any.
 func New(t *testing.T, r *lab.Rabbit, script delivery.Script) *Trial {
 	t.Helper()
+	script.ForgetsDeaths = lab.Release() >= broker.RabbitMQ40
 	dir, err := os.MkdirTemp("", "rehop-audit-")
 	if err != nil {
 		t.Fatal(err)

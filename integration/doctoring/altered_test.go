@@ -97,6 +97,7 @@ func TestAltered(t *testing.T) {
 	w.queue("waits", amqp.Table{"x-message-ttl": 60_000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "failed"})
 	w.queue("limited", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 50, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"})
 	w.queue("letters", amqp.Table{"x-queue-type": "quorum"})
+	w.queue("rehop.orphans", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 5})
 	w.consume("work", false, 1, false)
 	queues, policies := "/api/queues/"+w.rabbit.Vhost, "/api/policies/"+w.rabbit.Vhost
 	mirrors := more(map[string]any{"name": "mirrors", "vhost": w.rabbit.Vhost, "pattern": "^mirrored", "apply-to": "queues", "priority": 1,
@@ -153,6 +154,10 @@ func TestAltered(t *testing.T) {
 		{alone(queues, two(set("work", "members", []string{"a", "b", "c"}), set("work", "online", []string{"a"}))), "queue.no-majority", `queue "work"`, admin.Critical, "1 of its 3"},
 		{alone(queues, two(set("work", "members", []string{"a", "b", "c"}), set("work", "online", []string{"a", "c"}))), "queue.member-down", `queue "work"`, admin.Warning, "2 of its 3"},
 		{alone("/api/vhosts/"+w.rabbit.Vhost+"/connections", set("", "peer_host", "192.0.2.7")), "user.guest", "connection ", admin.Critical, "192.0.2.7"},
+		{alone(queues, set("waits", "durable", false)), "queue.transient", `queue "waits"`, admin.Warning, "it is not durable"},
+		{nil, "queue.resting-limit", `queue "rehop.orphans"`, admin.Warning, "it drops a message after 5 deliveries"},
+		{alone("/api/vhosts/"+w.rabbit.Vhost+"/channels", set("", "global_prefetch_count", 7)), "channel.global-prefetch", "channel ", admin.Warning, "its prefetch of 7 is shared"}, // which RabbitMQ 4 does not show
+		{release("3.10.8"), "queue.no-delivery-limit", `queue "work"`, admin.Warning, "it has no delivery limit"},
 		{alone(nodes, more(map[string]any{"name": "rabbit@other", "running": true})), "queue.not-replicated", `queue "waits"`, admin.Warning, "2 nodes"},
 		{with(release("3.10.8"), nodes, set("", "type", "disc")), "queue.letters-limit", `queue "letters"`, admin.Info, "on RabbitMQ 4 it would drop"},
 		{release("4.0.5"), "queue.letters-limit", `queue "letters"`, admin.Warning, "more than 20 times, which is RabbitMQ 4's own limit"},

@@ -173,7 +173,6 @@ func TestContents(t *testing.T) {
 		// How many of each, at which severity.
 		counts := map[string]int{"warning consumer.auto-ack": 1, "warning consumer.unlimited": 1, "warning channel.global-prefetch": 1}
 		switch {
-		case w.embedded():
 		case w.atLeast(4, 3): // a prefetch of a channel is one of each consumer
 			counts["warning channel.global-prefetch"] = 0
 		case w.atLeast(4, 0): // the API does not show prefetches of channels

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
@@ -27,6 +28,9 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			c.Require(t)
 			want := lines(t, filepath.Join("testdata", c.report))
+			if lab.Release() >= broker.RabbitMQ40 {
+				want = withoutDeathsOfClients(want)
+			}
 			lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 				got := c.run(t, newHost(t, r))
 				for i := range max(len(got), len(want)) {
@@ -46,6 +50,16 @@ func lines(t *testing.T, file string) []string {
 		t.Fatal(err)
 	}
 	return strings.Split(string(bytes.TrimSpace(text)), "\n")
+}
+
+// withoutDeathsOfClients is what RabbitMQ 4.0 and later do: they ignore the x-death of a message that a client publishes again.
+func withoutDeathsOfClients(report []string) []string {
+	for i, line := range report {
+		if strings.Contains(line, `"step":"expire again"`) {
+			report[i] = strings.Replace(line, `"count":2`, `"count":1`, 1)
+		}
+	}
+	return report
 }
 
 func at(lines []string, i int) string {

@@ -16,9 +16,9 @@ import (
 // left is what the embedded broker does not tell, by the end of the key's path, and why.
 var left = map[string][]string{
 	"Erlang and its processes": {"garbage_collection", "reductions", "reductions_details", "backing_queue_status", "memory", "pending_raft_commands", "open_files",
-		"recoverable_slaves", "statistics_db_event_queue", "release_series_support_status", "sample_retention_policies"},
+		"recoverable_slaves", "statistics_db_event_queue", "release_series_support_status", "sample_retention_policies", "cached_segments"},
 	"not counted": {"idle_since", "head_message_timestamp", "get_empty", "get_empty_details", "disk_reads", "disk_reads_details", "disk_writes", "disk_writes_details", "recv_oct",
-		"recv_oct_details", "send_oct", "send_oct_details", "send_cnt", "send_pend", "publish_in", "publish_in_details", "publish_out", "publish_out_details"},
+		"recv_oct_details", "send_oct", "send_oct_details", "send_cnt", "send_pend", "publish_in", "publish_in_details", "publish_out", "publish_out_details", "publishers"},
 	"where messages are": {"messages_ram", "messages_ready_ram", "messages_unacknowledged_ram", "messages_persistent", "messages_paged_out", "message_bytes_ram",
 		"message_bytes_persistent", "message_bytes_paged_out"},
 	"of exchanges, channels and virtual hosts no rates": {"message_stats", "user_who_performed_action"},

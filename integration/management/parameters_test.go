@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/integration/lab"
 )
 
 // TestParameters makes the same requests of both: limits, topic permissions, parameters, and what is said of virtual hosts.
@@ -19,13 +22,21 @@ func TestParameters(t *testing.T) {
 		p.must("PUT", "/api/users/"+user, `{"password":"secret","tags":""}`)
 		t.Cleanup(func() { p.request("guest", "guest", "DELETE", "/api/users/"+user, "") })
 		p.must("PUT", "/api/permissions/"+p.vhost+"/guest", `{"configure":".*","write":".*","read":".*"}`)
+		described := `{"description":"a shop","tags":["x","y"],"metadata":{"description":"a shop","tags":["x","y"]},"default_queue_type":"undefined"}`
+		if lab.Release() >= broker.RabbitMQ40 { // where each virtual host has a default queue type
+			described = `{"description":"a shop","tags":["x","y"],"metadata":{"description":"a shop","tags":["x","y"],"default_queue_type":"classic"},"default_queue_type":"classic"}`
+		}
+		forMissing := http.StatusNoContent
+		if lab.Release() >= broker.RabbitMQ43 { // where permissions are for exchanges that exist
+			forMissing = http.StatusBadRequest
+		}
 		for i, c := range []struct {
 			method, path, body string
 			status             int
 			want               string // JSON, or what is in an error
 		}{
 			{"PUT", "/api/vhosts/{v}", `{"description":"a shop","tags":"x,y"}`, 204, ""},
-			{"GET", "/api/vhosts/{v}?columns=description,tags,metadata,default_queue_type", "", 200, `{"description":"a shop","tags":["x","y"],"metadata":{"description":"a shop","tags":["x","y"]},"default_queue_type":"undefined"}`},
+			{"GET", "/api/vhosts/{v}?columns=description,tags,metadata,default_queue_type", "", 200, described},
 			{"PUT", "/api/vhosts/{v}", `{"description":"other","tags":["y z"]}`, 204, ""},
 			{"GET", "/api/vhosts/{v}?columns=description,tags", "", 200, `{"description":"other","tags":["y z"]}`},
 			{"PUT", "/api/vhosts/{v}", `{}`, 204, ""},
@@ -41,15 +52,15 @@ func TestParameters(t *testing.T) {
 			{"PUT", "/api/vhost-limits/{v}/max-queues", `{"value":1.5}`, 400, `max-queues should be a number, actually was 1.5`},
 			{"PUT", "/api/vhost-limits/{v}/max-queues", `{}`, 400, `[{key_missing,value}]`},
 			{"GET", "/api/vhost-limits/nowhere", "", 404, ""},
-			{"PUT", "/api/queues/{v}/a", `{}`, 201, ""},
-			{"PUT", "/api/queues/{v}/b", `{}`, 201, ""},
-			{"PUT", "/api/queues/{v}/c", `{}`, 400, `cannot declare queue 'c': queue limit in vhost '{v}' (2) is reached`},
-			{"PUT", "/api/queues/{v}/a", `{}`, 204, ""},
+			{"PUT", "/api/queues/{v}/a", `{"durable":true}`, 201, ""},
+			{"PUT", "/api/queues/{v}/b", `{"durable":true}`, 201, ""},
+			{"PUT", "/api/queues/{v}/c", `{"durable":true}`, 400, `cannot declare queue 'c': queue limit in vhost '{v}' (2) is reached`},
+			{"PUT", "/api/queues/{v}/a", `{"durable":true}`, 204, ""},
 			{"DELETE", "/api/vhost-limits/{v}/max-nothing", "", 204, ""},
 			{"DELETE", "/api/vhost-limits/{v}/max-queues", "", 204, ""},
-			{"PUT", "/api/queues/{v}/c", `{}`, 201, ""},
+			{"PUT", "/api/queues/{v}/c", `{"durable":true}`, 201, ""},
 			{"PUT", "/api/vhost-limits/{v}/max-connections", `{"value":0}`, 204, ""},
-			{"PUT", "/api/queues/{v}/d", `{}`, 201, ""}, // the API is no client
+			{"PUT", "/api/queues/{v}/d", `{"durable":true}`, 201, ""}, // the API is no client
 
 			{"GET", "/api/user-limits/{u}", "", 200, `[]`},
 			{"GET", "/api/user-limits/nobody", "", 404, ""},
@@ -66,13 +77,14 @@ func TestParameters(t *testing.T) {
 
 			{"GET", "/api/topic-permissions/{v}/{u}", "", 404, ""},
 			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.topic","write":"^a","read":"^b"}`, 201, ""},
-			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"other","write":"^a","read":""}`, 204, ""},
-			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"other","write":"("}`, 400, `[{key_missing,read}]`},
-			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"other","write":"(","read":""}`, 400, whatever},
-			{"PUT", "/api/topic-permissions/{v}/nobody", `{"exchange":"other","write":"a","read":""}`, 400, "vhost_or_user_not_found"},
-			{"GET", "/api/topic-permissions/{v}/{u}", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"other","write":"^a","read":""}]`},
-			{"GET", "/api/users/{u}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"other","write":"^a","read":""}]`},
-			{"GET", "/api/vhosts/{v}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"other","write":"^a","read":""}]`},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.headers","write":"^a","read":""}`, 204, ""},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.headers","write":"("}`, 400, `[{key_missing,read}]`},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"amq.headers","write":"(","read":""}`, 400, whatever},
+			{"PUT", "/api/topic-permissions/{v}/nobody", `{"exchange":"amq.headers","write":"a","read":""}`, 400, "vhost_or_user_not_found"},
+			{"GET", "/api/topic-permissions/{v}/{u}", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"amq.headers","write":"^a","read":""}]`},
+			{"GET", "/api/users/{u}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"amq.headers","write":"^a","read":""}]`},
+			{"GET", "/api/vhosts/{v}/topic-permissions", "", 200, `[{"user":"{u}","vhost":"{v}","exchange":"amq.topic","write":"^a","read":"^b"},{"user":"{u}","vhost":"{v}","exchange":"amq.headers","write":"^a","read":""}]`},
+			{"PUT", "/api/topic-permissions/{v}/{u}", `{"exchange":"missing","write":"a","read":""}`, forMissing, whatever},
 			{"DELETE", "/api/topic-permissions/{v}/{u}", "", 204, ""},
 			{"DELETE", "/api/topic-permissions/{v}/{u}", "", 404, ""},
 

@@ -68,7 +68,7 @@ func rabbitMQ(t testing.TB) *place {
 
 func embedded(t testing.TB) *place {
 	t.Helper()
-	server := &broker.Server{Logger: slog.New(slog.DiscardHandler)}
+	server := &broker.Server{Compat: lab.Release(), Logger: slog.New(slog.DiscardHandler)}
 	handler, err := mgmt.Handler(server)
 	if err != nil {
 		t.Fatal(err)

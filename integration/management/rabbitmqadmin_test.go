@@ -2,12 +2,14 @@ package management
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -17,7 +19,14 @@ func script(t *testing.T) string {
 	if _, err := exec.LookPath("python3"); err != nil {
 		lab.Lack(t, "rabbitmqadmin needs python3, run scripts/services up clients: %v", err)
 	}
-	content := rabbitMQ(t).must("GET", "/cli/rabbitmqadmin", "")
+	p := rabbitMQ(t)
+	if lab.Release() >= broker.RabbitMQ43 {
+		if status, _ := p.request("guest", "guest", "GET", "/cli/rabbitmqadmin", ""); status != http.StatusNotFound {
+			t.Errorf("got %d for rabbitmqadmin, want 404: if this release has it, the test should run", status)
+		}
+		t.Skip("RabbitMQ 4.3 does not come with rabbitmqadmin; the runs on 4.0 and 3.10 use it")
+	}
+	content := p.must("GET", "/cli/rabbitmqadmin", "")
 	path := filepath.Join(t.TempDir(), "rabbitmqadmin")
 	if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
 		t.Fatal(err)

@@ -89,12 +89,13 @@ func TestMigrateWhileMessagesWait(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
 		old := orders(classic)
-		failed, all := make(chan struct{}, 10), make(chan struct{})
-		old.Concurrency = 10
+		const messages = 5
+		old.Concurrency = 2 * messages // those that wait for the others leave room for them
+		failed, all := make(chan struct{}, messages), make(chan struct{})
 		old.Handler = rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
-			if d.Attempt > 1 { // the machine is slow, and it is back before the migration: it waits in the queue
+			if d.Attempt > 1 { // the machine is slow, and it is back before the migration: it waits in the queue, and the subscription pauses
 				select {
-				case <-all: // or the others would wait, too
+				case <-all:
 				case <-ctx.Done():
 				}
 				return rehop.Unavailable(fmt.Errorf("the migration comes first"))
@@ -104,7 +105,7 @@ func TestMigrateWhileMessagesWait(t *testing.T) {
 		})
 		client := kit.Open(t, rehop.Config{URL: r.URL})
 		sub := kit.Subscribe(t, client, old)
-		for i := range 5 {
+		for i := range messages {
 			kit.Publish(t, client, rehop.Message{ID: id(i), Exchange: "order", Key: "order.1"})
 			kit.Receive(t, failed, "a failure")
 		}
@@ -117,13 +118,13 @@ func TestMigrateWhileMessagesWait(t *testing.T) {
 		again.Handler = kit.Into(deliveries)
 		kit.Subscribe(t, client, again)
 		seen := make(map[string]int)
-		for range 5 {
+		for range messages {
 			m := kit.Receive(t, deliveries, "what has waited")
 			if seen[m.ID]++; m.Attempt != 2 || m.Exchange != "order" {
 				t.Errorf("message %s comes back as attempt %d of exchange %q, want 2 of order", m.ID, m.Attempt, m.Exchange)
 			}
 		}
-		if len(seen) != 5 {
+		if len(seen) != messages {
 			t.Errorf("got %v, want each once", seen)
 		}
 	})

@@ -24,6 +24,9 @@ func (n *Node) Name() string { return n.config.Name }
 // Version is the release that clients are told.
 func (n *Node) Version() string { return n.config.Version }
 
+// Compat is the release whose rules hold.
+func (n *Node) Compat() Compat { return n.config.Compat }
+
 // Began is when the node was opened.
 func (n *Node) Began() time.Time { return n.began }
 
@@ -183,6 +186,18 @@ func (q *Queue) Subscriptions() []Subscription {
 	}
 	return all
 }
+
+// ShownTimeout is how long a client may hold a delivery of the queue, as RabbitMQ's API shows it for all its consumers: without what the consumer
+// itself asked for, and also where it does not hold. 0: without limit.
+func (q *Queue) ShownTimeout() time.Duration {
+	if own := q.core.Settings().ConsumerTimeout; own >= 0 {
+		return own
+	}
+	return q.vhost.node.config.ConsumerTimeout
+}
+
+// ShownArguments are the arguments of the queue as clients see them: from 4.0 on they have its type even if the declaration had none.
+func (q *Queue) ShownArguments() wire.Table { return q.vhost.node.config.Compat.withType(q.Arguments) }
 
 // VhostName returns the name of the queue's virtual host.
 func (q *Queue) VhostName() string { return q.vhost.Name }

@@ -93,13 +93,14 @@ func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) 
 
 const timeoutArgument = "x-consumer-timeout"
 
-func (s *Line) openSession(ctx context.Context, o ConsumeOptions, prefetch int) (session *Session, err error) {
-	_, err = s.on(ctx, func(ch *amqp.Channel) (err error) {
+func (s *Line) openSession(ctx context.Context, o ConsumeOptions, prefetch int) (*Session, error) {
+	var session *Session
+	_, err := s.on(ctx, func(ch *amqp.Channel) (err error) {
 		session, err = s.consume(ch, o, prefetch)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, err // session may still be set in the background
 	}
 	return session, nil
 }

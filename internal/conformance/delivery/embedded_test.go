@@ -33,7 +33,7 @@ func TestEmbedded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				x := newTrial(t, dir, seed)
+				x := newTrial(t, dir, seed, broker.DefaultCompat)
 				total.Add(x.finish(fault(x)))
 			})
 		})
@@ -47,19 +47,20 @@ func TestEmbedded(t *testing.T) {
 // trial is a workload on a broker within the process.
 type trial struct {
 	*delivery.Trial
-	dir string // of the broker
+	dir     string // of the broker
+	release broker.Compat
 
 	mu     sync.Mutex
 	server *broker.Server
 }
 
-func newTrial(t *testing.T, dir string, seed uint64) *trial {
+func newTrial(t *testing.T, dir string, seed uint64, release broker.Compat) *trial {
 	t.Helper()
 	books, err := delivery.NewHistory(filepath.Join(dir, "history.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &trial{dir: filepath.Join(dir, "broker")}
+	x := &trial{dir: filepath.Join(dir, "broker"), release: release}
 	x.Trial = delivery.NewTrial(t, seed, &delivery.Workload{
 		Script: delivery.NewScript(seed), History: books, Dial: x.connect,
 		Config: func(role string) rehop.Config {
@@ -82,7 +83,7 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // open starts a broker on the trial's directory. What is under test is the order of things, which does not need a disk that syncs.
 func (x *trial) open() {
 	x.T.Helper()
-	server := &broker.Server{Dir: x.dir, Sync: broker.SyncNever, Logger: quiet()}
+	server := &broker.Server{Dir: x.dir, Compat: x.release, Sync: broker.SyncNever, Logger: quiet()}
 	x.Must(server.Start())
 	x.mu.Lock()
 	defer x.mu.Unlock()

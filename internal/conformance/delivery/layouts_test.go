@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/internal/conformance/delivery"
 )
 
@@ -14,17 +15,27 @@ import (
 func TestEmbeddedLayouts(t *testing.T) {
 	seed := rand.Uint64() >> 32
 	t.Logf("seed %d", seed)
-	for _, script := range delivery.Layouts(seed) {
-		t.Run(script.Name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				x := newTrial(t, dir, seed)
-				x.Work.Script, x.Between = script, 12
-				x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch = 100, 8, 8, 12
-				x.Finish(manyFaults(x))
+	eachLayout(t, seed, func(x *trial) {
+		x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch = 100, 8, 8, 12
+		x.Finish(manyFaults(x))
+	})
+}
+
+// eachLayout runs a trial for every layout in virtual time, on a broker that takes up the x-death which a client sends and on one that does not.
+func eachLayout(t *testing.T, seed uint64, run func(*trial)) {
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ43} {
+		for _, script := range delivery.Layouts(seed) {
+			t.Run(release.String()+"/"+script.Name, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				synctest.Test(t, func(t *testing.T) {
+					x := newTrial(t, dir, seed, release)
+					script.ForgetsDeaths = release >= broker.RabbitMQ40
+					x.Work.Script, x.Between = script, 12
+					run(x)
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -82,27 +93,19 @@ func TestEmbeddedLayoutsStop(t *testing.T) {
 	const times = 3
 	seed := rand.Uint64() >> 32
 	t.Logf("seed %d", seed)
-	for _, script := range delivery.Layouts(seed) {
-		t.Run(script.Name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				x := newTrial(t, dir, seed)
-				x.Work.Script, x.Between = script, 12
-				x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 100, 8, 4, 12, 30*time.Millisecond
-				x.Start()
-				for range times {
-					x.Fault("subscriptions stopped", func(int) {
-						// Not at the moment at which a handler returns: it might be stopped and fail at once.
-						time.Sleep(time.Duration(1+x.Random.Int64N(int64(x.Work.Work/time.Microsecond)-1)) * time.Microsecond)
-						x.Must(x.Work.Resubscribe(t.Context()))
-					})
-				}
-				report := x.Finish(x.rules(times, delivery.Receiving))
-				if report.Canceled == 0 {
-					t.Error("no handler was canceled: nothing is shown")
-				}
+	eachLayout(t, seed, func(x *trial) {
+		x.Work.Rate, x.Work.Window, x.Work.Concurrency, x.Work.Prefetch, x.Work.Work = 100, 8, 4, 12, 30*time.Millisecond
+		x.Start()
+		for range times {
+			x.Fault("subscriptions stopped", func(int) {
+				// Not at the moment at which a handler returns: it might be stopped and fail at once.
+				time.Sleep(time.Duration(1+x.Random.Int64N(int64(x.Work.Work/time.Microsecond)-1)) * time.Microsecond)
+				x.Must(x.Work.Resubscribe(x.T.Context()))
 			})
-		})
-	}
+		}
+		report := x.Finish(x.rules(times, delivery.Receiving))
+		if report.Canceled == 0 {
+			x.T.Error("no handler was canceled: nothing is shown")
+		}
+	})
 }

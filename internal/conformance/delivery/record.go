@@ -20,7 +20,8 @@ import (
 // Like all of this file it reads as such programs do, rather than with the library's own code: that is
 // under audit.
 func (s Script) misread(queue string, failures int, d amqp.Delivery) string {
-	if n, tells := s.failuresOf(queue, d); tells && n != failures {
+	n, tells := s.failuresOf(queue, d)
+	if tells && n != failures && !(n < failures && s.recordIsForgotten()) {
 		return fmt.Sprintf("its own record says that it has failed %d times, and it has %d times", n, failures)
 	}
 	if _, named := s.Layout.(layout.Tiers); !named && d.RoutingKey != boundKey { // in tiers it is the queue's name
@@ -49,6 +50,13 @@ func (s Script) failuresOf(queue string, d amqp.Delivery) (n int, tells bool) {
 		return n, err == nil || members[retryCount] == nil
 	}
 	return 0, false
+}
+
+// recordIsForgotten reports whether the record has only what happened since a client last published the message. It may say too
+// little then, but never more than rehop's own count: a message that has waited has failed.
+func (s Script) recordIsForgotten() bool {
+	_, inBody := s.Layout.(layout.Envelope)
+	return s.ForgetsDeaths && !s.BrokerCounts && !inBody
 }
 
 // tierOf is how long messages wait in a queue of a tier; 0 if it is none.

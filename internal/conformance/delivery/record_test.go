@@ -149,6 +149,44 @@ func TestRecordsAreRead(t *testing.T) {
 	}
 }
 
+// TestForgottenRecords shows the checker messages of a broker that ignores the x-death which a client sends: the record may say too little,
+// but not too much, and a record in the body is as good as ever.
+func TestForgottenRecords(t *testing.T) {
+	for _, c := range []struct {
+		layout, name string
+		failures     int32
+		record       func(s Script) amqp.Table
+		body         string
+		flawed       bool
+	}{
+		{"PubSub", "the last wait", 3, func(s Script) amqp.Table { return deaths(entry("rehop.step.300ms", "expired", 1)) }, "", false},
+		{"PubSub", "a wait without a failure", 0, func(s Script) amqp.Table { return deaths(entry("rehop.step.300ms", "expired", 1)) }, "", true},
+		{"Sneakers", "nothing", 2, func(Script) amqp.Table { return nil }, "", false},
+		{"Sneakers", "one too many", 1, func(s Script) amqp.Table { return deaths(entry(s.Queues[0], "rejected", 2)) }, "", true},
+		{"Tiers", "the last wait", 2, func(Script) amqp.Table { return deaths(entry("delay.1s", "expired", 1)) }, "", false},
+		{"Tiers", "two waits for one failure", 1, func(Script) amqp.Table {
+			return deaths(entry("delay.1s", "expired", 1), entry("delay.300ms", "expired", 1))
+		}, "", true},
+		{"Envelope", "the body has the count", 2, func(Script) amqp.Table { return nil }, `"retry_count":2`, false},
+		{"Envelope", "the body has too little", 2, func(Script) amqp.Table { return nil }, `"retry_count":1`, true},
+	} {
+		t.Run(c.layout+"/"+c.name, func(t *testing.T) {
+			s, err := LayoutScript(c.layout, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.ForgetsDeaths = true
+			d := amqp.Delivery{RoutingKey: boundKey, Headers: moved(s, c.failures, c.record(s)), Body: s.Message("a.1").Body}
+			if c.body != "" {
+				d.Body = added(d.Body, c.body)
+			}
+			if e := s.found(searched{place: InSight}, d); (e.Flaw != "") != c.flawed {
+				t.Errorf("flaw %q, want one: %v", e.Flaw, c.flawed)
+			}
+		})
+	}
+}
+
 // TestFoundWhereAllShareAQueue tells whose a message is by what is written in it.
 func TestFoundWhereAllShareAQueue(t *testing.T) {
 	s, err := LayoutScript("DLX", 7)

@@ -62,6 +62,8 @@ type Script struct {
 	RedeliveryFails bool
 	// BrokerCounts: the count of failures is the broker's alone.
 	BrokerCounts bool
+	// ForgetsDeaths: the broker ignores an x-death that a client sends, as RabbitMQ does from 4.0 on.
+	ForgetsDeaths bool
 }
 
 // NewScript is the usual script.

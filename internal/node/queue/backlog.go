@@ -11,11 +11,16 @@ type Item struct {
 	Failures uint16
 	// Redelivered items may have been seen by a consumer before.
 	Redelivered bool
+	// brought: it is marked as redelivered for what happened in other queues alone.
+	brought bool
 	// Expires is when the item expires, on the node's clock; 0 means never.
 	Expires time.Duration
 	// place orders items that came back.
 	place uint64
 }
+
+// repeated reports whether the queue has delivered it before, for all that it knows.
+func (it Item) repeated() bool { return it.Redelivered && !it.brought }
 
 // Returns is how often an item came back, and how often of those its delivery had failed.
 type Returns struct {

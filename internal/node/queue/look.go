@@ -22,6 +22,9 @@ type Status struct {
 	KeptBytes int64
 	// Waiting is whether a consumer has room.
 	Waiting bool
+	// Fresh is how many ready messages have never been delivered, by levels of priority. Returned is how many have.
+	Fresh    []int
+	Returned int
 }
 
 // Status describes the queue.
@@ -32,6 +35,13 @@ func (q *Queue) Status() Status {
 		Active: q.active, Settings: q.settings, Totals: q.totals, Dying: len(q.dead) + q.taken, Waiting: q.turn() != nil}
 	if q.settings.KeepsDeadLetters(q.Type) {
 		s.Kept, s.KeptBytes = s.Dying, q.mourned
+	}
+	s.Fresh = make([]int, len(q.levels))
+	for i, level := range q.levels {
+		if level != nil {
+			s.Fresh[i] = level.fresh.n
+			s.Returned += len(level.back)
+		}
 	}
 	return s
 }

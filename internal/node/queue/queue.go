@@ -188,6 +188,7 @@ func (q *Queue) Push(m *Message, ttl time.Duration) Effects {
 	q.totals.Published++
 	q.arrivals++
 	it := Item{Message: m, place: q.arrivals, Expires: q.lifetime(ttl), Failures: m.Failures, Redelivered: q.rules.ShowsFailures && m.Failures > 0}
+	it.brought = it.Redelivered && q.Type == Classic // RabbitMQ counts such deliveries of quorum queues as repeated
 	if content := m.Content(); q.ready == 0 && content != nil {
 		if fx, taken := q.handOver(it, content); taken {
 			return fx
@@ -217,7 +218,7 @@ func (q *Queue) handOver(it Item, content *store.Content) (Effects, bool) {
 
 // delivered keeps the books of an item that a consumer has taken.
 func (q *Queue) delivered(c *Consumer, it Item) (settled []*Message) {
-	if it.Redelivered {
+	if it.repeated() {
 		q.totals.Redelivered++
 	}
 	if c.NoAck {

@@ -35,7 +35,7 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 		if !q.takeBack(it) {
 			continue
 		}
-		it.Redelivered = true
+		it.Redelivered, it.brought = true, false
 		it = q.rules.returned(it, failed)
 		level := q.level(it.Message)
 		if q.Type == Quorum {
@@ -91,7 +91,7 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 		return it, nil, q.ready, fx
 	}
 	it = q.pop()
-	if it.Redelivered {
+	if it.repeated() {
 		q.totals.Redelivered++
 	}
 	fx = Effects{}
