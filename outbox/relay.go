@@ -285,7 +285,7 @@ func (r *run) listen(ctx context.Context) {
 			return
 		}
 		if err == nil {
-			err = errors.New("Listen of the Waker has returned early")
+			err = errors.New("the method Listen of the Waker has returned early")
 		}
 		r.told.fault("listen for new messages", err)
 		_ = rabbit.Pause(ctx, databaseBackoff.Delay(tries))
