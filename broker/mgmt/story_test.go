@@ -88,7 +88,7 @@ func TestAQueueIsDescribed(t *testing.T) {
 	d.read("/api/queues/%2F/q", &q)
 	for key, want := range map[string]any{"name": "q", "vhost": "/", "type": "classic", "durable": true, "consumers": 2.0, "policy": "p", "state": "running",
 		"effective_policy_definition": map[string]any{"max-length": 10.0}, "single_active_consumer_tag": "first", "exclusive_consumer_tag": nil, "messages": 0.0,
-		"consumer_capacity": 1.0, "arguments": map[string]any{"x-single-active-consumer": true}} {
+		"consumer_capacity": 1.0, "arguments": map[string]any{"x-queue-type": "classic", "x-single-active-consumer": true}} {
 		if got := q[key]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", key, got, want)
 		}
@@ -133,7 +133,7 @@ func TestDefinitionsRoundTrip(t *testing.T) {
 	for _, c := range [][2]string{
 		{"vhosts/v%2F1", `{}`}, {"users/bob", `{"password":"secret","tags":"monitoring, management"}`},
 		{"permissions/v%2F1/bob", `{"configure":"^a","write":"","read":".*"}`},
-		{"queues/v%2F1/q", `{"durable":true,"arguments":{"x-message-ttl":5000,"x-queue-type":"quorum"}}`}, {"queues/%2F/passing", `{"auto_delete":true,"durable":true}`},
+		{"queues/v%2F1/q", `{"durable":true,"arguments":{"x-message-ttl":5000,"x-queue-type":"quorum"}}`}, {"queues/%2F/passing", `{"durable":true,"auto_delete":true}`},
 		{"exchanges/v%2F1/x", `{"type":"headers","durable":true,"internal":true,"arguments":{"alternate-exchange":"amq.fanout"}}`},
 		{"policies/v%2F1/p", `{"pattern":"^q","definition":{"max-length":7},"priority":3,"apply-to":"queues"}`},
 	} {
@@ -153,7 +153,7 @@ func TestDefinitionsRoundTrip(t *testing.T) {
 	one := from.must(200, "GET", "/api/definitions/v%2F1", "").body
 	to.must(201, "PUT", "/api/vhosts/copy", "")
 	to.must(204, "POST", "/api/definitions/copy", one)
-	want := strings.ReplaceAll(one, `"vhost":"v/1"`, `"vhost":"copy"`)
+	want := strings.ReplaceAll(one, "v/1", "copy")
 	if got := to.must(200, "GET", "/api/definitions/copy", "").body; got != want {
 		t.Errorf("a copy of the virtual host: got\n%s\nwant\n%s", got, want)
 	}
@@ -261,7 +261,7 @@ func TestHealth(t *testing.T) {
 	d.must(503, "GET", "/api/health/checks/port-listener/1", "")
 	d.must(400, "GET", "/api/health/checks/port-listener/x", "")
 	d.must(200, "GET", "/api/health/checks/protocol-listener/amqp", "")
-	if got, want := d.must(503, "GET", "/api/health/checks/protocol-listener/mqtt", "").body, `{"missing":"mqtt","protocols":["amqp","http"],"reason":"No active listener","status":"failed"}`; got != want {
+	if got, want := d.must(503, "GET", "/api/health/checks/protocol-listener/mqtt", "").body, `{"missing":["mqtt"],"protocols":["amqp","http"],"reason":"No active listener","status":"failed"}`; got != want {
 		t.Errorf("a protocol that is not spoken: got %s, want %s", got, want)
 	}
 	_ = ln.Close()
