@@ -49,7 +49,7 @@ func CheckDir(ctx context.Context, dir string) (Report, error) {
 // RepairDir makes the directory of a server that does not run fit to be used again after damage that Start has refused. What is
 // sound is kept, and damaged files are set aside under other names; the report says what is lost. Messages whose queue is lost, because its definition
 // was damaged, are in queues named rehop.recovered.<number> of the virtual host "/", which the report lists. When ctx ends while it looks
-// for damage nothing was changed; what it has begun to mend it mends.
+// for damage nothing was changed; a repair that has begun runs to its end.
 func RepairDir(ctx context.Context, dir string) (Report, error) {
 	return node.Repair(ctx, dir)
 }

@@ -336,6 +336,12 @@ func TestMaxPriorityOrder(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	s := rehop.Subscription{Queue: "q", MaxPriority: 9, Concurrency: 1}
+	wantPriorities(t, r, s, 9, 5, 5, 1, 0)
+}
+
+// wantPriorities publishes messages of several priorities to the queue of a subscription, and then checks in which order it receives them.
+func wantPriorities(t *testing.T, r *lab.Rabbit, s rehop.Subscription, want ...uint8) {
+	t.Helper()
 	fill(t, r, s, 0)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	for _, p := range []uint8{1, 5, 9, 0, 5} {
@@ -348,7 +354,7 @@ func TestMaxPriorityOrder(t *testing.T) {
 	for range 5 {
 		order = append(order, kit.Receive(t, got, "message").Priority)
 	}
-	if want := []uint8{9, 5, 5, 1, 0}; !slices.Equal(order, want) {
+	if !slices.Equal(order, want) {
 		t.Errorf("order: got %v, want %v", order, want)
 	}
 }
@@ -371,21 +377,7 @@ func TestQuorumPriorityOrder(t *testing.T) {
 		}
 		return
 	}
-	fill(t, r, s, 0)
-	c := kit.OpenQuick(t, r, rehop.Config{})
-	for _, p := range []uint8{1, 5, 9, 0, 5} {
-		kit.Publish(t, c, rehop.Message{Key: "q", Priority: p})
-	}
-	got := make(chan *rehop.Delivery, 10)
-	s.Handler = kit.Into(got)
-	kit.Subscribe(t, c, s)
-	var order []uint8
-	for range 5 {
-		order = append(order, kit.Receive(t, got, "message").Priority)
-	}
-	if !slices.Equal(order, want) {
-		t.Errorf("order: got %v, want %v", order, want)
-	}
+	wantPriorities(t, r, s, want...)
 }
 
 // A queue of somebody else's, with arguments that rehop would not choose, is used as it is.
