@@ -18,7 +18,7 @@ func (in Inbox) begin(ctx context.Context) (Transaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &uncommitted{conn: conn}
+	t := &uncommitted{conn: conn, ctx: ctx}
 	if _, err = conn.ExecContext(ctx, impatiently); err == nil {
 		t.Tx, err = conn.BeginTx(ctx, nil)
 	}
@@ -42,6 +42,7 @@ const patiently = "SET @rehop_lock_wait = @rehop_lock_wait /*!80000 , innodb_loc
 type uncommitted struct {
 	*sql.Tx
 	conn *sql.Conn
+	ctx  context.Context // of the transaction, as the one that database/sql keeps
 }
 
 // patient has the handler's statements wait for locks as long as is usual on this server.
@@ -50,7 +51,16 @@ func (t *uncommitted) patient(ctx context.Context) error {
 	return err
 }
 
-func (t *uncommitted) Commit() error { return t.end(t.Tx.Commit) }
+// Commit ends with the transaction's context, also on a connection that has died without a word. The drivers for MySQL know no context when
+// they commit, and would wait until the operating system gives up.
+func (t *uncommitted) Commit() error {
+	return t.end(func() error {
+		if _, err := t.Tx.ExecContext(t.ctx, "COMMIT"); err != nil {
+			return err
+		}
+		return t.Tx.Rollback() // of nothing
+	})
+}
 
 func (t *uncommitted) Rollback() error { return t.end(t.Tx.Rollback) }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// transaction is one of the relay's own.
+// transaction is one that rehop begins and ends.
 type transaction interface {
 	session
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -19,7 +19,7 @@ type transaction interface {
 	rollback(ctx context.Context) error
 }
 
-// begin begins a transaction.
+// begin begins a transaction. Its commit ends with its context, also on a connection that has died without a word.
 func begin(ctx context.Context, db *sql.DB, speaks dialect.Dialect, level sql.IsolationLevel) (transaction, error) {
 	if speaks == dialect.MySQL {
 		return beginByStatement(ctx, db, level)
@@ -39,7 +39,7 @@ func (t standardTx) commit(context.Context) error { return t.Commit() }
 func (t standardTx) rollback(context.Context) error { return ignoreDone(t.Rollback()) }
 
 // statedTx is begun and ended by statements. The drivers for MySQL know no context when they commit: on a connection that has died without a
-// word, Commit would wait until the operating system gives up, while the relay keeps its leases.
+// word, Commit would wait until the operating system gives up, while a relay keeps its leases and a caller its request.
 type statedTx struct{ *sql.Conn }
 
 func beginByStatement(ctx context.Context, db *sql.DB, level sql.IsolationLevel) (transaction, error) {
@@ -48,7 +48,11 @@ func beginByStatement(ctx context.Context, db *sql.DB, level sql.IsolationLevel)
 		return nil, err
 	}
 	t := statedTx{conn}
-	for _, statement := range []string{fmt.Sprintf("SET TRANSACTION ISOLATION LEVEL %s", level), "START TRANSACTION"} {
+	statements := []string{"START TRANSACTION"}
+	if level != sql.LevelDefault {
+		statements = []string{fmt.Sprintf("SET TRANSACTION ISOLATION LEVEL %s", level), "START TRANSACTION"}
+	}
+	for _, statement := range statements {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return nil, errors.Join(err, t.discard())
 		}

@@ -75,14 +75,14 @@ func (b Box) PublishNow(ctx context.Context, db *sql.DB, messages ...Message) er
 	if err != nil {
 		return err
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := begin(ctx, db, b.Dialect, sql.LevelDefault)
 	if err != nil {
 		return fmt.Errorf("outbox: begin: %w", err)
 	}
 	if err := b.write(ctx, tx, rows); err != nil {
-		return errors.Join(err, ignoreDone(tx.Rollback()))
+		return errors.Join(err, tx.rollback(ctx))
 	}
-	if err := tx.Commit(); err != nil {
+	if err := tx.commit(ctx); err != nil {
 		return fmt.Errorf("outbox: commit %d messages: %w", len(rows), err)
 	}
 	return nil

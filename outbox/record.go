@@ -98,12 +98,16 @@ func byKind(outcomes []undone) []change {
 	return slices.Collect(maps.Values(groups))
 }
 
+// notKept are the states of a row whose message the broker has confirmed, and which nobody has written down as published. Another relay may
+// have set it aside meanwhile: it has tried it too, and got no confirm.
+const notKept = "(0, 1, 2, 3)"
+
 // statement writes outcomes of a kind.
 func (r *run) statement(kind alike, rows []sqltext.Row) (query string, args []any) {
 	if set, values, states := r.assign(kind); set != "" {
 		return r.sql.UpdateRows(rows, set, values, "state IN "+states)
 	}
-	return r.sql.DeleteRows(rows, "state IN (0, 1, 2)")
+	return r.sql.DeleteRows(rows, "state IN "+notKept)
 }
 
 // lockPatience is how long a relay waits for rows that somebody has locked, in Cancel for one, before it does without them.
@@ -189,7 +193,7 @@ func (r *run) assign(kind alike) (set string, values []any, states string) {
 	case kind.verdict == postponed:
 		return "state = 2, due = " + later(kind.wait) + ", attempts = ?, error = ?", []any{kind.attempts, kind.err}, "(0, 2)"
 	case r.Keep > 0:
-		return "state = 4, due = " + later(r.Keep), nil, "(0, 1, 2)"
+		return "state = 4, due = " + later(r.Keep), nil, notKept
 	}
 	return "", nil, ""
 }

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/rehop/rehop"
@@ -82,14 +81,7 @@ func TestVanishedAndShortLockTimeout(t *testing.T) {
 		if d.dialect != dialect.MySQL {
 			return // PostgreSQL locks nothing there
 		}
-		held := make(chan struct{}, 100)
-		var connections atomic.Int64
-		d.proxy.SetPlan(func(int) proxy.Plan {
-			if connections.Add(1) > 2 {
-				return proxy.Plan{}
-			}
-			return proxy.Plan{Trap: proxy.Trap{Text: "COMMIT", Hold: make(chan struct{}), Sprung: func() { held <- struct{}{} }}}
-		})
+		held := d.vanish(d.commit(), 2)
 		client, got := collect(t)
 		defer d.relay(t, outbox.Relay{Client: client, DB: d.impatient(t, d.Through(t, d.proxy.Addr()))})()
 		kit.Receive(t, held, "COMMIT")

@@ -2,12 +2,15 @@ package sqlboxes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
+	"github.com/rehop/rehop/inbox"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/integration/proxy"
@@ -53,21 +56,85 @@ func TestVanishedAt(t *testing.T) {
 	eachServer(t, func(t *testing.T, d *server) {
 		starts := map[dialect.Dialect]string{dialect.Postgres: "synchronous_commit", dialect.MySQL: "flush_log_at_trx_commit"}
 		t.Run("start", func(t *testing.T) { vanishesAt(t, d, starts[d.dialect], 1) })
-		commits := map[dialect.Dialect]string{dialect.Postgres: "commit\x00", dialect.MySQL: "COMMIT"}
-		t.Run("commit", func(t *testing.T) { vanishesAt(t, d, commits[d.dialect], 2) })
+		t.Run("commit", func(t *testing.T) { vanishesAt(t, d, d.commit(), 2) })
 	})
 }
 
-// vanishesAt has the first connections die when they carry a text.
-func vanishesAt(t *testing.T, d *server, text string, bad int64) {
-	held := make(chan struct{}, 100)
+// commit is a text that a connection carries when it commits.
+func (d *server) commit() string {
+	if d.dialect == dialect.Postgres {
+		return "commit\x00"
+	}
+	return "COMMIT"
+}
+
+// vanish has the first connections die without a word when they carry a text, and tells of each.
+func (d *server) vanish(text string, bad int64) (held <-chan struct{}) {
+	told := make(chan struct{}, 100)
 	var connections atomic.Int64
 	d.proxy.SetPlan(func(int) proxy.Plan {
 		if connections.Add(1) > bad {
 			return proxy.Plan{}
 		}
-		return proxy.Plan{Trap: proxy.Trap{Text: text, Hold: make(chan struct{}), Sprung: func() { held <- struct{}{} }}}
+		return proxy.Plan{Trap: proxy.Trap{Text: text, Hold: make(chan struct{}), Sprung: func() { told <- struct{}{} }}}
 	})
+	return told
+}
+
+// A connection dies without a word when it carries the COMMIT of PublishNow. The caller has the answer when its context ends.
+func TestPublishNowVanished(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, d *server) {
+		held := d.vanish(d.commit(), 1)
+		ctx, cancel := context.WithCancel(kit.Context(t))
+		published := make(chan error, 1)
+		db := d.through(t)
+		go func() {
+			published <- outbox.New(d.dialect).PublishNow(ctx, db, outbox.Message{Message: rehop.Message{Key: "q"}})
+		}()
+		kit.Receive(t, held, "COMMIT")
+		cancel()
+		if err := kit.Receive(t, published, "end of PublishNow"); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+	})
+}
+
+// A connection dies without a word when it carries the COMMIT of an inbox. The handler's timeout ends that, and its worker handles other
+// messages. When the server has noticed, the message is handled again.
+func TestInboxVanished(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, d *server) {
+		client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
+		held := d.vanish(d.commit(), 1)
+		got := make(chan string, 10)
+		box := inbox.Inbox{DB: d.through(t), Dialect: d.dialect, NoClean: true, MaxWait: 100 * time.Millisecond}
+		kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Concurrency: 1, Timeout: time.Second, Retry: rehop.Steps(time.Millisecond),
+			Middleware: []rehop.Middleware{box.Middleware("")},
+			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				got <- d.ID
+				return nil
+			})})
+		publish := func(id string) {
+			if err := client.Publish(kit.Context(t), rehop.Message{ID: id, Key: "q"}); err != nil {
+				t.Fatal(err)
+			}
+			if handled := kit.Receive(t, got, "message "+id); handled != id {
+				t.Errorf("handled %s, want %s", handled, id)
+			}
+		}
+		publish("1")
+		kit.Receive(t, held, "COMMIT")
+		publish("2")
+		d.proxy.Cut("")
+		for kit.Receive(t, got, "message 1 again") != "1" { // the other one may have been cut at its commit
+		}
+	})
+}
+
+// vanishesAt has the first connections die when they carry a text.
+func vanishesAt(t *testing.T, d *server, text string, bad int64) {
+	held := d.vanish(text, bad)
 	client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 	got := make(chan *rehop.Delivery, 100)
 	kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})

@@ -13,6 +13,21 @@ import (
 
 func poisonCases() []Case {
 	return []Case{
+		{Name: "ConfirmedAndSetAside", Run: func(t *testing.T, b *Bench) {
+			// While a relay waits for a confirm another one has its lease, and sets the message aside. Then the confirm comes.
+			b.Migrate()
+			got := b.Collect("q")
+			held := newHolder(b.Client)
+			relay := b.Relay()
+			relay.Client = held
+			b.Start(relay)
+			b.Put(To("q", "1"))
+			Receive(b, held.confirmed, "confirm")
+			b.Exec("UPDATE rehop_outbox SET state = 3, error = 'no route'")
+			close(held.release)
+			Equal(b, "message", Receive(b, got, "message").ID, "1")
+			b.Eventually("the message is not in the outbox any more", func() bool { return b.Rows() == 0 })
+		}},
 		{Name: "TooLarge", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			got := b.Collect("q")
