@@ -261,6 +261,7 @@ func (a *Admin) itemOf(r record) rabbit.Item {
 		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays, Rests: true,
 	}
 	if shared(r.Queue) {
+		f.Queue = "" // nothing said which one it belongs to
 		return rabbit.Item{Key: r.Queue, Message: m.publishing(f)}
 	}
 	// It comes to rest as one that has just failed does.

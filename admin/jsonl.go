@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,9 @@ func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Fi
 		if !from.has(m) || !filter.accepts(m) {
 			return true, nil
 		}
-		if err := lines.Encode(recordOf(m)); err != nil {
+		line := recordOf(m)
+		line.Queue = cmp.Or(line.Queue, queue) // as Replay does, so that it can be imported
+		if err := lines.Encode(line); err != nil {
 			return false, fmt.Errorf("export message %s: %w", m.ID, err)
 		}
 		n++

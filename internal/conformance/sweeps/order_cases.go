@@ -25,6 +25,7 @@ func orderCases() []Case {
 		{"order/LimitedReplay", limitedReplay},
 		{"order/ReplayOfOne", replayOfOne},
 		{"order/Discard", discard},
+		{"order/ImportOfAnothers", importOfAnothers},
 	}
 }
 
@@ -51,6 +52,40 @@ func readIDs(b *Bench, in io.Reader) (ids []string) {
 	}
 	b.must(lines.Err())
 	return ids
+}
+
+// importOfAnothers: messages that another program has put into a failed queue, or into the one for messages without a route, are there again
+// after an export and an import, as they were, and can be replayed.
+func importOfAnothers(b *Bench) {
+	const n = 5
+	a := b.admin()
+	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(layout.UnroutedQueue, resting(layout.Quorum))
+	for _, from := range []string{queue, layout.UnroutedQueue} {
+		rests := failed
+		if from == layout.UnroutedQueue {
+			rests = from
+		}
+		b.fill(rests, n)
+		var file bytes.Buffer
+		_, err := a.Export(b.context(), from, &file, admin.Filter{})
+		b.must(err)
+		_, err = a.Discard(b.context(), from, admin.Options{})
+		b.must(err)
+		if imported, err := a.Import(b.context(), &file); err != nil || imported != n {
+			b.t.Fatalf("import into %q: got %d and error %v, want %d", rests, imported, err, n)
+		}
+		found, err := a.Failed(b.context(), from, n, admin.Filter{})
+		b.must(err)
+		b.wantIDs("list after the import into "+rests, idsOf(found), n, nil)
+		if from == layout.UnroutedQueue && found[0].Queue != "" {
+			b.t.Errorf("queue of a message without a route: got %q, want none", found[0].Queue)
+		}
+	}
+	if p, err := a.Replay(b.context(), queue, admin.Options{}); err != nil || p.Done != n {
+		b.t.Fatalf("replay: got %+v and error %v, want %d done", p, err, n)
+	}
+	b.wantIDs("what is in the queue", b.takeAll(queue), n, nil)
 }
 
 // looks: however a queue is looked at, its messages stay in their order. There are more than three windows of them.
