@@ -23,6 +23,9 @@ LOAD ?= $(shell nproc 2>/dev/null || echo 4)
 RUN ?=
 # What make matrix runs on.
 RELEASES ?= 4.3 4.0 3.10
+# What make test runs on the releases before the default one. The whole suite runs on that.
+OLDER := 4.0 3.10
+BY_RELEASE := ./conformance ./differential ./retrying ./faults
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,13 +33,17 @@ help: ## this list
 demo: ## a shop whose messages fail, wait, rest and are replayed, live, on a broker within the program
 	@$(GO) run ./cmd/rehop demo
 
-test: check services ## all checks and tests; installs and starts the RabbitMQ that they need
+test: check services ## all checks and tests; installs and starts the servers that they need
 	@test -n "$(RACE)" || echo "cgo is off, or there is no C compiler: the tests run without the race detector" >&2
-	@eval "$$(scripts/services env)"; \
-	{ $(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./...; \
+	@failed=0; (eval "$$(scripts/services env)"; \
+	$(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./...; \
 	(cd tools && GOWORK=off $(GO) test -json $(RACE) -count=1 ./...); \
 	for m in outbox/outboxpgx rehopotel cmd/rehop; do (cd $$m && $(GO) test -json $(RACE) $(VIRTUAL) -count=1 ./...); done; \
-	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }; } | $(REPORT)
+	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }) | $(REPORT) || failed=1; \
+	for release in $(OLDER); do \
+		echo "on RabbitMQ $$release:"; export REHOP_RABBITMQ=$$release; \
+		(eval "$$(scripts/services env)"; cd integration && $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m $(BY_RELEASE)) | $(REPORT) || failed=1; \
+	done; exit $$failed
 
 matrix: $(REPORT) ## the whole integration suite on each release of RabbitMQ; ends with a table. RELEASES chooses
 	@rm -f bin/matrix; failed=0; for release in $(RELEASES); do \
@@ -55,7 +62,7 @@ check: $(STATICCHECK) $(REPORT) ## gofmt, vet and staticcheck
 	@cd tools && GOWORK=off $(GO) vet ./... && GOWORK=off $(STATICCHECK) ./...
 
 services: ## install and start the servers that the tests use
-	@{ scripts/services up && scripts/services up rabbitmq-3.10 rabbitmq-4.3; } || test "$$REHOP_REQUIRE_SERVICES" != 1
+	@{ scripts/services up && scripts/services up $(foreach r,$(OLDER),rabbitmq-$r cluster-$r); } || test "$$REHOP_REQUIRE_SERVICES" != 1
 
 down: ## stop those servers and delete what they left
 	@scripts/services down

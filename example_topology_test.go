@@ -51,5 +51,5 @@ func Example_topology() {
 	}
 	// Output:
 	// differs: queue "letters": x-message-ttl is 3600000, planned is 7200000; migrate the queue, or change the plan to what exists; to declare it fails until then
-	// unchecked: all bindings; AMQP alone shows neither bindings nor policies: set Config.Management
+	// unchecked: all bindings; AMQP alone shows neither bindings nor policies: give the address of the management API (Config.Management or --management)
 }

@@ -38,7 +38,7 @@ const (
 	hintBoth     = "a policy sets it: leave the argument out of the plan, or migrate the queue; to declare it fails until then"
 	hintUnbind   = "remove the binding unless somebody needs it: messages come by it that the plan does not ask for"
 	hintDelete   = "it was empty when it was looked at: delete it if no other service has such a delay"
-	hintPartial  = "AMQP alone shows neither bindings nor policies: set Config.Management"
+	hintPartial  = "AMQP alone shows neither bindings nor policies: give the address of the management API (Config.Management or --management)"
 )
 
 func (c *comparison) policies() {

@@ -50,7 +50,7 @@ func TestRefused(t *testing.T) {
 		{name: "node", args: []string{"kill", "c4"}, want: `there is no node "c4"; the nodes are: single c1 c2 c3 single-3.10`},
 		{name: "no node", args: []string{"kill"}, want: "kill needs the name of one node"},
 		{name: "two nodes", args: []string{"start", "c1", "c2"}, want: "start needs the name of one node"},
-		{name: "never started", args: []string{"start", "c1"}, want: "c1-3.10 was never started; run: scripts/services up cluster-3.10"},
+		{name: "never started", args: []string{"start", "c1"}, want: "c1-4.3 was never started; run: scripts/services up cluster-4.3"},
 		{name: "of another release", env: map[string]string{"REHOP_RABBITMQ": "4.3"}, args: []string{"kill", "single"},
 			want: "single-4.3 was never started; run: scripts/services up rabbitmq-4.3"},
 		{name: "port", env: map[string]string{"REHOP_SERVICES_PORT": "80"}, args: []string{"env"}, want: "REHOP_SERVICES_PORT must be a port"},

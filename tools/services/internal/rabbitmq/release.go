@@ -21,7 +21,7 @@ type Release struct {
 }
 
 // Default is the release that is meant where none is named.
-const Default = "3.10"
+const Default = "4.3"
 
 // Releases are all releases, the oldest first. Unstable moves on: what it has is reported when it is not that release any more.
 func Releases() [ports.Releases]Release {
