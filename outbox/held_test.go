@@ -65,7 +65,7 @@ func TestHeldKeyIsNotOvertaken(t *testing.T) {
 				for range 3 { // nothing is found, and nothing may be learned from that
 					s.look()
 				}
-				s.wantSent("still", []string{}...)
+				s.wantSent("still")
 				delete(s.client.answers, "1")
 				time.Sleep(s.run.RetryMin)
 				s.look()
@@ -140,7 +140,7 @@ func TestLanesForgetServer(t *testing.T) {
 			s.fails = "COMMIT"
 			s.look()
 			s.fails = ""
-			s.wantSent("by a look that was not committed", []string{}...)
+			s.wantSent("by a look that was not committed")
 			s.rows = nil
 		}},
 	} {

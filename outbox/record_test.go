@@ -70,7 +70,7 @@ func TestLockedRowIsOwedAfterTheLease(t *testing.T) {
 		s.run.leases.lose(s.run.leases.term)
 		s.run.leases.take(time.Now(), []int{stageShard})
 		s.look()
-		s.wantSent("after the lease came back", []string{}...)
+		s.wantSent("after the lease came back")
 	}
 	wantOwed := func(s *stage) {
 		s.t.Helper()

@@ -36,81 +36,81 @@ const stageShard = 3
 
 func newStage(t *testing.T, speaks dialect.Dialect) *stage {
 	t.Helper()
-	b := &stage{t: t, db: &fakeDB{}, client: &scripted{state: rehop.StateOpen, answers: make(map[string]error)}, server: 1}
-	b.db.answer = b.answer
-	b.run = newRun(Relay{Client: b.client, DB: b.db.open(t), Dialect: speaks, Lease: time.Hour}.withDefaults())
-	b.run.leases.take(time.Now(), []int{stageShard})
-	b.d = &dispatcher{run: b.run, lanes: newLanes()}
-	b.d.reader, b.d.done = newReader(b.run, b.d.lanes), make(chan *batch, len(b.d.lanes))
-	return b
+	s := &stage{t: t, db: &fakeDB{}, client: &scripted{state: rehop.StateOpen, answers: make(map[string]error)}, server: 1}
+	s.db.answer = s.answer
+	s.run = newRun(Relay{Client: s.client, DB: s.db.open(t), Dialect: speaks, Lease: time.Hour}.withDefaults())
+	s.run.leases.take(time.Now(), []int{stageShard})
+	s.d = &dispatcher{run: s.run, lanes: newLanes()}
+	s.d.reader, s.d.done = newReader(s.run, s.d.lanes), make(chan *batch, len(s.d.lanes))
+	return s
 }
 
 // put commits messages, given as "key/number".
-func (b *stage) put(messages ...string) {
-	b.t.Helper()
+func (s *stage) put(messages ...string) {
+	s.t.Helper()
 	for _, m := range messages {
 		key, number, _ := strings.Cut(m, "/")
 		id, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
-			b.t.Fatal(err)
+			s.t.Fatal(err)
 		}
-		b.rows = append(b.rows, row{id: id, nonce: id, state: stateOrdered, shard: stageShard, messageID: number, orderKey: key})
+		s.rows = append(s.rows, row{id: id, nonce: id, state: stateOrdered, shard: stageShard, messageID: number, orderKey: key})
 	}
 }
 
 // look has the dispatcher look once, and waits for what it has begun.
-func (b *stage) look() {
-	b.t.Helper()
-	if _, err := b.d.look(b.t.Context(), b.t.Context()); err != nil {
-		b.t.Fatal(err)
+func (s *stage) look() {
+	s.t.Helper()
+	if _, err := s.d.look(s.t.Context(), s.t.Context()); err != nil {
+		s.t.Fatal(err)
 	}
-	for b.d.running > 0 {
-		b.d.finish(<-b.d.done)
+	for s.d.running > 0 {
+		s.d.finish(<-s.d.done)
 	}
 }
 
 // sent are the messages that were handed to the publisher since the last call, in their order.
-func (b *stage) sent() (ids []string) {
-	for _, wave := range b.client.waves {
+func (s *stage) sent() (ids []string) {
+	for _, wave := range s.client.waves {
 		ids = append(ids, wave...)
 	}
-	b.client.waves = nil
+	s.client.waves = nil
 	return ids
 }
 
 // wantSent checks what was handed to the publisher since the last check.
-func (b *stage) wantSent(when string, ids ...string) {
-	b.t.Helper()
-	if got := b.sent(); !slices.Equal(got, ids) {
-		b.t.Errorf("%s: sent %v, want %v", when, got, ids)
+func (s *stage) wantSent(when string, ids ...string) {
+	s.t.Helper()
+	if got := s.sent(); !slices.Equal(got, ids) {
+		s.t.Errorf("%s: sent %v, want %v", when, got, ids)
 	}
 }
 
 // answer is the database's.
-func (b *stage) answer(s statement) ([][]driver.Value, error) {
-	if b.fails != "" && strings.Contains(s.text, b.fails) {
-		return nil, fmt.Errorf("the server fails on purpose: %s", b.fails)
+func (s *stage) answer(q statement) ([][]driver.Value, error) {
+	if s.fails != "" && strings.Contains(q.text, s.fails) {
+		return nil, fmt.Errorf("the server fails on purpose: %s", s.fails)
 	}
 	switch {
-	case s.text == b.run.sql.Steady():
-		b.number += 10
-		return [][]driver.Value{{b.number, b.server, ""}}, nil
-	case isBarrier(s) && strings.HasPrefix(s.text, "SELECT"):
-		return [][]driver.Value{{int64(1), b.number + 1, int64(1)}}, nil
-	case s.text == "PRAGMA synchronous":
+	case q.text == s.run.sql.Steady():
+		s.number += 10
+		return [][]driver.Value{{s.number, s.server, ""}}, nil
+	case isBarrier(q) && strings.HasPrefix(q.text, "SELECT"):
+		return [][]driver.Value{{int64(1), s.number + 1, int64(1)}}, nil
+	case q.text == "PRAGMA synchronous":
 		return [][]driver.Value{{int64(2)}}, nil
-	case isLook(s):
-		return b.find(s), nil
-	case strings.HasPrefix(s.text, "SELECT line.id"):
-		return b.there(s, strings.HasSuffix(s.text, "SKIP LOCKED")), nil
-	case b.isLocked(s):
+	case isLook(q):
+		return s.find(q), nil
+	case strings.HasPrefix(q.text, "SELECT line.id"):
+		return s.there(q, strings.HasSuffix(q.text, "SKIP LOCKED")), nil
+	case s.isLocked(q):
 		return nil, errors.New("canceling statement due to lock timeout (SQLSTATE 55P03)")
-	case strings.HasPrefix(s.text, "DELETE"):
-		b.rows = slices.DeleteFunc(b.rows, func(r row) bool { return isAmong(&r, s) })
-	case strings.HasPrefix(s.text, "UPDATE") && strings.Contains(s.text, "due = "):
-		for i := range b.rows {
-			if isAmong(&b.rows[i], s) {
-				b.rows[i].due = time.Now().Add(b.run.RetryMin).UnixMicro()
+	case strings.HasPrefix(q.text, "DELETE"):
+		s.rows = slices.DeleteFunc(s.rows, func(r row) bool { return isAmong(&r, q) })
+	case strings.HasPrefix(q.text, "UPDATE") && strings.Contains(q.text, "due = "):
+		for i := range s.rows {
+			if isAmong(&s.rows[i], q) {
+				s.rows[i].due = time.Now().Add(s.run.RetryMin).UnixMicro()
 			}
 		}
 	}
@@ -118,30 +118,30 @@ func (b *stage) answer(s statement) ([][]driver.Value, error) {
 }
 
 // isLook reports whether a statement reads messages.
-func isLook(s statement) bool {
-	return strings.Contains(s.text, "FROM rehop_outbox") && strings.Contains(s.text, "ORDER BY due")
+func isLook(q statement) bool {
+	return strings.Contains(q.text, "FROM rehop_outbox") && strings.Contains(q.text, "ORDER BY due")
 }
 
 // isBarrier reports whether a statement compares leases or writes the barrier.
-func isBarrier(s statement) bool {
-	return strings.HasPrefix(s.text, "SELECT COUNT(*)") && strings.Contains(s.text, "outbox_lease") || strings.Contains(s.text, "SET barrier")
+func isBarrier(q statement) bool {
+	return strings.HasPrefix(q.text, "SELECT COUNT(*)") && strings.Contains(q.text, "outbox_lease") || strings.Contains(q.text, "SET barrier")
 }
 
 // isAmong reports whether a statement for PostgreSQL is about a row: the last arguments are numbers and nonces.
-func isAmong(r *row, s statement) bool {
-	return slices.Contains(strings.Split(s.args[len(s.args)-2].(string), ","), fmt.Sprint(r.id))
+func isAmong(r *row, q statement) bool {
+	return slices.Contains(strings.Split(q.args[len(q.args)-2].(string), ","), fmt.Sprint(r.id))
 }
 
 // isLocked reports whether a statement changes a row that somebody has locked.
-func (b *stage) isLocked(s statement) bool {
-	return (strings.HasPrefix(s.text, "UPDATE rehop_outbox AS") || strings.HasPrefix(s.text, "DELETE")) &&
-		slices.ContainsFunc(b.rows, func(r row) bool { return slices.Contains(b.locked, r.id) && isAmong(&r, s) })
+func (s *stage) isLocked(q statement) bool {
+	return (strings.HasPrefix(q.text, "UPDATE rehop_outbox AS") || strings.HasPrefix(q.text, "DELETE")) &&
+		slices.ContainsFunc(s.rows, func(r row) bool { return slices.Contains(s.locked, r.id) && isAmong(&r, q) })
 }
 
 // there are the rows that a statement names and that exist, or those of them that nobody has locked.
-func (b *stage) there(s statement, free bool) (found [][]driver.Value) {
-	for _, r := range b.rows {
-		if isAmong(&r, s) && !(free && slices.Contains(b.locked, r.id)) {
+func (s *stage) there(q statement, free bool) (found [][]driver.Value) {
+	for _, r := range s.rows {
+		if isAmong(&r, q) && !(free && slices.Contains(s.locked, r.id)) {
 			found = append(found, []driver.Value{r.id, r.nonce})
 		}
 	}
@@ -149,38 +149,38 @@ func (b *stage) there(s statement, free bool) (found [][]driver.Value) {
 }
 
 // find reads lanes as a database would: one, or all of them with two arguments for each.
-func (b *stage) find(s statement) (found [][]driver.Value) {
-	for i, l := range b.d.lanes {
+func (s *stage) find(q statement) (found [][]driver.Value) {
+	for i, l := range s.d.lanes {
 		if l.shard != stageShard {
 			continue
 		}
-		args := s.args
+		args := q.args
 		if len(args) > 2 {
 			args = args[2*i:]
-		} else if !strings.Contains(s.text, fmt.Sprintf("state = %d AND shard = %d", l.state(), l.shard)) {
+		} else if !strings.Contains(q.text, fmt.Sprintf("state = %d AND shard = %d", l.state(), l.shard)) {
 			continue
 		}
-		found = append(found, b.findIn(l, s.text, args[0].(int64), int(args[1].(int64)))...)
+		found = append(found, s.findIn(l, q.text, args[0].(int64), int(args[1].(int64)))...)
 	}
 	return found
 }
 
 // findIn reads a lane. Which messages are held back counts as far as the query asks.
-func (b *stage) findIn(l *lane, text string, from int64, limit int) (found [][]driver.Value) {
+func (s *stage) findIn(l *lane, text string, from int64, limit int) (found [][]driver.Value) {
 	held, keys := 0, make(map[string]bool)
-	for _, r := range b.rows {
+	for _, r := range s.rows {
 		if kindOf(&r) == laneHeld {
 			keys[r.orderKey] = true
 		}
 	}
 	if l.kind == laneOrdered {
-		b.from = from
-		if len(keys) > 0 && strings.Contains(text, b.run.sql.HasHeld(stateOrdered, l.shard)) {
+		s.from = from
+		if len(keys) > 0 && strings.Contains(text, s.run.sql.HasHeld(stateOrdered, l.shard)) {
 			held = 1
 		}
 	}
-	passes := l.kind == laneOrdered && strings.Contains(text, b.run.sql.Unheld(stateOrdered, l.shard))
-	for _, r := range b.rows {
+	passes := l.kind == laneOrdered && strings.Contains(text, s.run.sql.Unheld(stateOrdered, l.shard))
+	for _, r := range s.rows {
 		if kindOf(&r) != l.kind || l.place(&r) <= from || l.byDue() && r.due > time.Now().UnixMicro() || passes && keys[r.orderKey] {
 			continue
 		}

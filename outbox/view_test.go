@@ -63,21 +63,21 @@ func TestBarrierAfterReading(t *testing.T) {
 }
 
 // read reads all lanes, one of them by itself, and returns what the database was asked.
-func (b *stage) read() []statement {
-	b.t.Helper()
+func (s *stage) read() []statement {
+	s.t.Helper()
 	now := time.Now()
-	b.d.lanes[laneIndex(laneHeld, stageShard)].under(b.held())
-	b.d.lanes[laneIndex(laneHeld, stageShard)].apart = now.Add(time.Hour)
-	_, held := b.run.leases.current()
-	found, _, _, err := b.d.read(b.t.Context(), held, now)
+	s.d.lanes[laneIndex(laneHeld, stageShard)].under(s.held())
+	s.d.lanes[laneIndex(laneHeld, stageShard)].apart = now.Add(time.Hour)
+	_, held := s.run.leases.current()
+	found, _, _, err := s.d.read(s.t.Context(), held, now)
 	if err != nil || len(found) != 1 {
-		b.t.Fatalf("read: got messages of %d lanes, %v; want one", len(found), err)
+		s.t.Fatalf("read: got messages of %d lanes, %v; want one", len(found), err)
 	}
-	return b.db.transcript()
+	return s.db.transcript()
 }
 
 // held is the lease of the stage's shard.
-func (b *stage) held() *holding {
-	_, held := b.run.leases.current()
+func (s *stage) held() *holding {
+	_, held := s.run.leases.current()
 	return held[stageShard]
 }
