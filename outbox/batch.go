@@ -66,9 +66,10 @@ func (b *batch) add(l *lane, rows []row, bytes int, next int64) {
 	b.bytes += bytes
 }
 
-// addUndone has the batch write outcomes of a lane that could not be written before.
+// addUndone has the batch write outcomes of a lane that could not be written before. One of them may hold a key back: what the lane has
+// learned while messages of the key waited for that does not count afterwards.
 func (b *batch) addUndone(l *lane) {
-	b.parts = append(b.parts, &part{lane: l, lease: l.lease, undone: l.undone})
+	b.parts = append(b.parts, &part{lane: l, lease: l.lease, undone: l.undone, epoch: l.epoch})
 }
 
 // shards are those that the rows are of.

@@ -236,14 +236,8 @@ func (d *dispatcher) found(l look, found map[*lane][]row, now time.Time, took ti
 	rows := found[l.lane]
 	l.lane.looked(now, rows, l.limit, took)
 	full = len(rows) == l.limit
-	if len(rows) > 0 && rows[0].held {
-		l.lane.forget()
-	}
 	news := l.lane.news(d.run.owed.without(slices.Clone(rows)))
 	l.lane.whole = !full && len(news) == len(rows) // start takes that back if it does not take them all
-	if len(news) < len(rows) && l.lane.kind == laneOrdered {
-		l.lane.forget() // some wait for another of their key
-	}
 	if rows = news; len(rows) > 0 {
 		found[l.lane] = rows
 	} else {

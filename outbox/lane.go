@@ -26,8 +26,9 @@ const (
 //
 // On PostgreSQL nothing can come when all transactions have ended that were under way when the lane was cleared up to there. Elsewhere a
 // lane without an order takes two seconds for enough, and one with an order always looks from the beginning: a row that came late into
-// a place that is not looked at would be overtaken by the next of its key. For the same reason a lane with an order begins anew whenever
-// something is left in it: rows of a key that is held back are passed over.
+// a place that is not looked at would be overtaken by the next of its key. For the same reason a lane with an order begins anew when a batch
+// has left something in it or has held a key back, and learns nothing from a look at a shard in which a key is held back: the rows of that
+// key are passed over. Together these suffice, because all of a key that can be passed over come after the one that is held back.
 type lane struct {
 	shard int
 	kind  int

@@ -11,9 +11,48 @@ import (
 // packages use the shared one at the same time. The node is stopped and removed with the test. Where REHOP_FAULTS_SERVICES=given, it is the shared one.
 func Alone(t testing.TB) *Rabbit {
 	t.Helper()
-	if os.Getenv("REHOP_FAULTS_SERVICES") == "given" {
+	if sharesServers() {
 		return Single(t)
 	}
+	dir, env := alone(t, "rabbitmq")
+	r := fresh(t, []string{env["REHOP_RABBITMQ_URL"]}, []string{env["REHOP_RABBITMQ_MANAGEMENT"]}, []string{"single"})
+	r.dir = dir
+	return r
+}
+
+// PostgresServer is a PostgreSQL with PgBouncer in front of it.
+type PostgresServer struct{ url, bouncer string }
+
+// PostgresAlone is a server that only this test uses, for tests that would notice what others do. It is stopped and removed with the test. Where
+// REHOP_FAULTS_SERVICES=given, it is the shared one.
+func PostgresAlone(t testing.TB) *PostgresServer {
+	t.Helper()
+	if sharesServers() {
+		return &PostgresServer{Setting(t, "REHOP_POSTGRES_URL"), Setting(t, "REHOP_PGBOUNCER_URL")}
+	}
+	_, env := alone(t, "postgres", "pgbouncer")
+	return &PostgresServer{env["REHOP_POSTGRES_URL"], env["REHOP_PGBOUNCER_URL"]}
+}
+
+// Postgres is a database on the server. It cannot be killed.
+func (s *PostgresServer) Postgres(t testing.TB) *Database {
+	t.Helper()
+	return postgres(t, s.url, "")
+}
+
+// PgBouncer is one that is reached through PgBouncer; see the function of that name.
+func (s *PostgresServer) PgBouncer(t testing.TB) *Database {
+	t.Helper()
+	return throughPgBouncer(t, s.bouncer, "", s.Postgres(t))
+}
+
+// sharesServers reports whether tests use the servers of the environment alone.
+func sharesServers() bool { return os.Getenv("REHOP_FAULTS_SERVICES") == "given" }
+
+// alone starts services that only this test uses, and stops and removes them with the test. It returns their state directory, and what
+// scripts/services says about them.
+func alone(t testing.TB, services ...string) (dir string, env map[string]string) {
+	t.Helper()
 	// Not t.TempDir: its path is too long for sockets, and servers may still write there.
 	dir, err := os.MkdirTemp("", "rehop-own-")
 	if err != nil {
@@ -24,18 +63,16 @@ func Alone(t testing.TB) *Rabbit {
 			t.Error(err)
 		}
 	})
-	if _, err := run(dir, "up", "rabbitmq"); err != nil {
-		Lack(t, "start a node for this test: %v", err)
+	if _, err := run(dir, append([]string{"up"}, services...)...); err != nil {
+		Lack(t, "start servers for this test: %v", err)
 	}
 	out, err := run(dir, "env")
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := make(map[string]string)
+	env = make(map[string]string)
 	readExports(env, out)
-	r := fresh(t, []string{env["REHOP_RABBITMQ_URL"]}, []string{env["REHOP_RABBITMQ_MANAGEMENT"]}, []string{"single"})
-	r.dir = dir
-	return r
+	return dir, env
 }
 
 // readExports reads what scripts/services env prints.

@@ -83,14 +83,19 @@ func (d *Database) Start() error { return services("start", d.Node) }
 // Postgres is a database on PostgreSQL. Those of tests that have ended are used again: making one takes longer than most tests.
 func Postgres(t testing.TB) *Database {
 	t.Helper()
-	server := Setting(t, "REHOP_POSTGRES_URL")
+	return postgres(t, Setting(t, "REHOP_POSTGRES_URL"), "pg")
+}
+
+// postgres is a database on a server.
+func postgres(t testing.TB, server, node string) *Database {
+	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.Path = "/" + claim(t, server)
 	execute(t, "pgx", u.String(), "DROP SCHEMA IF EXISTS public CASCADE", "CREATE SCHEMA public")
-	return &Database{Driver: "pgx", Source: u.String(), Node: "pg"}
+	return &Database{Driver: "pgx", Source: u.String(), Node: node}
 }
 
 // PgBouncer is a database on PostgreSQL that is reached through PgBouncer, which may run each transaction on another connection
@@ -98,11 +103,16 @@ func Postgres(t testing.TB) *Database {
 // Kill and Start are about PgBouncer; those of Direct are about PostgreSQL.
 func PgBouncer(t testing.TB) *Database {
 	t.Helper()
-	u, err := url.Parse(Setting(t, "REHOP_PGBOUNCER_URL"))
+	return throughPgBouncer(t, Setting(t, "REHOP_PGBOUNCER_URL"), "pgbouncer", Postgres(t))
+}
+
+// throughPgBouncer is a database that is reached through PgBouncer as well.
+func throughPgBouncer(t testing.TB, bouncer, node string, direct *Database) *Database {
+	t.Helper()
+	u, err := url.Parse(bouncer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct := Postgres(t)
 	server, err := url.Parse(direct.Source)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +125,7 @@ func PgBouncer(t testing.TB) *Database {
 	}
 	t.Cleanup(func() { _ = emptyPool(console, name) }) // the test may have killed PgBouncer
 	u.Path = server.Path
-	return &Database{Driver: "pgx", Source: u.String(), Node: "pgbouncer", Direct: direct}
+	return &Database{Driver: "pgx", Source: u.String(), Node: node, Direct: direct}
 }
 
 // emptyPool has PgBouncer close its idle connections to the server for a database. It does not use KILL: PgBouncer 1.18 has crashed

@@ -28,7 +28,9 @@ import (
 
 // Variables by which this program is told that it is to be a relay.
 const (
+	relayDriver   = "REHOP_SQLBOXES_DRIVER"
 	relayDatabase = "REHOP_SQLBOXES_DATABASE"
+	relayDialect  = "REHOP_SQLBOXES_DIALECT"
 	relayBroker   = "REHOP_SQLBOXES_BROKER"
 )
 
@@ -43,7 +45,7 @@ func relayProcess() error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-	db, err := sql.Open("pgx", os.Getenv(relayDatabase))
+	db, err := sql.Open(os.Getenv(relayDriver), os.Getenv(relayDatabase))
 	if err != nil {
 		return err
 	}
@@ -53,7 +55,7 @@ func relayProcess() error {
 		return err
 	}
 	defer client.Close(context.Background())
-	return outbox.Relay{Client: signer{client}, DB: db, Dialect: dialect.Postgres, Name: "process", Lease: processLease}.Run(ctx)
+	return outbox.Relay{Client: signer{client}, DB: db, Dialect: dialect.Dialect(os.Getenv(relayDialect)), Name: "process", Lease: processLease}.Run(ctx)
 }
 
 // signer is a publisher whose messages tell that they come from a process of its own.
@@ -74,6 +76,7 @@ type scene struct {
 	db       *sql.DB
 	broker   *lab.Rabbit
 	database *lab.Database
+	dialect  dialect.Dialect
 	client   *rehop.Client
 
 	mu        sync.Mutex
@@ -84,11 +87,11 @@ type scene struct {
 // arrival is a message that has come, and who sent it.
 type arrival struct{ id, by string }
 
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T, k kind) *scene {
 	t.Helper()
-	s := &scene{t: t, broker: lab.Embedded(t), database: lab.Postgres(t)}
+	s := &scene{t: t, broker: lab.Embedded(t), database: k.open(t), dialect: k.dialect}
 	s.db = s.database.Open(t)
-	if err := dialect.Postgres.Migrate(kit.Context(t), s.db); err != nil {
+	if err := s.dialect.Migrate(kit.Context(t), s.db); err != nil {
 		t.Fatal(err)
 	}
 	s.client = kit.Open(t, rehop.Config{URL: s.broker.URL})
@@ -104,7 +107,7 @@ func newScene(t *testing.T) *scene {
 // relay runs a relay in this process until the test ends.
 func (s *scene) relay() {
 	s.t.Helper()
-	s.run(outbox.Relay{Client: s.client, DB: s.db, Dialect: dialect.Postgres, Name: "here", Lease: processLease})
+	s.run(outbox.Relay{Client: s.client, DB: s.db, Dialect: s.dialect, Name: "here", Lease: processLease})
 }
 
 func (s *scene) run(relay outbox.Relay) {
@@ -128,7 +131,8 @@ func (s *scene) process() *os.Process {
 		s.t.Fatal(err)
 	}
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), relayDatabase+"="+s.database.Source, relayBroker+"="+s.broker.URL)
+	cmd.Env = append(os.Environ(), relayDriver+"="+s.database.Driver, relayDatabase+"="+s.database.Source,
+		relayDialect+"="+string(s.dialect), relayBroker+"="+s.broker.URL)
 	cmd.Stdout, cmd.Stderr = s.t.Output(), s.t.Output()
 	if _, err := cmd.StdinPipe(); err != nil {
 		s.t.Fatal(err)
@@ -150,14 +154,14 @@ func (s *scene) awaitLeases(name string, n int) {
 	s.t.Helper()
 	lab.Eventually(s.t, kit.Limit, fmt.Sprintf("%d leases of the relay %q", n, name), func() bool {
 		var held int
-		err := s.db.QueryRowContext(kit.Context(s.t), "SELECT COUNT(*) FROM rehop_outbox_lease WHERE owner LIKE $1", name+" %").Scan(&held)
+		err := s.db.QueryRowContext(kit.Context(s.t), s.dialect.Bind("SELECT COUNT(*) FROM rehop_outbox_lease WHERE owner LIKE ?"), name+" %").Scan(&held)
 		return s.answered(err) && held >= n
 	})
 }
 
 // write commits messages, in ten orders, until the test calls stop.
 func (s *scene) write() (stop func()) {
-	box := outbox.New(dialect.Postgres)
+	box := outbox.New(s.dialect)
 	ctx, cancel := context.WithCancel(context.Background())
 	var writing sync.WaitGroup
 	writing.Go(func() {
@@ -272,7 +276,11 @@ func (s *scene) check(notByProcess func(n int) bool) {
 // A relay that is killed is replaced, and nothing is lost or out of order.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	eachKind(t, killed)
+}
+
+func killed(t *testing.T, k kind) {
+	s := newScene(t, k)
 	process := s.process()
 	s.relay()
 	s.awaitLeases("here", 1)
@@ -297,13 +305,17 @@ func TestKilled(t *testing.T) {
 // A relay that was stopped, and goes on when others have taken its place, publishes nothing that is not its own any more.
 func TestStopped(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	eachKind(t, stopped)
+}
+
+func stopped(t *testing.T, k kind) {
+	s := newScene(t, k)
 	process := s.process()
 	s.relay()
 	s.awaitLeases("here", 1)
 	stop := s.write()
 	type span struct{ from, to int }
-	var stopped []span
+	var spans []span
 	for range 3 {
 		s.awaitLeases("process", 8)
 		s.awaitAll()
@@ -315,7 +327,7 @@ func TestStopped(t *testing.T) {
 		s.awaitAll()
 		to, _ := s.count()
 		s.awaitDeleted(to)
-		stopped = append(stopped, span{from + 1, to}) // one may have been committed and not yet been counted
+		spans = append(spans, span{from + 1, to}) // one may have been committed and not yet been counted
 		if err := process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
@@ -324,14 +336,14 @@ func TestStopped(t *testing.T) {
 	stop()
 	s.awaitAll()
 	s.check(func(n int) bool {
-		return slices.ContainsFunc(stopped, func(sp span) bool { return n >= sp.from && n < sp.to })
+		return slices.ContainsFunc(spans, func(sp span) bool { return n >= sp.from && n < sp.to })
 	})
 }
 
 // A relay that was stopped in the middle of a transaction does not keep its locks: else nobody could delete what it was about to delete.
 func TestStoppedLetsGo(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newScene(t, onPostgres())
 	stopped, err := s.db.BeginTx(kit.Context(t), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +365,7 @@ func TestStoppedLetsGo(t *testing.T) {
 // Every transaction of a relay begins with the statement that bounds it.
 func TestTransactionsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newScene(t, onPostgres())
 	config, err := pgx.ParseConfig(s.database.Source)
 	if err != nil {
 		t.Fatal(err)
@@ -415,10 +427,30 @@ func (tr *transcript) transactions(first string) (begun int, otherwise []string)
 func (s *scene) awaitDeleted(to int) {
 	s.t.Helper()
 	lab.Eventually(s.t, kit.Limit, fmt.Sprintf("all before %d are deleted", to), func() bool {
-		var left int
-		err := s.db.QueryRowContext(kit.Context(s.t), "SELECT COUNT(*) FROM rehop_outbox WHERE message_id::int < $1", to).Scan(&left)
-		return s.answered(err) && left == 0
+		left, err := s.left()
+		return s.answered(err) && !slices.ContainsFunc(left, func(n int) bool { return n < to })
 	})
+}
+
+// left are the numbers of the messages that are in the table.
+func (s *scene) left() (numbers []int, err error) {
+	rows, err := s.db.QueryContext(kit.Context(s.t), "SELECT message_id FROM rehop_outbox")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		n, err := strconv.Atoi(id)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, rows.Err()
 }
 
 // answered reports whether a query has an answer; if not, it is asked again. On a busy machine pgx has been seen to report an I/O timeout to

@@ -23,29 +23,43 @@ type server struct {
 	proxy   *proxy.Proxy
 }
 
-// eachServer runs a test on each database that has a server.
-func eachServer(t *testing.T, test func(*testing.T, *server)) {
+// kind is a kind of database.
+type kind struct {
+	name    string
+	open    func(testing.TB) *lab.Database // an empty one
+	dialect dialect.Dialect
+}
+
+// onPostgres is for tests of what only PostgreSQL has.
+func onPostgres() kind { return kind{"PostgreSQL", lab.Postgres, dialect.Postgres} }
+
+// eachKind runs a test on each kind of database that has a server.
+func eachKind(t *testing.T, test func(*testing.T, kind)) {
 	t.Helper()
-	for _, kind := range []struct {
-		name    string
-		open    func(testing.TB) *lab.Database
-		dialect dialect.Dialect
-	}{{"PostgreSQL", lab.Postgres, dialect.Postgres}, {"MariaDB", lab.MariaDB, dialect.MySQL}, {"MySQL", lab.MySQL, dialect.MySQL}} {
-		t.Run(kind.name, func(t *testing.T) {
+	for _, k := range []kind{onPostgres(), {"MariaDB", lab.MariaDB, dialect.MySQL}, {"MySQL", lab.MySQL, dialect.MySQL}} {
+		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
-			s := &server{Database: kind.open(t), dialect: kind.dialect}
-			s.direct = s.Open(t)
-			if err := s.dialect.Migrate(kit.Context(t), s.direct); err != nil {
-				t.Fatal(err)
-			}
-			var err error
-			if s.proxy, err = proxy.New(s.Address(t)); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.proxy.Close() })
-			test(t, s)
+			test(t, k)
 		})
 	}
+}
+
+// eachServer runs a test on each of them, with rehop's tables and a proxy.
+func eachServer(t *testing.T, test func(*testing.T, *server)) {
+	t.Helper()
+	eachKind(t, func(t *testing.T, k kind) {
+		s := &server{Database: k.open(t), dialect: k.dialect}
+		s.direct = s.Open(t)
+		if err := s.dialect.Migrate(kit.Context(t), s.direct); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if s.proxy, err = proxy.New(s.Address(t)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.proxy.Close() })
+		test(t, s)
+	})
 }
 
 // through opens a pool of connections through the proxy.

@@ -115,32 +115,55 @@ func TestPgx(t *testing.T) {
 const throughPool = "&default_query_exec_mode=exec"
 
 // pooled are the sections of the suite in which sessions of the server could matter.
-var pooled = []string{"migrate", "publish", "relay", "delay", "order", "lease", "inbox", "disk"}
+var pooled = []string{"migrate", "publish", "relay", "delay", "order", "lease", "inbox"}
 
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
-	sqlbox.RunSome(t, dialect.Postgres, pooled, func(t testing.TB) sqlbox.Database {
-		d := lab.PgBouncer(t)
-		d.Source += throughPool
-		database := standard(d, dialect.Postgres)
-		database.OpenWith = with(d.Direct) // pgbouncer passes no settings on
-		return database
-	})
+	sqlbox.RunSome(t, dialect.Postgres, pooled, func(t testing.TB) sqlbox.Database { return throughPgBouncer(lab.PgBouncer(t)) })
+}
+
+// throughPgBouncer is a database by database/sql through pgbouncer.
+func throughPgBouncer(d *lab.Database) sqlbox.Database {
+	d.Source += throughPool
+	database := standard(d, dialect.Postgres)
+	database.OpenWith = with(d.Direct) // pgbouncer passes no settings on
+	return database
 }
 
 func TestPgBouncerPgx(t *testing.T) {
 	t.Parallel()
-	sqlbox.RunSome(t, dialect.Postgres, pooled, func(t testing.TB) sqlbox.Database {
-		d := lab.PgBouncer(t)
-		d.Source += throughPool
-		database := byPgx(t, d)
-		database.OpenWith = with(d.Direct)
-		config, err := pgx.ParseConfig(d.Direct.Source) // nor notifications
-		if err != nil {
-			t.Fatal(err)
-		}
-		database.Waker, database.WakerOf = outboxpgx.Listener{Config: config}, nil
-		return database
+	sqlbox.RunSome(t, dialect.Postgres, pooled, func(t testing.TB) sqlbox.Database { return throughPgBouncerByPgx(t, lab.PgBouncer(t)) })
+}
+
+// throughPgBouncerByPgx is a database by pgx through pgbouncer.
+func throughPgBouncerByPgx(t testing.TB, d *lab.Database) sqlbox.Database {
+	t.Helper()
+	d.Source += throughPool
+	database := byPgx(t, d)
+	database.OpenWith = with(d.Direct)
+	config, err := pgx.ParseConfig(d.Direct.Source) // nor notifications
+	if err != nil {
+		t.Fatal(err)
+	}
+	database.Waker, database.WakerOf = outboxpgx.Listener{Config: config}, nil
+	return database
+}
+
+// Nothing leaves the database before it is on disk. Other tests would hide a mistake, so this has a server of its own.
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	server := lab.PostgresAlone(t)
+	t.Run("standard", func(t *testing.T) {
+		sqlbox.RunDisk(t, func(t testing.TB) sqlbox.Database { return standard(server.Postgres(t), dialect.Postgres) })
+	})
+	t.Run("pgx", func(t *testing.T) {
+		sqlbox.RunDisk(t, func(t testing.TB) sqlbox.Database { return byPgx(t, server.Postgres(t)) })
+	})
+	t.Run("PgBouncer", func(t *testing.T) {
+		sqlbox.RunDisk(t, func(t testing.TB) sqlbox.Database { return throughPgBouncer(server.PgBouncer(t)) })
+	})
+	t.Run("PgBouncer by pgx", func(t *testing.T) {
+		sqlbox.RunDisk(t, func(t testing.TB) sqlbox.Database { return throughPgBouncerByPgx(t, server.PgBouncer(t)) })
 	})
 }
 

@@ -19,9 +19,18 @@ import (
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	sqlbox.Run(t, dialect.SQLite, func(t testing.TB) sqlbox.Database {
-		path := filepath.Join(t.TempDir(), "test.db")
-		return standard(&lab.Database{Driver: "sqlite", Source: "file:" + path + sqliteOptions}, dialect.SQLite)
+		return standard(openSQLite(t), dialect.SQLite)
 	})
+}
+
+// A process that is stopped is no matter here: with it stops everybody who needs the only lock that SQLite has for writers.
+func TestSQLiteKilled(t *testing.T) {
+	t.Parallel()
+	killed(t, kind{"SQLite", openSQLite, dialect.SQLite})
+}
+
+func openSQLite(t testing.TB) *lab.Database {
+	return &lab.Database{Driver: "sqlite", Source: "file:" + filepath.Join(t.TempDir(), "test.db") + sqliteOptions}
 }
 
 // sqliteOptions let writers wait for each other, and readers not wait for them.

@@ -13,10 +13,10 @@ import (
 )
 
 // diskCases show on PostgreSQL, which can be asked what is on disk, that nothing leaves the database before it is. On others crashes show
-// it. Other tests on the same server can have it on disk by chance, so these find a mistake most surely if they run alone.
+// it. See RunDisk.
 func diskCases() []Case {
 	return []Case{
-		{Name: "PublishedWhenOnDisk", Not: notPostgres, Run: func(t *testing.T, b *Bench) {
+		{Name: "PublishedWhenOnDisk", Run: func(t *testing.T, b *Bench) {
 			// Transactions that do not wait for the disk are visible at once.
 			b.Migrate()
 			got := b.Collect("q")
@@ -39,7 +39,7 @@ func diskCases() []Case {
 				Equal(b, "message", Receive(b, got, "message").ID, id)
 			}
 		}},
-		{Name: "AckedWhenOnDisk", Not: notPostgres, Run: func(t *testing.T, b *Bench) {
+		{Name: "AckedWhenOnDisk", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
 			hasty := b.OpenWith(t, "synchronous_commit", "off")
 			in := inbox.Inbox{DB: hasty, Dialect: b.Dialect}

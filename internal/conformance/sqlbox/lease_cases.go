@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,6 +72,7 @@ func leaseCases() []Case {
 			t.Logf("replaced after %v with leases of %v", took, relay.Lease)
 		}},
 		{Name: "Stale", Run: stale},
+		{Name: "GivenBackInFlight", Run: givenBackInFlight},
 		{Name: "BrokerAwayForOne", Run: func(t *testing.T, b *Bench) {
 			// A relay that loses the broker lets others do the work.
 			b.Migrate()
@@ -186,6 +188,57 @@ func share(t *testing.T, b *Bench) {
 	}
 	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
 	Equal(b, "messages more than once", len(got), 0)
+}
+
+// givenBackInFlight: a relay is to give leases to another one while messages of all shards are being published. It gives none back before their
+// outcomes are known, so each message is published once.
+func givenBackInFlight(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Collect("q")
+	s := &stuck{Publisher: b.Client, hangs: make(chan struct{}, 100), goOn: make(chan struct{}), outcomes: make(chan error, 100)}
+	// The broker blocks when it has got the first messages, so the relay waits for their outcomes.
+	publisher := &stateful{}
+	publisher.state.Store(rehop.StateOpen)
+	block := sync.OnceFunc(func() { publisher.state.Store(rehop.StateBlocked) })
+	publisher.Publisher = &watcher{Publisher: s, sends: func(string) { block() }}
+	first, second := newRecorder(), newRecorder()
+	relay := b.Relay()
+	relay.Lease, relay.Hooks, relay.Client, relay.Timeout = 4*time.Second, []outbox.Hook{first}, publisher, limit
+	b.Start(relay)
+	b.Eventually("the first relay holds all leases", func() bool { return first.held() == 16 })
+	var messages []outbox.Message
+	shards := make(map[int]bool)
+	for i := 0; len(shards) < 16; i++ {
+		if key := fmt.Sprint("key ", i); !shards[shardOf(key)] {
+			shards[shardOf(key)] = true
+			messages = append(messages, ordered(key, "q", key))
+		}
+	}
+	b.Put(messages...)
+	Receive(b, s.hangs, "the first relay publishes")
+	relay.DB, relay.Hooks, relay.Client = b.Open(t), []outbox.Hook{second}, b.Client
+	b.Start(relay)
+	b.Eventually("the second relay is known", func() bool {
+		return b.Number("SELECT COUNT(*) FROM rehop_outbox_relay WHERE expires > "+b.Dialect.Now()) == 2
+	})
+	for range 2 { // after the second time, the first relay knows the second, and would have given leases back
+		ends := b.Number("SELECT MAX(expires) FROM rehop_outbox_lease")
+		b.Eventually("leases are renewed", func() bool { return b.Number("SELECT MAX(expires) FROM rehop_outbox_lease") > ends })
+	}
+	if first.lost() == 0 { // else the machine is so slow that the second has them by right
+		Equal(b, "leases of the second relay while messages of all shards are under way", second.held(), 0)
+	}
+	close(s.goOn)
+	publisher.state.Store(rehop.StateOpen)
+	b.Eventually("both share the leases", func() bool { return first.held() == 8 && second.held() == 8 })
+	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
+	times := make(map[string]int)
+	for len(times) < len(messages) {
+		times[Receive(b, got, "message").ID]++
+	}
+	if first.lost() == 0 {
+		Equal(b, "messages more than once", len(got), 0)
+	}
 }
 
 // stuck is a publisher that hangs before it sends, until it is let go.

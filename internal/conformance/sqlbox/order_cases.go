@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,6 +114,7 @@ func orderCases() []Case {
 		{Name: "SeveralHeld", Faulty: true, Run: func(t *testing.T, b *Bench) {
 			held(t, b, 20)
 		}},
+		{Name: "HeldForLong", Run: heldForLong},
 		{Name: "NotTooOften", Run: func(t *testing.T, b *Bench) {
 			// A message that fails is not tried again before its time, however busy its shard is.
 			b.Migrate()
@@ -151,15 +153,17 @@ func orderCases() []Case {
 	}
 }
 
+// shardOf is the shard of the messages of a key.
+func shardOf(key string) int {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	return int(h.Sum32() % 16)
+}
+
 // keysOfOneShard are keys whose messages are in the same shard.
 func keysOfOneShard(n int) (keys []string) {
-	shard := func(key string) uint32 {
-		h := fnv.New32a()
-		h.Write([]byte(key))
-		return h.Sum32() % 16
-	}
 	for i := 0; len(keys) < n; i++ {
-		if key := fmt.Sprint("key ", i); shard(key) == shard("key 0") {
+		if key := fmt.Sprint("key ", i); shardOf(key) == shardOf("key 0") {
 			keys = append(keys, key)
 		}
 	}
@@ -281,6 +285,42 @@ func held(t *testing.T, b *Bench, keys int) {
 	}
 	b.Eventually("the outbox is empty", func() bool { return b.Rows() == 0 })
 	Equal(b, "messages in the queue that was full", len(b.Faults.Messages("full")), keys)
+}
+
+// heldForLong: while a message of a key is refused, another key of its shard is published for a while, and the relay learns where nothing can
+// come any more. When the refusals end, the key goes on in its order, with a message that is committed just then.
+func heldForLong(t *testing.T, b *Bench) {
+	b.Migrate()
+	got := b.Firsts("q")
+	told := newRecorder()
+	var refused atomic.Value // the id of a message
+	refuses := func(m *rehop.Message) bool { return m.ID == refused.Load() }
+	relay := b.Relay()
+	relay.Hooks, relay.Client, relay.RetryMin, relay.RetryMax = []outbox.Hook{told}, refuser{b.Client, refuses}, 50*time.Millisecond, 50*time.Millisecond
+	b.Start(relay)
+	keys := keysOfOneShard(2)
+	for round := range 3 {
+		id := func(n int) string { return fmt.Sprint("held ", round, " ", n) }
+		refused.Store(id(0))
+		before := told.totals().Postponed
+		b.Put(ordered(keys[0], "q", id(0)))
+		b.Eventually("the first of the key is refused", func() bool { return told.totals().Postponed > before })
+		b.Put(ordered(keys[0], "q", id(1)))
+		for i := range 10 { // the relay notes a place every tenth of a second at most
+			other := fmt.Sprint("other ", round, " ", i)
+			refusals := told.totals().Postponed
+			b.Put(ordered(keys[1], "q", other))
+			Equal(b, "message while the key is held", Receive(b, got, "message of another key").ID, other)
+			b.Eventually("more refusals", func() bool { return told.totals().Postponed > refusals })
+		}
+		b.Put(ordered(keys[0], "q", id(2)))
+		refused.Store("")
+		Equal(b, "message", Receive(b, got, "message that was refused").ID, id(0))
+		b.Put(ordered(keys[0], "q", id(3)))
+		for n := 1; n <= 3; n++ {
+			Equal(b, "message of the key", Receive(b, got, "message of the key").ID, id(n))
+		}
+	}
 }
 
 // write publishes in a transaction of its own, from any goroutine. If it is rolled back, then before the end.

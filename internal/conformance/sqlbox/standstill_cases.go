@@ -127,14 +127,17 @@ func nextOfTheKey(t *testing.T, b *Bench) {
 	Equal(b, "copies of the first", len(b.Faults.Messages("slow")), 1)
 }
 
-// refuser is a publisher for a broker that has a full queue.
-type refuser struct{ outbox.Publisher }
+// refuser is a publisher for a broker that refuses some messages.
+type refuser struct {
+	outbox.Publisher
+	refuses func(*rehop.Message) bool
+}
 
 func (r refuser) PublishEach(ctx context.Context, messages []rehop.Message, settled func(int, error)) {
 	var index []int
 	var taken []rehop.Message
 	for i, m := range messages {
-		if m.Key == "full" {
+		if r.refuses(&m) {
 			settled(i, rehop.ErrRefused)
 			continue
 		}
@@ -148,8 +151,9 @@ func manyKeysRefused(t *testing.T, b *Bench) {
 	b.Migrate()
 	got := b.Collect("q")
 	told := newRecorder()
+	full := func(m *rehop.Message) bool { return m.Key == "full" }
 	relay := b.Relay()
-	relay.Client, relay.Hooks, relay.RetryMin, relay.RetryMax = refuser{b.Client}, []outbox.Hook{told}, 2*time.Second, time.Hour
+	relay.Client, relay.Hooks, relay.RetryMin, relay.RetryMax = refuser{b.Client, full}, []outbox.Hook{told}, 2*time.Second, time.Hour
 	b.Start(relay)
 	const keys = 4000
 	for i := 0; i < keys; i += 500 {

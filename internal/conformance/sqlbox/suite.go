@@ -71,7 +71,6 @@ func sections() []section {
 		{"inbox", inboxCases()},
 		{"spill", spillCases()},
 		{"restore", restoreCases()},
-		{"disk", diskCases()},
 	}
 }
 
@@ -89,12 +88,23 @@ func RunSome(t *testing.T, d dialect.Dialect, names []string, fresh func(t testi
 			t.Fatalf("sections: got %v, want names of sections only", names)
 		}
 	}
-	run(t, d, some, func(t *testing.T, c Case) {
-		embedded := rehoptest.Open(t)
-		b := newBench(t, fresh(t), embedded)
-		b.Faults = embedded
-		c.Run(t, b)
-	})
+	run(t, d, some, func(t *testing.T, c Case) { runEmbedded(t, c, fresh) })
+}
+
+// runEmbedded runs a case on an embedded broker.
+func runEmbedded(t *testing.T, c Case, fresh func(t testing.TB) Database) {
+	embedded := rehoptest.Open(t)
+	b := newBench(t, fresh(t), embedded)
+	b.Faults = embedded
+	c.Run(t, b)
+}
+
+// RunDisk runs the cases that ask PostgreSQL what is on disk, one after the other. Whatever commits on the same server at the same time has
+// all before it put on disk, and can hide a mistake: so fresh must use a server that nobody else uses.
+func RunDisk(t *testing.T, fresh func(t testing.TB) Database) {
+	for _, c := range diskCases() {
+		t.Run(c.Name, func(t *testing.T) { runEmbedded(t, c, fresh) })
+	}
 }
 
 // RunOn runs the cases of some sections in which the broker does not fail on another broker.
