@@ -13,8 +13,8 @@ import (
 //
 // Before RabbitMQ 3.13 the mark and x-delivery-count are of the queue that delivers. Newer releases carry them through dead-lettering:
 //
-//   - 4.0, from quorum queue to quorum queue: the first delivery of a dead letter has the mark and the count of the queue that it died in.
-//     The next delivery has those of its own queue.
+//   - 4.0, from quorum queue to quorum queue: the first delivery of a dead letter has the mark and the count of all queues that it was rejected
+//     in. The next delivery has those of its own queue.
 //   - 4.3, all queues: a dead letter has the mark if it was delivered anywhere, and a quorum queue adds its own deliveries to the count. A
 //     classic queue shows the mark and no count, and no mark if a consumer was waiting when the dead letter came.
 //
@@ -55,13 +55,11 @@ func (s *Subscriber) uncarried(h *handling) bool {
 		(!s.counts(h) || s.layout.RedeliveryFails() || s.foreseen(h) >= min(suspectAfter, s.config.CrashLimit))
 }
 
-// foreseen is how often a message can have been delivered from this queue without an answer, at the most. RabbitMQ 4.3, which says
-// x-acquired-count too, has counted each delivery that a consumer rejected elsewhere. A record of more rejections than the count has is forged.
+// foreseen is how often a message can have been delivered from this queue without an answer, at the most, as far as its counts can be told apart:
+// the quorum queues of RabbitMQ 4 have counted each delivery that a consumer rejected elsewhere. A record of more rejections than the count has
+// is of classic queues, or forged.
 func (s *Subscriber) foreseen(h *handling) int {
 	count, rejected := envelope.DeliveryCount(h.raw.Headers), 0
-	if _, adds := h.raw.Headers["x-acquired-count"]; !adds {
-		return count
-	}
 	for _, d := range deaths(h) {
 		if d.Delivered() {
 			rejected += d.Count
