@@ -34,6 +34,15 @@ func (s Subscription) forms(native layout.Native) ([]form, error) {
 	return all, nil
 }
 
+// plansOf are what each form declares.
+func plansOf(forms []form) []layout.Plan {
+	plans := make([]layout.Plan, len(forms))
+	for i, f := range forms {
+		plans[i] = f.plan
+	}
+	return plans
+}
+
 // openForm declares what the subscription needs in the form that the broker has, and starts a consumer. The first form that the broker does not
 // refuse is the one: where there is nothing yet, the newest. It may be another one at the next connection, which may be to another broker.
 func (s *Subscriber) openForm(ctx context.Context, prefetch int) (*rabbit.Session, error) {

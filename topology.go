@@ -12,6 +12,8 @@ import (
 // written as RabbitMQ's definitions (Definitions), and drawn (SVG, Mermaid). It has policies for subscriptions that say so
 // (Subscription.PolicyPriority). Subscriptions need no handler for that.
 //
+// A layout that fleets have in several forms (layout.Forms) is in the newest one. Diff and Apply choose the form that the broker has, as subscriptions do.
+//
 // Cascades are not in it: whoever has a delay for which there is no step declares the levels then.
 func Topology(config Config, subscriptions ...Subscription) (layout.Plan, error) {
 	config = config.withDefaults()
@@ -31,9 +33,9 @@ func Topology(config Config, subscriptions ...Subscription) (layout.Plan, error)
 		if err := s.validate(); err != nil {
 			return layout.Plan{}, fmt.Errorf("rehop: subscription %q: %w", s.Queue, err)
 		}
-		own, err := s.plan(native)
+		forms, err := s.forms(native)
 		if err == nil {
-			err = plan.Merge(own)
+			err = plan.MergeForms(plansOf(forms)...)
 		}
 		if err != nil {
 			return plan, fmt.Errorf("rehop: subscription %q: %w", s.Queue, err)

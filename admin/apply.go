@@ -65,7 +65,7 @@ func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Ap
 	if len(plan.Policies) > 0 && a.management.base == "" {
 		return Applied{}, fmt.Errorf("apply the plan: it has policies: %w", ErrNoManagement)
 	}
-	diff, err := a.compare(ctx, plan)
+	plan, diff, err := a.compare(ctx, plan)
 	if err != nil {
 		return Applied{}, fmt.Errorf("apply the plan: compare it with the broker: %w", err)
 	}

@@ -118,7 +118,7 @@ func (m *migration) inFeeder(ctx context.Context, q topology.LiveQueue) (int, er
 	if missing(err) {
 		return 0, nil
 	}
-	return ready + told.held(), err
+	return ready + told.away(), err
 }
 
 // ready is how many messages of a queue wait to be delivered, without delay unless it belongs to another connection.

@@ -160,6 +160,7 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 type figures struct {
 	Ready          *int            `json:"messages_ready"` // none: it has not told yet, as with all that follow
 	Unacked        *int            `json:"messages_unacknowledged"`
+	Delayed        int             `json:"messages_delayed"` // of a quorum queue of RabbitMQ 4.3
 	Reductions     *int            `json:"reductions"`
 	Bytes          *int            `json:"message_bytes"`
 	Persistent     *int            `json:"messages_persistent"` // of a classic queue of RabbitMQ, told together with the bytes
@@ -203,6 +204,9 @@ func (f figures) held() int {
 	}
 	return *f.Unacked
 }
+
+// away is how many messages are not ready and come back: consumers hold them, or the queue delays them.
+func (f figures) away() int { return f.held() + f.Delayed }
 
 func (m *management) figures(ctx context.Context, queue string) (f figures, err error) {
 	err = m.call(ctx, http.MethodGet, fmt.Sprintf("/api/queues/%s/%s", url.PathEscape(m.vhost), url.PathEscape(queue)), nil, &f)

@@ -10,8 +10,8 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// vacate moves messages out of the queue until it can be deleted: nothing has come for Settle, no consumer holds a message of it, and no other queue
-// holds messages that it would dead-letter to this one by its name.
+// vacate moves messages out of the queue until it can be deleted: nothing has come for Settle, no consumer holds a message of it, it delays none, and no
+// other queue holds messages that it would dead-letter to this one by its name.
 func (m *migration) vacate(ctx context.Context) error {
 	queue := m.want.Name
 	for {
@@ -47,14 +47,14 @@ func (m *migration) still(ctx context.Context) (bool, error) {
 			if ready > 0 {
 				return false, m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that it dead-letters to this one by its name", ready, s.queue.Name))
 			}
-			held, sure, err := s.held(ctx, m)
+			held, sure, err := s.away(ctx, m)
 			switch {
 			case err != nil:
 				return false, err
 			case held > 0 && i == 0:
-				return false, m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that consumers hold", held, s.queue.Name))
+				return false, m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that consumers hold or that it delays", held, s.queue.Name))
 			case held > 0:
-				return false, m.waiting(ctx, fmt.Sprintf("%d messages that consumers of queue %q hold, which dead-letters to this one by its name", held, s.queue.Name))
+				return false, m.waiting(ctx, fmt.Sprintf("%d messages that consumers of queue %q hold or that it delays, and it dead-letters to this one by its name", held, s.queue.Name))
 			case !sure:
 				pending = s.queue.Name
 			}
@@ -93,8 +93,8 @@ type statistics struct {
 	changes int // of them
 }
 
-// held is how many messages the broker says that consumers hold, and whether that is as new as the first call.
-func (s *statistics) held(ctx context.Context, m *migration) (n int, sure bool, err error) {
+// away is how many messages the broker says that consumers hold or that the queue delays, and whether that is as new as the first call.
+func (s *statistics) away(ctx context.Context, m *migration) (n int, sure bool, err error) {
 	if s.began.IsZero() {
 		s.began = time.Now()
 	}
@@ -105,9 +105,9 @@ func (s *statistics) held(ctx context.Context, m *migration) (n int, sure bool, 
 	case err != nil || told.Unacked == nil:
 		return 0, false, err
 	case m.instant:
-		return told.held(), true, nil
+		return told.away(), true, nil
 	case told.Reductions == nil: // not RabbitMQ: no more is known than that other brokers are not slower
-		return told.held(), time.Since(s.began) >= defaultSettle, nil
+		return told.away(), time.Since(s.began) >= defaultSettle, nil
 	}
 	if now := *told.Reductions; now != s.last {
 		if s.last != 0 {
@@ -115,5 +115,5 @@ func (s *statistics) held(ctx context.Context, m *migration) (n int, sure bool, 
 		}
 		s.last = now
 	}
-	return told.held(), s.changes >= 3, nil
+	return told.away(), s.changes >= 3, nil
 }

@@ -15,12 +15,13 @@ type Diff = topology.Diff
 // Difference is one thing in which a broker differs from a plan, and what to do about it.
 type Difference = topology.Difference
 
-// Diff compares a plan (see rehop.Topology) with what the broker has. It changes nothing.
+// Diff compares a plan (see rehop.Topology) with what the broker has. It changes nothing. A subscription whose layout has several forms is compared
+// in the one that the broker has.
 //
 // Without the management API it asks through AMQP, which tells whether exchanges and queues exist and are
 // declared alike, and nothing about bindings and policies.
 func (a *Admin) Diff(ctx context.Context, plan layout.Plan) (Diff, error) {
-	diff, err := a.compare(ctx, plan)
+	_, diff, err := a.compare(ctx, plan)
 	if err == nil {
 		err = a.nameMigrations(ctx, diff)
 	}
@@ -69,19 +70,44 @@ func (a *Admin) migrating(ctx context.Context, queue string) (bool, error) {
 	return err == nil, err
 }
 
-func (a *Admin) compare(ctx context.Context, plan layout.Plan) (Diff, error) {
+// compare finds how the broker differs from the plan, and returns the plan in the forms that it has been compared in.
+func (a *Admin) compare(ctx context.Context, plan layout.Plan) (layout.Plan, Diff, error) {
 	if a.management.base == "" {
-		p := &probe{link: a.read}
-		if err := p.look(ctx, plan); err != nil {
-			return nil, err
-		}
-		return append(topology.Compare(plan, p.live, ownOf(plan)), p.blind...), nil
+		return a.compareBlind(ctx, plan)
 	}
 	live, err := a.management.live(ctx)
 	if err != nil {
-		return nil, err
+		return plan, nil, err
 	}
-	return a.onlyEmpty(ctx, topology.Compare(plan, live, ownOf(plan)))
+	plan, err = plan.Fit(func(form layout.Plan) (bool, error) { return isForm(form, live), nil })
+	if err != nil {
+		return plan, nil, err
+	}
+	diff, err := a.onlyEmpty(ctx, topology.Compare(plan, live, ownOf(plan)))
+	return plan, diff, err
+}
+
+// compareBlind is compare through AMQP alone.
+func (a *Admin) compareBlind(ctx context.Context, plan layout.Plan) (layout.Plan, Diff, error) {
+	plan, err := plan.Fit(func(form layout.Plan) (bool, error) {
+		p := &probe{link: a.read}
+		err := p.look(ctx, form)
+		return isForm(form, p.live), err
+	})
+	if err != nil {
+		return plan, nil, err
+	}
+	p := &probe{link: a.read}
+	if err := p.look(ctx, plan); err != nil {
+		return plan, nil, err
+	}
+	return plan, append(topology.Compare(plan, p.live, ownOf(plan)), p.blind...), nil
+}
+
+// isForm reports whether the broker would accept all declarations of a form. Policies are set, and not declared.
+func isForm(form layout.Plan, live Live) bool {
+	form.Policies = nil
+	return len(topology.Compare(form, live, func(string) bool { return false }).Of(topology.Differs)) == 0
 }
 
 // onlyEmpty takes out what is said to be superfluous and is not empty: the management API counts late.

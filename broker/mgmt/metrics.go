@@ -129,7 +129,7 @@ var queueMetrics = []struct {
 }{
 	{"messages_ready", "gauge", "Messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.Ready) }},
 	{"messages_unacked", "gauge", "Messages that clients have and have not acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
-	{"messages", "gauge", "Messages: ready, not acknowledged, or dead and kept", func(s queue.Status) float64 { return float64(s.Ready + s.Unacked + s.Kept) }},
+	{"messages", "gauge", "Messages: ready, delayed, not acknowledged, or dead and kept", func(s queue.Status) float64 { return float64(s.Ready + s.Delayed + s.Unacked + s.Kept) }},
 	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers) + s.Borrowers) }},
 	{"consumer_capacity", "gauge", "Whether a message that came now would be delivered at once", capacity},
 	{"consumer_utilisation", "gauge", "The same, under its older name", capacity},

@@ -1,6 +1,9 @@
 package mgmt
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/rehop/rehop/internal/node"
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/wire"
@@ -104,7 +107,13 @@ func (a *api) describeQuorum(o object, s queue.Status, active any) {
 		}
 	}
 	o["messages_by_priority"], o["messages_active_priorities"] = byPriority, len(byPriority)
-	o["delayed_retry"], o["messages_delayed"] = "disabled", 0 // this broker has none
+	o["delayed_retry"], o["messages_delayed"] = "disabled", s.Delayed
+	if r := s.Settings.Retry; r != (queue.Retry{}) {
+		o["delayed_retry"] = fmt.Sprintf("%s (min: %dms, max: %dms)", r.Type, r.Min.Milliseconds(), r.Max.Milliseconds())
+	}
+	if now := time.Now(); s.Delayed > 0 {
+		o["next_delayed_at"], o["last_delayed_at"] = now.Add(s.NextReady).UnixMilli(), now.Add(s.LastReady).UnixMilli()
+	}
 }
 
 func describePolicy(q *node.Queue, o object) {

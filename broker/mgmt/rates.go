@@ -11,7 +11,7 @@ import (
 
 // figures are the numbers of a queue, a channel, a virtual host or the broker that have a rate.
 type figures struct {
-	ready, unacked, kept                                                      float64
+	ready, unacked, others                                                    float64
 	publish, deliver, deliverNoAck, get, getNoAck, getEmpty, ack, redelivered float64
 	confirm, returned, dropped                                                float64
 	churn                                                                     [len(churned)]float64
@@ -31,7 +31,7 @@ func figuresOf(q *node.Queue) figures {
 func (f *figures) hold(s queue.Status) {
 	f.ready += float64(s.Ready)
 	f.unacked += float64(s.Unacked)
-	f.kept += float64(s.Kept)
+	f.others += float64(s.Kept + s.Delayed)
 }
 
 // figuresOfTotals are those of what happens in queues.
@@ -73,7 +73,7 @@ func (f *figures) each(other figures, do func(mine *float64, others float64)) {
 	for _, pair := range []struct {
 		mine   *float64
 		others float64
-	}{{&f.ready, other.ready}, {&f.unacked, other.unacked}, {&f.kept, other.kept}, {&f.publish, other.publish}, {&f.deliver, other.deliver},
+	}{{&f.ready, other.ready}, {&f.unacked, other.unacked}, {&f.others, other.others}, {&f.publish, other.publish}, {&f.deliver, other.deliver},
 		{&f.deliverNoAck, other.deliverNoAck}, {&f.get, other.get}, {&f.getNoAck, other.getNoAck}, {&f.getEmpty, other.getEmpty},
 		{&f.ack, other.ack}, {&f.redelivered, other.redelivered}, {&f.confirm, other.confirm}, {&f.returned, other.returned}, {&f.dropped, other.dropped}} {
 		do(pair.mine, pair.others)
@@ -139,7 +139,7 @@ func describeRates(all []rated) object {
 
 // messages adds how many messages there are, and how fast that changes.
 func (f figures) messages(o object, rates figures) {
-	o["messages"], o["messages_details"] = int64(f.ready+f.unacked+f.kept), object{"rate": rates.ready + rates.unacked + rates.kept}
+	o["messages"], o["messages_details"] = int64(f.ready+f.unacked+f.others), object{"rate": rates.ready + rates.unacked + rates.others}
 	o["messages_ready"], o["messages_ready_details"] = int64(f.ready), object{"rate": rates.ready}
 	o["messages_unacknowledged"], o["messages_unacknowledged_details"] = int64(f.unacked), object{"rate": rates.unacked}
 }

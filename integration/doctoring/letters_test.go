@@ -92,8 +92,8 @@ func TestDeadLetters(t *testing.T) {
 
 // Where the dead letters of each layout go, they find a queue, and do not come back by themselves.
 func TestDeadLettersOfLayouts(t *testing.T) {
-	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}} {
-		t.Run(fmt.Sprintf("%T", l), func(t *testing.T) {
+	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.PubSub{Form: layout.PubSubByKey}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}} {
+		t.Run(fmt.Sprintf("%T%[1]v", l), func(t *testing.T) {
 			t.Parallel()
 			w := newWard(t, lab.Embedded(t))
 			plan, err := rehop.Topology(rehop.Config{},

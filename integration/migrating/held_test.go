@@ -1,12 +1,16 @@
 package migrating
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 )
@@ -53,6 +57,48 @@ func TestMigrateKeepsHeldMessages(t *testing.T) {
 		}})
 		s.wantPlanned(want)
 		wantAll(s, "orders", n)
+	})
+}
+
+// What a quorum queue of RabbitMQ 4.3 delays is neither ready nor held by a consumer, and is not deleted with the queue either. Other releases delay
+// nothing.
+func TestMigrateKeepsDelayedMessages(t *testing.T) {
+	t.Parallel()
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		s.apply(plan(t, orders(func(s *rehop.Subscription) {
+			s.QueueArgs = map[string]any{"x-delayed-retry-type": "all", "x-delayed-retry-min": time.Hour.Milliseconds()}
+		})))
+		want := plan(t, orders(nil))
+		const n = 5
+		s.fill("order", "order.1", 0, n)
+		ch := r.Channel()
+		for range n {
+			if _, ok, err := ch.Get("orders", false); err != nil || !ok {
+				t.Fatalf("got %v, %v, want a message", ok, err)
+			}
+		}
+		if err := ch.Nack(0, true, true); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(s.ctx)
+		defer cancel()
+		_, err := s.admin.Migrate(ctx, want, "orders", admin.MigrateOptions{Settle: settle, Progress: func(p admin.MigrationProgress) {
+			if strings.Contains(p.Waiting, "5 messages of queue \"orders\" that consumers hold or that it delays") {
+				cancel()
+			}
+		}})
+		if lab.Release() < broker.RabbitMQ43 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAll(s, "orders", n)
+			return
+		}
+		wantError(t, err, context.Canceled, "delays")
+		if purged, err := ch.QueuePurge("orders", false); err != nil || purged != n {
+			t.Errorf("the queue has %d messages, %v, want the %d that it delays", purged, err, n)
+		}
 	})
 }
 

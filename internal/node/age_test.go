@@ -18,7 +18,7 @@ func kill(t *testing.T, v *Vhost) *Vhost {
 	m.do(os.CopyFS(dir, os.DirFS(v.node.config.Dir)))
 	m.do(os.Remove(filepath.Join(dir, "LOCK")))
 	m.do(v.node.Close())
-	return openVhost(t, dir)
+	return openVhostAs(t, dir, v.node.config.Compat)
 }
 
 // A message expires in time on a broker that does nothing else and is restarted again and again, in order or not.

@@ -42,15 +42,23 @@ func (q *Queue) Look() ([]Sight, error) {
 	return seen, nil
 }
 
-// NextDue returns how long it takes until a message at the head of a queue expires, and whether there is one that does.
+// NextDue returns how long it takes until a message at the head of a queue expires or a delayed one is ready, and whether there is one that does.
 func (n *Node) NextDue() (wait time.Duration, waits bool) {
 	now := n.clock()
+	due := func(left time.Duration) {
+		if !waits || left < wait {
+			wait, waits = left, true
+		}
+	}
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
 			for _, head := range q.core.Peek(1) {
-				if left := max(head.Expires-now, 0); head.Expires != 0 && (!waits || left < wait) {
-					wait, waits = left, true
+				if head.Expires != 0 {
+					due(max(head.Expires-now, 0))
 				}
+			}
+			if s := q.core.Status(); s.Delayed > 0 {
+				due(s.NextReady)
 			}
 		}
 	}
@@ -108,9 +116,9 @@ func (n *Node) CheckBooks() error {
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
 			status := q.Status()
-			var ready, inHand holding
-			for _, it := range q.core.Peek(status.Ready + 1) {
-				ready.add(q, it)
+			var waiting, inHand holding
+			for _, it := range append(q.core.Peek(status.Ready+1), q.core.Delayed()...) {
+				waiting.add(q, it)
 				note(q, it)
 			}
 			if h := unacked[q]; h != nil {
@@ -119,7 +127,7 @@ func (n *Node) CheckBooks() error {
 			for _, d := range q.strandedBox.look() {
 				note(q, d.Item)
 			}
-			compare(q.String()+", ready", holding{status.Ready, status.ReadyBytes}, ready)
+			compare(q.String()+", ready or delayed", holding{status.Ready + status.Delayed, status.ReadyBytes}, waiting)
 			compare(q.String()+", unacknowledged", holding{status.Unacked, status.UnackedBytes}, inHand)
 		}
 	}

@@ -42,7 +42,7 @@ import (
 //   - A mandatory message for a direct reply is not returned.
 //   - x-max-length-bytes of a quorum queue counts properties, too.
 //   - A consumer timeout holds for quorum queues only: it gives back what was held for too long, and cancels the consumer.
-//   - Quorum queues have x-delayed-retry-*, which mean nothing here.
+//   - Quorum queues can delay what comes back, by x-delayed-retry-* or a policy.
 type Compat int
 
 // The releases that changed a rule.
@@ -86,6 +86,7 @@ func (c Compat) forgetsCopies() bool             { return c < RabbitMQ40 }
 func (c Compat) policiesByQueueType() bool       { return c >= RabbitMQ313 }
 func (c Compat) queuesHaveConsumerTimeout() bool { return c >= RabbitMQ313 }
 func (c Compat) queuesTimeOut() bool             { return c >= RabbitMQ43 }
+func (c Compat) delaysRetries() bool             { return c >= RabbitMQ43 }
 func (c Compat) hasMirrors() bool                { return c < RabbitMQ40 }
 func (c Compat) quorumExpiresByPolicy() bool     { return c < RabbitMQ40 }
 func (c Compat) ignoresGlobalQos() bool          { return c >= RabbitMQ43 }

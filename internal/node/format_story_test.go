@@ -33,7 +33,7 @@ func TestPresentFormat(t *testing.T) {
 				indexed <- struct{}{}
 			}
 		}
-		n, err := Open(Config{Dir: closed, Logger: slog.New(slog.DiscardHandler), Store: store.Options{SegmentSize: 4096, Crash: crash}})
+		n, err := Open(Config{Dir: closed, Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler), Store: store.Options{SegmentSize: 4096, Crash: crash}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,14 +48,14 @@ func TestPresentFormat(t *testing.T) {
 			m.do(os.Remove(filepath.Join(dir, "LOCK")))
 		}
 		if *writtenFormat != "" {
-			n, err := Open(Config{Dir: ofFormat(t, closed), Logger: slog.New(slog.DiscardHandler)})
+			n, err := Open(Config{Dir: ofFormat(t, closed), Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler)})
 			m.do(err)
 			m.do(os.WriteFile(filepath.Join(base, "contents.txt"), []byte(must{t, n.Vhost("/")}.contents()), 0o600))
 			m.do(n.Close())
 		}
 		var contents []string
 		for _, dir := range []string{closed, killed} {
-			n, err := Open(Config{Dir: ofFormat(t, dir), Logger: slog.New(slog.DiscardHandler)})
+			n, err := Open(Config{Dir: ofFormat(t, dir), Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,6 +89,7 @@ func (m must) story() {
 	for _, q := range []*Queue{m.queue("has a copy"), m.queue("is full", "x-max-length", int32(0), "x-overflow", "reject-publish")} {
 		m.do(v.Bind(v.Exchange("amq.topic"), destination{queue: q}, "halfway", nil))
 	}
+	m.queue("retry", "x-queue-type", "quorum", "x-delayed-retry-type", "all", "x-delayed-retry-min", int32(3_600_000))
 	gone := m.queue("deleted")
 	for _, name := range []string{"classic", "quorum-2"} {
 		m.do(v.Bind(v.Exchange("amq.fanout"), destination{queue: v.Queue(name)}, "", nil))
@@ -104,6 +105,8 @@ func (m must) story() {
 	}
 	m.publish("", "deleted", kept, "of a queue that is deleted")
 	m.publish("", "delay", kept, "in an hour")
+	m.publish("", "retry", kept, "is retried in an hour")
+	m.publish("", "retry", kept, "next")
 	m.publish("", "stranding", kept, "dead")
 	m.publish("", "stranding", kept, "alive")
 	m.publish("", "halfway", kept, "dead")
@@ -120,6 +123,7 @@ func (m must) story() {
 		q := v.Queue(name)
 		n.settle(q, []queue.Item{m.take(q)}, a)
 	}
+	take("retry", rejectedBack)
 	take("stranding", rejected)
 	take("halfway", rejected)
 	take("classic", acked)

@@ -23,11 +23,14 @@ import (
 var formats = []struct {
 	dir    string
 	killed bool
+	compat Compat
 }{
-	{"testdata/format1/closed", false},
-	{"testdata/format1/killed", true},
-	{"testdata/format2/closed", false},
-	{"testdata/format2/killed", true},
+	{"testdata/format1/closed", false, RabbitMQ310},
+	{"testdata/format1/killed", true, RabbitMQ310},
+	{"testdata/format2/closed", false, RabbitMQ310},
+	{"testdata/format2/killed", true, RabbitMQ310},
+	{"testdata/format3/closed", false, RabbitMQ43},
+	{"testdata/format3/killed", true, RabbitMQ43},
 }
 
 // ofFormat returns a copy of a directory.
@@ -73,6 +76,9 @@ func (m must) contents() string {
 				note("    %.20q of %d bytes from %q by %q, id %q, mode %d, priority %d, %s, came back %d times", s.Body, len(s.Body), s.Exchange, s.Key, p.MessageID,
 					p.DeliveryMode, p.Priority, erlang.Term(p.Headers), it.Count)
 			}
+			for _, it := range q.core.Delayed() {
+				note("    delayed: %d bytes, came back %d times", it.Message.Size, it.Count)
+			}
 		}
 	}
 	return b.String()
@@ -89,7 +95,7 @@ func TestFormats(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				for start := range 3 {
-					n, err := Open(Config{Dir: dir, Store: store.Options{SegmentSize: 4096}, Logger: slog.New(slog.DiscardHandler)})
+					n, err := Open(Config{Dir: dir, Compat: f.compat, Store: store.Options{SegmentSize: 4096}, Logger: slog.New(slog.DiscardHandler)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -115,7 +121,7 @@ func TestFormats(t *testing.T) {
 					m.do(n.Close())
 				}
 				// Time has stood still for the delayed one, and goes on.
-				n, err := Open(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+				n, err := Open(Config{Dir: dir, Compat: f.compat, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -125,6 +131,9 @@ func TestFormats(t *testing.T) {
 				synctest.Wait()
 				m.wantBodies("later", "in an hour")
 				m.wantBodies("delay")
+				if m.v.Queue("retry") != nil { // since format 3
+					m.wantBodies("retry", "is retried in an hour", "next")
+				}
 				m.do(n.Close())
 			})
 		})

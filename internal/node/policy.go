@@ -169,7 +169,8 @@ func (v *Vhost) settingsFor(q *Queue) queue.Settings {
 	return settings(v.node.config.Compat, typ, q.Arguments, merged(p.Definition, operator.Definition))
 }
 
-// merged returns what policies of a user and of an operator say together: of both the lower.
+// merged returns what policies of a user and of an operator say together: of both numbers the lower, but for a least delay, and else what the
+// operator says.
 func merged(user, operator map[string]any) map[string]any {
 	if len(operator) == 0 {
 		return user
@@ -182,7 +183,7 @@ func merged(user, operator map[string]any) map[string]any {
 		bound, _ := wire.Integer(value)
 		n, there := wire.Integer(all[key])
 		stricter := bound < n
-		if bound < 0 || n < 0 { // which is no limit
+		if bound < 0 || n < 0 || key == "delayed-retry-min" { // negative is no limit
 			stricter = bound > n
 		}
 		if !there || stricter {

@@ -44,6 +44,17 @@ func TestPolicyCheck(t *testing.T) {
 		{"mirrors on nodes", RabbitMQ310, `{"definition": {"ha-mode": "nodes", "ha-params": 2}}`, `ha-mode="nodes" takes a list, 2 given`},
 		{"mirrors of another mode", RabbitMQ310, `{"definition": {"ha-mode": "some"}}`, `<<"some">> is not a valid ha-mode value`},
 		{"mirrors in 4.0", RabbitMQ40, `{"definition": {"ha-mode": "all"}}`, `[{<<"ha-mode">>,<<"all">>}] are not recognised policy settings`},
+		{"delayed retry in 4.0", RabbitMQ40, `{"definition": {"delayed-retry-min": 5}}`, `[{<<"delayed-retry-min">>,5}] are not recognised policy settings`},
+		{"delayed retry", RabbitMQ43, `{"definition": {"delayed-retry-type": "all", "delayed-retry-min": 5, "delayed-retry-max": 5}}`, ""},
+		{"delayed retry disabled", RabbitMQ43, `{"definition": {"delayed-retry-type": "disabled"}}`, ""},
+		{"delayed retry, most alone", RabbitMQ43, `{"definition": {"delayed-retry-max": 7}}`, ""},
+		{"delayed retry of an unknown type", RabbitMQ43, `{"definition": {"delayed-retry-type": "bogus"}}`,
+			`<<"bogus">> is not a valid delayed retry type. Must be one of: all, failed, returned, disabled`},
+		{"delayed retry, least zero", RabbitMQ43, `{"definition": {"delayed-retry-min": 0}}`, "0 is not a valid delayed retry minimum delay. Must be a positive integer"},
+		{"delayed retry, most as text", RabbitMQ43, `{"definition": {"delayed-retry-max": "x"}}`, `<<"x">> is not a valid delayed retry maximum delay. Must be a positive integer`},
+		{"delayed retry without least", RabbitMQ43, `{"definition": {"delayed-retry-type": "failed", "foo": 1}}`, "delayed-retry-min is required when delayed-retry-type is failed"},
+		{"delayed retry, most below least", RabbitMQ43, `{"definition": {"delayed-retry-min": 5, "delayed-retry-max": 4}}`,
+			"delayed-retry-max (4) must not be smaller than delayed-retry-min (5)"},
 		{"target", RabbitMQ310, `{"apply-to": "quorum_queues", "definition": {"expires": 1}}`, "apply-to 'quorum_queues' unrecognised; should be 'queues', 'exchanges' or 'all'"},
 		{"target in 3.13", RabbitMQ313, `{"apply-to": "quorum_queues", "definition": {"expires": 1}}`, ""},
 		{"several faults", RabbitMQ310, `{"pattern": "(", "apply-to": "x"}`, "no policy provided\napply-to 'x' unrecognised; should be 'queues', 'exchanges' or 'all'\n" +
@@ -134,7 +145,13 @@ func TestPolicyOverJSON(t *testing.T) {
 // openVhost opens a node that ends with the test, and returns its virtual host.
 func openVhost(t *testing.T, dir string) *Vhost {
 	t.Helper()
-	n, err := Open(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
+	return openVhostAs(t, dir, RabbitMQ310)
+}
+
+// openVhostAs opens a node that follows a release.
+func openVhostAs(t *testing.T, dir string, c Compat) *Vhost {
+	t.Helper()
+	n, err := Open(Config{Dir: dir, Compat: c, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

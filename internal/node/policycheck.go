@@ -38,11 +38,19 @@ var policyRules = map[string]policyRule{
 	"overflow":                      {among("drop-head", "reject-publish", "reject-publish-dlx"), "%s is not a valid overflow value"},
 	"delivery-limit":                {atLeast(0), "%s is not a valid delivery limit"},
 	"consumer-timeout":              {atLeast(0), "%s is not a valid consumer timeout"},
+	"delayed-retry-type":            {among("all", "failed", "returned", "disabled"), "%s is not a valid delayed retry type. Must be one of: all, failed, returned, disabled"},
+	"delayed-retry-min":             {atLeast(1), "%s is not a valid delayed retry minimum delay. Must be a positive integer"},
+	"delayed-retry-max":             {atLeast(1), "%s is not a valid delayed retry maximum delay. Must be a positive integer"},
 	"max-age":                       {anAge, "%s is not a valid max age"},
 	"queue-leader-locator":          {among("client-local", "balanced", "random", "least-leaders"), "%s is not a valid queue leader locator value"},
 	"initial-cluster-size":          {atLeast(0), "%s is not a valid cluster size"},
 	"stream-max-segment-size-bytes": {between(0, 3_000_000_000), "%s is not a valid segment size"},
 	"queue-master-locator":          {among("min-masters", "client-local", "random"), "%s invalid queue-master-locator value"},
+}
+
+// policyKeysSince are the releases that brought a key. The others are older.
+var policyKeysSince = map[string]Compat{
+	"consumer-timeout": RabbitMQ313, "delayed-retry-type": RabbitMQ43, "delayed-retry-min": RabbitMQ43, "delayed-retry-max": RabbitMQ43,
 }
 
 // mirrorRules are for mirrors of classic queues, which a broker that is alone does not have: such policies are taken and mean nothing.
@@ -82,7 +90,8 @@ func checkApplyTo(c Compat, to string) string {
 }
 
 // operatorKeys are what operators can bound.
-var operatorKeys = []string{"expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes", "delivery-limit"}
+var operatorKeys = []string{"expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes", "delivery-limit",
+	"delayed-retry-type", "delayed-retry-min", "delayed-retry-max"}
 
 // checkDefinition returns the first fault by key, and only if there is none the keys that nobody knows.
 func checkDefinition(c Compat, definition map[string]any, operator bool) string {
@@ -93,7 +102,7 @@ func checkDefinition(c Compat, definition map[string]any, operator bool) string 
 	for _, key := range slices.Sorted(maps.Keys(definition)) {
 		value := definition[key]
 		rule, ok := policyRules[key]
-		ok = ok && (key != "consumer-timeout" || c.queuesHaveConsumerTimeout())
+		ok = ok && c >= policyKeysSince[key]
 		if !ok && c.hasMirrors() && strings.HasPrefix(key, "ha-") {
 			if fault := checkMirrors(definition); fault != "" {
 				return fault
@@ -109,10 +118,26 @@ func checkDefinition(c Compat, definition map[string]any, operator bool) string 
 			return fmt.Sprintf(rule.fault, policyTerm(value))
 		}
 	}
+	if fault := checkRetry(definition); fault != "" && c.delaysRetries() {
+		return fault
+	}
 	if unknown != nil {
 		return erlang.List(unknown, func(key string) string {
 			return "{" + erlang.Binary(key) + "," + policyTerm(definition[key]) + "}"
 		}) + " are not recognised policy settings"
+	}
+	return ""
+}
+
+// checkRetry returns how keys about delayed retry do not go together. Each alone is valid.
+func checkRetry(definition map[string]any) string {
+	least, hasMin := wire.Integer(definition["delayed-retry-min"])
+	most, hasMax := wire.Integer(definition["delayed-retry-max"])
+	switch typ := definition["delayed-retry-type"]; {
+	case typ != nil && typ != "disabled" && !hasMin:
+		return fmt.Sprintf("delayed-retry-min is required when delayed-retry-type is %s", typ)
+	case hasMin && hasMax && most < least:
+		return fmt.Sprintf("delayed-retry-max (%d) must not be smaller than delayed-retry-min (%d)", most, least)
 	}
 	return ""
 }

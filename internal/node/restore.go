@@ -91,6 +91,7 @@ func (n *Node) restore() error {
 				ttl = time.Duration(meta.TTL) * time.Millisecond
 			}
 			age := time.Duration(max(now-meta.Enqueued, 0)) * time.Millisecond
+			returns.Delay = time.Duration(max(h.Until-now, 0)) * time.Millisecond
 			q.Restore(m, ttl, age, returns, h.Deliveries > 0 || m.Seq() <= doubt.Last)
 		})
 	if err != nil {

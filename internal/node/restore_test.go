@@ -47,7 +47,7 @@ func reopen(t *testing.T, v *Vhost) *Vhost {
 	if err := v.node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return openVhost(t, v.node.config.Dir)
+	return openVhostAs(t, v.node.config.Dir, v.node.config.Compat)
 }
 
 // must declares things in a virtual host.

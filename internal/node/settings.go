@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/internal/node/queue"
@@ -37,6 +38,9 @@ func settings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) 
 		s.AtLeastOnce = strategy == "at-least-once"
 	}
 	s.DeliveryLimit = rules.deliveryLimit(c)
+	if c.delaysRetries() {
+		s.Retry = rules.retry()
+	}
 	return s
 }
 
@@ -98,6 +102,20 @@ func (r rules) deliveryLimit(c Compat) int {
 		limit = max(a, p) // a limit is safer than none
 	}
 	return int(max(limit, -1))
+}
+
+// retry returns how what comes back is delayed. RabbitMQ accepts any arguments, and delays nothing by those that make no sense.
+func (r rules) retry() queue.Retry {
+	name, _ := r.policyFirst("delayed-retry-type")
+	typ := queue.RetryType(name)
+	least, most := r.lower("delayed-retry-min"), r.lower("delayed-retry-max")
+	if !slices.Contains([]queue.RetryType{queue.RetryAll, queue.RetryFailed, queue.RetryReturned}, typ) || least <= 0 {
+		return queue.Retry{}
+	}
+	if most <= 0 {
+		most = least
+	}
+	return queue.Retry{Type: typ, Min: milliseconds(least), Max: milliseconds(most)}
 }
 
 // milliseconds bounds a lifetime: policies may have any.

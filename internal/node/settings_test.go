@@ -51,6 +51,14 @@ func TestSettings(t *testing.T) {
 			with(func(s *queue.Settings) { s.Expires = 10 * time.Millisecond })},
 		{"quorum: the lower expiry", RabbitMQ40, queue.Quorum, table("x-expires", int32(5)), policy{"expires": int64(10)},
 			with(func(s *queue.Settings) { s.Expires, s.DeliveryLimit = 5*time.Millisecond, 20 })},
+		{"quorum: no delayed retry in 4.0", RabbitMQ40, queue.Quorum, table("x-delayed-retry-type", "all", "x-delayed-retry-min", int32(5)), nil,
+			with(func(s *queue.Settings) { s.DeliveryLimit = 20 })},
+		{"quorum: delayed retry", RabbitMQ43, queue.Quorum, table("x-delayed-retry-type", "failed", "x-delayed-retry-min", int32(5), "x-delayed-retry-max", int32(9)),
+			policy{"delayed-retry-type": "returned", "delayed-retry-min": int64(math.MaxInt64), "delayed-retry-max": int64(7)},
+			with(func(s *queue.Settings) {
+				s.Retry, s.DeliveryLimit = queue.Retry{Type: queue.RetryReturned, Min: 5 * time.Millisecond, Max: 7 * time.Millisecond}, 20
+			})},
+		{"classic: no delayed retry", RabbitMQ43, queue.Classic, nil, policy{"delayed-retry-type": "all", "delayed-retry-min": int64(5)}, queue.Unlimited()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := settings(c.compat, c.typ, c.args, c.policy); got != c.want {

@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/node/store"
@@ -89,9 +90,12 @@ func (n *Node) settle(q *Queue, items []queue.Item, a answer) {
 	default:
 		failed := n.config.Compat.fails(a)
 		if q.kept() {
-			b := n.batch()
+			b, retry := n.batch(), q.core.Settings().Retry
 			for _, it := range items {
 				b.Count(&it.Message.Message, q.core.ID, n.config.Compat.logged(it, failed))
+				if delay := retry.Delay(it, failed); delay > 0 {
+					b.Delay(&it.Message.Message, q.core.ID, time.Now().Add(delay).UnixMilli())
+				}
 			}
 			n.commit(b)
 		}

@@ -47,6 +47,8 @@ type Plan struct {
 	// Policies are for what the arguments leave out; see ByPolicy. They are set by operators, not declared by
 	// clients.
 	Policies []Policy `json:",omitempty"`
+
+	forms [][]Plan // parts that brokers have in several forms, the one that this plan has first; see Fit
 }
 
 // Add is Merge for plans that cannot contradict each other. It panics when they do: two parts of rehop
@@ -97,6 +99,7 @@ func (p *Plan) Merge(q Plan) error {
 			return fmt.Errorf("policy %q is planned twice, differently: %v and %v", x.Name, p.Policies[i], x)
 		}
 	}
+	p.forms = append(slices.Clip(p.forms), q.forms...)
 	return nil
 }
 

@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// alarm is the one timer of a queue: for the head's expiry and for the queue's own.
+// alarm is the one timer of a queue: for the head's expiry, for the queue's own, and for delayed items.
 type alarm struct {
 	wake  func()
 	timer *time.Timer
@@ -45,10 +45,19 @@ func (q *Queue) deadline() time.Duration {
 	if head := q.head(); head != nil && !q.clogged() { // else whoever takes the dead away sees to it
 		at = head.Expires
 	}
+	if len(q.delayed) > 0 {
+		at = sooner(at, q.delayed[0].until)
+	}
 	if q.settings.Expires >= 0 && len(q.consumers) == 0 {
-		if due := max(q.used+q.settings.Expires, 1); at == 0 || due < at {
-			at = due
-		}
+		at = sooner(at, max(q.used+q.settings.Expires, 1))
+	}
+	return at
+}
+
+// sooner returns the first of two times, of which the one before may be none.
+func sooner(at, other time.Duration) time.Duration {
+	if at == 0 || other < at {
+		return other
 	}
 	return at
 }

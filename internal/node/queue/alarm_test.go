@@ -17,9 +17,16 @@ type clocked struct {
 	woken []string
 }
 
-func newClocked(t *testing.T, s Settings) *clocked {
+func newClocked(t *testing.T, s Settings) *clocked { return newClockedOf(t, Classic, Rules{}, s) }
+
+// newClockedQuorum returns a quorum queue of RabbitMQ 4.3.
+func newClockedQuorum(t *testing.T, s Settings) *clocked {
+	return newClockedOf(t, Quorum, Rules{CountsFailures: true, LimitsFailures: true, ReturnsFirst: true}, s)
+}
+
+func newClockedOf(t *testing.T, kind Type, rules Rules, s Settings) *clocked {
 	c := &clocked{stage: &stage{t: t, names: make(map[*Message]string), budget: &Budget{}}, began: time.Now()}
-	c.q = New(Config{ID: 1, Type: Classic, Clock: c.clock, Budget: c.budget, Wake: c.wake}, s)
+	c.q = New(Config{ID: 1, Type: kind, Rules: rules, Clock: c.clock, Budget: c.budget, Wake: c.wake}, s)
 	c.q.Touch()
 	t.Cleanup(c.q.Stop)
 	return c

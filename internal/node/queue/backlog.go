@@ -26,6 +26,8 @@ func (it Item) repeated() bool { return it.Redelivered && !it.brought }
 type Returns struct {
 	Count    uint32
 	Failures uint16
+	// Delay is how long it is not ready yet.
+	Delay time.Duration
 }
 
 // backlog holds items of one priority: those that came back, which are first, and those never taken out.

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // Status is how a queue is at a moment.
@@ -25,6 +26,9 @@ type Status struct {
 	// Fresh is how many ready messages have never been delivered, by levels of priority. Returned is how many have.
 	Fresh    []int
 	Returned int
+	// Delayed messages have come back and are not ready yet: the first of them after NextReady, the last after LastReady. ReadyBytes counts them, too.
+	Delayed              int
+	NextReady, LastReady time.Duration
 }
 
 // Status describes the queue.
@@ -36,6 +40,8 @@ func (q *Queue) Status() Status {
 	if q.settings.KeepsDeadLetters(q.Type) {
 		s.Kept, s.KeptBytes = s.Dying, q.mourned
 	}
+	s.Delayed = len(q.delayed)
+	s.NextReady, s.LastReady = q.spanOfDelays()
 	s.Fresh = make([]int, len(q.levels))
 	for i, level := range q.levels {
 		if level != nil {

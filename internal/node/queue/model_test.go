@@ -14,6 +14,7 @@ type model struct {
 	now, used   time.Duration
 
 	ready     []entry // in the order in which they leave
+	delayed   []entry // in the order in which they came back
 	arrivals  int
 	unacked   map[string]entry
 	consumers []*client // in the order of their coming
@@ -34,6 +35,7 @@ type entry struct {
 	redelivered bool
 	count       uint32
 	expires     time.Duration
+	until       time.Duration // it is delayed
 }
 
 // client is a consumer in the model.
@@ -141,7 +143,33 @@ func (m *model) bytes() (sum int64) {
 	for _, e := range m.ready {
 		sum += e.size
 	}
+	for _, e := range m.delayed {
+		sum += e.size
+	}
 	return sum
+}
+
+// length is how many messages count for the limit.
+func (m *model) length() int64 { return int64(len(m.ready) + len(m.delayed)) }
+
+// nextDelayed finds the entry that is ready first, or returns -1.
+func (m *model) nextDelayed() int {
+	next := -1
+	for i, e := range m.delayed {
+		if next < 0 || e.until < m.delayed[next].until {
+			next = i
+		}
+	}
+	return next
+}
+
+func (m *model) promote() {
+	for next := m.nextDelayed(); next >= 0 && m.delayed[next].until <= m.now; next = m.nextDelayed() {
+		e := m.delayed[next]
+		m.delayed = slices.Delete(m.delayed, next, next+1)
+		e.back = true
+		m.insert(e, func(other entry) bool { return !other.back })
+	}
 }
 
 func (m *model) heldBytes() (sum int64) {
@@ -153,12 +181,13 @@ func (m *model) heldBytes() (sum int64) {
 
 func (m *model) trim() {
 	s := m.settings
-	for s.Overflow == DropHead && len(m.ready) > 0 && (s.MaxLength >= 0 && int64(len(m.ready)) > s.MaxLength || s.MaxBytes >= 0 && m.bytes() > s.MaxBytes) {
+	for s.Overflow == DropHead && len(m.ready) > 0 && (s.MaxLength >= 0 && m.length() > s.MaxLength || s.MaxBytes >= 0 && m.bytes() > s.MaxBytes) {
 		m.die(m.pop(), MaxLength)
 	}
 }
 
 func (m *model) pump() {
+	m.promote()
 	m.cull()
 	for len(m.ready) > 0 {
 		c := m.turn()
@@ -182,7 +211,7 @@ func (m *model) cull() {
 
 func (m *model) admits(size int) bool {
 	s := m.settings
-	length, bytes := int64(len(m.ready)), m.bytes()
+	length, bytes := m.length(), m.bytes()
 	if m.kind == Classic {
 		length, bytes = length+1, bytes+int64(size)
 	}
@@ -246,7 +275,13 @@ func (m *model) kill(names []string) {
 	}
 }
 
-func (m *model) giveBack(names []string, asked bool) {
+// delays reports whether a message that comes back is not ready at once. The model has queues that do not count failures.
+func (m *model) delays(failed bool) bool {
+	r := m.settings.Retry
+	return r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed
+}
+
+func (m *model) giveBack(names []string, asked, failed bool) {
 	for _, name := range names {
 		e := m.takeBack(name)
 		e.redelivered = true
@@ -259,6 +294,9 @@ func (m *model) giveBack(names []string, asked bool) {
 		switch {
 		case limit >= 0 && int(e.count) > limit:
 			m.die(e, DeliveryLimit)
+		case m.delays(failed):
+			e.until = m.now + min(m.settings.Retry.Min, m.settings.Retry.Max)
+			m.delayed = append(m.delayed, e)
 		case limit < 0 && asked:
 			e.back = false
 			m.put(e)
@@ -272,6 +310,7 @@ func (m *model) giveBack(names []string, asked bool) {
 
 func (m *model) get(noAck bool) (name string) {
 	m.used = m.now
+	m.promote()
 	m.expire()
 	if len(m.ready) == 0 {
 		m.totals.GotNothing++
@@ -295,6 +334,12 @@ func (m *model) purge() (names []string) {
 	for len(m.ready) > 0 {
 		names = append(names, m.pop().name)
 	}
+	ready := len(names)
+	for _, e := range m.delayed {
+		names = append(names, e.name)
+	}
+	m.delayed = nil
+	slices.Sort(names[ready:])
 	return names
 }
 
@@ -313,6 +358,9 @@ func (m *model) deadline() time.Duration {
 	at := time.Duration(0)
 	if len(m.ready) > 0 {
 		at = m.ready[0].expires
+	}
+	if next := m.nextDelayed(); next >= 0 && (at == 0 || m.delayed[next].until < at) {
+		at = m.delayed[next].until
 	}
 	if m.settings.Expires >= 0 && len(m.consumers) == 0 {
 		if due := m.used + m.settings.Expires; at == 0 || due < at {

@@ -48,7 +48,8 @@ type Queue struct {
 	highest   int        // above it all levels are empty
 	inARow    int        // of two levels, how often messages were taken since the lower had its turn
 	ready     int
-	bytes     int64 // of ready messages
+	bytes     int64 // of ready and delayed messages
+	delayed   delayedItems
 	unacked   int
 	held      int64 // bytes of unacked messages
 	returns   uint64
@@ -141,12 +142,15 @@ func (q *Queue) Admits(size int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := &q.settings
-	length, bytes := int64(q.ready), q.bytes
+	length, bytes := q.length(), q.bytes
 	if q.Type == Classic {
 		length, bytes = length+1, bytes+int64(size)
 	}
 	return !s.refuses() || (s.MaxLength < 0 || length <= s.MaxLength) && (s.MaxBytes < 0 || bytes <= s.MaxBytes)
 }
+
+// length is how many messages count for the limit of them.
+func (q *Queue) length() int64 { return int64(q.ready + len(q.delayed)) }
 
 // TooLarge reports whether a message of a size does not come in even if the queue is empty.
 func (q *Queue) TooLarge(size int) bool {
@@ -256,6 +260,10 @@ func (q *Queue) Restore(m *Message, ttl, age time.Duration, returns Returns, red
 	if until := q.lifetime(ttl); until != 0 {
 		it.Expires = max(until-age, 1)
 	}
+	if returns.Delay > 0 {
+		q.delay(it, returns.Delay)
+		return
+	}
 	q.put(it)
 }
 
@@ -307,6 +315,7 @@ const deathsAtOnce = 256
 func (q *Queue) pump() Effects {
 	var settled []*Message
 	load := false
+	q.promote()
 	q.cull()
 	for q.ready > 0 && !q.clogged() {
 		c := q.turn()
@@ -409,7 +418,7 @@ func (q *Queue) trim() {
 	if s.Overflow != DropHead {
 		return
 	}
-	for q.ready > 0 && !q.clogged() && (s.MaxLength >= 0 && int64(q.ready) > s.MaxLength || s.MaxBytes >= 0 && q.bytes > s.MaxBytes) {
+	for q.ready > 0 && !q.clogged() && (s.MaxLength >= 0 && q.length() > s.MaxLength || s.MaxBytes >= 0 && q.bytes > s.MaxBytes) {
 		q.die(q.pop(), MaxLength)
 	}
 }

@@ -323,7 +323,7 @@ func TestDeliveryLimit(t *testing.T) {
 				if c.rules.CountsFailures && c.failed {
 					want.Failures = uint16(got)
 				}
-				if (Returns{it.Count, it.Failures}) != want || it.Redelivered != (got > 0) {
+				if (Returns{Count: it.Count, Failures: it.Failures}) != want || it.Redelivered != (got > 0) {
 					t.Errorf("delivery %d: got count %d, failures %d, redelivered %t, want %+v, %t", got, it.Count, it.Failures, it.Redelivered, want, got > 0)
 				}
 				got++

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -119,7 +120,7 @@ func (r *run) step() {
 		asked, failed := r.rng.IntN(2) == 0, r.rng.IntN(3) > 0
 		r.answer(fmt.Sprintf("return (asked %t, failed %t)", asked, failed), func(items []Item, names []string) {
 			r.after(r.q.Return(items, asked, failed))
-			r.model.giveBack(names, asked)
+			r.model.giveBack(names, asked, failed)
 		})
 	case n < 85:
 		r.fetch()
@@ -257,6 +258,7 @@ func (r *run) purge() {
 			got = append(got, r.names[m])
 		}
 	}
+	slices.Sort(got[min(len(r.model.ready), len(got)):]) // those that were delayed leave in any order
 	if want := r.model.purge(); !slices.Equal(got, want) {
 		r.t.Errorf("purge: got %s, want %s", got, want)
 	}
@@ -281,6 +283,10 @@ func (r *run) configure() {
 	}
 	s.Overflow = []Overflow{DropHead, DropHead, RejectPublish, RejectPublishDLX}[r.rng.IntN(4)]
 	s.HasDeadLetter = r.rng.IntN(2) == 0
+	if r.model.kind == Quorum && r.rng.IntN(2) == 0 {
+		s.Retry = Retry{Type: []RetryType{RetryAll, RetryFailed, RetryReturned}[r.rng.IntN(3)],
+			Min: time.Duration(1+r.rng.IntN(20)) * time.Millisecond, Max: time.Duration(1+r.rng.IntN(20)) * time.Millisecond}
+	}
 	r.note("configure %+v", s)
 	r.after(r.q.Configure(s))
 	r.model.configure(s)
@@ -332,6 +338,16 @@ func (r *run) compare() {
 	}
 	if !slices.Equal(got, want) {
 		r.t.Errorf("ready:\n got %q\nwant %q", got, want)
+	}
+	got, want = nil, nil
+	for _, it := range r.q.Delayed() {
+		got = append(got, fmt.Sprintf("%s (count %d, until %s)", r.names[it.Message], it.Count, it.Expires))
+	}
+	for _, e := range slices.SortedStableFunc(slices.Values(m.delayed), func(a, b entry) int { return cmp.Compare(a.until, b.until) }) {
+		want = append(want, fmt.Sprintf("%s (count %d, until %s)", e.name, e.count, e.expires))
+	}
+	if !slices.Equal(got, want) || st.Delayed != len(want) {
+		r.t.Errorf("delayed:\n got %q\nwant %q", got, want)
 	}
 	if r.due != (len(m.dead) > 0) {
 		r.t.Errorf("dead letters are due: got %t, want %t", r.due, len(m.dead) > 0)
@@ -394,7 +410,7 @@ func (r *run) compareMemory() {
 	if used := r.budget.Used(); used != held {
 		r.t.Errorf("bytes in memory: got %d, want %d", used, held)
 	}
-	if live, want := len(r.names), len(r.model.ready)+len(r.model.unacked)+len(r.model.dead); live != want {
+	if live, want := len(r.names), len(r.model.ready)+len(r.model.delayed)+len(r.model.unacked)+len(r.model.dead); live != want {
 		r.t.Errorf("messages that some queue holds: got %d, want %d", live, want)
 	}
 }

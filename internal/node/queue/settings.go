@@ -42,6 +42,8 @@ type Settings struct {
 	DeliveryLimit int
 	// ConsumerTimeout is how long a client may hold a delivery; negative: as long as the node says.
 	ConsumerTimeout time.Duration
+	// Retry delays what comes back to a quorum queue.
+	Retry Retry
 }
 
 // Unlimited are the settings of a queue without arguments.

@@ -27,7 +27,8 @@ func (q *Queue) Kill(items []Item, failed bool) Effects {
 }
 
 // Return puts items back that were not acknowledged: in a classic queue where they were, in a quorum queue behind those that
-// came back before, or behind all others if the consumer has asked for it and no limit ends its asking. failed: their deliveries count as failures.
+// came back before, or behind all others if the consumer has asked for it and no limit ends its asking. A quorum queue may delay them first.
+// failed: their deliveries count as failures.
 func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -35,9 +36,9 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 		if !q.takeBack(it) {
 			continue
 		}
+		delay := q.settings.Retry.Delay(it, failed)
 		it.Redelivered, it.brought = true, false
 		it = q.rules.returned(it, failed)
-		level := q.level(it.Message)
 		if q.Type == Quorum {
 			it.Count++
 			used, limit := it.Count, q.settings.DeliveryLimit
@@ -48,16 +49,20 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 				q.die(it, DeliveryLimit)
 				continue
 			}
-			if limit < 0 && asked && !q.rules.ReturnsFirst {
+			switch {
+			case delay > 0:
+				q.delay(it, delay)
+			case limit < 0 && asked && !q.rules.ReturnsFirst:
 				q.arrivals++
 				it.place = q.arrivals
 				q.put(it)
-				continue
+			default:
+				q.giveBackFirst(it)
+				q.bytes += q.Weight(it.Message)
 			}
-			q.returns++
-			it.place, level = q.returns, len(q.levels)-1
+			continue
 		}
-		q.backlogOf(level).giveBack(it)
+		q.backlogOf(q.level(it.Message)).giveBack(it)
 		q.ready++
 		q.bytes += q.Weight(it.Message)
 	}
@@ -79,6 +84,7 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.used = q.clock()
+	q.promote()
 	q.expire()
 	head := q.head()
 	if head == nil {
@@ -111,13 +117,14 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 // Purged is what was taken out of a queue at once. It keeps the places that it had in the queue, which are given up one after the other: to purge a
 // million messages takes no second million of places, and no lock for longer than a moment.
 type Purged struct {
-	levels []*backlog
-	left   int
-	budget *Budget
-	lot    []*Message
+	levels  []*backlog
+	delayed delayedItems
+	left    int
+	budget  *Budget
+	lot     []*Message
 }
 
-// Purge takes out what is ready. The caller takes it over by Next.
+// Purge takes out what is ready or delayed. The caller takes it over by Next.
 func (q *Queue) Purge() *Purged {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,8 +133,9 @@ func (q *Queue) Purge() *Purged {
 }
 
 func (q *Queue) purge() *Purged {
-	p := &Purged{levels: q.levels, left: q.ready, budget: q.budget}
+	p := &Purged{levels: q.levels, delayed: q.delayed, left: q.ready + len(q.delayed), budget: q.budget}
 	q.levels = make([]*backlog, len(p.levels))
+	q.delayed = nil
 	q.ready, q.bytes = 0, 0
 	q.alarm.set(q)
 	return p
@@ -147,35 +155,41 @@ func (p *Purged) Next() []*Message {
 			if len(p.lot) == purgeAtOnce {
 				return p.lot
 			}
-			it := l.pop()
-			p.left--
-			p.budget.release(it.Message)
-			p.lot = append(p.lot, it.Message)
+			p.take(l.pop())
 		}
+	}
+	for ; len(p.delayed) > 0 && len(p.lot) < purgeAtOnce; p.delayed = p.delayed[1:] {
+		p.take(p.delayed[0].Item)
 	}
 	return p.lot
 }
 
+func (p *Purged) take(it Item) {
+	p.left--
+	p.budget.release(it.Message)
+	p.lot = append(p.lot, it.Message)
+}
+
 // Delete ends the queue if the conditions hold, and returns how many messages were ready and the consumers that it had.
 func (q *Queue) Delete(ifUnused, ifEmpty bool) (messages int, consumers []*Consumer, ok bool) {
-	purged, consumers, ok := q.end(ifUnused, ifEmpty)
+	purged, messages, consumers, ok := q.end(ifUnused, ifEmpty)
 	if !ok {
 		return 0, nil, false
 	}
-	messages = purged.Len()
 	for len(purged.Next()) > 0 {
 		continue
 	}
 	return messages, consumers, true
 }
 
-func (q *Queue) end(ifUnused, ifEmpty bool) (purged *Purged, consumers []*Consumer, ok bool) {
+func (q *Queue) end(ifUnused, ifEmpty bool) (purged *Purged, ready int, consumers []*Consumer, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if ifUnused && len(q.consumers) > 0 || ifEmpty && q.ready > 0 {
-		return nil, nil, false
+		return nil, 0, nil, false
 	}
 	q.deleted = true
+	ready = q.ready
 	purged = q.purge()
 	consumers = q.consumers
 	for _, c := range consumers {
@@ -183,7 +197,7 @@ func (q *Queue) end(ifUnused, ifEmpty bool) (purged *Purged, consumers []*Consum
 	}
 	q.consumers, q.active, q.round = nil, nil, round{}
 	q.alarm.stop()
-	return purged, consumers, true
+	return purged, ready, consumers, true
 }
 
 // Stop ends the queue's timer.

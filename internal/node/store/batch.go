@@ -24,6 +24,7 @@ type step struct {
 	deliveries uint32
 	death      Death
 	copied     []QueueID
+	until      int64
 	content    Content
 }
 
@@ -87,7 +88,7 @@ func (b *Batch) Settle(m *Message, q QueueID) {
 	b.steps = append(b.steps, step{kind: opSettle, message: m, queue: q})
 }
 
-// Count notes how often a queue has delivered a message. It does nothing for a message that is not
+// Count notes how often a queue has delivered a message, which is not delayed any more. It does nothing for a message that is not
 // stored.
 func (b *Batch) Count(m *Message, q QueueID, deliveries int) {
 	if !m.Stored() {
@@ -96,6 +97,15 @@ func (b *Batch) Count(m *Message, q QueueID, deliveries int) {
 	n := uint32(min(max(int64(deliveries), 0), math.MaxUint32))
 	b.operations = appendCount(b.operations, m.seq, q, n)
 	b.steps = append(b.steps, step{kind: opCount, message: m, queue: q, deliveries: n})
+}
+
+// Delay notes until when a message is not for consumers of a queue, as Unix time in milliseconds. It does nothing for a message that is not stored.
+func (b *Batch) Delay(m *Message, q QueueID, until int64) {
+	if !m.Stored() {
+		return
+	}
+	b.operations = appendDelay(b.operations, m.seq, q, until)
+	b.steps = append(b.steps, step{kind: opDelay, message: m, queue: q, until: until})
 }
 
 // Die notes that a message has died in a queue, which holds it until it is settled, and that other queues have a copy of it now. The same death noted

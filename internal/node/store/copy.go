@@ -144,7 +144,7 @@ func (s *Store) appendCopies(g *segment, batch []copied) (int64, Mark) {
 			continue
 		}
 		operations = appendMessage(operations, c.message, c.properties, c.body)
-		operations = s.ledger.appendDeaths(operations, c.message)
+		operations = s.ledger.appendNotes(operations, c.message)
 		contents += int64(c.size)
 		live = append(live, c)
 	}

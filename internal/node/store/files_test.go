@@ -159,7 +159,7 @@ func TestTruncatedSealedSegment(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	for _, version := range []uint32{0, 3, 1 << 31} {
+	for _, version := range []uint32{0, 4, 1 << 31} {
 		for _, name := range []string{"0000000000000001.log", "definitions.log"} {
 			o := store.Options{SegmentSize: 4096}
 			_, disk := filled(t, o)

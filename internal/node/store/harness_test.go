@@ -24,17 +24,18 @@ type hold struct {
 // holds are all claims, with the state of each.
 type holds map[hold]int
 
-// state is the number of deliveries, whether the message has died, and where copies are then.
-func state(deliveries int, d store.Death, copied ...store.QueueID) int {
-	all := deliveries | int(d)<<deathShift
-	for _, q := range copied {
+// state is the number of deliveries, until when the message is delayed, whether it has died, and where copies are then.
+func state(h store.Hold) int {
+	all := h.Deliveries | int(h.Until)<<delayShift | int(h.Death)<<deathShift
+	for _, q := range h.Copied {
 		all |= 1 << (copiedShift + q%24)
 	}
 	return all
 }
 
 const (
-	deathShift  = 20
+	delayShift  = 10
+	deathShift  = 2 * delayShift
 	copiedShift = deathShift + 8
 )
 
@@ -220,6 +221,10 @@ func (u *user) count(b *store.Batch, m *mail, n int) {
 	b.Count(&m.Message, q, n)
 	h := hold{m.Seq(), q}
 	u.holds[h] = u.holds[h]&^(1<<deathShift-1) | n
+	if until := u.rng.IntN(1 << delayShift); until%2 == 1 {
+		b.Delay(&m.Message, q, int64(until))
+		u.holds[h] |= until << delayShift
+	}
 }
 
 func (u *user) die(b *store.Batch, m *mail, d store.Death) {
@@ -231,7 +236,7 @@ func (u *user) die(b *store.Batch, m *mail, d store.Death) {
 	b.Die(&m.Message, q, d, copied...)
 	h := hold{m.Seq(), q}
 	before := u.holds[h]
-	u.holds[h] = state(before&(1<<deathShift-1), d, copied...)
+	u.holds[h] = state(store.Hold{Death: d, Copied: copied}) | before&(1<<deathShift-1)
 	if store.Death(before>>deathShift) == d {
 		u.holds[h] |= before
 	}
@@ -293,7 +298,7 @@ func recoverFrom(fs store.FS, o store.Options, queues map[store.QueueID]bool) (*
 			return &m.Message
 		},
 		func(m *store.Message, h store.Hold) {
-			r.holds[hold{m.Seq(), h.Queue}] = state(h.Deliveries, h.Death, h.Copied...)
+			r.holds[hold{m.Seq(), h.Queue}] = state(h)
 			if r.mails[m.Seq()] == nil {
 				r.order = append(r.order, m.Seq())
 			}

@@ -7,7 +7,7 @@ type ledger struct {
 	aside    []*segment // parts of segments that are gone or will be, with messages that cannot be read
 	messages int        // live
 	sweep    *Message   // the next message to look at for dropped queues; see sweepDropped
-	deaths   map[claim]obituary
+	notes    map[claim]note
 }
 
 // claim is a queue's hold on a message, which few messages have noted beside the one in themselves.
@@ -16,8 +16,9 @@ type claim struct {
 	queue   QueueID
 }
 
-// obituary is that a message has died, and which queues have a copy of it since.
-type obituary struct {
+// note is until when a message is delayed, and that it has died, and which queues have a copy of it since.
+type note struct {
+	until  int64
 	death  Death
 	copied []QueueID
 }
@@ -34,34 +35,60 @@ func (l *ledger) settle(m *Message, q QueueID) {
 	if m.segment == nil || !m.release(q) {
 		return
 	}
-	delete(l.deaths, claim{m, q})
+	delete(l.notes, claim{m, q})
 	if m.queue == 0 {
 		l.remove(m)
 	}
 }
 
+// count notes how often a queue that holds a message has delivered it, which ends its delay.
+func (l *ledger) count(m *Message, q QueueID, deliveries uint32) {
+	m.setDeliveries(q, deliveries)
+	if n, ok := l.notes[claim{m, q}]; ok && n.until != 0 {
+		n.until = 0
+		l.annotate(m, q, n)
+	}
+}
+
+// delay notes until when a message is not for consumers of a queue that holds it.
+func (l *ledger) delay(m *Message, q QueueID, until int64) {
+	n := l.notes[claim{m, q}]
+	n.until = until
+	l.annotate(m, q, n)
+}
+
 // die notes that a message has died in a queue that holds it, and which queues have a copy since the last note of the same death.
 func (l *ledger) die(m *Message, q QueueID, d Death, copied []QueueID) {
+	n := l.notes[claim{m, q}]
+	if n.death != d {
+		n.copied = nil
+	}
+	n.death, n.copied = d, append(n.copied, copied...)
+	l.annotate(m, q, n)
+}
+
+// annotate keeps what is noted of a message for a queue that holds it.
+func (l *ledger) annotate(m *Message, q QueueID, n note) {
+	if n.until == 0 && n.death == 0 {
+		delete(l.notes, claim{m, q})
+		return
+	}
 	for h := range m.holders {
 		if h.queue == q && m.segment != nil {
-			if l.deaths == nil {
-				l.deaths = make(map[claim]obituary)
+			if l.notes == nil {
+				l.notes = make(map[claim]note)
 			}
-			all := []QueueID(nil)
-			if before := l.deaths[claim{m, q}]; before.death == d {
-				all = before.copied
-			}
-			l.deaths[claim{m, q}] = obituary{d, append(all, copied...)}
+			l.notes[claim{m, q}] = n
 		}
 	}
 }
 
 // drop ends the hold of queues that are gone.
 func (l *ledger) drop(m *Message, gone map[QueueID]bool) {
-	if len(l.deaths) > 0 {
+	if len(l.notes) > 0 {
 		for h := range m.holders {
 			if gone[h.queue] {
-				delete(l.deaths, claim{m, h.queue})
+				delete(l.notes, claim{m, h.queue})
 			}
 		}
 	}
@@ -74,9 +101,9 @@ func (l *ledger) drop(m *Message, gone map[QueueID]bool) {
 // remove makes a message dead.
 func (l *ledger) remove(m *Message) {
 	l.detach(m)
-	if len(l.deaths) > 0 {
+	if len(l.notes) > 0 {
 		for h := range m.holders {
-			delete(l.deaths, claim{m, h.queue})
+			delete(l.notes, claim{m, h.queue})
 		}
 	}
 	m.releaseAll()
@@ -97,14 +124,18 @@ func (l *ledger) detach(m *Message) {
 	m.segment.unlink(m)
 }
 
-// appendDeaths appends in which of its queues a message has died, if in any, and where copies are.
-func (l *ledger) appendDeaths(operations []byte, m *Message) []byte {
-	if len(l.deaths) == 0 {
+// appendNotes appends until when a message is delayed, in which of its queues it has died, if in any, and where copies are.
+func (l *ledger) appendNotes(operations []byte, m *Message) []byte {
+	if len(l.notes) == 0 {
 		return operations
 	}
 	for h := range m.holders {
-		if d := l.deaths[claim{m, h.queue}]; d.death != 0 {
-			operations = appendDie(operations, m.seq, h.queue, d.death, d.copied)
+		n := l.notes[claim{m, h.queue}]
+		if n.until != 0 {
+			operations = appendDelay(operations, m.seq, h.queue, n.until)
+		}
+		if n.death != 0 {
+			operations = appendDie(operations, m.seq, h.queue, n.death, n.copied)
 		}
 	}
 	return operations

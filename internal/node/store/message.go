@@ -24,7 +24,8 @@ type Death uint8
 // Hold is a queue's hold on a message.
 type Hold struct {
 	Queue      QueueID
-	Deliveries int // that the queue has counted
+	Deliveries int   // that the queue has counted
+	Until      int64 // Unix time in milliseconds before which the message is not for consumers; 0: it was not delayed
 	Death      Death
 	Copied     []QueueID // those that have a copy of it since it has died
 }

@@ -95,16 +95,18 @@ const (
 	opPut                              // a definition
 	opDelete                           // a definition is gone
 	opDie                              // a message has died in a queue, which has yet to settle it, and others have a copy; since version 2
+	opDelay                            // until when a message is not for consumers of a queue; since version 3
 )
 
 // operation is a decoded operation; which fields are set depends on its kind.
 type operation struct {
 	kind       operationKind
-	seq        uint64 // opCopy, opSettle, opCount, opDie
+	seq        uint64 // opCopy, opSettle, opCount, opDie, opDelay
 	queue      QueueID
 	deliveries uint32
 	death      Death
 	copied     []QueueID // opDie
+	until      int64     // opDelay
 	segment    uint64    // opDiscard
 	key, value []byte    // opPut, opDelete; only valid until the next record
 	message    storedMessage
@@ -171,6 +173,13 @@ func appendDie(b []byte, seq uint64, q QueueID, d Death, copied []QueueID) []byt
 	return b
 }
 
+func appendDelay(b []byte, seq uint64, q QueueID, until int64) []byte {
+	b = append(b, byte(opDelay))
+	b = binary.AppendUvarint(b, seq)
+	b = binary.AppendUvarint(b, uint64(q))
+	return binary.AppendVarint(b, until)
+}
+
 func appendDiscard(b []byte, segment uint64) []byte {
 	b = append(b, byte(opDiscard))
 	return binary.AppendUvarint(b, segment)
@@ -224,6 +233,10 @@ func (d *decoder) next(op *operation) bool {
 		for count := d.uvarint(); count > 0 && !d.bad; count-- {
 			op.copied = append(op.copied, QueueID(d.uvarint()))
 		}
+	case opDelay:
+		op.seq = d.uvarint()
+		op.queue = QueueID(d.uvarint())
+		op.until = d.varint()
 	case opDiscard:
 		op.segment = d.uvarint()
 	case opSynced, opClosed:

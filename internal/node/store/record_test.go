@@ -71,6 +71,7 @@ func TestOperationsRoundTrip(t *testing.T) {
 	b = appendSettle(b, math.MaxUint64, 5)
 	b = appendCount(b, 1, 2, math.MaxUint32)
 	b = appendDie(b, 3, 4, 5, []QueueID{6, math.MaxUint64})
+	b = appendDelay(b, 7, 8, math.MaxInt64)
 	b = appendDiscard(b, 9)
 	b = append(b, byte(opSynced), byte(opClosed))
 	b = appendPut(b, "key", []byte("value"))
@@ -108,9 +109,13 @@ func TestOperationsRoundTrip(t *testing.T) {
 			if op.seq != 3 || op.queue != 4 || op.death != 5 || !slices.Equal(op.copied, []QueueID{6, math.MaxUint64}) {
 				t.Errorf("got death %d of %d in %d, copied to %d", op.death, op.seq, op.queue, op.copied)
 			}
+		case opDelay:
+			if op.seq != 7 || op.queue != 8 || op.until != math.MaxInt64 {
+				t.Errorf("got delay of %d in %d until %d", op.seq, op.queue, op.until)
+			}
 		}
 	}
-	want := []operationKind{opPublish, opCopy, opPublish, opSettle, opCount, opDie, opDiscard, opSynced, opClosed, opPut, opPut, opDelete}
+	want := []operationKind{opPublish, opCopy, opPublish, opSettle, opCount, opDie, opDelay, opDiscard, opSynced, opClosed, opPut, opPut, opDelete}
 	if d.bad || fmt.Sprint(kinds) != fmt.Sprint(want) {
 		t.Errorf("got %v, bad %v; want %v", kinds, d.bad, want)
 	}
@@ -130,7 +135,7 @@ func FuzzOperations(f *testing.F) {
 	m.hold(holder{3, 4})
 	f.Add(appendMessage(nil, &m, 1, 2))
 	f.Add(appendCount(appendSettle(nil, 1, 2), 3, 4, 5))
-	f.Add(appendDie(nil, 1, 2, 3, []QueueID{4, 5}))
+	f.Add(appendDelay(appendDie(nil, 1, 2, 3, []QueueID{4, 5}), 1, 2, 3))
 	f.Add(appendDelete(appendPut(appendDiscard(nil, 1), "k", []byte("v")), "k"))
 	f.Add([]byte{byte(opPublish), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {

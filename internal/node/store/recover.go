@@ -174,8 +174,8 @@ func (s *Store) handOver(hold func(*Message, Hold)) {
 	slices.SortFunc(all, func(a, b *Message) int { return cmp.Compare(a.seq, b.seq) })
 	for _, m := range all {
 		for h := range m.holders {
-			d := s.ledger.deaths[claim{m, h.queue}]
-			hold(m, Hold{h.queue, int(h.deliveries), d.death, slices.Clone(d.copied)})
+			n := s.ledger.notes[claim{m, h.queue}]
+			hold(m, Hold{Queue: h.queue, Deliveries: int(h.deliveries), Until: n.until, Death: n.death, Copied: slices.Clone(n.copied)})
 		}
 	}
 }

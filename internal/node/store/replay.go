@@ -63,7 +63,12 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 		case opCount:
 			r.see(op.queue)
 			if m := r.messages.find(op.seq); m != nil {
-				m.setDeliveries(op.queue, op.deliveries)
+				r.ledger.count(m, op.queue, op.deliveries)
+			}
+		case opDelay:
+			r.see(op.queue)
+			if m := r.messages.find(op.seq); m != nil {
+				r.ledger.delay(m, op.queue, op.until)
 			}
 		case opDie:
 			r.see(op.queue)

@@ -9,9 +9,9 @@ import (
 )
 
 // formatVersion is the version that new files have. Version 2 notes in the log that messages have died, and which
-// queues have a copy then.
+// queues have a copy then. Version 3 notes until when they are delayed.
 const (
-	formatVersion = 2
+	formatVersion = 3
 	oldestVersion = 1
 )
 

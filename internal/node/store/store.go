@@ -156,7 +156,9 @@ func (s *Store) Commit(b *Batch) Mark {
 		case opSettle:
 			s.ledger.settle(st.message, st.queue)
 		case opCount:
-			st.message.setDeliveries(st.queue, st.deliveries)
+			s.ledger.count(st.message, st.queue, st.deliveries)
+		case opDelay:
+			s.ledger.delay(st.message, st.queue, st.until)
 		case opDie:
 			s.ledger.die(st.message, st.queue, st.death, st.copied)
 		}

@@ -1,0 +1,41 @@
+package broker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// What a client holds when the server is closed has failed, and is delayed by the next server, too.
+func TestDelayedRetryOfHeld(t *testing.T) {
+	dir := t.TempDir()
+	server := start(t, &broker.Server{Dir: dir})
+	p := enter(t, dial(t, server))
+	p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-queue-type", Value: "quorum"},
+		{Key: "x-delayed-retry-type", Value: "failed"}, {Key: "x-delayed-retry-min", Value: time.Hour.Milliseconds()}}}, &wire.ConfirmSelect{})
+	expect[*wire.QueueDeclareOK](p)
+	expect[*wire.ConfirmSelectOK](p)
+	for _, body := range []string{"held", "ready"} {
+		p.publish("", "q", wire.Properties{}, []byte(body))
+		expect[*wire.BasicAck](p)
+	}
+	p.say(1, &wire.BasicGet{Queue: "q"})
+	expect[*wire.BasicGetOK](p)
+	closed := make(chan error, 1)
+	go func() { closed <- server.Close() }()
+	expect[*wire.ConnectionClose](p)
+	p.say(0, &wire.ConnectionCloseOK{})
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+
+	engine, err := start(t, &broker.Server{Dir: dir}).Node()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := engine.Vhost("/").Queue("q").Status(); s.Ready != 1 || s.Delayed != 1 || s.NextReady > time.Hour {
+		t.Errorf("got %d ready and %d delayed messages, the next in %s, want one of each, within an hour", s.Ready, s.Delayed, s.NextReady)
+	}
+}
