@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rehop/rehop"
@@ -73,9 +74,9 @@ func TestPassiveClassicQueue(t *testing.T) {
 
 func TestQuorumPriorities(t *testing.T) {
 	subscription := rehop.Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 31, Concurrency: 1, Prefetch: 1}
-	for release, want := range map[broker.Compat][]uint8{
-		broker.RabbitMQ40: {5, 31, 1, 0, 3}, // two priorities
-		broker.RabbitMQ43: {31, 5, 0, 3, 1},
+	for release, want := range map[broker.Compat][][]uint8{
+		broker.RabbitMQ40: {{5, 31, 1, 0, 3}, {5, 1, 31, 0, 3}}, // two priorities; after two high ones comes a normal one, and one may have been taken before
+		broker.RabbitMQ43: {{31, 5, 0, 3, 1}},
 	} {
 		t.Run(release.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
@@ -83,20 +84,23 @@ func TestQuorumPriorities(t *testing.T) {
 				var order []uint8
 				s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					<-blocked
-					if d.ID != "first" {
+					if d.Type != "ahead" {
 						order = append(order, d.Priority)
 					}
 					return nil
 				})
 				subscribe(t, b.Client, s)
-				publish(t, b.Client, rehop.Message{ID: "first", Key: "q"})
+				for range s.Prefetch + 1 { // one more may be out in the first moments
+					publish(t, b.Client, rehop.Message{Key: "q", Type: "ahead"})
+				}
+				synctest.Wait()
 				for _, p := range []uint8{1, 5, 0, 31, 3} {
 					publish(t, b.Client, rehop.Message{Key: "q", Priority: p})
 				}
 				close(blocked)
 				b.AwaitEmpty("q")
-				if !slices.Equal(order, want) {
-					t.Errorf("got priorities in the order %v, want %v", order, want)
+				if !slices.ContainsFunc(want, func(w []uint8) bool { return slices.Equal(order, w) }) {
+					t.Errorf("got priorities in the order %v, want one of %v", order, want)
 				}
 			}, following(release))
 		})
