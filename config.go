@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/topology"
@@ -226,6 +227,8 @@ func checkExchange(name, kind string) error {
 		return fmt.Errorf("exchange %q: names that begin with rehop. belong to rehop", name)
 	case len(name) > 255:
 		return fmt.Errorf("exchange %q…: the name has %d bytes, AMQP allows 255", name[:32], len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("exchange %q: the name is not UTF-8", name)
 	}
 	switch kind {
 	case "", "topic", "direct", "fanout", "headers":

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/topology"
@@ -130,6 +131,9 @@ func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) 
 func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, delay time.Duration) (exchange, key string, err error) {
 	if m.Expiration > 0 {
 		return "", "", fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
+	}
+	if m.Exchange == "" && !utf8.ValidString(m.Key) { // RabbitMQ 4 ends the connection
+		return "", "", fmt.Errorf("%w: the key %q of a delayed message without an exchange is the name of a queue, and is not UTF-8", ErrInvalid, m.Key)
 	}
 	to, key, way := layout.ToQueue, layout.LandingQueue(m.Key), func() topology.Plan { return c.native.LaterToQueue(m.Key) }
 	switch temporary, bound := c.temporary(m.Key); {

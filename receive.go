@@ -226,7 +226,7 @@ func (s *Subscriber) counts(h *handling) bool {
 // delivers again from this queue: any publisher can write one, and a dead letter can bring one along.
 func (s *Subscriber) returns(h *handling) int {
 	if h.mark == again && s.counts(h) {
-		return h.past.Returns + envelope.DeliveryCount(h.raw.Headers)
+		return h.past.Returns + believed(h)
 	}
 	return h.past.Returns
 }

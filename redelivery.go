@@ -39,12 +39,32 @@ func (s *Subscriber) redeliveryOf(h *handling) redelivery {
 		return first
 	}
 	if _, carries := headers["x-last-death-queue"]; !carries || !slices.ContainsFunc(deaths(h), s.delivers) {
+		if s.doubtful(h) {
+			return carried
+		}
 		return again
 	}
 	if s.counts(h) && s.foreseen(h) == 0 && !s.layout.RedeliveryFails() {
 		return first
 	}
 	return carried
+}
+
+// doubtful reports whether a publisher may have written the count of a message that would make it suspect. Whether a queue that rehop did not declare
+// counts at all only its messages tell, and a classic queue delivers what they say. What rehop itself has put into the queue has no count
+// but the queue's.
+func (s *Subscriber) doubtful(h *handling) bool {
+	return s.queue.Passive && h.past.Queue != s.config.Queue && !s.layout.RedeliveryFails() && s.foreseen(h) >= min(suspectAfter, s.config.CrashLimit)
+}
+
+// believed is how often the broker has delivered a message without an answer. RabbitMQ 4.3 does not count what was given back, and then leaves
+// a count as a publisher has written it; but it says how often it has delivered the message, and the count cannot be higher.
+func believed(h *handling) int {
+	count := envelope.DeliveryCount(h.raw.Headers)
+	if acquired, known := h.raw.Headers["x-acquired-count"]; known && count > envelope.Count(acquired) {
+		return 0
+	}
+	return count
 }
 
 // uncarried reports whether a message must be sent round before it is handled because the broker's mark and count may be of another queue. It

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/topology"
@@ -143,6 +144,8 @@ func (s Subscription) validate() error {
 		fault("Queue is empty")
 	case len(s.Queue) > 255:
 		fault("Queue has %d bytes, AMQP allows 255", len(s.Queue))
+	case !utf8.ValidString(s.Queue): // RabbitMQ 4 ends the connection
+		fault("Queue %q is not UTF-8", s.Queue)
 	case strings.HasPrefix(s.Queue, "amq."):
 		fault("Queue %q: names that begin with amq. belong to the broker", s.Queue)
 	case strings.HasPrefix(s.Queue, "rehop."):
@@ -158,6 +161,9 @@ func (s Subscription) validate() error {
 	}
 	if len(s.Exchange) > 255 {
 		fault("Exchange has %d bytes, AMQP allows 255", len(s.Exchange))
+	}
+	if !utf8.ValidString(s.Exchange) {
+		fault("Exchange %q is not UTF-8", s.Exchange)
 	}
 	if len(s.ConsumerTag) > 255 {
 		fault("ConsumerTag has %d bytes, AMQP allows 255", len(s.ConsumerTag))

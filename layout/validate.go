@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/topology"
 )
@@ -35,6 +36,8 @@ func checkName(setting, name string) error {
 	switch {
 	case len(name) > maxName:
 		return fmt.Errorf("%s has %d bytes, AMQP allows %d", setting, len(name), maxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%s %q is not UTF-8", setting, name)
 	case strings.HasPrefix(name, "amq."):
 		return fmt.Errorf("%s %q: names that begin with amq. belong to the broker", setting, name)
 	case strings.HasPrefix(name, "rehop."):

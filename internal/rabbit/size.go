@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -33,6 +34,9 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 		if len(s.value) > 255 {
 			return fmt.Errorf("%w: %s has %d bytes, AMQP allows 255", ErrInvalid, s.name, len(s.value))
 		}
+	}
+	if !utf8.ValidString(exchange) { // RabbitMQ 4 ends the connection
+		return fmt.Errorf("%w: the exchange's name %q is not UTF-8", ErrInvalid, exchange)
 	}
 	if len(p.Body) > maxBody {
 		return fmt.Errorf("%w: the body has %d bytes, the limit is %d", ErrTooLarge, len(p.Body), maxBody)
