@@ -147,6 +147,9 @@ func readRecord(line []byte) (record, error) {
 	if r.Queue == "" {
 		return r, errors.New(`it has no "queue"`)
 	}
+	if err := r.restoreBytes(); err != nil {
+		return r, err
+	}
 	headers, err := headerjson.Typed(r.Headers)
 	r.Headers = headers
 	return r, err

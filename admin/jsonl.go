@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/headerjson"
 )
@@ -40,6 +41,39 @@ type record struct {
 	Transient       bool           `json:"transient,omitempty"`
 	Dropped         string         `json:"dropped_headers,omitempty"`
 	Replays         int            `json:"replays,omitempty"`
+	// Bytes has the members of the message that are not UTF-8, which JSON would change, by their names.
+	Bytes map[string][]byte `json:"bytes,omitempty"` // base64
+}
+
+// texts are the members that a publisher may fill with any bytes.
+func (r *record) texts() map[string]*string {
+	return map[string]*string{"id": &r.ID, "key": &r.Key, "content_type": &r.ContentType, "content_encoding": &r.ContentEncoding,
+		"correlation_id": &r.CorrelationID, "reply_to": &r.ReplyTo, "type": &r.Type, "app_id": &r.AppID, "expiration": &r.Expiration}
+}
+
+// keepBytes takes note of what JSON would change.
+func (r *record) keepBytes() {
+	for name, text := range r.texts() {
+		if !utf8.ValidString(*text) {
+			if r.Bytes == nil {
+				r.Bytes = make(map[string][]byte)
+			}
+			r.Bytes[name] = []byte(*text)
+		}
+	}
+}
+
+// restoreBytes is the reverse.
+func (r *record) restoreBytes() error {
+	texts := r.texts()
+	for name, bytes := range r.Bytes {
+		text, known := texts[name]
+		if !known {
+			return fmt.Errorf("\"bytes\" has a member %q, which is none of a message's texts", name)
+		}
+		*text = string(bytes)
+	}
+	return nil
 }
 
 // Export writes the messages of the failed queue of queue as JSON lines, oldest first, and leaves
@@ -55,6 +89,7 @@ func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Fi
 		}
 		line := recordOf(m)
 		line.Queue = cmp.Or(line.Queue, queue) // as Replay does, so that it can be imported
+		line.keepBytes()
 		if err := lines.Encode(line); err != nil {
 			return false, fmt.Errorf("export message %s: %w", m.ID, err)
 		}

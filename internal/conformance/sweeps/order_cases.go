@@ -26,6 +26,7 @@ func orderCases() []Case {
 		{"order/ReplayOfOne", replayOfOne},
 		{"order/Discard", discard},
 		{"order/ImportOfAnothers", importOfAnothers},
+		{"order/ImportOfBytes", importOfBytes},
 	}
 }
 
@@ -86,6 +87,26 @@ func importOfAnothers(b *Bench) {
 		b.t.Fatalf("replay: got %+v and error %v, want %d done", p, err, n)
 	}
 	b.wantIDs("what is in the queue", b.takeAll(queue), n, nil)
+}
+
+// importOfBytes: an id and other properties that are not text are the same after an export and an import.
+func importOfBytes(b *Bench) {
+	a := b.admin()
+	b.declare(failed, resting(layout.Quorum), queue)
+	const id, kind = "id \xff\xfe", "type \xff"
+	b.publish(failed, amqp091.Publishing{MessageId: id, Type: kind, AppId: "text"}, true)
+	var file bytes.Buffer
+	_, err := a.Export(b.context(), queue, &file, admin.Filter{})
+	b.must(err)
+	_, err = a.Discard(b.context(), queue, admin.Options{})
+	b.must(err)
+	_, err = a.Import(b.context(), &file)
+	b.must(err)
+	found, err := a.Failed(b.context(), queue, 1, admin.Filter{})
+	b.must(err)
+	if len(found) != 1 || found[0].ID != id || found[0].Type != kind || found[0].AppID != "text" {
+		b.t.Errorf("after the import: got %+v, want the id %q and the type %q", found, id, kind)
+	}
 }
 
 // looks: however a queue is looked at, its messages stay in their order. There are more than three windows of them.
