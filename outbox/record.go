@@ -17,7 +17,12 @@ import (
 // because somebody has locked the row is left for later, and so is what was published and could not be deleted in time.
 func (b *batch) record(ctx context.Context, some []int) bool {
 	changes := b.changes(some)
+	recorded := true
 	for tries := 1; len(changes) > 0; {
+		if changes[0][0].kind.verdict != published && b.term.over() { // it ended while another change was written
+			changes, recorded = changes[1:], false
+			continue
+		}
 		rest, err := b.relay.write(ctx, changes[0])
 		if err == nil {
 			b.relay.told.well("record outcomes")
@@ -36,7 +41,7 @@ func (b *batch) record(ctx context.Context, some []int) bool {
 		}
 		tries++
 	}
-	return true
+	return recorded
 }
 
 // alike is what rows have in common that are changed by one statement.

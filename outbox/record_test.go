@@ -53,6 +53,31 @@ func TestVerdictsAfterTheTerm(t *testing.T) {
 	}
 }
 
+// The term ends while one of several outcomes is written. Of the others only those are written that are right whoever has the lease.
+func TestTermEndsBetweenVerdicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var verbs []string
+		var b *batch
+		db := &fakeDB{answer: func(s statement) ([][]driver.Value, error) {
+			if verb, _, _ := strings.Cut(s.text, " "); verb == "DELETE" || verb == "UPDATE" {
+				verbs = append(verbs, verb)
+				b.term.end()
+			}
+			return nil, nil
+		}}
+		r := newRun(Relay{Client: &scripted{state: rehop.StateOpen}, DB: db.open(t), Dialect: dialect.Postgres}.withDefaults())
+		b = newBatch(r, newTerm(time.Now().Add(time.Hour)))
+		b.rows = []row{{id: 1}, {id: 2}, {id: 3}}
+		b.fates = []fate{{verdict: postponed, err: rehop.ErrRefused, wait: time.Second}, {verdict: aside, err: errors.New("too large")}, {verdict: published}}
+		if b.record(t.Context(), []int{0, 1, 2}) {
+			t.Error("got true, want that not all was written")
+		}
+		if slices.Contains(verbs[1:], "UPDATE") || !slices.Contains(verbs, "DELETE") {
+			t.Errorf("got statements %q, want an end of the message that was published, and nothing else after the first", verbs)
+		}
+	})
+}
+
 // Somebody has locked a row whose message was published, and the relay has lost the lease and got it back meanwhile. It still knows that the
 // row is to be deleted, whoever had that to do: the batch that has published the message, or the lane after the batch.
 func TestLockedRowIsOwedAfterTheLease(t *testing.T) {
