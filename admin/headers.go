@@ -1,20 +1,65 @@
 package admin
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/rehop/rehop/internal/envelope"
+)
 
 // rascal is the header in which the Node library of that name keeps its own record of a message.
 const rascal = "rascal"
+
+// retries is the header by which Celery counts how often it has retried a task.
+const retries = "retries"
+
+// isTask reports whether these are the headers of a task of Celery, as version 2 of its protocol has them.
+func isTask(headers map[string]any) bool {
+	return envelope.Text(headers["lang"]) != "" && envelope.Text(headers["task"]) != "" && envelope.Text(headers["id"]) != ""
+}
+
+// byLibrary adds to the failure of a message that a consumer has rejected what the consumer's library has written into the headers.
+func byLibrary(f envelope.Failure, headers map[string]any) envelope.Failure {
+	deaths := envelope.Deaths(headers)
+	if f.Kind != envelope.KindDead || len(deaths) == 0 || deaths[0].Reason != "rejected" {
+		return f
+	}
+	if isTask(headers) {
+		f.Attempt = max(f.Attempt, envelope.Count(headers[retries])+1)
+		return f
+	}
+	record, _ := headers[rascal].(map[string]any)
+	recovery, _ := record["recovery"].(map[string]any)
+	own, ok := recovery[deaths[0].Queue].(map[string]any)
+	if !ok {
+		return f
+	}
+	if reason, _ := record["error"].(map[string]any); envelope.Text(reason["message"]) != "" {
+		f.Kind, f.Error = envelope.KindError, envelope.Text(reason["message"])
+	}
+	// A message that is marked to be rejected (immediateNack) has lost its count.
+	if n := envelope.Count(own["republished"]) + envelope.Count(own["forwarded"]); n > 0 {
+		f.Attempt = max(f.Attempt, n+1)
+	}
+	// rascal has published it again itself, to the queue or to an exchange of its own. Where rehop has written down where it came from, that holds.
+	if key := envelope.Text(record["originalRoutingKey"]); key != "" && !envelope.Written(headers) {
+		f.Exchange, f.Key = envelope.Text(record["originalExchange"]), key
+	}
+	return f
+}
 
 // replayedHeaders are the headers of a message with which it is replayed: without those whose names are given, and without what other libraries
 // count failures by. A name with a * at its end stands for all that begin so.
 //
 // rascal notes in its header what it has done with a message (recovery), among it that it is to be rejected the next time (immediateNack) unless its x-death
 // has grown since. A replay takes x-death away, so with that note the message would go straight back to the failed queue. The rest of that
-// header is kept: it may say where the message came from, and how it is encrypted.
+// header is kept: it may say where the message came from, and how it is encrypted. Celery would find that it has used up its retries.
 func replayedHeaders(headers map[string]any, drop []string) map[string]any {
 	kept := maps.Clone(headers)
 	for _, pattern := range drop {
 		maps.DeleteFunc(kept, func(name string, _ any) bool { return keyMatches(pattern, name) })
+	}
+	if _, counted := kept[retries]; counted && isTask(kept) {
+		kept[retries] = int32(0)
 	}
 	if record, ok := kept[rascal].(map[string]any); ok {
 		record = maps.Clone(record)

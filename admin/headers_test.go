@@ -39,20 +39,7 @@ func bounces(d amqp091.Delivery, queue string) bool {
 // A replay removes the headers by which other programs count failures, and those that its options name.
 func TestReplayDropsHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := rehoptest.Open(t).Config()
-		a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial, Layout: layout.DLX{}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(a.Close)
-		whole, err := layout.Whole(layout.DLX{}, layout.Native{}, layout.QueueSpec{Name: "q", Exchange: "order"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := a.Apply(t.Context(), whole, admin.ApplyOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		ch := channelOf(t, config)
+		a, ch := deadLettering(t)
 		marked := amqp091.Table{
 			"tenant": "seven", "x-retries": int64(3), "x-tries-left": int64(0),
 			"rascal": amqp091.Table{
@@ -60,9 +47,7 @@ func TestReplayDropsHeaders(t *testing.T) {
 				"recovery": amqp091.Table{"q": amqp091.Table{"immediateNack": true, "xDeath": amqp091.Table{"count": int64(0), "time": amqp091.Table{"value": int64(0)}}}},
 			},
 		}
-		if err := ch.PublishWithContext(t.Context(), "", "q", false, false, amqp091.Publishing{MessageId: "1", Headers: marked}); err != nil {
-			t.Fatal(err)
-		}
+		publish(t, ch, marked)
 		d := get(t, ch)
 		if !bounces(d, "q") {
 			t.Fatal("the marked message does not bounce, so this test shows nothing")
@@ -85,6 +70,105 @@ func TestReplayDropsHeaders(t *testing.T) {
 			t.Errorf("headers: got %v, want the tenant and no counts", d.Headers)
 		}
 	})
+}
+
+// Celery counts its retries in a header, and sends them to the exchange from which a task came. So a task is replayed with none, by the default exchange.
+func TestReplayOfTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, ch := deadLettering(t)
+		publish(t, ch, amqp091.Table{"lang": "py", "task": "shop.handle", "id": "7", "retries": int64(3), "timelimit": []any{nil, nil}, "eta": nil})
+		if err := get(t, ch).Reject(false); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if p, err := a.Replay(t.Context(), "q", admin.Options{}); err != nil || p.Done != 1 {
+			t.Fatalf("got %+v, %v, want one message replayed", p, err)
+		}
+		d := get(t, ch)
+		if d.Exchange != "" || d.RoutingKey != "q" {
+			t.Errorf("where it came from: got exchange %q and key %q, want the default exchange and the queue's name", d.Exchange, d.RoutingKey)
+		}
+		eta, kept := d.Headers["eta"]
+		if d.Headers["retries"] != int32(0) || !reflect.DeepEqual(d.Headers["timelimit"], []any{nil, nil}) || !kept || eta != nil {
+			t.Errorf("headers: got %v, want no retries and all others unchanged", d.Headers)
+		}
+	})
+}
+
+// What a library has written into a message that it then rejects says why and how often it failed, and where it came from.
+func TestFailedByLibrary(t *testing.T) {
+	rascal := func(own amqp091.Table) amqp091.Table {
+		return amqp091.Table{"rascal": amqp091.Table{
+			"originalExchange": "order", "originalRoutingKey": "order.created", "error": amqp091.Table{"message": "boom"}, "recovery": amqp091.Table{"q": own},
+		}}
+	}
+	const rejected = "dead-lettered by the broker: rejected"
+	for _, c := range []struct {
+		name          string
+		headers       amqp091.Table
+		attempts      int
+		kind, reason  string
+		exchange, key string
+	}{
+		{"rascal has republished it", rascal(amqp091.Table{"republished": int64(2)}), 3, "error", "boom", "order", "order.created"},
+		{"rascal has forwarded it", rascal(amqp091.Table{"republished": int64(1), "forwarded": int64(2)}), 4, "error", "boom", "order", "order.created"},
+		{"rascal has marked it", rascal(amqp091.Table{"immediateNack": true}), 0, "error", "boom", "order", "order.created"},
+		{"rascal has recovered it in another queue", amqp091.Table{"rascal": amqp091.Table{
+			"originalRoutingKey": "order.created", "error": amqp091.Table{"message": "boom"}, "recovery": amqp091.Table{"other": amqp091.Table{"republished": int64(2)}},
+		}}, 0, "dead", rejected, "", "q"},
+		{"a header that is not rascal's", amqp091.Table{"rascal": "of a play"}, 0, "dead", rejected, "", "q"},
+		{"Celery has retried it", amqp091.Table{"lang": "py", "task": "shop.handle", "id": "7", "retries": int64(3)}, 4, "dead", rejected, "", "q"},
+		{"not a task", amqp091.Table{"retries": int64(3)}, 0, "dead", rejected, "", "q"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, ch := deadLettering(t)
+				publish(t, ch, c.headers)
+				if err := get(t, ch).Reject(false); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				found, err := a.Failed(t.Context(), "q", 10, admin.Filter{})
+				if err != nil || len(found) != 1 {
+					t.Fatalf("got %v, %v, want one message", found, err)
+				}
+				m := found[0]
+				if m.Attempts != c.attempts || m.Kind != c.kind || m.Error != c.reason {
+					t.Errorf("got %d attempts, kind %q, error %q, want %d, %q, %q", m.Attempts, m.Kind, m.Error, c.attempts, c.kind, c.reason)
+				}
+				if m.Queue != "q" || m.Exchange != c.exchange || m.Key != c.key {
+					t.Errorf("got queue %q, exchange %q, key %q, want %q, %q, %q", m.Queue, m.Exchange, m.Key, "q", c.exchange, c.key)
+				}
+			})
+		})
+	}
+}
+
+// deadLettering is a queue q in a broker of its own, of the dlx layout.
+func deadLettering(t *testing.T) (*admin.Admin, *amqp091.Channel) {
+	t.Helper()
+	config := rehoptest.Open(t).Config()
+	a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial, Layout: layout.DLX{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	whole, err := layout.Whole(layout.DLX{}, layout.Native{}, layout.QueueSpec{Name: "q", Exchange: "order"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Apply(t.Context(), whole, admin.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return a, channelOf(t, config)
+}
+
+// publish publishes a message to the queue.
+func publish(t *testing.T, ch *amqp091.Channel, headers amqp091.Table) {
+	t.Helper()
+	if err := ch.PublishWithContext(t.Context(), "", "q", false, false, amqp091.Publishing{MessageId: "1", Headers: headers}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // get is the next message of the queue.

@@ -91,6 +91,7 @@ func (p place) read(d rabbit.Message) Message {
 	} else {
 		f = envelope.Read(l.Headers, l.Exchange, l.Key)
 	}
+	f = byLibrary(f, l.Headers)
 	// It may have died while its queue was migrated.
 	if f.Queue == layout.MovingQueue(p.owner) {
 		f.Queue = p.owner

@@ -24,7 +24,7 @@ type Options struct {
 	// Rate is how many are taken per second at the most. Default: as fast as the broker goes.
 	Rate float64
 	// DropHeaders are headers without which messages are replayed; a * at the end of a name stands for anything. A library that keeps its own record
-	// of failures in headers may otherwise find what it wrote before. What rehop, RabbitMQ, Sneakers and rascal count by is left out anyway.
+	// of failures in headers may otherwise find what it wrote before. What rehop, RabbitMQ, Sneakers, rascal and Celery count by is reset anyway.
 	DropHeaders []string
 	// Progress is called after every step.
 	Progress func(Progress)
@@ -66,7 +66,9 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 			f.Queue = queue
 		}
 		item := rabbit.Item{Key: f.Queue, Message: m.publishing(f)}
-		if a.layout.KeepsKey() && !shared(queue) {
+		// Celery sends the retries of a task to the exchange from which the task came, so that must not be one of rehop's. From the default exchange
+		// they go to the queue.
+		if a.layout.KeepsKey() && !shared(queue) && !isTask(m.Headers) {
 			if !ways[f.Queue] {
 				if err := a.wayBack(ctx, f.Queue); err != nil {
 					return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)

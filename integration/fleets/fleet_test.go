@@ -15,12 +15,13 @@ type fleet struct {
 	name          string
 	library       lab.Library
 	program       string
-	settings      map[string]any       // the program's
-	subscriptions []rehop.Subscription // the first is the one that messages are published for
-	quorum        bool                 // the queue is a quorum queue
-	exchange, key string               // to which they are published
-	own           []string             // exchanges that only one of the sides has
-	programTries  int                  // how often the program tries a message in all
+	settings      map[string]any              // the program's
+	subscriptions []rehop.Subscription        // the first is the one that messages are published for
+	quorum        bool                        // the queue is a quorum queue
+	exchange, key string                      // to which they are published
+	compose       func(message) rehop.Message // how rehop writes a message for the program, if that takes more than its body and headers
+	own           []string                    // exchanges that only one of the sides has
+	programTries  int                         // how often the program tries a message in all
 	rehopTries    int
 	reason        string // that is known of a message that was tried too often, if the fleet notes it down
 	permanent     bool   // a worker can say that no retry helps

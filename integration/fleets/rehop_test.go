@@ -19,6 +19,7 @@ type worker struct {
 	subscriptions []rehop.Subscription // the first is the one that messages are published for
 	classic       bool                 // the queue is
 	exchange, key string
+	compose       func(message) rehop.Message
 	client        *rehop.Client
 	admin         *admin.Admin
 	seen          deliveries
@@ -28,7 +29,10 @@ type worker struct {
 
 func startRehop(t testing.TB, f fleet, r *lab.Rabbit) *worker {
 	t.Helper()
-	w := &worker{t: t, subscriptions: f.subscriptions, classic: !f.quorum, exchange: f.exchange, key: f.key, seen: newDeliveries()}
+	w := &worker{t: t, subscriptions: f.subscriptions, classic: !f.quorum, exchange: f.exchange, key: f.key, compose: f.compose, seen: newDeliveries()}
+	if w.compose == nil {
+		w.compose = w.plain
+	}
 	w.client = kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{w}})
 	var err error
 	if w.admin, err = admin.Open(kit.Context(t), admin.Config{URL: r.URL, Layout: f.subscriptions[0].Layout}); err != nil {
@@ -55,9 +59,13 @@ func (w *worker) publish(messages ...message) {
 	w.t.Helper()
 	all := make([]rehop.Message, len(messages))
 	for i, m := range messages {
-		all[i] = rehop.Message{ID: m.ID, Exchange: w.exchange, Key: w.key, Body: []byte(m.Body), Headers: m.Headers, ContentType: "application/json"}
+		all[i] = w.compose(m)
 	}
 	kit.Publish(w.t, w.client, all...)
+}
+
+func (w *worker) plain(m message) rehop.Message {
+	return rehop.Message{ID: m.ID, Exchange: w.exchange, Key: w.key, Body: []byte(m.Body), Headers: m.Headers, ContentType: "application/json"}
 }
 
 func (w *worker) consume(fixed bool) {

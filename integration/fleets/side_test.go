@@ -51,9 +51,18 @@ func (o order) message() message {
 	return message{ID: "id-" + o.Order, Body: string(body), Headers: map[string]any{"tenant": "acme"}}
 }
 
-// order is what a message is about.
+// order is what a message is about. A message of Celery is a list, and begins with a list of arguments.
 func (m message) order() (o order, err error) {
-	if err := json.Unmarshal([]byte(m.Body), &o); err != nil {
+	body := []byte(m.Body)
+	var task []json.RawMessage
+	if json.Unmarshal(body, &task) == nil && len(task) > 0 {
+		var args []json.RawMessage
+		if err := json.Unmarshal(task[0], &args); err != nil || len(args) != 1 {
+			return o, fmt.Errorf("arguments %s: got %v, want one", task[0], err)
+		}
+		body = args[0]
+	}
+	if err := json.Unmarshal(body, &o); err != nil {
 		return o, fmt.Errorf("body %q: %w", m.Body, err)
 	}
 	return o, nil

@@ -23,6 +23,9 @@ var (
 	PHPAmqplib = Library{Name: "php-amqplib", interpreter: "/usr/bin/php", probe: []string{"-r", "require 'PhpAmqpLib/autoload.php';"}}
 	Amqplib    = Library{Name: "amqplib", interpreter: "node", probe: []string{"-e", "require('amqplib')"},
 		needs: map[string]string{"NODE_PATH": "REHOP_CLIENTS_NODE_PATH"}}
+	Rascal = Library{Name: "rascal", interpreter: "node", probe: []string{"-e", "require('rascal')"},
+		needs: map[string]string{"NODE_PATH": "REHOP_CLIENTS_NODE_PATH"}}
+	Celery    = Library{Name: "celery", interpreter: "/usr/bin/python3", probe: []string{"-c", "import celery"}}
 	AMQPTools = Library{Name: "amqp-tools", interpreter: "/bin/sh", probe: []string{"-c", "amqp-get --usage"}}
 )
 

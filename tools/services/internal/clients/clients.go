@@ -4,12 +4,15 @@ package clients
 import (
 	"context"
 	"crypto/sha512"
-	"encoding/base64"
+	"embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rehop/rehop/tools/services/internal/database"
@@ -18,10 +21,15 @@ import (
 	"github.com/rehop/rehop/tools/services/internal/state"
 )
 
-// By npm, and not from a fixed address: whoever has a mirror has told npm about it.
+// libraries are those of Node.js, which no Debian package has: amqplib, rascal and all that they need, each with its version and SHA-512. By npm, and
+// not from a fixed address: whoever has a mirror has told npm about it.
+//
+//go:embed node/package.json node/package-lock.json
+var libraries embed.FS
+
 const (
-	amqplibVersion = "2.3.1"
-	amqplibSHA512  = "0njHPLSE/xJUBeLWGgzniMuzTeyUt3o7WmAJobBlbSnvOTe9l5PxrlA+5iZW8spKteijDnkIZI81zAFV2Wzulw=="
+	wanted = "node/package.json"
+	locked = "node/package-lock.json"
 )
 
 // Clients is a service without servers.
@@ -40,6 +48,7 @@ func (c *Clients) Needs() []string { return nil }
 func (c *Clients) Packages() []string {
 	return debian.Missing(append(database.Compiler(), // without a C compiler Go has no race detector
 		debian.Want{Package: "python3-pika", Brings: "/usr/lib/python3/dist-packages/pika"},
+		debian.Want{Package: "python3-celery", Brings: "/usr/lib/python3/dist-packages/celery"},
 		debian.Want{Package: "ruby-bunny", Brings: "/usr/share/rubygems-integration/all/specifications/bunny-*.gemspec"},
 		debian.Want{Package: "php-cli", Brings: "/usr/bin/php"},
 		debian.Want{Package: "php-amqplib", Brings: "/usr/share/php/PhpAmqpLib"},
@@ -52,16 +61,26 @@ func (c *Clients) Packages() []string {
 	)...)
 }
 
-// home is the directory in which node finds amqplib.
+// home is the directory in which node finds the libraries. Its name changes with what is locked.
 func (c *Clients) home() string {
-	return c.dir.File("clients", "amqplib-"+amqplibVersion, "node_modules")
+	sum := sha512.Sum512(text(locked))
+	return c.dir.File("clients", fmt.Sprintf("node-%x", sum[:8]), "node_modules")
+}
+
+// text is a file of libraries.
+func text(name string) []byte {
+	content, err := libraries.ReadFile(name)
+	if err != nil {
+		panic(err) // it is part of this program
+	}
+	return content
 }
 
 // Missing is what is not there yet.
 func (c *Clients) Missing() []string {
 	missing := c.Packages()
 	if _, err := os.Stat(c.home()); err != nil {
-		missing = append(missing, "amqplib-"+amqplibVersion)
+		missing = append(missing, c.InstalledVersion())
 	}
 	return missing
 }
@@ -80,40 +99,28 @@ func (c *Clients) Prepare(out io.Writer) error {
 	}
 	defer os.RemoveAll(fresh) // gone if it could be renamed
 	if err := fetch(fresh, out); err != nil {
-		return fmt.Errorf("fetch amqplib@%s by npm: %w", amqplibVersion, err)
+		return fmt.Errorf("fetch %s by npm: %w", c.InstalledVersion(), err)
 	}
 	return os.Rename(fresh, filepath.Dir(c.home()))
 }
 
-// fetch unpacks amqplib into a directory.
+// fetch installs the libraries into a directory. npm compares each with its SHA-512, and runs none of their scripts.
 func fetch(dir string, out io.Writer) error {
-	cache, library := filepath.Join(dir, "cache"), filepath.Join(dir, "node_modules", "amqplib")
-	if err := os.MkdirAll(library, 0o755); err != nil {
-		return err
+	for _, name := range []string{wanted, locked} {
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), text(name), 0o644); err != nil {
+			return err
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	pack := exec.CommandContext(ctx, "npm", "pack", "--loglevel=error", "amqplib@"+amqplibVersion)
-	pack.Dir, pack.Env = dir, append(os.Environ(), "npm_config_cache="+cache)
-	pack.Stdout, pack.Stderr = out, out
-	if err := pack.Run(); err != nil {
+	cache := filepath.Join(dir, "cache")
+	ci := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+	ci.Dir, ci.Env = dir, append(os.Environ(), "npm_config_cache="+cache)
+	ci.Stdout, ci.Stderr = out, out
+	if err := ci.Run(); err != nil {
 		return err
 	}
-	archive := filepath.Join(dir, "amqplib-"+amqplibVersion+".tgz")
-	content, err := os.ReadFile(archive)
-	if err != nil {
-		return err
-	}
-	if sum := sha512.Sum512(content); base64.StdEncoding.EncodeToString(sum[:]) != amqplibSHA512 {
-		return fmt.Errorf("it is not the one that was expected: its SHA-512 is %x", sum)
-	}
-	if said, err := exec.Command("tar", "-xzf", archive, "-C", library, "--strip-components=1").CombinedOutput(); err != nil {
-		return fmt.Errorf("unpack: %w\n%s", err, said)
-	}
-	if err := os.RemoveAll(cache); err != nil {
-		return err
-	}
-	return os.Remove(archive)
+	return os.RemoveAll(cache)
 }
 
 // Launch has nothing to start.
@@ -123,7 +130,18 @@ func (c *Clients) Launch() error { return nil }
 func (c *Clients) Await() error { return nil }
 
 // InstalledVersion is that of what no Debian package has.
-func (c *Clients) InstalledVersion() string { return "amqplib " + amqplibVersion }
+func (c *Clients) InstalledVersion() string {
+	var manifest struct{ Dependencies map[string]string }
+	if err := json.Unmarshal(text(wanted), &manifest); err != nil {
+		panic(err) // it is part of this program
+	}
+	var versions []string
+	for name, version := range manifest.Dependencies {
+		versions = append(versions, name+" "+version)
+	}
+	slices.Sort(versions)
+	return strings.Join(versions, ", ")
+}
 
 // Env describes the clients to tests.
 func (c *Clients) Env() []export.Variable {
