@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -55,10 +56,8 @@ func (t *uncommitted) patient(ctx context.Context) error {
 // they commit, and would wait until the operating system gives up.
 func (t *uncommitted) Commit() error {
 	return t.end(func() error {
-		if _, err := t.Tx.ExecContext(t.ctx, "COMMIT"); err != nil {
-			return err
-		}
-		return t.Tx.Rollback() // of nothing
+		_, err := t.Tx.ExecContext(t.ctx, "COMMIT")
+		return cmp.Or(err, t.Tx.Rollback()) // of nothing, but database/sql does not know that the transaction has ended
 	})
 }
 

@@ -105,31 +105,70 @@ func TestPublishNowVanished(t *testing.T) {
 func TestInboxVanished(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, d *server) {
-		client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 		held := d.vanish(d.commit(), 1)
-		got := make(chan string, 10)
-		box := inbox.Inbox{DB: d.through(t), Dialect: d.dialect, NoClean: true, MaxWait: 100 * time.Millisecond}
-		kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Concurrency: 1, Timeout: time.Second, Retry: rehop.Steps(time.Millisecond),
-			Middleware: []rehop.Middleware{box.Middleware("")},
-			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-				got <- d.ID
-				return nil
-			})})
-		publish := func(id string) {
-			if err := client.Publish(kit.Context(t), rehop.Message{ID: id, Key: "q"}); err != nil {
-				t.Fatal(err)
-			}
-			if handled := kit.Receive(t, got, "message "+id); handled != id {
-				t.Errorf("handled %s, want %s", handled, id)
-			}
-		}
-		publish("1")
+		w := d.work(t, time.Second)
+		w.publish("1")
+		w.wantHandled("1")
 		kit.Receive(t, held, "COMMIT")
-		publish("2")
+		w.publish("2")
+		w.wantHandled("2")
 		d.proxy.Cut("")
-		for kit.Receive(t, got, "message 1 again") != "1" { // the other one may have been cut at its commit
-		}
+		w.wantHandled("1")
 	})
+}
+
+// A connection breaks when it carries the COMMIT of an inbox. The worker is free at once, and the message is handled again.
+func TestInboxCutAtCommit(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, d *server) {
+		var connections atomic.Int64
+		d.proxy.SetPlan(func(int) proxy.Plan {
+			if connections.Add(1) > 1 {
+				return proxy.Plan{}
+			}
+			return proxy.Plan{Trap: proxy.Trap{Text: d.commit()}}
+		})
+		w := d.work(t, time.Hour)
+		w.publish("1")
+		w.wantHandled("1")
+		w.wantHandled("1")
+		w.publish("2")
+		w.wantHandled("2")
+	})
+}
+
+// worker handles messages with an inbox whose database is behind the proxy, one at a time.
+type worker struct {
+	t      *testing.T
+	client *rehop.Client
+	got    chan string
+}
+
+func (d *server) work(t *testing.T, timeout time.Duration) *worker {
+	t.Helper()
+	w := &worker{t, kit.Open(t, rehop.Config{URL: lab.Single(t).URL}), make(chan string, 100)}
+	box := inbox.Inbox{DB: d.through(t), Dialect: d.dialect, NoClean: true, MaxWait: 100 * time.Millisecond}
+	kit.Subscribe(t, w.client, rehop.Subscription{Queue: "q", Concurrency: 1, Timeout: timeout, Retry: rehop.Steps(time.Millisecond),
+		Middleware: []rehop.Middleware{box.Middleware("")},
+		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			w.got <- d.ID
+			return nil
+		})})
+	return w
+}
+
+func (w *worker) publish(id string) {
+	w.t.Helper()
+	if err := w.client.Publish(kit.Context(w.t), rehop.Message{ID: id, Key: "q"}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wantHandled waits until a message is handled. Others may be handled again before, whose connections broke with it.
+func (w *worker) wantHandled(id string) {
+	w.t.Helper()
+	for kit.Receive(w.t, w.got, "message "+id) != id {
+	}
 }
 
 // vanishesAt has the first connections die when they carry a text.
