@@ -102,9 +102,21 @@ func (n *Node) checkMemory() {
 	}
 	a := &n.alarms
 	a.turn.Lock()
-	high, changed := false, false
-	if n.memoryTurns() { // still
-		high = !a.memory.Load()
+	before := a.memory.Load()
+	high, changed := before, false
+	switch {
+	case n.plentiful():
+		n.budget.Tighten(false)
+		high = false
+	case n.short() && !before:
+		// What is on disk too leaves memory first. As long as memory is tight it stays away, so this walk through all messages is not repeated soon.
+		if !n.budget.Tight() {
+			n.budget.Tighten(true)
+			n.unload()
+		}
+		high = n.short()
+	}
+	if high != before {
 		a.memory.Store(high)
 		changed = n.setAlarm(MemoryAlarm, high)
 	}
@@ -112,13 +124,12 @@ func (n *Node) checkMemory() {
 	n.logAlarm(MemoryAlarm, high, changed)
 }
 
-// memoryTurns reports whether the alarm for memory is to be raised, or cleared.
+// memoryTurns reports whether memory has become short, or plentiful again.
 func (n *Node) memoryTurns() bool {
-	used, limit := n.used(), n.config.MemoryLimit
-	if n.alarms.memory.Load() {
-		return used < limit-limit/8
+	if n.budget.Tight() {
+		return n.plentiful() || !n.alarms.memory.Load() && n.short()
 	}
-	return used > limit
+	return n.short()
 }
 
 // wait returns when no alarm is raised, or when over says that waiting is of no use.

@@ -62,6 +62,25 @@ func (n *Node) used() int64 {
 	return n.withGarbage(n.budget.Used() + n.memory.topology.Load() + n.memory.consumers.Load())
 }
 
+// short: more memory is used than may be.
+func (n *Node) short() bool { return n.used() > n.config.MemoryLimit }
+
+// plentiful: so much less is used that publishers can go on for a while.
+func (n *Node) plentiful() bool {
+	limit := n.config.MemoryLimit
+	return n.used() < limit-limit/8
+}
+
+// unload takes all contents out of memory that are on disk.
+func (n *Node) unload() {
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			q.core.Unload()
+		}
+	}
+	n.eachOpenDelivery(func(d delivery) { n.budget.Unload(d.item.Message) })
+}
+
 // withGarbage is what so many live bytes cost.
 func (n *Node) withGarbage(live int64) int64 { return live / 100 * n.memory.percent }
 
