@@ -121,6 +121,9 @@ func (n *Node) checkMemory() {
 		changed = n.setAlarm(MemoryAlarm, high)
 	}
 	a.turn.Unlock()
+	if high && !before {
+		n.hoards.watch()
+	}
 	n.logAlarm(MemoryAlarm, high, changed)
 }
 
@@ -173,12 +176,26 @@ func (c *Connection) tellBlocked(which Alarm) {
 	}
 }
 
-// awaitUnblocked stops reading from a connection that publishes while an alarm is raised.
+// onlyMemory reports whether no alarm is raised but the one for memory, at the most.
+func (a *alarms) onlyMemory() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.raised) == 0 || len(a.raised) == 1 && a.raised[MemoryAlarm]
+}
+
+// awaitUnblocked stops reading from a connection that publishes while an alarm is raised. While only memory is short, what it has begun is completed or
+// committed first, which takes no more memory than was counted when it began; but nothing new begins.
 func (c *Connection) awaitUnblocked() {
 	n := c.node
-	if !n.alarms.any.Load() || !c.published.Load() {
+	if !n.alarms.any.Load() || !c.published.Load() || c.hoarded > 0 && n.alarms.onlyMemory() {
 		return
 	}
+	c.awaitNoAlarm()
+}
+
+// awaitNoAlarm waits until no alarm is raised.
+func (c *Connection) awaitNoAlarm() {
+	n := c.node
 	if raised := n.Alarms(); len(raised) > 0 {
 		c.tellBlocked(raised[0])
 	}
