@@ -49,10 +49,13 @@ type Server struct {
 	MaxConnections int
 	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may take, with what the garbage collector needs on top; with
 	// more, publishers are blocked. With half of it in use by queues, exchanges and bindings, nothing more can be declared or bound. With a quarter in use by
-	// consumers, only a queue that has none gets one more.
+	// consumers, only a queue that has none gets one more. Messages that are not complete and transactions that are not committed may take half of it
+	// together, or as much as one message of MaxMessage; a publisher that finds no room waits for others, and one that does not complete its message
+	// while others wait is closed after 10 s.
 	// Default: two fifths of the memory of the machine, of its control group or of GOMEMLIMIT, whatever is least; 1 GiB where that is unknown.
 	MemoryLimit int64
-	// Resident is how many bytes of messages that are on disk stay in memory too. Default: 32 MiB.
+	// Resident is how many bytes of messages that are on disk stay in memory too, so that consumers get them without reading the disk. When memory is
+	// short they leave it, before publishers are blocked. Default: 32 MiB, or an eighth of MemoryLimit if that is less.
 	Resident int64
 	// ConsumerTimeout is how long a consumer may hold a delivery without an answer. Then the delivery returns to its queue: RabbitMQ 4.3
 	// cancels consumers of quorum queues, earlier releases close the channel. Negative: without limit. Default: 30 min.
@@ -212,6 +215,7 @@ func (s *Server) config() (node.Config, error) {
 	if s.MemoryLimit < 0 || s.Resident < 0 {
 		faults = append(faults, errors.New("MemoryLimit and Resident must not be negative"))
 	}
+	memoryLimit := cmp.Or(s.MemoryLimit, node.DefaultMemoryLimit())
 	users := s.Users
 	if len(users) == 0 {
 		users = []User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, LoopbackOnly: true,
@@ -226,7 +230,7 @@ func (s *Server) config() (node.Config, error) {
 		Name: cmp.Or(s.Name, "rehop"), Version: compat.Release(), Users: users,
 		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
 		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections,
-		MemoryLimit: cmp.Or(s.MemoryLimit, node.DefaultMemoryLimit()), Resident: cmp.Or(s.Resident, 32<<20),
+		MemoryLimit: memoryLimit, Resident: cmp.Or(s.Resident, min(32<<20, memoryLimit/8)),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: logger,
 	}, errors.Join(faults...)
 }

@@ -57,7 +57,8 @@ func TestRestrictionsAreKept(t *testing.T) {
 		// What is taken back stays away, too.
 		d.must(204, "DELETE", "/api/vhost-limits/v/max-queues", "")
 		d.must(204, "DELETE", "/api/user-limits/u/max-connections", "")
-		d.must(204, "DELETE", "/api/topic-permissions/v/u", "")
+		d.must(204, "PUT", "/api/topic-permissions/v/u", `{"exchange":"amq.headers","write":"^other","read":""}`)
+		d.must(204, "DELETE", "/api/topic-permissions/v/u/amq.topic", "")
 		d.must(204, "DELETE", "/api/global-parameters/tool", "")
 		d.must(204, "PUT", "/api/vhosts/v", `{"description":"other"}`)
 		before = d.described()
@@ -66,6 +67,9 @@ func TestRestrictionsAreKept(t *testing.T) {
 		d := deskOf(t, &broker.Server{Logger: quiet(), Dir: dir})
 		if after := d.described(); after != before {
 			t.Errorf("got\n%s\nwant\n%s", after, before)
+		}
+		if !strings.Contains(before, "^other") {
+			t.Errorf("the permission for another exchange is not in\n%s", before)
 		}
 		for _, gone := range []string{"max-queues", `"max-connections":2`, "^w", "tool", "of the shop\",\"metadata"} {
 			if strings.Contains(before, gone) {

@@ -79,6 +79,10 @@ func routes(release node.Compat) []route {
 		{"GET /api/topic-permissions/{vhost}/{user}", administrator, (*call).topicPermissionsOfUserInVhost},
 		{"PUT /api/topic-permissions/{vhost}/{user}", administrator, (*call).putTopicPermission},
 		{"DELETE /api/topic-permissions/{vhost}/{user}", administrator, (*call).deleteTopicPermissions},
+		// As in RabbitMQ, the exchange matters only for who deletes.
+		{"GET /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, (*call).topicPermissionsOfUserInVhost},
+		{"PUT /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, (*call).putTopicPermission},
+		{"DELETE /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, (*call).deleteTopicPermission},
 		{"GET /api/users/{user}/topic-permissions", administrator, (*call).topicPermissionsOfUser},
 		{"GET /api/vhosts/{vhost}/topic-permissions", administrator, (*call).topicPermissions},
 		{"PUT /api/user-limits/{user}/{name}", administrator, (*call).putUserLimit},

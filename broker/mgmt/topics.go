@@ -91,7 +91,25 @@ func topicEdit(f fields, vhost string) (func(*node.User), error) {
 	}, nil
 }
 
+// deleteTopicPermissions deletes those of a user for all exchanges of a virtual host.
 func (c *call) deleteTopicPermissions() (any, error) {
+	return c.editTopicPermissions(func(u *node.User) { delete(u.TopicPermissions, c.vhost.Name) })
+}
+
+// deleteTopicPermission deletes that of a user for one exchange. As in RabbitMQ it is no error if there is none, as long as the user has one for another
+// exchange of the virtual host.
+func (c *call) deleteTopicPermission() (any, error) {
+	return c.editTopicPermissions(func(u *node.User) {
+		left := u.TopicPermissions[c.vhost.Name]
+		delete(left, c.path("exchange"))
+		if len(left) == 0 {
+			delete(u.TopicPermissions, c.vhost.Name)
+		}
+	})
+}
+
+// editTopicPermissions changes those of a user who has some in the virtual host.
+func (c *call) editTopicPermissions(edit func(*node.User)) (any, error) {
 	u, err := c.theUser()
 	if err != nil {
 		return nil, err
@@ -99,6 +117,6 @@ func (c *call) deleteTopicPermissions() (any, error) {
 	if len(u.TopicPermissions[c.vhost.Name]) == 0 {
 		return nil, notFound()
 	}
-	_, err = c.node.EditUser(u.Name, false, func(u *node.User) { delete(u.TopicPermissions, c.vhost.Name) })
+	_, err = c.node.EditUser(u.Name, false, edit)
 	return done, err
 }

@@ -102,23 +102,37 @@ func (n *Node) checkMemory() {
 	}
 	a := &n.alarms
 	a.turn.Lock()
-	high, changed := false, false
-	if n.memoryTurns() { // still
-		high = !a.memory.Load()
+	before := a.memory.Load()
+	high, changed := before, false
+	switch {
+	case n.plentiful():
+		n.budget.Tighten(false)
+		high = false
+	case n.short() && !before:
+		// What is on disk too leaves memory first. As long as memory is tight it stays away, so this walk through all messages is not repeated soon.
+		if !n.budget.Tight() {
+			n.budget.Tighten(true)
+			n.unload()
+		}
+		high = n.short()
+	}
+	if high != before {
 		a.memory.Store(high)
 		changed = n.setAlarm(MemoryAlarm, high)
 	}
 	a.turn.Unlock()
+	if high && !before {
+		n.hoards.watch()
+	}
 	n.logAlarm(MemoryAlarm, high, changed)
 }
 
-// memoryTurns reports whether the alarm for memory is to be raised, or cleared.
+// memoryTurns reports whether memory has become short, or plentiful again.
 func (n *Node) memoryTurns() bool {
-	used, limit := n.used(), n.config.MemoryLimit
-	if n.alarms.memory.Load() {
-		return used < limit-limit/8
+	if n.budget.Tight() {
+		return n.plentiful() || !n.alarms.memory.Load() && n.short()
 	}
-	return used > limit
+	return n.short()
 }
 
 // wait returns when no alarm is raised, or when over says that waiting is of no use.
@@ -162,12 +176,26 @@ func (c *Connection) tellBlocked(which Alarm) {
 	}
 }
 
-// awaitUnblocked stops reading from a connection that publishes while an alarm is raised.
+// onlyMemory reports whether no alarm is raised but the one for memory, at the most.
+func (a *alarms) onlyMemory() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.raised) == 0 || len(a.raised) == 1 && a.raised[MemoryAlarm]
+}
+
+// awaitUnblocked stops reading from a connection that publishes while an alarm is raised. While only memory is short, what it has begun is completed or
+// committed first, which takes no more memory than was counted when it began; but nothing new begins.
 func (c *Connection) awaitUnblocked() {
 	n := c.node
-	if !n.alarms.any.Load() || !c.published.Load() {
+	if !n.alarms.any.Load() || !c.published.Load() || c.hoarded > 0 && n.alarms.onlyMemory() {
 		return
 	}
+	c.awaitNoAlarm()
+}
+
+// awaitNoAlarm waits until no alarm is raised.
+func (c *Connection) awaitNoAlarm() {
+	n := c.node
 	if raised := n.Alarms(); len(raised) > 0 {
 		c.tellBlocked(raised[0])
 	}

@@ -146,16 +146,21 @@ func (n *Node) CheckBooks() error {
 
 // openDeliveries returns what clients have and have not answered.
 func (n *Node) openDeliveries() (open []delivery) {
+	n.eachOpenDelivery(func(d delivery) { open = append(open, d) })
+	return open
+}
+
+// eachOpenDelivery visits them while nothing of their channel changes.
+func (n *Node) eachOpenDelivery(visit func(delivery)) {
 	for _, c := range n.Connections() {
 		for _, ch := range c.Channels() {
 			ch.mu.Lock()
 			for _, d := range ch.ledger.entries[ch.ledger.first:] {
 				if !d.settled {
-					open = append(open, d)
+					visit(d)
 				}
 			}
 			ch.mu.Unlock()
 		}
 	}
-	return open
 }

@@ -73,14 +73,11 @@ func (ch *Channel) take(f wire.Frame) error {
 	case wire.FrameHeader:
 		done, err := ch.incoming.header(f, ch.node.config.MaxMessage, ch.node.config.Compat)
 		if err == nil {
-			err = ch.conn.hoard(ch.incoming.charge)
+			ch.incoming.charge, err = ch.conn.claim(ch.incoming.cost())
 		}
 		return ch.received(done, err)
 	case wire.FrameBody:
 		done, err := ch.incoming.body(f)
-		if err == nil {
-			err = ch.conn.hoard(len(f.Payload))
-		}
 		return ch.received(done, err)
 	}
 	return f.Unexpected()
@@ -89,7 +86,6 @@ func (ch *Channel) take(f wire.Frame) error {
 // received publishes a message that has come whole.
 func (ch *Channel) received(done bool, err error) error {
 	if done && err == nil {
-		ch.conn.hoarded -= ch.incoming.charge
 		err = ch.publish()
 	}
 	if x, ok := err.(*exception); ok && x.method == 0 {
@@ -278,10 +274,10 @@ func (ch *Channel) withdraw() (left leavings) {
 	clear(ch.consumers)
 	left.deliveries, _ = ch.ledger.take(0, true, nil)
 	ch.mu.Unlock()
-	ch.conn.hoarded -= ch.incoming.charge
+	ch.conn.release(ch.incoming.charge)
 	ch.incoming.reset()
 	if ch.tx != nil {
-		ch.conn.hoarded -= ch.tx.size
+		ch.conn.release(ch.tx.charge)
 		left.deliveries = append(left.deliveries, ch.tx.deliveries()...)
 		sortByTag(left.deliveries)
 	}

@@ -40,9 +40,9 @@ type Connection struct {
 	own        bool // the broker's, not a client's
 
 	stage     stage
-	opened    atomic.Bool            // the handshake is over
-	closing   atomic.Bool            // one side has sent connection.close
-	farewell  atomic.Pointer[string] // why we are to close it
+	opened    atomic.Bool               // the handshake is over
+	closing   atomic.Bool               // one side has sent connection.close
+	farewell  atomic.Pointer[exception] // why we are to close it
 	published atomic.Bool
 	blocked   atomic.Bool
 	received  atomic.Uint64 // frames
@@ -59,7 +59,8 @@ type Connection struct {
 	concluded store.Mark // of the log when that was last so
 	awaited   store.Mark // that of the last message whose publisher waits
 	ways      ways
-	hoarded   int // bytes of messages that have not come whole or are not committed
+	petty     int   // bytes of messages that are not complete or not committed, which are not counted
+	hoarded   int64 // the others; changes with the mutex of the hoards held
 }
 
 // Limits of what we wait for.
@@ -85,7 +86,7 @@ func (c *Connection) serve() {
 		return
 	}
 	defer n.part(c)
-	go c.out.write(c.resume, n.alarms.wake)
+	go c.out.write(c.resume, n.wakeReaders)
 	_ = c.conn.SetDeadline(time.Now().Add(n.config.HandshakeLimit))
 	err := c.handshake()
 	if err == nil {
@@ -152,8 +153,8 @@ func (c *Connection) obey() error {
 			return net.ErrClosed
 		}
 		c.awaitUnblocked()
-		if reason := c.farewell.Load(); reason != nil {
-			return c.expel(refuse(wire.ConnectionForced, "%s", *reason))
+		if why := c.farewell.Load(); why != nil {
+			return c.expel(why)
 		}
 		frame, err := c.reader.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && c.answer() {
@@ -354,10 +355,22 @@ func (c *Connection) shutdown(reason string) {
 		_ = c.conn.Close()
 		return
 	}
-	c.farewell.CompareAndSwap(nil, &reason)
+	c.dismiss(&exception{code: wire.ConnectionForced, text: reason})
+	c.node.hoards.wake()
+}
+
+// dismiss has the reader close the connection for an error. Whoever waits for room for messages has to be woken, too.
+func (c *Connection) dismiss(why *exception) {
+	c.farewell.CompareAndSwap(nil, why)
 	c.out.wake()
 	c.node.alarms.wake()
 	c.ask(func() {})
+}
+
+// wakeReaders has readers that wait look again.
+func (n *Node) wakeReaders() {
+	n.alarms.wake()
+	n.hoards.wake()
 }
 
 // Close closes the connection for a reason that the client is told.
@@ -373,19 +386,6 @@ func (c *Connection) hears(capability string) bool {
 	yes, _ := able.(bool)
 	return yes
 }
-
-// hoard counts what is in memory of messages that nobody can have yet. One connection may not begin many large messages on many
-// channels and finish none, nor open transactions without end.
-func (c *Connection) hoard(size int) error {
-	c.hoarded += size
-	if limit := c.node.config.MaxMessage + maxHoard; c.hoarded > limit {
-		return refuse(wire.ResourceError, "the connection has sent %d bytes of messages that are not complete or not committed, more than %d", c.hoarded, limit)
-	}
-	return nil
-}
-
-// maxHoard is how much of that a connection may have, beside one of the largest messages.
-const maxHoard = 16 << 20
 
 // resume serves a consumer again when what was written to its client has left.
 func (c *Connection) resume(waiting *consumer) {

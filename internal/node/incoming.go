@@ -25,7 +25,7 @@ type incoming struct {
 	split     int    // where the body begins
 	size      uint64 // of the body, as the client says
 	twice     bool   // a header is there more than once, which must not arrive
-	charge    int    // what the connection is charged for it
+	charge    charge
 }
 
 // errNotAMethod: content comes that no method has announced.
@@ -38,6 +38,9 @@ const firstBody = 4 << 10
 func (in *incoming) begin(w *way, mandatory bool) {
 	*in = incoming{expects: aHeader, way: w, mandatory: mandatory}
 }
+
+// cost is how many bytes of memory the message takes when it is complete.
+func (in *incoming) cost() int { return publicationOverhead + in.split + int(in.size) }
 
 // come is how many bytes of the body have come.
 func (in *incoming) come() int { return len(in.buf) - in.split }
@@ -72,7 +75,6 @@ func (in *incoming) header(f wire.Frame, max int, compat Compat) (done bool, err
 	}
 	in.size, in.split = h.BodySize, len(h.Properties)
 	in.buf = make([]byte, in.split, in.split+int(min(h.BodySize, firstBody)))
-	in.charge = cap(in.buf)
 	copy(in.buf, h.Properties)
 	in.buf[1] &^= ourFlags
 	if in.brief, err = wire.ScanProperties(in.buf[:in.split]); err != nil {
@@ -96,7 +98,9 @@ func (in *incoming) body(f wire.Frame) (done bool, err error) {
 	if uint64(in.come())+uint64(len(f.Payload)) > in.size {
 		return false, refuse(wire.FrameFault, "the body has more than the %d bytes of its header", in.size)
 	}
+	if need := len(in.buf) + len(f.Payload); need > cap(in.buf) { // grows with what has come, and never beyond the whole message
+		in.buf = append(make([]byte, 0, min(max(need, 2*cap(in.buf)), in.split+int(in.size))), in.buf...)
+	}
 	in.buf = append(in.buf, f.Payload...)
-	in.charge += len(f.Payload)
 	return uint64(in.come()) == in.size, nil
 }

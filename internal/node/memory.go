@@ -57,9 +57,31 @@ func heapPercent() int64 {
 	return 100 + int64(gogc)
 }
 
-// used is how much memory messages, topology and consumers take, with the garbage that comes with them.
+// used is how much memory messages, also those that are not complete, topology and consumers take, with the garbage that comes with them.
 func (n *Node) used() int64 {
-	return n.withGarbage(n.budget.Used() + n.memory.topology.Load() + n.memory.consumers.Load())
+	return n.withGarbage(n.budget.Used() + n.hoards.total.Load() + n.memory.topology.Load() + n.memory.consumers.Load())
+}
+
+// short: more memory is used than may be.
+func (n *Node) short() bool { return n.used() > n.config.MemoryLimit }
+
+// plentiful: so much less is used that publishers can go on for a while.
+func (n *Node) plentiful() bool { return n.used() < n.clearMark() }
+
+// clearMark is where the alarm for memory is cleared.
+func (n *Node) clearMark() int64 {
+	limit := n.config.MemoryLimit
+	return limit - limit/8
+}
+
+// unload takes all contents out of memory that are on disk.
+func (n *Node) unload() {
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			q.core.Unload()
+		}
+	}
+	n.eachOpenDelivery(func(d delivery) { n.budget.Unload(d.item.Message) })
 }
 
 // withGarbage is what so many live bytes cost.

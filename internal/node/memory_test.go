@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -112,5 +113,34 @@ func TestPurgeIsFrugal(t *testing.T) {
 				t.Errorf("the purge took %d steps of the log, want at least %d", took, messages/1024)
 			}
 		})
+	}
+}
+
+// Contents that are on disk leave memory before anybody is blocked because of them.
+func TestStoredContentsLeaveBeforeTheAlarm(t *testing.T) {
+	const limit, size = 8 << 20, 8000
+	n, err := Open(Config{Dir: t.TempDir(), MemoryLimit: limit, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	v := n.Vhost("/")
+	m := must{t, v}
+	q := m.queue("q")
+	body := strings.Repeat("x", size)
+	for range 5 * limit / size {
+		send(v, body, wire.Brief{DeliveryMode: 2}, "q")
+		if alarms := n.Alarms(); len(alarms) > 0 {
+			t.Fatalf("got %q while %d messages are on disk, want no alarm", alarms, q.Status().Ready)
+		}
+	}
+	if content := m.get(q); content == nil || string(content.Body) != body {
+		t.Error("a message that has left memory does not come back whole")
+	}
+	// There is room for contents again when there are few messages.
+	q.Purge()
+	send(v, body, wire.Brief{DeliveryMode: 2}, "q")
+	if q.core.Peek(1)[0].Message.Content() == nil {
+		t.Error("a message leaves memory though there is room")
 	}
 }

@@ -41,7 +41,8 @@ type Config struct {
 	HandshakeLimit time.Duration
 	// MaxMessage is the largest body that is taken.
 	MaxMessage int
-	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may take before publishers are blocked.
+	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may take before publishers are blocked. Messages that are not
+	// complete or not committed may take about half of it, or as much as one of MaxMessage.
 	MemoryLimit int64
 	// Resident is how many bytes of messages that are on disk are also kept in memory.
 	Resident int64
@@ -61,6 +62,7 @@ type Node struct {
 	store       *store.Store // nil: nothing is durable
 	budget      queue.Budget
 	memory      memory
+	hoards      hoards
 	began       time.Time
 	opened      atomic.Bool     // before that nobody waits for the disk
 	stopping    chan struct{}   // closed when Close begins
@@ -105,6 +107,7 @@ func Open(c Config) (*Node, error) {
 	n.stopping = make(chan struct{})
 	n.tasks.init()
 	n.alarms.init(n)
+	n.hoards.init(n)
 	if c.Dir != "" {
 		if err := n.openStore(); err != nil {
 			return nil, err
@@ -245,6 +248,7 @@ func (n *Node) close() error {
 	patience.Stop()
 	n.end()
 	n.alarms.stop()
+	n.hoards.stop()
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
 			q.Stop()

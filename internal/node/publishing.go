@@ -14,6 +14,10 @@ func (ch *Channel) beginPublish(args wire.PublishArgs) error {
 	if args.Immediate {
 		return refuse(wire.NotImplemented, "immediate=true")
 	}
+	if ch.conn.hoarded > 0 && ch.node.alarms.any.Load() {
+		ch.conn.conclude()
+		ch.conn.awaitNoAlarm()
+	}
 	ch.conn.published.Store(true)
 	ch.incoming.begin(ch.conn.ways.to(args.Exchange, args.RoutingKey), args.Mandatory)
 	return nil
@@ -28,14 +32,14 @@ func (ch *Channel) publish() error {
 		t.receive(ch.confirming || ch.tx != nil)
 	}
 	p, err := ch.prepare(in)
+	if err == nil && ch.tx != nil {
+		ch.tx.publishes = append(ch.tx.publishes, p)
+		ch.node.hoards.join(&ch.tx.charge, in.charge)
+		return nil
+	}
+	ch.conn.release(in.charge) // queues count it from now on
 	if err != nil {
 		return err
-	}
-	if ch.tx != nil {
-		size := publicationOverhead + len(p.content.Body) + len(p.content.Properties)
-		ch.tx.publishes = append(ch.tx.publishes, p)
-		ch.tx.size += size
-		return ch.conn.hoard(size)
 	}
 	ch.conclude(p, ch.deliver(p))
 	return nil

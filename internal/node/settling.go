@@ -118,7 +118,7 @@ func (ch *Channel) recover(requeue bool) error {
 // transaction is what a channel will do when it commits.
 type transaction struct {
 	publishes []publication
-	size      int // in memory
+	charge    charge // for them
 	answers   []answered
 }
 
@@ -161,7 +161,7 @@ func (ch *Channel) transact(m wire.Method) error {
 	}
 	tx := ch.tx
 	ch.tx = &transaction{}
-	ch.conn.hoarded -= tx.size
+	ch.conn.release(tx.charge)
 	if _, ok := m.(*wire.TxRollback); ok {
 		ch.mu.Lock()
 		ch.ledger.putBack(tx.deliveries())

@@ -73,6 +73,20 @@ func (q *Queue) Settings() Settings {
 	return q.settings
 }
 
+// Unload takes the contents of messages that are on disk out of memory. They are read again when a consumer gets them.
+func (q *Queue) Unload() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, l := range q.levels {
+		if l != nil {
+			l.each(l.len(), func(it *Item) { q.budget.Unload(it.Message) })
+		}
+	}
+	for _, d := range q.delayed {
+		q.budget.Unload(d.Message)
+	}
+}
+
 // Peek returns up to n ready items from the head, and takes none of them.
 func (q *Queue) Peek(n int) []Item {
 	q.mu.Lock()

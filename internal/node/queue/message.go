@@ -64,7 +64,14 @@ type Budget struct {
 	contents atomic.Int64 // bytes
 	messages atomic.Int64
 	places   atomic.Int64
+	tight    atomic.Bool
 }
+
+// Tighten has the contents of stored messages leave memory at once, whatever the limit, until it is called with false.
+func (b *Budget) Tighten(yes bool) { b.tight.Store(yes) }
+
+// Tight reports whether they do.
+func (b *Budget) Tight() bool { return b.tight.Load() }
 
 // Used returns the bytes in memory.
 func (b *Budget) Used() int64 {
@@ -110,7 +117,14 @@ func (b *Budget) evict(m *Message) {
 
 // spare takes the content of a message that is safe on disk out of memory if memory is short.
 func (b *Budget) spare(m *Message) {
-	if m.Stored() && !m.Pinned && b.contents.Load() > b.Limit {
+	if b.tight.Load() || b.contents.Load() > b.Limit {
+		b.Unload(m)
+	}
+}
+
+// Unload takes the content of a message out of memory if it is on disk.
+func (b *Budget) Unload(m *Message) {
+	if m.Stored() && !m.Pinned {
 		b.evict(m)
 	}
 }
