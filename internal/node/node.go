@@ -53,6 +53,8 @@ type Config struct {
 	// Failed is called once if the disk fails: nothing is confirmed any more, and Close is all that is left to do. Nil: nobody is told.
 	Failed func(error)
 	Logger *slog.Logger
+	// wall is the wall clock, which tests set. Nil: that of the system.
+	wall func() time.Time
 }
 
 // Node is a running broker.
@@ -63,6 +65,7 @@ type Node struct {
 	budget      queue.Budget
 	memory      memory
 	hoards      hoards
+	calendar    calendar // of the log
 	began       time.Time
 	opened      atomic.Bool     // before that nobody waits for the disk
 	stopping    chan struct{}   // closed when Close begins
@@ -117,6 +120,9 @@ func Open(c Config) (*Node, error) {
 		return nil, errors.Join(err, n.Close())
 	}
 	n.opened.Store(true)
+	if n.store != nil {
+		n.calendar.watch()
+	}
 	return n, nil
 }
 
@@ -255,6 +261,7 @@ func (n *Node) close() error {
 		}
 	}
 	if n.store != nil {
+		n.calendar.end()
 		return n.store.Close()
 	}
 	return nil

@@ -39,6 +39,9 @@ func (n *Node) restore() error {
 		return err
 	}
 	before := doubt
+	if err := n.calendar.begin(n, all); err != nil {
+		return err
+	}
 	queues := make(map[store.QueueID]*Queue)
 	known := make(map[store.QueueID]bool)
 	for _, v := range n.vhosts {
@@ -52,7 +55,7 @@ func (n *Node) restore() error {
 	var messages []*queue.Message
 	next, inOrder := 0, false
 	var alive []claim
-	now := time.Now().UnixMilli()
+	now := n.calendar.now()
 	err = n.store.Recover(known,
 		func(f store.Found) *store.Message {
 			m := queue.Recovered(f)

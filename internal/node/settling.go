@@ -3,7 +3,6 @@ package node
 import (
 	"slices"
 	"sort"
-	"time"
 
 	"github.com/rehop/rehop/internal/node/queue"
 	"github.com/rehop/rehop/internal/node/store"
@@ -94,7 +93,7 @@ func (n *Node) settle(q *Queue, items []queue.Item, a answer) {
 			for _, it := range items {
 				b.Count(&it.Message.Message, q.core.ID, n.config.Compat.logged(it, failed))
 				if delay := retry.Delay(it, failed); delay > 0 {
-					b.Delay(&it.Message.Message, q.core.ID, time.Now().Add(delay).UnixMilli())
+					b.Delay(&it.Message.Message, q.core.ID, n.calendar.now()+delay.Milliseconds())
 				}
 			}
 			n.commit(b)
