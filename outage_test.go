@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/rehoptest"
 )
 
@@ -124,10 +126,95 @@ func TestOutageIsOnePause(t *testing.T) {
 	})
 }
 
-// pauseBook counts pauses and lost consumers.
+// A pause ends for no message in the broker's consumer timeout, however much of it slow handlers have used up before the pause and use up in
+// each probe, and neither does what follows: no more is sent ahead than the prefetch allows.
+func TestOutageOfSlowHandlers(t *testing.T) {
+	const messages, down, each = 8, 3 * time.Hour, 6 * time.Minute
+	for _, compat := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
+		t.Run(compat.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+				var runs atomic.Int64
+				log := newLogbook(nil)
+				log.answer = func(context.Context, *rehop.Delivery) error {
+					run := runs.Add(1)
+					time.Sleep(each)
+					if run > 2 && log.now() < down {
+						return rehop.Unavailable(errNotYet)
+					}
+					return nil
+				}
+				client, events := openPausing(t, b)
+				defer client.Close(context.Background())
+				subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Timeout: 7 * time.Minute, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
+				for i := range messages {
+					publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+				}
+				time.Sleep(down + (messages+1)*each)
+				b.AwaitEmpty("q")
+				handled := make(map[string]int)
+				for i, r := range log.all() {
+					if r.at+each >= down || i < 2 {
+						handled[r.ID]++
+					}
+				}
+				for id, n := range handled {
+					if n != 1 {
+						t.Errorf("message %s was handled %d times, want once", id, n)
+					}
+				}
+				if len(handled) != messages {
+					t.Errorf("messages handled: got %d, want %d", len(handled), messages)
+				}
+				if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
+					t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
+				}
+				if n := events.takenAway(); n != 0 {
+					t.Errorf("the broker took away %d messages that were held, want none", n)
+				}
+			}, rehoptest.WithServer(func(s *broker.Server) { s.Compat = compat }))
+		})
+	}
+}
+
+// A pause between probes that is longer than a message may be held comes to its end: other messages wait for the rest of it.
+func TestOutageWithRareProbes(t *testing.T) {
+	const down, rare = 3 * time.Hour, time.Hour
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		log := newLogbook(nil)
+		log.answer = func(context.Context, *rehop.Delivery) error {
+			if log.now() < down {
+				return rehop.Unavailable(errNotYet)
+			}
+			return nil
+		}
+		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, ProbeMin: rare, ProbeMax: rare})
+		publish(t, b.Client, rehop.Message{Key: "q"})
+		time.Sleep(down + rare)
+		b.AwaitEmpty("q")
+		if n := len(log.all()); n < 4 || n > 7 {
+			t.Errorf("runs of the handler: got %d, want one at the start and then one each %v to %v", n, rare/2, rare)
+		}
+	})
+}
+
+// pauseBook counts pauses, lost consumers and deliveries whose session ended before they were settled.
 type pauseBook struct {
-	mu                    sync.Mutex
-	paused, resumed, lost int
+	mu                           sync.Mutex
+	paused, resumed, lost, taken int
+}
+
+func (p *pauseBook) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Outcome == rehop.OutcomeLost {
+		p.taken++
+	}
+}
+
+func (p *pauseBook) takenAway() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
 }
 
 func (p *pauseBook) OnPause(e rehop.PauseEvent) {

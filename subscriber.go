@@ -48,7 +48,9 @@ type Subscriber struct {
 	suspect  *handling // waits to be the only one
 	stuck    int       // handlers that were abandoned and have not returned
 	outage   *outage
-	phase    phase
+	// returning counts who gives prefetched messages back in an outage.
+	returning sync.WaitGroup
+	phase     phase
 
 	reopen chan struct{} // the session is to be replaced by one with another prefetch
 	stop   chan struct{} // closed: receive no more
@@ -440,6 +442,7 @@ func (s *Subscriber) end() {
 	}
 	s.receiving.Store(false)
 	s.leaveOutage()
+	s.returning.Wait()
 	s.client.mu.Lock()
 	delete(s.client.subscribers, s)
 	last := true
