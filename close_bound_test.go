@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,4 +177,31 @@ func TestCloseTwice(t *testing.T) {
 		<-published
 		b.ReleaseConfirms()
 	})
+}
+
+// Close ends although the broker, which is there, does not answer that the consumer, its channel or the connection has ended. A handler has
+// the time that it needs.
+func TestCloseWithoutAnswer(t *testing.T) {
+	for name, unanswered := range map[string]method{"basic.cancel": basicCancel, "channel.close": channelClose, "connection.close": connectionClose} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+				var mute atomic.Bool
+				client := openFiltered(t, b, func(m method) bool { return m != unanswered || !mute.Load() })
+				log := slowly(4 * time.Minute)
+				subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log})
+				publish(t, client, rehop.Message{Key: "q"})
+				synctest.Wait()
+				mute.Store(true)
+				closing := startClock()
+				err := client.Close(context.Background())
+				if says := err != nil && strings.Contains(err.Error(), "has not answered"); says != (name != "connection.close") {
+					t.Errorf("close: got %v, want an error about an answer only if the subscription waits for one", err)
+				}
+				within(t, "close", closing.now(), 4*time.Minute, 5*time.Minute)
+				if ready, unacked := b.Depth("q"); ready+unacked != 0 {
+					t.Errorf("left: got %d ready and %d unacked, want none: the handler has succeeded", ready, unacked)
+				}
+			})
+		})
+	}
 }
