@@ -205,8 +205,8 @@ func (s Subscription) validate() error {
 		fault("Overflow %q must be reject-publish, drop-head or reject-publish-dlx", s.Overflow)
 	}
 	for name, d := range map[string]time.Duration{"MessageTTL": s.MessageTTL, "Expires": s.Expires} {
-		if d != 0 && d < time.Millisecond {
-			fault("%s %v must be at least 1 ms", name, d)
+		if d != 0 && (d < time.Millisecond || d > maxTTL) {
+			fault("%s %v must be from 1 ms to %v, RabbitMQ's limit", name, d, maxTTL)
 		}
 	}
 	if s.Priority != int(int32(s.Priority)) {
