@@ -197,10 +197,11 @@ func (c *Client) keepExchanges(ctx context.Context) {
 // because the broker did not take them.
 //
 // Close can be called more than once: each call waits for the end and returns the same error. A handler or hook of the
-// client cannot call it, as it would wait for itself: there it does nothing and returns an error.
+// client cannot call it, nor can the function that [Client.PublishEach] calls, as it would wait for itself: there it does nothing and
+// returns an error. Only the hooks of [Client.Publish] can, outside of handlers: nothing waits for them.
 func (c *Client) Close(ctx context.Context) error {
 	if _, within := c.inside.of(); within {
-		return errors.New("rehop: close: called by a handler or hook of this client, for whose end it would wait; the client stays open; call it from another goroutine")
+		return errors.New("rehop: close: called by a handler, a hook or a function for PublishEach of this client, for whose end it would wait; the client stays open; call it from another goroutine")
 	}
 	c.mu.Lock()
 	if c.closed { // somebody else closes it: return when that has ended
