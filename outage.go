@@ -18,15 +18,24 @@ const (
 // holdFor is how long after a worker has taken a message it may still begin another run of the handler with it while the subscription pauses.
 // That run must end before the broker's consumer timeout, which would take the message away and count that. The timeout begins when the broker
 // sends the message. How long it then waited for a worker is not known: at the most for all that may be sent ahead of it, unless the broker sends
-// one message at a time (narrow). Never less than a pause needs before everything else is given back.
+// one message at a time (narrow). Never less than a pause needs before everything else is given back. Where that cannot be (see staysWide), all
+// that is prefetched shares the time, and goes round.
 func (s Subscription) holdFor(narrow bool) time.Duration {
 	runs := s.rounds()
 	if narrow {
 		runs = 1
 	}
 	handlers := runs * min(s.Timeout, usualConsumerTimeout)
-	return max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
+	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
+	if s.staysWide() {
+		return room / runs
+	}
+	return room
 }
+
+// staysWide reports whether a pause must do without a consumer that gets one message at a time: an auto-delete queue, with its messages, would
+// end with the consumer that is replaced.
+func (s Subscription) staysWide() bool { return s.AutoDelete }
 
 // outage is a time in which the handler cannot work because something that it needs is down. One
 // worker probes with its message; all others wait with theirs.
@@ -58,11 +67,11 @@ func (s *Subscriber) beginOutage(h *handling) (o *outage, began bool) {
 	return o, true
 }
 
-// probe has the consumer get one message at a time until an outage is over. False: it is. Otherwise the caller must call returning.Done.
+// probe has the consumer get one message at a time until an outage is over. False: it is, or that cannot be. Otherwise the caller must call returning.Done.
 func (s *Subscriber) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.outage != o {
+	if s.outage != o || s.config.staysWide() {
 		return false
 	}
 	s.probing = true

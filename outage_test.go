@@ -197,6 +197,47 @@ func TestOutageWithRareProbes(t *testing.T) {
 	})
 }
 
+// An auto-delete queue, which ends with its last consumer, survives a pause, with all its messages and within the consumer timeout.
+func TestOutageKeepsAutoDeleteQueue(t *testing.T) {
+	const messages, down = 10, 3 * time.Hour
+	for _, compat := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ43} {
+		t.Run(compat.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+				log := newLogbook(nil)
+				log.answer = func(context.Context, *rehop.Delivery) error {
+					if log.now() < down {
+						return rehop.Unavailable(errNotYet)
+					}
+					return nil
+				}
+				client, events := openPausing(t, b)
+				defer client.Close(context.Background())
+				subscribe(t, client, rehop.Subscription{Queue: "q", AutoDelete: true, Handler: log})
+				for i := range messages {
+					publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+				}
+				time.Sleep(down + time.Minute)
+				b.AwaitEmpty("q")
+				handled := make(map[string]bool)
+				for _, r := range log.all() {
+					if r.at >= down {
+						handled[r.ID] = true
+					}
+				}
+				if len(handled) != messages {
+					t.Errorf("messages handled: got %d, want %d", len(handled), messages)
+				}
+				if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
+					t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
+				}
+				if n := events.takenAway(); n != 0 {
+					t.Errorf("the broker took away %d messages that were held, want none", n)
+				}
+			}, rehoptest.WithServer(func(s *broker.Server) { s.Compat = compat }))
+		})
+	}
+}
+
 // pauseBook counts pauses, lost consumers and deliveries whose session ended before they were settled.
 type pauseBook struct {
 	mu                           sync.Mutex
