@@ -13,18 +13,24 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
+// downFor is a handler that cannot work for a while, because something that it needs is down.
+func downFor(d time.Duration) *logbook {
+	log := newLogbook(nil)
+	log.answer = func(context.Context, *rehop.Delivery) error {
+		if log.now() < d {
+			return rehop.Unavailable(errNotYet)
+		}
+		return nil
+	}
+	return log
+}
+
 // While something that the handler needs is down, one message probes from time to time and all others wait. That may take hours: no
 // attempt is burnt, nothing is lost, and work goes on soon after the end.
 func TestOutageOfHours(t *testing.T) {
 	const messages, down, slowest = 40, 3 * time.Hour, 30 * time.Second
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		began := startClock()
-		log := newLogbook(func(context.Context, *rehop.Delivery) error {
-			if began.now() < down {
-				return rehop.Unavailable(errNotYet)
-			}
-			return nil
-		})
+		log := downFor(down)
 		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 4, ProbeMin: time.Second, ProbeMax: slowest})
 		for i := range messages {
 			publish(t, b.Client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
@@ -93,13 +99,7 @@ func TestDrainDuringOutage(t *testing.T) {
 func TestOutageIsOnePause(t *testing.T) {
 	const messages, down = 30, 3 * time.Hour
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		began := startClock()
-		log := newLogbook(func(context.Context, *rehop.Delivery) error {
-			if began.now() < down {
-				return rehop.Unavailable(errNotYet)
-			}
-			return nil
-		})
+		log := downFor(down)
 		client, events := openPausing(t, b)
 		defer client.Close(context.Background())
 		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
@@ -120,9 +120,7 @@ func TestOutageIsOnePause(t *testing.T) {
 		if len(handled) != messages {
 			t.Errorf("messages handled: got %d, want %d", len(handled), messages)
 		}
-		if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
-			t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
-		}
+		events.wantOnePause(t)
 	})
 }
 
@@ -165,12 +163,7 @@ func TestOutageOfSlowHandlers(t *testing.T) {
 				if len(handled) != messages {
 					t.Errorf("messages handled: got %d, want %d", len(handled), messages)
 				}
-				if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
-					t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
-				}
-				if n := events.takenAway(); n != 0 {
-					t.Errorf("the broker took away %d messages that were held, want none", n)
-				}
+				events.wantOnePause(t)
 			}, rehoptest.WithServer(func(s *broker.Server) { s.Compat = compat }))
 		})
 	}
@@ -180,13 +173,7 @@ func TestOutageOfSlowHandlers(t *testing.T) {
 func TestOutageWithRareProbes(t *testing.T) {
 	const down, rare = 3 * time.Hour, time.Hour
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		log := newLogbook(nil)
-		log.answer = func(context.Context, *rehop.Delivery) error {
-			if log.now() < down {
-				return rehop.Unavailable(errNotYet)
-			}
-			return nil
-		}
+		log := downFor(down)
 		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, ProbeMin: rare, ProbeMax: rare})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		time.Sleep(down + rare)
@@ -203,13 +190,7 @@ func TestOutageKeepsAutoDeleteQueue(t *testing.T) {
 	for _, compat := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ43} {
 		t.Run(compat.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-				log := newLogbook(nil)
-				log.answer = func(context.Context, *rehop.Delivery) error {
-					if log.now() < down {
-						return rehop.Unavailable(errNotYet)
-					}
-					return nil
-				}
+				log := downFor(down)
 				client, events := openPausing(t, b)
 				defer client.Close(context.Background())
 				subscribe(t, client, rehop.Subscription{Queue: "q", AutoDelete: true, Handler: log})
@@ -227,12 +208,7 @@ func TestOutageKeepsAutoDeleteQueue(t *testing.T) {
 				if len(handled) != messages {
 					t.Errorf("messages handled: got %d, want %d", len(handled), messages)
 				}
-				if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
-					t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
-				}
-				if n := events.takenAway(); n != 0 {
-					t.Errorf("the broker took away %d messages that were held, want none", n)
-				}
+				events.wantOnePause(t)
 			}, rehoptest.WithServer(func(s *broker.Server) { s.Compat = compat }))
 		})
 	}
@@ -250,12 +226,6 @@ func (p *pauseBook) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Resu
 	if r.Outcome == rehop.OutcomeLost {
 		p.taken++
 	}
-}
-
-func (p *pauseBook) takenAway() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken
 }
 
 func (p *pauseBook) OnPause(e rehop.PauseEvent) {
@@ -276,10 +246,14 @@ func (p *pauseBook) OnConsumer(e rehop.ConsumerEvent) {
 	}
 }
 
-func (p *pauseBook) counts() (paused, resumed, lost int) {
+// wantOnePause checks that there was one pause, which is over, and that the broker took nothing away in it.
+func (p *pauseBook) wantOnePause(t *testing.T) {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.paused, p.resumed, p.lost
+	if p.paused != 1 || p.resumed != 1 || p.lost != 0 || p.taken != 0 {
+		t.Errorf("got %d pauses, %d ends of one, %d lost consumers and %d messages that the broker took away, want 1, 1, 0 and 0", p.paused, p.resumed, p.lost, p.taken)
+	}
 }
 
 // A subscription that stops while it pauses says that the pause is over: nobody else will.
@@ -293,9 +267,7 @@ func TestStopEndsPause(t *testing.T) {
 		if err := sub.Stop(); err != nil {
 			t.Error(err)
 		}
-		if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
-			t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
-		}
+		events.wantOnePause(t)
 	})
 }
 
