@@ -73,6 +73,21 @@ func checkHalfReturned(t *testing.T, b *rehoptest.Broker) {
 	}
 }
 
+// closeUnbounded closes a client without a deadline. If that does not end, rescue ends it.
+func closeUnbounded(t *testing.T, client *rehop.Client, rescue func()) error {
+	t.Helper()
+	closed := make(chan error, 1)
+	go func() { closed <- client.Close(context.Background()) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(time.Hour):
+		t.Error("close has not returned after an hour")
+		rescue()
+		return <-closed
+	}
+}
+
 // Close ends without a deadline although the broker takes no failed message: those go back to the queue, others are acked, and the error
 // says how many of which queue.
 func TestCloseIsBounded(t *testing.T) {
@@ -83,7 +98,7 @@ func TestCloseIsBounded(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 					client, _ := openHalfFailing(t, b, queue, refusal.begin)
 					closing := startClock()
-					err := client.Close(context.Background())
+					err := closeUnbounded(t, client, func() { refusal.end(b) })
 					if err == nil || !strings.Contains(err.Error(), `"q"`) || !strings.Contains(err.Error(), "failed queue: 5;") {
 						t.Errorf("close: got %v, want an error about 5 messages of queue q", err)
 					}
@@ -193,7 +208,7 @@ func TestCloseWithoutAnswer(t *testing.T) {
 				synctest.Wait()
 				mute.Store(true)
 				closing := startClock()
-				err := client.Close(context.Background())
+				err := closeUnbounded(t, client, func() { b.Drop() })
 				if says := err != nil && strings.Contains(err.Error(), "has not answered"); says != (name != "connection.close") {
 					t.Errorf("close: got %v, want an error about an answer only if the subscription waits for one", err)
 				}
