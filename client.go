@@ -36,6 +36,7 @@ type Client struct {
 	mu          sync.Mutex
 	closed      bool
 	ended       chan struct{} // closed when Close has done its work
+	fault       error         // what Close has returned; to be read when ended is closed
 	subscribers map[*Subscriber]struct{}
 
 	background sync.WaitGroup
@@ -189,19 +190,25 @@ func (c *Client) keepExchanges(ctx context.Context) {
 // Close drains all subscriptions, waits for the outcomes of what is being published, for 30 s at most, and
 // closes the connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
 // the broker; so do not pass a context that has ended. Close returns when everything has ended, save handlers
-// that ignore their context. The error says if messages were not confirmed. It can be called more than once;
-// each call waits for the end. A handler or hook of the client cannot call it, as it would wait for itself: there
-// it does nothing and returns an error.
+// that ignore their context.
+//
+// Whatever the broker does, Close comes to an end without a deadline of ctx: [Subscriber.Drain] says how long handlers and
+// the broker have. The error says if published messages were not confirmed, and of each queue, how many failed messages went back to it
+// because the broker did not take them.
+//
+// Close can be called more than once: each call waits for the end and returns the same error. A handler or hook of the
+// client cannot call it, nor can the function that [Client.PublishEach] calls, as it would wait for itself: there it does nothing and
+// returns an error. Only the hooks of [Client.Publish] can, outside of handlers: nothing waits for them.
 func (c *Client) Close(ctx context.Context) error {
 	if _, within := c.inside.of(); within {
-		return errors.New("rehop: close: called by a handler or hook of this client, for whose end it would wait; the client stays open; call it from another goroutine")
+		return errors.New("rehop: close: called by a handler, a hook or a function for PublishEach of this client, for whose end it would wait; the client stays open; call it from another goroutine")
 	}
 	c.mu.Lock()
 	if c.closed { // somebody else closes it: return when that has ended
 		c.mu.Unlock()
 		select {
 		case <-c.ended:
-			return nil
+			return c.fault
 		case <-ctx.Done():
 			return fmt.Errorf("rehop: close: %w", ctx.Err())
 		}
@@ -233,10 +240,11 @@ func (c *Client) Close(ctx context.Context) error {
 	c.sender.Wait()
 	c.mover.Wait()
 	c.background.Wait()
-	return errors.Join(faults...)
+	c.fault = errors.Join(faults...)
+	return c.fault
 }
 
-// confirmGrace is how long Close waits for confirms.
+// confirmGrace is how long the broker has to confirm or answer when a client closes or a subscription stops.
 const confirmGrace = 30 * time.Second
 
 // settleBackoff is the pause between tries to move a message that the broker does not take.

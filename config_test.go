@@ -108,6 +108,8 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"exclusive quorum":     {Subscription{Queue: "q", QueueType: layout.Quorum, Exclusive: true}, "quorum queue cannot"},
 		"priorities in quorum": {Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 32}, "31"},
 		"passive with TTL":     {Subscription{Queue: "q", Passive: true, MessageTTL: time.Second}, "Passive"},
+		"TTL too long":         {Subscription{Queue: "q", MessageTTL: maxTTL + time.Hour}, "MessageTTL"},
+		"expires too late":     {Subscription{Queue: "q", Expires: maxTTL + time.Hour}, "Expires"},
 		"passive with args":    {Subscription{Queue: "q", Passive: true, QueueArgs: map[string]any{"x": 1}}, "Passive"},
 		"passive auto-delete":  {Subscription{Queue: "q", Passive: true, AutoDelete: true}, "Passive"},
 		"exclusive consumer":   {Subscription{Queue: "q", ExclusiveConsumer: true}, "SingleActive"},

@@ -3,6 +3,8 @@ package rehop_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +95,103 @@ func TestEachWithOneID(t *testing.T) {
 		b.AwaitEmpty("q")
 		if got := len(log.all()); got != 3 {
 			t.Errorf("handled: got %d, want 3", got)
+		}
+	})
+}
+
+// publishBook calls a function for each message of which it is known what became of it.
+type publishBook func()
+
+func (p publishBook) OnPublish(context.Context, *rehop.Message, time.Duration, error) { p() }
+
+// What is called for the messages of a batch cannot close the client, which would wait for the others: it is told so at once, on whichever
+// goroutine it is, and everything continues.
+func TestCloseFromEach(t *testing.T) {
+	const slow = 10 * time.Second
+	messages := []rehop.Message{{Key: "quick"}, {Key: "slow"}, {Exchange: "missing"}, {Key: "slow"}}
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		var client *rehop.Client
+		var tries atomic.Int64
+		try := func() {
+			tries.Add(1)
+			before := startClock()
+			if err := client.Close(context.Background()); err == nil || !strings.Contains(err.Error(), "from another goroutine") {
+				t.Errorf("close: got %v, want an error that names the reason", err)
+			}
+			if took := before.now(); took != 0 {
+				t.Errorf("close took %v, want no time", took)
+			}
+		}
+		config := b.Config()
+		config.Hooks = append(config.Hooks, publishBook(func() {
+			if client.State() == rehop.StateOpen {
+				try()
+			}
+		}))
+		var err error
+		if client, err = rehop.Open(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range []string{"slow", "quick"} {
+			subscribe(t, client, rehop.Subscription{Queue: q, Handler: newLogbook(succeed)})
+		}
+		held := func(calls func()) {
+			b.HoldConfirmsOf(func(_, key string) bool { return key == "slow" })
+			time.AfterFunc(slow, func() { b.HoldConfirmsOf(nil) })
+			calls()
+		}
+		held(func() { client.PublishEach(t.Context(), messages, func(int, error) { try() }) })
+		held(func() { _ = client.PublishBatch(t.Context(), messages) })
+		if got, want := int(tries.Load()), 3*len(messages); got != want {
+			t.Errorf("tries to close: got %d, want %d", got, want)
+		}
+		if err := client.Close(context.Background()); err != nil {
+			t.Errorf("close from outside: got %v, want nil", err)
+		}
+	})
+}
+
+// A handler that publishes a batch is still a handler afterwards.
+func TestEachInHandler(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		var sub *rehop.Subscriber
+		subscribed, errs := make(chan struct{}), make(chan error, 2)
+		sub = subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
+			<-subscribed
+			b.Client.PublishEach(ctx, []rehop.Message{{Exchange: "missing"}}, func(int, error) { errs <- sub.Drain(ctx) })
+			errs <- b.Client.Close(ctx)
+			return nil
+		})})
+		close(subscribed)
+		publish(t, b.Client, rehop.Message{Key: "q"})
+		for _, what := range []string{"drain", "close"} {
+			if err := <-errs; err == nil {
+				t.Errorf("%s: got nil, want an error", what)
+			}
+		}
+		b.AwaitEmpty("q")
+	})
+}
+
+// Nothing waits for the hook of a single message, so it may close the client.
+func TestCloseFromPublishHook(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		var client *rehop.Client
+		config := b.Config()
+		closed := make(chan error, 1)
+		config.Hooks = append(config.Hooks, publishBook(func() { closed <- client.Close(context.Background()) }))
+		var err error
+		if client, err = rehop.Open(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(succeed)})
+		began := startClock()
+		publish(t, client, rehop.Message{Key: "q"})
+		if err := <-closed; err != nil {
+			t.Errorf("close: got %v, want nil", err)
+		}
+		if took := began.now(); took > time.Second {
+			t.Errorf("close took %v, want no time", took)
 		}
 	})
 }

@@ -356,18 +356,15 @@ func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failu
 
 // move publishes a message to where it belongs next, and only when the broker has confirmed that,
 // acks the original. It does not give up while the original is ours: a broker that is blocked, full
-// or away is waited for. When the session ends first, the broker delivers the original again.
+// or away is waited for. When the session ends first, the broker delivers the original again. When the
+// subscription stops, the broker has a limited time (see untilGivenUp); then the original goes back to its queue.
 func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where way) {
 	s.tellMove(h, result)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
-		select {
-		case <-h.raw.Session.Ended():
-		case <-s.kill:
-		case <-ctx.Done():
-		}
+		s.untilGivenUp(ctx, h.raw.Session)
 		cancel()
 	}()
 	defer func() {
@@ -396,13 +393,68 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 		h.raw.Requeue()
 		result.Outcome = OutcomeReturned
 	default:
-		h.raw.Requeue() // does nothing if the session has ended
+		ours := h.raw.Requeue() // does nothing if the session has ended
+		if ours && s.stopping() && result.Outcome != OutcomeReturned {
+			s.noteUnmoved()
+		}
 		result.Outcome = OutcomeLost
 		if s.stopping() {
 			result.Outcome = OutcomeReturned
 		}
 	}
 	s.tellHandled(h, result)
+}
+
+// untilGivenUp returns when a message need not be moved any more: it has been, or its session has ended, or the subscription stops and the
+// broker has not taken it in time.
+func (s *Subscriber) untilGivenUp(ctx context.Context, session *rabbit.Session) {
+	stop := s.stop
+	var limit <-chan time.Time
+	for {
+		select {
+		case <-stop:
+			timer := time.NewTimer(s.moveGrace())
+			defer timer.Stop()
+			stop, limit = nil, timer.C
+			continue
+		case <-limit:
+		case <-session.Ended():
+		case <-s.kill:
+		case <-ctx.Done():
+		}
+		return
+	}
+}
+
+// moveGrace is how long the broker has to take a message that is moved at a stop. Where it has not taken others, it has ever less: all that is
+// prefetched may fail, one after the other, and together they must not hold up the stop for more than twice the time of one.
+func (s *Subscriber) moveGrace() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return confirmGrace >> s.unmoved
+}
+
+// noteUnmoved notes that a failed message went back to its queue at a stop, and why.
+func (s *Subscriber) noteUnmoved() {
+	state, why := s.client.publish.State()
+	if state == rabbit.Open {
+		why = errors.New("the broker has not confirmed them in time")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unmoved++
+	s.whyUnmoved = why
+}
+
+// unmovedError says how many failed messages went back to the queue because the broker did not take them.
+func (s *Subscriber) unmovedError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unmoved == 0 {
+		return nil
+	}
+	return fmt.Errorf("rehop: drain subscription %q: failed messages that could not be moved to where they wait for a retry or to the failed queue: %d; they went back to the queue, and this attempt does not count: %w",
+		s.config.Queue, s.unmoved, publicError(s.whyUnmoved))
 }
 
 // impossible reports whether a message can never be published as it is.

@@ -31,13 +31,13 @@ type handling struct {
 	finished  bool      // the handler has returned
 	abandoned bool      // another worker has taken over; what the handler returns does not count
 
-	givenID   string            // what it is given at its first failure if it has no id
-	told      context.Context   // the handler's context with what hooks added
-	added     map[string]any    // headers that hooks have added to it for its way
-	past      *envelope.Failure // what is known of earlier attempts
-	mark      redelivery        // whether it was delivered from this queue before
-	probes    *outage           // the outage whose end this message is to find out
-	heldSince time.Time         // since when it waits for the end of an outage
+	givenID string            // what it is given at its first failure if it has no id
+	told    context.Context   // the handler's context with what hooks added
+	added   map[string]any    // headers that hooks have added to it for its way
+	past    *envelope.Failure // what is known of earlier attempts
+	mark    redelivery        // whether it was delivered from this queue before
+	probes  *outage           // the outage whose end this message is to find out
+	taken   time.Time         // when a worker took it, if it waits for the end of an outage
 }
 
 type afterFunc struct{ call func() }
@@ -162,5 +162,5 @@ func (h *handling) abandon() bool {
 
 // again is the same delivery for another run of the handler.
 func (h *handling) again() *handling {
-	return &handling{base: h.base, from: h.from, raw: h.raw, Delivery: h.Delivery, givenID: h.givenID, past: h.past, mark: h.mark, told: h.told, probes: h.probes, heldSince: h.heldSince}
+	return &handling{base: h.base, from: h.from, raw: h.raw, Delivery: h.Delivery, givenID: h.givenID, past: h.past, mark: h.mark, told: h.told, probes: h.probes, taken: h.taken}
 }

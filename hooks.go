@@ -10,7 +10,7 @@ import (
 
 // Hook is anything that implements one or more of the hook interfaces below. Hooks are called from
 // the goroutines that do the work: they must be quick and safe for concurrent use, and cannot close the client or end the subscription
-// that calls them.
+// that calls them. See [Client.Close].
 type Hook any
 
 // State is the state of a client's connections.

@@ -18,11 +18,29 @@ func (i *inside) enter(s *Subscriber) (goroutine string) {
 	goroutine = thisGoroutine()
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.note(goroutine, s)
+	return goroutine
+}
+
+// note is called with the mutex held.
+func (i *inside) note(goroutine string, s *Subscriber) {
 	if i.goroutines == nil {
 		i.goroutines = make(map[string]*Subscriber)
 	}
 	i.goroutines[goroutine] = s
-	return goroutine
+}
+
+// visit is enter for a goroutine of the user, which may work for a subscription already: then it continues to. The caller calls what it
+// returns at the end.
+func (i *inside) visit() (leave func()) {
+	goroutine := thisGoroutine()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, within := i.goroutines[goroutine]; within {
+		return func() {}
+	}
+	i.note(goroutine, nil)
+	return func() { i.leave(goroutine) }
 }
 
 // leave notes that nobody waits for a goroutine any more.
@@ -42,7 +60,8 @@ func (i *inside) of() (s *Subscriber, within bool) {
 }
 
 // thisGoroutine names the goroutine that calls it. Handlers may pass any context, or none of ours, so only the goroutine itself can say
-// where a call comes from. It takes tens of microseconds, so it is asked for when goroutines start and things end, and not for each message.
+// where a call comes from. It takes tens of microseconds, so it is asked for when goroutines start, once for a batch and when things end, and
+// not for each message.
 func thisGoroutine() string {
 	line := make([]byte, 64)
 	line = line[:runtime.Stack(line, false)] // "goroutine 7 [running]:…"

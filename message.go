@@ -30,7 +30,8 @@ type Message struct {
 	// Transient messages do not survive a restart of the broker in classic queues. Default: persistent.
 	Transient bool
 	Priority  uint8
-	// Expiration is how long it may stay in a queue without being delivered. Default: for ever.
+	// Expiration is how long it may stay in a queue without being delivered: at most 10 years of 365 days, RabbitMQ's limit.
+	// Default: without limit.
 	Expiration    time.Duration
 	Timestamp     time.Time // to the second. Default: when it is published.
 	CorrelationID string
@@ -68,6 +69,8 @@ func (m *Message) publishing(p *rabbit.Publishing, unrouted Unrouted) error {
 	switch {
 	case m.Expiration < 0:
 		return fmt.Errorf("%w: expiration %v is negative", ErrInvalid, m.Expiration)
+	case m.Expiration > maxTTL:
+		return fmt.Errorf("%w: expiration %v is longer than RabbitMQ allows: at most %v", ErrInvalid, m.Expiration, maxTTL)
 	case m.Expiration > 0:
 		p.Expiration = strconv.FormatInt(max(1, m.Expiration.Milliseconds()), 10)
 	}
@@ -96,6 +99,9 @@ func (m *Message) publishing(p *rabbit.Publishing, unrouted Unrouted) error {
 	}
 	return nil
 }
+
+// maxTTL is the longest time to live of messages and queues that RabbitMQ takes. It closes the channel of a publisher that asks for more.
+const maxTTL = 10 * 365 * 24 * time.Hour
 
 // headerReserve is left free in the header frame for what the broker adds when it dead-letters a
 // message. One that has grown larger than a frame cannot be delivered any more.

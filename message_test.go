@@ -89,13 +89,13 @@ func TestReturnHeader(t *testing.T) {
 func TestPublishingRefuses(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]Message{
-		"negative expiration": {Expiration: -1}, "header of rehop's": {Headers: map[string]any{"rehop-attempt": 1}},
+		"negative expiration": {Expiration: -1}, "expiration beyond RabbitMQ's limit": {Expiration: maxTTL + time.Millisecond}, "header of rehop's": {Headers: map[string]any{"rehop-attempt": 1}},
 	} {
 		if _, err := publishing(&m, ReturnUnrouted); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrInvalid)
 		}
 	}
-	for d, want := range map[time.Duration]string{time.Nanosecond: "1", time.Millisecond: "1", 2500 * time.Microsecond: "2", time.Hour: "3600000"} {
+	for d, want := range map[time.Duration]string{time.Nanosecond: "1", time.Millisecond: "1", 2500 * time.Microsecond: "2", time.Hour: "3600000", maxTTL: "315360000000"} {
 		if p, err := publishing(&Message{Expiration: d}, ReturnUnrouted); err != nil || p.Expiration != want {
 			t.Errorf("expiration %v: got %q, %v; want %q", d, p.Expiration, err, want)
 		}

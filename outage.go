@@ -1,19 +1,41 @@
 package rehop
 
 import (
+	"context"
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
 const (
-	// holdLimit is how long a message is held while a subscription pauses. It is then sent to the end of
-	// its queue, well before the broker's consumer timeout would take it away and count that.
+	// holdLimit is how long a message is held at most while a subscription pauses. It is then sent to the end of its queue. See holdFor.
 	holdLimit = 10 * time.Minute
 	// longOutage is after which time all messages but the one that probes go back to their queue: those
 	// that wait behind others would be held for longer than the broker allows.
 	longOutage = time.Minute
 )
+
+// holdFor is how long after a worker has taken a message it may still begin another run of the handler with it while the subscription pauses.
+// That run must end before the broker's consumer timeout, which would take the message away and count that. The timeout begins when the broker
+// sends the message. How long it then waited for a worker is not known: at the most for all that may be sent ahead of it, unless the broker sends
+// one message at a time (narrow). Never less than a pause needs before everything else is given back. Where that cannot be (see staysWide), all
+// that is prefetched shares the time, and goes round.
+func (s Subscription) holdFor(narrow bool) time.Duration {
+	runs := s.rounds()
+	if narrow {
+		runs = 1
+	}
+	handlers := runs * min(s.Timeout, usualConsumerTimeout)
+	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
+	if s.staysWide() {
+		return room / runs
+	}
+	return room
+}
+
+// staysWide reports whether a pause must do without a consumer that gets one message at a time: an auto-delete queue, with its messages, would
+// end with the consumer that is replaced.
+func (s Subscription) staysWide() bool { return s.AutoDelete }
 
 // outage is a time in which the handler cannot work because something that it needs is down. One
 // worker probes with its message; all others wait with theirs.
@@ -23,6 +45,7 @@ type outage struct {
 	turn  chan struct{} // has a token while nobody probes
 	timer *time.Timer   // closes long
 	tries int           // of those who probe, one after the other
+	due   time.Time     // when to probe next, whoever does
 }
 
 // beginOutage begins one, whose end a message is to find out, unless there is one.
@@ -35,23 +58,41 @@ func (s *Subscriber) beginOutage(h *handling) (o *outage, began bool) {
 	o = &outage{over: make(chan struct{}), long: make(chan struct{}), turn: make(chan struct{}, 1)}
 	o.timer = time.AfterFunc(longOutage, func() {
 		if s.probe(o) { // first, so that what goes back does not come again
+			defer s.returning.Done()
 			close(o.long)
+			s.returnPrefetched(h.base)
 		}
 	})
 	s.outage, h.probes = o, o
 	return o, true
 }
 
-// probe has the consumer get one message at a time until an outage is over. False: it is.
+// probe has the consumer get one message at a time until an outage is over. False: it is, or that cannot be. Otherwise the caller must call returning.Done.
 func (s *Subscriber) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.outage != o {
+	if s.outage != o || s.config.staysWide() {
 		return false
 	}
 	s.probing = true
 	s.replaceConsumer()
+	s.returning.Add(1)
 	return true
+}
+
+// returnPrefetched gives back what the broker has sent ahead. Workers that hold a message, or probe, do not take it, and its time runs.
+func (s *Subscriber) returnPrefetched(base context.Context) {
+	s.mu.Lock()
+	o := s.current
+	s.mu.Unlock()
+	if o.session == nil || o.narrow {
+		return
+	}
+	defer s.client.inside.leave(s.client.inside.enter(s))
+	o.session.Cancel() // or it would come back to us
+	for d, ok := o.session.Next(); ok; d, ok = o.session.Next() {
+		s.giveBack(s.receive(base, o, d), Result{})
+	}
 }
 
 // awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is no
@@ -78,11 +119,17 @@ func (s *Subscriber) awaitOutage(h *handling) bool {
 	}
 }
 
+// probeLater sets the time of the next probe, after one that has failed, and waits for it.
+func (s *Subscriber) probeLater(h *handling, o *outage) bool {
+	o.tries++
+	o.due = time.Now().Add(rabbit.Backoff{Min: s.config.ProbeMin, Max: s.config.ProbeMax}.Delay(o.tries))
+	return s.awaitProbe(h, o)
+}
+
 // awaitProbe waits until it is time for a message to probe.
 func (s *Subscriber) awaitProbe(h *handling, o *outage) bool {
-	o.tries++
 	due := make(chan struct{})
-	timer := time.AfterFunc(rabbit.Backoff{Min: s.config.ProbeMin, Max: s.config.ProbeMax}.Delay(o.tries), func() { close(due) })
+	timer := time.AfterFunc(time.Until(o.due), func() { close(due) })
 	defer timer.Stop()
 	return s.hold(h, o, due)
 }
@@ -91,10 +138,12 @@ func (s *Subscriber) awaitProbe(h *handling, o *outage) bool {
 // drains or stops, or it has taken too long, and the message is no longer in hand. A drain lets handlers come to their end, and this one
 // cannot begin.
 func (s *Subscriber) hold(h *handling, o *outage, event <-chan struct{}) bool {
-	if h.heldSince.IsZero() {
-		h.heldSince = time.Now()
+	if h.taken.IsZero() {
+		if h.taken = h.began; h.began.IsZero() { // no handler has run
+			h.taken = time.Now()
+		}
 	}
-	timer := time.NewTimer(time.Until(h.heldSince.Add(holdLimit)))
+	timer := time.NewTimer(time.Until(h.taken.Add(s.config.holdFor(h.from.narrow))))
 	defer timer.Stop()
 	long, turn := o.long, o.turn
 	if h.probes == o {
@@ -158,7 +207,7 @@ func (s *Subscriber) weigh(h *handling, err error) answer {
 	if o != h.probes {
 		return askAgain // when the outage is over: another worker probes
 	}
-	if !s.awaitProbe(h, o) {
+	if !s.probeLater(h, o) {
 		return notInHand
 	}
 	return askAgain
@@ -169,6 +218,10 @@ func (s *Subscriber) endOutage(h *handling) {
 	if h.probes != nil {
 		h.probes = nil
 		s.leaveOutage()
+		if h.from.narrow && !s.isNarrow() {
+			// Before this message is acked, or the broker sends this consumer another one, beyond the prefetch of the next.
+			h.raw.Session.Cancel()
+		}
 	}
 }
 

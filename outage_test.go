@@ -4,25 +4,33 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/rehoptest"
 )
+
+// downFor is a handler that cannot work for a while, because something that it needs is down.
+func downFor(d time.Duration) *logbook {
+	log := newLogbook(nil)
+	log.answer = func(context.Context, *rehop.Delivery) error {
+		if log.now() < d {
+			return rehop.Unavailable(errNotYet)
+		}
+		return nil
+	}
+	return log
+}
 
 // While something that the handler needs is down, one message probes from time to time and all others wait. That may take hours: no
 // attempt is burnt, nothing is lost, and work goes on soon after the end.
 func TestOutageOfHours(t *testing.T) {
 	const messages, down, slowest = 40, 3 * time.Hour, 30 * time.Second
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		began := startClock()
-		log := newLogbook(func(context.Context, *rehop.Delivery) error {
-			if began.now() < down {
-				return rehop.Unavailable(errNotYet)
-			}
-			return nil
-		})
+		log := downFor(down)
 		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 4, ProbeMin: time.Second, ProbeMax: slowest})
 		for i := range messages {
 			publish(t, b.Client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
@@ -91,13 +99,7 @@ func TestDrainDuringOutage(t *testing.T) {
 func TestOutageIsOnePause(t *testing.T) {
 	const messages, down = 30, 3 * time.Hour
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		began := startClock()
-		log := newLogbook(func(context.Context, *rehop.Delivery) error {
-			if began.now() < down {
-				return rehop.Unavailable(errNotYet)
-			}
-			return nil
-		})
+		log := downFor(down)
 		client, events := openPausing(t, b)
 		defer client.Close(context.Background())
 		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
@@ -118,16 +120,112 @@ func TestOutageIsOnePause(t *testing.T) {
 		if len(handled) != messages {
 			t.Errorf("messages handled: got %d, want %d", len(handled), messages)
 		}
-		if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
-			t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
+		events.wantOnePause(t)
+	})
+}
+
+// A pause ends for no message in the broker's consumer timeout, however much of it slow handlers have used up before the pause and use up in
+// each probe, and neither does what follows: no more is sent ahead than the prefetch allows.
+func TestOutageOfSlowHandlers(t *testing.T) {
+	const messages, down, each = 8, 3 * time.Hour, 6 * time.Minute
+	for _, compat := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
+		t.Run(compat.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+				var runs atomic.Int64
+				log := newLogbook(nil)
+				log.answer = func(context.Context, *rehop.Delivery) error {
+					run := runs.Add(1)
+					time.Sleep(each)
+					if run > 2 && log.now() < down {
+						return rehop.Unavailable(errNotYet)
+					}
+					return nil
+				}
+				client, events := openPausing(t, b)
+				defer client.Close(context.Background())
+				subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Timeout: 7 * time.Minute, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
+				for i := range messages {
+					publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+				}
+				time.Sleep(down + (messages+1)*each)
+				b.AwaitEmpty("q")
+				handled := make(map[string]int)
+				for i, r := range log.all() {
+					if r.at+each >= down || i < 2 {
+						handled[r.ID]++
+					}
+				}
+				for id, n := range handled {
+					if n != 1 {
+						t.Errorf("message %s was handled %d times, want once", id, n)
+					}
+				}
+				if len(handled) != messages {
+					t.Errorf("messages handled: got %d, want %d", len(handled), messages)
+				}
+				events.wantOnePause(t)
+			}, rehoptest.WithServer(func(s *broker.Server) { s.Compat = compat }))
+		})
+	}
+}
+
+// A pause between probes that is longer than a message may be held comes to its end: other messages wait for the rest of it.
+func TestOutageWithRareProbes(t *testing.T) {
+	const down, rare = 3 * time.Hour, time.Hour
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		log := downFor(down)
+		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, ProbeMin: rare, ProbeMax: rare})
+		publish(t, b.Client, rehop.Message{Key: "q"})
+		time.Sleep(down + rare)
+		b.AwaitEmpty("q")
+		if n := len(log.all()); n < 4 || n > 7 {
+			t.Errorf("runs of the handler: got %d, want one at the start and then one each %v to %v", n, rare/2, rare)
 		}
 	})
 }
 
-// pauseBook counts pauses and lost consumers.
+// An auto-delete queue, which ends with its last consumer, survives a pause, with all its messages and within the consumer timeout.
+func TestOutageKeepsAutoDeleteQueue(t *testing.T) {
+	const messages, down = 10, 3 * time.Hour
+	for _, compat := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ43} {
+		t.Run(compat.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+				log := downFor(down)
+				client, events := openPausing(t, b)
+				defer client.Close(context.Background())
+				subscribe(t, client, rehop.Subscription{Queue: "q", AutoDelete: true, Handler: log})
+				for i := range messages {
+					publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
+				}
+				time.Sleep(down + time.Minute)
+				b.AwaitEmpty("q")
+				handled := make(map[string]bool)
+				for _, r := range log.all() {
+					if r.at >= down {
+						handled[r.ID] = true
+					}
+				}
+				if len(handled) != messages {
+					t.Errorf("messages handled: got %d, want %d", len(handled), messages)
+				}
+				events.wantOnePause(t)
+			}, rehoptest.WithServer(func(s *broker.Server) { s.Compat = compat }))
+		})
+	}
+}
+
+// pauseBook counts pauses, lost consumers and deliveries whose session ended before they were settled.
 type pauseBook struct {
-	mu                    sync.Mutex
-	paused, resumed, lost int
+	mu                           sync.Mutex
+	paused, resumed, lost, taken int
+}
+
+func (p *pauseBook) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Outcome == rehop.OutcomeLost {
+		p.taken++
+	}
 }
 
 func (p *pauseBook) OnPause(e rehop.PauseEvent) {
@@ -148,10 +246,14 @@ func (p *pauseBook) OnConsumer(e rehop.ConsumerEvent) {
 	}
 }
 
-func (p *pauseBook) counts() (paused, resumed, lost int) {
+// wantOnePause checks that there was one pause, which is over, and that the broker took nothing away in it.
+func (p *pauseBook) wantOnePause(t *testing.T) {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.paused, p.resumed, p.lost
+	if p.paused != 1 || p.resumed != 1 || p.lost != 0 || p.taken != 0 {
+		t.Errorf("got %d pauses, %d ends of one, %d lost consumers and %d messages that the broker took away, want 1, 1, 0 and 0", p.paused, p.resumed, p.lost, p.taken)
+	}
 }
 
 // A subscription that stops while it pauses says that the pause is over: nobody else will.
@@ -165,9 +267,7 @@ func TestStopEndsPause(t *testing.T) {
 		if err := sub.Stop(); err != nil {
 			t.Error(err)
 		}
-		if paused, resumed, lost := events.counts(); paused != 1 || resumed != 1 || lost != 0 {
-			t.Errorf("got %d pauses, %d ends of one and %d lost consumers, want 1, 1 and 0", paused, resumed, lost)
-		}
+		events.wantOnePause(t)
 	})
 }
 

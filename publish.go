@@ -70,7 +70,12 @@ func publishError(m *Message, err error) error {
 // *BatchError that says for each message what became of it.
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 	outcomes := make([]error, len(messages))
-	c.PublishEach(ctx, messages, func(i int, err error) { outcomes[i] = err })
+	note := func(i int, err error) { outcomes[i] = err }
+	if len(c.hooks.publish) == 0 && len(c.hooks.publishStart) == 0 {
+		c.publishEach(ctx, messages, note, func(told func()) { told() }) // calls nobody who could call Close
+	} else {
+		c.PublishEach(ctx, messages, note)
+	}
 	for _, err := range outcomes {
 		if err != nil {
 			return &BatchError{Errors: outcomes}
@@ -80,8 +85,18 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 }
 
 // PublishEach is PublishBatch for a caller who does not wait for the slowest message: settled is called once for each, by its index,
-// as soon as it is known what became of it. Several goroutines may call it at once; all calls come before PublishEach returns.
+// as soon as it is known what became of it. Several goroutines may call it at once; all calls come before PublishEach returns. It
+// cannot close the client, which would wait for the other messages: [Client.Close] returns an error there.
 func (c *Client) PublishEach(ctx context.Context, messages []Message, settled func(i int, err error)) {
+	visiting := func(calls func()) {
+		defer c.inside.visit()()
+		calls()
+	}
+	visiting(func() { c.publishEach(ctx, messages, settled, visiting) })
+}
+
+// publishEach has the calls that do not come from its own goroutine made by around.
+func (c *Client) publishEach(ctx context.Context, messages []Message, settled func(i int, err error), around func(calls func())) {
 	contexts, sent := make([]context.Context, len(messages)), make([]Message, len(messages))
 	items := make([]rabbit.Item, 0, len(messages))
 	index := make([]int, 0, len(messages))
@@ -104,7 +119,7 @@ func (c *Client) PublishEach(ctx context.Context, messages []Message, settled fu
 		}
 		items, index = append(items, rabbit.Item{Exchange: exchange, Key: key, Message: p}), append(index, i)
 	}
-	c.sender.PublishEach(ctx, items, !c.config.NoResend, func(j int, err error) {
+	c.sender.PublishEach(ctx, items, !c.config.NoResend, around, func(j int, err error) {
 		items[j].Message = nil // it may be large, and others may take long
 		end(index[j], err)
 	})

@@ -48,14 +48,22 @@ type Subscriber struct {
 	suspect  *handling // waits to be the only one
 	stuck    int       // handlers that were abandoned and have not returned
 	outage   *outage
-	phase    phase
+	// returning counts who gives prefetched messages back in an outage.
+	returning sync.WaitGroup
+	phase     phase
+
+	unmoved    uint  // failed messages that went back at a stop because the broker did not take them
+	whyUnmoved error // the last of them
 
 	reopen chan struct{} // the session is to be replaced by one with another prefetch
 	stop   chan struct{} // closed: receive no more
 	halt   chan struct{} // closed: begin no more, cancel what runs
 	kill   chan struct{} // closed: wait for nothing any more
 	gone   chan struct{} // closed: stopping, and no worker is left
+	mute   chan struct{} // closed: stopping, and the broker does not answer
 	closed chan struct{} // closed: all has ended
+
+	unanswered func() // closes mute
 
 	receiving atomic.Bool
 	form      atomic.Pointer[form] // that the broker has
@@ -98,8 +106,9 @@ func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscribe
 		// it begins with one message and gets more when that one is above suspicion.
 		careful: config.isolates(),
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
-		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}), closed: make(chan struct{}),
+		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}), mute: make(chan struct{}), closed: make(chan struct{}),
 	}
+	s.unanswered = sync.OnceFunc(func() { close(s.mute) })
 	s.form.Store(&forms[0])
 	s.watch = &watch{sub: s, epoch: time.Now()}
 	if len(c.hooks.handle) > 0 {
@@ -149,8 +158,14 @@ func (s *Subscriber) Receiving() bool { return s.receiving.Load() }
 func (s *Subscriber) Closed() <-chan struct{} { return s.closed }
 
 // Drain receives no more, and lets what has been received be handled. It returns nil when the broker
-// knows of all that. When ctx ends before, it goes on as Stop does, and the error says so. Called by a handler or
-// hook of this subscription it does nothing and returns an error, as it would wait for itself.
+// knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
+//
+// Handlers have the time that [Subscription.Timeout] and [Subscription.StuckAfter] give them. The broker has 30 s to take a message that
+// failed, and half as long after each one that it has not taken, because of a memory alarm for example: a minute in all. Such
+// messages go back to the queue, this attempt does not count, and the error says how many they are. A broker that does not answer at all
+// for 30 s is not waited for either.
+//
+// Called by a handler or hook of this subscription, Drain does nothing and returns an error, as it would wait for itself.
 func (s *Subscriber) Drain(ctx context.Context) error {
 	if err := s.fromInside("drain"); err != nil {
 		return err
@@ -158,26 +173,31 @@ func (s *Subscriber) Drain(ctx context.Context) error {
 	s.enter(draining)
 	select {
 	case <-s.closed:
-		return nil
+		return s.unmovedError()
+	case <-s.mute:
+		s.enter(halted) // what has not begun is better handled elsewhere
+		s.awaitHandlers(ctx, s.config.Timeout+s.config.StuckAfter)
 	case <-ctx.Done():
-		if err := s.Stop(); err != nil {
-			return err
-		}
-		return fmt.Errorf("rehop: drain subscription %q: stopped before all was handled: %w", s.config.Queue, ctx.Err())
 	}
+	err := s.Stop()
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("rehop: drain subscription %q: stopped before all was handled: %w", s.config.Queue, ctx.Err())
+	}
+	return errors.Join(err, s.unmovedError())
 }
 
 // Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
 // goes back to the queue, and no attempt is used. It waits for them for [Subscription.StopGrace]. A handler that ignores its context
-// for longer does not keep Stop from returning: its message goes back while it still runs, and Stop says so. Called by a
-// handler or hook of this subscription it does nothing and returns an error, as it would wait for itself.
+// for longer does not keep Stop from returning: its message goes back while it still runs, and Stop says so. A message that has failed and that
+// the broker does not take within 2 s goes back, too. Called by a handler or hook of this subscription, Stop does nothing and returns an
+// error, as it would wait for itself.
 func (s *Subscriber) Stop() error {
 	if err := s.fromInside("stop"); err != nil {
 		return err
 	}
 	s.enter(halted)
 	s.cancelHandlers()
-	s.awaitHandlers(s.config.StopGrace)
+	s.awaitHandlers(context.Background(), s.config.StopGrace)
 	ignoring := s.abandonAll()
 	if s.client.State() == StateOpen {
 		// A message that is being moved is better waited for: given back now, it would be there twice.
@@ -345,6 +365,7 @@ func (s *Subscriber) supervise(o offer) {
 		}
 	}
 	if o.session != nil {
+		defer s.expectAnswer()()
 		o.session.Close()
 	}
 }
@@ -391,11 +412,18 @@ func (s *Subscriber) serve(o offer) (lost bool) {
 	return false
 }
 
+// expectAnswer has Drain give up if the broker does not answer for long. The caller waits for the answer and then calls what it returns.
+func (s *Subscriber) expectAnswer() (answered func()) {
+	timer := time.AfterFunc(confirmGrace, s.unanswered)
+	return func() { timer.Stop() }
+}
+
 // drain ends a session when the subscription stops.
 func (s *Subscriber) drain(session *rabbit.Session) {
 	canceled := make(chan struct{})
 	go func() {
 		defer close(canceled)
+		defer s.expectAnswer()()
 		session.Cancel()
 	}()
 	select {
@@ -436,10 +464,13 @@ func (s *Subscriber) end() {
 		for d, ok := session.Next(); ok; d, ok = session.Next() {
 			d.Requeue() // all workers were stuck: nobody else gives back what they had not begun
 		}
+		answered := s.expectAnswer()
 		<-session.Ended()
+		answered()
 	}
 	s.receiving.Store(false)
 	s.leaveOutage()
+	s.returning.Wait()
 	s.client.mu.Lock()
 	delete(s.client.subscribers, s)
 	last := true

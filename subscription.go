@@ -41,7 +41,7 @@ type Subscription struct {
 	//
 	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes unless set. For quorum queues
 	// of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may need it, those of prefetched messages included. Elsewhere keep
-	// Timeout, times Prefetch / Concurrency, below it.
+	// Timeout, times Prefetch / Concurrency, at least 2 minutes below it: a handler that returns Unavailable holds messages for that time.
 	Timeout time.Duration
 	// StuckAfter is how long after Timeout a handler that does not return is reported, counted as
 	// failed and replaced by another worker. Default: 30 s.
@@ -211,8 +211,8 @@ func (s Subscription) validate() error {
 		fault("Overflow %q must be reject-publish, drop-head or reject-publish-dlx", s.Overflow)
 	}
 	for name, d := range map[string]time.Duration{"MessageTTL": s.MessageTTL, "Expires": s.Expires} {
-		if d != 0 && d < time.Millisecond {
-			fault("%s %v must be at least 1 ms", name, d)
+		if d != 0 && (d < time.Millisecond || d > maxTTL) {
+			fault("%s %v must be from 1 ms to %v, RabbitMQ's limit", name, d, maxTTL)
 		}
 	}
 	if s.Priority != int(int32(s.Priority)) {
@@ -344,10 +344,14 @@ const (
 	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
 )
 
+// rounds is how many handlers run one after the other until the last message of a full prefetch is handled.
+func (s Subscription) rounds() time.Duration {
+	return time.Duration((s.Prefetch + s.Concurrency - 1) / s.Concurrency)
+}
+
 // consumerTimeout is when the broker may take a delivery for forgotten: not before handlers have used all the time that they have. The last
 // one of a full prefetch waits for those before it.
 func (s Subscription) consumerTimeout() time.Duration {
-	rounds := time.Duration((s.Prefetch + s.Concurrency - 1) / s.Concurrency)
 	each := min(s.Timeout, maxConsumerTimeout) + min(s.StuckAfter, maxConsumerTimeout)
-	return min(max(rounds*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
+	return min(max(s.rounds()*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
 }

@@ -262,10 +262,10 @@ func (s *Subscriber) cancelHandlers() int {
 	})
 }
 
-// awaitHandlers waits, at a stop, until no handler runs, or for so long.
-func (s *Subscriber) awaitHandlers(limit time.Duration) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+// awaitHandlers waits, at a stop, until no handler runs, or for a limited time.
+func (s *Subscriber) awaitHandlers(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	for _, w := range s.allWorkers() {
 		idle := w.untilIdle()
 		if idle == nil {
@@ -273,7 +273,7 @@ func (s *Subscriber) awaitHandlers(limit time.Duration) {
 		}
 		select {
 		case <-idle:
-		case <-timer.C:
+		case <-ctx.Done():
 			return
 		}
 	}

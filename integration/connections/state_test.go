@@ -3,6 +3,8 @@ package connections
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/layout"
 )
 
 func TestStates(t *testing.T) {
@@ -49,14 +52,67 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// watermark sets how much memory the broker may use before it raises an alarm.
+func watermark(r *lab.Rabbit, args ...string) {
+	r.Services(append([]string{"ctl", "single", "set_vm_memory_high_watermark"}, args...)...)
+}
+
+// Close does not wait for the end of an alarm, although messages that have failed cannot leave their queues: they are there again
+// afterwards.
+func TestCloseDuringAlarm(t *testing.T) {
+	t.Parallel()
+	r := lab.Alone(t) // it changes the whole node
+	ch := r.Channel()
+	kit.Queue(t, ch, "sink", nil)
+	c := kit.Open(t, rehop.Config{URL: r.URL})
+	const messages = 5
+	queues := map[string]layout.QueueType{"classic": layout.Classic, "quorum": layout.Quorum}
+	begun, finish := make(chan struct{}, 2*messages), make(chan struct{})
+	for queue, kind := range queues {
+		kit.Subscribe(t, c, rehop.Subscription{Queue: queue, QueueType: kind, Concurrency: messages, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+			begun <- struct{}{}
+			<-finish
+			return errors.New("not yet")
+		})})
+		for range messages {
+			kit.Publish(t, c, rehop.Message{Key: queue})
+		}
+	}
+	for range 2 * messages {
+		kit.Receive(t, begun, "start of a handler")
+	}
+	alarmed := awaitAlarm(t, r.URL)
+	watermark(r, "absolute", "1MB")
+	alarmed()
+	close(finish)
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close(context.Background()) }()
+	err := kit.Receive(t, closed, "end of Close during the alarm")
+	for queue := range queues {
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q: failed messages", queue)) {
+			t.Errorf("close: got %v, want an error that names queue %q", err, queue)
+		}
+	}
+	watermark(r, "0.4")
+	ids := make(chan string, 4*messages)
+	again := kit.Open(t, rehop.Config{URL: r.URL})
+	seen := make(map[string]bool)
+	for queue, kind := range queues {
+		kit.Subscribe(t, again, rehop.Subscription{Queue: queue, QueueType: kind, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			ids <- d.ID
+			return nil
+		})})
+	}
+	for len(seen) < 2*messages {
+		seen[kit.Receive(t, ids, "a message after the alarm")] = true
+	}
+}
+
 // A memory alarm: the broker takes no more messages, and consumers go on.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	r := lab.Alone(t) // it changes the whole node
 	ch := r.Channel()
-	watermark := func(args ...string) {
-		r.Services(append([]string{"ctl", "single", "set_vm_memory_high_watermark"}, args...)...)
-	}
 	kit.Queue(t, ch, "sink", nil)
 	openOne := func(config rehop.Config) (*rehop.Client, *events) {
 		e := &events{}
@@ -84,7 +140,7 @@ func TestBlocked(t *testing.T) {
 	}
 
 	alarmed := awaitAlarm(t, r.URL)
-	watermark("absolute", "1MB")
+	watermark(r, "absolute", "1MB")
 	alarmed()
 
 	// The broker tells a connection that it is blocked when that one next publishes; this message is
@@ -174,7 +230,7 @@ func TestBlocked(t *testing.T) {
 	}()
 	kit.Receive(t, closed, "end of Close while blocked")
 
-	watermark("0.4")
+	watermark(r, "0.4")
 	for range 3 + 2 {
 		if err := kit.Receive(t, results, "a message that waited is published after the alarm"); err != nil {
 			t.Errorf("after the alarm: got %v, want nil", err)

@@ -23,6 +23,8 @@ func TestBadMessageHarmsNobodyElse(t *testing.T) {
 	for name, bad := range map[string]rehop.Message{
 		"CC is no list":          {Headers: map[string]any{"CC": "q"}},
 		"CC is of numbers":       {Headers: map[string]any{"CC": []any{"q", 1}}},
+		"CC is nil":              {Headers: map[string]any{"CC": nil}},
+		"expires too late":       {Expiration: 2_000_000 * time.Hour},
 		"BCC is no list":         {Headers: map[string]any{"BCC": 7}},
 		"direct reply-to":        {ReplyTo: "amq.rabbitmq.reply-to"},
 		"delayed, CC is no list": {Headers: map[string]any{"CC": "q"}, Delay: time.Second},

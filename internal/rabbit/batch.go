@@ -19,7 +19,7 @@ type Item struct {
 // for each. Those that are sent again are sent together, too.
 func (p *Publisher) PublishBatch(ctx context.Context, items []Item, resend bool) []error {
 	outcomes := make([]error, len(items))
-	p.PublishEach(ctx, items, resend, func(i int, err error) { outcomes[i] = err })
+	p.PublishEach(ctx, items, resend, plainly, func(i int, err error) { outcomes[i] = err })
 	return outcomes
 }
 
@@ -36,7 +36,7 @@ func (p *Publisher) StartBatch(ctx context.Context, items []Item, resend bool) *
 	s := &Sending{sent: make(chan struct{}), done: make(chan struct{}), outcomes: make([]error, len(items))}
 	go func() {
 		defer close(s.done)
-		p.publishEach(ctx, items, resend, sync.OnceFunc(func() { close(s.sent) }), func(i int, err error) { s.outcomes[i] = err })
+		p.publishEach(ctx, items, resend, sync.OnceFunc(func() { close(s.sent) }), plainly, func(i int, err error) { s.outcomes[i] = err })
 	}()
 	return s
 }
@@ -52,12 +52,15 @@ func (s *Sending) Outcomes() []error {
 
 // PublishEach is PublishBatch for a caller who does not wait for the slowest: settled is called once for each item as soon as its
 // outcome is certain, from several goroutines, and before PublishEach returns. It
-// does not look at the item after that.
-func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, settled func(i int, err error)) {
-	p.publishEach(ctx, items, resend, func() {}, settled)
+// does not look at the item after that. On goroutines other than the caller's, around runs what calls settled.
+func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, around func(calls func()), settled func(i int, err error)) {
+	p.publishEach(ctx, items, resend, func() {}, around, settled)
 }
 
-func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, sent func(), settled func(i int, err error)) {
+// plainly runs calls with nothing around them.
+func plainly(calls func()) { calls() }
+
+func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, sent func(), around func(calls func()), settled func(i int, err error)) {
 	defer sent()
 	courses := make([]course, len(items))
 	left := make([]int, len(items))
@@ -67,7 +70,7 @@ func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, 
 	for {
 		var mu sync.Mutex
 		again := make(map[int]error)
-		p.pipeline(ctx, items, left, sent, func(i int, err error) {
+		p.pipeline(ctx, items, left, sent, around, func(i int, err error) {
 			ended := err == nil || courses[i].ends(err)
 			if ended || ctx.Err() != nil {
 				settled(i, doubtful(courses[i].doubt, err))
@@ -92,8 +95,8 @@ func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, 
 
 // pipeline sends some of the items once, and tells their outcomes. Those for a destination that keeps refusing hold up nobody: they are
 // sent when the others have their answers, after one pause for all of them.
-func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, sent func(), told func(i int, err error)) {
-	w := &way{publisher: p, ctx: ctx, sent: sent, told: told}
+func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, sent func(), around func(calls func()), told func(i int, err error)) {
+	w := &way{publisher: p, ctx: ctx, sent: sent, around: around, told: told}
 	var stormy []int
 	var longest time.Duration
 	w.sendAll(items, slices.DeleteFunc(slices.Clone(some), func(i int) bool {
@@ -135,7 +138,8 @@ func (w *way) sendAll(items []Item, some []int) {
 type way struct {
 	publisher *Publisher
 	ctx       context.Context
-	sent      func() // called when all were sent, perhaps again
+	sent      func()             // called when all were sent, perhaps again
+	around    func(calls func()) // on goroutines other than the caller's
 	told      func(i int, err error)
 	flights   []onWay
 }
@@ -221,7 +225,10 @@ func (w *way) end() {
 	}
 	var slow sync.WaitGroup
 	for _, f := range w.flights {
-		slow.Go(func() { w.told(f.item, w.publisher.Outcome(w.ctx, f.ticket)) })
+		slow.Go(func() {
+			err := w.publisher.Outcome(w.ctx, f.ticket)
+			w.around(func() { w.told(f.item, err) })
+		})
 	}
 	slow.Wait()
 	w.flights = nil

@@ -48,8 +48,10 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 		return nil
 	}
 	for _, name := range [...]string{"CC", "BCC"} {
-		if err := checkCopies(name, p.Headers[name]); err != nil {
-			return err
+		if value, ok := p.Headers[name]; ok {
+			if err := checkCopies(name, value); err != nil {
+				return err
+			}
 		}
 	}
 	size, err := headerSize(p.Headers, 0)
@@ -68,9 +70,6 @@ const directReplyTo = "amq.rabbitmq.reply-to"
 // checkCopies: the broker takes lists of strings as CC and BCC, and answers anything else by closing
 // the channel.
 func checkCopies(name string, value any) error {
-	if value == nil {
-		return nil
-	}
 	list, ok := value.([]any)
 	for _, key := range list {
 		if _, isText := key.(string); !isText {

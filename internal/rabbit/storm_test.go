@@ -101,7 +101,7 @@ func TestStormInBatch(t *testing.T) {
 			began := time.Now()
 			var mu sync.Mutex
 			var last time.Duration // until the last that goes where there is room
-			p.PublishEach(within(t, time.Minute), items, true, func(i int, err error) {
+			p.PublishEach(within(t, time.Minute), items, true, plainly, func(i int, err error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if items[i].Key == "empty" {

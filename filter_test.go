@@ -1,0 +1,81 @@
+package rehop_test
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/rehoptest"
+)
+
+// method is a method of AMQP.
+type method struct{ class, id uint16 }
+
+var (
+	connectionClose = method{10, 50}
+	channelOpen     = method{20, 10}
+	channelClose    = method{20, 40}
+	exchangeDeclare = method{40, 10}
+	exchangeBind    = method{40, 30}
+	queueDeclare    = method{50, 10}
+	queueBind       = method{50, 20}
+	basicCancel     = method{60, 30}
+)
+
+// openFiltered opens a client of which the broker sees only the methods that pass. It may be called from several goroutines.
+func openFiltered(t *testing.T, b *rehoptest.Broker, passes func(method) bool) *rehop.Client {
+	t.Helper()
+	config := b.Config()
+	dial := config.Dial
+	config.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &filteredConn{Conn: conn, passes: passes, greeting: len("AMQP0091")}, nil
+	}
+	client, err := rehop.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// filteredConn leaves out methods of what is written to it.
+type filteredConn struct {
+	net.Conn
+	passes func(method) bool
+
+	mu       sync.Mutex
+	greeting int // so many bytes are no frame
+	rest     []byte
+}
+
+func (c *filteredConn) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rest = append(c.rest, b...)
+	n := min(c.greeting, len(c.rest))
+	passed := append([]byte(nil), c.rest[:n]...)
+	c.rest, c.greeting = c.rest[n:], c.greeting-n
+	for len(c.rest) >= 7 {
+		size := int(binary.BigEndian.Uint32(c.rest[3:])) + 8
+		if len(c.rest) < size {
+			break
+		}
+		isMethod := c.rest[0] == 1
+		if !isMethod || c.passes(method{binary.BigEndian.Uint16(c.rest[7:]), binary.BigEndian.Uint16(c.rest[9:])}) {
+			passed = append(passed, c.rest[:size]...)
+		}
+		c.rest = c.rest[size:]
+	}
+	if len(passed) > 0 {
+		if _, err := c.Conn.Write(passed); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
