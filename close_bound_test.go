@@ -220,3 +220,30 @@ func TestCloseWithoutAnswer(t *testing.T) {
 		})
 	}
 }
+
+// What a subscription that pauses gives back by publishing it, as in a layout in which each redelivery counts as a failure, holds up Close no longer.
+func TestCloseIsBoundedInOutage(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		client, err := rehop.Open(t.Context(), b.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const messages = 20
+		subscribe(t, client, rehop.Subscription{Queue: "q", Layout: layout.DLX{}, Handler: downFor(time.Hour), Prefetch: messages})
+		for range messages {
+			publish(t, client, rehop.Message{Key: "q"})
+		}
+		synctest.Wait()
+		b.Block()
+		closing := startClock()
+		if err := closeUnbounded(t, client, b.Unblock); err != nil {
+			t.Errorf("close: got %v, want nil: all went back to the queue", err)
+		}
+		within(t, "close", closing.now(), 0, 65*time.Second)
+		b.Unblock()
+		if ready, unacked := b.Depth("q"); ready != messages || unacked != 0 {
+			t.Errorf("left: got %d ready and %d unacked, want %d and 0", ready, unacked, messages)
+		}
+		purge(t, b)
+	})
+}

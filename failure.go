@@ -394,8 +394,8 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 		result.Outcome = OutcomeReturned
 	default:
 		ours := h.raw.Requeue() // does nothing if the session has ended
-		if ours && s.stopping() && result.Outcome != OutcomeReturned {
-			s.noteUnmoved()
+		if ours && s.stopping() {
+			s.noteUnmoved(result.Outcome != OutcomeReturned)
 		}
 		result.Outcome = OutcomeLost
 		if s.stopping() {
@@ -431,19 +431,23 @@ func (s *Subscriber) untilGivenUp(ctx context.Context, session *rabbit.Session) 
 func (s *Subscriber) moveGrace() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return confirmGrace >> s.unmoved
+	return confirmGrace >> s.givenUp
 }
 
-// noteUnmoved notes that a failed message went back to its queue at a stop, and why.
-func (s *Subscriber) noteUnmoved() {
+// noteUnmoved notes that a message went back to its queue at a stop because it could not be moved, and why if it had failed. Others were to go
+// back anyway, to the end of the queue.
+func (s *Subscriber) noteUnmoved(failed bool) {
 	state, why := s.client.publish.State()
 	if state == rabbit.Open {
 		why = errors.New("the broker has not confirmed them in time")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unmoved++
-	s.whyUnmoved = why
+	s.givenUp++
+	if failed {
+		s.unmoved++
+		s.whyUnmoved = why
+	}
 }
 
 // unmovedError says how many failed messages went back to the queue because the broker did not take them.

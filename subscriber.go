@@ -52,8 +52,9 @@ type Subscriber struct {
 	returning sync.WaitGroup
 	phase     phase
 
-	unmoved    uint  // failed messages that went back at a stop because the broker did not take them
-	whyUnmoved error // the last of them
+	givenUp    uint  // messages that went back at a stop because the broker did not take them
+	unmoved    uint  // of these, those that had failed
+	whyUnmoved error // why, for the last of them
 
 	reopen chan struct{} // the session is to be replaced by one with another prefetch
 	stop   chan struct{} // closed: receive no more
