@@ -41,6 +41,8 @@ func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 		{broker.RabbitMQ310, 400, n, 300, false}, {broker.RabbitMQ43, 400, n, 300, false},
 		// There are others behind the second window.
 		{broker.RabbitMQ310, 200, 225, 100, false}, {broker.RabbitMQ43, 200, 225, 100, true},
+		// The first of the others is large, too: it comes only a while after the window for it was opened.
+		{broker.RabbitMQ310, 265, 292, 100, false}, {broker.RabbitMQ43, 265, 292, 100, false},
 	} {
 		t.Run(fmt.Sprint(c.release, "/", c.from), func(t *testing.T) {
 			t.Parallel()
