@@ -159,10 +159,11 @@ func TestHostileTransactionsTogether(t *testing.T) {
 			ended = append(ended, pourIn(begin(), frames))
 		}
 		// Those that wait for each other cannot all go on. Who is closed tries again, and comes through.
+		whole := wire.AppendMethod(bytes.Clone(frames), 1, &wire.TxCommit{})
 		commit := func() bool {
 			good := begin()
 			_ = good.conn.SetDeadline(time.Now().Add(time.Hour))
-			go func() { _, _ = good.conn.Write(wire.AppendMethod(frames, 1, &wire.TxCommit{})) }()
+			go func() { _, _ = good.conn.Write(whole) }()
 			m, _ := good.method()
 			_, committed := m.(*wire.TxCommitOK)
 			return committed
