@@ -51,7 +51,7 @@ type Server struct {
 	// more, publishers are blocked. With half of it in use by queues, exchanges and bindings, nothing more can be declared or bound. With a quarter in use by
 	// consumers, only a queue that has none gets one more. Messages that are not complete and transactions that are not committed may take half of it
 	// together, or as much as one message of MaxMessage; a publisher that finds no room waits for others, and one that does not complete its message
-	// while others wait is closed after 10 s.
+	// while others wait is closed.
 	// Default: two fifths of the memory of the machine, of its control group or of GOMEMLIMIT, whatever is least; 1 GiB where that is unknown.
 	MemoryLimit int64
 	// Resident is how many bytes of messages that are on disk stay in memory too, so that consumers get them without reading the disk. When memory is

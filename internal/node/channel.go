@@ -78,6 +78,9 @@ func (ch *Channel) take(f wire.Frame) error {
 		return ch.received(done, err)
 	case wire.FrameBody:
 		done, err := ch.incoming.body(f)
+		if h := ch.incoming.charge.hoard; h != nil {
+			h.grown()
+		}
 		return ch.received(done, err)
 	}
 	return f.Unexpected()

@@ -35,7 +35,28 @@ type hoard struct {
 	conn   *Connection
 	size   int64
 	began  time.Time
+	last   atomic.Pointer[time.Time] // when the last part came
+	tx     bool
 	doomed bool // its connection is about to be closed
+}
+
+// grown notes that a part has come.
+func (h *hoard) grown() {
+	now := time.Now()
+	h.last.Store(&now)
+}
+
+// due is when a hoard has had its time, if others wait for its room.
+func (h *hoard) due() time.Time {
+	stall := messageStall
+	if h.tx {
+		stall = transactionStall
+	}
+	stalled, late := h.last.Load().Add(stall), h.began.Add(hoardGrace)
+	if stalled.Before(late) {
+		return stalled
+	}
+	return late
 }
 
 // charge is what a connection is charged for a message or a transaction.
@@ -50,8 +71,11 @@ const (
 	// pettyHoard is how much of that a connection may always have. It is not counted: the buffers that it is read into are larger. So no publisher of
 	// small messages waits for those of large ones.
 	pettyHoard = 64 << 10
-	// hoardGrace is how long a message or a transaction may take if others wait for its room.
-	hoardGrace = 10 * time.Second
+	// If others wait for its room, a message or a transaction may take hoardGrace. A message that has begun comes without pauses, so that one of which
+	// nothing has come for messageStall is given up. An application may do other things in a transaction, but not for longer than transactionStall.
+	hoardGrace       = 30 * time.Second
+	messageStall     = 2 * time.Second
+	transactionStall = 10 * time.Second
 )
 
 // init sets the limit: a quarter of the memory, which with garbage is about half. One of the largest messages must fit on the smallest machine.
@@ -102,11 +126,14 @@ func (s *hoards) join(tx *charge, message charge) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	h.tx = true
+	h.grown()
 	if tx.hoard == nil {
 		tx.hoard = h
 		return
 	}
 	tx.hoard.size += h.size
+	tx.hoard.grown()
 	delete(s.all, h)
 }
 
@@ -119,6 +146,7 @@ func (s *hoards) add(c *Connection, size int64) (*hoard, error) {
 		}
 	}
 	h := &hoard{conn: c, size: size, began: time.Now()}
+	h.last.Store(&h.began)
 	s.all[h] = struct{}{}
 	s.total.Add(size)
 	c.hoarded += size
@@ -175,12 +203,12 @@ func (s *hoards) wait(c *Connection, size int64) error {
 
 // makeRoom closes a connection if nothing else helps, and returns when to look again. One at a time: its room may be enough. The mutex is held.
 func (s *hoards) makeRoom() time.Duration {
-	var idle, last *hoard // the oldest of those that could be completed, and the youngest of all
+	var idle, last *hoard // the first due of those that could be completed, and the youngest of all
 	for h := range s.all {
 		if h.doomed {
 			return hoardGrace // it is about to go, which wakes those who wait
 		}
-		if _, waits := s.waiting[h.conn]; !waits && (idle == nil || h.began.Before(idle.began)) {
+		if _, waits := s.waiting[h.conn]; !waits && (idle == nil || h.due().Before(idle.due())) {
 			idle = h
 		}
 		if last == nil || h.began.After(last.began) {
@@ -196,8 +224,8 @@ func (s *hoards) makeRoom() time.Duration {
 	case last == nil || !s.node.alarms.onlyMemory(): // while the disk is full, for example, nobody can complete anything
 	case idle == nil: // they wait for each other
 		s.dismiss(last, "transactions of several connections wait for each other's memory")
-	case time.Since(idle.began) < hoardGrace:
-		return hoardGrace - time.Since(idle.began)
+	case time.Until(idle.due()) > 0:
+		return time.Until(idle.due())
 	default:
 		s.dismiss(idle, idle.tardy())
 	}
@@ -230,7 +258,7 @@ func (s *hoards) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.relief == nil {
-		s.relief = time.AfterFunc(hoardGrace, s.relieve)
+		s.relief = time.AfterFunc(messageStall, s.relieve)
 	}
 }
 
@@ -249,23 +277,23 @@ func (s *hoards) relieve() {
 	if n.alarms.onlyMemory() {
 		s.dismissBlocking()
 	}
-	s.relief.Reset(hoardGrace)
+	s.relief.Reset(messageStall)
 }
 
-// dismissBlocking closes connections, those with the oldest hoards first, if that clears the alarm for memory. The mutex is held.
+// dismissBlocking closes connections, those whose hoards are due first, if that clears the alarm for memory. The mutex is held.
 func (s *hoards) dismissBlocking() {
 	n := s.node
 	excess := n.used() - n.clearMark()
 	if n.withGarbage(s.total.Load()) <= excess {
 		return // it is raised because of something else
 	}
-	oldest := make([]*hoard, 0, len(s.all))
+	byDue := make([]*hoard, 0, len(s.all))
 	for h := range s.all {
-		oldest = append(oldest, h)
+		byDue = append(byDue, h)
 	}
-	slices.SortFunc(oldest, func(a, b *hoard) int { return a.began.Compare(b.began) })
-	for _, h := range oldest {
-		if excess < 0 || time.Since(h.began) < hoardGrace {
+	slices.SortFunc(byDue, func(a, b *hoard) int { return a.due().Compare(b.due()) })
+	for _, h := range byDue {
+		if excess < 0 || time.Until(h.due()) > 0 {
 			return
 		}
 		if !h.doomed {
