@@ -123,11 +123,11 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 		s.ack(h, OutcomeDiscarded, Result{})
 		return false
 	}
+	if h.past != &unwritten {
+		s.rounds.await(h.raw.MessageId)
+	}
 	if s.uncarried(h) {
-		// It may be a killer: with others in hand, its copy could end this process before the broker has the ack, and be there twice.
-		if !s.counts(h) || !s.config.isolates() || o.careful || s.isolate(o, h) {
-			s.requeueAtEnd(h)
-		}
+		s.sendRound(h)
 		return false
 	}
 	if h.mark == again && !s.counts(h) && !s.gaveBack(o) {
@@ -135,7 +135,7 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 		// sending the message round with a higher number.
 		h.setReturns(h.past.Returns + 1)
 		if h.past.Returns < s.config.CrashLimit {
-			s.requeueAtEnd(h)
+			s.sendRound(h)
 			return false
 		}
 	}

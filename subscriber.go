@@ -66,6 +66,7 @@ type Subscriber struct {
 
 	unanswered func() // closes mute
 
+	rounds    rounds
 	receiving atomic.Bool
 	form      atomic.Pointer[form] // that the broker has
 }

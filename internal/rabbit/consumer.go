@@ -201,8 +201,7 @@ func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 	for {
 		select {
 		case <-s.ledger.alone:
-			// A round trip: when it is over, the broker has all that was sent before.
-			return s.ch.Qos(1, 0, false) == nil
+			return s.roundTrip()
 		case <-s.ended:
 			return false
 		case <-quit:
@@ -217,6 +216,15 @@ func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 		}
 	}
 }
+
+// Sync waits until the broker knows what is to become of every delivery that was settled before, or never will.
+func (s *Session) Sync() {
+	s.ledger.flush()
+	s.roundTrip()
+}
+
+// roundTrip reports whether the broker has all that was sent before.
+func (s *Session) roundTrip() bool { return s.ch.Qos(1, 0, false) == nil }
 
 func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {
 	if ok {

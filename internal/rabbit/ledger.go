@@ -33,19 +33,22 @@ type ledger struct {
 	slack int // nor so many behind one that is not finished
 	told  func(notes []any, sent bool)
 	sent  []any // notes for told, of what the broker is being sent; only run uses it
+	// flushed wait for what the broker is being sent; only run uses it.
+	flushed []chan struct{}
 
 	mu       sync.Mutex
-	first    uint64    // the tag of verdicts[0]
-	verdicts []verdict // by tag, from first to the newest delivered
-	notes    []any     // of the same tags; nil if nobody wants them
-	ended    bool      // the broker is sent nothing any more
-	prefix   int       // so many from first on have a verdict
-	finished int       // with a verdict that the broker does not know
-	returns  int       // of these, requeued or rejected
-	late     bool      // the timer has fired
-	mark     uint64    // first when the timer was set
-	open     int       // delivered, without a verdict
-	retired  bool      // no more deliveries will come
+	first    uint64          // the tag of verdicts[0]
+	verdicts []verdict       // by tag, from first to the newest delivered
+	notes    []any           // of the same tags; nil if nobody wants them
+	ended    bool            // the broker is sent nothing any more
+	prefix   int             // so many from first on have a verdict
+	finished int             // with a verdict that the broker does not know
+	returns  int             // of these, requeued or rejected
+	late     bool            // the timer has fired
+	flushing []chan struct{} // to be closed when the broker has been sent all that has a verdict
+	mark     uint64          // first when the timer was set
+	open     int             // delivered, without a verdict
+	retired  bool            // no more deliveries will come
 	drained  chan struct{}
 	alone    chan struct{} // closed: no more will come, and one is left without a verdict
 
@@ -142,6 +145,19 @@ func (l *ledger) expire() {
 	l.signal()
 }
 
+// flush waits until the broker has been sent every verdict that there is, or never will be.
+func (l *ledger) flush() {
+	flushed := make(chan struct{})
+	l.mu.Lock()
+	l.flushing = append(l.flushing, flushed)
+	l.mu.Unlock()
+	l.signal()
+	select {
+	case <-flushed:
+	case <-l.done:
+	}
+}
+
 // retire says that no further delivery will come.
 func (l *ledger) retire() {
 	l.mu.Lock()
@@ -202,6 +218,9 @@ func (l *ledger) run() {
 			}
 		}
 		l.tellNotes(true)
+		for _, f := range l.flushed {
+			close(f)
+		}
 		switch left {
 		case 1:
 			if !alone {
@@ -267,7 +286,8 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	}
 	l.first += uint64(l.prefix)
 	l.prefix = 0
-	if l.finished >= l.slack || l.retired || l.late && l.mark == l.first {
+	l.flushed, l.flushing = l.flushing, nil
+	if l.finished >= l.slack || l.retired || len(l.flushed) > 0 || l.late && l.mark == l.first {
 		for i, v := range l.verdicts {
 			if v == acked {
 				out = append(out, settlement{tag: l.first + uint64(i), verdict: acked})

@@ -132,6 +132,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 func TestLedgerGap(t *testing.T) {
 	for name, until := range map[string]func(*ledger){
 		"the timer fires":    (*ledger).expire,
+		"somebody waits":     (*ledger).flush,
 		"no more will come":  (*ledger).retire,
 		"too many are there": func(l *ledger) { l.slack = 2 },
 	} {

@@ -159,12 +159,13 @@ func qosSharedByRunningConsumers(_ *testing.T, b *Bench) {
 	held := b.WantDelivery(first, "a")
 	b.WantDelivery(second, "b")
 	ch.SharedPrefetch(1)
+	ch.Take("q") // RabbitMQ's queues serve acks before a new limit that they were told of earlier, but a get after it
 	b.Must(held.Ack(false))
 	if b.Since(release43) {
-		b.WantDelivery(first, "c")
+		b.WantDelivery(first, "d")
 		return
 	}
-	ch.WantBodies("q", "c", "d", "e", "f")
+	ch.WantBodies("q", "d", "e", "f")
 }
 
 func qosSharedNotForGet(_ *testing.T, b *Bench) {
