@@ -64,6 +64,7 @@ type Session struct {
 	exhausted  chan struct{} // closed when the last delivery has been taken
 
 	canceled chan struct{} // closed when the broker sends no more
+	calling  chan struct{} // has room for the one call that may wait for its answer: answers do not say whose they are
 
 	mu        sync.Mutex
 	canceling bool
@@ -130,7 +131,7 @@ func (s *Line) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Sessi
 		return nil, declareError("consumer of queue", o.Queue, err)
 	}
 	session := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o), line: s, queue: o.Queue,
-		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{})}
+		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{}), calling: make(chan struct{}, 1)}
 	if o.Timeout > 0 && s.release().hasQueueTimeouts() {
 		session.overdue = time.Now().Add(o.Timeout - time.Minute) // clocks differ
 	}
@@ -149,11 +150,11 @@ func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 		case _, by := <-canceled:
 			canceled = nil
 			if by && s.timedOut() {
-				_ = s.ch.Close()
+				_ = s.call(s.ch.Close)
 			}
 		case <-s.ledger.drained:
 			// Closing is a round trip: when it returns, the broker has all that was sent before.
-			_ = s.ch.Close()
+			_ = s.call(s.ch.Close)
 			open = false
 		}
 	}
@@ -224,7 +225,16 @@ func (s *Session) Sync() {
 }
 
 // roundTrip reports whether the broker has all that was sent before.
-func (s *Session) roundTrip() bool { return s.ch.Qos(1, 0, false) == nil }
+func (s *Session) roundTrip() bool {
+	return s.call(func() error { return s.ch.Qos(1, 0, false) }) == nil
+}
+
+// call waits for the broker's answer when no other call does.
+func (s *Session) call(ask func() error) error {
+	s.calling <- struct{}{}
+	defer func() { <-s.calling }()
+	return ask()
+}
 
 func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {
 	if ok {
@@ -266,16 +276,16 @@ func (s *Session) Cancel() {
 		}
 		return
 	}
-	if err := s.ch.Cancel(s.tag, false); err != nil {
+	if err := s.call(func() error { return s.ch.Cancel(s.tag, false) }); err != nil {
 		// The channel is gone, and so is the consumer.
-		_ = s.ch.Close()
+		_ = s.call(s.ch.Close)
 	}
 	close(s.canceled)
 }
 
 // Close ends the session at once. The broker takes back what is not settled.
 func (s *Session) Close() {
-	_ = s.ch.Close()
+	_ = s.call(s.ch.Close)
 	<-s.ended
 }
 
