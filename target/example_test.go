@@ -35,7 +35,7 @@ func ExampleHTTP() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	orders := &target.HTTP{URL: service.URL + "/orders", Timeout: 10 * time.Second, Secrets: []target.Secret{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}}
 	if err := orders.Validate(); err != nil {
@@ -71,7 +71,7 @@ func ExampleForward() {
 		fmt.Println(err)
 		return
 	}
-	defer client.Close(ctx)
+	defer client.Close(context.Background())
 
 	done := make(chan struct{})
 	audit := rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {

@@ -218,3 +218,30 @@ func TestNamesOfDefinitions(t *testing.T) {
 		}
 	}
 }
+
+// So is what no directory of an old format has. An entry here stays as it is: what was written under its names must be found under them.
+func TestNamesOfNewerDefinitions(t *testing.T) {
+	for want, value := range map[string]any{
+		`{"description":"d","tags":["t"],"default_queue_type":"quorum","limits":{"max-connections":1,"max-queues":2}}`: vhostDefinition{
+			VhostMetadata{Description: "d", Tags: []string{"t"}, DefaultQueueType: "quorum"}, Limits{MaxConnections: 1, MaxQueues: 2}},
+		`{"Name":"u","Password":"","Hash":"h","Tags":["t"],"Permissions":{"/":{"Configure":"c","Write":"w","Read":"r"}},"LoopbackOnly":true,` +
+			`"topic_permissions":{"/":{"x":{"write":"w","read":"r"}}},"limits":{"max-channels":3}}`: User{Name: "u", Hash: "h", Tags: []string{"t"},
+			Permissions: map[string]Permission{"/": {Configure: "c", Write: "w", Read: "r"}}, LoopbackOnly: true,
+			TopicPermissions: map[string]map[string]TopicPermission{"/": {"x": {Write: "w", Read: "r"}}}, Limits: Limits{MaxChannels: 3}},
+		`{"Milliseconds":-5}`: clockShift{Milliseconds: -5},
+		`{"Last":7}`:          doubt{Last: 7},
+	} {
+		got, err := json.Marshal(value)
+		if err != nil || string(got) != want {
+			t.Errorf("%T: got %s, %v, want %s", value, got, err, want)
+		}
+	}
+	for want, key := range map[string]string{
+		"clock": clockShiftKind, "doubt": doubtKind, "global-parameter": globalKind, "vhost": vhostKind, "user": userKind, "exchange": exchangeKind,
+		"queue": queueKind, "binding": bindingKind, "policy": policyKind, "operator-policy": operatorKind,
+	} {
+		if key != want {
+			t.Errorf("kind: got %q, want %q", key, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -75,8 +76,10 @@ func TestAvailableMemory(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
-	if got := DefaultMemoryLimit(); got <= 0 {
-		t.Errorf("the default is %d", got)
+	const limit = 100 << 20 // of the runtime: less than any machine has on which Go's tests run
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	if got := DefaultMemoryLimit(); got != limit/5*2 {
+		t.Errorf("with a limit of the runtime of %d the default is %d, want two fifths", limit, got)
 	}
 }
 
