@@ -30,7 +30,7 @@ BY_RELEASE := ./conformance ./differential ./retrying ./faults
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## a shop whose messages fail, wait, rest and are replayed, live, on a broker within the program
+demo: ## a shop whose messages fail, are retried and are replayed, live, on the embedded broker
 	@$(GO) run ./cmd/rehop demo
 
 test: check services ## all checks and tests; installs and starts the servers that they need

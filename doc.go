@@ -1,9 +1,9 @@
 // Package rehop is reliable messaging for RabbitMQ.
 //
-// A message whose handler fails leaves its queue, waits, and comes back to that queue alone; after
-// its last attempt it rests in a failed queue until a person looks at it, mends the cause and
-// replays it. Nothing that was confirmed is lost, and every window in which a message can be seen
-// twice is written down in docs/guarantees.md.
+// When a handler fails, rehop moves the message to a delay queue on the broker and returns it to
+// the same queue, and only that queue, when the delay is over. After the last attempt the message
+// goes to a failed queue, where you can inspect it, fix the cause and replay it. No confirmed message
+// is lost, and docs/guarantees.md lists every case in which a message can be seen twice.
 //
 //	client, err := rehop.Open(ctx, rehop.Config{URL: "amqp://guest:guest@localhost/"})
 //	err = client.Publish(ctx, rehop.Message{Exchange: "order", Key: "order.created", Body: body})
@@ -15,5 +15,5 @@
 //
 // What a handler returns decides: nil acks; an error is retried by the schedule; [Permanent] goes to
 // the failed queue at once; [RetryAfter] waits for exactly that long; [Discard] drops the message;
-// [Unavailable] pauses the subscription until the downstream is back, and burns no attempt.
+// [Unavailable] pauses the subscription until the downstream is back, and uses no attempt.
 package rehop

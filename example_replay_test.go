@@ -12,8 +12,8 @@ import (
 	"github.com/rehop/rehop/broker"
 )
 
-// When its last attempt has failed, a message rests in the failed queue. A person looks at it, mends
-// the cause, and replays it to the queue that it came from.
+// After its last attempt a message goes to the failed queue. An operator lists it, fixes the cause,
+// and replays it to the queue that it came from.
 func Example_replay() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -21,14 +21,14 @@ func (c *checkup) contents() {
 		c.expiring(q, n)
 		switch {
 		case roles[q.Name] == moving:
-			c.find("queue.migration", Object{Kind: "queue", Name: migratedQueue(c.chart.live, q.Name)}, "run the migration again (admin.Migrate): it goes on where it was", "queue %q keeps %d messages of it", q.Name, n)
+			c.find("queue.migration", Object{Kind: "queue", Name: migratedQueue(c.chart.live, q.Name)}, "run the migration again (rehop topology migrate): it continues where it stopped", "queue %q keeps %d messages of it", q.Name, n)
 		case roles[q.Name] == recovered:
 			c.recovered(q, n)
 		case n == 0:
 		case q.Name == layout.OrphansQueue:
-			c.find("queue.orphans", q.Object(), "declare the queues that they belong to, and replay them (admin.Replay)", "%d messages have lost their queue", n)
+			c.find("queue.orphans", q.Object(), "declare the queues that they belong to, and replay them (rehop failed replay)", "%d messages have lost their queue", n)
 		case q.Name == layout.UnroutedQueue:
-			c.find("queue.unrouted", q.Object(), "bind a queue for their keys, and replay them (admin.Replay)", "%d messages were for nobody", n)
+			c.find("queue.unrouted", q.Object(), "bind a queue for their keys, and replay them (rehop failed replay)", "%d messages were for nobody", n)
 		case roles[q.Name] == resting:
 			c.failed(q, n)
 		case roles[q.Name] == waiting:
@@ -75,7 +75,7 @@ func (c *checkup) failed(q topology.LiveQueue, n int) {
 	if n < c.options.MaxFailed || length || bytes || expires {
 		return
 	}
-	c.find("queue.failed", q.Object(), "see why they failed (admin.Failed), mend that, and replay or discard them", "%d messages rest there", n)
+	c.find("queue.failed", q.Object(), "see why they failed (rehop failed ls), fix the cause, and replay or drop them", "it has %d messages", n)
 }
 
 // overdue is how long after its time a message may still be in a queue where it waited.

@@ -95,7 +95,7 @@ func (c *checkup) deliveryLimit(q topology.LiveQueue, r role) {
 	switch {
 	case r == resting || r == moving:
 		if set && limit < highLimit {
-			c.find("queue.resting-limit", q.Object(), "migrate it to what rehop declares (admin.Migrate): x-delivery-limit 1000000000", "it drops a message after %d deliveries%s", limit, byDefault)
+			c.find("queue.resting-limit", q.Object(), "migrate it to what rehop declares (rehop topology migrate): x-delivery-limit 1000000000", "it drops a message after %d deliveries%s", limit, byDefault)
 		}
 	case r == waiting:
 	case !set && (r == consumed || q.Consumers > 0):

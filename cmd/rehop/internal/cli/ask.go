@@ -19,7 +19,7 @@ func (c *command) agree(ctx context.Context, yes bool, what string) error {
 		return nil
 	}
 	if !c.Interactive {
-		return usage("%s: nobody is there to ask; say --yes", what)
+		return usage("%s: the standard input is not a terminal, so rehop cannot ask; use --yes to confirm", what)
 	}
 	fmt.Fprintf(c.Err, "%s? [y/N] ", plain(what))
 	answer := make(chan string, 1)
@@ -32,7 +32,7 @@ func (c *command) agree(ctx context.Context, yes bool, what string) error {
 		if said == "y" || said == "yes" {
 			return nil
 		}
-		return fmt.Errorf("%s: not agreed to, nothing was done", what)
+		return fmt.Errorf("%s: not confirmed; nothing was changed", what)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

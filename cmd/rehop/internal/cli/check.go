@@ -12,8 +12,8 @@ func (c *command) check() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [rehop.yaml]",
 		Short: "Find what is wrong in a file",
-		Long: `Reads a file as rehop up and rehop run do, and prints all that is wrong in it, with the line. It talks to nobody: whether the
-broker and the targets are there is not looked at. A note is about something that is not wrong, but will not work on every release of RabbitMQ. The exit code is 0 if
+		Long: `Reads a file as rehop up and rehop run do, and prints all that is wrong in it, with the line. It does not connect to
+the broker or to targets. A note is about something that is not wrong, but will not work on every release of RabbitMQ. The exit code is 0 if
 nothing is wrong and 3 if something is.`,
 		Args: needs("[file]"),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -24,13 +24,13 @@ var kinds = []string{"error", "permanent", "decode", "timeout", "panic", "crash"
 func (ch *choice) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&ch.ids, "id", nil, "only messages with one of these ids")
 	flags.StringSliceVar(&ch.kinds, "kind", nil, "only failures of these kinds: "+strings.Join(kinds, ", "))
-	flags.StringVar(&ch.text, "text", "", "only failures whose error contains this, whatever the case")
-	flags.StringVar(&ch.key, "key", "", "only messages with this routing key; a * at its end stands for anything")
-	flags.StringArrayVar(&ch.headers, "header", nil, "only messages with this header, as name=value; all, if given more than once")
+	flags.StringVar(&ch.text, "text", "", "only failures whose error contains this, ignoring case")
+	flags.StringVar(&ch.key, "key", "", "only messages with this routing key; a * at its end matches anything")
+	flags.StringArrayVar(&ch.headers, "header", nil, "only messages with this header, as name=value; may be given more than once, then all must match")
 	flags.StringVar(&ch.since, "since", "", "only failures at this time or later, as in 2026-01-31T15:04:05Z or 2026-01-31")
-	flags.StringVar(&ch.before, "before", "", "only failures before this time; a message of which no time is known is not among them")
-	flags.DurationVar(&ch.younger, "younger", 0, "only failures of the last so long, as in 90m")
-	flags.DurationVar(&ch.older, "older", 0, "only failures that are older than that; a message of which no time is known is not among them")
+	flags.StringVar(&ch.before, "before", "", "only failures before this time; messages without a time are left out")
+	flags.DurationVar(&ch.younger, "younger", 0, "only failures of the last duration, as in 90m")
+	flags.DurationVar(&ch.older, "older", 0, "only failures that are older than this duration, as in 90m; messages without a time are left out")
 }
 
 // filter is the choice as admin takes it.

@@ -22,13 +22,13 @@ func (c *command) demo() *cobra.Command {
 	var o demo.Options
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show a shop whose notifications fail, are retried, rest and are replayed",
-		Long: `Demo shows the life of messages in a shop, live, on a broker within this program: it needs nothing else, and leaves nothing behind.
+		Short: "Show, live, messages that fail, are retried and are replayed",
+		Long: `Demo runs a small shop on the embedded broker and shows its messages live. It needs nothing else, and leaves nothing behind.
 
 Orders arrive. A summary service follows all of them; a notification service sends an SMS for each new one, and the SMS gateway is busy now and then, goes down
-from time to time, and does not know some phone numbers. What fails waits on the broker in steps (sped up) and comes back to its own queue; what
-keeps failing rests in the failed queue until you replay it. At the end every message is accounted for by its id: published = handled + failed, lost 0.
-If it is not so, the exit code is 1.`,
+from time to time, and does not know some phone numbers. A message that fails waits in delay queues on the broker (with short delays) and returns to its own queue. After its
+last attempt it stays in the failed queue until you replay it. At the end, demo accounts for every message by its id: published = handled + failed, lost 0.
+Otherwise the exit code is 1.`,
 		Example: `  rehop demo
   rehop demo --for 20s --plain`,
 		Args: none,
@@ -36,7 +36,7 @@ If it is not so, the exit code is 1.`,
 	}
 	flags := cmd.Flags()
 	flags.DurationVar(&o.For, "for", 0, "how long orders arrive (default until you press q; 20s with --plain or without a terminal)")
-	flags.BoolVar(&o.Plain, "plain", false, "print lines as things happen instead of a picture, and replay without being asked")
+	flags.BoolVar(&o.Plain, "plain", false, "print a line for each event instead of a full screen, and replay automatically")
 	return cmd
 }
 

@@ -64,7 +64,7 @@ The exit code is 3 if it has found something worse than info.`,
 	flags.BoolVar(&list, "list", false, "list what doctor knows to look for")
 	flags.DurationVar(&o.HandlerTimeout, "handler-timeout", 0, "the longest time that a consumer holds a message, to compare with the broker's consumer timeout")
 	flags.DurationVar(&o.ConsumerTimeout, "consumer-timeout", 0, "the broker's consumer_timeout, which releases before 4.0 do not show (default 30m)")
-	flags.IntVar(&o.MaxFailed, "max-failed", 0, "how many messages may rest in a failed queue (default 1000)")
+	flags.IntVar(&o.MaxFailed, "max-failed", 0, "report a failed queue with this many messages or more (default 1000)")
 	flags.IntVar(&o.MaxUnacked, "max-unacked", 0, "report a queue of which consumers hold this many messages or more (default 1000)")
 	flags.Float64Var(&o.MaxChurn, "max-churn", 0, "how many connections or channels may be opened per second (default 50)")
 	flags.DurationVar(&o.Watch, "watch", 0, "how long to watch messages that are about to leave a queue (default 15s)")

@@ -21,11 +21,12 @@ type desk struct {
 }
 
 func (c *command) failed() *cobra.Command {
-	g := group("failed", "Look after messages that have failed",
-		`A message that has failed for good rests in the failed queue of its queue, which is named here by the queue itself. rehop.orphans and
-rehop.unrouted, where messages rest that have lost their queue or never had one, are named as they are.
+	g := group("failed", "List, show, replay, drop, export and import failed messages",
+		`After its last attempt a message goes to the failed queue of its queue. These commands take the name of the queue, not that of the failed queue:
+rehop failed ls orders lists what is in orders.failed. rehop.orphans has messages whose queue was deleted, and rehop.unrouted those that no queue was bound for; use these
+names as queue.
 
-One command at a time reads a failed queue. Another one waits up to 5 seconds for the first to end.`,
+Only one command at a time can read a failed queue. A second one waits up to 5 seconds for the first to end.`,
 		c.failedList(), c.failedShow(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
 	return g
 }
@@ -60,8 +61,8 @@ func (c *command) failedList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [queue]",
 		Short: "List failed messages, or the queues that have some",
-		Long: `Ls lists the messages that rest in the failed queue of a queue, oldest first, and leaves them where they are. Without a queue it lists
-those that have failed messages, for which it needs the management API, whose figures are some seconds old.`,
+		Long: `Ls lists the messages in the failed queue of a queue, oldest first, and leaves them there. Without a queue it lists the queues that have
+failed messages. For that it needs the management API, whose figures are some seconds old.`,
 		Args: needs("[queue]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
@@ -79,7 +80,7 @@ those that have failed messages, for which it needs the management API, whose fi
 		},
 	}
 	d = c.newDesk(cmd)
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "how many to list at the most")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most this many messages")
 	return cmd
 }
 
@@ -172,6 +173,7 @@ func (c *command) failedShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show queue id…",
 		Short: "Show failed messages in full",
+		Long:  `Show prints failed messages with their error, headers and body, and leaves them in the failed queue. rehop failed ls lists the ids.`,
 		Args:  needs("queue", "id…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			queue, ids := args[0], args[1:]

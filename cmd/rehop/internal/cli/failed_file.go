@@ -198,7 +198,7 @@ message, only the broker can tell.`,
 		},
 	}
 	chosen.addFlags(cmd.Flags())
-	cmd.Flags().IntVar(&skip, "skip", 0, "leave out the first so many messages")
+	cmd.Flags().IntVar(&skip, "skip", 0, "skip this many messages at the beginning")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say how many messages there are and whether they can be read, and do nothing")
 	return cmd
 }

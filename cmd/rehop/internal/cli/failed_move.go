@@ -20,8 +20,8 @@ type moving struct {
 }
 
 func (m *moving) addFlags(flags *pflag.FlagSet) {
-	flags.IntVarP(&m.limit, "limit", "n", 0, "take so many at the most (default all that are there at the start)")
-	flags.Float64Var(&m.rate, "rate", 0, "take so many per second at the most (default as fast as the broker goes)")
+	flags.IntVarP(&m.limit, "limit", "n", 0, "at most this many messages (default all that are there at the start)")
+	flags.Float64Var(&m.rate, "rate", 0, "at most this many messages per second (default no limit)")
 	flags.BoolVar(&m.dryRun, "dry-run", false, "say how many it would be, and do nothing")
 }
 

@@ -45,12 +45,12 @@ func (c *command) queues() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues [queue…]",
 		Short: "List rehop's queues, and how many messages they have",
-		Long: `Queues lists the queues that subscriptions consume: how many messages are ready, in consumers' hands (unacked), waiting for their next attempt
-and failed, and how many consumers there are. It needs the management API, whose figures are some seconds old. Queues that are named are looked at
-through AMQP alone.
+		Long: `Queues lists the queues that subscriptions consume: how many messages are ready, unacked, waiting for their next attempt
+and failed, and how many consumers there are. It needs the management API, whose figures are some seconds old. For queues that you
+name it uses only AMQP, which shows no unacked messages.
 
-With --waiting it also counts what waits for each queue: it takes up to so many messages of each wait queue in hand and puts them back, which can make those
-late by as long as that takes.`,
+Without --waiting it reports how many messages wait in each delay queue, but not for which queue. With --waiting N it reads up to N messages of each delay queue and
+requeues them, to count those of each queue. This can delay these messages by as long as it takes.`,
 		Args: needs("[queue…]"),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if waiting < 0 {
@@ -76,7 +76,7 @@ late by as long as that takes.`,
 		},
 	}
 	chosen.addFlags(cmd.Flags())
-	cmd.Flags().IntVar(&waiting, "waiting", 0, "count what waits for each queue, looking at up to so many messages of each wait queue")
+	cmd.Flags().IntVar(&waiting, "waiting", 0, "count what waits for each queue, by reading up to this many messages of each delay queue")
 	return cmd
 }
 

@@ -197,7 +197,7 @@ func explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, admin.ErrNoManagement):
-		return usage("this needs the broker's management API; say where it is with --management or $%s", envManagement)
+		return usage("this command needs the broker's management API; set its URL with --management or $%s, as in http://user:password@host:15672", envManagement)
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, admin.ErrManagementLogin):

@@ -42,8 +42,8 @@ func (c *command) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rehop",
 		Short: "Reliable messaging for RabbitMQ",
-		Long: `rehop consumes messages and hands them to an HTTP endpoint, a command or another exchange. What fails is retried by
-schedule, on the broker; what keeps failing is kept in a failed queue until a person replays it. Nothing confirmed is lost.`,
+		Long: `rehop consumes messages and hands them to an HTTP endpoint, a command or another exchange. Messages that fail
+wait on the broker and are retried by schedule. After the last attempt they stay in a failed queue until you replay them. No confirmed message is lost.`,
 		SilenceErrors: true, SilenceUsage: true,
 		// A word that is no command is a mistake, not a call for help.
 		Args: func(_ *cobra.Command, args []string) error {

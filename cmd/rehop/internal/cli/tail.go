@@ -42,7 +42,7 @@ tells these bindings.
 What it sees: every message that the exchange routes to a queue that lasts; with --queue, every
 message that comes to the queue by one of its bindings, retries and returns included. What it
 cannot see: what no queue is bound for, what other exchanges are bound for, what was published
-before or comes by bindings that were made later, what rests or waits in queues, and what is
+before or comes by bindings that were made later, what is in failed or delay queues, and what is
 published to a queue by its name, through the default exchange. If it is so slow that 10,000
 messages wait for it, it misses the oldest. It shows nothing of who consumes a message, or what
 becomes of it.
@@ -62,7 +62,7 @@ direct exchange a key is given as it is; # stands for everything on a topic exch
 	flags.StringVarP(&t.watch.Exchange, "exchange", "e", "", "exchange to watch; without --key this needs the management API, which knows its bindings")
 	flags.StringArrayVarP(&t.watch.Keys, "key", "k", nil, "bind with this key instead; may be given more than once. What no other queue is bound for is lost then")
 	flags.StringVarP(&t.watch.Queue, "queue", "q", "", "queue to watch; needs the management API, which knows its bindings")
-	flags.IntVarP(&t.count, "count", "n", 0, "end after so many messages (default never)")
+	flags.IntVarP(&t.count, "count", "n", 0, "end after this many messages (default never)")
 	flags.DurationVar(&t.limit, "for", 0, "end this long after watching has begun (default never)")
 	flags.IntVar(&t.body, "body", 200, "how many bytes of each body to show; 0 is all")
 	return cmd
@@ -98,7 +98,7 @@ func (t *tailing) run(ctx context.Context) error {
 		case errors.Is(err, errEnough), t.begun && limited.Err() != nil && ctx.Err() == nil, ctx.Err() != nil && t.count == 0:
 			return nil // as it was told, or by ^C, which is how it ends when it was told nothing
 		case errors.Is(err, admin.ErrNoManagement) && t.watch.Queue == "":
-			return usage("the bindings of the exchange are told by the management API: say where it is with --management or $%s, or name a --key; what that means "+
+			return usage("the management API is needed for the bindings of the exchange: set its URL with --management or $%s, or name a --key; what that means "+
 				"for messages that no other queue is bound for is said by rehop tail --help", envManagement)
 		case errors.Is(err, admin.ErrWatchEnded):
 			t.notice("the connection was lost; what passes until it is back is not seen")

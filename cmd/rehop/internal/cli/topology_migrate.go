@@ -22,7 +22,7 @@ func (c *command) topologyMigrate() *cobra.Command {
 		Use:   "migrate queue [file]",
 		Short: "Give a queue that exists other arguments, without losing a message",
 		Long: `Migrate gives a queue the arguments that the plan says, under the same name. RabbitMQ cannot change those of a queue that exists, so its messages are
-kept in another one while it is deleted and declared again; exchanges go on taking messages all the time. It needs the management API. Who publishes to the queue by
+kept in another one while it is deleted and declared again; exchanges accept messages all the time. It needs the management API. Who publishes to the queue by
 its name has to pause, and consumers have to be stopped.
 
 It tries the new arguments on another queue first, also with --dry-run, and does nothing if the broker refuses them. Queues that dead-letter to this one by its name

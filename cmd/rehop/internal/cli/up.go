@@ -32,8 +32,8 @@ func (c *command) up() *cobra.Command {
 directory, if it is there. If the file, --broker or $REHOP_BROKER names a broker, the flows run there and none is started; several
 copies then share the work.
 
-SIGHUP reads the file again: flows that have not changed go on, and a file with faults changes nothing. SIGTERM and ^C let what is
-under way come to its end, and the second one ends at once: what was not finished goes back to the broker.`,
+SIGHUP reads the file again: flows that have not changed continue, and a file with errors changes nothing. SIGTERM and ^C let
+handlers finish. The second one ends at once: unfinished messages go back to their queues.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.runUp(cmd.Context(), &f, args) },
 	}

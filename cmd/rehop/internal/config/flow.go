@@ -192,7 +192,7 @@ func (r *reader) checkCircle(f Flow, at places) {
 		})
 	}
 	if circle {
-		r.fault(at.at("target"), "flow %q forwards messages to its own queue, and they would go round for ever", f.Name)
+		r.fault(at.at("target"), "flow %q forwards messages to its own queue, which is an endless loop", f.Name)
 	}
 }
 

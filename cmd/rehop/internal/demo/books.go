@@ -114,10 +114,10 @@ func (b *books) OnHandled(_ context.Context, d *rehop.Delivery, r rehop.Result) 
 	case rehop.OutcomeRetry:
 		e.place, e.step = waiting, d.Attempt-1
 		b.retries++
-		b.note(waiting, "order %v: attempt %d: %v; waits", d.Headers[headerOrder], d.Attempt, r.Err)
+		b.note(waiting, "order %v: attempt %d: %v; waits for its retry", d.Headers[headerOrder], d.Attempt, r.Err)
 	case rehop.OutcomeFailed:
 		e.place = resting
-		b.note(resting, "order %v: attempt %d: %v; rests", d.Headers[headerOrder], d.Attempt, r.Err)
+		b.note(resting, "order %v: attempt %d: %v; to the failed queue", d.Headers[headerOrder], d.Attempt, r.Err)
 	default: // it goes back to its queue
 		e.place = queued
 	}

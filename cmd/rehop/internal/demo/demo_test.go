@@ -30,7 +30,7 @@ func TestEverythingIsAccountedFor(t *testing.T) {
 				if sums.Queues[0].Published != sums.Messages || notification.Published >= sums.Messages {
 					t.Errorf("%+v: want a copy of each message for the summary, and fewer for the notification", sums)
 				}
-				for _, want := range []string{"goes down", "is back", "; waits", "; rests", "replay: ", "notified at attempt"} {
+				for _, want := range []string{"goes down", "is back", "; waits for its retry", "; to the failed queue", "replay: ", "notified at attempt"} {
 					if !strings.Contains(out.String(), want) {
 						t.Errorf("the lines do not have %q:\n%s", want, out.String())
 					}

@@ -115,7 +115,7 @@ func (s *screen) picture(v view, down bool, note string) []line {
 		lines = append(lines, words("   %d.  %-6s ", i+1, names[i]).and(dim, "%-16s", fmt.Sprintf("(here %v)", s.steps[i])).
 			and(later, "%s", bar("●", n)).and("", " %3d", n))
 	}
-	rest := words("   failed, at rest            ").and(bad, "%s", bar("■", notification.resting)).and("", " %3d", notification.resting)
+	rest := words("   in the failed queue        ").and(bad, "%s", bar("■", notification.resting)).and("", " %3d", notification.resting)
 	if s.byHand && notification.resting > 0 {
 		rest = rest.and(bold, "   press r to replay")
 	}

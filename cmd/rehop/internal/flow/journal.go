@@ -15,7 +15,7 @@ func (j journal) OnHandled(ctx context.Context, d *rehop.Delivery, r rehop.Resul
 	level, text := slog.LevelDebug, "message "+string(r.Outcome)
 	switch r.Outcome {
 	case rehop.OutcomeFailed:
-		level, text = slog.LevelWarn, "message rests in the failed queue"
+		level, text = slog.LevelWarn, "message moved to the failed queue"
 	case rehop.OutcomeRetry:
 		level, text = slog.LevelInfo, "message is tried again"
 	case rehop.OutcomePostponed:
