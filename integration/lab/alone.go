@@ -14,8 +14,22 @@ func Alone(t testing.TB) *Rabbit {
 	if sharesServers() {
 		return Single(t)
 	}
-	dir, env := alone(t, "rabbitmq")
-	r := fresh(t, []string{env["REHOP_RABBITMQ_URL"]}, []string{env["REHOP_RABBITMQ_MANAGEMENT"]}, []string{"single"})
+	return nodeAlone(t, "", "rabbitmq", "single")
+}
+
+// AloneOf is Alone for a release of RabbitMQ.
+func AloneOf(t testing.TB, release string) *Rabbit {
+	t.Helper()
+	if sharesServers() {
+		return SingleOf(t, release)
+	}
+	return nodeAlone(t, release, "rabbitmq-"+release, "single-"+release)
+}
+
+func nodeAlone(t testing.TB, release, service, node string) *Rabbit {
+	t.Helper()
+	dir, env := alone(t, release, service)
+	r := fresh(t, []string{env["REHOP_RABBITMQ_URL"]}, []string{env["REHOP_RABBITMQ_MANAGEMENT"]}, []string{node})
 	r.dir = dir
 	return r
 }
@@ -30,7 +44,7 @@ func PostgresAlone(t testing.TB) *PostgresServer {
 	if sharesServers() {
 		return &PostgresServer{Setting(t, "REHOP_POSTGRES_URL"), Setting(t, "REHOP_PGBOUNCER_URL")}
 	}
-	_, env := alone(t, "postgres", "pgbouncer")
+	_, env := alone(t, "", "postgres", "pgbouncer")
 	return &PostgresServer{env["REHOP_POSTGRES_URL"], env["REHOP_PGBOUNCER_URL"]}
 }
 
@@ -50,8 +64,8 @@ func (s *PostgresServer) PgBouncer(t testing.TB) *Database {
 func sharesServers() bool { return os.Getenv("REHOP_FAULTS_SERVICES") == "given" }
 
 // alone starts services that only this test uses, and stops and removes them with the test. It returns their state directory, and what
-// scripts/services says about them.
-func alone(t testing.TB, services ...string) (dir string, env map[string]string) {
+// scripts/services says about them, for a release of RabbitMQ if one is given.
+func alone(t testing.TB, release string, services ...string) (dir string, env map[string]string) {
 	t.Helper()
 	// Not t.TempDir: its path is too long for sockets, and servers may still write there.
 	dir, err := os.MkdirTemp("", "rehop-own-")
@@ -66,7 +80,7 @@ func alone(t testing.TB, services ...string) (dir string, env map[string]string)
 	if _, err := run(dir, append([]string{"up"}, services...)...); err != nil {
 		Lack(t, "start servers for this test: %v", err)
 	}
-	out, err := run(dir, "env")
+	out, err := runFor(release, dir, "env")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,13 +187,19 @@ func services(args ...string) error {
 }
 
 // run runs scripts/services with a state directory, or with the default one if dir is empty, and returns what it prints.
-func run(dir string, args ...string) ([]byte, error) {
+func run(dir string, args ...string) ([]byte, error) { return runFor("", dir, args...) }
+
+// runFor is run for a release of RabbitMQ, "" being the one that the tests run on.
+func runFor(release, dir string, args ...string) ([]byte, error) {
 	command := exec.Command(script(), args...)
 	environ := os.Environ()
 	if dir != os.Getenv(stateDir) {
 		environ = withoutServers(environ)
 	}
 	command.Env = append(environ, stateDir+"="+dir)
+	if release != "" {
+		command.Env = append(command.Env, "REHOP_RABBITMQ="+release)
+	}
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	if err := command.Run(); err != nil {

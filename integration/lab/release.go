@@ -21,18 +21,15 @@ func SingleOf(t testing.TB, release string) *Rabbit {
 		Lack(t, "scripts/services env of RabbitMQ %s: %v", release, err)
 	}
 	found := make(map[string]string)
-	for line := range strings.Lines(string(out)) {
-		if name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok {
-			found[name] = strings.Trim(value, `'"`)
-		}
-	}
+	readExports(found, out)
 	if found["REHOP_RABBITMQ_URL"] == "" || found["REHOP_RABBITMQ_RELEASE"] != release {
 		Lack(t, "RabbitMQ %s is not up: run scripts/services up rabbitmq-%s", release, release)
 	}
 	return fresh(t, []string{found["REHOP_RABBITMQ_URL"]}, []string{found["REHOP_RABBITMQ_MANAGEMENT"]}, []string{"single-" + release})
 }
 
-// Plugin enables a plugin of RabbitMQ on the first node until the test has ended.
+// Plugin enables plugins of RabbitMQ on the first node until the test has ended. That restarts its HTTP server, so the node is one that only this
+// test uses; see AloneOf.
 func (r *Rabbit) Plugin(names ...string) {
 	r.t.Helper()
 	const change = `F = rabbit_plugins:enabled_plugins_file(), {ok, [On]} = file:consult(F), Asked = [%s], New = %s, ok = file:write_file(F, io_lib:format("~p.", [New])), {ok, _, _} = rabbit_plugins:ensure(F).`

@@ -73,7 +73,7 @@ func (c *cluster) waiting(t *testing.T) map[string]int {
 func TestMove(t *testing.T) {
 	t.Parallel()
 	ctx := kit.Timeout(t, 5*kit.Limit)
-	from, to := newCluster(t, ctx, lab.SingleOf(t, before)), newCluster(t, ctx, lab.SingleOf(t, after))
+	from, to := newCluster(t, ctx, lab.SingleOf(t, before)), newCluster(t, ctx, lab.AloneOf(t, after))
 	to.Plugin("rabbitmq_shovel", "rabbitmq_shovel_management")
 
 	// The old cluster: some messages fail once and wait for an hour, some fail for good, some are delayed.
