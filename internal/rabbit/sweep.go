@@ -136,26 +136,30 @@ type Batch struct {
 func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) {
 	silence := time.Duration(0)
 	for {
-		if len(s.full) > 0 && s.full[0].ch.IsClosed() { // what it held is in the queue again
-			return Batch{}, s.fault(s.full[0], s.full[0].why())
-		}
 		if s.current != nil && s.current.isOver() {
 			if err := s.next(ctx); err != nil {
 				return Batch{}, err
 			}
+		}
+		if err := s.takenBack(); err != nil {
+			return Batch{}, err
 		}
 		if s.current == nil {
 			if err := s.open(ctx, want+s.coming); err != nil {
 				return Batch{}, err
 			}
 		}
-		batch, err := s.current.collect(ctx, most, bytes)
-		if err != nil {
+		if err := s.current.await(ctx, most, bytes); err != nil {
 			return Batch{}, s.fault(s.current, err)
 		}
+		if err := s.takenBack(); err != nil { // what has come may be what was returned before
+			return Batch{}, err
+		}
+		batch := s.current.take(most, bytes)
 		if s.current.isFilled() {
 			// Before anything is removed, because that would make room for more.
 			if err := s.cancel(ctx, s.current); err != nil {
+				s.current.untake(batch)
 				return Batch{}, err
 			}
 		}
@@ -183,6 +187,16 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 			return Batch{}, fmt.Errorf("read queue %q: %w: %d messages, %d consumers; stop the other consumers, or wait until they have ended", s.queue, ErrNothingComes, depth.Messages, depth.Consumers)
 		}
 	}
+}
+
+// takenBack is an error if the broker has taken back what a window without a consumer held: it is in the queue again.
+func (s *Sweep) takenBack() error {
+	for _, w := range s.full {
+		if w.isTakenBack() {
+			return s.fault(w, w.why())
+		}
+	}
+	return nil
 }
 
 // patience is how long nothing must come from a queue in which nothing is ready for it to be thought empty. If nobody else can have
@@ -381,7 +395,7 @@ func (s *Sweep) next(ctx context.Context) error {
 		s.full = append(s.full, w)
 		return nil
 	}
-	return s.call(ctx, w.turn, w.close)
+	return s.fault(w, s.call(ctx, w.turn, w.close))
 }
 
 // cancel ends the consumer of a window.
@@ -421,8 +435,9 @@ func (s *Sweep) release(ctx context.Context, w *window, counted bool) {
 		_ = w.close()
 		return
 	}
+	lapsed := w.hasLapsed()
 	before, err := s.depth(ctx)
-	canceled := w.canceled
+	canceled := w.canceled || lapsed
 	_ = s.call(ctx, w.turn, func() error {
 		if w.unsettled() && (s.nacks || !counted) {
 			if !canceled {
@@ -433,6 +448,7 @@ func (s *Sweep) release(ctx context.Context, w *window, counted bool) {
 		return w.close()
 	})
 	s.stranded = s.stranded || ctx.Err() != nil
+	counted = counted && !lapsed // the broker may have ceased to count it
 	for until := time.Now().Add(takeBack); err == nil && counted && time.Now().Before(until); {
 		var now Depth
 		if now, err = s.depth(ctx); err != nil || now.Consumers < before.Consumers || now.Consumers <= s.others {

@@ -19,6 +19,7 @@ type window struct {
 	canceled bool // it has no consumer any more
 	closed   bool
 	held     []held // taken and not removed, by ascending tags
+	cause    error  // why the channel has closed; nil: it is not known yet
 
 	more    chan struct{} // something has come
 	ended   chan struct{} // closed: nothing more will
@@ -76,9 +77,6 @@ func (w *window) receive(deliveries <-chan Message) {
 		w.mu.Unlock()
 		w.signal()
 	}
-	if w.hasLapsed() {
-		_ = w.ch.Close() // so that nothing can seem to be removed that is not
-	}
 }
 
 // hasLapsed reports whether the broker has ended the consumer. RabbitMQ 4.3 does so when messages of a quorum queue were held for too long. They
@@ -94,6 +92,9 @@ func (w *window) hasLapsed() bool {
 	return w.lapsed
 }
 
+// isTakenBack reports whether the broker has taken back what the window held.
+func (w *window) isTakenBack() bool { return w.ch.IsClosed() || w.hasLapsed() }
+
 func (w *window) signal() {
 	select {
 	case w.more <- struct{}{}:
@@ -101,31 +102,29 @@ func (w *window) signal() {
 	}
 }
 
-// why says why a window has ended that was not to end.
+// why returns the reason why a window has ended that was not to end, each time the same. amqp091-go marks a channel as closed when it has read the
+// broker's channel.close, and passes the reason on a little later, without waiting for anybody. It closes w.closing in any case.
 func (w *window) why() error {
 	if w.hasLapsed() {
 		return ErrHeldTooLong // of a queue that was deleted, the next call says so
 	}
-	select {
-	case e := <-w.closing:
-		if e != nil {
-			return e
+	if w.cause == nil {
+		w.cause = amqp.ErrClosed
+		if e := <-w.closing; e != nil {
+			w.cause = e
 		}
-		return amqp.ErrClosed
-	default:
-		return amqp.ErrClosed
 	}
+	return w.cause
 }
 
-// collect waits for messages, and returns up to most of them with so many bytes, or more if they are one. It waits no longer than
-// idleCheck for the first.
-func (w *window) collect(ctx context.Context, most, bytes int) ([]Message, error) {
+// await waits until take returns up to most messages with so many bytes, or nothing is to be waited for. It waits no longer than idleCheck for the first.
+func (w *window) await(ctx context.Context, most, bytes int) error {
 	timer := time.NewTimer(idleCheck)
 	defer timer.Stop()
 	for {
 		ready, final := w.ready(most, bytes)
 		if final {
-			return w.take(most, bytes), nil
+			return nil
 		}
 		if ready {
 			timer.Reset(gatherPause)
@@ -133,14 +132,14 @@ func (w *window) collect(ctx context.Context, most, bytes int) ([]Message, error
 		select {
 		case <-w.more:
 		case <-timer.C:
-			return w.take(most, bytes), nil
+			return nil
 		case <-w.ended:
 			if w.canceled {
-				return w.take(most, bytes), nil
+				return nil
 			}
-			return nil, w.why()
+			return w.why()
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }
@@ -153,6 +152,7 @@ func (w *window) ready(most, bytes int) (some, final bool) {
 	return n > 0, n >= most || w.bytes >= bytes && n > 0 || w.spill || w.canceled || w.got-w.removed >= w.prefetch
 }
 
+// take returns up to most messages with so many bytes, or more if they are one.
 func (w *window) take(most, bytes int) []Message {
 	w.mu.Lock()
 	n, size := 0, 0
@@ -170,6 +170,9 @@ func (w *window) take(most, bytes int) []Message {
 	}
 	return batch
 }
+
+// untake is for messages that were the last to be taken, and did not get to the caller.
+func (w *window) untake(batch []Message) { w.held = w.held[:len(w.held)-len(batch)] }
 
 // isFilled reports whether the broker has sent all that the prefetch allows, and all of it was taken, while there is a consumer.
 func (w *window) isFilled() bool {
@@ -214,6 +217,9 @@ func (w *window) remove(tags []uint64) error {
 		together++
 	}
 	w.held = without(w.held, tags)
+	if w.hasLapsed() { // acks would seem to succeed
+		return ErrHeldTooLong
+	}
 	if together > 0 {
 		if err := w.ch.Ack(tags[together-1], true); err != nil {
 			return err

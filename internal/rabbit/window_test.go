@@ -29,7 +29,8 @@ func TestWindowIsBounded(t *testing.T) {
 				if got := len(w.unread); got != c.kept || w.spilled() != (c.kept < 100) {
 					t.Errorf("got %d messages in memory and spilled %v, want %d", got, w.spilled(), c.kept)
 				}
-				batch, err := w.collect(t.Context(), 1000, unreadBytes)
+				err := w.await(t.Context(), 1000, unreadBytes)
+				batch := w.take(1000, unreadBytes)
 				if err != nil || len(batch) != c.kept || batch[0].DeliveryTag != 1 {
 					t.Errorf("got %d messages and %v, want %d", len(batch), err, c.kept)
 				}

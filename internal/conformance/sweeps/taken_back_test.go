@@ -16,13 +16,11 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// late makes the first step of a replay or discard take longer than the broker's consumer timeout, while the next batch is not yet removed.
-func late() func(admin.Progress) {
-	paused := false
+// late makes a step of a replay or discard take longer than the broker's consumer timeout, while the next batch is not yet removed.
+func late(step int, pause time.Duration) func(admin.Progress) {
 	return func(admin.Progress) {
-		if !paused {
-			paused = true
-			time.Sleep(2 * time.Hour)
+		if step--; step == 0 {
+			time.Sleep(pause)
 		}
 	}
 }
@@ -37,7 +35,8 @@ func bodies(b *rehoptest.Broker, queue string) map[string]int {
 }
 
 // overdue runs a replay and a discard of messages, of which the broker takes back what was not removed yet. They must be where they belong: the
-// chosen ones in the queue, or gone, and the others in the failed queue. There is more than one batch of them.
+// chosen ones in the queue, or gone, and the others in the failed queue. There is more than one batch of them. The broker's consumer timeout is the
+// one that the replay or discard knows, or a shorter one.
 func overdue(t *testing.T, all []rehop.Message, o admin.Options, chosen func(i int) bool) {
 	taken, kept := make(map[string]int), make(map[string]int)
 	for i := range all {
@@ -49,28 +48,32 @@ func overdue(t *testing.T, all []rehop.Message, o admin.Options, chosen func(i i
 		}
 	}
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
-		for _, replay := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%v/replay=%v", release, replay), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					b, a := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat = release }))
-					act, moved := a.Discard, map[string]int{}
-					if replay {
-						act, moved = a.Replay, taken
-					}
-					o := o
-					o.Progress = late()
-					p, err := act(t.Context(), "q", o)
-					if err != nil || p.Done != len(taken) {
-						t.Errorf("got %+v and %v, want %d done", p, err, len(taken))
-					}
-					if got := bodies(b, "q"); !maps.Equal(got, moved) {
-						t.Errorf("in the queue: got %d messages, want %d: %v", len(got), len(moved), differ(got, moved))
-					}
-					if got := bodies(b, "q.failed"); !maps.Equal(got, kept) {
-						t.Errorf("in the failed queue: got %d messages, want %d: %v", len(got), len(kept), differ(got, kept))
-					}
-				})
-			})
+		for _, timeout := range []time.Duration{30 * time.Minute, 5 * time.Minute} {
+			for _, step := range []int{1, 2} {
+				for _, replay := range []bool{true, false} {
+					t.Run(fmt.Sprintf("%v/timeout=%v/step=%d/replay=%v", release, timeout, step, replay), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) {
+							b, a := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat, s.ConsumerTimeout = release, timeout }))
+							act, moved := a.Discard, map[string]int{}
+							if replay {
+								act, moved = a.Replay, taken
+							}
+							o := o
+							o.Progress = late(step, 2*timeout)
+							p, err := act(t.Context(), "q", o)
+							if err != nil || p.Done != len(taken) {
+								t.Errorf("got %+v and %v, want %d done", p, err, len(taken))
+							}
+							if got := bodies(b, "q"); !maps.Equal(got, moved) {
+								t.Errorf("in the queue: got %d messages, want %d: %v", len(got), len(moved), differ(got, moved))
+							}
+							if got := bodies(b, "q.failed"); !maps.Equal(got, kept) {
+								t.Errorf("in the failed queue: got %d messages, want %d: %v", len(got), len(kept), differ(got, kept))
+							}
+						})
+					})
+				}
+			}
 		}
 	}
 }
@@ -142,7 +145,7 @@ func TestTakenBackAndCanceled(t *testing.T) {
 		_, a := desk(t, 200)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		wait := late()
+		wait := late(1, 2*time.Hour)
 		_, err := a.Replay(ctx, "q", admin.Options{Progress: func(p admin.Progress) {
 			wait(p)
 			cancel()
