@@ -16,10 +16,12 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// late makes a step of a replay or discard take longer than the broker's consumer timeout, while the next batch is not yet removed.
-func late(step int, pause time.Duration) func(admin.Progress) {
+// late makes the first step of a replay or discard take longer than the broker's consumer timeout, while the next batch is not yet removed.
+func late(pause time.Duration) func(admin.Progress) {
+	paused := false
 	return func(admin.Progress) {
-		if step--; step == 0 {
+		if !paused {
+			paused = true
 			time.Sleep(pause)
 		}
 	}
@@ -49,30 +51,28 @@ func overdue(t *testing.T, all []rehop.Message, o admin.Options, chosen func(i i
 	}
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
 		for _, timeout := range []time.Duration{30 * time.Minute, 5 * time.Minute} {
-			for _, step := range []int{1, 2} {
-				for _, replay := range []bool{true, false} {
-					t.Run(fmt.Sprintf("%v/timeout=%v/step=%d/replay=%v", release, timeout, step, replay), func(t *testing.T) {
-						synctest.Test(t, func(t *testing.T) {
-							b, a := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat, s.ConsumerTimeout = release, timeout }))
-							act, moved := a.Discard, map[string]int{}
-							if replay {
-								act, moved = a.Replay, taken
-							}
-							o := o
-							o.Progress = late(step, 2*timeout)
-							p, err := act(t.Context(), "q", o)
-							if err != nil || p.Done != len(taken) {
-								t.Errorf("got %+v and %v, want %d done", p, err, len(taken))
-							}
-							if got := bodies(b, "q"); !maps.Equal(got, moved) {
-								t.Errorf("in the queue: got %d messages, want %d: %v", len(got), len(moved), differ(got, moved))
-							}
-							if got := bodies(b, "q.failed"); !maps.Equal(got, kept) {
-								t.Errorf("in the failed queue: got %d messages, want %d: %v", len(got), len(kept), differ(got, kept))
-							}
-						})
+			for _, replay := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%v/timeout=%v/replay=%v", release, timeout, replay), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b, a := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat, s.ConsumerTimeout = release, timeout }))
+						act, moved := a.Discard, map[string]int{}
+						if replay {
+							act, moved = a.Replay, taken
+						}
+						o := o
+						o.Progress = late(2 * timeout)
+						p, err := act(t.Context(), "q", o)
+						if err != nil || p.Done != len(taken) {
+							t.Errorf("got %+v and %v, want %d done", p, err, len(taken))
+						}
+						if got := bodies(b, "q"); !maps.Equal(got, moved) {
+							t.Errorf("in the queue: got %d messages, want %d: %v", len(got), len(moved), differ(got, moved))
+						}
+						if got := bodies(b, "q.failed"); !maps.Equal(got, kept) {
+							t.Errorf("in the failed queue: got %d messages, want %d: %v", len(got), len(kept), differ(got, kept))
+						}
 					})
-				}
+				})
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func TestTakenBackAndCanceled(t *testing.T) {
 		_, a := desk(t, 200)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		wait := late(1, 2*time.Hour)
+		wait := late(2 * time.Hour)
 		_, err := a.Replay(ctx, "q", admin.Options{Progress: func(p admin.Progress) {
 			wait(p)
 			cancel()
