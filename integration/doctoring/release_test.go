@@ -109,6 +109,7 @@ func TestTimeoutsOfQueues(t *testing.T) {
 	w.queue("usual", quorum)
 	w.queue("classic", nil)
 	w.queue("unhurried", quorum)
+	w.queue("stopped", quorum) // from 4.3 on its subscription asks for its own timeout when it starts
 	w.queue("short", amqp.Table{"x-queue-type": "quorum", "x-consumer-timeout": int64(15 * time.Minute / time.Millisecond)})
 	for _, q := range []string{"usual", "classic", "unhurried", "short"} {
 		w.consume(q, false, 1, false)
@@ -116,7 +117,7 @@ func TestTimeoutsOfQueues(t *testing.T) {
 	o := options()
 	o.HandlerTimeout = 0
 	o.Subscriptions = map[string]admin.DoctorSubscription{
-		"usual": {HandlerTimeout: 40 * time.Minute}, "classic": {HandlerTimeout: 40 * time.Minute},
+		"usual": {HandlerTimeout: 40 * time.Minute}, "classic": {HandlerTimeout: 40 * time.Minute}, "stopped": {HandlerTimeout: 40 * time.Minute},
 		"unhurried": {HandlerTimeout: 20 * time.Minute}, "short": {HandlerTimeout: 20 * time.Minute},
 	}
 	want := []string{`warning consumer.timeout queue "usual"`}
@@ -124,7 +125,7 @@ func TestTimeoutsOfQueues(t *testing.T) {
 		want = append(want, `warning consumer.timeout queue "short"`)
 	}
 	if !w.atLeast(4, 3) { // where classic queues have none
-		want = append(want, `warning consumer.timeout queue "classic"`)
+		want = append(want, `warning consumer.timeout queue "classic"`, `warning consumer.timeout queue "stopped"`)
 	}
 	slices.Sort(want)
 	var got []string
