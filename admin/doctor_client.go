@@ -40,6 +40,7 @@ func (c *checkup) timeouts() {
 		}
 		switch {
 		case limit == 0 || handler < limit:
+		case !own && q.Consumers == 0 && c.chart.version.atLeast(4, 3): // its subscription will ask for a timeout of its own
 		case own:
 			c.find(id, q.Object(), "lower Subscription.Timeout, or raise x-consumer-timeout, or consumer-timeout in its policy", "its handlers may hold a message for %v, the queue waits for %v", handler, limit)
 		default:

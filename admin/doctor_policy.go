@@ -76,7 +76,7 @@ func (c *checkup) mirrors() {
 
 // harmful are keys that change how long and how safely a queue of rehop's keeps messages.
 var harmful = []string{"message-ttl", "max-length", "max-length-bytes", "expires", "overflow", "dead-letter-exchange", "dead-letter-routing-key",
-	"dead-letter-strategy", "delivery-limit"}
+	"dead-letter-strategy", "delivery-limit", "delayed-retry-type"}
 
 // ours matches the queues that rehop has for itself, in all layouts, by the names that they have unless set otherwise.
 var ours = regexp.MustCompile(`^(rehop\.|.*(\.failed|\.landing|\.home|@failed|@retry|-error|-retry|\.dead\.q|\.retry\.q)$)`)
@@ -105,7 +105,7 @@ func (c *checkup) ownPolicies() {
 		case waiting, resting, moving:
 			var keys []string
 			for _, key := range harmful {
-				if value, set := q.Ruled[key]; set {
+				if value, set := q.Ruled[key]; set && value != "disabled" { // only a delayed retry can be
 					if effect, _ := q.Effective(key); fmt.Sprint(effect) == fmt.Sprint(value) && fmt.Sprint(q.Args["x-"+key]) != fmt.Sprint(value) {
 						keys = append(keys, fmt.Sprintf("%s = %v", key, value))
 					}

@@ -145,7 +145,8 @@ func (m Message) publishing(f envelope.Failure) *rabbit.Publishing {
 // Filter chooses messages. A message must meet everything that is set.
 //
 // Since and Before use the time of the last failure. Where a message has none, because another program failed it, they use the time of its newest
-// dead-lettering by the broker, and then the time at which it was published. A message that has none of these never meets them.
+// dead-lettering by the broker, and then the time at which it was published. A message that has none of these never meets them. RabbitMQ writes down
+// when a message first died in a queue for a reason, and not when it did so again: such a message can have failed later than Before says.
 type Filter struct {
 	IDs    []string          // one of these ids
 	Kinds  []string          // one of these kinds of failure

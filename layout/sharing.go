@@ -31,10 +31,14 @@ func CountsInDeaths(l Layout) bool {
 
 // WithoutDeaths is how to get from a layout that counts in deaths to one that RabbitMQ 4 does not disturb, for operators.
 func WithoutDeaths(l Layout) string {
-	const native = "let rehop consume the queue in all programs, then take the layout out of their flows (layout: native) and run rehop topology migrate for the queue; " +
-		"its failed messages stay where they are: replay them with --layout " // its name follows
-	if _, ok := l.(Sneakers); ok {
-		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts; or " + native + Name(l)
+	settings := "layout: native, foreign-exchange: true" // or rehop would declare the fleet's exchange differently
+	if _, own := l.(Tiers); own {
+		settings = "layout: native"
 	}
-	return native + Name(l)
+	native := "let rehop consume the queue in all programs, then take the layout out of their flows (" + settings + ") and run rehop topology migrate for the queue; " +
+		"its failed messages stay where they are: replay them with --layout " + Name(l)
+	if _, ok := l.(Sneakers); ok {
+		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts; or " + native
+	}
+	return native
 }

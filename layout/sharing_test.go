@@ -1,8 +1,12 @@
 package layout
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/rehop/rehop/internal/topology"
 )
 
 // A layout counts in deaths exactly if the headers with which a failed message waits have an x-death: that is what RabbitMQ 4 ignores.
@@ -15,6 +19,26 @@ func TestCountsInDeaths(t *testing.T) {
 		_, sends := l.Retry(f).Headers["x-death"]
 		if got := CountsInDeaths(l); got != sends {
 			t.Errorf("%s %+v: got %v, and a retry sends x-death: %v", Name(l), l, got, sends)
+		}
+	}
+}
+
+// The way to the native layout keeps the fleet's exchange exactly where the native layout would declare it differently, which the broker refuses.
+func TestWithoutDeathsKeepsTheExchange(t *testing.T) {
+	exchange := func(l Layout) topology.Exchange {
+		t.Helper()
+		for _, x := range l.Exchange("order", "").Exchanges {
+			if x.Name == "order" {
+				return x
+			}
+		}
+		t.Fatalf("%s declares no exchange", Name(l))
+		return topology.Exchange{}
+	}
+	for _, l := range []Layout{PubSub{}, Tiers{}, Sneakers{}} {
+		want := !reflect.DeepEqual(exchange(l), exchange(Native{}))
+		if got := strings.Contains(WithoutDeaths(l), "foreign-exchange: true"); got != want {
+			t.Errorf("%s: got foreign-exchange %v, want %v: %s", Name(l), got, want, WithoutDeaths(l))
 		}
 	}
 }

@@ -74,6 +74,33 @@ func TestLettersLimit(t *testing.T) {
 	}
 }
 
+// A policy for all queues can have RabbitMQ 4.3 hold back what was given back. A failed queue that somebody has looked at seems to be empty then.
+func TestDelayedRetryOfFailedQueue(t *testing.T) {
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		w := newWard(t, r)
+		if !w.atLeast(4, 3) {
+			t.Skip("delayed retries are new in RabbitMQ 4.3")
+		}
+		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "orders"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.admin.Apply(w.ctx, plan, admin.ApplyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		const id, object = "policy.own", `queue "orders.failed"`
+		w.policy("late", "", "quorum_queues", 1, map[string]any{"delayed-retry-type": "all", "delayed-retry-min": 3_600_000})
+		if _, found := has(w.examine(w.admin, options()), id, object); !found {
+			t.Errorf("no finding %s of %s", id, object)
+		}
+		w.policy("late", "", "quorum_queues", 1, map[string]any{"delayed-retry-type": "disabled"})
+		lab.Eventually(t, kit.Limit, "the finding is gone", func() bool {
+			_, found := has(w.examine(w.admin, options()), id, object)
+			return !found
+		})
+	})
+}
+
 // How long the broker waits is shown by the API from 4.0 on, and queues can have timeouts of their own.
 func TestTimeoutsOfQueues(t *testing.T) {
 	t.Parallel()
@@ -82,6 +109,7 @@ func TestTimeoutsOfQueues(t *testing.T) {
 	w.queue("usual", quorum)
 	w.queue("classic", nil)
 	w.queue("unhurried", quorum)
+	w.queue("stopped", quorum) // from 4.3 on its subscription asks for its own timeout when it starts
 	w.queue("short", amqp.Table{"x-queue-type": "quorum", "x-consumer-timeout": int64(15 * time.Minute / time.Millisecond)})
 	for _, q := range []string{"usual", "classic", "unhurried", "short"} {
 		w.consume(q, false, 1, false)
@@ -89,7 +117,7 @@ func TestTimeoutsOfQueues(t *testing.T) {
 	o := options()
 	o.HandlerTimeout = 0
 	o.Subscriptions = map[string]admin.DoctorSubscription{
-		"usual": {HandlerTimeout: 40 * time.Minute}, "classic": {HandlerTimeout: 40 * time.Minute},
+		"usual": {HandlerTimeout: 40 * time.Minute}, "classic": {HandlerTimeout: 40 * time.Minute}, "stopped": {HandlerTimeout: 40 * time.Minute},
 		"unhurried": {HandlerTimeout: 20 * time.Minute}, "short": {HandlerTimeout: 20 * time.Minute},
 	}
 	want := []string{`warning consumer.timeout queue "usual"`}
@@ -97,7 +125,7 @@ func TestTimeoutsOfQueues(t *testing.T) {
 		want = append(want, `warning consumer.timeout queue "short"`)
 	}
 	if !w.atLeast(4, 3) { // where classic queues have none
-		want = append(want, `warning consumer.timeout queue "classic"`)
+		want = append(want, `warning consumer.timeout queue "classic"`, `warning consumer.timeout queue "stopped"`)
 	}
 	slices.Sort(want)
 	var got []string

@@ -157,7 +157,7 @@ func ReadDead(headers map[string]any, exchange, key string) Failure {
 	queue := Text(death["queue"])
 	f.Kind = KindDead
 	f.Error = "dead-lettered by the broker: " + Text(death["reason"])
-	f.FailedAt, _ = death["time"].(time.Time)
+	f.FailedAt = LatestDeath(headers)
 	f.Stack = ""
 	if f.Queue == "" {
 		f.Queue = queue
@@ -216,7 +216,8 @@ func LastDeath(headers map[string]any) string {
 	return Text(death["queue"])
 }
 
-// LatestDeath is when a message was last dead-lettered, zero if nothing says so.
+// LatestDeath is the latest time at which a message is known to have been dead-lettered, zero if nothing says so. An entry has the time of the
+// first death that it counts, so the newest one may have an older time than others, and the last death may have been later.
 func LatestDeath(headers map[string]any) (latest time.Time) {
 	deaths, _ := headers["x-death"].([]any)
 	for _, d := range deaths {

@@ -114,6 +114,14 @@ func TestReadDead(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("dead-lettered after a retry:\n got %+v\nwant %+v", got, want)
 	}
+	// An entry keeps the time of the first death that it counts, and is moved to the front at each: the newest time is in another one here.
+	again, between := death("q", "rejected"), death("q.retry", "expired")
+	later := at.Add(time.Minute)
+	again["count"], between["time"] = int64(2), later
+	got = envelope.ReadDead(map[string]any{"x-death": []any{again, between}}, "rehop.return", "q.failed")
+	if !got.FailedAt.Equal(later) {
+		t.Errorf("dead-lettered twice: got a failure at %v, want %v", got.FailedAt, later)
+	}
 	// What other software left there must not be believed too much.
 	for name, headers := range map[string]map[string]any{
 		"not a list": {"x-death": "x"}, "empty": {"x-death": []any{}}, "list of other things": {"x-death": []any{1, "x"}},

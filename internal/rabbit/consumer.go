@@ -64,7 +64,10 @@ type Session struct {
 	exhausted  chan struct{} // closed when the last delivery has been taken
 
 	canceled chan struct{} // closed when the broker sends no more
-	calling  chan struct{} // has room for the one call that may wait for its answer: answers do not say whose they are
+
+	// calls has room for the one call that waits for its answer, and none is made after the channel was closed: amqp091-go gives an answer to
+	// whoever waits first, and the broker ends the whole connection when a closed channel is used.
+	calls chan struct{}
 
 	mu        sync.Mutex
 	canceling bool
@@ -131,7 +134,7 @@ func (s *Line) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Sessi
 		return nil, declareError("consumer of queue", o.Queue, err)
 	}
 	session := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o), line: s, queue: o.Queue,
-		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{}), calling: make(chan struct{}, 1)}
+		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{}), calls: make(chan struct{}, 1)}
 	if o.Timeout > 0 && s.release().hasQueueTimeouts() {
 		session.overdue = time.Now().Add(o.Timeout - time.Minute) // clocks differ
 	}
@@ -150,11 +153,11 @@ func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 		case _, by := <-canceled:
 			canceled = nil
 			if by && s.timedOut() {
-				_ = s.call(s.ch.Close)
+				s.closeChannel()
 			}
 		case <-s.ledger.drained:
 			// Closing is a round trip: when it returns, the broker has all that was sent before.
-			_ = s.call(s.ch.Close)
+			s.closeChannel()
 			open = false
 		}
 	}
@@ -229,11 +232,13 @@ func (s *Session) roundTrip() bool {
 	return s.call(func() error { return s.ch.Qos(1, 0, false) }) == nil
 }
 
-// call waits for the broker's answer when no other call does.
-func (s *Session) call(ask func() error) error {
-	s.calling <- struct{}{}
-	defer func() { <-s.calling }()
-	return ask()
+func (s *Session) closeChannel() { _ = s.call(s.ch.Close) }
+
+// call makes a call of the channel when no other waits for its answer.
+func (s *Session) call(f func() error) error {
+	s.calls <- struct{}{}
+	defer func() { <-s.calls }()
+	return f()
 }
 
 func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {
@@ -278,14 +283,14 @@ func (s *Session) Cancel() {
 	}
 	if err := s.call(func() error { return s.ch.Cancel(s.tag, false) }); err != nil {
 		// The channel is gone, and so is the consumer.
-		_ = s.call(s.ch.Close)
+		s.closeChannel()
 	}
 	close(s.canceled)
 }
 
 // Close ends the session at once. The broker takes back what is not settled.
 func (s *Session) Close() {
-	_ = s.call(s.ch.Close)
+	s.closeChannel()
 	<-s.ended
 }
 

@@ -181,7 +181,9 @@ func TestLedgerNotes(t *testing.T) {
 					l.settle(tag, []verdict{acked, requeued, rejected}[random.IntN(3)], tag)
 				}
 			case 3:
+				l.mu.Lock() // the timer may fire
 				l.late, l.mark = random.IntN(2) == 0, l.first
+				l.mu.Unlock()
 				out, _ := l.collect(nil)
 				l.tellNotes(true)
 				for _, s := range out {
