@@ -45,7 +45,9 @@ func (a *Admin) limitOf(ctx context.Context, p place, line *rabbit.Line) (int, e
 	if !p.open {
 		return unlimited, nil // what waits must not wait once more; if it is dropped, it goes where it goes after its wait
 	}
-	q, err := a.management.queue(ctx, p.source)
+	asking, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	q, err := a.management.queue(asking, p.source)
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()
@@ -109,5 +111,9 @@ func (l *lease) allowsReturns(ctx context.Context, queue string, limit int) erro
 	return nil
 }
 
-// probeLimit is how long the broker may take to confirm one message.
-const probeLimit = 10 * time.Second
+const (
+	// askLimit is how long the management API may take to tell what it knows of a queue.
+	askLimit = 5 * time.Second
+	// probeLimit is how long the broker may take to confirm one message.
+	probeLimit = 10 * time.Second
+)

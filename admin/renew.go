@@ -18,11 +18,9 @@ func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 	var items []rabbit.Item
 	var old []found
 	for _, f := range kept {
-		tired := returns(f.delivery) >= s.renewFrom
-		if tired && !f.unread {
-			s.renewing = true
-		}
-		if !f.moved && (tired || s.renewing && !f.unread) {
+		tired := s.isTired(f)
+		s.renewing = s.renewing || tired && !f.unread
+		if !f.moved && (tired || s.renewing && !f.unread && !s.isMine(f)) {
 			again := s.from.renewed(f.delivery)
 			if !f.unread {
 				again.Headers[envelope.RenewedBy] = s.id
@@ -55,6 +53,19 @@ func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 	}
 	return errors.Join(err, refused)
 }
+
+// isTired reports whether a message was returned so often that it is to be renewed. What this sweep has renewed is behind all others already, and
+// would lose its place among those that were renewed with it; so it may be returned once more.
+func (s *sweep) isTired(f found) bool {
+	from := s.renewFrom
+	if s.isMine(f) && from != never {
+		from++
+	}
+	return returns(f.delivery) >= from
+}
+
+// isMine reports whether this sweep has renewed a message.
+func (s *sweep) isMine(f found) bool { return f.delivery.Headers[envelope.RenewedBy] == s.id }
 
 // renewUnread renews what has come and was not taken, before it is given back: otherwise what is never reached would be returned by every sweep.
 func (s *sweep) renewUnread(ctx context.Context) error {

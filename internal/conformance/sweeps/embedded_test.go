@@ -12,6 +12,18 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
+// management is the address of the embedded broker's management API, with which managementOf speaks.
+const management = "http://guest:guest@embedded"
+
+func managementOf(t *testing.T, server *broker.Server) *http.Client {
+	t.Helper()
+	api, err := mgmt.Handler(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &http.Client{Transport: direct{api}}
+}
+
 // direct asks a handler without a connection.
 type direct struct{ handler http.Handler }
 
@@ -34,11 +46,7 @@ func TestEmbedded(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var server *broker.Server
 					config := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat, server = release, s })).Config()
-					api, err := mgmt.Handler(server)
-					if err != nil {
-						t.Fatal(err)
-					}
-					run(t, sweeps.Broker{URL: config.URL, Dial: config.Dial, Virtual: true, Management: "http://guest:guest@embedded", HTTP: &http.Client{Transport: direct{api}}})
+					run(t, sweeps.Broker{URL: config.URL, Dial: config.Dial, Virtual: true, Management: management, HTTP: managementOf(t, server)})
 				})
 			})
 		})

@@ -28,7 +28,7 @@ func (n narrow) Read(p []byte) (int, error) {
 }
 
 // A sweep that has no room for what comes gives it back and takes it again. The order is kept, although the broker has not sent all of it
-// by then, and has taken all of it back once before.
+// by then, and has taken all of it back once before. The delivery limit is known, and high: else it would be published anew.
 func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 	const n, size = 460, 2 << 20
 	for _, c := range []struct {
@@ -52,12 +52,13 @@ func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 						all[i].Body = make([]byte, size)
 					}
 				}
-				b, first := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat = c.release }))
+				var server *broker.Server
+				b, first := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat, server = c.release, s }))
 				if n, err := first.CountFailed(t.Context(), "q", admin.Filter{}); err != nil || n.Messages != len(all) {
 					t.Fatalf("got %d messages and %v, want %d", n.Messages, err, len(all))
 				}
 				config := b.Config()
-				a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Management: management, HTTP: managementOf(t, server), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 					conn, err := config.Dial(ctx, network, addr)
 					return narrow{conn}, err
 				}})
