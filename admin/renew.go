@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
@@ -80,7 +81,12 @@ func (s *sweep) renewUnread(ctx context.Context) error {
 	for _, d := range b.Messages {
 		kept = append(kept, found{tag: d.DeliveryTag, message: s.from.read(d), delivery: d, unread: true})
 	}
-	return s.renew(ctx, b, kept)
+	for some := range slices.Chunk(kept, sweepBatch) { // what is killed meanwhile is in the queue twice
+		if err := s.renew(ctx, b, some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // again are the messages of a batch that the sweep has come to before.
