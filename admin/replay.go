@@ -104,7 +104,8 @@ func (a *Admin) take(ctx context.Context, queue, run string, o Options, move fun
 	if o.Limit > 0 && o.Filter.isEmpty() && !from.common && (ahead == 0 || o.Limit < ahead) {
 		ahead = o.Limit // the first are those that are taken
 	}
-	s, err := a.sweepOf(ctx, from, ahead)
+	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common
+	s, err := a.sweepOf(ctx, from, ahead, !all)
 	if err != nil {
 		return Progress{}, err
 	}
@@ -287,7 +288,7 @@ func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 			kept = append(kept, f)
 		}
 	}
-	err := t.sweep.expire(t.sweep.renew(ctx, h, kept))
+	err := t.sweep.expire(t.sweep.renew(ctx, h.batch, kept))
 	if errors.Is(err, errExpired) {
 		err = nil
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -128,11 +128,13 @@ const lookAgain = 5 * time.Millisecond
 // Batch is messages that were taken together.
 type Batch struct {
 	Messages []Message
-	window   *window
+	// Again are messages that Take has returned before, and that were given back since.
+	Again  []Message
+	window *window
 }
 
 // Take returns the next messages, up to most of them with about so many bytes, but at least one. want is how many more are wanted
-// after those that were taken before: no more are fetched ahead. No message: there are no more.
+// after those that were taken before: no more are fetched ahead. No message, and none again: there are no more.
 func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) {
 	silence := time.Duration(0)
 	for {
@@ -160,11 +162,8 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 			}
 		}
 		if len(batch) > 0 {
-			silence = 0
-			if batch = s.pass(batch); len(batch) > 0 {
-				return Batch{batch, s.current}, nil
-			}
-			continue
+			fresh, again := s.split(batch)
+			return Batch{fresh, again, s.current}, nil
 		}
 		if s.current.isOver() {
 			continue
@@ -238,19 +237,42 @@ func (s *Sweep) Restarts() bool { return s.current != nil && s.current.isOver() 
 // Holds reports whether messages have come that were not removed.
 func (s *Sweep) Holds() bool { return len(s.full) > 0 || s.current != nil && s.current.unsettled() }
 
-// pass leaves out messages that were taken before.
-func (s *Sweep) pass(batch []Message) []Message {
+// split tells new messages from those that were taken before.
+func (s *Sweep) split(batch []Message) (fresh, again []Message) {
 	if s.coming == 0 {
-		return batch
+		return batch, nil
 	}
-	return slices.DeleteFunc(batch, func(m Message) bool {
-		print := PrintOf(&m)
-		if !TakeOne(s.again, print) {
-			return false
+	for _, m := range batch {
+		if TakeOne(s.again, PrintOf(&m)) {
+			s.coming--
+			again = append(again, m)
+		} else {
+			fresh = append(fresh, m)
 		}
-		s.coming--
-		return true
-	})
+	}
+	return fresh, again
+}
+
+// Ahead reports whether messages have come that were not taken, or may come without another call of Take.
+func (s *Sweep) Ahead() bool { return s.current != nil && !s.current.isOver() }
+
+// Unread ends the current window, and returns what has come to it and was not taken: to be removed, or given back by Rewind or Close.
+func (s *Sweep) Unread(ctx context.Context) (Batch, error) {
+	w := s.current
+	if w == nil || w.ch.IsClosed() {
+		return Batch{}, nil
+	}
+	if err := s.stop(ctx); err != nil {
+		return Batch{}, err
+	}
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+		return Batch{}, ctx.Err()
+	}
+	fresh, again := s.split(w.take(math.MaxInt, math.MaxInt))
+	w.neverTaken(fresh)
+	return Batch{fresh, again, w}, nil
 }
 
 // TakeOne takes one out of several that are counted, and reports whether there was one.
@@ -303,9 +325,11 @@ func (s *Sweep) expect(w *window) {
 		s.again = make(map[Print]int)
 	}
 	for _, h := range w.held {
-		s.again[h.print]++
+		if !h.unread {
+			s.again[h.print]++
+			s.coming++
+		}
 	}
-	s.coming += len(w.held)
 }
 
 // Close gives everything back. When it returns, the broker has taken note of every removal, and has put back what stays. An error says that it may
@@ -390,16 +414,26 @@ func (s *Sweep) cancel(ctx context.Context, w *window) error {
 	return s.fault(w, s.call(ctx, w.turn, func() error { return w.ch.Cancel(w.tag, false) }))
 }
 
+// stop ends the consumer of the current window, when what is on its way has come.
+func (s *Sweep) stop(ctx context.Context) error {
+	w := s.current
+	if w.canceled {
+		return nil
+	}
+	d, err := s.depth(ctx)
+	if err != nil {
+		return err
+	}
+	w.canceled = true
+	return s.fault(w, s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) }))
+}
+
 // giveBack gives back what all windows hold, in its order.
 func (s *Sweep) giveBack(ctx context.Context) {
 	all := s.full
 	if w := s.current; w != nil {
 		all = append(all, w)
-		if d, err := s.depth(ctx); err == nil && !w.canceled {
-			// Otherwise it would get what the others give back.
-			w.canceled = true
-			_ = s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) })
-		}
+		_ = s.stop(ctx) // otherwise it would get what the others give back
 	}
 	if len(all) > 0 {
 		d, err := s.depth(ctx)

@@ -38,8 +38,9 @@ type window struct {
 
 // held is a message that stays.
 type held struct {
-	tag   uint64
-	print Print
+	tag    uint64
+	print  Print
+	unread bool // nobody has taken it
 }
 
 func newWindow(prefetch int) *window {
@@ -166,9 +167,19 @@ func (w *window) take(most, bytes int) []Message {
 	w.bytes -= size
 	w.mu.Unlock()
 	for i := range batch {
-		w.held = append(w.held, held{batch[i].DeliveryTag, PrintOf(&batch[i])})
+		w.held = append(w.held, held{tag: batch[i].DeliveryTag, print: PrintOf(&batch[i])})
 	}
 	return batch
+}
+
+// neverTaken notes which of the messages that it holds nobody has taken.
+func (w *window) neverTaken(some []Message) {
+	at := len(w.held)
+	for _, m := range slices.Backward(some) {
+		for at--; w.held[at].tag != m.DeliveryTag; at-- {
+		}
+		w.held[at].unread = true
+	}
 }
 
 // isFilled reports whether the broker has sent all that the prefetch allows, and all of it was taken, while there is a consumer.

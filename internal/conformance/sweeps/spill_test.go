@@ -28,7 +28,7 @@ func (n narrow) Read(p []byte) (int, error) {
 }
 
 // A sweep that has no room for what comes gives it back and takes it again. The order is kept, although the broker has not sent all of it
-// by then, and has taken all of it back once before.
+// by then, and has taken all of it back once before. The delivery limit is known, and high: else it would be published anew.
 func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 	const n, size = 460, 2 << 20
 	for _, c := range []struct {
@@ -54,19 +54,24 @@ func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 						all[i].Body = make([]byte, size)
 					}
 				}
-				b, first := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat = c.release }))
-				if n, err := first.CountFailed(t.Context(), "q", admin.Filter{}); err != nil || n.Messages != len(all) {
+				var server *broker.Server
+				b, _ := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat, server = c.release, s }))
+				config, api := b.Config(), managementOf(t, server)
+				open := func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *admin.Admin {
+					a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Management: management, HTTP: api, Dial: dial})
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(a.Close)
+					return a
+				}
+				if n, err := open(config.Dial).CountFailed(t.Context(), "q", admin.Filter{}); err != nil || n.Messages != len(all) {
 					t.Fatalf("got %d messages and %v, want %d", n.Messages, err, len(all))
 				}
-				config := b.Config()
-				a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				a := open(func(ctx context.Context, network, addr string) (net.Conn, error) {
 					conn, err := config.Dial(ctx, network, addr)
 					return narrow{conn}, err
-				}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer a.Close()
+				})
 				pause := sync.OnceFunc(func() { time.Sleep(400 * time.Millisecond) }) // more than 32 MiB come, and not all
 				var every, kept, wanted []string
 				for i, m := range all {
