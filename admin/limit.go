@@ -32,7 +32,7 @@ func renewFrom(limit int, countsReturns bool) int {
 	switch {
 	case limit == unlimited:
 		return never
-	case limit == 1 && countsReturns:
+	case limit == 0, limit == 1 && countsReturns:
 		return 0
 	case limit == unknown:
 		return 1
@@ -40,65 +40,98 @@ func renewFrom(limit int, countsReturns bool) int {
 	return max(1, limit/2)
 }
 
-// limitOf is the delivery limit of the queue of a place: that of its arguments and policies, or the broker's.
-func (a *Admin) limitOf(ctx context.Context, p place, line *rabbit.Line) (int, error) {
+// limits are those of a queue: its own, and those of its policies and the broker.
+type limits struct {
+	deliveries int // how often a message may be returned, or unknown or unlimited
+	// It refuses messages if it has more, or more bytes. 0: it does not, as far as is known.
+	length, bytes int
+	holds         int // bytes, some seconds ago
+}
+
+// limitsOf are the limits of the queue of a place.
+func (a *Admin) limitsOf(ctx context.Context, p place, line *rabbit.Line) (limits, error) {
 	if !p.open {
-		return unlimited, nil // what waits must not wait once more; if it is dropped, it goes where it goes after its wait
+		return limits{deliveries: unlimited}, nil // what waits must not wait once more; if it is dropped, it goes where it goes after its wait
 	}
 	asking, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	q, err := a.management.queue(asking, p.source)
+	q, holds, err := a.management.queue(asking, p.source)
 	switch {
 	case ctx.Err() != nil:
-		return 0, ctx.Err()
+		return limits{}, ctx.Err()
 	case err != nil:
-		return unknown, nil // the worst is assumed, as without the API
+		return limits{deliveries: unknown}, nil // the worst is assumed, as without the API
 	case q.Type != string(layout.Quorum):
-		return unlimited, nil
+		return limits{deliveries: unlimited}, nil
 	}
+	l := limits{deliveries: deliveriesOf(q, line.HasDefaultLimit()), holds: holds}
+	if how, _ := q.Effective("overflow"); how == "reject-publish" {
+		length, _ := q.Effective("max-length")
+		bytes, _ := q.Effective("max-length-bytes")
+		l.length, _ = number(length)
+		l.bytes, _ = number(bytes)
+	}
+	return l, nil
+}
+
+// deliveriesOf is the delivery limit of a quorum queue.
+func deliveriesOf(q topology.LiveQueue, byDefault bool) int {
 	v, set := q.Effective("delivery-limit")
 	limit, isNumber := number(v)
 	switch {
-	case !set && line.HasDefaultLimit():
-		return defaultLimit, nil
+	case !set && byDefault:
+		return defaultLimit
 	case !set:
-		return unlimited, nil
+		return unlimited
 	case !isNumber:
-		return unknown, nil
-	case limit < 0 && line.HasDefaultLimit():
-		return unlimited, nil
+		return unknown
+	case limit < 0 && byDefault:
+		return unlimited
 	}
-	return max(limit, 0), nil // before RabbitMQ 4.0 a negative limit is 0
+	return max(limit, 0) // before RabbitMQ 4.0 a negative limit is 0
 }
 
-// queue reads the arguments of a queue, and what its policies come to. What the API says of the latter with the queue is some seconds old, so the
+// isFull reports whether a queue with so many messages may refuse others: RabbitMQ accepts none from when it has more than its limit until it has
+// less than 80 % of it.
+func (l limits) isFull(messages int) bool {
+	return l.length > 0 && messages*5 > l.length*4 || l.bytes > 0 && l.holds*5 > l.bytes*4
+}
+
+// queue reads the arguments of a queue, what its policies come to, and how many bytes it has. What the API says of the latter with the queue is some seconds old, so the
 // policies are read themselves.
-func (m *management) queue(ctx context.Context, name string) (topology.LiveQueue, error) {
-	var q apiLiveQueue
+func (m *management) queue(ctx context.Context, name string) (queue topology.LiveQueue, bytes int, err error) {
+	var q struct {
+		apiLiveQueue
+		Bytes int `json:"message_bytes"`
+	}
 	if err := m.call(ctx, http.MethodGet, "/api/queues/"+url.PathEscape(m.vhost)+"/"+url.PathEscape(name), nil, &q); err != nil {
-		return topology.LiveQueue{}, err
+		return topology.LiveQueue{}, 0, err
 	}
 	var live Live
 	if err := m.get(ctx, "/api/policies/%s", &live.Policies); err != nil {
-		return topology.LiveQueue{}, err
+		return topology.LiveQueue{}, 0, err
 	}
 	if err := m.get(ctx, "/api/operator-policies/%s", &live.OperatorPolicies); err != nil {
-		return topology.LiveQueue{}, err
+		return topology.LiveQueue{}, 0, err
 	}
 	live.Queues = []topology.LiveQueue{q.live()}
 	live.Rule()
-	return live.Queues[0], nil
+	return live.Queues[0], q.Bytes, nil
 }
 
-// allowsReturns is an error if messages of the leased queue, which has this delivery limit, cannot be returned without the risk that they are dropped:
-// none may be returned, or those that were returned often could not be published anew. Nothing has been read by then.
-func (l *lease) allowsReturns(ctx context.Context, queue string, limit int) error {
-	if limit == 0 {
-		return fmt.Errorf("%w: its delivery limit is 0. Set a policy with a larger delivery-limit for it, "+
+// allowsReturns is an error if messages of the leased queue, which has these limits and so many messages, cannot be returned without the risk that
+// they are dropped: none may be returned, or those that were returned often could not be published anew. Nothing has been read by then.
+func (l *lease) allowsReturns(ctx context.Context, has limits, messages int) error {
+	if has.deliveries == 0 {
+		return fmt.Errorf("%w: its delivery limit is 0, the lowest of its x-delivery-limit and its policies. Raise it, "+
 			"or replay or drop all of its messages, which returns none", ErrNoReturns)
 	}
-	if renewFrom(limit, l.line.CountsReturns()) == never || !l.line.CountsReturns() {
+	if renewFrom(has.deliveries, l.line.CountsReturns()) == never || !l.line.CountsReturns() {
 		return nil
+	}
+	if has.deliveries <= defaultLimit && has.isFull(messages) {
+		return fmt.Errorf("%w: nothing was read, because this queue is full and refuses messages, and drops those that are returned too often. "+
+			"Raise its delivery limit, max-length or max-length-bytes, or replay or drop all of its messages, which returns none", ErrNotRenewed)
 	}
 	// The queue that is the lease gets a message, and is deleted with it.
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)

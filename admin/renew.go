@@ -40,7 +40,8 @@ func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 		if err == nil {
 			done = append(done, old[i])
 		} else if refused == nil {
-			refused = fmt.Errorf("%w: message %s of queue %q, which was returned %d times and may be dropped when it is read again: %w",
+			refused = fmt.Errorf("%w: message %s of queue %q, which was returned %d times and may be dropped when it is read again: %w. "+
+				"Before you read the queue again, make sure that it accepts messages, or replay or drop all of it",
 				ErrNotRenewed, items[i].Message.MessageId, s.from.source, returns(old[i].delivery), err)
 		}
 	}

@@ -76,36 +76,49 @@ func (a *Admin) sweepOf(ctx context.Context, from place, largest int, returns bo
 	if err != nil {
 		return nil, err
 	}
-	limit, err := a.limitOf(ctx, from, l.line)
-	if err == nil && returns {
-		err = l.allowsReturns(ctx, from.source, limit)
-	}
+	has, err := a.limitsOf(ctx, from, l.line)
 	if err != nil {
 		l.end()
 		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
+	}
+	tired := renewFrom(has.deliveries, l.line.CountsReturns())
+	if tired == 0 {
+		largest = 1 // what was sent ahead counts as returned when the process dies, or when there is no room for it
 	}
 	reader, depth, err := l.line.OpenSweep(ctx, from.source, largest, !from.open)
 	if err != nil {
 		l.end()
 		return nil, fmt.Errorf("read queue %q: %w", from.source, queueError(err))
 	}
+	if returns {
+		err = l.allowsReturns(ctx, has, depth)
+	}
+	if err != nil {
+		_ = reader.Close(ctx) // it has read nothing
+		l.end()
+		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
+	}
 	now := time.Now()
 	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, until: now.Add(a.sweepLimit), depth: depth, left: depth, moved: make(map[rabbit.Print]int),
-		id: rabbit.NewID(), renewFrom: renewFrom(limit, l.line.CountsReturns())}, nil
+		id: rabbit.NewID(), renewFrom: tired}, nil
 }
 
-// end gives back what was not removed, and waits until it is in the queue again.
-func (s *sweep) end() {
+// end gives back what was not removed, and waits until it is in the queue again. An error says that what was only sent ahead could not be renewed.
+func (s *sweep) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackLimit)
 	defer cancel()
 	s.finishing = false
 	s.straighten(ctx)
-	_ = s.renewUnread(ctx) // the next sweep does it, or fails at it
+	refused := s.renewUnread(ctx)
+	if !errors.Is(refused, ErrNotRenewed) {
+		refused = nil // the broker has the messages again, and the next sweep renews them
+	}
 	if err := s.reader.Close(ctx); err != nil {
 		s.lease.drop()
-		return
+		return refused
 	}
 	s.lease.end()
+	return refused
 }
 
 // take returns the next messages. None: all that were there have been seen.
@@ -165,7 +178,7 @@ func (s *sweep) remove(ctx context.Context, b rabbit.Batch, some []found) error 
 		tags[i] = f.tag
 	}
 	slices.Sort(tags)
-	if err := s.reader.Remove(b, tags); err != nil {
+	if err := s.reader.Remove(ctx, b, tags); err != nil {
 		return err
 	}
 	return s.reader.Sync(ctx, b)
@@ -322,7 +335,7 @@ func (a *Admin) each(ctx context.Context, from place, largest int, visit func(Me
 	if err != nil {
 		return err
 	}
-	defer s.end()
+	defer func() { err = errors.Join(err, s.end()) }()
 	for {
 		if s.isDue() {
 			if err := s.rewind(ctx, time.Now()); err != nil {

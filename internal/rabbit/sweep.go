@@ -78,6 +78,8 @@ type Sweep struct {
 	current *window       // nil: none
 	again   map[Print]int // prints of messages that were taken, were given back, and come again, with how many have it
 	coming  int           // how many those are
+	spilled int           // messages that were given back because there was no room for them, and come again
+	largest int           // bytes of the largest of those
 
 	stranded bool // something may not have been given back
 }
@@ -147,10 +149,11 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 			}
 		}
 		if s.current == nil {
-			if err := s.open(ctx, want+s.coming); err != nil {
+			if err := s.open(ctx, s.ahead(want)); err != nil {
 				return Batch{}, err
 			}
 		}
+		s.current.most = s.current.taken + s.ahead(want)
 		batch, err := s.current.collect(ctx, most, bytes)
 		if err != nil {
 			return Batch{}, s.fault(s.current, err)
@@ -162,6 +165,7 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 			}
 		}
 		if len(batch) > 0 {
+			s.spilled = max(0, s.spilled-len(batch))
 			fresh, again := s.split(batch)
 			return Batch{fresh, again, s.current}, nil
 		}
@@ -182,6 +186,15 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 			return Batch{}, fmt.Errorf("read queue %q: %w: %d messages, %d consumers; stop the other consumers, or wait until they have ended", s.queue, ErrNothingComes, depth.Messages, depth.Consumers)
 		}
 	}
+}
+
+// ahead is how many messages may be fetched ahead if so many new ones are wanted. Those that found no room before are fetched without others behind
+// them: if these found none, the former would be given back once more, and each time counts toward a delivery limit.
+func (s *Sweep) ahead(want int) int {
+	if s.spilled > 0 {
+		return min(want+s.coming, s.spilled)
+	}
+	return want + s.coming
 }
 
 // patience is how long nothing must come from a queue in which nothing is ready for it to be thought empty. If nobody else can have
@@ -288,12 +301,22 @@ func TakeOne(counted map[Print]int, print Print) bool {
 	return true
 }
 
-// Remove removes messages of a batch from the queue, given by their tags in ascending order.
-func (s *Sweep) Remove(b Batch, tags []uint64) error {
+// Remove removes messages of a batch from the queue, given by their tags in ascending order. That makes room for others. If these might be more than
+// are wanted, the consumer ends before: part of what the queue has taken back would be taken, and end up behind the rest.
+func (s *Sweep) Remove(ctx context.Context, b Batch, tags []uint64) error {
+	w := b.window
 	if len(tags) == 0 {
 		return nil
 	}
-	return s.fault(b.window, b.window.remove(tags))
+	if w == s.current && !w.canceled && w.mayGet(len(tags)) > w.most {
+		if err := s.call(ctx, w.turn, w.complete); err != nil {
+			return err
+		}
+		if err := s.cancel(ctx, w); err != nil {
+			return err
+		}
+	}
+	return s.fault(w, w.remove(tags))
 }
 
 // Sync waits until the broker has every removal from a batch: if this process then dies, none of the messages comes back.
@@ -384,16 +407,29 @@ func (s *Sweep) open(ctx context.Context, want int) error {
 // next leaves a window that is over.
 func (s *Sweep) next(ctx context.Context) error {
 	w := s.current
-	largest := max(1, w.largestBody())
 	if w.spilled() {
 		// What did not fit comes again, and so does what of this window stays.
 		s.expect(w)
-		s.size = max(1, min(w.prefetch/2, unreadBytes/largest/2))
 		s.current = nil
+		if !w.canceled {
+			_ = s.call(ctx, w.turn, w.complete) // it is known then how large the others are
+		}
+		if s.spilled == 0 {
+			s.largest = 0
+		}
+		dropped := 0
 		for _, f := range s.followed(ctx, w) {
 			s.release(ctx, f, true)
+			dropped += f.notTaken()
+			s.largest = max(s.largest, f.largestBody())
 		}
+		s.spilled = max(s.spilled, dropped) + len(w.held)
+		s.size = max(1, min(w.prefetch/2, unreadBytes/max(1, s.largest)/2))
 		return ctx.Err()
+	}
+	largest := max(1, w.largestBody())
+	if s.spilled > 0 {
+		largest = max(largest, s.largest)
 	}
 	limit := maxWindow
 	if s.opened > manyWindows {
@@ -410,6 +446,9 @@ func (s *Sweep) next(ctx context.Context) error {
 
 // cancel ends the consumer of a window.
 func (s *Sweep) cancel(ctx context.Context, w *window) error {
+	if w.canceled {
+		return nil
+	}
 	w.canceled = true
 	return s.fault(w, s.call(ctx, w.turn, func() error { return w.ch.Cancel(w.tag, false) }))
 }

@@ -16,6 +16,8 @@ type window struct {
 	tag      string
 	turn     turn
 	prefetch int
+	taken    int  // of what came
+	most     int  // how many may come
 	canceled bool // it has no consumer any more
 	closed   bool
 	held     []held // taken and not removed, by ascending tags
@@ -166,6 +168,7 @@ func (w *window) take(most, bytes int) []Message {
 	w.unread = w.unread[n:]
 	w.bytes -= size
 	w.mu.Unlock()
+	w.taken += n
 	for i := range batch {
 		w.held = append(w.held, held{tag: batch[i].DeliveryTag, print: PrintOf(&batch[i])})
 	}
@@ -273,6 +276,37 @@ func (w *window) cancel(more bool) error {
 		}
 	}
 	return w.ch.Cancel(w.tag, false)
+}
+
+// complete waits until all has come that the prefetch allows, or nothing comes.
+func (w *window) complete() error {
+	timer := time.NewTimer(idleCheck)
+	defer timer.Stop()
+	for !w.isComplete() {
+		select {
+		case <-w.more:
+			timer.Reset(idleCheck)
+		case <-w.ended:
+			return nil
+		case <-timer.C:
+			return nil
+		}
+	}
+	return nil
+}
+
+// notTaken is how many messages have come that nobody took.
+func (w *window) notTaken() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.got - w.taken
+}
+
+// mayGet is how many messages may come in all when so many more are removed.
+func (w *window) mayGet(more int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.prefetch + w.removed + more
 }
 
 // isComplete reports whether all has come that the prefetch allows.

@@ -65,7 +65,12 @@ func limitCases() []Case {
 	}
 	return append(all,
 		Case{"limit/LooksOfPriorities", looksOfPriorities},
-		Case{"limit/NoReturns", noReturns})
+		Case{"limit/NoReturns", noReturns},
+		Case{"limit/NoReturnsOfRefused", func(b *Bench) { b.refusedReplays(0, b.managed) }},
+		Case{"limit/RefusedReplaysOfLimitOf1", func(b *Bench) { b.refusedReplays(1, b.managed) }},
+		Case{"limit/RefusedReplaysOfLimitOf2", func(b *Bench) { b.refusedReplays(2, b.managed) }},
+		Case{"limit/RefusedReplaysOfLimitNotKnown", func(b *Bench) { b.refusedReplays(2, func(*admin.Config) {}) }},
+		Case{"limit/FullQueue", fullQueue})
 }
 
 // limited are the arguments of a quorum queue with a delivery limit.
@@ -181,6 +186,45 @@ func noReturns(b *Bench) {
 	if p.Done != n {
 		b.t.Errorf("replay: got %+v, want %d done", p, n)
 	}
+	b.wantIDs("replayed", b.takeAll(queue), n, nil)
+}
+
+// refusedReplays: messages that cannot be replayed are not lost, although that is tried more often than the delivery limit allows.
+func (b *Bench) refusedReplays(limit int, config func(*admin.Config)) {
+	const n = 300
+	b.declare(failed, limited(limit))
+	b.fill(failed, n)
+	a := b.admin(config)
+	for range limit + 3 { // there is no queue to which they could go
+		if p, err := a.Replay(b.context(), queue, admin.Options{}); err == nil || p.Done != 0 {
+			b.t.Fatalf("replay: got %+v and %v, want that no message is replayed", p, err)
+		}
+		b.wantDepth(failed, n)
+	}
+	b.wantEachOnce(failed, n)
+}
+
+// fullQueue: a queue that is full, and refuses messages, is not looked at where each look counts toward a low delivery limit: what was returned often
+// could not be published anew. All of its messages can be replayed.
+func fullQueue(b *Bench) {
+	const n, limit = 300, 2
+	args := limited(limit)
+	args["x-max-length"], args["x-overflow"] = int32(n), "reject-publish"
+	b.declare(failed, args, queue)
+	b.fill(failed, n)
+	a := b.admin(b.managed)
+	for range limit + 3 {
+		count, err := a.CountFailed(b.context(), queue, admin.Filter{})
+		switch {
+		case err == nil && count.Messages == n: // this release counts no looks
+		case errors.Is(err, admin.ErrNotRenewed) && strings.Contains(err.Error(), "max-length"):
+		default:
+			b.t.Fatalf("count: got %d messages and %v, want %d, or that the queue is full", count.Messages, err, n)
+		}
+		b.wantDepth(failed, n)
+	}
+	_, err := a.Replay(b.context(), queue, admin.Options{})
+	b.must(err)
 	b.wantIDs("replayed", b.takeAll(queue), n, nil)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,19 +61,25 @@ func deskOf(t *testing.T, all []rehop.Message, options ...rehoptest.Option) (*re
 	return b, a
 }
 
-// look returns the first message of a queue.
-func look(t *testing.T, b *rehoptest.Broker, queue string) amqp091.Delivery {
+// channelOf is a channel with a connection of its own, which end closes: what it has got goes back then.
+func channelOf(t *testing.T, b *rehoptest.Broker) (ch *amqp091.Channel, end func()) {
 	t.Helper()
 	config := b.Config()
 	conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
+	if ch, err = conn.Channel(); err != nil {
 		t.Fatal(err)
 	}
+	return ch, func() { _ = conn.Close() }
+}
+
+// look returns the first message of a queue.
+func look(t *testing.T, b *rehoptest.Broker, queue string) amqp091.Delivery {
+	t.Helper()
+	ch, end := channelOf(t, b)
+	defer end()
 	d, ok, err := ch.Get(queue, false)
 	if err != nil || !ok {
 		t.Fatalf("look at queue %q: got %v and %v, want a message", queue, ok, err)
@@ -155,37 +162,37 @@ func TestSlowReplayLosesConnection(t *testing.T) {
 	})
 }
 
-// limitedQueue is a broker by the rules of a release, with a failed queue of another layout that has a delivery limit and n messages of 8 KiB.
-func limitedQueue(t *testing.T, release broker.Compat, limit, n int) (b *rehoptest.Broker, a *admin.Admin, name string) {
+// limitedQueue is a broker by the rules of a release, with a failed queue of another layout that has a delivery limit and messages of these sizes.
+func limitedQueue(t *testing.T, release broker.Compat, limit int, sizes []int, change ...func(*admin.Config)) (b *rehoptest.Broker, a *admin.Admin, name string) {
 	t.Helper()
 	b = rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = release }))
 	l, config := layout.PubSub{}, b.Config()
-	conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ch, end := channelOf(t, b)
+	defer end()
 	name = l.FailedQueue("q")
 	if _, err := ch.QueueDeclare(name, true, false, false, false, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(limit)}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range n {
-		if err := ch.Publish("", name, true, false, amqp091.Publishing{MessageId: fmt.Sprint(i), DeliveryMode: amqp091.Persistent, Body: make([]byte, 8<<10)}); err != nil {
+	for i, size := range sizes {
+		if err := ch.Publish("", name, true, false, amqp091.Publishing{MessageId: fmt.Sprint(i), DeliveryMode: amqp091.Persistent, Body: make([]byte, size)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	synctest.Wait()
-	a, err = admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial, Layout: l})
+	asking := admin.Config{URL: config.URL, Dial: config.Dial, Layout: l}
+	for _, f := range change {
+		f(&asking)
+	}
+	a, err := admin.Open(t.Context(), asking)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.Close)
 	return b, a, name
 }
+
+// small are the sizes of n messages.
+func small(n int) []int { return slices.Repeat([]int{8 << 10}, n) }
 
 // wantEachOnce checks that each of n messages is in a queue once.
 func wantEachOnce(t *testing.T, b *rehoptest.Broker, name string, n int) {
@@ -208,7 +215,7 @@ func TestSlowLosesNothing(t *testing.T) {
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40} {
 		t.Run(release.String()+"/export", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, a, name := limitedQueue(t, release, limit, n)
+				b, a, name := limitedQueue(t, release, limit, small(n))
 				out := &slowly{pause: time.Minute}
 				if count, err := a.Export(t.Context(), "q", out, admin.Filter{}); err != nil || count != n {
 					t.Errorf("export: got %d messages and %v, want %d", count, err, n)
@@ -218,7 +225,7 @@ func TestSlowLosesNothing(t *testing.T) {
 		})
 		t.Run(release.String()+"/replay", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b, a, name := limitedQueue(t, release, limit, n)
+				b, a, name := limitedQueue(t, release, limit, small(n))
 				_, err := a.Replay(t.Context(), "q", admin.Options{Rate: 1.0 / 3600, Limit: 2 * limit, Filter: admin.Filter{IDs: []string{"none"}}})
 				if err != nil {
 					t.Fatal(err)
@@ -234,7 +241,7 @@ func TestSlowLosesNothing(t *testing.T) {
 func TestLooksInAlarm(t *testing.T) {
 	const n, limit = 20, 2
 	synctest.Test(t, func(t *testing.T) {
-		b, a, name := limitedQueue(t, broker.RabbitMQ40, limit, n)
+		b, a, name := limitedQueue(t, broker.RabbitMQ40, limit, small(n))
 		b.Block()
 		for range limit + 2 {
 			if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); !errors.Is(err, admin.ErrNotRenewed) {
@@ -256,7 +263,7 @@ func TestRenewedAndTakenBack(t *testing.T) {
 		t.Run(release.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 5
-				b, a, name := limitedQueue(t, release, 20, n)
+				b, a, name := limitedQueue(t, release, 20, small(n))
 				for range 11 {
 					if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); err != nil || len(found) != n {
 						t.Fatalf("got %d messages and %v, want %d", len(found), err, n)
