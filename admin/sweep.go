@@ -26,6 +26,8 @@ const (
 	keepOrderBytes = 8 << 20
 	// gatherMost is how many messages are read, and renewed where needed, before the first of them is visited.
 	gatherMost = 4096
+	// fewAhead is how many messages are fetched ahead if the queue drops what is returned twice. All of them stay in memory.
+	fewAhead = 16
 	// manyNew is how many messages that came while a sweep went on it passes over before it believes that it has seen all others.
 	manyNew = 1000
 )
@@ -83,12 +85,22 @@ func (a *Admin) sweepOf(ctx context.Context, from place, largest int, returns bo
 	}
 	tired := renewFrom(has.deliveries, l.line.CountsReturns())
 	if tired == 0 {
-		largest = 1 // what was sent ahead counts as returned when the process dies, or when there is no room for it
+		// What was sent ahead counts as returned when the process dies.
+		few := fewAhead
+		if has.deliveries == 0 {
+			few = 1
+		}
+		if largest == 0 || largest > few {
+			largest = few
+		}
 	}
 	reader, depth, err := l.line.OpenSweep(ctx, from.source, largest, !from.open)
 	if err != nil {
 		l.end()
 		return nil, fmt.Errorf("read queue %q: %w", from.source, queueError(err))
+	}
+	if tired == 0 {
+		reader.MakeRoom()
 	}
 	if returns {
 		err = l.allowsReturns(ctx, has, depth)

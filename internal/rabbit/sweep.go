@@ -71,8 +71,9 @@ type Sweep struct {
 	others  int  // consumers that were there before
 	passing bool // messages leave the queue by themselves
 
-	cap     int // no window is larger
-	size    int // of the next window
+	cap     int  // no window is larger
+	roomy   bool // there is room for all that comes
+	size    int  // of the next window
 	opened  int
 	full    []*window     // those with messages that stay, without consumers
 	current *window       // nil: none
@@ -231,6 +232,9 @@ func (s *Sweep) isEmptied(ctx context.Context) (bool, error) {
 	d, err := s.depth(ctx)
 	return d.Messages == 0, err
 }
+
+// MakeRoom has all stay in memory that comes, whatever its size, so that nothing is given back because there is no room for it.
+func (s *Sweep) MakeRoom() { s.roomy = true }
 
 // Lost is an ErrDisconnected if the connection is lost.
 func (s *Sweep) Lost() error {
@@ -394,6 +398,7 @@ func (s *Sweep) open(ctx context.Context, want int) error {
 		size = min(size, s.cap)
 	}
 	w := newWindow(max(1, min(size, want)))
+	w.roomy = s.roomy
 	_, err := s.line.on(ctx, func(ch *amqp.Channel) error { return w.open(ch, s.queue) })
 	if err != nil {
 		s.stranded = s.stranded || ctx.Err() != nil // it may be opened yet, until it is closed again

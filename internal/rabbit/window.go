@@ -18,6 +18,7 @@ type window struct {
 	prefetch int
 	taken    int  // of what came
 	most     int  // how many may come
+	roomy    bool // there is room for all of them
 	canceled bool // it has no consumer any more
 	closed   bool
 	held     []held // taken and not removed, by ascending tags
@@ -72,7 +73,7 @@ func (w *window) receive(deliveries <-chan Message) {
 		w.got++
 		w.again = d.Redelivered
 		w.largest = max(w.largest, len(d.Body))
-		if w.spill = w.spill || w.bytes > 0 && w.bytes+len(d.Body) > unreadBytes; !w.spill {
+		if w.spill = w.spill || !w.roomy && w.bytes > 0 && w.bytes+len(d.Body) > unreadBytes; !w.spill {
 			w.unread = append(w.unread, d)
 			w.bytes += len(d.Body)
 		}
