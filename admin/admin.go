@@ -33,7 +33,8 @@ type Config struct {
 	// Layout is that of the queues which are looked after. Default: layout.Native.
 	Layout layout.Layout
 	// Management is the URL of the management API, as in "http://localhost:15672". User and password
-	// are taken from it, else from URL. Default: none, and Queues cannot list.
+	// are taken from it, else from URL. Default: none; Queues cannot list, and reading failed messages assumes that their queues
+	// have a low delivery limit.
 	Management string
 	// HTTP is used for the management API. Default: a client with a timeout of 30 s.
 	HTTP *http.Client

@@ -3,34 +3,30 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
-// maxLooks is how often a message is given back to a queue that may have a delivery limit. RabbitMQ 4 drops a message, unless the queue says
-// otherwise, when it was given back more than 20 times; a process that dies while it reads gives back, too.
-const maxLooks = 10
+// ErrNotRenewed: messages were returned to their queue so often that it may drop them, and the broker did not accept copies of them.
+var ErrNotRenewed = errors.New("messages that were returned often could not be published anew")
 
-// mayDrop reports whether messages of a place may be dropped when they are given back too often. Queues that rehop declares for messages that
-// rest have a limit that is never reached.
-func (p place) mayDrop() bool {
-	_, own := p.layout.(layout.Native)
-	return p.open && !own
-}
-
-// renew puts messages that were given back often behind the others, as new ones, instead of giving them back once more: the broker then counts
-// anew. What cannot be renewed is given back. If the broker has taken the originals back meanwhile, they are removed when they come again.
-func (s *sweep) renew(ctx context.Context, h haul, kept []found) error {
-	if !s.from.mayDrop() {
-		return nil
-	}
+// renew puts messages that were returned often behind the others, as new ones, instead of returning them once more: the broker then counts
+// anew. The messages behind one that was renewed are renewed, too, so that all stay in their order. If the broker has taken the originals back meanwhile, they are removed when they come again.
+func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 	var items []rabbit.Item
 	var old []found
 	for _, f := range kept {
-		if !f.moved && looks(f.delivery) >= maxLooks {
-			items, old = append(items, rabbit.Item{Key: s.from.source, Message: s.from.renewed(f.delivery)}), append(old, f)
+		tired := s.isTired(f)
+		s.renewing = s.renewing || tired && !f.unread
+		if !f.moved && (tired || s.renewing && !f.unread && !s.isMine(f)) {
+			again := s.from.renewed(f.delivery)
+			if !f.unread {
+				again.Headers[envelope.RenewedBy] = s.id
+			}
+			items, old = append(items, rabbit.Item{Key: s.from.source, Message: again}), append(old, f)
 		}
 	}
 	if len(items) == 0 {
@@ -39,12 +35,17 @@ func (s *sweep) renew(ctx context.Context, h haul, kept []found) error {
 	longer, end := rabbit.Grace(ctx, moveGrace)
 	defer end()
 	var done []found
+	var refused error
 	for i, err := range s.lease.admin.sender.PublishBatch(longer, items, true) {
 		if err == nil {
 			done = append(done, old[i])
+		} else if refused == nil {
+			refused = fmt.Errorf("%w: message %s of queue %q, which was returned %d times and may be dropped when it is read again: %w. "+
+				"Before you read the queue again, make sure that it accepts messages, or replay or drop all of it",
+				ErrNotRenewed, items[i].Message.MessageId, s.from.source, returns(old[i].delivery), err)
 		}
 	}
-	err := s.remove(longer, h.batch, done)
+	err := s.remove(longer, b, done)
 	if errors.Is(err, rabbit.ErrHeldTooLong) {
 		for _, f := range done {
 			if f.message.ID != "" { // without one, another may be alike, and a second copy is better than none
@@ -52,18 +53,58 @@ func (s *sweep) renew(ctx context.Context, h haul, kept []found) error {
 			}
 		}
 	}
-	return err
+	return errors.Join(err, refused)
 }
 
-// looks is how often a message was given back.
-func looks(d rabbit.Message) int {
-	most := 0
-	for _, name := range [...]string{"x-delivery-count", "x-acquired-count"} {
-		if n, ok := number(d.Headers[name]); ok && d.Redelivered {
-			most = max(most, n)
+// isTired reports whether a message was returned so often that it is to be renewed. What this sweep has renewed is behind all others already, and
+// would lose its place among those that were renewed with it; so it may be returned once more.
+func (s *sweep) isTired(f found) bool {
+	from := s.renewFrom
+	if s.isMine(f) && from != never {
+		from++
+	}
+	return returns(f.delivery) >= from
+}
+
+// isMine reports whether this sweep has renewed a message.
+func (s *sweep) isMine(f found) bool { return f.delivery.Headers[envelope.RenewedBy] == s.id }
+
+// renewUnread renews what has come and was not taken, before it is given back: otherwise what is never reached would be returned by every sweep.
+func (s *sweep) renewUnread(ctx context.Context) error {
+	if s.renewFrom == never {
+		return nil
+	}
+	b, err := s.reader.Unread(ctx)
+	if err != nil {
+		return err
+	}
+	kept := s.again(b)
+	for _, d := range b.Messages {
+		kept = append(kept, found{tag: d.DeliveryTag, message: s.from.read(d), delivery: d, unread: true})
+	}
+	for some := range slices.Chunk(kept, sweepBatch) { // what is killed meanwhile is in the queue twice
+		if err := s.renew(ctx, b, some); err != nil {
+			return err
 		}
 	}
-	return most
+	return nil
+}
+
+// again are the messages of a batch that the sweep has come to before.
+func (s *sweep) again(b rabbit.Batch) (all []found) {
+	for _, d := range b.Again {
+		all = append(all, found{tag: d.DeliveryTag, message: s.from.read(d), delivery: d})
+	}
+	return all
+}
+
+// returns is how often a message was returned to its queue, as far as that counts toward a delivery limit.
+func returns(d rabbit.Message) int {
+	n, _ := number(d.Headers["x-delivery-count"])
+	if !d.Redelivered { // a publisher has written it
+		return 0
+	}
+	return n
 }
 
 // renewed is a message as it was, without what the broker has counted. It is published to its queue by name, so it has with it where it came from.
@@ -79,7 +120,7 @@ func (p place) renewed(d rabbit.Message) *rabbit.Publishing {
 	}
 	for name, value := range d.Headers {
 		switch name {
-		case "x-delivery-count", "x-acquired-count":
+		case "x-delivery-count", "x-acquired-count", envelope.RenewedBy:
 		case "CC": // it would lead copies to other queues
 			again.Headers[envelope.CC] = value
 		default:

@@ -95,7 +95,7 @@ func (a *Admin) Discard(ctx context.Context, queue string, o Options) (Progress,
 }
 
 // take goes once through what is in the queue at the start. With move nil, messages are removed.
-func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(Message) (rabbit.Item, error)) (Progress, error) {
+func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(Message) (rabbit.Item, error)) (done Progress, err error) {
 	from := a.placeOf(queue)
 	ahead := 0
 	if o.Rate > 0 {
@@ -104,12 +104,13 @@ func (a *Admin) take(ctx context.Context, queue, run string, o Options, move fun
 	if o.Limit > 0 && o.Filter.isEmpty() && !from.common && (ahead == 0 || o.Limit < ahead) {
 		ahead = o.Limit // the first are those that are taken
 	}
-	s, err := a.sweepOf(ctx, from, ahead)
+	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common
+	s, err := a.sweepOf(ctx, from, ahead, !all)
 	if err != nil {
 		return Progress{}, err
 	}
 	// This gives back what was kept, and makes sure that the broker has every removal.
-	defer s.end()
+	defer func() { err = errors.Join(err, s.end()) }()
 	s.run = run
 	t := &taking{admin: a, sweep: s, from: from, options: o, move: move, progress: Progress{Total: s.depth}}
 	err = t.all(ctx)
@@ -287,7 +288,7 @@ func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 			kept = append(kept, f)
 		}
 	}
-	err := t.sweep.expire(t.sweep.renew(ctx, h, kept))
+	err := t.sweep.expire(t.sweep.renew(ctx, h.batch, kept))
 	if errors.Is(err, errExpired) {
 		err = nil
 	}
@@ -339,7 +340,7 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 			l.outcomes[l.index[j]] = err
 		}
 	}
-	var done []found
+	var done, kept []found
 	for i, f := range l.chosen {
 		if l.outcomes[i] == nil {
 			done = append(done, f)
@@ -351,6 +352,7 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		t.fault(l.outcomes[i])
 		if !f.moved {
 			t.progress.Kept++
+			kept = append(kept, f)
 		}
 	}
 	done = append(done, l.moved...)
@@ -372,5 +374,8 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 		return fmt.Errorf("remove %d messages from the failed queue: %w", len(done), err)
 	}
 	t.lapses = 0
+	if err := t.sweep.expire(t.sweep.renew(ctx, l.haul, kept)); !errors.Is(err, errExpired) {
+		return err
+	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
@@ -23,6 +24,10 @@ const (
 	// bytes of bodies, as far as it can tell.
 	keepOrder      = 1000
 	keepOrderBytes = 8 << 20
+	// gatherMost is how many messages are read, and renewed where needed, before the first of them is visited.
+	gatherMost = 4096
+	// fewAhead is how many messages are fetched ahead if the queue drops what is returned twice. All of them stay in memory.
+	fewAhead = 16
 	// manyNew is how many messages that came while a sweep went on it passes over before it believes that it has seen all others.
 	manyNew = 1000
 )
@@ -44,6 +49,9 @@ type sweep struct {
 	bytes     int                  // of their bodies
 	returned  bool                 // the last one was given back before, and others that were, too, may follow
 	run       string               // of the replay that takes them
+	id        string               // of the sweep
+	renewFrom int                  // from how many returns on messages are published anew
+	renewing  bool                 // one was, so the following are, too
 	finishing bool                 // only messages that were moved before are still wanted
 	moved     map[rabbit.Print]int // messages that were moved and may not have been removed
 	owed      int                  // how many those are
@@ -61,34 +69,68 @@ type found struct {
 	message  Message
 	delivery rabbit.Message // as the broker sent it
 	moved    bool           // this sweep has moved it already
+	unread   bool           // this sweep has not come to it, and gives it back
 }
 
-// sweepOf begins a sweep. largest bounds how many messages are fetched ahead; 0: as many as fit.
-func (a *Admin) sweepOf(ctx context.Context, from place, largest int) (*sweep, error) {
+// sweepOf begins a sweep. largest bounds how many messages are fetched ahead; 0: as many as fit. returns: it is to return messages to the queue.
+func (a *Admin) sweepOf(ctx context.Context, from place, largest int, returns bool) (*sweep, error) {
 	l, err := a.leaseOf(ctx, from.source)
 	if err != nil {
 		return nil, err
+	}
+	has, err := a.limitsOf(ctx, from, l.line)
+	if err != nil {
+		l.end()
+		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
+	}
+	tired := renewFrom(has.deliveries, l.line.CountsReturns())
+	if tired == 0 {
+		// What was sent ahead counts as returned when the process dies.
+		few := fewAhead
+		if has.deliveries == 0 {
+			few = 1
+		}
+		if largest == 0 || largest > few {
+			largest = few
+		}
 	}
 	reader, depth, err := l.line.OpenSweep(ctx, from.source, largest, !from.open)
 	if err != nil {
 		l.end()
 		return nil, fmt.Errorf("read queue %q: %w", from.source, queueError(err))
 	}
+	if tired == 0 {
+		reader.MakeRoom()
+	}
+	if returns {
+		err = l.allowsReturns(ctx, has, depth)
+	}
+	if err != nil {
+		_ = reader.Close(ctx) // it has read nothing
+		l.end()
+		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
+	}
 	now := time.Now()
-	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, until: now.Add(a.sweepLimit), depth: depth, left: depth, moved: make(map[rabbit.Print]int)}, nil
+	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, until: now.Add(a.sweepLimit), depth: depth, left: depth, moved: make(map[rabbit.Print]int),
+		id: rabbit.NewID(), renewFrom: tired}, nil
 }
 
-// end gives back what was not removed, and waits until it is in the queue again.
-func (s *sweep) end() {
+// end gives back what was not removed, and waits until it is in the queue again. An error says that what was only sent ahead could not be renewed.
+func (s *sweep) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackLimit)
 	defer cancel()
 	s.finishing = false
 	s.straighten(ctx)
+	refused := s.renewUnread(ctx)
+	if !errors.Is(refused, ErrNotRenewed) {
+		refused = nil // the broker has the messages again, and the next sweep renews them
+	}
 	if err := s.reader.Close(ctx); err != nil {
 		s.lease.drop()
-		return
+		return refused
 	}
 	s.lease.end()
+	return refused
 }
 
 // take returns the next messages. None: all that were there have been seen.
@@ -101,10 +143,16 @@ func (s *sweep) take(ctx context.Context, most int) (haul, error) {
 		if err != nil {
 			return haul{}, s.expire(err)
 		}
-		if len(raw.Messages) == 0 { // so the broker had removed what was moved and did not come again
+		if len(raw.Messages)+len(raw.Again) == 0 { // so the broker had removed what was moved and did not come again
 			clear(s.moved)
 			s.owed = 0
 			break
+		}
+		if err := s.expire(s.renew(ctx, raw, s.again(raw))); err != nil && !errors.Is(err, errExpired) {
+			return haul{}, err
+		}
+		if len(raw.Messages) == 0 {
+			continue
 		}
 		s.rewinds = 0
 		s.returned = raw.Messages[len(raw.Messages)-1].Redelivered
@@ -112,17 +160,17 @@ func (s *sweep) take(ctx context.Context, most int) (haul, error) {
 		for _, d := range raw.Messages {
 			s.seen++
 			s.bytes += len(d.Body)
-			m := s.from.read(d)
+			m, renewed := s.from.read(d), d.Headers[envelope.RenewedBy] == s.id
 			moved, late := s.comesAgain(&d), s.left == 0 || s.finishing
 			switch {
 			case moved:
-			case s.left == 0 || s.isNew(m):
+			case s.left == 0 || renewed || s.isNew(m):
 				s.extra++
 			default:
 				s.left--
 			}
-			if moved || !late && !s.isAgain(m) {
-				batch = append(batch, found{d.DeliveryTag, m, d, moved})
+			if moved || !late && !renewed && !s.isAgain(m) {
+				batch = append(batch, found{tag: d.DeliveryTag, message: m, delivery: d, moved: moved})
 			}
 		}
 		if len(batch) > 0 {
@@ -142,7 +190,7 @@ func (s *sweep) remove(ctx context.Context, b rabbit.Batch, some []found) error 
 		tags[i] = f.tag
 	}
 	slices.Sort(tags)
-	if err := s.reader.Remove(b, tags); err != nil {
+	if err := s.reader.Remove(ctx, b, tags); err != nil {
 		return err
 	}
 	return s.reader.Sync(ctx, b)
@@ -194,11 +242,12 @@ func (s *sweep) isNew(m Message) bool {
 }
 
 // straighten reads on, after a sweep that ends early: a quorum queue puts what it gets back behind what it has got back before, so
-// the messages that were taken must not be put behind others that are newer. Where that would read many, the order is given up.
+// the messages that were taken must not be put behind others that are newer. The same holds for messages that were renewed. Where that would read
+// many, the order is given up.
 func (s *sweep) straighten(ctx context.Context) {
-	for s.returned && s.reader.Holds() && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= keepOrderBytes {
+	for (s.renewing || s.returned && s.reader.Holds()) && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= keepOrderBytes {
 		h, err := s.take(ctx, sweepBatch)
-		if err != nil || len(h.messages) == 0 || s.renew(ctx, h, h.messages) != nil {
+		if err != nil || len(h.messages) == 0 || s.renew(ctx, h.batch, h.messages) != nil {
 			return
 		}
 	}
@@ -239,51 +288,88 @@ func (s *sweep) isDue() bool { return !time.Now().Before(s.until) }
 // rewind gives back what is held, and takes it again before it goes on, from then on: it may be held for as long again.
 func (s *sweep) rewind(ctx context.Context, then time.Time) error {
 	s.until = then.Add(s.limit)
+	if err := s.renewUnread(ctx); err != nil && !errors.Is(err, rabbit.ErrHeldTooLong) {
+		return err
+	}
 	return s.reader.Rewind(ctx)
+}
+
+// gather takes messages, and renews those that were returned often. If there can be such, it takes all that the broker has sent ahead, as far as
+// they fit: a visit may take long, and if the process dies meanwhile, each counts as returned. The messages are to be visited also if there is an
+// error.
+func (s *sweep) gather(ctx context.Context) (all []found, err error) {
+	var hauls []haul
+	for size := 0; ; {
+		var h haul
+		if h, err = s.take(ctx, sweepBatch); err != nil || len(h.messages) == 0 {
+			break
+		}
+		hauls, all = append(hauls, h), append(all, h.messages...)
+		for _, f := range h.messages {
+			size += len(f.message.Body)
+		}
+		if s.renewFrom == never || size >= sweepBytes || len(all) >= gatherMost || s.isDue() || !s.reader.Ahead() {
+			break
+		}
+	}
+	if errors.Is(err, errExpired) || s.reader.Lost() != nil {
+		return all, err // what was not removed is in the queue again
+	}
+	// Only now, because what is removed makes room for messages that are not wanted yet.
+	for _, h := range hauls {
+		broken := s.removeAgain(ctx, h)
+		if broken == nil {
+			broken = s.expire(s.renew(ctx, h.batch, h.messages))
+		}
+		if broken != nil {
+			return all, errors.Join(err, broken)
+		}
+	}
+	return all, err
+}
+
+// removeAgain removes messages of a haul that were moved before.
+func (s *sweep) removeAgain(ctx context.Context, h haul) error {
+	again := slices.DeleteFunc(slices.Clone(h.messages), func(f found) bool { return !f.moved })
+	err := s.remove(ctx, h.batch, again)
+	if errors.Is(err, rabbit.ErrHeldTooLong) {
+		for _, f := range again {
+			s.owe(f)
+		}
+	}
+	return s.expire(err)
 }
 
 // each visits the messages that are in a place and leaves them there, until visit returns false. What it has renewed and the broker has taken back
 // it removes before it ends.
 func (a *Admin) each(ctx context.Context, from place, largest int, visit func(Message) (bool, error)) (err error) {
-	s, err := a.sweepOf(ctx, from, largest)
+	s, err := a.sweepOf(ctx, from, largest, true)
 	if err != nil {
 		return err
 	}
-	defer s.end()
+	defer func() { err = errors.Join(err, s.end()) }()
 	for {
 		if s.isDue() {
 			if err := s.rewind(ctx, time.Now()); err != nil {
 				return err
 			}
 		}
-		h, err := s.take(ctx, sweepBatch)
-		if errors.Is(err, errExpired) {
-			continue
-		}
-		if err != nil || len(h.messages) == 0 {
-			return err
-		}
-		again := slices.DeleteFunc(slices.Clone(h.messages), func(f found) bool { return !f.moved })
-		var refused error
-		for _, f := range h.messages {
-			if !f.moved && !s.finishing {
-				more, err := visit(f.message)
-				s.finishing, refused = !more || err != nil, err
-			}
-		}
-		err = s.remove(ctx, h.batch, again)
-		if errors.Is(err, rabbit.ErrHeldTooLong) {
-			for _, f := range again {
-				s.owe(f)
-			}
-		}
-		if err == nil {
-			err = s.renew(ctx, h, h.messages)
-		}
-		if err = s.expire(err); errors.Is(err, errExpired) {
+		all, err := s.gather(ctx)
+		expired := errors.Is(err, errExpired)
+		if expired {
 			err = nil
 		}
-		if err = errors.Join(refused, err); err != nil {
+		for _, f := range all {
+			if f.moved || s.finishing {
+				continue
+			}
+			if err == nil && s.isDue() {
+				err = s.rewind(ctx, time.Now())
+			}
+			more, refused := visit(f.message)
+			s.finishing, err = !more || refused != nil, errors.Join(err, refused)
+		}
+		if err != nil || len(all) == 0 && !expired {
 			return err
 		}
 	}

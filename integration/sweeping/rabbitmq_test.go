@@ -2,6 +2,7 @@ package sweeping
 
 import (
 	"net"
+	"net/http"
 	"testing"
 
 	"github.com/rehop/rehop/integration/lab"
@@ -11,6 +12,7 @@ import (
 // TestRabbitMQ runs the suite on a real RabbitMQ, whose answers are the measure.
 func TestRabbitMQ(t *testing.T) {
 	sweeps.Run(t, func(t *testing.T, run func(*testing.T, sweeps.Broker)) {
-		run(t, sweeps.Broker{URL: lab.Single(t).URL, Dial: new(net.Dialer).DialContext})
+		r := lab.Single(t)
+		run(t, sweeps.Broker{URL: r.URL, Dial: new(net.Dialer).DialContext, Management: r.Management(), HTTP: http.DefaultClient})
 	})
 }

@@ -36,10 +36,11 @@ const (
 )
 
 // These say by which exchange and with which routing key a message came to its failed queue, if an operator's tool has since published it anew
-// to that queue by its name.
+// to that queue by its name. RenewedBy says which reading of the queue has published it, so that the same one does not come to it twice.
 const (
-	CameBy  = "rehop-came-by"
-	CameKey = "rehop-came-with-key"
+	CameBy    = "rehop-came-by"
+	CameKey   = "rehop-came-with-key"
+	RenewedBy = "rehop-renewed-by"
 )
 
 // To says where a delayed message was to go: ToQueue, or ToExchange(name).

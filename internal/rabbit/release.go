@@ -28,3 +28,16 @@ func (r release) hasQueueTimeouts() bool { return r.atLeast(4, 3) }
 // nacksKeepOrder reports whether a quorum queue gives nacked messages back in their order. Before RabbitMQ 4.0 it does so only when their
 // channel closes; since 4.3 that, unlike a nack, counts as a failed delivery.
 func (r release) nacksKeepOrder() bool { return r.atLeast(4, 0) }
+
+// countsReturns reports whether every return of a message counts toward the delivery limit of a quorum queue. Since RabbitMQ 4.3 a nack does not.
+func (r release) countsReturns() bool { return !r.atLeast(4, 3) }
+
+// hasDefaultLimit reports whether quorum queues have a delivery limit although nobody has set one, and whether a negative limit is none.
+func (r release) hasDefaultLimit() bool { return r.atLeast(4, 0) }
+
+// CountsReturns reports whether every return of a message counts toward the delivery limit of a quorum queue, and not only that of a consumer
+// which has died.
+func (s *Line) CountsReturns() bool { return s.release().countsReturns() }
+
+// HasDefaultLimit reports whether a quorum queue has a delivery limit although nobody has set one. A negative limit then is none.
+func (s *Line) HasDefaultLimit() bool { return s.release().hasDefaultLimit() }

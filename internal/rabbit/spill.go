@@ -48,7 +48,7 @@ func (s *Sweep) settled(ctx context.Context, w *window) (left int) {
 		if err != nil {
 			return 0
 		}
-		if w.isComplete() {
+		if w.isComplete() || w.canceled {
 			return d.Messages
 		}
 		if d.Messages == 0 {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,13 +71,16 @@ type Sweep struct {
 	others  int  // consumers that were there before
 	passing bool // messages leave the queue by themselves
 
-	cap     int // no window is larger
-	size    int // of the next window
+	cap     int  // no window is larger
+	roomy   bool // there is room for all that comes
+	size    int  // of the next window
 	opened  int
 	full    []*window     // those with messages that stay, without consumers
 	current *window       // nil: none
 	again   map[Print]int // prints of messages that were taken, were given back, and come again, with how many have it
 	coming  int           // how many those are
+	spilled int           // messages that were given back because there was no room for them, and come again
+	largest int           // bytes of the largest of those
 
 	stranded bool // something may not have been given back
 }
@@ -128,11 +131,13 @@ const lookAgain = 5 * time.Millisecond
 // Batch is messages that were taken together.
 type Batch struct {
 	Messages []Message
-	window   *window
+	// Again are messages that Take has returned before, and that were given back since.
+	Again  []Message
+	window *window
 }
 
 // Take returns the next messages, up to most of them with about so many bytes, but at least one. want is how many more are wanted
-// after those that were taken before: no more are fetched ahead. No message: there are no more.
+// after those that were taken before: no more are fetched ahead. No message, and none again: there are no more.
 func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) {
 	silence := time.Duration(0)
 	for {
@@ -145,10 +150,11 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 			return Batch{}, err
 		}
 		if s.current == nil {
-			if err := s.open(ctx, want+s.coming); err != nil {
+			if err := s.open(ctx, s.ahead(want)); err != nil {
 				return Batch{}, err
 			}
 		}
+		s.current.most = s.current.taken + s.ahead(want)
 		if err := s.current.await(ctx, most, bytes); err != nil {
 			return Batch{}, s.fault(s.current, err)
 		}
@@ -164,11 +170,9 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 			}
 		}
 		if len(batch) > 0 {
-			silence = 0
-			if batch = s.pass(batch); len(batch) > 0 {
-				return Batch{batch, s.current}, nil
-			}
-			continue
+			s.spilled = max(0, s.spilled-len(batch))
+			fresh, again := s.split(batch)
+			return Batch{fresh, again, s.current}, nil
 		}
 		if s.current.isOver() {
 			continue
@@ -197,6 +201,15 @@ func (s *Sweep) takenBack() error {
 		}
 	}
 	return nil
+}
+
+// ahead is how many messages may be fetched ahead if so many new ones are wanted. Those that found no room before are fetched without others behind
+// them: if these found none, the former would be given back once more, and each time counts toward a delivery limit.
+func (s *Sweep) ahead(want int) int {
+	if s.spilled > 0 {
+		return min(want+s.coming, s.spilled)
+	}
+	return want + s.coming
 }
 
 // patience is how long nothing must come from a queue in which nothing is ready for it to be thought empty. If nobody else can have
@@ -234,6 +247,9 @@ func (s *Sweep) isEmptied(ctx context.Context) (bool, error) {
 	return d.Messages == 0, err
 }
 
+// MakeRoom has all stay in memory that comes, whatever its size, so that nothing is given back because there is no room for it.
+func (s *Sweep) MakeRoom() { s.roomy = true }
+
 // Lost is an ErrDisconnected if the connection is lost.
 func (s *Sweep) Lost() error {
 	if err := s.line.Lost(); err != nil {
@@ -252,19 +268,42 @@ func (s *Sweep) Restarts() bool { return s.current != nil && s.current.isOver() 
 // Holds reports whether messages have come that were not removed.
 func (s *Sweep) Holds() bool { return len(s.full) > 0 || s.current != nil && s.current.unsettled() }
 
-// pass leaves out messages that were taken before.
-func (s *Sweep) pass(batch []Message) []Message {
+// split tells new messages from those that were taken before.
+func (s *Sweep) split(batch []Message) (fresh, again []Message) {
 	if s.coming == 0 {
-		return batch
+		return batch, nil
 	}
-	return slices.DeleteFunc(batch, func(m Message) bool {
-		print := PrintOf(&m)
-		if !TakeOne(s.again, print) {
-			return false
+	for _, m := range batch {
+		if TakeOne(s.again, PrintOf(&m)) {
+			s.coming--
+			again = append(again, m)
+		} else {
+			fresh = append(fresh, m)
 		}
-		s.coming--
-		return true
-	})
+	}
+	return fresh, again
+}
+
+// Ahead reports whether messages have come that were not taken, or may come without another call of Take.
+func (s *Sweep) Ahead() bool { return s.current != nil && !s.current.isOver() }
+
+// Unread ends the current window, and returns what has come to it and was not taken: to be removed, or given back by Rewind or Close.
+func (s *Sweep) Unread(ctx context.Context) (Batch, error) {
+	w := s.current
+	if w == nil || w.ch.IsClosed() {
+		return Batch{}, nil
+	}
+	if err := s.stop(ctx); err != nil {
+		return Batch{}, err
+	}
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+		return Batch{}, ctx.Err()
+	}
+	fresh, again := s.split(w.take(math.MaxInt, math.MaxInt))
+	w.neverTaken(fresh)
+	return Batch{fresh, again, w}, nil
 }
 
 // TakeOne takes one out of several that are counted, and reports whether there was one.
@@ -280,12 +319,22 @@ func TakeOne(counted map[Print]int, print Print) bool {
 	return true
 }
 
-// Remove removes messages of a batch from the queue, given by their tags in ascending order.
-func (s *Sweep) Remove(b Batch, tags []uint64) error {
+// Remove removes messages of a batch from the queue, given by their tags in ascending order. That makes room for others. If these might be more than
+// are wanted, the consumer ends before: part of what the queue has taken back would be taken, and end up behind the rest.
+func (s *Sweep) Remove(ctx context.Context, b Batch, tags []uint64) error {
+	w := b.window
 	if len(tags) == 0 {
 		return nil
 	}
-	return s.fault(b.window, b.window.remove(tags))
+	if w == s.current && !w.canceled && w.mayGet(len(tags)) > w.most {
+		if err := s.call(ctx, w.turn, w.complete); err != nil {
+			return err
+		}
+		if err := s.cancel(ctx, w); err != nil {
+			return err
+		}
+	}
+	return s.fault(w, w.remove(tags))
 }
 
 // Sync waits until the broker has every removal from a batch: if this process then dies, none of the messages comes back.
@@ -317,9 +366,11 @@ func (s *Sweep) expect(w *window) {
 		s.again = make(map[Print]int)
 	}
 	for _, h := range w.held {
-		s.again[h.print]++
+		if !h.unread {
+			s.again[h.print]++
+			s.coming++
+		}
 	}
-	s.coming += len(w.held)
 }
 
 // Close gives everything back. When it returns, the broker has taken note of every removal, and has put back what stays. An error says that it may
@@ -361,6 +412,7 @@ func (s *Sweep) open(ctx context.Context, want int) error {
 		size = min(size, s.cap)
 	}
 	w := newWindow(max(1, min(size, want)))
+	w.roomy = s.roomy
 	_, err := s.line.on(ctx, func(ch *amqp.Channel) error { return w.open(ch, s.queue) })
 	if err != nil {
 		s.stranded = s.stranded || ctx.Err() != nil // it may be opened yet, until it is closed again
@@ -374,16 +426,29 @@ func (s *Sweep) open(ctx context.Context, want int) error {
 // next leaves a window that is over.
 func (s *Sweep) next(ctx context.Context) error {
 	w := s.current
-	largest := max(1, w.largestBody())
 	if w.spilled() {
 		// What did not fit comes again, and so does what of this window stays.
 		s.expect(w)
-		s.size = max(1, min(w.prefetch/2, unreadBytes/largest/2))
 		s.current = nil
+		if !w.canceled {
+			_ = s.call(ctx, w.turn, w.complete) // it is known then how large the others are
+		}
+		if s.spilled == 0 {
+			s.largest = 0
+		}
+		dropped := 0
 		for _, f := range s.followed(ctx, w) {
 			s.release(ctx, f, true)
+			dropped += f.notTaken()
+			s.largest = max(s.largest, f.largestBody())
 		}
+		s.spilled = max(s.spilled, dropped) + len(w.held)
+		s.size = max(1, min(w.prefetch/2, unreadBytes/max(1, s.largest)/2))
 		return ctx.Err()
+	}
+	largest := max(1, w.largestBody())
+	if s.spilled > 0 {
+		largest = max(largest, s.largest)
 	}
 	limit := maxWindow
 	if s.opened > manyWindows {
@@ -400,8 +465,25 @@ func (s *Sweep) next(ctx context.Context) error {
 
 // cancel ends the consumer of a window.
 func (s *Sweep) cancel(ctx context.Context, w *window) error {
+	if w.canceled {
+		return nil
+	}
 	w.canceled = true
 	return s.fault(w, s.call(ctx, w.turn, func() error { return w.ch.Cancel(w.tag, false) }))
+}
+
+// stop ends the consumer of the current window, when what is on its way has come.
+func (s *Sweep) stop(ctx context.Context) error {
+	w := s.current
+	if w.canceled {
+		return nil
+	}
+	d, err := s.depth(ctx)
+	if err != nil {
+		return err
+	}
+	w.canceled = true
+	return s.fault(w, s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) }))
 }
 
 // giveBack gives back what all windows hold, in its order.
@@ -409,11 +491,7 @@ func (s *Sweep) giveBack(ctx context.Context) {
 	all := s.full
 	if w := s.current; w != nil {
 		all = append(all, w)
-		if d, err := s.depth(ctx); err == nil && !w.canceled {
-			// Otherwise it would get what the others give back.
-			w.canceled = true
-			_ = s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) })
-		}
+		_ = s.stop(ctx) // otherwise it would get what the others give back
 	}
 	if len(all) > 0 {
 		d, err := s.depth(ctx)

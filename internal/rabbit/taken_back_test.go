@@ -100,10 +100,13 @@ func sweepHeld(t *testing.T, release broker.Compat, method [2]uint16, gathers bo
 	return s, held
 }
 
-// one takes a message.
+// one takes a message that was not taken before.
 func one(t *testing.T, s *Sweep) Batch {
 	t.Helper()
 	b, err := s.Take(t.Context(), 1, 1<<20, 3)
+	for err == nil && len(b.Again) > 0 && len(b.Messages) == 0 {
+		b, err = s.Take(t.Context(), 1, 1<<20, 3)
+	}
 	if err != nil || len(b.Messages) != 1 {
 		t.Fatalf("got %d messages and %v, want one", len(b.Messages), err)
 	}
@@ -182,7 +185,7 @@ func TestTakenBackSeveralBatches(t *testing.T) {
 				batches := []Batch{one(t, s), one(t, s)}
 				time.Sleep(holdTimeout + time.Second)
 				for i, b := range batches {
-					if err := s.Remove(b, []uint64{b.Messages[0].DeliveryTag}); !errors.Is(err, ErrHeldTooLong) {
+					if err := s.Remove(t.Context(), b, []uint64{b.Messages[0].DeliveryTag}); !errors.Is(err, ErrHeldTooLong) {
 						t.Errorf("batch %d: got %v, want %v", i, err, ErrHeldTooLong)
 					}
 				}
@@ -215,7 +218,7 @@ func TestTakenBackFromOpenChannel(t *testing.T) {
 		s, conn := sweepHeld(t, broker.RabbitMQ43, channelClose, true, 3)
 		first := one(t, s)
 		time.Sleep(holdTimeout + time.Second)
-		err := s.Remove(first, []uint64{first.Messages[0].DeliveryTag})
+		err := s.Remove(t.Context(), first, []uint64{first.Messages[0].DeliveryTag})
 		close(conn.may)
 		if err == nil {
 			err = s.Sync(t.Context(), first)

@@ -16,6 +16,9 @@ type window struct {
 	tag      string
 	turn     turn
 	prefetch int
+	taken    int  // of what came
+	most     int  // how many may come
+	roomy    bool // there is room for all of them
 	canceled bool // it has no consumer any more
 	closed   bool
 	held     []held // taken and not removed, by ascending tags
@@ -39,8 +42,9 @@ type window struct {
 
 // held is a message that stays.
 type held struct {
-	tag   uint64
-	print Print
+	tag    uint64
+	print  Print
+	unread bool // nobody has taken it
 }
 
 func newWindow(prefetch int) *window {
@@ -70,7 +74,7 @@ func (w *window) receive(deliveries <-chan Message) {
 		w.got++
 		w.again = d.Redelivered
 		w.largest = max(w.largest, len(d.Body))
-		if w.spill = w.spill || w.bytes > 0 && w.bytes+len(d.Body) > unreadBytes; !w.spill {
+		if w.spill = w.spill || !w.roomy && w.bytes > 0 && w.bytes+len(d.Body) > unreadBytes; !w.spill {
 			w.unread = append(w.unread, d)
 			w.bytes += len(d.Body)
 		}
@@ -165,14 +169,28 @@ func (w *window) take(most, bytes int) []Message {
 	w.unread = w.unread[n:]
 	w.bytes -= size
 	w.mu.Unlock()
+	w.taken += n
 	for i := range batch {
-		w.held = append(w.held, held{batch[i].DeliveryTag, PrintOf(&batch[i])})
+		w.held = append(w.held, held{tag: batch[i].DeliveryTag, print: PrintOf(&batch[i])})
 	}
 	return batch
 }
 
 // untake is for messages that were the last to be taken, and did not get to the caller.
-func (w *window) untake(batch []Message) { w.held = w.held[:len(w.held)-len(batch)] }
+func (w *window) untake(batch []Message) {
+	w.held = w.held[:len(w.held)-len(batch)]
+	w.taken -= len(batch)
+}
+
+// neverTaken notes which of the messages that it holds nobody has taken.
+func (w *window) neverTaken(some []Message) {
+	at := len(w.held)
+	for _, m := range slices.Backward(some) {
+		for at--; w.held[at].tag != m.DeliveryTag; at-- {
+		}
+		w.held[at].unread = true
+	}
+}
 
 // isFilled reports whether the broker has sent all that the prefetch allows, and all of it was taken, while there is a consumer.
 func (w *window) isFilled() bool {
@@ -268,6 +286,37 @@ func (w *window) cancel(more bool) error {
 		}
 	}
 	return w.ch.Cancel(w.tag, false)
+}
+
+// complete waits until all has come that the prefetch allows, or nothing comes.
+func (w *window) complete() error {
+	timer := time.NewTimer(idleCheck)
+	defer timer.Stop()
+	for !w.isComplete() {
+		select {
+		case <-w.more:
+			timer.Reset(idleCheck)
+		case <-w.ended:
+			return nil
+		case <-timer.C:
+			return nil
+		}
+	}
+	return nil
+}
+
+// notTaken is how many messages have come that nobody took.
+func (w *window) notTaken() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.got - w.taken
+}
+
+// mayGet is how many messages may come in all when so many more are removed.
+func (w *window) mayGet(more int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.prefetch + w.removed + more
 }
 
 // isComplete reports whether all has come that the prefetch allows.

@@ -1,6 +1,8 @@
 package sweeps
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -18,20 +20,218 @@ func limitCases() []Case {
 	all := []Case{
 		{"limit/ManyLooks", func(b *Bench) { b.manyLooks(layout.Native{}, resting(layout.Quorum)) }},
 		{"limit/ManyLooksWithDeliveryLimit", func(b *Bench) {
-			b.manyLooks(layout.PubSub{}, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(20)})
+			b.manyLooks(layout.PubSub{}, limited(20))
 		}},
 	}
 	for _, l := range []layout.Layout{layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Envelope{}, layout.Tiers{}} {
 		name := strings.TrimPrefix(fmt.Sprintf("%T", l), "layout.")
 		all = append(all, Case{"limit/LooksChangeNothing" + name, func(b *Bench) { b.looksChangeNothing(l) }})
 	}
-	return all
+	for _, c := range []struct {
+		name  string
+		l     layout.Layout
+		args  amqp091.Table
+		kind  string // of the policy; "": there is none
+		limit int    // of the policy, or else of the queue
+	}{
+		{"LimitOf1", layout.PubSub{}, limited(1), "", 1},
+		{"LimitOf2", layout.PubSub{}, limited(2), "", 2},
+		{"LimitOf5", layout.PubSub{}, limited(5), "", 5},
+		{"LimitByDefault", layout.Native{}, amqp091.Table{"x-queue-type": "quorum"}, "", 20},
+		{"LimitOfPolicy", layout.Native{}, resting(layout.Quorum), "policies", 5},
+		{"LimitOfOperatorPolicy", layout.Native{}, resting(layout.Quorum), "operator-policies", 2},
+	} {
+		for _, managed := range []bool{true, false} {
+			if c.limit < 2 && !managed {
+				continue // it is too low to be assumed where none is known
+			}
+			name := c.name + map[bool]string{true: "", false: "NotKnown"}[managed]
+			prepare := func(b *Bench) func(*admin.Config) {
+				if c.kind != "" {
+					b.policy(c.kind, map[string]any{"delivery-limit": c.limit})
+				}
+				b.declare(c.l.FailedQueue(queue), c.args, queue)
+				return func(config *admin.Config) {
+					config.Layout = c.l
+					if managed {
+						b.managed(config)
+					}
+				}
+			}
+			all = append(all,
+				Case{"limit/Looks" + name, func(b *Bench) { b.looksLoseNothing(c.l.FailedQueue(queue), c.limit, prepare(b)) }},
+				Case{"limit/Deaths" + name, func(b *Bench) { b.deathsLoseNothing(c.l.FailedQueue(queue), c.limit, prepare(b)) }})
+		}
+	}
+	return append(all,
+		Case{"limit/LooksOfPriorities", looksOfPriorities},
+		Case{"limit/NoReturns", noReturns},
+		Case{"limit/NoReturnsOfRefused", func(b *Bench) { b.refusedReplays(0, b.managed) }},
+		Case{"limit/RefusedReplaysOfLimitOf1", func(b *Bench) { b.refusedReplays(1, b.managed) }},
+		Case{"limit/RefusedReplaysOfLimitOf2", func(b *Bench) { b.refusedReplays(2, b.managed) }},
+		Case{"limit/RefusedReplaysOfLimitNotKnown", func(b *Bench) { b.refusedReplays(2, func(*admin.Config) {}) }},
+		Case{"limit/FullQueue", fullQueue})
+}
+
+// limited are the arguments of a quorum queue with a delivery limit.
+func limited(to int) amqp091.Table {
+	return amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(to)}
+}
+
+// looksLoseNothing: no way of looking at messages loses one, although each is returned more often than the delivery limit allows. There are so many
+// that the order is not kept by reading all of them, and those that a filter does not reach are returned, too.
+func (b *Bench) looksLoseNothing(name string, limit int, config func(*admin.Config)) {
+	const n = 1400
+	b.fill(name, n)
+	a := b.admin(config)
+	for range limit + 2 {
+		first, err := a.Failed(b.context(), queue, 1, admin.Filter{Header: map[string]string{"third": "1"}})
+		b.must(err)
+		if len(first) != 1 {
+			b.t.Fatalf("list of one: got %d messages, want 1", len(first))
+		}
+		b.wantDepth(name, n)
+	}
+	for range limit + 2 {
+		count, err := a.CountFailed(b.context(), queue, admin.Filter{})
+		b.must(err)
+		if count.Messages != n {
+			b.t.Fatalf("count: got %d messages, want %d", count.Messages, n)
+		}
+		b.wantDepth(name, n)
+	}
+	b.wantEachOnce(name, n)
+}
+
+// deathsLoseNothing: processes that die while they look at messages lose none of them, although more of them die than the delivery limit allows. They
+// die at the first messages, and then where the broker has sent many more ahead.
+func (b *Bench) deathsLoseNothing(name string, limit int, config func(*admin.Config)) {
+	const n = 600
+	b.fill(name, n)
+	for _, at := range []int{1, 300} {
+		for range limit + 3 {
+			wire := &cable{dial: b.Dial}
+			a := b.admin(config, func(c *admin.Config) { c.Dial = wire.connect })
+			_, err := a.Export(b.context(), queue, &deadly{after: at, wire: wire}, admin.Filter{})
+			if !errors.Is(err, errDead) {
+				b.t.Fatalf("export: got %v, want that it ends as its process dies", err)
+			}
+			a.Close()
+			b.wantDepth(name, n)
+		}
+	}
+	b.wantEachOnce(name, n)
+}
+
+// deadly cuts the connections, as the death of the process does, when so many lines are written.
+type deadly struct {
+	after int
+	wire  *cable
+}
+
+var errDead = errors.New("the process has died")
+
+func (d *deadly) Write(p []byte) (int, error) {
+	if d.after -= bytes.Count(p, []byte("\n")); d.after <= 0 {
+		d.wire.cut()
+		return 0, errDead
+	}
+	return len(p), nil
+}
+
+// wantEachOnce empties a queue, in which each message must be once.
+func (b *Bench) wantEachOnce(name string, n int) {
+	b.t.Helper()
+	ids := b.takeAll(name)
+	slices.SortFunc(ids, byNumber)
+	b.wantIDs("what is in the queue", ids, n, nil)
+}
+
+func byNumber(x, y string) int {
+	i, _ := strconv.Atoi(x)
+	j, _ := strconv.Atoi(y)
+	return i - j
+}
+
+// looksOfPriorities: messages that are published anew, and overtake others by their priority, are not listed twice in place of those.
+func looksOfPriorities(b *Bench) {
+	const n, looks = 400, 7
+	b.declare(failed, limited(5))
+	b.fill(failed, n, func(i int, p *amqp091.Publishing) { p.Priority = uint8(i % 2 * 9) })
+	a := b.admin()
+	for i := range looks {
+		ids := b.exported(a, admin.Filter{})
+		slices.SortFunc(ids, byNumber)
+		b.wantIDs("look "+strconv.Itoa(i+1), ids, n, nil)
+	}
+}
+
+// noReturns: a queue that drops every message which is returned is not looked at. All of its messages can be replayed.
+func noReturns(b *Bench) {
+	const n = 40
+	b.declare(failed, limited(0), queue)
+	b.fill(failed, n)
+	a := b.admin(b.managed)
+	_, err := a.Failed(b.context(), queue, n, admin.Filter{})
+	if !errors.Is(err, admin.ErrNoReturns) || !strings.Contains(err.Error(), strconv.Quote(failed)) || !strings.Contains(err.Error(), "delivery limit is 0") {
+		b.t.Fatalf("list: got %v, want that queue %q has a delivery limit of 0", err, failed)
+	}
+	some := admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}}
+	if p, err := a.Replay(b.context(), queue, some); !errors.Is(err, admin.ErrNoReturns) {
+		b.t.Fatalf("replay of some: got %+v and %v, want %v", p, err, admin.ErrNoReturns)
+	}
+	b.wantDepth(failed, n)
+	p, err := a.Replay(b.context(), queue, admin.Options{})
+	b.must(err)
+	if p.Done != n {
+		b.t.Errorf("replay: got %+v, want %d done", p, n)
+	}
+	b.wantIDs("replayed", b.takeAll(queue), n, nil)
+}
+
+// refusedReplays: messages that cannot be replayed are not lost, although that is tried more often than the delivery limit allows.
+func (b *Bench) refusedReplays(limit int, config func(*admin.Config)) {
+	const n = 300
+	b.declare(failed, limited(limit))
+	b.fill(failed, n)
+	a := b.admin(config)
+	for range limit + 3 { // there is no queue to which they could go
+		if p, err := a.Replay(b.context(), queue, admin.Options{}); err == nil || p.Done != 0 {
+			b.t.Fatalf("replay: got %+v and %v, want that no message is replayed", p, err)
+		}
+		b.wantDepth(failed, n)
+	}
+	b.wantEachOnce(failed, n)
+}
+
+// fullQueue: a queue that is full, and refuses messages, is not looked at where each look counts toward a low delivery limit: what was returned often
+// could not be published anew. All of its messages can be replayed.
+func fullQueue(b *Bench) {
+	const n, limit = 300, 2
+	args := limited(limit)
+	args["x-max-length"], args["x-overflow"] = int32(n), "reject-publish"
+	b.declare(failed, args, queue)
+	b.fill(failed, n)
+	a := b.admin(b.managed)
+	for range limit + 3 {
+		count, err := a.CountFailed(b.context(), queue, admin.Filter{})
+		switch {
+		case err == nil && count.Messages == n: // this release counts no looks
+		case errors.Is(err, admin.ErrNotRenewed) && strings.Contains(err.Error(), "max-length"):
+		default:
+			b.t.Fatalf("count: got %d messages and %v, want %d, or that the queue is full", count.Messages, err, n)
+		}
+		b.wantDepth(failed, n)
+	}
+	_, err := a.Replay(b.context(), queue, admin.Options{})
+	b.must(err)
+	b.wantIDs("replayed", b.takeAll(queue), n, nil)
 }
 
 // looksChangeNothing: however often a message was looked at, it is the one that it was: it came from the same exchange with the same key.
 func (b *Bench) looksChangeNothing(l layout.Layout) {
 	const looks = 30
-	name, limited := l.FailedQueue(queue), amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(20)}
+	name, limited := l.FailedQueue(queue), limited(20)
 	b.declare(name, limited)
 	b.declare(queue, amqp091.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.fail"})
 	for exchange, to := range map[string]string{"orders": queue, "orders.fail": name} {
@@ -92,11 +292,7 @@ func (b *Bench) manyLooks(l layout.Layout, args amqp091.Table) {
 		found, err := a.Failed(b.context(), queue, 2*n, admin.Filter{})
 		b.must(err)
 		ids := idsOf(found)
-		slices.SortFunc(ids, func(x, y string) int {
-			i, _ := strconv.Atoi(x)
-			j, _ := strconv.Atoi(y)
-			return i - j
-		})
+		slices.SortFunc(ids, byNumber)
 		b.wantIDs("look "+strconv.Itoa(i+1), ids, n, nil)
 		p, err := a.Replay(b.context(), queue, admin.Options{Filter: admin.Filter{IDs: []string{"none"}}})
 		b.must(err)

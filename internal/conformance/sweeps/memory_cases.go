@@ -2,6 +2,8 @@ package sweeps
 
 import (
 	"bytes"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -11,7 +13,10 @@ import (
 )
 
 func memoryCases() []Case {
-	return []Case{{"memory/ExportOfLargeBodies", exportOfLargeBodies}, {"memory/ReplayOfLargeBodies", replayOfLargeBodies}}
+	return []Case{
+		{"memory/ExportOfLargeBodies", exportOfLargeBodies}, {"memory/ReplayOfLargeBodies", replayOfLargeBodies},
+		{"memory/LargeBodiesOfLimitNotKnown", largeBodiesOfLimitNotKnown},
+	}
 }
 
 // There are small messages, and behind them so many large ones that they do not fit into memory together.
@@ -33,7 +38,7 @@ func exportOfLargeBodies(b *Bench) {
 	b.declare(failed, resting(layout.Quorum))
 	b.fillLarge()
 	out := &beginnings{most: 40}
-	_, err := b.admin().Export(b.context(), queue, out, admin.Filter{})
+	_, err := b.admin(b.managed).Export(b.context(), queue, out, admin.Filter{})
 	b.must(err)
 	var got []string
 	for _, line := range out.lines {
@@ -48,13 +53,32 @@ func exportOfLargeBodies(b *Bench) {
 func replayOfLargeBodies(b *Bench) {
 	b.declare(failed, resting(layout.Quorum), queue)
 	b.fillLarge()
-	p, err := b.admin().Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
+	p, err := b.admin(b.managed).Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
 	b.must(err)
 	if p.Seen != smallOnes+largeOnes || p.Kept+p.Done != p.Seen {
 		b.t.Errorf("progress: got %+v, want all %d seen", p, smallOnes+largeOnes)
 	}
 	b.wantIDs("replayed", b.takeAll(queue), smallOnes+largeOnes, func(i int) bool { return i%3 == 1 })
 	b.wantIDs("kept", b.takeAll(failed), smallOnes+largeOnes, func(i int) bool { return i%3 != 1 })
+}
+
+// largeBodiesOfLimitNotKnown: where the delivery limit is not known, what finds no room may be published anew, and lose its place. Each is exported
+// once, or replayed, and the others stay.
+func largeBodiesOfLimitNotKnown(b *Bench) {
+	b.declare(failed, resting(layout.Quorum), queue)
+	b.fillLarge()
+	a := b.admin()
+	for range 2 {
+		if count, err := a.Export(b.context(), queue, io.Discard, admin.Filter{}); err != nil || count != smallOnes+largeOnes {
+			b.t.Fatalf("export: got %d messages and %v, want %d", count, err, smallOnes+largeOnes)
+		}
+		b.wantDepth(failed, smallOnes+largeOnes)
+	}
+	_, err := a.Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
+	b.must(err)
+	all := append(b.takeAll(queue), b.takeAll(failed)...)
+	slices.SortFunc(all, byNumber)
+	b.wantIDs("in both queues", all, smallOnes+largeOnes, nil)
 }
 
 // beginnings keeps the beginnings of lines.

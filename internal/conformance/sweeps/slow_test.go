@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,19 +61,25 @@ func deskOf(t *testing.T, all []rehop.Message, options ...rehoptest.Option) (*re
 	return b, a
 }
 
-// look returns the first message of a queue.
-func look(t *testing.T, b *rehoptest.Broker, queue string) amqp091.Delivery {
+// channelOf is a channel with a connection of its own, which end closes: what it has got goes back then.
+func channelOf(t *testing.T, b *rehoptest.Broker) (ch *amqp091.Channel, end func()) {
 	t.Helper()
 	config := b.Config()
 	conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
+	if ch, err = conn.Channel(); err != nil {
 		t.Fatal(err)
 	}
+	return ch, func() { _ = conn.Close() }
+}
+
+// look returns the first message of a queue.
+func look(t *testing.T, b *rehoptest.Broker, queue string) amqp091.Delivery {
+	t.Helper()
+	ch, end := channelOf(t, b)
+	defer end()
 	d, ok, err := ch.Get(queue, false)
 	if err != nil || !ok {
 		t.Fatalf("look at queue %q: got %v and %v, want a message", queue, ok, err)
@@ -106,9 +113,10 @@ func TestSlowExport(t *testing.T) {
 				t.Fatalf("message m%d was not written once", i)
 			}
 		}
-		// It took more than 40 minutes, and a consumer may hold a message for 30.
-		if first := look(t, b, "q.failed"); first.MessageId != "m0" || first.Headers["x-acquired-count"].(int64) < 2 {
-			t.Errorf("the first message is %s with the headers %v, want m0, which was given back at least twice", first.MessageId, first.Headers)
+		// It took more than 40 minutes, and a consumer may hold a message for 30. What the broker takes back counts as a failed delivery.
+		first := look(t, b, "q.failed")
+		if _, failed := first.Headers["x-delivery-count"]; first.MessageId != "m0" || failed || first.Headers["x-acquired-count"] == nil {
+			t.Errorf("the first message is %s with the headers %v, want m0, which was given back before the broker took it back", first.MessageId, first.Headers)
 		}
 	})
 }
@@ -154,6 +162,100 @@ func TestSlowReplayLosesConnection(t *testing.T) {
 	})
 }
 
+// limitedQueue is a broker by the rules of a release, with a failed queue of another layout that has a delivery limit and messages of these sizes.
+func limitedQueue(t *testing.T, release broker.Compat, limit int, sizes []int, change ...func(*admin.Config)) (b *rehoptest.Broker, a *admin.Admin, name string) {
+	t.Helper()
+	b = rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = release }))
+	l, config := layout.PubSub{}, b.Config()
+	ch, end := channelOf(t, b)
+	defer end()
+	name = l.FailedQueue("q")
+	if _, err := ch.QueueDeclare(name, true, false, false, false, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(limit)}); err != nil {
+		t.Fatal(err)
+	}
+	for i, size := range sizes {
+		if err := ch.Publish("", name, true, false, amqp091.Publishing{MessageId: fmt.Sprint(i), DeliveryMode: amqp091.Persistent, Body: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+	asking := admin.Config{URL: config.URL, Dial: config.Dial, Layout: l}
+	for _, f := range change {
+		f(&asking)
+	}
+	a, err := admin.Open(t.Context(), asking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return b, a, name
+}
+
+// small are the sizes of n messages.
+func small(n int) []int { return slices.Repeat([]int{8 << 10}, n) }
+
+// wantEachOnce checks that each of n messages is in a queue once.
+func wantEachOnce(t *testing.T, b *rehoptest.Broker, name string, n int) {
+	t.Helper()
+	ids := make(map[string]int)
+	for _, m := range b.Messages(name) {
+		ids[m.ID]++
+	}
+	for i := range n {
+		if ids[fmt.Sprint(i)] != 1 {
+			t.Errorf("message %d: got it %d times, want once", i, ids[fmt.Sprint(i)])
+		}
+	}
+}
+
+// An export, or a replay of a few, that gives messages back before the broker's consumer timeout more often than their delivery limit allows loses
+// none: neither of those that it has come to, nor of those that were only sent ahead.
+func TestSlowLosesNothing(t *testing.T) {
+	const n, limit = 300, 5
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40} {
+		t.Run(release.String()+"/export", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, a, name := limitedQueue(t, release, limit, small(n))
+				out := &slowly{pause: time.Minute}
+				if count, err := a.Export(t.Context(), "q", out, admin.Filter{}); err != nil || count != n {
+					t.Errorf("export: got %d messages and %v, want %d", count, err, n)
+				}
+				wantEachOnce(t, b, name, n)
+			})
+		})
+		t.Run(release.String()+"/replay", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, a, name := limitedQueue(t, release, limit, small(n))
+				_, err := a.Replay(t.Context(), "q", admin.Options{Rate: 1.0 / 3600, Limit: 2 * limit, Filter: admin.Filter{IDs: []string{"none"}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantEachOnce(t, b, name, n)
+			})
+		})
+	}
+}
+
+// A queue that may drop what is returned to it is not looked at while messages cannot be published anew. So however often that is tried, nothing is
+// lost.
+func TestLooksInAlarm(t *testing.T) {
+	const n, limit = 20, 2
+	synctest.Test(t, func(t *testing.T) {
+		b, a, name := limitedQueue(t, broker.RabbitMQ40, limit, small(n))
+		b.Block()
+		for range limit + 2 {
+			if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); !errors.Is(err, admin.ErrNotRenewed) {
+				t.Errorf("in an alarm: got %d messages and %v, want %v", len(found), err, admin.ErrNotRenewed)
+			}
+		}
+		b.Unblock()
+		if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); err != nil || len(found) != n {
+			t.Errorf("after the alarm: got %d messages and %v, want %d", len(found), err, n)
+		}
+		wantEachOnce(t, b, name, n)
+	})
+}
+
 // Messages that were given back often are published anew. If the broker has taken them back by then, they are removed when they come again, and
 // there is no second copy of any.
 func TestRenewedAndTakenBack(t *testing.T) {
@@ -161,33 +263,8 @@ func TestRenewedAndTakenBack(t *testing.T) {
 		t.Run(release.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const n = 5
-				b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = release }))
-				l, config := layout.PubSub{}, b.Config()
-				conn, err := amqp091.DialConfig(config.URL, amqp091.Config{Dial: func(network, addr string) (net.Conn, error) { return config.Dial(t.Context(), network, addr) }})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer conn.Close()
-				ch, err := conn.Channel()
-				if err != nil {
-					t.Fatal(err)
-				}
-				name := l.FailedQueue("q")
-				if _, err := ch.QueueDeclare(name, true, false, false, false, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(20)}); err != nil {
-					t.Fatal(err)
-				}
-				for i := range n {
-					if err := ch.Publish("", name, true, false, amqp091.Publishing{MessageId: fmt.Sprint(i), DeliveryMode: amqp091.Persistent, Body: make([]byte, 8<<10)}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				synctest.Wait()
-				a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial, Layout: l})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer a.Close()
-				for range 10 {
+				b, a, name := limitedQueue(t, release, 20, small(n))
+				for range 11 {
 					if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); err != nil || len(found) != n {
 						t.Fatalf("got %d messages and %v, want %d", len(found), err, n)
 					}
@@ -196,15 +273,7 @@ func TestRenewedAndTakenBack(t *testing.T) {
 				if count, err := a.Export(t.Context(), "q", out, admin.Filter{}); err != nil || count != n {
 					t.Errorf("export: got %d messages and %v, want %d", count, err, n)
 				}
-				ids := make(map[string]int)
-				for _, m := range b.Messages(name) {
-					ids[m.ID]++
-				}
-				for i := range n {
-					if ids[fmt.Sprint(i)] != 1 {
-						t.Errorf("message %d: got it %d times, want once", i, ids[fmt.Sprint(i)])
-					}
-				}
+				wantEachOnce(t, b, name, n)
 			})
 		})
 	}

@@ -28,7 +28,7 @@ func (n narrow) Read(p []byte) (int, error) {
 }
 
 // A sweep that has no room for what comes gives it back and takes it again. The order is kept, although the broker has not sent all of it
-// by then, and has taken all of it back once before.
+// by then, and has taken all of it back once before. If the delivery limit is not known, it is published anew in its order.
 func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 	const n, size = 460, 2 << 20
 	for _, c := range []struct {
@@ -36,15 +36,18 @@ func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 		from, end int // the large ones
 		slow      int // after which the sweep takes a while
 		replays   bool
+		known     bool // the delivery limit, which is high
 	}{
 		// The last window has all that are left.
-		{broker.RabbitMQ310, 400, n, 300, false}, {broker.RabbitMQ43, 400, n, 300, false},
+		{broker.RabbitMQ310, 400, n, 300, false, true}, {broker.RabbitMQ43, 400, n, 300, false, true},
 		// There are others behind the second window.
-		{broker.RabbitMQ310, 200, 225, 100, false}, {broker.RabbitMQ43, 200, 225, 100, true},
+		{broker.RabbitMQ310, 200, 225, 100, false, true}, {broker.RabbitMQ43, 200, 225, 100, true, true},
 		// The first of the others is large, too: it comes only a while after the window for it was opened.
-		{broker.RabbitMQ310, 265, 292, 100, false}, {broker.RabbitMQ43, 265, 292, 100, false},
+		{broker.RabbitMQ310, 265, 292, 100, false, true}, {broker.RabbitMQ43, 265, 292, 100, false, true},
+		// Those that are published anew come to the window that has no room.
+		{broker.RabbitMQ310, 400, n, 300, false, false}, {broker.RabbitMQ40, 400, n, 410, false, false},
 	} {
-		t.Run(fmt.Sprint(c.release, "/", c.from), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.release, "/", c.from, map[bool]string{false: "/LimitNotKnown"}[c.known]), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				all := make([]rehop.Message, n)
@@ -54,19 +57,28 @@ func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 						all[i].Body = make([]byte, size)
 					}
 				}
-				b, first := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat = c.release }))
-				if n, err := first.CountFailed(t.Context(), "q", admin.Filter{}); err != nil || n.Messages != len(all) {
+				var server *broker.Server
+				b, _ := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat, server = c.release, s }))
+				config, api := b.Config(), managementOf(t, server)
+				open := func(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *admin.Admin {
+					asking := admin.Config{URL: config.URL, Dial: dial}
+					if c.known {
+						asking.Management, asking.HTTP = management, api
+					}
+					a, err := admin.Open(t.Context(), asking)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(a.Close)
+					return a
+				}
+				if n, err := open(config.Dial).CountFailed(t.Context(), "q", admin.Filter{}); err != nil || n.Messages != len(all) {
 					t.Fatalf("got %d messages and %v, want %d", n.Messages, err, len(all))
 				}
-				config := b.Config()
-				a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				a := open(func(ctx context.Context, network, addr string) (net.Conn, error) {
 					conn, err := config.Dial(ctx, network, addr)
 					return narrow{conn}, err
-				}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer a.Close()
+				})
 				pause := sync.OnceFunc(func() { time.Sleep(400 * time.Millisecond) }) // more than 32 MiB come, and not all
 				var every, kept, wanted []string
 				for i, m := range all {
@@ -102,6 +114,47 @@ func TestOrderOfWhatFindsNoRoom(t *testing.T) {
 				wantInOrder(t, "the failed queue", idsOf(b.Messages("q.failed")), kept)
 			})
 		})
+	}
+}
+
+// What finds no room is given back once in a sweep, and not each time when others behind it find none: with a low delivery limit it would be lost.
+func TestLimitOfWhatFindsNoRoom(t *testing.T) {
+	const limit = 2
+	sizes := make([]int, 20)
+	for _, i := range []int{0, 1, 2, 6, 7, 8, 12, 13, 14, 15, 16} {
+		sizes[i] = 12 << 20
+	}
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40} {
+		t.Run(release.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, a, name := limitedQueue(t, release, limit, sizes, func(c *admin.Config) {
+					dial := c.Dial
+					c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+						conn, err := dial(ctx, network, addr)
+						return narrow{conn}, err
+					}
+				})
+				returnAll(t, b, name, len(sizes))
+				out := new(idsOnly)
+				out.each = func() { time.Sleep(400 * time.Millisecond) } // more than 32 MiB come
+				if count, err := a.Export(t.Context(), "q", out, admin.Filter{}); err != nil || count != len(sizes) {
+					t.Errorf("export: got %d messages and %v, want %d", count, err, len(sizes))
+				}
+				wantEachOnce(t, b, name, len(sizes))
+			})
+		})
+	}
+}
+
+// returnAll takes n messages of a queue, and returns them.
+func returnAll(t *testing.T, b *rehoptest.Broker, name string, n int) {
+	t.Helper()
+	ch, end := channelOf(t, b)
+	defer end()
+	for range n {
+		if _, ok, err := ch.Get(name, false); err != nil || !ok {
+			t.Fatalf("get a message of queue %q: got %v and %v, want one", name, ok, err)
+		}
 	}
 }
 

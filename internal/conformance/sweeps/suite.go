@@ -2,9 +2,13 @@ package sweeps
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +23,9 @@ import (
 type Broker struct {
 	URL  string
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Management is the URL of the management API, and HTTP reaches it.
+	Management string
+	HTTP       *http.Client
 	// Virtual: time is that of testing/synctest.
 	Virtual bool
 }
@@ -98,6 +105,35 @@ func (b *Bench) admin(change ...func(*admin.Config)) *admin.Admin {
 	b.must(err)
 	b.t.Cleanup(a.Close)
 	return a
+}
+
+// managed has an admin use the management API.
+func (b *Bench) managed(c *admin.Config) { c.Management, c.HTTP = b.Management, b.HTTP }
+
+// policy sets a policy, or an operator policy, for all queues.
+func (b *Bench) policy(kind string, definition map[string]any) {
+	b.t.Helper()
+	api, err := url.Parse(b.Management)
+	b.must(err)
+	broker, err := url.Parse(b.URL)
+	b.must(err)
+	vhost := strings.TrimPrefix(broker.Path, "/")
+	if vhost == "" {
+		vhost = "/"
+	}
+	text, err := json.Marshal(map[string]any{"pattern": ".*", "apply-to": "queues", "definition": definition})
+	b.must(err)
+	request, err := http.NewRequestWithContext(b.context(), http.MethodPut, api.JoinPath("api", kind, url.PathEscape(vhost), "all").String(), strings.NewReader(string(text)))
+	b.must(err)
+	request.Header.Set("Content-Type", "application/json")
+	password, _ := api.User.Password()
+	request.SetBasicAuth(api.User.Username(), password)
+	response, err := b.HTTP.Do(request)
+	b.must(err)
+	defer response.Body.Close()
+	if response.StatusCode >= 300 {
+		b.t.Fatalf("set a policy: got %s, want that it is set", response.Status)
+	}
 }
 
 // The queue of all cases, and its failed queue in rehop's own layout.
