@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -326,15 +327,13 @@ func (s *Sweep) Remove(ctx context.Context, b Batch, tags []uint64) error {
 	if len(tags) == 0 {
 		return nil
 	}
+	var ending error
 	if w == s.current && !w.canceled && w.mayGet(len(tags)) > w.most {
-		if err := s.call(ctx, w.turn, w.complete); err != nil {
-			return err
-		}
-		if err := s.cancel(ctx, w); err != nil {
-			return err
+		if ending = s.call(ctx, w.turn, w.complete); ending == nil {
+			ending = s.cancel(ctx, w)
 		}
 	}
-	return s.fault(w, w.remove(tags))
+	return cmp.Or(ending, s.fault(w, w.remove(tags))) // they are not held any more in any case, so that they are new if they come again
 }
 
 // Sync waits until the broker has every removal from a batch: if this process then dies, none of the messages comes back.
