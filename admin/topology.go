@@ -54,7 +54,7 @@ func (a *Admin) nameMigrations(ctx context.Context, diff Diff) error {
 		}
 		if migrating {
 			diff[i].Do = topology.Migrate
-			diff[i].Hint = fmt.Sprintf("queue %q is being migrated, its messages are in queue %q: migrate it to the end (admin.Migrate), and declare and remove nothing until then",
+			diff[i].Hint = fmt.Sprintf("queue %q is being migrated, its messages are in queue %q: migrate it to the end (rehop topology migrate), and declare and remove nothing until then",
 				queue, layout.MovingQueue(queue))
 		}
 	}

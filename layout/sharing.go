@@ -38,7 +38,7 @@ func WithoutDeaths(l Layout) string {
 	native := "let rehop consume the queue in all programs, then take the layout out of their flows (" + settings + ") and run rehop topology migrate for the queue; " +
 		"its failed messages stay where they are: replay them with --layout " + Name(l)
 	if _, ok := l.(Sneakers); ok {
-		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts; or " + native
+		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts (from RabbitMQ 4.3 on only until rehop publishes the message again); or " + native
 	}
 	return native
 }

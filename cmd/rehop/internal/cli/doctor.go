@@ -101,10 +101,13 @@ func (c *command) printFindings(findings admin.Findings, all bool) error {
 	if err := c.printEach(shown); err != nil {
 		return err
 	}
-	if len(bad) > 0 {
-		return found("%s", counted(len(bad), "finding"))
+	switch {
+	case len(bad) == 0:
+		return nil
+	case len(shown) > len(bad):
+		return found("%s above info", counted(len(bad), "finding"))
 	}
-	return nil
+	return found("%s", counted(len(bad), "finding"))
 }
 
 func (c *command) printEach(findings admin.Findings) error {
