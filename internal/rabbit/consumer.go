@@ -146,22 +146,25 @@ func (s *Line) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Sessi
 // to others.
 func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 	defer close(s.ended)
-	for open := true; open; {
+	for {
 		select {
 		case <-closed:
-			open = false
+			s.ledger.stop()
+			return
 		case _, by := <-canceled:
 			canceled = nil
 			if by && s.timedOut() {
+				s.ledger.stop() // the broker would end the connection for an ack on a channel that is being closed
 				s.closeChannel()
+				return
 			}
 		case <-s.ledger.drained:
 			// Closing is a round trip: when it returns, the broker has all that was sent before.
 			s.closeChannel()
-			open = false
+			s.ledger.stop()
+			return
 		}
 	}
-	s.ledger.stop()
 }
 
 // timedOut reports whether the broker has ended the consumer because it held deliveries for too long. They are in the queue again, and

@@ -31,23 +31,25 @@ var (
 // heldConn is a connection on which nothing leaves from a method of the client on, until it may.
 type heldConn struct {
 	net.Conn
-	method [2]uint16
-	may    chan struct{}
+	method  [2]uint16
+	channel uint16 // 0: any
+	may     chan struct{}
 }
 
 func (c *heldConn) Write(b []byte) (int, error) {
-	if hasMethod(b, c.method) {
+	if hasMethod(b, c.method, c.channel) {
 		<-c.may
 	}
 	return c.Conn.Write(b)
 }
 
-// hasMethod reports whether frames have a method among them.
-func hasMethod(frames []byte, method [2]uint16) bool {
+// hasMethod reports whether frames have a method of a channel, or of any, among them.
+func hasMethod(frames []byte, method [2]uint16, channel uint16) bool {
 	const header, end = 7, 1
 	for len(frames) > header+4 && frames[0] != 'A' { // with which a connection begins
 		class := binary.BigEndian.Uint16(frames[header:])
-		if frames[0] == 1 && method == [2]uint16{class, binary.BigEndian.Uint16(frames[header+2:])} {
+		of := binary.BigEndian.Uint16(frames[1:])
+		if frames[0] == 1 && (channel == 0 || channel == of) && method == [2]uint16{class, binary.BigEndian.Uint16(frames[header+2:])} {
 			return true
 		}
 		frames = frames[header+binary.BigEndian.Uint32(frames[3:])+end:]
@@ -55,9 +57,20 @@ func hasMethod(frames []byte, method [2]uint16) bool {
 	return false
 }
 
-// sweepHeld opens a sweep of a quorum queue with three messages on a connection that holds back a method. gathers: writing does not wait for that, as
-// on the connections of a link.
+// sweepHeld opens a sweep of the queue of heldLine.
 func sweepHeld(t *testing.T, release broker.Compat, method [2]uint16, gathers bool, largest int) (*Sweep, *heldConn) {
+	t.Helper()
+	line, held := heldLine(t, release, method, gathers)
+	s, _, err := line.OpenSweep(t.Context(), "q", largest, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, held
+}
+
+// heldLine is a connection that holds back a method, to a broker with a quorum queue of three messages. gathers: writing does not wait for that, as
+// on the connections of a link.
+func heldLine(t *testing.T, release broker.Compat, method [2]uint16, gathers bool) (*Line, *heldConn) {
 	t.Helper()
 	server := &broker.Server{Compat: release, ConsumerTimeout: holdTimeout, Heartbeat: -1, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := server.Start(); err != nil {
@@ -92,12 +105,7 @@ func sweepHeld(t *testing.T, release broker.Compat, method [2]uint16, gathers bo
 			t.Fatalf("publish: %v", err)
 		}
 	}
-	line := &Line{link: &Link{}, conn: conn}
-	s, _, err := line.OpenSweep(t.Context(), "q", largest, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, held
+	return &Line{link: &Link{}, conn: conn}, held
 }
 
 // one takes a message that was not taken before.
@@ -227,5 +235,32 @@ func TestTakenBackFromOpenChannel(t *testing.T) {
 			t.Errorf("got %v, want %v", err, ErrHeldTooLong)
 		}
 		wantRest(t, s, "m0", "m1", "m2")
+	})
+}
+
+// So it is with the channel of a session whose deliveries the broker has taken back: the handlers that finish then have nothing to ack.
+func TestTakenBackFromSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line, conn := heldLine(t, broker.RabbitMQ43, channelClose, true)
+		conn.channel = 2 // the session's: it opens another one to see whether the queue is there
+		lost := line.conn.NotifyClose(make(chan *amqp.Error, 1))
+		s, err := line.openSession(t.Context(), ConsumeOptions{Queue: "q", Timeout: 2 * holdTimeout}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _ := s.Next()
+		time.Sleep(2*holdTimeout + time.Second)
+		if first.Ack() {
+			t.Error("the ack of a message that the broker has taken back was accepted")
+		}
+		time.Sleep(time.Second) // longer than acks wait for others
+		close(conn.may)
+		<-s.Ended()
+		synctest.Wait()
+		select {
+		case err := <-lost:
+			t.Errorf("the connection was lost: %v", err)
+		default:
+		}
 	})
 }
