@@ -136,7 +136,8 @@ func orderCases() []Case {
 					Receive(b, got, "message of another key")
 				}
 			}
-			Equal(b, "tries", told.totals().Postponed, 1)
+			// Others may have been postponed, too: what a slow broker does not confirm within a second is.
+			Equal(b, "tries", b.Number("SELECT attempts FROM rehop_outbox WHERE message_id = '1'"), 1)
 		}},
 		{Name: "SetAside", Run: func(t *testing.T, b *Bench) {
 			b.Migrate()
