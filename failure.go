@@ -122,10 +122,10 @@ func (s *Subscriber) told(notes []any, sent bool) {
 
 // giveBack returns a message to its queue because the subscription stops. The broker counts that as
 // it counts a crash. So a message that has come back before goes to the end of the queue instead,
-// with its count as it is: no number of clean stops makes it suspect. So does every message where to be
-// delivered again counts as a failure, and one that has brought along a count which may be above the limit of the queue.
+// with its count as it is: no number of clean stops makes it suspect. So does, where to be delivered again counts as a failure, every
+// message that has not failed, and one that has brought along a count which may be above the limit of the queue.
 func (s *Subscriber) giveBack(h *handling, result Result) {
-	if n := s.returns(h); n > 0 || s.layout.RedeliveryFails() || s.uncarried(h) {
+	if n := s.returns(h); n > 0 || s.layout.RedeliveryFails() && h.mark != again || s.uncarried(h) {
 		h.raw.Session.Cancel() // or it would come back to us
 		h.setReturns(n)
 		s.requeueAtEnd(h)

@@ -90,9 +90,7 @@ func (s *Subscriber) returnPrefetched(base context.Context) {
 	}
 	defer s.client.inside.leave(s.client.inside.enter(s))
 	o.session.Cancel() // or it would come back to us
-	for d, ok := o.session.Next(); ok; d, ok = o.session.Next() {
-		s.giveBack(s.receive(base, o, d), Result{})
-	}
+	s.giveBackRest(base, o)
 }
 
 // awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is no

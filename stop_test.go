@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
 )
 
@@ -225,4 +226,38 @@ func TestStopFromStuckHook(t *testing.T) {
 			t.Errorf("close: got %v, want nil", err)
 		}
 	})
+}
+
+// However often a subscription stops, also while it replaces its first consumer, which gets one message, by another: what it gives back is not
+// suspected of killing processes.
+func TestManyStopsAreNotCrashes(t *testing.T) {
+	for _, kind := range []layout.QueueType{layout.Classic, layout.Quorum} {
+		t.Run(string(kind), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+				begun := make(chan *rehop.Delivery)
+				s := rehop.Subscription{Queue: "q", QueueType: kind, CrashLimit: 3, Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+					begun <- d
+					<-ctx.Done()
+					return ctx.Err()
+				})}
+				for i := range 100 {
+					sub := subscribe(t, b.Client, s)
+					if i == 0 {
+						publish(t, b.Client, rehop.Message{Key: "q"})
+					}
+					select {
+					case <-begun:
+					case <-time.After(time.Hour):
+						t.Fatalf("start %d: the message is not handled; failed: %v", i, b.Messages("q.failed"))
+					}
+					if err := sub.Stop(); err != nil {
+						t.Fatal(err)
+					}
+					if ready, unacked := b.Depth("q"); ready != 1 || unacked != 0 {
+						t.Fatalf("stop %d: got %d messages in the queue and %d unacked, want one", i, ready, unacked)
+					}
+				}
+			})
+		})
+	}
 }

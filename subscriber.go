@@ -368,7 +368,17 @@ func (s *Subscriber) supervise(o offer) {
 	}
 	if o.session != nil {
 		defer s.expectAnswer()()
+		o.session.Cancel()
+		s.giveBackRest(context.Background(), o)
 		o.session.Close()
+	}
+}
+
+// giveBackRest gives back what a session has received and no worker has taken. The broker must not take it back by itself: it may be a message that
+// was just given back, and would then count as delivered without an answer.
+func (s *Subscriber) giveBackRest(base context.Context, o offer) {
+	for d, ok := o.session.Next(); ok; d, ok = o.session.Next() {
+		s.giveBack(s.receive(base, o, d), Result{})
 	}
 }
 
@@ -463,9 +473,7 @@ func (s *Subscriber) end() {
 	sessions := s.sessions
 	s.mu.Unlock()
 	for _, session := range sessions {
-		for d, ok := session.Next(); ok; d, ok = session.Next() {
-			d.Requeue() // all workers were stuck: nobody else gives back what they had not begun
-		}
+		s.giveBackRest(context.Background(), offer{session: session}) // all workers have left, or were stuck
 		answered := s.expectAnswer()
 		<-session.Ended()
 		answered()

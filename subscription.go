@@ -317,10 +317,18 @@ func (s Subscription) queueSpec() layout.QueueSpec {
 // plan is everything that the subscription needs on the broker.
 func (s Subscription) plan(native layout.Native) (layout.Plan, error) {
 	plan, err := layout.Whole(s.Layout, native, s.queueSpec(), s.Retry.fixed())
+	for i := range plan.Queues {
+		plan.Queues[i].Priorities = plan.Queues[i].Name == s.Queue && s.quorumPriorities()
+	}
 	if err != nil || s.PolicyPriority == 0 {
 		return plan, err
 	}
 	return plan.ByPolicy(s.PolicyPriority, s.Queue), nil
+}
+
+// quorumPriorities reports whether messages have priorities in a quorum queue, which not every release has.
+func (s Subscription) quorumPriorities() bool {
+	return s.MaxPriority > 0 && s.QueueType == layout.Quorum
 }
 
 // rests reports whether the broker certainly takes what is rejected to the failed queue by itself. A policy may not be there.
@@ -328,7 +336,7 @@ func (s Subscription) rests() bool { return s.PolicyPriority == 0 && s.Layout.Re
 
 func (s Subscription) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
-		QuorumPriorities: s.MaxPriority > 0 && s.QueueType == layout.Quorum}
+		QuorumPriorities: s.quorumPriorities()}
 	if s.Priority != 0 {
 		o.Args = map[string]any{"x-priority": int32(s.Priority)}
 	}

@@ -30,8 +30,12 @@ type Config struct {
 	// Credentials are asked for at every connection and at every call of the management API.
 	// Default: those of the URLs.
 	Credentials func(ctx context.Context) (user, password string, err error)
-	// Layout is that of the queues which are looked after. Default: layout.Native.
+	// Layout is that of the queues that Layouts does not name. Default: that of Layouts if it is the same for all queues, else layout.Native.
 	Layout layout.Layout
+	// Layouts are those of single queues, by name, for a broker whose queues have different ones. Queues also lists queues that are not
+	// named here and whose failed queue is there by one of these layouts, or by Layout if it is set. Import needs Layout for such queues.
+	// Default: all queues have Layout.
+	Layouts map[string]layout.Layout
 	// Management is the URL of the management API, as in "http://localhost:15672". User and password
 	// are taken from it, else from URL. Default: none; Queues cannot list, and reading failed messages assumes that their queues
 	// have a low delivery limit.
@@ -42,6 +46,9 @@ type Config struct {
 	// queue gives messages back after two thirds of it, and continues. Default: 30 minutes, which is RabbitMQ's. If the broker's is
 	// shorter, that is noticed; ErrTooSlow is returned only if the broker takes messages back again and again.
 	ConsumerTimeout time.Duration
+	// ReadAhead is how many bytes of message bodies may wait in memory while a failed queue is read. Lower it where memory is short; what
+	// does not fit is returned to the queue and read again, which takes longer and counts toward the delivery limit of the queue. One message is read whatever its size. Default: 32 MiB.
+	ReadAhead int
 }
 
 // Admin looks after the queues of one virtual host. It is safe for concurrent use.
@@ -50,9 +57,10 @@ type Admin struct {
 	write      *rabbit.Link
 	sender     *rabbit.Publisher
 	management *management
-	layout     layout.Layout
+	layouts    layouts
 	options    rabbit.Options // of connections for sweeps
 	sweepLimit time.Duration  // how long a sweep may hold messages
+	readAhead  int            // how many bytes of bodies may wait to be taken by a sweep
 
 	mu     sync.Mutex
 	closed bool
@@ -88,17 +96,18 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 		Name: adminName, Heartbeat: 10 * time.Second, DialTimeout: 10 * time.Second,
 		Backoff: rabbit.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
 	}
-	if config.Layout == nil {
-		config.Layout = layout.Native{}
-	}
-	if err := config.Layout.Validate(); err != nil {
-		return nil, fmt.Errorf("admin: Layout: %w", err)
+	of, err := layoutsOf(config)
+	if err != nil {
+		return nil, err
 	}
 	if config.ConsumerTimeout < 0 {
 		return nil, fmt.Errorf("admin: ConsumerTimeout is %v; it must not be negative", config.ConsumerTimeout)
 	}
-	a := &Admin{management: api, layout: config.Layout, options: opts, links: make(map[*rabbit.Link]struct{}),
-		sweepLimit: cmp.Or(config.ConsumerTimeout, 30*time.Minute) * 2 / 3}
+	if config.ReadAhead < 0 {
+		return nil, fmt.Errorf("admin: ReadAhead is %d; it must not be negative", config.ReadAhead)
+	}
+	a := &Admin{management: api, layouts: of, options: opts, links: make(map[*rabbit.Link]struct{}),
+		sweepLimit: cmp.Or(config.ConsumerTimeout, 30*time.Minute) * 2 / 3, readAhead: cmp.Or(config.ReadAhead, 32<<20)}
 	ready := make(chan struct{})
 	a.read = rabbit.NewLink("read", opts, func(rabbit.State, error) {})
 	a.write = rabbit.NewLink("write", opts, func(s rabbit.State, err error) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ type Object = topology.Object
 
 // ApplyOptions say how to apply a plan.
 type ApplyOptions struct {
-	// DryRun says what would be done, and does nothing.
+	// DryRun says what would be done, and does none of it. To learn whether the broker accepts the arguments of a missing queue, it declares a queue
+	// with these arguments under another name (rehop.try.ID), and deletes it. Exchanges, bindings and policies are not tried.
 	DryRun bool
 }
 
@@ -33,6 +35,14 @@ type Applied struct {
 	Ensured []Object `json:"ensured"`
 	// Left is what differs in other ways, and was not touched.
 	Left Diff `json:"left"`
+	// Refused is what the broker has refused; in a dry run, the queues that it would refuse.
+	Refused []Refusal `json:"refused,omitempty"`
+}
+
+// Refusal is an object that the broker refuses.
+type Refusal struct {
+	Object Object `json:"object"`
+	Reason string `json:"reason"` // why, and what to do
 }
 
 // String has a line for each thing that was declared, and for each that was left.
@@ -56,7 +66,7 @@ func (x Applied) String() string {
 // Apply declares what a plan has and the broker has not. What exists stays as it is, even if it differs: the
 // result says what to do about that. It is safe to repeat.
 //
-// Queues that come and go with their consumers are left to those. When the broker refuses something, the rest is
+// Queues that come and go with their consumers are left to those, and a queue that this release of the broker cannot make as planned is not declared. When the broker refuses something, the rest is
 // declared all the same, and the error names what was refused. A plan with policies needs the management
 // API, and nothing is declared when one of them is refused: queues would be without their settings. Nor is anything
 // declared while one of the queues that lack something is being migrated, or when a policy that says reject-publish would make the broker drop
@@ -78,7 +88,7 @@ func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Ap
 			work.Bindings, w.blind = plan.Lasting().Bindings, true
 		default:
 			w.done.Left = append(w.done.Left, d)
-			w.absent[d.Object.String()] = d.Kind == topology.Missing
+			w.absent[d.Object.String()] = d.Kind == topology.Missing || d.Kind == topology.Unsupported
 		}
 	}
 	if err := a.refuseMigrating(ctx, work); err != nil {
@@ -120,18 +130,23 @@ func (a *Admin) refuseMigrating(ctx context.Context, work layout.Plan) error {
 
 // application is a plan that is being applied.
 type application struct {
-	admin   *Admin
-	dry     bool
-	blind   bool            // bindings cannot be seen
-	absent  map[string]bool // exchanges and queues, as objects are written, that no binding can lead from or to
-	refused []error
-	done    Applied
+	admin    *Admin
+	dry      bool
+	blind    bool            // bindings cannot be seen
+	absent   map[string]bool // exchanges and queues, as objects are written, that no binding can lead from or to
+	refused  []error
+	accepted []topology.Args // settings of queues that the broker accepts, in a dry run
+	done     Applied
 }
 
 // declare sets the policies first, so that no queue is ever without its own.
 func (w *application) declare(ctx context.Context, work layout.Plan) error {
 	for _, p := range work.Policies {
-		if err := w.one(p.Object(), func() error { return w.admin.management.putPolicy(ctx, p) }); err != nil {
+		put := func() error { return w.admin.management.putPolicy(ctx, p) }
+		if w.dry {
+			put = func() error { return nil }
+		}
+		if err := w.one(p.Object(), put); err != nil {
 			return err
 		}
 	}
@@ -166,23 +181,50 @@ func (w *application) declare(ctx context.Context, work layout.Plan) error {
 }
 
 func (w *application) part(ctx context.Context, name Object, plan layout.Plan) error {
-	return w.one(name, func() error { return w.admin.write.Declare(ctx, plan) })
+	do := func() error { return w.admin.write.Declare(ctx, plan) }
+	if w.dry {
+		do = func() error { return w.try(ctx, plan.Queues) }
+	}
+	return w.one(name, do)
+}
+
+// try asks the broker whether it would accept queues. Of many queues with the same settings one is tried; they may differ in the key with which they
+// dead-letter. A user who may not declare the queue that is tried may well declare the planned one.
+func (w *application) try(ctx context.Context, queues []topology.Queue) error {
+	for _, q := range queues {
+		settings := maps.Clone(q.Args)
+		if _, text := settings["x-dead-letter-routing-key"].(string); text && settings["x-dead-letter-exchange"] != nil {
+			delete(settings, "x-dead-letter-routing-key")
+		}
+		if slices.ContainsFunc(w.accepted, func(other topology.Args) bool { return reflect.DeepEqual(settings, other) }) {
+			continue
+		}
+		err := w.admin.tryQueue(ctx, q)
+		if errors.Is(err, errNotTried) {
+			w.done.Left = append(w.done.Left, Difference{Kind: topology.Unchecked, Object: q.Object(), Do: topology.Look, Hint: errNotTried.Error()})
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		w.accepted = append(w.accepted, settings)
+	}
+	return nil
 }
 
 // one declares one object. An error ends it all; that the broker refuses this object does not.
 func (w *application) one(name Object, do func() error) error {
-	if !w.dry {
-		err := do()
-		var refused *rabbit.DeclareError
-		var answer *statusError
-		switch {
-		case errors.As(err, &refused), errors.As(err, &answer):
-			w.refused = append(w.refused, err)
-			w.absent[name.String()] = true
-			return nil
-		case err != nil:
-			return errors.Join(append(w.refused, err)...)
-		}
+	err := do()
+	var refused *rabbit.DeclareError
+	var answer *statusError
+	switch {
+	case errors.As(err, &refused), errors.As(err, &answer):
+		w.refused = append(w.refused, err)
+		w.done.Refused = append(w.done.Refused, Refusal{Object: name, Reason: err.Error()})
+		w.absent[name.String()] = true
+		return nil
+	case err != nil:
+		return errors.Join(append(w.refused, err)...)
 	}
 	if w.blind && name.Kind == topology.BindingObject {
 		w.done.Ensured = append(w.done.Ensured, name)

@@ -37,6 +37,8 @@ type DoctorSubscription struct {
 	HandlerTimeout time.Duration
 	// Layout is that of the subscription. Default: not known, and guessed from what is on the broker.
 	Layout layout.Layout
+	// Priorities: it has a highest priority, and its queue is a quorum queue (rehop.Subscription.MaxPriority and QueueType).
+	Priorities bool
 }
 
 func (o DoctorOptions) withDefaults() DoctorOptions {
@@ -52,14 +54,15 @@ func (o DoctorOptions) withDefaults() DoctorOptions {
 // management API, and sees most as a user with the tag administrator; what the user may not see is a finding, too.
 // It changes nothing; of each queue in which messages wait it takes the first one in hand and puts it back.
 func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
-	c := &checkup{admin: a, options: o.withDefaults(), now: time.Now()}
+	c := &checkup{admin: a, layoutsThere: a.layouts.withSubscriptions(o.Subscriptions), options: o.withDefaults(), now: time.Now()}
 	if err := c.read(ctx); err != nil {
 		return nil, fmt.Errorf("examine the broker: %w", err)
 	}
+	c.chart.shared = c.declaredByOthers()
 	for _, check := range []func(){
 		c.versions, c.flags, c.nodes, c.unroutable, c.churn,
 		c.policies, c.mirrors, c.ownPolicies,
-		c.queues, c.deadLetters, c.members, c.unreplicated, c.contents, c.layouts,
+		c.queues, c.deadLetters, c.members, c.unreplicated, c.contents, c.layouts, c.priorities,
 		c.exchanges, c.timeouts, c.consumers, c.channels, c.users,
 		c.deprecated, // it leaves out what was found of single objects
 	} {
@@ -74,11 +77,12 @@ func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
 
 // checkup is one examination.
 type checkup struct {
-	admin    *Admin
-	options  DoctorOptions
-	now      time.Time
-	chart    chart
-	findings Findings
+	admin        *Admin
+	layoutsThere layouts
+	options      DoctorOptions
+	now          time.Time
+	chart        chart
+	findings     Findings
 }
 
 // find notes a finding with the severity that its ailment has at the most.
@@ -122,10 +126,13 @@ func (c *checkup) roles() map[string]role {
 			returns[b.Destination] = true
 		}
 	}
+	layouts := c.layoutsThere.recognise(returns, func(queue string) bool {
+		_, there := live.Queue(queue)
+		return there
+	})
 	roles := make(map[string]role)
 	for _, q := range live.Queues {
-		failed := c.admin.layout.FailedQueue(q.Name)
-		_, fails := live.Queue(failed)
+		of, isConsumed := layouts[q.Name]
 		switch {
 		case q.Name == layout.OrphansQueue || q.Name == layout.UnroutedQueue:
 			roles[q.Name] = resting
@@ -135,8 +142,8 @@ func (c *checkup) roles() map[string]role {
 			roles[q.Name] = moving
 		case layout.IsRecoveredQueue(q.Name):
 			roles[q.Name] = recovered
-		case returns[q.Name] && fails && failed != q.Name:
-			roles[q.Name], roles[failed] = consumed, resting
+		case isConsumed:
+			roles[q.Name], roles[of.FailedQueue(q.Name)] = consumed, resting
 		}
 	}
 	return roles

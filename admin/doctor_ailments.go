@@ -49,6 +49,7 @@ var ailments = []Ailment{
 	{"queue.few-members", Warning, "a quorum queue survives the loss of less than half of its members"},
 	{"queue.no-majority", Critical, "without most of its members a quorum queue neither takes nor gives messages"},
 	{"queue.member-down", Warning, "one more member that fails, and the queue has no majority"},
+	{"queue.no-priorities", Critical, "before RabbitMQ 4.0 quorum queues have no priorities: the broker declares the queue, and the subscription is refused"},
 	{"queue.unconsumed", Warning, "messages come and nobody takes them"},
 	{"queue.expires", Critical, "the broker deletes a queue with x-expires, and all that it holds, when it had no consumer for that long"},
 	{"queue.unacked", Warning, "what consumers hold fills the broker's memory, is not shared with other consumers, and is delivered again when they die"},

@@ -73,7 +73,7 @@ func (c *checkup) unreplicated() {
 		_, leaves := q.Effective("dead-letter-exchange")
 		r := roles[q.Name]
 		if waits && leaves || r == waiting || r == resting || r == moving || len(letters[q.Name]) > 0 {
-			c.find("queue.not-replicated", q.Object(), "migrate it to a quorum queue (rehop topology migrate); rehop's own queues are quorum queues unless QueueType is classic",
+			c.find("queue.not-replicated", q.Object(), c.otherwise(q.Name, "migrate it to a quorum queue (rehop topology migrate); rehop's own queues are quorum queues unless QueueType is classic"),
 				"retries or failed messages are in it, it is a classic queue, and the cluster has %d nodes", len(c.chart.nodes))
 		}
 	}

@@ -26,8 +26,9 @@ type chart struct {
 	channels    []apiChannel
 	consumers   []apiConsumer
 	whoami      apiUser
-	features    []apiFeature // deprecated ones that the broker knows
-	used        []apiFeature // those of them that are in use
+	features    []apiFeature    // deprecated ones that the broker knows
+	used        []apiFeature    // those of them that are in use
+	shared      map[string]bool // queues that other programs declare, too
 }
 
 type apiOverview struct {

@@ -109,7 +109,7 @@ func (c *checkup) stalled(ctx context.Context) error {
 		if !layout.IsWaitQueue(q.Name) || c.chart.queues[q.Name].Ready == 0 {
 			continue
 		}
-		first, err := c.admin.peek(ctx, place{layout: c.admin.layout, source: q.Name}, 1, Filter{})
+		first, err := c.admin.peek(ctx, place{layout: c.admin.layouts.usual, source: q.Name}, 1, Filter{})
 		switch {
 		case errors.Is(err, ErrNoQueue) || err == nil && len(first) == 0:
 			continue

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/rehop/rehop/internal/topology"
@@ -33,29 +34,82 @@ func (c *checkup) layouts() {
 	}
 }
 
+// priorities finds subscriptions that ask for priorities which this release does not have.
+func (c *checkup) priorities() {
+	for _, queue := range slices.Sorted(maps.Keys(c.options.Subscriptions)) {
+		if c.options.Subscriptions[queue].Priorities && c.chart.version.before(4, 0) {
+			c.find("queue.no-priorities", topology.Queue{Name: queue}.Object(), "use a classic queue, leave out max-priority, or use RabbitMQ 4.0 or later",
+				"its subscription sets max-priority for a quorum queue, and quorum queues of RabbitMQ %s have no priorities", c.chart.live.Version)
+		}
+	}
+}
+
+// declaredByOthers are the queues that the programs of a fleet declare, too, in the layout that rehop shares with them. If such a queue gets another type
+// or other arguments, the broker refuses their declarations, and rehop's.
+func (c *checkup) declaredByOthers() map[string]bool {
+	shared := make(map[string]bool)
+	for _, q := range c.chart.live.Queues {
+		of := c.layoutsThere.byQueue[q.Name]
+		if of == nil {
+			of, _ = c.layoutOf(q.Name)
+		}
+		if of == nil && c.returnsByHeader(q.Name) {
+			for _, usual := range []layout.Layout{layout.DLX{}, layout.Envelope{}} {
+				if c.has(usual, q.Name) {
+					of = usual
+				}
+			}
+		}
+		if _, own := of.(layout.Native); of == nil || own {
+			continue
+		}
+		shared[q.Name] = true
+		for _, beside := range of.Around(layout.QueueSpec{Name: q.Name}).Queues {
+			shared[beside.Name] = true
+		}
+	}
+	return shared
+}
+
+// otherwise is how to fix a queue that has to get another type or other arguments: as given, unless other programs declare it, too.
+func (c *checkup) otherwise(queue, fix string) string {
+	if !c.chart.shared[queue] {
+		return fix
+	}
+	return "do not change this queue alone: the programs that share its layout declare it as it is, and the broker refuses that, and what rehop declares, once it has another type or other arguments (406). " +
+		"Change the declaration in all of these programs and in rehop at the same time, or move to the native layout (docs/topology.md, From a layout to the native one)"
+}
+
+// isBound reports whether a queue is bound to an exchange.
+func (c *checkup) isBound(exchange, queue string) bool {
+	return slices.ContainsFunc(c.chart.live.Bindings, func(b topology.Binding) bool { return b.Source == exchange && !b.ToExchange && b.Destination == queue })
+}
+
+// returnsByHeader reports whether messages return to a queue as rehop has it in layouts that others share.
+func (c *checkup) returnsByHeader(queue string) bool {
+	return c.isBound(layout.HomeExchange, queue) || c.isBound(layout.HomeExchange, layout.HomeQueue(queue))
+}
+
+// has reports whether the queues are there that a layout has beside a queue.
+func (c *checkup) has(l layout.Layout, queue string) bool {
+	return !slices.ContainsFunc(l.Around(layout.QueueSpec{Name: queue}).Queues, func(q topology.Queue) bool {
+		_, there := c.chart.live.Queue(q.Name)
+		return !there
+	})
+}
+
 // layoutOf guesses the layout of a queue from the queues beside it, and whether that is sure. It knows those that count in x-death, by the names that
 // they have unless set otherwise. Nil: it is none of them.
 func (c *checkup) layoutOf(queue string) (of layout.Layout, sure bool) {
-	live := c.chart.live
-	bound := func(exchange, to string) bool {
-		return slices.ContainsFunc(live.Bindings, func(b topology.Binding) bool { return b.Source == exchange && !b.ToExchange && b.Destination == to })
-	}
-	has := func(l layout.Layout) bool {
-		return !slices.ContainsFunc(l.Around(layout.QueueSpec{Name: queue}).Queues, func(q topology.Queue) bool {
-			_, there := live.Queue(q.Name)
-			return !there
-		})
-	}
-	rehop := bound(layout.HomeExchange, queue) || bound(layout.HomeExchange, layout.HomeQueue(queue))
 	switch {
-	case has(layout.PubSub{}):
+	case c.has(layout.PubSub{}, queue):
 		return layout.PubSub{}, true
-	case rehop && has(layout.Sneakers{}):
+	case c.returnsByHeader(queue) && c.has(layout.Sneakers{}, queue):
 		// Programs of Sneakers reject, and the broker counts that. Of rehop among them nothing on the broker says what it does.
 		return layout.Sneakers{}, false
 	}
 	for _, b := range (layout.Tiers{}).Subscription(layout.QueueSpec{Name: queue}).Bindings {
-		if b.Source != layout.ReturnExchange && bound(b.Source, queue) {
+		if b.Source != layout.ReturnExchange && c.isBound(b.Source, queue) {
 			return layout.Tiers{}, true
 		}
 	}

@@ -83,7 +83,7 @@ func (c *checkup) onTheWay(q topology.LiveQueue) {
 	}
 	switch {
 	case q.Type == string(layout.Classic):
-		c.findAs(severity, "queue.lossy-dead-letters", q.Object(), "migrate it to a quorum queue with x-dead-letter-strategy at-least-once and x-overflow reject-publish (rehop topology migrate)",
+		c.findAs(severity, "queue.lossy-dead-letters", q.Object(), c.otherwise(q.Name, "migrate it to a quorum queue with x-dead-letter-strategy at-least-once and x-overflow reject-publish (rehop topology migrate)"),
 			"it is a classic queue with a dead-letter exchange")
 	case setting(q, "dead-letter-strategy") == "at-least-once" && setting(q, "overflow") != "reject-publish":
 		c.find("queue.strategy-ignored", q.Object(), "set overflow reject-publish in a policy", "it asks for at-least-once dead-lettering, and its overflow behaviour is drop-head")

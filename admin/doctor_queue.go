@@ -35,7 +35,7 @@ func (c *checkup) keeping(q topology.LiveQueue) {
 		if c.chart.version.before(4, 3) {
 			fix += "; RabbitMQ 4.3 refuses to declare it unless deprecated_features.permit.transient_nonexcl_queues = true is in the rabbitmq.conf of all nodes"
 		}
-		c.find("queue.transient", q.Object(), fix, "it is not durable")
+		c.find("queue.transient", q.Object(), c.otherwise(q.Name, fix), "it is not durable")
 	}
 	if _, dies := q.Effective("dead-letter-exchange"); dies {
 		return
@@ -60,9 +60,11 @@ func (c *checkup) oldArguments(q topology.LiveQueue) {
 			old = append(old, fmt.Sprintf("%s = %v", name, q.Args[name]))
 		}
 	}
+	byPolicy := 0
 	for _, key := range []string{"queue-mode", "queue-master-locator"} {
 		if value, ruled := q.Ruled[key]; ruled {
 			old = append(old, fmt.Sprintf("%s = %v (policy %s)", key, value, q.Policy))
+			byPolicy++
 		}
 	}
 	if len(old) > 0 {
@@ -70,6 +72,9 @@ func (c *checkup) oldArguments(q topology.LiveQueue) {
 		fix := "leave them out; rehop topology migrate moves what is in the queue"
 		if strings.Contains(strings.Join(old, " "), "queue-master-locator") {
 			fix += "; x-queue-leader-locator takes the place of x-queue-master-locator, which RabbitMQ 4.3 refuses"
+		}
+		if fix = c.otherwise(q.Name, fix); byPolicy == len(old) {
+			fix = "take the keys out of the policy"
 		}
 		c.find("queue.old-arguments", q.Object(), fix, "it has %s", strings.Join(old, ", "))
 	}
@@ -95,7 +100,13 @@ func (c *checkup) deliveryLimit(q topology.LiveQueue, r role) {
 	switch {
 	case r == resting || r == moving:
 		if set && limit < highLimit {
-			c.find("queue.resting-limit", q.Object(), "migrate it to what rehop declares (rehop topology migrate): x-delivery-limit 1000000000", "it drops a message after %d deliveries%s", limit, byDefault)
+			fix := "migrate it to what rehop declares (rehop topology migrate): x-delivery-limit 1000000000"
+			if own := q.Args["x-delivery-limit"] != nil; c.chart.shared[q.Name] && own {
+				fix = c.otherwise(q.Name, fix)
+			} else if c.chart.shared[q.Name] {
+				fix = "set delivery-limit 1000000000 in a policy for it"
+			}
+			c.find("queue.resting-limit", q.Object(), fix, "it drops a message after %d deliveries%s", limit, byDefault)
 		}
 	case r == waiting:
 	case !set && (r == consumed || q.Consumers > 0):

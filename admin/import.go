@@ -72,14 +72,15 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 	return i.done, i.ended(err)
 }
 
-// CheckImport reads what Import would, for queues of a layout (nil: layout.Native), and returns how many messages there are, or what is wrong with the
-// first line that Import would not take. It needs no broker, and so does not know whether the queues exist.
-func CheckImport(r io.Reader, of layout.Layout) (int, error) {
-	if of == nil {
-		of = layout.Native{}
+// CheckImport reads what Import would, and returns how many messages there are, or what is wrong with the first line that Import would not take. Of
+// the configuration it uses Layout and Layouts. It needs no broker, and so does not know whether the queues exist.
+func CheckImport(r io.Reader, config Config) (int, error) {
+	of, err := layoutsOf(config)
+	if err != nil {
+		return 0, err
 	}
-	a, n := &Admin{layout: of}, 0
-	err := eachRecord(r, func(line int, r record) error {
+	a, n := &Admin{layouts: of}, 0
+	err = eachRecord(r, func(line int, r record) error {
 		if _, err := a.layoutItem(r); err != nil {
 			return &lineError{line, err}
 		}
@@ -230,10 +231,11 @@ func (i *importing) ended(err error) error {
 
 // wayBack sees to it that messages can go back to a queue.
 func (i *importing) wayBack(ctx context.Context, queue string) error {
-	if shared(queue) || !i.admin.layout.KeepsKey() || i.ways[queue] {
+	of := i.admin.layouts.of(queue)
+	if shared(queue) || !of.KeepsKey() || i.ways[queue] {
 		return nil
 	}
-	if err := i.admin.wayBack(ctx, queue); err != nil {
+	if err := i.admin.wayBack(ctx, of, queue); err != nil {
 		return err
 	}
 	i.ways[queue] = true
@@ -242,7 +244,10 @@ func (i *importing) wayBack(ctx context.Context, queue string) error {
 
 // layoutItem is what a record becomes on the broker, if it can be sent.
 func (a *Admin) layoutItem(r record) (rabbit.Item, error) {
-	item := a.itemOf(r)
+	item, err := a.itemOf(r)
+	if err != nil {
+		return item, err
+	}
 	if len(r.Queue) > maxName {
 		return item, fmt.Errorf("the queue's name has %d bytes, AMQP allows %d", len(r.Queue), maxName)
 	}
@@ -252,7 +257,7 @@ func (a *Admin) layoutItem(r record) (rabbit.Item, error) {
 // maxName is how long a name can be in AMQP.
 const maxName = 255
 
-func (a *Admin) itemOf(r record) rabbit.Item {
+func (a *Admin) itemOf(r record) (rabbit.Item, error) {
 	headers := r.Headers
 	m := Message{
 		ID: r.ID, Headers: headers, Body: r.Body, ContentType: r.ContentType, ContentEncoding: r.ContentEncoding,
@@ -265,10 +270,14 @@ func (a *Admin) itemOf(r record) rabbit.Item {
 	}
 	if shared(r.Queue) {
 		f.Queue = "" // nothing said which one it belongs to
-		return rabbit.Item{Key: r.Queue, Message: m.publishing(f)}
+		return rabbit.Item{Key: r.Queue, Message: m.publishing(f)}, nil
+	}
+	of, err := a.layouts.known(r.Queue)
+	if err != nil {
+		return rabbit.Item{}, err
 	}
 	// It comes to rest as one that has just failed does.
-	verdict := a.layout.Fail(layout.Failure{
+	verdict := of.Fail(layout.Failure{
 		Letter: layout.Letter{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: headers, Body: r.Body, ContentType: r.ContentType,
 			CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID},
 		Attempt: r.Attempts, Kind: r.Kind, Error: r.Error, Stack: r.Stack, At: f.FailedAt,
@@ -277,5 +286,5 @@ func (a *Admin) itemOf(r record) rabbit.Item {
 	if verdict.Body != nil {
 		m.Body, m.ContentType = verdict.Body, cmp.Or(verdict.ContentType, m.ContentType)
 	}
-	return rabbit.Item{Exchange: verdict.Address.Exchange, Key: verdict.Key, Message: m.publishing(f)}
+	return rabbit.Item{Exchange: verdict.Address.Exchange, Key: verdict.Key, Message: m.publishing(f)}, nil
 }

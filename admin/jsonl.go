@@ -79,11 +79,14 @@ func (r *record) restoreBytes() error {
 // Export writes the messages of the failed queue of queue as JSON lines, oldest first, and leaves
 // them where they are. It returns how many it wrote.
 func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Filter) (int, error) {
-	from := a.placeOf(queue)
+	from, err := a.placeOf(queue)
+	if err != nil {
+		return 0, err
+	}
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
 	n := 0
-	err := a.each(ctx, from, 0, func(m Message) (bool, error) {
+	err = a.each(ctx, from, 0, func(m Message) (bool, error) {
 		if !from.has(m) || !filter.accepts(m) {
 			return true, nil
 		}

@@ -46,6 +46,7 @@ type limits struct {
 	// It refuses messages if it has more, or more bytes. 0: it does not, as far as is known.
 	length, bytes int
 	holds         int // bytes, some seconds ago
+	delayed       int // messages that came back and that the queue holds back, some seconds ago
 }
 
 // limitsOf are the limits of the queue of a place.
@@ -64,7 +65,7 @@ func (a *Admin) limitsOf(ctx context.Context, p place, line *rabbit.Line) (limit
 	case q.Type != string(layout.Quorum):
 		return limits{deliveries: unlimited}, nil
 	}
-	l := limits{deliveries: deliveriesOf(q, line.HasDefaultLimit()), holds: holds}
+	l := limits{deliveries: deliveriesOf(q, line.HasDefaultLimit()), holds: holds, delayed: q.Delayed}
 	if how, _ := q.Effective("overflow"); how == "reject-publish" {
 		length, _ := q.Effective("max-length")
 		bytes, _ := q.Effective("max-length-bytes")

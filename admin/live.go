@@ -37,7 +37,7 @@ func (m *management) live(ctx context.Context) (Live, error) {
 	}{
 		{"/api/exchanges/%s?columns=name,type,durable,auto_delete,internal,arguments,policy", &exchanges},
 		{"/api/queues/%s?columns=name,type,durable,auto_delete,exclusive,arguments,policy,operator_policy," +
-			"messages_ready,messages_unacknowledged,consumers", &queues},
+			"messages_ready,messages_unacknowledged,messages_delayed,consumers", &queues},
 		{"/api/bindings/%s", &bindings},
 		{"/api/policies/%s", &live.Policies},
 	} {
@@ -137,7 +137,7 @@ func (q apiLiveQueue) live() topology.LiveQueue {
 	return topology.LiveQueue{
 		Queue: topology.Queue{Name: q.Name, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Args: topology.Args(q.Arguments)},
 		Type:  q.Type, Durable: q.Durable, Policy: q.Policy, OperatorPolicy: q.OperatorPolicy,
-		Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers,
+		Ready: q.Ready, Unacked: q.Unacked, Delayed: q.Delayed, Consumers: q.Consumers,
 	}
 }
 

@@ -53,16 +53,20 @@ type place struct {
 
 // placeOf is where failed messages of a queue rest; the orphans, the unrouted, those that a repair has recovered and a queue that all share
 // are named by themselves.
-func (a *Admin) placeOf(queue string) place {
+func (a *Admin) placeOf(queue string) (place, error) {
 	if shared(queue) {
-		return place{layout: layout.Native{}, source: queue, open: true}
+		return place{layout: layout.Native{}, source: queue, open: true}, nil
 	}
-	p := place{layout: a.layout, source: a.layout.FailedQueue(queue), owner: queue, open: true}
-	p.common = p.source == a.layout.FailedQueue("another queue")
+	of, err := a.layouts.known(queue)
+	if err != nil {
+		return place{}, err
+	}
+	p := place{layout: of, source: of.FailedQueue(queue), owner: queue, open: true}
+	p.common = isCommon(of, queue) || a.layouts.sharesFailed(queue, p.source)
 	if p.source == queue {
 		p.owner = ""
 	}
-	return p
+	return p, nil
 }
 
 func shared(queue string) bool {
@@ -86,9 +90,12 @@ func (p place) read(d rabbit.Message) Message {
 		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 	}
 	var f envelope.Failure
-	if p.open {
+	switch {
+	case p.source == layout.UnroutedQueue || p.source == layout.OrphansQueue:
+		f = astray(l, p.source)
+	case p.open:
 		l, f = p.layout.Open(l)
-	} else {
+	default:
 		f = envelope.Read(l.Headers, l.Exchange, l.Key)
 	}
 	f = byLibrary(f, l.Headers)
@@ -96,7 +103,9 @@ func (p place) read(d rabbit.Message) Message {
 	if f.Queue == layout.MovingQueue(p.owner) {
 		f.Queue = p.owner
 	}
-	f.Queue = layout.Moved(f.Queue)
+	if f.Queue = layout.Moved(f.Queue); shared(f.Queue) {
+		f.Queue = "" // where it was kept is not where it belongs
+	}
 	f.Transient = f.Transient || d.DeliveryMode == rabbit.Transient
 	return Message{
 		ID: l.ID, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(l.Headers), Body: l.Body,
@@ -105,6 +114,31 @@ func (p place) read(d rabbit.Message) Message {
 		Attempts: f.Attempt, Error: f.Error, Kind: f.Kind, Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
 		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f, when: whenFailed(f, l.Headers, d.Timestamp),
 	}
+}
+
+// astray is what is known of a message that found no queue. That it has waited in queues of rehop's own, from which the broker dead-letters it, is no failure:
+// rehop's record holds, and if there is none, the message was published and has not been handled yet.
+func astray(l layout.Letter, source string) envelope.Failure {
+	died := envelope.LastDeath(l.Headers)
+	waited := layout.IsWaitQueue(died) || layout.IsLandingQueue(died) && (envelope.Written(l.Headers) || l.Headers[layout.HeaderTo] != nil)
+	if died != "" && !waited {
+		return envelope.ReadDead(l.Headers, l.Exchange, l.Key)
+	}
+	f := envelope.Read(l.Headers, l.Exchange, l.Key)
+	if f.FailedAt.IsZero() {
+		f.FailedAt = envelope.LatestDeath(l.Headers)
+	}
+	if l.Headers[layout.HeaderTo] == layout.ToQueue && f.Queue == "" {
+		f.Queue = l.Key // it was delayed, and its key is the name of the queue that it was to come to
+	}
+	switch {
+	case f.Kind != "":
+	case source == layout.UnroutedQueue:
+		f.Kind, f.Error = envelope.KindUnrouted, "no queue was bound for it"
+	default:
+		f.Kind, f.Error = envelope.KindUnrouted, "its queue did not exist when its delay was over"
+	}
+	return f
 }
 
 // whenFailed is when a message failed, as far as anything says so. What other programs failed often has no time of its own: it failed after the

@@ -91,8 +91,8 @@ var ErrConsumers = errors.New("the queue has consumers")
 
 const defaultSettle = 12 * time.Second
 
-// PlanMigration looks at the broker, and says what Migrate would do there. It changes nothing. It needs the
-// management API.
+// PlanMigration looks at the broker, and says what Migrate would do there. It changes nothing, except that it declares and deletes a queue
+// rehop.try.… to try the new arguments. It needs the management API.
 func (a *Admin) PlanMigration(ctx context.Context, plan layout.Plan, queue string, o MigrateOptions) (Migration, error) {
 	m, err := a.newMigration(plan, queue, o)
 	if err != nil {
@@ -109,8 +109,8 @@ func (a *Admin) PlanMigration(ctx context.Context, plan layout.Plan, queue strin
 //
 // Exchanges go on taking messages all the time. While the queue is replaced, its messages are kept in
 // layout.MovingQueue(queue); each is moved there and back by a copy that the broker confirms before the
-// original is removed, with its properties, headers and routing key. Who publishes to the queue by its name,
-// through the default exchange, has to pause: the queue is not deleted before nothing has come for
+// original is removed, with its properties, headers and routing key. Publishers that publish to the queue by its name,
+// through the default exchange, must pause: the queue is not deleted before nothing has come for
 // MigrateOptions.Settle.
 //
 // It is refused while a policy would take messages from the queue that keeps them or from the new one, and while policies
@@ -143,12 +143,14 @@ type migration struct {
 	admin    *Admin
 	want     topology.Queue
 	policies []topology.Policy // of the plan
+	letters  topology.Plan     // where dead letters of the queue as planned rest
 	options  MigrateOptions
 
 	have     topology.LiveQueue // the queue as it was when it was last looked at
 	kept     topology.LiveQueue // the one in which messages are kept
 	fresh    topology.LiveQueue // the queue as it will be, with what policies make of it
 	changes  Diff
+	missing  topology.Plan // of letters, what is not on the broker
 	state    migrationState
 	consumed bool                 // subscriptions consume the queue; otherwise messages rest there
 	movers   []topology.LiveQueue // queues with consumers that publish to this one by its name
@@ -183,7 +185,7 @@ func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (
 	case o.Settle < 0:
 		return nil, m.fault(fmt.Errorf("option Settle %v must not be negative", o.Settle))
 	}
-	m.want, m.policies = plan.Queues[i], plan.Policies
+	m.want, m.policies, m.letters = plan.Queues[i], plan.Policies, lettersOf(plan, plan.Queues[i])
 	return m, nil
 }
 
@@ -242,7 +244,7 @@ func (m *migration) warnings() []string {
 		all = append(all, fmt.Sprintf("the time to live of %v begins anew for each message", time.Duration(ttl)*time.Millisecond))
 	}
 	if len(m.state.direct)+len(m.state.diverted) == 0 {
-		all = append(all, "no exchange is bound to the queue: who publishes to it by its name has to pause")
+		all = append(all, "no exchange is bound to the queue: publishers that publish to it by its name must pause")
 	}
 	if m.unread && m.kept.Name == "" {
 		all = append(all, fmt.Sprintf("only the broker can tell whether a policy takes messages from queue %q: it is asked when that is there", layout.MovingQueue(m.want.Name)))

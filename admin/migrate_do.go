@@ -24,6 +24,8 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	diverted := step.binding
 	diverted.Destination, diverted.ToExchange = moving, true
 	switch step.Action {
+	case ActionLetters:
+		return m.admin.write.Declare(ctx, m.missing)
 	case ActionPrepare:
 		return m.prepare(ctx)
 	case ActionDivert:
@@ -154,7 +156,7 @@ func (m *migration) delete(ctx context.Context) error {
 		return errLook
 	}
 	queue := m.want.Name
-	depth, err := m.admin.read.Inspect(ctx, queue)
+	depth, err := m.admin.read.InspectClosely(ctx, queue)
 	if err != nil {
 		return queueError(err)
 	}
@@ -183,7 +185,7 @@ func (m *migration) clear(ctx context.Context) error {
 		}
 	}
 	if m.kept.Name != "" || m.state.aside {
-		depth, err := m.admin.read.Inspect(ctx, moving)
+		depth, err := m.admin.read.InspectClosely(ctx, moving)
 		switch {
 		case err != nil && !errors.Is(queueError(err), ErrNoQueue):
 			return err

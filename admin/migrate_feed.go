@@ -18,7 +18,7 @@ func (m *migration) moversIn(live Live) []topology.LiveQueue {
 		if b.Source != layout.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
 			continue
 		}
-		rest := m.admin.layout.Fail(layout.Failure{Letter: layout.Letter{Queue: b.Destination}})
+		rest := m.admin.layouts.of(b.Destination).Fail(layout.Failure{Letter: layout.Letter{Queue: b.Destination}})
 		if q, there := live.Queue(b.Destination); there && rest.Do == layout.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
 			all = append(all, q)
 		}
@@ -130,7 +130,7 @@ func (m *migration) ready(ctx context.Context, q topology.LiveQueue) (int, error
 		}
 		return told.waiting(), err
 	}
-	depth, err := m.admin.read.Inspect(ctx, q.Name)
+	depth, err := m.admin.read.InspectClosely(ctx, q.Name)
 	if errors.Is(queueError(err), ErrNoQueue) {
 		return 0, nil
 	}

@@ -28,11 +28,13 @@ func (m *migration) look(ctx context.Context) error {
 	m.kept, _ = live.Queue(layout.MovingQueue(m.want.Name))
 	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, func(string) bool { return false }).Of(topology.Differs)
 	m.state = stateOf(live, m.want, m.changes)
+	m.missing = m.letters.Missing(topology.Compare(m.letters, live, func(string) bool { return false }))
+	m.state.astray = !m.missing.Empty()
 	m.state.keepOrder = m.options.KeepOrder
 	m.state.carried, m.state.returned = done.carried, done.returned
-	failed := m.admin.layout.FailedQueue(m.want.Name)
+	failed := m.admin.layouts.of(m.want.Name).FailedQueue(m.want.Name)
 	_, fails := live.Queue(failed)
-	m.consumed = fails && failed != m.want.Name
+	m.consumed = fails && failed != m.want.Name && m.admin.layouts.mayConsume(m.want.Name)
 	m.movers, m.feeders = m.moversIn(live), m.feedersIn(live)
 	switch {
 	case !m.state.there && m.kept.Name == "":
@@ -44,6 +46,9 @@ func (m *migration) look(ctx context.Context) error {
 	}
 	if _, _, more := m.state.next(); !more {
 		return nil
+	}
+	if hint := live.Unsupported(m.want); hint != "" {
+		return fmt.Errorf("%s; nothing has been changed", hint)
 	}
 	return m.dangers(ctx, live)
 }
@@ -96,7 +101,9 @@ func (m *migration) dangers(ctx context.Context, live Live) error {
 		return err
 	}
 	if x := setting(m.fresh, "dead-letter-exchange"); x != "" {
-		if _, there := live.Exchange(x); !there {
+		_, there := live.Exchange(x)
+		comes := slices.ContainsFunc(m.missing.Exchanges, func(missing topology.Exchange) bool { return missing.Name == x })
+		if !there && !comes {
 			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first%s", x, m.orChange(live, "dead-letter-exchange"))
 		}
 	}
@@ -142,7 +149,7 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 		if q == "" {
 			continue
 		}
-		depth, err := m.admin.read.Inspect(ctx, q)
+		depth, err := m.admin.read.InspectClosely(ctx, q)
 		if err != nil {
 			return 0, 0, queueError(err)
 		}
@@ -236,7 +243,7 @@ func (m *migration) consumers(ctx context.Context) error {
 
 func (m *migration) unconsumed(ctx context.Context, queue string) error {
 	for {
-		depth, err := m.admin.read.Inspect(ctx, queue)
+		depth, err := m.admin.read.InspectClosely(ctx, queue)
 		switch {
 		case errors.Is(queueError(err), ErrNoQueue) && queue != m.want.Name:
 			return nil // it is gone

@@ -35,7 +35,7 @@ const (
 func (m *migration) empty(ctx context.Context, from, exchange string, quiet time.Duration) error {
 	last := time.Now()
 	for {
-		depth, err := m.admin.read.Inspect(ctx, from)
+		depth, err := m.admin.read.InspectClosely(ctx, from)
 		switch {
 		case err != nil:
 			return queueError(err)
@@ -60,7 +60,7 @@ func (m *migration) catchUp(ctx context.Context, from, exchange string) error {
 		if err := m.carry(ctx, from, exchange); err != nil {
 			return err
 		}
-		depth, err := m.admin.read.Inspect(ctx, from)
+		depth, err := m.admin.read.InspectClosely(ctx, from)
 		if err != nil || depth.Messages <= fewLeft {
 			return queueError(err)
 		}
@@ -75,7 +75,7 @@ func (m *migration) carry(ctx context.Context, from, exchange string) error {
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
-	depth, err := m.admin.read.Inspect(ctx, from)
+	depth, err := m.admin.read.InspectClosely(ctx, from)
 	if err != nil {
 		return queueError(err)
 	}
@@ -290,7 +290,7 @@ func (m *migration) copyOf(d rabbit.Message) *rabbit.Publishing {
 	origin := envelope.Failure{Exchange: d.Exchange, Key: d.RoutingKey}
 	if m.consumed {
 		origin.Queue = m.want.Name
-		origin.Exchange, origin.Key = m.admin.layout.Origin(layout.Letter{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
+		origin.Exchange, origin.Key = m.admin.layouts.of(m.want.Name).Origin(layout.Letter{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
 			Headers: headers, Body: d.Body, ContentType: d.ContentType, Redelivered: d.Redelivered})
 	}
 	with := make(map[string]any, len(p.Headers)+4)

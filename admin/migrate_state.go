@@ -26,6 +26,8 @@ type migrationState struct {
 	direct   []topology.Binding // of exchanges to the queue
 	diverted []topology.Binding // of exchanges to the gate, written as bindings to the queue
 
+	astray bool // dead letters of the queue as planned would not find their failed queue
+
 	keepOrder bool
 
 	// What has been done in this run.
@@ -72,6 +74,8 @@ func (s migrationState) next() (Action, topology.Binding, bool) {
 	switch {
 	case s.wanted:
 		return s.nextBack()
+	case s.astray:
+		return ActionLetters, none, true
 	case !s.there:
 		return ActionDeclare, none, true
 	case !s.aside || !s.gate || !s.open && len(s.diverted) == 0:
@@ -135,6 +139,8 @@ func without(some, counterparts []topology.Binding) (topology.Binding, bool) {
 func (s migrationState) after(do Action, b topology.Binding) migrationState {
 	s.direct, s.diverted = slices.Clone(s.direct), slices.Clone(s.diverted)
 	switch do {
+	case ActionLetters:
+		s.astray = false
 	case ActionPrepare:
 		s.aside, s.gate = true, true
 		s.open = s.open || len(s.diverted) == 0

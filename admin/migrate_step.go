@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
@@ -12,6 +13,8 @@ type Action string
 
 // The actions, in the order in which a migration takes them.
 const (
+	// ActionLetters declares what is missing of where dead letters of the queue as planned come to rest: its failed queue.
+	ActionLetters Action = "letters"
 	// ActionPrepare declares the queue in which messages are kept meanwhile, and the exchanges that lead there.
 	ActionPrepare Action = "prepare"
 	// ActionDivert leads what comes by a binding to the queue by way of rehop's exchange, too.
@@ -55,12 +58,30 @@ type Step struct {
 // String is the step in words.
 func (s Step) String() string { return s.Text }
 
+// objectsOf names the exchanges and queues of a plan, and its bindings if there is nothing else.
+func objectsOf(plan topology.Plan) string {
+	var all []string
+	for _, x := range plan.Exchanges {
+		all = append(all, x.Object().String())
+	}
+	for _, q := range plan.Queues {
+		all = append(all, q.Object().String())
+	}
+	if len(all) == 0 {
+		for _, b := range plan.Bindings {
+			all = append(all, b.Object().String())
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // step makes a step of a queue's migration.
 func (m *migration) step(do Action, b topology.Binding) Step {
 	q, moving := m.want.Name, layout.MovingQueue(m.want.Name)
 	diverted := b
 	diverted.Destination, diverted.ToExchange = moving, true
 	text := map[Action]string{
+		ActionLetters:  fmt.Sprintf("declare what is missing for dead letters of queue %q: %s", q, objectsOf(m.missing)),
 		ActionPrepare:  fmt.Sprintf("declare queue %q to keep messages in, and exchange %q, which leads to queue %q", moving, moving, q),
 		ActionDivert:   fmt.Sprintf("add the %s", diverted.Object()),
 		ActionRelease:  fmt.Sprintf("remove the %s", b.Object()),

@@ -29,7 +29,11 @@ const (
 )
 
 func (p *probe) look(ctx context.Context, plan topology.Plan) error {
-	p.live.Partial = true
+	line, err := p.link.Line(ctx)
+	if err != nil {
+		return err
+	}
+	p.live.Partial, p.live.Version = true, line.Version()
 	for _, x := range plan.Exchanges {
 		if err := p.exchange(ctx, x); err != nil {
 			return err

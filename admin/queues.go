@@ -53,8 +53,12 @@ type apiQueue struct {
 	Type      string `json:"type"`
 	Ready     int    `json:"messages_ready"`
 	Unacked   int    `json:"messages_unacknowledged"`
+	Delayed   int    `json:"messages_delayed"` // of a quorum queue of RabbitMQ 4.3
 	Consumers int    `json:"consumers"`
 }
+
+// messages is how many messages the queue holds.
+func (q apiQueue) messages() int { return q.Ready + q.Unacked + q.Delayed }
 
 type apiBinding struct {
 	Destination     string `json:"destination"`
@@ -65,7 +69,7 @@ type apiBinding struct {
 // old.
 func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	var queues []apiQueue
-	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,consumers", &queues); err != nil {
+	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,messages_delayed,consumers", &queues); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
 	var bindings []apiRoute
@@ -90,23 +94,28 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			queues = append(queues, apiQueue{Name: name})
 		}
 	}
+	layouts := a.layouts.recognise(ours, func(queue string) bool {
+		_, there := byName[queue]
+		return there
+	})
 	var o Overview
 	for _, q := range queues {
-		failed, hasFailed := byName[a.layout.FailedQueue(q.Name)]
+		of, consumed := layouts[q.Name]
 		switch {
 		case q.Name == layout.OrphansQueue:
-			o.Orphans = q.Ready + q.Unacked
+			o.Orphans = q.messages()
 		case q.Name == layout.UnroutedQueue:
-			o.Unrouted = q.Ready + q.Unacked
+			o.Unrouted = q.messages()
 		case layout.IsRecoveredQueue(q.Name):
-			o.Recovered = append(o.Recovered, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
+			o.Recovered = append(o.Recovered, Wait{Name: q.Name, Messages: q.messages()})
 		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && ours[q.Name]:
-			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.Ready + q.Unacked})
-		case hasFailed && ours[q.Name] && failed.Name != q.Name:
+			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.messages()})
+		case consumed:
+			failed := byName[of.FailedQueue(q.Name)]
 			moving, migrating := byName[layout.MovingQueue(q.Name)]
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,
-				Consumers: q.Consumers, Waiting: -1, Failed: failed.Ready + failed.Unacked,
-				Migrating: migrating, Moving: moving.Ready + moving.Unacked})
+				Consumers: q.Consumers, Waiting: -1, Failed: failed.messages(),
+				Migrating: migrating, Moving: moving.messages()})
 		}
 	}
 	slices.SortFunc(o.Queues, func(x, y Queue) int { return strings.Compare(x.Name, y.Name) })
@@ -126,7 +135,7 @@ func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, err
 	}
 	counts := make(map[string]int)
 	for _, w := range o.Waits {
-		messages, err := a.peek(ctx, place{layout: a.layout, source: w.Name}, limit, Filter{})
+		messages, err := a.peek(ctx, place{layout: a.layouts.usual, source: w.Name}, limit, Filter{})
 		if err != nil {
 			return o, err
 		}
@@ -153,7 +162,7 @@ func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 	}
 	var failed rabbit.Depth
 	if !layout.IsRecoveredQueue(name) { // which has no failed queue
-		if failed, err = a.read.Inspect(ctx, a.layout.FailedQueue(name)); err != nil {
+		if failed, err = a.read.Inspect(ctx, a.layouts.of(name).FailedQueue(name)); err != nil {
 			return Queue{}, queueError(err)
 		}
 	}

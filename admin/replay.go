@@ -36,6 +36,8 @@ type Progress struct {
 	Done  int // replayed or discarded
 	Kept  int // did not meet the filter, or could not be moved
 	Total int // how many there were at the start, as far as the broker could tell
+	// Delayed is how many messages the queue held back at the start, so that they were not seen: see Admin.Delayed.
+	Delayed int
 }
 
 // Replay takes messages from the failed queue of queue back to the queue that failed them, and only
@@ -45,6 +47,10 @@ type Progress struct {
 // is, and the error says so.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
 	run := rabbit.NewID()
+	from, err := a.placeOf(queue)
+	if err != nil {
+		return Progress{}, err
+	}
 	ways := make(map[string]bool)
 	return a.take(ctx, queue, run, o, func(m Message) (rabbit.Item, error) {
 		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
@@ -52,7 +58,6 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
 			Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays + 1, ReplayRun: run, Hooks: m.failure.Hooks,
 		}
-		from := a.placeOf(queue)
 		switch {
 		case m.Queue != "":
 		case queue == layout.OrphansQueue, from.owner == "" && m.Kind != envelope.KindUnrouted && !shared(queue):
@@ -68,9 +73,9 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 		item := rabbit.Item{Key: f.Queue, Message: m.publishing(f)}
 		// Celery sends the retries of a task to the exchange from which the task came, so that must not be one of rehop's. From the default exchange
 		// they go to the queue.
-		if a.layout.KeepsKey() && !shared(queue) && !isTask(m.Headers) {
+		if from.layout.KeepsKey() && !shared(queue) && !isTask(m.Headers) {
 			if !ways[f.Queue] {
-				if err := a.wayBack(ctx, f.Queue); err != nil {
+				if err := a.wayBack(ctx, from.layout, f.Queue); err != nil {
 					return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
 				}
 				ways[f.Queue] = true
@@ -82,8 +87,8 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 }
 
 // wayBack declares what brings a message back to a queue with the key that it has.
-func (a *Admin) wayBack(ctx context.Context, queue string) error {
-	if err := a.write.Declare(ctx, layout.Back(a.layout, layout.Native{}, queue)); err != nil {
+func (a *Admin) wayBack(ctx context.Context, of layout.Layout, queue string) error {
+	if err := a.write.Declare(ctx, layout.Back(of, layout.Native{}, queue)); err != nil {
 		return fmt.Errorf("declare the way back to %q: %w", queue, queueError(err))
 	}
 	return nil
@@ -96,7 +101,10 @@ func (a *Admin) Discard(ctx context.Context, queue string, o Options) (Progress,
 
 // take goes once through what is in the queue at the start. With move nil, messages are removed.
 func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(Message) (rabbit.Item, error)) (done Progress, err error) {
-	from := a.placeOf(queue)
+	from, err := a.placeOf(queue)
+	if err != nil {
+		return Progress{}, err
+	}
 	ahead := 0
 	if o.Rate > 0 {
 		ahead = int(max(1, min(o.Rate*fetchAhead.Seconds(), math.MaxInt16)))
@@ -112,7 +120,7 @@ func (a *Admin) take(ctx context.Context, queue, run string, o Options, move fun
 	// This gives back what was kept, and makes sure that the broker has every removal.
 	defer func() { err = errors.Join(err, s.end()) }()
 	s.run = run
-	t := &taking{admin: a, sweep: s, from: from, options: o, move: move, progress: Progress{Total: s.depth}}
+	t := &taking{admin: a, sweep: s, from: from, options: o, move: move, progress: Progress{Total: s.depth, Delayed: s.delayed}}
 	err = t.all(ctx)
 	if !errors.Is(err, ErrTakenBack) {
 		err = errors.Join(err, s.unsettled())

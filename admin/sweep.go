@@ -12,18 +12,15 @@ import (
 )
 
 const (
-	// sweepBatch is how many messages are taken together, and sweepBytes about how many bytes they have.
+	// sweepBatch is how many messages are taken together.
 	sweepBatch = 256
-	sweepBytes = 16 << 20
 	// replayBatch is how many are replayed together. While the broker removes the originals of one batch, the next is published. So two batches
 	// are in both queues when a replay is killed: at most sweepBatch messages.
 	replayBatch = sweepBatch / 2
 	// giveBackLimit is how long the broker may take to put back what a sweep has read.
 	giveBackLimit = 5 * time.Minute
-	// keepOrder is how many messages a sweep that has found what it wants may read to keep the order of the queue, and keepOrderBytes how many
-	// bytes of bodies, as far as it can tell.
-	keepOrder      = 1000
-	keepOrderBytes = 8 << 20
+	// keepOrder is how many messages a sweep that has found what it wants may read to keep the order of the queue.
+	keepOrder = 1000
 	// gatherMost is how many messages are read, and renewed where needed, before the first of them is visited.
 	gatherMost = 4096
 	// fewAhead is how many messages are fetched ahead if the queue drops what is returned twice. All of them stay in memory.
@@ -40,9 +37,11 @@ type sweep struct {
 	reader    *rabbit.Sweep
 	began     time.Time
 	limit     time.Duration        // how long messages may be held
+	since     time.Time            // from when on they are held
 	until     time.Time            // when the broker might take them back
 	rewinds   int                  // how often in a row the broker has taken messages back
 	depth     int                  // messages that were there at the start
+	delayed   int                  // messages that the queue held back then, and that cannot be seen
 	left      int                  // of these, were not seen yet
 	extra     int                  // others that were seen
 	seen      int                  // all that were seen
@@ -94,7 +93,7 @@ func (a *Admin) sweepOf(ctx context.Context, from place, largest int, returns bo
 			largest = few
 		}
 	}
-	reader, depth, err := l.line.OpenSweep(ctx, from.source, largest, !from.open)
+	reader, depth, err := l.line.OpenSweep(ctx, from.source, rabbit.SweepOptions{Ahead: largest, Room: a.readAhead, Passing: !from.open, Fragile: tired == 0})
 	if err != nil {
 		l.end()
 		return nil, fmt.Errorf("read queue %q: %w", from.source, queueError(err))
@@ -111,17 +110,19 @@ func (a *Admin) sweepOf(ctx context.Context, from place, largest int, returns bo
 		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
 	}
 	now := time.Now()
-	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, until: now.Add(a.sweepLimit), depth: depth, left: depth, moved: make(map[rabbit.Print]int),
+	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, since: now, until: now.Add(a.sweepLimit), depth: depth, left: depth, delayed: has.delayed, moved: make(map[rabbit.Print]int),
 		id: rabbit.NewID(), renewFrom: tired}, nil
 }
 
-// end gives back what was not removed, and waits until it is in the queue again. An error says that what was only sent ahead could not be renewed.
+// end gives back what was not removed, and waits until it is in the queue again. An error says that what nobody has visited could not be renewed.
 func (s *sweep) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackLimit)
 	defer cancel()
 	s.finishing = false
-	s.straighten(ctx)
-	refused := s.renewUnread(ctx)
+	refused := s.straighten(ctx)
+	if unread := s.renewUnread(ctx); !errors.Is(refused, ErrNotRenewed) {
+		refused = unread
+	}
 	if !errors.Is(refused, ErrNotRenewed) {
 		refused = nil // the broker has the messages again, and the next sweep renews them
 	}
@@ -139,7 +140,7 @@ func (s *sweep) take(ctx context.Context, most int) (haul, error) {
 		if s.extra > s.depth+manyNew {
 			return haul{}, s.unsettled()
 		}
-		raw, err := s.reader.Take(ctx, min(most, s.wanted()), sweepBytes, s.wanted())
+		raw, err := s.reader.Take(ctx, min(most, s.wanted()), s.batchBytes(), s.wanted())
 		if err != nil {
 			return haul{}, s.expire(err)
 		}
@@ -196,6 +197,11 @@ func (s *sweep) remove(ctx context.Context, b rabbit.Batch, some []found) error 
 	return s.reader.Sync(ctx, b)
 }
 
+// batchBytes is about how many bytes of bodies are taken together, and orderBytes how many a sweep that has found what it wants may read to keep the
+// order of the queue, as far as it can tell.
+func (s *sweep) batchBytes() int { return s.lease.admin.readAhead / 2 }
+func (s *sweep) orderBytes() int { return s.lease.admin.readAhead / 4 }
+
 // wanted is how many messages are still looked for.
 func (s *sweep) wanted() int {
 	if s.finishing {
@@ -244,13 +250,17 @@ func (s *sweep) isNew(m Message) bool {
 // straighten reads on, after a sweep that ends early: a quorum queue puts what it gets back behind what it has got back before, so
 // the messages that were taken must not be put behind others that are newer. The same holds for messages that were renewed. Where that would read
 // many, the order is given up.
-func (s *sweep) straighten(ctx context.Context) {
-	for (s.renewing || s.returned && s.reader.Holds()) && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= keepOrderBytes {
+func (s *sweep) straighten(ctx context.Context) error {
+	for (s.renewing || s.returned && s.reader.Holds()) && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= s.orderBytes() {
 		h, err := s.take(ctx, sweepBatch)
-		if err != nil || len(h.messages) == 0 || s.renew(ctx, h.batch, h.messages) != nil {
-			return
+		if err == nil && len(h.messages) > 0 {
+			err = s.renew(ctx, h.batch, h.messages)
+		}
+		if err != nil || len(h.messages) == 0 {
+			return err
 		}
 	}
+	return nil
 }
 
 // expire notes that the broker has taken messages back, because its timeout is shorter than we know. Nothing is lost by that: the sweep is
@@ -263,13 +273,14 @@ func (s *sweep) expire(err error) error {
 		return fmt.Errorf("%w: %d of %d messages of queue %q were read, and none since the broker has taken them back %d times: %w; raise its consumer_timeout",
 			ErrTooSlow, s.depth-s.left, s.depth, s.from.source, maxRewinds, err)
 	}
-	s.limit /= 2
+	s.limit = min(s.limit, time.Since(s.since)) / 2
 	var told *rabbit.TimeoutError
 	if errors.As(err, &told) {
 		s.limit = told.Timeout * 2 / 3
 	}
 	s.limit = max(s.limit, time.Millisecond)
 	s.until = time.Time{}
+	s.reader.WaitAtMost(s.limit / 4)
 	return errExpired
 }
 
@@ -287,7 +298,7 @@ func (s *sweep) isDue() bool { return !time.Now().Before(s.until) }
 
 // rewind gives back what is held, and takes it again before it goes on, from then on: it may be held for as long again.
 func (s *sweep) rewind(ctx context.Context, then time.Time) error {
-	s.until = then.Add(s.limit)
+	s.since, s.until = then, then.Add(s.limit)
 	if err := s.renewUnread(ctx); err != nil && !errors.Is(err, rabbit.ErrHeldTooLong) {
 		return err
 	}
@@ -308,7 +319,7 @@ func (s *sweep) gather(ctx context.Context) (all []found, err error) {
 		for _, f := range h.messages {
 			size += len(f.message.Body)
 		}
-		if s.renewFrom == never || size >= sweepBytes || len(all) >= gatherMost || s.isDue() || !s.reader.Ahead() {
+		if s.renewFrom == never || size >= s.batchBytes() || len(all) >= gatherMost || s.isDue() || !s.reader.Ahead() {
 			break
 		}
 	}
@@ -343,10 +354,16 @@ func (s *sweep) removeAgain(ctx context.Context, h haul) error {
 // each visits the messages that are in a place and leaves them there, until visit returns false. What it has renewed and the broker has taken back
 // it removes before it ends.
 func (a *Admin) each(ctx context.Context, from place, largest int, visit func(Message) (bool, error)) (err error) {
+	return a.eachOf(ctx, from, largest, func(*sweep) {}, visit)
+}
+
+// eachOf does so, and shows the sweep before it begins.
+func (a *Admin) eachOf(ctx context.Context, from place, largest int, begin func(*sweep), visit func(Message) (bool, error)) (err error) {
 	s, err := a.sweepOf(ctx, from, largest, true)
 	if err != nil {
 		return err
 	}
+	begin(s)
 	defer func() { err = errors.Join(err, s.end()) }()
 	for {
 		if s.isDue() {

@@ -115,7 +115,7 @@ func (a *Admin) onlyEmpty(ctx context.Context, diff Diff) (Diff, error) {
 	var sure Diff
 	for _, d := range diff {
 		if d.Kind == topology.Superfluous {
-			depth, err := a.read.Inspect(ctx, d.Object.Name)
+			depth, err := a.read.InspectClosely(ctx, d.Object.Name)
 			switch {
 			case errors.Is(queueError(err), ErrNoQueue) || depth.Messages > 0 || depth.Consumers > 0:
 				continue

@@ -94,7 +94,7 @@ func TestHostileStayer(t *testing.T) {
 	})
 }
 
-// Who publishes and reads neither returns nor confirms is not listened to any longer.
+// The broker stops reading from a client that publishes and reads neither returns nor confirms.
 func TestHostilePublisher(t *testing.T) {
 	server := &broker.Server{}
 	inBubble(t, server, func(t *testing.T) {

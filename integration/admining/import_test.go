@@ -72,7 +72,7 @@ func TestCheckImportFindsWhatImportRefuses(t *testing.T) {
 			"a priority too high":   line("m", "mail", `,"priority":256`),
 		} {
 			text := line("m0", "mail", "") + bad
-			if n, err := admin.CheckImport(strings.NewReader(text), nil); n != 1 || err == nil || !strings.Contains(err.Error(), "line 2") {
+			if n, err := admin.CheckImport(strings.NewReader(text), admin.Config{}); n != 1 || err == nil || !strings.Contains(err.Error(), "line 2") {
 				t.Errorf("%s: a check counts %d, %v, want 1 and that line 2 is wrong", what, n, err)
 			}
 			n, err := a.Import(kit.Context(t), strings.NewReader(text))
@@ -90,7 +90,7 @@ func TestImportWithByteOrderMark(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		a := importer(t, r)
 		text := "\ufeff" + line("m0", "mail", "") + line("m1", "mail", "")
-		if n, err := admin.CheckImport(strings.NewReader(text), nil); n != 2 || err != nil {
+		if n, err := admin.CheckImport(strings.NewReader(text), admin.Config{}); n != 2 || err != nil {
 			t.Errorf("a check counts %d, %v, want 2", n, err)
 		}
 		if n, err := a.Import(kit.Context(t), strings.NewReader(text)); n != 2 || err != nil {

@@ -34,7 +34,7 @@ func TestTwoNamedConnections(t *testing.T) {
 	if len(names) != 2 || names[0] != "orders consume" || names[1] != "orders publish" {
 		t.Fatalf("got connections %q, want orders consume and orders publish", names)
 	}
-	// The consumer is on the one that is named so. Its details are [] until the broker has gathered them.
+	// The consumer is on the one that is named so. Its details are [], or have no names, until the broker has gathered them.
 	var consumers []struct {
 		Channel json.RawMessage `json:"channel_details"`
 	}
@@ -43,7 +43,7 @@ func TestTwoNamedConnections(t *testing.T) {
 	}
 	lab.Eventually(t, kit.Limit, "consumer shown", func() bool {
 		r.API("GET", "/api/consumers/"+r.Vhost, nil, &consumers)
-		return len(consumers) == 1 && json.Unmarshal(consumers[0].Channel, &channel) == nil
+		return len(consumers) == 1 && json.Unmarshal(consumers[0].Channel, &channel) == nil && channel.Connection != ""
 	})
 	if got, want := channel.Connection, byName["orders consume"].Name; got != want {
 		t.Errorf("the consumer is on connection %q, want %q", got, want)

@@ -107,9 +107,12 @@ func TestTopologyBreaksLater(t *testing.T) {
 		kit.Subscribe(t, c, rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
 		settle(t, c, e, q, got)
 	}
-	// Deleted and made again before the subscription can: it waits at least 50 ms.
+	// The subscription learns of the deletion when the other queue is there. While RabbitMQ deletes a quorum queue, it still accepts a declaration
+	// that fits it, and a consumer that comes then may get the queue that is declared next.
+	release := w.Newest(t, "consume").Hold()
 	kit.DeleteQueue(t, ch, "broken")
 	kit.Queue(t, ch, "broken", amqp.Table{"x-queue-type": "classic"})
+	release()
 	refusals := func() []consumerEvent {
 		var all []consumerEvent
 		for _, c := range e.consumers {

@@ -157,6 +157,7 @@ func TestAltered(t *testing.T) {
 		{alone(queues, set("waits", "durable", false)), "queue.transient", `queue "waits"`, admin.Warning, "it is not durable"},
 		{nil, "queue.resting-limit", `queue "rehop.orphans"`, admin.Warning, "it drops a message after 5 deliveries"},
 		{alone("/api/vhosts/"+w.rabbit.Vhost+"/channels", set("", "global_prefetch_count", 7)), "channel.global-prefetch", "channel ", admin.Warning, "its prefetch of 7 is shared"}, // which RabbitMQ 4 does not show
+		{release("3.10.8"), "queue.no-priorities", `queue "urgent"`, admin.Critical, "quorum queues of RabbitMQ 3.10.8 have no priorities"},
 		{release("3.10.8"), "queue.no-delivery-limit", `queue "work"`, admin.Warning, "it has no delivery limit"},
 		{alone(nodes, more(map[string]any{"name": "rabbit@other", "running": true})), "queue.not-replicated", `queue "waits"`, admin.Warning, "2 nodes"},
 		{with(release("3.10.8"), nodes, set("", "type", "disc")), "queue.letters-limit", `queue "letters"`, admin.Info, "on RabbitMQ 4 it would drop"},
@@ -169,7 +170,9 @@ func TestAltered(t *testing.T) {
 			var all admin.Findings
 			// Connections come into the figures with some delay.
 			lab.Eventually(t, kit.Limit, fmt.Sprintf("%s of %s that says %q", c.id, c.object, c.says), func() bool {
-				all = w.examine(a, options())
+				o := options()
+				o.Subscriptions = map[string]admin.DoctorSubscription{"urgent": {Priorities: true}}
+				all = w.examine(a, o)
 				for _, f := range all {
 					if f.ID == c.id && f.Severity == c.as && strings.HasPrefix(f.Object.String(), c.object) && strings.Contains(f.Found, c.says) {
 						return true

@@ -277,3 +277,23 @@ func (r *Rabbit) Elect(queue string) error {
 		{Name, _} = amqqueue:get_pid(Q),
 		ok = ra:trigger_election({Name, node()}).`, r.Vhost, queue))
 }
+
+// HoldLeader has the leader of a quorum queue answer nobody until release is called.
+func (r *Rabbit) HoldLeader(queue string) (release func()) {
+	r.t.Helper()
+	do := func(action string) error {
+		return r.eval(fmt.Sprintf(`
+		{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
+		ok = sys:%s(amqqueue:get_pid(Q)).`, r.Vhost, queue, action))
+	}
+	if err := do("suspend"); err != nil {
+		r.t.Fatalf("hold the leader of queue %q: %v", queue, err)
+	}
+	release = sync.OnceFunc(func() {
+		if err := do("resume"); err != nil {
+			r.t.Errorf("release the leader of queue %q: %v", queue, err)
+		}
+	})
+	r.t.Cleanup(release)
+	return release
+}

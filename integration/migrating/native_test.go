@@ -88,6 +88,10 @@ func moveToNative(t *testing.T, r *lab.Rabbit, f fleet) {
 		native.Keys = []string{f.key}
 	}
 	s.migrate(plan(t, native), f.Queue, admin.MigrateOptions{})
+	// The failed queue is there before a subscriber starts. In the layout tiers it has the same name, and messages.
+	if _, err := s.ch.QueueDeclarePassive(layout.FailedQueue(f.Queue), true, false, false, false, nil); err != nil {
+		t.Fatalf("got %v, want that the failed queue is there", err)
+	}
 	kit.Subscribe(t, client, native)
 	seen := shift.count()
 	shift.await(t, "messages that came after the move", func() bool { return len(shift.done) > seen+5 })
@@ -244,4 +248,35 @@ func (w *flow) stop() int {
 	close(w.stopped)
 	w.all.Wait()
 	return w.next
+}
+
+// What another program rejects after a migration to the native layout comes to the failed queue, although no subscriber has started yet.
+func TestFailedQueueAfterMigration(t *testing.T) {
+	t.Parallel()
+	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
+		s := newSite(t, r)
+		if err := s.ch.ExchangeDeclare("order", "topic", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		kit.Queue(t, s.ch, "orders", nil, [2]string{"order", "order.#"})
+		s.fill("order", "order.1", 0, 3)
+		native := plan(t, orders(func(s *rehop.Subscription) { s.ForeignExchange, s.Keys = true, []string{"order.#"} }))
+		m := s.migrate(native, "orders", admin.MigrateOptions{})
+		if !slices.ContainsFunc(m.Steps, func(step admin.Step) bool { return step.Action == admin.ActionLetters }) {
+			t.Errorf("got steps %v, want one that declares the failed queue", m.Steps)
+		}
+		d, ok, err := s.ch.Get("orders", false)
+		if err != nil || !ok {
+			t.Fatalf("got a message: %t, %v; want one", ok, err)
+		}
+		if err := d.Reject(false); err != nil {
+			t.Fatal(err)
+		}
+		kit.WantDepth(t, r, s.ch, "orders.failed", 1)
+		kit.WantDepth(t, r, s.ch, "orders", 2)
+		// Nothing is left to do.
+		if m, err := s.admin.PlanMigration(s.ctx, native, "orders", admin.MigrateOptions{}); err != nil || len(m.Steps) > 0 {
+			t.Errorf("got %v and %v, want no steps", m, err)
+		}
+	})
 }

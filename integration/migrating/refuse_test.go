@@ -3,7 +3,6 @@ package migrating
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -274,7 +273,8 @@ func TestMigrateBadInput(t *testing.T) {
 		_, err = plain.Migrate(s.ctx, p, "orders", admin.MigrateOptions{})
 		wantError(t, err, admin.ErrNoManagement, "Config.Management")
 		kit.Queue(t, s.ch, "gone", amqp.Table{"x-dead-letter-exchange": "old"})
-		_, err = s.admin.Migrate(s.ctx, p, "gone", admin.MigrateOptions{})
-		wantError(t, err, nil, fmt.Sprintf("exchange %q, which does not exist", layout.ReturnExchange))
+		astray := plan(t, rehop.Subscription{Queue: "gone", QueueArgs: map[string]any{"x-dead-letter-exchange": "elsewhere"}})
+		_, err = s.admin.Migrate(s.ctx, astray, "gone", admin.MigrateOptions{})
+		wantError(t, err, nil, `exchange "elsewhere", which does not exist`)
 	})
 }

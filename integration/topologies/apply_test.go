@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -275,4 +276,33 @@ func (d *desk) alone(queue string) {
 	if _, err := ch.QueueDeclare(queue, false, false, true, false, nil); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// A dry run finds arguments that the broker refuses, and leaves nothing behind.
+func TestDryRunOfRefusedArguments(t *testing.T) {
+	each(t, func(d *desk) {
+		var subs []rehop.Subscription
+		refused := map[string]any{"x-quorum-initial-group-size": int64(0), "x-max-priority": int64(5), "x-expires": int64(0), "x-overflow": "sometimes"}
+		for argument, value := range refused {
+			subs = append(subs, rehop.Subscription{Queue: argument, QueueArgs: map[string]any{argument: value}})
+		}
+		p := plan(d.t, append(subs, rehop.Subscription{Queue: "fine"})...)
+		for _, a := range []*admin.Admin{d.admin, d.blind} {
+			applied, err := a.Apply(d.ctx, p, admin.ApplyOptions{DryRun: true})
+			if err == nil || len(applied.Refused) != len(refused) {
+				d.t.Errorf("got %v and %v, want %d queues refused", err, applied.Refused, len(refused))
+			}
+			for _, r := range applied.Refused {
+				if refused[r.Object.Name] == nil || !strings.Contains(r.Reason, r.Object.Name) || strings.Contains(r.Reason, "rehop.try.") {
+					d.t.Errorf("got %+v, want the queue and the argument that is refused", r)
+				}
+			}
+			if !slices.ContainsFunc(applied.Declared, func(o admin.Object) bool { return o.Name == "fine" }) {
+				d.t.Errorf("got %v, want that queue fine would be declared", applied.Declared)
+			}
+			if n := d.objects(); n != 0 {
+				d.t.Errorf("then there are %d objects, want none", n)
+			}
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package topologies
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,6 +161,49 @@ func TestDiffOfOldSteps(t *testing.T) {
 		}
 		if len(names) != 1 || names[0] != layout.LandingQueue("q") {
 			d.t.Errorf("superfluous: got %v, want the landing queue alone", names)
+		}
+	})
+}
+
+// A queue that the broker declares, and whose subscription it could not serve as planned, is reported before anything is declared.
+func TestPrioritiesOfQuorumQueues(t *testing.T) {
+	each(t, func(d *desk) {
+		prioritised := rehop.Subscription{Queue: "urgent", Exchange: "orders", QueueType: layout.Quorum, MaxPriority: 5}
+		p := plan(d.t, prioritised)
+		supported := d.rabbit.Version() >= "4.0"
+		for _, a := range []*admin.Admin{d.admin, d.blind} {
+			got := d.diff(a, p).Of(topology.Unsupported)
+			switch {
+			case supported && len(got) > 0:
+				d.t.Errorf("got %swant that this release has priorities", got)
+			case !supported && (len(got) != 1 || got[0].Object.Name != "urgent" || !strings.Contains(got[0].Hint, "RabbitMQ "+d.rabbit.Version()+" have no priorities")):
+				d.t.Errorf("got %swant that quorum queues of this release have no priorities", got)
+			}
+		}
+		findings, err := d.admin.Doctor(d.ctx, admin.DoctorOptions{Subscriptions: map[string]admin.DoctorSubscription{"urgent": {Priorities: true}}})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if found := slices.ContainsFunc(findings, func(f admin.Finding) bool { return f.ID == "queue.no-priorities" && f.Object.Name == "urgent" }); found == supported {
+			d.t.Errorf("doctor: got %v, want a finding: %t", findings, !supported)
+		}
+		applied := d.apply(d.admin, p)
+		if left := len(applied.Left.Of(topology.Unsupported)); (left == 0) != supported {
+			d.t.Errorf("apply: got %swant the queue to be left: %t", applied, !supported)
+		}
+		live, err := d.admin.Live(d.ctx)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if _, there := live.Queue("urgent"); there != supported {
+			d.t.Errorf("after apply, is the queue there: got %t, want %t", there, supported)
+		}
+		// A queue that exists is not migrated to one.
+		d.queue("old", nil)
+		prioritised.Queue = "old"
+		_, err = d.admin.PlanMigration(d.ctx, plan(d.t, prioritised), "old", admin.MigrateOptions{})
+		if refused := err != nil && strings.Contains(err.Error(), "have no priorities"); refused == supported {
+			d.t.Errorf("migrate: got %v, want it to be refused: %t", err, !supported)
 		}
 	})
 }

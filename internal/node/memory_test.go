@@ -6,8 +6,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/rehop/rehop/internal/node/store"
 	"github.com/rehop/rehop/internal/wire"
@@ -117,6 +119,57 @@ func TestPurgeIsFrugal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A purge of a large queue does not stall other queues: it writes to the log in steps of 1024 messages, and others write between them. The disk stands
+// still here, so that the purge waits after its first step.
+func TestPurgeServesOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const messages, step, muchUnwritten = 5000, 1024, 17 << 20
+		var stands atomic.Bool
+		moves := make(chan struct{})
+		n, err := Open(Config{Dir: t.TempDir(), MemoryLimit: 1 << 40, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler), Store: store.Options{Crash: func(string) {
+			if stands.Load() {
+				<-moves
+			}
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = n.Close() })
+		m := must{t, n.Vhost("/")}
+		large, other := m.queue("large"), m.queue("other")
+		m.queue("bulk")
+		for range messages {
+			send(m.v, "", wire.Brief{DeliveryMode: 2}, "large")
+		}
+		m.do(n.kept(store.Mark(n.latest.Load())))
+		stands.Store(true)
+		send(m.v, strings.Repeat("x", muchUnwritten), wire.Brief{DeliveryMode: 2}, "bulk")
+		before := n.latest.Load()
+		purged := make(chan int, 1)
+		go func() { purged <- large.Purge() }()
+		synctest.Wait() // it has begun, and waits
+		if ready, steps := large.Status().Ready, n.latest.Load()-before; ready != 0 || steps != 1 {
+			t.Errorf("at first %d messages are left after %d steps of the log, want none after one", ready, steps)
+		}
+		send(m.v, "served", wire.Brief{DeliveryMode: 2}, "other")
+		if got := string(m.get(other).Body); got != "served" {
+			t.Errorf("got %q from the other queue, want what was just published", got)
+		}
+		served := n.latest.Load()
+		if len(purged) > 0 {
+			t.Error("the purge ended before the other queue was served")
+		}
+		stands.Store(false)
+		close(moves)
+		if got := <-purged; got != messages {
+			t.Errorf("%d were purged, want %d", got, messages)
+		}
+		if steps := n.latest.Load() - served; steps < (messages-step)/step {
+			t.Errorf("the purge took %d steps of the log after the other queue was served, want at least %d", steps, (messages-step)/step)
+		}
+	})
 }
 
 // Contents that are on disk leave memory before anybody is blocked because of them.

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 // What a session asks the broker for is asked one by one, and nothing after its channel was closed: answers would go to the wrong one, and
@@ -41,15 +40,7 @@ func TestCallsOfASessionComeOneByOne(t *testing.T) {
 			return true
 		}
 		link, p, _ := start(t, b)
-		s, err := link.OpenSession(within(t, time.Hour), ConsumeOptions{Queue: "q", Tag: "tag"}, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		deliver(b.newest(), 1, "tag", 1, "m")
-		d, ok := s.Next()
-		if !ok {
-			t.Fatal("got no delivery")
-		}
+		s, d := openWithDelivery(t, link, b)
 		// expect lets the broker answer once, and says what it must have been asked for since.
 		expect := func(when string, want ...string) {
 			t.Helper()

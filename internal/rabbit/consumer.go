@@ -84,8 +84,11 @@ func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) 
 	}
 	if release := line.release(); o.QuorumPriorities && !release.hasQuorumPriorities() {
 		return nil, &DeclareError{Object: "queue", Name: o.Queue, Code: amqp.NotImplemented, Reason: fmt.Sprintf("quorum queues of RabbitMQ %s have no priorities", release),
-			Hint: "use a classic queue, leave out the highest priority, or use RabbitMQ 4.0 or later"}
+			Hint: "use a classic queue, leave out max-priority, or use RabbitMQ 4.0 or later"}
 	}
+	// What is under way ends before this returns: the queue must not be declared, nor consumed for a moment, by a subscription that was stopped.
+	ctx, end := Grace(ctx, openGrace)
+	defer end()
 	s, err := line.openSession(ctx, o, prefetch)
 	if d := (*DeclareError)(nil); o.Timeout > 0 && errors.As(err, &d) && d.Code == amqp.PreconditionFailed && strings.Contains(d.Reason, timeoutArgument) {
 		// It is a classic queue, which has none.
@@ -94,6 +97,9 @@ func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) 
 	}
 	return s, err
 }
+
+// openGrace is how long the broker may take to answer after the context of a session that is being opened has ended.
+const openGrace = 2 * time.Second
 
 const timeoutArgument = "x-consumer-timeout"
 

@@ -52,20 +52,6 @@ func declare(ch *amqp.Channel, plan topology.Plan) error {
 	return nil
 }
 
-// Depth is what a passive declare tells of a queue.
-type Depth struct {
-	Messages, Consumers int
-}
-
-// Inspect asks for a queue's depth. A missing queue is a *DeclareError with code 404.
-func (l *Link) Inspect(ctx context.Context, queue string) (d Depth, err error) {
-	err = l.briefly(ctx, func(ch *amqp.Channel) (err error) {
-		d, err = inspect(ch, queue)
-		return err
-	})
-	return d, err
-}
-
 func inspect(ch *amqp.Channel, queue string) (Depth, error) {
 	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 	if err != nil {

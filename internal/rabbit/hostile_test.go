@@ -128,6 +128,21 @@ func deliver(p *fakePeer, channel uint16, consumer string, tag uint64, id string
 	p.content(channel, id, "body")
 }
 
+// openWithDelivery opens a session that has received one message.
+func openWithDelivery(t *testing.T, link *Link, b *fakeBroker) (*Session, Delivery) {
+	t.Helper()
+	s, err := link.OpenSession(within(t, time.Hour), ConsumeOptions{Queue: "q", Tag: "tag"}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver(b.newest(), 1, "tag", 1, "m")
+	d, ok := s.Next()
+	if !ok {
+		t.Fatal("got no delivery")
+	}
+	return s, d
+}
+
 func flood(p *fakePeer) {
 	repeat(500, func() { p.send(0, 10, 60, shortstr("why")) })
 	p.send(0, 10, 61)
@@ -422,22 +437,10 @@ func TestLateAckStaysWithItsSession(t *testing.T) {
 			return false
 		}}
 		link, p, _ := start(t, b)
-		session := func() (*Session, Delivery) {
-			s, err := link.OpenSession(within(t, time.Minute), ConsumeOptions{Queue: "q", Tag: "tag"}, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
-			deliver(b.newest(), 1, "tag", 1, "m")
-			d, ok := s.Next()
-			if !ok {
-				t.Fatal("got no delivery")
-			}
-			return s, d
-		}
-		first, old := session()
+		first, old := openWithDelivery(t, link, b)
 		_ = b.newest().Close()
 		<-first.Ended()
-		second, _ := session()
+		second, _ := openWithDelivery(t, link, b)
 		old.Ack()
 		old.Requeue()
 		old.Reject()

@@ -51,12 +51,16 @@ func (s *Line) Declare(ctx context.Context, plan topology.Plan) error {
 }
 
 // DeleteQueue is DeleteQueue of the link, on this connection.
-func (s *Line) DeleteQueue(ctx context.Context, queue string, spare bool) (messages int, err error) {
-	err = s.briefly(ctx, func(ch *amqp.Channel) (err error) {
+func (s *Line) DeleteQueue(ctx context.Context, queue string, spare bool) (int, error) {
+	messages := 0
+	err := s.briefly(ctx, func(ch *amqp.Channel) (err error) {
 		messages, err = deleteQueue(ch, queue, spare)
 		return err
 	})
-	return messages, s.ended(err)
+	if err != nil {
+		return 0, s.ended(err) // whoever deletes it may still be at it
+	}
+	return messages, nil
 }
 
 func (s *Line) channel(ctx context.Context) (*amqp.Channel, error) {

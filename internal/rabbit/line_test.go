@@ -32,7 +32,7 @@ func TestLineEndsWithItsConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sweep, _, err := line.OpenSweep(t.Context(), "q", 0, false)
+		sweep, _, err := line.OpenSweep(t.Context(), "q", rabbit.SweepOptions{Room: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,9 +44,12 @@ func TestLineEndsWithItsConnection(t *testing.T) {
 		for what, do := range map[string]func() error{
 			"declare": func() error { return line.Declare(t.Context(), queue("lock", true)) },
 			"delete":  func() error { _, err := line.DeleteQueue(t.Context(), "q", false); return err },
-			"open":    func() error { _, _, err := line.OpenSweep(t.Context(), "q", 0, false); return err },
-			"take":    func() error { _, err := sweep.Take(t.Context(), 1, 1, 1); return err },
-			"lost":    line.Lost,
+			"open": func() error {
+				_, _, err := line.OpenSweep(t.Context(), "q", rabbit.SweepOptions{Room: 1 << 20})
+				return err
+			},
+			"take": func() error { _, err := sweep.Take(t.Context(), 1, 1, 1); return err },
+			"lost": line.Lost,
 		} {
 			if err := do(); !errors.Is(err, rabbit.ErrDisconnected) || !strings.Contains(err.Error(), "run the command again") {
 				t.Errorf("%s: got %v, want that the connection was lost", what, err)

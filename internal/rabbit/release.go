@@ -35,6 +35,9 @@ func (r release) countsReturns() bool { return !r.atLeast(4, 3) }
 // hasDefaultLimit reports whether quorum queues have a delivery limit although nobody has set one, and whether a negative limit is none.
 func (r release) hasDefaultLimit() bool { return r.atLeast(4, 0) }
 
+// Version is the version of the broker, as in 3.10.8. It is empty if the broker does not name it.
+func (s *Line) Version() string { return string(s.release()) }
+
 // CountsReturns reports whether every return of a message counts toward the delivery limit of a quorum queue, and not only that of a consumer
 // which has died.
 func (s *Line) CountsReturns() bool { return s.release().countsReturns() }

@@ -14,12 +14,12 @@ var ErrInUse = errors.New("it has messages or consumers")
 // DeleteQueue deletes a queue, and says how many ready messages were deleted with it. With spare it fails with
 // ErrInUse if the queue has ready messages or consumers; quorum queues do not know that. A missing queue is
 // no error.
-func (l *Link) DeleteQueue(ctx context.Context, queue string, spare bool) (messages int, err error) {
-	err = l.briefly(ctx, func(ch *amqp.Channel) (err error) {
-		messages, err = deleteQueue(ch, queue, spare)
-		return err
-	})
-	return messages, err
+func (l *Link) DeleteQueue(ctx context.Context, queue string, spare bool) (int, error) {
+	s, err := l.Line(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return s.DeleteQueue(ctx, queue, spare)
 }
 
 func deleteQueue(ch *amqp.Channel, queue string, spare bool) (int, error) {

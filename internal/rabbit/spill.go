@@ -26,7 +26,7 @@ func (s *Sweep) followed(ctx context.Context, w *window) []*window {
 		if left == 0 || left > keepOrder || !last.isAgain() {
 			return all
 		}
-		next := newWindow(left)
+		next := newWindow(left, s.room)
 		next.spill = true // nothing of it is kept
 		next.again = true // until a message comes that was not given back before: canceled earlier, it would leave some of those behind
 		if _, err := s.line.on(ctx, func(ch *amqp.Channel) error { return next.open(ch, s.queue) }); err != nil {

@@ -39,8 +39,6 @@ const (
 	maxWindow   = 4096
 	manyWindows = 128
 	hugeWindow  = 32768
-	// unreadBytes is how many bytes of bodies wait in memory to be taken.
-	unreadBytes = 32 << 20
 	// idleCheck is how long nothing must come for the queue to be looked at, suspect how long for it to be thought empty if others may have
 	// taken the messages, onTheirWay if not, and stuck how long it may deliver nothing of what it has.
 	idleCheck  = 100 * time.Millisecond
@@ -68,11 +66,14 @@ type Sweep struct {
 	queue   string
 	control *amqp.Channel // asks for the depth
 	asking  turn
-	nacks   bool // what is nacked keeps its order
-	others  int  // consumers that were there before
-	passing bool // messages leave the queue by themselves
+	nacks   bool          // what is nacked keeps its order
+	others  int           // consumers that were there before
+	passing bool          // messages leave the queue by themselves
+	fragile bool          // a message that is returned may be dropped
+	waits   time.Duration // at most for messages that are most likely on their way
 
 	cap     int  // no window is larger
+	room    int  // for bytes of bodies that wait in memory to be taken
 	roomy   bool // there is room for all that comes
 	size    int  // of the next window
 	opened  int
@@ -98,10 +99,17 @@ func (s *Sweep) call(ctx context.Context, t turn, do func() error) error {
 	}, func() {}))
 }
 
-// OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError with code 404. No
-// window is larger than largest; 0: by the size of the messages alone. passing: messages leave the queue by themselves.
-func (c *Line) OpenSweep(ctx context.Context, queue string, largest int, passing bool) (*Sweep, int, error) {
-	s := &Sweep{line: c, queue: queue, passing: passing, nacks: c.release().nacksKeepOrder(), cap: largest, size: firstWindow, asking: make(turn, 1)}
+// SweepOptions say how a queue is read.
+type SweepOptions struct {
+	Ahead   int  // how many messages are fetched ahead at the most; 0: by their size alone
+	Room    int  // how many bytes of bodies may wait in memory to be taken
+	Passing bool // messages leave the queue by themselves
+	Fragile bool // a message that is returned may be dropped, so it is taken only if it has to be
+}
+
+// OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError with code 404.
+func (c *Line) OpenSweep(ctx context.Context, queue string, o SweepOptions) (*Sweep, int, error) {
+	s := &Sweep{line: c, queue: queue, passing: o.Passing, fragile: o.Fragile, waits: onTheirWay, nacks: c.release().nacksKeepOrder(), cap: o.Ahead, room: o.Room, size: firstWindow, asking: make(turn, 1)}
 	var depth Depth
 	var err error
 	s.control, err = c.on(ctx, func(ch *amqp.Channel) (err error) {
@@ -118,6 +126,12 @@ func (c *Line) OpenSweep(ctx context.Context, queue string, largest int, passing
 			depth, err = s.depth(ctx)
 		}
 		if err != nil {
+			s.closeControl()
+			return nil, 0, err
+		}
+	}
+	if depth == (Depth{}) {
+		if depth, err = c.inspect(ctx, queue, !o.Fragile); err != nil {
 			s.closeControl()
 			return nil, 0, err
 		}
@@ -220,8 +234,11 @@ func (s *Sweep) patience(now Depth) time.Duration {
 	if s.passing || s.others > 0 || now.Consumers > active+len(s.full) {
 		return suspect
 	}
-	return onTheirWay
+	return max(suspect, s.waits)
 }
+
+// WaitAtMost is for a sweep that may not hold messages for long: the others that it waits for may have left the queue.
+func (s *Sweep) WaitAtMost(most time.Duration) { s.waits = min(s.waits, most) }
 
 // isEmptied finds out whether the queue has no more messages for a window that gets none. Behind the broker's answer that its consumer is canceled
 // nothing comes any more.
@@ -244,7 +261,7 @@ func (s *Sweep) isEmptied(ctx context.Context) (bool, error) {
 	if !w.isOver() {
 		return false, nil
 	}
-	d, err := s.depth(ctx)
+	d, err := s.line.inspect(ctx, s.queue, !s.fragile)
 	return d.Messages == 0, err
 }
 
@@ -410,7 +427,7 @@ func (s *Sweep) open(ctx context.Context, want int) error {
 	if s.cap > 0 {
 		size = min(size, s.cap)
 	}
-	w := newWindow(max(1, min(size, want)))
+	w := newWindow(max(1, min(size, want)), s.room)
 	w.roomy = s.roomy
 	_, err := s.line.on(ctx, func(ch *amqp.Channel) error { return w.open(ch, s.queue) })
 	if err != nil {
@@ -442,7 +459,7 @@ func (s *Sweep) next(ctx context.Context) error {
 			s.largest = max(s.largest, f.largestBody())
 		}
 		s.spilled = max(s.spilled, dropped) + len(w.held)
-		s.size = max(1, min(w.prefetch/2, unreadBytes/max(1, s.largest)/2))
+		s.size = max(1, min(w.prefetch/2, s.room/max(1, s.largest)/2))
 		return ctx.Err()
 	}
 	largest := max(1, w.largestBody())
@@ -453,7 +470,7 @@ func (s *Sweep) next(ctx context.Context) error {
 	if s.opened > manyWindows {
 		limit = hugeWindow
 	}
-	s.size = max(1, min(s.size*growWindow, limit, unreadBytes/largest))
+	s.size = max(1, min(s.size*growWindow, limit, s.room/largest))
 	s.current = nil
 	if len(w.held) > 0 {
 		s.full = append(s.full, w)

@@ -61,7 +61,7 @@ func hasMethod(frames []byte, method [2]uint16, channel uint16) bool {
 func sweepHeld(t *testing.T, release broker.Compat, method [2]uint16, gathers bool, largest int) (*Sweep, *heldConn) {
 	t.Helper()
 	line, held := heldLine(t, release, method, gathers)
-	s, _, err := line.OpenSweep(t.Context(), "q", largest, false)
+	s, _, err := line.OpenSweep(t.Context(), "q", SweepOptions{Ahead: largest, Room: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

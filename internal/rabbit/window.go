@@ -18,6 +18,7 @@ type window struct {
 	prefetch int
 	taken    int  // of what came
 	most     int  // how many may come
+	room     int  // for bytes of bodies that were not taken
 	roomy    bool // there is room for all of them
 	canceled bool // it has no consumer any more
 	closed   bool
@@ -47,8 +48,8 @@ type held struct {
 	unread bool // nobody has taken it
 }
 
-func newWindow(prefetch int) *window {
-	return &window{turn: make(turn, 1), prefetch: prefetch, more: make(chan struct{}, 1), ended: make(chan struct{})}
+func newWindow(prefetch, room int) *window {
+	return &window{turn: make(turn, 1), prefetch: prefetch, room: room, more: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
 func (w *window) open(ch *amqp.Channel, queue string) error {
@@ -74,7 +75,7 @@ func (w *window) receive(deliveries <-chan Message) {
 		w.got++
 		w.again = d.Redelivered
 		w.largest = max(w.largest, len(d.Body))
-		if w.spill = w.spill || !w.roomy && w.bytes > 0 && w.bytes+len(d.Body) > unreadBytes; !w.spill {
+		if w.spill = w.spill || !w.roomy && w.bytes > 0 && w.bytes+len(d.Body) > w.room; !w.spill {
 			w.unread = append(w.unread, d)
 			w.bytes += len(d.Body)
 		}

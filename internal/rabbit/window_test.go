@@ -8,17 +8,18 @@ import (
 
 // A window keeps as many bytes as there is room for, and in order; a message that is larger than that is kept alone.
 func TestWindowIsBounded(t *testing.T) {
+	const room = 1 << 20
 	for name, c := range map[string]struct {
 		size, kept int
 	}{
-		"many":             {1 << 20, unreadBytes >> 20},
+		"many":             {room / 32, 32},
 		"none at all":      {0, 100},
-		"just too large":   {unreadBytes/2 + 1, 1},
-		"larger than room": {unreadBytes + 1, 1},
+		"just too large":   {room/2 + 1, 1},
+		"larger than room": {room + 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWindow(1000)
+				w := newWindow(1000, room)
 				deliveries := make(chan Message)
 				go w.receive(deliveries)
 				body := make([]byte, c.size)
@@ -29,8 +30,8 @@ func TestWindowIsBounded(t *testing.T) {
 				if got := len(w.unread); got != c.kept || w.spilled() != (c.kept < 100) {
 					t.Errorf("got %d messages in memory and spilled %v, want %d", got, w.spilled(), c.kept)
 				}
-				err := w.await(t.Context(), 1000, unreadBytes)
-				batch := w.take(1000, unreadBytes)
+				err := w.await(t.Context(), 1000, room)
+				batch := w.take(1000, room)
 				if err != nil || len(batch) != c.kept || batch[0].DeliveryTag != 1 {
 					t.Errorf("got %d messages and %v, want %d", len(batch), err, c.kept)
 				}

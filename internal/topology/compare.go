@@ -14,7 +14,7 @@ func Compare(plan Plan, live Live, own func(queue string) bool) Diff {
 	c.queues()
 	c.bindings()
 	c.superfluous(own)
-	order := []Kind{Missing, Differs, Ruled, Unexpected, Superfluous, Unchecked}
+	order := []Kind{Unsupported, Missing, Differs, Ruled, Unexpected, Superfluous, Unchecked}
 	slices.SortStableFunc(c.found, func(a, b Difference) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 	return c.found
 }
@@ -134,6 +134,12 @@ func (c *comparison) ruled(name Object, key string, want, have any, policy strin
 func (c *comparison) queues() {
 	for _, q := range c.plan.Queues {
 		have, ok := c.live.Queue(q.Name)
+		if hint := c.live.Unsupported(q); hint != "" {
+			c.add(Difference{Kind: Unsupported, Object: q.Object(), Do: ChangePlan, Hint: hint})
+			if !ok {
+				continue
+			}
+		}
 		switch {
 		case !ok && q.Temporary():
 			continue

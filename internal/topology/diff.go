@@ -26,6 +26,8 @@ type Kind string
 
 // The kinds, in the order in which a diff has them.
 const (
+	// Unsupported: this release of the broker has nothing of that kind. It may declare the object, which then does not do what the plan says.
+	Unsupported Kind = "unsupported"
 	// Missing: the plan has it, and the broker has not.
 	Missing Kind = "missing"
 	// Differs: both have it, not alike. To declare it fails.
@@ -56,6 +58,8 @@ const (
 	Unbind Remedy = "unbind"
 	// Delete it.
 	Delete Remedy = "delete"
+	// ChangePlan, or use another release of the broker.
+	ChangePlan Remedy = "plan"
 	// Ask its owner: it is somebody else's.
 	Ask Remedy = "ask"
 	// Look yourself.

@@ -1,5 +1,7 @@
 package topology
 
+import "fmt"
+
 // Live is what a broker has in one virtual host.
 type Live struct {
 	Version   string // of the broker, as in 3.10.8; "" if not known
@@ -37,11 +39,12 @@ type LiveQueue struct {
 	Ruled     Args
 	Ready     int
 	Unacked   int
+	Delayed   int // came back, and RabbitMQ 4.3 holds them back for a while (x-delayed-retry-type)
 	Consumers int
 }
 
 // Messages is how many messages it holds.
-func (q LiveQueue) Messages() int { return q.Ready + q.Unacked }
+func (q LiveQueue) Messages() int { return q.Ready + q.Unacked + q.Delayed }
 
 // Effective is what an argument and the policies come to, and whether there is any. The name is that of a
 // policy, as in message-ttl.
@@ -78,6 +81,16 @@ func (l Live) Queue(name string) (LiveQueue, bool) {
 		}
 	}
 	return LiveQueue{}, false
+}
+
+// Unsupported says why this release of the broker cannot do what a queue is planned for, and what to do. "": it can, as far as is known.
+func (l Live) Unsupported(q Queue) string {
+	var major, minor int
+	if _, err := fmt.Sscanf(l.Version, "%d.%d", &major, &minor); err != nil || major >= 4 || !q.Priorities {
+		return ""
+	}
+	return fmt.Sprintf("quorum queues of RabbitMQ %s have no priorities, and a subscription that asks for them is refused: use a classic queue, leave out max-priority, or use RabbitMQ 4.0 or later",
+		l.Version)
 }
 
 // Rule finds which policies apply to each queue and exchange, and what they set. The broker tells so itself, but

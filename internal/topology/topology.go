@@ -24,6 +24,9 @@ type Queue struct {
 	Exclusive  bool
 	Passive    bool // true: it belongs to somebody else and is only checked for
 	Args       Args
+	// Priorities: it is a quorum queue whose messages have priorities. No argument says so: quorum queues have them from RabbitMQ 4.0 on, and before
+	// that not at all.
+	Priorities bool `json:",omitempty"`
 }
 
 // Temporary reports whether the queue comes and goes with its consumers. Such a queue is nobody's to declare

@@ -233,7 +233,8 @@ func pubSubSeedMultiplies(b *Bench) {
 func pubSubStrays(b *Bench) {
 	l, fleet := pubSub(b)
 	fleet.declare(pubSubThree[0], "user.#")
-	worker := fleet.work(pubSubThree[0], 0, firstTime)
+	// Not the last one: its retry would come to rehop's queues, too, at some time.
+	worker := fleet.work(pubSubThree[0], 0, func(d amqp091.Delivery) bool { return firstTime(d) && string(d.Body) == "1" })
 	client, desks := b.Client(), [2]*Desk{b.Desk(succeeds), b.Desk(succeeds)}
 	for i, desk := range desks {
 		client.Subscribe(pubSubSubscription(l, pubSubThree[i+1], desk))

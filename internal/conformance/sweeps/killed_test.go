@@ -95,7 +95,7 @@ func (c *mutedConn) Write(p []byte) (int, error) {
 
 // A replay that is killed before the broker has got a removal leaves at most 256 messages in both queues, whichever removal it is.
 func TestReplayKilledBeforeRemoval(t *testing.T) {
-	const n, most = 1500, 256
+	const n, most = 1000, 256
 	for passed := range 6 {
 		t.Run(fmt.Sprint(passed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

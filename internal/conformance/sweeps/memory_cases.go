@@ -19,12 +19,12 @@ func memoryCases() []Case {
 	}
 }
 
-// There are small messages, and behind them so many large ones that they do not fit into memory together.
-const smallOnes, largeOnes, largeSize = 400, 60, 2 << 20
+// There are small messages, and behind them so many large ones that they do not fit into memory together: almost four times of what is read ahead.
+const smallOnes, largeOnes = 400, 60
 
 func (b *Bench) fillLarge() {
 	b.t.Helper()
-	body := bytes.Repeat([]byte("x"), largeSize)
+	body := bytes.Repeat([]byte("x"), b.room()/16)
 	b.fill(failed, smallOnes+largeOnes, func(i int, p *amqp091.Publishing) {
 		if i >= smallOnes {
 			p.Body = body
@@ -38,7 +38,7 @@ func exportOfLargeBodies(b *Bench) {
 	b.declare(failed, resting(layout.Quorum))
 	b.fillLarge()
 	out := &beginnings{most: 40}
-	_, err := b.admin(b.managed).Export(b.context(), queue, out, admin.Filter{})
+	_, err := b.admin(b.managed, b.narrow).Export(b.context(), queue, out, admin.Filter{})
 	b.must(err)
 	var got []string
 	for _, line := range out.lines {
@@ -53,7 +53,7 @@ func exportOfLargeBodies(b *Bench) {
 func replayOfLargeBodies(b *Bench) {
 	b.declare(failed, resting(layout.Quorum), queue)
 	b.fillLarge()
-	p, err := b.admin(b.managed).Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
+	p, err := b.admin(b.managed, b.narrow).Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
 	b.must(err)
 	if p.Seen != smallOnes+largeOnes || p.Kept+p.Done != p.Seen {
 		b.t.Errorf("progress: got %+v, want all %d seen", p, smallOnes+largeOnes)
@@ -62,12 +62,12 @@ func replayOfLargeBodies(b *Bench) {
 	b.wantIDs("kept", b.takeAll(failed), smallOnes+largeOnes, func(i int) bool { return i%3 != 1 })
 }
 
-// largeBodiesOfLimitNotKnown: where the delivery limit is not known, what finds no room may be published anew, and lose its place. Each is exported
-// once, or replayed, and the others stay.
+// largeBodiesOfLimitNotKnown: where the delivery limit is not known, messages for which there is no room may be published anew. They are then at the
+// end of the queue, behind messages that came later. Each is exported once, or replayed, and the others stay.
 func largeBodiesOfLimitNotKnown(b *Bench) {
 	b.declare(failed, resting(layout.Quorum), queue)
 	b.fillLarge()
-	a := b.admin()
+	a := b.admin(b.narrow)
 	for range 2 {
 		if count, err := a.Export(b.context(), queue, io.Discard, admin.Filter{}); err != nil || count != smallOnes+largeOnes {
 			b.t.Fatalf("export: got %d messages and %v, want %d", count, err, smallOnes+largeOnes)

@@ -109,14 +109,14 @@ func importOfBytes(b *Bench) {
 	}
 }
 
-// looks: however a queue is looked at, its messages stay in their order. There are more than three windows of them.
+// looks: however a queue is looked at, its messages stay in their order. There are three windows of them.
 func (b *Bench) looks(args amqp091.Table) {
-	const n = 700
+	const n = 340
 	b.declare(failed, args)
 	b.fill(failed, n)
 	a := b.admin()
 	b.wantIDs("export", b.exported(a, admin.Filter{}), n, nil)
-	for _, most := range []int{3, 40, n, 1, 500} {
+	for _, most := range []int{3, 40, n, 1, 300} {
 		found, err := a.Failed(b.context(), queue, most, admin.Filter{})
 		b.must(err)
 		b.wantIDs("list", idsOf(found), most, nil)
@@ -150,7 +150,7 @@ func (b *Bench) wantLittle(what string, do func(a *admin.Admin)) {
 
 // listOfOne: to list one message does not read a queue, although all were given back before.
 func (b *Bench) listOfOne(args amqp091.Table) {
-	const n = 1500
+	const n = 1100 // more than are read to keep the order
 	b.declare(failed, args)
 	b.fill(failed, n, func(_ int, p *amqp091.Publishing) { p.Body = make([]byte, 2<<10) })
 	b.exported(b.admin(), admin.Filter{})
@@ -164,15 +164,16 @@ func (b *Bench) listOfOne(args amqp091.Table) {
 
 // listOfOneLarge: the same for a few messages that are large.
 func listOfOneLarge(b *Bench) {
-	const n, size = 20, 1 << 20
+	const n = 20
+	size := b.room() / 32
 	b.declare(failed, resting(layout.Quorum))
 	b.fill(failed, n, func(_ int, p *amqp091.Publishing) { p.Body = make([]byte, size) })
-	b.exported(b.admin(), admin.Filter{})
+	b.exported(b.admin(b.narrow), admin.Filter{})
 	wire := &cable{dial: b.Dial}
-	found, err := b.admin(func(c *admin.Config) { c.Dial = wire.connect }).Failed(b.context(), queue, 1, admin.Filter{})
+	found, err := b.admin(b.narrow, func(c *admin.Config) { c.Dial = wire.connect }).Failed(b.context(), queue, 1, admin.Filter{})
 	b.must(err)
 	b.wantIDs("list", idsOf(found), 1, nil)
-	if got := wire.bytes.Load(); got > 2*size {
+	if got := wire.bytes.Load(); got > int64(2*size) {
 		b.t.Errorf("got %d bytes from the broker, want not much more than one message of %d", got, size)
 	}
 }
@@ -196,7 +197,7 @@ func replayOfOne(b *Bench) {
 
 // filteredReplay: what is replayed comes in its order, and what stays stays in its order.
 func (b *Bench) filteredReplay(args amqp091.Table) {
-	const n = 1000
+	const n = 400
 	b.declare(failed, args, queue)
 	b.fill(failed, n)
 	a := b.admin()
@@ -212,12 +213,12 @@ func (b *Bench) filteredReplay(args amqp091.Table) {
 
 // limitedReplay: the first are taken, and no others.
 func limitedReplay(b *Bench) {
-	const n = 600
+	const n = 400
 	b.declare(failed, resting(layout.Quorum), queue)
 	b.fill(failed, n)
 	a := b.admin()
 	b.exported(a, admin.Filter{})
-	for _, c := range []struct{ limit, first, end int }{{1, 0, 1}, {299, 1, 300}, {250, 300, 550}} {
+	for _, c := range []struct{ limit, first, end int }{{1, 0, 1}, {299, 1, 300}, {50, 300, 350}} {
 		p, err := a.Replay(b.context(), queue, admin.Options{Limit: c.limit})
 		b.must(err)
 		if p.Done != c.limit {
@@ -225,23 +226,23 @@ func limitedReplay(b *Bench) {
 		}
 		b.wantIDs("replayed", b.takeAll(queue), c.end, func(i int) bool { return i >= c.first })
 	}
-	b.wantIDs("kept", b.takeAll(failed), n, func(i int) bool { return i >= 550 })
+	b.wantIDs("kept", b.takeAll(failed), n, func(i int) bool { return i >= 350 })
 }
 
 func discard(b *Bench) {
-	const n = 1000
+	const n, third = 400, 134
 	b.declare(failed, resting(layout.Quorum))
 	b.fill(failed, n)
 	a := b.admin()
 	p, err := a.Discard(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "0"}}})
 	b.must(err)
-	if p.Done != 334 || p.Kept != n-334 {
-		b.t.Fatalf("progress: got %+v, want 334 done", p)
+	if p.Done != third || p.Kept != n-third {
+		b.t.Fatalf("progress: got %+v, want %d done", p, third)
 	}
 	b.wantIDs("kept", b.exported(a, admin.Filter{}), n, func(i int) bool { return i%3 != 0 })
 	p, err = a.Discard(b.context(), queue, admin.Options{})
 	b.must(err)
-	if p.Done != n-334 || b.depth(failed) != 0 {
+	if p.Done != n-third || b.depth(failed) != 0 {
 		b.t.Fatalf("progress: got %+v, want that the others are gone, too", p)
 	}
 }

@@ -162,10 +162,12 @@ func TestSlowReplayLosesConnection(t *testing.T) {
 	})
 }
 
-// limitedQueue is a broker by the rules of a release, with a failed queue of another layout that has a delivery limit and messages of these sizes.
+// limitedQueue is a broker by the rules of a release, with a failed queue of another layout that has a delivery limit and messages of these sizes. The
+// admin does not know the limit, unless a change has it ask the management API.
 func limitedQueue(t *testing.T, release broker.Compat, limit int, sizes []int, change ...func(*admin.Config)) (b *rehoptest.Broker, a *admin.Admin, name string) {
 	t.Helper()
-	b = rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = release }))
+	var server *broker.Server
+	b = rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat, server = release, s }))
 	l, config := layout.PubSub{}, b.Config()
 	ch, end := channelOf(t, b)
 	defer end()
@@ -179,7 +181,7 @@ func limitedQueue(t *testing.T, release broker.Compat, limit int, sizes []int, c
 		}
 	}
 	synctest.Wait()
-	asking := admin.Config{URL: config.URL, Dial: config.Dial, Layout: l}
+	asking := admin.Config{URL: config.URL, Dial: config.Dial, Layout: l, HTTP: managementOf(t, server)}
 	for _, f := range change {
 		f(&asking)
 	}
@@ -255,6 +257,40 @@ func TestLooksInAlarm(t *testing.T) {
 		wantEachOnce(t, b, name, n)
 	})
 }
+
+// A sweep that ends early returns what the broker has sent ahead. Where that was returned often, and the broker does not accept copies of it any more,
+// the error says so: it may be dropped when it is read again.
+func TestEndWithoutRenewal(t *testing.T) {
+	const limit = 2
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40} {
+		for _, n := range []int{
+			20, // the others are so few that they are read to keep the order
+			60, // they are not, and some were sent ahead
+		} {
+			t.Run(fmt.Sprintf("%v/messages=%d", release, n), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					sizes := small(n)
+					b, a, name := limitedQueue(t, release, limit, sizes, func(c *admin.Config) { c.ReadAhead = 36 * sizes[0] }) // half of them are taken at first
+					returnAll(t, b, name, n)
+					full := errors.New("no space left")
+					_, err := a.Export(t.Context(), "q", writer(func([]byte) (int, error) {
+						b.Refuse(func(_, key string) bool { return key == name })
+						return 0, full
+					}), admin.Filter{})
+					if !errors.Is(err, full) || !errors.Is(err, admin.ErrNotRenewed) || !strings.Contains(err.Error(), name) {
+						t.Errorf("got %v, want %v, and that messages of queue %q could not be published anew", err, full, name)
+					}
+					wantEachOnce(t, b, name, n)
+				})
+			})
+		}
+	}
+}
+
+// writer is a function that is written to.
+type writer func(p []byte) (int, error)
+
+func (f writer) Write(p []byte) (int, error) { return f(p) }
 
 // Messages that were given back often are published anew. If the broker has taken them back by then, they are removed when they come again, and
 // there is no second copy of any.

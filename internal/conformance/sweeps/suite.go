@@ -1,6 +1,7 @@
 package sweeps
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,8 +27,8 @@ type Broker struct {
 	// Management is the URL of the management API, and HTTP reaches it.
 	Management string
 	HTTP       *http.Client
-	// Virtual: time is that of testing/synctest.
-	Virtual bool
+	// ReadAhead is how many bytes admins read ahead in the cases with large bodies. Default: as many as without it.
+	ReadAhead int
 }
 
 // Case is one thing that operators rely on.
@@ -39,7 +40,7 @@ type Case struct {
 // Cases are all cases.
 func Cases() []Case {
 	var all []Case
-	for _, some := range [][]Case{orderCases(), endCases(), leaseCases(), limitCases(), memoryCases()} {
+	for _, some := range [][]Case{orderCases(), endCases(), leaseCases(), limitCases(), memoryCases(), delayedCases()} {
 		all = append(all, some...)
 	}
 	return all
@@ -58,8 +59,9 @@ func Run(t *testing.T, open func(t *testing.T, run func(t *testing.T, b Broker))
 // Bench is what a case works with.
 type Bench struct {
 	Broker
-	t  testing.TB
-	ch *amqp091.Channel
+	t       testing.TB
+	ch      *amqp091.Channel
+	release string // of the broker, as in 4.3.6
 }
 
 // limit is how long a case waits for what must happen: far longer than anything takes.
@@ -73,6 +75,7 @@ func newBench(t testing.TB, broker Broker) *Bench {
 	})
 	b.must(err)
 	t.Cleanup(func() { _ = conn.Close() })
+	b.release, _ = conn.Properties["version"].(string)
 	b.ch, err = conn.Channel()
 	b.must(err)
 	b.must(b.ch.Confirm(false))
@@ -106,6 +109,11 @@ func (b *Bench) admin(change ...func(*admin.Config)) *admin.Admin {
 	b.t.Cleanup(a.Close)
 	return a
 }
+
+// room is how many bytes of bodies an admin reads ahead that is opened with narrow.
+func (b *Bench) room() int { return cmp.Or(b.ReadAhead, 32<<20) }
+
+func (b *Bench) narrow(c *admin.Config) { c.ReadAhead = b.ReadAhead }
 
 // managed has an admin use the management API.
 func (b *Bench) managed(c *admin.Config) { c.Management, c.HTTP = b.Management, b.HTTP }
@@ -220,7 +228,7 @@ func idsOf(messages []admin.Message) []string {
 	return ids
 }
 
-// takeAll empties a queue, and returns the ids in order.
+// takeAll empties a queue, and returns the ids in order. It consumes, because to get many messages one by one takes long.
 func (b *Bench) takeAll(queue string) (ids []string) {
 	b.t.Helper()
 	for {
@@ -230,5 +238,18 @@ func (b *Bench) takeAll(queue string) (ids []string) {
 			return ids
 		}
 		ids = append(ids, d.MessageId)
+		left := b.depth(queue)
+		if left == 0 {
+			continue
+		}
+		deliveries, err := b.ch.Consume(queue, "all", true, false, false, false, nil)
+		b.must(err)
+		for range left {
+			ids = append(ids, (<-deliveries).MessageId)
+		}
+		b.must(b.ch.Cancel("all", false))
+		for d := range deliveries {
+			ids = append(ids, d.MessageId)
+		}
 	}
 }

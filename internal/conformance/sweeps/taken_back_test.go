@@ -158,3 +158,35 @@ func TestTakenBackAndCanceled(t *testing.T) {
 		}
 	})
 }
+
+// What is still looked for has left the queue, while the broker's consumer timeout is shorter than a sweep waits for messages that may be on their
+// way. The sweep ends all the same.
+func TestTakenBackWhileWaiting(t *testing.T) {
+	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
+		t.Run(release.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const timeout = 5 * time.Second
+				all := make([]rehop.Message, 10)
+				for i := range all {
+					all[i].ID = fmt.Sprintf("m%d", i)
+				}
+				b, a := deskOf(t, all, rehoptest.WithServer(func(s *broker.Server) { s.Compat, s.ConsumerTimeout = release, timeout }))
+				ch, end := channelOf(t, b)
+				defer end()
+				// With this rate one message at a time is fetched: m0 is held, and stays, while the others are purged.
+				purged := 0
+				p, err := a.Replay(t.Context(), "q", admin.Options{Filter: admin.Filter{IDs: []string{"m9"}}, Rate: 0.1, Progress: func(admin.Progress) {
+					if purged == 0 {
+						purged, _ = ch.QueuePurge("q.failed", false)
+					}
+				}})
+				if want := (admin.Progress{Seen: 1, Kept: 1, Total: len(all)}); err != nil || p != want || purged != len(all)-1 {
+					t.Errorf("got %+v and %v, and %d messages purged; want %+v, and all but one purged", p, err, purged, want)
+				}
+				if got := len(b.Messages("q.failed")); got != 1 {
+					t.Errorf("got %d messages in the failed queue, want the one that was held", got)
+				}
+			})
+		})
+	}
+}

@@ -1,22 +1,32 @@
 package cli
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
 )
 
 func (c *command) check() *cobra.Command {
-	return &cobra.Command{
+	withBroker := false
+	cmd := &cobra.Command{
 		Use:   "check [rehop.yaml]",
 		Short: "Find what is wrong in a file",
 		Long: `Reads a file as rehop up and rehop run do, and prints all that is wrong in it, with the line. It does not connect to
-the broker or to targets. A note is about something that is not wrong, but will not work on every release of RabbitMQ. The exit code is 0 if
+the broker or to targets.
+
+With --with-broker it also asks the broker whether the flows can start there: whether it accepts their queues, has the priorities that they need, and has no exchange or queue of the same name that
+differs. For that it declares each missing queue under another name (rehop.try.…) and deletes it. Exchanges, bindings and policies are not tried.
+
+A note is about something that is not wrong, but will not work on every release of RabbitMQ. The exit code is 0 if
 nothing is wrong and 3 if something is.`,
 		Args: needs("[file]"),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			path := localFile
 			if len(args) > 0 {
 				path = args[0]
@@ -29,6 +39,14 @@ nothing is wrong and 3 if something is.`,
 			if err != nil {
 				return err
 			}
+			if withBroker {
+				if faults, err = c.faultsOnBroker(cmd.Context(), path); err != nil {
+					return err
+				}
+				if len(faults) > 0 {
+					return c.tellFaults(path, faults)
+				}
+			}
 			if c.json {
 				return c.printJSON(checked{Path: path, Faults: config.Faults{}, Notes: file.Notes})
 			}
@@ -40,6 +58,32 @@ nothing is wrong and 3 if something is.`,
 			return c.printf("%s is in order: %s, %s\n", plain(path), counted(len(file.Flows), "flow"), outboxes(len(file.Outboxes)))
 		},
 	}
+	cmd.Flags().BoolVar(&withBroker, "with-broker", false, "also ask the broker whether it accepts what the flows need")
+	return cmd
+}
+
+// faultsOnBroker are the reasons for which the flows of a file would not start on the broker.
+func (c *command) faultsOnBroker(ctx context.Context, path string) (config.Faults, error) {
+	var faults config.Faults
+	err := c.withPlan(ctx, []string{path}, func(plan layout.Plan, a *admin.Admin) error {
+		applied, err := a.Apply(ctx, plan, admin.ApplyOptions{DryRun: true})
+		for _, refused := range applied.Refused {
+			faults = append(faults, config.Fault{File: path, Text: refused.Reason})
+		}
+		for _, left := range applied.Left.Of(topology.Unsupported, topology.Differs) {
+			faults = append(faults, config.Fault{File: path, Text: left.String()})
+		}
+		for _, left := range applied.Left.Of(topology.Missing) {
+			if left.Do == topology.Ask {
+				faults = append(faults, config.Fault{File: path, Text: left.String()})
+			}
+		}
+		if len(applied.Refused) > 0 {
+			return nil // which is what the error says
+		}
+		return err
+	})
+	return faults, err
 }
 
 // checked is what the command says to programs.

@@ -45,7 +45,7 @@ The exit code is 3 if it has found something worse than info.`,
 			if err != nil {
 				return err
 			}
-			a, err := c.openAdmin(cmd.Context(), layout.Native{})
+			a, err := c.openAdmin(cmd.Context(), queueLayouts{usual: layout.Native{}})
 			if err != nil {
 				return err
 			}
@@ -81,13 +81,11 @@ func (c *command) tellFlows(path string, o *admin.DoctorOptions) error {
 		return &exitError{exitUsage, err}
 	}
 	c.reach.adopt(file)
+	layouts := flowLayouts(file).byQueue
 	o.Subscriptions = make(map[string]admin.DoctorSubscription, len(file.Flows))
 	for _, f := range file.Flows {
-		of := f.Subscription.Layout
-		if of == nil {
-			of = layout.Native{Type: file.QueueType}
-		}
-		o.Subscriptions[f.Subscription.Queue] = admin.DoctorSubscription{HandlerTimeout: f.Holds(), Layout: of}
+		queue := f.Subscription.Queue
+		o.Subscriptions[queue] = admin.DoctorSubscription{HandlerTimeout: f.Holds(), Layout: layouts[queue], Priorities: f.QuorumPriorities()}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,6 +27,11 @@ func (c *command) failed() *cobra.Command {
 rehop failed ls orders lists what is in orders.failed. rehop.orphans has messages whose queue was deleted, and rehop.unrouted those that no queue was bound for; use these
 names as queue.
 
+With --config, a queue has the layout of the flow that consumes it, so one file can have flows of different layouts. With --layout, all queues have that layout.
+
+RabbitMQ 4.3 can delay messages that are returned to a quorum queue (delayed-retry-type, also by a policy). These commands do not see such messages until the delay is over. With
+the management API they report how many there are.
+
 Only one command at a time can read a failed queue. A second one waits up to 5 seconds for the first to end.`,
 		c.failedList(), c.failedShow(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
 	return g
@@ -40,12 +46,12 @@ func (c *command) newDesk(cmd *cobra.Command) *desk {
 }
 
 // open connects, and reads which messages are meant.
-func (d *desk) open(ctx context.Context, queue string) (*admin.Admin, admin.Filter, error) {
+func (d *desk) open(ctx context.Context, queues ...string) (*admin.Admin, admin.Filter, error) {
 	filter, err := d.choice.filter(time.Now())
 	if err != nil {
 		return nil, filter, err
 	}
-	of, err := d.layoutOf(d.layout, queue)
+	of, err := d.layoutsOf(d.layout, queues...)
 	if err != nil {
 		return nil, filter, err
 	}
@@ -68,7 +74,7 @@ failed messages. For that it needs the management API, whose figures are some se
 			if limit < 1 {
 				return usage("--limit %d must be positive", limit)
 			}
-			a, filter, err := d.open(cmd.Context(), firstOf(args))
+			a, filter, err := d.open(cmd.Context(), args...)
 			if err != nil {
 				return err
 			}
@@ -76,12 +82,25 @@ failed messages. For that it needs the management API, whose figures are some se
 			if len(args) == 0 {
 				return explain(d.listQueues(cmd.Context(), a))
 			}
+			d.noteDelayed(cmd.Context(), a, args[0])
 			return explain(d.list(cmd.Context(), a, args[0], limit, filter))
 		},
 	}
 	d = c.newDesk(cmd)
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most this many messages")
 	return cmd
+}
+
+// noteDelayed says how many messages the broker holds back, which no command sees. It asks before a command reads the queue, because what that returns
+// may be held back, too. Without the management API nothing tells.
+func (c *command) noteDelayed(ctx context.Context, a *admin.Admin, queue string) {
+	n, err := a.Delayed(ctx, queue)
+	switch {
+	case err == nil && n > 0:
+		c.notice("the broker delays %s in the failed queue of %q (delayed-retry-type), which this command does not see; run it again when the delay is over", counted(n, "more message"), queue)
+	case err != nil && !errors.Is(err, admin.ErrNoManagement) && !errors.Is(err, admin.ErrNoQueue) && !errors.Is(err, admin.ErrNoLayout):
+		c.notice("cannot tell whether the broker delays messages in the failed queue: %v", err)
+	}
 }
 
 func (d *desk) list(ctx context.Context, a *admin.Admin, queue string, limit int, filter admin.Filter) error {
@@ -177,7 +196,7 @@ func (c *command) failedShow() *cobra.Command {
 		Args:  needs("queue", "id…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			queue, ids := args[0], args[1:]
-			of, err := c.layoutOf(chosen, queue)
+			of, err := c.layoutsOf(chosen, queue)
 			if err != nil {
 				return err
 			}
@@ -186,6 +205,7 @@ func (c *command) failedShow() *cobra.Command {
 				return err
 			}
 			defer a.Close()
+			c.noteDelayed(cmd.Context(), a, queue)
 			messages, err := a.Failed(cmd.Context(), queue, showLimit, admin.Filter{IDs: ids})
 			if err != nil {
 				return explain(err)

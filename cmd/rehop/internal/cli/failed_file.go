@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop/admin"
-	"github.com/rehop/rehop/layout"
 )
 
 func (c *command) failedExport() *cobra.Command {
@@ -36,6 +35,7 @@ base64. failed import reads it.`,
 				return err
 			}
 			defer a.Close()
+			d.noteDelayed(cmd.Context(), a, args[0])
 			if file == "" {
 				lines := &harmlessLines{to: c.Out}
 				_, err := a.Export(cmd.Context(), args[0], lines, filter)
@@ -173,7 +173,7 @@ message, only the broker can tell.`,
 				return err
 			}
 			defer in.Close()
-			of, err := c.layoutOf(chosen, "")
+			of, err := c.layoutsOf(chosen)
 			if err != nil {
 				return err
 			}
@@ -253,17 +253,17 @@ func (c *command) importFrom(ctx context.Context, file string) (io.ReadCloser, i
 }
 
 // previewImport reads what would be imported, and talks to no broker.
-func (c *command) previewImport(ctx context.Context, in io.Reader, of layout.Layout, skip int) error {
+func (c *command) previewImport(ctx context.Context, in io.Reader, of queueLayouts, skip int) error {
 	lines, err := behind(in, skip)
 	if err != nil {
 		return interruption(ctx, err)
 	}
-	n, err := admin.CheckImport(lines, of)
+	n, err := admin.CheckImport(lines, admin.Config{Layout: of.usual, Layouts: of.byQueue})
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return usage("%w", err)
+		return usage("%w", explain(err))
 	case c.json:
 		return c.printJSON(moved{Done: n, DryRun: true})
 	}

@@ -31,6 +31,8 @@ type moved struct {
 	Done   int    `json:"done"`
 	Kept   int    `json:"kept"`
 	DryRun bool   `json:"dry_run,omitempty"`
+	// Delayed is how many messages the broker held back, so that they were not seen.
+	Delayed int `json:"delayed,omitempty"`
 }
 
 func (c *command) failedReplay() *cobra.Command {
@@ -96,6 +98,7 @@ func (m *moving) run(ctx context.Context, queue, verb string, move func(context.
 		return err
 	}
 	defer a.Close()
+	m.noteDelayed(ctx, a, queue)
 	if m.dryRun {
 		return explain(m.preview(ctx, a, queue, verb, filter))
 	}
@@ -105,7 +108,7 @@ func (m *moving) run(ctx context.Context, queue, verb string, move func(context.
 	}})
 	bar.end()
 	if err == nil || done.Seen > 0 {
-		err = errors.Join(err, m.report(moved{Queue: queue, Done: done.Done, Kept: done.Kept}, verb))
+		err = errors.Join(err, m.report(moved{Queue: queue, Done: done.Done, Kept: done.Kept, Delayed: done.Delayed}, verb))
 	}
 	switch {
 	case err == nil:
@@ -142,7 +145,7 @@ func (m *moving) preview(ctx context.Context, a *admin.Admin, queue, verb string
 		return err
 	}
 	if m.json {
-		return m.printJSON(moved{Queue: queue, Done: n.Messages, DryRun: true})
+		return m.printJSON(moved{Queue: queue, Done: n.Messages, DryRun: true, Delayed: n.Delayed})
 	}
 	return m.printf("%s would be %s\n", counted(n.Messages, "message"), verb)
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,44 +18,62 @@ var layoutNames = []string{"native", "pubsub", "dlx", "tiers", "sneakers", "enve
 
 func (l *layoutChoice) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.name, "layout", "", "layout of the queues, with its usual settings: "+strings.Join(layoutNames, ", ")+" (default native)")
-	flags.StringVar(&l.file, "config", "", "file (rehop.yaml) that says which layout the queue has, and where the broker is")
+	flags.StringVar(&l.file, "config", "", "file (rehop.yaml) that says which layouts the queues have, and where the broker is")
 }
 
-// layoutOf is the layout of a queue; of all queues if it has no name.
-func (c *command) layoutOf(l layoutChoice, queue string) (layout.Layout, error) {
+// queueLayouts are the layouts of queues.
+type queueLayouts struct {
+	usual   layout.Layout            // of queues that have none by name; nil: admin knows a default
+	byQueue map[string]layout.Layout // by name
+}
+
+// layoutsOf are the layouts of all queues. Each of the queues that are named here has to have a flow if a file says which layouts there are.
+func (c *command) layoutsOf(l layoutChoice, queues ...string) (queueLayouts, error) {
 	if l.file == "" {
-		return named(l.name)
+		of, err := named(l.name)
+		return queueLayouts{usual: of}, err
 	}
 	if l.name != "" {
-		return nil, usage("--layout and --config say the same; give one of them")
+		return queueLayouts{}, usage("--layout and --config say the same; give one of them")
 	}
 	file, err := config.Load(l.file)
 	if err != nil {
-		return nil, &exitError{exitUsage, err}
+		return queueLayouts{}, &exitError{exitUsage, err}
 	}
 	c.reach.adopt(file)
-	var all []layout.Layout
+	all := flowLayouts(file)
+	for _, queue := range queues {
+		if !all.know(queue) {
+			return all, usage("%s has no flow with the queue %q", l.file, queue)
+		}
+	}
+	return all, nil
+}
+
+// flowLayouts are the layouts of the queues that the flows of a file consume.
+func flowLayouts(file *config.File) queueLayouts {
+	all := queueLayouts{byQueue: make(map[string]layout.Layout, len(file.Flows))}
 	for _, flow := range file.Flows {
 		of := flow.Subscription.Layout
 		if of == nil {
 			of = layout.Native{Type: file.QueueType}
 		}
-		if flow.Subscription.Queue == queue {
-			return of, nil
-		}
-		if !slices.ContainsFunc(all, func(other layout.Layout) bool { return reflect.DeepEqual(of, other) }) {
-			all = append(all, of)
+		all.byQueue[flow.Subscription.Queue] = of
+	}
+	return all
+}
+
+// know reports whether a queue is one of the flows', one that all of them use, or one that all queues of a layout share for failed messages.
+func (q queueLayouts) know(queue string) bool {
+	if _, has := q.byQueue[queue]; has || queue == layout.OrphansQueue || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue) {
+		return true
+	}
+	for _, of := range q.byQueue {
+		if of.FailedQueue(queue) == queue {
+			return true
 		}
 	}
-	switch {
-	case queue == layout.OrphansQueue || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue), queue == "" && len(all) == 0:
-		return layout.Native{}, nil
-	case queue != "":
-		return nil, usage("%s has no flow with the queue %q", l.file, queue)
-	case len(all) > 1:
-		return nil, usage("the flows of %s have different layouts; choose one with --layout", l.file)
-	}
-	return all[0], nil
+	return false
 }
 
 func named(name string) (layout.Layout, error) {

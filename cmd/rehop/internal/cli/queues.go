@@ -49,6 +49,8 @@ func (c *command) queues() *cobra.Command {
 and failed, and how many consumers there are. It needs the management API, whose figures are some seconds old. For queues that you
 name it uses only AMQP, which shows no unacked messages.
 
+With --config it lists the queues of all layouts that the flows of a file have. With --layout it lists those of one layout.
+
 Without --waiting it reports how many messages wait in each delay queue, but not for which queue. With --waiting N it reads up to N messages of each delay queue and
 requeues them, to count those of each queue. This can delay these messages by as long as it takes.`,
 		Args: needs("[queue…]"),
@@ -56,7 +58,7 @@ requeues them, to count those of each queue. This can delay these messages by as
 			if waiting < 0 {
 				return usage("--waiting %d must not be negative", waiting)
 			}
-			of, err := c.layoutOf(chosen, firstOf(names))
+			of, err := c.layoutsOf(chosen, names...)
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,6 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // reach is how to reach a broker. URLs hold passwords, so what was given never becomes the default of a flag, which help would show.
@@ -142,8 +141,8 @@ func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.C
 	return client, nil
 }
 
-// openAdmin connects to the broker for looking after queues of a layout.
-func (c *command) openAdmin(ctx context.Context, of layout.Layout) (*admin.Admin, error) {
+// openAdmin connects to the broker for looking after queues.
+func (c *command) openAdmin(ctx context.Context, of queueLayouts) (*admin.Admin, error) {
 	if err := c.checkURLs(); err != nil {
 		return nil, err
 	}
@@ -156,7 +155,7 @@ func (c *command) openAdmin(ctx context.Context, of layout.Layout) (*admin.Admin
 	}
 	limited, cancel := context.WithTimeout(ctx, c.reach.patience)
 	defer cancel()
-	a, err := admin.Open(limited, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of, HTTP: httpClient(encryption)})
+	a, err := admin.Open(limited, admin.Config{URLs: c.urls(), TLS: encryption, Management: c.managementURL(), Layout: of.usual, Layouts: of.byQueue, HTTP: httpClient(encryption)})
 	if ctx.Err() != nil && err != nil {
 		return nil, ctx.Err()
 	}
@@ -204,6 +203,8 @@ func explain(err error) error {
 		return unreachable(fmt.Errorf("%w; the login is that of --management or $%s, else that of the broker's URL", err, envManagement))
 	case away(err):
 		return unreachable(err)
+	case errors.Is(err, admin.ErrNoLayout):
+		return fmt.Errorf("%w: no flow of the file has it, and the layouts of the flows differ; add a flow, or import the messages of this queue by themselves, with --layout", err)
 	case errors.Is(err, admin.ErrNoQueue):
 		return fmt.Errorf("%w; rehop queues lists the queues that rehop knows, and --layout says how their failed queues are named", err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // tailing is a run of tail.
@@ -80,7 +79,7 @@ func (t *tailing) run(ctx context.Context) error {
 	case t.count < 0 || t.limit < 0 || t.body < 0:
 		return usage("--count, --for and --body must not be negative")
 	}
-	a, err := t.openAdmin(ctx, layout.Native{})
+	a, err := t.openAdmin(ctx, queueLayouts{})
 	if err != nil {
 		return err
 	}

@@ -25,33 +25,39 @@ func (c *command) topology() *cobra.Command {
 
 // planOf is everything that the flows of a file need on the broker. The file also says where the broker is, if nobody else does.
 func (c *command) planOf(args []string) (layout.Plan, error) {
+	plan, _, err := c.planAndFile(args)
+	return plan, err
+}
+
+// planAndFile is such a plan, and the file.
+func (c *command) planAndFile(args []string) (layout.Plan, *config.File, error) {
 	path := localFile
 	if len(args) > 0 {
 		path = args[0]
 	}
 	file, err := config.Load(path)
 	if err != nil {
-		return layout.Plan{}, &exitError{exitUsage, err}
+		return layout.Plan{}, nil, &exitError{exitUsage, err}
 	}
 	subscriptions, err := file.Subscriptions()
 	if err != nil {
-		return layout.Plan{}, &exitError{exitUsage, err}
+		return layout.Plan{}, nil, &exitError{exitUsage, err}
 	}
 	plan, err := rehop.Topology(file.Config(), subscriptions...)
 	if err != nil {
-		return plan, usage("%s: %w", path, err)
+		return plan, nil, usage("%s: %w", path, err)
 	}
 	c.reach.adopt(file)
-	return plan, nil
+	return plan, file, nil
 }
 
 // withPlan reads the plan and connects.
 func (c *command) withPlan(ctx context.Context, args []string, do func(layout.Plan, *admin.Admin) error) error {
-	plan, err := c.planOf(args)
+	plan, file, err := c.planAndFile(args)
 	if err != nil {
 		return err
 	}
-	a, err := c.openAdmin(ctx, layout.Native{})
+	a, err := c.openAdmin(ctx, flowLayouts(file))
 	if err != nil {
 		return err
 	}
@@ -63,12 +69,15 @@ func (c *command) topologyPlan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "plan [file]",
 		Short: "List what the flows need on the broker",
-		Long:  `Plan lists the exchanges, queues and bindings that the flows of a file need. It talks to no broker.`,
+		Long:  `Plan lists the exchanges, queues and bindings that the flows of a file need. It talks to no broker, and notes what not every release of RabbitMQ has.`,
 		Args:  needs("[file]"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			plan, err := c.planOf(args)
+			plan, file, err := c.planAndFile(args)
 			if err != nil {
 				return err
+			}
+			for _, note := range file.Notes {
+				c.notice("note: %s", note.Error())
 			}
 			if c.json {
 				return c.printJSON(planViewOf(plan))
@@ -177,7 +186,9 @@ func (c *command) topologyApply() *cobra.Command {
 		Use:   "apply [file]",
 		Short: "Declare what the flows need and the broker has not",
 		Long: `Apply declares what is missing. What exists stays as it is, even if it differs or is too much, as a binding that no flow needs: apply says what to do
-about that, and ends with 3. It is safe to repeat.`,
+about that, and ends with 3. It is safe to repeat.
+
+With --dry-run it tries the arguments of each missing queue on a queue with another name (rehop.try.…), which it deletes, and reports what the broker refuses.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.withPlan(cmd.Context(), args, func(plan layout.Plan, a *admin.Admin) error {
@@ -192,7 +203,7 @@ about that, and ends with 3. It is safe to repeat.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be declared, and declare nothing")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "print what would be declared; declares only temporary queues rehop.try.*, to try arguments")
 	return cmd
 }
 
@@ -293,7 +304,7 @@ func (c *command) pictured(ctx context.Context, args []string, live bool) (layou
 	if !live {
 		return c.planOf(args)
 	}
-	a, err := c.openAdmin(ctx, layout.Native{})
+	a, err := c.openAdmin(ctx, queueLayouts{})
 	if err != nil {
 		return layout.Plan{}, err
 	}

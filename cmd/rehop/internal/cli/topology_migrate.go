@@ -22,10 +22,10 @@ func (c *command) topologyMigrate() *cobra.Command {
 		Use:   "migrate queue [file]",
 		Short: "Give a queue that exists other arguments, without losing a message",
 		Long: `Migrate gives a queue the arguments that the plan says, under the same name. RabbitMQ cannot change those of a queue that exists, so its messages are
-kept in another one while it is deleted and declared again; exchanges accept messages all the time. It needs the management API. Who publishes to the queue by
-its name has to pause, and consumers have to be stopped.
+kept in another one while it is deleted and declared again; exchanges accept messages all the time. It needs the management API. Publishers that publish
+to the queue by its name must pause, and consumers must be stopped.
 
-It tries the new arguments on another queue first, also with --dry-run, and does nothing if the broker refuses them. Queues that dead-letter to this one by its name
+It declares the failed queue to which the new queue dead-letters, if that is missing. It tries the new arguments on another queue first, also with --dry-run, and does nothing if the broker refuses them. Queues that dead-letter to this one by its name
 have to be empty; --consumers wait waits for that, too.
 
 It says what it will do and asks, or needs --yes. If it is interrupted or killed, run it again to continue; with the previous version of the file, it undoes the migration.`,

@@ -114,7 +114,15 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 		r.note(at.at("layout"), "%s: layout %s counts failures in the header x-death, and RabbitMQ 4 ignores what clients write there: the programs that share the queue do not see each other's failures. To change that, %s",
 			what, layout.Name(of), layout.WithoutDeaths(of))
 	}
+	if flow.QuorumPriorities() {
+		r.note(at.at("max-priority"), "%s: quorum queues have priorities from RabbitMQ 4.0 on; on an earlier release the flow does not start. For such a release, use queue-type classic or leave out max-priority", what)
+	}
 	return flow, at
+}
+
+// QuorumPriorities reports whether the flow needs priorities of a quorum queue.
+func (f Flow) QuorumPriorities() bool {
+	return f.Subscription.MaxPriority > 0 && f.Subscription.QueueType == layout.Quorum
 }
 
 // usualFlowTimeout is that of a flow.

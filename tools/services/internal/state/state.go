@@ -81,11 +81,12 @@ func (d Dir) has(name string) bool {
 // owned reports whether a path is a directory, not a link to one, that belongs to this user.
 func owned(path string) bool {
 	info, err := os.Lstat(path)
-	if err != nil || !info.IsDir() {
-		return false
-	}
+	return err == nil && isOwn(info)
+}
+
+func isOwn(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Getuid()
+	return ok && info.IsDir() && int(stat.Uid) == os.Getuid()
 }
 
 // create makes the directory if it does not exist, at once with all that must be in it.
@@ -131,6 +132,9 @@ func (d Dir) refused() error {
 	}
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // deleted since it was opened
+	}
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
@@ -138,12 +142,14 @@ func (d Dir) refused() error {
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	there, err := os.Stat(d.Path)
+	there, err := os.Lstat(d.Path)
 	switch {
-	case err != nil || !os.SameFile(read, there) || len(names) == 0: // removed meanwhile
+	case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 		return nil
-	case !owned(d.Path):
+	case err == nil && !isOwn(there):
 		return fmt.Errorf("%s belongs to another user, or is a link; set REHOP_SERVICES_DIR", d.Path)
+	case err != nil || !os.SameFile(read, there) || len(names) == 0: // removed or replaced meanwhile
+		return nil
 	case !slices.Contains(names, marker):
 		return fmt.Errorf("%s is neither empty nor a state directory of this program; set REHOP_SERVICES_DIR", d.Path)
 	}

@@ -1,0 +1,113 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// Depth is what a passive declare tells of a queue.
+//
+// RabbitMQ asks the leader of a quorum queue, and for no longer than 250 ms. If it has no answer by then, or if there is no leader, as during an
+// election, it says that the queue has no messages and no consumers. So a Depth of 0 may be wrong.
+type Depth struct {
+	Messages, Consumers int
+}
+
+const (
+	// slowAnswer is longer than a leader that is well takes, and shorter than RabbitMQ waits for it.
+	slowAnswer = 200 * time.Millisecond
+	// inspections is how often a queue is asked that seems to be empty and may not be.
+	inspections = 20
+)
+
+// Inspect asks for a queue's depth, and asks again if the answer is 0 and came so late that the leader may not have been heard. A missing queue is
+// a *DeclareError with code 404.
+func (l *Link) Inspect(ctx context.Context, queue string) (d Depth, err error) {
+	return l.inspect(ctx, queue, false)
+}
+
+// InspectClosely is Inspect for a caller who would do harm if the queue had messages. If it seems to be empty, a message is got from it, which only
+// the leader can answer; if there is one, it goes back to the queue, which counts as a return.
+func (l *Link) InspectClosely(ctx context.Context, queue string) (d Depth, err error) {
+	return l.inspect(ctx, queue, true)
+}
+
+func (l *Link) inspect(ctx context.Context, queue string, closely bool) (Depth, error) {
+	s, err := l.Line(ctx)
+	if err != nil {
+		return Depth{}, err
+	}
+	return s.inspect(ctx, queue, closely)
+}
+
+func (s *Line) inspect(ctx context.Context, queue string, closely bool) (Depth, error) {
+	found := false
+	for range inspections {
+		var d Depth
+		var late bool
+		err := s.briefly(ctx, func(ch *amqp.Channel) (err error) {
+			d, late, err = inspectTimed(ch, queue)
+			return err
+		})
+		if err != nil {
+			return Depth{}, s.ended(err) // whoever asks may still be at it
+		}
+		if d != (Depth{}) {
+			return d, nil
+		}
+		if closely && !found {
+			if found, err = s.hasMessage(ctx, queue); err != nil {
+				return Depth{}, err
+			}
+		}
+		if !late && !found {
+			return Depth{}, nil
+		}
+		if err = Pause(ctx, lookAgain); err != nil {
+			return Depth{}, err
+		}
+	}
+	if found {
+		return Depth{Messages: 1}, nil // at least
+	}
+	return Depth{}, nil
+}
+
+// inspectTimed asks for a queue's depth. late: the answer took longer than others do, by more than a leader needs.
+func inspectTimed(ch *amqp.Channel, queue string) (d Depth, late bool, err error) {
+	began := time.Now()
+	d, err = inspect(ch, queue)
+	took := time.Since(began)
+	if err != nil || d != (Depth{}) || took < slowAnswer {
+		return d, false, err
+	}
+	began = time.Now()
+	err = ch.Qos(1, 0, false) // which no queue has to answer
+	return d, took-time.Since(began) >= slowAnswer, err
+}
+
+// hasMessage reports whether a message can be got from a queue. It goes back at once. Where the broker lets nobody get messages, it is not known, and
+// false.
+func (s *Line) hasMessage(ctx context.Context, queue string) (bool, error) {
+	found := false
+	err := s.briefly(ctx, func(ch *amqp.Channel) error {
+		d, ok, err := ch.Get(queue, false)
+		if err != nil || !ok {
+			return err
+		}
+		found = true
+		return d.Nack(false, true)
+	})
+	var e *amqp.Error
+	switch {
+	case errors.As(err, &e) && (e.Code == amqp.AccessRefused || e.Code == amqp.ResourceLocked || e.Code == amqp.NotAllowed):
+		return false, nil // it is somebody's own, or has a single active consumer
+	case err != nil:
+		return false, s.ended(fmt.Errorf("find out whether queue %q is empty: %w", queue, declareError("queue", queue, err)))
+	}
+	return found, nil
+}
