@@ -69,6 +69,6 @@ func TestBlockedPublishers(t *testing.T) {
 			}
 		}
 		engine.SetAlarm(node.DiskAlarm, false)
-		s.close(nil)
+		s.close()
 	})
 }

@@ -126,11 +126,28 @@ func TestOwnConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close(nil)
+	defer s.close()
 	var open []map[string]any
 	d.read("/api/connections", &open)
 	if len(open) != 1 || open[0]["internal"] != true || open[0]["type"] != "direct" || open[0]["protocol"] != "Direct 0-9-1" {
 		t.Errorf("got %v, want one that is marked as the broker's own", open)
+	}
+}
+
+// When a request has its answer, the connection that served it is not listed any more, also after an error.
+func TestOwnConnectionsAreGone(t *testing.T) {
+	d := newDesk(t)
+	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true}`)
+	for range 300 {
+		d.must(200, "GET", "/api/aliveness-test/%2F", "")
+		var open []map[string]any
+		if d.read("/api/connections", &open); len(open) > 0 {
+			t.Fatalf("after an answer: %v is listed", open)
+		}
+		d.must(400, "PUT", "/api/queues/%2F/q", `{"durable":false}`)
+		if d.read("/api/connections", &open); len(open) > 0 {
+			t.Fatalf("after an error: %v is listed", open)
+		}
 	}
 }
 

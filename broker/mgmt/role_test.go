@@ -206,7 +206,7 @@ func TestOthersConnectionsAreNotShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close(nil)
+	defer s.close()
 	name := d.node.Connections()[0].Name
 	for caller, want := range map[string]struct{ list, one, remove int }{"manager": {0, 401, 401}, "maker": {0, 401, 401}, "monitor": {1, 200, 401}} {
 		path := "/api/connections/" + strings.ReplaceAll(name, " ", "%20")

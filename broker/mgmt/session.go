@@ -46,7 +46,7 @@ func (c *call) amqp(do func(*session) error) error {
 		return err
 	}
 	err = do(s)
-	s.close(err)
+	s.close()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &failure{http.StatusServiceUnavailable, "timeout", "the broker did not answer in time; publishers may be blocked, see the alarms"}
 	}
@@ -112,11 +112,10 @@ func (s *session) open(ctx context.Context, user, password, vhost string) error 
 	return ctx.Err()
 }
 
-// close says goodbye. After an error the broker may have closed the session already, and knows by the end of the connection.
-func (s *session) close(err error) {
-	if err == nil {
-		_, _ = s.callOn(0, &wire.ConnectionClose{ReplyCode: 200, ReplyText: "OK"})
-	}
+// close waits until the broker has closed its side, so that the next request does not list the connection. If the broker has closed the
+// connection itself, there is nothing to wait for.
+func (s *session) close() {
+	_, _ = s.callOn(0, &wire.ConnectionClose{ReplyCode: 200, ReplyText: "OK"})
 	_ = s.conn.Close()
 }
 

@@ -75,7 +75,7 @@ func TestAQueueIsDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close(nil)
+	defer s.close()
 	if _, err := s.call(&wire.BasicQos{PrefetchCount: 7}); err != nil {
 		t.Fatal(err)
 	}

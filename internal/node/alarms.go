@@ -76,7 +76,7 @@ func (n *Node) setAlarm(which Alarm, raised bool) (changed bool) {
 	if before == after {
 		return false
 	}
-	for _, c := range n.Connections() {
+	for _, c := range n.openConnections() {
 		c.alarmChanged(which, after)
 	}
 	return true

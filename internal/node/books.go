@@ -152,7 +152,7 @@ func (n *Node) openDeliveries() (open []delivery) {
 
 // eachOpenDelivery visits them while nothing of their channel changes.
 func (n *Node) eachOpenDelivery(visit func(delivery)) {
-	for _, c := range n.Connections() {
+	for _, c := range n.openConnections() {
 		for _, ch := range c.Channels() {
 			ch.mu.Lock()
 			for _, d := range ch.ledger.entries[ch.ledger.first:] {

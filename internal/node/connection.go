@@ -458,8 +458,13 @@ func (c *Connection) Channels() []*Channel {
 	return all
 }
 
-// Connections returns those that are open.
-func (n *Node) Connections() (open []*Connection) {
+// Connections returns those that are open and not being closed.
+func (n *Node) Connections() []*Connection {
+	return slices.DeleteFunc(n.openConnections(), func(c *Connection) bool { return c.closing.Load() })
+}
+
+// openConnections includes those that are being closed and may still have unacked messages.
+func (n *Node) openConnections() (open []*Connection) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for c := range n.connections {

@@ -42,7 +42,7 @@ func (f *faults) holds(vhost, exchange, key string) bool {
 }
 
 func (n *Node) eachChannel(do func(ch *Channel)) {
-	for _, c := range n.Connections() {
+	for _, c := range n.openConnections() {
 		for _, ch := range c.Channels() {
 			do(ch)
 		}
@@ -67,7 +67,7 @@ func (n *Node) FailDisk(err error) {
 
 // DropConnections cuts all connections without a word, and returns how many there were.
 func (n *Node) DropConnections() int {
-	all := n.Connections()
+	all := n.openConnections()
 	for _, c := range all {
 		_ = c.conn.Close()
 	}

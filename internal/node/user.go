@@ -149,7 +149,7 @@ func (n *Node) DeleteUser(name string) error {
 		return fmt.Errorf("no user %q", name)
 	}
 	n.permissionsChanged()
-	for _, c := range n.Connections() {
+	for _, c := range n.openConnections() {
 		if c.User == name {
 			c.shutdown(fmt.Sprintf("user '%s' is deleted", name))
 		}

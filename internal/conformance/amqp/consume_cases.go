@@ -306,7 +306,7 @@ func consumeExclusiveClosed(_ *testing.T, b *Bench) {
 }
 
 func consumeExclusiveAndGet(_ *testing.T, b *Bench) {
-	ch := b.Channel().Prefetch(1)
+	ch := b.Channel().Confirming().Prefetch(1)
 	ch.Queue("q", nil)
 	b.Must(exclusiveConsumer(ch, "one"))
 	ch.SendAll("q", "delivered", "got")
