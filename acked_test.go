@@ -50,7 +50,7 @@ func TestDoneMeansAcked(t *testing.T) {
 		defer client.Close(context.Background())
 		var mu sync.Mutex
 		runs, handled := 0, make(chan struct{}, 100)
-		subscribe(t, client, rehop.Subscription{Queue: "q", Prefetch: 100, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Prefetch: 100, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
 			runs++
@@ -101,7 +101,7 @@ func TestDrainTellsAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close(context.Background())
-		sub := subscribe(t, client, rehop.Subscription{Queue: "q", Prefetch: 100, Concurrency: 5, Handler: slowly(time.Minute)})
+		sub := subscribe(t, client, rehop.Subscriber{Queue: "q", Prefetch: 100, Concurrency: 5, Handler: slowly(time.Minute)})
 		for range messages {
 			publish(t, client, rehop.Message{Key: "q"})
 		}

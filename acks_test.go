@@ -12,7 +12,7 @@ import (
 // Acks are merged, and yet a message that none follows is acked soon.
 func TestLoneMessageIsAckedSoon(t *testing.T) {
 	const soon = 100 * time.Millisecond
-	for name, s := range map[string]rehop.Subscription{
+	for name, s := range map[string]rehop.Subscriber{
 		"one worker":   {Queue: "q", Concurrency: 1},
 		"many workers": {Queue: "q", Concurrency: 50, Prefetch: 1000},
 	} {

@@ -13,7 +13,7 @@ import (
 func TestPublishResumesWithTheBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		const alarm = time.Hour
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 		publish(t, b.Client, rehop.Message{Key: "q"}) // a broker blocks only those who have published
 		b.Block()
 		clock, published := startClock(), make(chan error, 2)

@@ -83,7 +83,7 @@ var errNotYet = errors.New("not yet")
 
 func fail(context.Context, *rehop.Delivery) error { return errNotYet }
 
-func subscribe(t *testing.T, c *rehop.Client, s rehop.Subscription) *rehop.Subscriber {
+func subscribe(t *testing.T, c *rehop.Client, s rehop.Subscriber) *rehop.Subscription {
 	t.Helper()
 	sub, err := c.Subscribe(t.Context(), s)
 	if err != nil {

@@ -33,11 +33,11 @@ type Client struct {
 
 	inside inside
 
-	mu          sync.Mutex
-	closed      bool
-	ended       chan struct{} // closed when Close has done its work
-	fault       error         // what Close has returned; to be read when ended is closed
-	subscribers map[*Subscriber]struct{}
+	mu            sync.Mutex
+	closed        bool
+	ended         chan struct{} // closed when Close has done its work
+	fault         error         // what Close has returned; to be read when ended is closed
+	subscriptions map[*Subscription]struct{}
 
 	background sync.WaitGroup
 	quit       context.CancelFunc
@@ -61,7 +61,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	tell(hooks.open, func(h OpenHook) { h.OnOpen(config) })
 	c := &Client{
 		config: config, hooks: hooks, native: native, exchanges: exchanges,
-		subscribers: make(map[*Subscriber]struct{}), quit: quit, ended: make(chan struct{}),
+		subscriptions: make(map[*Subscription]struct{}), quit: quit, ended: make(chan struct{}),
 	}
 	c.host, _ = os.Hostname()
 	opts := config.options()
@@ -192,7 +192,7 @@ func (c *Client) keepExchanges(ctx context.Context) {
 // the broker; so do not pass a context that has ended. Close returns when everything has ended, save handlers
 // that ignore their context.
 //
-// Whatever the broker does, Close comes to an end without a deadline of ctx: [Subscriber.Drain] says how long handlers and
+// Whatever the broker does, Close comes to an end without a deadline of ctx: [Subscription.Drain] says how long handlers and
 // the broker have. The error says if published messages were not confirmed, and of each queue, how many failed messages went back to it
 // because the broker did not take them.
 //
@@ -215,15 +215,15 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	defer close(c.ended)
 	c.closed = true
-	subscribers := make([]*Subscriber, 0, len(c.subscribers))
-	for s := range c.subscribers {
-		subscribers = append(subscribers, s)
+	subscriptions := make([]*Subscription, 0, len(c.subscriptions))
+	for s := range c.subscriptions {
+		subscriptions = append(subscriptions, s)
 	}
 	c.mu.Unlock()
 
-	faults := make([]error, len(subscribers))
+	faults := make([]error, len(subscriptions))
 	var draining sync.WaitGroup
-	for i, s := range subscribers {
+	for i, s := range subscriptions {
 		draining.Go(func() { faults[i] = s.Drain(ctx) })
 	}
 	draining.Wait()

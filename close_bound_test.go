@@ -26,7 +26,7 @@ var refusals = map[string]struct{ begin, end func(*rehoptest.Broker) }{
 }
 
 // halfFailing is a subscription whose handlers take 10 s. Those of messages with an even number fail.
-func halfFailing(log *logbook, queue layout.QueueType) rehop.Subscription {
+func halfFailing(log *logbook, queue layout.QueueType) rehop.Subscriber {
 	log.answer = func(ctx context.Context, d *rehop.Delivery) error {
 		if err := slowly(10*time.Second).answer(ctx, d); err != nil {
 			return err
@@ -36,11 +36,11 @@ func halfFailing(log *logbook, queue layout.QueueType) rehop.Subscription {
 		}
 		return nil
 	}
-	return rehop.Subscription{Queue: "q", QueueType: queue, Handler: log, Concurrency: 2, Prefetch: 10}
+	return rehop.Subscriber{Queue: "q", QueueType: queue, Handler: log, Concurrency: 2, Prefetch: 10}
 }
 
 // openHalfFailing opens a client that has received ten messages, of which five will fail, on a broker that will not take these.
-func openHalfFailing(t *testing.T, b *rehoptest.Broker, queue layout.QueueType, refuse func(*rehoptest.Broker)) (*rehop.Client, *rehop.Subscriber) {
+func openHalfFailing(t *testing.T, b *rehoptest.Broker, queue layout.QueueType, refuse func(*rehoptest.Broker)) (*rehop.Client, *rehop.Subscription) {
 	t.Helper()
 	client, err := rehop.Open(t.Context(), b.Config())
 	if err != nil {
@@ -118,7 +118,7 @@ func TestCloseIsBounded(t *testing.T) {
 // purge handles what is left in the queue.
 func purge(t *testing.T, b *rehoptest.Broker) {
 	t.Helper()
-	subscribe(t, b.Client, rehop.Subscription{Queue: "q", Passive: true, Handler: newLogbook(succeed)})
+	subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Passive: true, Handler: newLogbook(succeed)})
 	b.AwaitEmpty("q")
 }
 
@@ -154,7 +154,7 @@ func TestCloseWaitsForTheEndOfAnAlarm(t *testing.T) {
 			t.Errorf("close: got %v, want nil", err)
 		}
 		again := newLogbook(succeed)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: again})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: again})
 		time.Sleep(time.Minute)
 		for _, r := range again.all() {
 			if r.Attempt != 2 {
@@ -174,7 +174,7 @@ func TestCloseTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(succeed)})
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: newLogbook(succeed)})
 		b.HoldConfirms()
 		published := make(chan error, 1)
 		go func() { published <- client.Publish(context.Background(), rehop.Message{Key: "q"}) }()
@@ -203,7 +203,7 @@ func TestCloseWithoutAnswer(t *testing.T) {
 				var mute atomic.Bool
 				client := openFiltered(t, b, func(m method) bool { return m != unanswered || !mute.Load() })
 				log := slowly(4 * time.Minute)
-				subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log})
+				subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log})
 				publish(t, client, rehop.Message{Key: "q"})
 				synctest.Wait()
 				mute.Store(true)
@@ -229,7 +229,7 @@ func TestCloseIsBoundedInOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		const messages = 20
-		subscribe(t, client, rehop.Subscription{Queue: "q", Layout: layout.DLX{}, Handler: downFor(time.Hour), Prefetch: messages})
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Layout: layout.DLX{}, Handler: downFor(time.Hour), Prefetch: messages})
 		for range messages {
 			publish(t, client, rehop.Message{Key: "q"})
 		}

@@ -23,7 +23,7 @@ func TestCloseSaysWhatIsNotConfirmed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(succeed)})
+				subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: newLogbook(succeed)})
 				b.HoldConfirms()
 				published := make(chan error, 1)
 				go func() { published <- client.Publish(context.Background(), rehop.Message{Key: "q"}) }()

@@ -68,7 +68,7 @@ func TestConfigReportsAllFaults(t *testing.T) {
 
 func TestSubscriptionDefaults(t *testing.T) {
 	t.Parallel()
-	s := Subscription{Queue: "q", Handler: JSON(func(context.Context, int) error { return nil })}.withDefaults(layout.Native{})
+	s := Subscriber{Queue: "q", Handler: JSON(func(context.Context, int) error { return nil })}.withDefaults(layout.Native{})
 	if err := s.validate(); err != nil {
 		t.Errorf("got %v, want nil", err)
 	}
@@ -77,18 +77,18 @@ func TestSubscriptionDefaults(t *testing.T) {
 		t.Errorf("got %+v, want the defaults that the comments name", s)
 	}
 	for concurrency, want := range map[int]int{1: 4, 2: 4, 3: 6, 16: 32} {
-		if got := (Subscription{Concurrency: concurrency}).withDefaults(layout.Native{}).Prefetch; got != want {
+		if got := (Subscriber{Concurrency: concurrency}).withDefaults(layout.Native{}).Prefetch; got != want {
 			t.Errorf("prefetch for concurrency %d: got %d, want %d", concurrency, got, want)
 		}
 	}
-	if got := (Subscription{ProbeMin: time.Hour}).withDefaults(layout.Native{}).ProbeMax; got != time.Hour {
+	if got := (Subscriber{ProbeMin: time.Hour}).withDefaults(layout.Native{}).ProbeMax; got != time.Hour {
 		t.Errorf("longest pause for a shortest of an hour: got %v, want an hour", got)
 	}
 }
 
 func TestSubscriptionReportsAllFaults(t *testing.T) {
 	t.Parallel()
-	s := Subscription{
+	s := Subscriber{
 		Exchange: "rehop.x", Keys: []string{strings.Repeat("k", 256)}, Concurrency: -1, Prefetch: -5, Timeout: -1, StuckAfter: -1, CrashLimit: -1,
 		ProbeMin: -1, ProbeMax: -2, QueueType: "stream", Overflow: "explode", MessageTTL: -1, MaxPriority: 300, Retry: Steps(0),
 	}
@@ -97,29 +97,29 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 
 	handler := HandlerFunc(func(context.Context, *Delivery) error { return nil })
 	for name, test := range map[string]struct {
-		s    Subscription
+		s    Subscriber
 		want string
 	}{
-		"long name":            {Subscription{Queue: strings.Repeat("q", 256)}, "256 bytes"},
-		"the broker's name":    {Subscription{Queue: "amq.gen-1"}, "belong to the broker"},
-		"keys, no exchange":    {Subscription{Queue: "q", Keys: []string{"k"}}, "Exchange is not"},
-		"prefetch too small":   {Subscription{Queue: "q", Concurrency: 10, Prefetch: 9}, "Prefetch 9"},
-		"prefetch too large":   {Subscription{Queue: "q", Prefetch: math.MaxUint16 + 1}, "Prefetch 65536"},
-		"exclusive quorum":     {Subscription{Queue: "q", QueueType: layout.Quorum, Exclusive: true}, "quorum queue cannot"},
-		"priorities in quorum": {Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 32}, "31"},
-		"passive with TTL":     {Subscription{Queue: "q", Passive: true, MessageTTL: time.Second}, "Passive"},
-		"TTL too long":         {Subscription{Queue: "q", MessageTTL: maxTTL + time.Hour}, "MessageTTL"},
-		"expires too late":     {Subscription{Queue: "q", Expires: maxTTL + time.Hour}, "Expires"},
-		"passive with args":    {Subscription{Queue: "q", Passive: true, QueueArgs: map[string]any{"x": 1}}, "Passive"},
-		"passive auto-delete":  {Subscription{Queue: "q", Passive: true, AutoDelete: true}, "Passive"},
-		"exclusive consumer":   {Subscription{Queue: "q", ExclusiveConsumer: true}, "SingleActive"},
-		"kind of exchange":     {Subscription{Queue: "q", Exchange: "x", ExchangeKind: "round"}, `"round"`},
-		"the broker's args":    {Subscription{Queue: "q", Exchange: "", ExchangeKind: "", Overflow: "drop"}, "Overflow"},
+		"long name":            {Subscriber{Queue: strings.Repeat("q", 256)}, "256 bytes"},
+		"the broker's name":    {Subscriber{Queue: "amq.gen-1"}, "belong to the broker"},
+		"keys, no exchange":    {Subscriber{Queue: "q", Keys: []string{"k"}}, "Exchange is not"},
+		"prefetch too small":   {Subscriber{Queue: "q", Concurrency: 10, Prefetch: 9}, "Prefetch 9"},
+		"prefetch too large":   {Subscriber{Queue: "q", Prefetch: math.MaxUint16 + 1}, "Prefetch 65536"},
+		"exclusive quorum":     {Subscriber{Queue: "q", QueueType: layout.Quorum, Exclusive: true}, "quorum queue cannot"},
+		"priorities in quorum": {Subscriber{Queue: "q", QueueType: layout.Quorum, MaxPriority: 32}, "31"},
+		"passive with TTL":     {Subscriber{Queue: "q", Passive: true, MessageTTL: time.Second}, "Passive"},
+		"TTL too long":         {Subscriber{Queue: "q", MessageTTL: maxTTL + time.Hour}, "MessageTTL"},
+		"expires too late":     {Subscriber{Queue: "q", Expires: maxTTL + time.Hour}, "Expires"},
+		"passive with args":    {Subscriber{Queue: "q", Passive: true, QueueArgs: map[string]any{"x": 1}}, "Passive"},
+		"passive auto-delete":  {Subscriber{Queue: "q", Passive: true, AutoDelete: true}, "Passive"},
+		"exclusive consumer":   {Subscriber{Queue: "q", ExclusiveConsumer: true}, "SingleActive"},
+		"kind of exchange":     {Subscriber{Queue: "q", Exchange: "x", ExchangeKind: "round"}, `"round"`},
+		"the broker's args":    {Subscriber{Queue: "q", Exchange: "", ExchangeKind: "", Overflow: "drop"}, "Overflow"},
 	} {
 		test.s.Handler = handler
 		wantFaults(t, name, test.s.withDefaults(layout.Native{}).validate(), test.want)
 	}
-	for name, s := range map[string]Subscription{
+	for name, s := range map[string]Subscriber{
 		"foreign exchange":   {Queue: "q", Exchange: "amq.topic", Keys: []string{"#"}},
 		"odd foreign name":   {Queue: "q", Exchange: "rehop.theirs", ForeignExchange: true},
 		"255 bytes":          {Queue: strings.Repeat("q", 255)},
@@ -139,11 +139,11 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 func TestValidationSurvivesOddNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 200)
-	s := Subscription{Queue: long, Exchange: long, Keys: []string{long, ""}, ConsumerTag: long, Handler: HandlerFunc(nil)}
+	s := Subscriber{Queue: long, Exchange: long, Keys: []string{long, ""}, ConsumerTag: long, Handler: HandlerFunc(nil)}
 	wantFaults(t, "long names", s.withDefaults(layout.Native{}).validate(), "400 bytes")
 	c := Config{Exchanges: []Exchange{{Name: long}}}
 	wantFaults(t, "long exchange", c.withDefaults().validate(), "400 bytes")
 	// AMQP carries the tag in a short string, too; the broker would end the connection.
-	s = Subscription{Queue: "q", ConsumerTag: strings.Repeat("t", 256), Handler: HandlerFunc(func(context.Context, *Delivery) error { return nil })}
+	s = Subscriber{Queue: "q", ConsumerTag: strings.Repeat("t", 256), Handler: HandlerFunc(func(context.Context, *Delivery) error { return nil })}
 	wantFaults(t, "long consumer tag", s.withDefaults(layout.Native{}).validate(), "256 bytes")
 }

@@ -16,7 +16,7 @@ func TestCrashLimit(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				handled := make(chan string, 1000)
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", QueueType: kind, Concurrency: 4, CrashLimit: limit,
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", QueueType: kind, Concurrency: 4, CrashLimit: limit,
 					Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 						handled <- d.ID
 						if d.ID == "bad" {

@@ -52,7 +52,7 @@ func TestEachObjectIsDeclaredOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		client, m := metered(t, b)
 		defer client.Close(context.Background())
-		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(succeed)})
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: newLogbook(succeed)})
 		const delayed = 200
 		publishAll := func(meanwhile func()) (channels, declares int) {
 			t.Helper()
@@ -94,7 +94,7 @@ func TestEarlyMessagesDeclareSeldom(t *testing.T) {
 		defer client.Close(context.Background())
 		const messages = 200
 		log := newLogbook(succeed)
-		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 10})
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log, Concurrency: 10})
 		ch := channel(t, b)
 		m.take()
 		for i := range messages { // as a process with another clock has sent them to wait

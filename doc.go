@@ -7,7 +7,7 @@
 //
 //	client, err := rehop.Open(ctx, rehop.Config{URL: "amqp://guest:guest@localhost/"})
 //	err = client.Publish(ctx, rehop.Message{Exchange: "order", Key: "order.created", Body: body})
-//	sub, err := client.Subscribe(ctx, rehop.Subscription{
+//	sub, err := client.Subscribe(ctx, rehop.Subscriber{
 //		Queue: "order-summary", Exchange: "order", Keys: []string{"order.#"},
 //		Retry:   rehop.Steps(10*time.Second, 100*time.Second, time.Hour),
 //		Handler: rehop.JSON(func(ctx context.Context, o OrderCreated) error { … }),

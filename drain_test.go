@@ -27,7 +27,7 @@ func slowly(d time.Duration) *logbook {
 func TestDrainWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := slowly(time.Minute)
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log})
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -47,7 +47,7 @@ func TestDrainDeadline(t *testing.T) {
 	const limit = 5 * time.Minute
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := slowly(time.Hour)
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Timeout: 2 * time.Hour})
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, Timeout: 2 * time.Hour})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -61,7 +61,7 @@ func TestDrainDeadline(t *testing.T) {
 			t.Fatalf("left: got %+v, want one message that has not failed", messages)
 		}
 		again := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: again})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: again})
 		b.AwaitEmpty("q")
 		if runs := again.all(); len(runs) != 1 || runs[0].Attempt != 1 {
 			t.Errorf("next runs: got %+v, want one, attempt 1", runs)
@@ -77,7 +77,7 @@ func TestDrainDoesNotWaitForTheDeaf(t *testing.T) {
 			time.Sleep(time.Hour)
 			return nil
 		})
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log})
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -103,7 +103,7 @@ func TestStuckHandler(t *testing.T) {
 			}
 			return nil
 		})
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Timeout: timeout, StuckAfter: grace, Retry: rehop.Steps(time.Hour)})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, Timeout: timeout, StuckAfter: grace, Retry: rehop.Steps(time.Hour)})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		b.AwaitEmpty("q")
 		runs := log.all()

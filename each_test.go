@@ -36,7 +36,7 @@ func each(ctx context.Context, c *rehop.Client, messages ...rehop.Message) <-cha
 func TestEachByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		for _, q := range []string{"slow", "quick"} {
-			subscribe(t, b.Client, rehop.Subscription{Queue: q, Handler: newLogbook(succeed)})
+			subscribe(t, b.Client, rehop.Subscriber{Queue: q, Handler: newLogbook(succeed)})
 		}
 		b.HoldConfirmsOf(func(_, key string) bool { return key == "slow" })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -59,7 +59,7 @@ func TestEachByItself(t *testing.T) {
 func TestEachWithTheIDOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		for _, q := range []string{"slow", "quick"} {
-			subscribe(t, b.Client, rehop.Subscription{Queue: q, Handler: newLogbook(succeed)})
+			subscribe(t, b.Client, rehop.Subscriber{Queue: q, Handler: newLogbook(succeed)})
 		}
 		b.HoldConfirmsOf(func(_, key string) bool { return key == "slow" })
 		first := each(t.Context(), b.Client, rehop.Message{ID: "same", Key: "slow"})
@@ -88,7 +88,7 @@ func TestEachWithTheIDOfAnother(t *testing.T) {
 func TestEachWithOneID(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := newLogbook(succeed)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log})
 		if err := b.Client.PublishBatch(t.Context(), []rehop.Message{{ID: "same", Key: "q"}, {ID: "same", Key: "q"}, {ID: "same", Key: "q"}}); err != nil {
 			t.Errorf("got %v, want nil", err)
 		}
@@ -133,7 +133,7 @@ func TestCloseFromEach(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, q := range []string{"slow", "quick"} {
-			subscribe(t, client, rehop.Subscription{Queue: q, Handler: newLogbook(succeed)})
+			subscribe(t, client, rehop.Subscriber{Queue: q, Handler: newLogbook(succeed)})
 		}
 		held := func(calls func()) {
 			b.HoldConfirmsOf(func(_, key string) bool { return key == "slow" })
@@ -154,9 +154,9 @@ func TestCloseFromEach(t *testing.T) {
 // A handler that publishes a batch is still a handler afterwards.
 func TestEachInHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		var sub *rehop.Subscriber
+		var sub *rehop.Subscription
 		subscribed, errs := make(chan struct{}), make(chan error, 2)
-		sub = subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
+		sub = subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 			<-subscribed
 			b.Client.PublishEach(ctx, []rehop.Message{{Exchange: "missing"}}, func(int, error) { errs <- sub.Drain(ctx) })
 			errs <- b.Client.Close(ctx)
@@ -184,7 +184,7 @@ func TestCloseFromPublishHook(t *testing.T) {
 		if client, err = rehop.Open(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
-		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(succeed)})
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: newLogbook(succeed)})
 		began := startClock()
 		publish(t, client, rehop.Message{Key: "q"})
 		if err := <-closed; err != nil {

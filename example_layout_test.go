@@ -28,7 +28,7 @@ func Example_layout() {
 
 	sneakers := layout.Sneakers{Delay: 200 * time.Millisecond, Retries: 1}
 	mended := make(chan struct{})
-	_, err = client.Subscribe(ctx, rehop.Subscription{
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "invoices", Layout: sneakers,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			fmt.Printf("%s: attempt %d of %d\n", d.Body, d.Attempt, d.Attempts)

@@ -32,7 +32,7 @@ func Example_publish() {
 		fmt.Println("nobody listens yet")
 	}
 
-	sub, err := client.Subscribe(ctx, rehop.Subscription{Queue: "shop-mail", Exchange: "shop", Keys: []string{"order.*"},
+	sub, err := client.Subscribe(ctx, rehop.Subscriber{Queue: "shop-mail", Exchange: "shop", Keys: []string{"order.*"},
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 	if err != nil {
 		fmt.Println(err)

@@ -28,7 +28,7 @@ func Example_replay() {
 
 	var mended atomic.Bool
 	seen := make(chan string, 10)
-	_, err = client.Subscribe(ctx, rehop.Subscription{
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "letters", Exchange: "post", Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if !mended.Load() {

@@ -26,7 +26,7 @@ func Example_steppedRetry() {
 
 	done := make(chan struct{})
 	var failedAt time.Time
-	_, err = client.Subscribe(ctx, rehop.Subscription{
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "payments",
 		Retry: rehop.Steps(200*time.Millisecond, 400*time.Millisecond, time.Hour),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {

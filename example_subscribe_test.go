@@ -23,7 +23,7 @@ func Example_subscribe() {
 	defer client.Close(context.Background())
 
 	handled := make(chan string, 1)
-	sub, err := client.Subscribe(ctx, rehop.Subscription{
+	sub, err := client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "invoices", Exchange: "billing", Keys: []string{"invoice.#"},
 		Concurrency: 8, Timeout: time.Minute,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {

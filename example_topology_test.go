@@ -24,7 +24,7 @@ func Example_topology() {
 	}
 	defer operator.Close()
 
-	letters := rehop.Subscription{Queue: "letters", Exchange: "post", MessageTTL: time.Hour}
+	letters := rehop.Subscriber{Queue: "letters", Exchange: "post", MessageTTL: time.Hour}
 	plan, err := rehop.Topology(rehop.Config{}, letters)
 	if err != nil {
 		fmt.Println(err)

@@ -32,7 +32,7 @@ func Example_typedHandler() {
 
 	orders := make(chan OrderCreated, 1)
 	failed := make(chan struct{})
-	_, err = client.Subscribe(ctx, rehop.Subscription{
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "order-summary", Exchange: "orders",
 		Middleware: []rehop.Middleware{func(next rehop.Handler) rehop.Handler {
 			return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {

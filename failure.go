@@ -17,7 +17,7 @@ import (
 )
 
 // atOnce reports whether the handler is to run again without a wait.
-func (s *Subscriber) atOnce(h *handling, err error, rerun int) bool {
+func (s *Subscription) atOnce(h *handling, err error, rerun int) bool {
 	if err == nil || h.past.Attempt > 0 || rerun >= s.config.Retry.immediate || h.why() != nil {
 		return false
 	}
@@ -54,7 +54,7 @@ func kindOf(h *handling, err error) string {
 }
 
 // conclude does with a delivery what its handler's answer says.
-func (s *Subscriber) conclude(h *handling, err error) {
+func (s *Subscription) conclude(h *handling, err error) {
 	result := Result{Err: err, Took: time.Since(h.began)}
 	s.endOutage(h)
 	if err == nil {
@@ -87,13 +87,13 @@ func (s *Subscriber) conclude(h *handling, err error) {
 	}
 }
 
-func (s *Subscriber) ack(h *handling, outcome Outcome, result Result) {
+func (s *Subscription) ack(h *handling, outcome Outcome, result Result) {
 	result.Outcome = outcome
 	s.settle(h, result, (*rabbit.Delivery).Ack)
 }
 
 // settle has the broker do what is to be done with a message. Hooks are told when the broker has been sent that.
-func (s *Subscriber) settle(h *handling, result Result, by func(*rabbit.Delivery) bool) {
+func (s *Subscription) settle(h *handling, result Result, by func(*rabbit.Delivery) bool) {
 	if len(s.client.hooks.handle) > 0 {
 		h.raw.Note = &settled{h, result}
 	}
@@ -110,7 +110,7 @@ type settled struct {
 }
 
 // told is called when the broker has been sent what is to become of deliveries, or cannot be any more.
-func (s *Subscriber) told(notes []any, sent bool) {
+func (s *Subscription) told(notes []any, sent bool) {
 	for _, note := range notes {
 		of := note.(*settled)
 		if !sent {
@@ -124,7 +124,7 @@ func (s *Subscriber) told(notes []any, sent bool) {
 // it counts a crash. So a message that has come back before goes to the end of the queue instead,
 // with its count as it is: no number of clean stops makes it suspect. So does, where to be delivered again counts as a failure, every
 // message that has not failed, and one that has brought along a count which may be above the limit of the queue.
-func (s *Subscriber) giveBack(h *handling, result Result) {
+func (s *Subscription) giveBack(h *handling, result Result) {
 	if n := s.returns(h); n > 0 || s.layout.RedeliveryFails() && h.mark != again || s.uncarried(h) {
 		h.raw.Session.Cancel() // or it would come back to us
 		h.setReturns(n)
@@ -136,12 +136,12 @@ func (s *Subscriber) giveBack(h *handling, result Result) {
 	s.tellHandled(h, result)
 }
 
-func (s *Subscriber) tellHandled(h *handling, result Result) {
+func (s *Subscription) tellHandled(h *handling, result Result) {
 	tell(s.client.hooks.handle, func(hook HandleHook) { hook.OnHandled(h.told, &h.Delivery, result) })
 }
 
 // tellMove asks hooks for what is to go with a message.
-func (s *Subscriber) tellMove(h *handling, result Result) {
+func (s *Subscription) tellMove(h *handling, result Result) {
 	if len(s.client.hooks.move) == 0 {
 		return
 	}
@@ -175,7 +175,7 @@ const deathSize = 200
 func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSize+len(key)) }
 
 // wait has a message come back after delay.
-func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Duration, result Result) {
+func (s *Subscription) wait(h *handling, err error, kind string, delay time.Duration, result Result) {
 	result.Outcome, result.Kind, result.Delay = OutcomeRetry, kind, delay
 	record := s.failure(h, err, kind)
 	failed := s.failed(h, record)
@@ -219,7 +219,7 @@ func (s *Subscriber) wait(h *handling, err error, kind string, delay time.Durati
 }
 
 // failed is a failure as the layout sees it.
-func (s *Subscriber) failed(h *handling, record envelope.Failure) layout.Failure {
+func (s *Subscription) failed(h *handling, record envelope.Failure) layout.Failure {
 	return layout.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error, Stack: record.Stack, At: record.FailedAt}
 }
 
@@ -233,7 +233,7 @@ func (d destination) with(v layout.Verdict) destination {
 }
 
 // toAddress is where a layout wants a message to be moved.
-func (s *Subscriber) toAddress(v layout.Verdict, reserve int) destination {
+func (s *Subscription) toAddress(v layout.Verdict, reserve int) destination {
 	to := destination{Address: v.Address, key: v.Key, reserve: reserve}
 	if v.ToQueue {
 		to.key = s.returnKey
@@ -242,14 +242,14 @@ func (s *Subscriber) toAddress(v layout.Verdict, reserve int) destination {
 }
 
 // keyOf is the routing key of a message while it waits.
-func (s *Subscriber) keyOf(h *handling) string {
+func (s *Subscription) keyOf(h *handling) string {
 	if s.keepsKey {
 		return h.history().Key
 	}
 	return s.returnKey
 }
 
-func (s *Subscriber) toCascade(h *handling, delay time.Duration) way {
+func (s *Subscription) toCascade(h *handling, delay time.Duration) way {
 	key, to := s.keyOf(h), layout.ToQueue
 	if s.keepsKey {
 		to = layout.ToHome
@@ -264,14 +264,14 @@ func (s *Subscriber) toCascade(h *handling, delay time.Duration) way {
 // deleted, it is declared again; but it may also be that clocks disagree, and then every message comes early.
 // The message is not held back a second time, so that clocks which disagree cost it no more than the
 // difference.
-func (s *Subscriber) waitOn(h *handling, rest time.Duration) {
+func (s *Subscription) waitOn(h *handling, rest time.Duration) {
 	past := h.history()
 	past.Due = time.Time{}
 	s.moveAside(h, past, rest, s.client.fabric.doubt(), Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
 }
 
 // postpone has a message come back after delay as if it had not been delivered.
-func (s *Subscriber) postpone(h *handling, delay time.Duration, result Result) {
+func (s *Subscription) postpone(h *handling, delay time.Duration, result Result) {
 	result.Outcome, result.Delay = OutcomePostponed, delay
 	past := h.history()
 	past.Queue = s.config.Queue
@@ -280,7 +280,7 @@ func (s *Subscriber) postpone(h *handling, delay time.Duration, result Result) {
 }
 
 // moveAside has a message wait with its counters unchanged, in a cascade that was declared since a time.
-func (s *Subscriber) moveAside(h *handling, past envelope.Failure, delay time.Duration, declared time.Time, result Result) {
+func (s *Subscription) moveAside(h *handling, past envelope.Failure, delay time.Duration, declared time.Time, result Result) {
 	record := s.layout.Record(s.letter(h), past.Attempt)
 	s.move(h, past, result, func(ctx context.Context, since time.Time) (destination, error) {
 		if since.Before(declared) {
@@ -292,7 +292,7 @@ func (s *Subscriber) moveAside(h *handling, past envelope.Failure, delay time.Du
 }
 
 // hasStep reports whether there is a queue in which messages of this subscription wait for exactly delay.
-func (s *Subscriber) hasStep(delay time.Duration) bool {
+func (s *Subscription) hasStep(delay time.Duration) bool {
 	name := layout.StepQueue(delay)
 	if s.keepsKey {
 		name = layout.HomeStepQueue(delay)
@@ -301,7 +301,7 @@ func (s *Subscriber) hasStep(delay time.Duration) bool {
 }
 
 // park puts a message where failed ones rest.
-func (s *Subscriber) park(h *handling, err error, kind string, result Result) {
+func (s *Subscription) park(h *handling, err error, kind string, result Result) {
 	result.Outcome, result.Kind = OutcomeFailed, kind
 	record := s.failure(h, err, kind)
 	record.Rests = true
@@ -311,20 +311,20 @@ func (s *Subscriber) park(h *handling, err error, kind string, result Result) {
 // countSize is how much the broker adds when it delivers a message again.
 const countSize = 256
 
-func (s *Subscriber) toRest(h *handling, record envelope.Failure) way {
+func (s *Subscription) toRest(h *handling, record envelope.Failure) way {
 	to := s.toAddress(s.layout.Fail(s.failed(h, record)), countSize)
 	to.trim = true
 	return func(context.Context, time.Time) (destination, error) { return to, nil }
 }
 
 // requeueAtEnd sends a message to the end of its own queue, with its counters as they are.
-func (s *Subscriber) requeueAtEnd(h *handling) {
+func (s *Subscription) requeueAtEnd(h *handling) {
 	past := h.history()
 	past.Queue = s.config.Queue
 	s.move(h, past, Result{Outcome: OutcomeReturned}, s.toEnd(h, past))
 }
 
-func (s *Subscriber) toEnd(h *handling, record envelope.Failure) way {
+func (s *Subscription) toEnd(h *handling, record envelope.Failure) way {
 	verdict := layout.Verdict{Key: s.config.Queue, Headers: s.layout.Record(s.letter(h), record.Attempt)}
 	if s.keepsKey {
 		verdict.Address.Exchange, verdict.Key = layout.LandedExchange, record.Key
@@ -334,7 +334,7 @@ func (s *Subscriber) toEnd(h *handling, record envelope.Failure) way {
 }
 
 // failure is the record of a message that has failed once more.
-func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failure {
+func (s *Subscription) failure(h *handling, err error, kind string) envelope.Failure {
 	f := h.history()
 	f.Attempt++
 	f.Queue = s.config.Queue
@@ -358,7 +358,7 @@ func (s *Subscriber) failure(h *handling, err error, kind string) envelope.Failu
 // acks the original. It does not give up while the original is ours: a broker that is blocked, full
 // or away is waited for. When the session ends first, the broker delivers the original again. When the
 // subscription stops, the broker has a limited time (see untilGivenUp); then the original goes back to its queue.
-func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, where way) {
+func (s *Subscription) move(h *handling, failure envelope.Failure, result Result, where way) {
 	s.tellMove(h, result)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
 	watching := make(chan struct{})
@@ -407,7 +407,7 @@ func (s *Subscriber) move(h *handling, failure envelope.Failure, result Result, 
 
 // untilGivenUp returns when a message need not be moved any more: it has been, or its session has ended, or the subscription stops and the
 // broker has not taken it in time.
-func (s *Subscriber) untilGivenUp(ctx context.Context, session *rabbit.Session) {
+func (s *Subscription) untilGivenUp(ctx context.Context, session *rabbit.Session) {
 	stop := s.stop
 	var limit <-chan time.Time
 	for {
@@ -428,7 +428,7 @@ func (s *Subscriber) untilGivenUp(ctx context.Context, session *rabbit.Session) 
 
 // moveGrace is how long the broker has to take a message that is moved at a stop. Where it has not taken others, it has ever less: all that is
 // prefetched may fail, one after the other, and together they must not hold up the stop for more than twice the time of one.
-func (s *Subscriber) moveGrace() time.Duration {
+func (s *Subscription) moveGrace() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return confirmGrace >> s.givenUp
@@ -436,7 +436,7 @@ func (s *Subscriber) moveGrace() time.Duration {
 
 // noteUnmoved notes that a message went back to its queue at a stop because it could not be moved, and why if it had failed. Others were to go
 // back anyway, to the end of the queue.
-func (s *Subscriber) noteUnmoved(failed bool) {
+func (s *Subscription) noteUnmoved(failed bool) {
 	state, why := s.client.publish.State()
 	if state == rabbit.Open {
 		why = errors.New("the broker has not confirmed them in time")
@@ -451,7 +451,7 @@ func (s *Subscriber) noteUnmoved(failed bool) {
 }
 
 // unmovedError says how many failed messages went back to the queue because the broker did not take them.
-func (s *Subscriber) unmovedError() error {
+func (s *Subscription) unmovedError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unmoved == 0 {
@@ -464,7 +464,7 @@ func (s *Subscriber) unmovedError() error {
 // impossible reports whether a message can never be published as it is.
 func impossible(err error) bool { return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrInvalid) }
 
-func (s *Subscriber) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where way) error {
+func (s *Subscription) moveUntil(ctx context.Context, h *handling, failure envelope.Failure, where way) error {
 	var missed time.Time                     // when something was missing on the way
 	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on it can be told from its copies
 	asItIs := false                          // the broker takes the message only with its own body

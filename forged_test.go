@@ -19,7 +19,7 @@ func TestForgedDeliveryCount(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				log := newLogbook(succeed)
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", QueueType: kind, Handler: log})
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", QueueType: kind, Handler: log})
 				ch := channel(t, b)
 				for _, count := range []any{int64(10), int64(1000), int64(-1), "many"} {
 					if err := ch.PublishWithContext(t.Context(), "", "q", true, false, amqp091.Publishing{Headers: amqp091.Table{"x-delivery-count": count}}); err != nil {
@@ -40,7 +40,7 @@ func TestForgedDeliveryCount(t *testing.T) {
 func TestForgedDeliveryCountGivenBack(t *testing.T) {
 	const messages = 5
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
-		for name, s := range map[string]rehop.Subscription{
+		for name, s := range map[string]rehop.Subscriber{
 			"quorum":          {QueueType: layout.Quorum},
 			"classic":         {QueueType: layout.Classic},
 			"passive quorum":  {QueueType: layout.Quorum, Passive: true},

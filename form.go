@@ -15,7 +15,7 @@ type form struct {
 }
 
 // forms are the forms of the subscription's layout, the newest first.
-func (s Subscription) forms(native layout.Native) ([]form, error) {
+func (s Subscriber) forms(native layout.Native) ([]form, error) {
 	var all []form
 	for _, l := range layout.Forms(s.Layout, s.queueSpec()) {
 		s.Layout = l
@@ -45,7 +45,7 @@ func plansOf(forms []form) []layout.Plan {
 
 // openForm declares what the subscription needs in the form that the broker has, and starts a consumer. The first form that the broker does not
 // refuse is the one: where there is nothing yet, the newest. It may be another one at the next connection, which may be to another broker.
-func (s *Subscriber) openForm(ctx context.Context, prefetch int) (*rabbit.Session, error) {
+func (s *Subscription) openForm(ctx context.Context, prefetch int) (*rabbit.Session, error) {
 	var first error
 	for i := range s.forms {
 		options := s.options

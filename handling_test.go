@@ -252,7 +252,7 @@ func TestAgainIsFresh(t *testing.T) {
 func BenchmarkHandlerContext(b *testing.B) {
 	base := context.WithoutCancel(b.Context())
 	b.Run("handling", func(b *testing.B) {
-		s := &Subscriber{config: Subscription{Timeout: time.Minute, StuckAfter: time.Minute}}
+		s := &Subscription{config: Subscriber{Timeout: time.Minute, StuckAfter: time.Minute}}
 		s.watch = &watch{sub: s, epoch: time.Now()}
 		defer s.watch.end()
 		b.ReportAllocs()

@@ -47,7 +47,7 @@ func TestSilentBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := newStates()
 		b := rehoptest.Open(t, withHeartbeat(beat), seen.observe())
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: newLogbook(fail), Retry: rehop.NoRetry()})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: newLogbook(fail), Retry: rehop.NoRetry()})
 		time.Sleep(time.Hour) // heartbeats alone keep a connection alive
 		synctest.Wait()
 		if n := len(seen.changes); n != 2 {
@@ -75,7 +75,7 @@ func TestSilentClient(t *testing.T) {
 			}
 			return nil
 		})
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 2, Timeout: time.Hour})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, Concurrency: 2, Timeout: time.Hour})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		synctest.Wait()
 		b.Silence()

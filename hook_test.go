@@ -28,7 +28,7 @@ func TestHookSeesDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, limiter{limit}) }))
 				left := make(chan time.Duration, 1)
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", Timeout: timeout, Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Timeout: timeout, Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 					deadline, _ := ctx.Deadline()
 					left <- time.Until(deadline)
 					return ctx.Err()

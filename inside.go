@@ -10,11 +10,11 @@ import (
 // of them: it would wait for itself.
 type inside struct {
 	mu         sync.Mutex
-	goroutines map[string]*Subscriber
+	goroutines map[string]*Subscription
 }
 
 // enter notes that this goroutine works for a subscription; nil: for the client.
-func (i *inside) enter(s *Subscriber) (goroutine string) {
+func (i *inside) enter(s *Subscription) (goroutine string) {
 	goroutine = thisGoroutine()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -23,9 +23,9 @@ func (i *inside) enter(s *Subscriber) (goroutine string) {
 }
 
 // note is called with the mutex held.
-func (i *inside) note(goroutine string, s *Subscriber) {
+func (i *inside) note(goroutine string, s *Subscription) {
 	if i.goroutines == nil {
-		i.goroutines = make(map[string]*Subscriber)
+		i.goroutines = make(map[string]*Subscription)
 	}
 	i.goroutines[goroutine] = s
 }
@@ -51,7 +51,7 @@ func (i *inside) leave(goroutine string) {
 }
 
 // of reports whether this goroutine works for the client, and for which subscription.
-func (i *inside) of() (s *Subscriber, within bool) {
+func (i *inside) of() (s *Subscription, within bool) {
 	goroutine := thisGoroutine()
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -19,7 +19,7 @@ func TestBodyTooLargeToWrap(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
 	b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.MaxMessage = limit }))
-	subscribeTo(t, b, rehop.Subscription{Queue: "q", Layout: layout.Sneakers{Document: true}, Retry: rehop.NoRetry(),
+	subscribeTo(t, b, rehop.Subscriber{Queue: "q", Layout: layout.Sneakers{Document: true}, Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no") })})
 	body := bytes.Repeat([]byte("x"), limit-100)
 	if err := b.Client.Publish(t.Context(), rehop.Message{Exchange: layout.SneakersExchange, Key: "q", Body: body}); err != nil {
@@ -30,7 +30,7 @@ func TestBodyTooLargeToWrap(t *testing.T) {
 	}
 }
 
-func subscribeTo(t *testing.T, b *rehoptest.Broker, s rehop.Subscription) {
+func subscribeTo(t *testing.T, b *rehoptest.Broker, s rehop.Subscriber) {
 	t.Helper()
 	if _, err := b.Client.Subscribe(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestMessageThatCannotBeMoved(t *testing.T) {
 				return rehoptest.WithServer(func(s *broker.Server) { s.Dir, s.MaxMessage = dir, limit })
 			}
 			log := newLogbook(func(context.Context, *rehop.Delivery) error { return rehop.Permanent(errNotYet) })
-			s := rehop.Subscription{Queue: "q", Layout: l, Handler: log}
+			s := rehop.Subscriber{Queue: "q", Layout: l, Handler: log}
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				sub := subscribe(t, b.Client, s)
 				if err := sub.Drain(t.Context()); err != nil {

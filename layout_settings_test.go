@@ -21,7 +21,7 @@ func TestImpossibleLayouts(t *testing.T) {
 		{layout.Envelope{DeliveryLimit: -1}, []string{"Layout: Envelope.DeliveryLimit -1"}},
 		{layout.DLX{Rest: "q"}, []string{`queue "q"`}},
 	} {
-		_, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "q", Layout: c.layout})
+		_, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "q", Layout: c.layout})
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("subscription with %+v: got %v, want %q in it", c.layout, err, want)
@@ -43,7 +43,7 @@ func TestKeysNeedAnExchange(t *testing.T) {
 	}{
 		{nil, ""}, {layout.DLX{}, ""}, {layout.Tiers{}, ""}, {layout.PubSub{}, "master"}, {layout.Sneakers{}, "sneakers"}, {layout.Envelope{}, "q.main.x"},
 	} {
-		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "q", Keys: []string{"k"}, Layout: c.layout})
+		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "q", Keys: []string{"k"}, Layout: c.layout})
 		if c.has == "" {
 			if err == nil || !strings.Contains(err.Error(), "Keys are set") {
 				t.Errorf("%T: got %v, want that Keys are set without an exchange", c.layout, err)
@@ -63,10 +63,10 @@ func TestKeysNeedAnExchange(t *testing.T) {
 // Where no failed queue takes what the broker drops, settings by which it drops messages are refused.
 func TestSettingsThatLose(t *testing.T) {
 	t.Parallel()
-	ttl, full := rehop.Subscription{Queue: "q", MessageTTL: time.Minute}, rehop.Subscription{Queue: "q", MaxLength: 3, Overflow: "drop-head"}
-	bytes := rehop.Subscription{Queue: "q", MaxBytes: 3000, Overflow: "reject-publish-dlx", QueueType: layout.Classic}
-	refuses := rehop.Subscription{Queue: "q", MaxLength: 3, Overflow: "reject-publish"}
-	elsewhere := rehop.Subscription{Queue: "q", MessageTTL: time.Minute, QueueArgs: map[string]any{"x-dead-letter-exchange": "own"}}
+	ttl, full := rehop.Subscriber{Queue: "q", MessageTTL: time.Minute}, rehop.Subscriber{Queue: "q", MaxLength: 3, Overflow: "drop-head"}
+	bytes := rehop.Subscriber{Queue: "q", MaxBytes: 3000, Overflow: "reject-publish-dlx", QueueType: layout.Classic}
+	refuses := rehop.Subscriber{Queue: "q", MaxLength: 3, Overflow: "reject-publish"}
+	elsewhere := rehop.Subscriber{Queue: "q", MessageTTL: time.Minute, QueueArgs: map[string]any{"x-dead-letter-exchange": "own"}}
 	for _, c := range []struct {
 		layout layout.Layout
 		loses  bool
@@ -74,14 +74,14 @@ func TestSettingsThatLose(t *testing.T) {
 		{nil, false}, {layout.Tiers{}, false}, {layout.DLX{}, false},
 		{layout.PubSub{}, true}, {layout.Sneakers{}, true}, {layout.Envelope{}, true},
 	} {
-		for _, s := range []rehop.Subscription{ttl, full, bytes} {
+		for _, s := range []rehop.Subscriber{ttl, full, bytes} {
 			s.Layout = c.layout
 			_, err := rehop.Topology(rehop.Config{}, s)
 			if lost := err != nil && strings.Contains(err.Error(), "would be lost"); lost != c.loses || err != nil && !lost {
 				t.Errorf("%T with %v and %d %q: got %v, want an error: %t", c.layout, s.MessageTTL, s.MaxLength, s.Overflow, err, c.loses)
 			}
 		}
-		for _, s := range []rehop.Subscription{refuses, elsewhere} {
+		for _, s := range []rehop.Subscriber{refuses, elsewhere} {
 			s.Layout = c.layout
 			if _, err := rehop.Topology(rehop.Config{}, s); err != nil {
 				t.Errorf("%T with %d %q and %v: got %v, want none", c.layout, s.MaxLength, s.Overflow, s.QueueArgs, err)
@@ -93,7 +93,7 @@ func TestSettingsThatLose(t *testing.T) {
 // Jitter would take each message of the tiers to the tier after its own.
 func TestTiersTakeNoJitter(t *testing.T) {
 	t.Parallel()
-	_, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "q", Layout: layout.Tiers{}, Retry: rehop.Steps(30 * time.Second).WithJitter(0.1)})
+	_, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "q", Layout: layout.Tiers{}, Retry: rehop.Steps(30 * time.Second).WithJitter(0.1)})
 	if err == nil || !strings.Contains(err.Error(), "jitter") {
 		t.Errorf("got %v, want that jitter is refused", err)
 	}

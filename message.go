@@ -40,7 +40,7 @@ type Message struct {
 	AppID         string
 
 	// Delay keeps the message on the broker for so long before it is routed. The exchange must be one
-	// that rehop declares (Config.Exchanges, Subscription.Exchange), or the default exchange.
+	// that rehop declares (Config.Exchanges, Subscriber.Exchange), or the default exchange.
 	Delay time.Duration
 	// At is Delay as a point in time. If both are set, the later one counts.
 	At time.Time

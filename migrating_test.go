@@ -24,7 +24,7 @@ func TestSubscriptionAwaitsMigration(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		// The queue is still the migration's to declare.

@@ -32,7 +32,7 @@ func TestMoveHookAddsHeaders(t *testing.T) {
 	})
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := newLogbook(fail)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: log})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: log})
 		publish(t, b.Client, rehop.Message{Key: "q", Headers: map[string]any{"own": "kept"}})
 		failed := b.AwaitFailed("q", 1)
 		runs := log.all()
@@ -61,7 +61,7 @@ func TestMoveHookWritesForItself(t *testing.T) {
 			}
 			return nil
 		})
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: log})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: log})
 		publish(t, b.Client, rehop.Message{Key: "q", Headers: map[string]any{"own": "kept"}})
 		b.AwaitFailed("q", 1)
 		desk, err := admin.Open(t.Context(), admin.Config{URL: b.Config().URL, Dial: b.Config().Dial})
@@ -137,7 +137,7 @@ func TestMoveHookCannotHarm(t *testing.T) {
 					}
 					return nil
 				})
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: log})
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: log})
 				publish(t, b.Client, rehop.Message{Key: "q", Headers: map[string]any{"own": "kept"}})
 				b.AwaitEmpty("q")
 				runs := log.all()

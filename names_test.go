@@ -17,7 +17,7 @@ import (
 func TestNamesAreUTF8(t *testing.T) {
 	const bad = "b\xff\xfe"
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		subscribeWith := func(s rehop.Subscription) error {
+		subscribeWith := func(s rehop.Subscriber) error {
 			s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
 			_, err := b.Client.Subscribe(t.Context(), s)
 			return err
@@ -28,10 +28,10 @@ func TestNamesAreUTF8(t *testing.T) {
 		for name, err := range map[string]error{
 			"exchange of a message":         b.Client.Publish(t.Context(), rehop.Message{Exchange: bad, Key: "k"}),
 			"queue of a delayed message":    b.Client.Publish(t.Context(), rehop.Message{Key: bad, Delay: time.Second}),
-			"queue of a subscription":       subscribeWith(rehop.Subscription{Queue: bad}),
-			"exchange of a subscription":    subscribeWith(rehop.Subscription{Queue: "q", Exchange: bad}),
-			"another's exchange":            subscribeWith(rehop.Subscription{Queue: "q", Exchange: bad, ForeignExchange: true}),
-			"a name in a layout":            subscribeWith(rehop.Subscription{Queue: "q", Layout: layout.Sneakers{ErrorName: bad}}),
+			"queue of a subscription":       subscribeWith(rehop.Subscriber{Queue: bad}),
+			"exchange of a subscription":    subscribeWith(rehop.Subscriber{Queue: "q", Exchange: bad}),
+			"another's exchange":            subscribeWith(rehop.Subscriber{Queue: "q", Exchange: bad, ForeignExchange: true}),
+			"a name in a layout":            subscribeWith(rehop.Subscriber{Queue: "q", Layout: layout.Sneakers{ErrorName: bad}}),
 			"exchange of the configuration": opened,
 		} {
 			if err == nil || !strings.Contains(err.Error(), "not UTF-8") {
@@ -42,7 +42,7 @@ func TestNamesAreUTF8(t *testing.T) {
 			t.Errorf("publish: got error %v, want ErrInvalid", err)
 		}
 		// A routing key is any bytes.
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"#"}, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Exchange: "x", Keys: []string{"#"}, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 		publish(t, b.Client, rehop.Message{Exchange: "x", Key: bad})
 		b.AwaitEmpty("q")
 	})

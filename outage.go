@@ -20,7 +20,7 @@ const (
 // sends the message. How long it then waited for a worker is not known: at the most for all that may be sent ahead of it, unless the broker sends
 // one message at a time (narrow). Never less than a pause needs before everything else is given back. Where that cannot be (see staysWide), all
 // that is prefetched shares the time, and goes round.
-func (s Subscription) holdFor(narrow bool) time.Duration {
+func (s Subscriber) holdFor(narrow bool) time.Duration {
 	runs := s.rounds()
 	if narrow {
 		runs = 1
@@ -35,7 +35,7 @@ func (s Subscription) holdFor(narrow bool) time.Duration {
 
 // staysWide reports whether a pause must do without a consumer that gets one message at a time: an auto-delete queue, with its messages, would
 // end with the consumer that is replaced.
-func (s Subscription) staysWide() bool { return s.AutoDelete }
+func (s Subscriber) staysWide() bool { return s.AutoDelete }
 
 // outage is a time in which the handler cannot work because something that it needs is down. One
 // worker probes with its message; all others wait with theirs.
@@ -49,7 +49,7 @@ type outage struct {
 }
 
 // beginOutage begins one, whose end a message is to find out, unless there is one.
-func (s *Subscriber) beginOutage(h *handling) (o *outage, began bool) {
+func (s *Subscription) beginOutage(h *handling) (o *outage, began bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outage != nil {
@@ -68,7 +68,7 @@ func (s *Subscriber) beginOutage(h *handling) (o *outage, began bool) {
 }
 
 // probe has the consumer get one message at a time until an outage is over. False: it is, or that cannot be. Otherwise the caller must call returning.Done.
-func (s *Subscriber) probe(o *outage) bool {
+func (s *Subscription) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outage != o || s.config.staysWide() {
@@ -81,7 +81,7 @@ func (s *Subscriber) probe(o *outage) bool {
 }
 
 // returnPrefetched gives back what the broker has sent ahead. Workers that hold a message, or probe, do not take it, and its time runs.
-func (s *Subscriber) returnPrefetched(base context.Context) {
+func (s *Subscription) returnPrefetched(base context.Context) {
 	s.mu.Lock()
 	o := s.current
 	s.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Subscriber) returnPrefetched(base context.Context) {
 
 // awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is no
 // longer in hand.
-func (s *Subscriber) awaitOutage(h *handling) bool {
+func (s *Subscription) awaitOutage(h *handling) bool {
 	for {
 		s.mu.Lock()
 		o := s.outage
@@ -118,14 +118,14 @@ func (s *Subscriber) awaitOutage(h *handling) bool {
 }
 
 // probeLater sets the time of the next probe, after one that has failed, and waits for it.
-func (s *Subscriber) probeLater(h *handling, o *outage) bool {
+func (s *Subscription) probeLater(h *handling, o *outage) bool {
 	o.tries++
 	o.due = time.Now().Add(rabbit.Backoff{Min: s.config.ProbeMin, Max: s.config.ProbeMax}.Delay(o.tries))
 	return s.awaitProbe(h, o)
 }
 
 // awaitProbe waits until it is time for a message to probe.
-func (s *Subscriber) awaitProbe(h *handling, o *outage) bool {
+func (s *Subscription) awaitProbe(h *handling, o *outage) bool {
 	due := make(chan struct{})
 	timer := time.AfterFunc(time.Until(o.due), func() { close(due) })
 	defer timer.Stop()
@@ -135,7 +135,7 @@ func (s *Subscriber) awaitProbe(h *handling, o *outage) bool {
 // hold waits for an event with a message in hand, or until it is this message's turn to probe. False: the session ended, the subscription
 // drains or stops, or it has taken too long, and the message is no longer in hand. A drain lets handlers come to their end, and this one
 // cannot begin.
-func (s *Subscriber) hold(h *handling, o *outage, event <-chan struct{}) bool {
+func (s *Subscription) hold(h *handling, o *outage, event <-chan struct{}) bool {
 	if h.taken.IsZero() {
 		if h.taken = h.began; h.began.IsZero() { // no handler has run
 			h.taken = time.Now()
@@ -174,7 +174,7 @@ func (s *Subscriber) hold(h *handling, o *outage, event <-chan struct{}) bool {
 }
 
 // passOn lets another message probe.
-func (s *Subscriber) passOn(h *handling) {
+func (s *Subscription) passOn(h *handling) {
 	if h.probes != nil {
 		h.probes.turn <- struct{}{}
 		h.probes = nil
@@ -191,7 +191,7 @@ const (
 )
 
 // weigh begins an outage when the handler says so, or waits for the end of one.
-func (s *Subscriber) weigh(h *handling, err error) answer {
+func (s *Subscription) weigh(h *handling, err error) answer {
 	if err == nil || h.why() == errStopping {
 		return answered
 	}
@@ -212,7 +212,7 @@ func (s *Subscriber) weigh(h *handling, err error) answer {
 }
 
 // endOutage is called when the handler has answered for a message that probes.
-func (s *Subscriber) endOutage(h *handling) {
+func (s *Subscription) endOutage(h *handling) {
 	if h.probes != nil {
 		h.probes = nil
 		s.leaveOutage()
@@ -224,7 +224,7 @@ func (s *Subscriber) endOutage(h *handling) {
 }
 
 // leaveOutage ends an outage, if there is one: it is over, or the subscription is.
-func (s *Subscriber) leaveOutage() {
+func (s *Subscription) leaveOutage() {
 	s.mu.Lock()
 	o := s.outage
 	s.outage = nil
@@ -240,7 +240,7 @@ func (s *Subscriber) leaveOutage() {
 	}
 }
 
-func (s *Subscriber) tellPause(paused bool, err error) {
+func (s *Subscription) tellPause(paused bool, err error) {
 	event := PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err}
 	message := "rehop: subscription resumes"
 	if paused {

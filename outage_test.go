@@ -31,7 +31,7 @@ func TestOutageOfHours(t *testing.T) {
 	const messages, down, slowest = 40, 3 * time.Hour, 30 * time.Second
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := downFor(down)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 4, ProbeMin: time.Second, ProbeMax: slowest})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, Concurrency: 4, ProbeMin: time.Second, ProbeMax: slowest})
 		for i := range messages {
 			publish(t, b.Client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
 		}
@@ -69,7 +69,7 @@ func TestDrainDuringOutage(t *testing.T) {
 	const messages = 10
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := newLogbook(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errNotYet) })
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 4, ProbeMin: time.Minute, ProbeMax: time.Hour})
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, Concurrency: 4, ProbeMin: time.Minute, ProbeMax: time.Hour})
 		for i := range messages {
 			publish(t, b.Client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
 		}
@@ -85,7 +85,7 @@ func TestDrainDuringOutage(t *testing.T) {
 			t.Errorf("%d messages in the queue, want %d", ready, messages)
 		}
 		done := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: done})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: done})
 		b.AwaitEmpty("q")
 		for _, r := range done.all() {
 			if r.Attempt != 1 {
@@ -102,7 +102,7 @@ func TestOutageIsOnePause(t *testing.T) {
 		log := downFor(down)
 		client, events := openPausing(t, b)
 		defer client.Close(context.Background())
-		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
 		for i := range messages {
 			publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
 		}
@@ -143,7 +143,7 @@ func TestOutageOfSlowHandlers(t *testing.T) {
 				}
 				client, events := openPausing(t, b)
 				defer client.Close(context.Background())
-				subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log, Timeout: 7 * time.Minute, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
+				subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log, Timeout: 7 * time.Minute, Concurrency: 1, Prefetch: 4, ProbeMin: time.Second, ProbeMax: time.Minute})
 				for i := range messages {
 					publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
 				}
@@ -174,7 +174,7 @@ func TestOutageWithRareProbes(t *testing.T) {
 	const down, rare = 3 * time.Hour, time.Hour
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := downFor(down)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, ProbeMin: rare, ProbeMax: rare})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, ProbeMin: rare, ProbeMax: rare})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		time.Sleep(down + rare)
 		b.AwaitEmpty("q")
@@ -193,7 +193,7 @@ func TestOutageKeepsAutoDeleteQueue(t *testing.T) {
 				log := downFor(down)
 				client, events := openPausing(t, b)
 				defer client.Close(context.Background())
-				subscribe(t, client, rehop.Subscription{Queue: "q", AutoDelete: true, Handler: log})
+				subscribe(t, client, rehop.Subscriber{Queue: "q", AutoDelete: true, Handler: log})
 				for i := range messages {
 					publish(t, client, rehop.Message{ID: fmt.Sprint(i), Key: "q"})
 				}
@@ -261,7 +261,7 @@ func TestStopEndsPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		client, events := openPausing(t, b)
 		defer client.Close(context.Background())
-		sub := subscribe(t, client, rehop.Subscription{Queue: "q", Handler: newLogbook(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errNotYet) })})
+		sub := subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: newLogbook(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errNotYet) })})
 		publish(t, client, rehop.Message{Key: "q"})
 		time.Sleep(10 * time.Minute)
 		if err := sub.Stop(); err != nil {

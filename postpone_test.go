@@ -38,7 +38,7 @@ func TestPostpone(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer client.Close(context.Background())
-				subscribe(t, client, rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"k"}, Layout: by, Handler: log})
+				subscribe(t, client, rehop.Subscriber{Queue: "q", Exchange: "x", Keys: []string{"k"}, Layout: by, Handler: log})
 				publish(t, client, rehop.Message{ID: "1", Exchange: "x", Key: "k", Headers: map[string]any{"kept": "yes"}})
 				for range times {
 					if r := <-outcomes; r.Outcome != rehop.OutcomePostponed || r.Delay != time.Minute || !errors.Is(r.Err, hindered) {

@@ -227,7 +227,7 @@ func (c *Client) temporary(queue string) (temporary, bound bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.subscribers {
+	for s := range c.subscriptions {
 		if s.config.Queue != queue || s.returnKey != queue { // or it may refuse, and would hold up the messages of others
 			continue
 		}
@@ -258,7 +258,7 @@ func (c *Client) declares(exchange string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.subscribers {
+	for s := range c.subscriptions {
 		if s.config.Exchange == exchange && !s.config.ForeignExchange && s.layout.KeepsUnrouted() {
 			return true
 		}

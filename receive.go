@@ -11,7 +11,7 @@ import (
 )
 
 // receive opens a message's envelope.
-func (s *Subscriber) receive(base context.Context, from offer, d rabbit.Delivery) *handling {
+func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delivery) *handling {
 	raw := rabbit.FromTable(d.Headers)
 	past := &unwritten
 	if envelope.Written(raw) {
@@ -68,7 +68,7 @@ func (h *handling) history() envelope.Failure {
 }
 
 // adopt takes up what others than rehop have written down of a message.
-func (s *Subscriber) adopt(h *handling) {
+func (s *Subscription) adopt(h *handling) {
 	l, past := s.letter(h), h.history()
 	if h.past == &unwritten {
 		past.Exchange, past.Key = s.layout.Origin(l)
@@ -82,7 +82,7 @@ func (s *Subscriber) adopt(h *handling) {
 }
 
 // letter is a delivery as the layout sees it.
-func (s *Subscriber) letter(h *handling) layout.Letter {
+func (s *Subscription) letter(h *handling) layout.Letter {
 	d, l := &h.raw, layout.Letter{}
 	l.Queue, l.ID, l.Exchange, l.Key = s.config.Queue, d.MessageId, d.Exchange, d.RoutingKey
 	if h.past != &unwritten {
@@ -118,7 +118,7 @@ func visible(headers map[string]any) map[string]any {
 // admit decides whether a delivery is handled at all. Where a message has been delivered over and
 // over without an answer, its consumers have died or lost their connections. Such a message is
 // handled alone, and if that kills them too, it goes to the failed queue.
-func (s *Subscriber) admit(o offer, h *handling) bool {
+func (s *Subscription) admit(o offer, h *handling) bool {
 	if s.shares && s.layout.Stray(s.letter(h)) {
 		s.ack(h, OutcomeDiscarded, Result{})
 		return false
@@ -177,14 +177,14 @@ func (s *Subscriber) admit(o offer, h *handling) bool {
 
 // gaveBack reports whether a message that is delivered again was given back by somebody who failed it, as far as
 // that can be told: after a process was killed or a connection was lost, the consumer is careful, if it can be.
-func (s *Subscriber) gaveBack(o offer) bool {
+func (s *Subscription) gaveBack(o offer) bool {
 	return s.layout.RedeliveryFails() && s.config.isolates() && !o.careful
 }
 
 // isolate sees to it that a suspect is the only message that the broker has given us: if it kills the
 // process, no other message is counted as delivered without an answer. The consumer is ended, what is
 // already here is handled or given back, and the next consumer takes one message at a time.
-func (s *Subscriber) isolate(o offer, h *handling) bool {
+func (s *Subscription) isolate(o offer, h *handling) bool {
 	s.mu.Lock()
 	another := s.suspect != nil
 	if !another {
@@ -217,14 +217,14 @@ func (s *Subscriber) isolate(o offer, h *handling) bool {
 // counts reports whether the queue counts how often it delivers a message without an answer, as quorum
 // queues do. From RabbitMQ 4.3 on they do not count what was given back, but mark it as delivered before anyway.
 // Of a queue that rehop did not declare, only its messages tell.
-func (s *Subscriber) counts(h *handling) bool {
+func (s *Subscription) counts(h *handling) bool {
 	_, marked := h.raw.Headers["x-delivery-count"]
 	return layout.IsQuorum(s.queue) || marked && s.queue.Passive
 }
 
 // returns is how often the message was delivered before without an answer. The broker's count is believed only of a message that it
 // delivers again from this queue: any publisher can write one, and a dead letter can bring one along.
-func (s *Subscriber) returns(h *handling) int {
+func (s *Subscription) returns(h *handling) int {
 	if h.mark == again && s.counts(h) {
 		return h.past.Returns + believed(h)
 	}

@@ -33,7 +33,7 @@ const (
 )
 
 // redeliveryOf finds out what the mark of a delivery means.
-func (s *Subscriber) redeliveryOf(h *handling) redelivery {
+func (s *Subscription) redeliveryOf(h *handling) redelivery {
 	headers := h.raw.Headers
 	if !h.raw.Redelivered {
 		return first
@@ -53,7 +53,7 @@ func (s *Subscriber) redeliveryOf(h *handling) redelivery {
 // doubtful reports whether a publisher may have written the count of a message that would make it suspect. Whether a queue that rehop did not declare
 // counts at all only its messages tell, and a classic queue delivers what they say. What rehop itself has put into the queue has no count
 // but the queue's.
-func (s *Subscriber) doubtful(h *handling) bool {
+func (s *Subscription) doubtful(h *handling) bool {
 	return s.queue.Passive && h.past.Queue != s.config.Queue && !s.layout.RedeliveryFails() && s.foreseen(h) >= min(suspectAfter, s.config.CrashLimit)
 }
 
@@ -70,7 +70,7 @@ func believed(h *handling) int {
 // uncarried reports whether a message must be sent round before it is handled because the broker's mark and count may be of another queue. It
 // may not be where the count is small anyway: it grows if the message kills its consumers. A large count would also make a quorum
 // queue of RabbitMQ 4.3 drop the message when one consumer dies.
-func (s *Subscriber) uncarried(h *handling) bool {
+func (s *Subscription) uncarried(h *handling) bool {
 	return h.mark == carried &&
 		(!s.counts(h) || s.layout.RedeliveryFails() || s.foreseen(h) >= min(suspectAfter, s.config.CrashLimit))
 }
@@ -78,7 +78,7 @@ func (s *Subscriber) uncarried(h *handling) bool {
 // foreseen is how often a message can have been delivered from this queue without an answer, at the most, as far as its counts can be told apart:
 // the quorum queues of RabbitMQ 4 have counted each delivery that a consumer rejected elsewhere. A record of more rejections than the count has
 // is of classic queues, or forged.
-func (s *Subscriber) foreseen(h *handling) int {
+func (s *Subscription) foreseen(h *handling) int {
 	count, rejected := envelope.DeliveryCount(h.raw.Headers), 0
 	for _, d := range deaths(h) {
 		if d.Delivered() {
@@ -95,7 +95,7 @@ func (s *Subscriber) foreseen(h *handling) int {
 func deaths(h *handling) []envelope.Death { return envelope.Deaths(rabbit.FromTable(h.raw.Headers)) }
 
 // delivers reports whether a message can have been delivered from the queue that it died in. In those of rehop's own it waits, and nobody consumes.
-func (s *Subscriber) delivers(d envelope.Death) bool {
+func (s *Subscription) delivers(d envelope.Death) bool {
 	if d.Delivered() {
 		return true
 	}

@@ -18,7 +18,7 @@ func TestRefusingChannelIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server *broker.Server
 		b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { server = s }))
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Exchange: "x", Handler: newLogbook(nil)})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Exchange: "x", Handler: newLogbook(nil)})
 		publish(t, b.Client, rehop.Message{Exchange: "x", Key: "k"})
 		node, err := server.Node()
 		if err != nil {

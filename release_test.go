@@ -21,7 +21,7 @@ func following(release broker.Compat) rehoptest.Option {
 
 // Handlers take longer than the broker's consumer timeout, and the last of them waits for those before it.
 func TestTimeoutAboveConsumerTimeout(t *testing.T) {
-	for name, s := range map[string]rehop.Subscription{
+	for name, s := range map[string]rehop.Subscriber{
 		"quorum":         {},
 		"classic":        {QueueType: layout.Classic},
 		"passive":        {Passive: true},
@@ -32,7 +32,7 @@ func TestTimeoutAboveConsumerTimeout(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				const messages = 4
 				if s.Passive {
-					sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(fail)})
+					sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(fail)})
 					if err := sub.Stop(); err != nil {
 						t.Fatal(err)
 					}
@@ -58,12 +58,12 @@ func TestTimeoutAboveConsumerTimeout(t *testing.T) {
 // A passive queue turns out to be a classic one, which has no consumer timeout.
 func TestPassiveClassicQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", QueueType: layout.Classic, Handler: rehop.HandlerFunc(fail)})
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", QueueType: layout.Classic, Handler: rehop.HandlerFunc(fail)})
 		if err := sub.Stop(); err != nil {
 			t.Fatal(err)
 		}
 		book := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Passive: true, Handler: book})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Passive: true, Handler: book})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		b.AwaitEmpty("q")
 		if n := len(book.all()); n != 1 {
@@ -73,7 +73,7 @@ func TestPassiveClassicQueue(t *testing.T) {
 }
 
 func TestQuorumPriorities(t *testing.T) {
-	subscription := rehop.Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 31, Concurrency: 1, Prefetch: 1}
+	subscription := rehop.Subscriber{Queue: "q", QueueType: layout.Quorum, MaxPriority: 31, Concurrency: 1, Prefetch: 1}
 	for release, want := range map[broker.Compat][][]uint8{
 		broker.RabbitMQ40: {{5, 31, 1, 0, 3}, {5, 1, 31, 0, 3}}, // two priorities; after two high ones comes a normal one, and one may have been taken before
 		broker.RabbitMQ43: {{31, 5, 0, 3, 1}},
@@ -126,7 +126,7 @@ func TestAlarmLongerThanConsumerTimeout(t *testing.T) {
 				const messages = 6
 				var mu sync.Mutex
 				done, failing, alarmed := make(map[string]int), true, make(chan struct{})
-				s := rehop.Subscription{Queue: "q", Concurrency: 2, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+				s := rehop.Subscriber{Queue: "q", Concurrency: 2, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.ID != "first" {
 						<-alarmed
 					}

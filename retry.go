@@ -12,7 +12,7 @@ import (
 )
 
 // Schedule says how often a failed message is tried again, and how long it waits before. The zero
-// value is Subscription.Retry's default.
+// value is Subscriber.Retry's default.
 type Schedule struct {
 	steps     []time.Duration // the waits, if they are a list
 	grows     bool            // they are not; then there is

@@ -36,7 +36,7 @@ func TestSchedules(t *testing.T) {
 		"fraction":           {Exponential(100*time.Millisecond, 1.5, s, 4), []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 225 * time.Millisecond}},
 		"one attempt":        {Exponential(s, 2, 10*s, 1), nil},
 		"up to the longest":  {Exponential(s, 1e9, layout.MaxDelay, 4), []time.Duration{s, layout.MaxDelay, layout.MaxDelay}},
-		"default":            {Subscription{}.withDefaults(layout.Native{}).Retry, []time.Duration{10 * s, 100 * s, time.Hour, 2 * time.Hour, 10 * time.Hour}},
+		"default":            {Subscriber{}.withDefaults(layout.Native{}).Retry, []time.Duration{10 * s, 100 * s, time.Hour, 2 * time.Hour, 10 * time.Hour}},
 		"immediate is apart": {Steps(s).WithImmediate(3), []time.Duration{s}},
 	} {
 		if err := test.schedule.validate(); err != nil {
@@ -128,7 +128,7 @@ func TestScheduleIsAValue(t *testing.T) {
 // Settings of a zero schedule apply to the default one.
 func TestZeroScheduleKeepsItsSettings(t *testing.T) {
 	t.Parallel()
-	got := Subscription{Retry: Schedule{}.WithImmediate(2).WithJitter(0.2)}.withDefaults(layout.Native{}).Retry
+	got := Subscriber{Retry: Schedule{}.WithImmediate(2).WithJitter(0.2)}.withDefaults(layout.Native{}).Retry
 	if got.immediate != 2 || got.jitter != 0.2 || got.Attempts() != 6 {
 		t.Errorf("got immediate %d, jitter %v, %d attempts; want 2, 0.2, 6", got.immediate, got.jitter, got.Attempts())
 	}

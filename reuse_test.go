@@ -30,7 +30,7 @@ func TestMessagesCanBePublishedAgain(t *testing.T) {
 		}
 		defer client.Close(context.Background())
 		log := newLogbook(succeed)
-		subscribe(t, client, rehop.Subscription{Queue: "q", Handler: log})
+		subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log})
 		headers := map[string]any{"kept": "yes"}
 		messages := []rehop.Message{{Key: "q", Headers: headers}, {Key: "q"}}
 		for _, publish := range []func() error{

@@ -21,7 +21,7 @@ func TestDrainedWhileSentRound(t *testing.T) {
 				handled := make(map[string]int)
 				var mu sync.Mutex
 				began := make(chan struct{}, 2*messages)
-				config := rehop.Subscription{Queue: "q", QueueType: layout.Classic, Concurrency: 8, Prefetch: 16,
+				config := rehop.Subscriber{Queue: "q", QueueType: layout.Classic, Concurrency: 8, Prefetch: 16,
 					Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 						mu.Lock()
 						handled[d.ID]++

@@ -26,7 +26,7 @@ func TestStalledConfirmKeepsConnection(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, queue := range []string{"stalled", "q"} {
-					sub := subscribe(t, client, rehop.Subscription{Queue: queue, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+					sub := subscribe(t, client, rehop.Subscriber{Queue: queue, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 					defer sub.Stop()
 				}
 				var once sync.Once

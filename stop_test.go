@@ -35,11 +35,11 @@ func TestStopWaitsForCleanup(t *testing.T) {
 					at.Store(int64(log.now()))
 					return ctx.Err()
 				}
-				sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, StopGrace: test.grace, Timeout: 2 * time.Hour})
+				sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, StopGrace: test.grace, Timeout: 2 * time.Hour})
 				publish(t, b.Client, rehop.Message{Key: "q"})
 				synctest.Wait()
 				again := newLogbook(succeed)
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: again})
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: again})
 				err := sub.Stop()
 				if (err == nil) != test.waits {
 					t.Errorf("stop: got %v, want nil: %v", err, test.waits)
@@ -63,7 +63,7 @@ func TestStopWaitsForCleanup(t *testing.T) {
 func TestStopDoesNotWaitWithoutHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := newLogbook(fail)
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log, StopGrace: time.Hour})
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log, StopGrace: time.Hour})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		b.Block() // what has failed cannot be published
 		synctest.Wait()
@@ -101,7 +101,7 @@ func TestStopFromInside(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		var mu sync.Mutex
 		var client *rehop.Client
-		var sub *rehop.Subscriber
+		var sub *rehop.Subscription
 		called := make(map[string]int)
 		call := func(from string) {
 			mu.Lock()
@@ -135,7 +135,7 @@ func TestStopFromInside(t *testing.T) {
 			}
 			return nil
 		})
-		began := subscribe(t, opened, rehop.Subscription{Queue: "q", Handler: log, Retry: rehop.Steps(time.Second)})
+		began := subscribe(t, opened, rehop.Subscriber{Queue: "q", Handler: log, Retry: rehop.Steps(time.Second)})
 		mu.Lock()
 		client, sub = opened, began
 		mu.Unlock()
@@ -165,9 +165,9 @@ func TestStopFromInside(t *testing.T) {
 // A handler may end another subscription, and a hook of a connection any.
 func TestStopOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		other := subscribe(t, b.Client, rehop.Subscription{Queue: "other", Handler: newLogbook(succeed)})
+		other := subscribe(t, b.Client, rehop.Subscriber{Queue: "other", Handler: newLogbook(succeed)})
 		var err = errors.New("not called")
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 			err = other.Drain(ctx)
 			return nil
 		})})
@@ -186,7 +186,7 @@ func (f stuckHook) OnStuck(rehop.StuckHandler) { f() }
 // A hook that is told of a stuck handler, and takes long or wants to drain, holds up no timeout of another handler.
 func TestStopFromStuckHook(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		var sub *rehop.Subscriber
+		var sub *rehop.Subscription
 		drained := make(chan error, 10)
 		config := b.Config()
 		var told atomic.Bool
@@ -201,7 +201,7 @@ func TestStopFromStuckHook(t *testing.T) {
 			t.Fatal(err)
 		}
 		release, took := make(chan struct{}), make(chan time.Duration, 10)
-		sub = subscribe(t, client, rehop.Subscription{Queue: "q", Concurrency: 2, Timeout: 10 * time.Second, StuckAfter: 20 * time.Second, Retry: rehop.NoRetry(),
+		sub = subscribe(t, client, rehop.Subscriber{Queue: "q", Concurrency: 2, Timeout: 10 * time.Second, StuckAfter: 20 * time.Second, Retry: rehop.NoRetry(),
 			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 				if d.ID == "stuck" {
 					<-release
@@ -235,7 +235,7 @@ func TestManyStopsAreNotCrashes(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				begun := make(chan *rehop.Delivery)
-				s := rehop.Subscription{Queue: "q", QueueType: kind, CrashLimit: 3, Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+				s := rehop.Subscriber{Queue: "q", QueueType: kind, CrashLimit: 3, Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 					begun <- d
 					<-ctx.Done()
 					return ctx.Err()

@@ -1,544 +1,365 @@
 package rehop
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"maps"
+	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
 
-const (
-	// suspectAfter is how many unanswered deliveries make a message suspect of killing its consumers.
-	suspectAfter = 3
-	// refusedPause is the pause after the broker has refused a queue or a consumer.
-	refusedPause = 5 * time.Second
-	// closeGrace is how long the broker may take to answer at a stop.
-	closeGrace = 2 * time.Second
-)
-
-// Subscriber is a running subscription.
+// Subscriber says what to consume, how, and what happens to what fails.
 type Subscriber struct {
-	client  *Client
-	config  Subscription
-	options rabbit.ConsumeOptions
-	handler Handler
-	watch   *watch
-	layout  layout.Layout
-	queue   topology.Queue // as it is declared
-	forms   []form         // of the layout, the newest first
-	shares  bool           // the layout is one in which others than rehop write down what fails
-	// returnKey is the routing key with which messages return to the queue, unless they keep their own.
-	returnKey string
-	keepsKey  bool
+	// Queue is the queue's name. Several processes with the same queue compete for its messages.
+	Queue string
+	// Exchange is what the queue is bound to; rehop declares it, durable, with an alternate exchange.
+	// Default: none; messages are published to the queue by its name. Some layouts have one of their own.
+	Exchange string
+	// ExchangeKind is topic, direct, fanout or headers. Default: topic.
+	ExchangeKind string
+	// ForeignExchange: somebody else declares the exchange; rehop only binds to it.
+	ForeignExchange bool
+	// Keys are the binding keys. Default: "#" for topic exchanges, "" for others.
+	Keys []string
 
-	mu       sync.Mutex
-	current  offer             // what workers take from
-	offered  chan struct{}     // closed when current changes
-	sessions []*rabbit.Session // that may not have ended
-	careful  bool              // deliver and handle one message at a time
-	probing  bool              // deliver one message at a time, to find out whether an outage is over
-	workers  map[*worker]struct{}
-	suspect  *handling // waits to be the only one
-	stuck    int       // handlers that were abandoned and have not returned
-	outage   *outage
-	// returning counts who gives prefetched messages back in an outage.
-	returning sync.WaitGroup
-	phase     phase
+	// Handler handles the messages.
+	Handler Handler
+	// Middleware wraps the handler, the first one outermost.
+	Middleware []Middleware
+	// Concurrency is how many messages are handled at once. Default: 1.
+	Concurrency int
+	// Prefetch is how many messages the broker sends ahead; in the first moments one more may be out.
+	// Default: twice the concurrency, at least 4.
+	Prefetch int
+	// Timeout bounds one run of the handler: its context is canceled then. Default: 5 minutes.
+	//
+	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes unless set. For quorum queues
+	// of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may need it, those of prefetched messages included. Elsewhere keep
+	// Timeout, times Prefetch / Concurrency, at least 2 minutes below it: a handler that returns Unavailable holds messages for that time.
+	Timeout time.Duration
+	// StuckAfter is how long after Timeout a handler that does not return is reported, counted as
+	// failed and replaced by another worker. Default: 30 s.
+	StuckAfter time.Duration
+	// StopGrace is how long a stop waits for handlers that it has canceled, so that they can clean up, for example roll a
+	// transaction back. After that their messages go back to the queue while they still run. Default: 5 s.
+	StopGrace time.Duration
+	// Layout says where messages that fail wait and rest, and by what names. Default: layout.Native, in which
+	// all of it is rehop's own. The others share queues with programs that do not use rehop.
+	Layout layout.Layout
+	// Retry is the schedule of a message that fails. Default: the layout's; for layout.Native that is
+	// Steps(10s, 100s, 1h, 2h, 10h).
+	Retry Schedule
+	// CrashLimit is how often a message may be delivered without an answer (the process died or lost
+	// its connection) before it goes to the failed queue. From the third time on it is handled alone,
+	// so that messages which only happened to be near are not suspected. At most 40. Default: 10.
+	CrashLimit int
+	// ProbeMin and ProbeMax bound the pause between tries while the handler says Unavailable.
+	// Default: 1 s and 30 s.
+	ProbeMin, ProbeMax time.Duration
 
-	givenUp    uint  // messages that went back at a stop because the broker did not take them
-	unmoved    uint  // of these, those that had failed
-	whyUnmoved error // why, for the last of them
+	// QueueType is layout.Quorum or layout.Classic. Default: the layout's; for layout.Native that is Quorum, and
+	// Classic for Exclusive, AutoDelete and MaxPriority.
+	QueueType layout.QueueType
+	// Passive: the queue belongs to somebody else and is used as it is. Its failed queue and the way
+	// back to it are declared all the same.
+	Passive bool
+	// MessageTTL is how long a message may stay in the queue; then it goes to the failed queue. Not every layout
+	// has a queue to which the broker could take it. Default: for ever.
+	MessageTTL time.Duration
+	// Expires deletes the queue, and what is in it, when it was unused for so long. Default: never.
+	Expires time.Duration
+	// MaxLength and MaxBytes bound the queue. Default: unbounded.
+	MaxLength, MaxBytes int
+	// Overflow is what happens when it is full: "reject-publish" (publishers get ErrRefused) or
+	// "drop-head" (the oldest goes to the failed queue, at most once: RabbitMQ dead-letters at least once
+	// only with reject-publish; not in every layout). Default: reject-publish for quorum queues, drop-head for classic ones.
+	Overflow string
+	// MaxPriority is the highest priority of messages; those of higher priority are delivered first. It makes a classic queue unless
+	// QueueType is layout.Quorum. Quorum queues have priorities from RabbitMQ 4.0 on: 4.0 to 4.2 know two, up to 4 and above; 4.3 has 0 to
+	// 31, and a message without a priority counts as 4. Default: 0, no priorities.
+	MaxPriority int
+	// SingleActive lets only one of the competing consumers receive at a time. Set it for a Passive queue
+	// that was declared so, too.
+	SingleActive bool
+	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others, and nil takes
+	// one away.
+	QueueArgs map[string]any
+	// PolicyPriority has what a policy can set of the queue (dead-lettering, times, lengths, limits) set by a policy of this priority instead
+	// of by arguments, so that it can be changed later. The policy is in the plan of [Topology]: an operator applies that plan before the
+	// subscription begins, as a client cannot set policies, nor see whether they are there. Default: by arguments.
+	PolicyPriority int
+	// Exclusive makes a queue of this connection alone, which ends with it. AutoDelete makes one that
+	// ends with its last consumer.
+	Exclusive, AutoDelete bool
 
-	reopen chan struct{} // the session is to be replaced by one with another prefetch
-	stop   chan struct{} // closed: receive no more
-	halt   chan struct{} // closed: begin no more, cancel what runs
-	kill   chan struct{} // closed: wait for nothing any more
-	gone   chan struct{} // closed: stopping, and no worker is left
-	mute   chan struct{} // closed: stopping, and the broker does not answer
-	closed chan struct{} // closed: all has ended
-
-	unanswered func() // closes mute
-
-	rounds    rounds
-	receiving atomic.Bool
-	form      atomic.Pointer[form] // that the broker has
+	// ConsumerTag identifies the consumer in the broker's tools. Default: a unique one.
+	ConsumerTag string
+	// ExclusiveConsumer refuses all other consumers of a classic queue. RabbitMQ ignores it on quorum
+	// queues; SingleActive serves there.
+	ExclusiveConsumer bool
+	// Priority of this consumer: lower ones receive only while higher ones are busy. Default: 0.
+	Priority int
 }
 
-type phase int
+// withDefaults fills in what is not set. The native layout is the client's.
+func (s Subscriber) withDefaults(native layout.Native) Subscriber {
+	orDefault(&s.Concurrency, 1)
+	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
+	orDefault(&s.Timeout, 5*time.Minute)
+	orDefault(&s.StuckAfter, 30*time.Second)
+	orDefault(&s.StopGrace, 5*time.Second)
+	orDefault(&s.CrashLimit, 10)
+	orDefault(&s.ProbeMin, time.Second)
+	orDefault(&s.ProbeMax, max(30*time.Second, s.ProbeMin))
+	if s.Layout == nil {
+		s.Layout = native
+	}
+	if !s.Retry.set {
+		def := Steps(s.Layout.Delays()...)
+		def.usual = true
+		def.jitter, def.immediate = s.Retry.jitter, s.Retry.immediate
+		s.Retry = def
+	}
+	return s
+}
 
 const (
-	running phase = iota
-	draining
-	halted
-	killed
+	maxPrefetch   = 65535 // what AMQP can say
+	maxCrashLimit = 40    // below the delivery limit of the queue, which would act first
+
+	maxQuorumPriority = 31
 )
 
-// offer is a session for the workers.
-type offer struct {
-	session *rabbit.Session
-	careful bool // at most one message of it is under way
-	narrow  bool // the broker sends one message at a time
-}
-
-// Subscribe declares what the subscription needs and begins to handle messages. If the broker cannot
-// be reached now, that happens when it can. What the broker refuses is a *TopologyError.
-//
-// ctx bounds the start, and its values reach the handler's context; the subscription ends with
-// [Subscriber.Stop], [Subscriber.Drain] or [Client.Close].
-func (c *Client) Subscribe(ctx context.Context, config Subscription) (*Subscriber, error) {
-	config = config.withDefaults(c.native)
-	if err := config.validate(); err != nil {
-		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
-	}
-	forms, err := config.forms(c.native)
-	if err != nil {
-		return nil, fmt.Errorf("rehop: subscription %q: %w", config.Queue, err)
-	}
-	s := &Subscriber{
-		client: c, config: config, options: config.consumeOptions(forms[0].plan), forms: forms, handler: config.Handler,
-		layout: config.Layout, queue: config.queue(), keepsKey: config.Layout.KeepsKey(), returnKey: layout.ReturnKey(config.queue()),
-		// A process that was killed by a message must not take others with it when it tries again, so
-		// it begins with one message and gets more when that one is above suspicion.
-		careful: config.isolates(),
-		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
-		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}), mute: make(chan struct{}), closed: make(chan struct{}),
-	}
-	s.unanswered = sync.OnceFunc(func() { close(s.mute) })
-	s.form.Store(&forms[0])
-	s.watch = &watch{sub: s, epoch: time.Now()}
-	if len(c.hooks.handle) > 0 {
-		s.options.Told = s.told
-		s.options.Around = func(calls func()) {
-			defer c.inside.leave(c.inside.enter(s))
-			calls()
-		}
-	}
-	_, native := config.Layout.(layout.Native)
-	s.shares = !native
-	for i := len(config.Middleware) - 1; i >= 0; i-- {
-		s.handler = config.Middleware[i](s.handler)
-	}
-	var first offer
-	if c.State() == StateOpen || c.State() == StateBlocked {
-		var err error
-		if first, err = s.begin(ctx); err != nil && (rabbit.Permanent(err) || ctx.Err() != nil) {
-			return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, publicError(err))
-		}
-	}
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		if first.session != nil {
-			first.session.Close()
-		}
-		return nil, fmt.Errorf("rehop: subscribe to %q: %w", config.Queue, ErrClosed)
-	}
-	c.subscribers[s] = struct{}{}
-	c.background.Go(func() { s.supervise(first) })
-	c.mu.Unlock()
-	base := context.WithoutCancel(ctx)
-	for range config.Concurrency {
-		s.startWorker(base, nil, nil)
-	}
-	return s, nil
-}
-
-// Queue is the name of the queue.
-func (s *Subscriber) Queue() string { return s.config.Queue }
-
-// Receiving reports whether the broker sends messages to the subscription, as ConsumerHook is told.
-func (s *Subscriber) Receiving() bool { return s.receiving.Load() }
-
-// Closed is closed when the subscription has ended.
-func (s *Subscriber) Closed() <-chan struct{} { return s.closed }
-
-// Drain receives no more, and lets what has been received be handled. It returns nil when the broker
-// knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
-//
-// Handlers have the time that [Subscription.Timeout] and [Subscription.StuckAfter] give them. The broker has 30 s to take a message that
-// failed, and half as long after each one that it has not taken, because of a memory alarm for example: a minute in all. Such
-// messages go back to the queue, this attempt does not count, and the error says how many they are. A broker that does not answer at all
-// for 30 s is not waited for either.
-//
-// Called by a handler or hook of this subscription, Drain does nothing and returns an error, as it would wait for itself.
-func (s *Subscriber) Drain(ctx context.Context) error {
-	if err := s.fromInside("drain"); err != nil {
-		return err
-	}
-	s.enter(draining)
-	select {
-	case <-s.closed:
-		return s.unmovedError()
-	case <-s.mute:
-		s.enter(halted) // what has not begun is better handled elsewhere
-		s.awaitHandlers(ctx, s.config.Timeout+s.config.StuckAfter)
-	case <-ctx.Done():
-	}
-	err := s.Stop()
-	if err == nil && ctx.Err() != nil {
-		err = fmt.Errorf("rehop: drain subscription %q: stopped before all was handled: %w", s.config.Queue, ctx.Err())
-	}
-	return errors.Join(err, s.unmovedError())
-}
-
-// Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
-// goes back to the queue, and no attempt is used. It waits for them for [Subscription.StopGrace]. A handler that ignores its context
-// for longer does not keep Stop from returning: its message goes back while it still runs, and Stop says so. A message that has failed and that
-// the broker does not take within 2 s goes back, too. Called by a handler or hook of this subscription, Stop does nothing and returns an
-// error, as it would wait for itself.
-func (s *Subscriber) Stop() error {
-	if err := s.fromInside("stop"); err != nil {
-		return err
-	}
-	s.enter(halted)
-	s.cancelHandlers()
-	s.awaitHandlers(context.Background(), s.config.StopGrace)
-	ignoring := s.abandonAll()
-	if s.client.State() == StateOpen {
-		// A message that is being moved is better waited for: given back now, it would be there twice.
-		s.waitClosed(closeGrace)
-	}
-	s.enter(killed)
-	ended := s.waitClosed(closeGrace)
+func (s Subscriber) validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	switch {
-	case ignoring > 0:
-		return fmt.Errorf("rehop: subscription %q: %d handlers still run %v after they were canceled; their messages went back to the queue", s.config.Queue, ignoring, s.config.StopGrace)
-	case !ended:
-		return fmt.Errorf("rehop: subscription %q: the broker has not answered within %v; it takes back what is unfinished when the connection ends", s.config.Queue, closeGrace)
+	case s.Queue == "":
+		fault("Queue is empty")
+	case len(s.Queue) > 255:
+		fault("Queue has %d bytes, AMQP allows 255", len(s.Queue))
+	case !utf8.ValidString(s.Queue): // RabbitMQ 4 ends the connection
+		fault("Queue %q is not UTF-8", s.Queue)
+	case strings.HasPrefix(s.Queue, "amq."):
+		fault("Queue %q: names that begin with amq. belong to the broker", s.Queue)
+	case strings.HasPrefix(s.Queue, "rehop."):
+		fault("Queue %q: names that begin with rehop. belong to rehop; package admin looks into them", s.Queue)
 	}
-	return nil
+	if s.Handler == nil {
+		fault("Handler is nil")
+	}
+	if s.Exchange != "" && !s.ForeignExchange && !strings.HasPrefix(s.Exchange, "amq.") {
+		if err := checkExchange(s.Exchange, s.ExchangeKind); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if len(s.Exchange) > 255 {
+		fault("Exchange has %d bytes, AMQP allows 255", len(s.Exchange))
+	}
+	if !utf8.ValidString(s.Exchange) {
+		fault("Exchange %q is not UTF-8", s.Exchange)
+	}
+	if len(s.ConsumerTag) > 255 {
+		fault("ConsumerTag has %d bytes, AMQP allows 255", len(s.ConsumerTag))
+	}
+	if s.Exchange == "" && len(s.Keys) > 0 && len(s.Layout.Subscription(s.queueSpec()).Exchanges) == 0 {
+		fault("Keys are set, and Exchange is not")
+	}
+	for _, key := range s.Keys {
+		if len(key) > 255 {
+			fault("Keys: %q… has %d bytes, AMQP allows 255", key[:32], len(key))
+		}
+	}
+	if s.Concurrency < 1 {
+		fault("Concurrency %d must be positive", s.Concurrency)
+	}
+	if s.Prefetch < s.Concurrency || s.Prefetch > maxPrefetch {
+		fault("Prefetch %d must be from Concurrency, %d, to %d", s.Prefetch, s.Concurrency, maxPrefetch)
+	}
+	if s.Timeout <= 0 || s.StuckAfter <= 0 || s.StopGrace <= 0 {
+		fault("Timeout %v, StuckAfter %v and StopGrace %v must be positive", s.Timeout, s.StuckAfter, s.StopGrace)
+	}
+	if s.CrashLimit < 1 || s.CrashLimit > maxCrashLimit {
+		fault("CrashLimit %d must be from 1 to %d", s.CrashLimit, maxCrashLimit)
+	}
+	if s.ProbeMin <= 0 || s.ProbeMax < s.ProbeMin {
+		fault("ProbeMin %v and ProbeMax %v must be positive, in this order", s.ProbeMin, s.ProbeMax)
+	}
+	switch s.QueueType {
+	case "", layout.Quorum, layout.Classic:
+	default:
+		fault("QueueType %q must be %q or %q", s.QueueType, layout.Quorum, layout.Classic)
+	}
+	if s.QueueType == layout.Quorum && (s.Exclusive || s.AutoDelete) {
+		fault("a quorum queue cannot be Exclusive or AutoDelete")
+	}
+	if s.QueueType == layout.Quorum && s.MaxPriority > maxQuorumPriority {
+		fault("MaxPriority %d: the highest priority of a quorum queue is %d", s.MaxPriority, maxQuorumPriority)
+	}
+	if s.ExclusiveConsumer && layout.IsQuorum(s.queue()) {
+		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActive, or QueueType layout.Classic")
+	}
+	switch s.Overflow {
+	case "", "reject-publish", "drop-head", "reject-publish-dlx":
+	default:
+		fault("Overflow %q must be reject-publish, drop-head or reject-publish-dlx", s.Overflow)
+	}
+	for name, d := range map[string]time.Duration{"MessageTTL": s.MessageTTL, "Expires": s.Expires} {
+		if d != 0 && (d < time.Millisecond || d > maxTTL) {
+			fault("%s %v must be from 1 ms to %v, RabbitMQ's limit", name, d, maxTTL)
+		}
+	}
+	if s.Priority != int(int32(s.Priority)) {
+		fault("Priority %d must fit 32 bits", s.Priority)
+	}
+	if s.MessageTTL < 0 || s.Expires < 0 || s.MaxLength < 0 || s.MaxBytes < 0 || s.MaxPriority < 0 || s.MaxPriority > 255 {
+		fault("MessageTTL, Expires, MaxLength, MaxBytes must not be negative, and MaxPriority from 0 to 255")
+	}
+	if s.Passive && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
+		s.MaxPriority != 0 || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
+		fault("Passive uses a queue as it is; it cannot be combined with settings of the queue")
+	}
+	if s.PolicyPriority < 0 || s.PolicyPriority > 0 && (s.Passive || s.Exclusive || s.AutoDelete) {
+		fault("PolicyPriority %d must be positive, and only for a queue that rehop declares and that lasts", s.PolicyPriority)
+	}
+	if sneakers, ok := s.Layout.(layout.Sneakers); ok && sneakers.Reject && s.PolicyPriority > 0 {
+		fault("PolicyPriority: what Sneakers.Reject rejects would be lost where the policy is missing; do not use both")
+	}
+	if err := s.Layout.Validate(); err != nil {
+		fault("Layout: %w", err)
+	} else {
+		faults = append(faults, s.losses()...)
+	}
+	if _, tiers := s.Layout.(layout.Tiers); tiers && s.Retry.jitter > 0 {
+		fault("Retry: jitter makes a message wait for longer than its tier does, and so for the next one's time; take it out")
+	}
+	if err := s.Retry.validate(); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
 }
 
-// fromInside is an error if a handler or hook of the subscription calls what would wait for it.
-func (s *Subscriber) fromInside(what string) error {
-	if owner, _ := s.client.inside.of(); owner != s {
+// losses are settings by which the broker takes messages out of the queue, where the layout has no place for what it takes: they would be
+// gone, at once or when the broker sees that they went in a circle.
+func (s Subscriber) losses() (faults []error) {
+	q := s.queue()
+	if s.Passive || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
 		return nil
 	}
-	return fmt.Errorf("rehop: %s subscription %q: called by one of its own handlers or hooks, for whose end it would wait; nothing is done; call it from another goroutine", what, s.config.Queue)
+	fault := func(setting string) {
+		faults = append(faults, fmt.Errorf("%s: with a %T no failed queue takes what the broker drops from queue %q, and it would be lost; take it out, or give the queue a dead-letter exchange by QueueArgs",
+			setting, s.Layout, s.Queue))
+	}
+	if q.Args["x-message-ttl"] != nil {
+		fault("MessageTTL")
+	}
+	if (q.Args["x-max-length"] != nil || q.Args["x-max-length-bytes"] != nil) && q.Args["x-overflow"] != "reject-publish" {
+		fault("MaxLength and MaxBytes without Overflow reject-publish")
+	}
+	return faults
 }
 
-func (s *Subscriber) waitClosed(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-s.closed:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-func (s *Subscriber) enter(p phase) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p <= s.phase {
-		return
-	}
-	if s.phase < draining {
-		close(s.stop)
-		s.checkGone()
-	}
-	if s.phase < halted && p >= halted {
-		close(s.halt)
-	}
-	if p == killed {
-		close(s.kill)
-	}
-	s.phase = p
-}
-
-// checkGone is called with the mutex held, when a worker has left or the phase has changed.
-func (s *Subscriber) checkGone() {
-	select {
-	case <-s.stop:
-	default:
-		return
-	}
-	if len(s.workers) == 0 {
-		select {
-		case <-s.gone:
-		default:
-			close(s.gone)
+// queueArgs are the arguments beyond what the layout sets.
+func (s Subscriber) queueArgs() map[string]any {
+	args := make(map[string]any)
+	for name, n := range map[string]int64{
+		"x-message-ttl": s.MessageTTL.Milliseconds(), "x-expires": s.Expires.Milliseconds(),
+		"x-max-length": int64(s.MaxLength), "x-max-length-bytes": int64(s.MaxBytes),
+	} {
+		if n > 0 {
+			args[name] = n
 		}
 	}
+	if s.MaxPriority > 0 && s.QueueType != layout.Quorum {
+		args["x-max-priority"] = int64(s.MaxPriority)
+	}
+	if s.Overflow != "" {
+		args["x-overflow"] = s.Overflow
+	}
+	if s.SingleActive {
+		args["x-single-active-consumer"] = true
+	}
+	maps.Copy(args, s.QueueArgs)
+	return args
 }
 
-func (s *Subscriber) stopping() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
+// queueType is what the layout is told; "" is its usual type.
+func (s Subscriber) queueType() layout.QueueType {
+	if _, native := s.Layout.(layout.Native); native && s.QueueType == "" && (s.Exclusive || s.AutoDelete || s.MaxPriority > 0) {
+		return layout.Classic
 	}
+	return s.QueueType
 }
 
-func (s *Subscriber) halting() bool {
-	select {
-	case <-s.halt:
-		return true
-	default:
-		return false
-	}
+// queue is the queue as it is declared, with what a policy may set of it.
+func (s Subscriber) queue() topology.Queue { return s.Layout.Queue(s.queueSpec()) }
+
+// isolates reports whether the subscription can change to one message at a time and back, for which
+// it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
+// consumer would let another one in.
+func (s Subscriber) isolates() bool {
+	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActive && s.QueueArgs["x-single-active-consumer"] != true
 }
 
-// begin is open for a subscription that had no consumer, or has lost it.
-func (s *Subscriber) begin(ctx context.Context) (offer, error) {
-	if err := s.refuseMigrating(ctx); err != nil {
-		return offer{}, err
-	}
-	return s.open(ctx)
-}
-
-// open declares what the subscription needs and starts a consumer.
-func (s *Subscriber) open(ctx context.Context) (offer, error) {
-	careful, narrow := s.isCareful(), s.isNarrow()
-	prefetch := s.config.Prefetch
-	if narrow {
-		prefetch = 1
-	}
-	session, err := s.openForm(ctx, prefetch)
-	return offer{session: session, careful: careful, narrow: narrow}, err
-}
-
-// refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings again, beside the way on which the migration
-// keeps its messages, would have each of them handled twice. The subscription goes on when the migration is over.
-func (s *Subscriber) refuseMigrating(ctx context.Context) error {
-	if s.queue.Exclusive || s.queue.AutoDelete {
-		return nil
-	}
-	moving := layout.MovingQueue(s.config.Queue)
-	_, err := s.client.consume.Inspect(ctx, moving)
-	var refused *rabbit.DeclareError
-	switch {
-	case err == nil:
-		return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end", s.config.Queue, moving)
-	case errors.As(err, &refused): // it is not there, or its name is not for this user
-		return nil
-	}
-	return err
-}
-
-// supervise keeps a session open until the subscription ends.
-func (s *Subscriber) supervise(o offer) {
-	defer s.client.inside.leave(s.client.inside.enter(s))
-	defer s.end()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() { // supervise ends only after stop
-		<-s.stop
-		cancel()
-	}()
-	backoff := s.client.config.options().Backoff
-	begin := s.begin
-	for failures := 0; !s.stopping(); {
-		if o.session == nil {
-			var err error
-			if o, err = begin(ctx); err != nil {
-				begin = s.begin
-				failures++
-				s.tellDown(err)
-				wait := backoff.Delay(failures)
-				if rabbit.Permanent(err) {
-					wait = max(wait, refusedPause)
-				}
-				s.sleep(wait)
-				continue
-			}
-		}
-		failures = 0
-		s.receiving.Store(true)
-		tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Up: true}) })
-		lost := s.serve(o)
-		o, begin = offer{}, s.open
-		if lost && !s.stopping() {
-			if s.layout.RedeliveryFails() {
-				s.setCareful(true) // what comes again now was not given back: see gaveBack
-			}
-			begin = s.begin
-			s.tellDown(errors.New("the broker ended the consumer, or the connection was lost"))
-			s.sleep(backoff.Delay(1))
-		}
-	}
-	if o.session != nil {
-		defer s.expectAnswer()()
-		o.session.Cancel()
-		s.giveBackRest(context.Background(), o)
-		o.session.Close()
+func (s Subscriber) queueSpec() layout.QueueSpec {
+	return layout.QueueSpec{
+		Name: s.Queue, Type: s.queueType(), Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
+		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
 	}
 }
 
-// giveBackRest gives back what a session has received and no worker has taken. The broker must not take it back by itself: it may be a message that
-// was just given back, and would then count as delivered without an answer.
-func (s *Subscriber) giveBackRest(base context.Context, o offer) {
-	for d, ok := o.session.Next(); ok; d, ok = o.session.Next() {
-		s.giveBack(s.receive(base, o, d), Result{})
+// plan is everything that the subscription needs on the broker.
+func (s Subscriber) plan(native layout.Native) (layout.Plan, error) {
+	plan, err := layout.Whole(s.Layout, native, s.queueSpec(), s.Retry.fixed())
+	for i := range plan.Queues {
+		plan.Queues[i].Priorities = plan.Queues[i].Name == s.Queue && s.quorumPriorities()
 	}
+	if err != nil || s.PolicyPriority == 0 {
+		return plan, err
+	}
+	return plan.ByPolicy(s.PolicyPriority, s.Queue), nil
 }
 
-// serve lets the workers take from a session until it is over. It reports whether the session ended
-// by itself.
-func (s *Subscriber) serve(o offer) (lost bool) {
-	s.mu.Lock()
-	s.sessions = slices.DeleteFunc(s.sessions, (*rabbit.Session).HasEnded)
-	s.sessions = append(s.sessions, o.session)
-	s.current = o
-	close(s.offered)
-	s.offered = make(chan struct{})
-	s.mu.Unlock()
-
-	for ended := false; ; {
-		select {
-		case <-o.session.Exhausted():
-			ended = true
-		case <-o.session.Ended():
-			ended = true
-		case <-s.reopen:
-		case <-s.stop:
-			s.drain(o.session)
-			return false
-		}
-		if s.isCareful() != o.careful || s.isNarrow() != o.narrow {
-			break
-		}
-		if ended {
-			return true
-		}
-		// The token was meant for a session before this one.
-	}
-	// The consumer is replaced by one with another prefetch.
-	o.session.Cancel()
-	if s.isNarrow() { // one message at a time: not before all others are settled
-		select {
-		case <-o.session.Ended():
-		case <-s.stop:
-			s.drain(o.session)
-		}
-	}
-	return false
+// quorumPriorities reports whether messages have priorities in a quorum queue, which not every release has.
+func (s Subscriber) quorumPriorities() bool {
+	return s.MaxPriority > 0 && s.QueueType == layout.Quorum
 }
 
-// expectAnswer has Drain give up if the broker does not answer for long. The caller waits for the answer and then calls what it returns.
-func (s *Subscriber) expectAnswer() (answered func()) {
-	timer := time.AfterFunc(confirmGrace, s.unanswered)
-	return func() { timer.Stop() }
+// rests reports whether the broker certainly takes what is rejected to the failed queue by itself. A policy may not be there.
+func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.Layout.Rests(s.queue()) }
+
+func (s Subscriber) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
+	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
+		QuorumPriorities: s.quorumPriorities()}
+	if s.Priority != 0 {
+		o.Args = map[string]any{"x-priority": int32(s.Priority)}
+	}
+	if s.QueueType == layout.Quorum || s.Passive && s.QueueType == "" || layout.IsQuorum(s.queue()) {
+		o.Timeout = s.consumerTimeout()
+	}
+	return o
 }
 
-// drain ends a session when the subscription stops.
-func (s *Subscriber) drain(session *rabbit.Session) {
-	canceled := make(chan struct{})
-	go func() {
-		defer close(canceled)
-		defer s.expectAnswer()()
-		session.Cancel()
-	}()
-	select {
-	case <-session.Ended():
-	case <-s.gone: // see end
-	}
-	<-canceled
+const (
+	usualConsumerTimeout  = 30 * time.Minute // RabbitMQ's own
+	consumerTimeoutMargin = time.Minute
+	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
+)
+
+// rounds is how many handlers run one after the other until the last message of a full prefetch is handled.
+func (s Subscriber) rounds() time.Duration {
+	return time.Duration((s.Prefetch + s.Concurrency - 1) / s.Concurrency)
 }
 
-func (s *Subscriber) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.stop:
-	}
-}
-
-func (s *Subscriber) tellDown(err error) {
-	err = publicError(err)
-	s.receiving.Store(false)
-	if s.stopping() {
-		return
-	}
-	s.client.config.Logger.Warn("rehop: not consuming", "queue", s.config.Queue, "err", err)
-	tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Err: err}) })
-}
-
-// end is the last thing that happens. A session that was replaced may have had a message in hand until
-// now: the broker must have its ack before the connection may close.
-func (s *Subscriber) end() {
-	<-s.gone
-	s.watch.end()
-	s.mu.Lock()
-	sessions := s.sessions
-	s.mu.Unlock()
-	for _, session := range sessions {
-		s.giveBackRest(context.Background(), offer{session: session}) // all workers have left, or were stuck
-		answered := s.expectAnswer()
-		<-session.Ended()
-		answered()
-	}
-	s.receiving.Store(false)
-	s.leaveOutage()
-	s.returning.Wait()
-	s.client.mu.Lock()
-	delete(s.client.subscribers, s)
-	last := true
-	for other := range s.client.subscribers {
-		last = last && other.config.Queue != s.config.Queue
-	}
-	s.client.mu.Unlock()
-	if last {
-		tell(s.client.hooks.consumerEnd, func(h ConsumerEndHook) { h.OnConsumerEnd(s.config.Queue) })
-	}
-	close(s.closed)
-}
-
-// next waits for a session other than last. False: there will be none.
-func (s *Subscriber) next(last *rabbit.Session) (offer, bool) {
-	for {
-		s.mu.Lock()
-		o, offered := s.current, s.offered
-		s.mu.Unlock()
-		if o.session != nil && o.session != last {
-			return o, true
-		}
-		select {
-		case <-offered:
-		case <-s.stop:
-			return offer{}, false
-		}
-	}
-}
-
-func (s *Subscriber) isCareful() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.careful
-}
-
-// setCareful changes how many messages the broker sends at once.
-func (s *Subscriber) setCareful(careful bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.careful == careful || !s.config.isolates() {
-		return
-	}
-	s.careful = careful
-	s.replaceConsumer()
-}
-
-// replaceConsumer has the consumer replaced by one with another prefetch, if it has to. The caller holds the lock.
-func (s *Subscriber) replaceConsumer() {
-	select {
-	case s.reopen <- struct{}{}:
-	default:
-	}
-}
-
-// isNarrow reports whether the broker is to send one message at a time.
-func (s *Subscriber) isNarrow() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.careful || s.probing
+// consumerTimeout is when the broker may take a delivery for forgotten: not before handlers have used all the time that they have. The last
+// one of a full prefetch waits for those before it.
+func (s Subscriber) consumerTimeout() time.Duration {
+	each := min(s.Timeout, maxConsumerTimeout) + min(s.StuckAfter, maxConsumerTimeout)
+	return min(max(s.rounds()*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
 }

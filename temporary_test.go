@@ -15,7 +15,7 @@ import (
 
 // A delayed message reaches a temporary queue, and leaves nothing behind that outlives the queue.
 func TestDelayToTemporaryQueue(t *testing.T) {
-	for name, config := range map[string]rehop.Subscription{
+	for name, config := range map[string]rehop.Subscriber{
 		"auto-delete": {AutoDelete: true},
 		"exclusive":   {Exclusive: true},
 		"expires":     {Expires: time.Hour},
@@ -61,7 +61,7 @@ func TestDelayToTemporaryQueue(t *testing.T) {
 // What is delayed to a temporary queue that is gone by then is kept.
 func TestDelayToTemporaryQueueThatIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", AutoDelete: true, Handler: newLogbook(succeed)})
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", AutoDelete: true, Handler: newLogbook(succeed)})
 		publish(t, b.Client, rehop.Message{Key: "q", Delay: time.Hour})
 		if err := sub.Drain(context.Background()); err != nil {
 			t.Fatal(err)

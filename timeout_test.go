@@ -30,7 +30,7 @@ func TestEachHandlerTimesOut(t *testing.T) {
 			}
 			return errors.New("too late")
 		})
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Concurrency: 1, Timeout: time.Second, StuckAfter: 30 * time.Second, Retry: rehop.NoRetry(), Handler: handler})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Concurrency: 1, Timeout: time.Second, StuckAfter: 30 * time.Second, Retry: rehop.NoRetry(), Handler: handler})
 		for i := range messages {
 			publish(t, b.Client, rehop.Message{ID: string(rune('1' + i)), Key: "q"})
 		}
@@ -51,7 +51,7 @@ func TestEachHandlerTimesOut(t *testing.T) {
 func TestHandlersTimeOutApart(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		took := make(chan time.Duration, 10)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Concurrency: 3, Timeout: time.Second, Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Concurrency: 3, Timeout: time.Second, Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			began := time.Now()
 			if d.ID == "quick" {
 				return nil

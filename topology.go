@@ -10,12 +10,12 @@ import (
 // Topology is everything that a client with this config and these subscriptions declares on its broker, as a
 // value. Package admin compares it with a broker and applies it (Admin.Diff, Admin.Apply); the plan itself can be
 // written as RabbitMQ's definitions (Definitions), and drawn (SVG, Mermaid). It has policies for subscriptions that say so
-// (Subscription.PolicyPriority). Subscriptions need no handler for that.
+// (Subscriber.PolicyPriority). Subscriptions need no handler for that.
 //
 // A layout that fleets have in several forms (layout.Forms) is in the newest one. Diff and Apply choose the form that the broker has, as subscriptions do.
 //
 // Cascades are not in it: whoever has a delay for which there is no step declares the levels then.
-func Topology(config Config, subscriptions ...Subscription) (layout.Plan, error) {
+func Topology(config Config, subscriptions ...Subscriber) (layout.Plan, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return layout.Plan{}, fmt.Errorf("rehop: config: %w", err)

@@ -17,18 +17,18 @@ var update = flag.Bool("update", false, "draw the pictures anew")
 // The pictures of all layouts, which the documentation shows. Their plans are layout's to test.
 func TestPictures(t *testing.T) {
 	t.Parallel()
-	order := rehop.Subscription{Queue: "order-summary", Exchange: "order", Keys: []string{"order.#"}}
-	in := func(l layout.Layout, s rehop.Subscription) rehop.Subscription {
+	order := rehop.Subscriber{Queue: "order-summary", Exchange: "order", Keys: []string{"order.#"}}
+	in := func(l layout.Layout, s rehop.Subscriber) rehop.Subscriber {
 		s.Layout = l
 		return s
 	}
-	for name, s := range map[string]rehop.Subscription{
+	for name, s := range map[string]rehop.Subscriber{
 		"native":   order,
-		"pubsub":   in(layout.PubSub{}, rehop.Subscription{Queue: "billing@summary", Exchange: "master", Keys: []string{"order.#"}}),
+		"pubsub":   in(layout.PubSub{}, rehop.Subscriber{Queue: "billing@summary", Exchange: "master", Keys: []string{"order.#"}}),
 		"dlx":      in(layout.DLX{}, order),
 		"tiers":    in(layout.Tiers{}, order),
-		"sneakers": in(layout.Sneakers{}, rehop.Subscription{Queue: "downloads"}),
-		"envelope": in(layout.Envelope{}, rehop.Subscription{Queue: "order.main.q"}),
+		"sneakers": in(layout.Sneakers{}, rehop.Subscriber{Queue: "downloads"}),
+		"envelope": in(layout.Envelope{}, rehop.Subscriber{Queue: "order.main.q"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,14 +84,14 @@ func TestTopologyFaults(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		config rehop.Config
-		subs   []rehop.Subscription
+		subs   []rehop.Subscriber
 		want   string
 	}{
 		{"bad config", rehop.Config{URL: "http://x"}, nil, "config: "},
-		{"bad subscription", rehop.Config{}, []rehop.Subscription{{Queue: "q"}, {}}, `subscription ""`},
-		{"two that contradict each other", rehop.Config{}, []rehop.Subscription{{Queue: "q", MessageTTL: time.Minute}, {Queue: "q", MessageTTL: time.Hour}},
+		{"bad subscription", rehop.Config{}, []rehop.Subscriber{{Queue: "q"}, {}}, `subscription ""`},
+		{"two that contradict each other", rehop.Config{}, []rehop.Subscriber{{Queue: "q", MessageTTL: time.Minute}, {Queue: "q", MessageTTL: time.Hour}},
 			`subscription "q": queue "q" is planned twice, differently`},
-		{"exchange of two kinds", rehop.Config{Exchanges: []rehop.Exchange{{Name: "x", Kind: "fanout"}}}, []rehop.Subscription{{Queue: "q", Exchange: "x"}},
+		{"exchange of two kinds", rehop.Config{Exchanges: []rehop.Exchange{{Name: "x", Kind: "fanout"}}}, []rehop.Subscriber{{Queue: "q", Exchange: "x"}},
 			`exchange "x" is planned twice, differently`},
 	} {
 		plan, err := rehop.Topology(c.config, c.subs...)

@@ -16,7 +16,7 @@ import (
 func TestStepsTakeTheirTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := newLogbook(fail)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		failed := b.AwaitFailed("q", 1)
 		want := []time.Duration{0, 10 * time.Second, 110 * time.Second, time.Hour + 110*time.Second, 3*time.Hour + 110*time.Second, 13*time.Hour + 110*time.Second}
@@ -47,7 +47,7 @@ func TestShortWaitsPassLongOnes(t *testing.T) {
 			}
 			return rehop.RetryAfter(wait, errNotYet)
 		})
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: log})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: log})
 		for _, wait := range waits {
 			publish(t, b.Client, rehop.Message{ID: wait.String(), Key: "q"})
 		}
@@ -88,7 +88,7 @@ func delays() []time.Duration {
 func TestDelaysAreExact(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Exchange: "x", Handler: log, Concurrency: 8})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Exchange: "x", Handler: log, Concurrency: 8})
 		all := delays()
 		for i, delay := range all {
 			m := rehop.Message{ID: delay.String(), Exchange: "x", Key: "any.key", Delay: delay}
@@ -112,7 +112,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 		var mu sync.Mutex
 		var returned []run
 		log := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Concurrency: 8, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Concurrency: 8, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				return rehop.RetryAfter(mustParse(t, d.ID), errNotYet)
 			}
@@ -163,7 +163,7 @@ func TestExpiryAfterADay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-				sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", MessageTTL: c.queue, Handler: newLogbook(fail)})
+				sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", MessageTTL: c.queue, Handler: newLogbook(fail)})
 				if err := sub.Drain(t.Context()); err != nil {
 					t.Fatal(err)
 				}

@@ -10,7 +10,7 @@ import (
 // watch ends the contexts of a subscription's handlers when their time is up, and finds those that ignore it. It has one timer for all: a
 // handler's deadline is never before that of one which began earlier, so most begin without touching the timer.
 type watch struct {
-	sub   *Subscriber
+	sub   *Subscription
 	epoch time.Time
 	due   atomic.Int64 // when the timer fires, since epoch; 0: it does not
 

@@ -15,7 +15,7 @@ import (
 
 // worker handles one message at a time.
 type worker struct {
-	sub  *Subscriber
+	sub  *Subscription
 	base context.Context
 	last *rabbit.Session // from which there is nothing more to take
 
@@ -29,7 +29,7 @@ type worker struct {
 
 // startWorker starts a worker. If it takes the place of another, it first concludes what that one
 // had in hand.
-func (s *Subscriber) startWorker(base context.Context, inherited *handling, err error) {
+func (s *Subscription) startWorker(base context.Context, inherited *handling, err error) {
 	w := &worker{sub: s, base: base}
 	s.mu.Lock()
 	s.workers[w] = struct{}{}
@@ -45,7 +45,7 @@ func (s *Subscriber) startWorker(base context.Context, inherited *handling, err 
 	}()
 }
 
-func (s *Subscriber) forget(w *worker) {
+func (s *Subscription) forget(w *worker) {
 	s.client.inside.leave(w.goroutine)
 	s.mu.Lock()
 	delete(s.workers, w)
@@ -192,7 +192,7 @@ func (w *worker) untilIdle() <-chan struct{} {
 	return w.idle
 }
 
-func (s *Subscriber) tellEnd(h *handling, err error) {
+func (s *Subscription) tellEnd(h *handling, err error) {
 	if len(s.client.hooks.handleEnd) > 0 {
 		took := time.Since(h.began)
 		tell(s.client.hooks.handleEnd, func(hook HandleEndHook) { hook.OnHandleEnd(h.told, &h.Delivery, took, err) })
@@ -218,7 +218,7 @@ func call(ctx context.Context, handler Handler, d *Delivery) (err error) {
 
 // replace gives the slot of a stuck handler to a new worker. As many may be abandoned as there are
 // slots; then slots stay occupied, and the reports say so.
-func (s *Subscriber) replace(w *worker, h *handling) {
+func (s *Subscription) replace(w *worker, h *handling) {
 	s.mu.Lock()
 	may := s.stuck < s.config.Concurrency && s.phase < halted
 	if may {
@@ -241,21 +241,21 @@ func (s *Subscriber) replace(w *worker, h *handling) {
 }
 
 // cameBack is told of an abandoned handler that has returned after all.
-func (s *Subscriber) cameBack(h *handling) {
+func (s *Subscription) cameBack(h *handling) {
 	s.mu.Lock()
 	s.stuck--
 	s.mu.Unlock()
 	s.tellStuck(StuckHandler{Queue: s.config.Queue, MessageID: h.Delivery.ID, For: time.Since(h.began), Returned: true})
 }
 
-func (s *Subscriber) tellStuck(e StuckHandler) {
+func (s *Subscription) tellStuck(e StuckHandler) {
 	s.client.config.Logger.Warn("rehop: handler ignores its context", "queue", e.Queue, "message", e.MessageID,
 		"for", e.For, "replaced", e.Replaced, "returned", e.Returned)
 	tell(s.client.hooks.stuck, func(h StuckHook) { h.OnStuck(e) })
 }
 
 // cancelHandlers cancels what runs, and tells how many.
-func (s *Subscriber) cancelHandlers() int {
+func (s *Subscription) cancelHandlers() int {
 	return s.eachRunning(func(_ *worker, h *handling) bool {
 		h.stop()
 		return true
@@ -263,7 +263,7 @@ func (s *Subscriber) cancelHandlers() int {
 }
 
 // awaitHandlers waits, at a stop, until no handler runs, or for a limited time.
-func (s *Subscriber) awaitHandlers(ctx context.Context, limit time.Duration) {
+func (s *Subscription) awaitHandlers(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for _, w := range s.allWorkers() {
@@ -280,7 +280,7 @@ func (s *Subscriber) awaitHandlers(ctx context.Context, limit time.Duration) {
 }
 
 // abandonAll gives back the messages of handlers that ignore their context, and tells how many.
-func (s *Subscriber) abandonAll() int {
+func (s *Subscription) abandonAll() int {
 	return s.eachRunning(func(w *worker, h *handling) bool {
 		if h.why() == nil || !h.abandon() {
 			return false
@@ -295,7 +295,7 @@ func (s *Subscriber) abandonAll() int {
 	})
 }
 
-func (s *Subscriber) eachRunning(do func(*worker, *handling) bool) int {
+func (s *Subscription) eachRunning(do func(*worker, *handling) bool) int {
 	n := 0
 	for _, w := range s.allWorkers() {
 		w.mu.Lock()
@@ -308,7 +308,7 @@ func (s *Subscriber) eachRunning(do func(*worker, *handling) bool) int {
 	return n
 }
 
-func (s *Subscriber) allWorkers() []*worker {
+func (s *Subscription) allWorkers() []*worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.workers))

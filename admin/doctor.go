@@ -12,7 +12,7 @@ import (
 
 // DoctorOptions are what Doctor cannot see on the broker, and where it begins to worry.
 type DoctorOptions struct {
-	// HandlerTimeout is the longest time that a consumer holds a message: the largest Subscription.Timeout, with the
+	// HandlerTimeout is the longest time that a consumer holds a message: the largest Subscriber.Timeout, with the
 	// time that its messages wait behind others in the prefetch. Default: not known, and not compared with the
 	// broker's consumer timeout.
 	HandlerTimeout time.Duration
@@ -37,7 +37,7 @@ type DoctorSubscription struct {
 	HandlerTimeout time.Duration
 	// Layout is that of the subscription. Default: not known, and guessed from what is on the broker.
 	Layout layout.Layout
-	// Priorities: it has a highest priority, and its queue is a quorum queue (rehop.Subscription.MaxPriority and QueueType).
+	// Priorities: it has a highest priority, and its queue is a quorum queue (rehop.Subscriber.MaxPriority and QueueType).
 	Priorities bool
 }
 

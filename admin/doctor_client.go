@@ -23,12 +23,12 @@ func (c *checkup) timeouts() {
 	}
 	switch {
 	case o.HandlerTimeout >= node:
-		c.find(id, c.broker(), "lower Subscription.Timeout, or "+c.raise("…"), "handlers may hold a message for %v, the broker waits for %v%s", o.HandlerTimeout, node, known)
+		c.find(id, c.broker(), "lower Subscriber.Timeout, or "+c.raise("…"), "handlers may hold a message for %v, the broker waits for %v%s", o.HandlerTimeout, node, known)
 	case o.HandlerTimeout > 0 || len(o.Subscriptions) > 0:
 	case seen:
-		c.findAs(Info, id, c.broker(), "keep Subscription.Timeout below it, or set DoctorSubscription.HandlerTimeout", "consumer_timeout is %v, and the options do not say how long handlers may take", node)
+		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it, or set DoctorSubscription.HandlerTimeout", "consumer_timeout is %v, and the options do not say how long handlers may take", node)
 	default:
-		c.findAs(Info, id, c.broker(), "keep Subscription.Timeout below it; look with rabbitmqctl eval 'application:get_env(rabbit, consumer_timeout).'",
+		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it; look with rabbitmqctl eval 'application:get_env(rabbit, consumer_timeout).'",
 			"the API does not show consumer_timeout, and the options do not say how long handlers may take")
 	}
 	for _, q := range c.chart.live.Queues {
@@ -42,9 +42,9 @@ func (c *checkup) timeouts() {
 		case limit == 0 || handler < limit:
 		case !own && q.Consumers == 0 && c.chart.version.atLeast(4, 3): // its subscription will ask for a timeout of its own
 		case own:
-			c.find(id, q.Object(), "lower Subscription.Timeout, or raise x-consumer-timeout, or consumer-timeout in its policy", "its handlers may hold a message for %v, the queue waits for %v", handler, limit)
+			c.find(id, q.Object(), "lower Subscriber.Timeout, or raise x-consumer-timeout, or consumer-timeout in its policy", "its handlers may hold a message for %v, the queue waits for %v", handler, limit)
 		default:
-			c.find(id, q.Object(), "lower Subscription.Timeout, or "+c.raise(q.Name), "its handlers may hold a message for %v, the broker waits for %v%s", handler, limit, known)
+			c.find(id, q.Object(), "lower Subscriber.Timeout, or "+c.raise(q.Name), "its handlers may hold a message for %v, the broker waits for %v%s", handler, limit, known)
 		}
 	}
 }

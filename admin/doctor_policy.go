@@ -120,7 +120,7 @@ func (c *checkup) ownPolicies() {
 			_, declared := q.Args["x-max-length"]
 			_, declaredBytes := q.Args["x-max-length-bytes"]
 			if (length || bytes) && !declared && !declaredBytes && strings.HasPrefix(setting(q, "overflow"), "reject-publish") && !landings[layout.LandingQueue(q.Name)] {
-				c.find("policy.full", q.Object(), "set Subscription.MaxLength and Overflow instead of the policy: messages then return by a queue of their own", "policy %s gives it a maximum length, and it refuses what exceeds it", rulers)
+				c.find("policy.full", q.Object(), "set Subscriber.MaxLength and Overflow instead of the policy: messages then return by a queue of their own", "policy %s gives it a maximum length, and it refuses what exceeds it", rulers)
 			}
 		}
 	}

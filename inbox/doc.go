@@ -2,7 +2,7 @@
 // are written first, so that a copy of the message finds them.
 //
 //	in := inbox.Inbox{DB: db, Dialect: dialect.Postgres}
-//	sub, err := client.Subscribe(ctx, rehop.Subscription{
+//	sub, err := client.Subscribe(ctx, rehop.Subscriber{
 //		Queue:      "order-summary", Exchange: "order", Keys: []string{"order.#"},
 //		Middleware: []rehop.Middleware{in.Middleware("order-summary")},
 //		Handler: rehop.JSON(func(ctx context.Context, o OrderCreated) error {

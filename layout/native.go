@@ -28,7 +28,7 @@ const (
 )
 
 // deliveryLimit is what rehop sets on the queues that subscriptions consume. It is above what rehop
-// itself lets pass (Subscription.CrashLimit), and ends the loops of foreign consumers, and of messages
+// itself lets pass (Subscriber.CrashLimit), and ends the loops of foreign consumers, and of messages
 // that no client can decode.
 const deliveryLimit = 50
 

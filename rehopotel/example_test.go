@@ -33,7 +33,7 @@ func ExampleNew() {
 		return
 	}
 	done := make(chan struct{})
-	_, err = client.Subscribe(ctx, rehop.Subscription{
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "payments", Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {

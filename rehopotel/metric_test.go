@@ -97,7 +97,7 @@ func TestMetricsOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := measure(t)
 		b := rehoptest.Open(t, withHook(m.hook))
-		_, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "orders", Exchange: "shop", Keys: []string{"#"}, Retry: rehop.Steps(time.Minute, time.Hour),
+		_, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders", Exchange: "shop", Keys: []string{"#"}, Retry: rehop.Steps(time.Minute, time.Hour),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				switch d.Key {
 				case "key.retried":
@@ -205,8 +205,8 @@ func TestMetricsOfAnEnd(t *testing.T) {
 	m := measure(t)
 	told := make(consuming, 4)
 	b := rehoptest.Open(t, withHook(m.hook), withHook(told))
-	subscribe := func() *rehop.Subscriber {
-		sub, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+	subscribe := func() *rehop.Subscription {
+		sub, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestMetricsOfAnEnd(t *testing.T) {
 		return sub
 	}
 	first, second := subscribe(), subscribe()
-	for i, sub := range []*rehop.Subscriber{first, second} {
+	for i, sub := range []*rehop.Subscription{first, second} {
 		if err := sub.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -312,7 +312,7 @@ func TestZeros(t *testing.T) {
 		m.want(map[string]float64{"rehop.unrouted{rehop.exchange=(default)}": 0})
 		b := rehoptest.Open(t, withHook(m.hook), rehoptest.WithConfig(func(c *rehop.Config) { c.Exchanges = []rehop.Exchange{{Name: "shop"}} }))
 		done := rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
-		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "orders", Exchange: "others", Handler: done}); err != nil {
+		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders", Exchange: "others", Handler: done}); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Client.Publish(t.Context(), rehop.Message{Exchange: "others", Key: "k"}); err != nil {

@@ -51,7 +51,7 @@ func withHook(hook rehop.Hook) rehoptest.Option {
 	return rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, hook) })
 }
 
-func (b *traced) subscribe(s rehop.Subscription) {
+func (b *traced) subscribe(s rehop.Subscriber) {
 	b.t.Helper()
 	if _, err := b.Client.Subscribe(b.t.Context(), s); err != nil {
 		b.t.Fatal(err)
@@ -124,7 +124,7 @@ func linked(t *testing.T, what string, span sdktrace.ReadOnlySpan, to ...sdktrac
 func TestCarry(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
 		var carried []string
-		b.subscribe(rehop.Subscription{Queue: "orders", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+		b.subscribe(rehop.Subscriber{Queue: "orders", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			b.hook.Carry(ctx, func(name, value string) { carried = append(carried, name+" "+value) })
 			if d.Attempt == 1 {
 				return errNotYet
@@ -157,7 +157,7 @@ func TestSpansFollowAMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
 		var mu sync.Mutex
 		var inside []trace.SpanContext
-		b.subscribe(rehop.Subscription{Queue: "orders", Exchange: "shop", Keys: []string{"order.#"}, Retry: rehop.Steps(time.Hour),
+		b.subscribe(rehop.Subscriber{Queue: "orders", Exchange: "shop", Keys: []string{"order.#"}, Retry: rehop.Steps(time.Hour),
 			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 				mu.Lock()
 				inside = append(inside, trace.SpanContextFromContext(ctx))
@@ -218,7 +218,7 @@ func TestSpansFollowAMessage(t *testing.T) {
 // A message that was given its context when it was made, as in an outbox, keeps it whoever publishes it.
 func TestContextOfTheMaker(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
-		b.subscribe(rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
+		b.subscribe(rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 		shared := map[string]any{"own": "kept"}
 		m := rehop.Message{Key: "q", Headers: shared}
 		ctx, maker := b.tracer.Start(t.Context(), "make")
@@ -247,7 +247,7 @@ func TestContextOfTheMaker(t *testing.T) {
 // Headers that hold nonsense where a context should be do no harm.
 func TestForeignHeaders(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
-		b.subscribe(rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		b.subscribe(rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				return errNotYet
 			}
@@ -266,7 +266,7 @@ func TestForeignHeaders(t *testing.T) {
 func TestUntracedPublisher(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
 		ctx, start := b.tracer.Start(t.Context(), "start")
-		if _, err := b.Client.Subscribe(ctx, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })}); err != nil {
+		if _, err := b.Client.Subscribe(ctx, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })}); err != nil {
 			t.Fatal(err)
 		}
 		start.End()
@@ -303,7 +303,7 @@ func TestUnroutableSpan(t *testing.T) {
 func TestAttemptsOfUntracedPublisher(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
 		seen := make(chan map[string]any, 10)
-		b.subscribe(rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute, time.Hour), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		b.subscribe(rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Minute, time.Hour), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			seen <- d.Headers
 			if d.Replays == 0 {
 				return errNotYet
@@ -342,7 +342,7 @@ func TestAttemptsOfUntracedPublisher(t *testing.T) {
 // Spans name the broker.
 func TestServerOfSpans(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
-		b.subscribe(rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		b.subscribe(rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				return errNotYet
 			}

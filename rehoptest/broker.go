@@ -6,7 +6,7 @@
 //	func TestSchedule(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
 //			b := rehoptest.Open(t)
-//			_, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour, 10*time.Hour), Handler: h})
+//			_, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Hour, 10*time.Hour), Handler: h})
 //			…
 //			failed := b.AwaitFailed("q", 1) // eleven hours later
 //		})

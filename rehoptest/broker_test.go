@@ -23,7 +23,7 @@ var fails = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { ret
 // succeeds is a handler that never does.
 var succeeds = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
 
-func subscribe(t testing.TB, c *rehop.Client, s rehop.Subscription) *rehop.Subscriber {
+func subscribe(t testing.TB, c *rehop.Client, s rehop.Subscriber) *rehop.Subscription {
 	t.Helper()
 	sub, err := c.Subscribe(t.Context(), s)
 	if err != nil {
@@ -56,7 +56,7 @@ func TestAwaitEmpty(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
 		const wait = 50 * time.Millisecond
 		runs := make(chan int, 10)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Retry: rehop.Steps(wait),
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(wait),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				runs <- d.Attempt
 				if d.Attempt == 1 {
@@ -79,7 +79,7 @@ func TestAwaitEmpty(t *testing.T) {
 
 func TestAwaitFailed(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(10 * time.Millisecond), Handler: fails})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Exchange: "x", Retry: rehop.Steps(10 * time.Millisecond), Handler: fails})
 		headers := map[string]any{"text": "a", "number": int64(7), "list": []any{"b", int32(1)}, "table": map[string]any{"c": true}}
 		publish(t, b.Client, rehop.Message{ID: "1", Exchange: "x", Key: "k", Body: []byte("body"), Headers: headers, ContentType: "text/plain",
 			Priority: 3, Expiration: time.Hour, Type: "kind", CorrelationID: "c", ReplyTo: "r", AppID: "app"})
@@ -109,7 +109,7 @@ func TestAwaitFailed(t *testing.T) {
 func TestMessagesOfABusyQueue(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
 		began, end := make(chan struct{}), make(chan struct{})
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Concurrency: 1, Prefetch: 1,
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Concurrency: 1, Prefetch: 1,
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				if d.ID == "1" {
 					close(began)
@@ -146,7 +146,7 @@ func TestComplaints(t *testing.T) {
 		"not empty": {
 			func(t testing.TB) {
 				b := rehoptest.Open(t, rehoptest.WithPatience(20*time.Millisecond))
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", Retry: rehop.Steps(10 * time.Hour), Handler: fails})
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(10 * time.Hour), Handler: fails})
 				publish(t, b.Client, rehop.Message{Key: "q"})
 				await.True(t, time.Minute, time.Millisecond, "message sent to wait", func() bool {
 					waiting, _ := b.Depth("rehop.step.10h")
@@ -160,7 +160,7 @@ func TestComplaints(t *testing.T) {
 		"not failed": {
 			func(t testing.TB) {
 				b := rehoptest.Open(t, rehoptest.WithPatience(20*time.Millisecond))
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: succeeds})
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: succeeds})
 				publish(t, b.Client, rehop.Message{Key: "q"})
 				b.AwaitFailed("q", 1)
 			},
@@ -207,7 +207,7 @@ func TestComplaints(t *testing.T) {
 func TestStoppedHandlers(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
 		began := make(chan struct{}, 10)
-		sub := subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
+		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 			began <- struct{}{}
 			<-ctx.Done()
 			return ctx.Err()
@@ -231,7 +231,7 @@ func TestConfigIsForFurtherClients(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		subscribe(t, other, rehop.Subscription{Queue: "q", Handler: fails, Retry: rehop.NoRetry()})
+		subscribe(t, other, rehop.Subscriber{Queue: "q", Handler: fails, Retry: rehop.NoRetry()})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		b.AwaitFailed("q", 1)
 	})

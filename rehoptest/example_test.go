@@ -15,7 +15,7 @@ import (
 func ExampleOpen() {
 	test := func(t testing.TB) {
 		b := rehoptest.Open(t)
-		_, err := b.Client.Subscribe(t.Context(), rehop.Subscription{
+		_, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{
 			Queue: "orders", Exchange: "shop", Retry: rehop.Steps(10*time.Millisecond, 20*time.Millisecond),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				if d.Key == "order.bad" {
@@ -47,7 +47,7 @@ func ExampleOpen() {
 func ExampleBroker_Down() {
 	test := func(t testing.TB) {
 		b := rehoptest.Open(t)
-		_, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "orders",
+		_, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders",
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				fmt.Printf("handled %s\n", d.Body)
 				return nil

@@ -36,7 +36,7 @@ func wantNil(t *testing.T, done <-chan error) {
 
 func TestDrop(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: succeeds})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: succeeds})
 		for range 3 {
 			publish(t, b.Client, rehop.Message{Key: "q"})
 			if n := b.Drop(); n == 0 {
@@ -50,7 +50,7 @@ func TestDrop(t *testing.T) {
 
 func TestDown(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: succeeds})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: succeeds})
 		b.Down()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -66,7 +66,7 @@ func TestDown(t *testing.T) {
 
 func TestBlock(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: succeeds})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: succeeds})
 		publish(t, b.Client, rehop.Message{Key: "q"}) // a broker blocks only those who have published
 		b.Block()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -84,7 +84,7 @@ func TestBlock(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Exchange: "x", Handler: succeeds})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Exchange: "x", Handler: succeeds})
 		b.Refuse(func(exchange, key string) bool { return exchange == "x" && key == "bad" })
 		publish(t, b.Client, rehop.Message{Exchange: "x", Key: "good"})
 		err := b.Client.Publish(t.Context(), rehop.Message{Exchange: "x", Key: "bad"})
@@ -107,7 +107,7 @@ func TestRefuseRetries(t *testing.T) {
 			}
 			return key == "q.failed"
 		})
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Retry: rehop.NoRetry(), Handler: fails})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.NoRetry(), Handler: fails})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		<-refused
 		<-refused
@@ -122,7 +122,7 @@ func TestRefuseRetries(t *testing.T) {
 func TestHoldConfirms(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
 		handled := make(chan struct{}, 10)
-		subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			handled <- struct{}{}
 			return nil
 		})})
@@ -139,7 +139,7 @@ func TestHoldConfirmsOf(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
 		handled := make(chan string, 10)
 		for _, q := range []string{"slow", "quick"} {
-			subscribe(t, b.Client, rehop.Subscription{Queue: q, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+			subscribe(t, b.Client, rehop.Subscriber{Queue: q, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				handled <- d.Queue
 				return nil
 			})})
@@ -171,7 +171,7 @@ func TestFaultsEndWithTheTest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
-				subscribe(t, b.Client, rehop.Subscription{Queue: "q", Handler: succeeds})
+				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: succeeds})
 				publish(t, b.Client, rehop.Message{Key: "q"})
 				strike(b)
 			})

@@ -43,7 +43,7 @@ func ExampleHTTP() {
 		return
 	}
 	defer orders.Close()
-	if _, err := client.Subscribe(ctx, rehop.Subscription{
+	if _, err := client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "orders-to-shop", Exchange: "order", Handler: orders, Retry: rehop.Steps(100*time.Millisecond, time.Hour),
 	}); err != nil {
 		fmt.Println(err)
@@ -79,7 +79,7 @@ func ExampleForward() {
 		close(done)
 		return nil
 	})
-	for _, s := range []rehop.Subscription{
+	for _, s := range []rehop.Subscriber{
 		{Queue: "audit", Exchange: "audits", Handler: audit},
 		{Queue: "large-orders", Exchange: "order", Keys: []string{"order.large"}, Handler: &target.Forward{Client: client, Exchange: "audits"}},
 	} {

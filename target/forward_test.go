@@ -43,7 +43,7 @@ func publish(t *testing.T, client *rehop.Client, m rehop.Message) {
 
 func subscribe(t *testing.T, client *rehop.Client, handler rehop.Handler) {
 	t.Helper()
-	sub, err := client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: handler, Retry: rehop.Steps(time.Hour), ProbeMin: time.Hour, ProbeMax: time.Hour})
+	sub, err := client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Handler: handler, Retry: rehop.Steps(time.Hour), ProbeMin: time.Hour, ProbeMax: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestForward(t *testing.T) {
 	events := make(handled, 2)
 	client := connected(t, events)
 	arrived := make(chan rehop.Delivery, 1)
-	_, err := client.Subscribe(t.Context(), rehop.Subscription{Queue: "there", Exchange: "other", Keys: []string{"new.*"},
+	_, err := client.Subscribe(t.Context(), rehop.Subscriber{Queue: "there", Exchange: "other", Keys: []string{"new.*"},
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { arrived <- *d; return nil })})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func TestIDOfAMessageWithoutOne(t *testing.T) {
 	}))
 	t.Cleanup(endpoint.Close)
 	handler := open(t, &target.HTTP{URL: endpoint.URL})
-	if _, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: handler, Retry: rehop.Steps(time.Millisecond)}); err != nil {
+	if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Handler: handler, Retry: rehop.Steps(time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
 	config := b.Config()

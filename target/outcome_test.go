@@ -103,7 +103,7 @@ func TestOutcomes(t *testing.T) {
 	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, results) }))
 	for queue, all := range map[string]bool{"some": false, "all": true} {
 		h := open(t, &target.HTTP{URL: server.URL, RetryAll: all})
-		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: queue, Handler: h, Retry: rehop.Steps(schedule), Concurrency: 4}); err != nil {
+		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: queue, Handler: h, Retry: rehop.Steps(schedule), Concurrency: 4}); err != nil {
 			t.Fatal(err)
 		}
 		for i, c := range cases {
@@ -146,7 +146,7 @@ func TestRetryAfterDate(t *testing.T) {
 	for _, most := range []time.Duration{0, time.Minute} {
 		queue := "most " + most.String()
 		h := open(t, &target.HTTP{URL: server.URL, MaxRetryAfter: most})
-		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: queue, Handler: h}); err != nil {
+		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: queue, Handler: h}); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Client.Publish(t.Context(), rehop.Message{Key: queue}); err != nil {
@@ -173,7 +173,7 @@ func TestWrongSettingsCostNoMessage(t *testing.T) {
 	t.Parallel()
 	events := make(pauses, 10)
 	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, events) }))
-	wrong, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: &target.HTTP{URL: "no URL"}, Retry: rehop.NoRetry()})
+	wrong, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Handler: &target.HTTP{URL: "no URL"}, Retry: rehop.NoRetry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestWrongSettingsCostNoMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, requests := record(t)
-	if _, err := b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Handler: open(t, &target.HTTP{URL: server.URL})}); err != nil {
+	if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Handler: open(t, &target.HTTP{URL: server.URL})}); err != nil {
 		t.Fatal(err)
 	}
 	r := <-requests

@@ -68,7 +68,7 @@ func burst(t *testing.T, outbox string) (before, after scrape) {
 			c.Exchanges = []rehop.Exchange{{Name: "shop"}}
 		}))
 		release := make(chan struct{})
-		_, err = b.Client.Subscribe(t.Context(), rehop.Subscription{Queue: "orders", Timeout: time.Minute, StuckAfter: time.Minute,
+		_, err = b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders", Timeout: time.Minute, StuckAfter: time.Minute,
 			Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 				<-release
 				return nil

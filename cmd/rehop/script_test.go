@@ -159,7 +159,7 @@ func failMessages(ts *testscript.TestScript, neg bool, args []string) {
 	rest := &resting{left: count, done: make(chan struct{})}
 	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER"), Hooks: []rehop.Hook{rest}})
 	ts.Check(err)
-	_, err = client.Subscribe(ctx, rehop.Subscription{
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: args[1], Exchange: args[0], Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if strings.HasSuffix(d.Key, "0") || strings.HasSuffix(d.Key, "3") {
@@ -193,7 +193,7 @@ func bind(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER")})
 	ts.Check(err)
-	sub, err := client.Subscribe(ctx, rehop.Subscription{
+	sub, err := client.Subscribe(ctx, rehop.Subscriber{
 		Queue: args[0], Exchange: args[0], Keys: args[1:], Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil }),
 	})
 	ts.Check(err)
@@ -303,7 +303,7 @@ func garbage(ts *testscript.TestScript, neg bool, args []string) {
 	handled := make(chan struct{}, 100)
 	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial})
 	ts.Check(err)
-	sub, err := client.Subscribe(ctx, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	sub, err := client.Subscribe(ctx, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		handled <- struct{}{}
 		return nil
 	})})

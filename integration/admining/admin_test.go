@@ -45,9 +45,9 @@ func newDesk(t *testing.T) *desk {
 }
 
 // subscribe subscribes to a queue for the keys of exchange order that begin with the queue's name.
-func (d *desk) subscribe(queue string, handler rehop.Handler) *rehop.Subscriber {
+func (d *desk) subscribe(queue string, handler rehop.Handler) *rehop.Subscription {
 	d.t.Helper()
-	return kit.Subscribe(d.t, d.client, rehop.Subscription{Queue: queue, Exchange: "order", Keys: []string{queue + ".#"}, Retry: rehop.NoRetry(),
+	return kit.Subscribe(d.t, d.client, rehop.Subscriber{Queue: queue, Exchange: "order", Keys: []string{queue + ".#"}, Retry: rehop.NoRetry(),
 		Handler: handler})
 }
 
@@ -348,7 +348,7 @@ func TestQueues(t *testing.T) {
 	d := newDesk(t)
 	d.fail("q", 4, boom, nil)
 	waiting := make(chan struct{}, 10)
-	kit.Subscribe(t, d.client, rehop.Subscription{Queue: "w", Exchange: "order", Keys: []string{"w.#"}, Retry: rehop.Steps(time.Hour),
+	kit.Subscribe(t, d.client, rehop.Subscriber{Queue: "w", Exchange: "order", Keys: []string{"w.#"}, Retry: rehop.Steps(time.Hour),
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			waiting <- struct{}{}
 			return errors.New("later")

@@ -33,7 +33,7 @@ func TestAstrayAfterWaiting(t *testing.T) {
 		kit.Publish(t, client, rehop.Message{ID: "delayed", Key: "doomed", Delay: time.Second})
 		kit.DeleteQueue(t, ch, "doomed")
 		failed := make(chan *rehop.Delivery, 1)
-		sub := kit.Subscribe(t, client, rehop.Subscription{Queue: "retried", Retry: rehop.Steps(2 * time.Second), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		sub := kit.Subscribe(t, client, rehop.Subscriber{Queue: "retried", Retry: rehop.Steps(2 * time.Second), Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			failed <- d
 			return errors.New("not today")
 		})})

@@ -22,7 +22,7 @@ func importer(t *testing.T, r *lab.Rabbit) *admin.Admin {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.Close)
-	plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "mail"}, rehop.Subscription{Queue: "other"})
+	plan, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "mail"}, rehop.Subscriber{Queue: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,8 +117,8 @@ func (d *delayed) close(client *rehop.Client) {
 	}
 }
 
-func (d *delayed) subscription(queue string, handle rehop.HandlerFunc) rehop.Subscription {
-	return rehop.Subscription{Queue: queue, Retry: rehop.Steps(*wait), Concurrency: *concurrency, Prefetch: *ahead, Handler: handle}
+func (d *delayed) subscription(queue string, handle rehop.HandlerFunc) rehop.Subscriber {
+	return rehop.Subscriber{Queue: queue, Retry: rehop.Steps(*wait), Concurrency: *concurrency, Prefetch: *ahead, Handler: handle}
 }
 
 // steps fails every message once, and lets it come back by rehop's steps.

@@ -40,7 +40,7 @@ func (l rehopLibrary) publisher(b *bench, queue string) (func(context.Context) e
 
 // subscribe consumes. The queues that are only consumed are the same for all; where messages fail, the
 // queue is rehop's own.
-func (l rehopLibrary) subscribe(b *bench, s rehop.Subscription) (func() error, error) {
+func (l rehopLibrary) subscribe(b *bench, s rehop.Subscriber) (func() error, error) {
 	client, err := l.open(b)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (l rehopLibrary) subscribe(b *bench, s rehop.Subscription) (func() error, e
 }
 
 func (l rehopLibrary) consumer(b *bench, queue string, handled func()) (func() error, error) {
-	return l.subscribe(b, rehop.Subscription{Queue: queue, Passive: true, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	return l.subscribe(b, rehop.Subscriber{Queue: queue, Passive: true, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		handled()
 		return nil
 	})})
@@ -69,7 +69,7 @@ func (l rehopLibrary) retryQueue(b *bench, queue string) error {
 
 func (l rehopLibrary) retrier(b *bench, queue string, failed, done func()) (func() error, error) {
 	oops := errors.New("oops")
-	return l.subscribe(b, rehop.Subscription{Queue: queue, Retry: rehop.Steps(*wait),
+	return l.subscribe(b, rehop.Subscriber{Queue: queue, Retry: rehop.Steps(*wait),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				failed()

@@ -34,7 +34,7 @@ func (c *child) consumer(ctx context.Context) error {
 	for i := range retries {
 		retries[i] = 100 * time.Millisecond
 	}
-	_, err = client.Subscribe(ctx, rehop.Subscription{
+	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "work", Exchange: exchange, Concurrency: c.Load.Workers, CrashLimit: 40, Retry: rehop.Steps(retries...),
 		ProbeMin: 50 * time.Millisecond, ProbeMax: 200 * time.Millisecond,
 		Middleware: []rehop.Middleware{stop, in.Middleware("work")},

@@ -153,11 +153,11 @@ func (s *scene) regulate(writer *process) {
 func (s *scene) watch() {
 	s.t.Helper()
 	client := kit.Open(s.t, rehop.Config{URL: s.broker.url(), Name: "watch", ReconnectMin: 20 * time.Millisecond, ReconnectMax: 200 * time.Millisecond})
-	kit.Subscribe(s.t, client, rehop.Subscription{Queue: "audit", Exchange: exchange, Prefetch: 100, CrashLimit: 40, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+	kit.Subscribe(s.t, client, rehop.Subscriber{Queue: "audit", Exchange: exchange, Prefetch: 100, CrashLimit: 40, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		s.books.publish(d.ID, sender(d))
 		return nil
 	})})
-	kit.Subscribe(s.t, client, rehop.Subscription{Queue: "out", Prefetch: 100, CrashLimit: 40, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+	kit.Subscribe(s.t, client, rehop.Subscriber{Queue: "out", Prefetch: 100, CrashLimit: 40, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		s.books.produce(d.CorrelationID, d.ID, sender(d))
 		return nil
 	})})

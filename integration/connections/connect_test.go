@@ -21,7 +21,7 @@ func TestTwoNamedConnections(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.Open(t, rehop.Config{URL: r.URL, Name: "orders"})
 	got := make(chan *rehop.Delivery, 1)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 	kit.Receive(t, got, "message")
 	var names []string
@@ -58,7 +58,7 @@ func TestSeveralURLs(t *testing.T) {
 	if got := c.State(); got != rehop.StateOpen {
 		t.Errorf("got state %s, want %s", got, rehop.StateOpen)
 	}
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 1))})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 1))})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 }
 
@@ -74,7 +74,7 @@ func TestBrokerComesUpLater(t *testing.T) {
 		t.Errorf("got state %s, want %s", got, rehop.StateRecovering)
 	}
 	got := make(chan *rehop.Delivery, 10)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "order", Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "order", Handler: kit.Into(got)})
 	err := c.Publish(kit.Timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "order", Key: "a", Body: []byte("not sent")})
 	if !errors.Is(err, rehop.ErrDisconnected) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("publish without a broker: got %v, want %v by the deadline", err, rehop.ErrDisconnected)
@@ -116,7 +116,7 @@ func TestConnectionOutlivesDialTimeout(t *testing.T) {
 	// Heartbeats are so far apart that a busy machine does not miss one.
 	c := kit.Open(t, rehop.Config{URL: r.URL, DialTimeout: timeout, Heartbeat: kit.Limit, Hooks: []rehop.Hook{e}})
 	got := make(chan *rehop.Delivery, 100)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 	kit.Receive(t, got, "message")
 	opened := func() int {

@@ -37,7 +37,7 @@ func TestCredentialsRotate(t *testing.T) {
 		},
 	})
 	got := make(chan *rehop.Delivery, 10)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 	settle(t, c, e, "q", got)
 	r.API("PUT", "/api/users/"+name, map[string]string{"password": "new", "tags": ""}, nil)
 	mu.Lock()
@@ -136,9 +136,9 @@ func TestNoSecretsInErrorsAndLogs(t *testing.T) {
 		if err != nil {
 			return
 		}
-		_, err = client.Subscribe(kit.Context(t), rehop.Subscription{Queue: "amq.forbidden", Handler: kit.Into(nil)})
+		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "amq.forbidden", Handler: kit.Into(nil)})
 		note(err)
-		_, err = client.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", Exchange: "missing", ForeignExchange: true, Handler: kit.Into(nil)})
+		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", Exchange: "missing", ForeignExchange: true, Handler: kit.Into(nil)})
 		note(err)
 		note(client.Publish(kit.Timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "missing"}))
 		note(client.PublishBatch(kit.Timeout(t, 200*time.Millisecond), []rehop.Message{{Exchange: "missing"}}))

@@ -22,7 +22,7 @@ func TestBrokerClosesConnections(t *testing.T) {
 	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared", Kind: "fanout"}}})
 	got := make(chan *rehop.Delivery, 10)
 	for _, q := range []string{"one", "two"} {
-		kit.Subscribe(t, c, rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
 		settle(t, c, e, q, got)
 	}
 	for _, x := range []string{"order", "declared", "rehop.return"} {
@@ -62,7 +62,7 @@ func TestQueueDeletedUnderConsumer(t *testing.T) {
 	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
 	got := make(chan *rehop.Delivery, 10)
 	for _, q := range []string{"doomed", "other"} {
-		kit.Subscribe(t, c, rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
 		settle(t, c, e, q, got)
 	}
 	for i := range 3 {
@@ -104,7 +104,7 @@ func TestConsumerTimeout(t *testing.T) {
 	runs := make(chan *rehop.Delivery, 10)
 	first := make(chan struct{})
 	var run atomic.Int32
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "slow", Concurrency: 2, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "slow", Concurrency: 2, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		runs <- d
 		if d.ID == "m" && run.Add(1) == 1 {
 			<-first
@@ -113,7 +113,7 @@ func TestConsumerTimeout(t *testing.T) {
 	})})
 	settle(t, c, e, "slow", runs)
 	got := make(chan *rehop.Delivery, 10)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "other", Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "other", Handler: kit.Into(got)})
 	settle(t, c, e, "other", got)
 	kit.Publish(t, c, rehop.Message{ID: "m", Key: "slow"})
 	if d := kit.Receive(t, runs, "message"); d.ID != "m" || d.Redelivered {

@@ -82,7 +82,7 @@ func TestLateAckIsDropped(t *testing.T) {
 		release chan struct{}
 	}
 	runs := make(chan run, 10)
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 3, Prefetch: 3,
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 3, Prefetch: 3,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			r := run{*d, make(chan struct{})}
 			runs <- r

@@ -69,7 +69,7 @@ func TestCloseDuringAlarm(t *testing.T) {
 	queues := map[string]layout.QueueType{"classic": layout.Classic, "quorum": layout.Quorum}
 	begun, finish := make(chan struct{}, 2*messages), make(chan struct{})
 	for queue, kind := range queues {
-		kit.Subscribe(t, c, rehop.Subscription{Queue: queue, QueueType: kind, Concurrency: messages, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, QueueType: kind, Concurrency: messages, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			begun <- struct{}{}
 			<-finish
 			return errors.New("not yet")
@@ -98,7 +98,7 @@ func TestCloseDuringAlarm(t *testing.T) {
 	again := kit.Open(t, rehop.Config{URL: r.URL})
 	seen := make(map[string]bool)
 	for queue, kind := range queues {
-		kit.Subscribe(t, again, rehop.Subscription{Queue: queue, QueueType: kind, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		kit.Subscribe(t, again, rehop.Subscriber{Queue: queue, QueueType: kind, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			ids <- d.ID
 			return nil
 		})})
@@ -127,7 +127,7 @@ func TestBlocked(t *testing.T) {
 
 	// Handlers that have messages in hand when the alarm begins.
 	begun, finish := make(chan struct{}, 10), make(chan struct{})
-	sub := kit.Subscribe(t, a, rehop.Subscription{Queue: "q", Concurrency: 5, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	sub := kit.Subscribe(t, a, rehop.Subscriber{Queue: "q", Concurrency: 5, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		begun <- struct{}{}
 		<-finish
 		return nil
@@ -217,7 +217,7 @@ func TestBlocked(t *testing.T) {
 	}
 	// New subscriptions and clients are possible.
 	got := make(chan *rehop.Delivery, 10)
-	if _, err := a.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q2", Handler: kit.Into(got)}); err != nil {
+	if _, err := a.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q2", Handler: kit.Into(got)}); err != nil {
 		t.Errorf("subscribe while blocked: %v", err)
 	}
 	late := kit.Open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "late"}}})

@@ -92,7 +92,7 @@ func TestTLS(t *testing.T) {
 		if got := c.State(); got != rehop.StateOpen {
 			t.Errorf("%s: got state %s, want %s", name, got, rehop.StateOpen)
 		}
-		if _, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 10))}); err != nil {
+		if _, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 10))}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		kit.Publish(t, c, rehop.Message{Key: "q", Body: make([]byte, 1<<20)})
@@ -106,7 +106,7 @@ func TestMutualTLSExternal(t *testing.T) {
 	r.API("PUT", "/api/permissions/"+r.Vhost+"/rehop-external", map[string]string{"configure": ".*", "write": ".*", "read": ".*"}, nil)
 	nobody := with(t, secure(t, r), func(u *url.URL) { u.User = url.UserPassword("nobody", "nothing") })
 	c := kit.Open(t, rehop.Config{URL: nobody, External: true, TLS: &tls.Config{RootCAs: roots(t), Certificates: []tls.Certificate{pair(t, "client")}}})
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 10))})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: kit.Into(make(chan *rehop.Delivery, 10))})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 	for _, conn := range connections(t, r, 2) {
 		if conn.User != "rehop-external" || conn.AuthMechanism != "EXTERNAL" || !conn.SSL {

@@ -27,7 +27,7 @@ func TestTopologyErrors(t *testing.T) {
 	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
 	got := make(chan *rehop.Delivery, 10)
 	handler := kit.Into(got)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", MessageTTL: 5 * time.Second, Handler: handler})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", MessageTTL: 5 * time.Second, Handler: handler})
 	settle(t, c, e, "q", got)
 
 	limited := r.Vhost + "-limited"
@@ -37,23 +37,23 @@ func TestTopologyErrors(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		client *rehop.Client
-		s      rehop.Subscription
+		s      rehop.Subscriber
 		want   rehop.TopologyError
 		says   []string
 	}{
-		{"other TTL", c, rehop.Subscription{Queue: "q", MessageTTL: 6 * time.Second},
+		{"other TTL", c, rehop.Subscriber{Queue: "q", MessageTTL: 6 * time.Second},
 			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "6000", Have: "5000"}, []string{"x-message-ttl", "5000", "6000", "delete"}},
-		{"no TTL", c, rehop.Subscription{Queue: "q"},
+		{"no TTL", c, rehop.Subscriber{Queue: "q"},
 			rehop.TopologyError{Object: "queue", Name: "q", Code: 406, Argument: "x-message-ttl", Want: "none", Have: "5000"}, []string{"x-message-ttl", "5000", "delete"}},
-		{"other kind of exchange", c, rehop.Subscription{Queue: "q2", Exchange: "fan"},
+		{"other kind of exchange", c, rehop.Subscriber{Queue: "q2", Exchange: "fan"},
 			rehop.TopologyError{Object: "exchange", Name: "fan", Code: 406, Argument: "type", Want: "topic", Have: "fanout"}, []string{"type", "topic", "fanout"}},
-		{"exchange without alternate exchange", c, rehop.Subscription{Queue: "q2", Exchange: "plain"},
+		{"exchange without alternate exchange", c, rehop.Subscriber{Queue: "q2", Exchange: "plain"},
 			rehop.TopologyError{Object: "exchange", Name: "plain", Code: 406, Argument: "alternate-exchange", Want: "rehop.unrouted", Have: "none"}, []string{"alternate-exchange", "rehop.unrouted"}},
-		{"missing foreign exchange", c, rehop.Subscription{Queue: "q3", Exchange: "missing", ForeignExchange: true},
+		{"missing foreign exchange", c, rehop.Subscriber{Queue: "q3", Exchange: "missing", ForeignExchange: true},
 			rehop.TopologyError{Object: "exchange", Name: "missing", Code: 404}, []string{"no exchange", "create it"}},
-		{"missing passive queue", c, rehop.Subscription{Queue: "q4", Passive: true},
+		{"missing passive queue", c, rehop.Subscriber{Queue: "q4", Passive: true},
 			rehop.TopologyError{Object: "queue", Name: "q4", Code: 404}, []string{"no queue", "create it"}},
-		{"not permitted", other, rehop.Subscription{Queue: "q5"},
+		{"not permitted", other, rehop.Subscriber{Queue: "q5"},
 			rehop.TopologyError{Object: "queue", Name: "q5.failed", Code: 403}, []string{"permission", limited}},
 	} {
 		test.s.Handler = handler
@@ -104,7 +104,7 @@ func TestTopologyBreaksLater(t *testing.T) {
 	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
 	got := make(chan *rehop.Delivery, 100)
 	for _, q := range []string{"broken", "other"} {
-		kit.Subscribe(t, c, rehop.Subscription{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
 		settle(t, c, e, q, got)
 	}
 	// The subscription learns of the deletion when the other queue is there. While RabbitMQ deletes a quorum queue, it still accepts a declaration
@@ -149,7 +149,7 @@ func TestExclusiveQueueHeldByAnother(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	one, two := kit.Open(t, rehop.Config{URL: r.URL}), kit.Open(t, rehop.Config{URL: r.URL})
-	s := rehop.Subscription{Queue: "mine", Exclusive: true, Handler: kit.Into(make(chan *rehop.Delivery, 1))}
+	s := rehop.Subscriber{Queue: "mine", Exclusive: true, Handler: kit.Into(make(chan *rehop.Delivery, 1))}
 	kit.Subscribe(t, one, s)
 	_, err := two.Subscribe(kit.Context(t), s)
 	var te *rehop.TopologyError

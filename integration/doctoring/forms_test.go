@@ -20,7 +20,7 @@ import (
 func TestFormsOfLayouts(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		w := newWard(t, r)
-		subscriptions := []rehop.Subscription{
+		subscriptions := []rehop.Subscriber{
 			{Queue: "shop@orders", Exchange: "master", Keys: []string{"order.#"}, Layout: layout.PubSub{Form: layout.PubSubByKey}},
 			{Queue: "mail", QueueType: layout.Quorum, Layout: layout.Sneakers{RetryArgs: map[string]any{}}},
 		}
@@ -52,7 +52,7 @@ func TestFormsOfLayouts(t *testing.T) {
 func TestAdviceForSharedLayouts(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		w := newWard(t, r)
-		subscriptions := []rehop.Subscription{
+		subscriptions := []rehop.Subscriber{
 			{Queue: "shop@orders", Keys: []string{"order.#"}, Layout: layout.PubSub{}},
 			{Queue: "mail", Layout: layout.Sneakers{}},
 			{Queue: "letters", Exchange: "letters", Layout: layout.DLX{}},

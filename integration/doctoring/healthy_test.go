@@ -25,8 +25,8 @@ func TestHealthy(t *testing.T) {
 		r.API("PUT", "/api/permissions/"+r.Vhost+"/"+user, map[string]string{"configure": own, "write": own + "|amq\\.default", "read": own}, nil)
 		client := kit.Open(t, rehop.Config{URL: strings.Replace(r.URL, "guest:guest@", user+":p@", 1), Exchanges: []rehop.Exchange{{Name: "order"}}})
 		got := make(chan *rehop.Delivery, 10)
-		kit.Subscribe(t, client, rehop.Subscription{Queue: "orders", Exchange: "order", Handler: kit.Into(got)})
-		kit.Subscribe(t, client, rehop.Subscription{Queue: "order-events", MaxLength: 100, Overflow: "reject-publish", MessageTTL: time.Hour, Handler: kit.Into(got)})
+		kit.Subscribe(t, client, rehop.Subscriber{Queue: "orders", Exchange: "order", Handler: kit.Into(got)})
+		kit.Subscribe(t, client, rehop.Subscriber{Queue: "order-events", MaxLength: 100, Overflow: "reject-publish", MessageTTL: time.Hour, Handler: kit.Into(got)})
 		kit.Publish(t, client, rehop.Message{Exchange: "order", Key: "order.created"})
 		kit.Receive(t, got, "the message")
 		for _, f := range w.examine(w.admin, options()).Above(admin.Info) {

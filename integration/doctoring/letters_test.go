@@ -97,8 +97,8 @@ func TestDeadLettersOfLayouts(t *testing.T) {
 			t.Parallel()
 			w := newWard(t, lab.Embedded(t))
 			plan, err := rehop.Topology(rehop.Config{},
-				rehop.Subscription{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Layout: l},
-				rehop.Subscription{Queue: "mail", Exchange: "order", Keys: []string{"order.created"}, Layout: l})
+				rehop.Subscriber{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Layout: l},
+				rehop.Subscriber{Queue: "mail", Exchange: "order", Keys: []string{"order.created"}, Layout: l})
 			if err != nil {
 				t.Fatal(err)
 			}

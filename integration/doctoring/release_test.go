@@ -81,7 +81,7 @@ func TestDelayedRetryOfFailedQueue(t *testing.T) {
 		if !w.atLeast(4, 3) {
 			t.Skip("delayed retries are new in RabbitMQ 4.3")
 		}
-		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "orders"})
+		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "orders"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestLayoutsThatCountInDeaths(t *testing.T) {
 		}
 		said := make(map[string]admin.DoctorSubscription)
 		for queue, l := range all {
-			plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: queue, Exchange: "x." + queue, Layout: l})
+			plan, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: queue, Exchange: "x." + queue, Layout: l})
 			if err != nil {
 				t.Fatal(err)
 			}

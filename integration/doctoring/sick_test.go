@@ -62,7 +62,7 @@ func TestDeclaredWrong(t *testing.T) {
 
 		// rehop's own, declared by somebody else before.
 		w.queue("orders.failed", quorum(amqp.Table{"x-delivery-limit": 5}))
-		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "orders"})
+		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "orders"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestDeclaredWrong(t *testing.T) {
 func TestContents(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		w := newWard(t, r)
-		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscription{Queue: "orders", Retry: rehop.Steps(time.Hour)})
+		plan, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "orders", Retry: rehop.Steps(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ type fleet struct {
 	library       lab.Library
 	program       string
 	settings      map[string]any              // the program's
-	subscriptions []rehop.Subscription        // the first is the one that messages are published for
+	subscriptions []rehop.Subscriber          // the first is the one that messages are published for
 	quorum        bool                        // the queue is a quorum queue
 	exchange, key string                      // to which they are published
 	compose       func(message) rehop.Message // how rehop writes a message for the program, if that takes more than its body and headers
@@ -68,8 +68,8 @@ func (l loss) and(m loss) loss { return loss{id: l.id || m.id, headers: l.header
 const delay = 200 * time.Millisecond
 
 func fleets() []fleet {
-	subscription := func(l layout.Layout, queue, exchange string, keys ...string) rehop.Subscription {
-		return rehop.Subscription{Layout: l, Queue: queue, Exchange: exchange, Keys: keys}
+	subscription := func(l layout.Layout, queue, exchange string, keys ...string) rehop.Subscriber {
+		return rehop.Subscriber{Layout: l, Queue: queue, Exchange: exchange, Keys: keys}
 	}
 	pubSub := layout.PubSub{Delay: delay}
 	sneakers := layout.Sneakers{Delay: delay, Document: true}
@@ -91,7 +91,7 @@ func fleets() []fleet {
 		{
 			name: "pubsub", library: lab.PHPAmqplib, program: "pubsub.php",
 			settings:      map[string]any{"queue": "ucenter@user", "key": "user.#", "publish": "user.created", "delay": wait, "form": "by-queue"},
-			subscriptions: []rehop.Subscription{subscription(pubSub, "ucenter@user", "master", "user.#")},
+			subscriptions: []rehop.Subscriber{subscription(pubSub, "ucenter@user", "master", "user.#")},
 			exchange:      "master", key: "user.created",
 			// The program gives up when it has retried more than three times, rehop after three.
 			programTries: 5, rehopTries: 4, loses: losses{atReplay: theHeaders}, content: asItIs,
@@ -99,21 +99,21 @@ func fleets() []fleet {
 		{
 			name: "pubsub in Java", library: lab.PHPAmqplib, program: "pubsub.php",
 			settings:      map[string]any{"queue": "ucenter@user", "key": "user.#", "publish": "user.created", "delay": wait, "form": "by-queue", "java": true},
-			subscriptions: []rehop.Subscription{subscription(pubSub, "ucenter@user", "master", "user.#")},
+			subscriptions: []rehop.Subscriber{subscription(pubSub, "ucenter@user", "master", "user.#")},
 			exchange:      "master", key: "user.created", own: []string{"master.retry", "master.failed", "master@retry", "master@failed"},
 			programTries: 5, rehopTries: 4, loses: losses{atRest: theHeaders, atReplay: theHeaders}, content: asItIs,
 		},
 		{
 			name: "pubsub of May 2018", library: lab.PHPAmqplib, program: "pubsub.php",
 			settings:      map[string]any{"queue": "ucenter@user", "key": "user.#", "publish": "user.created", "delay": wait, "form": "by-key"},
-			subscriptions: []rehop.Subscription{subscription(layout.PubSub{Delay: delay, Form: layout.PubSubByKey}, "ucenter@user", "master", "user.#")},
+			subscriptions: []rehop.Subscriber{subscription(layout.PubSub{Delay: delay, Form: layout.PubSubByKey}, "ucenter@user", "master", "user.#")},
 			exchange:      "master", key: "user.created",
 			programTries: 5, rehopTries: 4, loses: losses{atReplay: theHeaders}, content: asItIs,
 		},
 		{
 			name: "dlx", library: lab.Amqplib, program: "dlx.js",
 			settings: map[string]any{"queue": "order-summary-queue", "key": "order.updated"},
-			subscriptions: []rehop.Subscription{
+			subscriptions: []rehop.Subscriber{
 				subscription(layout.DLX{}, "order-summary-queue", "order", "order.#"),
 				subscription(layout.DLX{}, "order-notification-queue", "order", "order.created"),
 			},
@@ -123,42 +123,42 @@ func fleets() []fleet {
 		{
 			name: "tiers", library: lab.Amqplib, program: "tiers.js",
 			settings:      map[string]any{"queue": "push", "tiers": milliseconds(tiers.Tiers), "waits": milliseconds(tiers.Waits)},
-			subscriptions: []rehop.Subscription{subscription(tiers, "push", "")},
+			subscriptions: []rehop.Subscriber{subscription(tiers, "push", "")},
 			quorum:        true, key: "push",
 			programTries: 4, rehopTries: 4, content: asItIs,
 		},
 		{
 			name: "sneakers", library: lab.Bunny, program: "sneakers.rb",
 			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "document"},
-			subscriptions: []rehop.Subscription{subscription(sneakers, "orders", "sneakers")},
+			subscriptions: []rehop.Subscriber{subscription(sneakers, "orders", "sneakers")},
 			exchange:      "sneakers", key: "orders",
 			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs,
 		},
 		{
 			name: "sneakers that rejects", library: lab.Bunny, program: "sneakers.rb",
 			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "retry_info"},
-			subscriptions: []rehop.Subscription{subscription(rejecting, "orders", "sneakers")},
+			subscriptions: []rehop.Subscriber{subscription(rejecting, "orders", "sneakers")},
 			exchange:      "sneakers", key: "orders",
 			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker, lostFrom: "4.3",
 		},
 		{
 			name: "kicks with quorum queues", library: lab.Bunny, program: "sneakers.rb",
 			settings:      map[string]any{"queue": "orders", "delay": wait, "form": "retry_info", "type": "quorum", "inherits": true},
-			subscriptions: []rehop.Subscription{{Layout: rejecting, Queue: "orders", Exchange: "sneakers", QueueType: layout.Quorum}},
+			subscriptions: []rehop.Subscriber{{Layout: rejecting, Queue: "orders", Exchange: "sneakers", QueueType: layout.Quorum}},
 			quorum:        true, exchange: "sneakers", key: "orders",
 			programTries: 6, rehopTries: 6, reason: toFail, loses: losses{atReplay: theHeaders}, content: asItIs, shares: byBroker, lostFrom: "4.3",
 		},
 		{
 			name: "envelope", library: lab.Pika, program: "envelope.py",
 			settings:      map[string]any{"queue": "order.main.q", "delay": wait, "quorum": false},
-			subscriptions: []rehop.Subscription{subscription(layout.Envelope{Delay: delay}, "order.main.q", "")},
+			subscriptions: []rehop.Subscriber{subscription(layout.Envelope{Delay: delay}, "order.main.q", "")},
 			exchange:      "order.main.x", key: "order.created",
 			programTries: 6, rehopTries: 6, reason: "retry_limit", permanent: true, loses: inBody, content: withoutRecord, shares: byBody,
 		},
 		{
 			name: "envelope in a quorum queue", library: lab.Pika, program: "envelope.py",
 			settings: map[string]any{"queue": "order.quorum.q", "delay": wait, "quorum": true},
-			subscriptions: []rehop.Subscription{
+			subscriptions: []rehop.Subscriber{
 				{Layout: layout.Envelope{Name: "order", Delay: delay}, Queue: "order.quorum.q", QueueType: layout.Quorum},
 			},
 			quorum: true, exchange: "order.main.x", key: "order.created",

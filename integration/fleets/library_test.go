@@ -25,10 +25,10 @@ type strategy map[string]any
 func libraries() []library {
 	// The queues have a dead-letter exchange, and nothing else of what the layout's own fleet has.
 	plain := map[string]any{"x-max-length": nil, "x-overflow": nil, "x-message-ttl": nil}
-	queue := func(s rehop.Subscription, args map[string]any) []rehop.Subscription {
+	queue := func(s rehop.Subscriber, args map[string]any) []rehop.Subscriber {
 		s.QueueArgs = maps.Clone(plain)
 		maps.Copy(s.QueueArgs, args)
-		return []rehop.Subscription{s}
+		return []rehop.Subscriber{s}
 	}
 	rascal := func(name string, attempts, tries int, strategies ...strategy) library {
 		const saveUser = "registration_service:user:save"
@@ -38,7 +38,7 @@ func libraries() []library {
 		return library{
 			fleet: fleet{
 				name: name, library: lab.Rascal, program: "rascal.js", settings: map[string]any{"recovery": strategies},
-				subscriptions: queue(rehop.Subscription{
+				subscriptions: queue(rehop.Subscriber{
 					Layout: layout.DLX{Name: "dead_letters", Rest: "dead_letters:registration_service", RestArgs: map[string]any{}},
 					Queue:  saveUser, Exchange: "service", Keys: []string{"user.#"},
 				}, map[string]any{"x-dead-letter-routing-key": "registration_service.dead_letter"}),
@@ -54,7 +54,7 @@ func libraries() []library {
 		return library{
 			fleet: fleet{
 				name: name, library: lab.Celery, program: "celery_fleet.py", settings: map[string]any{"remote_control": remoteControl},
-				subscriptions: queue(rehop.Subscription{
+				subscriptions: queue(rehop.Subscriber{
 					Layout: layout.DLX{Name: "dead_letters", Rest: "dead_orders", RestArgs: map[string]any{}},
 					Queue:  "orders", Exchange: "shop", ExchangeKind: "direct", Keys: []string{"order"},
 				}, nil),

@@ -16,15 +16,15 @@ import (
 // worker is rehop in a fleet.
 type worker struct {
 	t             testing.TB
-	subscriptions []rehop.Subscription // the first is the one that messages are published for
-	classic       bool                 // the queue is
+	subscriptions []rehop.Subscriber // the first is the one that messages are published for
+	classic       bool               // the queue is
 	exchange, key string
 	compose       func(message) rehop.Message
 	client        *rehop.Client
 	admin         *admin.Admin
 	seen          deliveries
 	strays        atomic.Int32 // copies that were meant for other queues
-	sub           *rehop.Subscriber
+	sub           *rehop.Subscription
 }
 
 func startRehop(t testing.TB, f fleet, r *lab.Rabbit) *worker {
@@ -83,7 +83,7 @@ func (w *worker) cancel() {
 
 func (w *worker) take(n int, fixed bool) []delivery {
 	w.t.Helper()
-	begun, ended := make(chan *rehop.Subscriber, 1), make(chan error, 1)
+	begun, ended := make(chan *rehop.Subscription, 1), make(chan error, 1)
 	var taken atomic.Int32
 	s := w.subscriptions[0]
 	s.Prefetch = 1

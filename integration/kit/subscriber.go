@@ -19,7 +19,7 @@ func Into(got chan<- *rehop.Delivery) rehop.Handler {
 }
 
 // Subscribe begins a subscription.
-func Subscribe(t testing.TB, c *rehop.Client, s rehop.Subscription) *rehop.Subscriber {
+func Subscribe(t testing.TB, c *rehop.Client, s rehop.Subscriber) *rehop.Subscription {
 	t.Helper()
 	sub, err := c.Subscribe(Context(t), s)
 	if err != nil {
@@ -29,7 +29,7 @@ func Subscribe(t testing.TB, c *rehop.Client, s rehop.Subscription) *rehop.Subsc
 }
 
 // Drain ends a subscription when its handlers have finished.
-func Drain(t testing.TB, sub *rehop.Subscriber) {
+func Drain(t testing.TB, sub *rehop.Subscription) {
 	t.Helper()
 	if err := sub.Drain(Context(t)); err != nil {
 		t.Errorf("drain: got %v, want nil", err)
@@ -37,7 +37,7 @@ func Drain(t testing.TB, sub *rehop.Subscriber) {
 }
 
 // Stop ends a subscription at once.
-func Stop(t testing.TB, sub *rehop.Subscriber) {
+func Stop(t testing.TB, sub *rehop.Subscription) {
 	t.Helper()
 	if err := sub.Stop(); err != nil {
 		t.Errorf("stop: got %v, want nil", err)

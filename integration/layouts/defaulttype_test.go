@@ -21,7 +21,7 @@ func TestDefaultQueueType(t *testing.T) {
 			r := lab.Single(t)
 			r.API("PUT", "/api/vhosts/"+r.Vhost, map[string]any{"default_queue_type": "quorum"}, nil)
 			c := kit.OpenQuick(t, r, rehop.Config{})
-			s := rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"k"}, Layout: l, Retry: rehop.Steps(100 * time.Millisecond), Handler: kit.Nop}
+			s := rehop.Subscriber{Queue: "q", Exchange: "x", Keys: []string{"k"}, Layout: l, Retry: rehop.Steps(100 * time.Millisecond), Handler: kit.Nop}
 			kit.Stop(t, kit.Subscribe(t, c, s))
 			kit.Stop(t, kit.Subscribe(t, kit.OpenQuick(t, r, rehop.Config{}), s))
 		})

@@ -24,7 +24,7 @@ func TestMigrateToRefusedArguments(t *testing.T) {
 		}{
 			{"x-quorum-initial-group-size", int64(0)}, {"x-max-priority", int64(5)}, {"x-expires", int64(0)}, {"x-overflow", "sometimes"}, {"x-message-ttl", int64(-1)},
 		} {
-			want := plan(t, orders(func(s *rehop.Subscription) { s.QueueArgs = map[string]any{c.argument: c.value} }))
+			want := plan(t, orders(func(s *rehop.Subscriber) { s.QueueArgs = map[string]any{c.argument: c.value} }))
 			_, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
 			wantError(t, err, nil, "nothing has been changed")
 			wantError(t, err, nil, c.argument)

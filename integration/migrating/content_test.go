@@ -24,7 +24,7 @@ func TestMigrateKeepsContent(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
-		s.apply(plan(t, orders(classic), rehop.Subscription{Queue: "other"}))
+		s.apply(plan(t, orders(classic), rehop.Subscriber{Queue: "other"}))
 		sent := amqp.Publishing{
 			MessageId: "m1", ContentType: "application/json", ContentEncoding: "gzip", DeliveryMode: amqp.Transient, Priority: 3,
 			Timestamp: time.Unix(1700000000, 0), CorrelationId: "c", ReplyTo: "r", Type: "t", AppId: "a", Expiration: "3600000",
@@ -207,7 +207,7 @@ func TestMigrateOtherLayouts(t *testing.T) {
 			t.Parallel()
 			lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 				s := newSite(t, r)
-				sub := rehop.Subscription{Queue: "orders", Layout: l}
+				sub := rehop.Subscriber{Queue: "orders", Layout: l}
 				old := plan(t, sub)
 				sub.QueueType = layout.Quorum
 				want := plan(t, sub)
@@ -242,8 +242,8 @@ func TestMigrateKeepsExpired(t *testing.T) {
 			t.Parallel()
 			lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 				s := newSite(t, r)
-				named := func(x *rehop.Subscription) { x.Queue = queue }
-				s.apply(plan(t, orders(func(x *rehop.Subscription) { classic(x); named(x) })))
+				named := func(x *rehop.Subscriber) { x.Queue = queue }
+				s.apply(plan(t, orders(func(x *rehop.Subscriber) { classic(x); named(x) })))
 				want := plan(t, orders(named))
 				s.cancelQueueAt(want, queue, admin.ActionEmpty)
 				if err := s.ch.PublishWithContext(s.ctx, "order", "order.1", true, false, amqp.Publishing{MessageId: "short", Expiration: "20"}); err != nil {

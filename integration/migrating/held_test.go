@@ -66,7 +66,7 @@ func TestMigrateKeepsDelayedMessages(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
-		s.apply(plan(t, orders(func(s *rehop.Subscription) {
+		s.apply(plan(t, orders(func(s *rehop.Subscriber) {
 			s.QueueArgs = map[string]any{"x-delayed-retry-type": "all", "x-delayed-retry-min": time.Hour.Milliseconds()}
 		})))
 		want := plan(t, orders(nil))

@@ -16,13 +16,13 @@ func TestMigrateWhilePublishing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
-		old, new func(*rehop.Subscription)
+		old, new func(*rehop.Subscriber)
 	}{
 		{"classic to quorum", classic, nil},
 		{"quorum to classic", nil, classic},
-		{"time to live", func(s *rehop.Subscription) { s.MessageTTL = time.Hour }, func(s *rehop.Subscription) { s.MessageTTL = 2 * time.Hour }},
-		{"delivery limit", func(s *rehop.Subscription) { s.QueueArgs = map[string]any{"x-delivery-limit": int64(7)} }, nil},
-		{"maximum length", classic, func(s *rehop.Subscription) {
+		{"time to live", func(s *rehop.Subscriber) { s.MessageTTL = time.Hour }, func(s *rehop.Subscriber) { s.MessageTTL = 2 * time.Hour }},
+		{"delivery limit", func(s *rehop.Subscriber) { s.QueueArgs = map[string]any{"x-delivery-limit": int64(7)} }, nil},
+		{"maximum length", classic, func(s *rehop.Subscriber) {
 			s.QueueType, s.MaxLength, s.Overflow = layout.Classic, 1_000_000, "reject-publish"
 		}},
 	} {

@@ -20,7 +20,7 @@ import (
 
 // fleet is a subscription in a layout that others use too.
 type fleet struct {
-	rehop.Subscription
+	rehop.Subscriber
 	exchange, key string // by which its messages are published
 	// By which a program of the fleet has a message wait. Empty: the layout has no place for that.
 	retryExchange, retryKey string
@@ -29,15 +29,15 @@ type fleet struct {
 func fleets() map[string]fleet {
 	const wait = 3 * time.Second
 	return map[string]fleet{
-		"pubsub": {rehop.Subscription{Queue: "ucenter@user", Exchange: layout.MasterExchange, Keys: []string{"user.#"}, Layout: layout.PubSub{Delay: wait}},
+		"pubsub": {rehop.Subscriber{Queue: "ucenter@user", Exchange: layout.MasterExchange, Keys: []string{"user.#"}, Layout: layout.PubSub{Delay: wait}},
 			layout.MasterExchange, "user.created", layout.MasterExchange + ".retry", "ucenter@user"},
-		"dlx": {rehop.Subscription{Queue: "order-summary-queue", Exchange: "order", Keys: []string{"order.#"}, MaxLength: 1_000_000, Layout: layout.DLX{}},
+		"dlx": {rehop.Subscriber{Queue: "order-summary-queue", Exchange: "order", Keys: []string{"order.#"}, MaxLength: 1_000_000, Layout: layout.DLX{}},
 			"order", "order.created", "", ""},
-		"tiers": {rehop.Subscription{Queue: "notices", Exchange: "notice", Keys: []string{"#"}, Layout: layout.Tiers{Tiers: []time.Duration{wait}, Waits: []time.Duration{wait}}},
+		"tiers": {rehop.Subscriber{Queue: "notices", Exchange: "notice", Keys: []string{"#"}, Layout: layout.Tiers{Tiers: []time.Duration{wait}, Waits: []time.Duration{wait}}},
 			"notice", "notice.1", "delay.3s", "notices"},
-		"sneakers": {rehop.Subscription{Queue: "mail", Layout: layout.Sneakers{Delay: wait}},
+		"sneakers": {rehop.Subscriber{Queue: "mail", Layout: layout.Sneakers{Delay: wait}},
 			layout.SneakersExchange, "mail", "mail-retry", "mail"},
-		"envelope": {rehop.Subscription{Queue: "order.main.q", Exchange: "order.main.x", Keys: []string{"order.created"}, Layout: layout.Envelope{Delay: wait}},
+		"envelope": {rehop.Subscriber{Queue: "order.main.q", Exchange: "order.main.x", Keys: []string{"order.created"}, Layout: layout.Envelope{Delay: wait}},
 			"order.main.x", "order.created", "order.retry.x", "order.retry"},
 	}
 }
@@ -60,7 +60,7 @@ func moveToNative(t *testing.T, r *lab.Rabbit, f fleet) {
 	client := kit.Open(t, rehop.Config{URL: r.URL})
 	shift := newShift()
 
-	before := f.Subscription
+	before := f.Subscriber
 	before.Concurrency, before.Handler = 4, shift.handler(func(n int, d *rehop.Delivery) error {
 		switch {
 		case n%3 == 1:
@@ -82,7 +82,7 @@ func moveToNative(t *testing.T, r *lab.Rabbit, f fleet) {
 		t.Fatal(err)
 	}
 
-	native := rehop.Subscription{Queue: f.Queue, Exchange: f.exchange, ExchangeKind: before.ExchangeKind, ForeignExchange: true, Keys: f.Keys, Concurrency: 4,
+	native := rehop.Subscriber{Queue: f.Queue, Exchange: f.exchange, ExchangeKind: before.ExchangeKind, ForeignExchange: true, Keys: f.Keys, Concurrency: 4,
 		Retry: rehop.Steps(time.Second), Handler: shift.handler(func(int, *rehop.Delivery) error { return nil })}
 	if len(native.Keys) == 0 {
 		native.Keys = []string{f.key}
@@ -260,7 +260,7 @@ func TestFailedQueueAfterMigration(t *testing.T) {
 		}
 		kit.Queue(t, s.ch, "orders", nil, [2]string{"order", "order.#"})
 		s.fill("order", "order.1", 0, 3)
-		native := plan(t, orders(func(s *rehop.Subscription) { s.ForeignExchange, s.Keys = true, []string{"order.#"} }))
+		native := plan(t, orders(func(s *rehop.Subscriber) { s.ForeignExchange, s.Keys = true, []string{"order.#"} }))
 		m := s.migrate(native, "orders", admin.MigrateOptions{})
 		if !slices.ContainsFunc(m.Steps, func(step admin.Step) bool { return step.Action == admin.ActionLetters }) {
 			t.Errorf("got steps %v, want one that declares the failed queue", m.Steps)

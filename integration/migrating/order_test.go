@@ -97,14 +97,14 @@ func TestPlanMigration(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
-		s.apply(plan(t, rehop.Subscription{Queue: "q", QueueType: "classic"}))
+		s.apply(plan(t, rehop.Subscriber{Queue: "q", QueueType: "classic"}))
 		if err := s.ch.ExchangeDeclare("h", "headers", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.ch.QueueBind("q", "k", "h", false, amqp.Table{"x-match": "all", "n": int32(5)}); err != nil {
 			t.Fatal(err)
 		}
-		want := plan(t, rehop.Subscription{Queue: "q"})
+		want := plan(t, rehop.Subscriber{Queue: "q"})
 		m, err := s.admin.PlanMigration(s.ctx, want, "q", admin.MigrateOptions{})
 		if err != nil {
 			t.Fatal(err)

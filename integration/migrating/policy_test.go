@@ -45,12 +45,12 @@ func (s *site) unrule(r rule) {
 }
 
 // undying is a classic queue that has no dead letters.
-func undying(s *rehop.Subscription) {
+func undying(s *rehop.Subscriber) {
 	s.QueueType, s.QueueArgs = layout.Classic, map[string]any{"x-dead-letter-exchange": nil, "x-dead-letter-routing-key": nil}
 }
 
 // refusing is such a queue that takes no more than so many messages.
-func refusing(s *rehop.Subscription) {
+func refusing(s *rehop.Subscriber) {
 	undying(s)
 	s.MaxLength, s.Overflow = 1000, "reject-publish"
 }
@@ -61,7 +61,7 @@ func TestMigrateRefusesPoliciesThatTakeMessages(t *testing.T) {
 	const kept = "^rehop\\.moving\\."
 	for _, c := range []struct {
 		name     string
-		old, new func(*rehop.Subscription)
+		old, new func(*rehop.Subscriber)
 		rules    []rule
 		says     []string // the error, if it is to be refused
 	}{
@@ -135,7 +135,7 @@ func TestMigrateUnderCapOfOperator(t *testing.T) {
 		s.rule(rule{operator: true, name: "cap", pattern: ".*", sets: map[string]any{"max-length": 50}})
 		s.apply(plan(t, orders(refusing)))
 		s.fill("order", "order.1", 0, 40)
-		want := plan(t, orders(func(x *rehop.Subscription) {
+		want := plan(t, orders(func(x *rehop.Subscriber) {
 			refusing(x)
 			x.MaxLength = 2000
 		}))
@@ -176,7 +176,7 @@ func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	s := newSite(t, r)
-	old, want := plan(t, orders(classic)), plan(t, orders(func(x *rehop.Subscription) { x.QueueType, x.MessageTTL = layout.Classic, time.Hour }))
+	old, want := plan(t, orders(classic)), plan(t, orders(func(x *rehop.Subscriber) { x.QueueType, x.MessageTTL = layout.Classic, time.Hour }))
 	s.apply(old)
 	s.fill("order", "order.1", 0, 10)
 	harmful := rule{name: "others", pattern: "^(?!orders)", sets: map[string]any{"max-length": 5, "overflow": "reject-publish"}}
@@ -291,8 +291,8 @@ func TestDoctorNamesMigratedQueue(t *testing.T) {
 			t.Parallel()
 			r := lab.Embedded(t)
 			s := newSite(t, r)
-			named := func(x *rehop.Subscription) { x.Queue = long }
-			s.apply(plan(t, orders(func(x *rehop.Subscription) { classic(x); named(x) })))
+			named := func(x *rehop.Subscriber) { x.Queue = long }
+			s.apply(plan(t, orders(func(x *rehop.Subscriber) { classic(x); named(x) })))
 			s.cancelQueueAt(plan(t, orders(named)), long, at)
 			found, err := s.admin.Doctor(s.ctx, admin.DoctorOptions{})
 			if err != nil {

@@ -107,11 +107,11 @@ func TestMigrateToFullQueue(t *testing.T) {
 		s := newSite(t, r)
 		s.apply(plan(t, orders(classic)))
 		s.fill("order", "order.1", 0, 100)
-		want := plan(t, orders(func(s *rehop.Subscription) { s.QueueType, s.MaxLength, s.Overflow = layout.Classic, 10, "drop-head" }))
+		want := plan(t, orders(func(s *rehop.Subscriber) { s.QueueType, s.MaxLength, s.Overflow = layout.Classic, 10, "drop-head" }))
 		_, err := s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
 		wantError(t, err, nil, "it holds 100 messages and is to hold 10")
 
-		want = plan(t, orders(func(s *rehop.Subscription) {
+		want = plan(t, orders(func(s *rehop.Subscriber) {
 			s.QueueType, s.MaxLength, s.Overflow = layout.Classic, 10, "reject-publish"
 		}))
 		ctx, cancel := context.WithCancel(s.ctx)
@@ -255,8 +255,8 @@ func TestMigrateBadInput(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
-		p := plan(t, orders(classic), rehop.Subscription{Queue: "gone"}, rehop.Subscription{Queue: "foreign", Passive: true},
-			rehop.Subscription{Queue: "mine", Exclusive: true})
+		p := plan(t, orders(classic), rehop.Subscriber{Queue: "gone"}, rehop.Subscriber{Queue: "foreign", Passive: true},
+			rehop.Subscriber{Queue: "mine", Exclusive: true})
 		for queue, says := range map[string]string{
 			"nowhere": "the plan has no such queue", "foreign": "somebody else", "mine": "comes and goes", "gone": "no such queue",
 		} {
@@ -273,7 +273,7 @@ func TestMigrateBadInput(t *testing.T) {
 		_, err = plain.Migrate(s.ctx, p, "orders", admin.MigrateOptions{})
 		wantError(t, err, admin.ErrNoManagement, "Config.Management")
 		kit.Queue(t, s.ch, "gone", amqp.Table{"x-dead-letter-exchange": "old"})
-		astray := plan(t, rehop.Subscription{Queue: "gone", QueueArgs: map[string]any{"x-dead-letter-exchange": "elsewhere"}})
+		astray := plan(t, rehop.Subscriber{Queue: "gone", QueueArgs: map[string]any{"x-dead-letter-exchange": "elsewhere"}})
 		_, err = s.admin.Migrate(s.ctx, astray, "gone", admin.MigrateOptions{})
 		wantError(t, err, nil, `exchange "elsewhere", which does not exist`)
 	})

@@ -60,7 +60,7 @@ func (s *site) openAdmin(url, management string) *admin.Admin {
 }
 
 // plan is everything that subscriptions need.
-func plan(t *testing.T, subscriptions ...rehop.Subscription) layout.Plan {
+func plan(t *testing.T, subscriptions ...rehop.Subscriber) layout.Plan {
 	t.Helper()
 	p, err := rehop.Topology(rehop.Config{}, subscriptions...)
 	if err != nil {
@@ -70,15 +70,15 @@ func plan(t *testing.T, subscriptions ...rehop.Subscription) layout.Plan {
 }
 
 // orders is the subscription that most tests migrate.
-func orders(change func(*rehop.Subscription)) rehop.Subscription {
-	s := rehop.Subscription{Queue: "orders", Exchange: "order", Keys: []string{"order.#", "*.paid"}, Retry: rehop.Steps(time.Second)}
+func orders(change func(*rehop.Subscriber)) rehop.Subscriber {
+	s := rehop.Subscriber{Queue: "orders", Exchange: "order", Keys: []string{"order.#", "*.paid"}, Retry: rehop.Steps(time.Second)}
 	if change != nil {
 		change(&s)
 	}
 	return s
 }
 
-func classic(s *rehop.Subscription) { s.QueueType = layout.Classic }
+func classic(s *rehop.Subscriber) { s.QueueType = layout.Classic }
 
 func (s *site) apply(p layout.Plan) {
 	s.t.Helper()

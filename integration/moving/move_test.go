@@ -45,8 +45,8 @@ func config(url string) rehop.Config {
 	return rehop.Config{URL: url, Exchanges: []rehop.Exchange{{Name: "order"}}}
 }
 
-func subscription(h rehop.Handler) rehop.Subscription {
-	return rehop.Subscription{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Retry: rehop.Steps(time.Hour), Handler: h}
+func subscription(h rehop.Handler) rehop.Subscriber {
+	return rehop.Subscriber{Queue: "orders", Exchange: "order", Keys: []string{"order.#"}, Retry: rehop.Steps(time.Hour), Handler: h}
 }
 
 // waiting are the queues of a cluster in which messages wait, and how many there are.

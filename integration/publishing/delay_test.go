@@ -20,7 +20,7 @@ type arrival struct {
 }
 
 // subscribe hands on what arrives in a queue.
-func subscribe(t testing.TB, c *rehop.Client, s rehop.Subscription) <-chan arrival {
+func subscribe(t testing.TB, c *rehop.Client, s rehop.Subscriber) <-chan arrival {
 	t.Helper()
 	got := make(chan arrival, 100)
 	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
@@ -35,7 +35,7 @@ func TestDelay(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
-	got := subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "order", Keys: []string{"order.#"}})
+	got := subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "order", Keys: []string{"order.#"}})
 	for _, test := range []struct {
 		name string
 		m    rehop.Message
@@ -79,7 +79,7 @@ func TestDelaysDoNotQueueUp(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
-	got := subscribe(t, c, rehop.Subscription{Queue: "q"})
+	got := subscribe(t, c, rehop.Subscriber{Queue: "q"})
 	for id, d := range map[string]time.Duration{"long": time.Hour, "longer": 24 * time.Hour, "short": 200 * time.Millisecond} {
 		kit.Publish(t, c, rehop.Message{ID: id, Key: "q", Delay: d})
 	}

@@ -25,7 +25,7 @@ func TestDelayedToFullQueueHoldsUpNobody(t *testing.T) {
 			c := kit.OpenQuick(t, r, rehop.Config{})
 			release := make(chan struct{})
 			defer close(release)
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "full", Exchange: "x", MaxLength: 1,
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "full", Exchange: "x", MaxLength: 1,
 				Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 					select {
 					case <-release:
@@ -33,7 +33,7 @@ func TestDelayedToFullQueueHoldsUpNobody(t *testing.T) {
 					}
 					return ctx.Err()
 				})})
-			got := subscribe(t, c, rehop.Subscription{Queue: "roomy", Exchange: "free"})
+			got := subscribe(t, c, rehop.Subscriber{Queue: "roomy", Exchange: "free"})
 			var err error
 			for tries := 0; tries < 100 && err == nil; tries++ { // a quorum queue takes a few more before it says so
 				err = c.Publish(kit.Context(t), to)

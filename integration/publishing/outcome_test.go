@@ -232,7 +232,7 @@ func TestClosedClient(t *testing.T) {
 	wantError(t, "publish", c.Publish(kit.Context(t), rehop.Message{Key: "q"}), rehop.ErrClosed)
 	err := c.PublishBatch(kit.Context(t), []rehop.Message{{Key: "q"}, {Key: "q"}})
 	wantError(t, "batch", err, rehop.ErrClosed)
-	_, err = c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", Handler: kit.Nop})
+	_, err = c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", Handler: kit.Nop})
 	if !errors.Is(err, rehop.ErrClosed) {
 		t.Errorf("subscribe: got %v, want %v", err, rehop.ErrClosed)
 	}

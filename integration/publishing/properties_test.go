@@ -19,7 +19,7 @@ func TestPropertiesRoundTrip(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
-	got := subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "order"})
+	got := subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "order"})
 	for _, m := range []rehop.Message{
 		{},
 		{ID: "id", Body: []byte("body"), ContentType: "text/plain", ContentEncoding: "gzip", Transient: true, Priority: 9,
@@ -62,7 +62,7 @@ func TestHeadersRoundTrip(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
-	got := subscribe(t, c, rehop.Subscription{Queue: "q"})
+	got := subscribe(t, c, rehop.Subscriber{Queue: "q"})
 	moment := time.Unix(1700000000, 0)
 	for _, test := range []struct {
 		name       string
@@ -181,7 +181,7 @@ func TestForeignHeaders(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := open(t, rehop.Config{URL: r.URL})
-	got := subscribe(t, c, rehop.Subscription{Queue: "q"})
+	got := subscribe(t, c, rehop.Subscriber{Queue: "q"})
 	ch := r.Channel()
 	headers := amqp.Table{
 		"decimal": amqp.Decimal{Scale: 2, Value: 314}, "table": amqp.Table{"inner": amqp.Table{"d": amqp.Decimal{Scale: 1, Value: 5}}},

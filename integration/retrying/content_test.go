@@ -43,7 +43,7 @@ func TestMessageIsIntact(t *testing.T) {
 				},
 			}
 			deliveries := make(chan rehop.Delivery, 10)
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "x", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					deliveries <- *d
 					if d.Attempt == 2 {
@@ -123,7 +123,7 @@ func TestErrorTextIsBounded(t *testing.T) {
 			ch := r.Channel()
 			c := kit.OpenQuick(t, r, rehop.Config{})
 			last := make(chan string, 1)
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Attempt == 2 {
 						last <- d.LastError
@@ -183,7 +183,7 @@ func TestLargeHeaders(t *testing.T) {
 				}
 				headers["deep"] = deep
 			}
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Passive: test.foreign, Retry: rehop.Steps(100 * time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Passive: test.foreign, Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Attempt == 2 {
 						panic(strings.Repeat("second ", 10_000))
@@ -227,7 +227,7 @@ func TestMessageIDs(t *testing.T) {
 	ch := r.Channel()
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	ids := make(chan string, 10)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			ids <- d.ID
 			if d.Attempt == 2 {
@@ -251,7 +251,7 @@ func TestBrokerHistoryIsNotCopied(t *testing.T) {
 	eachWay(t, 230*time.Millisecond, func(t *testing.T, way string, answer error) {
 		_, ch, rec, c := kit.Setup(t)
 		const delay = 100 * time.Millisecond
-		sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(delay, delay, delay, delay, delay), Concurrency: 1, Prefetch: 1,
+		sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(delay, delay, delay, delay, delay), Concurrency: 1, Prefetch: 1,
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				for name := range d.Headers {
 					if envelope.Owned(name) {
@@ -290,7 +290,7 @@ func TestRejectedByOthers(t *testing.T) {
 		r := lab.Single(t)
 		ch := r.Channel()
 		c := kit.OpenQuick(t, r, rehop.Config{})
-		s := rehop.Subscription{Queue: "q", Exchange: "x", QueueType: kind, Retry: rehop.Steps(100 * time.Millisecond),
+		s := rehop.Subscriber{Queue: "q", Exchange: "x", QueueType: kind, Retry: rehop.Steps(100 * time.Millisecond),
 			Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("handler's error") })}
 		kit.Stop(t, kit.Subscribe(t, c, s))
 		kit.Publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "some.key", Body: []byte("b"), Headers: map[string]any{"h": "v"}})

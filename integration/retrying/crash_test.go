@@ -27,8 +27,8 @@ const (
 
 const crashLimit = 8
 
-func crashing(queueType layout.QueueType, handle rehop.HandlerFunc) rehop.Subscription {
-	return rehop.Subscription{Queue: "q", QueueType: queueType, Concurrency: 2, Prefetch: 16, CrashLimit: crashLimit,
+func crashing(queueType layout.QueueType, handle rehop.HandlerFunc) rehop.Subscriber {
+	return rehop.Subscriber{Queue: "q", QueueType: queueType, Concurrency: 2, Prefetch: 16, CrashLimit: crashLimit,
 		Retry: rehop.NoRetry(), Handler: handle}
 }
 

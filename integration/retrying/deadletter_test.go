@@ -45,7 +45,7 @@ func TestDeadLetters(t *testing.T) {
 						t.Parallel()
 						r, ch, rec, c := kit.Setup(t)
 						var ids []string
-						dead := rehop.Subscription{Queue: "dead", QueueType: kind, Concurrency: 1, CrashLimit: 10,
+						dead := rehop.Subscriber{Queue: "dead", QueueType: kind, Concurrency: 1, CrashLimit: 10,
 							Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 								if d.ID != "ordinary" {
 									ids = append(ids, d.ID)
@@ -207,7 +207,7 @@ func TestRetriesForgetCrashes(t *testing.T) {
 				t.Parallel()
 				r, ch, rec, c := kit.Setup(t)
 				seen := make(chan rehop.Delivery, 10)
-				s := rehop.Subscription{Queue: "q", QueueType: kind, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond),
+				s := rehop.Subscriber{Queue: "q", QueueType: kind, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond),
 					Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 						seen <- *d
 						if delay == 0 {

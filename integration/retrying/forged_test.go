@@ -30,7 +30,7 @@ func TestForgedHeaders(t *testing.T) {
 			t.Run(fmt.Sprint(header, "=", forged), func(t *testing.T) {
 				t.Parallel()
 				_, ch, rec, c := kit.Setup(t)
-				kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+				kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 					Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 						if d.Attempt < 1 || d.Replays < 0 {
 							t.Errorf("delivery: got attempt %d, %d replays; want from 1 and from 0 on", d.Attempt, d.Replays)
@@ -73,7 +73,7 @@ func TestHandlerAltersItsDelivery(t *testing.T) {
 		const attempts = 3
 		r, ch, rec, c := kit.Setup(t)
 		seen := make(chan rehop.Delivery, 10)
-		kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"k"}, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "x", Keys: []string{"k"}, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				seen <- *d
 				d.Attempt, d.Attempts, d.Key, d.Exchange, d.Queue = 1, 100, "other", "other", "other"
@@ -112,7 +112,7 @@ func TestExclusiveQueueWhoseStepIsDeleted(t *testing.T) {
 	t.Parallel()
 	const delay = 200 * time.Millisecond
 	r, ch, rec, c := kit.Setup(t)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exclusive: true, Retry: rehop.Steps(delay),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exclusive: true, Retry: rehop.Steps(delay),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				return errors.New("again")

@@ -25,11 +25,11 @@ func TestRetriesReachOneSubscriberOnly(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	calls := make(map[string]*kit.Tally)
-	var subs []*rehop.Subscriber
+	var subs []*rehop.Subscription
 	for _, queue := range []string{"billing", "mail", "search"} {
 		seen := &kit.Tally{}
 		calls[queue] = seen
-		subs = append(subs, kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Exchange: "order", Keys: []string{"order.created"}, Concurrency: 4,
+		subs = append(subs, kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, Exchange: "order", Keys: []string{"order.created"}, Concurrency: 4,
 			Retry: rehop.Steps(100*time.Millisecond, 200*time.Millisecond),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				seen.Add(d.ID + "/" + strconv.Itoa(d.Attempt))
@@ -81,7 +81,7 @@ func TestNamesReturnToThemselves(t *testing.T) {
 		ch := r.Channel()
 		var calls kit.Tally // by "queue \x00 id \x00 attempt"
 		for i, name := range names {
-			kit.Subscribe(t, c, rehop.Subscription{Queue: name, Retry: rehop.Steps(100 * time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: name, Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					calls.Add(d.Queue + "\x00" + d.ID + "\x00" + strconv.Itoa(d.Attempt))
 					if d.Key != name || d.Exchange != "" {
@@ -119,9 +119,9 @@ func TestCCDoesNotMultiply(t *testing.T) {
 		ch := r.Channel()
 		c := kit.OpenQuick(t, r, rehop.Config{})
 		var other kit.Tally
-		kit.Subscribe(t, c, rehop.Subscription{Queue: "q2", Exchange: "x", Keys: []string{"k2"}, Handler: &other})
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: "q2", Exchange: "x", Keys: []string{"k2"}, Handler: &other})
 		cc := make(chan any, 10)
-		kit.Subscribe(t, c, rehop.Subscription{Queue: "q1", Exchange: "x", Keys: []string{"k1"}, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: "q1", Exchange: "x", Keys: []string{"k1"}, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				cc <- d.Headers["CC"]
 				if d.Key != "k1" {
@@ -160,7 +160,7 @@ func TestExpirationDoesNotCutTheWait(t *testing.T) {
 			d  *rehop.Delivery
 		}
 		runs := make(chan run, 2)
-		kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(delay),
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(delay),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				runs <- run{time.Now(), d}
 				if d.Attempt == 1 {
@@ -189,7 +189,7 @@ func TestSharedStep(t *testing.T) {
 	a, b := kit.OpenQuick(t, r, rehop.Config{}), kit.OpenQuick(t, r, rehop.Config{})
 	var calls kit.Tally
 	for queue, c := range map[string]*rehop.Client{"qa": a, "qb": b} {
-		kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Retry: rehop.Steps(delay), Concurrency: 3,
+		kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, Retry: rehop.Steps(delay), Concurrency: 3,
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				if !strings.HasPrefix(string(d.Body), d.Queue) {
 					t.Errorf("queue %s: got message %q, want its own", d.Queue, d.Body)
@@ -222,7 +222,7 @@ func TestDelaysAreKept(t *testing.T) {
 	var mu sync.Mutex
 	runs := make(map[string]*run)
 	done := make(chan string, 100)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Steps(300*time.Millisecond, 800*time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 4, Retry: rehop.Steps(300*time.Millisecond, 800*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -283,7 +283,7 @@ func TestMissingDestination(t *testing.T) {
 func missingDestination(t *testing.T, messages int, delay time.Duration, answer error) bool {
 	r, ch, rec, c := kit.Setup(t)
 	var back kit.Tally
-	s := rehop.Subscription{Concurrency: 8, Retry: rehop.Steps(delay),
+	s := rehop.Subscriber{Concurrency: 8, Retry: rehop.Steps(delay),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				return answer
@@ -331,9 +331,9 @@ func missingDestination(t *testing.T, messages int, delay time.Duration, answer 
 func TestFullQueueDoesNotJamOthers(t *testing.T) {
 	t.Parallel()
 	const messages, shortest = 100, 3 * time.Second
-	for name, bound := range map[string]func(*testing.T, *amqp.Channel, *rehop.Subscription){
-		"own": func(_ *testing.T, _ *amqp.Channel, s *rehop.Subscription) { s.MaxLength = messages },
-		"foreign": func(t *testing.T, ch *amqp.Channel, s *rehop.Subscription) {
+	for name, bound := range map[string]func(*testing.T, *amqp.Channel, *rehop.Subscriber){
+		"own": func(_ *testing.T, _ *amqp.Channel, s *rehop.Subscriber) { s.MaxLength = messages },
+		"foreign": func(t *testing.T, ch *amqp.Channel, s *rehop.Subscriber) {
 			kit.Queue(t, ch, s.Queue, amqp.Table{"x-queue-type": "quorum", "x-max-length": int32(messages), "x-overflow": "reject-publish"})
 			s.Passive = true
 		},
@@ -346,11 +346,11 @@ func TestFullQueueDoesNotJamOthers(t *testing.T) {
 }
 
 // fullQueue reports whether the queue was full when enough messages waited.
-func fullQueue(t *testing.T, messages int, delay time.Duration, bound func(*testing.T, *amqp.Channel, *rehop.Subscription)) bool {
+func fullQueue(t *testing.T, messages int, delay time.Duration, bound func(*testing.T, *amqp.Channel, *rehop.Subscriber)) bool {
 	const window = 32 // so many that wait in vain jam a broker
 	r, ch, rec, c := kit.Setup(t)
 	var back kit.Tally
-	s := rehop.Subscription{Concurrency: 8, Retry: rehop.Steps(delay),
+	s := rehop.Subscriber{Concurrency: 8, Retry: rehop.Steps(delay),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt == 1 {
 				return errors.New("again")
@@ -417,7 +417,7 @@ func TestStepDeletedWhileRunning(t *testing.T) {
 			var first kit.Tally
 			var mu sync.Mutex
 			began := make(map[string]time.Time)
-			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.Steps(delay),
+			sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 2, Retry: rehop.Steps(delay),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					mu.Lock()
 					defer mu.Unlock()
@@ -474,7 +474,7 @@ func scheduleChanges(t *testing.T, y time.Duration) bool {
 	ch := r.Channel()
 	var a, b kit.Tally
 	old := kit.OpenQuick(t, r, rehop.Config{})
-	s := rehop.Subscription{Queue: "q", Concurrency: 2}
+	s := rehop.Subscriber{Queue: "q", Concurrency: 2}
 	const x, z = 100 * time.Millisecond, 300 * time.Millisecond
 	s.Retry = rehop.Steps(x, y)
 	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
@@ -518,7 +518,7 @@ func TestClassicFabric(t *testing.T) {
 	ch := r.Channel()
 	c := kit.OpenQuick(t, r, rehop.Config{QueueType: layout.Classic})
 	var attempts kit.Tally
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: layout.Classic, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", QueueType: layout.Classic, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			attempts.Add(strconv.Itoa(d.Attempt))
 			if d.Attempt == 1 {
@@ -541,7 +541,7 @@ func TestQueueIsNoLongerBounded(t *testing.T) {
 	ch := r.Channel()
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var runs kit.Tally
-	s := rehop.Subscription{Queue: "q", MaxLength: 100, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+	s := rehop.Subscriber{Queue: "q", MaxLength: 100, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			runs.Add(strconv.Itoa(d.Attempt))
 			return errors.New("again")

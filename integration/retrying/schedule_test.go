@@ -28,7 +28,7 @@ func TestExponentialWithJitter(t *testing.T) {
 	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
 	var mu sync.Mutex
 	runs := make(map[string][]time.Time)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 4, Retry: rehop.Exponential(100*time.Millisecond, 2, time.Second, 4).WithJitter(0.5),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 4, Retry: rehop.Exponential(100*time.Millisecond, 2, time.Second, 4).WithJitter(0.5),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -79,7 +79,7 @@ func TestImmediateRetries(t *testing.T) {
 			t.Parallel()
 			_, ch, rec, c := kit.Setup(t)
 			var calls kit.Tally
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond).WithImmediate(2),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond).WithImmediate(2),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					calls.Add(strconv.Itoa(d.Attempt))
 					return test.answer
@@ -111,7 +111,7 @@ func TestImmediateRetrySucceeds(t *testing.T) {
 	t.Parallel()
 	r, ch, rec, c := kit.Setup(t)
 	var calls kit.Tally
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour).WithImmediate(5),
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Hour).WithImmediate(5),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if calls.Add("all") < 3 {
 				return errors.New("flaky")
@@ -229,7 +229,7 @@ func TestRetryWhileBlocked(t *testing.T) {
 	c := kit.OpenQuick(t, r, rehop.Config{Name: "valve", Dial: v.Dial, Hooks: []rehop.Hook{rec}})
 	other := kit.OpenQuick(t, r, rehop.Config{})
 	var failed, done kit.Tally
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 5, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 5, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Type == "bad" && d.Attempt == 1 {
 				failed.Add(d.ID)
@@ -272,7 +272,7 @@ func TestStopWhileBlocked(t *testing.T) {
 	c := kit.OpenQuick(t, r, rehop.Config{Name: "valve", Dial: v.Dial})
 	other := kit.OpenQuick(t, r, rehop.Config{})
 	var failed kit.Tally
-	s := rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.Steps(100 * time.Millisecond)}
+	s := rehop.Subscriber{Queue: "q", Concurrency: 2, Retry: rehop.Steps(100 * time.Millisecond)}
 	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		failed.Add(d.ID)
 		return errors.New("again")

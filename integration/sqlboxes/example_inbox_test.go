@@ -21,7 +21,7 @@ func Example_inbox() {
 	shop.relay()
 
 	box, in := outbox.New(dialect.SQLite), inbox.Inbox{DB: shop.db, Dialect: dialect.SQLite}
-	_, err := shop.client.Subscribe(shop.ctx, rehop.Subscription{
+	_, err := shop.client.Subscribe(shop.ctx, rehop.Subscriber{
 		Queue: "summaries", Exchange: "order", Middleware: []rehop.Middleware{in.Middleware("summaries")},
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			tx := inbox.Tx(ctx)

@@ -35,7 +35,7 @@ func collect(t testing.TB) (*rehop.Client, <-chan *rehop.Delivery) {
 	t.Helper()
 	client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 	got := make(chan *rehop.Delivery, 1000)
-	kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 	return client, got
 }
 

@@ -21,7 +21,7 @@ func TestOutageLongerThanLease(t *testing.T) {
 		db := d.through(t)
 		client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 		got := make(chan *rehop.Delivery, 1000)
-		kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+		kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 		leases := make(leaseHook, 1000)
 		freezing := &freezer{Publisher: client, freeze: sync.OnceFunc(func() { d.proxy.Freeze("") })}
 		defer d.relay(t, outbox.Relay{Client: freezing, DB: db, Lease: 2 * time.Second, Hooks: []outbox.Hook{leases}})()
@@ -55,7 +55,7 @@ func TestLockedLongerThanLease(t *testing.T) {
 		db := d.through(t)
 		client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 		got := make(chan *rehop.Delivery, 1000)
-		kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+		kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 		d.put(t, "locked")
 		locking, err := d.direct.BeginTx(kit.Context(t), &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // which locks no gaps
 		if err != nil {

@@ -95,7 +95,7 @@ func newScene(t *testing.T, k kind) *scene {
 		t.Fatal(err)
 	}
 	s.client = kit.Open(t, rehop.Config{URL: s.broker.URL})
-	kit.Subscribe(t, s.client, rehop.Subscription{Queue: "q", Prefetch: 100, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+	kit.Subscribe(t, s.client, rehop.Subscriber{Queue: "q", Prefetch: 100, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		s.mu.Lock()
 		s.received = append(s.received, arrival{d.ID, d.AppID})
 		s.mu.Unlock()

@@ -65,7 +65,7 @@ func TestRights(t *testing.T) {
 	handled := make(chan string, 10)
 	duplicates := make(duplicateHook, 10)
 	in := inbox.Inbox{DB: handling, Dialect: dialect.Postgres, Hooks: []inbox.Hook{duplicates}}
-	kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Middleware: []rehop.Middleware{in.Middleware("")}, Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+	kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Middleware: []rehop.Middleware{in.Middleware("")}, Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 		handled <- d.ID
 		_, err := inbox.Tx(ctx).ExecContext(ctx, "INSERT INTO effect (name) VALUES ($1)", d.ID)
 		return err

@@ -64,7 +64,7 @@ func (s *shop) relay() {
 // receive hands over the bodies of a queue's messages.
 func (s *shop) receive(queue, exchange string) <-chan string {
 	bodies := make(chan string)
-	_, err := s.client.Subscribe(s.ctx, rehop.Subscription{Queue: queue, Exchange: exchange, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+	_, err := s.client.Subscribe(s.ctx, rehop.Subscriber{Queue: queue, Exchange: exchange, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		bodies <- string(d.Body)
 		return nil
 	})})

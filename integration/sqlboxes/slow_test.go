@@ -95,7 +95,7 @@ func (s slowLook) try() error {
 	defer db.Close()
 	client := kit.Open(s.t, rehop.Config{URL: lab.Single(s.t).URL})
 	got := make(chan *rehop.Delivery, 10)
-	kit.Subscribe(s.t, client, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	kit.Subscribe(s.t, client, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 	faults := make(faultHook, 1000)
 	running, stop := context.WithCancel(ctx)
 	var relaying sync.WaitGroup

@@ -24,7 +24,7 @@ func TestVanished(t *testing.T) {
 	eachServer(t, func(t *testing.T, d *server) {
 		client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 		got := make(chan string, 100)
-		kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+		kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			got <- d.ID
 			return nil
 		})})
@@ -148,7 +148,7 @@ func (d *server) work(t *testing.T, timeout time.Duration) *worker {
 	t.Helper()
 	w := &worker{t, kit.Open(t, rehop.Config{URL: lab.Single(t).URL}), make(chan string, 100)}
 	box := inbox.Inbox{DB: d.through(t), Dialect: d.dialect, NoClean: true, MaxWait: 100 * time.Millisecond}
-	kit.Subscribe(t, w.client, rehop.Subscription{Queue: "q", Concurrency: 1, Timeout: timeout, Retry: rehop.Steps(time.Millisecond),
+	kit.Subscribe(t, w.client, rehop.Subscriber{Queue: "q", Concurrency: 1, Timeout: timeout, Retry: rehop.Steps(time.Millisecond),
 		Middleware: []rehop.Middleware{box.Middleware("")},
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			w.got <- d.ID
@@ -176,7 +176,7 @@ func vanishesAt(t *testing.T, d *server, text string, bad int64) {
 	held := d.vanish(text, bad)
 	client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 	got := make(chan *rehop.Delivery, 100)
-	kit.Subscribe(t, client, rehop.Subscription{Queue: "q", Handler: kit.Into(got)})
+	kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 	defer d.relay(t, outbox.Relay{Client: client, DB: d.through(t)})()
 	kit.Receive(t, held, text)
 	d.put(t, rehop.NewID())

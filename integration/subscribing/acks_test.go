@@ -28,7 +28,7 @@ func TestAcksAreMerged(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
 			ch := r.Channel()
-			s := rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch}
+			s := rehop.Subscriber{Queue: "q", Concurrency: concurrency, Prefetch: prefetch}
 			fill(t, r, s, messages)
 			var w wire
 			c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
@@ -69,7 +69,7 @@ func TestLongMessageHoldsNothingBack(t *testing.T) {
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	release := make(chan struct{})
 	var seen kit.Tally
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Prefetch: prefetch,
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 2, Prefetch: prefetch,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.ID == "0" {
 				<-release

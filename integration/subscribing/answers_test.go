@@ -44,7 +44,7 @@ func TestAnswers(t *testing.T) {
 			t.Parallel()
 			r, ch, rec, c := kit.Setup(t)
 			var first, second time.Time
-			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(step),
+			sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(step),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Attempt == 1 {
 						first = time.Now()
@@ -93,7 +93,7 @@ func TestRetryAfterEnds(t *testing.T) {
 	ch := r.Channel()
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var attempts kit.Tally
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			attempts.Add(fmt.Sprint(d.Attempt))
 			if d.Attempts != 3 {
@@ -116,7 +116,7 @@ func TestUnavailable(t *testing.T) {
 	var inside, probing crowd
 	var probes, probed, done kit.Tally
 	down := errors.New("database is down")
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
 		ProbeMin: 20 * time.Millisecond, ProbeMax: 40 * time.Millisecond,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			inside.enter()
@@ -176,7 +176,7 @@ func TestUnavailableEndsWithAnyAnswer(t *testing.T) {
 			rec := kit.NewRecorder()
 			c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
 			var calls kit.Tally
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 2, Retry: rehop.NoRetry(), ProbeMin: 10 * time.Millisecond,
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 2, Retry: rehop.NoRetry(), ProbeMin: 10 * time.Millisecond,
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.ID != "0" {
 						return nil
@@ -203,14 +203,14 @@ func TestStopDuringPause(t *testing.T) {
 	t.Parallel()
 	const messages = 12
 	r, ch, rec, c := kit.Setup(t)
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 3, ProbeMin: time.Hour, ProbeMax: time.Hour,
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 3, ProbeMin: time.Hour, ProbeMax: time.Hour,
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(errors.New("down")) })})
 	kit.Publish(t, c, kit.Numbered("q", messages)...)
 	kit.Receive(t, rec.Pauses, "pause")
 	kit.Stop(t, sub) // long before the next probe
 	kit.WantDepth(t, r, ch, "q", messages)
 	var attempts kit.Tally
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		attempts.Add(fmt.Sprint(d.Attempt))
 		return nil
 	})})
@@ -228,7 +228,7 @@ func TestJSON(t *testing.T) {
 	}
 	_, ch, rec, c := kit.Setup(t)
 	orders := make(chan order, 1)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(time.Hour),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Hour),
 		Handler: rehop.JSON(func(ctx context.Context, o order) error {
 			if d := rehop.DeliveryFrom(ctx); d == nil || d.Queue != "q" {
 				t.Errorf("DeliveryFrom: got %+v, want that of q", d)
@@ -270,7 +270,7 @@ func TestEmptyBody(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 2)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			got <- d
 			if d.Attempt == 1 {
@@ -308,7 +308,7 @@ func TestMiddlewareOrder(t *testing.T) {
 		}
 	}
 	ch := r.Channel()
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Middleware: []rehop.Middleware{wrap("a"), wrap("b")},
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Middleware: []rehop.Middleware{wrap("a"), wrap("b")},
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			note("handler")
 			return rehop.Permanent(errors.New("x"))
@@ -362,7 +362,7 @@ func TestHooks(t *testing.T) {
 	var w wire
 	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{hook, "not a hook of any kind"}, Dial: w.Dial})
 	boom := errors.New("boom")
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Retry: rehop.Steps(100 * time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "x", Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if got := ctx.Value(key("handle")); got != d.ID {
 				t.Errorf("handler's context: got %v, want %s", got, d.ID)
@@ -438,7 +438,7 @@ func TestSubscribeContext(t *testing.T) {
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key("tenant"), "acme"))
 	got := make(chan any, 2)
-	_, err := c.Subscribe(ctx, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
+	_, err := c.Subscribe(ctx, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 		got <- ctx.Value(key("tenant"))
 		got <- ctx.Err()
 		return nil

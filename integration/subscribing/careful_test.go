@@ -45,7 +45,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, ch, rec, c := kit.Setup(t)
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Type == "good" {
 						return nil
@@ -90,7 +90,7 @@ func TestOwnQueuesAreRefused(t *testing.T) {
 	c := kit.OpenQuick(t, lab.Single(t), rehop.Config{})
 	for _, queue := range []string{layout.OrphansQueue, layout.UnroutedQueue, layout.StepQueue(10 * time.Second)} {
 		for _, passive := range []bool{false, true} {
-			_, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: queue, Passive: passive, Handler: kit.Nop})
+			_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: queue, Passive: passive, Handler: kit.Nop})
 			if err == nil || !strings.Contains(err.Error(), queue) || !strings.Contains(err.Error(), "belong to rehop") {
 				t.Errorf("subscribe to %s, passive %v: got %v, want an error that says whose it is", queue, passive, err)
 			}
@@ -103,7 +103,7 @@ func TestSingleActiveFromTheStart(t *testing.T) {
 	t.Parallel()
 	const messages = 10
 	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
-		for name, s := range map[string]rehop.Subscription{
+		for name, s := range map[string]rehop.Subscriber{
 			"option":   {SingleActive: true},
 			"argument": {QueueArgs: map[string]any{"x-single-active-consumer": true}},
 		} {
@@ -148,7 +148,7 @@ func TestEveryCloseWaits(t *testing.T) {
 	c := kit.OpenQuick(t, lab.Single(t), rehop.Config{})
 	began, end := make(chan struct{}), make(chan struct{})
 	var finished atomic.Bool
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		close(began)
 		<-end
 		finished.Store(true)

@@ -23,7 +23,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	var seen kit.Tally
 	full := make(chan struct{})
 	var once sync.Once
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 50,
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Prefetch: 50,
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			inside.enter()
 			defer inside.leave()
@@ -56,7 +56,7 @@ func TestConcurrencyIsBoundedAcrossReconnect(t *testing.T) {
 	var inside crowd
 	var seen kit.Tally
 	release := make(chan struct{})
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 10,
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Prefetch: 10,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			inside.enter()
 			defer inside.leave()
@@ -111,7 +111,7 @@ func TestPrefetchIsRespected(t *testing.T) {
 			c := kit.OpenQuick(t, r, rehop.Config{})
 			var inside crowd
 			release, first := make(chan struct{}), make(chan struct{})
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.ID == "first" {
 						close(first)
@@ -159,7 +159,7 @@ func TestHandlerTimeout(t *testing.T) {
 		left       time.Duration
 	}
 	ends, last := make(chan ended, 10), make(chan *rehop.Delivery, 10)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Timeout: timeout, Retry: rehop.Steps(100 * time.Millisecond),
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Timeout: timeout, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if d.Attempt > 1 {
 				last <- d
@@ -202,7 +202,7 @@ func TestOneWorkerKeepsOrder(t *testing.T) {
 	const messages = 200
 	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
 		r := lab.Single(t)
-		s := rehop.Subscription{Queue: "q", QueueType: kind, Concurrency: 1, Prefetch: 20}
+		s := rehop.Subscriber{Queue: "q", QueueType: kind, Concurrency: 1, Prefetch: 20}
 		fill(t, r, s, messages)
 		c := kit.OpenQuick(t, r, rehop.Config{})
 		got := make(chan *rehop.Delivery, 2*messages)
@@ -226,7 +226,7 @@ func TestRedelivered(t *testing.T) {
 		c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial})
 		got := make(chan rehop.Delivery, 10)
 		release := make(chan struct{})
-		sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: kind, Retry: rehop.NoRetry(),
+		sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", QueueType: kind, Retry: rehop.NoRetry(),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				got <- *d
 				<-release

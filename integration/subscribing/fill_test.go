@@ -11,7 +11,7 @@ import (
 )
 
 // fill declares a subscription's queue and puts n messages into it before anybody consumes.
-func fill(t testing.TB, r *lab.Rabbit, s rehop.Subscription, n int) {
+func fill(t testing.TB, r *lab.Rabbit, s rehop.Subscriber, n int) {
 	t.Helper()
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	s.Handler = kit.Nop

@@ -31,7 +31,7 @@ func TestPanicsAreFailures(t *testing.T) {
 			t.Parallel()
 			const concurrency, messages = 2, 7 // more of them than slots
 			_, ch, rec, c := kit.Setup(t)
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Retry: rehop.NoRetry(),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Type == "poison" {
 						test.fall()
@@ -85,7 +85,7 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 			r := lab.Single(t)
 			c := kit.OpenQuick(t, r, rehop.Config{})
 			derived := make(chan context.Context, 1)
-			kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Retry: rehop.NoRetry(),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.NoRetry(),
 				Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 					ctx, cancel := context.WithCancel(ctx)
 					_ = cancel
@@ -116,7 +116,7 @@ func TestStuckHandlerIsReplaced(t *testing.T) {
 			release := make(chan struct{})
 			var calls kit.Tally
 			var inside crowd
-			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 1,
+			sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 1,
 				Timeout: 100 * time.Millisecond, StuckAfter: 100 * time.Millisecond, Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					calls.Add(d.ID)
@@ -176,7 +176,7 @@ func TestStuckHandlersAreBounded(t *testing.T) {
 	release := make(chan struct{})
 	var inside crowd
 	var runs kit.Tally
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency,
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency,
 		Timeout: 50 * time.Millisecond, StuckAfter: 50 * time.Millisecond, Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			runs.Add(d.ID)

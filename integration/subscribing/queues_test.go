@@ -25,7 +25,7 @@ func TestExclusiveConsumerRefusesOthers(t *testing.T) {
 		r := lab.Single(t)
 		a, b := kit.OpenQuick(t, r, rehop.Config{}), kit.OpenQuick(t, r, rehop.Config{})
 		got := make(chan *rehop.Delivery, 10)
-		s := rehop.Subscription{Queue: "q", QueueType: kind, ExclusiveConsumer: true, Concurrency: 2, Handler: kit.Into(got)}
+		s := rehop.Subscriber{Queue: "q", QueueType: kind, ExclusiveConsumer: true, Concurrency: 2, Handler: kit.Into(got)}
 		first, err := a.Subscribe(kit.Context(t), s)
 		if err != nil && kind == layout.Quorum {
 			return // the honest answer where the broker does not enforce it
@@ -65,7 +65,7 @@ func TestExclusiveConsumerHasNoGap(t *testing.T) {
 	defer conn.Close()
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var seen kit.Tally
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true, Concurrency: 4, Handler: &seen})
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true, Concurrency: 4, Handler: &seen})
 	intruders := make(chan int, 1)
 	stop := make(chan struct{})
 	go func() {
@@ -102,7 +102,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	ch := r.Channel()
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var a, b kit.Tally
-	s := rehop.Subscription{Queue: "q", SingleActive: true, Concurrency: 2}
+	s := rehop.Subscriber{Queue: "q", SingleActive: true, Concurrency: 2}
 	s.Handler = &a
 	first := kit.Subscribe(t, c, s)
 	kit.Publish(t, c, rehop.Message{ID: "warm", Key: "q"})
@@ -127,7 +127,7 @@ func TestConsumerPriority(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var low, high kit.Tally
-	s := rehop.Subscription{Queue: "q", QueueType: layout.Classic}
+	s := rehop.Subscriber{Queue: "q", QueueType: layout.Classic}
 	s.Priority, s.Handler = 10, &high
 	kit.Subscribe(t, c, s)
 	one := func(id string) {
@@ -159,7 +159,7 @@ func TestConsumerTag(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 1)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", ConsumerTag: "billing-7", Priority: 3, Concurrency: 2, Prefetch: 9, Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", ConsumerTag: "billing-7", Priority: 3, Concurrency: 2, Prefetch: 9, Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 	kit.Receive(t, got, "message")
 	type consumer struct {
@@ -184,7 +184,7 @@ func TestMessageTTL(t *testing.T) {
 	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
 		r := lab.Single(t)
 		ch := r.Channel()
-		fill(t, r, rehop.Subscription{Queue: "q", Exchange: "x", Keys: []string{"some.key"}, QueueType: kind, MessageTTL: 100 * time.Millisecond}, 0)
+		fill(t, r, rehop.Subscriber{Queue: "q", Exchange: "x", Keys: []string{"some.key"}, QueueType: kind, MessageTTL: 100 * time.Millisecond}, 0)
 		c := kit.OpenQuick(t, r, rehop.Config{})
 		kit.Publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "some.key", Body: []byte("b")})
 		d := kit.Take(t, ch, "q.failed")
@@ -207,7 +207,7 @@ func TestMaxLength(t *testing.T) {
 				t.Parallel()
 				r := lab.Single(t)
 				ch := r.Channel()
-				s := rehop.Subscription{Queue: "q", QueueType: kind, MaxLength: length, Overflow: overflow}
+				s := rehop.Subscriber{Queue: "q", QueueType: kind, MaxLength: length, Overflow: overflow}
 				fill(t, r, s, 0)
 				c := kit.OpenQuick(t, r, rehop.Config{})
 				refused := 0
@@ -251,26 +251,26 @@ func TestQueueArguments(t *testing.T) {
 		Arguments  map[string]any
 	}
 	for name, test := range map[string]struct {
-		s          rehop.Subscription
+		s          rehop.Subscriber
 		want       queue
 		wantArgs   map[string]any
 		wantNoArgs []string
 	}{
-		"default": {rehop.Subscription{}, queue{Type: "quorum", Durable: true},
+		"default": {rehop.Subscriber{}, queue{Type: "quorum", Durable: true},
 			map[string]any{"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-delivery-limit": 50.0,
 				"x-dead-letter-exchange": layout.ReturnExchange, "x-dead-letter-routing-key": "q.failed"}, []string{"x-message-ttl", "x-expires", "x-max-length"}},
-		"classic": {rehop.Subscription{QueueType: layout.Classic}, queue{Type: "classic", Durable: true},
+		"classic": {rehop.Subscriber{QueueType: layout.Classic}, queue{Type: "classic", Durable: true},
 			map[string]any{"x-dead-letter-exchange": layout.ReturnExchange}, []string{"x-dead-letter-strategy", "x-overflow", "x-delivery-limit"}},
-		"bounds": {rehop.Subscription{MessageTTL: time.Hour, Expires: 2 * time.Hour, MaxLength: 7, MaxBytes: 1 << 20, SingleActive: true},
+		"bounds": {rehop.Subscriber{MessageTTL: time.Hour, Expires: 2 * time.Hour, MaxLength: 7, MaxBytes: 1 << 20, SingleActive: true},
 			queue{Type: "quorum", Durable: true}, map[string]any{"x-message-ttl": 3.6e6, "x-expires": 7.2e6, "x-max-length": 7.0,
 				"x-max-length-bytes": float64(1 << 20), "x-single-active-consumer": true}, nil},
-		"drop-head": {rehop.Subscription{Overflow: "drop-head"}, queue{Type: "quorum", Durable: true},
+		"drop-head": {rehop.Subscriber{Overflow: "drop-head"}, queue{Type: "quorum", Durable: true},
 			map[string]any{"x-overflow": "drop-head"}, []string{"x-dead-letter-strategy"}},
-		"priorities": {rehop.Subscription{MaxPriority: 5}, queue{Type: "classic", Durable: true}, map[string]any{"x-max-priority": 5.0}, nil},
-		"own arguments": {rehop.Subscription{QueueArgs: map[string]any{"x-delivery-limit": 70, "x-max-in-memory-length": 10}}, queue{Type: "quorum", Durable: true},
+		"priorities": {rehop.Subscriber{MaxPriority: 5}, queue{Type: "classic", Durable: true}, map[string]any{"x-max-priority": 5.0}, nil},
+		"own arguments": {rehop.Subscriber{QueueArgs: map[string]any{"x-delivery-limit": 70, "x-max-in-memory-length": 10}}, queue{Type: "quorum", Durable: true},
 			map[string]any{"x-delivery-limit": 70.0, "x-max-in-memory-length": 10.0}, nil},
-		"exclusive":   {rehop.Subscription{Exclusive: true}, queue{Type: "classic", Exclusive: true}, nil, nil},
-		"auto-delete": {rehop.Subscription{AutoDelete: true}, queue{Type: "classic", Durable: true, AutoDelete: true}, nil, nil},
+		"exclusive":   {rehop.Subscriber{Exclusive: true}, queue{Type: "classic", Exclusive: true}, nil, nil},
+		"auto-delete": {rehop.Subscriber{AutoDelete: true}, queue{Type: "classic", Durable: true, AutoDelete: true}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -313,7 +313,7 @@ func TestAutoDeleteQueueSurvivesItsOwnRestart(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var seen kit.Tally
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", AutoDelete: true, Concurrency: 2, Handler: &seen})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", AutoDelete: true, Concurrency: 2, Handler: &seen})
 	kit.Publish(t, c, kit.Numbered("q", messages)...)
 	lab.Eventually(t, kit.Limit, "all that was confirmed is handled", func() bool { return seen.Len() == messages })
 }
@@ -323,7 +323,7 @@ func TestQueueExpires(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 1)
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Expires: 5 * time.Second, Handler: kit.Into(got)})
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Expires: 5 * time.Second, Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 	kit.Receive(t, got, "message")
 	kit.Drain(t, sub)
@@ -335,12 +335,12 @@ func TestQueueExpires(t *testing.T) {
 func TestMaxPriorityOrder(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	s := rehop.Subscription{Queue: "q", MaxPriority: 9, Concurrency: 1}
+	s := rehop.Subscriber{Queue: "q", MaxPriority: 9, Concurrency: 1}
 	wantPriorities(t, r, s, 9, 5, 5, 1, 0)
 }
 
 // wantPriorities publishes messages of several priorities to the queue of a subscription, and then checks in which order it receives them.
-func wantPriorities(t *testing.T, r *lab.Rabbit, s rehop.Subscription, want ...uint8) {
+func wantPriorities(t *testing.T, r *lab.Rabbit, s rehop.Subscriber, want ...uint8) {
 	t.Helper()
 	fill(t, r, s, 0)
 	c := kit.OpenQuick(t, r, rehop.Config{})
@@ -363,7 +363,7 @@ func wantPriorities(t *testing.T, r *lab.Rabbit, s rehop.Subscription, want ...u
 func TestQuorumPriorityOrder(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	s := rehop.Subscription{Queue: "q", QueueType: layout.Quorum, MaxPriority: 9, Concurrency: 1, Handler: kit.Into(make(chan *rehop.Delivery, 10))}
+	s := rehop.Subscriber{Queue: "q", QueueType: layout.Quorum, MaxPriority: 9, Concurrency: 1, Handler: kit.Into(make(chan *rehop.Delivery, 10))}
 	var want []uint8
 	switch {
 	case lab.Release() >= broker.RabbitMQ43:
@@ -397,7 +397,7 @@ func TestForeignQueue(t *testing.T) {
 			rec := kit.NewRecorder()
 			c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
 			var attempts kit.Tally
-			kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Passive: true, Exchange: "theirs", ForeignExchange: true, Keys: []string{"k"},
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, Passive: true, Exchange: "theirs", ForeignExchange: true, Keys: []string{"k"},
 				Retry: rehop.Steps(100*time.Millisecond, 150*time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					attempts.Add(fmt.Sprint(d.Attempt))
@@ -433,7 +433,7 @@ func TestRefusalOfALongName(t *testing.T) {
 	name := strings.Repeat("é", 120)
 	r := lab.Single(t)
 	kit.Queue(t, r.Channel(), name, amqp.Table{"x-max-length": 7})
-	for what, s := range map[string]rehop.Subscription{
+	for what, s := range map[string]rehop.Subscriber{
 		"missing queue":    {Queue: name + "?", Passive: true},
 		"other arguments":  {Queue: name},
 		"missing exchange": {Queue: "q", Exchange: name, ForeignExchange: true},
@@ -446,7 +446,7 @@ func TestRefusalOfALongName(t *testing.T) {
 			if refused, ok := errors.AsType[*rehop.TopologyError](err); !ok || !strings.Contains(refused.Error(), "é") {
 				t.Fatalf("subscribe: got %v, want a refusal that names it", err)
 			}
-			other := kit.Subscribe(t, c, rehop.Subscription{Queue: "other " + what, Handler: kit.Nop})
+			other := kit.Subscribe(t, c, rehop.Subscriber{Queue: "other " + what, Handler: kit.Nop})
 			lab.Eventually(t, kit.Limit, "another subscription receives", other.Receiving)
 			kit.Publish(t, c, rehop.Message{Key: "other " + what})
 		})
@@ -464,7 +464,7 @@ func TestForeignQueueThatIsMissing(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
-	_, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "nowhere", Passive: true, Handler: kit.Into(nil)})
+	_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "nowhere", Passive: true, Handler: kit.Into(nil)})
 	var missing *rehop.TopologyError
 	if !errors.As(err, &missing) || missing.Code != 404 || missing.Object != "queue" || missing.Name != "nowhere" {
 		t.Errorf("got %v, want a *TopologyError with code 404 for the queue nowhere", err)
@@ -475,8 +475,8 @@ func TestOtherArgumentsAreNamed(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
-	fill(t, r, rehop.Subscription{Queue: "q", MaxLength: 10}, 0)
-	_, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q", MaxLength: 20, Handler: kit.Into(nil)})
+	fill(t, r, rehop.Subscriber{Queue: "q", MaxLength: 10}, 0)
+	_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", MaxLength: 20, Handler: kit.Into(nil)})
 	var differs *rehop.TopologyError
 	if !errors.As(err, &differs) {
 		t.Fatalf("got %v, want a *TopologyError", err)
@@ -491,7 +491,7 @@ func TestQueueDeletedUnderTheConsumer(t *testing.T) {
 	t.Parallel()
 	_, ch, rec, c := kit.Setup(t)
 	got := make(chan *rehop.Delivery, 10)
-	kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Exchange: "x", Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "x", Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{ID: "a", Exchange: "x", Key: "k"})
 	kit.Receive(t, got, "message before")
 	kit.Receive(t, rec.Results, "result")

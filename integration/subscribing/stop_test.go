@@ -34,7 +34,7 @@ func TestDrainLetsAllFinishThatWasReceived(t *testing.T) {
 	var inside crowd
 	var done, canceled atomic.Int32
 	warm, release := make(chan struct{}), make(chan struct{})
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Prefetch: prefetch,
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if d.ID == "warm" {
 				close(warm)
@@ -90,12 +90,12 @@ func TestDrainDeadline(t *testing.T) {
 	const messages, concurrency = 20, 3
 	r := lab.Single(t)
 	ch := r.Channel()
-	fill(t, r, rehop.Subscription{Queue: "q"}, messages)
+	fill(t, r, rehop.Subscriber{Queue: "q"}, messages)
 	rec := kit.NewRecorder()
 	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
 	var inside crowd
 	var calls kit.Tally
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			calls.Add(d.ID)
 			inside.enter()
@@ -126,7 +126,7 @@ func TestDrainDeadline(t *testing.T) {
 
 	var seen kit.Tally
 	var burnt atomic.Int32
-	again := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, Retry: rehop.Steps(100 * time.Millisecond),
+	again := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			if d.Attempt != 1 || d.LastError != "" {
 				burnt.Add(1)
@@ -151,7 +151,7 @@ func TestStopReturnsThoughHandlersIgnoreIt(t *testing.T) {
 	var inside crowd
 	release := make(chan struct{})
 	returned := make(chan struct{}, messages)
-	sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: concurrency, StopGrace: 50 * time.Millisecond,
+	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, StopGrace: 50 * time.Millisecond,
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 			inside.enter()
 			<-release
@@ -197,7 +197,7 @@ func TestStopBeginsNothing(t *testing.T) {
 			c := kit.OpenQuick(t, r, rehop.Config{})
 			warm, begun := make(chan struct{}), make(chan struct{}, messages)
 			var late atomic.Int32
-			sub := kit.Subscribe(t, c, rehop.Subscription{Queue: "q", Concurrency: 1, Prefetch: 50,
+			sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 1, Prefetch: 50,
 				Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 					if d.ID == "warm" {
 						close(warm)
@@ -229,7 +229,7 @@ func TestStopsAreNotCrashes(t *testing.T) {
 	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
 		r, ch, rec, c := kit.Setup(t)
 		begun := make(chan int, 10)
-		s := rehop.Subscription{Queue: "q", QueueType: kind, CrashLimit: 3,
+		s := rehop.Subscriber{Queue: "q", QueueType: kind, CrashLimit: 3,
 			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 				begun <- d.Attempt
 				<-ctx.Done()
@@ -274,10 +274,10 @@ func TestCloseDrainsAll(t *testing.T) {
 	var inside crowd
 	var cut atomic.Int32
 	release := make(chan struct{})
-	var subs []*rehop.Subscriber
+	var subs []*rehop.Subscription
 	for i := range 3 {
 		queue := fmt.Sprintf("q%d", i)
-		subs = append(subs, kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Concurrency: 2,
+		subs = append(subs, kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, Concurrency: 2,
 			Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 				inside.enter()
 				defer inside.leave()
@@ -311,7 +311,7 @@ func TestCloseDrainsAll(t *testing.T) {
 	if err := c.Publish(kit.Context(t), rehop.Message{Key: "q0"}); !errors.Is(err, rehop.ErrClosed) {
 		t.Errorf("publish after close: got %v, want %v", err, rehop.ErrClosed)
 	}
-	_, err := c.Subscribe(kit.Context(t), rehop.Subscription{Queue: "q0", Handler: kit.Nop})
+	_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q0", Handler: kit.Nop})
 	if !errors.Is(err, rehop.ErrClosed) {
 		t.Errorf("subscribe after close: got %v, want %v", err, rehop.ErrClosed)
 	}
@@ -345,7 +345,7 @@ func TestNoGoroutinesAreLeft(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 3 {
 		queue := fmt.Sprintf("q%d", i)
-		sub := kit.Subscribe(t, c, rehop.Subscription{Queue: queue, Concurrency: 4, Timeout: 50 * time.Millisecond, StuckAfter: 50 * time.Millisecond,
+		sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, Concurrency: 4, Timeout: 50 * time.Millisecond, StuckAfter: 50 * time.Millisecond,
 			Retry: rehop.Steps(100 * time.Millisecond), ProbeMin: 10 * time.Millisecond, ProbeMax: 20 * time.Millisecond,
 			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 				n := calls.Add(d.Queue + d.ID)

@@ -54,7 +54,7 @@ func sceneOn(t *testing.T, r *lab.Rabbit) *scene {
 	}
 	t.Cleanup(a.Close)
 	s.admin = a
-	sub := kit.Subscribe(t, s.client, rehop.Subscription{Queue: queue, Exchange: "shop", Retry: rehop.NoRetry(),
+	sub := kit.Subscribe(t, s.client, rehop.Subscriber{Queue: queue, Exchange: "shop", Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no such customer") })})
 	kit.Publish(t, s.client, rehop.Message{ID: "sample", Exchange: "shop", Key: "order.placed", Body: bytes.Repeat([]byte("x"), bodySize)})
 	kit.WantDepth(t, r, s.ch, failed, 1)

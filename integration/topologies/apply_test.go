@@ -85,7 +85,7 @@ func TestDryRunSaysWhatIsDone(t *testing.T) {
 // in use.
 func TestQueueRuledByPolicy(t *testing.T) {
 	each(t, func(d *desk) {
-		s := rehop.Subscription{Queue: "q", Exchange: "order", PolicyPriority: 7, MaxLength: 100, Overflow: "reject-publish", Retry: rehop.NoRetry(),
+		s := rehop.Subscriber{Queue: "q", Exchange: "order", PolicyPriority: 7, MaxLength: 100, Overflow: "reject-publish", Retry: rehop.NoRetry(),
 			Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no") })}
 		p := plan(d.t, s)
 		if len(p.Policies) != 1 || p.Policies[0].Priority != 7 || p.Policies[0].Definition["max-length"] == nil || p.Policies[0].Definition["dead-letter-exchange"] == nil {
@@ -113,7 +113,7 @@ func TestApplyChangesNothing(t *testing.T) {
 	each(t, func(d *desk) {
 		d.queue("q", amqp.Table{"x-queue-type": "classic", "x-message-ttl": int64(5)})
 		kit.Exchange(d.t, d.ch, "order", "direct")
-		p := plan(d.t, rehop.Subscription{Queue: "q", Exchange: "order"})
+		p := plan(d.t, rehop.Subscriber{Queue: "q", Exchange: "order"})
 		for _, a := range []*admin.Admin{d.admin, d.blind} {
 			applied := d.apply(a, p)
 			left := applied.Left.Of(topology.Differs)
@@ -139,9 +139,9 @@ func TestApplyChangesNothing(t *testing.T) {
 // What somebody else must make is named, and what hangs on it waits.
 func TestApplyWaitsForOthers(t *testing.T) {
 	each(t, func(d *desk) {
-		p := plan(d.t, rehop.Subscription{Queue: "theirs", Passive: true, Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
-			rehop.Subscription{Queue: "mine", Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
-			rehop.Subscription{Queue: "brief", Exchange: "order", Exclusive: true, QueueType: layout.Classic, Retry: rehop.NoRetry()})
+		p := plan(d.t, rehop.Subscriber{Queue: "theirs", Passive: true, Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
+			rehop.Subscriber{Queue: "mine", Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
+			rehop.Subscriber{Queue: "brief", Exchange: "order", Exclusive: true, QueueType: layout.Classic, Retry: rehop.NoRetry()})
 		for _, a := range []*admin.Admin{d.admin, d.blind} {
 			applied := d.apply(a, p)
 			var left []string
@@ -181,7 +181,7 @@ func TestApplyNamesWhatIsRefused(t *testing.T) {
 		d.rabbit.API("PUT", "/api/permissions/"+d.rabbit.Vhost+"/"+user, map[string]string{"configure": "^(rehop|order)", "write": ".*", "read": ".*"}, nil)
 		limited := d.open(admin.Config{URL: strings.Replace(d.rabbit.URL, "guest:guest", user+":secret-"+user, 1),
 			Management: strings.Replace(d.rabbit.Management(), "guest:guest", user+":secret-"+user, 1)})
-		p := plan(d.t, rehop.Subscription{Queue: "q", Exchange: "order", Retry: rehop.NoRetry()})
+		p := plan(d.t, rehop.Subscriber{Queue: "q", Exchange: "order", Retry: rehop.NoRetry()})
 		applied, err := limited.Apply(d.ctx, p, admin.ApplyOptions{})
 		if err == nil {
 			d.t.Fatal("got no error, want one: the user may not declare q")
@@ -281,12 +281,12 @@ func (d *desk) alone(queue string) {
 // A dry run finds arguments that the broker refuses, and leaves nothing behind.
 func TestDryRunOfRefusedArguments(t *testing.T) {
 	each(t, func(d *desk) {
-		var subs []rehop.Subscription
+		var subs []rehop.Subscriber
 		refused := map[string]any{"x-quorum-initial-group-size": int64(0), "x-max-priority": int64(5), "x-expires": int64(0), "x-overflow": "sometimes"}
 		for argument, value := range refused {
-			subs = append(subs, rehop.Subscription{Queue: argument, QueueArgs: map[string]any{argument: value}})
+			subs = append(subs, rehop.Subscriber{Queue: argument, QueueArgs: map[string]any{argument: value}})
 		}
-		p := plan(d.t, append(subs, rehop.Subscription{Queue: "fine"})...)
+		p := plan(d.t, append(subs, rehop.Subscriber{Queue: "fine"})...)
 		for _, a := range []*admin.Admin{d.admin, d.blind} {
 			applied, err := a.Apply(d.ctx, p, admin.ApplyOptions{DryRun: true})
 			if err == nil || len(applied.Refused) != len(refused) {

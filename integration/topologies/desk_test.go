@@ -124,7 +124,7 @@ func (d *desk) objects() int {
 }
 
 // subscriptions are one of each layout.
-var subscriptions = map[string]rehop.Subscription{
+var subscriptions = map[string]rehop.Subscriber{
 	"native":   {Queue: "orders/ü %2F", Exchange: "order", Keys: []string{"order.created", "order.#"}},
 	"bounded":  {Queue: "bounded", Exchange: "order", MaxLength: 100, Retry: rehop.Steps(time.Second)},
 	"pubsub":   {Queue: "billing@summary", Exchange: "master", Keys: []string{"order.#"}, Layout: layout.PubSub{}},
@@ -138,12 +138,12 @@ var subscriptions = map[string]rehop.Subscription{
 // names of the layouts, in order.
 func names() []string { return slices.Sorted(maps.Keys(subscriptions)) }
 
-func plan(t testing.TB, subs ...rehop.Subscription) layout.Plan {
+func plan(t testing.TB, subs ...rehop.Subscriber) layout.Plan {
 	t.Helper()
 	return planWith(t, rehop.Config{}, subs...)
 }
 
-func planWith(t testing.TB, config rehop.Config, subs ...rehop.Subscription) layout.Plan {
+func planWith(t testing.TB, config rehop.Config, subs ...rehop.Subscriber) layout.Plan {
 	t.Helper()
 	p, err := rehop.Topology(config, subs...)
 	if err != nil {

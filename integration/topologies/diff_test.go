@@ -102,7 +102,7 @@ func TestDiffOfAnExclusiveQueue(t *testing.T) {
 // Bindings: what is missing, and what was left behind by an older version.
 func TestDiffOfBindings(t *testing.T) {
 	each(t, func(d *desk) {
-		s := rehop.Subscription{Queue: "q", Exchange: "order", Keys: []string{"order.created"}, Retry: rehop.NoRetry()}
+		s := rehop.Subscriber{Queue: "q", Exchange: "order", Keys: []string{"order.created"}, Retry: rehop.NoRetry()}
 		d.apply(d.admin, plan(d.t, s))
 		s.Keys = []string{"order.paid"}
 		now := plan(d.t, s)
@@ -121,7 +121,7 @@ func TestDiffOfBindings(t *testing.T) {
 // Policies that change what a plan says, or add to it.
 func TestDiffOfPolicies(t *testing.T) {
 	each(t, func(d *desk) {
-		p := plan(d.t, rehop.Subscription{Queue: "q", Exchange: "order", MessageTTL: time.Hour, Retry: rehop.NoRetry()})
+		p := plan(d.t, rehop.Subscriber{Queue: "q", Exchange: "order", MessageTTL: time.Hour, Retry: rehop.NoRetry()})
 		d.apply(d.admin, p)
 		d.policy("harmless", "^q$", 0, map[string]any{"message-ttl": int64(2 * time.Hour / time.Millisecond), "dead-letter-exchange": "elsewhere"})
 		d.wantSame(p)
@@ -145,7 +145,7 @@ func TestDiffOfPolicies(t *testing.T) {
 // Of rehop's own queues only those are superfluous that are of a queue of the plan. Steps may be another service's.
 func TestDiffOfOldSteps(t *testing.T) {
 	each(t, func(d *desk) {
-		old := rehop.Subscription{Queue: "q", Exchange: "order", Retry: rehop.Steps(time.Minute, time.Hour), MaxLength: 10}
+		old := rehop.Subscriber{Queue: "q", Exchange: "order", Retry: rehop.Steps(time.Minute, time.Hour), MaxLength: 10}
 		d.apply(d.admin, plan(d.t, old))
 		address := layout.StepAddress(time.Hour)
 		err := d.ch.PublishWithContext(d.ctx, address.Exchange, "q", true, false, amqp.Publishing{Headers: address.Headers, Body: []byte("waits")})
@@ -154,7 +154,7 @@ func TestDiffOfOldSteps(t *testing.T) {
 		}
 		kit.WantDepth(d.t, d.rabbit, d.ch, layout.StepQueue(time.Hour), 1)
 		d.queue("rehop.delay.00", amqp.Table{"x-queue-type": "quorum"})
-		now := plan(d.t, rehop.Subscription{Queue: "q", Exchange: "order", Retry: rehop.Steps(time.Second), QueueArgs: map[string]any{"x-max-length": int64(10), "x-overflow": "drop-head"}})
+		now := plan(d.t, rehop.Subscriber{Queue: "q", Exchange: "order", Retry: rehop.Steps(time.Second), QueueArgs: map[string]any{"x-max-length": int64(10), "x-overflow": "drop-head"}})
 		var names []string
 		for _, x := range d.diff(d.admin, now).Of(topology.Superfluous) {
 			names = append(names, x.Object.Name)
@@ -168,7 +168,7 @@ func TestDiffOfOldSteps(t *testing.T) {
 // A queue that the broker declares, and whose subscription it could not serve as planned, is reported before anything is declared.
 func TestPrioritiesOfQuorumQueues(t *testing.T) {
 	each(t, func(d *desk) {
-		prioritised := rehop.Subscription{Queue: "urgent", Exchange: "orders", QueueType: layout.Quorum, MaxPriority: 5}
+		prioritised := rehop.Subscriber{Queue: "urgent", Exchange: "orders", QueueType: layout.Quorum, MaxPriority: 5}
 		p := plan(d.t, prioritised)
 		supported := d.rabbit.Version() >= "4.0"
 		for _, a := range []*admin.Admin{d.admin, d.blind} {

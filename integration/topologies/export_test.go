@@ -182,7 +182,7 @@ func (d *desk) told() (all []ruling) {
 // No queue is declared without its settings: one who cannot set the policies of a plan declares nothing of it.
 func TestPoliciesComeFirst(t *testing.T) {
 	each(t, func(d *desk) {
-		p := plan(d.t, rehop.Subscription{Queue: "q", Exchange: "order", Retry: rehop.NoRetry()}).ByPolicy(1)
+		p := plan(d.t, rehop.Subscriber{Queue: "q", Exchange: "order", Retry: rehop.NoRetry()}).ByPolicy(1)
 		if _, err := d.blind.Apply(d.ctx, p, admin.ApplyOptions{}); !errors.Is(err, admin.ErrNoManagement) {
 			d.t.Errorf("without the management API: got %v, want ErrNoManagement", err)
 		}

@@ -12,13 +12,13 @@ import (
 
 // ofForms are subscriptions whose layouts have several forms: the older form, and the newer one.
 var ofForms = map[string]struct {
-	rehop.Subscription
+	rehop.Subscriber
 	older, newer layout.Layout
 	failed       string // a queue that is in both
 }{
-	"pubsub": {rehop.Subscription{Queue: "billing@summary", Exchange: "master", Keys: []string{"order.#"}, Layout: layout.PubSub{}},
+	"pubsub": {rehop.Subscriber{Queue: "billing@summary", Exchange: "master", Keys: []string{"order.#"}, Layout: layout.PubSub{}},
 		layout.PubSub{Form: layout.PubSubByKey}, layout.PubSub{Form: layout.PubSubByQueue}, "billing@summary@failed"},
-	"sneakers": {rehop.Subscription{Queue: "downloads", QueueType: layout.Quorum, Layout: layout.Sneakers{}},
+	"sneakers": {rehop.Subscriber{Queue: "downloads", QueueType: layout.Quorum, Layout: layout.Sneakers{}},
 		layout.Sneakers{RetryArgs: map[string]any{}}, layout.Sneakers{RetryArgs: map[string]any{"x-queue-type": "quorum"}}, "downloads-error"},
 }
 
@@ -29,11 +29,11 @@ func TestFormOfTheBroker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(d *desk) {
 				in := func(l layout.Layout) layout.Plan {
-					s := c.Subscription
+					s := c.Subscriber
 					s.Layout = l
 					return plan(d.t, s)
 				}
-				automatic, older, newer := plan(d.t, c.Subscription), in(c.older), in(c.newer)
+				automatic, older, newer := plan(d.t, c.Subscriber), in(c.older), in(c.newer)
 				d.apply(d.admin, older)
 				d.wantSame(automatic)
 				d.wantDiff(d.blind, automatic, "unchecked bindings ")
@@ -58,7 +58,7 @@ func TestFormOfTheBroker(t *testing.T) {
 					d.t.Errorf("applied to a part of the older form: got %v, want things declared and nothing left", applied)
 				}
 				d.wantSame(older)
-				s := c.Subscription
+				s := c.Subscriber
 				s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
 				kit.Drain(d.t, kit.Subscribe(d.t, kit.Open(d.t, rehop.Config{URL: d.rabbit.URL}), s))
 				d.wantSame(automatic)
@@ -70,7 +70,7 @@ func TestFormOfTheBroker(t *testing.T) {
 // Each subscription of a plan is in the form that it has, and on an empty broker in the newest.
 func TestFormsOfSeveral(t *testing.T) {
 	each(t, func(d *desk) {
-		old, fresh := ofForms["pubsub"].Subscription, ofForms["pubsub"].Subscription
+		old, fresh := ofForms["pubsub"].Subscriber, ofForms["pubsub"].Subscriber
 		fresh.Queue, fresh.Keys = "billing@other", []string{"invoice.#"}
 		p := plan(d.t, old, fresh)
 		before := old

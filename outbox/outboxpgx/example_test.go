@@ -41,9 +41,9 @@ func ExampleListener() {
 
 // A handler gets its transaction from pgx.
 func ExampleBegin() {
-	subscribe := func(ctx context.Context, client *rehop.Client, pool *pgxpool.Pool) (*rehop.Subscriber, error) {
+	subscribe := func(ctx context.Context, client *rehop.Client, pool *pgxpool.Pool) (*rehop.Subscription, error) {
 		in := inbox.Inbox{DB: outboxpgx.DB(pool), Dialect: dialect.Postgres, Begin: outboxpgx.Begin(pool)}
-		return client.Subscribe(ctx, rehop.Subscription{
+		return client.Subscribe(ctx, rehop.Subscriber{
 			Queue: "summaries", Middleware: []rehop.Middleware{in.Middleware("summaries")},
 			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 				_, err := outboxpgx.From(ctx).Exec(ctx, "INSERT INTO summaries (content) VALUES ($1)", d.Body)

@@ -28,7 +28,7 @@ func (c Consumer) Hooks() []rehop.Hook {
 }
 
 // Subscribe begins to handle the messages of one queue.
-func (c Consumer) Subscribe(ctx context.Context, client *rehop.Client, queue string) (*rehop.Subscriber, error) {
+func (c Consumer) Subscribe(ctx context.Context, client *rehop.Client, queue string) (*rehop.Subscription, error) {
 	s := c.Script.subscription(queue)
 	s.Concurrency, s.Prefetch, s.CrashLimit = c.Concurrency, c.Prefetch, c.CrashLimit
 	s.Handler = rehop.HandlerFunc(c.handle)

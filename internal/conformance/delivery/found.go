@@ -23,7 +23,7 @@ type searched struct {
 
 // plan is everything that the clients declare.
 func (s Script) plan() (layout.Plan, error) {
-	var subs []rehop.Subscription
+	var subs []rehop.Subscriber
 	for _, q := range s.consumed() {
 		subs = append(subs, s.subscription(q))
 	}

@@ -204,8 +204,8 @@ func (s Script) digest(body []byte) uint64 {
 }
 
 // subscription is that to one of the queues, without a handler.
-func (s Script) subscription(queue string) rehop.Subscription {
-	sub := rehop.Subscription{Queue: queue, Layout: s.Layout, QueueType: s.QueueType, MaxLength: s.MaxLength}
+func (s Script) subscription(queue string) rehop.Subscriber {
+	sub := rehop.Subscriber{Queue: queue, Layout: s.Layout, QueueType: s.QueueType, MaxLength: s.MaxLength}
 	if !s.Usual {
 		sub.Retry = rehop.Steps(s.Steps...)
 	}

@@ -44,8 +44,8 @@ type Workload struct {
 
 	publishing, once, consuming *rehop.Client
 	consumer                    Consumer
-	subscribers                 []*rehop.Subscriber // those of the script's queues that are not remote
-	searched                    []searched          // where messages may lie
+	subscribers                 []*rehop.Subscription // those of the script's queues that are not remote
+	searched                    []searched            // where messages may lie
 	gate                        *valve
 	stop                        context.CancelFunc // no new messages
 	abort                       context.CancelFunc // and those under way are given up
@@ -127,7 +127,7 @@ func (w *Workload) open(ctx context.Context, role string, noResend bool) (*rehop
 }
 
 // Subscribe begins to handle the messages of a further queue.
-func (w *Workload) Subscribe(ctx context.Context, queue string) (*rehop.Subscriber, error) {
+func (w *Workload) Subscribe(ctx context.Context, queue string) (*rehop.Subscription, error) {
 	s, err := w.consumer.Subscribe(ctx, w.consuming, queue)
 	if err != nil {
 		return nil, fmt.Errorf("workload: %w", err)

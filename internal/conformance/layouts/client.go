@@ -54,7 +54,7 @@ func Publishes(exchange string, l layout.Layout) func(*rehop.Config) {
 }
 
 // Subscribe begins a subscription.
-func (c *Client) Subscribe(s rehop.Subscription) *rehop.Subscriber {
+func (c *Client) Subscribe(s rehop.Subscriber) *rehop.Subscription {
 	c.b.t.Helper()
 	sub, err := c.Client.Subscribe(c.b.Context(), s)
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *Client) Subscribe(s rehop.Subscription) *rehop.Subscriber {
 }
 
 // Declare makes all that a subscription has on the broker, and leaves.
-func (c *Client) Declare(s rehop.Subscription) {
+func (c *Client) Declare(s rehop.Subscriber) {
 	c.b.t.Helper()
 	s.Handler = rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("not to be handled yet") })
 	c.b.Must(c.Subscribe(s).Stop())
@@ -92,7 +92,7 @@ func (c *Client) PublishMany(name string, n int) {
 
 // FailAndLeave has a subscription fail the next message until it has failed attempts times in all, and then ends it: what it
 // wrote down is left for others. The wait that follows must not be short, or the message would be back before that.
-func (c *Client) FailAndLeave(s rehop.Subscription, attempts int) {
+func (c *Client) FailAndLeave(s rehop.Subscriber, attempts int) {
 	c.b.t.Helper()
 	reached, leaving := make(chan struct{}), make(chan struct{})
 	s.Handler = rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {

@@ -48,13 +48,13 @@ func dlxCases() []Case {
 const day = 24 * time.Hour
 
 // summary is a subscription of all that happens to orders.
-func summary(h rehop.Handler) rehop.Subscription {
-	return rehop.Subscription{Queue: orderSummary, Exchange: "order", Keys: []string{"order.#"}, Layout: layout.DLX{}, Handler: h}
+func summary(h rehop.Handler) rehop.Subscriber {
+	return rehop.Subscriber{Queue: orderSummary, Exchange: "order", Keys: []string{"order.#"}, Layout: layout.DLX{}, Handler: h}
 }
 
 // notification is a subscription of new orders.
-func notification(h rehop.Handler) rehop.Subscription {
-	return rehop.Subscription{Queue: orderNotification, Exchange: "order", Keys: []string{"order.created"}, Layout: layout.DLX{}, Handler: h}
+func notification(h rehop.Handler) rehop.Subscriber {
+	return rehop.Subscriber{Queue: orderNotification, Exchange: "order", Keys: []string{"order.created"}, Layout: layout.DLX{}, Handler: h}
 }
 
 func orderMessage(key, body string) rehop.Message {
@@ -156,7 +156,7 @@ func dlxExpires(b *Bench) {
 }
 
 // full is a subscription whose queue has room for one message and refuses others.
-func full(h rehop.Handler) rehop.Subscription {
+func full(h rehop.Handler) rehop.Subscriber {
 	s := summary(h)
 	s.MaxLength, s.Overflow = 1, "reject-publish"
 	return s

@@ -50,8 +50,8 @@ func enveloped(b *Bench) (layout.Envelope, envelopeFleet) {
 	return layout.Envelope{Delay: delay}, envelopeFleet{b.Program(), delay}
 }
 
-func orders(l layout.Envelope, h rehop.Handler) rehop.Subscription {
-	return rehop.Subscription{Queue: orderMain, Layout: l, Handler: h}
+func orders(l layout.Envelope, h rehop.Handler) rehop.Subscriber {
+	return rehop.Subscriber{Queue: orderMain, Layout: l, Handler: h}
 }
 
 func newOrder(body string) rehop.Message {
@@ -89,9 +89,9 @@ func envelopeSeedFirst(b *Bench) {
 }
 
 // quorumOrders is a subscription of the seed's quorum queue.
-func quorumOrders(l layout.Envelope, h rehop.Handler) rehop.Subscription {
+func quorumOrders(l layout.Envelope, h rehop.Handler) rehop.Subscriber {
 	l.Name = "order"
-	return rehop.Subscription{Queue: "order.quorum.q", QueueType: layout.Quorum, Layout: l, Handler: h}
+	return rehop.Subscriber{Queue: "order.quorum.q", QueueType: layout.Quorum, Layout: l, Handler: h}
 }
 
 func envelopeQuorumDeclared(b *Bench) {
@@ -303,7 +303,7 @@ func envelopeStrays(b *Bench) {
 	fleet.declare()
 	worker := fleet.handle(0, temporarily)
 	client, desk := b.Client(), b.Desk(succeeds)
-	client.Subscribe(rehop.Subscription{Queue: "audit.main.q", Exchange: "order.main.x", Keys: []string{"order.created"}, Layout: l, Handler: desk})
+	client.Subscribe(rehop.Subscriber{Queue: "audit.main.q", Exchange: "order.main.x", Keys: []string{"order.created"}, Layout: l, Handler: desk})
 	fleet.Send("order.main.x", "order.created", persistent(`{}`))
 	for range maxRetry + 1 {
 		worker.Next()

@@ -40,11 +40,11 @@ func TestNewer(t *testing.T) {
 
 // From RabbitMQ 4.3 on a quorum queue does not count what was given back, but marks it, by which the layout counts.
 func TestDLXOnQuorumQueue(t *testing.T) {
-	for name, s := range map[string]rehop.Subscription{"quorum": {QueueType: layout.Quorum}, "passive": {Passive: true}} {
+	for name, s := range map[string]rehop.Subscriber{"quorum": {QueueType: layout.Quorum}, "passive": {Passive: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = broker.RabbitMQ43 }))
-				declared := rehop.Subscription{Queue: "q", QueueType: layout.Quorum, Layout: layout.DLX{RestArgs: map[string]any{}}}
+				declared := rehop.Subscriber{Queue: "q", QueueType: layout.Quorum, Layout: layout.DLX{RestArgs: map[string]any{}}}
 				plan, err := rehop.Topology(rehop.Config{}, declared)
 				if err != nil {
 					t.Fatal(err)

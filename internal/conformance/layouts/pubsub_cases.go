@@ -51,8 +51,8 @@ func pubSub(b *Bench) (layout.PubSub, pubSubFleet) {
 }
 
 // pubSubSubscription is one for all keys of users.
-func pubSubSubscription(l layout.PubSub, queue string, h rehop.Handler) rehop.Subscription {
-	return rehop.Subscription{Queue: queue, Exchange: "master", Keys: []string{"user.#"}, Layout: l, Handler: h}
+func pubSubSubscription(l layout.PubSub, queue string, h rehop.Handler) rehop.Subscriber {
+	return rehop.Subscriber{Queue: queue, Exchange: "master", Keys: []string{"user.#"}, Layout: l, Handler: h}
 }
 
 func userCreated(body string) rehop.Message {
@@ -85,7 +85,7 @@ func pubSubTopics(b *Bench) {
 	l, fleet := pubSub(b)
 	client, users, all := b.Client(), b.Desk(succeeds), b.Desk(succeeds)
 	client.Subscribe(pubSubSubscription(l, pubSubQueue, users))
-	client.Subscribe(rehop.Subscription{Queue: "audit@all", Layout: l, Handler: all})
+	client.Subscribe(rehop.Subscriber{Queue: "audit@all", Layout: l, Handler: all})
 	fleet.declare("ucenter@enterprise", "enterprise.*")
 	enterprise := fleet.work("ucenter@enterprise", 0, never)
 	fleet.Send("master", "user.created", persistent("seed's"))

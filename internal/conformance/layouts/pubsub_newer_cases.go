@@ -128,7 +128,7 @@ func byQueueStrays(b *Bench) {
 	byQueue(b, func(l layout.PubSub, fleet pubSubNewerFleet, queue string) {
 		fleet.declare(queue, "user.#")
 		client, desk := b.Client(), b.Desk(succeeds)
-		sub := client.Subscribe(rehop.Subscription{Queue: "audit " + queue, Exchange: "master", Keys: []string{"#"}, Layout: l, Handler: desk})
+		sub := client.Subscribe(rehop.Subscriber{Queue: "audit " + queue, Exchange: "master", Keys: []string{"#"}, Layout: l, Handler: desk})
 		worker := fleet.work(queue, 0, func(d amqp091.Delivery) bool { return string(d.Body) == "1" && retryCount(d) < 3 })
 		fleet.Send("master", "user.created", persistent("1"))
 		for range 4 {

@@ -52,8 +52,8 @@ func sneakers(b *Bench) (layout.Sneakers, sneakersFleet) {
 	return layout.Sneakers{Delay: delay}, sneakersFleet{Program: b.Program(), timeout: delay, retries: 5}
 }
 
-func mail(l layout.Sneakers, h rehop.Handler) rehop.Subscription {
-	return rehop.Subscription{Queue: mailQueue, Exchange: "sneakers", ExchangeKind: "direct", Layout: l, Handler: h}
+func mail(l layout.Sneakers, h rehop.Handler) rehop.Subscriber {
+	return rehop.Subscriber{Queue: mailQueue, Exchange: "sneakers", ExchangeKind: "direct", Layout: l, Handler: h}
 }
 
 func mailMessage(body string) rehop.Message {

@@ -49,8 +49,8 @@ func tiered(b *Bench) (layout.Tiers, tiersFleet) {
 	return l, tiersFleet{b.Program(), tiers}
 }
 
-func push(l layout.Layout, h rehop.Handler, waits ...time.Duration) rehop.Subscription {
-	return rehop.Subscription{Queue: "push", Exchange: "user-messages", Layout: l, Handler: h, Retry: rehop.Steps(waits...)}
+func push(l layout.Layout, h rehop.Handler, waits ...time.Duration) rehop.Subscriber {
+	return rehop.Subscriber{Queue: "push", Exchange: "user-messages", Layout: l, Handler: h, Retry: rehop.Steps(waits...)}
 }
 
 func userMessage(body string) rehop.Message {

@@ -184,7 +184,7 @@ func (b *Bench) Start(r outbox.Relay) (stop func()) {
 func (b *Bench) Queue(name string, exchanges ...string) {
 	b.t.Helper()
 	for _, x := range append([]string{""}, exchanges...) {
-		sub, err := b.Client.Subscribe(b.Context(), rehop.Subscription{Queue: name, Exchange: x, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(nil) })})
+		sub, err := b.Client.Subscribe(b.Context(), rehop.Subscriber{Queue: name, Exchange: x, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return rehop.Unavailable(nil) })})
 		b.Must(err)
 		b.Must(sub.Stop())
 	}
@@ -194,7 +194,7 @@ func (b *Bench) Queue(name string, exchanges ...string) {
 func (b *Bench) Collect(queue string, exchange ...string) <-chan *rehop.Delivery {
 	b.t.Helper()
 	got := make(chan *rehop.Delivery, 10_000)
-	s := rehop.Subscription{Queue: queue, Prefetch: 100, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
+	s := rehop.Subscriber{Queue: queue, Prefetch: 100, Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 		got <- d
 		return nil
 	})}

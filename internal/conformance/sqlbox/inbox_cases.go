@@ -234,7 +234,7 @@ func (b *Bench) Inbox(told *recorder) inbox.Inbox {
 // Consume handles the messages of a queue, each in a transaction of the inbox.
 func (b *Bench) Consume(queue string, told *recorder, concurrency int, handle rehop.HandlerFunc) {
 	b.t.Helper()
-	_, err := b.Client.Subscribe(b.Context(), rehop.Subscription{
+	_, err := b.Client.Subscribe(b.Context(), rehop.Subscriber{
 		Queue: queue, Concurrency: concurrency, Retry: rehop.Steps(10*time.Millisecond, 10*time.Millisecond), ProbeMin: 10 * time.Millisecond,
 		Middleware: []rehop.Middleware{b.Inbox(told).Middleware("")}, Handler: handle,
 	})
@@ -297,7 +297,7 @@ func frozen(t *testing.T, b *Bench) {
 	handled := make(chan string, 10)
 	attempts := make(chan int, 10)
 	for _, queue := range []string{"first", "second"} {
-		_, err := b.Client.Subscribe(b.Context(), rehop.Subscription{
+		_, err := b.Client.Subscribe(b.Context(), rehop.Subscriber{
 			Queue: queue, Retry: rehop.Steps(), Middleware: []rehop.Middleware{in.Middleware("both")},
 			Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 				if d.ID == "hangs" {
@@ -381,7 +381,7 @@ func atOnce(t *testing.T, b *Bench, fail error) {
 			return next.Handle(ctx, d)
 		})
 	}
-	_, err := b.Client.Subscribe(b.Context(), rehop.Subscription{
+	_, err := b.Client.Subscribe(b.Context(), rehop.Subscriber{
 		Queue: "q", Concurrency: copies, Prefetch: copies, Retry: rehop.Steps(10 * time.Millisecond), Middleware: []rehop.Middleware{count, in},
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			first := runs.Add(1) == 1

@@ -276,7 +276,7 @@ func otherNames(t *testing.T, b *Bench) {
 	handled := make(chan string, 10)
 	in := b.Inbox(told)
 	in.Tables = names
-	_, err = b.Client.Subscribe(b.Context(), rehop.Subscription{
+	_, err = b.Client.Subscribe(b.Context(), rehop.Subscriber{
 		Queue: "q", Middleware: []rehop.Middleware{in.Middleware("")},
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 			if inbox.From(ctx) == nil {

@@ -36,7 +36,7 @@ func deskOf(t *testing.T, all []rehop.Message, options ...rehoptest.Option) (*re
 	t.Helper()
 	b := rehoptest.Open(t, options...)
 	client := b.Client
-	sub, err := client.Subscribe(t.Context(), rehop.Subscription{Queue: "q", Concurrency: 1, Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	sub, err := client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Concurrency: 1, Retry: rehop.NoRetry(), Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		return errors.New("no such customer")
 	})})
 	if err != nil {

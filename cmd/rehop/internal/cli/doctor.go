@@ -84,7 +84,7 @@ func (c *command) tellFlows(path string, o *admin.DoctorOptions) error {
 	layouts := flowLayouts(file).byQueue
 	o.Subscriptions = make(map[string]admin.DoctorSubscription, len(file.Flows))
 	for _, f := range file.Flows {
-		queue := f.Subscription.Queue
+		queue := f.Subscriber.Queue
 		o.Subscriptions[queue] = admin.DoctorSubscription{HandlerTimeout: f.Holds(), Layout: layouts[queue], Priorities: f.QuorumPriorities()}
 	}
 	return nil

@@ -54,11 +54,11 @@ func (c *command) layoutsOf(l layoutChoice, queues ...string) (queueLayouts, err
 func flowLayouts(file *config.File) queueLayouts {
 	all := queueLayouts{byQueue: make(map[string]layout.Layout, len(file.Flows))}
 	for _, flow := range file.Flows {
-		of := flow.Subscription.Layout
+		of := flow.Subscriber.Layout
 		if of == nil {
 			of = layout.Native{Type: file.QueueType}
 		}
-		all.byQueue[flow.Subscription.Queue] = of
+		all.byQueue[flow.Subscriber.Queue] = of
 	}
 	return all
 }

@@ -60,7 +60,7 @@ func failMail(t *testing.T, server *broker.Server, count int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = client.Subscribe(t.Context(), rehop.Subscription{Queue: "mail", Retry: rehop.NoRetry(),
+	_, err = client.Subscribe(t.Context(), rehop.Subscriber{Queue: "mail", Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New(longReason) })})
 	if err != nil {
 		t.Fatal(err)

@@ -150,24 +150,24 @@ func TestParse(t *testing.T) {
 	if len(f.Flows) != 4 || len(f.Outboxes) != 3 {
 		t.Fatalf("got %d flows and %d outboxes, want 4 and 3", len(f.Flows), len(f.Outboxes))
 	}
-	notify := rehop.Subscription{
+	notify := rehop.Subscriber{
 		Queue: "order-notify", Exchange: "order", Keys: []string{"order.created", "order.paid"}, Concurrency: 10, Prefetch: 20, Timeout: time.Minute,
 		Retry: rehop.Steps(10*time.Second, 100*time.Second), ProbeMin: 2 * time.Second, MaxLength: 1000, MaxBytes: 16 << 20, Overflow: "reject-publish",
 		QueueArgs: map[string]any{"x-queue-leader-locator": "balanced", "x-delivery-limit": int64(20)},
 	}
-	check("notify", f.Flows[0].Subscription, notify)
+	check("notify", f.Flows[0].Subscriber, notify)
 	check("notify's rate", f.Flows[0].Rate, config.Rate{Messages: 100, Per: time.Second, Burst: 5})
 	check("notify's target", *f.Flows[0].Target.HTTP, config.HTTP{URL: "https://shop.example/hook", Header: map[string][]string{"Authorization": {"Bearer ${PASSWORD}"}},
 		Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, Timeout: 10 * time.Second, RetryAll: true})
 	notify.Queue, notify.Concurrency, notify.Prefetch = "order-copy", 2, 3
-	check("copy", f.Flows[1].Subscription, notify)
+	check("copy", f.Flows[1].Subscriber, notify)
 	check("copy's rate", f.Flows[1].Rate, config.Rate{Messages: 10, Per: time.Minute, Burst: 1})
 	check("copy's target", *f.Flows[1].Target.Forward, config.Forward{Exchange: "audit", Timeout: 30 * time.Second})
-	check("mail", f.Flows[2].Subscription, rehop.Subscription{Queue: "mail", Exchange: "mails", Layout: layout.Sneakers{Delay: 30 * time.Second, Retries: 3},
+	check("mail", f.Flows[2].Subscriber, rehop.Subscriber{Queue: "mail", Exchange: "mails", Layout: layout.Sneakers{Delay: 30 * time.Second, Retries: 3},
 		Retry: rehop.Exponential(time.Second, 3, time.Hour, 8).WithJitter(0.2).WithImmediate(1)})
 	check("mail's target", *f.Flows[2].Target.Command, config.Command{Path: "./mail", Args: []string{"--fast", "now"}, Env: []string{"A=b"}, Timeout: 30 * time.Second,
 		Outcomes: map[int]target.Outcome{3: target.Fail, 4: target.Drop}})
-	check("last's schedule", f.Flows[3].Subscription.Retry, rehop.NoRetry())
+	check("last's schedule", f.Flows[3].Subscriber.Retry, rehop.NoRetry())
 	check("last's target", f.Flows[3].Target.HTTP.URL, "http://localhost/${x}")
 	check("dialects", []dialect.Dialect{f.Outboxes[0].Database.Dialect, f.Outboxes[1].Database.Dialect, f.Outboxes[2].Database.Dialect},
 		[]dialect.Dialect{dialect.Postgres, dialect.SQLite, dialect.MySQL})
@@ -197,7 +197,7 @@ func TestMerge(t *testing.T) {
 		text += fmt.Sprintf("x-%d: &m%d {<<: [%s]}\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*m%d, ", i), 10), ", "))
 	}
 	f := parse(t, text+"flows:\n  a: &a\n    <<: [*a, *m30, *a]\n    queue: q\n")
-	if f.Flows[0].Subscription.Queue != "q" || f.Flows[0].Target.HTTP.URL != "http://x" {
+	if f.Flows[0].Subscriber.Queue != "q" || f.Flows[0].Target.HTTP.URL != "http://x" {
 		t.Errorf("got %+v, want the queue and what was merged", f.Flows[0])
 	}
 }

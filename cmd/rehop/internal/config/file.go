@@ -264,10 +264,10 @@ func (f *File) Config() rehop.Config {
 }
 
 // Subscriptions are those of the flows, without handlers.
-func (f *File) Subscriptions() ([]rehop.Subscription, error) {
-	all := make([]rehop.Subscription, len(f.Flows))
+func (f *File) Subscriptions() ([]rehop.Subscriber, error) {
+	all := make([]rehop.Subscriber, len(f.Flows))
 	for i, flow := range f.Flows {
-		all[i] = flow.Subscription
+		all[i] = flow.Subscriber
 	}
 	return all, nil
 }

@@ -17,8 +17,8 @@ import (
 type Flow struct {
 	Name string
 	// Subscription has everything but the handler.
-	Subscription rehop.Subscription
-	Rate         Rate
+	Subscriber rehop.Subscriber
+	Rate       Rate
 	// PauseWhenDown: while the target cannot be reached the flow pauses, and no attempt is burnt.
 	PauseWhenDown bool
 	Target        Target
@@ -29,9 +29,9 @@ func (r *reader) flows(n *yaml.Node, f *File) {
 		before := len(r.faults)
 		flow, at := r.flow(name, key, value)
 		for i, other := range f.Flows {
-			if other.Subscription.Queue == flow.Subscription.Queue {
+			if other.Subscriber.Queue == flow.Subscriber.Queue {
 				r.fault(at.at("queue"), "flow %q has the queue %q, as flow %q in line %d has: they would take each other's messages",
-					name, flow.Subscription.Queue, other.Name, r.flowsAt[i].self.Line)
+					name, flow.Subscriber.Queue, other.Name, r.flowsAt[i].self.Line)
 			}
 		}
 		at.faulty = len(r.faults) > before
@@ -41,12 +41,12 @@ func (r *reader) flows(n *yaml.Node, f *File) {
 
 // agree finds out whether what the flows declare is possible, and fits the exchanges and each other.
 func (r *reader) agree(f *File) {
-	var sound []rehop.Subscription
+	var sound []rehop.Subscriber
 	for i, at := range r.flowsAt {
 		if at.faulty {
 			continue
 		}
-		s := f.Flows[i].Subscription
+		s := f.Flows[i].Subscriber
 		if _, err := rehop.Topology(f.Config(), s); err != nil {
 			r.blame(at, err, fieldKeys)
 			continue
@@ -65,8 +65,8 @@ func (r *reader) agree(f *File) {
 var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeKind": "exchange-kind", "Retry": "retry"}
 
 func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
-	flow := Flow{Name: name, Subscription: rehop.Subscription{Queue: name}}
-	s := &flow.Subscription
+	flow := Flow{Name: name, Subscriber: rehop.Subscriber{Queue: name}}
+	s := &flow.Subscriber
 	what := fmt.Sprintf("flow %q", name)
 	if n.Tag == "!!null" {
 		r.fault(key, "%s is empty; it needs a target", what)
@@ -122,7 +122,7 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 
 // QuorumPriorities reports whether the flow needs priorities of a quorum queue.
 func (f Flow) QuorumPriorities() bool {
-	return f.Subscription.MaxPriority > 0 && f.Subscription.QueueType == layout.Quorum
+	return f.Subscriber.MaxPriority > 0 && f.Subscriber.QueueType == layout.Quorum
 }
 
 // usualFlowTimeout is that of a flow.
@@ -131,7 +131,7 @@ const usualFlowTimeout = 5 * time.Minute
 // Holds is the longest time that the flow holds a message: its timeout, as often as messages are handled one after the other until all that were
 // prefetched are done.
 func (f Flow) Holds() time.Duration {
-	s := f.Subscription
+	s := f.Subscriber
 	concurrency := cmp.Or(s.Concurrency, 1)
 	rounds := (cmp.Or(s.Prefetch, max(4, 2*concurrency)) + concurrency - 1) / concurrency
 	return cmp.Or(s.Timeout, usualFlowTimeout) * time.Duration(rounds)
@@ -162,7 +162,7 @@ func (r *reader) arguments(to *map[string]any) func(*yaml.Node) {
 
 // checkTimes finds a target that may take longer than its flow. One that does not say how long gets no more than the flow has.
 func (r *reader) checkTimes(f Flow, at places) {
-	limit := cmp.Or(f.Subscription.Timeout, usualFlowTimeout)
+	limit := cmp.Or(f.Subscriber.Timeout, usualFlowTimeout)
 	own := f.Target.timeout()
 	if own == nil {
 		return
@@ -184,7 +184,7 @@ func (r *reader) checkCircle(f Flow, at places) {
 	if to == nil {
 		return
 	}
-	s := f.Subscription
+	s := f.Subscriber
 	circle := to.Exchange == "" && to.Key == s.Queue
 	if to.Exchange != "" && to.Exchange == s.Exchange {
 		bound := s.Keys

@@ -66,7 +66,7 @@ func (r *reader) checkRate(f *Flow, at places) {
 	if f.Rate.Per == 0 {
 		return
 	}
-	s := &f.Subscription
+	s := &f.Subscriber
 	s.Prefetch = cmp.Or(s.Prefetch, s.Concurrency, 1)
 	if wait := f.LongestWait(); wait > longestHeld {
 		r.fault(at.at("rate"), "flow %q: with a prefetch of %d, a message would wait for its turn for %v, and the longest is %v; lower prefetch and concurrency, or raise rate",
@@ -79,5 +79,5 @@ func (f Flow) LongestWait() time.Duration {
 	if f.Rate.Per == 0 {
 		return 0
 	}
-	return time.Duration(float64(max(f.Subscription.Prefetch, f.Subscription.Concurrency, 1)) / f.Rate.PerSecond() * float64(time.Second))
+	return time.Duration(float64(max(f.Subscriber.Prefetch, f.Subscriber.Concurrency, 1)) / f.Rate.PerSecond() * float64(time.Second))
 }

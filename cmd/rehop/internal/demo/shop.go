@@ -44,7 +44,7 @@ func open(ctx context.Context, books *books, gateway *gateway, steps []time.Dura
 	if s.desk, err = admin.Open(ctx, admin.Config{Dial: s.server.Dial}); err != nil {
 		return nil, err
 	}
-	for _, service := range []rehop.Subscription{
+	for _, service := range []rehop.Subscriber{
 		{Queue: Summary, Keys: []string{everythingKey}, Concurrency: 2, Handler: rehop.HandlerFunc(summarize)},
 		{Queue: Notification, Keys: []string{keyCreated}, Concurrency: 8, Handler: rehop.HandlerFunc(s.notify)},
 	} {

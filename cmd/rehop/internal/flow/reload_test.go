@@ -107,7 +107,7 @@ func TestReloadTakesNoLongerThanItsPatience(t *testing.T) {
 		if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "no connection to the broker") || took < time.Minute || took > time.Minute+time.Second {
 			t.Errorf("got %v after %v, want that there is no connection after a minute", err, took)
 		}
-		if got := s.runner.current.flows["a"].flow.Subscription.Concurrency; got != 1 {
+		if got := s.runner.current.flows["a"].flow.Subscriber.Concurrency; got != 1 {
 			t.Errorf("got a flow of concurrency %d, want the old one, 1", got)
 		}
 		s.broker.Up()

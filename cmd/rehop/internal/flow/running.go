@@ -19,14 +19,14 @@ import (
 // running is a flow at work.
 type running struct {
 	flow  config.Flow
-	sub   *rehop.Subscriber
+	sub   *rehop.Subscription
 	close func() // when the subscription has ended
 }
 
 // begin starts a flow.
 func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) {
 	handler, end := handlerFor(f, g)
-	s := f.Subscription
+	s := f.Subscriber
 	s.Handler = handler
 	// The wait for a turn is on top of the time that the target has; see limited.
 	if wait := f.LongestWait(); wait > 0 {
@@ -68,7 +68,7 @@ func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 	}
 	if perSecond := f.Rate.PerSecond(); perSecond > 0 {
 		limiter := rate.NewLimiter(rate.Limit(perSecond), f.Rate.Burst)
-		handler = limited(limiter, cmp.Or(f.Subscription.Timeout, usualTimeout), handler)
+		handler = limited(limiter, cmp.Or(f.Subscriber.Timeout, usualTimeout), handler)
 	}
 	return handler, end
 }

@@ -119,7 +119,7 @@ func (w *watch) status() Status {
 		s.Error = w.lost.Error()
 	}
 	for _, f := range w.followed {
-		q := FlowStatus{Flow: f.flow.Name, Queue: f.flow.Subscription.Queue, Consuming: f.sub.Receiving()}
+		q := FlowStatus{Flow: f.flow.Name, Queue: f.flow.Subscriber.Queue, Consuming: f.sub.Receiving()}
 		if known := w.queues[q.Queue]; known != nil {
 			q.Paused = known.paused
 			switch {
@@ -161,7 +161,7 @@ func (w *watch) missing(client *rehop.Client, flows []*running) (final bool, err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range flows {
-		queue := w.queues[f.flow.Subscription.Queue]
+		queue := w.queues[f.flow.Subscriber.Queue]
 		if queue != nil && queue.refused != nil {
 			return true, fmt.Errorf("flow %q: %w", f.flow.Name, queue.refused)
 		}

@@ -200,7 +200,7 @@ func (r *run) tellReady() error {
 		report.Broker = withoutPasswords(settings.URLs)
 	}
 	for _, f := range r.file.Flows {
-		report.Flows = append(report.Flows, FlowReport{f.Name, f.Subscription.Queue, f.Target.String()})
+		report.Flows = append(report.Flows, FlowReport{f.Name, f.Subscriber.Queue, f.Target.String()})
 	}
 	for _, o := range r.file.Outboxes {
 		report.Outboxes = append(report.Outboxes, o.Name)
