@@ -45,6 +45,15 @@ type Refusal struct {
 	Reason string `json:"reason"` // why, and what to do
 }
 
+// ErrRefused is what the error of Apply is if the broker has refused parts of the plan, and nothing else went wrong. Applied.Refused has the parts.
+var ErrRefused = errors.New("the broker refuses parts of the plan")
+
+type refusals []error
+
+func (r refusals) Error() string        { return errors.Join(r...).Error() }
+func (r refusals) Unwrap() []error      { return r }
+func (r refusals) Is(target error) bool { return target == ErrRefused }
+
 // String has a line for each thing that was declared, and for each that was left.
 func (x Applied) String() string {
 	var s strings.Builder
@@ -151,7 +160,7 @@ func (w *application) declare(ctx context.Context, work layout.Plan) error {
 		}
 	}
 	if w.refused != nil {
-		return errors.Join(w.refused...)
+		return refusals(w.refused)
 	}
 	for _, x := range work.Exchanges {
 		if err := w.part(ctx, x.Object(), layout.Plan{Exchanges: []topology.Exchange{x}}); err != nil {
@@ -177,7 +186,10 @@ func (w *application) declare(ctx context.Context, work layout.Plan) error {
 			return err
 		}
 	}
-	return errors.Join(w.refused...)
+	if w.refused != nil {
+		return refusals(w.refused)
+	}
+	return nil
 }
 
 func (w *application) part(ctx context.Context, name Object, plan layout.Plan) error {

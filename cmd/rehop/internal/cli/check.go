@@ -40,12 +40,14 @@ nothing is wrong and 3 if something is.`,
 				return err
 			}
 			if withBroker {
-				if faults, err = c.faultsOnBroker(cmd.Context(), path); err != nil {
+				faults, notes, err := c.faultsOnBroker(cmd.Context(), path)
+				if len(faults) > 0 {
+					return errors.Join(err, c.tellFaults(path, faults))
+				}
+				if err != nil {
 					return err
 				}
-				if len(faults) > 0 {
-					return c.tellFaults(path, faults)
-				}
+				file.Notes = append(file.Notes, notes...)
 			}
 			if c.json {
 				return c.printJSON(checked{Path: path, Faults: config.Faults{}, Notes: file.Notes})
@@ -62,28 +64,28 @@ nothing is wrong and 3 if something is.`,
 	return cmd
 }
 
-// faultsOnBroker are the reasons for which the flows of a file would not start on the broker.
-func (c *command) faultsOnBroker(ctx context.Context, path string) (config.Faults, error) {
-	var faults config.Faults
-	err := c.withPlan(ctx, []string{path}, func(plan layout.Plan, a *admin.Admin) error {
+// faultsOnBroker are the reasons for which the flows of a file would not start on the broker, and notes on what could not be checked.
+func (c *command) faultsOnBroker(ctx context.Context, path string) (faults, notes config.Faults, err error) {
+	fault := func(text string) config.Fault { return config.Fault{File: path, Text: text} }
+	err = c.withPlan(ctx, []string{path}, func(plan layout.Plan, a *admin.Admin) error {
 		applied, err := a.Apply(ctx, plan, admin.ApplyOptions{DryRun: true})
 		for _, refused := range applied.Refused {
-			faults = append(faults, config.Fault{File: path, Text: refused.Reason})
+			faults = append(faults, fault(refused.Reason))
 		}
-		for _, left := range applied.Left.Of(topology.Unsupported, topology.Differs) {
-			faults = append(faults, config.Fault{File: path, Text: left.String()})
-		}
-		for _, left := range applied.Left.Of(topology.Missing) {
-			if left.Do == topology.Ask {
-				faults = append(faults, config.Fault{File: path, Text: left.String()})
+		for _, left := range applied.Left {
+			switch {
+			case left.Kind == topology.Unsupported, left.Kind == topology.Differs, left.Kind == topology.Missing && left.Do == topology.Ask:
+				faults = append(faults, fault(left.String()))
+			case left.Kind == topology.Unchecked:
+				notes = append(notes, fault(left.String()))
 			}
 		}
-		if len(applied.Refused) > 0 {
-			return nil // which is what the error says
+		if errors.Is(err, admin.ErrRefused) {
+			return nil // the faults say so
 		}
 		return err
 	})
-	return faults, err
+	return faults, notes, err
 }
 
 // checked is what the command says to programs.

@@ -67,6 +67,9 @@ requeues them, to count those of each queue. This can delay these messages by as
 				return err
 			}
 			defer a.Close()
+			for _, name := range names { // without names, the management API counts these messages as failed
+				c.noteDelayed(cmd.Context(), a, name)
+			}
 			o, err := lookAt(cmd.Context(), a, names, waiting)
 			if err != nil {
 				return explain(err)
