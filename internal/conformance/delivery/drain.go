@@ -81,10 +81,14 @@ type ledger struct {
 	underway map[string]bool    // attempts without an outcome
 	missing  map[place]struct{} // confirmed, not handled
 	done     map[place]struct{} // handled
+	// A consumer that is killed may have moved a message to the failed queue without reporting it.
+	killed map[string]bool    // queues of such consumers
+	spent  map[place]struct{} // messages whose last attempt failed
 }
 
 func newLedger(queues []string, routed func(id string) bool) *ledger {
-	return &ledger{queues: queues, routed: routed, underway: make(map[string]bool), missing: make(map[place]struct{}), done: make(map[place]struct{})}
+	return &ledger{queues: queues, routed: routed, underway: make(map[string]bool), missing: make(map[place]struct{}), done: make(map[place]struct{}),
+		killed: make(map[string]bool), spent: make(map[place]struct{})}
 }
 
 // Unsettled is how many confirmed messages have neither been handled nor been parked, counted once
@@ -117,13 +121,32 @@ func (l *ledger) take(e Event) bool {
 		p := place{e.Queue, e.ID}
 		l.done[p] = struct{}{}
 		delete(l.missing, p)
+	case Failed:
+		if e.Delay == 0 {
+			l.spent[place{e.Queue, e.ID}] = struct{}{}
+		}
+		return false
+	case Start:
+		delete(l.spent, place{e.Queue, e.ID})
+		return false
+	case Killed:
+		l.killed[e.Queue] = true
+		return false
 	default: // a message that is tried again and again comes no nearer to its end
 		return false
 	}
 	return true
 }
 
-func (l *ledger) settled() bool { return len(l.underway) == 0 && len(l.missing) == 0 }
+// settled does not wait for the report of a consumer that was killed. Whether the message is in the failed queue is for the auditor to say.
+func (l *ledger) settled() bool {
+	for p := range l.missing {
+		if _, spent := l.spent[p]; !spent || !l.killed[p.queue] {
+			return false
+		}
+	}
+	return len(l.underway) == 0
+}
 
 func (l *ledger) String() string {
 	s := fmt.Sprintf("%d publishes have no outcome and %d confirmed messages are not handled", len(l.underway), len(l.missing))
