@@ -98,6 +98,7 @@ func TestEarlyMessagesDeclareSeldom(t *testing.T) {
 		ch := channel(t, b)
 		m.take()
 		for i := range messages { // as a process with another clock has sent them to wait
+			time.Sleep(50 * time.Millisecond) // in virtual time: what was learned from one message must hold for the next
 			due := time.Now().Add(time.Duration(i+1) * time.Second)
 			headers := amqp091.Table{envelope.Attempt: int32(1), envelope.Queue: "q", envelope.Key: "q", envelope.Due: due.UnixMilli()}
 			if err := ch.PublishWithContext(t.Context(), "", "q", true, false, amqp091.Publishing{MessageId: fmt.Sprint(i), Headers: headers}); err != nil {
@@ -108,8 +109,8 @@ func TestEarlyMessagesDeclareSeldom(t *testing.T) {
 		if n := len(log.all()); n != messages {
 			t.Errorf("runs: got %d, want %d", n, messages)
 		}
-		if _, declares := m.take(); declares > 150 {
-			t.Errorf("%d messages that came early: got %d declarations, want each object once", messages, declares)
+		if _, declares := m.take(); declares > 400 {
+			t.Errorf("%d messages that came early, one by one: got %d declarations, want those of a few reconnections", messages, declares)
 		}
 	})
 }

@@ -24,7 +24,6 @@ func TestAudit(t *testing.T) {
 }
 
 func auditLayout(t *testing.T, script delivery.Script) {
-	const faults = 3
 	x := audit.New(t, lab.Single(t), script)
 	x.Between = 20
 	x.Work.Rate, x.Work.Backlog, x.Work.Window = 50, 40, 16
@@ -32,11 +31,14 @@ func auditLayout(t *testing.T, script delivery.Script) {
 	p := x.Proxied()
 	x.Start()
 	// First: classic queues have what is delivered again sent round, so later handlers might all be moving those.
-	x.Fault("connections cut while messages move", func(int) {
-		if !x.CutMoves(p, delivery.Soon, 3, 20) {
-			x.T.Error("inconclusive: too few messages were on their way")
-		}
-	})
+	// At times all handlers wait for messages that cannot be moved: then there is another try.
+	cut, tries := false, 0
+	for ; !cut && tries < 4; tries++ {
+		x.Fault("connections cut while messages move", func(int) { cut = x.CutMoves(p, delivery.Soon, 3, 20) })
+	}
+	if !cut {
+		t.Error("inconclusive: too few messages were on their way, each time")
+	}
 	x.Fault("consumers cut", func(began int) {
 		x.CutInHand(p)
 		x.SeeKind(began, delivery.Ceased)
@@ -47,6 +49,6 @@ func auditLayout(t *testing.T, script delivery.Script) {
 	})
 	x.Run(20)
 	rules := x.Work.Rules()
-	rules.Faults, rules.Witness = faults, delivery.Sees(delivery.Lost)
+	rules.Faults, rules.Witness = tries+2, delivery.Sees(delivery.Lost)
 	x.Finish(rules)
 }

@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net/http"
+	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/internal/conformance/await"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -27,6 +30,7 @@ func orderCases() []Case {
 		{"order/Discard", discard},
 		{"order/ImportOfAnothers", importOfAnothers},
 		{"order/ImportOfBytes", importOfBytes},
+		{"order/ReadByConsumers", readByConsumers},
 	}
 }
 
@@ -244,5 +248,40 @@ func discard(b *Bench) {
 	b.must(err)
 	if p.Done != n-third || b.depth(failed) != 0 {
 		b.t.Fatalf("progress: got %+v, want that the others are gone, too", p)
+	}
+}
+
+// readByConsumers: messages are read by consumers, each once per command. To get them one by one takes a hundred times as long, and to get all
+// those before a message again for each message takes a time that grows with the square of their number.
+func readByConsumers(b *Bench) {
+	const n, commands = 300, 4
+	b.declare(failed, resting(layout.Quorum), queue)
+	b.fill(failed, n)
+	a := b.admin(b.managed)
+	found, err := a.Failed(b.context(), queue, n, admin.Filter{})
+	b.must(err)
+	b.wantIDs("the list", idsOf(found), n, nil)
+	if got, err := a.CountFailed(b.context(), queue, admin.Filter{}); err != nil || got.Messages != n {
+		b.t.Fatalf("count: got %+v and %v, want %d messages", got, err, n)
+	}
+	if got := b.exported(a, admin.Filter{}); len(got) != n {
+		b.t.Fatalf("export: got %d messages, want %d", len(got), n)
+	}
+	if p, err := a.Discard(b.context(), queue, admin.Options{}); err != nil || p.Done != n {
+		b.t.Fatalf("discard: got %+v and %v, want %d done", p, err, n)
+	}
+	var of struct {
+		Stats struct {
+			Deliver, Get int
+			GetNoAck     int `json:"get_no_ack"`
+		} `json:"message_stats"`
+	}
+	await.True(b.t, limit, 100*time.Millisecond, "the broker to have counted all deliveries", func() bool {
+		b.api(http.MethodGet, "queues", failed, nil, &of)
+		return of.Stats.Deliver >= commands*n
+	})
+	if of.Stats.Deliver > 2*commands*n || of.Stats.Get+of.Stats.GetNoAck > 2*commands {
+		b.t.Errorf("%d commands on %d messages: got %d deliveries to consumers and %d by basic.get, want each message delivered once per command and at most two gets per command",
+			commands, n, of.Stats.Deliver, of.Stats.Get+of.Stats.GetNoAck)
 	}
 }

@@ -121,17 +121,21 @@ func (b *Bench) managed(c *admin.Config) { c.Management, c.HTTP = b.Management, 
 // policy sets a policy, or an operator policy, for all queues.
 func (b *Bench) policy(kind string, definition map[string]any) {
 	b.t.Helper()
+	b.api(http.MethodPut, kind, "all", map[string]any{"pattern": ".*", "apply-to": "queues", "definition": definition}, nil)
+}
+
+// api asks the management API about an object of the virtual host.
+func (b *Bench) api(method, kind, name string, body, into any) {
+	b.t.Helper()
 	api, err := url.Parse(b.Management)
 	b.must(err)
 	broker, err := url.Parse(b.URL)
 	b.must(err)
-	vhost := strings.TrimPrefix(broker.Path, "/")
-	if vhost == "" {
-		vhost = "/"
-	}
-	text, err := json.Marshal(map[string]any{"pattern": ".*", "apply-to": "queues", "definition": definition})
+	vhost := cmp.Or(strings.TrimPrefix(broker.Path, "/"), "/")
+	text, err := json.Marshal(body)
 	b.must(err)
-	request, err := http.NewRequestWithContext(b.context(), http.MethodPut, api.JoinPath("api", kind, url.PathEscape(vhost), "all").String(), strings.NewReader(string(text)))
+	path := api.JoinPath("api", kind, url.PathEscape(vhost), url.PathEscape(name)).String()
+	request, err := http.NewRequestWithContext(b.context(), method, path, strings.NewReader(string(text)))
 	b.must(err)
 	request.Header.Set("Content-Type", "application/json")
 	password, _ := api.User.Password()
@@ -140,7 +144,10 @@ func (b *Bench) policy(kind string, definition map[string]any) {
 	b.must(err)
 	defer response.Body.Close()
 	if response.StatusCode >= 300 {
-		b.t.Fatalf("set a policy: got %s, want that it is set", response.Status)
+		b.t.Fatalf("%s %s: got %s, want success", method, path, response.Status)
+	}
+	if into != nil {
+		b.must(json.NewDecoder(response.Body).Decode(into))
 	}
 }
 
