@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,8 +69,8 @@ type Config struct {
 	// MaxBody is the largest body that is sent. Default: 16 MiB, which is RabbitMQ 4's own limit.
 	MaxBody int
 
-	// Hooks are told what happens; see the Hook interfaces.
-	Hooks []Hook
+	// Hooks receive events: connections, publishes, runs of handlers, results. Default: none.
+	Hooks []Hooks
 	// Logger gets what no caller can be told. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -215,6 +216,29 @@ func (c Config) validate() error {
 		fault("Unrouted %d must be ReturnUnrouted or KeepUnrouted", c.Unrouted)
 	}
 	return errors.Join(faults...)
+}
+
+// withoutPasswords is the config for hooks, which may log it.
+func (c Config) withoutPasswords() Config {
+	c.URL = withoutPassword(c.URL)
+	urls := make([]string, len(c.URLs))
+	for i, u := range c.URLs {
+		urls[i] = withoutPassword(u)
+	}
+	c.URLs = urls
+	return c
+}
+
+// withoutPassword is a URL, which validate has accepted, with its user alone.
+func withoutPassword(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil { // not one that validate accepts: it may have a password anywhere
+		return ""
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	return u.String()
 }
 
 func checkExchange(name, kind string) error {

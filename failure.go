@@ -94,7 +94,7 @@ func (s *Subscription) ack(h *handling, outcome Outcome, result Result) {
 
 // settle has the broker do what is to be done with a message. Hooks are told when the broker has been sent that.
 func (s *Subscription) settle(h *handling, result Result, by func(*rabbit.Delivery) bool) {
-	if len(s.client.hooks.handle) > 0 {
+	if len(s.client.hooks.result) > 0 {
 		h.raw.Note = &settled{h, result}
 	}
 	if !by(&h.raw) {
@@ -137,7 +137,9 @@ func (s *Subscription) giveBack(h *handling, result Result) {
 }
 
 func (s *Subscription) tellHandled(h *handling, result Result) {
-	tell(s.client.hooks.handle, func(hook HandleHook) { hook.OnHandled(h.told, &h.Delivery, result) })
+	for _, on := range s.client.hooks.result {
+		on(h.told, &h.Delivery, result)
+	}
 }
 
 // tellMove asks hooks for what is to go with a message.
@@ -146,7 +148,9 @@ func (s *Subscription) tellMove(h *handling, result Result) {
 		return
 	}
 	h.added = make(map[string]any)
-	tell(s.client.hooks.move, func(hook MoveHook) { hook.OnMove(h.told, &h.Delivery, result, h.added) })
+	for _, on := range s.client.hooks.move {
+		on(h.told, &h.Delivery, result, h.added)
+	}
 	maps.DeleteFunc(h.added, func(name string, _ any) bool { return envelope.Owned(name) && !strings.HasPrefix(name, HookPrefix) })
 }
 

@@ -55,7 +55,7 @@ type Delivery struct {
 // that [Message].ID remains empty until then.
 func (d *Delivery) LastingID() string { return cmp.Or(d.ID, d.givenID) }
 
-// HookHeader is a header that a [MoveHook] has written for itself when the message was sent on, under a name that begins with
+// HookHeader is a header that a [Hooks].OnMove has written for itself when the message was sent on, under a name that begins with
 // [HookPrefix]; nil if there is none. Other programs can write such headers, too: do not trust what they say.
 func (d *Delivery) HookHeader(name string) any { return d.hooks[name] }
 

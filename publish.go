@@ -18,7 +18,7 @@ import (
 // just that. Any other outcome is one of the errors of this package: ErrUnroutable, ErrRefused,
 // ErrUnknown, ErrBlocked, ErrDisconnected, ErrTooLarge, ErrInvalid, ErrClosed.
 func (c *Client) Publish(ctx context.Context, m Message) error {
-	if len(c.hooks.publish) == 0 && len(c.hooks.publishStart) == 0 {
+	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {
 		return c.publishOne(ctx, &m)
 	}
 	return c.publishObserved(ctx, m)
@@ -30,7 +30,9 @@ func (c *Client) publishObserved(ctx context.Context, m Message) error {
 	ctx = c.publishStarts(ctx, &m)
 	err := c.publishOne(ctx, &m)
 	took := time.Since(start)
-	tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(ctx, &m, took, err) })
+	for _, on := range c.hooks.publishEnd {
+		on(ctx, &m, took, err)
+	}
 	return err
 }
 
@@ -41,8 +43,8 @@ func (c *Client) publishStarts(ctx context.Context, m *Message) context.Context 
 	if len(c.hooks.publishStart) > 0 {
 		m.Headers = maps.Clone(m.Headers) // hooks write to it, and the caller may publish the same headers again
 	}
-	for _, h := range c.hooks.publishStart {
-		ctx = h.OnPublishStart(ctx, m)
+	for _, on := range c.hooks.publishStart {
+		ctx = on(ctx, m)
 	}
 	return ctx
 }
@@ -71,7 +73,7 @@ func publishError(m *Message, err error) error {
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 	outcomes := make([]error, len(messages))
 	note := func(i int, err error) { outcomes[i] = err }
-	if len(c.hooks.publish) == 0 && len(c.hooks.publishStart) == 0 {
+	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {
 		c.publishEach(ctx, messages, note, func(told func()) { told() }) // calls nobody who could call Close
 	} else {
 		c.PublishEach(ctx, messages, note)
@@ -104,7 +106,9 @@ func (c *Client) publishEach(ctx context.Context, messages []Message, settled fu
 	end := func(i int, err error) {
 		took := time.Since(start)
 		err = publishError(&sent[i], err)
-		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &sent[i], took, err) })
+		for _, on := range c.hooks.publishEnd {
+			on(contexts[i], &sent[i], took, err)
+		}
 		sent[i] = Message{} // it may be large, and others may take long
 		settled(i, err)
 	}

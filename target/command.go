@@ -43,7 +43,7 @@ type Command struct {
 	// programs that it has started. Default: 2 s.
 	Grace time.Duration
 	// Carry sets variables that carry the context of an attempt on, such as that of a trace, whose names are turned into capitals:
-	// TRACEPARENT. rehopotel.Hook.Carry is one. Default: none are set.
+	// TRACEPARENT. rehopotel.Telemetry.Carry is one. Default: none are set.
 	Carry func(ctx context.Context, set func(name, value string))
 	// Outcomes say what exit codes mean, beside and before the usual: 0 is Done, 65 (EX_DATAERR of sysexits.h) is Fail, 69
 	// (EX_UNAVAILABLE) is Pause, and all others are Retry, 75 (EX_TEMPFAIL) among them. Default: the usual.

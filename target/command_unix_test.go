@@ -50,7 +50,7 @@ func TestExitCodes(t *testing.T) {
 			program := shell(c.script)
 			program.Outcomes = c.set
 			events := make(handled, 1)
-			client := connected(t, events)
+			client := connected(t, rehop.Hooks{OnResult: events.OnResult})
 			subscribe(t, client, program)
 			publish(t, client, rehop.Message{Key: "q", Body: []byte(strings.Repeat("x", 1<<20))})
 			got := <-events
@@ -162,7 +162,7 @@ func TestTimeoutIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			events := make(handled, 1)
-			client := connected(t, events)
+			client := connected(t, rehop.Hooks{OnResult: events.OnResult})
 			subscribe(t, client, handler)
 			publish(t, client, rehop.Message{Key: "q"})
 			if got := <-events; got.Outcome != rehop.OutcomeRetry || got.Kind != "timeout" {
@@ -245,7 +245,7 @@ func TestCommandMissing(t *testing.T) {
 	t.Parallel()
 	for _, program := range []*target.Command{{Path: "/no/such/program"}, {}, {Path: "/bin/sh", Env: []string{"x"}}} {
 		pauses := make(paused, 4)
-		client := connected(t, pauses)
+		client := connected(t, rehop.Hooks{OnPause: pauses.OnPause})
 		subscribe(t, client, program)
 		publish(t, client, rehop.Message{Key: "q"})
 		if e := <-pauses; !e.Paused {

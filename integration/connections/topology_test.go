@@ -24,7 +24,7 @@ func TestTopologyErrors(t *testing.T) {
 	kit.Exchange(t, ch, "fan", "fanout")
 	kit.Exchange(t, ch, "plain", "topic")
 	w, e := &kit.Wire{}, &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks()})
 	got := make(chan *rehop.Delivery, 10)
 	handler := kit.Into(got)
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", MessageTTL: 5 * time.Second, Handler: handler})
@@ -101,7 +101,7 @@ func TestTopologyBreaksLater(t *testing.T) {
 	r := lab.Single(t)
 	ch := r.Channel()
 	w, e := &kit.Wire{}, &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks()})
 	got := make(chan *rehop.Delivery, 100)
 	for _, q := range []string{"broken", "other"} {
 		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})

@@ -32,7 +32,7 @@ func TestBatchMixedOutcomes(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	hook := &publishHook{outcomes: make(map[string]error)}
-	c := open(t, rehop.Config{URL: r.URL, MaxBody: 1000, Exchanges: []rehop.Exchange{{Name: "order"}}, Hooks: []rehop.Hook{hook}})
+	c := open(t, rehop.Config{URL: r.URL, MaxBody: 1000, Exchanges: []rehop.Exchange{{Name: "order"}}, Hooks: []rehop.Hooks{{OnPublishEnd: hook.OnPublishEnd}}})
 	ch := r.Channel()
 	kit.Queue(t, ch, "q", nil, [2]string{"order", "yes.#"})
 	messages := []rehop.Message{

@@ -325,7 +325,7 @@ func TestRejectedByOthers(t *testing.T) {
 
 		// The same after a retry by rehop: what rehop knows is kept, the broker's reason stands in front.
 		rec := kit.NewRecorder()
-		c2 := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+		c2 := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 		sub := kit.Subscribe(t, c2, s)
 		kit.Publish(t, c2, rehop.Message{ID: "n", Exchange: "x", Key: "other.key"})
 		kit.Receive(t, rec.Results, "first attempt")

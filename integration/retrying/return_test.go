@@ -77,7 +77,7 @@ func TestNamesReturnToThemselves(t *testing.T) {
 	eachWay(t, 130*time.Millisecond, func(t *testing.T, _ string, answer error) {
 		r := lab.Single(t)
 		rec := kit.NewRecorder()
-		c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+		c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 		ch := r.Channel()
 		var calls kit.Tally // by "queue \x00 id \x00 attempt"
 		for i, name := range names {

@@ -395,7 +395,7 @@ func TestForeignQueue(t *testing.T) {
 			kit.Queue(t, ch, queue, args)
 			kit.Exchange(t, ch, "theirs", "direct")
 			rec := kit.NewRecorder()
-			c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 			var attempts kit.Tally
 			kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, Passive: true, Exchange: "theirs", ForeignExchange: true, Keys: []string{"k"},
 				Retry: rehop.Steps(100*time.Millisecond, 150*time.Millisecond),

@@ -269,7 +269,7 @@ func otherNames(t *testing.T, b *Bench) {
 	b.Put(To("q", "1"), ordered("k", "q", "2"), delayed, To("nowhere", "3"))
 	told := newRecorder()
 	relay := b.Relay()
-	relay.Tables, relay.Tries, relay.Hooks = names, 1, []outbox.Hook{told}
+	relay.Tables, relay.Tries, relay.Hooks = names, 1, told.hooks()
 	if b.WakerOf != nil {
 		relay.Waker = b.WakerOf(names)
 	}

@@ -90,7 +90,7 @@ func restoreCases() []Case {
 			got := b.Collect("q")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks = []outbox.Hook{told}
+			relay.Hooks = told.hooks()
 			b.Start(relay)
 			b.Eventually("all leases are held", func() bool { return told.held() == 16 })
 			b.Exec("UPDATE rehop_outbox_lease SET owner = 'gone', expires = " + b.Dialect.Now() + " + 3600000000")

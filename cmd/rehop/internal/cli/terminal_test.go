@@ -56,7 +56,7 @@ func failing(t *testing.T) (string, func(count int)) {
 func failMail(t *testing.T, server *broker.Server, count int) {
 	t.Helper()
 	failed := make(chan struct{}, count)
-	client, err := rehop.Open(t.Context(), rehop.Config{Dial: server.Dial, Hooks: []rehop.Hook{onFailed(failed)}})
+	client, err := rehop.Open(t.Context(), rehop.Config{Dial: server.Dial, Hooks: []rehop.Hooks{onFailed(failed)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,13 +79,13 @@ func failMail(t *testing.T, server *broker.Server, count int) {
 // longReason is more than a line.
 const longReason = "the mail server at smtp.example.com has answered with 451 4.7.1: please try again later, or write to the postmaster, who may know what to do about it"
 
-type onFailed chan struct{}
-
-// OnHandled is a rehop.HandleHook.
-func (f onFailed) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
-	if r.Outcome == rehop.OutcomeFailed {
-		f <- struct{}{}
-	}
+// onFailed reports each message that has failed.
+func onFailed(failed chan<- struct{}) rehop.Hooks {
+	return rehop.Hooks{OnResult: func(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
+		if r.Outcome == rehop.OutcomeFailed {
+			failed <- struct{}{}
+		}
+	}}
 }
 
 // A person is asked before something is destroyed, and whatever is not a yes is a no.
