@@ -56,7 +56,7 @@ func (c *Client) publishOne(ctx context.Context, m *Message) error {
 	var p rabbit.Publishing
 	exchange, key, err := c.prepare(ctx, m, &p)
 	if err == nil {
-		err = c.sender.Publish(ctx, exchange, key, &p, !c.config.NoResend)
+		err = c.sender.Publish(ctx, exchange, key, &p, !c.config.DisableResend)
 	}
 	return publishError(m, err)
 }
@@ -123,7 +123,7 @@ func (c *Client) publishEach(ctx context.Context, messages []Message, settled fu
 		}
 		items, index = append(items, rabbit.Item{Exchange: exchange, Key: key, Message: p}), append(index, i)
 	}
-	c.sender.PublishEach(ctx, items, !c.config.NoResend, around, func(j int, err error) {
+	c.sender.PublishEach(ctx, items, !c.config.DisableResend, around, func(j int, err error) {
 		items[j].Message = nil // it may be large, and others may take long
 		end(index[j], err)
 	})
@@ -141,7 +141,7 @@ func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) 
 	if delay > 0 {
 		return c.delayed(ctx, m, p, delay)
 	}
-	return m.Exchange, m.Key, m.publishing(p, c.config.Unrouted)
+	return m.Exchange, m.Key, m.publishing(p, c.config.KeepUnroutable)
 }
 
 // delayed addresses a message to the cascade, from which it goes to its own exchange with its own
@@ -167,7 +167,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 		}
 		to, key, way = layout.ToExchange(m.Exchange), m.Key, func() topology.Plan { return c.native.LaterTo(m.Exchange) }
 	}
-	if err := m.publishing(p, KeepUnrouted); err != nil {
+	if err := m.publishing(p, true); err != nil {
 		return "", "", err
 	}
 	address, err := c.cascade(ctx, delay, to, time.Time{})
@@ -263,7 +263,7 @@ func (c *Client) declares(exchange string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if s.config.Exchange == exchange && !s.config.ForeignExchange && s.layout.KeepsUnrouted() {
+		if s.config.Exchange == exchange && !s.config.ExistingExchange && s.layout.KeepsUnrouted() {
 			return true
 		}
 	}

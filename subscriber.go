@@ -22,9 +22,9 @@ type Subscriber struct {
 	// Default: none; messages are published to the queue by its name. Some layouts have one of their own.
 	Exchange string
 	// ExchangeKind is topic, direct, fanout or headers. Default: topic.
-	ExchangeKind string
+	ExchangeType string
 	// ForeignExchange: somebody else declares the exchange; rehop only binds to it.
-	ForeignExchange bool
+	ExistingExchange bool
 	// Keys are the binding keys. Default: "#" for topic exchanges, "" for others.
 	Keys []string
 
@@ -68,7 +68,7 @@ type Subscriber struct {
 	QueueType layout.QueueType
 	// Passive: the queue belongs to somebody else and is used as it is. Its failed queue and the way
 	// back to it are declared all the same.
-	Passive bool
+	ExistingQueue bool
 	// MessageTTL is how long a message may stay in the queue; then it goes to the failed queue. Not every layout
 	// has a queue to which the broker could take it. Default: for ever.
 	MessageTTL time.Duration
@@ -86,7 +86,7 @@ type Subscriber struct {
 	MaxPriority int
 	// SingleActive lets only one of the competing consumers receive at a time. Set it for a Passive queue
 	// that was declared so, too.
-	SingleActive bool
+	SingleActiveConsumer bool
 	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others, and nil takes
 	// one away.
 	QueueArgs map[string]any
@@ -104,7 +104,7 @@ type Subscriber struct {
 	// queues; SingleActive serves there.
 	ExclusiveConsumer bool
 	// Priority of this consumer: lower ones receive only while higher ones are busy. Default: 0.
-	Priority int
+	ConsumerPriority int
 }
 
 // withDefaults fills in what is not set. The native layout is the client's.
@@ -154,8 +154,8 @@ func (s Subscriber) validate() error {
 	if s.Handler == nil {
 		fault("Handler is nil")
 	}
-	if s.Exchange != "" && !s.ForeignExchange && !strings.HasPrefix(s.Exchange, "amq.") {
-		if err := checkExchange(s.Exchange, s.ExchangeKind); err != nil {
+	if s.Exchange != "" && !s.ExistingExchange && !strings.HasPrefix(s.Exchange, "amq.") {
+		if err := checkExchange(s.Exchange, s.ExchangeType); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -203,7 +203,7 @@ func (s Subscriber) validate() error {
 		fault("MaxPriority %d: the highest priority of a quorum queue is %d", s.MaxPriority, maxQuorumPriority)
 	}
 	if s.ExclusiveConsumer && layout.IsQuorum(s.queue()) {
-		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActive, or QueueType layout.Classic")
+		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActiveConsumer, or QueueType layout.Classic")
 	}
 	switch s.Overflow {
 	case "", "reject-publish", "drop-head", "reject-publish-dlx":
@@ -215,17 +215,17 @@ func (s Subscriber) validate() error {
 			fault("%s %v must be from 1 ms to %v, RabbitMQ's limit", name, d, maxTTL)
 		}
 	}
-	if s.Priority != int(int32(s.Priority)) {
-		fault("Priority %d must fit 32 bits", s.Priority)
+	if s.ConsumerPriority != int(int32(s.ConsumerPriority)) {
+		fault("ConsumerPriority %d must fit 32 bits", s.ConsumerPriority)
 	}
 	if s.MessageTTL < 0 || s.Expires < 0 || s.MaxLength < 0 || s.MaxBytes < 0 || s.MaxPriority < 0 || s.MaxPriority > 255 {
 		fault("MessageTTL, Expires, MaxLength, MaxBytes must not be negative, and MaxPriority from 0 to 255")
 	}
-	if s.Passive && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
+	if s.ExistingQueue && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
 		s.MaxPriority != 0 || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
-		fault("Passive uses a queue as it is; it cannot be combined with settings of the queue")
+		fault("ExistingQueue uses a queue unchanged; it cannot be combined with settings of the queue")
 	}
-	if s.PolicyPriority < 0 || s.PolicyPriority > 0 && (s.Passive || s.Exclusive || s.AutoDelete) {
+	if s.PolicyPriority < 0 || s.PolicyPriority > 0 && (s.ExistingQueue || s.Exclusive || s.AutoDelete) {
 		fault("PolicyPriority %d must be positive, and only for a queue that rehop declares and that lasts", s.PolicyPriority)
 	}
 	if sneakers, ok := s.Layout.(layout.Sneakers); ok && sneakers.Reject && s.PolicyPriority > 0 {
@@ -249,7 +249,7 @@ func (s Subscriber) validate() error {
 // gone, at once or when the broker sees that they went in a circle.
 func (s Subscriber) losses() (faults []error) {
 	q := s.queue()
-	if s.Passive || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
+	if s.ExistingQueue || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
 		return nil
 	}
 	fault := func(setting string) {
@@ -282,7 +282,7 @@ func (s Subscriber) queueArgs() map[string]any {
 	if s.Overflow != "" {
 		args["x-overflow"] = s.Overflow
 	}
-	if s.SingleActive {
+	if s.SingleActiveConsumer {
 		args["x-single-active-consumer"] = true
 	}
 	maps.Copy(args, s.QueueArgs)
@@ -304,13 +304,13 @@ func (s Subscriber) queue() topology.Queue { return s.Layout.Queue(s.queueSpec()
 // it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
 // consumer would let another one in.
 func (s Subscriber) isolates() bool {
-	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActive && s.QueueArgs["x-single-active-consumer"] != true
+	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActiveConsumer && s.QueueArgs["x-single-active-consumer"] != true
 }
 
 func (s Subscriber) queueSpec() layout.QueueSpec {
 	return layout.QueueSpec{
-		Name: s.Queue, Type: s.queueType(), Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
-		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
+		Name: s.Queue, Type: s.queueType(), Passive: s.ExistingQueue, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
+		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeType, ForeignExchange: s.ExistingExchange, Keys: s.Keys,
 	}
 }
 
@@ -337,10 +337,10 @@ func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.Layout.Rest
 func (s Subscriber) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
 		QuorumPriorities: s.quorumPriorities()}
-	if s.Priority != 0 {
-		o.Args = map[string]any{"x-priority": int32(s.Priority)}
+	if s.ConsumerPriority != 0 {
+		o.Args = map[string]any{"x-priority": int32(s.ConsumerPriority)}
 	}
-	if s.QueueType == layout.Quorum || s.Passive && s.QueueType == "" || layout.IsQuorum(s.queue()) {
+	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layout.IsQuorum(s.queue()) {
 		o.Timeout = s.consumerTimeout()
 	}
 	return o

@@ -57,7 +57,7 @@ type Batch struct {
 
 // SetAside is a message that is not tried again by itself.
 type SetAside struct {
-	Row       RowID // for [Inspector.Retry] and [Inspector.Drop]
+	Row       RowID // for [Inspector.Retry] and [Inspector.Discard]
 	MessageID string
 	Exchange  string
 	Key       string

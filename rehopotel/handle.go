@@ -181,7 +181,7 @@ func (c *client) onResult(ctx context.Context, d *rehop.Delivery, result rehop.R
 func (c *client) deliveryAttributes(d *rehop.Delivery, operation string, kind attribute.KeyValue) []attribute.KeyValue {
 	return append(messageAttributes(&d.Message, &c.standing.consume), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind,
 		semconv.MessagingDestinationName(d.Queue), keyExchange.String(destination(d.Exchange)), keyAttempt.Int(d.Attempt),
-		keyAttempts.Int(d.Attempts), keyReplays.Int(d.Replays), keyRedelivered.Bool(d.Redelivered))
+		keyMaxAttempts.Int(d.MaxAttempts), keyReplays.Int(d.Replays), keyRedelivered.Bool(d.Redelivered))
 }
 
 func with(attributes ...attribute.KeyValue) metric.MeasurementOption {

@@ -21,7 +21,7 @@ const (
 
 	// Of spans alone.
 	keyAttempt     = attribute.Key("rehop.attempt")
-	keyAttempts    = attribute.Key("rehop.attempts")
+	keyMaxAttempts = attribute.Key("rehop.max_attempts")
 	keyReplays     = attribute.Key("rehop.replays")
 	keyRedelivered = attribute.Key("rehop.redelivered")
 	keyDelay       = attribute.Key("rehop.delay")

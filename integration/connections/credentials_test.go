@@ -138,7 +138,7 @@ func TestNoSecretsInErrorsAndLogs(t *testing.T) {
 		}
 		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "amq.forbidden", Handler: kit.Into(nil)})
 		note(err)
-		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", Exchange: "missing", ForeignExchange: true, Handler: kit.Into(nil)})
+		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", Exchange: "missing", ExistingExchange: true, Handler: kit.Into(nil)})
 		note(err)
 		note(client.Publish(kit.Timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "missing"}))
 		note(client.PublishBatch(kit.Timeout(t, 200*time.Millisecond), []rehop.Message{{Exchange: "missing"}}))

@@ -19,7 +19,7 @@ func TestBrokerClosesConnections(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	e := &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: e.hooks(), Exchanges: []rehop.Exchange{{Name: "declared", Kind: "fanout"}}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: e.hooks(), Exchanges: []rehop.Exchange{{Name: "declared", Type: "fanout"}}})
 	got := make(chan *rehop.Delivery, 10)
 	for _, q := range []string{"one", "two"} {
 		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})

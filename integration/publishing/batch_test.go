@@ -145,7 +145,7 @@ func TestBatchSurvivesCut(t *testing.T) {
 	for _, noResend := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoResend=%v", noResend), func(t *testing.T) {
 			t.Parallel()
-			r, ch, w, c := wired(t, rehop.Config{NoResend: noResend, MaxUnconfirmed: 50})
+			r, ch, w, c := wired(t, rehop.Config{DisableResend: noResend, MaxUnconfirmed: 50})
 			kit.Publish(t, c, rehop.Message{Key: "q"})
 			tap := w.Newest(t, "publish")
 			tap.Hold()

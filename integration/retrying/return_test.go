@@ -335,7 +335,7 @@ func TestFullQueueDoesNotJamOthers(t *testing.T) {
 		"own": func(_ *testing.T, _ *amqp.Channel, s *rehop.Subscriber) { s.MaxLength = messages },
 		"foreign": func(t *testing.T, ch *amqp.Channel, s *rehop.Subscriber) {
 			kit.Queue(t, ch, s.Queue, amqp.Table{"x-queue-type": "quorum", "x-max-length": int32(messages), "x-overflow": "reject-publish"})
-			s.Passive = true
+			s.ExistingQueue = true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

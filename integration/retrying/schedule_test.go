@@ -33,8 +33,8 @@ func TestExponentialWithJitter(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			runs[d.ID] = append(runs[d.ID], time.Now())
-			if d.Attempt != len(runs[d.ID]) || d.Attempts != 4 {
-				t.Errorf("message %s: got attempt %d of %d, want %d of 4", d.ID, d.Attempt, d.Attempts, len(runs[d.ID]))
+			if d.Attempt != len(runs[d.ID]) || d.MaxAttempts != 4 {
+				t.Errorf("message %s: got attempt %d of %d, want %d of 4", d.ID, d.Attempt, d.MaxAttempts, len(runs[d.ID]))
 			}
 			return errors.New("again")
 		})})

@@ -96,8 +96,8 @@ func TestRetryAfterEnds(t *testing.T) {
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			attempts.Add(fmt.Sprint(d.Attempt))
-			if d.Attempts != 3 {
-				t.Errorf("attempts in all: got %d, want 3", d.Attempts)
+			if d.MaxAttempts != 3 {
+				t.Errorf("attempts in all: got %d, want 3", d.MaxAttempts)
 			}
 			return rehop.RetryAfter(time.Millisecond, errors.New("never"))
 		})})

@@ -116,7 +116,7 @@ func (w *Workload) remote(queue string) bool {
 
 func (w *Workload) open(ctx context.Context, role string, noResend bool) (*rehop.Client, error) {
 	config := w.Config(role)
-	config.NoResend = noResend
+	config.DisableResend = noResend
 	config.Exchanges = []rehop.Exchange{w.Script.exchange()}
 	config.Hooks = append(config.Hooks, newHook(w.History, role).hooks())
 	client, err := rehop.Open(ctx, config)

@@ -53,7 +53,7 @@ func poisonCases() []Case {
 			if len(list) != 1 || list[0].Row != aside.Row || list[0].Attempts != 1 || !strings.Contains(list[0].Error, "1001 bytes") || len(list[0].Message.Body) != 1001 {
 				t.Fatalf("list: got %+v, want the message with its body and its error", list)
 			}
-			n, err := b.Inspector().Drop(b.Context(), aside.Row)
+			n, err := b.Inspector().Discard(b.Context(), aside.Row)
 			b.Must(err)
 			Equal(b, "dropped", n, 1)
 			Equal(b, "rows", b.Rows(), 0)
@@ -150,7 +150,7 @@ func poisonCases() []Case {
 			}
 			// What is ready can be neither dropped nor retried.
 			for _, change := range []func() (int, error){
-				func() (int, error) { return b.Inspector().Drop(b.Context(), first) },
+				func() (int, error) { return b.Inspector().Discard(b.Context(), first) },
 				func() (int, error) { return b.Inspector().Retry(b.Context(), first) },
 				func() (int, error) { return b.Inspector().Retry(b.Context()) },
 			} {

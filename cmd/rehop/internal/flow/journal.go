@@ -26,7 +26,7 @@ func (j journal) OnResult(ctx context.Context, d *rehop.Delivery, r rehop.Result
 	if !j.log.Enabled(ctx, level) {
 		return
 	}
-	args := []any{"queue", d.Queue, "id", d.ID, "key", d.Key, "attempt", d.Attempt, "attempts", d.Attempts, "took", r.Took}
+	args := []any{"queue", d.Queue, "id", d.ID, "key", d.Key, "attempt", d.Attempt, "max_attempts", d.MaxAttempts, "took", r.Took}
 	if r.Outcome == rehop.OutcomeRetry || r.Outcome == rehop.OutcomePostponed {
 		args = append(args, "after", r.Delay)
 	}
