@@ -180,7 +180,7 @@ func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSiz
 
 // wait has a message come back after delay.
 func (s *Subscription) wait(h *handling, err error, kind string, delay time.Duration, result Result) {
-	result.Outcome, result.Kind, result.Delay = OutcomeRetry, kind, delay
+	result.Outcome, result.Kind, result.Delay = OutcomeRetry, Kind(kind), delay
 	record := s.failure(h, err, kind)
 	failed := s.failed(h, record)
 	failed.Delay = delay
@@ -271,7 +271,7 @@ func (s *Subscription) toCascade(h *handling, delay time.Duration) way {
 func (s *Subscription) waitOn(h *handling, rest time.Duration) {
 	past := h.history()
 	past.Due = time.Time{}
-	s.moveAside(h, past, rest, s.client.fabric.doubt(), Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
+	s.moveAside(h, past, rest, s.client.fabric.doubt(), Result{Outcome: OutcomeRetry, Kind: Kind(past.Kind), Delay: rest})
 }
 
 // postpone has a message come back after delay as if it had not been delivered.
@@ -306,7 +306,7 @@ func (s *Subscription) hasStep(delay time.Duration) bool {
 
 // park puts a message where failed ones rest.
 func (s *Subscription) park(h *handling, err error, kind string, result Result) {
-	result.Outcome, result.Kind = OutcomeFailed, kind
+	result.Outcome, result.Kind = OutcomeFailed, Kind(kind)
 	record := s.failure(h, err, kind)
 	record.Rests = true
 	s.move(h, record, result, s.toRest(h, record))

@@ -107,10 +107,26 @@ type StateChange struct {
 type Result struct {
 	Outcome Outcome
 	Err     error         // what the handler returned
-	Kind    string        // for retries and failures: error, permanent, decode, timeout, panic, crash
+	Kind    Kind          // OutcomeRetry and OutcomeFailed: what kind of failure it was
 	Took    time.Duration // how long the handler ran
 	Delay   time.Duration // OutcomeRetry and OutcomePostponed: how long the message waits
 }
+
+// Kind says what kind of failure a message had. It is in Result, in metrics, in the header
+// rehop-error-kind, and in admin.Message.
+type Kind string
+
+// The kinds of failure. A Result has none of the last two, which package admin finds in failed queues.
+const (
+	KindError     Kind = envelope.KindError     // the handler returned an error
+	KindPermanent Kind = envelope.KindPermanent // the handler returned Permanent, or a layout refused the message
+	KindDecode    Kind = envelope.KindDecode    // the body could not be decoded
+	KindTimeout   Kind = envelope.KindTimeout   // the handler, or what it waited for, did not end in time
+	KindPanic     Kind = envelope.KindPanic     // the handler panicked or called runtime.Goexit
+	KindCrash     Kind = envelope.KindCrash     // its consumers died or lost their connection, CrashLimit times
+	KindDead      Kind = envelope.KindDead      // the broker dead-lettered it: rejected, expired, maxlen, delivery_limit
+	KindUnrouted  Kind = envelope.KindUnrouted  // no queue was bound for it
+)
 
 // Outcome says what became of a delivery.
 type Outcome string

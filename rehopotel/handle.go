@@ -164,17 +164,17 @@ func (c *client) onResult(ctx context.Context, d *rehop.Delivery, result rehop.R
 		if r.settling == nil {
 			r.settling, r.began = c.settle(ctx, d, result), time.Now()
 		}
-		r.settling.SetAttributes(keyOutcome.String(string(result.Outcome)), keyKind.String(result.Kind), keyDelay.Float64(result.Delay.Seconds()))
+		r.settling.SetAttributes(keyOutcome.String(string(result.Outcome)), keyKind.String(string(result.Kind)), keyDelay.Float64(result.Delay.Seconds()))
 		r.settling.End()
 		c.count.operation.Inst().Record(ctx, time.Since(r.began).Seconds(), c.labels.of(label{operation: settling(result.Outcome), kind: typeSettle, destination: d.Queue}).record...)
 	}
 	c.count.consumed.Inst().Add(ctx, 1, c.labels.of(label{operation: opProcess, kind: typeProcess, destination: d.Queue,
-		outcome: string(result.Outcome), fault: result.Kind}).add...)
+		outcome: string(result.Outcome), fault: string(result.Kind)}).add...)
 	switch result.Outcome {
 	case rehop.OutcomeRetry:
-		c.count.retries.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(result.Kind)))
+		c.count.retries.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(string(result.Kind))))
 	case rehop.OutcomeFailed:
-		c.count.failed.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(result.Kind)))
+		c.count.failed.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(string(result.Kind))))
 	}
 }
 

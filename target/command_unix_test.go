@@ -32,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 		script string
 		set    map[int]target.Outcome
 		want   rehop.Outcome
-		kind   string
+		kind   rehop.Kind
 	}{
 		{"exit 0", nil, rehop.OutcomeDone, ""},
 		{"exit 1", nil, rehop.OutcomeRetry, "error"},

@@ -90,7 +90,7 @@ func TestForwardOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want rehop.Outcome // "": the subscription pauses
-		kind string
+		kind rehop.Kind
 	}{
 		{nil, rehop.OutcomeDone, ""},
 		{rehop.ErrUnroutable, rehop.OutcomeRetry, "error"},

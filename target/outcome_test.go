@@ -56,7 +56,7 @@ func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
 		rehop.Outcome
-		kind  string
+		kind  rehop.Kind
 		delay time.Duration
 	}
 	done := outcome{Outcome: rehop.OutcomeDone}

@@ -24,7 +24,7 @@ func TestAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  error
 		outcome rehop.Outcome
-		kind    string
+		kind    rehop.Kind
 		delay   time.Duration
 	}{
 		"nil":                   {nil, rehop.OutcomeDone, "", 0},
@@ -78,7 +78,7 @@ func TestAnswers(t *testing.T) {
 			kit.WantDepth(t, r, ch, "q.failed", failed)
 			if failed > 0 {
 				f := kit.Failure(kit.Take(t, ch, "q.failed"))
-				if f.Kind != test.kind || f.Error != test.answer.Error() || f.Attempt != 1 || f.Queue != "q" {
+				if f.Kind != string(test.kind) || f.Error != test.answer.Error() || f.Attempt != 1 || f.Queue != "q" {
 					t.Errorf("failed: got kind %q, error %q, attempt %d, queue %q; want %q, %q, 1, q", f.Kind, f.Error, f.Attempt, f.Queue, test.kind, test.answer)
 				}
 			}

@@ -120,6 +120,6 @@ func (h *hook) OnConsumer(c rehop.ConsumerEvent) {
 
 func (h *hook) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 	if r.Outcome == rehop.OutcomeFailed {
-		h.recorder.Record(Event{Kind: Parked, Client: h.client, Queue: d.Queue, ID: d.ID, Number: d.Attempt, Comment: r.Kind})
+		h.recorder.Record(Event{Kind: Parked, Client: h.client, Queue: d.Queue, ID: d.ID, Number: d.Attempt, Comment: string(r.Kind)})
 	}
 }
