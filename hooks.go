@@ -135,10 +135,10 @@ type Outcome string
 const (
 	OutcomeDone      Outcome = "done"      // handled, acked
 	OutcomeRetry     Outcome = "retry"     // waits for its next attempt
-	OutcomeFailed    Outcome = "failed"    // rests in the failed queue
-	OutcomeDiscarded Outcome = "discarded" // dropped because the handler said so
+	OutcomeFailed    Outcome = "failed"    // is in the failed queue
+	OutcomeDiscarded Outcome = "discarded" // acked because the handler returned Discard
 	OutcomePostponed Outcome = "postponed" // waits because the handler returned Postpone, no attempt used
-	OutcomeReturned  Outcome = "returned"  // given back to the queue, no attempt burnt
+	OutcomeReturned  Outcome = "returned"  // given back to the queue, no attempt used
 	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
 )
 
