@@ -17,7 +17,7 @@ type outcomes struct {
 	then func(rehop.Result)
 }
 
-func (o *outcomes) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
+func (o *outcomes) OnResult(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
 	o.mu.Lock()
 	if o.seen == nil {
 		o.seen = make(map[rehop.Outcome]int)
@@ -42,7 +42,7 @@ func TestDoneMeansAcked(t *testing.T) {
 		const messages = 4
 		told := new(outcomes)
 		config := b.Config()
-		config.Hooks = append(config.Hooks, told)
+		config.Hooks = append(config.Hooks, rehop.Hooks{OnResult: told.OnResult})
 		client, err := rehop.Open(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +95,7 @@ func TestDrainTellsAll(t *testing.T) {
 		const messages = 50
 		told := &outcomes{then: func(rehop.Result) { time.Sleep(time.Second) }}
 		config := b.Config()
-		config.Hooks = append(config.Hooks, told)
+		config.Hooks = append(config.Hooks, rehop.Hooks{OnResult: told.OnResult})
 		client, err := rehop.Open(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)

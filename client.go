@@ -58,7 +58,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	}
 	background, quit := context.WithCancel(context.Background())
 	hooks := sortHooks(config.Hooks)
-	tell(hooks.open, func(h OpenHook) { h.OnOpen(config) })
+	tell(hooks.open, config.withoutPasswords())
 	c := &Client{
 		config: config, hooks: hooks, native: native, exchanges: exchanges,
 		subscriptions: make(map[*Subscription]struct{}), quit: quit, ended: make(chan struct{}),
@@ -129,7 +129,7 @@ func (c *Client) observer(connection string) func(rabbit.State, error) {
 		}
 		if len(c.hooks.state) > 0 {
 			defer c.inside.leave(c.inside.enter(nil))
-			tell(c.hooks.state, func(h StateHook) { h.OnState(change) })
+			tell(c.hooks.state, change)
 		}
 	}
 }

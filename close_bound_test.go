@@ -118,7 +118,7 @@ func TestCloseIsBounded(t *testing.T) {
 // purge handles what is left in the queue.
 func purge(t *testing.T, b *rehoptest.Broker) {
 	t.Helper()
-	subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Passive: true, Handler: newLogbook(succeed)})
+	subscribe(t, b.Client, rehop.Subscriber{Queue: "q", ExistingQueue: true, Handler: newLogbook(succeed)})
 	b.AwaitEmpty("q")
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,11 +47,13 @@ type Config struct {
 
 	// Exchanges are declared at every connection, for publishers that have no subscription.
 	Exchanges []Exchange
-	// Unrouted says what becomes of a message for which no queue is bound. Default: ReturnUnrouted.
-	Unrouted Unrouted
-	// NoResend: a message whose outcome is unknown is not sent again; Publish returns ErrUnknown.
+	// KeepUnroutable has the broker keep a message for which no queue is bound in the queue
+	// rehop.unrouted, on exchanges that rehop declares, and Publish return nil. On other exchanges
+	// Publish returns ErrUnroutable anyway. Default: false, Publish returns ErrUnroutable.
+	KeepUnroutable bool
+	// DisableResend: a message whose outcome is unknown is not sent again; Publish returns ErrUnknown.
 	// Default: it is sent again under the same id until the context ends.
-	NoResend bool
+	DisableResend bool
 	// QueueType is the type of the queues in which messages wait and rest. They are shared, so all clients
 	// of a virtual host must use the same. Default: layout.Quorum.
 	QueueType layout.QueueType
@@ -68,8 +71,8 @@ type Config struct {
 	// MaxBody is the largest body that is sent. Default: 16 MiB, which is RabbitMQ 4's own limit.
 	MaxBody int
 
-	// Hooks are told what happens; see the Hook interfaces.
-	Hooks []Hook
+	// Hooks receive events: connections, publishes, runs of handlers, results. Default: none.
+	Hooks []Hooks
 	// Logger gets what no caller can be told. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -77,8 +80,8 @@ type Config struct {
 // Exchange is an exchange that rehop declares, durable.
 type Exchange struct {
 	Name string
-	// Kind is topic, direct, fanout or headers. Default: the layout's; for layout.Native that is topic.
-	Kind string
+	// Type is topic, direct, fanout or headers. Default: the layout's; for layout.Native that is topic.
+	Type string
 	// Layout says with which arguments the exchange is declared. Default: layout.Native, with an alternate
 	// exchange that keeps what no queue is bound for.
 	Layout layout.Layout
@@ -87,9 +90,9 @@ type Exchange struct {
 // plan is the exchange and what it needs.
 func (x Exchange) plan(native layout.Native) topology.Plan {
 	if x.Layout == nil {
-		return native.Exchange(x.Name, x.Kind)
+		return native.Exchange(x.Name, x.Type)
 	}
-	return x.Layout.Exchange(x.Name, x.Kind)
+	return x.Layout.Exchange(x.Name, x.Type)
 }
 
 // exchanges is the plan of what publishers need.
@@ -106,17 +109,6 @@ func (c Config) exchanges(native layout.Native) (layout.Plan, error) {
 	}
 	return plan, nil
 }
-
-// Unrouted says what becomes of a message for which no queue is bound to its exchange.
-type Unrouted int
-
-const (
-	// ReturnUnrouted: Publish returns ErrUnroutable.
-	ReturnUnrouted Unrouted = iota
-	// KeepUnrouted: on exchanges that rehop declares, the broker keeps the message in the queue
-	// rehop.unrouted, and Publish returns nil. On others, Publish returns ErrUnroutable.
-	KeepUnrouted
-)
 
 const defaultURL = "amqp://guest:guest@localhost:5672/"
 
@@ -193,7 +185,7 @@ func (c Config) validate() error {
 	}
 	kinds := make(map[string]string)
 	for _, x := range c.Exchanges {
-		if err := checkExchange(x.Name, x.Kind); err != nil {
+		if err := checkExchange(x.Name, x.Type); err != nil {
 			fault("Exchanges: %w", err)
 			continue
 		}
@@ -211,10 +203,30 @@ func (c Config) validate() error {
 	if c.QueueType != layout.Quorum && c.QueueType != layout.Classic {
 		fault("QueueType %q must be %q or %q", c.QueueType, layout.Quorum, layout.Classic)
 	}
-	if c.Unrouted != ReturnUnrouted && c.Unrouted != KeepUnrouted {
-		fault("Unrouted %d must be ReturnUnrouted or KeepUnrouted", c.Unrouted)
-	}
 	return errors.Join(faults...)
+}
+
+// withoutPasswords is the config for hooks, which may log it.
+func (c Config) withoutPasswords() Config {
+	c.URL = withoutPassword(c.URL)
+	urls := make([]string, len(c.URLs))
+	for i, u := range c.URLs {
+		urls[i] = withoutPassword(u)
+	}
+	c.URLs = urls
+	return c
+}
+
+// withoutPassword is a URL, which validate has accepted, with its user alone.
+func withoutPassword(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil { // not one that validate accepts: it may have a password anywhere
+		return ""
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	return u.String()
 }
 
 func checkExchange(name, kind string) error {
@@ -234,7 +246,7 @@ func checkExchange(name, kind string) error {
 	case "", "topic", "direct", "fanout", "headers":
 		return nil
 	}
-	return fmt.Errorf("exchange %q: kind %q must be topic, direct, fanout or headers", name, kind)
+	return fmt.Errorf("exchange %q: type %q must be topic, direct, fanout or headers", name, kind)
 }
 
 func (c Config) options() rabbit.Options {

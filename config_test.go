@@ -24,7 +24,7 @@ func TestZeroConfigIsValid(t *testing.T) {
 	for name, c := range map[string]Config{
 		"one of several":    {URLs: []string{"amqp://a", "amqps://b:1/v"}},
 		"long first pause":  {ReconnectMin: time.Minute},
-		"exchange":          {Exchanges: []Exchange{{Name: "order"}, {Name: "x", Kind: "fanout"}}},
+		"exchange":          {Exchanges: []Exchange{{Name: "order"}, {Name: "x", Type: "fanout"}}},
 		"classic":           {QueueType: layout.Classic},
 		"largest heartbeat": {Heartbeat: 65535 * time.Second},
 	} {
@@ -52,12 +52,12 @@ func TestConfigReportsAllFaults(t *testing.T) {
 	t.Parallel()
 	c := Config{
 		URL: "amqp://x", URLs: []string{"http://user:secret@host", "amqp://y"}, Heartbeat: time.Millisecond, DialTimeout: -1, ReconnectMin: -1, ReconnectMax: -2,
-		MaxUnconfirmed: -1, MaxUnconfirmedBytes: -1, MaxWaiting: -1, MaxWaitingBytes: -1, MaxBody: -1, QueueType: "stream", Unrouted: 7,
-		Exchanges: []Exchange{{}, {Name: "amq.x"}, {Name: "rehop.x"}, {Name: strings.Repeat("x", 256)}, {Name: "x", Kind: "round"}},
+		MaxUnconfirmed: -1, MaxUnconfirmedBytes: -1, MaxWaiting: -1, MaxWaitingBytes: -1, MaxBody: -1, QueueType: "stream",
+		Exchanges: []Exchange{{}, {Name: "amq.x"}, {Name: "rehop.x"}, {Name: strings.Repeat("x", 256)}, {Name: "x", Type: "round"}},
 	}
 	err := c.withDefaults().validate()
 	wantFaults(t, "all at once", err, "URL and URLs are both set", "URL 1", "Heartbeat", "DialTimeout", "ReconnectMin", "ReconnectMax", "is longer than ReconnectMax",
-		"MaxUnconfirmed -1", "MaxUnconfirmedBytes", "MaxWaiting -1", "MaxWaitingBytes", "MaxBody", "QueueType", "Unrouted", "needs a name",
+		"MaxUnconfirmed -1", "MaxUnconfirmedBytes", "MaxWaiting -1", "MaxWaitingBytes", "MaxBody", "QueueType", "needs a name",
 		"belong to the broker", "belong to rehop", "256 bytes", `"round"`)
 	if strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %q, want no password in it", err)
@@ -107,23 +107,23 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"prefetch too large":   {Subscriber{Queue: "q", Prefetch: math.MaxUint16 + 1}, "Prefetch 65536"},
 		"exclusive quorum":     {Subscriber{Queue: "q", QueueType: layout.Quorum, Exclusive: true}, "quorum queue cannot"},
 		"priorities in quorum": {Subscriber{Queue: "q", QueueType: layout.Quorum, MaxPriority: 32}, "31"},
-		"passive with TTL":     {Subscriber{Queue: "q", Passive: true, MessageTTL: time.Second}, "Passive"},
+		"passive with TTL":     {Subscriber{Queue: "q", ExistingQueue: true, MessageTTL: time.Second}, "ExistingQueue"},
 		"TTL too long":         {Subscriber{Queue: "q", MessageTTL: maxTTL + time.Hour}, "MessageTTL"},
 		"expires too late":     {Subscriber{Queue: "q", Expires: maxTTL + time.Hour}, "Expires"},
-		"passive with args":    {Subscriber{Queue: "q", Passive: true, QueueArgs: map[string]any{"x": 1}}, "Passive"},
-		"passive auto-delete":  {Subscriber{Queue: "q", Passive: true, AutoDelete: true}, "Passive"},
-		"exclusive consumer":   {Subscriber{Queue: "q", ExclusiveConsumer: true}, "SingleActive"},
-		"kind of exchange":     {Subscriber{Queue: "q", Exchange: "x", ExchangeKind: "round"}, `"round"`},
-		"the broker's args":    {Subscriber{Queue: "q", Exchange: "", ExchangeKind: "", Overflow: "drop"}, "Overflow"},
+		"passive with args":    {Subscriber{Queue: "q", ExistingQueue: true, QueueArgs: map[string]any{"x": 1}}, "ExistingQueue"},
+		"passive auto-delete":  {Subscriber{Queue: "q", ExistingQueue: true, AutoDelete: true}, "ExistingQueue"},
+		"exclusive consumer":   {Subscriber{Queue: "q", ExclusiveConsumer: true}, "SingleActiveConsumer"},
+		"kind of exchange":     {Subscriber{Queue: "q", Exchange: "x", ExchangeType: "round"}, `"round"`},
+		"the broker's args":    {Subscriber{Queue: "q", Exchange: "", ExchangeType: "", Overflow: "drop"}, "Overflow"},
 	} {
 		test.s.Handler = handler
 		wantFaults(t, name, test.s.withDefaults(layout.Native{}).validate(), test.want)
 	}
 	for name, s := range map[string]Subscriber{
 		"foreign exchange":   {Queue: "q", Exchange: "amq.topic", Keys: []string{"#"}},
-		"odd foreign name":   {Queue: "q", Exchange: "rehop.theirs", ForeignExchange: true},
+		"odd foreign name":   {Queue: "q", Exchange: "rehop.theirs", ExistingExchange: true},
 		"255 bytes":          {Queue: strings.Repeat("q", 255)},
-		"passive":            {Queue: "q", Passive: true, QueueType: layout.Classic},
+		"passive":            {Queue: "q", ExistingQueue: true, QueueType: layout.Classic},
 		"exclusive":          {Queue: "q", Exclusive: true},
 		"exclusive consumer": {Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true},
 		"no retry":           {Queue: "q", Retry: NoRetry()},

@@ -99,10 +99,10 @@ func TestEachWithOneID(t *testing.T) {
 	})
 }
 
-// publishBook calls a function for each message of which it is known what became of it.
-type publishBook func()
-
-func (p publishBook) OnPublish(context.Context, *rehop.Message, time.Duration, error) { p() }
+// onPublished calls a function for each message of which it is known what became of it.
+func onPublished(call func()) rehop.Hooks {
+	return rehop.Hooks{OnPublishEnd: func(context.Context, *rehop.Message, time.Duration, error) { call() }}
+}
 
 // What is called for the messages of a batch cannot close the client, which would wait for the others: it is told so at once, on whichever
 // goroutine it is, and everything continues.
@@ -123,7 +123,7 @@ func TestCloseFromEach(t *testing.T) {
 			}
 		}
 		config := b.Config()
-		config.Hooks = append(config.Hooks, publishBook(func() {
+		config.Hooks = append(config.Hooks, onPublished(func() {
 			if client.State() == rehop.StateOpen {
 				try()
 			}
@@ -179,7 +179,7 @@ func TestCloseFromPublishHook(t *testing.T) {
 		var client *rehop.Client
 		config := b.Config()
 		closed := make(chan error, 1)
-		config.Hooks = append(config.Hooks, publishBook(func() { closed <- client.Close(context.Background()) }))
+		config.Hooks = append(config.Hooks, onPublished(func() { closed <- client.Close(context.Background()) }))
 		var err error
 		if client, err = rehop.Open(t.Context(), config); err != nil {
 			t.Fatal(err)

@@ -45,8 +45,14 @@ type TopologyError struct {
 
 func (e *TopologyError) Error() string { return e.err.Error() }
 
+// Unwrap lets errors.Is and errors.As reach what the broker or the connection returned.
+func (e *TopologyError) Unwrap() error { return e.err }
+
 // publicError turns an internal error into what the package promises.
 func publicError(err error) error {
+	if t := (*TopologyError)(nil); errors.As(err, &t) {
+		return err
+	}
 	var d *rabbit.DeclareError
 	if errors.As(err, &d) {
 		return &TopologyError{Object: d.Object, Name: d.Name, Code: d.Code, Argument: d.Argument, Want: d.Want, Have: d.Have, err: err}

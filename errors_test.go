@@ -88,6 +88,13 @@ func TestTopologyError(t *testing.T) {
 			t.Errorf("text: got %q, want it to say %q", err, want)
 		}
 	}
+	var cause *rabbit.DeclareError
+	if !errors.As(err, &cause) || cause != inner || err.Error() != "open: "+inner.Error() {
+		t.Errorf("cause: got %v of %q, want what was wrapped, its text unchanged", cause, err)
+	}
+	if again := publicError(err); again != err {
+		t.Errorf("made public twice: got %#v, want it unchanged", again)
+	}
 	if other := errors.New("other"); publicError(other) != other {
 		t.Error("another error: got it changed, want it as it is")
 	}

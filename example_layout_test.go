@@ -31,7 +31,7 @@ func Example_layout() {
 	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: "invoices", Layout: sneakers,
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
-			fmt.Printf("%s: attempt %d of %d\n", d.Body, d.Attempt, d.Attempts)
+			fmt.Printf("%s: attempt %d of %d\n", d.Body, d.Attempt, d.MaxAttempts)
 			if d.Replays > 0 {
 				close(mended)
 				return nil

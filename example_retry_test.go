@@ -33,7 +33,7 @@ func Example_steppedRetry() {
 			if d.Attempt > 1 {
 				fmt.Printf("not before its time: %t\n", time.Since(failedAt) >= 200*time.Millisecond)
 			}
-			fmt.Printf("attempt %d of %d, after %q\n", d.Attempt, d.Attempts, d.LastError)
+			fmt.Printf("attempt %d of %d, after %q\n", d.Attempt, d.MaxAttempts, d.LastError)
 			if d.Attempt < 3 {
 				failedAt = time.Now()
 				return errors.New("the bank is closed")

@@ -94,7 +94,7 @@ func (s *Subscription) ack(h *handling, outcome Outcome, result Result) {
 
 // settle has the broker do what is to be done with a message. Hooks are told when the broker has been sent that.
 func (s *Subscription) settle(h *handling, result Result, by func(*rabbit.Delivery) bool) {
-	if len(s.client.hooks.handle) > 0 {
+	if len(s.client.hooks.result) > 0 {
 		h.raw.Note = &settled{h, result}
 	}
 	if !by(&h.raw) {
@@ -137,7 +137,9 @@ func (s *Subscription) giveBack(h *handling, result Result) {
 }
 
 func (s *Subscription) tellHandled(h *handling, result Result) {
-	tell(s.client.hooks.handle, func(hook HandleHook) { hook.OnHandled(h.told, &h.Delivery, result) })
+	for _, on := range s.client.hooks.result {
+		on(h.told, &h.Delivery, result)
+	}
 }
 
 // tellMove asks hooks for what is to go with a message.
@@ -146,7 +148,9 @@ func (s *Subscription) tellMove(h *handling, result Result) {
 		return
 	}
 	h.added = make(map[string]any)
-	tell(s.client.hooks.move, func(hook MoveHook) { hook.OnMove(h.told, &h.Delivery, result, h.added) })
+	for _, on := range s.client.hooks.move {
+		on(h.told, &h.Delivery, result, h.added)
+	}
 	maps.DeleteFunc(h.added, func(name string, _ any) bool { return envelope.Owned(name) && !strings.HasPrefix(name, HookPrefix) })
 }
 
@@ -176,7 +180,7 @@ func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSiz
 
 // wait has a message come back after delay.
 func (s *Subscription) wait(h *handling, err error, kind string, delay time.Duration, result Result) {
-	result.Outcome, result.Kind, result.Delay = OutcomeRetry, kind, delay
+	result.Outcome, result.Kind, result.Delay = OutcomeRetry, Kind(kind), delay
 	record := s.failure(h, err, kind)
 	failed := s.failed(h, record)
 	failed.Delay = delay
@@ -267,7 +271,7 @@ func (s *Subscription) toCascade(h *handling, delay time.Duration) way {
 func (s *Subscription) waitOn(h *handling, rest time.Duration) {
 	past := h.history()
 	past.Due = time.Time{}
-	s.moveAside(h, past, rest, s.client.fabric.doubt(), Result{Outcome: OutcomeRetry, Kind: past.Kind, Delay: rest})
+	s.moveAside(h, past, rest, s.client.fabric.doubt(), Result{Outcome: OutcomeRetry, Kind: Kind(past.Kind), Delay: rest})
 }
 
 // postpone has a message come back after delay as if it had not been delivered.
@@ -302,7 +306,7 @@ func (s *Subscription) hasStep(delay time.Duration) bool {
 
 // park puts a message where failed ones rest.
 func (s *Subscription) park(h *handling, err error, kind string, result Result) {
-	result.Outcome, result.Kind = OutcomeFailed, kind
+	result.Outcome, result.Kind = OutcomeFailed, Kind(kind)
 	record := s.failure(h, err, kind)
 	record.Rests = true
 	s.move(h, record, result, s.toRest(h, record))

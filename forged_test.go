@@ -43,13 +43,13 @@ func TestForgedDeliveryCountGivenBack(t *testing.T) {
 		for name, s := range map[string]rehop.Subscriber{
 			"quorum":          {QueueType: layout.Quorum},
 			"classic":         {QueueType: layout.Classic},
-			"passive quorum":  {QueueType: layout.Quorum, Passive: true},
-			"passive classic": {QueueType: layout.Classic, Passive: true},
+			"passive quorum":  {QueueType: layout.Quorum, ExistingQueue: true},
+			"passive classic": {QueueType: layout.Classic, ExistingQueue: true},
 		} {
 			t.Run(release.String()+"/"+name, func(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 					ch := channel(t, b)
-					if s.Passive {
+					if s.ExistingQueue {
 						if _, err := ch.QueueDeclare("q", true, false, false, false, amqp091.Table{"x-queue-type": string(s.QueueType)}); err != nil {
 							t.Fatal(err)
 						}

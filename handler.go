@@ -32,10 +32,11 @@ type Delivery struct {
 	Message
 	// Queue is the queue that it was consumed from.
 	Queue string
-	// Attempt counts from 1.
+	// Attempt is the number of this attempt, from 1.
 	Attempt int
-	// Attempts is how many there are in all.
-	Attempts int
+	// MaxAttempts is how many attempts there are in all. It is never less than Attempt: other programs
+	// that share the queue may try a message more often than the schedule does.
+	MaxAttempts int
 	// LastError is why the attempt before failed.
 	LastError string
 	// FirstFailed is when the first attempt failed.
@@ -46,16 +47,16 @@ type Delivery struct {
 	// Replays is how often a person has replayed it from the failed queue.
 	Replays int
 
-	givenID string         // see LastingID
+	givenID string         // see StableID
 	hooks   map[string]any // headers that hooks have written for themselves
 }
 
-// LastingID is the message's id, or, if it was published without one, that which it is given when it first fails: the same at this
-// attempt and at all that follow. It does not outlast a crash before that, nor a layout in which the broker itself moves what fails, so
-// that [Message].ID remains empty until then.
-func (d *Delivery) LastingID() string { return cmp.Or(d.ID, d.givenID) }
+// StableID is the message's id, or, if it was published without one, the id that rehop gives it when it
+// first fails: the same at this attempt and at all that follow. A crash before the first failure changes
+// it. So does a layout in which the broker itself moves what fails. [Message].ID is empty until then.
+func (d *Delivery) StableID() string { return cmp.Or(d.ID, d.givenID) }
 
-// HookHeader is a header that a [MoveHook] has written for itself when the message was sent on, under a name that begins with
+// HookHeader is a header that a [Hooks].OnMove has written for itself when the message was sent on, under a name that begins with
 // [HookPrefix]; nil if there is none. Other programs can write such headers, too: do not trust what they say.
 func (d *Delivery) HookHeader(name string) any { return d.hooks[name] }
 

@@ -37,7 +37,7 @@ func (s *states) next(connection string, state rehop.State) change {
 }
 
 func (s *states) observe() rehoptest.Option {
-	return rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, s) })
+	return rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, rehop.Hooks{OnState: s.OnState}) })
 }
 
 const beat = 10 * time.Second

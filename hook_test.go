@@ -26,7 +26,9 @@ func TestHookSeesDeadline(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"earlier": time.Second, "later": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, limiter{limit}) }))
+				b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) {
+					c.Hooks = append(c.Hooks, rehop.Hooks{OnHandleStart: limiter{limit}.OnHandleStart})
+				}))
 				left := make(chan time.Duration, 1)
 				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Timeout: timeout, Handler: rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
 					deadline, _ := ctx.Deadline()

@@ -8,10 +8,77 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Hook is anything that implements one or more of the hook interfaces below. Hooks are called from
-// the goroutines that do the work: they must be quick and safe for concurrent use, and cannot close the client or end the subscription
-// that calls them. See [Client.Close].
-type Hook any
+// Hooks are functions that a client calls when something happens: to log, measure, trace, or stamp
+// what is moved. All are optional; set those that you need and put the struct into [Config.Hooks].
+// Where there are several, they are called in the order of Config.Hooks.
+//
+// Hooks are called from the goroutines that do the work, often from several at once. They must be
+// quick and safe for concurrent use: the work waits until they return. A hook cannot close the client,
+// nor stop the subscription that calls it, because that would wait for the hook to return: there
+// [Client.Close], [Subscription.Stop] and [Subscription.Drain] do nothing and return an error. The
+// exceptions are named below. A client without hooks allocates nothing for them.
+type Hooks struct {
+	// OnOpen is called by [Open] before the client connects, on the goroutine of the caller. It
+	// receives the client's settings with their defaults. URL and URLs have no passwords.
+	OnOpen func(Config)
+
+	// OnState is called when a connection changes its state, and when a connection that is RECOVERING
+	// has a new reason. The calls for one connection come one after the other, in the order of the
+	// changes. It cannot close the client, but it can stop a subscription.
+	OnState func(StateChange)
+
+	// OnPublishStart is called before a message is sent, on the goroutine that publishes. The message
+	// has its ID. It can change the message: Headers is a copy, which may be nil. The context that it
+	// returns is passed to OnPublishEnd; derive it from ctx.
+	OnPublishStart func(ctx context.Context, m *Message) context.Context
+
+	// OnPublishEnd is called once for each message, with the context of OnPublishStart, what Publish
+	// returns for the message, and how long that took. [Client.Publish] calls it on the goroutine of
+	// its caller; there, and outside of handlers, it can close the client. [Client.PublishBatch] and
+	// [Client.PublishEach] call it from several goroutines at once.
+	OnPublishEnd func(ctx context.Context, m *Message, took time.Duration, err error)
+
+	// OnHandleStart is called before each run of a handler, on the goroutine of the handler, also for
+	// immediate retries and for the probes after [Unavailable]. The handler gets the context that it
+	// returns; derive it from ctx. Time that it takes counts towards [Subscriber.Timeout].
+	OnHandleStart func(ctx context.Context, d *Delivery) context.Context
+
+	// OnHandleEnd is called after each run of a handler, on the goroutine of the handler, with the
+	// context of OnHandleStart. A panic of the handler is an error here. A handler that was replaced
+	// because it ignored its context calls it when it returns, which is after OnResult.
+	OnHandleEnd func(ctx context.Context, d *Delivery, took time.Duration, err error)
+
+	// OnMove is called before a delivery is published to another place: to wait, to the failed queue,
+	// or to the end of its queue. Result is what is to become of it. What it writes into headers goes
+	// with the message and is in Delivery.Headers next time, or, if the name begins with [HookPrefix],
+	// in [Delivery.HookHeader], until it is overwritten. Other names that begin with "rehop-" are left
+	// out. All of it is left out if the message would become too large. It is not called where a layout
+	// has the broker itself move what fails. The context is that of OnHandleStart, or one without a
+	// handler's values if no handler was run.
+	OnMove func(ctx context.Context, d *Delivery, r Result, headers map[string]any)
+
+	// OnResult is called once for each delivery when it is settled, also for one that no handler was
+	// run for. OutcomeDone means that the ack has been sent, which is a few milliseconds after the
+	// handler has returned if others can be acked with it. What is moved, to wait or because it failed,
+	// has been confirmed before. If the connection is lost at that moment, the broker can still deliver
+	// the message again: acks are not confirmed. The calls for what is acked come from the goroutine
+	// that sends the acks: a hook that blocks delays them.
+	OnResult func(ctx context.Context, d *Delivery, r Result)
+
+	// OnConsumer is called when a subscription begins or ceases to receive messages, and when the
+	// client's last subscription to a queue has ended. The calls for one subscription come one after
+	// the other, from its own goroutine.
+	OnConsumer func(ConsumerEvent)
+
+	// OnStuck is called for a handler that ignores its canceled context, [Subscriber.StuckAfter] after
+	// its timeout and then again each time that this duration has passed, and once more when an
+	// abandoned handler returns.
+	OnStuck func(StuckHandler)
+
+	// OnPause is called when a subscription pauses because its handler returned [Unavailable], and when
+	// it resumes or ends.
+	OnPause func(PauseEvent)
+}
 
 // State is the state of a client's connections.
 type State string
@@ -28,10 +95,7 @@ func publicState(s rabbit.State) State {
 	return [...]State{rabbit.Recovering: StateRecovering, rabbit.Open: StateOpen, rabbit.Blocked: StateBlocked, rabbit.Closed: StateClosed}[s]
 }
 
-// OpenHook is called by [Open] before the client connects, with the client's settings and their defaults.
-type OpenHook interface{ OnOpen(Config) }
-
-// StateChange tells that one of a client's connections has changed.
+// StateChange is a change of one of a client's connections.
 type StateChange struct {
 	Connection string // "publish" or "consume"
 	State      State
@@ -39,40 +103,30 @@ type StateChange struct {
 	Err        error  // why, when it is not open
 }
 
-// StateHook is told when a connection changes, and when it is RECOVERING still, but for a new reason.
-type StateHook interface{ OnState(StateChange) }
-
-// PublishStartHook is called before a message is sent. It may add headers, and its context is handed
-// to PublishHook.
-type PublishStartHook interface {
-	OnPublishStart(ctx context.Context, m *Message) context.Context
-}
-
-// PublishHook is told what became of a message.
-type PublishHook interface {
-	OnPublish(ctx context.Context, m *Message, took time.Duration, err error)
-}
-
-// HandleStartHook is called before each run of a handler, immediate retries and probes of an outage
-// included; the handler gets its context.
-type HandleStartHook interface {
-	OnHandleStart(ctx context.Context, d *Delivery) context.Context
-}
-
-// HandleEndHook is called after each run of a handler, with the context of OnHandleStart. A panic is an
-// error here.
-type HandleEndHook interface {
-	OnHandleEnd(ctx context.Context, d *Delivery, took time.Duration, err error)
-}
-
 // Result is what became of a delivery.
 type Result struct {
 	Outcome Outcome
 	Err     error         // what the handler returned
-	Kind    string        // for retries and failures: error, permanent, decode, timeout, panic, crash
+	Kind    Kind          // OutcomeRetry and OutcomeFailed: what kind of failure it was
 	Took    time.Duration // how long the handler ran
 	Delay   time.Duration // OutcomeRetry and OutcomePostponed: how long the message waits
 }
+
+// Kind says what kind of failure a message had. It is in Result, in metrics, in the header
+// rehop-error-kind, and in admin.Message.
+type Kind string
+
+// The kinds of failure. A Result has none of the last two, which package admin finds in failed queues.
+const (
+	KindError     Kind = envelope.KindError     // the handler returned an error
+	KindPermanent Kind = envelope.KindPermanent // the handler returned Permanent, or a layout refused the message
+	KindDecode    Kind = envelope.KindDecode    // the body could not be decoded
+	KindTimeout   Kind = envelope.KindTimeout   // the handler, or what it waited for, did not end in time
+	KindPanic     Kind = envelope.KindPanic     // the handler panicked or called runtime.Goexit
+	KindCrash     Kind = envelope.KindCrash     // its consumers died or lost their connection, CrashLimit times
+	KindDead      Kind = envelope.KindDead      // the broker dead-lettered it: rejected, expired, maxlen, delivery_limit
+	KindUnrouted  Kind = envelope.KindUnrouted  // no queue was bound for it
+)
 
 // Outcome says what became of a delivery.
 type Outcome string
@@ -81,47 +135,29 @@ type Outcome string
 const (
 	OutcomeDone      Outcome = "done"      // handled, acked
 	OutcomeRetry     Outcome = "retry"     // waits for its next attempt
-	OutcomeFailed    Outcome = "failed"    // rests in the failed queue
-	OutcomeDiscarded Outcome = "discarded" // dropped because the handler said so
+	OutcomeFailed    Outcome = "failed"    // is in the failed queue
+	OutcomeDiscarded Outcome = "discarded" // acked because the handler returned Discard
 	OutcomePostponed Outcome = "postponed" // waits because the handler returned Postpone, no attempt used
-	OutcomeReturned  Outcome = "returned"  // given back to the queue, no attempt burnt
+	OutcomeReturned  Outcome = "returned"  // given back to the queue, no attempt used
 	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
 )
 
-// HookPrefix begins the names of headers that hooks write for themselves: handlers do not see them. See [MoveHook] and
-// [Delivery.HookHeader].
+// HookPrefix begins the names of headers that hooks write for themselves. Handlers do not see them. See
+// [Hooks].OnMove and [Delivery.HookHeader].
 const HookPrefix = envelope.HookPrefix
 
-// MoveHook is called before a delivery is sent on, to wait, to the failed queue or to the end of its queue, with what is to become of it.
-// What it writes into headers goes with the message and is in Delivery.Headers next time, or, if the name begins with [HookPrefix], in
-// [Delivery.HookHeader], until it is overwritten. Other names that begin with "rehop-" are left out, and all of it is if the message
-// would be too large. Where a layout has the broker itself move what fails, the hook is not called.
-type MoveHook interface {
-	OnMove(ctx context.Context, d *Delivery, r Result, headers map[string]any)
-}
-
-// HandleHook is told once what became of a delivery, also of one that no handler was run for. OutcomeDone means that the ack has been sent,
-// a few milliseconds after the handler has returned if others can be acked with it; what is moved, to wait or because it failed, is confirmed
-// before. A connection that is lost at that moment can still have the broker deliver the message again: acks are not confirmed. The calls
-// for what is acked come from the goroutine that sends the acks: a hook that waits holds them up.
-type HandleHook interface {
-	OnHandled(ctx context.Context, d *Delivery, r Result)
-}
-
-// ConsumerEvent tells that a subscription has begun or ceased to receive.
+// ConsumerEvent says that a subscription has begun or ceased to receive messages, or that there is none
+// to the queue any more.
 type ConsumerEvent struct {
 	Queue string
-	Up    bool
+	Up    bool  // it receives
 	Err   error // why not; a *TopologyError if the broker refused
+	// Ended: the client has no subscription to the queue any more, because the last one was stopped or
+	// drained. Up is false then, and Err nil.
+	Ended bool
 }
 
-// ConsumerHook is told when a subscription begins or ceases to receive.
-type ConsumerHook interface{ OnConsumer(ConsumerEvent) }
-
-// ConsumerEndHook is told when a client has no subscription to a queue any more, because the last one was stopped or drained.
-type ConsumerEndHook interface{ OnConsumerEnd(queue string) }
-
-// StuckHandler tells of a handler that runs on although its time is up and its context canceled.
+// StuckHandler is a handler that still runs although its time is up and its context canceled.
 type StuckHandler struct {
 	Queue     string
 	MessageID string
@@ -130,63 +166,56 @@ type StuckHandler struct {
 	Returned  bool          // it has returned after all
 }
 
-// StuckHook is told of handlers that ignore their context.
-type StuckHook interface{ OnStuck(StuckHandler) }
-
-// PauseEvent tells that a subscription pauses because its handler said [Unavailable], or goes on.
+// PauseEvent says that a subscription pauses because its handler returned [Unavailable], or that it
+// resumes.
 type PauseEvent struct {
 	Queue  string
 	Paused bool
 	Err    error
 }
 
-// PauseHook is told when a subscription pauses or goes on.
-type PauseHook interface{ OnPause(PauseEvent) }
-
-// hooks are a client's hooks, sorted by what they want to know.
+// hooks are the functions of all Hooks of a client, by event.
 type hooks struct {
-	open         []OpenHook
-	state        []StateHook
-	publishStart []PublishStartHook
-	publish      []PublishHook
-	handleStart  []HandleStartHook
-	handleEnd    []HandleEndHook
-	move         []MoveHook
-	handle       []HandleHook
-	consumer     []ConsumerHook
-	consumerEnd  []ConsumerEndHook
-	stuck        []StuckHook
-	pause        []PauseHook
+	open         []func(Config)
+	state        []func(StateChange)
+	publishStart []func(context.Context, *Message) context.Context
+	publishEnd   []func(context.Context, *Message, time.Duration, error)
+	handleStart  []func(context.Context, *Delivery) context.Context
+	handleEnd    []func(context.Context, *Delivery, time.Duration, error)
+	move         []func(context.Context, *Delivery, Result, map[string]any)
+	result       []func(context.Context, *Delivery, Result)
+	consumer     []func(ConsumerEvent)
+	stuck        []func(StuckHandler)
+	pause        []func(PauseEvent)
 }
 
-func sortHooks(all []Hook) hooks {
+func sortHooks(all []Hooks) hooks {
 	var h hooks
-	for _, hook := range all {
-		keep(&h.open, hook)
-		keep(&h.state, hook)
-		keep(&h.publishStart, hook)
-		keep(&h.publish, hook)
-		keep(&h.handleStart, hook)
-		keep(&h.handleEnd, hook)
-		keep(&h.move, hook)
-		keep(&h.handle, hook)
-		keep(&h.consumer, hook)
-		keep(&h.consumerEnd, hook)
-		keep(&h.stuck, hook)
-		keep(&h.pause, hook)
+	for _, on := range all {
+		keep(&h.open, on.OnOpen, on.OnOpen != nil)
+		keep(&h.state, on.OnState, on.OnState != nil)
+		keep(&h.publishStart, on.OnPublishStart, on.OnPublishStart != nil)
+		keep(&h.publishEnd, on.OnPublishEnd, on.OnPublishEnd != nil)
+		keep(&h.handleStart, on.OnHandleStart, on.OnHandleStart != nil)
+		keep(&h.handleEnd, on.OnHandleEnd, on.OnHandleEnd != nil)
+		keep(&h.move, on.OnMove, on.OnMove != nil)
+		keep(&h.result, on.OnResult, on.OnResult != nil)
+		keep(&h.consumer, on.OnConsumer, on.OnConsumer != nil)
+		keep(&h.stuck, on.OnStuck, on.OnStuck != nil)
+		keep(&h.pause, on.OnPause, on.OnPause != nil)
 	}
 	return h
 }
 
-func keep[T any](list *[]T, hook Hook) {
-	if t, ok := hook.(T); ok {
-		*list = append(*list, t)
+func keep[F any](list *[]F, call F, set bool) {
+	if set {
+		*list = append(*list, call)
 	}
 }
 
-// tell calls each hook of a kind.
-func tell[T any](list []T, call func(T)) {
-	for _, hook := range list {
-		call(hook)
+// tell calls each function for an event that has only a value.
+func tell[E any](list []func(E), event E) {
+	for _, call := range list {
+		call(event)
 	}
 }

@@ -54,7 +54,7 @@ var returnHeaders = rabbit.Table{layout.HeaderReturn: true}
 
 // publishing turns a message, which has an id by now, into what goes over the wire. The caller has the
 // place for it, so that it can stay off the heap.
-func (m *Message) publishing(p *rabbit.Publishing, unrouted Unrouted) error {
+func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 	*p = rabbit.Publishing{
 		MessageId: m.ID, Body: m.Body, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
 		DeliveryMode: rabbit.Persistent, Priority: m.Priority, Timestamp: m.Timestamp,
@@ -80,7 +80,7 @@ func (m *Message) publishing(p *rabbit.Publishing, unrouted Unrouted) error {
 		}
 	}
 	switch {
-	case unrouted == KeepUnrouted, m.Exchange == "": // the default exchange has no alternate exchange that would keep it
+	case keepUnroutable, m.Exchange == "": // the default exchange has no alternate exchange that would keep it
 		p.Headers = rabbit.ToTable(m.Headers)
 	case len(m.Headers) == 0:
 		p.Headers = returnHeaders

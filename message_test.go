@@ -11,9 +11,9 @@ import (
 )
 
 // publishing is what goes over the wire for a message.
-func publishing(m *Message, unrouted Unrouted) (*rabbit.Publishing, error) {
+func publishing(m *Message, keepUnroutable bool) (*rabbit.Publishing, error) {
 	p := new(rabbit.Publishing)
-	return p, m.publishing(p, unrouted)
+	return p, m.publishing(p, keepUnroutable)
 }
 
 func TestPublishing(t *testing.T) {
@@ -21,7 +21,7 @@ func TestPublishing(t *testing.T) {
 	at := time.Unix(1700000000, 0)
 	m := Message{ID: "id", Body: []byte("b"), ContentType: "ct", ContentEncoding: "ce", Priority: 3, Expiration: 1500 * time.Millisecond, Timestamp: at,
 		CorrelationID: "c", ReplyTo: "r", Type: "t", AppID: "a", Headers: map[string]any{"h": "v"}}
-	got, err := publishing(&m, KeepUnrouted)
+	got, err := publishing(&m, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +35,11 @@ func TestPublishing(t *testing.T) {
 func TestPublishingDefaults(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
-	a, err := publishing(&Message{}, ReturnUnrouted)
+	a, err := publishing(&Message{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := publishing(&Message{Transient: true}, ReturnUnrouted)
+	b, err := publishing(&Message{Transient: true}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,14 +58,14 @@ func TestReturnHeader(t *testing.T) {
 	t.Parallel()
 	headers := map[string]any{"h": "v"}
 	for _, m := range []*Message{{Exchange: "x"}, {Exchange: "x", Headers: map[string]any{}}, {Exchange: "x", Headers: headers}} {
-		p, err := publishing(m, ReturnUnrouted)
+		p, err := publishing(m, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := p.Headers[layout.HeaderReturn]; got != true {
 			t.Errorf("%v: got %s %v, want true", m.Headers, layout.HeaderReturn, got)
 		}
-		p, err = publishing(m, KeepUnrouted)
+		p, err = publishing(m, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestReturnHeader(t *testing.T) {
 			t.Errorf("%v, to be kept: got %s %v, want none", m.Headers, layout.HeaderReturn, got)
 		}
 		m.Exchange = ""
-		p, err = publishing(m, ReturnUnrouted)
+		p, err = publishing(m, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,12 +91,12 @@ func TestPublishingRefuses(t *testing.T) {
 	for name, m := range map[string]Message{
 		"negative expiration": {Expiration: -1}, "expiration beyond RabbitMQ's limit": {Expiration: maxTTL + time.Millisecond}, "header of rehop's": {Headers: map[string]any{"rehop-attempt": 1}},
 	} {
-		if _, err := publishing(&m, ReturnUnrouted); !errors.Is(err, ErrInvalid) {
+		if _, err := publishing(&m, false); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrInvalid)
 		}
 	}
 	for d, want := range map[time.Duration]string{time.Nanosecond: "1", time.Millisecond: "1", 2500 * time.Microsecond: "2", time.Hour: "3600000", maxTTL: "315360000000"} {
-		if p, err := publishing(&Message{Expiration: d}, ReturnUnrouted); err != nil || p.Expiration != want {
+		if p, err := publishing(&Message{Expiration: d}, false); err != nil || p.Expiration != want {
 			t.Errorf("expiration %v: got %q, %v; want %q", d, p.Expiration, err, want)
 		}
 	}

@@ -16,12 +16,9 @@ import (
 // stamp is a hook that writes into what is sent on.
 type stamp func(d *rehop.Delivery, r rehop.Result, headers map[string]any)
 
-func (s stamp) OnMove(_ context.Context, d *rehop.Delivery, r rehop.Result, headers map[string]any) {
-	s(d, r, headers)
-}
-
 func withStamp(s stamp) rehoptest.Option {
-	return rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, s) })
+	onMove := func(_ context.Context, d *rehop.Delivery, r rehop.Result, headers map[string]any) { s(d, r, headers) }
+	return rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, rehop.Hooks{OnMove: onMove}) })
 }
 
 // What a hook adds goes with a message through its attempts to the failed queue, and does not pass for rehop's own.
@@ -100,7 +97,7 @@ func TestHooksLearnOfTheBroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		hook := &opening{changes: make(chan rehop.StateChange, 100)}
 		config := b.Config()
-		config.URL, config.Hooks = "amqp://guest:guest@shop.example:1234/", append(config.Hooks, hook)
+		config.URL, config.Hooks = "amqp://guest:guest@shop.example:1234/?heartbeat=7", append(config.Hooks, rehop.Hooks{OnOpen: hook.OnOpen, OnState: hook.OnState})
 		config.Exchanges = []rehop.Exchange{{Name: "order"}}
 		client, err := rehop.Open(t.Context(), config)
 		if err != nil {
@@ -113,6 +110,9 @@ func TestHooksLearnOfTheBroker(t *testing.T) {
 		}
 		if len(hook.config.Exchanges) != 1 || hook.config.MaxBody == 0 {
 			t.Errorf("opened with %+v, want the exchange, and defaults where nothing was set", hook.config)
+		}
+		if want := "amqp://guest@shop.example:1234/?heartbeat=7"; hook.config.URL != want || !slices.Equal(hook.config.URLs, []string{want}) {
+			t.Errorf("opened with URL %q and URLs %q, want %q without the password in both", hook.config.URL, hook.config.URLs, want)
 		}
 		if err := client.Close(t.Context()); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func TestNamesAreUTF8(t *testing.T) {
 			"queue of a delayed message":    b.Client.Publish(t.Context(), rehop.Message{Key: bad, Delay: time.Second}),
 			"queue of a subscription":       subscribeWith(rehop.Subscriber{Queue: bad}),
 			"exchange of a subscription":    subscribeWith(rehop.Subscriber{Queue: "q", Exchange: bad}),
-			"another's exchange":            subscribeWith(rehop.Subscriber{Queue: "q", Exchange: bad, ForeignExchange: true}),
+			"another's exchange":            subscribeWith(rehop.Subscriber{Queue: "q", Exchange: bad, ExistingExchange: true}),
 			"a name in a layout":            subscribeWith(rehop.Subscriber{Queue: "q", Layout: layout.Sneakers{ErrorName: bad}}),
 			"exchange of the configuration": opened,
 		} {

@@ -247,5 +247,5 @@ func (s *Subscription) tellPause(paused bool, err error) {
 		message = "rehop: subscription pauses"
 	}
 	s.client.config.Logger.Warn(message, "queue", event.Queue, "err", err)
-	tell(s.client.hooks.pause, func(h PauseHook) { h.OnPause(event) })
+	tell(s.client.hooks.pause, event)
 }

@@ -220,7 +220,7 @@ type pauseBook struct {
 	paused, resumed, lost, taken int
 }
 
-func (p *pauseBook) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
+func (p *pauseBook) OnResult(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r.Outcome == rehop.OutcomeLost {
@@ -241,7 +241,7 @@ func (p *pauseBook) OnPause(e rehop.PauseEvent) {
 func (p *pauseBook) OnConsumer(e rehop.ConsumerEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !e.Up {
+	if !e.Up && !e.Ended {
 		p.lost++
 	}
 }
@@ -276,7 +276,7 @@ func openPausing(t *testing.T, b *rehoptest.Broker) (*rehop.Client, *pauseBook) 
 	t.Helper()
 	events := &pauseBook{}
 	config := b.Config()
-	config.Hooks = append(config.Hooks, events)
+	config.Hooks = append(config.Hooks, rehop.Hooks{OnResult: events.OnResult, OnPause: events.OnPause, OnConsumer: events.OnConsumer})
 	client, err := rehop.Open(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

@@ -30,9 +30,9 @@ func TestPostpone(t *testing.T) {
 					}
 					return nil
 				})
-				outcomes := make(outcomeHook, 100)
+				outcomes := make(chan rehop.Result, 100)
 				config := b.Config()
-				config.Hooks = append(config.Hooks, outcomes)
+				config.Hooks = append(config.Hooks, rehop.Hooks{OnResult: func(_ context.Context, _ *rehop.Delivery, r rehop.Result) { outcomes <- r }})
 				client, err := rehop.Open(t.Context(), config)
 				if err != nil {
 					t.Fatal(err)
@@ -58,8 +58,3 @@ func TestPostpone(t *testing.T) {
 		})
 	}
 }
-
-// outcomeHook keeps what becomes of deliveries.
-type outcomeHook chan rehop.Result
-
-func (o outcomeHook) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) { o <- r }

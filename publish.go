@@ -18,7 +18,7 @@ import (
 // just that. Any other outcome is one of the errors of this package: ErrUnroutable, ErrRefused,
 // ErrUnknown, ErrBlocked, ErrDisconnected, ErrTooLarge, ErrInvalid, ErrClosed.
 func (c *Client) Publish(ctx context.Context, m Message) error {
-	if len(c.hooks.publish) == 0 && len(c.hooks.publishStart) == 0 {
+	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {
 		return c.publishOne(ctx, &m)
 	}
 	return c.publishObserved(ctx, m)
@@ -30,7 +30,9 @@ func (c *Client) publishObserved(ctx context.Context, m Message) error {
 	ctx = c.publishStarts(ctx, &m)
 	err := c.publishOne(ctx, &m)
 	took := time.Since(start)
-	tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(ctx, &m, took, err) })
+	for _, on := range c.hooks.publishEnd {
+		on(ctx, &m, took, err)
+	}
 	return err
 }
 
@@ -41,8 +43,8 @@ func (c *Client) publishStarts(ctx context.Context, m *Message) context.Context 
 	if len(c.hooks.publishStart) > 0 {
 		m.Headers = maps.Clone(m.Headers) // hooks write to it, and the caller may publish the same headers again
 	}
-	for _, h := range c.hooks.publishStart {
-		ctx = h.OnPublishStart(ctx, m)
+	for _, on := range c.hooks.publishStart {
+		ctx = on(ctx, m)
 	}
 	return ctx
 }
@@ -54,7 +56,7 @@ func (c *Client) publishOne(ctx context.Context, m *Message) error {
 	var p rabbit.Publishing
 	exchange, key, err := c.prepare(ctx, m, &p)
 	if err == nil {
-		err = c.sender.Publish(ctx, exchange, key, &p, !c.config.NoResend)
+		err = c.sender.Publish(ctx, exchange, key, &p, !c.config.DisableResend)
 	}
 	return publishError(m, err)
 }
@@ -71,7 +73,7 @@ func publishError(m *Message, err error) error {
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 	outcomes := make([]error, len(messages))
 	note := func(i int, err error) { outcomes[i] = err }
-	if len(c.hooks.publish) == 0 && len(c.hooks.publishStart) == 0 {
+	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {
 		c.publishEach(ctx, messages, note, func(told func()) { told() }) // calls nobody who could call Close
 	} else {
 		c.PublishEach(ctx, messages, note)
@@ -104,7 +106,9 @@ func (c *Client) publishEach(ctx context.Context, messages []Message, settled fu
 	end := func(i int, err error) {
 		took := time.Since(start)
 		err = publishError(&sent[i], err)
-		tell(c.hooks.publish, func(h PublishHook) { h.OnPublish(contexts[i], &sent[i], took, err) })
+		for _, on := range c.hooks.publishEnd {
+			on(contexts[i], &sent[i], took, err)
+		}
 		sent[i] = Message{} // it may be large, and others may take long
 		settled(i, err)
 	}
@@ -119,7 +123,7 @@ func (c *Client) publishEach(ctx context.Context, messages []Message, settled fu
 		}
 		items, index = append(items, rabbit.Item{Exchange: exchange, Key: key, Message: p}), append(index, i)
 	}
-	c.sender.PublishEach(ctx, items, !c.config.NoResend, around, func(j int, err error) {
+	c.sender.PublishEach(ctx, items, !c.config.DisableResend, around, func(j int, err error) {
 		items[j].Message = nil // it may be large, and others may take long
 		end(index[j], err)
 	})
@@ -137,7 +141,7 @@ func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) 
 	if delay > 0 {
 		return c.delayed(ctx, m, p, delay)
 	}
-	return m.Exchange, m.Key, m.publishing(p, c.config.Unrouted)
+	return m.Exchange, m.Key, m.publishing(p, c.config.KeepUnroutable)
 }
 
 // delayed addresses a message to the cascade, from which it goes to its own exchange with its own
@@ -163,7 +167,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 		}
 		to, key, way = layout.ToExchange(m.Exchange), m.Key, func() topology.Plan { return c.native.LaterTo(m.Exchange) }
 	}
-	if err := m.publishing(p, KeepUnrouted); err != nil {
+	if err := m.publishing(p, true); err != nil {
 		return "", "", err
 	}
 	address, err := c.cascade(ctx, delay, to, time.Time{})
@@ -259,7 +263,7 @@ func (c *Client) declares(exchange string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if s.config.Exchange == exchange && !s.config.ForeignExchange && s.layout.KeepsUnrouted() {
+		if s.config.Exchange == exchange && !s.config.ExistingExchange && s.layout.KeepsUnrouted() {
 			return true
 		}
 	}

@@ -42,8 +42,8 @@ func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delive
 		},
 		Queue: s.config.Queue, Attempt: past.Attempt + 1,
 		// Others may try a message more often than the schedule does: then this attempt is the last.
-		Attempts:  max(s.config.Retry.attempts, past.Attempt+1),
-		LastError: past.Error, FirstFailed: past.FirstFailed, Redelivered: h.mark != first || past.Returns > 0, Replays: past.Replays, givenID: h.givenID,
+		MaxAttempts: max(s.config.Retry.attempts, past.Attempt+1),
+		LastError:   past.Error, FirstFailed: past.FirstFailed, Redelivered: h.mark != first || past.Returns > 0, Replays: past.Replays, givenID: h.givenID,
 	}
 	if past != &unwritten {
 		h.Delivery.Exchange, h.Delivery.Key, h.Delivery.hooks = past.Exchange, past.Key, past.Hooks

@@ -24,14 +24,14 @@ func TestTimeoutAboveConsumerTimeout(t *testing.T) {
 	for name, s := range map[string]rehop.Subscriber{
 		"quorum":         {},
 		"classic":        {QueueType: layout.Classic},
-		"passive":        {Passive: true},
-		"passive quorum": {Passive: true, QueueType: layout.Quorum},
-		"single active":  {SingleActive: true},
+		"passive":        {ExistingQueue: true},
+		"passive quorum": {ExistingQueue: true, QueueType: layout.Quorum},
+		"single active":  {SingleActiveConsumer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				const messages = 4
-				if s.Passive {
+				if s.ExistingQueue {
 					sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(fail)})
 					if err := sub.Stop(); err != nil {
 						t.Fatal(err)
@@ -63,7 +63,7 @@ func TestPassiveClassicQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		book := newLogbook(func(context.Context, *rehop.Delivery) error { return nil })
-		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Passive: true, Handler: book})
+		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", ExistingQueue: true, Handler: book})
 		publish(t, b.Client, rehop.Message{Key: "q"})
 		b.AwaitEmpty("q")
 		if n := len(book.all()); n != 1 {

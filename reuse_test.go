@@ -9,10 +9,8 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// marker is a hook that writes into what is published.
-type marker struct{}
-
-func (marker) OnPublishStart(ctx context.Context, m *rehop.Message) context.Context {
+// mark is a hook that writes into what is published.
+func mark(ctx context.Context, m *rehop.Message) context.Context {
 	if m.Headers != nil {
 		m.Headers["mark"] = m.ID
 	}
@@ -23,7 +21,7 @@ func (marker) OnPublishStart(ctx context.Context, m *rehop.Message) context.Cont
 func TestMessagesCanBePublishedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		config := b.Config()
-		config.Hooks = append(config.Hooks, marker{})
+		config.Hooks = append(config.Hooks, rehop.Hooks{OnPublishStart: mark})
 		client, err := rehop.Open(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)

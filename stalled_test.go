@@ -20,7 +20,7 @@ func TestStalledConfirmKeepsConnection(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 				seen := newStates()
 				config := b.Config()
-				config.Hooks = append(config.Hooks, seen)
+				config.Hooks = append(config.Hooks, rehop.Hooks{OnState: seen.OnState})
 				client, err := rehop.Open(t.Context(), config)
 				if err != nil {
 					t.Fatal(err)

@@ -81,6 +81,11 @@ func TestStopDoesNotWaitWithoutHandlers(t *testing.T) {
 // insider calls what must not be called from hooks.
 type insider struct{ call func(from string) }
 
+func (i *insider) hooks() rehop.Hooks {
+	return rehop.Hooks{OnState: i.OnState, OnHandleStart: i.OnHandleStart, OnHandleEnd: i.OnHandleEnd, OnResult: i.OnResult,
+		OnConsumer: i.OnConsumer, OnMove: i.OnMove}
+}
+
 func (i *insider) OnState(rehop.StateChange) { i.call("OnState") }
 func (i *insider) OnHandleStart(ctx context.Context, _ *rehop.Delivery) context.Context {
 	i.call("OnHandleStart")
@@ -89,9 +94,14 @@ func (i *insider) OnHandleStart(ctx context.Context, _ *rehop.Delivery) context.
 func (i *insider) OnHandleEnd(context.Context, *rehop.Delivery, time.Duration, error) {
 	i.call("OnHandleEnd")
 }
-func (i *insider) OnHandled(context.Context, *rehop.Delivery, rehop.Result) { i.call("OnHandled") }
-func (i *insider) OnConsumer(rehop.ConsumerEvent)                           { i.call("OnConsumer") }
-func (i *insider) OnConsumerEnd(string)                                     { i.call("OnConsumerEnd") }
+func (i *insider) OnResult(context.Context, *rehop.Delivery, rehop.Result) { i.call("OnResult") }
+func (i *insider) OnConsumer(e rehop.ConsumerEvent) {
+	if e.Ended {
+		i.call("OnConsumer at the end")
+	} else {
+		i.call("OnConsumer")
+	}
+}
 func (i *insider) OnMove(context.Context, *rehop.Delivery, rehop.Result, map[string]any) {
 	i.call("OnMove")
 }
@@ -123,7 +133,7 @@ func TestStopFromInside(t *testing.T) {
 			}
 		}
 		config := b.Config()
-		config.Hooks = append(config.Hooks, &insider{call})
+		config.Hooks = append(config.Hooks, (&insider{call}).hooks())
 		opened, err := rehop.Open(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +164,7 @@ func TestStopFromInside(t *testing.T) {
 		if err := client.Close(context.Background()); err != nil {
 			t.Errorf("close from outside: got %v, want nil", err)
 		}
-		for _, from := range []string{"OnState", "OnHandleStart", "OnHandleEnd", "OnHandled", "OnConsumer", "OnConsumerEnd", "OnMove", "Handle"} {
+		for _, from := range []string{"OnState", "OnHandleStart", "OnHandleEnd", "OnResult", "OnConsumer", "OnConsumer at the end", "OnMove", "Handle"} {
 			if called[from] == 0 {
 				t.Errorf("%s was not called", from)
 			}
@@ -179,10 +189,6 @@ func TestStopOfAnother(t *testing.T) {
 	})
 }
 
-type stuckHook func()
-
-func (f stuckHook) OnStuck(rehop.StuckHandler) { f() }
-
 // A hook that is told of a stuck handler, and takes long or wants to drain, holds up no timeout of another handler.
 func TestStopFromStuckHook(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
@@ -190,12 +196,12 @@ func TestStopFromStuckHook(t *testing.T) {
 		drained := make(chan error, 10)
 		config := b.Config()
 		var told atomic.Bool
-		config.Hooks = append(config.Hooks, stuckHook(func() {
+		config.Hooks = append(config.Hooks, rehop.Hooks{OnStuck: func(rehop.StuckHandler) {
 			if told.CompareAndSwap(false, true) { // not again when the handler returns
 				drained <- sub.Drain(context.Background())
 				time.Sleep(time.Hour)
 			}
-		}))
+		}})
 		client, err := rehop.Open(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)

@@ -14,97 +14,127 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// Subscriber says what to consume, how, and what happens to what fails.
+// Subscriber says what to consume, how, and what happens to what fails. Queue and Handler are required.
 type Subscriber struct {
-	// Queue is the queue's name. Several processes with the same queue compete for its messages.
+	// The queue.
+
+	// Queue is the queue's name. Several processes with the same queue compete for its messages. It must
+	// not begin with amq. or rehop. and has at most 255 bytes.
 	Queue string
-	// Exchange is what the queue is bound to; rehop declares it, durable, with an alternate exchange.
+	// QueueType is layout.Quorum or layout.Classic. Set it for a queue that exists with another type. A
+	// quorum queue cannot be Exclusive or AutoDelete. Default: the layout's; for layout.Native that is
+	// Quorum, and Classic for Exclusive, AutoDelete and MaxPriority.
+	QueueType layout.QueueType
+	// ExistingQueue uses a queue that another application declares, unchanged. It cannot be combined
+	// with settings of the queue. Its failed queue and the way back to it are declared anyway. If the
+	// queue does not exist, Subscribe returns a *TopologyError. Default: false, rehop declares the queue.
+	ExistingQueue bool
+	// MessageTTL is how long a message may stay in the queue; then the broker moves it to the failed
+	// queue. It is refused where the layout has no queue to which the broker could move it. At least
+	// 1 ms, at most 10 years. Default: without limit.
+	MessageTTL time.Duration
+	// Expires deletes the queue, with its messages, after it was unused for this long. At least 1 ms, at
+	// most 10 years. Default: never.
+	Expires time.Duration
+	// MaxLength is how many messages, and MaxBytes how many bytes, the queue can hold; see Overflow.
+	// Default: without limit.
+	MaxLength, MaxBytes int
+	// Overflow is what happens when the queue is full: "reject-publish" (publishers get ErrRefused) or
+	// "drop-head" (the oldest message goes to the failed queue, at most once: RabbitMQ dead-letters at
+	// least once only with reject-publish; not in every layout). "reject-publish-dlx" is for classic
+	// queues. Default: reject-publish for quorum queues, drop-head for classic ones.
+	Overflow string
+	// MaxPriority is the highest priority of messages; those of higher priority are delivered first. It
+	// makes a classic queue unless QueueType is layout.Quorum. Quorum queues have priorities from
+	// RabbitMQ 4.0 on: 4.0 to 4.2 know two, up to 4 and above; 4.3 has 0 to 31, and a message without a
+	// priority counts as 4. Default: 0, no priorities.
+	MaxPriority int
+	// SingleActiveConsumer lets only one of the competing consumers receive at a time. Set it to keep
+	// the order of messages with several processes. Set it for an ExistingQueue that was declared so,
+	// too. Default: false.
+	SingleActiveConsumer bool
+	// Exclusive makes a queue of this connection alone, which is deleted with it. AutoDelete makes one
+	// that is deleted with its last consumer. Default: false, the queue lasts.
+	Exclusive, AutoDelete bool
+	// QueueArgs are further queue arguments, by RabbitMQ's names. They override all others, and nil
+	// removes one. Default: none.
+	QueueArgs map[string]any
+	// PolicyPriority has what a policy can set of the queue (dead-lettering, times, lengths, limits) set
+	// by a policy of this priority instead of by arguments, so that it can be changed later. The policy
+	// is in the plan of [Topology]: an operator applies that plan before the subscription begins, as a
+	// client cannot set policies, nor see whether they are there. Default: 0, by arguments.
+	PolicyPriority int
+
+	// The exchange.
+
+	// Exchange is what the queue is bound to. rehop declares it, durable, with an alternate exchange.
 	// Default: none; messages are published to the queue by its name. Some layouts have one of their own.
 	Exchange string
-	// ExchangeKind is topic, direct, fanout or headers. Default: topic.
-	ExchangeKind string
-	// ForeignExchange: somebody else declares the exchange; rehop only binds to it.
-	ForeignExchange bool
-	// Keys are the binding keys. Default: "#" for topic exchanges, "" for others.
+	// ExchangeType is topic, direct, fanout or headers. Default: the layout's; for layout.Native that is
+	// topic.
+	ExchangeType string
+	// ExistingExchange uses an exchange that another application declares, unchanged: rehop only binds
+	// the queue to it. If it does not exist, Subscribe returns a *TopologyError. Default: false.
+	ExistingExchange bool
+	// Keys are the binding keys. They need an exchange. Default: "#" for topic exchanges, "" for others.
 	Keys []string
 
-	// Handler handles the messages.
+	// Handling.
+
+	// Handler handles the messages; what it returns decides what becomes of each.
 	Handler Handler
-	// Middleware wraps the handler, the first one outermost.
+	// Middleware wraps the handler, the first one outermost. Default: none.
 	Middleware []Middleware
-	// Concurrency is how many messages are handled at once. Default: 1.
+	// Concurrency is how many messages are handled at once. Raise it for handlers that wait for others.
+	// Messages are not handled in order if it is above 1. Default: 1.
 	Concurrency int
-	// Prefetch is how many messages the broker sends ahead; in the first moments one more may be out.
-	// Default: twice the concurrency, at least 4.
-	Prefetch int
 	// Timeout bounds one run of the handler: its context is canceled then. Default: 5 minutes.
 	//
-	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes unless set. For quorum queues
-	// of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may need it, those of prefetched messages included. Elsewhere keep
-	// Timeout, times Prefetch / Concurrency, at least 2 minutes below it: a handler that returns Unavailable holds messages for that time.
+	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes
+	// unless set. For quorum queues of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may
+	// need it, those of prefetched messages included. Elsewhere keep Timeout, times Prefetch /
+	// Concurrency, at least 2 minutes below it: a handler that returns Unavailable holds messages for
+	// that time.
 	Timeout time.Duration
-	// StuckAfter is how long after Timeout a handler that does not return is reported, counted as
-	// failed and replaced by another worker. Default: 30 s.
+	// StuckAfter is how long after Timeout a handler that does not return is reported (Hooks.OnStuck),
+	// counted as failed and replaced by another worker. As many as Concurrency are replaced; further
+	// ones keep their place until they return. Default: 30 s.
 	StuckAfter time.Duration
-	// StopGrace is how long a stop waits for handlers that it has canceled, so that they can clean up, for example roll a
-	// transaction back. After that their messages go back to the queue while they still run. Default: 5 s.
+	// StopGrace is how long a stop waits for handlers that it has canceled, so that they can clean up,
+	// for example roll a transaction back. After that their messages go back to the queue while they
+	// still run. Default: 5 s.
 	StopGrace time.Duration
-	// Layout says where messages that fail wait and rest, and by what names. Default: layout.Native, in which
-	// all of it is rehop's own. The others share queues with programs that do not use rehop.
+
+	// Retries.
+
+	// Layout says where messages that fail wait, where they end, and by what names. Set another one to
+	// share queues with programs that do not use rehop. Default: layout.Native, with rehop's own queues.
 	Layout layout.Layout
 	// Retry is the schedule of a message that fails. Default: the layout's; for layout.Native that is
 	// Steps(10s, 100s, 1h, 2h, 10h).
 	Retry Schedule
-	// CrashLimit is how often a message may be delivered without an answer (the process died or lost
-	// its connection) before it goes to the failed queue. From the third time on it is handled alone,
-	// so that messages which only happened to be near are not suspected. At most 40. Default: 10.
+	// CrashLimit is how often a message may be delivered without an answer (the process died or lost its
+	// connection) before it goes to the failed queue. From the third time on it is handled alone, so
+	// that messages which only happened to be near are not suspected. At most 40. Default: 10.
 	CrashLimit int
-	// ProbeMin and ProbeMax bound the pause between tries while the handler says Unavailable.
+	// ProbeMin and ProbeMax bound the pause between tries while the handler returns Unavailable.
 	// Default: 1 s and 30 s.
 	ProbeMin, ProbeMax time.Duration
 
-	// QueueType is layout.Quorum or layout.Classic. Default: the layout's; for layout.Native that is Quorum, and
-	// Classic for Exclusive, AutoDelete and MaxPriority.
-	QueueType layout.QueueType
-	// Passive: the queue belongs to somebody else and is used as it is. Its failed queue and the way
-	// back to it are declared all the same.
-	Passive bool
-	// MessageTTL is how long a message may stay in the queue; then it goes to the failed queue. Not every layout
-	// has a queue to which the broker could take it. Default: for ever.
-	MessageTTL time.Duration
-	// Expires deletes the queue, and what is in it, when it was unused for so long. Default: never.
-	Expires time.Duration
-	// MaxLength and MaxBytes bound the queue. Default: unbounded.
-	MaxLength, MaxBytes int
-	// Overflow is what happens when it is full: "reject-publish" (publishers get ErrRefused) or
-	// "drop-head" (the oldest goes to the failed queue, at most once: RabbitMQ dead-letters at least once
-	// only with reject-publish; not in every layout). Default: reject-publish for quorum queues, drop-head for classic ones.
-	Overflow string
-	// MaxPriority is the highest priority of messages; those of higher priority are delivered first. It makes a classic queue unless
-	// QueueType is layout.Quorum. Quorum queues have priorities from RabbitMQ 4.0 on: 4.0 to 4.2 know two, up to 4 and above; 4.3 has 0 to
-	// 31, and a message without a priority counts as 4. Default: 0, no priorities.
-	MaxPriority int
-	// SingleActive lets only one of the competing consumers receive at a time. Set it for a Passive queue
-	// that was declared so, too.
-	SingleActive bool
-	// QueueArgs are further queue arguments, by RabbitMQ's names; they override all others, and nil takes
-	// one away.
-	QueueArgs map[string]any
-	// PolicyPriority has what a policy can set of the queue (dead-lettering, times, lengths, limits) set by a policy of this priority instead
-	// of by arguments, so that it can be changed later. The policy is in the plan of [Topology]: an operator applies that plan before the
-	// subscription begins, as a client cannot set policies, nor see whether they are there. Default: by arguments.
-	PolicyPriority int
-	// Exclusive makes a queue of this connection alone, which ends with it. AutoDelete makes one that
-	// ends with its last consumer.
-	Exclusive, AutoDelete bool
+	// The consumer.
 
-	// ConsumerTag identifies the consumer in the broker's tools. Default: a unique one.
+	// Prefetch is how many messages the broker sends ahead, from Concurrency to 65535; in the first
+	// moments there may be one more. Raise it where handlers take less than the way to the broker.
+	// Default: twice the concurrency, at least 4.
+	Prefetch int
+	// ConsumerTag identifies the consumer in the broker's tools. At most 255 bytes. Default: a unique one.
 	ConsumerTag string
-	// ExclusiveConsumer refuses all other consumers of a classic queue. RabbitMQ ignores it on quorum
-	// queues; SingleActive serves there.
+	// ExclusiveConsumer refuses all other consumers of a classic queue. It is an error with a quorum
+	// queue, where RabbitMQ ignores it: use SingleActiveConsumer there. Default: false.
 	ExclusiveConsumer bool
-	// Priority of this consumer: lower ones receive only while higher ones are busy. Default: 0.
-	Priority int
+	// ConsumerPriority is the priority of this consumer: those of lower priority receive only while
+	// those of higher priority are busy. It can be negative. Default: 0.
+	ConsumerPriority int
 }
 
 // withDefaults fills in what is not set. The native layout is the client's.
@@ -154,8 +184,8 @@ func (s Subscriber) validate() error {
 	if s.Handler == nil {
 		fault("Handler is nil")
 	}
-	if s.Exchange != "" && !s.ForeignExchange && !strings.HasPrefix(s.Exchange, "amq.") {
-		if err := checkExchange(s.Exchange, s.ExchangeKind); err != nil {
+	if s.Exchange != "" && !s.ExistingExchange && !strings.HasPrefix(s.Exchange, "amq.") {
+		if err := checkExchange(s.Exchange, s.ExchangeType); err != nil {
 			faults = append(faults, err)
 		}
 	}
@@ -203,7 +233,7 @@ func (s Subscriber) validate() error {
 		fault("MaxPriority %d: the highest priority of a quorum queue is %d", s.MaxPriority, maxQuorumPriority)
 	}
 	if s.ExclusiveConsumer && layout.IsQuorum(s.queue()) {
-		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActive, or QueueType layout.Classic")
+		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActiveConsumer, or QueueType layout.Classic")
 	}
 	switch s.Overflow {
 	case "", "reject-publish", "drop-head", "reject-publish-dlx":
@@ -215,17 +245,17 @@ func (s Subscriber) validate() error {
 			fault("%s %v must be from 1 ms to %v, RabbitMQ's limit", name, d, maxTTL)
 		}
 	}
-	if s.Priority != int(int32(s.Priority)) {
-		fault("Priority %d must fit 32 bits", s.Priority)
+	if s.ConsumerPriority != int(int32(s.ConsumerPriority)) {
+		fault("ConsumerPriority %d must fit 32 bits", s.ConsumerPriority)
 	}
 	if s.MessageTTL < 0 || s.Expires < 0 || s.MaxLength < 0 || s.MaxBytes < 0 || s.MaxPriority < 0 || s.MaxPriority > 255 {
 		fault("MessageTTL, Expires, MaxLength, MaxBytes must not be negative, and MaxPriority from 0 to 255")
 	}
-	if s.Passive && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
+	if s.ExistingQueue && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
 		s.MaxPriority != 0 || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
-		fault("Passive uses a queue as it is; it cannot be combined with settings of the queue")
+		fault("ExistingQueue uses a queue unchanged; it cannot be combined with settings of the queue")
 	}
-	if s.PolicyPriority < 0 || s.PolicyPriority > 0 && (s.Passive || s.Exclusive || s.AutoDelete) {
+	if s.PolicyPriority < 0 || s.PolicyPriority > 0 && (s.ExistingQueue || s.Exclusive || s.AutoDelete) {
 		fault("PolicyPriority %d must be positive, and only for a queue that rehop declares and that lasts", s.PolicyPriority)
 	}
 	if sneakers, ok := s.Layout.(layout.Sneakers); ok && sneakers.Reject && s.PolicyPriority > 0 {
@@ -249,7 +279,7 @@ func (s Subscriber) validate() error {
 // gone, at once or when the broker sees that they went in a circle.
 func (s Subscriber) losses() (faults []error) {
 	q := s.queue()
-	if s.Passive || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
+	if s.ExistingQueue || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
 		return nil
 	}
 	fault := func(setting string) {
@@ -282,7 +312,7 @@ func (s Subscriber) queueArgs() map[string]any {
 	if s.Overflow != "" {
 		args["x-overflow"] = s.Overflow
 	}
-	if s.SingleActive {
+	if s.SingleActiveConsumer {
 		args["x-single-active-consumer"] = true
 	}
 	maps.Copy(args, s.QueueArgs)
@@ -304,13 +334,13 @@ func (s Subscriber) queue() topology.Queue { return s.Layout.Queue(s.queueSpec()
 // it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
 // consumer would let another one in.
 func (s Subscriber) isolates() bool {
-	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActive && s.QueueArgs["x-single-active-consumer"] != true
+	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActiveConsumer && s.QueueArgs["x-single-active-consumer"] != true
 }
 
 func (s Subscriber) queueSpec() layout.QueueSpec {
 	return layout.QueueSpec{
-		Name: s.Queue, Type: s.queueType(), Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
-		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
+		Name: s.Queue, Type: s.queueType(), Passive: s.ExistingQueue, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
+		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeType, ForeignExchange: s.ExistingExchange, Keys: s.Keys,
 	}
 }
 
@@ -337,10 +367,10 @@ func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.Layout.Rest
 func (s Subscriber) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
 		QuorumPriorities: s.quorumPriorities()}
-	if s.Priority != 0 {
-		o.Args = map[string]any{"x-priority": int32(s.Priority)}
+	if s.ConsumerPriority != 0 {
+		o.Args = map[string]any{"x-priority": int32(s.ConsumerPriority)}
 	}
-	if s.QueueType == layout.Quorum || s.Passive && s.QueueType == "" || layout.IsQuorum(s.queue()) {
+	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layout.IsQuorum(s.queue()) {
 		o.Timeout = s.consumerTimeout()
 	}
 	return o

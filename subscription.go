@@ -113,7 +113,7 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 	s.unanswered = sync.OnceFunc(func() { close(s.mute) })
 	s.form.Store(&forms[0])
 	s.watch = &watch{sub: s, epoch: time.Now()}
-	if len(c.hooks.handle) > 0 {
+	if len(c.hooks.result) > 0 {
 		s.options.Told = s.told
 		s.options.Around = func(calls func()) {
 			defer c.inside.leave(c.inside.enter(s))
@@ -153,7 +153,8 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 // Queue is the name of the queue.
 func (s *Subscription) Queue() string { return s.config.Queue }
 
-// Receiving reports whether the broker sends messages to the subscription, as ConsumerHook is told.
+// Receiving reports whether the broker sends messages to the subscription, as [Hooks].OnConsumer
+// reports it.
 func (s *Subscription) Receiving() bool { return s.receiving.Load() }
 
 // Closed is closed when the subscription has ended.
@@ -354,7 +355,7 @@ func (s *Subscription) supervise(o offer) {
 		}
 		failures = 0
 		s.receiving.Store(true)
-		tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Up: true}) })
+		tell(s.client.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Up: true})
 		lost := s.serve(o)
 		o, begin = offer{}, s.open
 		if lost && !s.stopping() {
@@ -461,7 +462,7 @@ func (s *Subscription) tellDown(err error) {
 		return
 	}
 	s.client.config.Logger.Warn("rehop: not consuming", "queue", s.config.Queue, "err", err)
-	tell(s.client.hooks.consumer, func(h ConsumerHook) { h.OnConsumer(ConsumerEvent{Queue: s.config.Queue, Err: err}) })
+	tell(s.client.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Err: err})
 }
 
 // end is the last thing that happens. A session that was replaced may have had a message in hand until
@@ -489,7 +490,7 @@ func (s *Subscription) end() {
 	}
 	s.client.mu.Unlock()
 	if last {
-		tell(s.client.hooks.consumerEnd, func(h ConsumerEndHook) { h.OnConsumerEnd(s.config.Queue) })
+		tell(s.client.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Ended: true})
 	}
 	close(s.closed)
 }

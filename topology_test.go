@@ -91,7 +91,7 @@ func TestTopologyFaults(t *testing.T) {
 		{"bad subscription", rehop.Config{}, []rehop.Subscriber{{Queue: "q"}, {}}, `subscription ""`},
 		{"two that contradict each other", rehop.Config{}, []rehop.Subscriber{{Queue: "q", MessageTTL: time.Minute}, {Queue: "q", MessageTTL: time.Hour}},
 			`subscription "q": queue "q" is planned twice, differently`},
-		{"exchange of two kinds", rehop.Config{Exchanges: []rehop.Exchange{{Name: "x", Kind: "fanout"}}}, []rehop.Subscriber{{Queue: "q", Exchange: "x"}},
+		{"exchange of two kinds", rehop.Config{Exchanges: []rehop.Exchange{{Name: "x", Type: "fanout"}}}, []rehop.Subscriber{{Queue: "q", Exchange: "x"}},
 			`exchange "x" is planned twice, differently`},
 	} {
 		plan, err := rehop.Topology(c.config, c.subs...)

@@ -147,8 +147,8 @@ func (w *worker) run(h *handling) (mine bool, err error) {
 		return true, errStopping
 	}
 	ctx := context.Context(h)
-	for _, hook := range s.client.hooks.handleStart {
-		ctx = hook.OnHandleStart(ctx, &h.Delivery)
+	for _, on := range s.client.hooks.handleStart {
+		ctx = on(ctx, &h.Delivery)
 	}
 	h.told = ctx
 	w.mu.Lock()
@@ -195,7 +195,9 @@ func (w *worker) untilIdle() <-chan struct{} {
 func (s *Subscription) tellEnd(h *handling, err error) {
 	if len(s.client.hooks.handleEnd) > 0 {
 		took := time.Since(h.began)
-		tell(s.client.hooks.handleEnd, func(hook HandleEndHook) { hook.OnHandleEnd(h.told, &h.Delivery, took, err) })
+		for _, on := range s.client.hooks.handleEnd {
+			on(h.told, &h.Delivery, took, err)
+		}
 	}
 }
 
@@ -251,7 +253,7 @@ func (s *Subscription) cameBack(h *handling) {
 func (s *Subscription) tellStuck(e StuckHandler) {
 	s.client.config.Logger.Warn("rehop: handler ignores its context", "queue", e.Queue, "message", e.MessageID,
 		"for", e.For, "replaced", e.Replaced, "returned", e.Returned)
-	tell(s.client.hooks.stuck, func(h StuckHook) { h.OnStuck(e) })
+	tell(s.client.hooks.stuck, e)
 }
 
 // cancelHandlers cancels what runs, and tells how many.

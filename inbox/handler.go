@@ -148,10 +148,8 @@ func (h *handler) blame(ctx context.Context, err error) error {
 }
 
 func (h *handler) tellDuplicate(ctx context.Context, consumer string, d *rehop.Delivery) {
-	for _, hook := range h.inbox.Hooks {
-		if hook, ok := hook.(DuplicateHook); ok {
-			hook.OnDuplicate(ctx, consumer, d)
-		}
+	if h.inbox.OnDuplicate != nil {
+		h.inbox.OnDuplicate(ctx, consumer, d)
 	}
 }
 

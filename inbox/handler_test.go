@@ -142,7 +142,7 @@ func TestHandle(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // it pauses between tries
 				db := &c.database
-				in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, Hooks: []Hook{db}, NoClean: true}
+				in := Inbox{DB: db.pool(t), Dialect: dialect.Postgres, Begin: db.Begin, OnDuplicate: db.OnDuplicate, NoClean: true}
 				if c.mysql {
 					in.Dialect = dialect.MySQL
 				}

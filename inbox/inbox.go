@@ -32,8 +32,10 @@ type Inbox struct {
 	// MaxWait is how long a message waits in its worker while a copy of it is being handled, by another process for example, which may
 	// hang. Then it waits on the broker for twice as long, without using an attempt, and the worker is free for others. Default: 5 s.
 	MaxWait time.Duration
-	// Hooks are told what happens; see DuplicateHook.
-	Hooks []Hook
+	// OnDuplicate is called for each message that is not handled because a copy of it was, on the
+	// goroutine of its handler, before the message is acked. It must be quick and safe for concurrent
+	// use. Default: none.
+	OnDuplicate func(ctx context.Context, consumer string, d *rehop.Delivery)
 	// Logger gets what no caller can be told. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -43,15 +45,6 @@ type Transaction interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	Commit() error
 	Rollback() error
-}
-
-// Hook is anything that implements DuplicateHook. Hooks are called from the goroutines that do the work: they must be quick and safe
-// for concurrent use.
-type Hook any
-
-// DuplicateHook is told of messages that were not handled because a copy of them was.
-type DuplicateHook interface {
-	OnDuplicate(ctx context.Context, consumer string, d *rehop.Delivery)
 }
 
 // Middleware runs handlers in a transaction, once for each message id. It panics if a field of the Inbox is wrong. A message without id goes to the failed queue, because its

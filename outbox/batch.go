@@ -125,9 +125,7 @@ func (b *batch) account(r *row, f fate) {
 		b.report.SetAside++
 		b.relay.Logger.Error("outbox: message set aside because it cannot be published; fix the cause, then run rehop outbox retry", "row", RowID(r.identity()).String(), "message_id", r.messageID,
 			"exchange", r.exchange, "key", r.routingKey, "err", f.err)
-		tell(b.relay.hooks.setAside, func(h SetAsideHook) {
-			h.OnSetAside(SetAside{Row: RowID(r.identity()), MessageID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Err: f.err})
-		})
+		tell(b.relay.hooks.setAside, SetAside{Row: RowID(r.identity()), MessageID: r.messageID, Exchange: r.exchange, Key: r.routingKey, OrderKey: r.orderKey, Err: f.err})
 	}
 }
 

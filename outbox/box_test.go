@@ -78,8 +78,8 @@ func TestInspectorChecksNames(t *testing.T) {
 	_, listErr := look.List(t.Context(), StateReady, RowID{}, 10)
 	_, backlogErr := look.Backlog(t.Context())
 	_, retryErr := look.Retry(t.Context(), RowID{1, 1})
-	_, dropErr := look.Drop(t.Context(), RowID{1, 1})
-	for doing, err := range map[string]error{"list": listErr, "backlog": backlogErr, "retry": retryErr, "drop": dropErr} {
+	_, discardErr := look.Discard(t.Context(), RowID{1, 1})
+	for doing, err := range map[string]error{"list": listErr, "backlog": backlogErr, "retry": retryErr, "discard": discardErr} {
 		if err == nil || !strings.Contains(err.Error(), "DROP TABLE") {
 			t.Errorf("%s: got %v, want an error that names the prefix", doing, err)
 		}

@@ -120,7 +120,7 @@ func (r *run) survey(ctx context.Context) {
 	switch {
 	case err == nil:
 		r.told.well("count messages")
-		tell(r.hooks.backlog, func(h BacklogHook) { h.OnBacklog(backlog) })
+		tell(r.hooks.backlog, backlog)
 	case ctx.Err() == nil:
 		r.told.fault("count messages", err)
 	}

@@ -395,7 +395,7 @@ func (d *dispatcher) finish(b *batch) {
 		d.troubles = 0
 	}
 	if b.bytes > 0 { // else it had no messages
-		tell(d.run.hooks.batch, func(h BatchHook) { h.OnBatch(b.report) })
+		tell(d.run.hooks.batch, b.report)
 	}
 }
 

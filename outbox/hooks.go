@@ -7,9 +7,34 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// Hook is anything that implements one or more of the hook interfaces below. Hooks are called from the goroutines that do the
-// work: they must be quick and safe for concurrent use.
-type Hook any
+// Hooks are functions that a [Relay] or a [Spill] calls when something happens. All are optional. Where
+// there are several Hooks, they are called in their order.
+//
+// They are called from the goroutines that do the work, possibly from several at once. They must be
+// quick and safe for concurrent use: the work waits until they return.
+type Hooks struct {
+	// OnBacklog is called every [Relay].Survey by one of the relays of a database, with how much is in
+	// the outbox. Nothing is counted if it is not set.
+	OnBacklog func(Backlog)
+
+	// OnBatch is called when a batch has ended, and once more if outcomes of it came late. Rates are
+	// sums of these.
+	OnBatch func(Batch)
+
+	// OnSetAside is called for each message that is set aside because it cannot be published.
+	OnSetAside func(SetAside)
+
+	// OnLease is called when a relay gains or loses leases.
+	OnLease func(Lease)
+
+	// OnFault is called each time that a relay cannot do its work because of the database. The relay
+	// tries again by itself.
+	OnFault func(err error)
+
+	// OnSpill is called by [Spill.Publish], on the goroutine of its caller, for a message that went into
+	// the outbox, with the reason. A relay does not call it.
+	OnSpill func(ctx context.Context, m *rehop.Message, err error)
+}
 
 // Backlog is how much is in the outbox.
 type Backlog struct {
@@ -21,9 +46,6 @@ type Backlog struct {
 	Oldest   time.Duration // for how long the oldest of the ready ones and those retried has been there, or been due
 }
 
-// BacklogHook is told from time to time how much there is to do, by one of the relays of a database.
-type BacklogHook interface{ OnBacklog(Backlog) }
-
 // Batch is what became of some messages that a relay has read.
 type Batch struct {
 	Published int
@@ -33,12 +55,9 @@ type Batch struct {
 	Took      time.Duration // from reading them to the end
 }
 
-// BatchHook is told of each batch; rates are sums of these.
-type BatchHook interface{ OnBatch(Batch) }
-
 // SetAside is a message that is not tried again by itself.
 type SetAside struct {
-	Row       RowID // for [Inspector.Retry] and [Inspector.Drop]
+	Row       RowID // for [Inspector.Retry] and [Inspector.Discard]
 	MessageID string
 	Exchange  string
 	Key       string
@@ -46,10 +65,7 @@ type SetAside struct {
 	Err       error
 }
 
-// SetAsideHook is told of messages that cannot be published.
-type SetAsideHook interface{ OnSetAside(SetAside) }
-
-// Lease tells that a relay has gained or lost the right to publish a part of the messages.
+// Lease says that a relay has gained or lost the right to publish a part of the messages.
 type Lease struct {
 	Relay  string
 	Gained bool
@@ -58,45 +74,35 @@ type Lease struct {
 	Given  bool // if not gained: given back in order; else it expired or was taken
 }
 
-// LeaseHook is told when a relay gains or loses leases.
-type LeaseHook interface{ OnLease(Lease) }
-
-// FaultHook is told when a relay cannot do its work because of the database. It tries again by itself.
-type FaultHook interface{ OnFault(err error) }
-
-// SpillHook is told by a Spill of messages that went into the outbox, and why.
-type SpillHook interface {
-	OnSpill(ctx context.Context, m *rehop.Message, err error)
-}
-
+// hooks are the functions of all Hooks of a relay, by event.
 type hooks struct {
-	backlog  []BacklogHook
-	batch    []BatchHook
-	setAside []SetAsideHook
-	lease    []LeaseHook
-	fault    []FaultHook
+	backlog  []func(Backlog)
+	batch    []func(Batch)
+	setAside []func(SetAside)
+	lease    []func(Lease)
+	fault    []func(error)
 }
 
-func sortHooks(all []Hook) hooks {
+func sortHooks(all []Hooks) hooks {
 	var h hooks
-	for _, hook := range all {
-		keep(&h.backlog, hook)
-		keep(&h.batch, hook)
-		keep(&h.setAside, hook)
-		keep(&h.lease, hook)
-		keep(&h.fault, hook)
+	for _, on := range all {
+		keep(&h.backlog, on.OnBacklog)
+		keep(&h.batch, on.OnBatch)
+		keep(&h.setAside, on.OnSetAside)
+		keep(&h.lease, on.OnLease)
+		keep(&h.fault, on.OnFault)
 	}
 	return h
 }
 
-func keep[T any](list *[]T, hook Hook) {
-	if t, ok := hook.(T); ok {
-		*list = append(*list, t)
+func keep[E any](list *[]func(E), call func(E)) {
+	if call != nil {
+		*list = append(*list, call)
 	}
 }
 
-func tell[T any](list []T, call func(T)) {
-	for _, hook := range list {
-		call(hook)
+func tell[E any](list []func(E), event E) {
+	for _, call := range list {
+		call(event)
 	}
 }

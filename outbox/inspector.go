@@ -38,7 +38,7 @@ func (s State) numbers() (string, error) {
 	return "", fmt.Errorf("state %q must be %q, %q, %q or %q", string(s), StateReady, StateDelayed, StateSetAside, StateKept)
 }
 
-// Inspector lists what is in an outbox, retries messages and drops them. It is safe for concurrent use.
+// Inspector lists what is in an outbox, retries messages and discards them. It is safe for concurrent use.
 type Inspector struct {
 	DB *sql.DB
 	// Dialect of the database.
@@ -74,7 +74,7 @@ func ParseRowID(text string) (RowID, error) {
 
 // Entry is a message in the outbox.
 type Entry struct {
-	Row      RowID // for Retry and Drop
+	Row      RowID // for Retry and Discard
 	State    State
 	Message  Message
 	Created  time.Time
@@ -164,10 +164,10 @@ func (i Inspector) Retry(ctx context.Context, rows ...RowID) (int, error) {
 	return i.change(ctx, "retry", query, args)
 }
 
-// Drop deletes messages that were set aside. It returns how many there were.
-func (i Inspector) Drop(ctx context.Context, rows ...RowID) (int, error) {
+// Discard deletes messages that were set aside. It returns how many there were.
+func (i Inspector) Discard(ctx context.Context, rows ...RowID) (int, error) {
 	query, args := i.sql().DeleteRows(identities(rows), "state = 3")
-	return i.change(ctx, "drop", query, args)
+	return i.change(ctx, "discard", query, args)
 }
 
 func identities(rows []RowID) []sqltext.Row {

@@ -305,7 +305,7 @@ func (l *leases) drop() (dropped []int) {
 
 func (l *leases) tell(e Lease) {
 	e.Relay, e.Of = l.run.name.get(), shards
-	tell(l.run.hooks.lease, func(h LeaseHook) { h.OnLease(e) })
+	tell(l.run.hooks.lease, e)
 }
 
 // soonest is when it is worth to look again because another one gives leases back or has died: those that live renew theirs long before

@@ -75,11 +75,12 @@ type Relay struct {
 	Keep time.Duration
 	// DrainTimeout is how long Run waits, when its context has ended, for the outcome of what is being published. Default: 10 s.
 	DrainTimeout time.Duration
-	// Survey is how often a BacklogHook is told how much there is to do; less often if counting takes long. Default: 15 s.
+	// Survey is how often Hooks.OnBacklog receives how much there is to do; less often if counting takes
+	// long. Default: 15 s.
 	Survey time.Duration
 
-	// Hooks are told what happens; see the Hook interfaces.
-	Hooks []Hook
+	// Hooks receive events: batches, leases, the backlog, faults. Default: none.
+	Hooks []Hooks
 	// Logger gets what no caller can be told. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -153,7 +154,7 @@ func (r Relay) statements() sqltext.SQL { return sqltext.SQL{Dialect: r.Dialect,
 
 // Run publishes until ctx ends. Then it waits for the outcome of what is under way, within DrainTimeout, gives its leases back and returns
 // nil. It returns an error if the Relay cannot work at all: a fault in its fields, no tables in the database, a client that is
-// closed. Other errors of the database it logs, reports to FaultHooks, and tries again.
+// closed. Other errors of the database it logs, reports to Hooks.OnFault, and tries again.
 func (r Relay) Run(ctx context.Context) error {
 	r = r.withDefaults()
 	if err := r.validate(); err != nil {
@@ -309,7 +310,7 @@ func (t *told) fault(doing string, err error) {
 	if first {
 		t.run.Logger.Warn("outbox: relay cannot "+doing+"; it keeps trying", "relay", t.run.name.get(), "err", err)
 	}
-	tell(t.run.hooks.fault, func(h FaultHook) { h.OnFault(fmt.Errorf("outbox: relay: %s: %w", doing, err)) })
+	tell(t.run.hooks.fault, fmt.Errorf("outbox: relay: %s: %w", doing, err))
 }
 
 func (t *told) well(doing string) {

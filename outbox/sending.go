@@ -190,6 +190,6 @@ func (s *sending) settle(ctx context.Context, some []int) {
 	b.undone = nil
 	b.report.Postponed = 0 // that was told before
 	if b.report != (Batch{}) {
-		tell(b.relay.hooks.batch, func(h BatchHook) { h.OnBatch(b.report) })
+		tell(b.relay.hooks.batch, b.report)
 	}
 }

@@ -24,8 +24,8 @@ type Spill struct {
 	DB  *sql.DB
 	// Patience is how long the broker may take to confirm; at most half of the time that the context has left. Default: 2 s.
 	Patience time.Duration
-	// Hooks are told what happens; see SpillHook.
-	Hooks []Hook
+	// Hooks receive events: OnSpill is called for each message that went into the outbox. Default: none.
+	Hooks []Hooks
 }
 
 // Publish returns nil when the broker has confirmed the message or the database has it. A message goes into the database if the broker is
@@ -42,9 +42,9 @@ func (s Spill) Publish(ctx context.Context, m rehop.Message) error {
 	if putErr := s.put(ctx, m); putErr != nil {
 		return fmt.Errorf("%w; writing it to the outbox failed too: %w", err, putErr)
 	}
-	for _, hook := range s.Hooks {
-		if hook, ok := hook.(SpillHook); ok {
-			hook.OnSpill(ctx, &m, err)
+	for _, hooks := range s.Hooks {
+		if hooks.OnSpill != nil {
+			hooks.OnSpill(ctx, &m, err)
 		}
 	}
 	return nil

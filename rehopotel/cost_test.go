@@ -11,26 +11,27 @@ import (
 	"github.com/rehop/rehop/rehopotel"
 )
 
-// BenchmarkMessage is what the hook costs for a message that is published and handled.
+// BenchmarkMessage is what the hooks cost for a message that is published and handled.
 func BenchmarkMessage(b *testing.B) {
 	for name, sampler := range map[string]sdktrace.Sampler{"metrics": sdktrace.NeverSample(), "metrics and spans": sdktrace.AlwaysSample()} {
 		b.Run(name, func(b *testing.B) {
-			hook, err := rehopotel.New(rehopotel.Config{
+			telemetry, err := rehopotel.New(rehopotel.Config{
 				Meters:  metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
 				Tracers: sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler)),
 			})
 			if err != nil {
 				b.Fatal(err)
 			}
+			hooks := telemetry.Client()
 			b.ReportAllocs()
 			for b.Loop() {
 				m := rehop.Message{ID: "7", Exchange: "shop", Key: "order.created"}
-				ctx := hook.OnPublishStart(b.Context(), &m)
-				hook.OnPublish(ctx, &m, time.Millisecond, nil)
+				ctx := hooks.OnPublishStart(b.Context(), &m)
+				hooks.OnPublishEnd(ctx, &m, time.Millisecond, nil)
 				d := &rehop.Delivery{Message: m, Queue: "orders", Attempt: 1}
-				ctx = hook.OnHandleStart(b.Context(), d)
-				hook.OnHandleEnd(ctx, d, time.Millisecond, nil)
-				hook.OnHandled(ctx, d, rehop.Result{Outcome: rehop.OutcomeDone})
+				ctx = hooks.OnHandleStart(b.Context(), d)
+				hooks.OnHandleEnd(ctx, d, time.Millisecond, nil)
+				hooks.OnResult(ctx, d, rehop.Result{Outcome: rehop.OutcomeDone})
 			}
 		})
 	}

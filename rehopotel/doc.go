@@ -1,9 +1,11 @@
-// Package rehopotel tells OpenTelemetry what rehop does: spans that follow a message from its publisher through every attempt, its rest
-// and its replay, and metrics by the messaging conventions.
+// Package rehopotel reports to OpenTelemetry what rehop does: spans that follow a message from its
+// publisher through every attempt to the failed queue and its replay, and metrics by the messaging
+// conventions.
 //
-//	hook, err := rehopotel.New(rehopotel.Config{})
-//	client, err := rehop.Open(ctx, rehop.Config{Hooks: []rehop.Hook{hook}})
-//	relay := outbox.Relay{Client: client, Hooks: []outbox.Hook{hook}}
+//	telemetry, err := rehopotel.New(rehopotel.Config{})
+//	client, err := rehop.Open(ctx, rehop.Config{Hooks: []rehop.Hooks{telemetry.Client()}})
+//	relay := outbox.Relay{Client: client, Hooks: []outbox.Hooks{telemetry.Outbox()}}
+//	once := inbox.Inbox{DB: db, Dialect: dialect.Postgres, OnDuplicate: telemetry.Duplicate}
 //
 // A message carries the context of its publisher in W3C headers. Each attempt is a span below it, with a link to the attempt before; a
 // replay, which may come days later, begins a trace of its own with links to both.

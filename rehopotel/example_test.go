@@ -20,14 +20,14 @@ func ExampleNew() {
 	defer cancel()
 	spans := tracetest.NewSpanRecorder() // a program would have an exporter
 	tracers := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
-	hook, err := rehopotel.New(rehopotel.Config{Tracers: tracers})
+	telemetry, err := rehopotel.New(rehopotel.Config{Tracers: tracers})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
 	defer server.Close()
-	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial, Hooks: []rehop.Hook{hook}})
+	client, err := rehop.Open(ctx, rehop.Config{Dial: server.Dial, Hooks: []rehop.Hooks{telemetry.Client()}})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -33,37 +33,37 @@ func runOf(ctx context.Context) *run {
 	return r
 }
 
-// OnHandleStart starts the span of an attempt, which is in the handler's context.
-func (h *Hook) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
-	of := h.labels.of(label{queue: d.Queue})
+// onHandleStart starts the span of an attempt, which is in the handler's context.
+func (c *client) onHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
+	of := c.labels.of(label{queue: d.Queue})
 	if d.Attempt > 1 && !d.FirstFailed.IsZero() {
-		h.count.retryAge.Record(ctx, max(0, time.Since(d.FirstFailed)).Seconds(), of.record...)
+		c.count.retryAge.Record(ctx, max(0, time.Since(d.FirstFailed)).Seconds(), of.record...)
 	}
-	h.count.inFlight.Add(ctx, 1, of.add...)
+	c.count.inFlight.Add(ctx, 1, of.add...)
 	if trace.SpanContextFromContext(ctx).IsValid() { // of whoever has subscribed, which is long past
 		ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	}
 	if len(d.Headers) > 0 {
-		ctx = h.propagator.Extract(ctx, headers(d.Headers))
+		ctx = c.propagator.Extract(ctx, headers(d.Headers))
 	}
 	created := trace.SpanContextFromContext(ctx)
 	if !created.IsValid() {
 		created = noted(d, headerFirst)
 	}
-	above, options := h.place(created, d)
+	above, options := c.place(created, d)
 	if above.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, above)
 	}
-	ctx, span := h.tracer.Start(ctx, opProcess+" "+d.Queue, append(options, trace.WithSpanKind(trace.SpanKindConsumer))...)
+	ctx, span := c.tracer.Start(ctx, opProcess+" "+d.Queue, append(options, trace.WithSpanKind(trace.SpanKindConsumer))...)
 	if span.IsRecording() {
-		span.SetAttributes(h.deliveryAttributes(d, opProcess, semconv.MessagingOperationTypeProcess)...)
+		span.SetAttributes(c.deliveryAttributes(d, opProcess, semconv.MessagingOperationTypeProcess)...)
 	}
 	return context.WithValue(ctx, runKey{}, &run{span: span})
 }
 
 // place says where an attempt belongs: below the publish, beside the attempts before, or below the first attempt, if the publisher is not
 // traced; after a replay in a trace of its own, and its retries below that.
-func (h *Hook) place(created trace.SpanContext, d *rehop.Delivery) (above trace.SpanContext, options []trace.SpanStartOption) {
+func (c *client) place(created trace.SpanContext, d *rehop.Delivery) (above trace.SpanContext, options []trace.SpanStartOption) {
 	if d.Replays == 0 && d.Attempt == 1 {
 		return created, nil
 	}
@@ -79,9 +79,9 @@ func (h *Hook) place(created trace.SpanContext, d *rehop.Delivery) (above trace.
 	return created, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
 }
 
-// OnHandleEnd ends the span of an attempt.
-func (h *Hook) OnHandleEnd(ctx context.Context, d *rehop.Delivery, took time.Duration, err error) {
-	h.count.inFlight.Add(ctx, -1, h.labels.of(label{queue: d.Queue}).add...)
+// onHandleEnd ends the span of an attempt.
+func (c *client) onHandleEnd(ctx context.Context, d *rehop.Delivery, took time.Duration, err error) {
+	c.count.inFlight.Add(ctx, -1, c.labels.of(label{queue: d.Queue}).add...)
 	l := label{operation: opProcess, kind: typeProcess, destination: d.Queue}
 	if err != nil {
 		l.fault = handlerFault(err)
@@ -93,7 +93,7 @@ func (h *Hook) OnHandleEnd(ctx context.Context, d *rehop.Delivery, took time.Dur
 		}
 		r.span.End()
 	}
-	h.count.process.Inst().Record(ctx, took.Seconds(), h.labels.of(l).record...)
+	c.count.process.Inst().Record(ctx, took.Seconds(), c.labels.of(l).record...)
 }
 
 // handlerFault is the error as a word. What it means for the message is told by the outcome.
@@ -107,15 +107,15 @@ func handlerFault(err error) string {
 	return "error"
 }
 
-// OnMove starts the span of sending a message on, and has its context go with the message, so that the next attempt can link to it.
-func (h *Hook) OnMove(ctx context.Context, d *rehop.Delivery, result rehop.Result, added map[string]any) {
+// onMove starts the span of sending a message on, and has its context go with the message, so that the next attempt can link to it.
+func (c *client) onMove(ctx context.Context, d *rehop.Delivery, result rehop.Result, added map[string]any) {
 	r := runOf(ctx)
 	if r == nil { // no handler was run
-		origin := h.origin(d)
+		origin := c.origin(d)
 		if origin.IsValid() {
 			ctx = trace.ContextWithRemoteSpanContext(ctx, origin)
 		}
-		span := h.settle(ctx, d, result)
+		span := c.settle(ctx, d, result)
 		span.End()
 		note(added, headerLast, span.SpanContext())
 		if !origin.IsValid() {
@@ -123,9 +123,9 @@ func (h *Hook) OnMove(ctx context.Context, d *rehop.Delivery, result rehop.Resul
 		}
 		return
 	}
-	r.settling, r.began = h.settle(ctx, d, result), time.Now()
+	r.settling, r.began = c.settle(ctx, d, result), time.Now()
 	note(added, headerLast, r.settling.SpanContext())
-	if !h.origin(d).IsValid() {
+	if !c.origin(d).IsValid() {
 		note(added, headerFirst, r.span.SpanContext())
 	}
 	if d.Replays > 0 && d.Attempt == 1 {
@@ -134,10 +134,10 @@ func (h *Hook) OnMove(ctx context.Context, d *rehop.Delivery, result rehop.Resul
 }
 
 // settle starts the span of what becomes of a delivery.
-func (h *Hook) settle(ctx context.Context, d *rehop.Delivery, result rehop.Result) trace.Span {
+func (c *client) settle(ctx context.Context, d *rehop.Delivery, result rehop.Result) trace.Span {
 	name := settling(result.Outcome)
-	_, span := h.tracer.Start(ctx, name+" "+d.Queue, trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(h.deliveryAttributes(d, name, semconv.MessagingOperationTypeSettle)...))
+	_, span := c.tracer.Start(ctx, name+" "+d.Queue, trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(c.deliveryAttributes(d, name, semconv.MessagingOperationTypeSettle)...))
 	return span
 }
 
@@ -158,30 +158,30 @@ func settling(o rehop.Outcome) string {
 	return string(o)
 }
 
-// OnHandled ends the span of sending a message on, and counts what became of it. A message that was simply acked has no such span.
-func (h *Hook) OnHandled(ctx context.Context, d *rehop.Delivery, result rehop.Result) {
+// onResult ends the span of sending a message on, and counts what became of it. A message that was simply acked has no such span.
+func (c *client) onResult(ctx context.Context, d *rehop.Delivery, result rehop.Result) {
 	if r := runOf(ctx); r != nil && (r.settling != nil || result.Outcome != rehop.OutcomeDone) {
 		if r.settling == nil {
-			r.settling, r.began = h.settle(ctx, d, result), time.Now()
+			r.settling, r.began = c.settle(ctx, d, result), time.Now()
 		}
-		r.settling.SetAttributes(keyOutcome.String(string(result.Outcome)), keyKind.String(result.Kind), keyDelay.Float64(result.Delay.Seconds()))
+		r.settling.SetAttributes(keyOutcome.String(string(result.Outcome)), keyKind.String(string(result.Kind)), keyDelay.Float64(result.Delay.Seconds()))
 		r.settling.End()
-		h.count.operation.Inst().Record(ctx, time.Since(r.began).Seconds(), h.labels.of(label{operation: settling(result.Outcome), kind: typeSettle, destination: d.Queue}).record...)
+		c.count.operation.Inst().Record(ctx, time.Since(r.began).Seconds(), c.labels.of(label{operation: settling(result.Outcome), kind: typeSettle, destination: d.Queue}).record...)
 	}
-	h.count.consumed.Inst().Add(ctx, 1, h.labels.of(label{operation: opProcess, kind: typeProcess, destination: d.Queue,
-		outcome: string(result.Outcome), fault: result.Kind}).add...)
+	c.count.consumed.Inst().Add(ctx, 1, c.labels.of(label{operation: opProcess, kind: typeProcess, destination: d.Queue,
+		outcome: string(result.Outcome), fault: string(result.Kind)}).add...)
 	switch result.Outcome {
 	case rehop.OutcomeRetry:
-		h.count.retries.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(result.Kind)))
+		c.count.retries.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(string(result.Kind))))
 	case rehop.OutcomeFailed:
-		h.count.failed.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(result.Kind)))
+		c.count.failed.Add(ctx, 1, with(keyQueue.String(d.Queue), keyKind.String(string(result.Kind))))
 	}
 }
 
-func (h *Hook) deliveryAttributes(d *rehop.Delivery, operation string, kind attribute.KeyValue) []attribute.KeyValue {
-	return append(messageAttributes(&d.Message, &h.standing.consume), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind,
+func (c *client) deliveryAttributes(d *rehop.Delivery, operation string, kind attribute.KeyValue) []attribute.KeyValue {
+	return append(messageAttributes(&d.Message, &c.standing.consume), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation), kind,
 		semconv.MessagingDestinationName(d.Queue), keyExchange.String(destination(d.Exchange)), keyAttempt.Int(d.Attempt),
-		keyAttempts.Int(d.Attempts), keyReplays.Int(d.Replays), keyRedelivered.Bool(d.Redelivered))
+		keyMaxAttempts.Int(d.MaxAttempts), keyReplays.Int(d.Replays), keyRedelivered.Bool(d.Redelivered))
 }
 
 func with(attributes ...attribute.KeyValue) metric.MeasurementOption {

@@ -42,15 +42,15 @@ func (h headers) Keys() []string {
 
 // Inject writes the context of the present span into a message. Publishing does that by itself; this is for messages that somebody else
 // publishes later, such as the relay of an outbox.
-func (h *Hook) Inject(ctx context.Context, m *rehop.Message) {
+func (t *Telemetry) Inject(ctx context.Context, m *rehop.Message) {
 	if trace.SpanContextFromContext(ctx).IsValid() {
-		h.inject(ctx, m)
+		t.inject(ctx, m)
 	}
 }
 
 // Carry passes on the context of an attempt, for whoever does the work: give it to target.HTTP and target.Command.
-func (h *Hook) Carry(ctx context.Context, set func(name, value string)) {
-	h.propagator.Inject(ctx, setter(set))
+func (t *Telemetry) Carry(ctx context.Context, set func(name, value string)) {
+	t.propagator.Inject(ctx, setter(set))
 }
 
 // setter is a carrier that can only be written to.
@@ -61,28 +61,28 @@ func (s setter) Set(name, value string) { s(name, value) }
 func (s setter) Keys() []string         { return nil }
 
 // inject leaves the map as it is: it belongs to whoever publishes, and may be used for several messages.
-func (h *Hook) inject(ctx context.Context, m *rehop.Message) {
+func (t *Telemetry) inject(ctx context.Context, m *rehop.Message) {
 	own := make(headers, len(m.Headers)+2)
 	maps.Copy(own, m.Headers)
-	h.propagator.Inject(ctx, own)
+	t.propagator.Inject(ctx, own)
 	m.Headers = own
 }
 
 // origin is the context to which all attempts of a message belong: in which it was published, or, if that is not known, its first
 // attempt.
-func (h *Hook) origin(d *rehop.Delivery) trace.SpanContext {
-	if created := h.creation(d.Headers); created.IsValid() {
+func (t *Telemetry) origin(d *rehop.Delivery) trace.SpanContext {
+	if created := t.creation(d.Headers); created.IsValid() {
 		return created
 	}
 	return noted(d, headerFirst)
 }
 
 // creation is the context in which a message was published.
-func (h *Hook) creation(of map[string]any) trace.SpanContext {
+func (t *Telemetry) creation(of map[string]any) trace.SpanContext {
 	if len(of) == 0 {
 		return trace.SpanContext{}
 	}
-	return trace.SpanContextFromContext(h.propagator.Extract(context.Background(), headers(of)))
+	return trace.SpanContextFromContext(t.propagator.Extract(context.Background(), headers(of)))
 }
 
 // noted is the context in a header of our own.

@@ -21,13 +21,13 @@ const (
 
 	// Of spans alone.
 	keyAttempt     = attribute.Key("rehop.attempt")
-	keyAttempts    = attribute.Key("rehop.attempts")
+	keyMaxAttempts = attribute.Key("rehop.max_attempts")
 	keyReplays     = attribute.Key("rehop.replays")
 	keyRedelivered = attribute.Key("rehop.redelivered")
 	keyDelay       = attribute.Key("rehop.delay")
 )
 
-// instruments are what a hook counts with.
+// instruments are what a Telemetry counts with.
 type instruments struct {
 	sent      messagingconv.ClientSentMessages
 	consumed  messagingconv.ClientConsumedMessages
@@ -51,6 +51,7 @@ type instruments struct {
 	leases      metric.Int64UpDownCounter
 	relayFaults metric.Int64Counter
 	spilled     metric.Int64Counter
+	duplicates  metric.Int64Counter
 }
 
 // How long things take, in seconds: operations from half a millisecond on, ages of retries up to three days.
@@ -79,6 +80,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		leases:      w.upDown("rehop.outbox.shards", "{shard}", "Shards of the outbox that the relays of this process have leased"),
 		relayFaults: w.counter("rehop.outbox.faults", "{fault}", "Times that a relay could not work because of its database"),
 		spilled:     w.counter("rehop.outbox.spilled", "{message}", "Messages that went into the outbox because the broker did not take them"),
+		duplicates:  w.counter("rehop.inbox.duplicates", "{message}", "Messages that were not handled because a copy of them was"),
 	}
 	var faults [4]error
 	i.sent, faults[0] = messagingconv.NewClientSentMessages(m)

@@ -21,23 +21,25 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// measured has a hook whose metrics can be read.
+// measured has telemetry whose metrics can be read.
 type measured struct {
-	t      *testing.T
-	reader *metric.ManualReader
-	config rehopotel.Config
-	hook   *rehopotel.Hook
+	t         *testing.T
+	reader    *metric.ManualReader
+	config    rehopotel.Config
+	telemetry *rehopotel.Telemetry
+	client    rehop.Hooks
+	outbox    outbox.Hooks
 }
 
 func measure(t *testing.T) *measured {
 	t.Helper()
 	reader := metric.NewManualReader()
 	config := rehopotel.Config{Meters: metric.NewMeterProvider(metric.WithReader(reader))}
-	hook, err := rehopotel.New(config)
+	telemetry, err := rehopotel.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &measured{t, reader, config, hook}
+	return &measured{t, reader, config, telemetry, telemetry.Client(), telemetry.Outbox()}
 }
 
 // values are all data points, as name{attributes} without messaging.system, and their values; of histograms, how many were recorded.
@@ -96,7 +98,7 @@ func (m *measured) want(want map[string]float64) {
 func TestMetricsOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := measure(t)
-		b := rehoptest.Open(t, withHook(m.hook))
+		b := rehoptest.Open(t, withHooks(m.client))
 		_, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders", Exchange: "shop", Keys: []string{"#"}, Retry: rehop.Steps(time.Minute, time.Hour),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				switch d.Key {
@@ -158,16 +160,16 @@ func TestMetricsOfMessages(t *testing.T) {
 func TestMetricsOfStanding(t *testing.T) {
 	m := measure(t)
 	for _, state := range []rehop.State{rehop.StateRecovering, rehop.StateOpen, rehop.StateBlocked, rehop.StateBlocked} {
-		m.hook.OnState(rehop.StateChange{Connection: "publish", State: state})
+		m.client.OnState(rehop.StateChange{Connection: "publish", State: state})
 	}
-	m.hook.OnState(rehop.StateChange{Connection: "consume", State: rehop.StateOpen})
-	m.hook.OnConsumer(rehop.ConsumerEvent{Queue: "never"})
+	m.client.OnState(rehop.StateChange{Connection: "consume", State: rehop.StateOpen})
+	m.client.OnConsumer(rehop.ConsumerEvent{Queue: "never"})
 	for _, up := range []bool{true, false, false, true} {
-		m.hook.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: up})
+		m.client.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: up})
 	}
-	m.hook.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
-	m.hook.OnStuck(rehop.StuckHandler{Queue: "q"})
-	m.hook.OnStuck(rehop.StuckHandler{Queue: "q", Returned: true})
+	m.client.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
+	m.client.OnStuck(rehop.StuckHandler{Queue: "q"})
+	m.client.OnStuck(rehop.StuckHandler{Queue: "q", Returned: true})
 	m.want(map[string]float64{
 		"rehop.connections{rehop.connection=publish,rehop.state=BLOCKED}":    1,
 		"rehop.connections{rehop.connection=publish,rehop.state=OPEN}":       0,
@@ -180,14 +182,14 @@ func TestMetricsOfStanding(t *testing.T) {
 		"rehop.paused{rehop.queue=q}":                                        1,
 		"rehop.handlers.stuck{rehop.queue=q}":                                1,
 	})
-	m.hook.OnState(rehop.StateChange{Connection: "consume", State: rehop.StateClosed})
+	m.client.OnState(rehop.StateChange{Connection: "consume", State: rehop.StateClosed})
 	m.want(map[string]float64{
 		"rehop.consumers{rehop.queue=q,rehop.state=up}":                0,
 		"rehop.consumers{rehop.queue=never,rehop.state=down}":          0,
 		"rehop.paused{rehop.queue=q}":                                  0,
 		"rehop.connections{rehop.connection=consume,rehop.state=OPEN}": 0,
 	})
-	m.hook.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateClosed})
+	m.client.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateClosed})
 	for name, n := range m.values() {
 		if strings.HasPrefix(name, "rehop.connections{") && n != 0 {
 			t.Errorf("%s is %v, want 0: all are closed", name, n)
@@ -204,7 +206,7 @@ func (c consuming) OnConsumer(e rehop.ConsumerEvent) { c <- e }
 func TestMetricsOfAnEnd(t *testing.T) {
 	m := measure(t)
 	told := make(consuming, 4)
-	b := rehoptest.Open(t, withHook(m.hook), withHook(told))
+	b := rehoptest.Open(t, withHooks(m.client), withHooks(rehop.Hooks{OnConsumer: told.OnConsumer}))
 	subscribe := func() *rehop.Subscription {
 		sub, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })})
 		if err != nil {
@@ -224,14 +226,14 @@ func TestMetricsOfAnEnd(t *testing.T) {
 
 func TestMetricsOfTheOutbox(t *testing.T) {
 	m := measure(t)
-	m.hook.OnBacklog(outbox.Backlog{Ready: 9, Delayed: 1})
-	m.hook.OnBacklog(outbox.Backlog{Ready: 3, Retrying: 5, Delayed: 2, SetAside: 1, Kept: 4, Oldest: 90 * time.Second})
-	m.hook.OnBatch(outbox.Batch{Published: 5, Postponed: 1, Took: time.Second})
-	m.hook.OnBatch(outbox.Batch{Published: 2, SetAside: 1, Left: 3, Took: time.Second})
-	m.hook.OnLease(outbox.Lease{Gained: true, Shards: []int{1, 2, 3}, Of: 8})
-	m.hook.OnLease(outbox.Lease{Shards: []int{2}, Of: 8})
-	m.hook.OnFault(errNotYet)
-	m.hook.OnSpill(t.Context(), &rehop.Message{Exchange: "shop"}, errNotYet)
+	m.outbox.OnBacklog(outbox.Backlog{Ready: 9, Delayed: 1})
+	m.outbox.OnBacklog(outbox.Backlog{Ready: 3, Retrying: 5, Delayed: 2, SetAside: 1, Kept: 4, Oldest: 90 * time.Second})
+	m.outbox.OnBatch(outbox.Batch{Published: 5, Postponed: 1, Took: time.Second})
+	m.outbox.OnBatch(outbox.Batch{Published: 2, SetAside: 1, Left: 3, Took: time.Second})
+	m.outbox.OnLease(outbox.Lease{Gained: true, Shards: []int{1, 2, 3}, Of: 8})
+	m.outbox.OnLease(outbox.Lease{Shards: []int{2}, Of: 8})
+	m.outbox.OnFault(errNotYet)
+	m.outbox.OnSpill(t.Context(), &rehop.Message{Exchange: "shop"}, errNotYet)
 	m.want(map[string]float64{
 		"rehop.outbox.messages{rehop.state=ready}":      3,
 		"rehop.outbox.messages{rehop.state=retrying}":   5,
@@ -250,17 +252,39 @@ func TestMetricsOfTheOutbox(t *testing.T) {
 	})
 }
 
+// A message that an inbox has seen before is counted by its queue.
+func TestMetricsOfTheInbox(t *testing.T) {
+	m := measure(t)
+	m.telemetry.Duplicate(t.Context(), "mailer", &rehop.Delivery{Queue: "q"})
+	m.want(map[string]float64{"rehop.inbox.duplicates{rehop.queue=q}": 1})
+}
+
+// Clients that share a Telemetry are counted together, and one that ends does not end the other.
+func TestMetricsOfTwoClients(t *testing.T) {
+	m := measure(t)
+	other := m.telemetry.Client()
+	for _, hooks := range []rehop.Hooks{m.client, other} {
+		hooks.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateOpen})
+		hooks.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: true})
+	}
+	open, up := "rehop.connections{rehop.connection=publish,rehop.state=OPEN}", "rehop.consumers{rehop.queue=q,rehop.state=up}"
+	m.want(map[string]float64{open: 2, up: 2})
+	other.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateClosed})
+	other.OnConsumer(rehop.ConsumerEvent{Queue: "q", Ended: true})
+	m.want(map[string]float64{open: 1, up: 1})
+}
+
 // Where a process has several outboxes, each has a name.
 func TestNamedOutbox(t *testing.T) {
 	m := measure(t)
 	for _, name := range []string{"orders", "payments"} {
 		config := m.config
 		config.Outbox = name
-		hook, err := rehopotel.New(config)
+		telemetry, err := rehopotel.New(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		hook.OnBacklog(outbox.Backlog{Ready: len(name)})
+		telemetry.Outbox().OnBacklog(outbox.Backlog{Ready: len(name)})
 	}
 	m.want(map[string]float64{
 		"rehop.outbox.messages{rehop.outbox=orders,rehop.state=ready}":   6,
@@ -310,7 +334,7 @@ func TestZeros(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := measure(t)
 		m.want(map[string]float64{"rehop.unrouted{rehop.exchange=(default)}": 0})
-		b := rehoptest.Open(t, withHook(m.hook), rehoptest.WithConfig(func(c *rehop.Config) { c.Exchanges = []rehop.Exchange{{Name: "shop"}} }))
+		b := rehoptest.Open(t, withHooks(m.client), rehoptest.WithConfig(func(c *rehop.Config) { c.Exchanges = []rehop.Exchange{{Name: "shop"}} }))
 		done := rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return nil })
 		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "orders", Exchange: "others", Handler: done}); err != nil {
 			t.Fatal(err)
@@ -318,7 +342,7 @@ func TestZeros(t *testing.T) {
 		if err := b.Client.Publish(t.Context(), rehop.Message{Exchange: "others", Key: "k"}); err != nil {
 			t.Fatal(err)
 		}
-		m.hook.OnLease(outbox.Lease{Gained: true, Shards: []int{1}})
+		m.outbox.OnLease(outbox.Lease{Gained: true, Shards: []int{1}})
 		synctest.Wait()
 		m.want(map[string]float64{
 			"rehop.unrouted{rehop.exchange=shop}":      0,
@@ -331,7 +355,7 @@ func TestZeros(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.want(map[string]float64{"rehop.outbox.faults{rehop.outbox=shop}": 0})
-		named.OnFault(errNotYet)
+		named.Outbox().OnFault(errNotYet)
 		m.want(map[string]float64{"rehop.outbox.faults{rehop.outbox=shop}": 1})
 	})
 }

@@ -22,27 +22,27 @@ var (
 	typeSettle  = semconv.MessagingOperationTypeSettle.Value.AsString()
 )
 
-// OnPublishStart starts the span of a publish, and writes its context into the message. A message that has one already, by Inject or
+// onPublishStart starts the span of a publish, and writes its context into the message. A message that has one already, by Inject or
 // because it is passed on, keeps it, and the span has a link to it.
-func (h *Hook) OnPublishStart(ctx context.Context, m *rehop.Message) context.Context {
-	created := h.creation(m.Headers)
+func (c *client) onPublishStart(ctx context.Context, m *rehop.Message) context.Context {
+	created := c.creation(m.Headers)
 	kind := trace.SpanKindProducer
 	if created.IsValid() {
 		kind = trace.SpanKindClient
 	}
-	ctx, span := h.tracer.Start(ctx, opPublish+" "+destination(m.Exchange), trace.WithSpanKind(kind), trace.WithLinks(linksTo(created)...))
+	ctx, span := c.tracer.Start(ctx, opPublish+" "+destination(m.Exchange), trace.WithSpanKind(kind), trace.WithLinks(linksTo(created)...))
 	if span.IsRecording() {
-		span.SetAttributes(append(messageAttributes(m, &h.standing.publish), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(opPublish),
+		span.SetAttributes(append(messageAttributes(m, &c.standing.publish), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(opPublish),
 			semconv.MessagingOperationTypeSend, semconv.MessagingDestinationName(destination(m.Exchange)))...)
 	}
 	if !created.IsValid() && span.SpanContext().IsValid() {
-		h.inject(ctx, m)
+		c.inject(ctx, m)
 	}
 	return ctx
 }
 
-// OnPublish ends the span.
-func (h *Hook) OnPublish(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
+// onPublishEnd ends the span.
+func (c *client) onPublishEnd(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
 	l := label{operation: opPublish, kind: typeSend, destination: destination(m.Exchange)}
 	span := trace.SpanFromContext(ctx)
 	if err != nil {
@@ -51,14 +51,14 @@ func (h *Hook) OnPublish(ctx context.Context, m *rehop.Message, took time.Durati
 		span.SetStatus(codes.Error, err.Error())
 	}
 	span.End()
-	of := h.labels.of(l)
+	of := c.labels.of(l)
 	if !of.announced.Load() && of.announced.CompareAndSwap(false, true) {
-		h.knowExchange(m.Exchange)
+		c.knowExchange(m.Exchange)
 	}
-	h.count.sent.Inst().Add(ctx, 1, of.add...)
-	h.count.operation.Inst().Record(ctx, took.Seconds(), of.record...)
+	c.count.sent.Inst().Add(ctx, 1, of.add...)
+	c.count.operation.Inst().Record(ctx, took.Seconds(), of.record...)
 	if errors.Is(err, rehop.ErrUnroutable) {
-		h.count.unrouted.Add(ctx, 1, with(keyExchange.String(destination(m.Exchange))))
+		c.count.unrouted.Add(ctx, 1, with(keyExchange.String(destination(m.Exchange))))
 	}
 }
 

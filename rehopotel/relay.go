@@ -11,48 +11,48 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// OnBacklog says how much is in the outbox.
-func (h *Hook) OnBacklog(b outbox.Backlog) {
+// onBacklog says how much is in the outbox.
+func (t *Telemetry) onBacklog(b outbox.Backlog) {
 	ctx := context.Background()
 	for state, n := range map[string]int{"ready": b.Ready, "retrying": b.Retrying, "delayed": b.Delayed, "set_aside": b.SetAside, "kept": b.Kept} {
-		h.count.backlog.Record(ctx, int64(n), h.ofOutbox(keyState.String(state)))
+		t.count.backlog.Record(ctx, int64(n), t.ofOutbox(keyState.String(state)))
 	}
-	h.count.oldest.Record(ctx, b.Oldest.Seconds(), h.ofOutbox())
-	h.knowOutbox()
+	t.count.oldest.Record(ctx, b.Oldest.Seconds(), t.ofOutbox())
+	t.knowOutbox()
 }
 
 // knowOutbox has faults of the outbox counted from 0, so that an alert sees the first ones as an increase.
-func (h *Hook) knowOutbox() { h.count.relayFaults.Add(context.Background(), 0, h.ofOutbox()) }
+func (t *Telemetry) knowOutbox() { t.count.relayFaults.Add(context.Background(), 0, t.ofOutbox()) }
 
-// OnBatch counts what a relay has read.
-func (h *Hook) OnBatch(b outbox.Batch) {
+// onBatch counts what a relay has read.
+func (t *Telemetry) onBatch(b outbox.Batch) {
 	ctx := context.Background()
 	for outcome, n := range map[string]int{"published": b.Published, "postponed": b.Postponed, "set_aside": b.SetAside, "left": b.Left} {
 		if n > 0 {
-			h.count.relayed.Add(ctx, int64(n), h.ofOutbox(keyOutcome.String(outcome)))
+			t.count.relayed.Add(ctx, int64(n), t.ofOutbox(keyOutcome.String(outcome)))
 		}
 	}
-	h.count.batch.Record(ctx, b.Took.Seconds(), h.ofOutbox())
+	t.count.batch.Record(ctx, b.Took.Seconds(), t.ofOutbox())
 }
 
-// OnLease counts the shards that relays of this process have.
-func (h *Hook) OnLease(l outbox.Lease) {
+// onLease counts the shards that relays of this process have.
+func (t *Telemetry) onLease(l outbox.Lease) {
 	n := int64(len(l.Shards))
 	if !l.Gained {
 		n = -n
 	}
-	h.count.leases.Add(context.Background(), n, h.ofOutbox())
-	h.knowOutbox()
+	t.count.leases.Add(context.Background(), n, t.ofOutbox())
+	t.knowOutbox()
 }
 
-// OnFault counts a database that keeps a relay from its work.
-func (h *Hook) OnFault(error) { h.count.relayFaults.Add(context.Background(), 1, h.ofOutbox()) }
+// onFault counts a database that keeps a relay from its work.
+func (t *Telemetry) onFault(error) { t.count.relayFaults.Add(context.Background(), 1, t.ofOutbox()) }
 
-// OnSpill counts messages that took the way through the outbox.
-func (h *Hook) OnSpill(ctx context.Context, m *rehop.Message, _ error) {
-	h.count.spilled.Add(ctx, 1, h.ofOutbox(keyExchange.String(destination(m.Exchange))))
+// onSpill counts messages that took the way through the outbox.
+func (t *Telemetry) onSpill(ctx context.Context, m *rehop.Message, _ error) {
+	t.count.spilled.Add(ctx, 1, t.ofOutbox(keyExchange.String(destination(m.Exchange))))
 }
 
-func (h *Hook) ofOutbox(more ...attribute.KeyValue) metric.MeasurementOption {
-	return with(slices.Concat(h.outbox, more)...)
+func (t *Telemetry) ofOutbox(more ...attribute.KeyValue) metric.MeasurementOption {
+	return with(slices.Concat(t.outbox, more)...)
 }

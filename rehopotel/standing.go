@@ -54,28 +54,28 @@ func newStanding() *standing {
 	return &standing{states: make(map[string]rehop.State), receiving: make(map[string]string), paused: make(map[string]bool)}
 }
 
-// OnState counts connections by their state. One that is closed for good is none any more.
-func (h *Hook) OnState(change rehop.StateChange) {
+// onState counts connections by their state. One that is closed for good is none any more.
+func (c *client) onState(change rehop.StateChange) {
 	switch change.Connection {
 	case "publish":
-		h.standing.publish.set(change.Address)
+		c.standing.publish.set(change.Address)
 	case "consume":
-		h.standing.consume.set(change.Address)
+		c.standing.consume.set(change.Address)
 	}
-	h.standing.mu.Lock()
-	before, known := h.standing.states[change.Connection]
+	c.standing.mu.Lock()
+	before, known := c.standing.states[change.Connection]
 	if change.State == rehop.StateClosed {
-		delete(h.standing.states, change.Connection)
+		delete(c.standing.states, change.Connection)
 	} else {
-		h.standing.states[change.Connection] = change.State
+		c.standing.states[change.Connection] = change.State
 	}
-	h.standing.mu.Unlock()
+	c.standing.mu.Unlock()
 	if known && before == change.State {
 		return
 	}
 	ctx, connection := context.Background(), keyConnection.String(change.Connection)
 	if known {
-		h.count.connections.Add(ctx, -1, with(connection, keyState.String(string(before))))
+		c.count.connections.Add(ctx, -1, with(connection, keyState.String(string(before))))
 	}
 	// A state that was never there counts 0 from the start, so that an alert can tell it from a client that does not report.
 	for _, state := range []rehop.State{rehop.StateOpen, rehop.StateBlocked, rehop.StateRecovering} {
@@ -83,27 +83,27 @@ func (h *Hook) OnState(change rehop.StateChange) {
 		if state == change.State {
 			n = 1
 		}
-		h.count.connections.Add(ctx, n, with(connection, keyState.String(string(state))))
+		c.count.connections.Add(ctx, n, with(connection, keyState.String(string(state))))
 	}
 	if change.Connection == "consume" && change.State == rehop.StateClosed {
-		h.allGone()
+		c.allGone()
 	}
 }
 
 // allGone: a client that is closed does not tell of each subscription.
-func (h *Hook) allGone() {
-	h.standing.mu.Lock()
-	queues := slices.Collect(maps.Keys(h.standing.receiving))
-	h.standing.mu.Unlock()
+func (c *client) allGone() {
+	c.standing.mu.Lock()
+	queues := slices.Collect(maps.Keys(c.standing.receiving))
+	c.standing.mu.Unlock()
 	for _, queue := range queues {
-		h.OnConsumerEnd(queue)
+		c.gone(queue)
 	}
 }
 
-// OnConsumerEnd takes a subscription that has ended out of the count.
-func (h *Hook) OnConsumerEnd(queue string) {
-	h.receives(queue, "")
-	h.OnPause(rehop.PauseEvent{Queue: queue})
+// gone takes a subscription that has ended out of the count.
+func (c *client) gone(queue string) {
+	c.receives(queue, "")
+	c.onPause(rehop.PauseEvent{Queue: queue})
 }
 
 // Whether a subscription receives.
@@ -112,34 +112,38 @@ const (
 	down = "down"
 )
 
-// OnConsumer counts subscriptions that receive, and those that should.
-func (h *Hook) OnConsumer(e rehop.ConsumerEvent) {
+// onConsumer counts subscriptions that receive, and those that should.
+func (c *client) onConsumer(e rehop.ConsumerEvent) {
+	if e.Ended {
+		c.gone(e.Queue)
+		return
+	}
 	state := down
 	if e.Up {
 		state = up
 	}
-	h.receives(e.Queue, state)
+	c.receives(e.Queue, state)
 	// Counters with 0, before the first event: from then on an alert sees it as an increase.
-	h.count.stuck.Add(context.Background(), 0, with(keyQueue.String(e.Queue)))
+	c.count.stuck.Add(context.Background(), 0, with(keyQueue.String(e.Queue)))
 }
 
-// OnOpen makes the exchanges known that a client declares.
-func (h *Hook) OnOpen(config rehop.Config) {
+// onOpen makes the exchanges known that a client declares.
+func (c *client) onOpen(config rehop.Config) {
 	for _, x := range config.Exchanges {
-		h.knowExchange(x.Name)
+		c.knowExchange(x.Name)
 	}
 }
 
 // knowExchange has an exchange counted from 0.
-func (h *Hook) knowExchange(name string) {
-	h.count.unrouted.Add(context.Background(), 0, with(keyExchange.String(destination(name))))
+func (t *Telemetry) knowExchange(name string) {
+	t.count.unrouted.Add(context.Background(), 0, with(keyExchange.String(destination(name))))
 }
 
-func (h *Hook) receives(queue, now string) {
-	h.standing.mu.Lock()
-	before := h.standing.receiving[queue]
-	h.standing.receiving[queue] = now
-	h.standing.mu.Unlock()
+func (c *client) receives(queue, now string) {
+	c.standing.mu.Lock()
+	before := c.standing.receiving[queue]
+	c.standing.receiving[queue] = now
+	c.standing.mu.Unlock()
 	for _, state := range []string{up, down} {
 		n := int64(0)
 		if state == now {
@@ -148,16 +152,16 @@ func (h *Hook) receives(queue, now string) {
 		if state == before {
 			n--
 		}
-		h.count.consumers.Add(context.Background(), n, with(keyQueue.String(queue), keyState.String(state)))
+		c.count.consumers.Add(context.Background(), n, with(keyQueue.String(queue), keyState.String(state)))
 	}
 }
 
-// OnPause counts subscriptions that pause.
-func (h *Hook) OnPause(e rehop.PauseEvent) {
-	h.standing.mu.Lock()
-	before := h.standing.paused[e.Queue]
-	h.standing.paused[e.Queue] = e.Paused
-	h.standing.mu.Unlock()
+// onPause counts subscriptions that pause.
+func (c *client) onPause(e rehop.PauseEvent) {
+	c.standing.mu.Lock()
+	before := c.standing.paused[e.Queue]
+	c.standing.paused[e.Queue] = e.Paused
+	c.standing.mu.Unlock()
 	n := int64(0) // which counts, too: it says that there is a subscription
 	switch {
 	case e.Paused && !before:
@@ -165,12 +169,12 @@ func (h *Hook) OnPause(e rehop.PauseEvent) {
 	case before && !e.Paused:
 		n = -1
 	}
-	h.count.paused.Add(context.Background(), n, with(keyQueue.String(e.Queue)))
+	c.count.paused.Add(context.Background(), n, with(keyQueue.String(e.Queue)))
 }
 
-// OnStuck counts reports of handlers that ignore their context.
-func (h *Hook) OnStuck(e rehop.StuckHandler) {
+// onStuck counts reports of handlers that ignore their context.
+func (c *client) onStuck(e rehop.StuckHandler) {
 	if !e.Returned {
-		h.count.stuck.Add(context.Background(), 1, with(keyQueue.String(e.Queue)))
+		c.count.stuck.Add(context.Background(), 1, with(keyQueue.String(e.Queue)))
 	}
 }

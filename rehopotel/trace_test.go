@@ -26,10 +26,10 @@ var errNotYet = errors.New("not yet")
 // traced is a broker whose client is traced.
 type traced struct {
 	*rehoptest.Broker
-	t      *testing.T
-	spans  *tracetest.SpanRecorder
-	tracer trace.Tracer
-	hook   *rehopotel.Hook
+	t         *testing.T
+	spans     *tracetest.SpanRecorder
+	tracer    trace.Tracer
+	telemetry *rehopotel.Telemetry
 }
 
 // inBubble runs a test in virtual time, on a broker whose client is traced.
@@ -38,17 +38,17 @@ func inBubble(t *testing.T, test func(t *testing.T, b *traced)) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := tracetest.NewSpanRecorder()
 		provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-		hook, err := rehopotel.New(rehopotel.Config{Tracers: provider})
+		telemetry, err := rehopotel.New(rehopotel.Config{Tracers: provider})
 		if err != nil {
 			t.Fatal(err)
 		}
-		broker := rehoptest.Open(t, withHook(hook))
-		test(t, &traced{broker, t, recorder, provider.Tracer("test"), hook})
+		broker := rehoptest.Open(t, withHooks(telemetry.Client()))
+		test(t, &traced{broker, t, recorder, provider.Tracer("test"), telemetry})
 	})
 }
 
-func withHook(hook rehop.Hook) rehoptest.Option {
-	return rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, hook) })
+func withHooks(hooks rehop.Hooks) rehoptest.Option {
+	return rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, hooks) })
 }
 
 func (b *traced) subscribe(s rehop.Subscriber) {
@@ -125,7 +125,7 @@ func TestCarry(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *traced) {
 		var carried []string
 		b.subscribe(rehop.Subscriber{Queue: "orders", Retry: rehop.Steps(time.Minute), Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
-			b.hook.Carry(ctx, func(name, value string) { carried = append(carried, name+" "+value) })
+			b.telemetry.Carry(ctx, func(name, value string) { carried = append(carried, name+" "+value) })
 			if d.Attempt == 1 {
 				return errNotYet
 			}
@@ -222,7 +222,7 @@ func TestContextOfTheMaker(t *testing.T) {
 		shared := map[string]any{"own": "kept"}
 		m := rehop.Message{Key: "q", Headers: shared}
 		ctx, maker := b.tracer.Start(t.Context(), "make")
-		b.hook.Inject(ctx, &m)
+		b.telemetry.Inject(ctx, &m)
 		maker.End()
 		b.publish(t.Context(), m)
 		b.AwaitEmpty("q")

@@ -113,7 +113,7 @@ func virtual(now time.Time) bool { return now.Before(time.Date(2010, 1, 1, 0, 0,
 // Config is for further clients of the broker. Those must be closed before the test ends; a t.Cleanup does that in time.
 func (b *Broker) Config() rehop.Config {
 	return rehop.Config{
-		URL: "amqp://guest:guest@embedded/", Dial: b.cable.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hook{&b.news},
+		URL: "amqp://guest:guest@embedded/", Dial: b.cable.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hooks{b.news.hooks()},
 		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }

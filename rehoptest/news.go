@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// news is a hook that wakes those who wait for something to happen.
+// news wakes those who wait for something to happen.
 type news struct {
 	mu    sync.Mutex
 	fresh chan struct{}
@@ -30,8 +30,10 @@ func (n *news) tell() {
 	n.fresh = make(chan struct{})
 }
 
-// OnHandled wakes those who wait for a queue.
-func (n *news) OnHandled(context.Context, *rehop.Delivery, rehop.Result) { n.tell() }
-
-// OnPublish does so too.
-func (n *news) OnPublish(context.Context, *rehop.Message, time.Duration, error) { n.tell() }
+// hooks wake those who wait for a queue.
+func (n *news) hooks() rehop.Hooks {
+	return rehop.Hooks{
+		OnResult:     func(context.Context, *rehop.Delivery, rehop.Result) { n.tell() },
+		OnPublishEnd: func(context.Context, *rehop.Message, time.Duration, error) { n.tell() },
+	}
+}

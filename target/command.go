@@ -20,7 +20,7 @@ import (
 // became of the message; see Outcomes.
 //
 // What is known of the message is in the environment: REHOP_MESSAGE_ID, REHOP_QUEUE, REHOP_EXCHANGE, REHOP_KEY, REHOP_CONTENT_TYPE,
-// REHOP_CONTENT_ENCODING, REHOP_ATTEMPT, REHOP_ATTEMPTS, REHOP_REDELIVERED, REHOP_REPLAYS, REHOP_FIRST_FAILED, REHOP_LAST_ERROR,
+// REHOP_CONTENT_ENCODING, REHOP_ATTEMPT, REHOP_MAX_ATTEMPTS, REHOP_REDELIVERED, REHOP_REPLAYS, REHOP_FIRST_FAILED, REHOP_LAST_ERROR,
 // REHOP_TIMESTAMP, REHOP_TYPE, REHOP_CORRELATION_ID, REHOP_REPLY_TO, REHOP_APP_ID, as far as the message has them, and
 // REHOP_HEADER_ with the name of each header, in capitals and with _ for what is neither letter nor digit. What is too much is
 // left out; REHOP_LEFT_OUT says how many.
@@ -43,7 +43,7 @@ type Command struct {
 	// programs that it has started. Default: 2 s.
 	Grace time.Duration
 	// Carry sets variables that carry the context of an attempt on, such as that of a trace, whose names are turned into capitals:
-	// TRACEPARENT. rehopotel.Hook.Carry is one. Default: none are set.
+	// TRACEPARENT. rehopotel.Telemetry.Carry is one. Default: none are set.
 	Carry func(ctx context.Context, set func(name, value string))
 	// Outcomes say what exit codes mean, beside and before the usual: 0 is Done, 65 (EX_DATAERR of sysexits.h) is Fail, 69
 	// (EX_UNAVAILABLE) is Pause, and all others are Retry, 75 (EX_TEMPFAIL) among them. Default: the usual.
@@ -57,15 +57,15 @@ type Outcome string
 
 // The outcomes that a program can choose.
 const (
-	Done  Outcome = "done"        // the message is handled
-	Retry Outcome = "retry"       // it is tried again by the subscription's schedule
-	Fail  Outcome = "permanent"   // it goes to the failed queue at once
-	Drop  Outcome = "discard"     // it is of no use, and gone
-	Pause Outcome = "unavailable" // something is down: the subscription pauses, and no attempt is burnt
+	Done    Outcome = "done"        // the message is handled
+	Retry   Outcome = "retry"       // it is tried again by the subscription's schedule
+	Fail    Outcome = "permanent"   // it goes to the failed queue at once
+	Discard Outcome = "discard"     // it is of no use, and gone
+	Pause   Outcome = "unavailable" // something is down: the subscription pauses, and no attempt is burnt
 )
 
 // Outcomes are all of them.
-func Outcomes() []Outcome { return []Outcome{Done, Retry, Fail, Drop, Pause} }
+func Outcomes() []Outcome { return []Outcome{Done, Retry, Fail, Discard, Pause} }
 
 // The codes of sysexits.h that have a meaning here.
 const (
@@ -112,9 +112,9 @@ func (c *Command) Validate() error {
 			fault("Outcomes: exit code %d must be from 0 to 255", code)
 		}
 		switch o {
-		case Done, Retry, Fail, Drop, Pause:
+		case Done, Retry, Fail, Discard, Pause:
 		default:
-			fault("Outcomes: %q of exit code %d must be %s, %s, %s, %s or %s", string(o), code, Done, Retry, Fail, Drop, Pause)
+			fault("Outcomes: %q of exit code %d must be %s, %s, %s, %s or %s", string(o), code, Done, Retry, Fail, Discard, Pause)
 		}
 	}
 	return errors.Join(faults...)
@@ -236,7 +236,7 @@ func (c *Command) judge(program *exec.Cmd, err error, output string) error {
 		return nil
 	case Fail:
 		return rehop.Permanent(failure)
-	case Drop:
+	case Discard:
 		return rehop.Discard(failure)
 	case Pause:
 		return rehop.Unavailable(failure)

@@ -32,14 +32,14 @@ func TestExitCodes(t *testing.T) {
 		script string
 		set    map[int]target.Outcome
 		want   rehop.Outcome
-		kind   string
+		kind   rehop.Kind
 	}{
 		{"exit 0", nil, rehop.OutcomeDone, ""},
 		{"exit 1", nil, rehop.OutcomeRetry, "error"},
 		{"exit 75", nil, rehop.OutcomeRetry, "error"},
 		{"exit 65", nil, rehop.OutcomeFailed, "permanent"},
 		{"exit 3", map[int]target.Outcome{3: target.Fail}, rehop.OutcomeFailed, "permanent"},
-		{"exit 3", map[int]target.Outcome{3: target.Drop}, rehop.OutcomeDiscarded, ""},
+		{"exit 3", map[int]target.Outcome{3: target.Discard}, rehop.OutcomeDiscarded, ""},
 		{"exit 3", map[int]target.Outcome{3: target.Done}, rehop.OutcomeDone, ""},
 		{"exit 65", map[int]target.Outcome{65: target.Retry}, rehop.OutcomeRetry, "error"},
 		{"kill -9 $$", nil, rehop.OutcomeRetry, "error"},
@@ -50,7 +50,7 @@ func TestExitCodes(t *testing.T) {
 			program := shell(c.script)
 			program.Outcomes = c.set
 			events := make(handled, 1)
-			client := connected(t, events)
+			client := connected(t, rehop.Hooks{OnResult: events.OnResult})
 			subscribe(t, client, program)
 			publish(t, client, rehop.Message{Key: "q", Body: []byte(strings.Repeat("x", 1<<20))})
 			got := <-events
@@ -71,7 +71,7 @@ func TestCommandSeesTheMessage(t *testing.T) {
 	err := program.Handle(t.Context(), &rehop.Delivery{Message: rehop.Message{
 		ID: "id-1", Exchange: "x", Key: "a.b", Body: []byte("the body"), ContentType: "text/plain",
 		Headers: map[string]any{"trace id": "1\n2", "n": int64(7), "list": []any{"a"}, "nul": "a\x00b", "N": "twice"},
-	}, Queue: "q", Attempt: 2, Attempts: 5, LastError: "so it was"})
+	}, Queue: "q", Attempt: 2, MaxAttempts: 5, LastError: "so it was"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +80,8 @@ func TestCommandSeesTheMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "the body\n" + strings.Join([]string{
-		"REHOP_ATTEMPT=2", "REHOP_ATTEMPTS=5", "REHOP_CONTENT_TYPE=text/plain", "REHOP_EXCHANGE=x", `REHOP_HEADER_LIST=["a"]`, "REHOP_HEADER_N=twice",
-		"REHOP_HEADER_TRACE_ID=1", "REHOP_KEY=a.b", "REHOP_LAST_ERROR=so it was", "REHOP_LEFT_OUT=2", "REHOP_MESSAGE_ID=id-1", "REHOP_QUEUE=q", "own", program.Dir,
+		"REHOP_ATTEMPT=2", "REHOP_CONTENT_TYPE=text/plain", "REHOP_EXCHANGE=x", `REHOP_HEADER_LIST=["a"]`, "REHOP_HEADER_N=twice",
+		"REHOP_HEADER_TRACE_ID=1", "REHOP_KEY=a.b", "REHOP_LAST_ERROR=so it was", "REHOP_LEFT_OUT=2", "REHOP_MAX_ATTEMPTS=5", "REHOP_MESSAGE_ID=id-1", "REHOP_QUEUE=q", "own", program.Dir,
 	}, "\n") + "\n"
 	if string(seen) != want {
 		t.Errorf("got\n%s\nwant\n%s", seen, want)
@@ -162,7 +162,7 @@ func TestTimeoutIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			events := make(handled, 1)
-			client := connected(t, events)
+			client := connected(t, rehop.Hooks{OnResult: events.OnResult})
 			subscribe(t, client, handler)
 			publish(t, client, rehop.Message{Key: "q"})
 			if got := <-events; got.Outcome != rehop.OutcomeRetry || got.Kind != "timeout" {
@@ -245,7 +245,7 @@ func TestCommandMissing(t *testing.T) {
 	t.Parallel()
 	for _, program := range []*target.Command{{Path: "/no/such/program"}, {}, {Path: "/bin/sh", Env: []string{"x"}}} {
 		pauses := make(paused, 4)
-		client := connected(t, pauses)
+		client := connected(t, rehop.Hooks{OnPause: pauses.OnPause})
 		subscribe(t, client, program)
 		publish(t, client, rehop.Message{Key: "q"})
 		if e := <-pauses; !e.Paused {

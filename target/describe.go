@@ -41,12 +41,12 @@ func describe(header http.Header, prefix string, d *rehop.Delivery) {
 // tell passes on what is known of a message, one after the other; not ok is a value that cannot be told as text.
 func tell(d *rehop.Delivery, add func(name, value string, ok bool)) {
 	b := telling(add)
-	b.text("Message-Id", d.LastingID())
+	b.text("Message-Id", d.StableID())
 	b.text("Queue", d.Queue)
 	b.text("Exchange", d.Exchange)
 	b.text("Key", d.Key)
 	b.count("Attempt", d.Attempt)
-	b.count("Attempts", d.Attempts)
+	b.count("Max-Attempts", d.MaxAttempts)
 	b.count("Replays", d.Replays)
 	if d.Redelivered {
 		b.text("Redelivered", "true")

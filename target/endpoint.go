@@ -168,7 +168,7 @@ func (e *endpoint) fill(request *http.Request, d *rehop.Delivery) {
 	if isPrintable(d.ContentEncoding) && d.ContentEncoding != "" {
 		header.Set("Content-Encoding", d.ContentEncoding)
 	}
-	id := d.LastingID()
+	id := d.StableID()
 	if id == "" {
 		id = rehop.NewID() // not made of the body: two messages may say the same
 	}

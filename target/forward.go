@@ -85,7 +85,7 @@ func (f *Forward) Handle(ctx context.Context, d *rehop.Delivery) error {
 		return rehop.Permanent(fmt.Errorf("%s: it has been forwarded %d times already, and may be going round in circles", f, hops-1))
 	}
 	m := d.Message
-	m.ID, m.Exchange, m.Key = d.LastingID(), f.Exchange, cmp.Or(f.Key, d.Key)
+	m.ID, m.Exchange, m.Key = d.StableID(), f.Exchange, cmp.Or(f.Key, d.Key)
 	m.Headers = make(map[string]any, len(d.Headers)+1)
 	maps.Copy(m.Headers, d.Headers)
 	m.Headers[HeaderHops] = int64(hops)

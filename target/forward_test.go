@@ -29,7 +29,7 @@ type paused chan rehop.PauseEvent
 
 func (p paused) OnPause(e rehop.PauseEvent) { p <- e }
 
-func connected(t *testing.T, hooks ...rehop.Hook) *rehop.Client {
+func connected(t *testing.T, hooks ...rehop.Hooks) *rehop.Client {
 	t.Helper()
 	return rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = hooks })).Client
 }
@@ -58,7 +58,7 @@ func subscribe(t *testing.T, client *rehop.Client, handler rehop.Handler) {
 func TestForward(t *testing.T) {
 	t.Parallel()
 	events := make(handled, 2)
-	client := connected(t, events)
+	client := connected(t, rehop.Hooks{OnResult: events.OnResult})
 	arrived := make(chan rehop.Delivery, 1)
 	_, err := client.Subscribe(t.Context(), rehop.Subscriber{Queue: "there", Exchange: "other", Keys: []string{"new.*"},
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error { arrived <- *d; return nil })})
@@ -90,7 +90,7 @@ func TestForwardOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want rehop.Outcome // "": the subscription pauses
-		kind string
+		kind rehop.Kind
 	}{
 		{nil, rehop.OutcomeDone, ""},
 		{rehop.ErrUnroutable, rehop.OutcomeRetry, "error"},
@@ -104,7 +104,7 @@ func TestForwardOutcomes(t *testing.T) {
 		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
 			t.Parallel()
 			events, pauses := make(handled, 1), make(paused, 4)
-			client := connected(t, events, pauses)
+			client := connected(t, rehop.Hooks{OnResult: events.OnResult, OnPause: pauses.OnPause})
 			subscribe(t, client, &target.Forward{Client: &publisher{err: c.err}, Exchange: "x"})
 			publish(t, client, rehop.Message{Key: "q"})
 			if c.want == "" {
@@ -124,7 +124,7 @@ func TestForwardOutcomes(t *testing.T) {
 func TestForwardInCircles(t *testing.T) {
 	t.Parallel()
 	events := make(handled, 10)
-	client := connected(t, events)
+	client := connected(t, rehop.Hooks{OnResult: events.OnResult})
 	subscribe(t, client, &target.Forward{Client: client, Key: "q", MaxHops: 3})
 	publish(t, client, rehop.Message{Key: "q"})
 	for i := range 4 {

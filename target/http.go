@@ -47,7 +47,7 @@ type HTTP struct {
 	// With several, it is signed by each: add the new one, change the endpoint, remove the old one.
 	// Default: requests are not signed.
 	Secrets []Secret
-	// Carry sets headers that carry the context of an attempt on, such as that of a trace; rehopotel.Hook.Carry is one. Default: none are set.
+	// Carry sets headers that carry the context of an attempt on, such as that of a trace; rehopotel.Telemetry.Carry is one. Default: none are set.
 	Carry func(ctx context.Context, set func(name, value string))
 	// RetryAll: whatever is not 2xx is tried again. Default: a 4xx that a repetition would not change is not.
 	RetryAll bool

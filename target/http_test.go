@@ -78,7 +78,7 @@ func TestRequest(t *testing.T) {
 			ContentEncoding: "identity", Timestamp: time.Unix(1_700_000_000, 0), CorrelationID: "c", ReplyTo: "r", Type: "OrderCreated", AppID: "shop",
 			Headers: map[string]any{"tenant": "müller & co", "n": int32(-7), "f": 1.5, "yes": true, "none": nil, "raw": []byte{0, 0xff}, "at": time.Unix(0, 0),
 				"list": []any{"a", int64(1)}, "table": map[string]any{"k": "v"}, "percent": "100%", "blank": " x "}},
-		Queue: "hooks", Attempt: 2, Attempts: 6, Redelivered: true, Replays: 3, FirstFailed: time.Unix(1_700_000_001, 0)})
+		Queue: "hooks", Attempt: 2, MaxAttempts: 6, Redelivered: true, Replays: 3, FirstFailed: time.Unix(1_700_000_001, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestRequest(t *testing.T) {
 	want(t, "credentials", user+":"+password, "user:pass")
 	for name, value := range map[string]string{
 		"Content-Type": "text/plain; charset=utf-8", "Content-Encoding": "identity", "User-Agent": "rehop", "Content-Length": "6", "Webhook-Id": "m-1", "X-Fixed": "a",
-		"Rehop-Message-Id": "m-1", "Rehop-Queue": "hidden", "Rehop-Exchange": "order", "Rehop-Key": "order.created", "Rehop-Attempt": "2", "Rehop-Attempts": "6",
+		"Rehop-Message-Id": "m-1", "Rehop-Queue": "hidden", "Rehop-Exchange": "order", "Rehop-Key": "order.created", "Rehop-Attempt": "2", "Rehop-Max-Attempts": "6",
 		"Rehop-Redelivered": "true", "Rehop-Replays": "3", "Rehop-First-Failed": "2023-11-14T22:13:21Z", "Rehop-Timestamp": "2023-11-14T22:13:20Z",
 		"Rehop-Type": "OrderCreated", "Rehop-Correlation-Id": "c", "Rehop-Reply-To": "r", "Rehop-App-Id": "shop",
 		"Rehop-Header-Tenant": "m%C3%BCller & co", "Rehop-Header-N": "-7", "Rehop-Header-F": "1.5", "Rehop-Header-Yes": "true", "Rehop-Header-None": "",

@@ -22,7 +22,7 @@ type told struct {
 	rehop.Result
 }
 
-func (h handled) OnHandled(_ context.Context, d *rehop.Delivery, r rehop.Result) {
+func (h handled) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 	select {
 	case h <- told{d.ID, r}:
 	default: // the test has seen what it wants; a hook must not hold up the client
@@ -56,7 +56,7 @@ func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	type outcome struct {
 		rehop.Outcome
-		kind  string
+		kind  rehop.Kind
 		delay time.Duration
 	}
 	done := outcome{Outcome: rehop.OutcomeDone}
@@ -100,7 +100,7 @@ func TestOutcomes(t *testing.T) {
 	}
 	server := serve(t, answer)
 	results := make(handled, 2*len(cases))
-	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, results) }))
+	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, rehop.Hooks{OnResult: results.OnResult}) }))
 	for queue, all := range map[string]bool{"some": false, "all": true} {
 		h := open(t, &target.HTTP{URL: server.URL, RetryAll: all})
 		if _, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: queue, Handler: h, Retry: rehop.Steps(schedule), Concurrency: 4}); err != nil {
@@ -142,7 +142,7 @@ func TestRetryAfterDate(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	results := make(handled, 2)
-	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, results) }))
+	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, rehop.Hooks{OnResult: results.OnResult}) }))
 	for _, most := range []time.Duration{0, time.Minute} {
 		queue := "most " + most.String()
 		h := open(t, &target.HTTP{URL: server.URL, MaxRetryAfter: most})
@@ -172,7 +172,7 @@ func (p pauses) OnPause(e rehop.PauseEvent) { p <- e }
 func TestWrongSettingsCostNoMessage(t *testing.T) {
 	t.Parallel()
 	events := make(pauses, 10)
-	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, events) }))
+	b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) { c.Hooks = append(c.Hooks, rehop.Hooks{OnPause: events.OnPause}) }))
 	wrong, err := b.Client.Subscribe(t.Context(), rehop.Subscriber{Queue: "q", Handler: &target.HTTP{URL: "no URL"}, Retry: rehop.NoRetry()})
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func (e exported) read(t *testing.T, h http.Handler, path string) {
 	}
 }
 
-// everything lets a hook, a watch and a broker report all that they can.
+// everything lets hooks, a watch and a broker report all that they can.
 func everything(t *testing.T) exported {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -82,26 +82,28 @@ func everything(t *testing.T) exported {
 		t.Fatal(err)
 	}
 	config := rehopotel.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Outbox: "shop"}
-	hook, err := rehopotel.New(config)
+	telemetry, err := rehopotel.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
+	client, relay := telemetry.Client(), telemetry.Outbox()
 	ctx, d := t.Context(), &rehop.Delivery{Queue: "q", Attempt: 2, FirstFailed: time.Now()}
-	hook.OnPublish(ctx, &rehop.Message{}, time.Second, rehop.ErrUnroutable)
-	ctx = hook.OnHandleStart(ctx, d)
-	hook.OnHandleEnd(ctx, d, time.Second, io.EOF)
+	client.OnPublishEnd(ctx, &rehop.Message{}, time.Second, rehop.ErrUnroutable)
+	ctx = client.OnHandleStart(ctx, d)
+	client.OnHandleEnd(ctx, d, time.Second, io.EOF)
 	for _, outcome := range []rehop.Outcome{rehop.OutcomeRetry, rehop.OutcomeFailed} {
-		hook.OnHandled(ctx, d, rehop.Result{Outcome: outcome, Kind: "error", Err: io.EOF})
+		client.OnResult(ctx, d, rehop.Result{Outcome: outcome, Kind: "error", Err: io.EOF})
 	}
-	hook.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateOpen})
-	hook.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: true})
-	hook.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
-	hook.OnStuck(rehop.StuckHandler{Queue: "q"})
-	hook.OnBacklog(outbox.Backlog{})
-	hook.OnBatch(outbox.Batch{Published: 1})
-	hook.OnLease(outbox.Lease{Gained: true, Shards: []int{1}})
-	hook.OnFault(io.EOF)
-	hook.OnSpill(ctx, &rehop.Message{}, io.EOF)
+	client.OnState(rehop.StateChange{Connection: "publish", State: rehop.StateOpen})
+	client.OnConsumer(rehop.ConsumerEvent{Queue: "q", Up: true})
+	client.OnPause(rehop.PauseEvent{Queue: "q", Paused: true})
+	client.OnStuck(rehop.StuckHandler{Queue: "q"})
+	relay.OnBacklog(outbox.Backlog{})
+	relay.OnBatch(outbox.Batch{Published: 1})
+	relay.OnLease(outbox.Lease{Gained: true, Shards: []int{1}})
+	relay.OnFault(io.EOF)
+	relay.OnSpill(ctx, &rehop.Message{}, io.EOF)
+	telemetry.Duplicate(ctx, "mailer", d)
 	if _, err := rehopotel.Watch(overview{}, config); err != nil {
 		t.Fatal(err)
 	}

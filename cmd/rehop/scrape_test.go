@@ -58,13 +58,13 @@ func burst(t *testing.T, outbox string) (before, after scrape) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hook, err := rehopotel.New(rehopotel.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Outbox: outbox})
+		telemetry, err := rehopotel.New(rehopotel.Config{Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), Outbox: outbox})
 		if err != nil {
 			t.Fatal(err)
 		}
 		metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 		b := rehoptest.Open(t, rehoptest.WithConfig(func(c *rehop.Config) {
-			c.Hooks = append(c.Hooks, hook)
+			c.Hooks = append(c.Hooks, telemetry.Client())
 			c.Exchanges = []rehop.Exchange{{Name: "shop"}}
 		}))
 		release := make(chan struct{})
@@ -85,7 +85,7 @@ func burst(t *testing.T, outbox string) (before, after scrape) {
 			t.Fatalf("publish: got %v, want ErrUnroutable", err)
 		}
 		for range 5 {
-			hook.OnFault(errors.New("the database is away"))
+			telemetry.Outbox().OnFault(errors.New("the database is away"))
 		}
 		time.Sleep(3 * time.Minute)
 		after = scrapeOf(t, metrics)

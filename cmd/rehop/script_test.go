@@ -157,7 +157,7 @@ func failMessages(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := limited()
 	defer cancel()
 	rest := &resting{left: count, done: make(chan struct{})}
-	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER"), Hooks: []rehop.Hook{rest}})
+	client, err := rehop.Open(ctx, rehop.Config{URL: ts.Getenv("REHOP_BROKER"), Hooks: []rehop.Hooks{{OnResult: rest.OnResult}}})
 	ts.Check(err)
 	_, err = client.Subscribe(ctx, rehop.Subscriber{
 		Queue: args[1], Exchange: args[0], Retry: rehop.NoRetry(),
@@ -207,8 +207,8 @@ type resting struct {
 	done chan struct{}
 }
 
-// OnHandled is a rehop.HandleHook. There is one worker.
-func (r *resting) OnHandled(_ context.Context, _ *rehop.Delivery, result rehop.Result) {
+// OnResult counts those that failed. There is one worker.
+func (r *resting) OnResult(_ context.Context, _ *rehop.Delivery, result rehop.Result) {
 	if result.Outcome != rehop.OutcomeFailed {
 		return
 	}

@@ -128,7 +128,7 @@ func TestWatchIsNoRoute(t *testing.T) {
 			t.Errorf("published with key %q: got %v, want that it is unroutable", key, err)
 		}
 	}
-	keeper := kit.Open(t, rehop.Config{URL: d.rabbit.URL, Unrouted: rehop.KeepUnrouted})
+	keeper := kit.Open(t, rehop.Config{URL: d.rabbit.URL, KeepUnroutable: true})
 	kit.Publish(t, keeper, rehop.Message{ID: "kept", Exchange: "order", Key: "nobody"})
 	kit.WantDepth(t, d.rabbit, d.ch, layout.UnroutedQueue, 1)
 	kit.Publish(t, d.client, rehop.Message{ID: "seen", Exchange: "order", Key: "mail.x"})

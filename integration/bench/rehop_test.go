@@ -53,7 +53,7 @@ func (l rehopLibrary) subscribe(b *bench, s rehop.Subscriber) (func() error, err
 }
 
 func (l rehopLibrary) consumer(b *bench, queue string, handled func()) (func() error, error) {
-	return l.subscribe(b, rehop.Subscriber{Queue: queue, Passive: true, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
+	return l.subscribe(b, rehop.Subscriber{Queue: queue, ExistingQueue: true, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		handled()
 		return nil
 	})})

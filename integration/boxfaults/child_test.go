@@ -165,7 +165,7 @@ func (c *child) openDB(connections int) (*sql.DB, error) {
 
 func (c *child) openClient(ctx context.Context) (*rehop.Client, error) {
 	return rehop.Open(ctx, rehop.Config{
-		URL: c.Broker, Name: c.Role, Hooks: []rehop.Hook{c}, ReconnectMin: 20 * time.Millisecond, ReconnectMax: 200 * time.Millisecond,
+		URL: c.Broker, Name: c.Role, Hooks: []rehop.Hooks{{OnState: c.OnState, OnPause: c.OnPause}}, ReconnectMin: 20 * time.Millisecond, ReconnectMax: 200 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 }

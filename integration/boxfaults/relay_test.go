@@ -29,7 +29,7 @@ func (c *child) relay(ctx context.Context) error {
 	}
 	relay := outbox.Relay{
 		Client: &stopper{Publisher: client, child: c}, DB: db, Dialect: c.Dialect, Name: "relay", BatchSize: c.Load.BatchSize,
-		Hooks: []outbox.Hook{c}, Logger: slog.New(slog.DiscardHandler),
+		Hooks: []outbox.Hooks{{OnFault: c.OnFault}}, Logger: slog.New(slog.DiscardHandler),
 	}
 	if c.Dialect == dialect.Postgres {
 		config, err := pgx.ParseConfig(c.Source)

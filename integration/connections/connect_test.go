@@ -69,7 +69,7 @@ func TestBrokerComesUpLater(t *testing.T) {
 	w, e := &kit.Wire{}, &events{}
 	w.Lead(closedPort(t))
 	began := time.Now()
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared"}}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks(), Exchanges: []rehop.Exchange{{Name: "declared"}}})
 	if got := c.State(); got != rehop.StateRecovering {
 		t.Errorf("got state %s, want %s", got, rehop.StateRecovering)
 	}
@@ -114,7 +114,7 @@ func TestConnectionOutlivesDialTimeout(t *testing.T) {
 	e := &events{}
 	const timeout = 3 * time.Second
 	// Heartbeats are so far apart that a busy machine does not miss one.
-	c := kit.Open(t, rehop.Config{URL: r.URL, DialTimeout: timeout, Heartbeat: kit.Limit, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, DialTimeout: timeout, Heartbeat: kit.Limit, Hooks: e.hooks()})
 	got := make(chan *rehop.Delivery, 100)
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{Key: "q"})

@@ -28,7 +28,7 @@ func TestCredentialsRotate(t *testing.T) {
 	e := &events{}
 	c := kit.Open(t, rehop.Config{
 		URL:   with(t, r.URL, func(u *url.URL) { u.User = url.UserPassword("nobody", "nothing") }),
-		Hooks: []rehop.Hook{e},
+		Hooks: e.hooks(),
 		Credentials: func(context.Context) (string, string, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -66,7 +66,7 @@ func TestCredentialsFail(t *testing.T) {
 	r := lab.Single(t)
 	var calls atomic.Int32
 	e := &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Credentials: func(context.Context) (string, string, error) {
+	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: e.hooks(), Credentials: func(context.Context) (string, string, error) {
 		if calls.Add(1) <= 2 {
 			return "", "", errors.New("vault is sealed")
 		}
@@ -126,7 +126,7 @@ func TestNoSecretsInErrorsAndLogs(t *testing.T) {
 	}
 	config := func(c rehop.Config) rehop.Config {
 		c.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c.Hooks = []rehop.Hook{e}
+		c.Hooks = e.hooks()
 		return c
 	}
 	// try lives a client's life: it fails to open, or works, is closed by the broker, and fails then.
@@ -138,7 +138,7 @@ func TestNoSecretsInErrorsAndLogs(t *testing.T) {
 		}
 		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "amq.forbidden", Handler: kit.Into(nil)})
 		note(err)
-		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", Exchange: "missing", ForeignExchange: true, Handler: kit.Into(nil)})
+		_, err = client.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "q", Exchange: "missing", ExistingExchange: true, Handler: kit.Into(nil)})
 		note(err)
 		note(client.Publish(kit.Timeout(t, 200*time.Millisecond), rehop.Message{Exchange: "missing"}))
 		note(client.PublishBatch(kit.Timeout(t, 200*time.Millisecond), []rehop.Message{{Exchange: "missing"}}))

@@ -34,15 +34,22 @@ func (e *events) record(f func()) {
 	}
 }
 
+func (e *events) hooks() []rehop.Hooks {
+	return []rehop.Hooks{{OnState: e.OnState, OnConsumer: e.OnConsumer, OnPublishEnd: e.OnPublishEnd}}
+}
+
 func (e *events) OnState(s rehop.StateChange) {
 	e.record(func() { e.states = append(e.states, s) })
 }
 
 func (e *events) OnConsumer(c rehop.ConsumerEvent) {
+	if c.Ended {
+		return
+	}
 	e.record(func() { e.consumers = append(e.consumers, consumerEvent{c, time.Now()}) })
 }
 
-func (e *events) OnPublish(_ context.Context, _ *rehop.Message, _ time.Duration, err error) {
+func (e *events) OnPublishEnd(_ context.Context, _ *rehop.Message, _ time.Duration, err error) {
 	e.record(func() { e.published = append(e.published, err) })
 }
 

@@ -19,7 +19,7 @@ func TestBrokerClosesConnections(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	e := &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{e}, Exchanges: []rehop.Exchange{{Name: "declared", Kind: "fanout"}}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Hooks: e.hooks(), Exchanges: []rehop.Exchange{{Name: "declared", Type: "fanout"}}})
 	got := make(chan *rehop.Delivery, 10)
 	for _, q := range []string{"one", "two"} {
 		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
@@ -59,7 +59,7 @@ func TestQueueDeletedUnderConsumer(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	w, e := &kit.Wire{}, &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks()})
 	got := make(chan *rehop.Delivery, 10)
 	for _, q := range []string{"doomed", "other"} {
 		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})
@@ -100,7 +100,7 @@ func TestConsumerTimeout(t *testing.T) {
 	// Longer than other messages are unacked on a busy machine.
 	r.Services("ctl", "single", "eval", "application:set_env(rabbit, consumer_timeout, 10000), application:set_env(rabbit, channel_tick_interval, 500).")
 	w, e := &kit.Wire{}, &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks()})
 	runs := make(chan *rehop.Delivery, 10)
 	first := make(chan struct{})
 	var run atomic.Int32

@@ -76,7 +76,7 @@ func TestLateAckIsDropped(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	w, rec := &kit.Wire{}, kit.NewRecorder()
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{rec}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: rec.Hooks()})
 	type run struct {
 		d       rehop.Delivery
 		release chan struct{}

@@ -20,7 +20,7 @@ func TestStates(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	w, e := &kit.Wire{}, &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks()})
 	want := func(s rehop.State) {
 		t.Helper()
 		if got := c.State(); got != s {
@@ -116,7 +116,7 @@ func TestBlocked(t *testing.T) {
 	kit.Queue(t, ch, "sink", nil)
 	openOne := func(config rehop.Config) (*rehop.Client, *events) {
 		e := &events{}
-		config.URL, config.Hooks = r.URL, []rehop.Hook{e}
+		config.URL, config.Hooks = r.URL, e.hooks()
 		c := kit.Open(t, config)
 		kit.Publish(t, c, rehop.Message{Key: "sink"})
 		return c, e

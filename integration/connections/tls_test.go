@@ -156,7 +156,7 @@ func TestWrongCA(t *testing.T) {
 func wantConnectError(t *testing.T, config rehop.Config, want string) {
 	t.Helper()
 	e := &events{}
-	config.Hooks, config.Logger = []rehop.Hook{e}, slog.New(slog.DiscardHandler)
+	config.Hooks, config.Logger = e.hooks(), slog.New(slog.DiscardHandler)
 	c, err := rehop.Open(kit.Context(t), config)
 	if err != nil {
 		if !strings.Contains(err.Error(), want) {

@@ -24,7 +24,7 @@ func TestTopologyErrors(t *testing.T) {
 	kit.Exchange(t, ch, "fan", "fanout")
 	kit.Exchange(t, ch, "plain", "topic")
 	w, e := &kit.Wire{}, &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks()})
 	got := make(chan *rehop.Delivery, 10)
 	handler := kit.Into(got)
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", MessageTTL: 5 * time.Second, Handler: handler})
@@ -49,9 +49,9 @@ func TestTopologyErrors(t *testing.T) {
 			rehop.TopologyError{Object: "exchange", Name: "fan", Code: 406, Argument: "type", Want: "topic", Have: "fanout"}, []string{"type", "topic", "fanout"}},
 		{"exchange without alternate exchange", c, rehop.Subscriber{Queue: "q2", Exchange: "plain"},
 			rehop.TopologyError{Object: "exchange", Name: "plain", Code: 406, Argument: "alternate-exchange", Want: "rehop.unrouted", Have: "none"}, []string{"alternate-exchange", "rehop.unrouted"}},
-		{"missing foreign exchange", c, rehop.Subscriber{Queue: "q3", Exchange: "missing", ForeignExchange: true},
+		{"missing foreign exchange", c, rehop.Subscriber{Queue: "q3", Exchange: "missing", ExistingExchange: true},
 			rehop.TopologyError{Object: "exchange", Name: "missing", Code: 404}, []string{"no exchange", "create it"}},
-		{"missing passive queue", c, rehop.Subscriber{Queue: "q4", Passive: true},
+		{"missing passive queue", c, rehop.Subscriber{Queue: "q4", ExistingQueue: true},
 			rehop.TopologyError{Object: "queue", Name: "q4", Code: 404}, []string{"no queue", "create it"}},
 		{"not permitted", other, rehop.Subscriber{Queue: "q5"},
 			rehop.TopologyError{Object: "queue", Name: "q5.failed", Code: 403}, []string{"permission", limited}},
@@ -86,7 +86,7 @@ func TestOpenReportsTopologyErrors(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	kit.Exchange(t, r.Channel(), "fan", "fanout")
-	_, err := rehop.Open(kit.Context(t), rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "fan", Kind: "direct"}},
+	_, err := rehop.Open(kit.Context(t), rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "fan", Type: "direct"}},
 		Logger: slog.New(slog.DiscardHandler)})
 	var te *rehop.TopologyError
 	if !errors.As(err, &te) || te.Object != "exchange" || te.Name != "fan" || te.Code != 406 || te.Argument != "type" {
@@ -101,7 +101,7 @@ func TestTopologyBreaksLater(t *testing.T) {
 	r := lab.Single(t)
 	ch := r.Channel()
 	w, e := &kit.Wire{}, &events{}
-	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: []rehop.Hook{e}})
+	c := kit.Open(t, rehop.Config{URL: r.URL, Dial: w.Dial, Hooks: e.hooks()})
 	got := make(chan *rehop.Delivery, 100)
 	for _, q := range []string{"broken", "other"} {
 		kit.Subscribe(t, c, rehop.Subscriber{Queue: q, Exchange: "order", Keys: []string{q}, Handler: kit.Into(got)})

@@ -56,7 +56,7 @@ func libraries() []library {
 				name: name, library: lab.Celery, program: "celery_fleet.py", settings: map[string]any{"remote_control": remoteControl},
 				subscriptions: queue(rehop.Subscriber{
 					Layout: layout.DLX{Name: "dead_letters", Rest: "dead_orders", RestArgs: map[string]any{}},
-					Queue:  "orders", Exchange: "shop", ExchangeKind: "direct", Keys: []string{"order"},
+					Queue:  "orders", Exchange: "shop", ExchangeType: "direct", Keys: []string{"order"},
 				}, nil),
 				exchange: "shop", key: "order", programTries: 2, compose: celeryTask,
 			},

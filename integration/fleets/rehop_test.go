@@ -33,7 +33,7 @@ func startRehop(t testing.TB, f fleet, r *lab.Rabbit) *worker {
 	if w.compose == nil {
 		w.compose = w.plain
 	}
-	w.client = kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hook{w}})
+	w.client = kit.Open(t, rehop.Config{URL: r.URL, Hooks: []rehop.Hooks{{OnResult: w.OnResult}}})
 	var err error
 	if w.admin, err = admin.Open(kit.Context(t), admin.Config{URL: r.URL, Layout: f.subscriptions[0].Layout}); err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ const toFail = "the message is to fail"
 
 var errToFail = errors.New(toFail)
 
-// OnHandled is told what became of a message.
-func (w *worker) OnHandled(_ context.Context, d *rehop.Delivery, r rehop.Result) {
+// OnResult is called with what became of a message.
+func (w *worker) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 	seen := delivery{message: message{ID: d.ID, Body: string(d.Body), Headers: d.Headers}, Count: d.Attempt - 1, Redelivered: d.Redelivered,
 		Exchange: d.Exchange, Key: d.Key}
 	switch r.Outcome {

@@ -33,7 +33,7 @@ func OpenQuick(t testing.TB, r *lab.Rabbit, config rehop.Config) *rehop.Client {
 func Setup(t testing.TB) (*lab.Rabbit, *amqp.Channel, *Recorder, *rehop.Client) {
 	t.Helper()
 	r, rec := lab.Single(t), NewRecorder()
-	return r, r.Channel(), rec, OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	return r, r.Channel(), rec, OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 }
 
 func open(t testing.TB, config rehop.Config, grace time.Duration) *rehop.Client {

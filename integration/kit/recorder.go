@@ -6,14 +6,14 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// Handled is one call of OnHandled.
+// Handled is one call of OnResult.
 type Handled struct {
 	Ctx      context.Context
 	Delivery *rehop.Delivery
 	rehop.Result
 }
 
-// Recorder is a hook that keeps everything it is told.
+// Recorder keeps everything that its hooks receive.
 type Recorder struct {
 	Results   chan Handled
 	States    chan rehop.StateChange
@@ -31,8 +31,13 @@ func NewRecorder() *Recorder {
 	}
 }
 
-// OnHandled records a result.
-func (r *Recorder) OnHandled(ctx context.Context, d *rehop.Delivery, result rehop.Result) {
+// Hooks are the recorder's hooks, as Config takes them.
+func (r *Recorder) Hooks() []rehop.Hooks {
+	return []rehop.Hooks{{OnResult: r.OnResult, OnState: r.OnState, OnConsumer: r.OnConsumer, OnStuck: r.OnStuck, OnPause: r.OnPause}}
+}
+
+// OnResult records a result.
+func (r *Recorder) OnResult(ctx context.Context, d *rehop.Delivery, result rehop.Result) {
 	r.Results <- Handled{ctx, d, result}
 }
 
@@ -40,7 +45,11 @@ func (r *Recorder) OnHandled(ctx context.Context, d *rehop.Delivery, result reho
 func (r *Recorder) OnState(s rehop.StateChange) { r.States <- s }
 
 // OnConsumer records that a subscription begins or ceases to receive.
-func (r *Recorder) OnConsumer(e rehop.ConsumerEvent) { r.Consumers <- e }
+func (r *Recorder) OnConsumer(e rehop.ConsumerEvent) {
+	if !e.Ended {
+		r.Consumers <- e
+	}
+}
 
 // OnStuck records that a handler does not return, or does so after all.
 func (r *Recorder) OnStuck(s rehop.StuckHandler) { r.Stuck <- s }

@@ -82,7 +82,7 @@ func moveToNative(t *testing.T, r *lab.Rabbit, f fleet) {
 		t.Fatal(err)
 	}
 
-	native := rehop.Subscriber{Queue: f.Queue, Exchange: f.exchange, ExchangeKind: before.ExchangeKind, ForeignExchange: true, Keys: f.Keys, Concurrency: 4,
+	native := rehop.Subscriber{Queue: f.Queue, Exchange: f.exchange, ExchangeType: before.ExchangeType, ExistingExchange: true, Keys: f.Keys, Concurrency: 4,
 		Retry: rehop.Steps(time.Second), Handler: shift.handler(func(int, *rehop.Delivery) error { return nil })}
 	if len(native.Keys) == 0 {
 		native.Keys = []string{f.key}
@@ -260,7 +260,7 @@ func TestFailedQueueAfterMigration(t *testing.T) {
 		}
 		kit.Queue(t, s.ch, "orders", nil, [2]string{"order", "order.#"})
 		s.fill("order", "order.1", 0, 3)
-		native := plan(t, orders(func(s *rehop.Subscriber) { s.ForeignExchange, s.Keys = true, []string{"order.#"} }))
+		native := plan(t, orders(func(s *rehop.Subscriber) { s.ExistingExchange, s.Keys = true, []string{"order.#"} }))
 		m := s.migrate(native, "orders", admin.MigrateOptions{})
 		if !slices.ContainsFunc(m.Steps, func(step admin.Step) bool { return step.Action == admin.ActionLetters }) {
 			t.Errorf("got steps %v, want one that declares the failed queue", m.Steps)

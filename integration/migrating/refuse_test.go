@@ -255,7 +255,7 @@ func TestMigrateBadInput(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		s := newSite(t, r)
-		p := plan(t, orders(classic), rehop.Subscriber{Queue: "gone"}, rehop.Subscriber{Queue: "foreign", Passive: true},
+		p := plan(t, orders(classic), rehop.Subscriber{Queue: "gone"}, rehop.Subscriber{Queue: "foreign", ExistingQueue: true},
 			rehop.Subscriber{Queue: "mine", Exclusive: true})
 		for queue, says := range map[string]string{
 			"nowhere": "the plan has no such queue", "foreign": "somebody else", "mine": "comes and goes", "gone": "no such queue",

@@ -32,7 +32,7 @@ func TestBatchMixedOutcomes(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	hook := &publishHook{outcomes: make(map[string]error)}
-	c := open(t, rehop.Config{URL: r.URL, MaxBody: 1000, Exchanges: []rehop.Exchange{{Name: "order"}}, Hooks: []rehop.Hook{hook}})
+	c := open(t, rehop.Config{URL: r.URL, MaxBody: 1000, Exchanges: []rehop.Exchange{{Name: "order"}}, Hooks: []rehop.Hooks{{OnPublishEnd: hook.OnPublishEnd}}})
 	ch := r.Channel()
 	kit.Queue(t, ch, "q", nil, [2]string{"order", "yes.#"})
 	messages := []rehop.Message{
@@ -145,7 +145,7 @@ func TestBatchSurvivesCut(t *testing.T) {
 	for _, noResend := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoResend=%v", noResend), func(t *testing.T) {
 			t.Parallel()
-			r, ch, w, c := wired(t, rehop.Config{NoResend: noResend, MaxUnconfirmed: 50})
+			r, ch, w, c := wired(t, rehop.Config{DisableResend: noResend, MaxUnconfirmed: 50})
 			kit.Publish(t, c, rehop.Message{Key: "q"})
 			tap := w.Newest(t, "publish")
 			tap.Hold()

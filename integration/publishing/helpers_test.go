@@ -70,7 +70,7 @@ type publishHook struct {
 	outcomes map[string]error
 }
 
-func (h *publishHook) OnPublish(_ context.Context, m *rehop.Message, _ time.Duration, err error) {
+func (h *publishHook) OnPublishEnd(_ context.Context, m *rehop.Message, _ time.Duration, err error) {
 	h.mu.Lock()
 	h.outcomes[m.ID] = err
 	h.mu.Unlock()

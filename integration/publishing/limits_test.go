@@ -106,7 +106,7 @@ func TestBoundedWindow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			starts := &startHook{}
-			config.Hooks = []rehop.Hook{starts}
+			config.Hooks = []rehop.Hooks{{OnPublishStart: starts.OnPublishStart}}
 			r, ch, w, c := wired(t, config)
 			body := []byte("MARK" + strings.Repeat("x", 996))
 			kit.Publish(t, c, rehop.Message{Key: "q", Body: body})

@@ -3,7 +3,6 @@ package publishing
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,11 +40,11 @@ func TestConfirmedAndRouted(t *testing.T) {
 
 func TestUnroutable(t *testing.T) {
 	t.Parallel()
-	for _, unrouted := range []rehop.Unrouted{rehop.ReturnUnrouted, rehop.KeepUnrouted} {
-		t.Run(fmt.Sprint([]string{"return", "keep"}[unrouted]), func(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		t.Run(map[bool]string{false: "return", true: "keep"}[keeps], func(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
-			c := open(t, rehop.Config{URL: r.URL, Unrouted: unrouted, Exchanges: []rehop.Exchange{{Name: "order"}}})
+			c := open(t, rehop.Config{URL: r.URL, KeepUnroutable: keeps, Exchanges: []rehop.Exchange{{Name: "order"}}})
 			ch := r.Channel()
 			kit.Queue(t, ch, "q", nil, [2]string{"order", "order.#"})
 			kit.Exchange(t, ch, "foreign", "topic")
@@ -57,7 +56,7 @@ func TestUnroutable(t *testing.T) {
 			wantError(t, "foreign exchange without a queue", publish("foreign", "x"), rehop.ErrUnroutable)
 
 			err := publish("order", "unbound")
-			if unrouted == rehop.ReturnUnrouted {
+			if !keeps {
 				wantError(t, "unbound key", err, rehop.ErrUnroutable)
 				if want := `no queue is bound to exchange "order" for the key "unbound"`; err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("got %q, want it to say %q", err, want)
@@ -114,7 +113,7 @@ func TestExchangeDeletedMeanwhile(t *testing.T) {
 func TestRefusedByFullQueue(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "all", Kind: "fanout"}}})
+	c := open(t, rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "all", Type: "fanout"}}})
 	ch := r.Channel()
 	full := amqp.Table{"x-max-length": int32(5), "x-overflow": "reject-publish"}
 	kit.Queue(t, ch, "full", full, [2]string{"all", ""})

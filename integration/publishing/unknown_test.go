@@ -18,7 +18,7 @@ func TestUnknown(t *testing.T) {
 	for _, noResend := range []bool{false, true} {
 		t.Run(fmt.Sprintf("NoResend=%v", noResend), func(t *testing.T) {
 			t.Parallel()
-			r, ch, w, c := wired(t, rehop.Config{NoResend: noResend})
+			r, ch, w, c := wired(t, rehop.Config{DisableResend: noResend})
 			kit.Publish(t, c, rehop.Message{ID: "first", Key: "q"})
 			tap := w.Newest(t, "publish")
 			tap.Hold()

@@ -54,7 +54,7 @@ func TestMessageIsIntact(t *testing.T) {
 			kit.Publish(t, c, want)
 			for attempt := 1; attempt <= 3; attempt++ {
 				d := kit.Receive(t, deliveries, "attempt")
-				if d.Attempt != attempt || d.Attempts != 3 || d.Queue != "q" || d.Redelivered || d.Replays != 0 {
+				if d.Attempt != attempt || d.MaxAttempts != 3 || d.Queue != "q" || d.Redelivered || d.Replays != 0 {
 					t.Errorf("attempt %d: got %+v", attempt, d)
 				}
 				if wantLast := map[int]string{1: "", 2: "failure 1", 3: "second failure"}[attempt]; d.LastError != wantLast {
@@ -183,7 +183,7 @@ func TestLargeHeaders(t *testing.T) {
 				}
 				headers["deep"] = deep
 			}
-			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Passive: test.foreign, Retry: rehop.Steps(100 * time.Millisecond),
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", ExistingQueue: test.foreign, Retry: rehop.Steps(100 * time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					if d.Attempt == 2 {
 						panic(strings.Repeat("second ", 10_000))
@@ -325,7 +325,7 @@ func TestRejectedByOthers(t *testing.T) {
 
 		// The same after a retry by rehop: what rehop knows is kept, the broker's reason stands in front.
 		rec := kit.NewRecorder()
-		c2 := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+		c2 := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 		sub := kit.Subscribe(t, c2, s)
 		kit.Publish(t, c2, rehop.Message{ID: "n", Exchange: "x", Key: "other.key"})
 		kit.Receive(t, rec.Results, "first attempt")

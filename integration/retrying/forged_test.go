@@ -76,16 +76,16 @@ func TestHandlerAltersItsDelivery(t *testing.T) {
 		kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "x", Keys: []string{"k"}, Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 			Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 				seen <- *d
-				d.Attempt, d.Attempts, d.Key, d.Exchange, d.Queue = 1, 100, "other", "other", "other"
+				d.Attempt, d.MaxAttempts, d.Key, d.Exchange, d.Queue = 1, 100, "other", "other", "other"
 				d.Transient, d.Replays, d.FirstFailed, d.Expiration = true, 7, time.Time{}, time.Millisecond
 				return answer
 			})})
 		kit.Publish(t, c, rehop.Message{ID: "m", Exchange: "x", Key: "k", Body: []byte("body")})
 		for attempt := 1; attempt <= attempts; attempt++ {
 			d := kit.Receive(t, seen, "attempt")
-			if d.Attempt != attempt || d.Attempts != attempts || d.Exchange != "x" || d.Key != "k" || d.Queue != "q" || d.ID != "m" {
+			if d.Attempt != attempt || d.MaxAttempts != attempts || d.Exchange != "x" || d.Key != "k" || d.Queue != "q" || d.ID != "m" {
 				t.Errorf("attempt %d: got attempt %d of %d, exchange %q, key %q, queue %q, id %q; want them as they were: x, k, q, m",
-					attempt, d.Attempt, d.Attempts, d.Exchange, d.Key, d.Queue, d.ID)
+					attempt, d.Attempt, d.MaxAttempts, d.Exchange, d.Key, d.Queue, d.ID)
 			}
 			if d.Transient || d.Replays != 0 || d.Expiration != 0 || string(d.Body) != "body" {
 				t.Errorf("attempt %d: got transient %v, %d replays, expiration %v, body %q; want false, none, none, body",

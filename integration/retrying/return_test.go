@@ -77,7 +77,7 @@ func TestNamesReturnToThemselves(t *testing.T) {
 	eachWay(t, 130*time.Millisecond, func(t *testing.T, _ string, answer error) {
 		r := lab.Single(t)
 		rec := kit.NewRecorder()
-		c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+		c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 		ch := r.Channel()
 		var calls kit.Tally // by "queue \x00 id \x00 attempt"
 		for i, name := range names {
@@ -335,7 +335,7 @@ func TestFullQueueDoesNotJamOthers(t *testing.T) {
 		"own": func(_ *testing.T, _ *amqp.Channel, s *rehop.Subscriber) { s.MaxLength = messages },
 		"foreign": func(t *testing.T, ch *amqp.Channel, s *rehop.Subscriber) {
 			kit.Queue(t, ch, s.Queue, amqp.Table{"x-queue-type": "quorum", "x-max-length": int32(messages), "x-overflow": "reject-publish"})
-			s.Passive = true
+			s.ExistingQueue = true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

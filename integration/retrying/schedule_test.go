@@ -25,7 +25,7 @@ func TestExponentialWithJitter(t *testing.T) {
 	r := lab.Single(t)
 	ch := r.Channel()
 	rec := kit.NewRecorder()
-	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 	var mu sync.Mutex
 	runs := make(map[string][]time.Time)
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 4, Retry: rehop.Exponential(100*time.Millisecond, 2, time.Second, 4).WithJitter(0.5),
@@ -33,8 +33,8 @@ func TestExponentialWithJitter(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			runs[d.ID] = append(runs[d.ID], time.Now())
-			if d.Attempt != len(runs[d.ID]) || d.Attempts != 4 {
-				t.Errorf("message %s: got attempt %d of %d, want %d of 4", d.ID, d.Attempt, d.Attempts, len(runs[d.ID]))
+			if d.Attempt != len(runs[d.ID]) || d.MaxAttempts != 4 {
+				t.Errorf("message %s: got attempt %d of %d, want %d of 4", d.ID, d.Attempt, d.MaxAttempts, len(runs[d.ID]))
 			}
 			return errors.New("again")
 		})})
@@ -226,7 +226,7 @@ func TestRetryWhileBlocked(t *testing.T) {
 	ch := r.Channel()
 	rec := kit.NewRecorder()
 	var v valve
-	c := kit.OpenQuick(t, r, rehop.Config{Name: "valve", Dial: v.Dial, Hooks: []rehop.Hook{rec}})
+	c := kit.OpenQuick(t, r, rehop.Config{Name: "valve", Dial: v.Dial, Hooks: rec.Hooks()})
 	other := kit.OpenQuick(t, r, rehop.Config{})
 	var failed, done kit.Tally
 	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 5, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),

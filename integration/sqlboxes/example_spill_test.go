@@ -11,10 +11,8 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// spills prints what goes into the outbox.
-type spills struct{}
-
-func (spills) OnSpill(_ context.Context, m *rehop.Message, _ error) {
+// printSpill prints what goes into the outbox.
+func printSpill(_ context.Context, m *rehop.Message, _ error) {
 	fmt.Printf("%s is in the outbox\n", m.Body)
 }
 
@@ -29,7 +27,7 @@ func Example_spill() {
 	defer shop.Close()
 	measured := shop.receive("measurements", "")
 
-	spill := outbox.Spill{Client: shop.client, Box: outbox.New(dialect.SQLite), DB: shop.db, Hooks: []outbox.Hook{spills{}}}
+	spill := outbox.Spill{Client: shop.client, Box: outbox.New(dialect.SQLite), DB: shop.db, Hooks: []outbox.Hooks{{OnSpill: printSpill}}}
 	check(spill.Publish(shop.ctx, rehop.Message{Key: "measurements", Body: []byte("18 °C")}))
 	fmt.Println("received:", <-measured)
 

@@ -102,7 +102,7 @@ func TestRelayThatCannotRead(t *testing.T) {
 			return proxy.Plan{Trap: proxy.Trap{Text: "UNION ALL", Hold: make(chan struct{})}} // it reads all lanes at once
 		})
 		leases := make(leaseHook, 1000)
-		defer d.relay(t, outbox.Relay{Client: client, DB: d.through(t), Name: "cannot read", Hooks: []outbox.Hook{leases}})()
+		defer d.relay(t, outbox.Relay{Client: client, DB: d.through(t), Name: "cannot read", Hooks: []outbox.Hooks{{OnLease: leases.OnLease}}})()
 		leases.await(t, "gained", func(l outbox.Lease) bool { return l.Gained })
 		defer d.relay(t, outbox.Relay{Client: client, DB: d.direct, Name: "healthy"})()
 		const n = 64

@@ -24,7 +24,7 @@ func TestOutageLongerThanLease(t *testing.T) {
 		kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: kit.Into(got)})
 		leases := make(leaseHook, 1000)
 		freezing := &freezer{Publisher: client, freeze: sync.OnceFunc(func() { d.proxy.Freeze("") })}
-		defer d.relay(t, outbox.Relay{Client: freezing, DB: db, Lease: 2 * time.Second, Hooks: []outbox.Hook{leases}})()
+		defer d.relay(t, outbox.Relay{Client: freezing, DB: db, Lease: 2 * time.Second, Hooks: []outbox.Hooks{{OnLease: leases.OnLease}}})()
 		d.put(t, "1", "2", "3")
 		leases.await(t, "lost", func(l outbox.Lease) bool { return !l.Gained })
 		d.proxy.Thaw()
@@ -66,7 +66,7 @@ func TestLockedLongerThanLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		leases, batches := make(leaseHook, 1000), make(batchHook, 1000)
-		defer d.relay(t, outbox.Relay{Client: client, DB: db, Lease: 4 * time.Second, Hooks: []outbox.Hook{leases, batches}})()
+		defer d.relay(t, outbox.Relay{Client: client, DB: db, Lease: 4 * time.Second, Hooks: []outbox.Hooks{{OnLease: leases.OnLease, OnBatch: batches.OnBatch}}})()
 		times := make(map[string]int)
 		times[kit.Receive(t, got, "message").ID]++
 		kit.Receive(t, batches, "the batch, whose row could not be deleted")

@@ -64,7 +64,7 @@ func TestRights(t *testing.T) {
 	client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 	handled := make(chan string, 10)
 	duplicates := make(duplicateHook, 10)
-	in := inbox.Inbox{DB: handling, Dialect: dialect.Postgres, Hooks: []inbox.Hook{duplicates}}
+	in := inbox.Inbox{DB: handling, Dialect: dialect.Postgres, OnDuplicate: duplicates.OnDuplicate}
 	kit.Subscribe(t, client, rehop.Subscriber{Queue: "q", Middleware: []rehop.Middleware{in.Middleware("")}, Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 		handled <- d.ID
 		_, err := inbox.Tx(ctx).ExecContext(ctx, "INSERT INTO effect (name) VALUES ($1)", d.ID)

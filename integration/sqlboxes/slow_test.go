@@ -100,7 +100,7 @@ func (s slowLook) try() error {
 	running, stop := context.WithCancel(ctx)
 	var relaying sync.WaitGroup
 	relaying.Go(func() {
-		relay := outbox.Relay{Client: client, DB: db, Dialect: s.dialect, Lease: s.lease, Hooks: []outbox.Hook{faults}, Logger: slog.New(slog.DiscardHandler)}
+		relay := outbox.Relay{Client: client, DB: db, Dialect: s.dialect, Lease: s.lease, Hooks: []outbox.Hooks{{OnFault: faults.OnFault}}, Logger: slog.New(slog.DiscardHandler)}
 		if err := relay.Run(running); err != nil {
 			s.t.Errorf("relay: got %v, want nil", err)
 		}

@@ -181,7 +181,7 @@ func TestPgBouncerPrepared(t *testing.T) {
 	client := kit.Open(t, rehop.Config{URL: lab.Single(t).URL})
 	var relaying sync.WaitGroup
 	relaying.Go(func() {
-		_ = outbox.Relay{Client: client, DB: db, Dialect: dialect.Postgres, Hooks: []outbox.Hook{faults}, Logger: slog.New(slog.DiscardHandler)}.Run(ctx)
+		_ = outbox.Relay{Client: client, DB: db, Dialect: dialect.Postgres, Hooks: []outbox.Hooks{{OnFault: faults.OnFault}}, Logger: slog.New(slog.DiscardHandler)}.Run(ctx)
 	})
 	defer relaying.Wait()
 	defer cancel()

@@ -24,7 +24,7 @@ func TestAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  error
 		outcome rehop.Outcome
-		kind    string
+		kind    rehop.Kind
 		delay   time.Duration
 	}{
 		"nil":                   {nil, rehop.OutcomeDone, "", 0},
@@ -78,7 +78,7 @@ func TestAnswers(t *testing.T) {
 			kit.WantDepth(t, r, ch, "q.failed", failed)
 			if failed > 0 {
 				f := kit.Failure(kit.Take(t, ch, "q.failed"))
-				if f.Kind != test.kind || f.Error != test.answer.Error() || f.Attempt != 1 || f.Queue != "q" {
+				if f.Kind != string(test.kind) || f.Error != test.answer.Error() || f.Attempt != 1 || f.Queue != "q" {
 					t.Errorf("failed: got kind %q, error %q, attempt %d, queue %q; want %q, %q, 1, q", f.Kind, f.Error, f.Attempt, f.Queue, test.kind, test.answer)
 				}
 			}
@@ -96,8 +96,8 @@ func TestRetryAfterEnds(t *testing.T) {
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(100*time.Millisecond, 100*time.Millisecond),
 		Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 			attempts.Add(fmt.Sprint(d.Attempt))
-			if d.Attempts != 3 {
-				t.Errorf("attempts in all: got %d, want 3", d.Attempts)
+			if d.MaxAttempts != 3 {
+				t.Errorf("attempts in all: got %d, want 3", d.MaxAttempts)
 			}
 			return rehop.RetryAfter(time.Millisecond, errors.New("never"))
 		})})
@@ -174,7 +174,7 @@ func TestUnavailableEndsWithAnyAnswer(t *testing.T) {
 			t.Parallel()
 			r := lab.Single(t)
 			rec := kit.NewRecorder()
-			c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 			var calls kit.Tally
 			kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: 2, Retry: rehop.NoRetry(), ProbeMin: 10 * time.Millisecond,
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
@@ -326,7 +326,7 @@ func TestMiddlewareOrder(t *testing.T) {
 
 type key string
 
-// starter is told of beginnings, and marks contexts and messages.
+// starter records beginnings, and marks contexts and messages.
 type starter struct {
 	*kit.Recorder
 	published chan error
@@ -338,7 +338,7 @@ func (s *starter) OnPublishStart(ctx context.Context, m *rehop.Message) context.
 	return context.WithValue(ctx, key("publish"), m.ID)
 }
 
-func (s *starter) OnPublish(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
+func (s *starter) OnPublishEnd(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
 	if got := ctx.Value(key("publish")); got != m.ID {
 		s.published <- fmt.Errorf("context's value: got %v, want %s", got, m.ID)
 		return
@@ -360,7 +360,7 @@ func TestHooks(t *testing.T) {
 	r := lab.Single(t)
 	hook := &starter{kit.NewRecorder(), make(chan error, 10), make(chan string, 10)}
 	var w wire
-	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{hook, "not a hook of any kind"}, Dial: w.Dial})
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: append(hook.Hooks(), rehop.Hooks{OnPublishStart: hook.OnPublishStart, OnPublishEnd: hook.OnPublishEnd, OnHandleStart: hook.OnHandleStart}), Dial: w.Dial})
 	boom := errors.New("boom")
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Exchange: "x", Retry: rehop.Steps(100 * time.Millisecond),
 		Handler: rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {

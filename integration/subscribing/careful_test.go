@@ -73,7 +73,7 @@ func TestErrorsThatPanic(t *testing.T) {
 func TestExchangeOfTwoKinds(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
-	c, err := rehop.Open(kit.Context(t), rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "order"}, {Name: "order", Kind: "direct"}}})
+	c, err := rehop.Open(kit.Context(t), rehop.Config{URL: r.URL, Exchanges: []rehop.Exchange{{Name: "order"}, {Name: "order", Type: "direct"}}})
 	if err == nil {
 		_ = c.Close(kit.Context(t))
 	}
@@ -81,7 +81,7 @@ func TestExchangeOfTwoKinds(t *testing.T) {
 		t.Errorf("two kinds: got %v, want an error that names the exchange and its kinds", err)
 	}
 	// The same twice is no fault.
-	kit.OpenQuick(t, r, rehop.Config{Exchanges: []rehop.Exchange{{Name: "order"}, {Name: "order", Kind: "topic"}}})
+	kit.OpenQuick(t, r, rehop.Config{Exchanges: []rehop.Exchange{{Name: "order"}, {Name: "order", Type: "topic"}}})
 }
 
 // Rehop's own queues are not for subscriptions.
@@ -90,7 +90,7 @@ func TestOwnQueuesAreRefused(t *testing.T) {
 	c := kit.OpenQuick(t, lab.Single(t), rehop.Config{})
 	for _, queue := range []string{layout.OrphansQueue, layout.UnroutedQueue, layout.StepQueue(10 * time.Second)} {
 		for _, passive := range []bool{false, true} {
-			_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: queue, Passive: passive, Handler: kit.Nop})
+			_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: queue, ExistingQueue: passive, Handler: kit.Nop})
 			if err == nil || !strings.Contains(err.Error(), queue) || !strings.Contains(err.Error(), "belong to rehop") {
 				t.Errorf("subscribe to %s, passive %v: got %v, want an error that says whose it is", queue, passive, err)
 			}
@@ -104,7 +104,7 @@ func TestSingleActiveFromTheStart(t *testing.T) {
 	const messages = 10
 	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {
 		for name, s := range map[string]rehop.Subscriber{
-			"option":   {SingleActive: true},
+			"option":   {SingleActiveConsumer: true},
 			"argument": {QueueArgs: map[string]any{"x-single-active-consumer": true}},
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func TestConcurrencyIsBoundedAcrossReconnect(t *testing.T) {
 	r := lab.Single(t)
 	var w wire
 	rec := kit.NewRecorder()
-	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial, Hooks: []rehop.Hook{rec}})
+	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial, Hooks: rec.Hooks()})
 	var inside crowd
 	var seen kit.Tally
 	release := make(chan struct{})
@@ -152,7 +152,7 @@ func TestHandlerTimeout(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	r := lab.Single(t)
 	rec := kit.NewRecorder()
-	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 	type ended struct {
 		err, cause error
 		after      time.Duration

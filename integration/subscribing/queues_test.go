@@ -102,7 +102,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	ch := r.Channel()
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var a, b kit.Tally
-	s := rehop.Subscriber{Queue: "q", SingleActive: true, Concurrency: 2}
+	s := rehop.Subscriber{Queue: "q", SingleActiveConsumer: true, Concurrency: 2}
 	s.Handler = &a
 	first := kit.Subscribe(t, c, s)
 	kit.Publish(t, c, rehop.Message{ID: "warm", Key: "q"})
@@ -128,7 +128,7 @@ func TestConsumerPriority(t *testing.T) {
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	var low, high kit.Tally
 	s := rehop.Subscriber{Queue: "q", QueueType: layout.Classic}
-	s.Priority, s.Handler = 10, &high
+	s.ConsumerPriority, s.Handler = 10, &high
 	kit.Subscribe(t, c, s)
 	one := func(id string) {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestConsumerPriority(t *testing.T) {
 		r.API("GET", "/api/consumers/"+r.Vhost, nil, &consumers)
 		return len(consumers) == 1 && consumers[0].Prefetch == 4
 	})
-	s.Priority, s.Handler = -1, &low
+	s.ConsumerPriority, s.Handler = -1, &low
 	kit.Subscribe(t, c, s)
 	for i := range 30 { // one at a time: the higher one is always free
 		one(fmt.Sprint(i))
@@ -159,7 +159,7 @@ func TestConsumerTag(t *testing.T) {
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
 	got := make(chan *rehop.Delivery, 1)
-	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", ConsumerTag: "billing-7", Priority: 3, Concurrency: 2, Prefetch: 9, Handler: kit.Into(got)})
+	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", ConsumerTag: "billing-7", ConsumerPriority: 3, Concurrency: 2, Prefetch: 9, Handler: kit.Into(got)})
 	kit.Publish(t, c, rehop.Message{Key: "q"})
 	kit.Receive(t, got, "message")
 	type consumer struct {
@@ -261,7 +261,7 @@ func TestQueueArguments(t *testing.T) {
 				"x-dead-letter-exchange": layout.ReturnExchange, "x-dead-letter-routing-key": "q.failed"}, []string{"x-message-ttl", "x-expires", "x-max-length"}},
 		"classic": {rehop.Subscriber{QueueType: layout.Classic}, queue{Type: "classic", Durable: true},
 			map[string]any{"x-dead-letter-exchange": layout.ReturnExchange}, []string{"x-dead-letter-strategy", "x-overflow", "x-delivery-limit"}},
-		"bounds": {rehop.Subscriber{MessageTTL: time.Hour, Expires: 2 * time.Hour, MaxLength: 7, MaxBytes: 1 << 20, SingleActive: true},
+		"bounds": {rehop.Subscriber{MessageTTL: time.Hour, Expires: 2 * time.Hour, MaxLength: 7, MaxBytes: 1 << 20, SingleActiveConsumer: true},
 			queue{Type: "quorum", Durable: true}, map[string]any{"x-message-ttl": 3.6e6, "x-expires": 7.2e6, "x-max-length": 7.0,
 				"x-max-length-bytes": float64(1 << 20), "x-single-active-consumer": true}, nil},
 		"drop-head": {rehop.Subscriber{Overflow: "drop-head"}, queue{Type: "quorum", Durable: true},
@@ -395,9 +395,9 @@ func TestForeignQueue(t *testing.T) {
 			kit.Queue(t, ch, queue, args)
 			kit.Exchange(t, ch, "theirs", "direct")
 			rec := kit.NewRecorder()
-			c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+			c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 			var attempts kit.Tally
-			kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, Passive: true, Exchange: "theirs", ForeignExchange: true, Keys: []string{"k"},
+			kit.Subscribe(t, c, rehop.Subscriber{Queue: queue, ExistingQueue: true, Exchange: "theirs", ExistingExchange: true, Keys: []string{"k"},
 				Retry: rehop.Steps(100*time.Millisecond, 150*time.Millisecond),
 				Handler: rehop.HandlerFunc(func(_ context.Context, d *rehop.Delivery) error {
 					attempts.Add(fmt.Sprint(d.Attempt))
@@ -434,9 +434,9 @@ func TestRefusalOfALongName(t *testing.T) {
 	r := lab.Single(t)
 	kit.Queue(t, r.Channel(), name, amqp.Table{"x-max-length": 7})
 	for what, s := range map[string]rehop.Subscriber{
-		"missing queue":    {Queue: name + "?", Passive: true},
+		"missing queue":    {Queue: name + "?", ExistingQueue: true},
 		"other arguments":  {Queue: name},
-		"missing exchange": {Queue: "q", Exchange: name, ForeignExchange: true},
+		"missing exchange": {Queue: "q", Exchange: name, ExistingExchange: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -464,7 +464,7 @@ func TestForeignQueueThatIsMissing(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
 	c := kit.OpenQuick(t, r, rehop.Config{})
-	_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "nowhere", Passive: true, Handler: kit.Into(nil)})
+	_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: "nowhere", ExistingQueue: true, Handler: kit.Into(nil)})
 	var missing *rehop.TopologyError
 	if !errors.As(err, &missing) || missing.Code != 404 || missing.Object != "queue" || missing.Name != "nowhere" {
 		t.Errorf("got %v, want a *TopologyError with code 404 for the queue nowhere", err)

@@ -92,7 +92,7 @@ func TestDrainDeadline(t *testing.T) {
 	ch := r.Channel()
 	fill(t, r, rehop.Subscriber{Queue: "q"}, messages)
 	rec := kit.NewRecorder()
-	c := kit.OpenQuick(t, r, rehop.Config{Hooks: []rehop.Hook{rec}})
+	c := kit.OpenQuick(t, r, rehop.Config{Hooks: rec.Hooks()})
 	var inside crowd
 	var calls kit.Tally
 	sub := kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Concurrency: concurrency, Prefetch: 10, Retry: rehop.Steps(100 * time.Millisecond),
@@ -340,7 +340,7 @@ func TestNoGoroutinesAreLeft(t *testing.T) {
 	ctx := kit.Context(t)
 	var w wire
 	rec := kit.NewRecorder()
-	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial, Hooks: []rehop.Hook{rec}})
+	c := kit.OpenQuick(t, r, rehop.Config{Dial: w.Dial, Hooks: rec.Hooks()})
 	var calls kit.Tally
 	var wg sync.WaitGroup
 	for i := range 3 {

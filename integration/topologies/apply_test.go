@@ -139,8 +139,8 @@ func TestApplyChangesNothing(t *testing.T) {
 // What somebody else must make is named, and what hangs on it waits.
 func TestApplyWaitsForOthers(t *testing.T) {
 	each(t, func(d *desk) {
-		p := plan(d.t, rehop.Subscriber{Queue: "theirs", Passive: true, Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
-			rehop.Subscriber{Queue: "mine", Exchange: "foreign", ForeignExchange: true, Retry: rehop.NoRetry()},
+		p := plan(d.t, rehop.Subscriber{Queue: "theirs", ExistingQueue: true, Exchange: "foreign", ExistingExchange: true, Retry: rehop.NoRetry()},
+			rehop.Subscriber{Queue: "mine", Exchange: "foreign", ExistingExchange: true, Retry: rehop.NoRetry()},
 			rehop.Subscriber{Queue: "brief", Exchange: "order", Exclusive: true, QueueType: layout.Classic, Retry: rehop.NoRetry()})
 		for _, a := range []*admin.Admin{d.admin, d.blind} {
 			applied := d.apply(a, p)

@@ -23,9 +23,7 @@ type Consumer struct {
 
 // Hooks record what happens to the connections and subscriptions of its client. They go into the
 // client's Config.
-func (c Consumer) Hooks() []rehop.Hook {
-	return []rehop.Hook{&hook{recorder: c.Recorder, client: c.Client, up: make(map[string]bool)}}
-}
+func (c Consumer) Hooks() []rehop.Hooks { return []rehop.Hooks{newHook(c.Recorder, c.Client).hooks()} }
 
 // Subscribe begins to handle the messages of one queue.
 func (c Consumer) Subscribe(ctx context.Context, client *rehop.Client, queue string) (*rehop.Subscription, error) {
@@ -76,6 +74,14 @@ type hook struct {
 	up map[string]bool // by connection
 }
 
+func newHook(recorder Recorder, client string) *hook {
+	return &hook{recorder: recorder, client: client, up: make(map[string]bool)}
+}
+
+func (h *hook) hooks() rehop.Hooks {
+	return rehop.Hooks{OnState: h.OnState, OnConsumer: h.OnConsumer, OnResult: h.OnResult}
+}
+
 func (h *hook) OnState(s rehop.StateChange) {
 	e := Event{Client: h.client, Link: s.Connection}
 	if s.Err != nil {
@@ -99,6 +105,9 @@ func (h *hook) OnState(s rehop.StateChange) {
 }
 
 func (h *hook) OnConsumer(c rehop.ConsumerEvent) {
+	if c.Ended {
+		return
+	}
 	e := Event{Kind: Receiving, Client: h.client, Queue: c.Queue}
 	if !c.Up {
 		e.Kind = Ceased
@@ -109,8 +118,8 @@ func (h *hook) OnConsumer(c rehop.ConsumerEvent) {
 	h.recorder.Record(e)
 }
 
-func (h *hook) OnHandled(_ context.Context, d *rehop.Delivery, r rehop.Result) {
+func (h *hook) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 	if r.Outcome == rehop.OutcomeFailed {
-		h.recorder.Record(Event{Kind: Parked, Client: h.client, Queue: d.Queue, ID: d.ID, Number: d.Attempt, Comment: r.Kind})
+		h.recorder.Record(Event{Kind: Parked, Client: h.client, Queue: d.Queue, ID: d.ID, Number: d.Attempt, Comment: string(r.Kind)})
 	}
 }

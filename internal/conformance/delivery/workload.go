@@ -116,9 +116,9 @@ func (w *Workload) remote(queue string) bool {
 
 func (w *Workload) open(ctx context.Context, role string, noResend bool) (*rehop.Client, error) {
 	config := w.Config(role)
-	config.NoResend = noResend
+	config.DisableResend = noResend
 	config.Exchanges = []rehop.Exchange{w.Script.exchange()}
-	config.Hooks = append(config.Hooks, &hook{recorder: w.History, client: role, up: make(map[string]bool)})
+	config.Hooks = append(config.Hooks, newHook(w.History, role).hooks())
 	client, err := rehop.Open(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("workload: open client %q: %w", role, err)

@@ -437,7 +437,7 @@ func crashLoop(b *Bench, singleActive bool) {
 		return nil
 	})
 	s := summary(desk)
-	s.CrashLimit, s.SingleActive = crashLimit, singleActive
+	s.CrashLimit, s.SingleActiveConsumer = crashLimit, singleActive
 	client.Subscribe(s)
 	client.Publish(orderCreated("1"))
 	wantCrashLoopEnds(b, desk)

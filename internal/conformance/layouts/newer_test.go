@@ -40,7 +40,7 @@ func TestNewer(t *testing.T) {
 
 // From RabbitMQ 4.3 on a quorum queue does not count what was given back, but marks it, by which the layout counts.
 func TestDLXOnQuorumQueue(t *testing.T) {
-	for name, s := range map[string]rehop.Subscriber{"quorum": {QueueType: layout.Quorum}, "passive": {Passive: true}} {
+	for name, s := range map[string]rehop.Subscriber{"quorum": {QueueType: layout.Quorum}, "passive": {ExistingQueue: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = broker.RabbitMQ43 }))

@@ -230,7 +230,7 @@ func pubSubMoreAttempts(b *Bench) {
 		desk := b.Desk(fails)
 		sub := b.Client().Subscribe(pubSubSubscription(l, queue, desk))
 		s := desk.NextAttempt(5)
-		equal(b, "attempts that there are", s.Attempts, 5)
+		equal(b, "attempts that there are", s.MaxAttempts, 5)
 		b.Must(sub.Drain(b.Context()))
 		equal(b, "attempts of the failed message", b.Admin(l).WantFailed(queue, 1)[0].Attempts, 5)
 		fleet.Delete(queue)

@@ -53,7 +53,7 @@ func sneakers(b *Bench) (layout.Sneakers, sneakersFleet) {
 }
 
 func mail(l layout.Sneakers, h rehop.Handler) rehop.Subscriber {
-	return rehop.Subscriber{Queue: mailQueue, Exchange: "sneakers", ExchangeKind: "direct", Layout: l, Handler: h}
+	return rehop.Subscriber{Queue: mailQueue, Exchange: "sneakers", ExchangeType: "direct", Layout: l, Handler: h}
 }
 
 func mailMessage(body string) rehop.Message {
@@ -81,7 +81,7 @@ func sneakersSeedFirst(b *Bench) {
 	sneakersFleet{Program: b.Program(), timeout: time.Minute}.declare(mailQueue)
 	client, desk := b.Client(Publishes("sneakers", layout.Sneakers{})), b.Desk(succeeds)
 	s := mail(layout.Sneakers{}, desk)
-	s.Exchange, s.ExchangeKind = "", "" // those of the layout
+	s.Exchange, s.ExchangeType = "", "" // those of the layout
 	client.Subscribe(s)
 	client.Publish(mailMessage("1"))
 	desk.WantBodies("1")
@@ -102,7 +102,7 @@ func sneakersQuorum(b *Bench) {
 		fleet.declare(queue)
 		client.Declare(s)
 		passive := s
-		passive.QueueType, passive.Passive, passive.Layout = "", true, l
+		passive.QueueType, passive.ExistingQueue, passive.Layout = "", true, l
 		client.Declare(passive)
 		fleet.declare(queue)
 		m := mailMessage("1")

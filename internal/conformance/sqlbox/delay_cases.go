@@ -86,7 +86,7 @@ func delayCases() []Case {
 			b.Migrate()
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks, relay.RetryMin, relay.RetryMax = []outbox.Hook{told}, time.Hour, time.Hour
+			relay.Hooks, relay.RetryMin, relay.RetryMax = told.hooks(), time.Hour, time.Hour
 			b.Start(relay)
 			b.Put(outbox.Message{Message: rehop.Message{ID: "tried", Key: "missing", Delay: time.Millisecond}})
 			b.Eventually("it waits for its next try", func() bool { return b.Number("SELECT COUNT(*) FROM rehop_outbox WHERE attempts = 1") == 1 })

@@ -179,7 +179,7 @@ func inboxCases() []Case {
 			attempts := make(chan int, 10)
 			b.Exec("ALTER TABLE rehop_inbox RENAME TO elsewhere")
 			paused := make(pauses, 100)
-			b.Client = b.OpenClient(func(c *rehop.Config) { c.Hooks = append(c.Hooks, paused) })
+			b.Client = b.OpenClient(func(c *rehop.Config) { c.Hooks = append(c.Hooks, rehop.Hooks{OnPause: paused.OnPause}) })
 			b.Consume("q", newRecorder(), 1, func(ctx context.Context, d *rehop.Delivery) error {
 				attempts <- d.Attempt
 				return nil
@@ -226,7 +226,7 @@ func (p pauses) OnPause(e rehop.PauseEvent) { p <- e }
 func (b *Bench) Inbox(told *recorder) inbox.Inbox {
 	in := inbox.Inbox{DB: b.DB, Dialect: b.Dialect, Begin: b.handlersBegin}
 	if told != nil {
-		in.Hooks = []inbox.Hook{told}
+		in.OnDuplicate = told.OnDuplicate
 	}
 	return in
 }
@@ -292,7 +292,7 @@ func frozen(t *testing.T, b *Bench) {
 	in := b.Inbox(nil)
 	in.MaxWait = 300 * time.Millisecond
 	told := newRecorder()
-	in.Hooks = []inbox.Hook{told}
+	in.OnDuplicate = told.OnDuplicate
 	hangs, release := make(chan struct{}), make(chan struct{})
 	handled := make(chan string, 10)
 	attempts := make(chan int, 10)

@@ -35,7 +35,7 @@ func leaseCases() []Case {
 			}
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks = []outbox.Hook{told}
+			relay.Hooks = told.hooks()
 			b.Start(relay)
 			b.Put(To("q", "1"), ordered("k", "q", "2"))
 			ids := map[string]bool{Receive(b, got, "message").ID: true, Receive(b, got, "message").ID: true}
@@ -53,14 +53,14 @@ func leaseCases() []Case {
 			b.Queue("q")
 			dead, told := newRecorder(), newRecorder()
 			relay := b.Relay()
-			relay.Lease, relay.Hooks, relay.DB = time.Second, []outbox.Hook{dead}, b.Open(t)
+			relay.Lease, relay.Hooks, relay.DB = time.Second, dead.hooks(), b.Open(t)
 			b.Start(relay)
 			b.Eventually("the first relay holds all leases", func() bool { return dead.held() == 16 })
 			Equal(b, "leases that last longer than asked for", b.Number("SELECT COUNT(*) FROM rehop_outbox_lease WHERE expires > "+b.Dialect.Now()+" + 1000000"), 0)
 			b.Must(relay.DB.Close())
 			died := time.Now()
 			Receive(b, dead.faults, "fault")
-			relay.Hooks, relay.DB = []outbox.Hook{told}, b.DB
+			relay.Hooks, relay.DB = told.hooks(), b.DB
 			b.Start(relay)
 			got := b.Collect("q")
 			b.putEverywhere()
@@ -81,12 +81,12 @@ func leaseCases() []Case {
 			publisher := &stateful{Publisher: b.Client}
 			publisher.state.Store(rehop.StateOpen)
 			relay := b.Relay()
-			relay.Lease, relay.Hooks, relay.Client = time.Second, []outbox.Hook{lonely}, publisher
+			relay.Lease, relay.Hooks, relay.Client = time.Second, lonely.hooks(), publisher
 			b.Start(relay)
 			b.Eventually("the first relay holds all leases", func() bool { return lonely.held() == 16 })
 			publisher.state.Store(rehop.StateRecovering)
 			told := newRecorder()
-			relay.Hooks, relay.Client = []outbox.Hook{told}, b.Client
+			relay.Hooks, relay.Client = told.hooks(), b.Client
 			b.Start(relay)
 			b.Eventually("the second relay holds all leases", func() bool { return told.held() == 16 })
 			b.putEverywhere()
@@ -120,7 +120,7 @@ func leaseCases() []Case {
 			got := b.Collect("q")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Lease, relay.Hooks = time.Second, []outbox.Hook{told}
+			relay.Lease, relay.Hooks = time.Second, told.hooks()
 			b.Start(relay)
 			b.Eventually("the relay holds all leases", func() bool { return told.held() == 16 })
 			b.Exec("UPDATE rehop_outbox_lease SET owner = 'somebody else', term = term + 1, expires = expires + 1000000 WHERE shard = 5")
@@ -155,7 +155,7 @@ func share(t *testing.T, b *Bench) {
 	for range 3 {
 		r := newRecorder()
 		relay := b.Relay()
-		relay.DB, relay.Hooks, relay.Lease = b.Open(t), []outbox.Hook{r}, 4*time.Second
+		relay.DB, relay.Hooks, relay.Lease = b.Open(t), r.hooks(), 4*time.Second
 		told, stops = append(told, r), append(stops, b.Start(relay))
 	}
 	balanced := func(n int) func() bool {
@@ -203,7 +203,7 @@ func givenBackInFlight(t *testing.T, b *Bench) {
 	publisher.Publisher = &watcher{Publisher: s, sends: func(string) { block() }}
 	first, second := newRecorder(), newRecorder()
 	relay := b.Relay()
-	relay.Lease, relay.Hooks, relay.Client, relay.Timeout = 4*time.Second, []outbox.Hook{first}, publisher, limit
+	relay.Lease, relay.Hooks, relay.Client, relay.Timeout = 4*time.Second, first.hooks(), publisher, limit
 	b.Start(relay)
 	b.Eventually("the first relay holds all leases", func() bool { return first.held() == 16 })
 	var messages []outbox.Message
@@ -216,7 +216,7 @@ func givenBackInFlight(t *testing.T, b *Bench) {
 	}
 	b.Put(messages...)
 	Receive(b, s.hangs, "the first relay publishes")
-	relay.DB, relay.Hooks, relay.Client = b.Open(t), []outbox.Hook{second}, b.Client
+	relay.DB, relay.Hooks, relay.Client = b.Open(t), second.hooks(), b.Client
 	b.Start(relay)
 	b.Eventually("the second relay is known", func() bool {
 		return b.Number("SELECT COUNT(*) FROM rehop_outbox_relay WHERE expires > "+b.Dialect.Now()) == 2
@@ -267,14 +267,14 @@ func stale(t *testing.T, b *Bench) {
 	s := &stuck{Publisher: client, hangs: make(chan struct{}, 100), goOn: make(chan struct{}), outcomes: make(chan error, 100)}
 	first := newRecorder()
 	relay := b.Relay()
-	relay.Lease, relay.Hooks, relay.Client, relay.DB = time.Second, []outbox.Hook{first}, s, b.Open(t)
+	relay.Lease, relay.Hooks, relay.Client, relay.DB = time.Second, first.hooks(), s, b.Open(t)
 	b.Start(relay)
 	b.Eventually("the first relay holds all leases", func() bool { return first.held() == 16 })
 	b.Put(ordered("k", "q", "1"), ordered("k", "q", "2"))
 	Receive(b, s.hangs, "the first relay publishes")
 	b.Must(relay.DB.Close()) // a process that is stopped renews no leases
 	second := newRecorder()
-	relay.Hooks, relay.Client, relay.DB = []outbox.Hook{second}, b.Client, b.DB
+	relay.Hooks, relay.Client, relay.DB = second.hooks(), b.Client, b.DB
 	b.Start(relay)
 	got := b.Collect("q")
 	for _, want := range []string{"0", "1", "2"} {

@@ -159,7 +159,7 @@ func migrateCases() []Case {
 			for _, names := range []dialect.Tables{{Prefix: "Shop_"}, {Prefix: "1"}, {Prefix: "a-b"}, {Prefix: strings.Repeat("x", 31)}, {Schema: "a'b"}, {Schema: `a"b`}, {Schema: "a`b"}} {
 				relay := b.Relay()
 				relay.Tables = names
-				_, listErr := outbox.Inspector{DB: b.DB, Dialect: b.Dialect, Tables: names}.Drop(b.Context())
+				_, listErr := outbox.Inspector{DB: b.DB, Dialect: b.Dialect, Tables: names}.Discard(b.Context())
 				for doing, err := range map[string]error{
 					"migrate": dialect.Migration{Dialect: b.Dialect, Tables: names}.Run(b.Context(), b.DB), "relay": relay.Run(b.Context()), "drop": listErr,
 					"publish": outbox.Box{Dialect: b.Dialect, Tables: names}.Publish(b.Context(), b.Tx(), To("q", "1")),
@@ -269,7 +269,7 @@ func otherNames(t *testing.T, b *Bench) {
 	b.Put(To("q", "1"), ordered("k", "q", "2"), delayed, To("nowhere", "3"))
 	told := newRecorder()
 	relay := b.Relay()
-	relay.Tables, relay.Tries, relay.Hooks = names, 1, []outbox.Hook{told}
+	relay.Tables, relay.Tries, relay.Hooks = names, 1, told.hooks()
 	if b.WakerOf != nil {
 		relay.Waker = b.WakerOf(names)
 	}
@@ -296,7 +296,7 @@ func otherNames(t *testing.T, b *Bench) {
 	Equal(b, "duplicate", Receive(b, told.duplicates, "duplicate"), "1")
 	look := outbox.Inspector{DB: b.DB, Dialect: b.Dialect, Tables: names}
 	aside := Receive(b, told.aside, "message without a route")
-	n, err := look.Drop(b.Context(), aside.Row)
+	n, err := look.Discard(b.Context(), aside.Row)
 	b.Must(err)
 	Equal(b, "dropped", n, 1)
 	tx := b.Tx()

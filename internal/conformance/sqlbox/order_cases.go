@@ -121,7 +121,7 @@ func orderCases() []Case {
 			got := b.Firsts("q")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks, relay.RetryMin, relay.RetryMax = []outbox.Hook{told}, time.Hour, time.Hour
+			relay.Hooks, relay.RetryMin, relay.RetryMax = told.hooks(), time.Hour, time.Hour
 			relay.Lease = time.Hour // what is not written down before a lease ends is tried again
 			b.Start(relay)
 			b.Put(ordered("k", "missing", "1"))
@@ -144,7 +144,7 @@ func orderCases() []Case {
 			got := b.Firsts("q")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks, relay.Tries = []outbox.Hook{told}, 3
+			relay.Hooks, relay.Tries = told.hooks(), 3
 			b.Start(relay)
 			b.Put(ordered("k", "q", "1"), ordered("k", "missing", "2"), ordered("k", "q", "3"))
 			Equal(b, "message", Receive(b, got, "message").ID, "1")
@@ -253,7 +253,7 @@ func held(t *testing.T, b *Bench, keys int) {
 	b.Faults.Refuse(func(_, key string) bool { return key == "full" })
 	told := newRecorder()
 	relay := b.Relay()
-	relay.Hooks = []outbox.Hook{told}
+	relay.Hooks = told.hooks()
 	b.Start(relay)
 	var messages []outbox.Message
 	for i := range keys {
@@ -297,7 +297,7 @@ func heldForLong(t *testing.T, b *Bench) {
 	var refused atomic.Value // the id of a message
 	refuses := func(m *rehop.Message) bool { return m.ID == refused.Load() }
 	relay := b.Relay()
-	relay.Hooks, relay.Client, relay.RetryMin, relay.RetryMax = []outbox.Hook{told}, refuser{b.Client, refuses}, 50*time.Millisecond, 50*time.Millisecond
+	relay.Hooks, relay.Client, relay.RetryMin, relay.RetryMax = told.hooks(), refuser{b.Client, refuses}, 50*time.Millisecond, 50*time.Millisecond
 	b.Start(relay)
 	keys := keysOfOneShard(2)
 	for round := range 3 {

@@ -33,7 +33,7 @@ func poisonCases() []Case {
 			got := b.Collect("q")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks, relay.Client = []outbox.Hook{told}, b.OpenClient(func(c *rehop.Config) { c.MaxBody = 1000 })
+			relay.Hooks, relay.Client = told.hooks(), b.OpenClient(func(c *rehop.Config) { c.MaxBody = 1000 })
 			b.Start(relay)
 			large := To("q", "large")
 			large.Body = make([]byte, 1001)
@@ -53,7 +53,7 @@ func poisonCases() []Case {
 			if len(list) != 1 || list[0].Row != aside.Row || list[0].Attempts != 1 || !strings.Contains(list[0].Error, "1001 bytes") || len(list[0].Message.Body) != 1001 {
 				t.Fatalf("list: got %+v, want the message with its body and its error", list)
 			}
-			n, err := b.Inspector().Drop(b.Context(), aside.Row)
+			n, err := b.Inspector().Discard(b.Context(), aside.Row)
 			b.Must(err)
 			Equal(b, "dropped", n, 1)
 			Equal(b, "rows", b.Rows(), 0)
@@ -71,7 +71,7 @@ func poisonCases() []Case {
 			b.Faults.Refuse(func(_, key string) bool { return key == "full" })
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks, relay.Tries = []outbox.Hook{told}, 2
+			relay.Hooks, relay.Tries = told.hooks(), 2
 			b.Start(relay)
 			b.Put(To("full", "1"), To("full", "2"))
 			b.Eventually("refused more often than an unroutable one would be tried", func() bool { return told.totals().Postponed > 6 })
@@ -89,7 +89,7 @@ func poisonCases() []Case {
 			b.Faults.HoldConfirms()
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks, relay.Timeout = []outbox.Hook{told}, 100*time.Millisecond
+			relay.Hooks, relay.Timeout = told.hooks(), 100*time.Millisecond
 			b.Start(relay)
 			b.Put(To("q", "1"))
 			b.Eventually("it is postponed", func() bool { return told.totals().Postponed > 0 })
@@ -108,7 +108,7 @@ func poisonCases() []Case {
 			b.Exec("UPDATE rehop_outbox SET properties = '[]' WHERE message_id = '2'")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks = []outbox.Hook{told}
+			relay.Hooks = told.hooks()
 			b.Start(relay)
 			Equal(b, "message", Receive(b, got, "message").ID, "3")
 			Receive(b, told.aside, "message that was set aside")
@@ -150,7 +150,7 @@ func poisonCases() []Case {
 			}
 			// What is ready can be neither dropped nor retried.
 			for _, change := range []func() (int, error){
-				func() (int, error) { return b.Inspector().Drop(b.Context(), first) },
+				func() (int, error) { return b.Inspector().Discard(b.Context(), first) },
 				func() (int, error) { return b.Inspector().Retry(b.Context(), first) },
 				func() (int, error) { return b.Inspector().Retry(b.Context()) },
 			} {
@@ -170,7 +170,7 @@ func noRoute(t *testing.T, b *Bench, poison rehop.Message, exchange string) {
 	got := b.Collect("q")
 	told := newRecorder()
 	relay := b.Relay()
-	relay.Hooks, relay.Tries = []outbox.Hook{told}, 3
+	relay.Hooks, relay.Tries = told.hooks(), 3
 	b.Start(relay)
 	b.Put(outbox.Message{Message: poison}, To("q", "good"))
 	Equal(b, "message", Receive(b, got, "message").ID, "good")

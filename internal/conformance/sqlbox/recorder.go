@@ -38,6 +38,11 @@ func offer[T any](to chan<- T, v T) {
 	}
 }
 
+// hooks are what a relay or a spill calls.
+func (r *recorder) hooks() []outbox.Hooks {
+	return []outbox.Hooks{{OnBacklog: r.OnBacklog, OnBatch: r.OnBatch, OnSetAside: r.OnSetAside, OnLease: r.OnLease, OnFault: r.OnFault, OnSpill: r.OnSpill}}
+}
+
 func (r *recorder) OnSetAside(e outbox.SetAside) { r.aside <- e }
 
 func (r *recorder) OnBacklog(b outbox.Backlog) { offer(r.backlogs, b) }

@@ -114,7 +114,7 @@ func relayCases() []Case {
 			b.Exec("UPDATE rehop_outbox SET state = 3 WHERE message_id = '2'")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks, relay.Survey = []outbox.Hook{told}, 10*time.Millisecond
+			relay.Hooks, relay.Survey = told.hooks(), 10*time.Millisecond
 			relay.RetryMin, relay.RetryMax = time.Hour, time.Hour
 			stop := b.Start(relay)
 			b.Eventually("what has no route is tried", func() bool { return told.totals().Postponed == 2 })
@@ -142,7 +142,7 @@ func relayCases() []Case {
 			got := b.Collect("q")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks = []outbox.Hook{told}
+			relay.Hooks = told.hooks()
 			b.Start(relay)
 			b.Put(To("q", "before"))
 			Equal(b, "message", Receive(b, got, "message").ID, "before")
@@ -159,7 +159,7 @@ func relayCases() []Case {
 			b.Faults.HoldConfirms()
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks = []outbox.Hook{told}
+			relay.Hooks = told.hooks()
 			b.Start(relay)
 			b.Put(To("q", "1"))
 			b.Faults.AwaitMessages("q", 1)
@@ -244,7 +244,7 @@ func outage(t *testing.T, b *Bench, begin, end func()) {
 	const n, size, most = 50, 5_000, 50_000
 	w := &weigher{Publisher: b.Client}
 	relay := b.Relay()
-	relay.Hooks, relay.Client, relay.MaxBytes = []outbox.Hook{told}, w, most
+	relay.Hooks, relay.Client, relay.MaxBytes = told.hooks(), w, most
 	b.Start(relay)
 	b.Put(To("q", "before"))
 	Receive(b, got, "message before the outage")

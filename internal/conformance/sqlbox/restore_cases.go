@@ -53,14 +53,14 @@ func restoreCases() []Case {
 			b.forget(int(before.Number))
 			after := aside("after")
 			Equal(b, "number", after.Number, before.Number)
-			for name, change := range map[string]func(context.Context, ...outbox.RowID) (int, error){"drop": b.Inspector().Drop, "retry": b.Inspector().Retry} {
+			for name, change := range map[string]func(context.Context, ...outbox.RowID) (int, error){"drop": b.Inspector().Discard, "retry": b.Inspector().Retry} {
 				n, err := change(b.Context(), before)
 				b.Must(err)
 				Equal(b, name+" by a row that is gone", n, 0)
 			}
 			parsed, err := outbox.ParseRowID(after.String())
 			b.Must(err)
-			n, err := b.Inspector().Drop(b.Context(), parsed)
+			n, err := b.Inspector().Discard(b.Context(), parsed)
 			b.Must(err)
 			Equal(b, "dropped by its own row", n, 1)
 		}},
@@ -90,7 +90,7 @@ func restoreCases() []Case {
 			got := b.Collect("q")
 			told := newRecorder()
 			relay := b.Relay()
-			relay.Hooks = []outbox.Hook{told}
+			relay.Hooks = told.hooks()
 			b.Start(relay)
 			b.Eventually("all leases are held", func() bool { return told.held() == 16 })
 			b.Exec("UPDATE rehop_outbox_lease SET owner = 'gone', expires = " + b.Dialect.Now() + " + 3600000000")

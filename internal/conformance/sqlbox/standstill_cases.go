@@ -111,7 +111,7 @@ func nextOfTheKey(t *testing.T, b *Bench) {
 	relay := b.Relay()
 	relay.Timeout = 10 * time.Minute // after which it would be sent again
 	told := newRecorder()
-	relay.Hooks = []outbox.Hook{told}
+	relay.Hooks = told.hooks()
 	b.Start(relay)
 	b.Put(ordered("k", "slow", "1"), ordered("k", "q", "2"))
 	b.Eventually("the first is not waited for", func() bool { return told.totals().Postponed == 1 })
@@ -153,7 +153,7 @@ func manyKeysRefused(t *testing.T, b *Bench) {
 	told := newRecorder()
 	full := func(m *rehop.Message) bool { return m.Key == "full" }
 	relay := b.Relay()
-	relay.Client, relay.Hooks, relay.RetryMin, relay.RetryMax = refuser{b.Client, full}, []outbox.Hook{told}, 2*time.Second, time.Hour
+	relay.Client, relay.Hooks, relay.RetryMin, relay.RetryMax = refuser{b.Client, full}, told.hooks(), 2*time.Second, time.Hour
 	b.Start(relay)
 	const keys = 4000
 	for i := 0; i < keys; i += 500 {

@@ -149,7 +149,7 @@ func (c *command) brokerRepair() *cobra.Command {
 		Long: `Repair keeps what is sound, and sets damaged files aside under other names. Messages in damaged
 places are lost, and some that were handled may come back. Messages whose queue is lost are in
 queues named rehop.recovered.<number>, in the virtual host /; a queue that was deleted long ago can
-come back as one of these. rehop failed ls, replay, export and drop take the name of such a queue:
+come back as one of these. rehop failed ls, replay, export and discard take the name of such a queue:
 a replay sends a message to the queue that its headers name, and if they name none, to its exchange
 with its routing key, so other queues that are bound there get it once more.
 

@@ -17,7 +17,7 @@ type arrival struct {
 	once    sync.Once
 }
 
-// OnState is a rehop.StateHook.
+// OnState is called when a connection changes.
 func (a *arrival) OnState(s rehop.StateChange) {
 	if s.Connection != "publish" {
 		return
@@ -49,7 +49,7 @@ func (a *arrival) await(ctx context.Context) error {
 func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
 	began := time.Now()
 	a := &arrival{arrived: make(chan struct{})}
-	config.Hooks = append(config.Hooks, a)
+	config.Hooks = append(config.Hooks, rehop.Hooks{OnState: a.OnState})
 	client, err := c.openClient(ctx, config)
 	if err != nil {
 		return nil, err

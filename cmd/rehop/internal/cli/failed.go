@@ -22,7 +22,7 @@ type desk struct {
 }
 
 func (c *command) failed() *cobra.Command {
-	g := group("failed", "List, show, replay, drop, export and import failed messages",
+	g := group("failed", "List, show, replay, discard, export and import failed messages",
 		`After its last attempt a message goes to the failed queue of its queue. These commands take the name of the queue, not that of the failed queue:
 rehop failed ls orders lists what is in orders.failed. rehop.orphans has messages whose queue was deleted, and rehop.unrouted those that no queue was bound for; use these
 names as queue.

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/admin"
 )
 
-// moving is what replay and drop share.
+// moving is what replay and discard share.
 type moving struct {
 	*desk
 	limit  int
@@ -25,7 +25,7 @@ func (m *moving) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&m.dryRun, "dry-run", false, "say how many it would be, and do nothing")
 }
 
-// moved is what a replay or drop has done, as JSON.
+// moved is what a replay or discard has done, as JSON.
 type moved struct {
 	Queue  string `json:"queue,omitempty"`
 	Done   int    `json:"done"`
@@ -62,19 +62,19 @@ func (c *command) failedDrop() *cobra.Command {
 	m := new(moving)
 	yes := false
 	cmd := &cobra.Command{
-		Use:   "drop queue",
+		Use:   "discard queue",
 		Short: "Remove failed messages for good",
-		Long: `Drop removes messages from the failed queue of a queue, for good; failed export keeps a copy. It counts
+		Long: `Discard removes messages from the failed queue of a queue, for good; failed export keeps a copy. It counts
 them first, and asks before it does it, or needs --yes. It removes no more than it has counted, and
 none that has failed since.`,
 		Args: needs("queue"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return m.run(cmd.Context(), args[0], "dropped", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
+			return m.run(cmd.Context(), args[0], "discarded", func(ctx context.Context, a *admin.Admin, o admin.Options) (admin.Progress, error) {
 				n, err := m.count(ctx, a, args[0], o.Filter)
 				if err != nil || n.Messages == 0 {
 					return admin.Progress{}, err
 				}
-				if err := c.agree(ctx, yes, fmt.Sprintf("drop %s of %q for good", counted(n.Messages, "failed message"), args[0])); err != nil {
+				if err := c.agree(ctx, yes, fmt.Sprintf("discard %s of %q for good", counted(n.Messages, "failed message"), args[0])); err != nil {
 					return admin.Progress{}, err
 				}
 				m.limit = n.Messages

@@ -145,7 +145,7 @@ func (c *command) outboxStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Count the messages in the outbox",
 		Long: fmt.Sprintf(`Status counts the messages in the outbox: to be published now (ready), to be published again after a failure (retrying), to be published later (delayed),
-set aside until you retry or drop them, and kept after they were published. It counts up to %d of each and shows more as %s.`, outbox.MaxCounted, cappedCount(outbox.MaxCounted)),
+set aside until you retry or discard them, and kept after they were published. It counts up to %d of each and shows more as %s.`, outbox.MaxCounted, cappedCount(outbox.MaxCounted)),
 		Args: none,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			db, source, err := s.open(cmd.Context())

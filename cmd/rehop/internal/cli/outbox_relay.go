@@ -62,7 +62,7 @@ func (s *store) relay(ctx context.Context, relay outbox.Relay) error {
 	relay.Client, relay.DB, relay.Dialect, relay.Tables = client, db, source.Dialect, s.tables
 	relay.Logger = slog.New(slog.NewTextHandler(s.Err, nil))
 	counter := &relayed{}
-	relay.Hooks = []outbox.Hook{counter}
+	relay.Hooks = []outbox.Hooks{{OnBatch: counter.OnBatch}}
 	s.notice("relaying from %s; ^C ends it", source)
 	if err = relay.Run(ctx); err != nil {
 		err = fmt.Errorf("%s: %w", source, err)
@@ -73,7 +73,7 @@ func (s *store) relay(ctx context.Context, relay outbox.Relay) error {
 // relayed counts what a relay publishes.
 type relayed struct{ n atomic.Int64 }
 
-// OnBatch is an outbox.BatchHook.
+// OnBatch counts a batch.
 func (r *relayed) OnBatch(b outbox.Batch) { r.n.Add(int64(b.Published)) }
 
 func (r *relayed) published() int { return int(r.n.Load()) }

@@ -161,16 +161,16 @@ func (c *command) outboxDrop() *cobra.Command {
 		yes bool
 	)
 	cmd := &cobra.Command{
-		Use:   "drop row…",
+		Use:   "discard row…",
 		Short: "Delete messages that were set aside",
-		Long:  `Drop deletes messages that were set aside. They cannot be recovered. Give the rows as rehop outbox ls prints them. It asks first, or needs --yes.`,
+		Long:  `Discard deletes messages that were set aside. They cannot be recovered. Give the rows as rehop outbox ls prints them. It asks first, or needs --yes.`,
 		Args:  needs("row…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.changeRows(cmd.Context(), args, "dropped", func(ctx context.Context, i outbox.Inspector, rows []outbox.RowID) (int, error) {
+			return s.changeRows(cmd.Context(), args, "discarded", func(ctx context.Context, i outbox.Inspector, rows []outbox.RowID) (int, error) {
 				if err := c.agree(ctx, yes, fmt.Sprintf("delete %s from the outbox for good", counted(len(rows), "message"))); err != nil {
 					return 0, err
 				}
-				return i.Drop(ctx, rows...)
+				return i.Discard(ctx, rows...)
 			})
 		},
 	}

@@ -75,7 +75,7 @@ func (p *publishing) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.Type, "type", "", "type of the message")
 	flags.StringVar(&m.AppID, "app-id", "", "id of the application")
 	flags.DurationVar(&m.Delay, "delay", 0, "keep it on the broker for this long before it is routed; with --exchange this needs --declare")
-	flags.StringVar(&p.declare, "declare", "", "declare the exchange first, of this kind: topic, direct, fanout or headers")
+	flags.StringVar(&p.declare, "declare", "", "declare the exchange first, of this type: topic, direct, fanout or headers")
 	flags.BoolVar(&p.keep, "keep-unrouted", false, "have the broker keep what no queue is bound for in rehop.unrouted; needs an exchange that rehop declares")
 	flags.StringVarP(&p.file, "file", "f", "", "file with the body, or with the lines; - is the standard input")
 	flags.BoolVar(&p.lines, "lines", false, "publish a message for each line of JSON")
@@ -158,12 +158,12 @@ func (p *publishing) config() (rehop.Config, error) {
 		return config, err
 	}
 	if p.keep {
-		config.Unrouted = rehop.KeepUnrouted
+		config.KeepUnroutable = true
 	}
 	if p.declare != "" {
 		switch p.declare {
 		case "topic", "direct", "fanout", "headers":
-			config.Exchanges = []rehop.Exchange{{Name: p.message.Exchange, Kind: p.declare}}
+			config.Exchanges = []rehop.Exchange{{Name: p.message.Exchange, Type: p.declare}}
 		default:
 			return config, usage("--declare %s: the kinds are topic, direct, fanout and headers", p.declare)
 		}

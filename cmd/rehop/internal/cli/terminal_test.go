@@ -56,7 +56,7 @@ func failing(t *testing.T) (string, func(count int)) {
 func failMail(t *testing.T, server *broker.Server, count int) {
 	t.Helper()
 	failed := make(chan struct{}, count)
-	client, err := rehop.Open(t.Context(), rehop.Config{Dial: server.Dial, Hooks: []rehop.Hook{onFailed(failed)}})
+	client, err := rehop.Open(t.Context(), rehop.Config{Dial: server.Dial, Hooks: []rehop.Hooks{onFailed(failed)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,13 +79,13 @@ func failMail(t *testing.T, server *broker.Server, count int) {
 // longReason is more than a line.
 const longReason = "the mail server at smtp.example.com has answered with 451 4.7.1: please try again later, or write to the postmaster, who may know what to do about it"
 
-type onFailed chan struct{}
-
-// OnHandled is a rehop.HandleHook.
-func (f onFailed) OnHandled(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
-	if r.Outcome == rehop.OutcomeFailed {
-		f <- struct{}{}
-	}
+// onFailed reports each message that has failed.
+func onFailed(failed chan<- struct{}) rehop.Hooks {
+	return rehop.Hooks{OnResult: func(_ context.Context, _ *rehop.Delivery, r rehop.Result) {
+		if r.Outcome == rehop.OutcomeFailed {
+			failed <- struct{}{}
+		}
+	}}
 }
 
 // A person is asked before something is destroyed, and whatever is not a yes is a no.
@@ -96,29 +96,29 @@ func TestAsking(t *testing.T) {
 		code  int
 		out   string
 	}{
-		{"n\n", exitFailed, ""}, {"\n", exitFailed, ""}, {"", exitFailed, ""}, {"Yes\n", exitDone, "dropped 2, kept 0\n"}, {"", exitDone, "dropped 0, kept 0\n"},
+		{"n\n", exitFailed, ""}, {"\n", exitFailed, ""}, {"", exitFailed, ""}, {"Yes\n", exitDone, "discarded 2, kept 0\n"}, {"", exitDone, "discarded 0, kept 0\n"},
 	} {
 		s, out, errs := terminal(tt.typed, env)
-		if code := Run(t.Context(), []string{"failed", "drop", "mail"}, s); code != tt.code || !strings.HasSuffix(out.String(), tt.out) {
+		if code := Run(t.Context(), []string{"failed", "discard", "mail"}, s); code != tt.code || !strings.HasSuffix(out.String(), tt.out) {
 			t.Errorf("typed %q: got code %d and %q, want %d and %q; it said %q", tt.typed, code, out, tt.code, tt.out, errs)
 		}
-		if asked := strings.Contains(errs.String(), `drop 2 failed messages of "mail" for good? [y/N]`); asked != (tt.out != "dropped 0, kept 0\n") {
+		if asked := strings.Contains(errs.String(), `discard 2 failed messages of "mail" for good? [y/N]`); asked != (tt.out != "discarded 0, kept 0\n") {
 			t.Errorf("typed %q: asked is %v: %q", tt.typed, asked, errs)
 		}
 	}
 }
 
-// What fails while a person thinks about the question is not dropped: it is not what was agreed to.
+// What fails while a person thinks about the question is not discarded: it is not what was agreed to.
 func TestDropsWhatWasCounted(t *testing.T) {
 	url, fail := failing(t)
 	fail(2)
 	s, out, errs := terminal("", map[string]string{envBroker: url})
 	s.In = answer(func() string { fail(3); return "y\n" })
-	if code := Run(t.Context(), []string{"failed", "drop", "mail"}, s); code != exitDone || !strings.HasSuffix(out.String(), " dropped 2 of 2\x1b[K\r\x1b[Kdropped 2, kept 0\n") {
-		t.Errorf("got code %d and %q, want two dropped; it said %q", code, out, errs)
+	if code := Run(t.Context(), []string{"failed", "discard", "mail"}, s); code != exitDone || !strings.HasSuffix(out.String(), " discarded 2 of 2\x1b[K\r\x1b[Kdiscarded 2, kept 0\n") {
+		t.Errorf("got code %d and %q, want two discarded; it said %q", code, out, errs)
 	}
 	s, out, _ = terminal("", map[string]string{envBroker: url})
-	if Run(t.Context(), []string{"failed", "drop", "mail", "--dry-run"}, s); out.String() != "3 messages would be dropped\n" {
+	if Run(t.Context(), []string{"failed", "discard", "mail", "--dry-run"}, s); out.String() != "3 messages would be discarded\n" {
 		t.Errorf("got %q, want the three that failed later", out)
 	}
 }
@@ -137,8 +137,8 @@ func TestDropsNothingInTheirPlace(t *testing.T) {
 		fail(2) // one more, and the one that was replayed
 		return "y\n"
 	})
-	if code := Run(t.Context(), []string{"failed", "drop", "mail"}, s); code != exitDone || !strings.Contains(out.String(), "\x1b[Kdropped 1,") {
-		t.Errorf("got code %d and %q, want one dropped; it said %q", code, out, errs)
+	if code := Run(t.Context(), []string{"failed", "discard", "mail"}, s); code != exitDone || !strings.Contains(out.String(), "\x1b[Kdiscarded 1,") {
+		t.Errorf("got code %d and %q, want one discarded; it said %q", code, out, errs)
 	}
 }
 
@@ -147,9 +147,9 @@ func TestInterruptedAtTheQuestion(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	s, out, errs := terminal("", map[string]string{envBroker: withFailed(t, 1)})
 	s.In = answer(func() string { interrupt(); <-t.Context().Done(); return "" })
-	code := Run(ctx, []string{"failed", "drop", "mail"}, s)
-	if code != exitInterrupted || !strings.Contains(errs.String(), "nothing was dropped") || out.Len() > 0 {
-		t.Errorf("got code %d, %q and %q, want that nothing was dropped", code, out, errs)
+	code := Run(ctx, []string{"failed", "discard", "mail"}, s)
+	if code != exitInterrupted || !strings.Contains(errs.String(), "nothing was discarded") || out.Len() > 0 {
+		t.Errorf("got code %d, %q and %q, want that nothing was discarded", code, out, errs)
 	}
 }
 

@@ -79,7 +79,7 @@ drain: 5s
 x-waits: &waits [10s, 1m40s]
 exchanges:
   order: topic
-  audit: {kind: fanout}
+  audit: {type: fanout}
   plain:
 flows:
   notify: &notify
@@ -146,7 +146,7 @@ func TestParse(t *testing.T) {
 	check("listen", f.Listen, config.Listen{HTTP: ":9000"})
 	check("queue-type", f.QueueType, layout.Classic)
 	check("drain", f.Drain, 5*time.Second)
-	check("exchanges", f.Exchanges, []rehop.Exchange{{Name: "order", Kind: "topic"}, {Name: "audit", Kind: "fanout"}, {Name: "plain"}})
+	check("exchanges", f.Exchanges, []rehop.Exchange{{Name: "order", Type: "topic"}, {Name: "audit", Type: "fanout"}, {Name: "plain"}})
 	if len(f.Flows) != 4 || len(f.Outboxes) != 3 {
 		t.Fatalf("got %d flows and %d outboxes, want 4 and 3", len(f.Flows), len(f.Outboxes))
 	}
@@ -166,7 +166,7 @@ func TestParse(t *testing.T) {
 	check("mail", f.Flows[2].Subscriber, rehop.Subscriber{Queue: "mail", Exchange: "mails", Layout: layout.Sneakers{Delay: 30 * time.Second, Retries: 3},
 		Retry: rehop.Exponential(time.Second, 3, time.Hour, 8).WithJitter(0.2).WithImmediate(1)})
 	check("mail's target", *f.Flows[2].Target.Command, config.Command{Path: "./mail", Args: []string{"--fast", "now"}, Env: []string{"A=b"}, Timeout: 30 * time.Second,
-		Outcomes: map[int]target.Outcome{3: target.Fail, 4: target.Drop}})
+		Outcomes: map[int]target.Outcome{3: target.Fail, 4: target.Discard}})
 	check("last's schedule", f.Flows[3].Subscriber.Retry, rehop.NoRetry())
 	check("last's target", f.Flows[3].Target.HTTP.URL, "http://localhost/${x}")
 	check("dialects", []dialect.Dialect{f.Outboxes[0].Database.Dialect, f.Outboxes[1].Database.Dialect, f.Outboxes[2].Database.Dialect},
@@ -236,9 +236,9 @@ func TestFaults(t *testing.T) {
 		"library's words":    {"flows:\n  a:\n    concurrency: 10\n    prefetch: 2" + ok, []string{`rehop.yaml:4: flow "a": prefetch 2 must be from concurrency, 10, to 65535`}},
 		"library's, no line": {"flows:\n  a:\n    queue: amq.x" + ok, []string{`rehop.yaml:3: flow "a": queue "amq.x": names that begin with amq. belong to the broker`}},
 		"queue twice":        {"flows:\n  a: {target: {http: 'http://x'}}\n  b:\n    queue: a" + ok, []string{`rehop.yaml:4: flow "b" has the queue "a", as flow "a" in line 2 has`}},
-		"kinds differ": {"flows:\n  a: {exchange: x, exchange-kind: direct, target: {http: 'http://x'}}\n  b:\n    exchange: x\n    exchange-kind: fanout" + ok,
+		"kinds differ": {"flows:\n  a: {exchange: x, exchange-type: direct, target: {http: 'http://x'}}\n  b:\n    exchange: x\n    exchange-type: fanout" + ok,
 			[]string{`rehop.yaml:3: flow "b": `}},
-		"exchange differs": {"flows:\n  a:\n    exchange: x\n    exchange-kind: fanout" + ok + "exchanges: {x: direct}", []string{`rehop.yaml:2: flow "a": exchange "x" is planned twice, differently`}},
+		"exchange differs": {"flows:\n  a:\n    exchange: x\n    exchange-type: fanout" + ok + "exchanges: {x: direct}", []string{`rehop.yaml:2: flow "a": exchange "x" is planned twice, differently`}},
 		"bad rate":         {"flows:\n  a:\n    rate: fast" + ok, []string{`rehop.yaml:3: "fast" must be a rate, as in 100/s, 30/m or 10/h`}},
 		"slow rate":        {"flows:\n  a:\n    rate: 1/h" + ok, []string{`rehop.yaml:3: flow "a": with a prefetch of 1, a message would wait for its turn for 1h0m0s`}},
 		"bad retry":        {"flows:\n  a:\n    retry: [1s, x]" + ok, []string{`rehop.yaml:3: "x" must be a time`}},

@@ -239,17 +239,17 @@ func (r *reader) users(n *yaml.Node, f *File) {
 // localUser is the one of every broker within this program.
 const localUser = "guest"
 
-// exchanges reads exchanges by name: a kind, or a mapping, or nothing.
+// exchanges reads exchanges by name: a type, or a mapping, or nothing.
 func (r *reader) exchanges(n *yaml.Node, f *File) {
 	r.named(n, "exchanges", func(name string, key, value *yaml.Node) {
 		x := rehop.Exchange{Name: name}
-		kind := choice(r, &x.Kind, "topic", "direct", "fanout", "headers")
+		exchangeType := choice(r, &x.Type, "topic", "direct", "fanout", "headers")
 		switch {
 		case value.Tag == "!!null":
 		case value.Kind == yaml.ScalarNode:
-			kind(value)
+			exchangeType(value)
 		default:
-			r.mapping(value, fmt.Sprintf("exchange %q", name), keys{"kind": kind, "layout": r.layout(&x.Layout)})
+			r.mapping(value, fmt.Sprintf("exchange %q", name), keys{"type": exchangeType, "layout": r.layout(&x.Layout)})
 		}
 		if len(name) > 255 {
 			r.fault(key, "the name of an exchange has %d bytes, AMQP allows 255", len(name))

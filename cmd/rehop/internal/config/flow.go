@@ -62,7 +62,7 @@ func (r *reader) agree(f *File) {
 }
 
 // fieldKeys are the keys of fields that have another name here.
-var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeKind": "exchange-kind", "Retry": "retry"}
+var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeType": "exchange-type", "Retry": "retry"}
 
 func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	flow := Flow{Name: name, Subscriber: rehop.Subscriber{Queue: name}}
@@ -74,34 +74,34 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	}
 	targets := 0
 	at := r.mapping(n, what, keys{
-		"queue":            r.text(&s.Queue),
-		"exchange":         r.text(&s.Exchange),
-		"exchange-kind":    choice(r, &s.ExchangeKind, "topic", "direct", "fanout", "headers"),
-		"foreign-exchange": r.whether(&s.ForeignExchange),
-		"keys":             r.texts(&s.Keys),
-		"layout":           r.layout(&s.Layout),
-		"retry":            r.retry(&s.Retry),
-		"concurrency":      r.count(&s.Concurrency),
-		"prefetch":         r.count(&s.Prefetch),
-		"timeout":          r.period(&s.Timeout),
-		"crash-limit":      r.count(&s.CrashLimit),
-		"rate":             r.rate(&flow.Rate),
-		"pause-when-down":  r.whether(&flow.PauseWhenDown),
-		"probe-min":        r.period(&s.ProbeMin),
-		"probe-max":        r.period(&s.ProbeMax),
-		"queue-type":       choice(r, &s.QueueType, layout.Quorum, layout.Classic),
-		"passive":          r.whether(&s.Passive),
-		"message-ttl":      r.period(&s.MessageTTL),
-		"expires":          r.period(&s.Expires),
-		"max-length":       r.count(&s.MaxLength),
-		"max-bytes":        r.bytes(&s.MaxBytes),
-		"overflow":         choice(r, &s.Overflow, "reject-publish", "drop-head", "reject-publish-dlx"),
-		"max-priority":     r.count(&s.MaxPriority),
-		"single-active":    r.whether(&s.SingleActive),
-		"priority":         r.count(&s.Priority),
-		"arguments":        r.arguments(&s.QueueArgs),
-		"policy-priority":  r.count(&s.PolicyPriority),
-		"target":           func(n *yaml.Node) { targets++; r.target(n, what, &flow.Target) },
+		"queue":                  r.text(&s.Queue),
+		"exchange":               r.text(&s.Exchange),
+		"exchange-type":          choice(r, &s.ExchangeType, "topic", "direct", "fanout", "headers"),
+		"existing-exchange":      r.whether(&s.ExistingExchange),
+		"keys":                   r.texts(&s.Keys),
+		"layout":                 r.layout(&s.Layout),
+		"retry":                  r.retry(&s.Retry),
+		"concurrency":            r.count(&s.Concurrency),
+		"prefetch":               r.count(&s.Prefetch),
+		"timeout":                r.period(&s.Timeout),
+		"crash-limit":            r.count(&s.CrashLimit),
+		"rate":                   r.rate(&flow.Rate),
+		"pause-when-down":        r.whether(&flow.PauseWhenDown),
+		"probe-min":              r.period(&s.ProbeMin),
+		"probe-max":              r.period(&s.ProbeMax),
+		"queue-type":             choice(r, &s.QueueType, layout.Quorum, layout.Classic),
+		"existing-queue":         r.whether(&s.ExistingQueue),
+		"message-ttl":            r.period(&s.MessageTTL),
+		"expires":                r.period(&s.Expires),
+		"max-length":             r.count(&s.MaxLength),
+		"max-bytes":              r.bytes(&s.MaxBytes),
+		"overflow":               choice(r, &s.Overflow, "reject-publish", "drop-head", "reject-publish-dlx"),
+		"max-priority":           r.count(&s.MaxPriority),
+		"single-active-consumer": r.whether(&s.SingleActiveConsumer),
+		"consumer-priority":      r.count(&s.ConsumerPriority),
+		"arguments":              r.arguments(&s.QueueArgs),
+		"policy-priority":        r.count(&s.PolicyPriority),
+		"target":                 func(n *yaml.Node) { targets++; r.target(n, what, &flow.Target) },
 	})
 	at.self = key
 	if targets == 0 && n.Kind == yaml.MappingNode {
@@ -192,8 +192,8 @@ func (r *reader) checkCircle(f Flow, at places) {
 			bound = []string{"#"}
 		}
 		// A message that keeps its key has come by it.
-		circle = to.Key == "" || s.ExchangeKind == "fanout" || slices.ContainsFunc(bound, func(b string) bool {
-			if s.ExchangeKind == "direct" {
+		circle = to.Key == "" || s.ExchangeType == "fanout" || slices.ContainsFunc(bound, func(b string) bool {
+			if s.ExchangeType == "direct" {
 				return b == to.Key
 			}
 			return matches(strings.Split(b, "."), strings.Split(to.Key, "."))

@@ -48,7 +48,7 @@ type event struct {
 	text string
 }
 
-// books keep account of every copy by the id of its message. They are a hook of the client.
+// books keep account of every copy by the id of its message. Their hooks are those of the client.
 type books struct {
 	began time.Time
 
@@ -84,7 +84,11 @@ func (b *books) entry(d *rehop.Delivery) *entry {
 	return e
 }
 
-// OnHandleStart is a rehop.HandleStartHook.
+func (b *books) hooks() rehop.Hooks {
+	return rehop.Hooks{OnHandleStart: b.OnHandleStart, OnResult: b.OnResult}
+}
+
+// OnHandleStart notes that a handler works on a copy.
 func (b *books) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Context {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -96,8 +100,8 @@ func (b *books) OnHandleStart(ctx context.Context, d *rehop.Delivery) context.Co
 	return ctx
 }
 
-// OnHandled is a rehop.HandleHook.
-func (b *books) OnHandled(_ context.Context, d *rehop.Delivery, r rehop.Result) {
+// OnResult notes what became of a copy.
+func (b *books) OnResult(_ context.Context, d *rehop.Delivery, r rehop.Result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.entry(d)

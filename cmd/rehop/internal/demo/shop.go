@@ -38,7 +38,7 @@ func open(ctx context.Context, books *books, gateway *gateway, steps []time.Dura
 	if err := s.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker: %w", err)
 	}
-	if s.client, err = rehop.Open(ctx, rehop.Config{Dial: s.server.Dial, Hooks: []rehop.Hook{books}, Logger: silent}); err != nil {
+	if s.client, err = rehop.Open(ctx, rehop.Config{Dial: s.server.Dial, Hooks: []rehop.Hooks{books.hooks()}, Logger: silent}); err != nil {
 		return nil, err
 	}
 	if s.desk, err = admin.Open(ctx, admin.Config{Dial: s.server.Dial}); err != nil {

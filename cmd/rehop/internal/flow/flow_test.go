@@ -481,7 +481,7 @@ func TestJournal(t *testing.T) {
 		rehop.OutcomeDone:      {"level=DEBUG", `msg="message done"`},
 	} {
 		log := make(lines, 1)
-		journal{slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}.OnHandled(t.Context(),
+		journal{slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))}.OnResult(t.Context(),
 			&rehop.Delivery{Queue: "a", Attempt: 1}, rehop.Result{Outcome: outcome, Err: errors.New("busy"), Delay: 90 * time.Second})
 		line := <-log
 		for _, text := range append(want, "queue=a") {

@@ -10,8 +10,8 @@ import (
 // journal logs what became of messages: at warning what needs an operator, at info what rehop resolves by itself.
 type journal struct{ log *slog.Logger }
 
-// OnHandled is a rehop.HandleHook.
-func (j journal) OnHandled(ctx context.Context, d *rehop.Delivery, r rehop.Result) {
+// OnResult logs a result.
+func (j journal) OnResult(ctx context.Context, d *rehop.Delivery, r rehop.Result) {
 	level, text := slog.LevelDebug, "message "+string(r.Outcome)
 	switch r.Outcome {
 	case rehop.OutcomeFailed:
@@ -26,7 +26,7 @@ func (j journal) OnHandled(ctx context.Context, d *rehop.Delivery, r rehop.Resul
 	if !j.log.Enabled(ctx, level) {
 		return
 	}
-	args := []any{"queue", d.Queue, "id", d.ID, "key", d.Key, "attempt", d.Attempt, "attempts", d.Attempts, "took", r.Took}
+	args := []any{"queue", d.Queue, "id", d.ID, "key", d.Key, "attempt", d.Attempt, "max_attempts", d.MaxAttempts, "took", r.Took}
 	if r.Outcome == rehop.OutcomeRetry || r.Outcome == rehop.OutcomePostponed {
 		args = append(args, "after", r.Delay)
 	}

@@ -41,7 +41,7 @@ func (r *Runner) relay(g *generation, o config.Outbox) *relaying {
 }
 
 // observersOf makes the hooks of a relay. For want of them it is relayed all the same.
-func (r *Runner) observersOf(name string) []outbox.Hook {
+func (r *Runner) observersOf(name string) []outbox.Hooks {
 	if r.ObserveOutbox == nil {
 		return nil
 	}
@@ -50,14 +50,14 @@ func (r *Runner) observersOf(name string) []outbox.Hook {
 		r.Logger.Warn("metrics of an outbox are missing", "outbox", name, "err", err)
 		return nil
 	}
-	return []outbox.Hook{observer}
+	return []outbox.Hooks{observer}
 }
 
 // reportGone has nobody believe that the last backlog of an outbox that is not relayed here any more still stands.
 func (r *Runner) reportGone(name string) {
-	for _, hook := range r.observersOf(name) {
-		if told, ok := hook.(outbox.BacklogHook); ok {
-			told.OnBacklog(outbox.Backlog{})
+	for _, hooks := range r.observersOf(name) {
+		if hooks.OnBacklog != nil {
+			hooks.OnBacklog(outbox.Backlog{})
 		}
 	}
 }
@@ -65,7 +65,7 @@ func (r *Runner) reportGone(name string) {
 // relayPause is how long to wait before a relay that could not work at all, such as for want of tables, is tried again.
 const relayPause = 5 * time.Second
 
-func (r *Runner) relayOnce(ctx context.Context, g *generation, o config.Outbox, hooks []outbox.Hook) error {
+func (r *Runner) relayOnce(ctx context.Context, g *generation, o config.Outbox, hooks []outbox.Hooks) error {
 	db, err := o.Database.Open()
 	if err != nil {
 		return err

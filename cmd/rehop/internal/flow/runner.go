@@ -21,9 +21,9 @@ import (
 type Runner struct {
 	// Connect says how the broker is reached that a file means.
 	Connect func(*config.File) (rehop.Config, error)
-	// Observe makes a hook for a client, ObserveOutbox one for the relay of an outbox. Nil: nobody observes.
-	Observe       func() (rehop.Hook, error)
-	ObserveOutbox func(name string) (outbox.Hook, error)
+	// Observe makes an observer of a client, ObserveOutbox hooks for the relay of an outbox. Nil: nobody observes.
+	Observe       func() (Observer, error)
+	ObserveOutbox func(name string) (outbox.Hooks, error)
 	// Patience is how long a reload waits until what it begins consumes. Default: 10 s.
 	Patience time.Duration
 	Logger   *slog.Logger
@@ -34,6 +34,13 @@ type Runner struct {
 	retiring sync.WaitGroup // of what a reload has replaced
 }
 
+// Observer observes a client and the work of its flows.
+type Observer struct {
+	Hooks rehop.Hooks
+	// Carry passes the trace of an attempt on to the target. Nil: there is none.
+	Carry func(ctx context.Context, set func(name, value string))
+}
+
 // ErrConnect: the broker refuses this program.
 var ErrConnect = errors.New("connect to the broker")
 
@@ -41,7 +48,7 @@ var ErrConnect = errors.New("connect to the broker")
 type generation struct {
 	file     *config.File
 	client   *rehop.Client
-	observer rehop.Hook
+	observer Observer
 	watch    *watch
 	flows    map[string]*running
 	relays   map[string]*relaying
@@ -140,13 +147,13 @@ func (r *Runner) open(ctx context.Context, file *config.File) (*generation, erro
 		settings.MaxUnconfirmedBytes, settings.MaxWaitingBytes = file.MaxBody, file.MaxBody // or it would never be its turn
 	}
 	watch := &watch{}
-	settings.Hooks = []rehop.Hook{watch, journal{r.Logger}}
-	var observer rehop.Hook
+	settings.Hooks = []rehop.Hooks{watch.hooks(), {OnResult: journal{r.Logger}.OnResult}}
+	var observer Observer
 	if r.Observe != nil {
 		if observer, err = r.Observe(); err != nil {
 			return nil, err
 		}
-		settings.Hooks = append(settings.Hooks, observer)
+		settings.Hooks = append(settings.Hooks, observer.Hooks)
 	}
 	client, err := rehop.Open(ctx, settings)
 	if err != nil {

@@ -47,18 +47,14 @@ const usualTimeout = 5 * time.Minute
 // handlerFor is the target of a flow as a handler, with what the flow wraps around it, and what is to be called at the end.
 func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 	handler, end := rehop.Handler(nil), func() {}
-	var carry func(context.Context, func(name, value string))
-	if tracing, ok := g.observer.(carrier); ok {
-		carry = tracing.Carry
-	}
 	switch t := f.Target; {
 	case t.HTTP != nil:
 		endpoint := t.HTTP.Handler()
-		endpoint.Carry = carry
+		endpoint.Carry = g.observer.Carry
 		handler, end = endpoint, endpoint.Close
 	case t.Command != nil:
 		program := t.Command.Handler()
-		program.Carry = carry
+		program.Carry = g.observer.Carry
 		handler = program
 	case t.Forward != nil:
 		handler = t.Forward.Handler(g.publisher())
@@ -71,11 +67,6 @@ func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 		handler = limited(limiter, cmp.Or(f.Subscriber.Timeout, usualTimeout), handler)
 	}
 	return handler, end
-}
-
-// carrier is an observer that knows the trace of an attempt.
-type carrier interface {
-	Carry(ctx context.Context, set func(name, value string))
 }
 
 // limited lets no more messages pass than a rate allows. The time in which a message waits for its turn is not the target's.

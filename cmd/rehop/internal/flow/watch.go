@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// watch knows how a generation stands: what its client and its flows do. It is a hook of the client.
+// watch knows how a generation stands: what its client and its flows do. Its hooks are those of the client.
 type watch struct {
 	mu       sync.Mutex
 	client   *rehop.Client
@@ -30,8 +30,15 @@ type standing struct {
 	refused error // why the broker does not let it be consumed, since somebody asked for it
 }
 
-// OnConsumer is told when a queue begins or ceases to be consumed.
+func (w *watch) hooks() rehop.Hooks {
+	return rehop.Hooks{OnConsumer: w.OnConsumer, OnPause: w.OnPause, OnState: w.OnState}
+}
+
+// OnConsumer is called when a queue begins or ceases to be consumed.
 func (w *watch) OnConsumer(e rehop.ConsumerEvent) {
+	if e.Ended {
+		return
+	}
 	w.change(e.Queue, func(s *standing) {
 		s.down = e.Err
 		if refusal := (*rehop.TopologyError)(nil); errors.As(e.Err, &refusal) {
@@ -40,7 +47,7 @@ func (w *watch) OnConsumer(e rehop.ConsumerEvent) {
 	})
 }
 
-// OnPause is told when a flow pauses or goes on.
+// OnPause is called when a flow pauses or resumes.
 func (w *watch) OnPause(e rehop.PauseEvent) {
 	w.change(e.Queue, func(s *standing) { s.paused, s.pause = e.Paused, e.Err })
 }
@@ -63,7 +70,7 @@ func (w *watch) change(queue string, change func(*standing)) {
 	w.tell()
 }
 
-// OnState is told when a connection comes or goes.
+// OnState is called when a connection comes or goes.
 func (w *watch) OnState(e rehop.StateChange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,9 +21,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
-	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 	"github.com/rehop/rehop/outbox"
 	"github.com/rehop/rehop/rehopotel"
 )
@@ -37,7 +37,7 @@ type telemetry struct {
 	watched  settings // what queues are watched on
 	unwatch  func(context.Context) error
 	mu       sync.Mutex
-	outboxes map[string]*rehopotel.Hook
+	outboxes map[string]outbox.Hooks
 }
 
 // settings say on which broker queues are watched.
@@ -52,7 +52,7 @@ const outboxesNamed = 100
 
 // startTelemetry makes metrics for Prometheus, and sends metrics and traces by OTLP if the environment says where to.
 func (r *run) startTelemetry(ctx context.Context) (*telemetry, error) {
-	t := &telemetry{outboxes: make(map[string]*rehopotel.Hook)}
+	t := &telemetry{outboxes: make(map[string]outbox.Hooks)}
 	failures := &limiter{log: r.Logger, every: time.Minute}
 	otel.SetErrorHandler(failures)
 	registry := prometheus.NewRegistry()
@@ -105,27 +105,33 @@ func (r *run) exports(signal string) bool {
 	return get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || get("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// observe makes a hook for a client.
-func (t *telemetry) observe() (rehop.Hook, error) { return rehopotel.New(t.config) }
+// observe makes an observer of a client.
+func (t *telemetry) observe() (flow.Observer, error) {
+	made, err := rehopotel.New(t.config)
+	if err != nil {
+		return flow.Observer{}, err
+	}
+	return flow.Observer{Hooks: made.Client(), Carry: made.Carry}, nil
+}
 
-// observeOutbox is the hook for the relay of an outbox, by whose name its metrics are told apart.
-func (t *telemetry) observeOutbox(name string) (outbox.Hook, error) {
+// observeOutbox makes the hooks for the relay of an outbox, by whose name its metrics are told apart.
+func (t *telemetry) observeOutbox(name string) (outbox.Hooks, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.outboxes[name]; !known && len(t.outboxes) >= outboxesNamed {
 		name = "(others)"
 	}
-	if hook, known := t.outboxes[name]; known {
-		return hook, nil
+	if hooks, known := t.outboxes[name]; known {
+		return hooks, nil
 	}
 	named := t.config
 	named.Outbox = name
-	hook, err := rehopotel.New(named)
+	made, err := rehopotel.New(named)
 	if err != nil {
-		return nil, err
+		return outbox.Hooks{}, err
 	}
-	t.outboxes[name] = hook
-	return hook, nil
+	t.outboxes[name] = made.Outbox()
+	return t.outboxes[name], nil
 }
 
 // watchQueues reports how full queues are, if there is a management API that can tell: the one of the file as it is now. For want of it
