@@ -1,4 +1,4 @@
-package rehop
+package consume
 
 import (
 	"context"
@@ -8,34 +8,12 @@ import (
 )
 
 const (
-	// holdLimit is how long a message is held at most while a subscription pauses. It is then sent to the end of its queue. See holdFor.
+	// holdLimit is how long a message is held at most while a subscription pauses. It is then sent to the end of its queue. See Timeout.
 	holdLimit = 10 * time.Minute
 	// longOutage is after which time all messages but the one that probes go back to their queue: those
 	// that wait behind others would be held for longer than the broker allows.
 	longOutage = time.Minute
 )
-
-// holdFor is how long after a worker has taken a message it may still begin another run of the handler with it while the subscription pauses.
-// That run must end before the broker's consumer timeout, which would take the message away and count that. The timeout begins when the broker
-// sends the message. How long it then waited for a worker is not known: at the most for all that may be sent ahead of it, unless the broker sends
-// one message at a time (narrow). Never less than a pause needs before everything else is given back. Where that cannot be (see staysWide), all
-// that is prefetched shares the time, and goes round.
-func (s Subscriber) holdFor(narrow bool) time.Duration {
-	runs := s.rounds()
-	if narrow {
-		runs = 1
-	}
-	handlers := runs * min(s.Timeout, usualConsumerTimeout)
-	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
-	if s.staysWide() {
-		return room / runs
-	}
-	return room
-}
-
-// staysWide reports whether a pause must do without a consumer that gets one message at a time: an auto-delete queue, with its messages, would
-// end with the consumer that is replaced.
-func (s Subscriber) staysWide() bool { return s.AutoDelete }
 
 // outage is a time in which the handler cannot work because something that it needs is down. One
 // worker probes with its message; all others wait with theirs.
@@ -49,7 +27,7 @@ type outage struct {
 }
 
 // beginOutage begins one, whose end a message is to find out, unless there is one.
-func (s *Subscription) beginOutage(h *handling) (o *outage, began bool) {
+func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.outage != nil {
@@ -71,7 +49,7 @@ func (s *Subscription) beginOutage(h *handling) (o *outage, began bool) {
 func (s *Subscription) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.outage != o || s.config.staysWide() {
+	if s.outage != o || s.settings.LastConsumer {
 		return false
 	}
 	s.probing = true
@@ -88,14 +66,14 @@ func (s *Subscription) returnPrefetched(base context.Context) {
 	if o.session == nil || o.narrow {
 		return
 	}
-	defer s.client.inside.leave(s.client.inside.enter(s))
+	defer s.shared.Inside.Leave(s.shared.Inside.Enter(s))
 	o.session.Cancel() // or it would come back to us
 	s.giveBackRest(base, o)
 }
 
 // awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is no
 // longer in hand.
-func (s *Subscription) awaitOutage(h *handling) bool {
+func (s *Subscription) awaitOutage(h *Handling) bool {
 	for {
 		s.mu.Lock()
 		o := s.outage
@@ -118,14 +96,14 @@ func (s *Subscription) awaitOutage(h *handling) bool {
 }
 
 // probeLater sets the time of the next probe, after one that has failed, and waits for it.
-func (s *Subscription) probeLater(h *handling, o *outage) bool {
+func (s *Subscription) probeLater(h *Handling, o *outage) bool {
 	o.tries++
-	o.due = time.Now().Add(rabbit.Backoff{Min: s.config.ProbeMin, Max: s.config.ProbeMax}.Delay(o.tries))
+	o.due = time.Now().Add(rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(o.tries))
 	return s.awaitProbe(h, o)
 }
 
 // awaitProbe waits until it is time for a message to probe.
-func (s *Subscription) awaitProbe(h *handling, o *outage) bool {
+func (s *Subscription) awaitProbe(h *Handling, o *outage) bool {
 	due := make(chan struct{})
 	timer := time.AfterFunc(time.Until(o.due), func() { close(due) })
 	defer timer.Stop()
@@ -135,13 +113,13 @@ func (s *Subscription) awaitProbe(h *handling, o *outage) bool {
 // hold waits for an event with a message in hand, or until it is this message's turn to probe. False: the session ended, the subscription
 // drains or stops, or it has taken too long, and the message is no longer in hand. A drain lets handlers come to their end, and this one
 // cannot begin.
-func (s *Subscription) hold(h *handling, o *outage, event <-chan struct{}) bool {
+func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool {
 	if h.taken.IsZero() {
 		if h.taken = h.began; h.began.IsZero() { // no handler has run
 			h.taken = time.Now()
 		}
 	}
-	timer := time.NewTimer(time.Until(h.taken.Add(s.config.holdFor(h.from.narrow))))
+	timer := time.NewTimer(time.Until(h.taken.Add(s.settings.holdFor(h.from.narrow))))
 	defer timer.Stop()
 	long, turn := o.long, o.turn
 	if h.probes == o {
@@ -163,7 +141,7 @@ func (s *Subscription) hold(h *handling, o *outage, event <-chan struct{}) bool 
 		h.raw.Session.Cancel() // or it would come back to us
 		s.giveBack(h, Result{})
 	case <-h.raw.Session.Ended():
-		s.tellHandled(h, Result{Outcome: OutcomeLost})
+		s.report(h, Result{Outcome: Lost})
 	case <-s.stop:
 		s.giveBack(h, Result{})
 	case <-timer.C:
@@ -174,45 +152,28 @@ func (s *Subscription) hold(h *handling, o *outage, event <-chan struct{}) bool 
 }
 
 // passOn lets another message probe.
-func (s *Subscription) passOn(h *handling) {
+func (s *Subscription) passOn(h *Handling) {
 	if h.probes != nil {
 		h.probes.turn <- struct{}{}
 		h.probes = nil
 	}
 }
 
-// answer is what a handler's return means in the light of an outage.
-type answer int
-
-const (
-	answered  answer = iota // an answer like any other
-	askAgain                // run the handler again with the same message
-	notInHand               // the message is no longer ours
-)
-
-// weigh begins an outage when the handler says so, or waits for the end of one.
-func (s *Subscription) weigh(h *handling, err error) answer {
-	if err == nil || h.why() == errStopping {
-		return answered
-	}
-	if does, _ := instructionOf(err); does != doPause {
-		return answered
-	}
+// pause begins an outage, or waits for the end of one, because the handler has returned that something
+// is unavailable. False: the message is no longer in hand. Otherwise the handler is to run again.
+func (s *Subscription) pause(h *Handling, err error) bool {
 	o, began := s.beginOutage(h)
 	if began {
-		s.tellPause(true, err)
+		s.reportPause(true, err)
 	}
 	if o != h.probes {
-		return askAgain // when the outage is over: another worker probes
+		return true // when the outage is over: another worker probes
 	}
-	if !s.probeLater(h, o) {
-		return notInHand
-	}
-	return askAgain
+	return s.probeLater(h, o)
 }
 
 // endOutage is called when the handler has answered for a message that probes.
-func (s *Subscription) endOutage(h *handling) {
+func (s *Subscription) endOutage(h *Handling) {
 	if h.probes != nil {
 		h.probes = nil
 		s.leaveOutage()
@@ -236,16 +197,17 @@ func (s *Subscription) leaveOutage() {
 	if o != nil {
 		o.timer.Stop()
 		close(o.over)
-		s.tellPause(false, nil)
+		s.reportPause(false, nil)
 	}
 }
 
-func (s *Subscription) tellPause(paused bool, err error) {
-	event := PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err}
+func (s *Subscription) reportPause(paused bool, err error) {
 	message := "rehop: subscription resumes"
 	if paused {
 		message = "rehop: subscription pauses"
 	}
-	s.client.config.Logger.Warn(message, "queue", event.Queue, "err", err)
-	tell(s.client.hooks.pause, func(h PauseHook) { h.OnPause(event) })
+	s.shared.Logger.Warn(message, "queue", s.settings.Queue, "err", err)
+	if s.settings.Events.Pause != nil {
+		s.settings.Events.Pause(paused, err)
+	}
 }

@@ -1,4 +1,4 @@
-package rehop
+package consume
 
 import (
 	"bytes"
@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// inside knows which goroutines run a client's handlers and hooks, and for which subscription. Who waits for their end must not be one
-// of them: it would wait for itself.
-type inside struct {
+// Inside knows which goroutines run a client's handlers and hooks, and for which subscription. Who
+// waits for their end must not be one of them: it would wait for itself.
+type Inside struct {
 	mu         sync.Mutex
 	goroutines map[string]*Subscription
 }
 
-// enter notes that this goroutine works for a subscription; nil: for the client.
-func (i *inside) enter(s *Subscription) (goroutine string) {
+// Enter notes that this goroutine works for a subscription; nil: for the client.
+func (i *Inside) Enter(s *Subscription) (goroutine string) {
 	goroutine = thisGoroutine()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -23,16 +23,16 @@ func (i *inside) enter(s *Subscription) (goroutine string) {
 }
 
 // note is called with the mutex held.
-func (i *inside) note(goroutine string, s *Subscription) {
+func (i *Inside) note(goroutine string, s *Subscription) {
 	if i.goroutines == nil {
 		i.goroutines = make(map[string]*Subscription)
 	}
 	i.goroutines[goroutine] = s
 }
 
-// visit is enter for a goroutine of the user, which may work for a subscription already: then it continues to. The caller calls what it
+// Visit is Enter for a goroutine of the user, which may work for a subscription already: then it continues to. The caller calls what it
 // returns at the end.
-func (i *inside) visit() (leave func()) {
+func (i *Inside) Visit() (leave func()) {
 	goroutine := thisGoroutine()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -40,18 +40,18 @@ func (i *inside) visit() (leave func()) {
 		return func() {}
 	}
 	i.note(goroutine, nil)
-	return func() { i.leave(goroutine) }
+	return func() { i.Leave(goroutine) }
 }
 
-// leave notes that nobody waits for a goroutine any more.
-func (i *inside) leave(goroutine string) {
+// Leave notes that nobody waits for a goroutine any more.
+func (i *Inside) Leave(goroutine string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.goroutines, goroutine)
 }
 
-// of reports whether this goroutine works for the client, and for which subscription.
-func (i *inside) of() (s *Subscription, within bool) {
+// Of reports whether this goroutine works for the client, and for which subscription.
+func (i *Inside) Of() (s *Subscription, within bool) {
 	goroutine := thisGoroutine()
 	i.mu.Lock()
 	defer i.mu.Unlock()

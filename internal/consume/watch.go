@@ -1,4 +1,4 @@
-package rehop
+package consume
 
 import (
 	"context"
@@ -76,13 +76,13 @@ func (w *watch) look() {
 	w.due.Store(0)
 	now := time.Now()
 	var next time.Time
-	stuck := make(map[*worker]*handling)
-	w.sub.eachRunning(func(worker *worker, h *handling) bool {
+	stuck := make(map[*worker]*Handling)
+	w.sub.eachRunning(func(worker *worker, h *Handling) bool {
 		at := h.deadline
 		if !now.Before(at) {
-			h.cancel(context.DeadlineExceeded, errTimeout)
+			h.cancel(context.DeadlineExceeded, ErrTimeout)
 			var reports bool
-			if reports, at = h.stuckBy(now, w.sub.config.StuckAfter); reports {
+			if reports, at = h.stuckBy(now, w.sub.settings.StuckAfter); reports {
 				stuck[worker] = h
 			}
 		}
@@ -98,14 +98,14 @@ func (w *watch) look() {
 		return
 	}
 	// Last, because hooks are called, which may take their time, or call for an end that would wait for them.
-	defer w.sub.client.inside.leave(w.sub.client.inside.enter(w.sub))
+	defer w.sub.shared.Inside.Leave(w.sub.shared.Inside.Enter(w.sub))
 	for worker, h := range stuck {
 		w.sub.replace(worker, h)
 	}
 }
 
 // stuckBy reports whether it is to be reported now that the handler runs on, and when next.
-func (h *handling) stuckBy(now time.Time, every time.Duration) (stuck bool, next time.Time) {
+func (h *Handling) stuckBy(now time.Time, every time.Duration) (stuck bool, next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if stuck = !now.Before(h.stuckAt); stuck {
