@@ -85,16 +85,17 @@ func (s *Subscription) postpone(h *Handling, delay time.Duration, result Result)
 }
 
 // waitOn has a message that came back early wait for the rest of its time. If a part of the cascade
-// was deleted, it is declared again; but it may also be that clocks disagree, and then every message
-// comes early. The message is not held back a second time, so that clocks which disagree cost it no
-// more than the difference.
+// was deleted, it is declared again; but it may also be that clocks disagree, and then every
+// message comes early. The message is not held back a second time, so that clocks which disagree
+// cost it no more than the difference.
 func (s *Subscription) waitOn(h *Handling, rest time.Duration) {
 	past := h.history()
 	past.Due = time.Time{}
 	s.moveAside(h, past, rest, s.shared.Delays.Declarer.Doubt(), Result{Outcome: Retried, Kind: past.Kind, Delay: rest})
 }
 
-// moveAside has a message wait with its counters unchanged, in a cascade that was declared since a time.
+// moveAside has a message wait with its counters unchanged, in a cascade that was declared since a
+// time.
 func (s *Subscription) moveAside(h *Handling, past envelope.Failure, delay time.Duration, declared time.Time, result Result) {
 	record, cascade := s.settings.Layout.Record(s.letter(h), past.Attempt), s.toCascade(h, delay)
 	s.move(h, past, result, func(ctx context.Context, since time.Time) (destination, error) {

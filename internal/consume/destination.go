@@ -40,8 +40,8 @@ const deathSize = 200
 // countSize is how much the broker adds when it delivers a message again.
 const countSize = 256
 
-// reserveFor is the room for the given number of dead-letterings of a message, with some to spare for
-// the queue that it returns to.
+// reserveFor is the room for the given number of dead-letterings of a message, with some to spare
+// for the queue that it returns to.
 func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSize+len(key)) }
 
 // with is the destination with what a layout wants to be written.

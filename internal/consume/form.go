@@ -13,9 +13,9 @@ type Form struct {
 	Ways layout.Plan // what a failed message needs, without the queue itself
 }
 
-// openForm declares what the subscription needs in the form that the broker has, and starts a consumer.
-// The first form that the broker does not refuse is the one: where there is nothing yet, the newest. It
-// may be another one at the next connection, which may be to another broker.
+// openForm declares what the subscription needs in the form that the broker has, and starts a
+// consumer. The first form that the broker does not refuse is the one: where there is nothing yet,
+// the newest. It may be another one at the next connection, which may be to another broker.
 func (s *Subscription) openForm(ctx context.Context, prefetch int) (*rabbit.Session, error) {
 	var first error
 	for i := range s.settings.Forms {

@@ -10,11 +10,11 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Handling is one delivery that a worker handles, and the context of its handler. It is a context of
-// its own because one is made for every message: with those of package context, which have timers of
-// their own, a consumer took 1.4 to 1.6 times the processor time (BenchmarkHandlerContext). Here one
-// timer serves all handlers of a subscription (see watch), and the Done channel is made only if
-// somebody asks for it.
+// Handling is one delivery that a worker handles, and the context of its handler. It is a context
+// of its own because one is made for every message: with those of package context, which have
+// timers of their own, a consumer took 1.4 to 1.6 times the processor time
+// (BenchmarkHandlerContext). Here one timer serves all handlers of a subscription (see watch), and
+// the Done channel is made only if somebody asks for it.
 type Handling struct {
 	// View is what the handler sees of the delivery. See Handler.
 	View any

@@ -270,7 +270,8 @@ func TestAgainIsFresh(t *testing.T) {
 	}
 }
 
-// BenchmarkHandlerContext compares the context of a handler with those of package context that do the same.
+// BenchmarkHandlerContext compares the context of a handler with those of package context that do
+// the same.
 func BenchmarkHandlerContext(b *testing.B) {
 	base := context.WithoutCancel(b.Context())
 	b.Run("handling", func(b *testing.B) {

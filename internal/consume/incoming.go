@@ -52,8 +52,8 @@ func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delive
 // unwritten is the past of a message that has none: most have, and share it. Nobody writes to it.
 var unwritten envelope.Failure
 
-// history is a copy of what is known of a message's earlier attempts. It does not rest on the Delivery,
-// which is in the handler's hands.
+// history is a copy of what is known of a message's earlier attempts. It does not rest on the
+// Delivery, which is in the handler's hands.
 func (h *Handling) history() envelope.Failure {
 	past := *h.past
 	if h.past == &unwritten {
@@ -70,7 +70,8 @@ func (s *Subscription) adopt(h *Handling) {
 	}
 	past.Attempt = max(past.Attempt, s.settings.Layout.Failures(l))
 	if h.mark == again && s.settings.Layout.RedeliveryFails() {
-		// It may also have been in the hands of somebody who died: it is not given up without another try.
+		// It may also have been in the hands of somebody who died: it is not given up without
+		// another try.
 		past.Attempt = max(past.Attempt, min(past.Attempt+1, s.settings.Schedule.Attempts-1))
 	}
 	h.past = &past

@@ -30,8 +30,8 @@ func (i *Inside) note(goroutine string, s *Subscription) {
 	i.goroutines[goroutine] = s
 }
 
-// Visit is Enter for a goroutine of the user, which may work for a subscription already: then it continues to. The caller calls what it
-// returns at the end.
+// Visit is Enter for a goroutine of the user, which may work for a subscription already: then it
+// continues to. The caller calls what it returns at the end.
 func (i *Inside) Visit() (leave func()) {
 	goroutine := thisGoroutine()
 	i.mu.Lock()
@@ -59,9 +59,10 @@ func (i *Inside) Of() (s *Subscription, within bool) {
 	return s, within
 }
 
-// thisGoroutine names the goroutine that calls it. Handlers may pass any context, or none of ours, so only the goroutine itself can say
-// where a call comes from. It takes tens of microseconds, so it is asked for when goroutines start, once for a batch and when things end, and
-// not for each message.
+// thisGoroutine names the goroutine that calls it. Handlers may pass any context, or none of ours,
+// so only the goroutine itself can say where a call comes from. It takes tens of microseconds, so
+// it is asked for when goroutines start, once for a batch and when things end, and not for each
+// message.
 func thisGoroutine() string {
 	line := make([]byte, 64)
 	line = line[:runtime.Stack(line, false)] // "goroutine 7 [running]:…"

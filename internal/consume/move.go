@@ -17,8 +17,9 @@ var moveBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 
 // move publishes a message to where it belongs next, and only when the broker has confirmed that,
 // acks the original. It does not give up while the original is ours: a broker that is blocked, full
-// or away is waited for. When the session ends first, the broker delivers the original again. When the
-// subscription stops, the broker has a limited time (see untilGivenUp); then the original goes back to its queue.
+// or away is waited for. When the session ends first, the broker delivers the original again. When
+// the subscription stops, the broker has a limited time (see untilGivenUp); then the original goes
+// back to its queue.
 func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result, where way) {
 	s.reportMove(h, result)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
@@ -66,8 +67,8 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 	s.report(h, result)
 }
 
-// untilGivenUp returns when a message need not be moved any more: it has been, or its session has ended, or the subscription stops and the
-// broker has not taken it in time.
+// untilGivenUp returns when a message need not be moved any more: it has been, or its session has
+// ended, or the subscription stops and the broker has not taken it in time.
 func (s *Subscription) untilGivenUp(ctx context.Context, session *rabbit.Session) {
 	stop := s.stop
 	var limit <-chan time.Time
@@ -87,16 +88,17 @@ func (s *Subscription) untilGivenUp(ctx context.Context, session *rabbit.Session
 	}
 }
 
-// moveGrace is how long the broker has to take a message that is moved at a stop. Where it has not taken others, it has ever less: all that is
-// prefetched may fail, one after the other, and together they must not hold up the stop for more than twice the time of one.
+// moveGrace is how long the broker has to take a message that is moved at a stop. Where it has not
+// taken others, it has ever less: all that is prefetched may fail, one after the other, and
+// together they must not hold up the stop for more than twice the time of one.
 func (s *Subscription) moveGrace() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return ConfirmGrace >> s.givenUp
 }
 
-// noteUnmoved notes that a message went back to its queue at a stop because it could not be moved, and why if it had failed. Others were to go
-// back anyway, to the end of the queue.
+// noteUnmoved notes that a message went back to its queue at a stop because it could not be moved,
+// and why if it had failed. Others were to go back anyway, to the end of the queue.
 func (s *Subscription) noteUnmoved(failed bool) {
 	state, why := s.shared.Publish.State()
 	if state == rabbit.Open {
@@ -111,7 +113,8 @@ func (s *Subscription) noteUnmoved(failed bool) {
 	}
 }
 
-// unmovedError says how many failed messages went back to the queue because the broker did not take them.
+// unmovedError says how many failed messages went back to the queue because the broker did not take
+// them.
 func (s *Subscription) unmovedError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +155,8 @@ func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envel
 		case ctx.Err() != nil, errors.Is(err, rabbit.ErrClosed), impossible(err):
 			return err
 		case errors.Is(err, rabbit.ErrUnroutable):
-			// Somebody deleted a queue or an exchange of ours. It is declared again, unless that was done since.
+			// Somebody deleted a queue or an exchange of ours. It is declared again, unless that
+			// was done since.
 			missed = began
 			if err := s.shared.Delays.Declarer.Ensure(ctx, "ways of "+s.settings.Queue, missed, func() topology.Plan { return s.form.Load().Ways }); err != nil {
 				s.shared.Logger.Error("rehop: declare again what a retry needs", "queue", s.settings.Queue, "err", err)

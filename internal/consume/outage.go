@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// holdLimit is how long a message is held at most while a subscription pauses. It is then sent to the end of its queue. See Timeout.
+	// holdLimit is how long a message is held at most while a subscription pauses. It is then sent
+	// to the end of its queue. See Timeout.
 	holdLimit = 10 * time.Minute
-	// longOutage is after which time all messages but the one that probes go back to their queue: those
-	// that wait behind others would be held for longer than the broker allows.
+	// longOutage is after which time all messages but the one that probes go back to their queue:
+	// those that wait behind others would be held for longer than the broker allows.
 	longOutage = time.Minute
 )
 
@@ -45,7 +46,8 @@ func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
 	return o, true
 }
 
-// probe has the consumer get one message at a time until an outage is over. False: it is, or that cannot be. Otherwise the caller must call returning.Done.
+// probe has the consumer get one message at a time until an outage is over. False: it is, or that
+// cannot be. Otherwise the caller must call returning.Done.
 func (s *Subscription) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +60,8 @@ func (s *Subscription) probe(o *outage) bool {
 	return true
 }
 
-// returnPrefetched gives back what the broker has sent ahead. Workers that hold a message, or probe, do not take it, and its time runs.
+// returnPrefetched gives back what the broker has sent ahead. Workers that hold a message, or
+// probe, do not take it, and its time runs.
 func (s *Subscription) returnPrefetched(base context.Context) {
 	s.mu.Lock()
 	o := s.current
@@ -71,8 +74,8 @@ func (s *Subscription) returnPrefetched(base context.Context) {
 	s.giveBackRest(base, o)
 }
 
-// awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is no
-// longer in hand.
+// awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is
+// no longer in hand.
 func (s *Subscription) awaitOutage(h *Handling) bool {
 	for {
 		s.mu.Lock()
@@ -110,9 +113,9 @@ func (s *Subscription) awaitProbe(h *Handling, o *outage) bool {
 	return s.hold(h, o, due)
 }
 
-// hold waits for an event with a message in hand, or until it is this message's turn to probe. False: the session ended, the subscription
-// drains or stops, or it has taken too long, and the message is no longer in hand. A drain lets handlers come to their end, and this one
-// cannot begin.
+// hold waits for an event with a message in hand, or until it is this message's turn to probe.
+// False: the session ended, the subscription drains or stops, or it has taken too long, and the
+// message is no longer in hand. A drain lets handlers come to their end, and this one cannot begin.
 func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool {
 	if h.taken.IsZero() {
 		if h.taken = h.began; h.began.IsZero() { // no handler has run
@@ -159,8 +162,9 @@ func (s *Subscription) passOn(h *Handling) {
 	}
 }
 
-// pause begins an outage, or waits for the end of one, because the handler has returned that something
-// is unavailable. False: the message is no longer in hand. Otherwise the handler is to run again.
+// pause begins an outage, or waits for the end of one, because the handler has returned that
+// something is unavailable. False: the message is no longer in hand. Otherwise the handler is to
+// run again.
 func (s *Subscription) pause(h *Handling, err error) bool {
 	o, began := s.beginOutage(h)
 	if began {
@@ -178,7 +182,8 @@ func (s *Subscription) endOutage(h *Handling) {
 		h.probes = nil
 		s.leaveOutage()
 		if h.from.narrow && !s.isNarrow() {
-			// Before this message is acked, or the broker sends this consumer another one, beyond the prefetch of the next.
+			// Before this message is acked, or the broker sends this consumer another one, beyond
+			// the prefetch of the next.
 			h.raw.Session.Cancel()
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// sealed is the message with its history in its headers. If both together are too large for a frame,
-// what hooks have added, the stack and the error's text give way, and then, where that is allowed, the largest headers.
+// sealed is the message with its history in its headers. If both together are too large for a
+// frame, what hooks have added, the stack and the error's text give way, and then, where that is
+// allowed, the largest headers.
 func sealed(h *Handling, id string, failure envelope.Failure, to destination) (*rabbit.Publishing, error) {
 	d := h.raw
 	p := &rabbit.Publishing{

@@ -40,8 +40,9 @@ func (s *Subscription) open(ctx context.Context) (offer, error) {
 	return offer{session: session, careful: careful, narrow: narrow}, err
 }
 
-// refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings again, beside the way on which the migration
-// keeps its messages, would have each of them handled twice. The subscription goes on when the migration is over.
+// refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings
+// again, beside the way on which the migration keeps its messages, would have each of them handled
+// twice. The subscription goes on when the migration is over.
 func (s *Subscription) refuseMigrating(ctx context.Context) error {
 	if s.settings.Declared.Exclusive || s.settings.Declared.AutoDelete {
 		return nil
@@ -109,8 +110,9 @@ func (s *Subscription) Supervise() {
 	}
 }
 
-// giveBackRest gives back what a session has received and no worker has taken. The broker must not take it back by itself: it may be a message that
-// was just given back, and would then count as delivered without an answer.
+// giveBackRest gives back what a session has received and no worker has taken. The broker must not
+// take it back by itself: it may be a message that was just given back, and would then count as
+// delivered without an answer.
 func (s *Subscription) giveBackRest(base context.Context, o offer) {
 	for d, ok := o.session.Next(); ok; d, ok = o.session.Next() {
 		s.giveBack(s.receive(base, o, d), Result{})
@@ -159,7 +161,8 @@ func (s *Subscription) serve(o offer) (lost bool) {
 	return false
 }
 
-// expectAnswer has Drain give up if the broker does not answer for long. The caller waits for the answer and then calls what it returns.
+// expectAnswer has Drain give up if the broker does not answer for long. The caller waits for the
+// answer and then calls what it returns.
 func (s *Subscription) expectAnswer() (answered func()) {
 	timer := time.AfterFunc(ConfirmGrace, s.unanswered)
 	return func() { timer.Stop() }
@@ -204,8 +207,8 @@ func (s *Subscription) reportConsumer(up bool, err error) {
 	}
 }
 
-// end is the last thing that happens. A session that was replaced may have had a message in hand until
-// now: the broker must have its ack before the connection may close.
+// end is the last thing that happens. A session that was replaced may have had a message in hand
+// until now: the broker must have its ack before the connection may close.
 func (s *Subscription) end() {
 	<-s.gone
 	s.watch.end()
@@ -261,7 +264,8 @@ func (s *Subscription) setCareful(careful bool) {
 	s.replaceConsumer()
 }
 
-// replaceConsumer has the consumer replaced by one with another prefetch, if it has to. The caller holds the lock.
+// replaceConsumer has the consumer replaced by one with another prefetch, if it has to. The caller
+// holds the lock.
 func (s *Subscription) replaceConsumer() {
 	select {
 	case s.reopen <- struct{}{}:

@@ -51,8 +51,8 @@ type Settings struct {
 	Isolates bool
 	// DeadLetters: the broker certainly takes what is rejected to the failed queue by itself.
 	DeadLetters bool
-	// LastConsumer: the queue ends with its last consumer, so that the consumer cannot be replaced in
-	// an outage.
+	// LastConsumer: the queue ends with its last consumer, so that the consumer cannot be replaced
+	// in an outage.
 	LastConsumer bool
 
 	Handler Handler
@@ -75,8 +75,8 @@ type Schedule struct {
 
 // Handler makes of deliveries what the handler of a user sees, and runs that.
 type Handler interface {
-	// New makes room for a delivery: a Handling and, in the same piece of memory, what the handler sees
-	// of it, which is the Handling's View.
+	// New makes room for a delivery: a Handling and, in the same piece of memory, what the handler
+	// sees of it, which is the Handling's View.
 	New() *Handling
 	// Open fills in the View.
 	Open(h *Handling, in Incoming)

@@ -13,7 +13,8 @@ func (s *Subscription) ack(h *Handling, outcome Outcome, result Result) {
 	s.settle(h, result, (*rabbit.Delivery).Ack)
 }
 
-// settle acks, requeues or rejects a delivery. Its result is reported when the broker has been sent that.
+// settle acks, requeues or rejects a delivery. Its result is reported when the broker has been sent
+// that.
 func (s *Subscription) settle(h *Handling, result Result, by func(*rabbit.Delivery) bool) {
 	if s.settings.Events.Result != nil {
 		h.raw.Note = &settled{h, result}
@@ -31,7 +32,8 @@ type settled struct {
 	result   Result
 }
 
-// told is called when the broker has been sent what is to become of deliveries, or cannot be any more.
+// told is called when the broker has been sent what is to become of deliveries, or cannot be any
+// more.
 func (s *Subscription) told(notes []any, sent bool) {
 	for _, note := range notes {
 		of := note.(*settled)
@@ -63,9 +65,9 @@ func (s *Subscription) reportMove(h *Handling, result Result) {
 
 // giveBack returns a message to its queue because the subscription stops. The broker counts that as
 // it counts a crash. So a message that has come back before goes to the end of the queue instead,
-// with its count unchanged: no number of clean stops makes it suspect. So does, where to be delivered
-// again counts as a failure, every message that has not failed, and one that has brought along a
-// count which may be above the limit of the queue.
+// with its count unchanged: no number of clean stops makes it suspect. So does, where to be
+// delivered again counts as a failure, every message that has not failed, and one that has brought
+// along a count which may be above the limit of the queue.
 func (s *Subscription) giveBack(h *Handling, result Result) {
 	n := s.returns(h)
 	if n > 0 || s.settings.Layout.RedeliveryFails() && h.mark != again || s.uncarried(h) {

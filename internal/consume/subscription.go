@@ -27,7 +27,8 @@ type Subscription struct {
 	watch    *watch
 	opened   offer // the first session, until Supervise has it
 	shares   bool  // the layout is one in which others than rehop write down what fails
-	// returnKey is the routing key with which messages return to the queue, unless they keep their own.
+	// returnKey is the routing key with which messages return to the queue, unless they keep their
+	// own.
 	returnKey string
 	keepsKey  bool
 
@@ -64,14 +65,14 @@ type Subscription struct {
 	form      atomic.Pointer[Form] // that the broker has
 }
 
-// New returns a subscription that has not begun. Open may be called once, then Supervise, which runs
-// until the subscription has ended, and Work; or else Abort.
+// New returns a subscription that has not begun. Open may be called once, then Supervise, which
+// runs until the subscription has ended, and Work; or else Abort.
 func New(shared *Shared, settings Settings) *Subscription {
 	s := &Subscription{
 		shared: shared, settings: settings,
 		keepsKey: settings.Layout.KeepsKey(), returnKey: layout.ReturnKey(settings.Declared),
-		// A process that was killed by a message must not take others with it when it tries again, so
-		// it begins with one message and gets more when that one is above suspicion.
+		// A process that was killed by a message must not take others with it when it tries again,
+		// so it begins with one message and gets more when that one is above suspicion.
 		careful: settings.Isolates,
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
 		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}),
@@ -128,15 +129,17 @@ const (
 	killed
 )
 
-// Drain receives no more, and lets what has been received be handled. It returns nil when the broker
-// knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
+// Drain receives no more, and lets what has been received be handled. It returns nil when the
+// broker knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
 //
-// Handlers have the time that [Subscriber.Timeout] and [Subscriber.StuckAfter] give them. The broker has 30 s to take a message that
-// failed, and half as long after each one that it has not taken, because of a memory alarm for example: a minute in all. Such
-// messages go back to the queue, this attempt does not count, and the error says how many they are. A broker that does not answer at all
-// for 30 s is not waited for either.
+// Handlers have the time that [Subscriber.Timeout] and [Subscriber.StuckAfter] give them. The
+// broker has 30 s to take a message that failed, and half as long after each one that it has not
+// taken, because of a memory alarm for example: a minute in all. Such messages go back to the
+// queue, this attempt does not count, and the error says how many they are. A broker that does not
+// answer at all for 30 s is not waited for either.
 //
-// Called by a handler or hook of this subscription, Drain does nothing and returns an error, as it would wait for itself.
+// Called by a handler or hook of this subscription, Drain does nothing and returns an error, as it
+// would wait for itself.
 func (s *Subscription) Drain(ctx context.Context) error {
 	if err := s.fromInside("drain"); err != nil {
 		return err
@@ -158,10 +161,11 @@ func (s *Subscription) Drain(ctx context.Context) error {
 }
 
 // Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
-// goes back to the queue, and no attempt is used. It waits for them for [Subscriber.StopGrace]. A handler that ignores its context
-// for longer does not keep Stop from returning: its message goes back while it still runs, and Stop says so. A message that has failed and that
-// the broker does not take within 2 s goes back, too. Called by a handler or hook of this subscription, Stop does nothing and returns an
-// error, as it would wait for itself.
+// goes back to the queue, and no attempt is used. It waits for them for [Subscriber.StopGrace]. A
+// handler that ignores its context for longer does not keep Stop from returning: its message goes
+// back while it still runs, and Stop says so. A message that has failed and that the broker does
+// not take within 2 s goes back, too. Called by a handler or hook of this subscription, Stop does
+// nothing and returns an error, as it would wait for itself.
 func (s *Subscription) Stop() error {
 	if err := s.fromInside("stop"); err != nil {
 		return err
@@ -171,7 +175,8 @@ func (s *Subscription) Stop() error {
 	s.awaitHandlers(context.Background(), s.settings.StopGrace)
 	ignoring := s.abandonAll()
 	if s.shared.open() {
-		// A message that is being moved is better waited for: given back now, it would be there twice.
+		// A message that is being moved is better waited for: given back now, it would be there
+		// twice.
 		s.waitClosed(closeGrace)
 	}
 	s.enter(killed)

@@ -32,12 +32,12 @@ func (t Timeout) Consumer() time.Duration {
 }
 
 // hold is how long after a worker has taken a message it may still begin another run of the handler
-// with it while the subscription pauses. That run must end before the broker's consumer timeout, which
-// would take the message away and count that. The timeout begins when the broker sends the message.
-// How long it then waited for a worker is not known: at the most for all that may be sent ahead of it,
-// unless the broker sends one message at a time (narrow). Never less than a pause needs before
-// everything else is given back. Where the consumer cannot be replaced by a narrow one, all that is
-// prefetched shares the time, and goes round.
+// with it while the subscription pauses. That run must end before the broker's consumer timeout,
+// which would take the message away and count that. The timeout begins when the broker sends the
+// message. How long it then waited for a worker is not known: at the most for all that may be sent
+// ahead of it, unless the broker sends one message at a time (narrow). Never less than a pause
+// needs before everything else is given back. Where the consumer cannot be replaced by a narrow
+// one, all that is prefetched shares the time, and goes round.
 func (t Timeout) hold(narrow, replaceable bool) time.Duration {
 	runs := t.rounds()
 	if narrow {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// watch ends the contexts of a subscription's handlers when their time is up, and finds those that ignore it. It has one timer for all: a
-// handler's deadline is never before that of one which began earlier, so most begin without touching the timer.
+// watch ends the contexts of a subscription's handlers when their time is up, and finds those that
+// ignore it. It has one timer for all: a handler's deadline is never before that of one which began
+// earlier, so most begin without touching the timer.
 type watch struct {
 	sub   *Subscription
 	epoch time.Time
@@ -20,7 +21,8 @@ type watch struct {
 	looks sync.WaitGroup
 }
 
-// begin has the handlers looked at when a deadline has come. The handling is the worker's current one.
+// begin has the handlers looked at when a deadline has come. The handling is the worker's current
+// one.
 func (w *watch) begin(deadline time.Time) {
 	if due := w.due.Load(); due == 0 || due > w.since(deadline) {
 		w.set(deadline)
@@ -67,7 +69,8 @@ func (w *watch) enter() bool {
 	return !w.over
 }
 
-// look sees to all handlers. One that begins meanwhile sets the timer itself: it finds that it is not set.
+// look sees to all handlers. One that begins meanwhile sets the timer itself: it finds that it is
+// not set.
 func (w *watch) look() {
 	if !w.enter() {
 		return
@@ -97,7 +100,8 @@ func (w *watch) look() {
 	if len(stuck) == 0 {
 		return
 	}
-	// Last, because hooks are called, which may take their time, or call for an end that would wait for them.
+	// Last, because hooks are called, which may take their time, or call for an end that would wait
+	// for them.
 	defer w.sub.shared.Inside.Leave(w.sub.shared.Inside.Enter(w.sub))
 	for worker, h := range stuck {
 		w.sub.replace(worker, h)

@@ -54,8 +54,8 @@ func (s *Subscription) forget(w *worker) {
 	s.mu.Unlock()
 }
 
-// loop takes from a session, if it is given one that another worker has left, and then from each that
-// is offered.
+// loop takes from a session, if it is given one that another worker has left, and then from each
+// that is offered.
 func (w *worker) loop(o offer) {
 	s := w.sub
 	returned := false
@@ -138,7 +138,8 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 func (w *worker) run(h *Handling) (mine bool, err error) {
 	s := w.sub
 	h.begin(s.settings.Timeout, s.settings.StuckAfter)
-	// In this order: either a stop sees that this worker is busy, and waits, or the worker sees the stop.
+	// In this order: either a stop sees that this worker is busy, and waits, or the worker sees the
+	// stop.
 	w.mu.Lock()
 	w.busy = true
 	w.mu.Unlock()
@@ -183,7 +184,8 @@ func (w *worker) rest() {
 	}
 }
 
-// untilIdle returns a channel that is closed when the worker calls no handler; nil: it calls none now.
+// untilIdle returns a channel that is closed when the worker calls no handler; nil: it calls none
+// now.
 func (w *worker) untilIdle() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,8 +209,8 @@ func call(ctx context.Context, handler Handler, h *Handling) (err error) {
 		}
 	}()
 	if err = handler.Handle(ctx, h); err != nil {
-		// An error whose methods panic, such as a nil pointer in the interface, does so here, where it
-		// counts as a failure, and not where it would end the process.
+		// An error whose methods panic, such as a nil pointer in the interface, does so here, where
+		// it counts as a failure, and not where it would end the process.
 		_ = err.Error()
 		_ = AnswerOf(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/rehop/rehop/internal/topology"
 )
 
-// Declarer declares parts of the topology when they are first needed on a connection, each exchange,
-// queue and binding once, whoever needs it.
+// Declarer declares parts of the topology when they are first needed on a connection, each
+// exchange, queue and binding once, whoever needs it.
 type Declarer struct {
 	link *rabbit.Link
 	turn chan struct{} // has room for one: who declares
