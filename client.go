@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rehop/rehop/internal/consume"
+	"github.com/rehop/rehop/internal/delays"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
@@ -24,14 +26,14 @@ type Client struct {
 	native layout.Native
 	// exchanges is what publishers need.
 	exchanges layout.Plan
-	host      string // goes into the record of every failure
 	publish   *rabbit.Link
 	consume   *rabbit.Link
 	sender    *rabbit.Publisher // of what users publish
 	mover     *rabbit.Publisher // of what fails: an error of one kind does not cost the other its confirms
-	fabric    *fabric
-
-	inside inside
+	declarer  *delays.Declarer
+	delays    *delays.Delays
+	inside    consume.Inside
+	consuming consume.Shared // what subscriptions share
 
 	mu            sync.Mutex
 	closed        bool
@@ -63,7 +65,6 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 		config: config, hooks: hooks, native: native, exchanges: exchanges,
 		subscriptions: make(map[*Subscription]struct{}), quit: quit, ended: make(chan struct{}),
 	}
-	c.host, _ = os.Hostname()
 	opts := config.options()
 	// The links observe their states from their own goroutines; what these touch exists only when
 	// ready is closed.
@@ -71,7 +72,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	published, consumed := c.observer("publish"), c.observer("consume")
 	c.publish = rabbit.NewLink("publish", opts, func(s rabbit.State, err error) {
 		<-ready
-		c.fabric.reset()
+		c.declarer.Reset()
 		c.sender.SetState(s, err)
 		c.mover.SetState(s, err)
 		published(s, err)
@@ -86,7 +87,13 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	}
 	c.sender = rabbit.NewPublisher(c.publish, limits)
 	c.mover = rabbit.NewPublisher(c.publish, limits)
-	c.fabric = newFabric(c.publish)
+	c.declarer = delays.NewDeclarer(c.publish)
+	c.delays = &delays.Delays{Declarer: c.declarer, Native: native, Public: publicError}
+	host, _ := os.Hostname()
+	c.consuming = consume.Shared{
+		Consume: c.consume, Publish: c.publish, Mover: c.mover, Delays: c.delays, Inside: &c.inside,
+		Logger: config.Logger, Host: host, Backoff: opts.Backoff,
+	}
 	close(ready)
 	c.background.Go(func() { c.keepExchanges(background) })
 
@@ -128,7 +135,7 @@ func (c *Client) observer(connection string) func(rabbit.State, error) {
 			troubled = false
 		}
 		if len(c.hooks.state) > 0 {
-			defer c.inside.leave(c.inside.enter(nil))
+			defer c.inside.Leave(c.inside.Enter(nil))
 			tell(c.hooks.state, change)
 		}
 	}
@@ -163,7 +170,7 @@ func (c *Client) declareExchanges(ctx context.Context) error {
 	if plan.Empty() || c.State() == StateRecovering {
 		return nil
 	}
-	return c.fabric.ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan })
+	return c.declarer.Ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan })
 }
 
 // keepExchanges declares the exchanges again at every connection: the broker may have been replaced.
@@ -175,7 +182,7 @@ func (c *Client) keepExchanges(ctx context.Context) {
 	for {
 		changed := c.publish.Changed()
 		if state, _ := c.publish.State(); state == rabbit.Open || state == rabbit.Blocked {
-			if err := c.fabric.ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan }); err != nil && ctx.Err() == nil {
+			if err := c.declarer.Ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan }); err != nil && ctx.Err() == nil {
 				c.config.Logger.Error("rehop: declare exchanges", "err", err)
 			}
 		}
@@ -200,7 +207,7 @@ func (c *Client) keepExchanges(ctx context.Context) {
 // client cannot call it, nor can the function that [Client.PublishEach] calls, as it would wait for itself: there it does nothing and
 // returns an error. Only the hooks of [Client.Publish] can, outside of handlers: nothing waits for them.
 func (c *Client) Close(ctx context.Context) error {
-	if _, within := c.inside.of(); within {
+	if _, within := c.inside.Of(); within {
 		return errors.New("rehop: close: called by a handler, a hook or a function for PublishEach of this client, for whose end it would wait; the client stays open; call it from another goroutine")
 	}
 	c.mu.Lock()
@@ -229,7 +236,7 @@ func (c *Client) Close(ctx context.Context) error {
 	draining.Wait()
 	c.sender.Close()
 	c.mover.Close()
-	within, cancel := context.WithTimeout(ctx, confirmGrace)
+	within, cancel := context.WithTimeout(ctx, consume.ConfirmGrace)
 	defer cancel()
 	if n := c.sender.Quiet(within); n > 0 {
 		faults = append(faults, fmt.Errorf("rehop: close: %w: messages that were sent and not confirmed: %d; the broker may have them", ErrUnknown, n))
@@ -243,9 +250,3 @@ func (c *Client) Close(ctx context.Context) error {
 	c.fault = errors.Join(faults...)
 	return c.fault
 }
-
-// confirmGrace is how long the broker has to confirm or answer when a client closes or a subscription stops.
-const confirmGrace = 30 * time.Second
-
-// settleBackoff is the pause between tries to move a message that the broker does not take.
-var settleBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}

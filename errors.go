@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rehop/rehop/internal/consume"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
@@ -60,58 +61,28 @@ func publicError(err error) error {
 	return err
 }
 
-// instruction is an error by which a handler says what is to become of a message.
-type instruction struct {
-	err  error
-	does verb
-	wait time.Duration
-}
-
-type verb int
-
-const (
-	doRetry verb = iota
-	doRetryAfter
-	doFail
-	doDiscard
-	doPause
-	doPostpone
-)
-
-func (i *instruction) Error() string {
-	if i.err == nil {
-		return [...]string{"retry", "retry later", "permanent failure", "discarded", "unavailable", "postponed"}[i.does]
-	}
-	return i.err.Error()
-}
-
-func (i *instruction) Unwrap() error { return i.err }
-
-// Instruction tells middleware that the handler has decided.
-func (i *instruction) Instruction() {}
-
 // Permanent says that retrying is pointless: the message goes to the failed queue at once.
-func Permanent(err error) error { return &instruction{err: err, does: doFail} }
+func Permanent(err error) error { return &consume.Instruction{Err: err, Does: consume.Fail} }
 
 // RetryAfter says that the message is to be tried again after exactly d, whatever the schedule
 // says. It counts as an attempt, and after the last one the message goes to the failed queue.
 func RetryAfter(d time.Duration, err error) error {
-	return &instruction{err: err, does: doRetryAfter, wait: d}
+	return &consume.Instruction{Err: err, Does: consume.RetryAfter, Wait: d}
 }
 
 // Postpone has the message wait on the broker for d and come again, without using an attempt: whatever hinders it is not its fault and
 // will pass, and other messages need not wait for it. A message can be postponed any number of times.
 func Postpone(d time.Duration, err error) error {
-	return &instruction{err: err, does: doPostpone, wait: d}
+	return &consume.Instruction{Err: err, Does: consume.Postpone, Wait: d}
 }
 
 // Discard says that the message is of no use: it is acked and counted, and gone.
-func Discard(err error) error { return &instruction{err: err, does: doDiscard} }
+func Discard(err error) error { return &consume.Instruction{Err: err, Does: consume.Discard} }
 
 // Unavailable says that something the handler needs is down, which is not the message's fault. The
 // subscription stops handling, tries this message again from time to time, and goes on when it gets
 // another answer. No attempt is burnt.
-func Unavailable(err error) error { return &instruction{err: err, does: doPause} }
+func Unavailable(err error) error { return &consume.Instruction{Err: err, Does: consume.Pause} }
 
 // BatchError says what became of the messages of a batch that were not confirmed.
 type BatchError struct {

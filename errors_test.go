@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rehop/rehop/internal/consume"
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
 )
@@ -16,28 +17,25 @@ func TestInstructionsSurviveWrapping(t *testing.T) {
 	cause := errors.New("cause")
 	for name, test := range map[string]struct {
 		err  error
-		does verb
+		does consume.Verb
 		wait time.Duration
 		kind string
 	}{
-		"plain":       {cause, doRetry, 0, envelope.KindError},
-		"permanent":   {Permanent(cause), doFail, 0, envelope.KindPermanent},
-		"retry after": {RetryAfter(time.Minute, cause), doRetryAfter, time.Minute, envelope.KindError},
-		"discard":     {Discard(cause), doDiscard, 0, envelope.KindError},
-		"unavailable": {Unavailable(cause), doPause, 0, envelope.KindError},
-		"decode":      {&decodeError{cause}, doFail, 0, envelope.KindDecode},
-		"panic":       {&panicError{text: "x"}, doRetry, 0, envelope.KindPanic},
+		"plain":       {cause, consume.Retry, 0, envelope.KindError},
+		"permanent":   {Permanent(cause), consume.Fail, 0, envelope.KindPermanent},
+		"retry after": {RetryAfter(time.Minute, cause), consume.RetryAfter, time.Minute, envelope.KindError},
+		"discard":     {Discard(cause), consume.Discard, 0, envelope.KindError},
+		"unavailable": {Unavailable(cause), consume.Pause, 0, envelope.KindError},
+		"decode":      {&consume.DecodeError{Err: cause}, consume.Fail, 0, envelope.KindDecode},
+		"panic":       {&consume.PanicError{Text: "x"}, consume.Retry, 0, envelope.KindPanic},
 	} {
 		for how, err := range map[string]error{
 			"itself": test.err, "wrapped": fmt.Errorf("a: %w", test.err), "wrapped twice": fmt.Errorf("b: %w", fmt.Errorf("a: %w", test.err)),
 			"joined": errors.Join(errors.New("other"), test.err), "among several": fmt.Errorf("%w and %w", errors.New("other"), test.err),
 		} {
-			does, wait := instructionOf(err)
-			if does != test.does || wait != test.wait {
-				t.Errorf("%s, %s: got %v, %v; want %v, %v", name, how, does, wait, test.does, test.wait)
-			}
-			if got := kindOf(&handling{}, err); got != test.kind {
-				t.Errorf("%s, %s: got kind %s, want %s", name, how, got, test.kind)
+			got, want := consume.AnswerOf(err), consume.Answer{Does: test.does, Wait: test.wait, Kind: test.kind}
+			if got != want {
+				t.Errorf("%s, %s: got %+v, want %+v", name, how, got, want)
 			}
 			if name != "panic" && !errors.Is(err, cause) {
 				t.Errorf("%s, %s: got an error that hides its cause", name, how)
@@ -45,8 +43,8 @@ func TestInstructionsSurviveWrapping(t *testing.T) {
 		}
 	}
 	// Formatted without %w, an instruction is text like any other.
-	if does, _ := instructionOf(fmt.Errorf("a: %v", Discard(cause))); does != doRetry {
-		t.Errorf("not wrapped: got %v, want a retry", does)
+	if got := consume.AnswerOf(fmt.Errorf("a: %v", Discard(cause))); got.Does != consume.Retry {
+		t.Errorf("not wrapped: got %v, want a retry", got.Does)
 	}
 }
 
@@ -63,11 +61,11 @@ func TestInstructionTexts(t *testing.T) {
 
 func TestKindOfTimeout(t *testing.T) {
 	t.Parallel()
-	h := newHandling()
-	h.cancel(errors.New("over"), errTimeout)
-	for want, err := range map[string]error{envelope.KindTimeout: errors.New("whatever"), envelope.KindPermanent: Permanent(errors.New("no")), envelope.KindPanic: &panicError{}} {
-		if got := kindOf(h, err); got != want {
-			t.Errorf("%v after the timeout: got kind %s, want %s", err, got, want)
+	schedule := consume.Schedule{After: func(int) (time.Duration, bool) { return 0, false }}
+	for want, err := range map[string]error{envelope.KindTimeout: errors.New("whatever"), envelope.KindPermanent: Permanent(errors.New("no")), envelope.KindPanic: &consume.PanicError{}} {
+		got := consume.Decide(consume.State{TimedOut: true}, consume.AnswerOf(err), schedule)
+		if got.Kind != want || got.Do != consume.MoveToFail {
+			t.Errorf("%v after the timeout: got %+v, want a failure of kind %s", err, got, want)
 		}
 	}
 }

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/rehop/rehop/internal/consume"
 )
 
 // Handler handles the messages of a subscription. What it returns decides what becomes of the
@@ -60,11 +61,9 @@ func (d *Delivery) StableID() string { return cmp.Or(d.ID, d.givenID) }
 // [HookPrefix]; nil if there is none. Other programs can write such headers, too: do not trust what they say.
 func (d *Delivery) HookHeader(name string) any { return d.hooks[name] }
 
-type deliveryKey struct{}
-
 // DeliveryFrom returns the delivery that is being handled, or nil outside of a handler.
 func DeliveryFrom(ctx context.Context) *Delivery {
-	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
+	d, _ := ctx.Value(consume.ViewKey{}).(*Delivery)
 	return d
 }
 
@@ -74,28 +73,8 @@ func JSON[T any](handle func(ctx context.Context, body T) error) Handler {
 	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
 		var body T
 		if err := json.Unmarshal(d.Body, &body); err != nil {
-			return &decodeError{fmt.Errorf("decode body as %T: %w", body, err)}
+			return &consume.DecodeError{Err: fmt.Errorf("decode body as %T: %w", body, err)}
 		}
 		return handle(ctx, body)
 	})
 }
-
-// decodeError is a permanent failure with a kind of its own.
-type decodeError struct{ err error }
-
-func (e *decodeError) Error() string { return e.err.Error() }
-func (e *decodeError) Unwrap() error { return e.err }
-
-// panicError is a handler's panic, or runtime.Goexit.
-type panicError struct {
-	text  string
-	stack string
-}
-
-func (e *panicError) Error() string { return e.text }
-
-// errTimeout is the cause of a handler's canceled context when its time is up.
-var errTimeout = errors.New("handler did not end in time")
-
-// errStopping is the cause when the subscription stops before the handler has ended.
-var errStopping = errors.New("subscription is stopping")

@@ -2,15 +2,14 @@ package rehop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/rehop/rehop/internal/delays"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -91,7 +90,7 @@ func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 // cannot close the client, which would wait for the other messages: [Client.Close] returns an error there.
 func (c *Client) PublishEach(ctx context.Context, messages []Message, settled func(i int, err error)) {
 	visiting := func(calls func()) {
-		defer c.inside.visit()()
+		defer c.inside.Visit()()
 		calls()
 	}
 	visiting(func() { c.publishEach(ctx, messages, settled, visiting) })
@@ -154,73 +153,25 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 	if m.Exchange == "" && !utf8.ValidString(m.Key) { // RabbitMQ 4 ends the connection
 		return "", "", fmt.Errorf("%w: the key %q of a delayed message without an exchange is the name of a queue, and is not UTF-8", ErrInvalid, m.Key)
 	}
-	to, key, way := layout.ToQueue, layout.LandingQueue(m.Key), func() topology.Plan { return c.native.LaterToQueue(m.Key) }
-	switch temporary, bound := c.temporary(m.Key); {
-	case bound:
-		key, way = m.Key, func() topology.Plan { return topology.Plan{} }
-	case temporary:
-		key, way = m.Key, func() topology.Plan { return c.native.LaterToTemporary(m.Key) }
-	}
-	if m.Exchange != "" {
-		if !c.declares(m.Exchange) {
-			return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
-		}
-		to, key, way = layout.ToExchange(m.Exchange), m.Key, func() topology.Plan { return c.native.LaterTo(m.Exchange) }
+	if m.Exchange != "" && !c.declares(m.Exchange) {
+		return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
 	}
 	if err := m.publishing(p, true); err != nil {
 		return "", "", err
 	}
-	address, err := c.cascade(ctx, delay, to, time.Time{})
-	if err != nil {
-		return "", "", err
+	var address layout.Address
+	if m.Exchange != "" {
+		key = m.Key
+		address, err = c.delays.ToExchange(ctx, delay, m.Exchange, key)
+	} else {
+		temporary, bound := c.temporary(m.Key)
+		address, key, err = c.delays.ToQueue(ctx, delay, delays.Destination{Queue: m.Key, Temporary: temporary, Bound: bound})
 	}
-	if err := c.ensure(ctx, "way to "+to+" "+key, time.Time{}, way); err != nil {
+	if err != nil {
 		return "", "", err
 	}
 	p.Headers = mergeHeaders(p.Headers, address.Headers)
 	return address.Exchange, key, nil
-}
-
-// cascade makes sure that the cascade is there as far as this delay needs it, and was since a time.
-func (c *Client) cascade(ctx context.Context, delay time.Duration, to string, since time.Time) (layout.Address, error) {
-	address, err := layout.CascadeAddress(delay, to)
-	if err != nil {
-		return layout.Address{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	part := address.Exchange
-	if to == layout.ToHome {
-		part += " and home"
-	}
-	return address, c.ensure(ctx, part, since, func() topology.Plan {
-		plan := c.native.Base()
-		plan.Add(c.native.Cascade(delay))
-		if to == layout.ToHome {
-			plan.Add(c.native.LaterHome())
-		}
-		return plan
-	})
-}
-
-// ensure declares a part of the topology, waiting for a broker until ctx ends. Its error is one of the
-// outcomes of publishing.
-func (c *Client) ensure(ctx context.Context, part string, since time.Time, plan func() topology.Plan) error {
-	for tries := 1; ; tries++ {
-		err := c.fabric.ensure(ctx, part, since, plan)
-		var t *TopologyError
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(publicError(err), &t) && t.Code == 404:
-			return fmt.Errorf("%w: %w", ErrUnroutable, publicError(err))
-		case errors.As(publicError(err), &t):
-			return fmt.Errorf("%w: %w", ErrRefused, publicError(err))
-		case errors.Is(err, ErrClosed), errors.Is(err, ErrBlocked):
-			return err
-		}
-		if rabbit.Pause(ctx, settleBackoff.Delay(tries)) != nil {
-			return fmt.Errorf("%w: %v", ErrDisconnected, err)
-		}
-	}
 }
 
 // temporary reports whether a queue is known to end by itself, and whether its subscription has already bound it for messages that
@@ -232,10 +183,11 @@ func (c *Client) temporary(queue string) (temporary, bound bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if s.config.Queue != queue || s.returnKey != queue { // or it may refuse, and would hold up the messages of others
+		if s.config.Queue != queue || layout.ReturnKey(s.queue) != queue { // or it may refuse, and would hold up the messages of others
 			continue
 		}
-		exclusive := s.config.Exclusive && !s.shares // and only its own connection may bind it
+		_, native := s.config.Layout.(layout.Native)
+		exclusive := s.config.Exclusive && native // and only its own connection may bind it
 		return exclusive || s.config.AutoDelete || s.queue.Args["x-expires"] != nil, exclusive
 	}
 	return false, false
@@ -263,7 +215,7 @@ func (c *Client) declares(exchange string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if s.config.Exchange == exchange && !s.config.ExistingExchange && s.layout.KeepsUnrouted() {
+		if s.config.Exchange == exchange && !s.config.ExistingExchange && s.config.Layout.KeepsUnrouted() {
 			return true
 		}
 	}

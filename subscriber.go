@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/rehop/rehop/internal/consume"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
@@ -371,25 +371,25 @@ func (s Subscriber) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
 		o.Args = map[string]any{"x-priority": int32(s.ConsumerPriority)}
 	}
 	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layout.IsQuorum(s.queue()) {
-		o.Timeout = s.consumerTimeout()
+		timeout := consume.Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, StuckAfter: s.StuckAfter}
+		o.Timeout = timeout.Consumer()
 	}
 	return o
 }
 
-const (
-	usualConsumerTimeout  = 30 * time.Minute // RabbitMQ's own
-	consumerTimeoutMargin = time.Minute
-	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
-)
-
-// rounds is how many handlers run one after the other until the last message of a full prefetch is handled.
-func (s Subscriber) rounds() time.Duration {
-	return time.Duration((s.Prefetch + s.Concurrency - 1) / s.Concurrency)
-}
-
-// consumerTimeout is when the broker may take a delivery for forgotten: not before handlers have used all the time that they have. The last
-// one of a full prefetch waits for those before it.
-func (s Subscriber) consumerTimeout() time.Duration {
-	each := min(s.Timeout, maxConsumerTimeout) + min(s.StuckAfter, maxConsumerTimeout)
-	return min(max(s.rounds()*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
+// settings are those of the running subscription.
+func (s Subscriber) settings(forms []consume.Form) consume.Settings {
+	handler := s.Handler
+	for i := len(s.Middleware) - 1; i >= 0; i-- {
+		handler = s.Middleware[i](handler)
+	}
+	return consume.Settings{
+		Queue: s.Queue, Concurrency: s.Concurrency, Prefetch: s.Prefetch,
+		Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
+		CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
+		Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
+		Layout:   s.Layout, Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
+		Isolates: s.isolates(), DeadLetters: s.rests(), LastConsumer: s.AutoDelete,
+		Handler: &deliveries{handler: handler, queue: s.Queue, attempts: s.Retry.attempts},
+	}
 }

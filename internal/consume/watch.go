@@ -1,4 +1,4 @@
-package rehop
+package consume
 
 import (
 	"context"
@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// watch ends the contexts of a subscription's handlers when their time is up, and finds those that ignore it. It has one timer for all: a
-// handler's deadline is never before that of one which began earlier, so most begin without touching the timer.
+// watch ends the contexts of a subscription's handlers when their time is up, and finds those that
+// ignore it. It has one timer for all: a handler's deadline is never before that of one which began
+// earlier, so most begin without touching the timer.
 type watch struct {
 	sub   *Subscription
 	epoch time.Time
@@ -20,7 +21,8 @@ type watch struct {
 	looks sync.WaitGroup
 }
 
-// begin has the handlers looked at when a deadline has come. The handling is the worker's current one.
+// begin has the handlers looked at when a deadline has come. The handling is the worker's current
+// one.
 func (w *watch) begin(deadline time.Time) {
 	if due := w.due.Load(); due == 0 || due > w.since(deadline) {
 		w.set(deadline)
@@ -67,7 +69,8 @@ func (w *watch) enter() bool {
 	return !w.over
 }
 
-// look sees to all handlers. One that begins meanwhile sets the timer itself: it finds that it is not set.
+// look sees to all handlers. One that begins meanwhile sets the timer itself: it finds that it is
+// not set.
 func (w *watch) look() {
 	if !w.enter() {
 		return
@@ -76,13 +79,13 @@ func (w *watch) look() {
 	w.due.Store(0)
 	now := time.Now()
 	var next time.Time
-	stuck := make(map[*worker]*handling)
-	w.sub.eachRunning(func(worker *worker, h *handling) bool {
+	stuck := make(map[*worker]*Handling)
+	w.sub.eachRunning(func(worker *worker, h *Handling) bool {
 		at := h.deadline
 		if !now.Before(at) {
-			h.cancel(context.DeadlineExceeded, errTimeout)
+			h.cancel(context.DeadlineExceeded, ErrTimeout)
 			var reports bool
-			if reports, at = h.stuckBy(now, w.sub.config.StuckAfter); reports {
+			if reports, at = h.stuckBy(now, w.sub.settings.StuckAfter); reports {
 				stuck[worker] = h
 			}
 		}
@@ -97,15 +100,16 @@ func (w *watch) look() {
 	if len(stuck) == 0 {
 		return
 	}
-	// Last, because hooks are called, which may take their time, or call for an end that would wait for them.
-	defer w.sub.client.inside.leave(w.sub.client.inside.enter(w.sub))
+	// Last, because hooks are called, which may take their time, or call for an end that would wait
+	// for them.
+	defer w.sub.shared.Inside.Leave(w.sub.shared.Inside.Enter(w.sub))
 	for worker, h := range stuck {
 		w.sub.replace(worker, h)
 	}
 }
 
 // stuckBy reports whether it is to be reported now that the handler runs on, and when next.
-func (h *handling) stuckBy(now time.Time, every time.Duration) (stuck bool, next time.Time) {
+func (h *Handling) stuckBy(now time.Time, every time.Duration) (stuck bool, next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if stuck = !now.Before(h.stuckAt); stuck {

@@ -1,8 +1,7 @@
-package rehop
+package consume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -24,21 +23,23 @@ type worker struct {
 	mu      sync.Mutex
 	busy    bool          // a handler is called, or is about to be
 	idle    chan struct{} // closed when it is no longer busy; nil: nobody waits for that
-	current *handling
+	current *Handling
 }
 
 // startWorker starts a worker. If it takes the place of another, it first concludes what that one
 // had in hand.
-func (s *Subscription) startWorker(base context.Context, inherited *handling, err error) {
+func (s *Subscription) startWorker(base context.Context, inherited *Handling, err error) {
 	w := &worker{sub: s, base: base}
 	s.mu.Lock()
 	s.workers[w] = struct{}{}
 	s.mu.Unlock()
 	go func() { // gone is closed when all workers have left, save those that were abandoned
-		w.goroutine = s.client.inside.enter(s)
+		w.goroutine = s.shared.Inside.Enter(s)
 		var from offer
 		if inherited != nil {
-			s.conclude(inherited, err)
+			state := inherited.state(0)
+			state.TakenOver = true
+			s.conclude(inherited, err, Decide(state, AnswerOf(err), s.settings.Schedule))
 			from = inherited.from
 		}
 		w.loop(from)
@@ -46,15 +47,15 @@ func (s *Subscription) startWorker(base context.Context, inherited *handling, er
 }
 
 func (s *Subscription) forget(w *worker) {
-	s.client.inside.leave(w.goroutine)
+	s.shared.Inside.Leave(w.goroutine)
 	s.mu.Lock()
 	delete(s.workers, w)
 	s.checkGone()
 	s.mu.Unlock()
 }
 
-// loop takes from a session, if it is given one that another worker has left, and then from each that
-// is offered.
+// loop takes from a session, if it is given one that another worker has left, and then from each
+// that is offered.
 func (w *worker) loop(o offer) {
 	s := w.sub
 	returned := false
@@ -65,8 +66,8 @@ func (w *worker) loop(o offer) {
 				s.forget(w)
 				return
 			}
-			err := &panicError{text: "the handler called runtime.Goexit", stack: string(debug.Stack())}
-			s.tellEnd(h, err)
+			err := &PanicError{Text: "the handler called runtime.Goexit", Stack: string(debug.Stack())}
+			s.reportEnd(h, err)
 			w.rest()
 			h.end()
 			if h.finish() {
@@ -118,37 +119,38 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 		if !mine {
 			return false
 		}
-		switch s.weigh(h, err) {
-		case notInHand:
-			return true
-		case askAgain:
-		case answered:
-			if !s.atOnce(h, err, rerun) {
-				s.conclude(h, err)
+		switch decision := Decide(h.state(rerun), AnswerOf(err), s.settings.Schedule); decision.Do {
+		case AwaitOutage:
+			if !s.pause(h, err) {
 				return true
 			}
+		case Rerun:
 			rerun++
+		default:
+			s.conclude(h, err, decision)
+			return true
 		}
-		h = h.again()
+		h = s.again(h)
 	}
 }
 
 // run calls the handler. mine is false if another worker has meanwhile taken over.
-func (w *worker) run(h *handling) (mine bool, err error) {
+func (w *worker) run(h *Handling) (mine bool, err error) {
 	s := w.sub
-	h.begin(s.config.Timeout, s.config.StuckAfter)
-	// In this order: either a stop sees that this worker is busy, and waits, or the worker sees the stop.
+	h.begin(s.settings.Timeout, s.settings.StuckAfter)
+	// In this order: either a stop sees that this worker is busy, and waits, or the worker sees the
+	// stop.
 	w.mu.Lock()
 	w.busy = true
 	w.mu.Unlock()
 	if s.halting() {
 		w.rest()
 		h.stop()
-		return true, errStopping
+		return true, ErrStopping
 	}
 	ctx := context.Context(h)
-	for _, on := range s.client.hooks.handleStart {
-		ctx = on(ctx, &h.Delivery)
+	if s.settings.Events.HandleStart != nil {
+		ctx = s.settings.Events.HandleStart(ctx, h.View)
 	}
 	h.told = ctx
 	w.mu.Lock()
@@ -159,8 +161,8 @@ func (w *worker) run(h *handling) (mine bool, err error) {
 		h.stop()
 	}
 
-	err = call(ctx, s.handler, &h.Delivery)
-	s.tellEnd(h, err)
+	err = call(ctx, s.settings.Handler, h)
+	s.reportEnd(h, err)
 
 	w.rest()
 	h.end()
@@ -182,7 +184,8 @@ func (w *worker) rest() {
 	}
 }
 
-// untilIdle returns a channel that is closed when the worker calls no handler; nil: it calls none now.
+// untilIdle returns a channel that is closed when the worker calls no handler; nil: it calls none
+// now.
 func (w *worker) untilIdle() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,73 +195,31 @@ func (w *worker) untilIdle() <-chan struct{} {
 	return w.idle
 }
 
-func (s *Subscription) tellEnd(h *handling, err error) {
-	if len(s.client.hooks.handleEnd) > 0 {
-		took := time.Since(h.began)
-		for _, on := range s.client.hooks.handleEnd {
-			on(h.told, &h.Delivery, took, err)
-		}
+func (s *Subscription) reportEnd(h *Handling, err error) {
+	if s.settings.Events.HandleEnd != nil {
+		s.settings.Events.HandleEnd(h.told, h.View, time.Since(h.began), err)
 	}
 }
 
 // call turns a panic into an error.
-func call(ctx context.Context, handler Handler, d *Delivery) (err error) {
+func call(ctx context.Context, handler Handler, h *Handling) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &panicError{text: fmt.Sprintf("panic: %v", r), stack: string(debug.Stack())}
+			err = &PanicError{Text: fmt.Sprintf("panic: %v", r), Stack: string(debug.Stack())}
 		}
 	}()
-	if err = handler.Handle(ctx, d); err != nil {
-		// An error whose methods panic, such as a nil pointer in the interface, does so here, where it
-		// counts as a failure, and not where it would end the process.
+	if err = handler.Handle(ctx, h); err != nil {
+		// An error whose methods panic, such as a nil pointer in the interface, does so here, where
+		// it counts as a failure, and not where it would end the process.
 		_ = err.Error()
-		_, _ = instructionOf(err)
-		_ = errors.Is(err, errTimeout)
+		_ = AnswerOf(err)
 	}
 	return err
 }
 
-// replace gives the slot of a stuck handler to a new worker. As many may be abandoned as there are
-// slots; then slots stay occupied, and the reports say so.
-func (s *Subscription) replace(w *worker, h *handling) {
-	s.mu.Lock()
-	may := s.stuck < s.config.Concurrency && s.phase < halted
-	if may {
-		s.stuck++
-	}
-	s.mu.Unlock()
-	replaced := may && h.abandon()
-	if may && !replaced {
-		s.mu.Lock()
-		s.stuck--
-		s.mu.Unlock()
-		return // it has just returned
-	}
-	if replaced {
-		// No longer counted among the workers: a stop does not wait for it.
-		s.startWorker(w.base, h, fmt.Errorf("%w, and still runs %v after it was canceled", errTimeout, s.config.StuckAfter))
-		s.forget(w)
-	}
-	s.tellStuck(StuckHandler{Queue: s.config.Queue, MessageID: h.Delivery.ID, For: time.Since(h.began), Replaced: replaced})
-}
-
-// cameBack is told of an abandoned handler that has returned after all.
-func (s *Subscription) cameBack(h *handling) {
-	s.mu.Lock()
-	s.stuck--
-	s.mu.Unlock()
-	s.tellStuck(StuckHandler{Queue: s.config.Queue, MessageID: h.Delivery.ID, For: time.Since(h.began), Returned: true})
-}
-
-func (s *Subscription) tellStuck(e StuckHandler) {
-	s.client.config.Logger.Warn("rehop: handler ignores its context", "queue", e.Queue, "message", e.MessageID,
-		"for", e.For, "replaced", e.Replaced, "returned", e.Returned)
-	tell(s.client.hooks.stuck, e)
-}
-
 // cancelHandlers cancels what runs, and tells how many.
 func (s *Subscription) cancelHandlers() int {
-	return s.eachRunning(func(_ *worker, h *handling) bool {
+	return s.eachRunning(func(_ *worker, h *Handling) bool {
 		h.stop()
 		return true
 	})
@@ -281,23 +242,7 @@ func (s *Subscription) awaitHandlers(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// abandonAll gives back the messages of handlers that ignore their context, and tells how many.
-func (s *Subscription) abandonAll() int {
-	return s.eachRunning(func(w *worker, h *handling) bool {
-		if h.why() == nil || !h.abandon() {
-			return false
-		}
-		s.mu.Lock()
-		s.stuck++
-		s.mu.Unlock()
-		h.raw.Requeue()
-		s.tellHandled(h, Result{Outcome: OutcomeReturned, Took: time.Since(h.began)})
-		s.forget(w)
-		return true
-	})
-}
-
-func (s *Subscription) eachRunning(do func(*worker, *handling) bool) int {
+func (s *Subscription) eachRunning(do func(*worker, *Handling) bool) int {
 	n := 0
 	for _, w := range s.allWorkers() {
 		w.mu.Lock()

@@ -1,4 +1,4 @@
-package rehop
+package consume
 
 import (
 	"context"
@@ -10,15 +10,18 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// handling is one delivery that a worker handles, and the context of its handler. It is a context of its own because one is made for every
-// message: with those of package context, which have timers of their own, a consumer took 1.4 to 1.6 times the processor time
-// (BenchmarkHandlerContext). Here one timer serves all handlers of a subscription (see watch), and the Done channel is made only if somebody
-// asks for it.
-type handling struct {
+// Handling is one delivery that a worker handles, and the context of its handler. It is a context
+// of its own because one is made for every message: with those of package context, which have
+// timers of their own, a consumer took 1.4 to 1.6 times the processor time
+// (BenchmarkHandlerContext). Here one timer serves all handlers of a subscription (see watch), and
+// the Done channel is made only if somebody asks for it.
+type Handling struct {
+	// View is what the handler sees of the delivery. See Handler.
+	View any
+
 	base     context.Context // of the subscription
 	from     offer
 	raw      rabbit.Delivery
-	Delivery Delivery
 	began    time.Time
 	deadline time.Time // when the handler's time is up
 
@@ -49,17 +52,17 @@ var closedChan = func() chan struct{} {
 }()
 
 // begin starts the time of the handler.
-func (h *handling) begin(limit, stuckAfter time.Duration) {
+func (h *Handling) begin(limit, stuckAfter time.Duration) {
 	h.began = time.Now()
 	h.deadline = h.began.Add(limit)
 	h.stuckAt = h.deadline.Add(stuckAfter)
 }
 
 // Deadline is when the handler's time is up.
-func (h *handling) Deadline() (time.Time, bool) { return h.deadline, true }
+func (h *Handling) Deadline() (time.Time, bool) { return h.deadline, true }
 
 // Done is closed when the handler's time is up, at a stop, and when the handler has returned.
-func (h *handling) Done() <-chan struct{} {
+func (h *Handling) Done() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -72,22 +75,25 @@ func (h *handling) Done() <-chan struct{} {
 }
 
 // Err says why Done is closed.
-func (h *handling) Err() error {
+func (h *Handling) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err
 }
 
-// Value has the delivery, and what the subscription's context has.
-func (h *handling) Value(key any) any {
-	if _, ok := key.(deliveryKey); ok {
-		return &h.Delivery
+// ViewKey is the key of a Handling's View in the context of its handler.
+type ViewKey struct{}
+
+// Value has the View, and what the subscription's context has.
+func (h *Handling) Value(key any) any {
+	if _, ok := key.(ViewKey); ok {
+		return h.View
 	}
 	return h.base.Value(key)
 }
 
 // AfterFunc lets package context derive contexts from this one without a goroutine for each.
-func (h *handling) AfterFunc(f func()) func() bool {
+func (h *Handling) AfterFunc(f func()) func() bool {
 	a := &afterFunc{call: f}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +106,7 @@ func (h *handling) AfterFunc(f func()) func() bool {
 }
 
 // forget reports whether a function was still to be called. It is not then.
-func (h *handling) forget(a *afterFunc) bool {
+func (h *Handling) forget(a *afterFunc) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := slices.Index(h.after, a)
@@ -112,7 +118,7 @@ func (h *handling) forget(a *afterFunc) bool {
 }
 
 // cancel ends the context. Only the first call counts.
-func (h *handling) cancel(err, cause error) {
+func (h *Handling) cancel(err, cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err != nil {
@@ -129,20 +135,20 @@ func (h *handling) cancel(err, cause error) {
 }
 
 // stop cancels the handler because the subscription stops.
-func (h *handling) stop() { h.cancel(context.Canceled, errStopping) }
+func (h *Handling) stop() { h.cancel(context.Canceled, ErrStopping) }
 
 // end ends the context of a handler that has returned.
-func (h *handling) end() { h.cancel(context.Canceled, nil) }
+func (h *Handling) end() { h.cancel(context.Canceled, nil) }
 
 // why is the reason why the handler was canceled, nil if it was not.
-func (h *handling) why() error {
+func (h *Handling) why() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cause
 }
 
 // finish says that the handler has returned. False: it was abandoned before.
-func (h *handling) finish() bool {
+func (h *Handling) finish() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.finished = !h.abandoned
@@ -150,7 +156,7 @@ func (h *handling) finish() bool {
 }
 
 // abandon takes the delivery away from a handler that does not return. False: it just has.
-func (h *handling) abandon() bool {
+func (h *Handling) abandon() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.finished || h.abandoned {
@@ -160,7 +166,16 @@ func (h *handling) abandon() bool {
 	return true
 }
 
+// state is what a decision needs to know of the message.
+func (h *Handling) state(reruns int) State {
+	why := h.why()
+	return State{Failures: h.past.Attempt, Reruns: reruns, TimedOut: why == ErrTimeout, Stopping: why == ErrStopping}
+}
+
 // again is the same delivery for another run of the handler.
-func (h *handling) again() *handling {
-	return &handling{base: h.base, from: h.from, raw: h.raw, Delivery: h.Delivery, givenID: h.givenID, past: h.past, mark: h.mark, told: h.told, probes: h.probes, taken: h.taken}
+func (s *Subscription) again(h *Handling) *Handling {
+	next := s.settings.Handler.Copy(h)
+	next.base, next.from, next.raw, next.givenID, next.past = h.base, h.from, h.raw, h.givenID, h.past
+	next.mark, next.told, next.probes, next.taken = h.mark, h.told, h.probes, h.taken
+	return next
 }

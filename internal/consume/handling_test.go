@@ -1,4 +1,4 @@
-package rehop
+package consume
 
 import (
 	"context"
@@ -11,8 +11,29 @@ import (
 
 type testKey string
 
-func newHandling() *handling {
-	h := &handling{base: context.WithValue(context.Background(), testKey("k"), "v"), Delivery: Delivery{Queue: "q"}}
+// seen is what the handler of a test sees of a delivery.
+type seen struct{ id string }
+
+// views makes such a view for each Handling.
+type views struct{}
+
+func (views) New() *Handling                          { return &Handling{View: new(seen)} }
+func (views) Open(*Handling, Incoming)                {}
+func (views) Handle(context.Context, *Handling) error { return nil }
+func (views) Copy(h *Handling) *Handling {
+	view := *h.View.(*seen)
+	return &Handling{View: &view}
+}
+
+// viewFrom is the view in a handler's context, nil outside of a handler.
+func viewFrom(ctx context.Context) *seen {
+	v, _ := ctx.Value(ViewKey{}).(*seen)
+	return v
+}
+
+func newHandling() *Handling {
+	h := views{}.New()
+	h.base, h.past = context.WithValue(context.Background(), testKey("k"), "v"), &unwritten
 	h.begin(time.Minute, time.Hour)
 	return h
 }
@@ -40,13 +61,13 @@ func TestHandlingIsAContext(t *testing.T) {
 	if got := ctx.Value(testKey("k")); got != "v" {
 		t.Errorf("value of the parent: got %v, want v", got)
 	}
-	if got := DeliveryFrom(ctx); got != &h.Delivery {
-		t.Errorf("delivery: got %p, want %p", got, &h.Delivery)
+	if got := viewFrom(ctx); any(got) != h.View {
+		t.Errorf("delivery: got %p, want %p", got, h.View)
 	}
-	if got := DeliveryFrom(context.WithValue(ctx, testKey("x"), 1)); got != &h.Delivery {
-		t.Errorf("delivery from a derived context: got %p, want %p", got, &h.Delivery)
+	if got := viewFrom(context.WithValue(ctx, testKey("x"), 1)); any(got) != h.View {
+		t.Errorf("delivery from a derived context: got %p, want %p", got, h.View)
 	}
-	if got := DeliveryFrom(context.Background()); got != nil {
+	if got := viewFrom(context.Background()); got != nil {
 		t.Errorf("delivery outside of a handler: got %v, want nil", got)
 	}
 	if a, b := ctx.Done(), ctx.Done(); a != b {
@@ -60,9 +81,9 @@ func TestHandlingCancel(t *testing.T) {
 		err, cause error
 		early      bool // somebody asked for the channel before
 	}{
-		"timeout":              {context.DeadlineExceeded, errTimeout, true},
-		"timeout, nobody asks": {context.DeadlineExceeded, errTimeout, false},
-		"stop":                 {context.Canceled, errStopping, true},
+		"timeout":              {context.DeadlineExceeded, ErrTimeout, true},
+		"timeout, nobody asks": {context.DeadlineExceeded, ErrTimeout, false},
+		"stop":                 {context.Canceled, ErrStopping, true},
 		"end":                  {context.Canceled, nil, false},
 	} {
 		h := newHandling()
@@ -111,7 +132,7 @@ func TestContextsDerivedFromHandling(t *testing.T) {
 			t.Error("others ended with the shorter child")
 		}
 		cancelCause(errors.New("my own"))
-		h.cancel(context.DeadlineExceeded, errTimeout)
+		h.cancel(context.DeadlineExceeded, ErrTimeout)
 		synctest.Wait()
 		for name, ctx := range map[string]context.Context{"child": child, "longer child": long, "grandchild": grandchild} {
 			if !ended(ctx) || ctx.Err() != context.DeadlineExceeded {
@@ -195,7 +216,7 @@ func TestHandlingAfterFuncMayCallBack(t *testing.T) {
 			other()
 			h.AfterFunc(func() { done <- h.Err() })
 		})
-		h.cancel(context.Canceled, errStopping)
+		h.cancel(context.Canceled, ErrStopping)
 		if got := <-done; got != context.Canceled {
 			t.Errorf("got %v, want %v", got, context.Canceled)
 		}
@@ -236,28 +257,30 @@ func TestFinishAndAbandon(t *testing.T) {
 func TestAgainIsFresh(t *testing.T) {
 	t.Parallel()
 	h := newHandling()
-	h.Delivery.ID = "m"
+	h.View.(*seen).id = "m"
 	h.cancel(context.Canceled, nil)
 	h.finish()
-	again := h.again()
+	s := &Subscription{settings: Settings{Handler: views{}}}
+	again := s.again(h)
 	if again.Err() != nil || ended(again) || !again.finish() {
 		t.Errorf("second run: got %v, want a fresh context", again.Err())
 	}
-	if again.Delivery.ID != "m" || again.Value(testKey("k")) != "v" {
-		t.Errorf("second run: got %+v, want the same delivery", again.Delivery)
+	if again.View.(*seen).id != "m" || again.View == h.View || again.Value(testKey("k")) != "v" {
+		t.Errorf("second run: got %+v, want a copy of the same view", again.View)
 	}
 }
 
-// BenchmarkHandlerContext compares the context of a handler with those of package context that do the same.
+// BenchmarkHandlerContext compares the context of a handler with those of package context that do
+// the same.
 func BenchmarkHandlerContext(b *testing.B) {
 	base := context.WithoutCancel(b.Context())
 	b.Run("handling", func(b *testing.B) {
-		s := &Subscription{config: Subscriber{Timeout: time.Minute, StuckAfter: time.Minute}}
+		s := &Subscription{settings: Settings{Timeout: time.Minute, StuckAfter: time.Minute}}
 		s.watch = &watch{sub: s, epoch: time.Now()}
 		defer s.watch.end()
 		b.ReportAllocs()
 		for b.Loop() {
-			h := &handling{base: base}
+			h := &Handling{base: base}
 			h.begin(time.Minute, time.Minute)
 			s.watch.begin(h.deadline)
 			h.end()
@@ -266,9 +289,9 @@ func BenchmarkHandlerContext(b *testing.B) {
 	b.Run("package context", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			h := &handling{base: base}
-			ctx, cancel := context.WithCancelCause(context.WithValue(base, deliveryKey{}, &h.Delivery))
-			_, release := context.WithTimeoutCause(ctx, time.Minute, errTimeout)
+			h := &Handling{base: base}
+			ctx, cancel := context.WithCancelCause(context.WithValue(base, ViewKey{}, h))
+			_, release := context.WithTimeoutCause(ctx, time.Minute, ErrTimeout)
 			stuck := time.AfterFunc(2*time.Minute, func() {})
 			stuck.Stop()
 			cancel(nil)

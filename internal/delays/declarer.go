@@ -1,4 +1,4 @@
-package rehop
+package delays
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/rehop/rehop/internal/topology"
 )
 
-// fabric declares parts of the topology when they are first needed on a connection, each exchange, queue and binding once, whoever
-// needs it.
-type fabric struct {
+// Declarer declares parts of the topology when they are first needed on a connection, each
+// exchange, queue and binding once, whoever needs it.
+type Declarer struct {
 	link *rabbit.Link
 	turn chan struct{} // has room for one: who declares
 
@@ -26,87 +26,90 @@ type fabric struct {
 	trust   time.Duration // for how long it is not taken for missing again
 }
 
-// How long it is believed, after a message came back early, that nothing is missing: ever longer, because then it is a clock that is wrong.
+// NewDeclarer returns a Declarer that uses the given connection.
+func NewDeclarer(link *rabbit.Link) *Declarer {
+	return &Declarer{link: link, turn: make(chan struct{}, 1), parts: make(map[string]time.Time), objects: make(map[string]time.Time)}
+}
+
+// How long it is believed, after a message came back early, that nothing is missing: ever longer,
+// because then it is a clock that is wrong.
 const (
 	trustMin   = 200 * time.Millisecond
 	trustMax   = time.Minute
 	trustFades = 10 * time.Minute
 )
 
-// doubt is called when a message has come back early, and returns since when everything must have been declared again.
-func (f *fabric) doubt() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// Doubt is called when a message has come back early, and returns since when everything must have
+// been declared again.
+func (d *Declarer) Doubt() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	now := time.Now()
-	if now.Sub(f.doubted) > trustFades {
-		f.trust = 0
+	if now.Sub(d.doubted) > trustFades {
+		d.trust = 0
 	}
-	if now.Sub(f.doubted) >= f.trust {
-		f.doubted, f.trust = now, min(max(2*f.trust, trustMin), trustMax)
+	if now.Sub(d.doubted) >= d.trust {
+		d.doubted, d.trust = now, min(max(2*d.trust, trustMin), trustMax)
 	}
-	return f.doubted
+	return d.doubted
 }
 
-func newFabric(link *rabbit.Link) *fabric {
-	return &fabric{link: link, turn: make(chan struct{}, 1), parts: make(map[string]time.Time), objects: make(map[string]time.Time)}
+// Reset forgets what has been declared: the next broker may not have it.
+func (d *Declarer) Reset() {
+	d.mu.Lock()
+	d.epoch++
+	clear(d.parts)
+	clear(d.objects)
+	d.mu.Unlock()
 }
 
-// reset forgets what has been declared: the next broker may not have it.
-func (f *fabric) reset() {
-	f.mu.Lock()
-	f.epoch++
-	clear(f.parts)
-	clear(f.objects)
-	f.mu.Unlock()
-}
-
-// ensure declares a part of the topology, as far as that has not been done on this connection, since a time at which something may have
-// been missing; zero: ever.
-func (f *fabric) ensure(ctx context.Context, part string, since time.Time, plan func() topology.Plan) error {
-	if f.has(part, since) {
+// Ensure declares a part of the topology, as far as that has not been done on this connection since
+// a time at which something may have been missing; zero: ever.
+func (d *Declarer) Ensure(ctx context.Context, part string, since time.Time, plan func() topology.Plan) error {
+	if d.has(part, since) {
 		return nil
 	}
 	select {
-	case f.turn <- struct{}{}:
+	case d.turn <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("wait to declare: %w", ctx.Err())
 	}
-	defer func() { <-f.turn }()
-	if f.has(part, since) { // by the one before
+	defer func() { <-d.turn }()
+	if d.has(part, since) { // by the one before
 		return nil
 	}
-	f.mu.Lock()
-	epoch, rest := f.epoch, f.missing(plan(), since)
-	f.mu.Unlock()
+	d.mu.Lock()
+	epoch, rest := d.epoch, d.missing(plan(), since)
+	d.mu.Unlock()
 	at := time.Now()
 	if !rest.Empty() {
-		if err := f.link.Declare(ctx, rest); err != nil {
+		if err := d.link.Declare(ctx, rest); err != nil {
 			return err
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.epoch == epoch {
-		f.parts[part] = at
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.epoch == epoch {
+		d.parts[part] = at
 		for _, name := range objectsOf(rest) {
-			f.objects[name] = at
+			d.objects[name] = at
 		}
 	}
 	return nil
 }
 
 // has reports whether a part was declared, and not before a time.
-func (f *fabric) has(part string, since time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at, ok := f.parts[part]
+func (d *Declarer) has(part string, since time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	at, ok := d.parts[part]
 	return ok && !at.Before(since)
 }
 
 // missing is what of a plan was not declared since a time. The caller holds the lock.
-func (f *fabric) missing(plan topology.Plan, since time.Time) topology.Plan {
+func (d *Declarer) missing(plan topology.Plan, since time.Time) topology.Plan {
 	declared := func(name string) bool {
-		at, ok := f.objects[name]
+		at, ok := d.objects[name]
 		return ok && !at.Before(since)
 	}
 	return topology.Plan{

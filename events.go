@@ -1,0 +1,63 @@
+package rehop
+
+import (
+	"context"
+	"time"
+
+	"github.com/rehop/rehop/internal/consume"
+)
+
+// events calls the client's hooks for what happens to a subscription. What no hook asks for is nil,
+// and costs nothing.
+func (c *Client) events(s *Subscription) consume.Events {
+	e := consume.Events{
+		Consumer: func(up bool, err error) {
+			tell(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Up: up, Err: publicError(err)})
+		},
+		Stuck: func(stuck consume.Stuck) {
+			tell(c.hooks.stuck, StuckHandler{Queue: s.config.Queue, MessageID: stuck.MessageID, For: stuck.For, Replaced: stuck.Replaced, Returned: stuck.Returned})
+		},
+		Pause: func(paused bool, err error) {
+			tell(c.hooks.pause, PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err})
+		},
+		Ended: func() {
+			if c.forget(s) {
+				tell(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Ended: true})
+			}
+		},
+	}
+	if len(c.hooks.handleStart) > 0 {
+		e.HandleStart = func(ctx context.Context, view any) context.Context {
+			for _, on := range c.hooks.handleStart {
+				ctx = on(ctx, view.(*Delivery))
+			}
+			return ctx
+		}
+	}
+	if len(c.hooks.handleEnd) > 0 {
+		e.HandleEnd = func(ctx context.Context, view any, took time.Duration, err error) {
+			for _, on := range c.hooks.handleEnd {
+				on(ctx, view.(*Delivery), took, err)
+			}
+		}
+	}
+	if len(c.hooks.move) > 0 {
+		e.Move = func(ctx context.Context, view any, r consume.Result, headers map[string]any) {
+			for _, on := range c.hooks.move {
+				on(ctx, view.(*Delivery), publicResult(r), headers)
+			}
+		}
+	}
+	if len(c.hooks.result) > 0 {
+		e.Result = func(ctx context.Context, view any, r consume.Result) {
+			for _, on := range c.hooks.result {
+				on(ctx, view.(*Delivery), publicResult(r))
+			}
+		}
+	}
+	return e
+}
+
+func publicResult(r consume.Result) Result {
+	return Result{Outcome: Outcome(r.Outcome), Err: r.Err, Kind: Kind(r.Kind), Took: r.Took, Delay: r.Delay}
+}

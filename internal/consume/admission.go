@@ -1,0 +1,140 @@
+package consume
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/layout"
+)
+
+// Arrival is what an admission needs to know of a delivery.
+type Arrival struct {
+	Uncertain bool          // the broker's count of its deliveries may be of another queue
+	Uncounted bool          // it was delivered before, and the broker does not count that
+	Recorded  int           // deliveries without an answer, by its own record
+	Counted   int           // further ones that the broker has counted
+	Refused   bool          // by its layout it can never be handled
+	Early     time.Duration // until it is due
+	Careful   bool          // it is the only one that its consumer has
+}
+
+// Entry is what is done with a delivery before its handler runs.
+type Entry int
+
+// What can be done with a delivery before its handler runs.
+const (
+	Handle      Entry = iota // nothing: the handler runs
+	HandleAlone              // it is a suspect, and the handler runs because it came alone
+	Isolate                  // it is a suspect, and the handler runs when all others are settled
+	SendRound                // it goes to the end of its queue, so that its deliveries are counted
+	Refuse                   // it goes to the failed queue because its layout does not know it
+	WaitOn                   // it waits for the rest of its time
+	GiveUp                   // it goes to the failed queue because it has killed its consumers
+)
+
+// Admission is what is done with a delivery before its handler runs, and why.
+type Admission struct {
+	Do      Entry
+	Returns int // how often it was delivered before without an answer
+}
+
+// Admit is the rule by which deliveries are handled, or are not. Where a message has been delivered
+// over and over without an answer, its consumers have died or lost their connections. Such a
+// message is handled alone where the consumer can be replaced (isolates), and if that kills them
+// too, it goes to the failed queue. Admit depends on nothing but its arguments.
+func Admit(a Arrival, crashLimit int, isolates bool) Admission {
+	if a.Uncertain {
+		return Admission{SendRound, a.Recorded}
+	}
+	returns := a.Recorded + a.Counted
+	if a.Uncounted {
+		// Classic queues say that they deliver a message again, and not how often: it is counted by
+		// sending the message round with a higher number.
+		if returns++; returns < crashLimit {
+			return Admission{SendRound, returns}
+		}
+	}
+	switch {
+	case a.Refused:
+		return Admission{Refuse, returns}
+	case a.Early > layout.DelayUnit:
+		return Admission{WaitOn, returns}
+	case returns >= crashLimit:
+		return Admission{GiveUp, returns}
+	case returns < suspectAfter, !isolates:
+		return Admission{Handle, returns}
+	case a.Careful:
+		return Admission{HandleAlone, returns}
+	}
+	return Admission{Isolate, returns}
+}
+
+// admit carries out what is to be done with a delivery before its handler runs. False: the delivery
+// is no longer in hand.
+func (s *Subscription) admit(o offer, h *Handling) bool {
+	if s.shares && s.settings.Layout.Stray(s.letter(h)) {
+		s.ack(h, Discarded, Result{})
+		return false
+	}
+	if h.past != &unwritten {
+		s.rounds.await(h.raw.MessageId)
+	}
+	arrival, refused := s.arrival(o, h)
+	admission := Admit(arrival, s.settings.CrashLimit, s.settings.Isolates)
+	if arrival.Uncounted {
+		h.setReturns(admission.Returns)
+	}
+	switch admission.Do {
+	case Handle:
+		if o.careful && admission.Returns < suspectAfter {
+			s.setCareful(false)
+			// Before this message is acked, or the broker gives this consumer another one, which it
+			// would take back, and count, when the consumer ends.
+			o.session.Cancel()
+		}
+		return true
+	case HandleAlone:
+		return s.alone(h)
+	case Isolate:
+		return s.isolate(o, h)
+	case SendRound:
+		s.sendRound(h)
+	case Refuse:
+		s.fail(h, refused, envelope.KindPermanent, Result{Err: refused})
+	case WaitOn:
+		s.waitOn(h, arrival.Early)
+	case GiveUp:
+		err := fmt.Errorf("delivered %d times without an answer: the process died or lost its connection each time", admission.Returns)
+		s.fail(h, err, envelope.KindCrash, Result{Err: err})
+	}
+	return false
+}
+
+// arrival finds out what an admission needs to know, and why the layout refuses the message.
+func (s *Subscription) arrival(o offer, h *Handling) (a Arrival, refused error) {
+	a = Arrival{Recorded: h.past.Returns, Careful: o.careful}
+	if !h.past.Due.IsZero() {
+		a.Early = time.Until(h.past.Due)
+	}
+	if s.shares {
+		refused = s.settings.Layout.Check(s.letter(h))
+		a.Refused = refused != nil
+	}
+	switch {
+	case h.mark == carried:
+		a.Uncertain = s.uncarried(h)
+	case h.mark == again && s.counts(h):
+		a.Counted = believed(h)
+	case h.mark == again:
+		a.Uncounted = !s.gaveBack(o)
+	}
+	return a, refused
+}
+
+// gaveBack reports whether a message that is delivered again was given back by somebody who failed
+// it, as far as that can be told: after a process was killed or a connection was lost, the consumer
+// is careful, if it can be.
+func (s *Subscription) gaveBack(o offer) bool {
+	return s.settings.Layout.RedeliveryFails() && s.settings.Isolates && !o.careful
+}

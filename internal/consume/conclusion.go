@@ -1,0 +1,142 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// conclude carries out a decision that ends the handling of a delivery.
+func (s *Subscription) conclude(h *Handling, err error, d Decision) {
+	result := Result{Err: err, Took: time.Since(h.began)}
+	s.endOutage(h)
+	switch d.Do {
+	case Ack:
+		s.ack(h, Done, result)
+	case AckDiscard:
+		s.ack(h, Discarded, result)
+	case GiveBack:
+		s.giveBack(h, result)
+	case MoveAside:
+		s.postpone(h, d.Delay, result)
+	case MoveToWait:
+		s.retry(h, err, d.Kind, d.Delay, result)
+	case MoveToFail:
+		s.fail(h, err, d.Kind, result)
+	}
+}
+
+// retry has a message come back after a delay as its next attempt.
+func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Duration, result Result) {
+	result.Outcome, result.Kind, result.Delay = Retried, kind, delay
+	record := s.failure(h, err, kind)
+	failed := s.failed(h, record)
+	failed.Delay = delay
+	step := delays.StepOf(delay, s.keepsKey)
+	has := s.hasStep(step)
+	if has && s.returnKey == s.settings.Queue { // else it passes another queue after the step
+		failed.Via = step.Queue
+	}
+	verdict := s.settings.Layout.Retry(failed)
+	switch verdict.Do {
+	case layout.Requeue:
+		s.settle(h, result, (*rabbit.Delivery).Requeue)
+		return
+	case layout.Reject:
+		s.settle(h, result, (*rabbit.Delivery).Reject)
+		return
+	case layout.Move:
+		// How long it waits is the layout's affair; it must not be held back again for less.
+		s.move(h, record, result, straight(s.toAddress(verdict, reserveFor(1, s.returnKey))))
+		return
+	}
+	record.Due = time.Now().Add(delay)
+	if has {
+		s.move(h, record, result, straight(s.toStep(h, step).with(verdict)))
+		return
+	}
+	cascade := s.toCascade(h, delay)
+	s.move(h, record, result, func(ctx context.Context, since time.Time) (destination, error) {
+		to, err := cascade(ctx, since)
+		return to.with(verdict), err
+	})
+}
+
+// fail moves a message to the failed queue.
+func (s *Subscription) fail(h *Handling, err error, kind string, result Result) {
+	result.Outcome, result.Kind = Failed, kind
+	record := s.failure(h, err, kind)
+	record.Rests = true
+	s.move(h, record, result, straight(s.toFailed(h, record)))
+}
+
+// postpone has a message come back after a delay as if it had not been delivered.
+func (s *Subscription) postpone(h *Handling, delay time.Duration, result Result) {
+	result.Outcome, result.Delay = Postponed, delay
+	past := h.history()
+	past.Queue = s.settings.Queue
+	past.Due = time.Now().Add(delay)
+	s.moveAside(h, past, delay, time.Time{}, result)
+}
+
+// waitOn has a message that came back early wait for the rest of its time. If a part of the cascade
+// was deleted, it is declared again; but it may also be that clocks disagree, and then every
+// message comes early. The message is not held back a second time, so that clocks which disagree
+// cost it no more than the difference.
+func (s *Subscription) waitOn(h *Handling, rest time.Duration) {
+	past := h.history()
+	past.Due = time.Time{}
+	s.moveAside(h, past, rest, s.shared.Delays.Declarer.Doubt(), Result{Outcome: Retried, Kind: past.Kind, Delay: rest})
+}
+
+// moveAside has a message wait with its counters unchanged, in a cascade that was declared since a
+// time.
+func (s *Subscription) moveAside(h *Handling, past envelope.Failure, delay time.Duration, declared time.Time, result Result) {
+	record, cascade := s.settings.Layout.Record(s.letter(h), past.Attempt), s.toCascade(h, delay)
+	s.move(h, past, result, func(ctx context.Context, since time.Time) (destination, error) {
+		if since.Before(declared) {
+			since = declared
+		}
+		to, err := cascade(ctx, since)
+		return to.with(layout.Verdict{Headers: record}), err
+	})
+}
+
+// requeueAtEnd sends a message to the end of its own queue, with its counters unchanged.
+func (s *Subscription) requeueAtEnd(h *Handling) {
+	past := h.history()
+	past.Queue = s.settings.Queue
+	s.move(h, past, Result{Outcome: Returned}, straight(s.toEnd(h, past)))
+}
+
+// failure is the record of a message that has failed once more.
+func (s *Subscription) failure(h *Handling, err error, kind string) envelope.Failure {
+	f := h.history()
+	f.Attempt++
+	f.Queue = s.settings.Queue
+	f.Error = envelope.Bounded(err.Error(), envelope.MaxErrorText)
+	f.Kind = kind
+	f.Stack = ""
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		f.Stack = envelope.Bounded(p.Stack, envelope.MaxErrorText)
+	}
+	f.FailedAt = time.Now()
+	if f.FirstFailed.IsZero() {
+		f.FirstFailed = f.FailedAt
+	}
+	f.Due = time.Time{}
+	f.Returns = 0
+	f.Host = s.shared.Host
+	return f
+}
+
+// failed is a failure as the layout sees it.
+func (s *Subscription) failed(h *Handling, record envelope.Failure) layout.Failure {
+	return layout.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error,
+		Stack: record.Stack, At: record.FailedAt}
+}

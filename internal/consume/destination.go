@@ -1,0 +1,107 @@
+package consume
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// destination is where a message is moved to.
+type destination struct {
+	layout.Address
+	key string
+	// reserve is room that must be left in the header frame for what the broker adds on the way; a
+	// message that has grown too large to be delivered would end every connection that it meets.
+	reserve int
+	// trim: user headers may be dropped if it does not fit otherwise.
+	trim bool
+	// body and contentType take the place of the message's own, if they are set.
+	body        []byte
+	contentType string
+}
+
+// way finds a destination, and declares what it needs unless that was done since a time.
+type way func(ctx context.Context, since time.Time) (destination, error)
+
+// straight is the way to a destination for which nothing has to be declared.
+func straight(to destination) way {
+	return func(context.Context, time.Time) (destination, error) { return to, nil }
+}
+
+// deathSize is how much a dead-lettering adds to the headers at the most, names aside.
+const deathSize = 200
+
+// countSize is how much the broker adds when it delivers a message again.
+const countSize = 256
+
+// reserveFor is the room for the given number of dead-letterings of a message, with some to spare
+// for the queue that it returns to.
+func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSize+len(key)) }
+
+// with is the destination with what a layout wants to be written.
+func (d destination) with(v layout.Verdict) destination {
+	headers := make(map[string]any, len(d.Headers)+len(v.Headers))
+	maps.Copy(headers, d.Headers)
+	maps.Copy(headers, v.Headers)
+	d.Headers, d.body, d.contentType = headers, v.Body, v.ContentType
+	return d
+}
+
+// toAddress is where a layout wants a message to be moved.
+func (s *Subscription) toAddress(v layout.Verdict, reserve int) destination {
+	to := destination{Address: v.Address, key: v.Key, reserve: reserve}
+	if v.ToQueue {
+		to.key = s.returnKey
+	}
+	return to.with(v)
+}
+
+// keyOf is the routing key of a message while it waits.
+func (s *Subscription) keyOf(h *Handling) string {
+	if s.keepsKey {
+		return h.history().Key
+	}
+	return s.returnKey
+}
+
+// toStep is the destination of a message that waits in a step.
+func (s *Subscription) toStep(h *Handling, step delays.Step) destination {
+	key := s.keyOf(h)
+	return destination{Address: step.Address, key: key, reserve: reserveFor(1, key)}
+}
+
+// toCascade is the way of a message that waits in the cascade.
+func (s *Subscription) toCascade(h *Handling, delay time.Duration) way {
+	key := s.keyOf(h)
+	return func(ctx context.Context, since time.Time) (destination, error) {
+		address, err := s.shared.Delays.Back(ctx, delay, s.keepsKey, since)
+		return destination{Address: address, key: key, reserve: reserveFor(len(address.Headers), key)}, err
+	}
+}
+
+// hasStep reports whether a step is one of those that the subscription has declared.
+func (s *Subscription) hasStep(step delays.Step) bool {
+	return slices.ContainsFunc(s.form.Load().Ways.Queues, func(q topology.Queue) bool { return q.Name == step.Queue })
+}
+
+// toFailed is the destination of a message that goes to the failed queue.
+func (s *Subscription) toFailed(h *Handling, record envelope.Failure) destination {
+	to := s.toAddress(s.settings.Layout.Fail(s.failed(h, record)), countSize)
+	to.trim = true
+	return to
+}
+
+// toEnd is the destination of a message that goes to the end of its own queue.
+func (s *Subscription) toEnd(h *Handling, record envelope.Failure) destination {
+	verdict := layout.Verdict{Key: s.settings.Queue, Headers: s.settings.Layout.Record(s.letter(h), record.Attempt)}
+	if s.keepsKey {
+		verdict.Address.Exchange, verdict.Key = layout.LandedExchange, record.Key
+	}
+	return s.toAddress(verdict, countSize)
+}

@@ -1,0 +1,38 @@
+package consume
+
+import (
+	"context"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// Form is what a subscription declares if the fleet that shares its layout has it in this form.
+type Form struct {
+	Plan layout.Plan
+	Ways layout.Plan // what a failed message needs, without the queue itself
+}
+
+// openForm declares what the subscription needs in the form that the broker has, and starts a
+// consumer. The first form that the broker does not refuse is the one: where there is nothing yet,
+// the newest. It may be another one at the next connection, which may be to another broker.
+func (s *Subscription) openForm(ctx context.Context, prefetch int) (*rabbit.Session, error) {
+	var first error
+	for i := range s.settings.Forms {
+		form := &s.settings.Forms[i]
+		options := s.settings.Options
+		options.Plan = form.Plan
+		session, err := s.shared.Consume.OpenSession(ctx, options, prefetch)
+		if err == nil {
+			s.form.Store(form)
+			return session, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if !rabbit.Differs(err) {
+			return nil, err
+		}
+	}
+	return nil, first
+}

@@ -1,0 +1,112 @@
+package consume
+
+import (
+	"context"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// Incoming is a delivery of which the envelope is open.
+type Incoming struct {
+	Raw         *rabbit.Delivery
+	Headers     map[string]any    // that the handler may see
+	Past        *envelope.Failure // of earlier attempts
+	Known       bool              // Past says how the message was first published
+	Redelivered bool
+	GivenID     string // that the message gets at its first failure if it has none
+}
+
+// receive opens a message's envelope.
+func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delivery) *Handling {
+	raw := rabbit.FromTable(d.Headers)
+	past := &unwritten
+	if envelope.Written(raw) {
+		read := envelope.Read(raw, d.Exchange, d.RoutingKey)
+		switch {
+		case read.Queue != "" && read.Queue != s.settings.Queue:
+			read = read.Elsewhere()
+		case read.Rests:
+			read = read.Replayed()
+		}
+		past = &read
+	}
+	h := s.settings.Handler.New()
+	h.base, h.told, h.from, h.raw, h.past = base, base, from, d, past
+	if d.MessageId == "" {
+		h.givenID = rabbit.NewID()
+	}
+	h.mark = s.redeliveryOf(h)
+	if s.shares {
+		s.adopt(h)
+		past = h.past
+	}
+	s.settings.Handler.Open(h, Incoming{
+		Raw: &h.raw, Headers: visible(raw), Past: past, Known: past != &unwritten,
+		Redelivered: h.mark != first || past.Returns > 0, GivenID: h.givenID,
+	})
+	return h
+}
+
+// unwritten is the past of a message that has none: most have, and share it. Nobody writes to it.
+var unwritten envelope.Failure
+
+// history is a copy of what is known of a message's earlier attempts. It does not rest on the
+// Delivery, which is in the handler's hands.
+func (h *Handling) history() envelope.Failure {
+	past := *h.past
+	if h.past == &unwritten {
+		past.Exchange, past.Key = h.raw.Exchange, h.raw.RoutingKey
+	}
+	return past
+}
+
+// adopt takes up what others than rehop have written down of a message.
+func (s *Subscription) adopt(h *Handling) {
+	l, past := s.letter(h), h.history()
+	if h.past == &unwritten {
+		past.Exchange, past.Key = s.settings.Layout.Origin(l)
+	}
+	past.Attempt = max(past.Attempt, s.settings.Layout.Failures(l))
+	if h.mark == again && s.settings.Layout.RedeliveryFails() {
+		// It may also have been in the hands of somebody who died: it is not given up without
+		// another try.
+		past.Attempt = max(past.Attempt, min(past.Attempt+1, s.settings.Schedule.Attempts-1))
+	}
+	h.past = &past
+}
+
+// letter is a delivery as the layout sees it.
+func (s *Subscription) letter(h *Handling) layout.Letter {
+	d, l := &h.raw, layout.Letter{}
+	l.Queue, l.ID, l.Exchange, l.Key = s.settings.Queue, d.MessageId, d.Exchange, d.RoutingKey
+	if h.past != &unwritten {
+		l.Exchange, l.Key = h.past.Exchange, h.past.Key
+	}
+	l.Headers, l.Body, l.ContentType, l.Redelivered = rabbit.FromTable(d.Headers), d.Body, d.ContentType, h.mark != first
+	l.CorrelationID, l.ReplyTo, l.Type, l.AppID = d.CorrelationId, d.ReplyTo, d.Type, d.AppId
+	l.Priority, l.Transient = d.Priority, h.past.Transient || d.DeliveryMode == rabbit.Transient
+	return l
+}
+
+// setReturns notes how often the message was delivered before without an answer.
+func (h *Handling) setReturns(n int) {
+	past := h.history()
+	past.Returns = n
+	h.past = &past
+}
+
+// visible are the headers that a handler sees. A message without headers of its own is the usual
+// case, and costs no copy.
+func visible(headers map[string]any) map[string]any {
+	for name := range headers {
+		if !envelope.Owned(name) {
+			return envelope.Clean(headers)
+		}
+	}
+	if _, ok := headers[envelope.CC]; ok {
+		return envelope.Clean(headers)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package consume
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+)
+
+// moveBackoff is the pause between tries to move a message that the broker does not take.
+var moveBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
+
+// move publishes a message to where it belongs next, and only when the broker has confirmed that,
+// acks the original. It does not give up while the original is ours: a broker that is blocked, full
+// or away is waited for. When the session ends first, the broker delivers the original again. When
+// the subscription stops, the broker has a limited time (see untilGivenUp); then the original goes
+// back to its queue.
+func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result, where way) {
+	s.reportMove(h, result)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		s.untilGivenUp(ctx, h.raw.Session)
+		cancel()
+	}()
+	defer func() {
+		cancel()
+		<-watching
+	}()
+	err := s.moveUntil(ctx, h, failure, where)
+	if impossible(err) && result.Outcome == Retried {
+		// With its history it is too large to wait: the way to the failed queue adds less.
+		result.Outcome, result.Delay = Failed, 0
+		failure.Due, failure.Rests = time.Time{}, true
+		err = s.moveUntil(ctx, h, failure, straight(s.toFailed(h, failure)))
+	}
+	switch {
+	case err == nil:
+		s.settle(h, result, (*rabbit.Delivery).Ack) // if that fails, there are two of it now
+		return
+	case impossible(err) && result.Outcome == Failed && s.settings.DeadLetters:
+		// The broker can still move it as it is.
+		s.shared.Logger.Warn("rehop: message is dead-lettered without its history", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
+		s.settle(h, result, (*rabbit.Delivery).Reject)
+		return
+	case impossible(err):
+		s.shared.Logger.Error("rehop: message cannot be moved, and goes back to its queue", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
+		_ = rabbit.Pause(ctx, moveBackoff.Max) // or it would go round at full speed
+		h.raw.Requeue()
+		result.Outcome = Returned
+	default:
+		ours := h.raw.Requeue() // does nothing if the session has ended
+		if ours && s.stopping() {
+			s.noteUnmoved(result.Outcome != Returned)
+		}
+		result.Outcome = Lost
+		if s.stopping() {
+			result.Outcome = Returned
+		}
+	}
+	s.report(h, result)
+}
+
+// untilGivenUp returns when a message need not be moved any more: it has been, or its session has
+// ended, or the subscription stops and the broker has not taken it in time.
+func (s *Subscription) untilGivenUp(ctx context.Context, session *rabbit.Session) {
+	stop := s.stop
+	var limit <-chan time.Time
+	for {
+		select {
+		case <-stop:
+			timer := time.NewTimer(s.moveGrace())
+			defer timer.Stop()
+			stop, limit = nil, timer.C
+			continue
+		case <-limit:
+		case <-session.Ended():
+		case <-s.kill:
+		case <-ctx.Done():
+		}
+		return
+	}
+}
+
+// moveGrace is how long the broker has to take a message that is moved at a stop. Where it has not
+// taken others, it has ever less: all that is prefetched may fail, one after the other, and
+// together they must not hold up the stop for more than twice the time of one.
+func (s *Subscription) moveGrace() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return ConfirmGrace >> s.givenUp
+}
+
+// noteUnmoved notes that a message went back to its queue at a stop because it could not be moved,
+// and why if it had failed. Others were to go back anyway, to the end of the queue.
+func (s *Subscription) noteUnmoved(failed bool) {
+	state, why := s.shared.Publish.State()
+	if state == rabbit.Open {
+		why = errors.New("the broker has not confirmed them in time")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.givenUp++
+	if failed {
+		s.unmoved++
+		s.whyUnmoved = why
+	}
+}
+
+// unmovedError says how many failed messages went back to the queue because the broker did not take
+// them.
+func (s *Subscription) unmovedError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unmoved == 0 {
+		return nil
+	}
+	return fmt.Errorf("rehop: drain subscription %q: failed messages that could not be moved to where they wait for a retry or to the failed queue: %d; they went back to the queue, and this attempt does not count: %w",
+		s.settings.Queue, s.unmoved, s.whyUnmoved)
+}
+
+// impossible reports whether a message can never be published as it is.
+func impossible(err error) bool {
+	return errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrInvalid)
+}
+
+func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envelope.Failure, where way) error {
+	var missed time.Time                     // when something was missing on the way
+	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on it can be told from its copies
+	asItIs := false                          // the broker takes the message only with its own body
+	for tries := 1; ; tries++ {
+		began := time.Now()
+		to, err := where(ctx, missed)
+		if err == nil {
+			if asItIs {
+				to.body, to.contentType = nil, ""
+			}
+			var p *rabbit.Publishing
+			if p, err = sealed(h, id, failure, to); err == nil {
+				err = s.shared.Mover.Publish(ctx, to.Exchange, to.key, p, true)
+			}
+		}
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, rabbit.ErrTooLarge) && to.body != nil && !asItIs:
+			asItIs = true
+			continue
+		case ctx.Err() != nil, errors.Is(err, rabbit.ErrClosed), impossible(err):
+			return err
+		case errors.Is(err, rabbit.ErrUnroutable):
+			// Somebody deleted a queue or an exchange of ours. It is declared again, unless that
+			// was done since.
+			missed = began
+			if err := s.shared.Delays.Declarer.Ensure(ctx, "ways of "+s.settings.Queue, missed, func() topology.Plan { return s.form.Load().Ways }); err != nil {
+				s.shared.Logger.Error("rehop: declare again what a retry needs", "queue", s.settings.Queue, "err", err)
+			}
+		}
+		if tries%10 == 0 {
+			s.shared.Logger.Warn("rehop: cannot move a failed message yet", "queue", s.settings.Queue, "message", id, "err", err)
+		}
+		if rabbit.Pause(ctx, moveBackoff.Delay(tries)) != nil {
+			return ctx.Err()
+		}
+	}
+}

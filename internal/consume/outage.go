@@ -1,0 +1,218 @@
+package consume
+
+import (
+	"context"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+const (
+	// holdLimit is how long a message is held at most while a subscription pauses. It is then sent
+	// to the end of its queue. See Timeout.
+	holdLimit = 10 * time.Minute
+	// longOutage is after which time all messages but the one that probes go back to their queue:
+	// those that wait behind others would be held for longer than the broker allows.
+	longOutage = time.Minute
+)
+
+// outage is a time in which the handler cannot work because something that it needs is down. One
+// worker probes with its message; all others wait with theirs.
+type outage struct {
+	over  chan struct{} // closed when it is over
+	long  chan struct{} // closed when it has lasted for long
+	turn  chan struct{} // has a token while nobody probes
+	timer *time.Timer   // closes long
+	tries int           // of those who probe, one after the other
+	due   time.Time     // when to probe next, whoever does
+}
+
+// beginOutage begins one, whose end a message is to find out, unless there is one.
+func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outage != nil {
+		return s.outage, false
+	}
+	o = &outage{over: make(chan struct{}), long: make(chan struct{}), turn: make(chan struct{}, 1)}
+	o.timer = time.AfterFunc(longOutage, func() {
+		if s.probe(o) { // first, so that what goes back does not come again
+			defer s.returning.Done()
+			close(o.long)
+			s.returnPrefetched(h.base)
+		}
+	})
+	s.outage, h.probes = o, o
+	return o, true
+}
+
+// probe has the consumer get one message at a time until an outage is over. False: it is, or that
+// cannot be. Otherwise the caller must call returning.Done.
+func (s *Subscription) probe(o *outage) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outage != o || s.settings.LastConsumer {
+		return false
+	}
+	s.probing = true
+	s.replaceConsumer()
+	s.returning.Add(1)
+	return true
+}
+
+// returnPrefetched gives back what the broker has sent ahead. Workers that hold a message, or
+// probe, do not take it, and its time runs.
+func (s *Subscription) returnPrefetched(base context.Context) {
+	s.mu.Lock()
+	o := s.current
+	s.mu.Unlock()
+	if o.session == nil || o.narrow {
+		return
+	}
+	defer s.shared.Inside.Leave(s.shared.Inside.Enter(s))
+	o.session.Cancel() // or it would come back to us
+	s.giveBackRest(base, o)
+}
+
+// awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is
+// no longer in hand.
+func (s *Subscription) awaitOutage(h *Handling) bool {
+	for {
+		s.mu.Lock()
+		o := s.outage
+		s.mu.Unlock()
+		if o == nil || o == h.probes {
+			return true
+		}
+		select {
+		case <-o.turn:
+			h.probes = o
+			if !s.awaitProbe(h, o) {
+				return false
+			}
+		default:
+			if !s.hold(h, o, o.over) {
+				return false
+			}
+		}
+	}
+}
+
+// probeLater sets the time of the next probe, after one that has failed, and waits for it.
+func (s *Subscription) probeLater(h *Handling, o *outage) bool {
+	o.tries++
+	o.due = time.Now().Add(rabbit.Backoff{Min: s.settings.ProbeMin, Max: s.settings.ProbeMax}.Delay(o.tries))
+	return s.awaitProbe(h, o)
+}
+
+// awaitProbe waits until it is time for a message to probe.
+func (s *Subscription) awaitProbe(h *Handling, o *outage) bool {
+	due := make(chan struct{})
+	timer := time.AfterFunc(time.Until(o.due), func() { close(due) })
+	defer timer.Stop()
+	return s.hold(h, o, due)
+}
+
+// hold waits for an event with a message in hand, or until it is this message's turn to probe.
+// False: the session ended, the subscription drains or stops, or it has taken too long, and the
+// message is no longer in hand. A drain lets handlers come to their end, and this one cannot begin.
+func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool {
+	if h.taken.IsZero() {
+		if h.taken = h.began; h.began.IsZero() { // no handler has run
+			h.taken = time.Now()
+		}
+	}
+	timer := time.NewTimer(time.Until(h.taken.Add(s.settings.holdFor(h.from.narrow))))
+	defer timer.Stop()
+	long, turn := o.long, o.turn
+	if h.probes == o {
+		turn = nil
+	}
+	if h.probes == o || h.from.narrow { // nothing waits behind it
+		long = nil
+	}
+	select {
+	case <-event:
+		if !s.stopping() {
+			return true
+		}
+		s.giveBack(h, Result{})
+	case <-turn:
+		o.turn <- struct{}{} // awaitOutage takes it
+		return true
+	case <-long:
+		h.raw.Session.Cancel() // or it would come back to us
+		s.giveBack(h, Result{})
+	case <-h.raw.Session.Ended():
+		s.report(h, Result{Outcome: Lost})
+	case <-s.stop:
+		s.giveBack(h, Result{})
+	case <-timer.C:
+		s.requeueAtEnd(h)
+	}
+	s.passOn(h)
+	return false
+}
+
+// passOn lets another message probe.
+func (s *Subscription) passOn(h *Handling) {
+	if h.probes != nil {
+		h.probes.turn <- struct{}{}
+		h.probes = nil
+	}
+}
+
+// pause begins an outage, or waits for the end of one, because the handler has returned that
+// something is unavailable. False: the message is no longer in hand. Otherwise the handler is to
+// run again.
+func (s *Subscription) pause(h *Handling, err error) bool {
+	o, began := s.beginOutage(h)
+	if began {
+		s.reportPause(true, err)
+	}
+	if o != h.probes {
+		return true // when the outage is over: another worker probes
+	}
+	return s.probeLater(h, o)
+}
+
+// endOutage is called when the handler has answered for a message that probes.
+func (s *Subscription) endOutage(h *Handling) {
+	if h.probes != nil {
+		h.probes = nil
+		s.leaveOutage()
+		if h.from.narrow && !s.isNarrow() {
+			// Before this message is acked, or the broker sends this consumer another one, beyond
+			// the prefetch of the next.
+			h.raw.Session.Cancel()
+		}
+	}
+}
+
+// leaveOutage ends an outage, if there is one: it is over, or the subscription is.
+func (s *Subscription) leaveOutage() {
+	s.mu.Lock()
+	o := s.outage
+	s.outage = nil
+	if o != nil && s.probing {
+		s.probing = false
+		s.replaceConsumer()
+	}
+	s.mu.Unlock()
+	if o != nil {
+		o.timer.Stop()
+		close(o.over)
+		s.reportPause(false, nil)
+	}
+}
+
+func (s *Subscription) reportPause(paused bool, err error) {
+	message := "rehop: subscription resumes"
+	if paused {
+		message = "rehop: subscription pauses"
+	}
+	s.shared.Logger.Warn(message, "queue", s.settings.Queue, "err", err)
+	if s.settings.Events.Pause != nil {
+		s.settings.Events.Pause(paused, err)
+	}
+}

@@ -1,0 +1,281 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/layout"
+)
+
+// refusedPause is the pause after the broker has refused a queue or a consumer.
+const refusedPause = 5 * time.Second
+
+// offer is a session for the workers.
+type offer struct {
+	session *rabbit.Session
+	careful bool // at most one message of it is under way
+	narrow  bool // the broker sends one message at a time
+}
+
+// begin is open for a subscription that had no consumer, or has lost it.
+func (s *Subscription) begin(ctx context.Context) (offer, error) {
+	if err := s.refuseMigrating(ctx); err != nil {
+		return offer{}, err
+	}
+	return s.open(ctx)
+}
+
+// open declares what the subscription needs and starts a consumer.
+func (s *Subscription) open(ctx context.Context) (offer, error) {
+	careful, narrow := s.isCareful(), s.isNarrow()
+	prefetch := s.settings.Prefetch
+	if narrow {
+		prefetch = 1
+	}
+	session, err := s.openForm(ctx, prefetch)
+	return offer{session: session, careful: careful, narrow: narrow}, err
+}
+
+// refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings
+// again, beside the way on which the migration keeps its messages, would have each of them handled
+// twice. The subscription goes on when the migration is over.
+func (s *Subscription) refuseMigrating(ctx context.Context) error {
+	if s.settings.Declared.Exclusive || s.settings.Declared.AutoDelete {
+		return nil
+	}
+	moving := layout.MovingQueue(s.settings.Queue)
+	_, err := s.shared.Consume.Inspect(ctx, moving)
+	var refused *rabbit.DeclareError
+	switch {
+	case err == nil:
+		return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end", s.settings.Queue, moving)
+	case errors.As(err, &refused): // it is not there, or its name is not for this user
+		return nil
+	}
+	return err
+}
+
+// Supervise keeps a session open until the subscription ends.
+func (s *Subscription) Supervise() {
+	o := s.opened
+	s.opened = offer{}
+	defer s.shared.Inside.Leave(s.shared.Inside.Enter(s))
+	defer s.end()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { // supervise ends only after stop
+		<-s.stop
+		cancel()
+	}()
+	backoff := s.shared.Backoff
+	begin := s.begin
+	for failures := 0; !s.stopping(); {
+		if o.session == nil {
+			var err error
+			if o, err = begin(ctx); err != nil {
+				begin = s.begin
+				failures++
+				s.reportDown(err)
+				wait := backoff.Delay(failures)
+				if rabbit.Permanent(err) {
+					wait = max(wait, refusedPause)
+				}
+				s.sleep(wait)
+				continue
+			}
+		}
+		failures = 0
+		s.receiving.Store(true)
+		s.reportConsumer(true, nil)
+		lost := s.serve(o)
+		o, begin = offer{}, s.open
+		if lost && !s.stopping() {
+			if s.settings.Layout.RedeliveryFails() {
+				s.setCareful(true) // what comes again now was not given back: see gaveBack
+			}
+			begin = s.begin
+			s.reportDown(errors.New("the broker ended the consumer, or the connection was lost"))
+			s.sleep(backoff.Delay(1))
+		}
+	}
+	if o.session != nil {
+		defer s.expectAnswer()()
+		o.session.Cancel()
+		s.giveBackRest(context.Background(), o)
+		o.session.Close()
+	}
+}
+
+// giveBackRest gives back what a session has received and no worker has taken. The broker must not
+// take it back by itself: it may be a message that was just given back, and would then count as
+// delivered without an answer.
+func (s *Subscription) giveBackRest(base context.Context, o offer) {
+	for d, ok := o.session.Next(); ok; d, ok = o.session.Next() {
+		s.giveBack(s.receive(base, o, d), Result{})
+	}
+}
+
+// serve lets the workers take from a session until it is over. It reports whether the session ended
+// by itself.
+func (s *Subscription) serve(o offer) (lost bool) {
+	s.mu.Lock()
+	s.sessions = slices.DeleteFunc(s.sessions, (*rabbit.Session).HasEnded)
+	s.sessions = append(s.sessions, o.session)
+	s.current = o
+	close(s.offered)
+	s.offered = make(chan struct{})
+	s.mu.Unlock()
+
+	for ended := false; ; {
+		select {
+		case <-o.session.Exhausted():
+			ended = true
+		case <-o.session.Ended():
+			ended = true
+		case <-s.reopen:
+		case <-s.stop:
+			s.drain(o.session)
+			return false
+		}
+		if s.isCareful() != o.careful || s.isNarrow() != o.narrow {
+			break
+		}
+		if ended {
+			return true
+		}
+		// The token was meant for a session before this one.
+	}
+	// The consumer is replaced by one with another prefetch.
+	o.session.Cancel()
+	if s.isNarrow() { // one message at a time: not before all others are settled
+		select {
+		case <-o.session.Ended():
+		case <-s.stop:
+			s.drain(o.session)
+		}
+	}
+	return false
+}
+
+// expectAnswer has Drain give up if the broker does not answer for long. The caller waits for the
+// answer and then calls what it returns.
+func (s *Subscription) expectAnswer() (answered func()) {
+	timer := time.AfterFunc(ConfirmGrace, s.unanswered)
+	return func() { timer.Stop() }
+}
+
+// drain ends a session when the subscription stops.
+func (s *Subscription) drain(session *rabbit.Session) {
+	canceled := make(chan struct{})
+	go func() {
+		defer close(canceled)
+		defer s.expectAnswer()()
+		session.Cancel()
+	}()
+	select {
+	case <-session.Ended():
+	case <-s.gone: // see end
+	}
+	<-canceled
+}
+
+func (s *Subscription) sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.stop:
+	}
+}
+
+func (s *Subscription) reportDown(err error) {
+	s.receiving.Store(false)
+	if s.stopping() {
+		return
+	}
+	s.shared.Logger.Warn("rehop: not consuming", "queue", s.settings.Queue, "err", err)
+	s.reportConsumer(false, err)
+}
+
+func (s *Subscription) reportConsumer(up bool, err error) {
+	if s.settings.Events.Consumer != nil {
+		s.settings.Events.Consumer(up, err)
+	}
+}
+
+// end is the last thing that happens. A session that was replaced may have had a message in hand
+// until now: the broker must have its ack before the connection may close.
+func (s *Subscription) end() {
+	<-s.gone
+	s.watch.end()
+	s.mu.Lock()
+	sessions := s.sessions
+	s.mu.Unlock()
+	for _, session := range sessions {
+		s.giveBackRest(context.Background(), offer{session: session}) // all workers have left, or were stuck
+		answered := s.expectAnswer()
+		<-session.Ended()
+		answered()
+	}
+	s.receiving.Store(false)
+	s.leaveOutage()
+	s.returning.Wait()
+	if s.settings.Events.Ended != nil {
+		s.settings.Events.Ended()
+	}
+	close(s.closed)
+}
+
+// next waits for a session other than last. False: there will be none.
+func (s *Subscription) next(last *rabbit.Session) (offer, bool) {
+	for {
+		s.mu.Lock()
+		o, offered := s.current, s.offered
+		s.mu.Unlock()
+		if o.session != nil && o.session != last {
+			return o, true
+		}
+		select {
+		case <-offered:
+		case <-s.stop:
+			return offer{}, false
+		}
+	}
+}
+
+func (s *Subscription) isCareful() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.careful
+}
+
+// setCareful changes how many messages the broker sends at once.
+func (s *Subscription) setCareful(careful bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.careful == careful || !s.settings.Isolates {
+		return
+	}
+	s.careful = careful
+	s.replaceConsumer()
+}
+
+// replaceConsumer has the consumer replaced by one with another prefetch, if it has to. The caller
+// holds the lock.
+func (s *Subscription) replaceConsumer() {
+	select {
+	case s.reopen <- struct{}{}:
+	default:
+	}
+}
+
+// isNarrow reports whether the broker is to send one message at a time.
+func (s *Subscription) isNarrow() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.careful || s.probing
+}

@@ -1,0 +1,103 @@
+package consume
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// Shared is what the subscriptions of a client share.
+type Shared struct {
+	Consume *rabbit.Link      // the connection for consuming
+	Publish *rabbit.Link      // the connection for publishing
+	Mover   *rabbit.Publisher // publishes what is moved
+	Delays  *delays.Delays
+	Inside  *Inside
+	Logger  *slog.Logger
+	Host    string         // is written into the record of every failure
+	Backoff rabbit.Backoff // between tries to consume
+}
+
+// open reports whether the broker can be expected to answer, and to take messages.
+func (s *Shared) open() bool {
+	publish, _ := s.Publish.State()
+	consume, _ := s.Consume.State()
+	return publish == rabbit.Open && (consume == rabbit.Open || consume == rabbit.Blocked)
+}
+
+// Settings are those of one subscription. They are valid and complete.
+type Settings struct {
+	Queue       string
+	Concurrency int
+	Prefetch    int
+	Timeout     time.Duration
+	StuckAfter  time.Duration
+	StopGrace   time.Duration
+	CrashLimit  int
+	ProbeMin    time.Duration
+	ProbeMax    time.Duration
+	Schedule    Schedule
+
+	Layout   layout.Layout
+	Declared topology.Queue // the queue as it is declared
+	Forms    []Form         // of the layout, the newest first
+	Options  rabbit.ConsumeOptions
+	// Isolates: the consumer can be replaced by one that gets one message at a time, and back.
+	Isolates bool
+	// DeadLetters: the broker certainly takes what is rejected to the failed queue by itself.
+	DeadLetters bool
+	// LastConsumer: the queue ends with its last consumer, so that the consumer cannot be replaced
+	// in an outage.
+	LastConsumer bool
+
+	Handler Handler
+	Events  Events
+}
+
+// holdFor is how long a message is held at most while the subscription pauses.
+func (s *Settings) holdFor(narrow bool) time.Duration {
+	t := Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout}
+	return t.hold(narrow, !s.LastConsumer)
+}
+
+// Schedule says how often a message is tried.
+type Schedule struct {
+	Attempts  int // in all
+	Immediate int // further runs at once, before the first wait
+	// After is how long a message waits when it has failed for the nth time. False: it does not.
+	After func(n int) (time.Duration, bool)
+}
+
+// Handler makes of deliveries what the handler of a user sees, and runs that.
+type Handler interface {
+	// New makes room for a delivery: a Handling and, in the same piece of memory, what the handler
+	// sees of it, which is the Handling's View.
+	New() *Handling
+	// Open fills in the View.
+	Open(h *Handling, in Incoming)
+	// Copy is New for another run with the same View.
+	Copy(h *Handling) *Handling
+	// Handle runs the handler.
+	Handle(ctx context.Context, h *Handling) error
+}
+
+// Events are called for what happens to a subscription. Those that are nil are not called.
+type Events struct {
+	// HandleStart is called before each run of a handler, which gets the context that it returns.
+	HandleStart func(ctx context.Context, view any) context.Context
+	HandleEnd   func(ctx context.Context, view any, took time.Duration, err error)
+	// Move is called before a message is moved. What it writes into headers goes with the message.
+	Move func(ctx context.Context, view any, r Result, headers map[string]any)
+	// Result is called once for each delivery, when it is settled.
+	Result   func(ctx context.Context, view any, r Result)
+	Consumer func(up bool, err error)
+	Stuck    func(Stuck)
+	Pause    func(paused bool, err error)
+	// Ended is called when the subscription has ended, before Closed is closed.
+	Ended func()
+}

@@ -1,0 +1,82 @@
+package consume
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+func (s *Subscription) ack(h *Handling, outcome Outcome, result Result) {
+	result.Outcome = outcome
+	s.settle(h, result, (*rabbit.Delivery).Ack)
+}
+
+// settle acks, requeues or rejects a delivery. Its result is reported when the broker has been sent
+// that.
+func (s *Subscription) settle(h *Handling, result Result, by func(*rabbit.Delivery) bool) {
+	if s.settings.Events.Result != nil {
+		h.raw.Note = &settled{h, result}
+	}
+	if !by(&h.raw) {
+		result.Outcome = Lost
+		s.report(h, result)
+	}
+}
+
+// settled is a delivery whose result is reported as soon as the broker has been sent what is to
+// become of it.
+type settled struct {
+	handling *Handling
+	result   Result
+}
+
+// told is called when the broker has been sent what is to become of deliveries, or cannot be any
+// more.
+func (s *Subscription) told(notes []any, sent bool) {
+	for _, note := range notes {
+		of := note.(*settled)
+		if !sent {
+			of.result.Outcome = Lost
+		}
+		s.report(of.handling, of.result)
+	}
+}
+
+// report reports what became of a delivery.
+func (s *Subscription) report(h *Handling, result Result) {
+	if s.settings.Events.Result != nil {
+		s.settings.Events.Result(h.told, h.View, result)
+	}
+}
+
+// reportMove reports that a message is about to be moved, and notes which headers go with it.
+func (s *Subscription) reportMove(h *Handling, result Result) {
+	if s.settings.Events.Move == nil {
+		return
+	}
+	h.added = make(map[string]any)
+	s.settings.Events.Move(h.told, h.View, result, h.added)
+	maps.DeleteFunc(h.added, func(name string, _ any) bool {
+		return envelope.Owned(name) && !strings.HasPrefix(name, envelope.HookPrefix)
+	})
+}
+
+// giveBack returns a message to its queue because the subscription stops. The broker counts that as
+// it counts a crash. So a message that has come back before goes to the end of the queue instead,
+// with its count unchanged: no number of clean stops makes it suspect. So does, where to be
+// delivered again counts as a failure, every message that has not failed, and one that has brought
+// along a count which may be above the limit of the queue.
+func (s *Subscription) giveBack(h *Handling, result Result) {
+	n := s.returns(h)
+	if n > 0 || s.settings.Layout.RedeliveryFails() && h.mark != again || s.uncarried(h) {
+		h.raw.Session.Cancel() // or it would come back to us
+		h.setReturns(n)
+		s.requeueAtEnd(h)
+		return
+	}
+	h.raw.Requeue()
+	result.Outcome = Returned
+	s.report(h, result)
+}

@@ -1,0 +1,70 @@
+package consume
+
+import (
+	"fmt"
+	"time"
+)
+
+// Stuck is a handler that still runs although its time is up and its context canceled.
+type Stuck struct {
+	MessageID string
+	For       time.Duration // since it began
+	Replaced  bool          // another worker has taken its place
+	Returned  bool          // it has returned after all
+}
+
+// replace gives the slot of a stuck handler to a new worker. As many may be abandoned as there are
+// slots; then slots stay occupied, and the reports say so.
+func (s *Subscription) replace(w *worker, h *Handling) {
+	s.mu.Lock()
+	may := s.stuck < s.settings.Concurrency && s.phase < halted
+	if may {
+		s.stuck++
+	}
+	s.mu.Unlock()
+	replaced := may && h.abandon()
+	if may && !replaced {
+		s.mu.Lock()
+		s.stuck--
+		s.mu.Unlock()
+		return // it has just returned
+	}
+	if replaced {
+		// No longer counted among the workers: a stop does not wait for it.
+		s.startWorker(w.base, h, fmt.Errorf("%w, and still runs %v after it was canceled", ErrTimeout, s.settings.StuckAfter))
+		s.forget(w)
+	}
+	s.reportStuck(Stuck{MessageID: h.raw.MessageId, For: time.Since(h.began), Replaced: replaced})
+}
+
+// cameBack is told of an abandoned handler that has returned after all.
+func (s *Subscription) cameBack(h *Handling) {
+	s.mu.Lock()
+	s.stuck--
+	s.mu.Unlock()
+	s.reportStuck(Stuck{MessageID: h.raw.MessageId, For: time.Since(h.began), Returned: true})
+}
+
+func (s *Subscription) reportStuck(e Stuck) {
+	s.shared.Logger.Warn("rehop: handler ignores its context", "queue", s.settings.Queue, "message", e.MessageID,
+		"for", e.For, "replaced", e.Replaced, "returned", e.Returned)
+	if s.settings.Events.Stuck != nil {
+		s.settings.Events.Stuck(e)
+	}
+}
+
+// abandonAll gives back the messages of handlers that ignore their context, and tells how many.
+func (s *Subscription) abandonAll() int {
+	return s.eachRunning(func(w *worker, h *Handling) bool {
+		if h.why() == nil || !h.abandon() {
+			return false
+		}
+		s.mu.Lock()
+		s.stuck++
+		s.mu.Unlock()
+		h.raw.Requeue()
+		s.report(h, Result{Outcome: Returned, Took: time.Since(h.began)})
+		s.forget(w)
+		return true
+	})
+}

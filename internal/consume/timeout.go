@@ -1,0 +1,52 @@
+package consume
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	usualConsumerTimeout  = 30 * time.Minute // RabbitMQ's own
+	consumerTimeoutMargin = time.Minute
+	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
+)
+
+// Timeout finds out how long the broker and a subscription may hold messages.
+type Timeout struct {
+	Prefetch, Concurrency int
+	Handler               time.Duration // that one run of a handler may take
+	StuckAfter            time.Duration
+}
+
+// rounds is how many handlers run one after the other until the last message of a full prefetch is
+// handled.
+func (t Timeout) rounds() time.Duration {
+	return time.Duration((t.Prefetch + t.Concurrency - 1) / t.Concurrency)
+}
+
+// Consumer is when the broker may take a delivery for forgotten: not before handlers have used all
+// the time that they have. The last one of a full prefetch waits for those before it.
+func (t Timeout) Consumer() time.Duration {
+	each := min(t.Handler, maxConsumerTimeout) + min(t.StuckAfter, maxConsumerTimeout)
+	return min(max(t.rounds()*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
+}
+
+// hold is how long after a worker has taken a message it may still begin another run of the handler
+// with it while the subscription pauses. That run must end before the broker's consumer timeout,
+// which would take the message away and count that. The timeout begins when the broker sends the
+// message. How long it then waited for a worker is not known: at the most for all that may be sent
+// ahead of it, unless the broker sends one message at a time (narrow). Never less than a pause
+// needs before everything else is given back. Where the consumer cannot be replaced by a narrow
+// one, all that is prefetched shares the time, and goes round.
+func (t Timeout) hold(narrow, replaceable bool) time.Duration {
+	runs := t.rounds()
+	if narrow {
+		runs = 1
+	}
+	handlers := runs * min(t.Handler, usualConsumerTimeout)
+	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
+	if !replaceable {
+		return room / runs
+	}
+	return room
+}

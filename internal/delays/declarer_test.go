@@ -1,0 +1,40 @@
+package delays
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What messages that come back early say of the topology is believed ever less often.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDeclarer(nil)
+		doubted := func() bool { return d.Doubt().Equal(time.Now()) }
+		for i, test := range []struct {
+			after time.Duration // the step before
+			want  bool
+		}{
+			{0, true},
+			{100 * time.Millisecond, false}, // trusted for 200 ms
+			{100 * time.Millisecond, true},
+			{300 * time.Millisecond, false}, // for 400 ms
+			{100 * time.Millisecond, true},
+			{10*time.Minute + 1, true}, // so long ago that it begins anew
+			{200 * time.Millisecond, true},
+			{200 * time.Millisecond, false},
+		} {
+			time.Sleep(test.after) // virtual
+			if got := doubted(); got != test.want {
+				t.Errorf("step %d: got doubt %v, want %v", i, got, test.want)
+			}
+		}
+		for range 20 { // never for longer than a minute
+			time.Sleep(time.Minute)
+			if !doubted() {
+				t.Error("a minute later: got no doubt, want one")
+			}
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package delays
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/layout"
+)
+
+// Delays gives addresses to messages that are to wait, and declares what they need on the way.
+type Delays struct {
+	// Declarer declares on the connection that the messages are published on.
+	Declarer *Declarer
+	// Native is the layout of the delay queues.
+	Native layout.Native
+	// Public turns the error of a declaration into what users of the package rehop see.
+	Public func(error) error
+}
+
+// Back is the address from which a message returns to its queue after a delay, with its own routing
+// key or with the one of the queue. What it needs is declared unless that was done since a time.
+func (d *Delays) Back(ctx context.Context, delay time.Duration, keepsKey bool, since time.Time) (layout.Address, error) {
+	to := layout.ToQueue
+	if keepsKey {
+		to = layout.ToHome
+	}
+	return d.cascade(ctx, delay, to, since)
+}
+
+// Destination is a queue that a message is published to by its name, to arrive after a delay.
+type Destination struct {
+	Queue string
+	// Temporary queues end by themselves. They get no landing queue, which would outlive them.
+	Temporary bool
+	// Bound: a subscription has already bound the queue for messages that return.
+	Bound bool
+}
+
+// ToQueue is the address and the routing key with which a message goes to a queue after a delay.
+func (d *Delays) ToQueue(ctx context.Context, delay time.Duration, to Destination) (layout.Address, string, error) {
+	key, plan := layout.LandingQueue(to.Queue), func() topology.Plan { return d.Native.LaterToQueue(to.Queue) }
+	switch {
+	case to.Bound:
+		key, plan = to.Queue, func() topology.Plan { return topology.Plan{} }
+	case to.Temporary:
+		key, plan = to.Queue, func() topology.Plan { return d.Native.LaterToTemporary(to.Queue) }
+	}
+	address, err := d.later(ctx, delay, layout.ToQueue, key, plan)
+	return address, key, err
+}
+
+// ToExchange is the address from which a message goes to an exchange after a delay, with its
+// own routing key.
+func (d *Delays) ToExchange(ctx context.Context, delay time.Duration, exchange, key string) (layout.Address, error) {
+	return d.later(ctx, delay, layout.ToExchange(exchange), key, func() topology.Plan { return d.Native.LaterTo(exchange) })
+}
+
+// later is the address of a cascade of which the end is declared, too.
+func (d *Delays) later(ctx context.Context, delay time.Duration, to, key string, end func() topology.Plan) (layout.Address, error) {
+	address, err := d.cascade(ctx, delay, to, time.Time{})
+	if err != nil {
+		return layout.Address{}, err
+	}
+	return address, d.ensure(ctx, "way to "+to+" "+key, time.Time{}, end)
+}
+
+// cascade declares the cascade as far as a delay needs it, unless that was done since a time.
+func (d *Delays) cascade(ctx context.Context, delay time.Duration, to string, since time.Time) (layout.Address, error) {
+	address, err := layout.CascadeAddress(delay, to)
+	if err != nil {
+		return layout.Address{}, fmt.Errorf("%w: %w", rabbit.ErrInvalid, err)
+	}
+	part := address.Exchange
+	if to == layout.ToHome {
+		part += " and home"
+	}
+	return address, d.ensure(ctx, part, since, func() topology.Plan {
+		plan := d.Native.Base()
+		plan.Add(d.Native.Cascade(delay))
+		if to == layout.ToHome {
+			plan.Add(d.Native.LaterHome())
+		}
+		return plan
+	})
+}
+
+// backoff is the pause between tries to declare something.
+var backoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
+
+// ensure declares a part of the topology, waiting for a broker until ctx ends. Its error is one of
+// the outcomes of publishing.
+func (d *Delays) ensure(ctx context.Context, part string, since time.Time, plan func() topology.Plan) error {
+	for tries := 1; ; tries++ {
+		err := d.Declarer.Ensure(ctx, part, since, plan)
+		var refused *rabbit.DeclareError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &refused) && refused.Code == 404:
+			return fmt.Errorf("%w: %w", rabbit.ErrUnroutable, d.Public(err))
+		case errors.As(err, &refused):
+			return fmt.Errorf("%w: %w", rabbit.ErrRefused, d.Public(err))
+		case errors.Is(err, rabbit.ErrClosed), errors.Is(err, rabbit.ErrBlocked):
+			return err
+		}
+		if rabbit.Pause(ctx, backoff.Delay(tries)) != nil {
+			return fmt.Errorf("%w: %v", rabbit.ErrDisconnected, err)
+		}
+	}
+}
