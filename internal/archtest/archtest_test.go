@@ -1,5 +1,5 @@
-// Package archtest keeps the structure of the project: who may import whom, and that every package
-// says what it is for.
+// Package archtest checks the structure of the project and its documents: which package may import
+// which, that every package has a comment, and that the documents are readable and name what exists.
 package archtest
 
 import (
@@ -17,7 +17,10 @@ import (
 
 const module = "github.com/rehop/rehop"
 
-// rule says what packages under a path may not import.
+// root is the directory of the module.
+var root = filepath.Join("..", "..")
+
+// rule is what packages under a path may not import.
 type rule struct {
 	from   string // path below the module; "." is the root package alone
 	forbid string // import path prefix
@@ -64,13 +67,15 @@ type source struct {
 	dir  string // below the module's root
 	name string
 	file *ast.File
+	set  *token.FileSet
 }
+
+func (s source) line(pos token.Pos) int { return s.set.Position(pos).Line }
 
 // sources parses every file of the root module. It reads the files itself, because a test that asks
 // the go command is cached without regard to them.
 func sources(t *testing.T) []source {
 	t.Helper()
-	root := filepath.Join("..", "..")
 	var all []source
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -87,12 +92,13 @@ func sources(t *testing.T) []source {
 		if !strings.HasSuffix(p, ".go") {
 			return nil
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.ParseComments|parser.SkipObjectResolution)
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, p, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		rel, err := filepath.Rel(root, filepath.Dir(p))
-		all = append(all, source{dir: filepath.ToSlash(rel), name: filepath.Base(p), file: f})
+		all = append(all, source{dir: filepath.ToSlash(rel), name: filepath.Base(p), file: f, set: set})
 		return err
 	})
 	if err != nil {

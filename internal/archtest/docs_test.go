@@ -1,0 +1,293 @@
+package archtest
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// page is a Markdown file.
+type page struct {
+	name  string // below the module's root
+	lines []string
+	code  []bool // by line: inside a fenced code block, or its fence
+}
+
+// pages reads README.md, CHANGELOG.md and everything in docs.
+func pages(t *testing.T) []page {
+	t.Helper()
+	names := []string{"README.md", "CHANGELOG.md"}
+	err := fs.WalkDir(os.DirFS(root), "docs", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(p, ".md") {
+			names = append(names, p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) < 10 {
+		t.Fatalf("found only %d pages", len(names))
+	}
+	all := make([]page, len(names))
+	for i, name := range names {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = parsePage(name, string(text))
+	}
+	return all
+}
+
+func parsePage(name, text string) page {
+	p := page{name: name, lines: strings.Split(text, "\n")}
+	p.code = make([]bool, len(p.lines))
+	fenced := false
+	for i, line := range p.lines {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		p.code[i] = fenced || fence
+		if fence {
+			fenced = !fenced
+		}
+	}
+	return p
+}
+
+// generated pages are written by a program: their text is checked where it comes from.
+var generated = []string{"docs/cli.md"}
+
+const maxLine = 100
+
+// A line that is longer than the window is hard to read and to compare. A link's address and a row of
+// a table cannot be broken.
+func TestLines(t *testing.T) {
+	for _, p := range pages(t) {
+		if slices.Contains(generated, p.name) {
+			continue
+		}
+		for i, line := range p.lines {
+			if p.code[i] || strings.HasPrefix(strings.TrimSpace(line), "|") {
+				continue
+			}
+			if n := utf8.RuneCountInString(link.ReplaceAllString(line, "[$1]()")); n > maxLine {
+				t.Errorf("%s:%d has %d characters, want at most %d", p.name, i+1, n, maxLine)
+			}
+		}
+	}
+}
+
+var (
+	link     = regexp.MustCompile(`\[([^\]]*)\]\(([^)\s]*)\)`)
+	codeSpan = regexp.MustCompile("`[^`]*`")
+)
+
+// Every relative link leads to a file, and to a heading of that file if it names one.
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	headings := make(map[string]map[string]bool)
+	for _, p := range all {
+		headings[p.name] = anchors(p)
+	}
+	found := 0
+	for _, p := range all {
+		for i, line := range p.lines {
+			if p.code[i] {
+				continue
+			}
+			for _, m := range link.FindAllStringSubmatch(line, -1) {
+				target, anchor, _ := strings.Cut(m[2], "#")
+				if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+					continue
+				}
+				found++
+				file := p.name
+				if target != "" {
+					file = path.Join(path.Dir(p.name), target)
+				}
+				if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(file))); err != nil {
+					t.Errorf("%s:%d links to %s, which does not exist", p.name, i+1, m[2])
+				} else if anchor != "" && !headings[file][anchor] {
+					t.Errorf("%s:%d links to %s, and %s has no such heading", p.name, i+1, m[2], file)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found only %d links", found)
+	}
+}
+
+// anchors are the names by which GitHub links to the headings of a page.
+func anchors(p page) map[string]bool {
+	all := make(map[string]bool)
+	for i, line := range p.lines {
+		text := strings.TrimLeft(line, "#")
+		if p.code[i] || text == line || !strings.HasPrefix(text, " ") {
+			continue
+		}
+		name := slug(link.ReplaceAllString(text[1:], "$1"))
+		for n, base := 1, name; all[name]; n++ {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		all[name] = true
+	}
+	return all
+}
+
+func slug(heading string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, strings.TrimSpace(heading))
+}
+
+func TestSlug(t *testing.T) {
+	for heading, want := range map[string]string{
+		"What it promises": "what-it-promises", "Which fleets, on which brokers": "which-fleets-on-which-brokers",
+		"`retry`": "retry", "RabbitMQ's own delayed retry": "rabbitmqs-own-delayed-retry",
+	} {
+		if got := slug(heading); got != want {
+			t.Errorf("slug of %q: got %q, want %q", heading, got, want)
+		}
+	}
+}
+
+var (
+	// named is a test in a page, with the package before it if it is named: "faults.TestFaults",
+	// "integration/fleets: TestFleets". A name before "…", and one in an argument of -run, stands for all
+	// tests that begin with it.
+	named    = regexp.MustCompile(`(?:([\w/]+)(?:\.|: ))?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)(…?)`)
+	function = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
+)
+
+// Every test that a page names exists, in the package that it names.
+func TestNamedTests(t *testing.T) {
+	tests := testsByName(t)
+	found := 0
+	for _, p := range pages(t) {
+		for i, line := range p.lines {
+			for _, m := range named.FindAllStringSubmatch(line, -1) {
+				found++
+				pkg, name := m[1], m[2]
+				prefix := m[3] != "" || strings.Contains(line, "-run")
+				if !hasTest(tests, pkg, name, prefix) {
+					t.Errorf("%s:%d names the test %s, which does not exist", p.name, i+1, m[0])
+				}
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("found only %d names of tests", found)
+	}
+}
+
+func hasTest(tests map[string][]string, pkg, name string, prefix bool) bool {
+	for test, dirs := range tests {
+		if test != name && !(prefix && strings.HasPrefix(test, name)) {
+			continue
+		}
+		if pkg == "" || slices.ContainsFunc(dirs, func(dir string) bool { return dir == pkg || strings.HasSuffix(dir, "/"+pkg) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// testsByName has the directories of each test of all modules.
+func testsByName(t *testing.T) map[string][]string {
+	t.Helper()
+	tests := make(map[string][]string)
+	err := fs.WalkDir(os.DirFS(root), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && p != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(p)))
+		for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+			tests[m[1]] = append(tests[m[1]], path.Dir(p))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests
+}
+
+// replaced are words and phrases of an idiom that slowed readers down, and what to write.
+var replaced = []struct{ word, write string }{
+	{`mend(s|ed|ing)?`, "fix, repair"},
+	{`rest(s|ed|ing)|(at|to) rest`, "is in the failed queue"},
+	{`burn(s|t|ed|ing)?`, "use an attempt"},
+	{`tell(s|ing)?|told`, "report, return, log, receive"},
+	{`says?|said|saying`, "report, return, log"},
+	{`who publish(es)? one at a time`, "a sequential publisher"},
+	{`so (many|long)`, "N, this long, the given duration"},
+	{`in (hand|(the|its|their) hands)`, "being handled, unacked"},
+	{`(go|goes|going|went) on`, "continue, resume"},
+	{`made again`, "reconnected, recreated"},
+	{`for ever`, "forever, without limit"},
+	{`the business`, "your transaction, your data"},
+	{`foreign|others'`, "existing, external, of another application"},
+	{`a person`, "an operator, you"},
+	{`lookout|patience|pulse|mourn(s|ed)?|bury|buries|buried|bequeath(s|ed)?|lends?|lent`, "poll, timeout, heartbeat, delete, dead-letter, transfer"},
+	{`as it is|all the same`, "unchanged, anyway"},
+	{`beside`, "compared with, next to"},
+}
+
+// cleanGo are the directories of Go code whose comments have none of the replaced words. The list grows.
+var cleanGo = []string{"internal/archtest"}
+
+func TestWords(t *testing.T) {
+	words := make([]*regexp.Regexp, len(replaced))
+	for i, r := range replaced {
+		words[i] = regexp.MustCompile(`(?i)(^|[^\w-])(` + r.word + `)($|[^\w-])`)
+	}
+	check := func(where string, line int, text string) {
+		for i, word := range words {
+			if m := word.FindStringSubmatch(text); m != nil {
+				t.Errorf("%s:%d has %q; write: %s", where, line, m[2], replaced[i].write)
+			}
+		}
+	}
+	for _, p := range pages(t) {
+		if slices.Contains(generated, p.name) {
+			continue
+		}
+		for i, line := range p.lines {
+			if !p.code[i] {
+				check(p.name, i+1, codeSpan.ReplaceAllString(link.ReplaceAllString(line, "$1"), "``"))
+			}
+		}
+	}
+	for _, s := range sources(t) {
+		clean := slices.ContainsFunc(cleanGo, func(dir string) bool { return s.dir == dir || strings.HasPrefix(s.dir, dir+"/") })
+		if !clean {
+			continue
+		}
+		for _, group := range s.file.Comments {
+			for _, c := range group.List {
+				check(path.Join(s.dir, s.name), s.line(c.Pos()), c.Text)
+			}
+		}
+	}
+}
