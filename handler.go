@@ -3,9 +3,7 @@ package rehop
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -65,18 +63,6 @@ type deliveryKey struct{}
 func DeliveryFrom(ctx context.Context) *Delivery {
 	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
 	return d
-}
-
-// JSON makes a handler of a function that takes the body decoded from JSON. A body that cannot be
-// decoded goes to the failed queue at once, with the reason.
-func JSON[T any](handle func(ctx context.Context, body T) error) Handler {
-	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
-		var body T
-		if err := json.Unmarshal(d.Body, &body); err != nil {
-			return &decodeError{fmt.Errorf("decode body as %T: %w", body, err)}
-		}
-		return handle(ctx, body)
-	})
 }
 
 // decodeError is a permanent failure with a kind of its own.
