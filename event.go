@@ -74,6 +74,19 @@ func (e Event[T]) Handler(handle func(ctx context.Context, v T) error) Handler {
 	})
 }
 
+// Register has a [Mux] call a function for each value: by the event's type, or, if it has none, by its key.
+// It panics if the mux already has a handler for it.
+func (e Event[T]) Register(mux *Mux, handle func(ctx context.Context, v T) error) {
+	switch {
+	case e.Type != "":
+		mux.HandleType(e.Type, e.Handler(handle))
+	case e.Key != "":
+		mux.HandleKey(e.Key, e.Handler(handle))
+	default:
+		panic(fmt.Sprintf("rehop: mux: the event of %T has neither a type nor a key", *new(T)))
+	}
+}
+
 func (e Event[T]) codec() Codec {
 	if e.Codec == nil {
 		return jsonCodec{}
