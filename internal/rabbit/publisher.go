@@ -28,6 +28,7 @@ const (
 type Publisher struct {
 	link    *Link
 	gate    *gate
+	started *gate        // those that Start has sent and that have no outcome yet
 	maxBody atomic.Int64 // what the broker has said that it takes
 
 	mu      sync.Mutex
@@ -41,7 +42,8 @@ type Publisher struct {
 
 // NewPublisher publishes over link. Its gate follows the link's state by SetState.
 func NewPublisher(link *Link, limits Limits) *Publisher {
-	p := &Publisher{link: link, gate: newGate(limits)}
+	p := &Publisher{link: link, gate: newGate(limits), started: newGate(limits)}
+	p.started.set(true, nil)
 	p.maxBody.Store(math.MaxInt64)
 	return p
 }
@@ -62,7 +64,10 @@ func (p *Publisher) SetState(s State, err error) {
 }
 
 // Close turns new messages away. Those under way end when the link closes.
-func (p *Publisher) Close() { p.gate.close() }
+func (p *Publisher) Close() {
+	p.started.close()
+	p.gate.close()
+}
 
 // Quiet waits until no message is under way, or ctx ends, and returns how many are.
 func (p *Publisher) Quiet(ctx context.Context) (unconfirmed int) {
@@ -107,6 +112,7 @@ const (
 	atOnce          readiness = iota // nothing
 	whenThereIsRoom                  // a place in the window
 	whenPossible                     // that, and the end of another message with the same id
+	behindAll                        // that, also behind as many as may wait while there is no broker
 )
 
 func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publishing, when readiness) (Ticket, error) {
@@ -115,8 +121,11 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publish
 	}
 	size := len(msg.Body) + messageOverhead
 	enter := p.gate.tryEnter
-	if when >= whenThereIsRoom {
+	switch when {
+	case whenThereIsRoom, whenPossible:
 		enter = p.gate.enter
+	case behindAll:
+		enter = p.gate.enterBehind
 	}
 	if err := enter(ctx, size); err != nil {
 		return Ticket{}, err
