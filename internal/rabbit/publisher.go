@@ -28,8 +28,9 @@ const (
 type Publisher struct {
 	link    *Link
 	gate    *gate
-	started *gate        // those that Start has sent and that have no outcome yet
-	maxBody atomic.Int64 // what the broker has said that it takes
+	started *gate          // those that Start has sent and that have no outcome yet
+	maxBody atomic.Int64   // what the broker has said that it takes
+	replies func(Delivery) // not nil: its messages are requests, and this takes their replies
 
 	mu      sync.Mutex
 	session *pubSession // nil: none yet
@@ -150,7 +151,11 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 		s.free(msg.MessageId)
 		return Ticket{}, fmt.Errorf("%w: not sent: %w", ErrDisconnected, err)
 	}
-	confirm, err := s.ch.PublishWithDeferredConfirm(exchange, key, true, false, *msg)
+	sent := *msg
+	if p.replies != nil {
+		sent.ReplyTo = directReplyTo
+	}
+	confirm, err := s.ch.PublishWithDeferredConfirm(exchange, key, !isDirectReply(exchange, key), false, sent)
 	if err != nil {
 		s.free(msg.MessageId)
 		return Ticket{}, fmt.Errorf("%w: %w", ErrDisconnected, err)
@@ -179,15 +184,7 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	select {
 	case <-t.confirm.Done():
 	case <-ctx.Done():
-		// The broker may still answer; until then the message keeps its place in the window.
-		late := func() {
-			<-t.confirm.Done()
-			t.session.settle(t.id)
-			p.gate.leave(t.size)
-		}
-		if !p.pending.start(late) {
-			late() // the link has closed, and with it every confirm is settled
-		}
+		p.abandon(t)
 		return fmt.Errorf("%w: no confirm yet: %w", ErrUnknown, ctx.Err())
 	}
 	returned := t.session.settle(t.id)
@@ -208,6 +205,18 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 		p.replace(t.session)
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, ErrNacked)
+}
+
+// abandon is for a message whose outcome nobody waits for. The broker may still answer; until then it keeps its place in the window.
+func (p *Publisher) abandon(t Ticket) {
+	late := func() {
+		<-t.confirm.Done()
+		t.session.settle(t.id)
+		p.gate.leave(t.size)
+	}
+	if !p.pending.start(late) {
+		late() // the link has closed, and with it every confirm is settled
+	}
 }
 
 // lost finds out what the end of its channel means for a message that was under way.
@@ -344,7 +353,7 @@ type opening struct {
 }
 
 func (p *Publisher) open(o *opening) {
-	s, err := openPubSession(context.Background(), p.link, p.gate.limits.Unconfirmed)
+	s, err := openPubSession(context.Background(), p.link, p.gate.limits.Unconfirmed, p.replies != nil)
 	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected) {
 		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
@@ -352,9 +361,21 @@ func (p *Publisher) open(o *opening) {
 	if p.opening, o.err = nil, err; err == nil {
 		p.session = s
 		p.pending.start(func() { p.watch(s) })
+		if p.replies != nil {
+			p.pending.start(func() { p.receive(s) })
+		}
 	}
 	p.mu.Unlock()
 	close(o.done)
+}
+
+// receive hands on the replies that come to a session. One that gets no more of them takes no more requests.
+func (p *Publisher) receive(s *pubSession) {
+	for d := range s.replies {
+		p.replies(Delivery{Delivery: d})
+	}
+	close(s.mute)
+	p.replace(s)
 }
 
 // replace has the next message open a new channel. What is under way on the old one still gets its answer.
