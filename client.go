@@ -30,6 +30,7 @@ type Client struct {
 	consume   *rabbit.Link
 	sender    *rabbit.Publisher // of what users publish
 	mover     *rabbit.Publisher // of what fails: an error of one kind does not cost the other its confirms
+	requester *rabbit.Requester
 	declarer  *delays.Declarer
 	delays    *delays.Delays
 	inside    consume.Inside
@@ -75,6 +76,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 		c.declarer.Reset()
 		c.sender.SetState(s, err)
 		c.mover.SetState(s, err)
+		c.requester.SetState(s, err)
 		published(s, err)
 	})
 	c.consume = rabbit.NewLink("consume", opts, func(s rabbit.State, err error) {
@@ -87,6 +89,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	}
 	c.sender = rabbit.NewPublisher(c.publish, limits)
 	c.mover = rabbit.NewPublisher(c.publish, limits)
+	c.requester = rabbit.NewRequester(c.publish, limits)
 	c.declarer = delays.NewDeclarer(c.publish)
 	c.delays = &delays.Delays{Declarer: c.declarer, Native: native, Public: publicError}
 	host, _ := os.Hostname()
@@ -194,13 +197,13 @@ func (c *Client) keepExchanges(ctx context.Context) {
 	}
 }
 
-// Close drains all subscriptions, waits for the outcomes of what is being published, for 30 s at most, and
-// closes the connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
+// Close drains all subscriptions, waits for the outcomes of what is being published and for the replies to
+// requests, for 30 s at most, and closes the connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
 // the broker; so do not pass a context that has ended. Close returns when everything has ended, save handlers
 // that ignore their context.
 //
 // Whatever the broker does, Close comes to an end without a deadline of ctx: [Subscription.Drain] says how long handlers and
-// the broker have. The error says if published messages were not confirmed, and of each queue, how many failed messages went back to it
+// the broker have. The error says if published messages were not confirmed or requests not answered, and of each queue, how many failed messages went back to it
 // because the broker did not take them.
 //
 // Close can be called more than once: each call waits for the end and returns the same error. A handler or hook of the
@@ -236,16 +239,21 @@ func (c *Client) Close(ctx context.Context) error {
 	draining.Wait()
 	c.sender.Close()
 	c.mover.Close()
+	c.requester.Close()
 	within, cancel := context.WithTimeout(ctx, consume.ConfirmGrace)
 	defer cancel()
 	if n := c.sender.Quiet(within); n > 0 {
 		faults = append(faults, fmt.Errorf("rehop: close: %w: messages that were sent and not confirmed: %d; the broker may have them", ErrUnknown, n))
+	}
+	if n := c.requester.Quiet(within); n > 0 {
+		faults = append(faults, fmt.Errorf("rehop: close: %w: requests that were sent and not answered: %d; they may have been handled", ErrUnknown, n))
 	}
 	c.quit()
 	c.publish.Close()
 	c.consume.Close()
 	c.sender.Wait()
 	c.mover.Wait()
+	c.requester.Wait()
 	c.background.Wait()
 	c.fault = errors.Join(faults...)
 	return c.fault

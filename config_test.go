@@ -68,7 +68,7 @@ func TestConfigReportsAllFaults(t *testing.T) {
 
 func TestSubscriptionDefaults(t *testing.T) {
 	t.Parallel()
-	s := Subscriber{Queue: "q", Handler: JSON(func(context.Context, int) error { return nil })}.withDefaults(layout.Native{})
+	s := Subscriber{Queue: "q", Handler: Event[int]{}.Handler(func(context.Context, int) error { return nil })}.withDefaults(layout.Native{})
 	if err := s.validate(); err != nil {
 		t.Errorf("got %v, want nil", err)
 	}

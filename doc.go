@@ -5,13 +5,15 @@
 // goes to a failed queue, where you can inspect it, fix the cause and replay it. No confirmed message
 // is lost, and docs/guarantees.md lists every case in which a message can be seen twice.
 //
+//	var OrderPlaced = rehop.Event[Order]{Exchange: "orders", Key: "order.placed", Type: "order.placed.v1"}
+//
 //	client, err := rehop.Open(ctx, rehop.Config{URL: "amqp://guest:guest@localhost/"})
-//	err = client.Publish(ctx, rehop.Message{Exchange: "order", Key: "order.created", Body: body})
 //	sub, err := client.Subscribe(ctx, rehop.Subscriber{
-//		Queue: "order-summary", Exchange: "order", Keys: []string{"order.#"},
+//		Queue: "order-summary", Exchange: "orders", Keys: []string{"order.#"},
 //		Retry:   rehop.Steps(10*time.Second, 100*time.Second, time.Hour),
-//		Handler: rehop.JSON(func(ctx context.Context, o OrderCreated) error { … }),
+//		Handler: OrderPlaced.Handler(func(ctx context.Context, o Order) error { … }),
 //	})
+//	err = OrderPlaced.Publish(ctx, client, order)
 //
 // What a handler returns decides: nil acks; an error is retried by the schedule; [Permanent] goes to
 // the failed queue at once; [RetryAfter] waits for exactly that long; [Discard] drops the message;

@@ -3,8 +3,6 @@ package rehop
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/rehop/rehop/internal/consume"
@@ -65,16 +63,4 @@ func (d *Delivery) HookHeader(name string) any { return d.hooks[name] }
 func DeliveryFrom(ctx context.Context) *Delivery {
 	d, _ := ctx.Value(consume.ViewKey{}).(*Delivery)
 	return d
-}
-
-// JSON makes a handler of a function that takes the body decoded from JSON. A body that cannot be
-// decoded goes to the failed queue at once, with the reason.
-func JSON[T any](handle func(ctx context.Context, body T) error) Handler {
-	return HandlerFunc(func(ctx context.Context, d *Delivery) error {
-		var body T
-		if err := json.Unmarshal(d.Body, &body); err != nil {
-			return &consume.DecodeError{Err: fmt.Errorf("decode body as %T: %w", body, err)}
-		}
-		return handle(ctx, body)
-	})
 }

@@ -130,8 +130,8 @@ func (c *Client) publishEach(ctx context.Context, messages []Message, settled fu
 
 // prepare turns a message into what is sent, and tells to which exchange.
 func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) (exchange, key string, err error) {
-	if len(m.Body) > c.config.MaxBody {
-		return "", "", fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
+	if err := c.checkBody(m); err != nil {
+		return "", "", err
 	}
 	delay := m.Delay
 	if !m.At.IsZero() {
@@ -141,6 +141,13 @@ func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) 
 		return c.delayed(ctx, m, p, delay)
 	}
 	return m.Exchange, m.Key, m.publishing(p, c.config.KeepUnroutable)
+}
+
+func (c *Client) checkBody(m *Message) error {
+	if len(m.Body) > c.config.MaxBody {
+		return fmt.Errorf("%w: the body has %d bytes, Config.MaxBody is %d", ErrTooLarge, len(m.Body), c.config.MaxBody)
+	}
+	return nil
 }
 
 // delayed addresses a message to the cascade, from which it goes to its own exchange with its own

@@ -5,7 +5,7 @@
 //	sub, err := client.Subscribe(ctx, rehop.Subscriber{
 //		Queue:      "order-summary", Exchange: "order", Keys: []string{"order.#"},
 //		Middleware: []rehop.Middleware{in.Middleware("order-summary")},
-//		Handler: rehop.JSON(func(ctx context.Context, o OrderCreated) error {
+//		Handler: OrderPlaced.Handler(func(ctx context.Context, o Order) error {
 //			_, err := inbox.Tx(ctx).ExecContext(ctx, "INSERT INTO summaries …")
 //			return err
 //		}),

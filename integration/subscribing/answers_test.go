@@ -220,7 +220,7 @@ func TestStopDuringPause(t *testing.T) {
 	}
 }
 
-func TestJSON(t *testing.T) {
+func TestTypedBodies(t *testing.T) {
 	t.Parallel()
 	type order struct {
 		ID    int
@@ -229,7 +229,7 @@ func TestJSON(t *testing.T) {
 	_, ch, rec, c := kit.Setup(t)
 	orders := make(chan order, 1)
 	kit.Subscribe(t, c, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(time.Hour),
-		Handler: rehop.JSON(func(ctx context.Context, o order) error {
+		Handler: rehop.Event[order]{}.Handler(func(ctx context.Context, o order) error {
 			if d := rehop.DeliveryFrom(ctx); d == nil || d.Queue != "q" {
 				t.Errorf("DeliveryFrom: got %+v, want that of q", d)
 			}

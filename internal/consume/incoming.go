@@ -43,7 +43,7 @@ func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delive
 		past = h.past
 	}
 	s.settings.Handler.Open(h, Incoming{
-		Raw: &h.raw, Headers: visible(raw), Past: past, Known: past != &unwritten,
+		Raw: &h.raw, Headers: Visible(raw), Past: past, Known: past != &unwritten,
 		Redelivered: h.mark != first || past.Returns > 0, GivenID: h.givenID,
 	})
 	return h
@@ -97,9 +97,9 @@ func (h *Handling) setReturns(n int) {
 	h.past = &past
 }
 
-// visible are the headers that a handler sees. A message without headers of its own is the usual
+// Visible are the headers that a handler sees. A message without headers of its own is the usual
 // case, and costs no copy.
-func visible(headers map[string]any) map[string]any {
+func Visible(headers map[string]any) map[string]any {
 	for name := range headers {
 		if !envelope.Owned(name) {
 			return envelope.Clean(headers)

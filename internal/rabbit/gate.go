@@ -62,7 +62,12 @@ func (g *gate) tryEnter(_ context.Context, size int) error {
 }
 
 // enter waits for a place for a message of this size. Who entered must leave.
-func (g *gate) enter(ctx context.Context, size int) error {
+func (g *gate) enter(ctx context.Context, size int) error { return g.await(ctx, size, false) }
+
+// enterBehind is enter for somebody whose number is bounded in another way: it waits also behind as many as may wait.
+func (g *gate) enterBehind(ctx context.Context, size int) error { return g.await(ctx, size, true) }
+
+func (g *gate) await(ctx context.Context, size int, behind bool) error {
 	g.mu.Lock()
 	switch {
 	case g.closed:
@@ -72,7 +77,7 @@ func (g *gate) enter(ctx context.Context, size int) error {
 		g.take(size)
 		g.mu.Unlock()
 		return nil
-	case !g.open && (g.waiting.Len() >= g.limits.Waiting || g.waitingBytes+size > g.limits.WaitingBytes && g.waiting.Len() > 0):
+	case !g.open && !behind && (g.waiting.Len() >= g.limits.Waiting || g.waitingBytes+size > g.limits.WaitingBytes && g.waiting.Len() > 0):
 		err := fmt.Errorf("%w; %w: %d (%d bytes)", g.reason, errOverLimit, g.waiting.Len(), g.waitingBytes)
 		g.mu.Unlock()
 		return err

@@ -28,7 +28,9 @@ const (
 type Publisher struct {
 	link    *Link
 	gate    *gate
-	maxBody atomic.Int64 // what the broker has said that it takes
+	started *gate          // those that Start has sent and that have no outcome yet
+	maxBody atomic.Int64   // what the broker has said that it takes
+	replies func(Delivery) // not nil: its messages are requests, and this takes their replies
 
 	mu      sync.Mutex
 	session *pubSession // nil: none yet
@@ -41,7 +43,8 @@ type Publisher struct {
 
 // NewPublisher publishes over link. Its gate follows the link's state by SetState.
 func NewPublisher(link *Link, limits Limits) *Publisher {
-	p := &Publisher{link: link, gate: newGate(limits)}
+	p := &Publisher{link: link, gate: newGate(limits), started: newGate(limits)}
+	p.started.set(true, nil)
 	p.maxBody.Store(math.MaxInt64)
 	return p
 }
@@ -62,7 +65,10 @@ func (p *Publisher) SetState(s State, err error) {
 }
 
 // Close turns new messages away. Those under way end when the link closes.
-func (p *Publisher) Close() { p.gate.close() }
+func (p *Publisher) Close() {
+	p.started.close()
+	p.gate.close()
+}
 
 // Quiet waits until no message is under way, or ctx ends, and returns how many are.
 func (p *Publisher) Quiet(ctx context.Context) (unconfirmed int) {
@@ -107,6 +113,7 @@ const (
 	atOnce          readiness = iota // nothing
 	whenThereIsRoom                  // a place in the window
 	whenPossible                     // that, and the end of another message with the same id
+	behindAll                        // that, also behind as many as may wait while there is no broker
 )
 
 func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publishing, when readiness) (Ticket, error) {
@@ -115,8 +122,11 @@ func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publish
 	}
 	size := len(msg.Body) + messageOverhead
 	enter := p.gate.tryEnter
-	if when >= whenThereIsRoom {
+	switch when {
+	case whenThereIsRoom, whenPossible:
 		enter = p.gate.enter
+	case behindAll:
+		enter = p.gate.enterBehind
 	}
 	if err := enter(ctx, size); err != nil {
 		return Ticket{}, err
@@ -141,7 +151,11 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 		s.free(msg.MessageId)
 		return Ticket{}, fmt.Errorf("%w: not sent: %w", ErrDisconnected, err)
 	}
-	confirm, err := s.ch.PublishWithDeferredConfirm(exchange, key, true, false, *msg)
+	sent := *msg
+	if p.replies != nil {
+		sent.ReplyTo = directReplyTo
+	}
+	confirm, err := s.ch.PublishWithDeferredConfirm(exchange, key, !isDirectReply(exchange, key), false, sent)
 	if err != nil {
 		s.free(msg.MessageId)
 		return Ticket{}, fmt.Errorf("%w: %w", ErrDisconnected, err)
@@ -170,15 +184,7 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	select {
 	case <-t.confirm.Done():
 	case <-ctx.Done():
-		// The broker may still answer; until then the message keeps its place in the window.
-		late := func() {
-			<-t.confirm.Done()
-			t.session.settle(t.id)
-			p.gate.leave(t.size)
-		}
-		if !p.pending.start(late) {
-			late() // the link has closed, and with it every confirm is settled
-		}
+		p.abandon(t)
 		return fmt.Errorf("%w: no confirm yet: %w", ErrUnknown, ctx.Err())
 	}
 	returned := t.session.settle(t.id)
@@ -199,6 +205,18 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 		p.replace(t.session)
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, ErrNacked)
+}
+
+// abandon is for a message whose outcome nobody waits for. The broker may still answer; until then it keeps its place in the window.
+func (p *Publisher) abandon(t Ticket) {
+	late := func() {
+		<-t.confirm.Done()
+		t.session.settle(t.id)
+		p.gate.leave(t.size)
+	}
+	if !p.pending.start(late) {
+		late() // the link has closed, and with it every confirm is settled
+	}
 }
 
 // lost finds out what the end of its channel means for a message that was under way.
@@ -335,7 +353,7 @@ type opening struct {
 }
 
 func (p *Publisher) open(o *opening) {
-	s, err := openPubSession(context.Background(), p.link, p.gate.limits.Unconfirmed)
+	s, err := openPubSession(context.Background(), p.link, p.gate.limits.Unconfirmed, p.replies != nil)
 	if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrDisconnected) {
 		err = fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
@@ -343,9 +361,21 @@ func (p *Publisher) open(o *opening) {
 	if p.opening, o.err = nil, err; err == nil {
 		p.session = s
 		p.pending.start(func() { p.watch(s) })
+		if p.replies != nil {
+			p.pending.start(func() { p.receive(s) })
+		}
 	}
 	p.mu.Unlock()
 	close(o.done)
+}
+
+// receive hands on the replies that come to a session. One that gets no more of them takes no more requests.
+func (p *Publisher) receive(s *pubSession) {
+	for d := range s.replies {
+		p.replies(Delivery{Delivery: d})
+	}
+	close(s.mute)
+	p.replace(s)
 }
 
 // replace has the next message open a new channel. What is under way on the old one still gets its answer.

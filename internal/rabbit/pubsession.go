@@ -21,7 +21,9 @@ type pubSession struct {
 	ch      *amqp.Channel
 	returns chan amqp.Return
 	closed  chan *amqp.Error
-	ended   chan *amqp.Error // for who waits for the end
+	ended   chan *amqp.Error     // for who waits for the end
+	replies <-chan amqp.Delivery // nil: it gets none
+	mute    chan struct{}        // closed when no more replies come
 
 	mu        sync.Mutex
 	underway  map[string]flight // by message id
@@ -31,6 +33,7 @@ type pubSession struct {
 	freed     chan struct{}      // not nil while somebody waits for an id; closed when one is freed
 	refusals  map[string]refusal // by exchange, since the last message that it took
 	retired   bool               // takes no more messages
+	expecting int                // requests that wait for their replies
 	senders   int                // who have claimed an id and not yet sent their message
 	unused    chan struct{}      // closed: retired, and nobody is about to send
 	end       *amqp.Error
@@ -113,7 +116,14 @@ func (s *pubSession) close() {
 func (s *pubSession) spent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.retired && len(s.underway) == 0
+	return s.retired && len(s.underway) == 0 && s.expecting == 0
+}
+
+// expect notes that a request waits for its reply, or with -1 that it does no longer.
+func (s *pubSession) expect(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expecting += by
 }
 
 // flight is a message under way.
@@ -140,14 +150,20 @@ type lookup struct {
 	err  error
 }
 
-func openPubSession(ctx context.Context, link *Link, window int) (*pubSession, error) {
+func openPubSession(ctx context.Context, link *Link, window int, replies bool) (*pubSession, error) {
 	s := &pubSession{
 		underway: make(map[string]flight), returned: make(map[string]error), exchanges: make(map[string]*lookup), unused: make(chan struct{}),
 	}
-	ch, err := link.on(ctx, func(ch *amqp.Channel) error {
+	ch, err := link.on(ctx, func(ch *amqp.Channel) (err error) {
 		s.returns = ch.NotifyReturn(make(chan amqp.Return, window))
 		s.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
 		s.ended = ch.NotifyClose(make(chan *amqp.Error, 1))
+		if replies { // the broker takes requests only on the channel that consumes their replies, and the consumer must not ack
+			s.mute = make(chan struct{})
+			if s.replies, err = ch.Consume(directReplyTo, "", true, false, false, false, nil); err != nil {
+				return err
+			}
+		}
 		return ch.Confirm(false)
 	})
 	if err != nil {

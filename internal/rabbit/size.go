@@ -3,6 +3,7 @@ package rabbit
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -42,7 +43,7 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 		return fmt.Errorf("%w: the body has %d bytes, the limit is %d", ErrTooLarge, len(p.Body), maxBody)
 	}
 	if p.ReplyTo == directReplyTo {
-		return fmt.Errorf("%w: reply-to %q works only on the channel that consumes the replies; use a queue of your own", ErrInvalid, directReplyTo)
+		return fmt.Errorf("%w: reply-to %q works only on the channel that consumes the replies; send a request, or use a queue of your own", ErrInvalid, directReplyTo)
 	}
 	if len(p.Headers) == 0 {
 		return nil
@@ -66,6 +67,12 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 
 // directReplyTo is a pseudo-queue that the broker refuses on any channel but the consumer's.
 const directReplyTo = "amq.rabbitmq.reply-to"
+
+// isDirectReply reports whether a message goes to somebody who waits for direct replies. Such a message must
+// not be mandatory: before RabbitMQ 4.3 the broker returns it as unroutable although it delivers it.
+func isDirectReply(exchange, key string) bool {
+	return exchange == "" && strings.HasPrefix(key, directReplyTo+".")
+}
 
 // checkCopies: the broker takes lists of strings as CC and BCC, and answers anything else by closing
 // the channel.

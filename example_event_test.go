@@ -10,15 +10,18 @@ import (
 	"github.com/rehop/rehop/broker"
 )
 
-// OrderCreated is what publishers of the example send.
-type OrderCreated struct {
+// Order is a value that the examples publish.
+type Order struct {
 	Number int    `json:"number"`
 	Buyer  string `json:"buyer"`
 }
 
-// A typed handler gets the body decoded. A body that cannot be decoded is not retried: it goes to
-// the failed queue at once, with the reason.
-func Example_typedHandler() {
+// OrderPlaced is declared once, for those who publish it and those who handle it.
+var OrderPlaced = rehop.Event[Order]{Exchange: "orders", Key: "order.placed", Type: "order.placed.v1"}
+
+// An event has values published and handled instead of bytes. A body that cannot be decoded is not
+// retried: it goes to the failed queue at once, with the reason.
+func ExampleEvent() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	server := &broker.Server{} // or a RabbitMQ: then Config has its URL, and no Dial
@@ -30,10 +33,10 @@ func Example_typedHandler() {
 	}
 	defer client.Close(context.Background())
 
-	orders := make(chan OrderCreated, 1)
+	orders := make(chan Order, 1)
 	failed := make(chan struct{})
 	_, err = client.Subscribe(ctx, rehop.Subscriber{
-		Queue: "order-summary", Exchange: "orders",
+		Queue: "order-summary", Exchange: OrderPlaced.Exchange, Keys: []string{OrderPlaced.Key},
 		Middleware: []rehop.Middleware{func(next rehop.Handler) rehop.Handler {
 			return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
 				err := next.Handle(ctx, d)
@@ -43,7 +46,7 @@ func Example_typedHandler() {
 				return err
 			})
 		}},
-		Handler: rehop.JSON(func(ctx context.Context, o OrderCreated) error {
+		Handler: OrderPlaced.Handler(func(ctx context.Context, o Order) error {
 			orders <- o
 			return nil
 		}),
@@ -52,18 +55,22 @@ func Example_typedHandler() {
 		fmt.Println(err)
 		return
 	}
-	for _, body := range []string{`{"number": 7, "buyer": "Ada"}`, `{"number": "seven"}`} {
-		if err := client.Publish(ctx, rehop.Message{Exchange: "orders", Key: "order.created", Body: []byte(body)}); err != nil {
-			fmt.Println(err)
-			return
-		}
+	if err := OrderPlaced.Publish(ctx, client, Order{Number: 7, Buyer: "Ada"}); err != nil {
+		fmt.Println(err)
+		return
 	}
 	fmt.Printf("%+v\n", <-orders)
+
+	// A program in another language has made a mistake.
+	bad := rehop.Message{Exchange: "orders", Key: "order.placed", Body: []byte(`{"number": "seven"}`)}
+	if err := client.Publish(ctx, bad); err != nil {
+		fmt.Println(err)
+		return
+	}
 	<-failed
-	if err := client.Close(ctx); err != nil { // waits until the broker has it
+	if err := client.Close(ctx); err != nil { // waits until the message is in the failed queue
 		fmt.Println(err)
 	}
-
 	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial})
 	if err != nil {
 		fmt.Println(err)
@@ -77,6 +84,6 @@ func Example_typedHandler() {
 	fmt.Println(err)
 	// Output:
 	// {Number:7 Buyer:Ada}
-	// decode decode body as rehop_test.OrderCreated: json: cannot unmarshal string into Go struct field OrderCreated.number of type int
+	// decode decode body as rehop_test.Order: json: cannot unmarshal string into Go struct field Order.number of type int
 	// <nil>
 }

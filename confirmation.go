@@ -1,0 +1,80 @@
+package rehop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/internal/rabbit"
+)
+
+// Confirmation is the outcome, now or later, of a message that [Client.PublishAsync] has sent.
+type Confirmation struct {
+	done chan struct{}
+	err  error // to be read when done is closed
+}
+
+// Done is closed when the outcome is known.
+func (c *Confirmation) Done() <-chan struct{} { return c.done }
+
+// Err waits for the outcome and returns it, as [Client.Publish] does.
+func (c *Confirmation) Err() error {
+	<-c.done
+	return c.err
+}
+
+// Wait is Err within a context. If ctx ends first it returns an ErrUnknown; the message stays under way, and
+// its outcome can be waited for again.
+func (c *Confirmation) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return c.err
+	default:
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: no confirm yet: %w", ErrUnknown, ctx.Err())
+	}
+}
+
+// PublishAsync sends a message and does not wait for its confirm. Messages that one goroutine publishes are
+// sent in the order of the calls. What [Client.Publish] would return is in the Confirmation.
+//
+// PublishAsync returns when the message was sent. It blocks, until ctx ends, while as many messages are
+// unconfirmed as Config.MaxUnconfirmed and MaxUnconfirmedBytes allow, and while there is no connection or
+// the broker is blocked. So the memory that it needs is bounded. If ctx ends before the message was sent, the
+// Confirmation has that as its outcome: ErrBlocked or ErrDisconnected.
+//
+// ctx does not matter after PublishAsync has returned. From then on the message is sent again after a lost
+// connection until its outcome is known or the client closes, unless Config.DisableResend is set. [Client.Close]
+// waits for the outcomes as it does for those of Publish, and every Confirmation gets one: ErrUnknown if no
+// confirm has come, ErrClosed if the message was not sent.
+//
+// The body and the headers must not be changed before the outcome is known. Hooks that hear of the outcome
+// cannot close the client.
+func (c *Client) PublishAsync(ctx context.Context, m Message) *Confirmation {
+	sent := &Confirmation{done: make(chan struct{})}
+	start := time.Now()
+	ctx = c.publishStarts(ctx, &m)
+	settled := func(err error) {
+		sent.err = publishError(&m, err)
+		defer close(sent.done) // also if a hook ends the goroutine
+		if len(c.hooks.publishEnd) > 0 {
+			defer c.inside.Visit()() // Close waits for the goroutine that the hooks may be called on
+			took := time.Since(start)
+			for _, on := range c.hooks.publishEnd {
+				on(ctx, &m, took, sent.err)
+			}
+		}
+	}
+	p := new(rabbit.Publishing)
+	exchange, key, err := c.prepare(ctx, &m, p)
+	if err != nil {
+		settled(err)
+		return sent
+	}
+	c.sender.Start(ctx, exchange, key, p, !c.config.DisableResend, settled)
+	return sent
+}

@@ -1,0 +1,74 @@
+package rabbit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Start sends a message, and returns when it was sent or ctx has ended. It first waits for a place: the
+// messages without an outcome, those included that have to be sent again, are never more than the window
+// has places. ctx does not matter after Start has returned.
+//
+// settled is called once with the outcome: before Start returns if the message was not sent, and otherwise
+// on another goroutine, for which Wait waits. With resend, a message whose fate is unknown is sent again
+// under the same id until the publisher closes.
+func (p *Publisher) Start(ctx context.Context, exchange, key string, msg *Publishing, resend bool, settled func(error)) {
+	size := len(msg.Body) + messageOverhead
+	if err := p.started.enter(ctx, size); err != nil {
+		settled(p.whyNoRoom(ctx, err))
+		return
+	}
+	t, err := p.sendStarted(ctx, exchange, key, msg)
+	if err != nil {
+		p.started.leave(size)
+		settled(err)
+		return
+	}
+	finish := func() {
+		defer p.started.leave(size) // also if settled ends the goroutine
+		settled(p.finish(t, exchange, key, msg, resend))
+	}
+	if !p.pending.start(finish) {
+		finish() // the link has closed, and with it every confirm is settled
+	}
+}
+
+// whyNoRoom says of a message that found no place that there is no broker, if that is why.
+func (p *Publisher) whyNoRoom(ctx context.Context, err error) error {
+	state, cause := p.link.State()
+	if state == Recovering && !errors.Is(err, ErrClosed) {
+		return fmt.Errorf("%w: %w: %w", ErrDisconnected, cause, ctx.Err())
+	}
+	return err
+}
+
+// sendStarted sends a message, and tries again while there is no channel. The first time the caller of
+// Start runs it, so that messages are sent in the order of the calls.
+func (p *Publisher) sendStarted(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
+	c := course{}
+	for {
+		err := p.storms.await(ctx, destination{exchange, key})
+		var t Ticket
+		if err == nil {
+			t, err = p.send(ctx, exchange, key, msg, behindAll)
+		}
+		if err == nil || c.ends(err) || Pause(ctx, resendPause) != nil {
+			return t, err
+		}
+	}
+}
+
+// finish waits for the outcome of a message that was sent, and sends it again if need be.
+func (p *Publisher) finish(t Ticket, exchange, key string, msg *Publishing, resend bool) error {
+	c := course{resend: resend}
+	ctx := context.Background()
+	err := p.Outcome(ctx, t)
+	for err != nil && !c.ends(err) {
+		_ = Pause(ctx, resendPause)
+		if t, err = p.sendStarted(ctx, exchange, key, msg); err == nil {
+			err = p.Outcome(ctx, t)
+		}
+	}
+	return doubtful(c.doubt, err)
+}
