@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Client publishes and subscribes. It is safe for concurrent use.
@@ -21,9 +21,9 @@ import (
 type Client struct {
 	config Config
 	hooks  hooks
-	native layout.Native
+	native layouts.Native
 	// exchanges is what publishers need.
-	exchanges layout.Plan
+	exchanges topology.Plan
 	host      string // goes into the record of every failure
 	publish   *rabbit.Link
 	consume   *rabbit.Link
@@ -51,7 +51,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("rehop: config: %w", err)
 	}
-	native := layout.Native{Type: config.QueueType}
+	native := layouts.Native{Type: config.QueueType}
 	exchanges, err := config.exchanges(native)
 	if err != nil {
 		return nil, fmt.Errorf("rehop: config: %w", err)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // atOnce reports whether the handler is to run again without a wait.
@@ -73,11 +73,11 @@ func (s *Subscription) conclude(h *handling, err error) {
 	case doFail:
 		s.park(h, err, kind, result)
 	case doPostpone:
-		s.postpone(h, min(max(wait, 0), layout.MaxDelay), result)
+		s.postpone(h, min(max(wait, 0), layouts.MaxDelay), result)
 	default:
 		delay, again := s.config.Retry.after(h.past.Attempt + 1)
 		if does == doRetryAfter {
-			delay = min(max(wait, 0), layout.MaxDelay)
+			delay = min(max(wait, 0), layouts.MaxDelay)
 		}
 		if !again {
 			s.park(h, err, kind, result)
@@ -155,7 +155,7 @@ type way func(ctx context.Context, since time.Time) (destination, error)
 
 // destination is where a message is moved to.
 type destination struct {
-	layout.Address
+	layouts.Address
 	key string
 	// reserve is room that must be left in the header frame for what the broker adds on the way; a
 	// message that has grown too large to be delivered would end every connection that it meets.
@@ -182,20 +182,20 @@ func (s *Subscription) wait(h *handling, err error, kind string, delay time.Dura
 	failed.Delay = delay
 	step := s.hasStep(delay)
 	if step && s.returnKey == s.config.Queue { // else it passes another queue after the step
-		failed.Via = layout.StepQueue(delay)
+		failed.Via = layouts.StepQueue(delay)
 		if s.keepsKey {
-			failed.Via = layout.HomeStepQueue(delay)
+			failed.Via = layouts.HomeStepQueue(delay)
 		}
 	}
 	verdict := s.layout.Retry(failed)
 	switch verdict.Do {
-	case layout.Requeue:
+	case layouts.Requeue:
 		s.settle(h, result, (*rabbit.Delivery).Requeue)
 		return
-	case layout.Reject:
+	case layouts.Reject:
 		s.settle(h, result, (*rabbit.Delivery).Reject)
 		return
-	case layout.Move:
+	case layouts.Move:
 		// How long it waits is the layout's affair; it must not be held back again for less.
 		s.move(h, record, result, func(context.Context, time.Time) (destination, error) {
 			return s.toAddress(verdict, reserveFor(1, s.returnKey)), nil
@@ -205,9 +205,9 @@ func (s *Subscription) wait(h *handling, err error, kind string, delay time.Dura
 	record.Due = time.Now().Add(delay)
 	where := s.toCascade(h, delay)
 	if step {
-		to := destination{Address: layout.StepAddress(delay), key: s.keyOf(h)}
+		to := destination{Address: layouts.StepAddress(delay), key: s.keyOf(h)}
 		if s.keepsKey {
-			to.Address = layout.HomeStepAddress(delay)
+			to.Address = layouts.HomeStepAddress(delay)
 		}
 		to.reserve = reserveFor(1, to.key)
 		where = func(context.Context, time.Time) (destination, error) { return to, nil }
@@ -219,12 +219,12 @@ func (s *Subscription) wait(h *handling, err error, kind string, delay time.Dura
 }
 
 // failed is a failure as the layout sees it.
-func (s *Subscription) failed(h *handling, record envelope.Failure) layout.Failure {
-	return layout.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error, Stack: record.Stack, At: record.FailedAt}
+func (s *Subscription) failed(h *handling, record envelope.Failure) layouts.Failure {
+	return layouts.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error, Stack: record.Stack, At: record.FailedAt}
 }
 
 // with is the destination with what a layout wants to be written.
-func (d destination) with(v layout.Verdict) destination {
+func (d destination) with(v layouts.Verdict) destination {
 	headers := make(map[string]any, len(d.Headers)+len(v.Headers))
 	maps.Copy(headers, d.Headers)
 	maps.Copy(headers, v.Headers)
@@ -233,7 +233,7 @@ func (d destination) with(v layout.Verdict) destination {
 }
 
 // toAddress is where a layout wants a message to be moved.
-func (s *Subscription) toAddress(v layout.Verdict, reserve int) destination {
+func (s *Subscription) toAddress(v layouts.Verdict, reserve int) destination {
 	to := destination{Address: v.Address, key: v.Key, reserve: reserve}
 	if v.ToQueue {
 		to.key = s.returnKey
@@ -250,9 +250,9 @@ func (s *Subscription) keyOf(h *handling) string {
 }
 
 func (s *Subscription) toCascade(h *handling, delay time.Duration) way {
-	key, to := s.keyOf(h), layout.ToQueue
+	key, to := s.keyOf(h), layouts.ToQueue
 	if s.keepsKey {
-		to = layout.ToHome
+		to = layouts.ToHome
 	}
 	return func(ctx context.Context, since time.Time) (destination, error) {
 		address, err := s.client.cascade(ctx, delay, to, since)
@@ -287,15 +287,15 @@ func (s *Subscription) moveAside(h *handling, past envelope.Failure, delay time.
 			since = declared
 		}
 		to, err := s.toCascade(h, delay)(ctx, since)
-		return to.with(layout.Verdict{Headers: record}), err
+		return to.with(layouts.Verdict{Headers: record}), err
 	})
 }
 
 // hasStep reports whether there is a queue in which messages of this subscription wait for exactly delay.
 func (s *Subscription) hasStep(delay time.Duration) bool {
-	name := layout.StepQueue(delay)
+	name := layouts.StepQueue(delay)
 	if s.keepsKey {
-		name = layout.HomeStepQueue(delay)
+		name = layouts.HomeStepQueue(delay)
 	}
 	return slices.ContainsFunc(s.form.Load().ways.Queues, func(q topology.Queue) bool { return q.Name == name })
 }
@@ -325,9 +325,9 @@ func (s *Subscription) requeueAtEnd(h *handling) {
 }
 
 func (s *Subscription) toEnd(h *handling, record envelope.Failure) way {
-	verdict := layout.Verdict{Key: s.config.Queue, Headers: s.layout.Record(s.letter(h), record.Attempt)}
+	verdict := layouts.Verdict{Key: s.config.Queue, Headers: s.layout.Record(s.letter(h), record.Attempt)}
 	if s.keepsKey {
-		verdict.Address.Exchange, verdict.Key = layout.LandedExchange, record.Key
+		verdict.Address.Exchange, verdict.Key = layouts.LandedExchange, record.Key
 	}
 	to := s.toAddress(verdict, countSize)
 	return func(context.Context, time.Time) (destination, error) { return to, nil }

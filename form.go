@@ -4,26 +4,27 @@ import (
 	"context"
 	"reflect"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // form is what a subscription declares if the fleet that shares its layout has it in this form.
 type form struct {
-	plan layout.Plan
-	ways layout.Plan // what a failed message needs, without the queue itself
+	plan topology.Plan
+	ways topology.Plan // what a failed message needs, without the queue itself
 }
 
 // forms are the forms of the subscription's layout, the newest first.
-func (s Subscriber) forms(native layout.Native) ([]form, error) {
+func (s Subscriber) forms(native layouts.Native) ([]form, error) {
 	var all []form
-	for _, l := range layout.Forms(s.Layout, s.queueSpec()) {
+	for _, l := range layouts.Forms(s.layout(), s.queueSpec()) {
 		s.Layout = l
 		plan, err := s.plan(native)
 		if err != nil {
 			return nil, err
 		}
-		ways, err := layout.Ways(l, native, s.queueSpec(), s.Retry.fixed())
+		ways, err := layouts.Ways(s.layout(), native, s.queueSpec(), s.Retry.fixed())
 		if err != nil {
 			return nil, err
 		}
@@ -35,8 +36,8 @@ func (s Subscriber) forms(native layout.Native) ([]form, error) {
 }
 
 // plansOf are what each form declares.
-func plansOf(forms []form) []layout.Plan {
-	plans := make([]layout.Plan, len(forms))
+func plansOf(forms []form) []topology.Plan {
+	plans := make([]topology.Plan, len(forms))
 	for i, f := range forms {
 		plans[i] = f.plan
 	}

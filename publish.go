@@ -9,9 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/topologies"
+	"github.com/rehop/rehop/topology"
 )
 
 // Publish sends a message and waits until the broker has confirmed that it is in a queue. Nil means
@@ -150,7 +151,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 	if m.Exchange == "" && !utf8.ValidString(m.Key) { // RabbitMQ 4 ends the connection
 		return "", "", fmt.Errorf("%w: the key %q of a delayed message without an exchange is the name of a queue, and is not UTF-8", ErrInvalid, m.Key)
 	}
-	to, key, way := layout.ToQueue, layout.LandingQueue(m.Key), func() topology.Plan { return c.native.LaterToQueue(m.Key) }
+	to, key, way := layouts.ToQueue, layouts.LandingQueue(m.Key), func() topology.Plan { return c.native.LaterToQueue(m.Key) }
 	switch temporary, bound := c.temporary(m.Key); {
 	case bound:
 		key, way = m.Key, func() topology.Plan { return topology.Plan{} }
@@ -161,7 +162,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 		if !c.declares(m.Exchange) {
 			return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
 		}
-		to, key, way = layout.ToExchange(m.Exchange), m.Key, func() topology.Plan { return c.native.LaterTo(m.Exchange) }
+		to, key, way = layouts.ToExchange(m.Exchange), m.Key, func() topology.Plan { return c.native.LaterTo(m.Exchange) }
 	}
 	if err := m.publishing(p, KeepUnrouted); err != nil {
 		return "", "", err
@@ -178,20 +179,20 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 }
 
 // cascade makes sure that the cascade is there as far as this delay needs it, and was since a time.
-func (c *Client) cascade(ctx context.Context, delay time.Duration, to string, since time.Time) (layout.Address, error) {
-	address, err := layout.CascadeAddress(delay, to)
+func (c *Client) cascade(ctx context.Context, delay time.Duration, to string, since time.Time) (layouts.Address, error) {
+	address, err := layouts.CascadeAddress(delay, to)
 	if err != nil {
-		return layout.Address{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return layouts.Address{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	part := address.Exchange
-	if to == layout.ToHome {
+	if to == layouts.ToHome {
 		part += " and home"
 	}
 	return address, c.ensure(ctx, part, since, func() topology.Plan {
 		plan := c.native.Base()
-		plan.Add(c.native.Cascade(delay))
-		if to == layout.ToHome {
-			plan.Add(c.native.LaterHome())
+		topologies.Add(&plan, c.native.Cascade(delay))
+		if to == layouts.ToHome {
+			topologies.Add(&plan, c.native.LaterHome())
 		}
 		return plan
 	})
@@ -253,7 +254,7 @@ func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {
 func (c *Client) declares(exchange string) bool {
 	for _, x := range c.config.Exchanges {
 		if x.Name == exchange {
-			return x.Layout == nil || x.Layout.KeepsUnrouted()
+			return x.Layout == nil || x.layout().KeepsUnrouted()
 		}
 	}
 	c.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // receive opens a message's envelope.
@@ -82,8 +82,8 @@ func (s *Subscription) adopt(h *handling) {
 }
 
 // letter is a delivery as the layout sees it.
-func (s *Subscription) letter(h *handling) layout.Letter {
-	d, l := &h.raw, layout.Letter{}
+func (s *Subscription) letter(h *handling) layouts.Letter {
+	d, l := &h.raw, layouts.Letter{}
 	l.Queue, l.ID, l.Exchange, l.Key = s.config.Queue, d.MessageId, d.Exchange, d.RoutingKey
 	if h.past != &unwritten {
 		l.Exchange, l.Key = h.past.Exchange, h.past.Key
@@ -145,7 +145,7 @@ func (s *Subscription) admit(o offer, h *handling) bool {
 			return false
 		}
 	}
-	if early := time.Until(h.past.Due); !h.past.Due.IsZero() && early > layout.DelayUnit {
+	if early := time.Until(h.past.Due); !h.past.Due.IsZero() && early > layouts.DelayUnit {
 		s.waitOn(h, early)
 		return false
 	}
@@ -219,7 +219,7 @@ func (s *Subscription) isolate(o offer, h *handling) bool {
 // Of a queue that rehop did not declare, only its messages tell.
 func (s *Subscription) counts(h *handling) bool {
 	_, marked := h.raw.Headers["x-delivery-count"]
-	return layout.IsQuorum(s.queue) || marked && s.queue.Passive
+	return layouts.IsQuorum(s.queue) || marked && s.queue.Passive
 }
 
 // returns is how often the message was delivered before without an answer. The broker's count is believed only of a message that it

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // redelivery is what a delivery's mark "redelivered" says about this queue.
@@ -100,6 +100,6 @@ func (s *Subscription) delivers(d envelope.Death) bool {
 		return true
 	}
 	ours := func(q topology.Queue) bool { return q.Name == d.Queue }
-	waits := layout.IsWaitQueue(d.Queue) || d.Queue != s.layout.FailedQueue(s.config.Queue) && slices.ContainsFunc(s.form.Load().ways.Queues, ours)
+	waits := layouts.IsWaitQueue(d.Queue) || d.Queue != s.layout.FailedQueue(s.config.Queue) && slices.ContainsFunc(s.form.Load().ways.Queues, ours)
 	return !waits
 }

@@ -9,9 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Subscriber says what to consume, how, and what happens to what fails.
@@ -108,7 +109,7 @@ type Subscriber struct {
 }
 
 // withDefaults fills in what is not set. The native layout is the client's.
-func (s Subscriber) withDefaults(native layout.Native) Subscriber {
+func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
 	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
 	orDefault(&s.Timeout, 5*time.Minute)
@@ -118,15 +119,21 @@ func (s Subscriber) withDefaults(native layout.Native) Subscriber {
 	orDefault(&s.ProbeMin, time.Second)
 	orDefault(&s.ProbeMax, max(30*time.Second, s.ProbeMin))
 	if s.Layout == nil {
-		s.Layout = native
+		s.Layout = native.Settings()
 	}
-	if !s.Retry.set {
-		def := Steps(s.Layout.Delays()...)
+	if l := s.layout(); l != nil && !s.Retry.set {
+		def := Steps(l.Delays()...)
 		def.usual = true
 		def.jitter, def.immediate = s.Retry.jitter, s.Retry.immediate
 		s.Retry = def
 	}
 	return s
+}
+
+// layout is the mechanics of the layout; nil: it is none that validate accepts.
+func (s Subscriber) layout() layouts.Layout {
+	l, _ := layouts.Of(s.Layout)
+	return l
 }
 
 const (
@@ -139,6 +146,10 @@ const (
 func (s Subscriber) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if _, err := layouts.Of(s.Layout); err != nil { // much of what follows asks the layout
+		fault("Layout: %w", err)
+		return errors.Join(faults...)
+	}
 	switch {
 	case s.Queue == "":
 		fault("Queue is empty")
@@ -168,7 +179,7 @@ func (s Subscriber) validate() error {
 	if len(s.ConsumerTag) > 255 {
 		fault("ConsumerTag has %d bytes, AMQP allows 255", len(s.ConsumerTag))
 	}
-	if s.Exchange == "" && len(s.Keys) > 0 && len(s.Layout.Subscription(s.queueSpec()).Exchanges) == 0 {
+	if s.Exchange == "" && len(s.Keys) > 0 && len(s.layout().Subscription(s.queueSpec()).Exchanges) == 0 {
 		fault("Keys are set, and Exchange is not")
 	}
 	for _, key := range s.Keys {
@@ -202,7 +213,7 @@ func (s Subscriber) validate() error {
 	if s.QueueType == layout.Quorum && s.MaxPriority > maxQuorumPriority {
 		fault("MaxPriority %d: the highest priority of a quorum queue is %d", s.MaxPriority, maxQuorumPriority)
 	}
-	if s.ExclusiveConsumer && layout.IsQuorum(s.queue()) {
+	if s.ExclusiveConsumer && layouts.IsQuorum(s.queue()) {
 		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActive, or QueueType layout.Classic")
 	}
 	switch s.Overflow {
@@ -231,7 +242,7 @@ func (s Subscriber) validate() error {
 	if sneakers, ok := s.Layout.(layout.Sneakers); ok && sneakers.Reject && s.PolicyPriority > 0 {
 		fault("PolicyPriority: what Sneakers.Reject rejects would be lost where the policy is missing; do not use both")
 	}
-	if err := s.Layout.Validate(); err != nil {
+	if err := s.layout().Validate(); err != nil {
 		fault("Layout: %w", err)
 	} else {
 		faults = append(faults, s.losses()...)
@@ -249,7 +260,7 @@ func (s Subscriber) validate() error {
 // gone, at once or when the broker sees that they went in a circle.
 func (s Subscriber) losses() (faults []error) {
 	q := s.queue()
-	if s.Passive || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
+	if s.Passive || s.layout().Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
 		return nil
 	}
 	fault := func(setting string) {
@@ -298,7 +309,7 @@ func (s Subscriber) queueType() layout.QueueType {
 }
 
 // queue is the queue as it is declared, with what a policy may set of it.
-func (s Subscriber) queue() topology.Queue { return s.Layout.Queue(s.queueSpec()) }
+func (s Subscriber) queue() topology.Queue { return s.layout().Queue(s.queueSpec()) }
 
 // isolates reports whether the subscription can change to one message at a time and back, for which
 // it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
@@ -307,16 +318,16 @@ func (s Subscriber) isolates() bool {
 	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActive && s.QueueArgs["x-single-active-consumer"] != true
 }
 
-func (s Subscriber) queueSpec() layout.QueueSpec {
-	return layout.QueueSpec{
+func (s Subscriber) queueSpec() layouts.QueueSpec {
+	return layouts.QueueSpec{
 		Name: s.Queue, Type: s.queueType(), Passive: s.Passive, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
 		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeKind, ForeignExchange: s.ForeignExchange, Keys: s.Keys,
 	}
 }
 
 // plan is everything that the subscription needs on the broker.
-func (s Subscriber) plan(native layout.Native) (layout.Plan, error) {
-	plan, err := layout.Whole(s.Layout, native, s.queueSpec(), s.Retry.fixed())
+func (s Subscriber) plan(native layouts.Native) (topology.Plan, error) {
+	plan, err := layouts.Whole(s.layout(), native, s.queueSpec(), s.Retry.fixed())
 	for i := range plan.Queues {
 		plan.Queues[i].Priorities = plan.Queues[i].Name == s.Queue && s.quorumPriorities()
 	}
@@ -332,15 +343,15 @@ func (s Subscriber) quorumPriorities() bool {
 }
 
 // rests reports whether the broker certainly takes what is rejected to the failed queue by itself. A policy may not be there.
-func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.Layout.Rests(s.queue()) }
+func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.layout().Rests(s.queue()) }
 
-func (s Subscriber) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
+func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
 		QuorumPriorities: s.quorumPriorities()}
 	if s.Priority != 0 {
 		o.Args = map[string]any{"x-priority": int32(s.Priority)}
 	}
-	if s.QueueType == layout.Quorum || s.Passive && s.QueueType == "" || layout.IsQuorum(s.queue()) {
+	if s.QueueType == layout.Quorum || s.Passive && s.QueueType == "" || layouts.IsQuorum(s.queue()) {
 		o.Timeout = s.consumerTimeout()
 	}
 	return o

@@ -9,9 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 const (
@@ -30,7 +31,7 @@ type Subscription struct {
 	options rabbit.ConsumeOptions
 	handler Handler
 	watch   *watch
-	layout  layout.Layout
+	layout  layouts.Layout
 	queue   topology.Queue // as it is declared
 	forms   []form         // of the layout, the newest first
 	shares  bool           // the layout is one in which others than rehop write down what fails
@@ -103,7 +104,7 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 	}
 	s := &Subscription{
 		client: c, config: config, options: config.consumeOptions(forms[0].plan), forms: forms, handler: config.Handler,
-		layout: config.Layout, queue: config.queue(), keepsKey: config.Layout.KeepsKey(), returnKey: layout.ReturnKey(config.queue()),
+		layout: config.layout(), queue: config.queue(), keepsKey: config.layout().KeepsKey(), returnKey: layouts.ReturnKey(config.queue()),
 		// A process that was killed by a message must not take others with it when it tries again, so
 		// it begins with one message and gets more when that one is above suspicion.
 		careful: config.isolates(),
@@ -313,7 +314,7 @@ func (s *Subscription) refuseMigrating(ctx context.Context) error {
 	if s.queue.Exclusive || s.queue.AutoDelete {
 		return nil
 	}
-	moving := layout.MovingQueue(s.config.Queue)
+	moving := layouts.MovingQueue(s.config.Queue)
 	_, err := s.client.consume.Inspect(ctx, moving)
 	var refused *rabbit.DeclareError
 	switch {

@@ -8,8 +8,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 func (c *command) check() *cobra.Command {
@@ -65,7 +64,7 @@ nothing is wrong and 3 if something is.`,
 // faultsOnBroker are the reasons for which the flows of a file would not start on the broker.
 func (c *command) faultsOnBroker(ctx context.Context, path string) (config.Faults, error) {
 	var faults config.Faults
-	err := c.withPlan(ctx, []string{path}, func(plan layout.Plan, a *admin.Admin) error {
+	err := c.withPlan(ctx, []string{path}, func(plan topology.Plan, a *admin.Admin) error {
 		applied, err := a.Apply(ctx, plan, admin.ApplyOptions{DryRun: true})
 		for _, refused := range applied.Refused {
 			faults = append(faults, config.Fault{File: path, Text: refused.Reason})
