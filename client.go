@@ -10,9 +10,9 @@ import (
 
 	"github.com/rehop/rehop/internal/consume"
 	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Client publishes and subscribes. It is safe for concurrent use.
@@ -23,9 +23,9 @@ import (
 type Client struct {
 	config Config
 	hooks  hooks
-	native layout.Native
+	native layouts.Native
 	// exchanges is what publishers need.
-	exchanges layout.Plan
+	exchanges topology.Plan
 	publish   *rabbit.Link
 	consume   *rabbit.Link
 	sender    *rabbit.Publisher // of what users publish
@@ -54,7 +54,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("rehop: config: %w", err)
 	}
-	native := layout.Native{Type: config.QueueType}
+	native := layouts.Native{Type: config.QueueType}
 	exchanges, err := config.exchanges(native)
 	if err != nil {
 		return nil, fmt.Errorf("rehop: config: %w", err)

@@ -14,9 +14,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/topologies"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Config says how a client reaches its broker and how it behaves. The zero value works with a
@@ -88,20 +90,26 @@ type Exchange struct {
 }
 
 // plan is the exchange and what it needs.
-func (x Exchange) plan(native layout.Native) topology.Plan {
+func (x Exchange) plan(native layouts.Native) topology.Plan {
 	if x.Layout == nil {
 		return native.Exchange(x.Name, x.Type)
 	}
-	return x.Layout.Exchange(x.Name, x.Type)
+	return x.layout().Exchange(x.Name, x.Type)
+}
+
+// layout is the mechanics of the layout of an exchange that validate has accepted; nil: the native one.
+func (x Exchange) layout() layouts.Layout {
+	l, _ := layouts.Of(x.Layout)
+	return l
 }
 
 // exchanges is the plan of what publishers need.
-func (c Config) exchanges(native layout.Native) (layout.Plan, error) {
-	var plan layout.Plan
+func (c Config) exchanges(native layouts.Native) (topology.Plan, error) {
+	var plan topology.Plan
 	if len(c.Exchanges) == 0 {
 		return plan, nil
 	}
-	plan.Add(native.Base())
+	topologies.Add(&plan, native.Base())
 	for _, x := range c.Exchanges {
 		if err := plan.Merge(x.plan(native)); err != nil {
 			return plan, fmt.Errorf("in Exchanges: %w", err)
@@ -190,11 +198,16 @@ func (c Config) validate() error {
 			continue
 		}
 		if x.Layout != nil {
-			if err := x.Layout.Validate(); err != nil {
+			l, err := layouts.Of(x.Layout)
+			if err != nil {
+				fault("Exchanges: exchange %q: Layout: %w", x.Name, err)
+				continue
+			}
+			if err := l.Validate(); err != nil {
 				fault("Exchanges: exchange %q: Layout: %w", x.Name, err)
 			}
 		}
-		kind := fmt.Sprintf("%s in layout %T", x.plan(layout.Native{}).Exchanges[0].Kind, x.Layout)
+		kind := fmt.Sprintf("%s in layout %T", x.plan(layouts.Native{}).Exchanges[0].Kind, x.Layout)
 		if other, twice := kinds[x.Name]; twice && other != kind {
 			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, other, kind)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -68,7 +69,7 @@ func TestConfigReportsAllFaults(t *testing.T) {
 
 func TestSubscriptionDefaults(t *testing.T) {
 	t.Parallel()
-	s := Subscriber{Queue: "q", Handler: Event[int]{}.Handler(func(context.Context, int) error { return nil })}.withDefaults(layout.Native{})
+	s := Subscriber{Queue: "q", Handler: Event[int]{}.Handler(func(context.Context, int) error { return nil })}.withDefaults(layouts.Native{})
 	if err := s.validate(); err != nil {
 		t.Errorf("got %v, want nil", err)
 	}
@@ -77,11 +78,11 @@ func TestSubscriptionDefaults(t *testing.T) {
 		t.Errorf("got %+v, want the defaults that the comments name", s)
 	}
 	for concurrency, want := range map[int]int{1: 4, 2: 4, 3: 6, 16: 32} {
-		if got := (Subscriber{Concurrency: concurrency}).withDefaults(layout.Native{}).Prefetch; got != want {
+		if got := (Subscriber{Concurrency: concurrency}).withDefaults(layouts.Native{}).Prefetch; got != want {
 			t.Errorf("prefetch for concurrency %d: got %d, want %d", concurrency, got, want)
 		}
 	}
-	if got := (Subscriber{ProbeMin: time.Hour}).withDefaults(layout.Native{}).ProbeMax; got != time.Hour {
+	if got := (Subscriber{ProbeMin: time.Hour}).withDefaults(layouts.Native{}).ProbeMax; got != time.Hour {
 		t.Errorf("longest pause for a shortest of an hour: got %v, want an hour", got)
 	}
 }
@@ -92,7 +93,7 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		Exchange: "rehop.x", Keys: []string{strings.Repeat("k", 256)}, Concurrency: -1, Prefetch: -5, Timeout: -1, StuckAfter: -1, CrashLimit: -1,
 		ProbeMin: -1, ProbeMax: -2, QueueType: "stream", Overflow: "explode", MessageTTL: -1, MaxPriority: 300, Retry: Steps(0),
 	}
-	wantFaults(t, "all at once", s.withDefaults(layout.Native{}).validate(), "Queue is empty", "Handler is nil", "belong to rehop", "256 bytes", "Concurrency -1", "Prefetch", "Timeout",
+	wantFaults(t, "all at once", s.withDefaults(layouts.Native{}).validate(), "Queue is empty", "Handler is nil", "belong to rehop", "256 bytes", "Concurrency -1", "Prefetch", "Timeout",
 		"CrashLimit", "ProbeMin", "QueueType", "Overflow", "MaxPriority", "step 1")
 
 	handler := HandlerFunc(func(context.Context, *Delivery) error { return nil })
@@ -117,7 +118,7 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"the broker's args":    {Subscriber{Queue: "q", Exchange: "", ExchangeType: "", Overflow: "drop"}, "Overflow"},
 	} {
 		test.s.Handler = handler
-		wantFaults(t, name, test.s.withDefaults(layout.Native{}).validate(), test.want)
+		wantFaults(t, name, test.s.withDefaults(layouts.Native{}).validate(), test.want)
 	}
 	for name, s := range map[string]Subscriber{
 		"foreign exchange":   {Queue: "q", Exchange: "amq.topic", Keys: []string{"#"}},
@@ -129,7 +130,7 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"no retry":           {Queue: "q", Retry: NoRetry()},
 	} {
 		s.Handler = handler
-		if err := s.withDefaults(layout.Native{}).validate(); err != nil {
+		if err := s.withDefaults(layouts.Native{}).validate(); err != nil {
 			t.Errorf("%s: got %v, want nil", name, err)
 		}
 	}
@@ -140,10 +141,10 @@ func TestValidationSurvivesOddNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 200)
 	s := Subscriber{Queue: long, Exchange: long, Keys: []string{long, ""}, ConsumerTag: long, Handler: HandlerFunc(nil)}
-	wantFaults(t, "long names", s.withDefaults(layout.Native{}).validate(), "400 bytes")
+	wantFaults(t, "long names", s.withDefaults(layouts.Native{}).validate(), "400 bytes")
 	c := Config{Exchanges: []Exchange{{Name: long}}}
 	wantFaults(t, "long exchange", c.withDefaults().validate(), "400 bytes")
 	// AMQP carries the tag in a short string, too; the broker would end the connection.
 	s = Subscriber{Queue: "q", ConsumerTag: strings.Repeat("t", 256), Handler: HandlerFunc(func(context.Context, *Delivery) error { return nil })}
-	wantFaults(t, "long consumer tag", s.withDefaults(layout.Native{}).validate(), "256 bytes")
+	wantFaults(t, "long consumer tag", s.withDefaults(layouts.Native{}).validate(), "256 bytes")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -43,7 +44,7 @@ func Example_layout() {
 		fmt.Println(err)
 		return
 	}
-	err = client.Publish(ctx, rehop.Message{Exchange: layout.SneakersExchange, Key: "invoices", Body: []byte("invoice 1")})
+	err = client.Publish(ctx, rehop.Message{Exchange: layouts.SneakersExchange, Key: "invoices", Body: []byte("invoice 1")})
 	if err != nil {
 		fmt.Println(err)
 		return

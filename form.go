@@ -4,19 +4,20 @@ import (
 	"reflect"
 
 	"github.com/rehop/rehop/internal/consume"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/topology"
 )
 
 // forms are the forms of the subscription's layout, the newest first.
-func (s Subscriber) forms(native layout.Native) ([]consume.Form, error) {
+func (s Subscriber) forms(native layouts.Native) ([]consume.Form, error) {
 	var all []consume.Form
-	for _, l := range layout.Forms(s.Layout, s.queueSpec()) {
+	for _, l := range layouts.Forms(s.layout(), s.queueSpec()) {
 		s.Layout = l
 		plan, err := s.plan(native)
 		if err != nil {
 			return nil, err
 		}
-		ways, err := layout.Ways(l, native, s.queueSpec(), s.Retry.fixed())
+		ways, err := layouts.Ways(s.layout(), native, s.queueSpec(), s.Retry.fixed())
 		if err != nil {
 			return nil, err
 		}
@@ -28,8 +29,8 @@ func (s Subscriber) forms(native layout.Native) ([]consume.Form, error) {
 }
 
 // plansOf are what each form declares.
-func plansOf(forms []consume.Form) []layout.Plan {
-	plans := make([]layout.Plan, len(forms))
+func plansOf(forms []consume.Form) []topology.Plan {
+	plans := make([]topology.Plan, len(forms))
 	for i, f := range forms {
 		plans[i] = f.Plan
 	}

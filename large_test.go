@@ -10,6 +10,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -22,7 +23,7 @@ func TestBodyTooLargeToWrap(t *testing.T) {
 	subscribeTo(t, b, rehop.Subscriber{Queue: "q", Layout: layout.Sneakers{Document: true}, Retry: rehop.NoRetry(),
 		Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error { return errors.New("no") })})
 	body := bytes.Repeat([]byte("x"), limit-100)
-	if err := b.Client.Publish(t.Context(), rehop.Message{Exchange: layout.SneakersExchange, Key: "q", Body: body}); err != nil {
+	if err := b.Client.Publish(t.Context(), rehop.Message{Exchange: layouts.SneakersExchange, Key: "q", Body: body}); err != nil {
 		t.Fatal(err)
 	}
 	if resting := b.AwaitMessages("q-error", 1); len(resting) != 1 || !bytes.Equal(resting[0].Body, body) {

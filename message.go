@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // Message is what is published, and what a handler sees.
@@ -50,7 +50,7 @@ type Message struct {
 func NewID() string { return rabbit.NewID() }
 
 // returnHeaders are the headers of a message that has none of its own; shared, never written to.
-var returnHeaders = rabbit.Table{layout.HeaderReturn: true}
+var returnHeaders = rabbit.Table{layouts.HeaderReturn: true}
 
 // publishing turns a message, which has an id by now, into what goes over the wire. The caller has the
 // place for it, so that it can stay off the heap.
@@ -87,7 +87,7 @@ func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 	default:
 		headers := make(map[string]any, len(m.Headers)+1)
 		maps.Copy(headers, m.Headers)
-		headers[layout.HeaderReturn] = true
+		headers[layouts.HeaderReturn] = true
 		p.Headers = rabbit.ToTable(headers)
 	}
 	if len(m.Headers) > 0 {

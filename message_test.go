@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // publishing is what goes over the wire for a message.
@@ -62,23 +62,23 @@ func TestReturnHeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Headers[layout.HeaderReturn]; got != true {
-			t.Errorf("%v: got %s %v, want true", m.Headers, layout.HeaderReturn, got)
+		if got := p.Headers[layouts.HeaderReturn]; got != true {
+			t.Errorf("%v: got %s %v, want true", m.Headers, layouts.HeaderReturn, got)
 		}
 		p, err = publishing(m, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := p.Headers[layout.HeaderReturn]; ok {
-			t.Errorf("%v, to be kept: got %s %v, want none", m.Headers, layout.HeaderReturn, got)
+		if got, ok := p.Headers[layouts.HeaderReturn]; ok {
+			t.Errorf("%v, to be kept: got %s %v, want none", m.Headers, layouts.HeaderReturn, got)
 		}
 		m.Exchange = ""
 		p, err = publishing(m, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, ok := p.Headers[layout.HeaderReturn]; ok {
-			t.Errorf("%v, to the default exchange, which keeps nothing: got %s %v, want none", m.Headers, layout.HeaderReturn, got)
+		if got, ok := p.Headers[layouts.HeaderReturn]; ok {
+			t.Errorf("%v, to the default exchange, which keeps nothing: got %s %v, want none", m.Headers, layouts.HeaderReturn, got)
 		}
 	}
 	if len(headers) != 1 {

@@ -10,7 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/rehoptest"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestSubscriptionAwaitsMigration(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		ch := channel(t, b)
-		moving := layout.MovingQueue("q")
+		moving := layouts.MovingQueue("q")
 		if _, err := ch.QueueDeclare(moving, true, false, false, false, nil); err != nil {
 			t.Fatal(err)
 		}

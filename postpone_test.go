@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -52,7 +53,7 @@ func TestPostpone(t *testing.T) {
 					if r.Attempt != 1 || r.ID != "1" || r.Key != "k" || r.Headers["kept"] != "yes" {
 						t.Errorf("run %d: got attempt %d of %q with key %q and headers %v, want the first attempt of the same message", i+1, r.Attempt, r.ID, r.Key, r.Headers)
 					}
-					within(t, fmt.Sprint("run ", i+1), r.at, time.Duration(i)*time.Minute, time.Duration(i)*(time.Minute+layout.DelayUnit))
+					within(t, fmt.Sprint("run ", i+1), r.at, time.Duration(i)*time.Minute, time.Duration(i)*(time.Minute+layouts.DelayUnit))
 				}
 			})
 		})

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/layout"
 )
@@ -166,7 +167,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 	if err := m.publishing(p, true); err != nil {
 		return "", "", err
 	}
-	var address layout.Address
+	var address layouts.Address
 	if m.Exchange != "" {
 		key = m.Key
 		address, err = c.delays.ToExchange(ctx, delay, m.Exchange, key)
@@ -190,7 +191,7 @@ func (c *Client) temporary(queue string) (temporary, bound bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if s.config.Queue != queue || layout.ReturnKey(s.queue) != queue { // or it may refuse, and would hold up the messages of others
+		if s.config.Queue != queue || layouts.ReturnKey(s.queue) != queue { // or it may refuse, and would hold up the messages of others
 			continue
 		}
 		_, native := s.config.Layout.(layout.Native)
@@ -216,13 +217,13 @@ func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {
 func (c *Client) declares(exchange string) bool {
 	for _, x := range c.config.Exchanges {
 		if x.Name == exchange {
-			return x.Layout == nil || x.Layout.KeepsUnrouted()
+			return x.Layout == nil || x.layout().KeepsUnrouted()
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if s.config.Exchange == exchange && !s.config.ExistingExchange && s.config.Layout.KeepsUnrouted() {
+		if s.config.Exchange == exchange && !s.config.ExistingExchange && s.config.layout().KeepsUnrouted() {
 			return true
 		}
 	}

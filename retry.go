@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // Schedule says how often a failed message is tried again, and how long it waits before. The zero
@@ -66,15 +66,15 @@ func (s Schedule) validate() error {
 		if s.usual && d == 0 {
 			continue // at once, where a layout has that
 		}
-		if d < time.Millisecond || d > layout.MaxDelay {
-			fault("Retry: step %d, %v, must be from 1 ms to %v", i+1, d, layout.MaxDelay)
+		if d < time.Millisecond || d > layouts.MaxDelay {
+			fault("Retry: step %d, %v, must be from 1 ms to %v", i+1, d, layouts.MaxDelay)
 		} else if d%time.Millisecond != 0 {
 			fault("Retry: step %d, %v, must be a whole number of milliseconds", i+1, d)
 		}
 	}
 	if s.grows {
-		if s.first < time.Millisecond || s.max < s.first || s.max > layout.MaxDelay {
-			fault("Retry: first wait %v and longest wait %v must be from 1 ms to %v, in this order", s.first, s.max, layout.MaxDelay)
+		if s.first < time.Millisecond || s.max < s.first || s.max > layouts.MaxDelay {
+			fault("Retry: first wait %v and longest wait %v must be from 1 ms to %v, in this order", s.first, s.max, layouts.MaxDelay)
 		}
 		if s.factor < 1 || math.IsInf(s.factor, 0) || math.IsNaN(s.factor) {
 			fault("Retry: factor %v must be at least 1", s.factor)
@@ -101,7 +101,7 @@ func (s Schedule) after(n int) (time.Duration, bool) {
 	if s.jitter > 0 {
 		d += time.Duration(rand.Float64() * s.jitter * float64(d))
 	}
-	return min(d, layout.MaxDelay), true
+	return min(d, layouts.MaxDelay), true
 }
 
 func (s Schedule) nominal(n int) time.Duration {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 func waits(s Schedule) []time.Duration {
@@ -35,8 +35,8 @@ func TestSchedules(t *testing.T) {
 		"constant":           {Exponential(s, 1, s, 4), []time.Duration{s, s, s}},
 		"fraction":           {Exponential(100*time.Millisecond, 1.5, s, 4), []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 225 * time.Millisecond}},
 		"one attempt":        {Exponential(s, 2, 10*s, 1), nil},
-		"up to the longest":  {Exponential(s, 1e9, layout.MaxDelay, 4), []time.Duration{s, layout.MaxDelay, layout.MaxDelay}},
-		"default":            {Subscriber{}.withDefaults(layout.Native{}).Retry, []time.Duration{10 * s, 100 * s, time.Hour, 2 * time.Hour, 10 * time.Hour}},
+		"up to the longest":  {Exponential(s, 1e9, layouts.MaxDelay, 4), []time.Duration{s, layouts.MaxDelay, layouts.MaxDelay}},
+		"default":            {Subscriber{}.withDefaults(layouts.Native{}).Retry, []time.Duration{10 * s, 100 * s, time.Hour, 2 * time.Hour, 10 * time.Hour}},
 		"immediate is apart": {Steps(s).WithImmediate(3), []time.Duration{s}},
 	} {
 		if err := test.schedule.validate(); err != nil {
@@ -71,7 +71,7 @@ func TestExponentialDoesNotOverflow(t *testing.T) {
 func TestJitterNeverShortens(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]Schedule{
-		"steps": Steps(time.Second, time.Minute, layout.MaxDelay), "exponential": Exponential(time.Second, 3, time.Hour, 10),
+		"steps": Steps(time.Second, time.Minute, layouts.MaxDelay), "exponential": Exponential(time.Second, 3, time.Hour, 10),
 	} {
 		for _, fraction := range []float64{0.1, 0.5, 1, 10} {
 			jittered := s.WithJitter(fraction)
@@ -80,7 +80,7 @@ func TestJitterNeverShortens(t *testing.T) {
 				for n := 1; n < s.attempts; n++ {
 					plain, _ := s.after(n)
 					got, again := jittered.after(n)
-					most := min(plain+time.Duration(fraction*float64(plain)), layout.MaxDelay)
+					most := min(plain+time.Duration(fraction*float64(plain)), layouts.MaxDelay)
 					if !again || got < plain || got > most {
 						t.Fatalf("%s with jitter %v, wait %d: got %v, want from %v to %v", name, fraction, n, got, plain, most)
 					}
@@ -128,7 +128,7 @@ func TestScheduleIsAValue(t *testing.T) {
 // Settings of a zero schedule apply to the default one.
 func TestZeroScheduleKeepsItsSettings(t *testing.T) {
 	t.Parallel()
-	got := Subscriber{Retry: Schedule{}.WithImmediate(2).WithJitter(0.2)}.withDefaults(layout.Native{}).Retry
+	got := Subscriber{Retry: Schedule{}.WithImmediate(2).WithJitter(0.2)}.withDefaults(layouts.Native{}).Retry
 	if got.immediate != 2 || got.jitter != 0.2 || got.Attempts() != 6 {
 		t.Errorf("got immediate %d, jitter %v, %d attempts; want 2, 0.2, 6", got.immediate, got.jitter, got.Attempts())
 	}
@@ -142,7 +142,7 @@ func TestScheduleValidation(t *testing.T) {
 	}{
 		"zero step":         {Steps(0), []string{"step 1"}},
 		"negative step":     {Steps(time.Second, -1), []string{"step 2"}},
-		"too long":          {Steps(layout.MaxDelay + 1), []string{"step 1"}},
+		"too long":          {Steps(layouts.MaxDelay + 1), []string{"step 1"}},
 		"below a ms":        {Steps(1500 * time.Microsecond), []string{"whole number of milliseconds"}},
 		"several":           {Steps(0, time.Second, -time.Second).WithJitter(-1).WithImmediate(-2), []string{"step 1", "step 3", "jitter", "immediate"}},
 		"jitter":            {Steps(time.Second).WithJitter(11), []string{"jitter"}},

@@ -9,9 +9,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/consume"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Subscriber says what to consume, how, and what happens to what fails. Queue and Handler are required.
@@ -138,7 +139,7 @@ type Subscriber struct {
 }
 
 // withDefaults fills in what is not set. The native layout is the client's.
-func (s Subscriber) withDefaults(native layout.Native) Subscriber {
+func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
 	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
 	orDefault(&s.Timeout, 5*time.Minute)
@@ -148,15 +149,21 @@ func (s Subscriber) withDefaults(native layout.Native) Subscriber {
 	orDefault(&s.ProbeMin, time.Second)
 	orDefault(&s.ProbeMax, max(30*time.Second, s.ProbeMin))
 	if s.Layout == nil {
-		s.Layout = native
+		s.Layout = native.Settings()
 	}
-	if !s.Retry.set {
-		def := Steps(s.Layout.Delays()...)
+	if l := s.layout(); l != nil && !s.Retry.set {
+		def := Steps(l.Delays()...)
 		def.usual = true
 		def.jitter, def.immediate = s.Retry.jitter, s.Retry.immediate
 		s.Retry = def
 	}
 	return s
+}
+
+// layout is the mechanics of the layout; nil: it is none that validate accepts.
+func (s Subscriber) layout() layouts.Layout {
+	l, _ := layouts.Of(s.Layout)
+	return l
 }
 
 const (
@@ -169,6 +176,10 @@ const (
 func (s Subscriber) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if _, err := layouts.Of(s.Layout); err != nil { // much of what follows asks the layout
+		fault("Layout: %w", err)
+		return errors.Join(faults...)
+	}
 	switch {
 	case s.Queue == "":
 		fault("Queue is empty")
@@ -198,7 +209,7 @@ func (s Subscriber) validate() error {
 	if len(s.ConsumerTag) > 255 {
 		fault("ConsumerTag has %d bytes, AMQP allows 255", len(s.ConsumerTag))
 	}
-	if s.Exchange == "" && len(s.Keys) > 0 && len(s.Layout.Subscription(s.queueSpec()).Exchanges) == 0 {
+	if s.Exchange == "" && len(s.Keys) > 0 && len(s.layout().Subscription(s.queueSpec()).Exchanges) == 0 {
 		fault("Keys are set, and Exchange is not")
 	}
 	for _, key := range s.Keys {
@@ -232,7 +243,7 @@ func (s Subscriber) validate() error {
 	if s.QueueType == layout.Quorum && s.MaxPriority > maxQuorumPriority {
 		fault("MaxPriority %d: the highest priority of a quorum queue is %d", s.MaxPriority, maxQuorumPriority)
 	}
-	if s.ExclusiveConsumer && layout.IsQuorum(s.queue()) {
+	if s.ExclusiveConsumer && layouts.IsQuorum(s.queue()) {
 		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActiveConsumer, or QueueType layout.Classic")
 	}
 	switch s.Overflow {
@@ -261,7 +272,7 @@ func (s Subscriber) validate() error {
 	if sneakers, ok := s.Layout.(layout.Sneakers); ok && sneakers.Reject && s.PolicyPriority > 0 {
 		fault("PolicyPriority: what Sneakers.Reject rejects would be lost where the policy is missing; do not use both")
 	}
-	if err := s.Layout.Validate(); err != nil {
+	if err := s.layout().Validate(); err != nil {
 		fault("Layout: %w", err)
 	} else {
 		faults = append(faults, s.losses()...)
@@ -279,7 +290,7 @@ func (s Subscriber) validate() error {
 // gone, at once or when the broker sees that they went in a circle.
 func (s Subscriber) losses() (faults []error) {
 	q := s.queue()
-	if s.ExistingQueue || s.Layout.Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
+	if s.ExistingQueue || s.layout().Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
 		return nil
 	}
 	fault := func(setting string) {
@@ -328,7 +339,7 @@ func (s Subscriber) queueType() layout.QueueType {
 }
 
 // queue is the queue as it is declared, with what a policy may set of it.
-func (s Subscriber) queue() topology.Queue { return s.Layout.Queue(s.queueSpec()) }
+func (s Subscriber) queue() topology.Queue { return s.layout().Queue(s.queueSpec()) }
 
 // isolates reports whether the subscription can change to one message at a time and back, for which
 // it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
@@ -337,16 +348,16 @@ func (s Subscriber) isolates() bool {
 	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActiveConsumer && s.QueueArgs["x-single-active-consumer"] != true
 }
 
-func (s Subscriber) queueSpec() layout.QueueSpec {
-	return layout.QueueSpec{
+func (s Subscriber) queueSpec() layouts.QueueSpec {
+	return layouts.QueueSpec{
 		Name: s.Queue, Type: s.queueType(), Passive: s.ExistingQueue, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
 		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeType, ForeignExchange: s.ExistingExchange, Keys: s.Keys,
 	}
 }
 
 // plan is everything that the subscription needs on the broker.
-func (s Subscriber) plan(native layout.Native) (layout.Plan, error) {
-	plan, err := layout.Whole(s.Layout, native, s.queueSpec(), s.Retry.fixed())
+func (s Subscriber) plan(native layouts.Native) (topology.Plan, error) {
+	plan, err := layouts.Whole(s.layout(), native, s.queueSpec(), s.Retry.fixed())
 	for i := range plan.Queues {
 		plan.Queues[i].Priorities = plan.Queues[i].Name == s.Queue && s.quorumPriorities()
 	}
@@ -362,15 +373,15 @@ func (s Subscriber) quorumPriorities() bool {
 }
 
 // rests reports whether the broker certainly takes what is rejected to the failed queue by itself. A policy may not be there.
-func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.Layout.Rests(s.queue()) }
+func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.layout().Rests(s.queue()) }
 
-func (s Subscriber) consumeOptions(plan layout.Plan) rabbit.ConsumeOptions {
+func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
 		QuorumPriorities: s.quorumPriorities()}
 	if s.ConsumerPriority != 0 {
 		o.Args = map[string]any{"x-priority": int32(s.ConsumerPriority)}
 	}
-	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layout.IsQuorum(s.queue()) {
+	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layouts.IsQuorum(s.queue()) {
 		timeout := consume.Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, StuckAfter: s.StuckAfter}
 		o.Timeout = timeout.Consumer()
 	}
@@ -388,7 +399,7 @@ func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 		Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
 		CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
 		Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
-		Layout:   s.Layout, Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
+		Layout:   s.layout(), Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
 		Isolates: s.isolates(), DeadLetters: s.rests(), LastConsumer: s.AutoDelete,
 		Handler: &deliveries{handler: handler, queue: s.Queue, attempts: s.Retry.attempts},
 	}

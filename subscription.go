@@ -6,7 +6,7 @@ import (
 
 	"github.com/rehop/rehop/internal/consume"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // Subscription is a running subscription.

@@ -9,7 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/rehoptest"
 )
 
@@ -36,7 +36,7 @@ func TestDelayToTemporaryQueue(t *testing.T) {
 				if err := sub.Drain(context.Background()); err != nil {
 					t.Fatal(err)
 				}
-				missing(t, b, layout.LandingQueue("q"))
+				missing(t, b, layouts.LandingQueue("q"))
 			})
 		})
 	}
@@ -53,7 +53,7 @@ func TestDelayToTemporaryQueue(t *testing.T) {
 			}
 			publish(t, b.Client, rehop.Message{Key: q.Name, Delay: time.Minute})
 			<-deliveries
-			missing(t, b, layout.LandingQueue(q.Name))
+			missing(t, b, layouts.LandingQueue(q.Name))
 		})
 	})
 }
@@ -67,7 +67,7 @@ func TestDelayToTemporaryQueueThatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Hour)
-		if ready, _ := b.Depth(layout.OrphansQueue); ready != 1 {
+		if ready, _ := b.Depth(layouts.OrphansQueue); ready != 1 {
 			t.Errorf("orphans: got %d, want 1", ready)
 		}
 	})

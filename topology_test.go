@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/topologies"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -42,10 +44,10 @@ func TestPictures(t *testing.T) {
 	}
 	t.Run("cascade", func(t *testing.T) {
 		t.Parallel()
-		native := layout.Native{}
+		native := layouts.Native{}
 		plan := native.Base()
-		plan.Add(native.Cascade(layout.MaxDelay))
-		plan.Add(native.LaterTo("order"))
+		topologies.Add(&plan, native.Cascade(layouts.MaxDelay))
+		topologies.Add(&plan, native.LaterTo("order"))
 		golden(t, filepath.Join("docs", "img", "topology", "cascade.svg"), string(plan.SVG()))
 		golden(t, filepath.Join("testdata", "topology", "cascade.mmd"), plan.Mermaid())
 	})

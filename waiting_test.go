@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/rehoptest"
 )
 
@@ -54,7 +54,7 @@ func TestShortWaitsPassLongOnes(t *testing.T) {
 		b.AwaitEmpty("q")
 		for _, r := range log.all() {
 			if r.Attempt == 2 {
-				within(t, "retry after "+r.ID, r.at, mustParse(t, r.ID), mustParse(t, r.ID)+layout.DelayUnit)
+				within(t, "retry after "+r.ID, r.at, mustParse(t, r.ID), mustParse(t, r.ID)+layouts.DelayUnit)
 			}
 		}
 		if got, want := len(log.all()), 2*len(waits); got != want {
@@ -78,7 +78,7 @@ const longest = 25 * time.Hour
 // delays are some that the cascade can meet: around each power of two of its unit, and others.
 func delays() []time.Duration {
 	all := []time.Duration{1, time.Millisecond, 99 * time.Millisecond, time.Second, 90 * time.Second, time.Hour, 24*time.Hour + 17*time.Millisecond, longest}
-	for d := layout.DelayUnit; d < longest; d *= 2 {
+	for d := layouts.DelayUnit; d < longest; d *= 2 {
 		all = append(all, d, d+1)
 	}
 	return slices.Compact(slices.Sorted(slices.Values(all)))
@@ -145,7 +145,7 @@ func wantArrivals(t *testing.T, runs []run, delays []time.Duration) {
 	}
 	for _, delay := range delays {
 		at, ok := arrived[delay.String()]
-		want := (delay + layout.DelayUnit - 1).Truncate(layout.DelayUnit)
+		want := (delay + layouts.DelayUnit - 1).Truncate(layouts.DelayUnit)
 		if !ok || at != want {
 			t.Errorf("delay %v: came %t, after %v, want %v", delay, ok, at, want)
 		}

@@ -57,7 +57,7 @@ type Admin struct {
 	write      *rabbit.Link
 	sender     *rabbit.Publisher
 	management *management
-	layouts    layouts
+	layouts    layoutSet
 	options    rabbit.Options // of connections for sweeps
 	sweepLimit time.Duration  // how long a sweep may hold messages
 	readAhead  int            // how many bytes of bodies may wait to be taken by a sweep

@@ -11,13 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
-
-// Object names an exchange, a queue, a binding or a policy.
-type Object = topology.Object
 
 // ApplyOptions say how to apply a plan.
 type ApplyOptions struct {
@@ -29,20 +26,20 @@ type ApplyOptions struct {
 // Applied is what applying a plan did.
 type Applied struct {
 	// Declared is what was missing and has been declared; in a dry run, what would be.
-	Declared []Object `json:"declared"`
+	Declared []topology.Object `json:"declared"`
 	// Ensured are bindings that have been declared without knowing whether they were there: AMQP alone does
 	// not show them. In a dry run, what would be.
-	Ensured []Object `json:"ensured"`
+	Ensured []topology.Object `json:"ensured"`
 	// Left is what differs in other ways, and was not touched.
-	Left Diff `json:"left"`
+	Left topology.Diff `json:"left"`
 	// Refused is what the broker has refused; in a dry run, the queues that it would refuse.
 	Refused []Refusal `json:"refused,omitempty"`
 }
 
 // Refusal is an object that the broker refuses.
 type Refusal struct {
-	Object Object `json:"object"`
-	Reason string `json:"reason"` // why, and what to do
+	Object topology.Object `json:"object"`
+	Reason string          `json:"reason"` // why, and what to do
 }
 
 // ErrRefused is what the error of Apply is if the broker has refused parts of the plan, and nothing else went wrong. Applied.Refused has the parts.
@@ -80,7 +77,7 @@ func (x Applied) String() string {
 // API, and nothing is declared when one of them is refused: queues would be without their settings. Nor is anything
 // declared while one of the queues that lack something is being migrated, or when a policy that says reject-publish would make the broker drop
 // messages that a classic queue holds.
-func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Applied, error) {
+func (a *Admin) Apply(ctx context.Context, plan topology.Plan, o ApplyOptions) (Applied, error) {
 	if len(plan.Policies) > 0 && a.management.base == "" {
 		return Applied{}, fmt.Errorf("apply the plan: it has policies: %w", ErrNoManagement)
 	}
@@ -115,7 +112,7 @@ func (a *Admin) Apply(ctx context.Context, plan layout.Plan, o ApplyOptions) (Ap
 
 // refuseMigrating refuses work on queues that are being migrated: a binding that the migration has turned aside, made anew, would
 // multiply messages.
-func (a *Admin) refuseMigrating(ctx context.Context, work layout.Plan) error {
+func (a *Admin) refuseMigrating(ctx context.Context, work topology.Plan) error {
 	touched := make(map[string]bool)
 	for _, q := range work.Queues {
 		touched[q.Name] = true
@@ -131,7 +128,7 @@ func (a *Admin) refuseMigrating(ctx context.Context, work layout.Plan) error {
 		case err != nil:
 			return err
 		case migrating:
-			return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end, then apply again", queue, layout.MovingQueue(queue))
+			return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end, then apply again", queue, layouts.MovingQueue(queue))
 		}
 	}
 	return nil
@@ -149,7 +146,7 @@ type application struct {
 }
 
 // declare sets the policies first, so that no queue is ever without its own.
-func (w *application) declare(ctx context.Context, work layout.Plan) error {
+func (w *application) declare(ctx context.Context, work topology.Plan) error {
 	for _, p := range work.Policies {
 		put := func() error { return w.admin.management.putPolicy(ctx, p) }
 		if w.dry {
@@ -163,12 +160,12 @@ func (w *application) declare(ctx context.Context, work layout.Plan) error {
 		return refusals(w.refused)
 	}
 	for _, x := range work.Exchanges {
-		if err := w.part(ctx, x.Object(), layout.Plan{Exchanges: []topology.Exchange{x}}); err != nil {
+		if err := w.part(ctx, x.Object(), topology.Plan{Exchanges: []topology.Exchange{x}}); err != nil {
 			return err
 		}
 	}
 	for _, q := range work.Queues {
-		if err := w.part(ctx, q.Object(), layout.Plan{Queues: []topology.Queue{q}}); err != nil {
+		if err := w.part(ctx, q.Object(), topology.Plan{Queues: []topology.Queue{q}}); err != nil {
 			return err
 		}
 	}
@@ -178,11 +175,11 @@ func (w *application) declare(ctx context.Context, work layout.Plan) error {
 			destination = topology.Exchange{Name: b.Destination}.Object()
 		}
 		if w.absent[source.String()] || w.absent[destination.String()] {
-			w.done.Left = append(w.done.Left, Difference{Kind: topology.Missing, Object: b.Object(), Do: topology.Look,
+			w.done.Left = append(w.done.Left, topology.Difference{Kind: topology.Missing, Object: b.Object(), Do: topology.Look,
 				Hint: "declare it when both of its ends are there"})
 			continue
 		}
-		if err := w.part(ctx, b.Object(), layout.Plan{Bindings: []topology.Binding{b}}); err != nil {
+		if err := w.part(ctx, b.Object(), topology.Plan{Bindings: []topology.Binding{b}}); err != nil {
 			return err
 		}
 	}
@@ -192,7 +189,7 @@ func (w *application) declare(ctx context.Context, work layout.Plan) error {
 	return nil
 }
 
-func (w *application) part(ctx context.Context, name Object, plan layout.Plan) error {
+func (w *application) part(ctx context.Context, name topology.Object, plan topology.Plan) error {
 	do := func() error { return w.admin.write.Declare(ctx, plan) }
 	if w.dry {
 		do = func() error { return w.try(ctx, plan.Queues) }
@@ -213,7 +210,7 @@ func (w *application) try(ctx context.Context, queues []topology.Queue) error {
 		}
 		err := w.admin.tryQueue(ctx, q)
 		if errors.Is(err, errNotTried) {
-			w.done.Left = append(w.done.Left, Difference{Kind: topology.Unchecked, Object: q.Object(), Do: topology.Look, Hint: errNotTried.Error()})
+			w.done.Left = append(w.done.Left, topology.Difference{Kind: topology.Unchecked, Object: q.Object(), Do: topology.Look, Hint: errNotTried.Error()})
 			continue
 		}
 		if err != nil {
@@ -225,7 +222,7 @@ func (w *application) try(ctx context.Context, queues []topology.Queue) error {
 }
 
 // one declares one object. An error ends it all; that the broker refuses this object does not.
-func (w *application) one(name Object, do func() error) error {
+func (w *application) one(name topology.Object, do func() error) error {
 	err := do()
 	var refused *rabbit.DeclareError
 	var answer *statusError

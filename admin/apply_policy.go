@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // lengthLimits are the settings by which a queue is full.
@@ -62,7 +62,7 @@ func asFeared(p topology.Policy) topology.Policy {
 }
 
 // refuseLimit refuses a limit that is lower than what a queue holds.
-func (a *Admin) refuseLimit(ctx context.Context, then Live, ruled topology.LiveQueue, key string) error {
+func (a *Admin) refuseLimit(ctx context.Context, then topology.Live, ruled topology.LiveQueue, key string) error {
 	limit, limited := limitOf(ruled, key)
 	if !limited {
 		return nil

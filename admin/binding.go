@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // typing finds the types that the arguments of bindings were declared with.

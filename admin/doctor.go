@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // DoctorOptions are what Doctor cannot see on the broker, and where it begins to worry.
@@ -54,7 +56,11 @@ func (o DoctorOptions) withDefaults() DoctorOptions {
 // management API, and sees most as a user with the tag administrator; what the user may not see is a finding, too.
 // It changes nothing; of each queue in which messages wait it takes the first one in hand and puts it back.
 func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
-	c := &checkup{admin: a, layoutsThere: a.layouts.withSubscriptions(o.Subscriptions), options: o.withDefaults(), now: time.Now()}
+	there, err := a.layouts.withSubscriptions(o.Subscriptions)
+	if err != nil {
+		return nil, fmt.Errorf("examine the broker: %w", err)
+	}
+	c := &checkup{admin: a, layoutsThere: there, options: o.withDefaults(), now: time.Now()}
 	if err := c.read(ctx); err != nil {
 		return nil, fmt.Errorf("examine the broker: %w", err)
 	}
@@ -78,7 +84,7 @@ func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
 // checkup is one examination.
 type checkup struct {
 	admin        *Admin
-	layoutsThere layouts
+	layoutsThere layoutSet
 	options      DoctorOptions
 	now          time.Time
 	chart        chart
@@ -86,12 +92,12 @@ type checkup struct {
 }
 
 // find notes a finding with the severity that its ailment has at the most.
-func (c *checkup) find(id string, object Object, fix, found string, args ...any) {
+func (c *checkup) find(id string, object topology.Object, fix, found string, args ...any) {
 	c.findAs("", id, object, fix, found, args...)
 }
 
 // findAs notes a finding with another severity.
-func (c *checkup) findAs(severity Severity, id string, object Object, fix, found string, args ...any) {
+func (c *checkup) findAs(severity Severity, id string, object topology.Object, fix, found string, args ...any) {
 	i := slices.IndexFunc(ailments, func(a Ailment) bool { return a.ID == id })
 	if i < 0 {
 		panic("admin: no ailment " + id)
@@ -101,9 +107,13 @@ func (c *checkup) findAs(severity Severity, id string, object Object, fix, found
 }
 
 // broker is the cluster as a whole.
-func (c *checkup) broker() Object { return Object{Kind: "broker", Name: c.chart.overview.Cluster} }
+func (c *checkup) broker() topology.Object {
+	return topology.Object{Kind: "broker", Name: c.chart.overview.Cluster}
+}
 
-func (c *checkup) vhost() Object { return Object{Kind: "virtual host", Name: c.admin.management.vhost} }
+func (c *checkup) vhost() topology.Object {
+	return topology.Object{Kind: "virtual host", Name: c.admin.management.vhost}
+}
 
 // role is what rehop uses a queue for.
 type role int
@@ -122,25 +132,25 @@ func (c *checkup) roles() map[string]role {
 	live := c.chart.live
 	returns := make(map[string]bool) // the way back to it is what makes a queue rehop's
 	for _, b := range live.Bindings {
-		if b.Source == layout.ReturnExchange && !b.ToExchange && b.Key == b.Destination {
+		if b.Source == layouts.ReturnExchange && !b.ToExchange && b.Key == b.Destination {
 			returns[b.Destination] = true
 		}
 	}
-	layouts := c.layoutsThere.recognise(returns, func(queue string) bool {
+	recognised := c.layoutsThere.recognise(returns, func(queue string) bool {
 		_, there := live.Queue(queue)
 		return there
 	})
 	roles := make(map[string]role)
 	for _, q := range live.Queues {
-		of, isConsumed := layouts[q.Name]
+		of, isConsumed := recognised[q.Name]
 		switch {
-		case q.Name == layout.OrphansQueue || q.Name == layout.UnroutedQueue:
+		case q.Name == layouts.OrphansQueue || q.Name == layouts.UnroutedQueue:
 			roles[q.Name] = resting
-		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && returns[q.Name]:
+		case layouts.IsWaitQueue(q.Name), layouts.IsLandingQueue(q.Name) && returns[q.Name]:
 			roles[q.Name] = waiting
-		case layout.Moved(q.Name) != q.Name:
+		case layouts.Moved(q.Name) != q.Name:
 			roles[q.Name] = moving
-		case layout.IsRecoveredQueue(q.Name):
+		case layouts.IsRecoveredQueue(q.Name):
 			roles[q.Name] = recovered
 		case isConsumed:
 			roles[q.Name], roles[of.FailedQueue(q.Name)] = consumed, resting

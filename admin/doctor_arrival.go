@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/topologies"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // letterSources are the queues whose dead letters come to a queue, by that queue.
 func (c *checkup) letterSources() map[string][]topology.LiveQueue {
-	router, sources := c.chart.live.Router(), make(map[string][]topology.LiveQueue)
+	router, sources := topologies.RouterOf(c.chart.live), make(map[string][]topology.LiveQueue)
 	for _, q := range c.chart.live.Queues {
 		exchange, dies := q.Effective("dead-letter-exchange")
 		if !dies || q.Type == "stream" {
@@ -18,7 +19,7 @@ func (c *checkup) letterSources() map[string][]topology.LiveQueue {
 		}
 		keys := router.Incoming(q.Name)
 		if fixed, is := q.Effective("dead-letter-routing-key"); is {
-			keys = []topology.Keys{topology.Key(fmt.Sprint(fixed))}
+			keys = []topologies.Keys{topologies.Key(fmt.Sprint(fixed))}
 		}
 		var to []string
 		for _, k := range keys {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // embeddedProduct is how rehop's own broker calls itself.
@@ -67,7 +67,7 @@ func (c *checkup) flags() {
 
 func (c *checkup) nodes() {
 	for _, n := range c.chart.nodes {
-		node := Object{Kind: "node", Name: n.Name}
+		node := topology.Object{Kind: "node", Name: n.Name}
 		if n.Type == "ram" {
 			c.find("broker.ram-node", node, "on that node: rabbitmqctl stop_app, rabbitmqctl change_cluster_node_type disc, rabbitmqctl start_app", "it is a RAM node")
 		}

@@ -9,11 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rehop/rehop/topology"
 )
 
 // chart is what was read of a broker.
 type chart struct {
-	live        Live
+	live        topology.Live
 	version     release
 	overview    apiOverview
 	nodes       []apiNode
@@ -204,7 +206,7 @@ func (c *checkup) read(ctx context.Context) error {
 		}
 	}
 	if len(c.chart.whoami.Tags) > 0 && !c.chart.whoami.has("administrator", "monitoring") {
-		c.find("doctor.blind", Object{Kind: "user", Name: c.chart.whoami.Name}, "give the user the tag monitoring",
+		c.find("doctor.blind", topology.Object{Kind: "user", Name: c.chart.whoami.Name}, "give the user the tag monitoring",
 			"it sees only its own connections, channels and consumers")
 	}
 	return nil

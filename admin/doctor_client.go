@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // timeouts compares how long consumers hold a message with how long the broker waits for their ack.
@@ -89,7 +89,7 @@ func (c *checkup) queueTimeout(q topology.LiveQueue) (timeout time.Duration, own
 
 func (c *checkup) consumers() {
 	for _, consumer := range c.chart.consumers {
-		object := Object{Kind: "consumer", Name: consumer.Tag + " of queue " + consumer.Queue.object.Name}
+		object := topology.Object{Kind: "consumer", Name: consumer.Tag + " of queue " + consumer.Queue.object.Name}
 		shares, known := c.sharesPrefetch(consumer.Channel.object.Name)
 		const fix = "set a prefetch (basic.qos) before consuming"
 		switch {
@@ -109,7 +109,7 @@ func (c *checkup) consumers() {
 func (c *checkup) channels() {
 	for _, ch := range c.chart.channels {
 		if ch.Shared != nil && *ch.Shared > 0 {
-			c.find("channel.global-prefetch", Object{Kind: "channel", Name: ch.Name}, "set the prefetch for each consumer: basic.qos with global false", "its prefetch of %d is shared by all its consumers", *ch.Shared)
+			c.find("channel.global-prefetch", topology.Object{Kind: "channel", Name: ch.Name}, "set the prefetch for each consumer: basic.qos with global false", "its prefetch of %d is shared by all its consumers", *ch.Shared)
 		}
 	}
 }

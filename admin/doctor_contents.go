@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // contents examines how many messages are where.
@@ -21,13 +21,13 @@ func (c *checkup) contents() {
 		c.expiring(q, n)
 		switch {
 		case roles[q.Name] == moving:
-			c.find("queue.migration", Object{Kind: "queue", Name: migratedQueue(c.chart.live, q.Name)}, "run the migration again (rehop topology migrate): it continues where it stopped", "queue %q keeps %d messages of it", q.Name, n)
+			c.find("queue.migration", topology.Object{Kind: "queue", Name: migratedQueue(c.chart.live, q.Name)}, "run the migration again (rehop topology migrate): it continues where it stopped", "queue %q keeps %d messages of it", q.Name, n)
 		case roles[q.Name] == recovered:
 			c.recovered(q, n)
 		case n == 0:
-		case q.Name == layout.OrphansQueue:
+		case q.Name == layouts.OrphansQueue:
 			c.find("queue.orphans", q.Object(), "declare the queues that they belong to, and replay them (rehop failed replay)", "%d messages have lost their queue", n)
-		case q.Name == layout.UnroutedQueue:
+		case q.Name == layouts.UnroutedQueue:
 			c.find("queue.unrouted", q.Object(), "bind a queue for their keys, and replay them (rehop failed replay)", "%d messages were for nobody", n)
 		case roles[q.Name] == resting:
 			c.failed(q, n)
@@ -99,14 +99,14 @@ func (c *checkup) stalled(ctx context.Context) error {
 		}
 		for _, q := range dying {
 			if now := later[q.Name].Dying; now >= q.Dying {
-				c.find("queue.stalled", Object{Kind: "queue", Name: q.Name},
+				c.find("queue.stalled", topology.Object{Kind: "queue", Name: q.Name},
 					"see whether the queue that they go to is there and has room; if it is, give this queue a new leader, as by restarting the node that leads it",
 					"%d dead letters have been standing still for %v (messages_dlx)", now, c.options.Watch)
 			}
 		}
 	}
 	for _, q := range c.chart.live.Queues {
-		if !layout.IsWaitQueue(q.Name) || c.chart.queues[q.Name].Ready == 0 {
+		if !layouts.IsWaitQueue(q.Name) || c.chart.queues[q.Name].Ready == 0 {
 			continue
 		}
 		first, err := c.admin.peek(ctx, place{layout: c.admin.layouts.usual, source: q.Name}, 1, Filter{})

@@ -3,7 +3,7 @@ package admin
 import (
 	"strings"
 
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // exchanges examines what becomes of messages that no queue is bound for.
@@ -24,7 +24,7 @@ func (c *checkup) exchanges() {
 		case set && !there:
 			c.find("exchange.alternate-missing", x.Object(), "declare that exchange, or correct the alternate exchange", "its alternate exchange %q does not exist", alternate)
 		case !set && !x.Internal && x.Kind != "fanout" && !strings.HasPrefix(x.Name, "rehop.") && fed[x.Name]:
-			c.find("exchange.no-alternate", x.Object(), "set a policy for it: "+c.ctl("rabbitmqctl set_policy -p %q …", "PUT /api/policies/%s/…")+" with {\"alternate-exchange\": \""+layout.UnroutedExchange+"\"} for exchanges; or publish mandatory, as rehop does", "it has no alternate exchange")
+			c.find("exchange.no-alternate", x.Object(), "set a policy for it: "+c.ctl("rabbitmqctl set_policy -p %q …", "PUT /api/policies/%s/…")+" with {\"alternate-exchange\": \""+layouts.UnroutedExchange+"\"} for exchanges; or publish mandatory, as rehop does", "it has no alternate exchange")
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/rehop/rehop/topology"
 )
 
 // Severity is how bad a finding is.
@@ -27,12 +29,12 @@ func (s Severity) Above(other Severity) bool { return s.rank() < other.rank() }
 
 // Finding is one thing that Doctor has found.
 type Finding struct {
-	ID       string   `json:"id"` // see Ailments
-	Severity Severity `json:"severity"`
-	Object   Object   `json:"object"` // a queue, an exchange, a policy, a user, a node, a channel, a connection, a consumer, a virtual host, or the broker
-	Found    string   `json:"found"`
-	Why      string   `json:"why"` // it matters
-	Fix      string   `json:"fix"` // a command or a setting
+	ID       string          `json:"id"` // see Ailments
+	Severity Severity        `json:"severity"`
+	Object   topology.Object `json:"object"` // a queue, an exchange, a policy, a user, a node, a channel, a connection, a consumer, a virtual host, or the broker
+	Found    string          `json:"found"`
+	Why      string          `json:"why"` // it matters
+	Fix      string          `json:"fix"` // a command or a setting
 }
 
 // String has what was found, why it matters and what to do, in three lines.

@@ -4,8 +4,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // layouts finds queues whose failures are counted in an x-death that clients send.
@@ -14,9 +15,11 @@ func (c *checkup) layouts() {
 	for _, q := range c.chart.live.Queues {
 		of, sure := told[q.Name].Layout, true
 		if of == nil {
-			of, sure = c.layoutOf(q.Name)
+			if guess, known := c.layoutOf(q.Name); guess != nil {
+				of, sure = guess.Settings(), known
+			}
 		}
-		if of == nil || !layout.CountsInDeaths(of) {
+		if of == nil || !layouts.CountsInDeaths(of) {
 			continue
 		}
 		severity, when := Info, "RabbitMQ 4 will ignore"
@@ -30,7 +33,7 @@ func (c *checkup) layouts() {
 		if !sure {
 			found = "if its subscription has not set reject, its layout %s counts failures in the header x-death; %s what clients write there"
 		}
-		c.findAs(severity, "layout.x-death", q.Object(), layout.WithoutDeaths(of), found, layout.Name(of), when)
+		c.findAs(severity, "layout.x-death", q.Object(), layouts.WithoutDeaths(of), found, layouts.Name(of), when)
 	}
 }
 
@@ -55,16 +58,16 @@ func (c *checkup) declaredByOthers() map[string]bool {
 		}
 		if of == nil && c.returnsByHeader(q.Name) {
 			for _, usual := range []layout.Layout{layout.DLX{}, layout.Envelope{}} {
-				if c.has(usual, q.Name) {
-					of = usual
+				if l := layouts.Must(usual); c.has(l, q.Name) {
+					of = l
 				}
 			}
 		}
-		if _, own := of.(layout.Native); of == nil || own {
+		if _, own := of.(layouts.Native); of == nil || own {
 			continue
 		}
 		shared[q.Name] = true
-		for _, beside := range of.Around(layout.QueueSpec{Name: q.Name}).Queues {
+		for _, beside := range of.Around(layouts.QueueSpec{Name: q.Name}).Queues {
 			shared[beside.Name] = true
 		}
 	}
@@ -87,12 +90,12 @@ func (c *checkup) isBound(exchange, queue string) bool {
 
 // returnsByHeader reports whether messages return to a queue as rehop has it in layouts that others share.
 func (c *checkup) returnsByHeader(queue string) bool {
-	return c.isBound(layout.HomeExchange, queue) || c.isBound(layout.HomeExchange, layout.HomeQueue(queue))
+	return c.isBound(layouts.HomeExchange, queue) || c.isBound(layouts.HomeExchange, layouts.HomeQueue(queue))
 }
 
 // has reports whether the queues are there that a layout has beside a queue.
-func (c *checkup) has(l layout.Layout, queue string) bool {
-	return !slices.ContainsFunc(l.Around(layout.QueueSpec{Name: queue}).Queues, func(q topology.Queue) bool {
+func (c *checkup) has(l layouts.Layout, queue string) bool {
+	return !slices.ContainsFunc(l.Around(layouts.QueueSpec{Name: queue}).Queues, func(q topology.Queue) bool {
 		_, there := c.chart.live.Queue(q.Name)
 		return !there
 	})
@@ -100,17 +103,18 @@ func (c *checkup) has(l layout.Layout, queue string) bool {
 
 // layoutOf guesses the layout of a queue from the queues beside it, and whether that is sure. It knows those that count in x-death, by the names that
 // they have unless set otherwise. Nil: it is none of them.
-func (c *checkup) layoutOf(queue string) (of layout.Layout, sure bool) {
+func (c *checkup) layoutOf(queue string) (of layouts.Layout, sure bool) {
+	pubsub, sneakers, tiers := layouts.Must(layout.PubSub{}), layouts.Must(layout.Sneakers{}), layouts.Must(layout.Tiers{})
 	switch {
-	case c.has(layout.PubSub{}, queue):
-		return layout.PubSub{}, true
-	case c.returnsByHeader(queue) && c.has(layout.Sneakers{}, queue):
+	case c.has(pubsub, queue):
+		return pubsub, true
+	case c.returnsByHeader(queue) && c.has(sneakers, queue):
 		// Programs of Sneakers reject, and the broker counts that. Of rehop among them nothing on the broker says what it does.
-		return layout.Sneakers{}, false
+		return sneakers, false
 	}
-	for _, b := range (layout.Tiers{}).Subscription(layout.QueueSpec{Name: queue}).Bindings {
-		if b.Source != layout.ReturnExchange && c.isBound(b.Source, queue) {
-			return layout.Tiers{}, true
+	for _, b := range tiers.Subscription(layouts.QueueSpec{Name: queue}).Bindings {
+		if b.Source != layouts.ReturnExchange && c.isBound(b.Source, queue) {
+			return tiers, true
 		}
 	}
 	return nil, false

@@ -5,13 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/topologies"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // deadLetters examines where dead letters go, and whether they can get lost on the way.
 func (c *checkup) deadLetters() {
-	router := c.chart.live.Router()
+	router := topologies.RouterOf(c.chart.live)
 	for _, q := range c.chart.live.Queues {
 		v, dies := q.Effective("dead-letter-exchange")
 		if !dies || q.Type == "stream" {
@@ -33,16 +35,16 @@ func (c *checkup) deadLetters() {
 }
 
 // arrival examines whether dead letters find a queue, with each of the keys that they can have.
-func (c *checkup) arrival(router *topology.Router, q topology.LiveQueue, exchange string) {
+func (c *checkup) arrival(router *topologies.Router, q topology.LiveQueue, exchange string) {
 	const id = "queue.dead-letter-nowhere"
 	fixed, isFixed := q.Effective("dead-letter-routing-key")
 	if isFixed {
 		key := fmt.Sprint(fixed)
 		switch {
-		case len(router.Route(exchange, topology.Key(key))) > 0:
+		case len(router.Route(exchange, topologies.Key(key))) > 0:
 		case exchange == "":
 			c.find(id, q.Object(), "declare that queue, or correct x-dead-letter-routing-key", "its dead letters go to queue %q, which does not exist", key)
-		case len(router.Route(exchange, topology.AnyKey())) == 0:
+		case len(router.Route(exchange, topologies.AnyKey())) == 0:
 			c.find(id, q.Object(), "bind a queue to that exchange", "its dead letters go to exchange %q, to which no queue is bound", exchange)
 		default:
 			c.find(id, q.Object(), "bind a queue to that exchange with this key, or correct x-dead-letter-routing-key",
@@ -58,13 +60,13 @@ func (c *checkup) arrival(router *topology.Router, q topology.LiveQueue, exchang
 		}
 	}
 	switch {
-	case len(lost) == 0 && exchange == "" && slices.Contains(incoming, topology.AnyKey()) && !layout.IsWaitQueue(q.Name):
+	case len(lost) == 0 && exchange == "" && slices.Contains(incoming, topologies.AnyKey()) && !layouts.IsWaitQueue(q.Name):
 		c.findAs(Warning, id, q.Object(), "set x-dead-letter-routing-key to the name of a queue",
 			"its dead letters go to the queues that are called like the keys with which they were published, and it is bound for every key")
 	case len(lost) == 0:
 	case exchange == "":
 		c.find(id, q.Object(), "set x-dead-letter-routing-key to the name of a queue", "its dead letters keep the key with which they were published, as %s, and no queue is called like that", strings.Join(lost, ", "))
-	case len(router.Route(exchange, topology.AnyKey())) == 0:
+	case len(router.Route(exchange, topologies.AnyKey())) == 0:
 		c.find(id, q.Object(), "bind a queue to that exchange", "its dead letters go to exchange %q, to which no queue is bound", exchange)
 	default:
 		c.find(id, q.Object(), "bind a queue to that exchange with these keys, or set x-dead-letter-routing-key",

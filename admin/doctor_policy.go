@@ -6,16 +6,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/topologies"
+	"github.com/rehop/rehop/topology"
 )
 
-func policyObject(p topology.Policy) Object { return Object{Kind: "policy", Name: p.Name} }
+func policyObject(p topology.Policy) topology.Object {
+	return topology.Object{Kind: "policy", Name: p.Name}
+}
 
 func (c *checkup) policies() {
-	overruled, idle := c.chart.live.Matches()
+	overruled, idle := topologies.Matches(c.chart.live)
 	type pair struct{ loser, winner string }
-	found := make(map[pair][]topology.Overruled)
+	found := make(map[pair][]topologies.Overruled)
 	var order []pair
 	for _, o := range overruled {
 		p := pair{o.Policy.Name, o.By.Name}
@@ -119,7 +122,7 @@ func (c *checkup) ownPolicies() {
 			_, bytes := q.Ruled["max-length-bytes"]
 			_, declared := q.Args["x-max-length"]
 			_, declaredBytes := q.Args["x-max-length-bytes"]
-			if (length || bytes) && !declared && !declaredBytes && strings.HasPrefix(setting(q, "overflow"), "reject-publish") && !landings[layout.LandingQueue(q.Name)] {
+			if (length || bytes) && !declared && !declaredBytes && strings.HasPrefix(setting(q, "overflow"), "reject-publish") && !landings[layouts.LandingQueue(q.Name)] {
 				c.find("policy.full", q.Object(), "set Subscriber.MaxLength and Overflow instead of the policy: messages then return by a queue of their own", "policy %s gives it a maximum length, and it refuses what exceeds it", rulers)
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // highLimit is a delivery limit that people do not reach by looking.

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Each ailment has an id of its own, a reason, and a place in the documentation.
@@ -45,9 +46,9 @@ func TestReleases(t *testing.T) {
 
 func TestFindingsAreSortedAndPrinted(t *testing.T) {
 	all := Findings{
-		{ID: "b", Severity: Info, Object: Object{Kind: "queue", Name: "q"}, Found: "f", Why: "w", Fix: "x"},
-		{ID: "c", Severity: Critical, Object: Object{Kind: "queue", Name: "q"}, Found: "f", Why: "w", Fix: "x"},
-		{ID: "a", Severity: Warning, Object: Object{Kind: "queue", Name: "q"}, Found: "f", Why: "w", Fix: "x"},
+		{ID: "b", Severity: Info, Object: topology.Object{Kind: "queue", Name: "q"}, Found: "f", Why: "w", Fix: "x"},
+		{ID: "c", Severity: Critical, Object: topology.Object{Kind: "queue", Name: "q"}, Found: "f", Why: "w", Fix: "x"},
+		{ID: "a", Severity: Warning, Object: topology.Object{Kind: "queue", Name: "q"}, Found: "f", Why: "w", Fix: "x"},
 	}
 	all.sort()
 	want := "critical: queue \"q\": f (c)\n    w\n    fix: x\nwarning: queue \"q\": f (a)\n    w\n    fix: x\ninfo: queue \"q\": f (b)\n    w\n    fix: x\n"
@@ -73,9 +74,9 @@ func TestEverything(t *testing.T) {
 // The pattern that is suggested spares what rehop has beside a queue, in each layout.
 func TestSparingPattern(t *testing.T) {
 	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}, layout.Sneakers{ErrorName: "broken+mail"}} {
-		spec := layout.QueueSpec{Name: "orders", Exchange: "order", Kind: "topic"}
-		queues := append(l.Subscription(spec).Queues, l.Around(spec).Queues...)
-		for _, q := range append(queues, topology.Queue{Name: l.FailedQueue("orders")}, topology.Queue{Name: layout.MovingQueue("orders")}) {
+		spec := layouts.QueueSpec{Name: "orders", Exchange: "order", Kind: "topic"}
+		queues := append(layouts.Must(l).Subscription(spec).Queues, layouts.Must(l).Around(spec).Queues...)
+		for _, q := range append(queues, topology.Queue{Name: layouts.Must(l).FailedQueue("orders")}, topology.Queue{Name: layouts.MovingQueue("orders")}) {
 			if q.Name == "orders" {
 				continue
 			}
@@ -106,17 +107,17 @@ func TestOwnQueues(t *testing.T) {
 // A name that was cut is found by what is there: the queue itself, or the key by which its messages return.
 func TestMigratedQueue(t *testing.T) {
 	long := strings.Repeat("long", 62)
-	moving := layout.MovingQueue(long)
-	aside := topology.Binding{Source: layout.ReturnExchange, Destination: moving, ToExchange: true, Key: long}
+	moving := layouts.MovingQueue(long)
+	aside := topology.Binding{Source: layouts.ReturnExchange, Destination: moving, ToExchange: true, Key: long}
 	for i, c := range []struct {
-		live   Live
+		live   topology.Live
 		moving string
 		want   string
 	}{
-		{Live{Queues: []topology.LiveQueue{{Queue: topology.Queue{Name: "other"}}, {Queue: topology.Queue{Name: long}}}}, moving, long},
-		{Live{Bindings: []topology.Binding{{Source: "x", Destination: moving, ToExchange: true, Key: "#"}, aside}}, moving, long},
-		{Live{}, moving, strings.TrimPrefix(moving, "rehop.moving.")},
-		{Live{}, "rehop.moving.q", "q"},
+		{topology.Live{Queues: []topology.LiveQueue{{Queue: topology.Queue{Name: "other"}}, {Queue: topology.Queue{Name: long}}}}, moving, long},
+		{topology.Live{Bindings: []topology.Binding{{Source: "x", Destination: moving, ToExchange: true, Key: "#"}, aside}}, moving, long},
+		{topology.Live{}, moving, strings.TrimPrefix(moving, "rehop.moving.")},
+		{topology.Live{}, "rehop.moving.q", "q"},
 	} {
 		if got := migratedQueue(c.live, c.moving); got != c.want {
 			t.Errorf("case %d: got %q, want %q", i, got, c.want)

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/rehop/rehop/topology"
 )
 
 // users examines who may do what in the virtual host.
@@ -20,13 +22,13 @@ func (c *checkup) users() {
 		}
 		remote[conn.User] = true
 		if conn.User == "guest" {
-			c.find("user.guest", Object{Kind: "connection", Name: conn.Name},
+			c.find("user.guest", topology.Object{Kind: "connection", Name: conn.Name},
 				c.embeddedOr("give it a user of its own: users in rehop.yaml", "rabbitmqctl delete_user guest, when other users do its work; leave loopback_users as it was"),
 				"user guest is connected from %s", conn.Peer)
 		}
 	}
 	for _, u := range c.chart.users {
-		object := Object{Kind: "user", Name: u.Name}
+		object := topology.Object{Kind: "user", Name: u.Name}
 		permission, allowed := c.permission(u.Name)
 		switch {
 		case u.Name == "guest":
@@ -48,7 +50,7 @@ func (c *checkup) users() {
 }
 
 // wide notes a user that may configure everything.
-func (c *checkup) wide(user Object) {
+func (c *checkup) wide(user topology.Object) {
 	const found = "it may configure everything in virtual host %q"
 	vhost := c.admin.management.vhost
 	if c.embedded() { // users of rehop.yaml may do everything, and that cannot be changed

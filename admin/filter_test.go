@@ -9,8 +9,10 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
+	"github.com/rehop/rehop/topology"
 )
 
 // Messages of another application say nothing of when they failed, or say it in their own way. What is not known to be old is never chosen
@@ -23,7 +25,7 @@ func TestAge(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(a.Close)
-		if _, err := a.Apply(t.Context(), layout.Plan{Queues: layout.PubSub{}.Around(layout.QueueSpec{Name: "q"}).Queues}, admin.ApplyOptions{}); err != nil {
+		if _, err := a.Apply(t.Context(), topology.Plan{Queues: layouts.Must(layout.PubSub{}).Around(layouts.QueueSpec{Name: "q"}).Queues}, admin.ApplyOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		now := time.Now()

@@ -8,6 +8,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -153,7 +154,7 @@ func deadLettering(t *testing.T) (*admin.Admin, *amqp091.Channel) {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.Close)
-	whole, err := layout.Whole(layout.DLX{}, layout.Native{}, layout.QueueSpec{Name: "q", Exchange: "order"}, nil)
+	whole, err := layouts.Whole(layouts.Must(layout.DLX{}), layouts.Native{}, layouts.QueueSpec{Name: "q", Exchange: "order"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/headerjson"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // MaxLine bounds a line of an import.
@@ -277,8 +277,8 @@ func (a *Admin) itemOf(r record) (rabbit.Item, error) {
 		return rabbit.Item{}, err
 	}
 	// It comes to rest as one that has just failed does.
-	verdict := of.Fail(layout.Failure{
-		Letter: layout.Letter{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: headers, Body: r.Body, ContentType: r.ContentType,
+	verdict := of.Fail(layouts.Failure{
+		Letter: layouts.Letter{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: headers, Body: r.Body, ContentType: r.ContentType,
 			CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID},
 		Attempt: r.Attempts, Kind: r.Kind, Error: r.Error, Stack: r.Stack, At: f.FailedAt,
 	})

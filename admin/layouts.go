@@ -7,34 +7,37 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
-// layouts are those of the queues that an Admin looks after.
-type layouts struct {
-	usual   layout.Layout            // of queues that are not named
-	byQueue map[string]layout.Layout // of those that are
-	guessed bool                     // nobody has set the usual one, and those by queue differ
-	all     []layout.Layout          // each of them once, the usual one first unless it is guessed
+// layoutSet are the layouts of the queues that an Admin looks after.
+type layoutSet struct {
+	usual   layouts.Layout            // of queues that are not named
+	byQueue map[string]layouts.Layout // of those that are
+	guessed bool                      // nobody has set the usual one, and those by queue differ
+	all     []layouts.Layout          // each of them once, the usual one first unless it is guessed
 }
 
 // layoutsOf reads them from a configuration.
-func layoutsOf(config Config) (layouts, error) {
-	l := layouts{usual: config.Layout, byQueue: maps.Clone(config.Layouts)}
-	if l.usual != nil {
-		l.all = []layout.Layout{l.usual}
-		if err := l.usual.Validate(); err != nil {
+func layoutsOf(config Config) (layoutSet, error) {
+	l := layoutSet{byQueue: make(map[string]layouts.Layout)}
+	if config.Layout != nil {
+		of, err := layoutOf(config.Layout)
+		if err != nil {
 			return l, fmt.Errorf("admin: Layout: %w", err)
 		}
+		l.usual, l.all = of, []layouts.Layout{of}
 	}
-	for _, queue := range slices.Sorted(maps.Keys(l.byQueue)) {
-		of := l.byQueue[queue]
-		if of == nil {
+	for _, queue := range slices.Sorted(maps.Keys(config.Layouts)) {
+		if config.Layouts[queue] == nil {
 			return l, fmt.Errorf("admin: Layouts: that of queue %q is nil; set layout.Native{} for the native one", queue)
 		}
-		if err := of.Validate(); err != nil {
+		of, err := layoutOf(config.Layouts[queue])
+		if err != nil {
 			return l, fmt.Errorf("admin: Layouts: queue %q: %w", queue, err)
 		}
+		l.byQueue[queue] = of
 		l.all = withLayout(l.all, of)
 	}
 	switch {
@@ -42,41 +45,50 @@ func layoutsOf(config Config) (layouts, error) {
 	case len(l.all) == 1:
 		l.usual = l.all[0]
 	default:
-		l.usual, l.guessed = layout.Native{}, len(l.all) > 1
+		l.usual, l.guessed = layouts.Native{}, len(l.all) > 1
 	}
 	if len(l.all) == 0 {
-		l.all = []layout.Layout{l.usual}
+		l.all = []layouts.Layout{l.usual}
 	}
 	return l, nil
 }
 
+// layoutOf is the mechanics of a layout whose settings are possible.
+func layoutOf(settings layout.Layout) (layouts.Layout, error) {
+	of, err := layouts.Of(settings)
+	if err != nil {
+		return nil, err
+	}
+	return of, of.Validate()
+}
+
 // withLayout adds a layout, once. Layouts can have slices and maps, so they cannot be compared with ==.
-func withLayout(all []layout.Layout, of layout.Layout) []layout.Layout {
-	if slices.ContainsFunc(all, func(other layout.Layout) bool { return reflect.DeepEqual(of, other) }) {
+func withLayout(all []layouts.Layout, of layouts.Layout) []layouts.Layout {
+	if slices.ContainsFunc(all, func(other layouts.Layout) bool { return reflect.DeepEqual(of, other) }) {
 		return all
 	}
 	return append(slices.Clip(all), of)
 }
 
 // withSubscriptions adds the layouts of the subscriptions in DoctorOptions.
-func (l layouts) withSubscriptions(subscriptions map[string]DoctorSubscription) layouts {
+func (l layoutSet) withSubscriptions(subscriptions map[string]DoctorSubscription) (layoutSet, error) {
 	l.byQueue = maps.Clone(l.byQueue)
 	for _, queue := range slices.Sorted(maps.Keys(subscriptions)) {
-		of := subscriptions[queue].Layout
-		if of == nil {
+		if subscriptions[queue].Layout == nil {
 			continue
 		}
-		if l.byQueue == nil {
-			l.byQueue = make(map[string]layout.Layout)
+		of, err := layouts.Of(subscriptions[queue].Layout)
+		if err != nil {
+			return l, fmt.Errorf("layout of the subscription to queue %q: %w", queue, err)
 		}
 		l.byQueue[queue] = of
 		l.all = withLayout(l.all, of)
 	}
-	return l
+	return l, nil
 }
 
 // of is the layout of a queue. A queue that all queues of a layout share for failed messages has that layout.
-func (l layouts) of(queue string) layout.Layout {
+func (l layoutSet) of(queue string) layouts.Layout {
 	if of, named := l.byQueue[queue]; named {
 		return of
 	}
@@ -93,7 +105,7 @@ func (l layouts) of(queue string) layout.Layout {
 var ErrNoLayout = errors.New("nothing says which layout it has")
 
 // known is the layout of a queue whose failed queue is used, which must not be guessed: there may be another one by another layout.
-func (l layouts) known(queue string) (layout.Layout, error) {
+func (l layoutSet) known(queue string) (layouts.Layout, error) {
 	of := l.of(queue)
 	if _, named := l.byQueue[queue]; !named && l.guessed && of.FailedQueue(queue) != queue {
 		return nil, fmt.Errorf("queue %q: %w", queue, ErrNoLayout)
@@ -103,15 +115,15 @@ func (l layouts) known(queue string) (layout.Layout, error) {
 
 // mayConsume reports whether a subscription may consume a queue whose failed queue is there. A failed queue that all queues share says nothing of one of
 // them, and nobody consumes the queues of rehop's own.
-func (l layouts) mayConsume(queue string) bool {
+func (l layoutSet) mayConsume(queue string) bool {
 	if _, named := l.byQueue[queue]; named {
 		return true
 	}
-	return !shared(queue) && !layout.IsWaitQueue(queue) && !isCommon(l.of(queue), queue)
+	return !shared(queue) && !layouts.IsWaitQueue(queue) && !isCommon(l.of(queue), queue)
 }
 
 // sharesFailed reports whether another queue has the same failed queue, by its layout.
-func (l layouts) sharesFailed(queue, failed string) bool {
+func (l layoutSet) sharesFailed(queue, failed string) bool {
 	for other, of := range l.byQueue {
 		if other != queue && of.FailedQueue(other) == failed {
 			return true
@@ -121,23 +133,23 @@ func (l layouts) sharesFailed(queue, failed string) bool {
 }
 
 // candidates are the layouts that a queue may have.
-func (l layouts) candidates(queue string) []layout.Layout {
+func (l layoutSet) candidates(queue string) []layouts.Layout {
 	if of, named := l.byQueue[queue]; named {
-		return []layout.Layout{of}
+		return []layouts.Layout{of}
 	}
 	return l.all
 }
 
 // recognise finds which of the queues are consumed, and the layout of each: the one whose failed queue is there. A failed queue of its own says
 // more of a queue than one that all queues share.
-func (l layouts) recognise(queues map[string]bool, there func(queue string) bool) map[string]layout.Layout {
+func (l layoutSet) recognise(queues map[string]bool, there func(queue string) bool) map[string]layouts.Layout {
 	failed := make(map[string]bool)
 	for queue := range queues {
 		for _, of := range l.candidates(queue) {
 			failed[of.FailedQueue(queue)] = true
 		}
 	}
-	found := make(map[string]layout.Layout)
+	found := make(map[string]layouts.Layout)
 	for queue := range queues {
 		if _, named := l.byQueue[queue]; failed[queue] && !named && !l.hasOwnFailed(queue, there) {
 			continue
@@ -155,11 +167,11 @@ func (l layouts) recognise(queues map[string]bool, there func(queue string) bool
 }
 
 // hasOwnFailed reports whether a failed queue is there for this queue alone, as for one that is called mail.failed and is consumed, too.
-func (l layouts) hasOwnFailed(queue string, there func(queue string) bool) bool {
-	return slices.ContainsFunc(l.candidates(queue), func(of layout.Layout) bool { return !isCommon(of, queue) && there(of.FailedQueue(queue)) })
+func (l layoutSet) hasOwnFailed(queue string, there func(queue string) bool) bool {
+	return slices.ContainsFunc(l.candidates(queue), func(of layouts.Layout) bool { return !isCommon(of, queue) && there(of.FailedQueue(queue)) })
 }
 
 // isCommon reports whether the failed queue of a queue is that of all others, too.
-func isCommon(of layout.Layout, queue string) bool {
+func isCommon(of layouts.Layout, queue string) bool {
 	return of.FailedQueue(queue) == of.FailedQueue("another queue")
 }

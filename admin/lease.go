@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // ErrBusy is returned when another command or process lists, replays, discards, exports or migrates the messages of the same queue, and has not ended
@@ -41,7 +41,7 @@ func (a *Admin) leaseOf(ctx context.Context, queue string) (*lease, error) {
 		a.drop(link)
 		return nil, fmt.Errorf("reserve queue %q: %w", queue, err)
 	}
-	l := &lease{admin: a, link: link, line: line, name: layout.LockQueue(queue)}
+	l := &lease{admin: a, link: link, line: line, name: layouts.LockQueue(queue)}
 	for until := time.Now().Add(leaseWait); ; {
 		err := line.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: l.name, Exclusive: true}}})
 		if err == nil {

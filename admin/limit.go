@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // ErrNoReturns: a queue drops every message that is returned to it, so it cannot be read without losing messages.
@@ -108,7 +108,7 @@ func (m *management) queue(ctx context.Context, name string) (queue topology.Liv
 	if err := m.call(ctx, http.MethodGet, "/api/queues/"+url.PathEscape(m.vhost)+"/"+url.PathEscape(name), nil, &q); err != nil {
 		return topology.LiveQueue{}, 0, err
 	}
-	var live Live
+	var live topology.Live
 	if err := m.get(ctx, "/api/policies/%s", &live.Policies); err != nil {
 		return topology.LiveQueue{}, 0, err
 	}
@@ -116,7 +116,7 @@ func (m *management) queue(ctx context.Context, name string) (queue topology.Liv
 		return topology.LiveQueue{}, 0, err
 	}
 	live.Queues = []topology.LiveQueue{q.live()}
-	live.Rule()
+	live.ApplyPolicies()
 	return live.Queues[0], q.Bytes, nil
 }
 

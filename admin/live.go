@@ -7,16 +7,12 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
-
-// Live is what a broker has in one virtual host: exchanges, queues, bindings and policies, with what the
-// policies come to.
-type Live = topology.Live
 
 // Live reads what the broker has in the virtual host. It needs the management API, whose counts of messages
 // are some seconds old.
-func (a *Admin) Live(ctx context.Context) (Live, error) {
+func (a *Admin) Live(ctx context.Context) (topology.Live, error) {
 	live, err := a.management.live(ctx)
 	if err != nil {
 		return live, fmt.Errorf("look at the virtual host %q: %w", a.management.vhost, err)
@@ -24,12 +20,12 @@ func (a *Admin) Live(ctx context.Context) (Live, error) {
 	return live, nil
 }
 
-func (m *management) live(ctx context.Context) (Live, error) {
+func (m *management) live(ctx context.Context) (topology.Live, error) {
 	var (
 		exchanges []apiExchange
 		queues    []apiLiveQueue
 		bindings  []apiRoute
-		live      Live
+		live      topology.Live
 	)
 	for _, list := range []struct {
 		path string
@@ -62,13 +58,13 @@ func (m *management) live(ctx context.Context) (Live, error) {
 			live.Bindings = append(live.Bindings, b.binding())
 		}
 	}
-	live.Rule()
+	live.ApplyPolicies()
 	return live, nil
 }
 
 // defaults finds the broker's version, and the type that it gives to queues which are declared without one. Not
 // every user may read that.
-func (m *management) defaults(ctx context.Context, live *Live) error {
+func (m *management) defaults(ctx context.Context, live *topology.Live) error {
 	var overview struct {
 		Version string `json:"rabbitmq_version"`
 		Product string `json:"product_name"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // api is a management API with fixed answers: by path as it is escaped, or a status.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // Message is a message that rests in a failed queue, or waits.
@@ -44,7 +44,7 @@ type Message struct {
 
 // place is a queue in which messages rest or wait.
 type place struct {
-	layout layout.Layout
+	layout layouts.Layout
 	source string // the queue
 	owner  string // whose messages are looked for; "": everybody's
 	common bool   // several queues have it in common
@@ -55,7 +55,7 @@ type place struct {
 // are named by themselves.
 func (a *Admin) placeOf(queue string) (place, error) {
 	if shared(queue) {
-		return place{layout: layout.Native{}, source: queue, open: true}, nil
+		return place{layout: layouts.Native{}, source: queue, open: true}, nil
 	}
 	of, err := a.layouts.known(queue)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *Admin) placeOf(queue string) (place, error) {
 }
 
 func shared(queue string) bool {
-	return queue == layout.OrphansQueue || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue)
+	return queue == layouts.OrphansQueue || queue == layouts.UnroutedQueue || layouts.IsRecoveredQueue(queue)
 }
 
 // has reports whether a message belongs to whom the place is looked at for.
@@ -85,13 +85,13 @@ func (p place) isCopy(m Message) bool {
 
 func (p place) read(d rabbit.Message) Message {
 	exchange, key := p.origin(d)
-	l := layout.Letter{
+	l := layouts.Letter{
 		Queue: p.owner, ID: d.MessageId, Exchange: exchange, Key: key, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
 		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 	}
 	var f envelope.Failure
 	switch {
-	case p.source == layout.UnroutedQueue || p.source == layout.OrphansQueue:
+	case p.source == layouts.UnroutedQueue || p.source == layouts.OrphansQueue:
 		f = astray(l, p.source)
 	case p.open:
 		l, f = p.layout.Open(l)
@@ -100,10 +100,10 @@ func (p place) read(d rabbit.Message) Message {
 	}
 	f = byLibrary(f, l.Headers)
 	// It may have died while its queue was migrated.
-	if f.Queue == layout.MovingQueue(p.owner) {
+	if f.Queue == layouts.MovingQueue(p.owner) {
 		f.Queue = p.owner
 	}
-	if f.Queue = layout.Moved(f.Queue); shared(f.Queue) {
+	if f.Queue = layouts.Moved(f.Queue); shared(f.Queue) {
 		f.Queue = "" // where it was kept is not where it belongs
 	}
 	f.Transient = f.Transient || d.DeliveryMode == rabbit.Transient
@@ -118,9 +118,9 @@ func (p place) read(d rabbit.Message) Message {
 
 // astray is what is known of a message that found no queue. That it has waited in queues of rehop's own, from which the broker dead-letters it, is no failure:
 // rehop's record holds, and if there is none, the message was published and has not been handled yet.
-func astray(l layout.Letter, source string) envelope.Failure {
+func astray(l layouts.Letter, source string) envelope.Failure {
 	died := envelope.LastDeath(l.Headers)
-	waited := layout.IsWaitQueue(died) || layout.IsLandingQueue(died) && (envelope.Written(l.Headers) || l.Headers[layout.HeaderTo] != nil)
+	waited := layouts.IsWaitQueue(died) || layouts.IsLandingQueue(died) && (envelope.Written(l.Headers) || l.Headers[layouts.HeaderTo] != nil)
 	if died != "" && !waited {
 		return envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 	}
@@ -128,12 +128,12 @@ func astray(l layout.Letter, source string) envelope.Failure {
 	if f.FailedAt.IsZero() {
 		f.FailedAt = envelope.LatestDeath(l.Headers)
 	}
-	if l.Headers[layout.HeaderTo] == layout.ToQueue && f.Queue == "" {
+	if l.Headers[layouts.HeaderTo] == layouts.ToQueue && f.Queue == "" {
 		f.Queue = l.Key // it was delayed, and its key is the name of the queue that it was to come to
 	}
 	switch {
 	case f.Kind != "":
-	case source == layout.UnroutedQueue:
+	case source == layouts.UnroutedQueue:
 		f.Kind, f.Error = envelope.KindUnrouted, "no queue was bound for it"
 	default:
 		f.Kind, f.Error = envelope.KindUnrouted, "its queue did not exist when its delay was over"

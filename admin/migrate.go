@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Migration is what it takes to give a queue other arguments. RabbitMQ cannot change those of a queue that
@@ -19,7 +19,7 @@ import (
 type Migration struct {
 	Queue string `json:"queue"`
 	// Changes is in what the queue differs from the plan.
-	Changes Diff `json:"changes"`
+	Changes topology.Diff `json:"changes"`
 	// Steps are what is to be done. None: the queue is as planned, and nothing is left of a migration.
 	Steps []Step `json:"steps"`
 	// Resumed: an earlier run has done a part of it.
@@ -93,7 +93,7 @@ const defaultSettle = 12 * time.Second
 
 // PlanMigration looks at the broker, and says what Migrate would do there. It changes nothing, except that it declares and deletes a queue
 // rehop.try.… to try the new arguments. It needs the management API.
-func (a *Admin) PlanMigration(ctx context.Context, plan layout.Plan, queue string, o MigrateOptions) (Migration, error) {
+func (a *Admin) PlanMigration(ctx context.Context, plan topology.Plan, queue string, o MigrateOptions) (Migration, error) {
 	m, err := a.newMigration(plan, queue, o)
 	if err != nil {
 		return Migration{}, err
@@ -108,7 +108,7 @@ func (a *Admin) PlanMigration(ctx context.Context, plan layout.Plan, queue strin
 // management API.
 //
 // Exchanges go on taking messages all the time. While the queue is replaced, its messages are kept in
-// layout.MovingQueue(queue); each is moved there and back by a copy that the broker confirms before the
+// layouts.MovingQueue(queue); each is moved there and back by a copy that the broker confirms before the
 // original is removed, with its properties, headers and routing key. Publishers that publish to the queue by its name,
 // through the default exchange, must pause: the queue is not deleted before nothing has come for
 // MigrateOptions.Settle.
@@ -119,7 +119,7 @@ func (a *Admin) PlanMigration(ctx context.Context, plan layout.Plan, queue strin
 // When ctx ends or the process dies, the broker knows how far it was: Migrate goes on from there. Up to 256
 // messages that were under way each time a process died are then in the queue twice. Run with the plan of
 // the queue as it was, it goes back.
-func (a *Admin) Migrate(ctx context.Context, plan layout.Plan, queue string, o MigrateOptions) (Migration, error) {
+func (a *Admin) Migrate(ctx context.Context, plan topology.Plan, queue string, o MigrateOptions) (Migration, error) {
 	m, err := a.newMigration(plan, queue, o)
 	if err != nil {
 		return Migration{}, err
@@ -149,7 +149,7 @@ type migration struct {
 	have     topology.LiveQueue // the queue as it was when it was last looked at
 	kept     topology.LiveQueue // the one in which messages are kept
 	fresh    topology.LiveQueue // the queue as it will be, with what policies make of it
-	changes  Diff
+	changes  topology.Diff
 	missing  topology.Plan // of letters, what is not on the broker
 	state    migrationState
 	consumed bool                 // subscriptions consume the queue; otherwise messages rest there
@@ -164,7 +164,7 @@ type migration struct {
 	moved    volume
 }
 
-func (a *Admin) newMigration(plan layout.Plan, queue string, o MigrateOptions) (*migration, error) {
+func (a *Admin) newMigration(plan topology.Plan, queue string, o MigrateOptions) (*migration, error) {
 	i := slices.IndexFunc(plan.Queues, func(q topology.Queue) bool { return q.Name == queue })
 	o.Settle = cmp.Or(o.Settle, defaultSettle)
 	o.Consumers = cmp.Or(o.Consumers, RefuseConsumers)
@@ -247,7 +247,7 @@ func (m *migration) warnings() []string {
 		all = append(all, "no exchange is bound to the queue: publishers that publish to it by its name must pause")
 	}
 	if m.unread && m.kept.Name == "" {
-		all = append(all, fmt.Sprintf("only the broker can tell whether a policy takes messages from queue %q: it is asked when that is there", layout.MovingQueue(m.want.Name)))
+		all = append(all, fmt.Sprintf("only the broker can tell whether a policy takes messages from queue %q: it is asked when that is there", layouts.MovingQueue(m.want.Name)))
 	}
 	if !m.state.wanted {
 		all = append(all, m.feederWarnings()...)

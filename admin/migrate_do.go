@@ -12,14 +12,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // do takes one step. Each can be repeated.
 func (m *migration) do(ctx context.Context, step Step) error {
-	queue, moving := m.want.Name, layout.MovingQueue(m.want.Name)
+	queue, moving := m.want.Name, layouts.MovingQueue(m.want.Name)
 	gateToQueue := topology.Binding{Source: moving, Destination: queue}
 	diverted := step.binding
 	diverted.Destination, diverted.ToExchange = moving, true
@@ -41,9 +42,9 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	case ActionOpen:
 		return m.bind(ctx, gateToQueue)
 	case ActionCarry:
-		return m.catchUp(ctx, queue, layout.AsideExchange(queue))
+		return m.catchUp(ctx, queue, layouts.AsideExchange(queue))
 	case ActionAhead:
-		return m.catchUp(ctx, moving, layout.BackExchange(queue))
+		return m.catchUp(ctx, moving, layouts.BackExchange(queue))
 	case ActionEmpty:
 		return m.vacate(ctx)
 	case ActionDelete:
@@ -51,14 +52,14 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	case ActionDeclare:
 		return m.declare(ctx, topology.Plan{Queues: []topology.Queue{m.want}})
 	case ActionLead:
-		back := layout.BackExchange(queue)
+		back := layouts.BackExchange(queue)
 		return m.declare(ctx, topology.Plan{
 			Exchanges: []topology.Exchange{{Name: back, Kind: "fanout"}},
 			Bindings:  []topology.Binding{{Source: back, Destination: queue}},
 		})
 	case ActionReturn:
 		// Nobody else consumes it: the lock sees to that.
-		return m.empty(ctx, moving, layout.BackExchange(queue), min(m.options.Settle, inFlight))
+		return m.empty(ctx, moving, layouts.BackExchange(queue), min(m.options.Settle, inFlight))
 	case ActionClear:
 		return m.clear(ctx)
 	}
@@ -71,7 +72,7 @@ const inFlight = time.Second
 // keeping is what keeps messages meanwhile. The gate leads to the queue until the first binding leads to it.
 func (m *migration) keeping() topology.Plan {
 	queue := m.want.Name
-	gate, aside := layout.MovingQueue(queue), layout.AsideExchange(queue)
+	gate, aside := layouts.MovingQueue(queue), layouts.AsideExchange(queue)
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{
 			{Name: aside, Kind: "fanout"},
@@ -92,10 +93,10 @@ func (m *migration) keeping() topology.Plan {
 // from the queue itself.
 func (m *migration) keepingArgs() topology.Args {
 	kind := layout.Classic
-	if m.have.Type == string(layout.Quorum) || layout.IsQuorum(m.want) {
+	if m.have.Type == string(layout.Quorum) || layouts.IsQuorum(m.want) {
 		kind = layout.Quorum
 	}
-	args := layout.Resting(kind)
+	args := layouts.Resting(kind)
 	args["x-overflow"] = "reject-publish" // should a policy limit it: what is confirmed must not drop what was before it
 	exchange, dies := m.have.Effective("dead-letter-exchange")
 	if !dies {
@@ -178,8 +179,8 @@ func (m *migration) delete(ctx context.Context) error {
 // clear deletes what was only there for the migration, from the way in on.
 func (m *migration) clear(ctx context.Context) error {
 	queue := m.want.Name
-	moving := layout.MovingQueue(queue)
-	for _, x := range []string{moving, layout.AsideExchange(queue)} {
+	moving := layouts.MovingQueue(queue)
+	for _, x := range []string{moving, layouts.AsideExchange(queue)} {
 		if err := m.admin.write.DeleteExchange(ctx, x); err != nil {
 			return err
 		}
@@ -197,13 +198,13 @@ func (m *migration) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	return m.admin.write.DeleteExchange(ctx, layout.BackExchange(queue))
+	return m.admin.write.DeleteExchange(ctx, layouts.BackExchange(queue))
 }
 
 // lock keeps others from migrating the queue at the same time. The broker forgets it with the connection that
 // reads messages, and gives back what that held.
 func (m *migration) lock(ctx context.Context) error {
-	err := m.admin.read.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: layout.LockQueue(m.want.Name), Exclusive: true}}})
+	err := m.admin.read.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: layouts.LockQueue(m.want.Name), Exclusive: true}}})
 	var d *rabbit.DeclareError
 	if errors.As(err, &d) && d.Code == resourceLocked {
 		return errors.New("it is being migrated; if the process that did so has died, the broker notices within seconds")
@@ -215,7 +216,7 @@ func (m *migration) unlock() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockLimit)
 	defer cancel()
 	// If that fails, the connection ends, and the lock with it.
-	_, _ = m.admin.read.DeleteQueue(ctx, layout.LockQueue(m.want.Name), false)
+	_, _ = m.admin.read.DeleteQueue(ctx, layouts.LockQueue(m.want.Name), false)
 }
 
 const unlockLimit = 2 * time.Second

@@ -7,19 +7,20 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/topologies"
+	"github.com/rehop/rehop/topology"
 )
 
 // moversIn are the queues whose consumers move failed messages to this one by its name, as rehop's do.
-func (m *migration) moversIn(live Live) []topology.LiveQueue {
+func (m *migration) moversIn(live topology.Live) []topology.LiveQueue {
 	var all []topology.LiveQueue
 	for _, b := range live.Bindings {
-		if b.Source != layout.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
+		if b.Source != layouts.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
 			continue
 		}
-		rest := m.admin.layouts.of(b.Destination).Fail(layout.Failure{Letter: layout.Letter{Queue: b.Destination}})
-		if q, there := live.Queue(b.Destination); there && rest.Do == layout.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
+		rest := m.admin.layouts.of(b.Destination).Fail(layouts.Failure{Letter: layouts.Letter{Queue: b.Destination}})
+		if q, there := live.Queue(b.Destination); there && rest.Do == layouts.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
 			all = append(all, q)
 		}
 	}
@@ -28,20 +29,20 @@ func (m *migration) moversIn(live Live) []topology.LiveQueue {
 
 // feeder is a queue whose dead letters may come to the one that is migrated by its name, through the default exchange.
 type feeder struct {
-	topology.Feeder
+	topologies.Feeder
 	// lossy: what dies on its way while the queue does not exist may be dropped. No exchange of rehop's can be put in between, so the feeder has to be
 	// empty by then. Otherwise the last queue on the way keeps it, and tries again.
 	lossy bool
 }
 
 // feedersIn finds them.
-func (m *migration) feedersIn(live Live) []feeder {
-	router := live.Router()
+func (m *migration) feedersIn(live topology.Live) []feeder {
+	router := topologies.RouterOf(live)
 	names := make(map[string]bool)
 	var all []feeder
-	add := func(found []topology.Feeder, lossy bool) {
+	add := func(found []topologies.Feeder, lossy bool) {
 		for _, f := range found {
-			if f.Name != layout.MovingQueue(m.want.Name) && !names[f.Name] {
+			if f.Name != layouts.MovingQueue(m.want.Name) && !names[f.Name] {
 				names[f.Name] = true
 				all = append(all, feeder{f, lossy})
 			}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // Whether a feeder's messages can get lost is decided by the last queue on their way: the one that sends them to a name which nobody has.
@@ -20,7 +20,7 @@ func TestFeedersAreLossyByTheLastOne(t *testing.T) {
 	}
 	safe := topology.Args{"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
 	m := &migration{want: topology.Queue{Name: "q"}}
-	m.feeders = m.feedersIn(Live{Queues: []topology.LiveQueue{
+	m.feeders = m.feedersIn(topology.Live{Queues: []topology.LiveQueue{
 		queue("q", "", nil), queue("rehop.moving.q", "q", nil),
 		queue("safe", "q", safe), queue("lossy", "q", nil),
 		queue("lossy then safe", "safe", nil), queue("safe then lossy", "lossy", safe),

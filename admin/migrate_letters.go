@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // lettersOf is the part of a plan in which dead letters of a queue come to rest, as its failed queue. Without it, what another program rejects would be
@@ -13,12 +14,12 @@ import (
 // all of it is there, and a part of it would lose what comes there.
 func lettersOf(plan topology.Plan, queue topology.Queue) topology.Plan {
 	kind := layout.Classic
-	if layout.IsQuorum(queue) {
+	if layouts.IsQuorum(queue) {
 		kind = layout.Quorum
 	}
 	// Policies of the plan may say where they go.
 	ruled := topology.Live{Queues: []topology.LiveQueue{{Queue: queue, Type: string(kind)}}, Policies: plan.Policies}
-	ruled.Rule()
+	ruled.ApplyPolicies()
 	exchange, dies := ruled.Queues[0].Effective("dead-letter-exchange")
 	key, fixed := ruled.Queues[0].Effective("dead-letter-routing-key")
 	if !dies || exchange == "" {

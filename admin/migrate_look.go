@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/topology"
 )
 
 // look finds on the broker how far the migration is.
@@ -25,10 +25,10 @@ func (m *migration) look(ctx context.Context) error {
 	done := m.state
 	m.instant = live.Product == embeddedProduct
 	m.have, _ = live.Queue(m.want.Name)
-	m.kept, _ = live.Queue(layout.MovingQueue(m.want.Name))
-	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, func(string) bool { return false }).Of(topology.Differs)
+	m.kept, _ = live.Queue(layouts.MovingQueue(m.want.Name))
+	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, nil).Of(topology.Differs)
 	m.state = stateOf(live, m.want, m.changes)
-	m.missing = m.letters.Missing(topology.Compare(m.letters, live, func(string) bool { return false }))
+	m.missing = m.letters.Missing(topology.Compare(m.letters, live, nil))
 	m.state.astray = !m.missing.Empty()
 	m.state.keepOrder = m.options.KeepOrder
 	m.state.carried, m.state.returned = done.carried, done.returned
@@ -47,15 +47,16 @@ func (m *migration) look(ctx context.Context) error {
 	if _, _, more := m.state.next(); !more {
 		return nil
 	}
-	if hint := live.Unsupported(m.want); hint != "" {
-		return fmt.Errorf("%s; nothing has been changed", hint)
+	unsupported := topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, nil).Of(topology.Unsupported)
+	if len(unsupported) > 0 {
+		return fmt.Errorf("%s; nothing has been changed", unsupported[0].Hint)
 	}
 	return m.dangers(ctx, live)
 }
 
 // exact gives the bindings of the queue, and of the exchange before it, the arguments that they were declared with.
-func (m *migration) exact(ctx context.Context, live *Live) error {
-	moving := layout.MovingQueue(m.want.Name)
+func (m *migration) exact(ctx context.Context, live *topology.Live) error {
+	moving := layouts.MovingQueue(m.want.Name)
 	concerned := func(b topology.Binding) bool {
 		return len(b.Args) > 0 && (!b.ToExchange && b.Destination == m.want.Name || b.ToExchange && b.Destination == moving)
 	}
@@ -73,22 +74,22 @@ func (m *migration) exact(ctx context.Context, live *Live) error {
 // migratedQueue is the queue whose messages are kept in another one. A long name does not fit into that one's: then it is looked for
 // among what is there, and in the keys of what was led aside, of which rehop's own is the name. If nothing tells, it is the part that
 // fits.
-func migratedQueue(live Live, moving string) string {
+func migratedQueue(live topology.Live, moving string) string {
 	for _, q := range live.Queues {
-		if layout.MovingQueue(q.Name) == moving {
+		if layouts.MovingQueue(q.Name) == moving {
 			return q.Name
 		}
 	}
 	for _, b := range live.Bindings {
-		if b.ToExchange && b.Destination == moving && layout.MovingQueue(b.Key) == moving {
+		if b.ToExchange && b.Destination == moving && layouts.MovingQueue(b.Key) == moving {
 			return b.Key
 		}
 	}
-	return layout.Moved(moving)
+	return layouts.Moved(moving)
 }
 
 // dangers are settings with which a queue would not keep what it is given.
-func (m *migration) dangers(ctx context.Context, live Live) error {
+func (m *migration) dangers(ctx context.Context, live topology.Live) error {
 	m.unread = unread(live)
 	m.fresh = m.newQueue(live)
 	if err := m.safekeeping(ctx, live, m.keeper(live)); err != nil {
@@ -114,7 +115,7 @@ func (m *migration) dangers(ctx context.Context, live Live) error {
 }
 
 // overflow refuses a new queue that would drop messages which it is given back.
-func (m *migration) overflow(ctx context.Context, live Live) error {
+func (m *migration) overflow(ctx context.Context, live topology.Live) error {
 	length, limited := limitOf(m.fresh, "max-length")
 	size, limitedBytes := limitOf(m.fresh, "max-length-bytes")
 	if !limited && !limitedBytes || !drops(m.fresh) {
@@ -135,7 +136,7 @@ func (m *migration) overflow(ctx context.Context, live Live) error {
 }
 
 // orChange is advice to change the policy that sets a key of the new queue, if one does.
-func (m *migration) orChange(live Live, key string) string {
+func (m *migration) orChange(live topology.Live, key string) string {
 	v, _ := m.fresh.Effective(key)
 	if ruled, set := m.fresh.Ruled[key]; !set || plainValue(ruled) != plainValue(v) {
 		return ""

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 const (
@@ -290,7 +290,7 @@ func (m *migration) copyOf(d rabbit.Message) *rabbit.Publishing {
 	origin := envelope.Failure{Exchange: d.Exchange, Key: d.RoutingKey}
 	if m.consumed {
 		origin.Queue = m.want.Name
-		origin.Exchange, origin.Key = m.admin.layouts.of(m.want.Name).Origin(layout.Letter{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
+		origin.Exchange, origin.Key = m.admin.layouts.of(m.want.Name).Origin(layouts.Letter{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
 			Headers: headers, Body: d.Body, ContentType: d.ContentType, Redelivered: d.Redelivered})
 	}
 	with := make(map[string]any, len(p.Headers)+4)

@@ -9,22 +9,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Policies change a queue at once, whatever it was declared with. A migration looks at what they make of the queue that
 // keeps messages and of the new one, before either exists.
 
 // foreseen is a queue as policies have it, or would have it.
-func foreseen(live Live, q topology.LiveQueue) topology.LiveQueue {
+func foreseen(live topology.Live, q topology.LiveQueue) topology.LiveQueue {
 	live.Exchanges, live.Queues = nil, []topology.LiveQueue{q}
-	live.Rule()
+	live.ApplyPolicies()
 	return live.Queues[0]
 }
 
 // ruler names the policy that sets a key of a queue.
-func ruler(live Live, q topology.LiveQueue, key string) string {
+func ruler(live topology.Live, q topology.LiveQueue, key string) string {
 	for _, p := range live.OperatorPolicies {
 		if v, sets := p.Definition[key]; p.Name == q.OperatorPolicy && sets && plainValue(v) == plainValue(q.Ruled[key]) {
 			return fmt.Sprintf("operator policy %q", p.Name)
@@ -48,16 +49,16 @@ func drops(q topology.LiveQueue) bool {
 }
 
 // keeper is the queue that keeps messages, as it is or will be.
-func (m *migration) keeper(live Live) topology.LiveQueue {
+func (m *migration) keeper(live topology.Live) topology.LiveQueue {
 	if m.kept.Name != "" {
 		return m.kept
 	}
 	args := m.keepingArgs()
-	return foreseen(live, topology.LiveQueue{Queue: topology.Queue{Name: layout.MovingQueue(m.want.Name), Args: args}, Type: args["x-queue-type"].(string)})
+	return foreseen(live, topology.LiveQueue{Queue: topology.Queue{Name: layouts.MovingQueue(m.want.Name), Args: args}, Type: args["x-queue-type"].(string)})
 }
 
 // newQueue is the queue as it will be. What the broker says of the present one helps with patterns that only it can read.
-func (m *migration) newQueue(live Live) topology.LiveQueue {
+func (m *migration) newQueue(live topology.Live) topology.LiveQueue {
 	kind := live.DefaultType
 	if said, ok := m.want.Args["x-queue-type"].(string); ok {
 		kind = strings.ToLower(said)
@@ -69,7 +70,7 @@ func (m *migration) newQueue(live Live) topology.LiveQueue {
 }
 
 // safekeeping refuses policies that take messages from the queue that keeps them, while the queue itself would not lose them.
-func (m *migration) safekeeping(ctx context.Context, live Live, kept topology.LiveQueue) error {
+func (m *migration) safekeeping(ctx context.Context, live topology.Live, kept topology.LiveQueue) error {
 	own := m.have
 	if !m.state.there {
 		own = m.fresh
@@ -136,11 +137,11 @@ func (m *migration) room(ctx context.Context, own, kept topology.LiveQueue, refu
 
 // plannedQueue is the new queue as the plan alone has it.
 func (m *migration) plannedQueue() topology.LiveQueue {
-	return foreseen(Live{Policies: m.policies}, topology.LiveQueue{Queue: m.want, Type: m.fresh.Type})
+	return foreseen(topology.Live{Policies: m.policies}, topology.LiveQueue{Queue: m.want, Type: m.fresh.Type})
 }
 
 // plannedPolicies refuses to go on without the policies in which the plan has settings of the queue.
-func (m *migration) plannedPolicies(live Live) error {
+func (m *migration) plannedPolicies(live topology.Live) error {
 	planned := m.plannedQueue()
 	if planned.Policy == "" || m.state.wanted {
 		return nil
@@ -164,7 +165,7 @@ func (m *migration) plannedPolicies(live Live) error {
 
 // newcomers refuses policies that would take messages from the new queue though neither the plan nor the queue as it is has such a
 // setting.
-func (m *migration) newcomers(live Live) error {
+func (m *migration) newcomers(live topology.Live) error {
 	if m.state.wanted || !m.state.there {
 		return nil
 	}
@@ -185,7 +186,7 @@ func (m *migration) newcomers(live Live) error {
 }
 
 // unread reports whether there are policies that may take messages away, with a pattern that only the broker can read.
-func unread(live Live) bool {
+func unread(live topology.Live) bool {
 	return slices.ContainsFunc(slices.Concat(live.Policies, live.OperatorPolicies), func(p topology.Policy) bool {
 		_, err := regexp.Compile(p.Pattern)
 		return err != nil && slices.ContainsFunc(harmful, func(key string) bool { return p.Definition[key] != nil })
@@ -199,12 +200,12 @@ func (m *migration) prepare(ctx context.Context) error {
 		return err
 	}
 	for {
-		told, err := m.admin.management.figures(ctx, layout.MovingQueue(m.want.Name))
+		told, err := m.admin.management.figures(ctx, layouts.MovingQueue(m.want.Name))
 		switch {
 		case err != nil:
 			return err
 		case len(told.Ruled) == 0:
-			if err := m.waiting(ctx, fmt.Sprintf("the broker to tell which policies apply to queue %q", layout.MovingQueue(m.want.Name))); err != nil {
+			if err := m.waiting(ctx, fmt.Sprintf("the broker to tell which policies apply to queue %q", layouts.MovingQueue(m.want.Name))); err != nil {
 				return err
 			}
 			continue
@@ -213,7 +214,7 @@ func (m *migration) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		kept, _ := live.Queue(layout.MovingQueue(m.want.Name))
+		kept, _ := live.Queue(layouts.MovingQueue(m.want.Name))
 		kept.Policy, kept.OperatorPolicy = told.Policy, told.OperatorPolicy
 		fault := m.safekeeping(ctx, live, foreseen(live, kept))
 		if fault != nil && len(m.state.diverted) == 0 {

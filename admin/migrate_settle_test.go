@@ -21,8 +21,8 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/mgmt"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/topology"
 )
 
 // ward is an embedded broker in virtual time, with its management API.
@@ -217,7 +217,7 @@ func (w *ward) depth(queue string) int {
 	return q.Messages
 }
 
-var wanted = layout.Plan{Queues: []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum"}}}}
+var wanted = topology.Plan{Queues: []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum"}}}}
 
 // While messages come by the queue's name, it is not deleted: each of them makes the wait begin anew.
 func TestMigrateWaitsForPublishersByName(t *testing.T) {
@@ -317,7 +317,7 @@ func TestMigrateWithoutStatistics(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), `the broker to tell whether a consumer holds messages of queue "q"`) {
 			t.Errorf("got %v, want that it waits for the broker", err)
 		}
-		if got := w.depth(layout.MovingQueue("q")); got != 1 {
+		if got := w.depth(layouts.MovingQueue("q")); got != 1 {
 			t.Errorf("%d messages are kept, want 1", got)
 		}
 	})

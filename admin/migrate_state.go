@@ -3,8 +3,8 @@ package admin
 import (
 	"slices"
 
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/topology"
 )
 
 // migrationState is how far a migration is. All of it but the last three can be seen on the broker, so a
@@ -37,8 +37,8 @@ type migrationState struct {
 }
 
 // stateOf finds how far the migration of a queue is.
-func stateOf(live Live, want topology.Queue, changes Diff) migrationState {
-	gate, aside, back := layout.MovingQueue(want.Name), layout.AsideExchange(want.Name), layout.BackExchange(want.Name)
+func stateOf(live topology.Live, want topology.Queue, changes topology.Diff) migrationState {
+	gate, aside, back := layouts.MovingQueue(want.Name), layouts.AsideExchange(want.Name), layouts.BackExchange(want.Name)
 	var s migrationState
 	_, s.there = live.Queue(want.Name)
 	s.wanted = s.there && len(changes) == 0

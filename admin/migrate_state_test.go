@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // leads is where messages go that come by a binding.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/topology"
 )
 
 // Action is what a step of a migration does.
@@ -77,7 +77,7 @@ func objectsOf(plan topology.Plan) string {
 
 // step makes a step of a queue's migration.
 func (m *migration) step(do Action, b topology.Binding) Step {
-	q, moving := m.want.Name, layout.MovingQueue(m.want.Name)
+	q, moving := m.want.Name, layouts.MovingQueue(m.want.Name)
 	diverted := b
 	diverted.Destination, diverted.ToExchange = moving, true
 	text := map[Action]string{
@@ -90,7 +90,7 @@ func (m *migration) step(do Action, b topology.Binding) Step {
 		ActionEmpty:    fmt.Sprintf("move the rest of queue %q to queue %q, until nothing has come for %v and nobody holds a message", q, moving, m.options.Settle),
 		ActionDelete:   fmt.Sprintf("delete queue %q", q),
 		ActionDeclare:  fmt.Sprintf("declare queue %q with %s", q, arguments(m.want.Args)),
-		ActionLead:     fmt.Sprintf("declare exchange %q, which leads to queue %q", layout.BackExchange(q), q),
+		ActionLead:     fmt.Sprintf("declare exchange %q, which leads to queue %q", layouts.BackExchange(q), q),
 		ActionAhead:    fmt.Sprintf("move what is in queue %q back to queue %q, while it still receives", moving, q),
 		ActionOpen:     fmt.Sprintf("lead exchange %q to queue %q again", moving, q),
 		ActionRestore:  fmt.Sprintf("add the %s", b.Object()),

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // tryExpires is when the broker deletes a queue that was declared to try its arguments, should this process die before it does.

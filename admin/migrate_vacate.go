@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // vacate moves messages out of the queue until it can be deleted: nothing has come for Settle, no consumer holds a message of it, it delays none, and no
@@ -15,7 +15,7 @@ import (
 func (m *migration) vacate(ctx context.Context) error {
 	queue := m.want.Name
 	for {
-		if err := m.empty(ctx, queue, layout.AsideExchange(queue), 0); err != nil {
+		if err := m.empty(ctx, queue, layouts.AsideExchange(queue), 0); err != nil {
 			return err
 		}
 		still, err := m.still(ctx)

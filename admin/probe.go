@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // probe finds through AMQP alone what a broker has of a plan.
@@ -16,8 +16,8 @@ import (
 // which changes nothing, and the broker's no names what differs.
 type probe struct {
 	link  *rabbit.Link
-	live  Live
-	blind Diff // what could not be compared
+	live  topology.Live
+	blind topology.Diff // what could not be compared
 }
 
 // The broker's answers to a declaration, from AMQP.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // Queue is a queue that rehop subscriptions consume.
@@ -73,7 +73,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
 	var bindings []apiRoute
-	if err := a.management.get(ctx, "/api/exchanges/%s/"+layout.ReturnExchange+"/bindings/source", &bindings); err != nil {
+	if err := a.management.get(ctx, "/api/exchanges/%s/"+layouts.ReturnExchange+"/bindings/source", &bindings); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
 	// The way back to it is what makes a queue rehop's.
@@ -81,7 +81,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 	for _, b := range bindings {
 		if b.DestinationType == "queue" {
 			ours[b.Destination] = true
-		} else if b.Destination == layout.MovingQueue(b.Key) {
+		} else if b.Destination == layouts.MovingQueue(b.Key) {
 			ours[b.Key] = true
 		}
 	}
@@ -94,25 +94,25 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			queues = append(queues, apiQueue{Name: name})
 		}
 	}
-	layouts := a.layouts.recognise(ours, func(queue string) bool {
+	recognised := a.layouts.recognise(ours, func(queue string) bool {
 		_, there := byName[queue]
 		return there
 	})
 	var o Overview
 	for _, q := range queues {
-		of, consumed := layouts[q.Name]
+		of, consumed := recognised[q.Name]
 		switch {
-		case q.Name == layout.OrphansQueue:
+		case q.Name == layouts.OrphansQueue:
 			o.Orphans = q.messages()
-		case q.Name == layout.UnroutedQueue:
+		case q.Name == layouts.UnroutedQueue:
 			o.Unrouted = q.messages()
-		case layout.IsRecoveredQueue(q.Name):
+		case layouts.IsRecoveredQueue(q.Name):
 			o.Recovered = append(o.Recovered, Wait{Name: q.Name, Messages: q.messages()})
-		case layout.IsWaitQueue(q.Name), layout.IsLandingQueue(q.Name) && ours[q.Name]:
+		case layouts.IsWaitQueue(q.Name), layouts.IsLandingQueue(q.Name) && ours[q.Name]:
 			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.messages()})
 		case consumed:
 			failed := byName[of.FailedQueue(q.Name)]
-			moving, migrating := byName[layout.MovingQueue(q.Name)]
+			moving, migrating := byName[layouts.MovingQueue(q.Name)]
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,
 				Consumers: q.Consumers, Waiting: -1, Failed: failed.messages(),
 				Migrating: migrating, Moving: moving.messages()})
@@ -151,7 +151,7 @@ func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, err
 
 // Queue looks at one queue over AMQP, without the management API: Unacked is then -1.
 func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
-	moving, err := a.read.Inspect(ctx, layout.MovingQueue(name))
+	moving, err := a.read.Inspect(ctx, layouts.MovingQueue(name))
 	migrating := err == nil
 	if err != nil && !errors.Is(queueError(err), ErrNoQueue) {
 		return Queue{}, err
@@ -161,7 +161,7 @@ func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
 		return Queue{}, err
 	}
 	var failed rabbit.Depth
-	if !layout.IsRecoveredQueue(name) { // which has no failed queue
+	if !layouts.IsRecoveredQueue(name) { // which has no failed queue
 		if failed, err = a.read.Inspect(ctx, a.layouts.of(name).FailedQueue(name)); err != nil {
 			return Queue{}, queueError(err)
 		}

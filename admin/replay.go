@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // batchSize is how many messages are imported or migrated together.
@@ -60,12 +60,12 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 		}
 		switch {
 		case m.Queue != "":
-		case queue == layout.OrphansQueue, from.owner == "" && m.Kind != envelope.KindUnrouted && !shared(queue):
+		case queue == layouts.OrphansQueue, from.owner == "" && m.Kind != envelope.KindUnrouted && !shared(queue):
 			return rabbit.Item{}, fmt.Errorf("message %s: nothing says which queue it belongs to", m.ID)
-		case m.Kind == envelope.KindUnrouted || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue):
+		case m.Kind == envelope.KindUnrouted || queue == layouts.UnroutedQueue || layouts.IsRecoveredQueue(queue):
 			// It never was in a queue, or nobody knows in which. If there is none for it, the broker hands it back.
 			again := m.publishing(f)
-			again.Headers[layout.HeaderReturn] = true
+			again.Headers[layouts.HeaderReturn] = true
 			return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: again}, nil
 		default:
 			f.Queue = queue
@@ -80,15 +80,15 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 				}
 				ways[f.Queue] = true
 			}
-			item.Exchange, item.Key = layout.LandedExchange, m.Key
+			item.Exchange, item.Key = layouts.LandedExchange, m.Key
 		}
 		return item, nil
 	})
 }
 
 // wayBack declares what brings a message back to a queue with the key that it has.
-func (a *Admin) wayBack(ctx context.Context, of layout.Layout, queue string) error {
-	if err := a.write.Declare(ctx, layout.Back(of, layout.Native{}, queue)); err != nil {
+func (a *Admin) wayBack(ctx context.Context, of layouts.Layout, queue string) error {
+	if err := a.write.Declare(ctx, layouts.Back(of, layouts.Native{}, queue)); err != nil {
 		return fmt.Errorf("declare the way back to %q: %w", queue, queueError(err))
 	}
 	return nil

@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/internal/topologies"
+	"github.com/rehop/rehop/topology"
 )
-
-// Diff is how a broker differs from a plan: a list that can be printed, and written as JSON.
-type Diff = topology.Diff
-
-// Difference is one thing in which a broker differs from a plan, and what to do about it.
-type Difference = topology.Difference
 
 // Diff compares a plan (see rehop.Topology) with what the broker has. It changes nothing. A subscription whose layout has several forms is compared
 // in the one that the broker has.
 //
 // Without the management API it asks through AMQP, which tells whether exchanges and queues exist and are
 // declared alike, and nothing about bindings and policies.
-func (a *Admin) Diff(ctx context.Context, plan layout.Plan) (Diff, error) {
+func (a *Admin) Diff(ctx context.Context, plan topology.Plan) (topology.Diff, error) {
 	_, diff, err := a.compare(ctx, plan)
 	if err == nil {
 		err = a.nameMigrations(ctx, diff)
@@ -33,14 +28,14 @@ func (a *Admin) Diff(ctx context.Context, plan layout.Plan) (Diff, error) {
 
 // nameMigrations says of what a migration has turned aside that it has: to declare it again would double messages, to remove what
 // leads there would lose them.
-func (a *Admin) nameMigrations(ctx context.Context, diff Diff) error {
+func (a *Admin) nameMigrations(ctx context.Context, diff topology.Diff) error {
 	known := make(map[string]bool)
 	for i, d := range diff {
 		queue := d.Object.Name
 		switch {
 		case d.Object.Kind == topology.QueueObject && (d.Kind == topology.Missing || d.Kind == topology.Differs):
 		case d.Object.Kind == topology.BindingObject && !d.Object.ToExchange && d.Kind == topology.Missing:
-		case d.Kind == topology.Unexpected && (d.Object.Source == layout.MovingQueue(queue) || d.Object.Source == layout.BackExchange(queue)):
+		case d.Kind == topology.Unexpected && (d.Object.Source == layouts.MovingQueue(queue) || d.Object.Source == layouts.BackExchange(queue)):
 		default:
 			continue
 		}
@@ -55,7 +50,7 @@ func (a *Admin) nameMigrations(ctx context.Context, diff Diff) error {
 		if migrating {
 			diff[i].Do = topology.Migrate
 			diff[i].Hint = fmt.Sprintf("queue %q is being migrated, its messages are in queue %q: migrate it to the end (rehop topology migrate), and declare and remove nothing until then",
-				queue, layout.MovingQueue(queue))
+				queue, layouts.MovingQueue(queue))
 		}
 	}
 	return nil
@@ -63,7 +58,7 @@ func (a *Admin) nameMigrations(ctx context.Context, diff Diff) error {
 
 // migrating reports whether a queue is being migrated, or was and is not at the end of it.
 func (a *Admin) migrating(ctx context.Context, queue string) (bool, error) {
-	_, err := a.read.Inspect(ctx, layout.MovingQueue(queue))
+	_, err := a.read.Inspect(ctx, layouts.MovingQueue(queue))
 	if errors.Is(queueError(err), ErrNoQueue) {
 		return false, nil
 	}
@@ -71,7 +66,7 @@ func (a *Admin) migrating(ctx context.Context, queue string) (bool, error) {
 }
 
 // compare finds how the broker differs from the plan, and returns the plan in the forms that it has been compared in.
-func (a *Admin) compare(ctx context.Context, plan layout.Plan) (layout.Plan, Diff, error) {
+func (a *Admin) compare(ctx context.Context, plan topology.Plan) (topology.Plan, topology.Diff, error) {
 	if a.management.base == "" {
 		return a.compareBlind(ctx, plan)
 	}
@@ -79,7 +74,7 @@ func (a *Admin) compare(ctx context.Context, plan layout.Plan) (layout.Plan, Dif
 	if err != nil {
 		return plan, nil, err
 	}
-	plan, err = plan.Fit(func(form layout.Plan) (bool, error) { return isForm(form, live), nil })
+	plan, err = topologies.Fit(plan, func(form topology.Plan) (bool, error) { return isForm(form, live), nil })
 	if err != nil {
 		return plan, nil, err
 	}
@@ -88,8 +83,8 @@ func (a *Admin) compare(ctx context.Context, plan layout.Plan) (layout.Plan, Dif
 }
 
 // compareBlind is compare through AMQP alone.
-func (a *Admin) compareBlind(ctx context.Context, plan layout.Plan) (layout.Plan, Diff, error) {
-	plan, err := plan.Fit(func(form layout.Plan) (bool, error) {
+func (a *Admin) compareBlind(ctx context.Context, plan topology.Plan) (topology.Plan, topology.Diff, error) {
+	plan, err := topologies.Fit(plan, func(form topology.Plan) (bool, error) {
 		p := &probe{link: a.read}
 		err := p.look(ctx, form)
 		return isForm(form, p.live), err
@@ -105,14 +100,14 @@ func (a *Admin) compareBlind(ctx context.Context, plan layout.Plan) (layout.Plan
 }
 
 // isForm reports whether the broker would accept all declarations of a form. Policies are set, and not declared.
-func isForm(form layout.Plan, live Live) bool {
+func isForm(form topology.Plan, live topology.Live) bool {
 	form.Policies = nil
-	return len(topology.Compare(form, live, func(string) bool { return false }).Of(topology.Differs)) == 0
+	return len(topology.Compare(form, live, nil).Of(topology.Differs)) == 0
 }
 
 // onlyEmpty takes out what is said to be superfluous and is not empty: the management API counts late.
-func (a *Admin) onlyEmpty(ctx context.Context, diff Diff) (Diff, error) {
-	var sure Diff
+func (a *Admin) onlyEmpty(ctx context.Context, diff topology.Diff) (topology.Diff, error) {
+	var sure topology.Diff
 	for _, d := range diff {
 		if d.Kind == topology.Superfluous {
 			depth, err := a.read.InspectClosely(ctx, d.Object.Name)
@@ -130,11 +125,11 @@ func (a *Admin) onlyEmpty(ctx context.Context, diff Diff) (Diff, error) {
 
 // ownOf tells the queues that rehop has for queues of the plan alone: their landing queues. Steps and levels of the cascade are not among them: all
 // services of a virtual host share them, and those that this plan does not have may be another's.
-func ownOf(plan layout.Plan) func(queue string) bool {
+func ownOf(plan topology.Plan) func(queue string) bool {
 	landings := make(map[string]bool)
 	for _, q := range plan.Queues {
-		landings[layout.LandingQueue(q.Name)] = true
-		landings[layout.HomeQueue(q.Name)] = true
+		landings[layouts.LandingQueue(q.Name)] = true
+		landings[layouts.HomeQueue(q.Name)] = true
 	}
 	return func(queue string) bool {
 		return landings[queue]

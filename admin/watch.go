@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // WatchOptions say what to watch: an exchange, or a queue.
@@ -56,7 +56,7 @@ func (a *Admin) Watch(ctx context.Context, o WatchOptions, see func(Message) err
 	if o.Began != nil {
 		o.Began()
 	}
-	passing := place{layout: layout.Native{}, source: queue}
+	passing := place{layout: layouts.Native{}, source: queue}
 	for {
 		d, ok := session.Next()
 		switch {
@@ -73,9 +73,9 @@ func (a *Admin) Watch(ctx context.Context, o WatchOptions, see func(Message) err
 }
 
 // watchPlan is the watcher's queue with its bindings.
-func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (layout.Plan, error) {
+func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (topology.Plan, error) {
 	own := topology.Queue{Name: watchPrefix + rabbit.NewID(), Exclusive: true, AutoDelete: true, Args: topology.Args{"x-max-length": int64(watchLength)}}
-	plan := layout.Plan{Queues: []topology.Queue{own}}
+	plan := topology.Plan{Queues: []topology.Queue{own}}
 	switch {
 	case (o.Exchange == "") == (o.Queue == ""):
 		return plan, errors.New("name either an exchange or a queue; the default exchange cannot be watched")
@@ -106,7 +106,7 @@ func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (layout.Plan, err
 }
 
 // watchable are the bindings that a watcher can have too without making a route where there is none.
-func watchable(live Live, o WatchOptions) (bindings []topology.Binding, err error) {
+func watchable(live topology.Live, o WatchOptions) (bindings []topology.Binding, err error) {
 	if o.Queue != "" {
 		if _, exists := live.Queue(o.Queue); !exists {
 			return nil, fmt.Errorf("%w: %q", ErrNoQueue, o.Queue)
@@ -137,9 +137,9 @@ func watchable(live Live, o WatchOptions) (bindings []topology.Binding, err erro
 
 // keeps reports whether what follows a binding is in a queue for as long as the watch may take. Queues of a connection go away without notice;
 // another exchange may lead nowhere, but for one that a migration puts before a queue, which never does.
-func keeps(live Live, b topology.Binding) bool {
+func keeps(live topology.Live, b topology.Binding) bool {
 	if b.ToExchange {
-		return layout.Moved(b.Destination) != b.Destination
+		return layouts.Moved(b.Destination) != b.Destination
 	}
 	q, exists := live.Queue(b.Destination)
 	return exists && !q.Exclusive && !q.AutoDelete

@@ -1,6 +1,10 @@
-// Package layout knows where messages live on the broker: the queue of a subscription, where a
-// failed message waits, how it returns to the one queue that failed it, and where it rests.
+// Package layout has the settings of layouts: the exchanges and queues in which the messages of a
+// subscription wait for a retry and in which failed messages are kept.
 //
-// Everything here is pure: a layout turns settings into a plan of exchanges, queues and bindings,
-// and a delay into the address at which a message waits that long. Nothing talks to a broker.
+// [Native] is rehop's own layout and the default. The other five let rehop share queues with
+// applications that already retry in another way, so that both sides can consume the same queue,
+// count failures together and replay each other's failed messages. Set a layout in
+// rehop.Subscriber.Layout, in rehop.Exchange.Layout and in admin.Config.
+//
+// A layout is a plain value. Its zero value has the defaults of the applications that use it.
 package layout

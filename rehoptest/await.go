@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // AwaitEmpty waits until nothing of a queue is left to do: no message is ready, none is in a handler's hands, and none waits for its
@@ -30,7 +30,7 @@ func (b *Broker) AwaitEmpty(queue string) {
 func (b *Broker) waiting(queue string) (n int) {
 	b.t.Helper()
 	for _, q := range b.node.Vhost(vhost).Queues() {
-		if q.Name == layout.LandingQueue(queue) {
+		if q.Name == layouts.LandingQueue(queue) {
 			s := q.Status()
 			n += s.Ready + s.Unacked
 			continue
@@ -41,7 +41,7 @@ func (b *Broker) waiting(queue string) (n int) {
 		for _, m := range b.look(q.Name) {
 			headers := headersOf(m.Properties.Headers)
 			failed := headers[envelope.Queue] == queue || envelope.LastDeath(headers) == queue
-			delayed := headers[layout.HeaderTo] == layout.ToQueue && m.Key == layout.LandingQueue(queue)
+			delayed := headers[layouts.HeaderTo] == layouts.ToQueue && m.Key == layouts.LandingQueue(queue)
 			if failed || delayed {
 				n++
 			}
@@ -54,7 +54,7 @@ func (b *Broker) waiting(queue string) (n int) {
 // other than layout.Native use AwaitMessages with the name of the queue where they rest.
 func (b *Broker) AwaitFailed(queue string, n int) []Message {
 	b.t.Helper()
-	return b.AwaitMessages(layout.FailedQueue(queue), n)
+	return b.AwaitMessages(layouts.FailedQueue(queue), n)
 }
 
 // AwaitMessages waits until at least n messages are ready in a queue, and returns what is there, oldest first.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // defaultMaxRetryAfter bounds the harm of an endpoint that sends nonsense: the message comes back the next day.
@@ -52,8 +52,8 @@ func newEndpoint(h *HTTP) (*endpoint, error) {
 	if e.timeout < time.Millisecond {
 		fault("Timeout %v must be at least 1 ms", e.timeout)
 	}
-	if e.maxWait < time.Millisecond || e.maxWait > layout.MaxDelay {
-		fault("MaxRetryAfter %v must be from 1 ms to %v", e.maxWait, layout.MaxDelay)
+	if e.maxWait < time.Millisecond || e.maxWait > layouts.MaxDelay {
+		fault("MaxRetryAfter %v must be from 1 ms to %v", e.maxWait, layouts.MaxDelay)
 	}
 	if !isToken(e.prefix) {
 		fault("HeaderPrefix %q must have only letters, digits, and - _ .", e.prefix)

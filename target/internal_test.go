@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"github.com/rehop/rehop"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // The example that the authors of Standard Webhooks give with their libraries.
@@ -82,8 +82,8 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Add("Fri, 31 Dec 1999 23:59:59 GMT")
 	f.Add("18446744073709551616")
 	f.Fuzz(func(t *testing.T, text string) {
-		wait, ok := retryAfter(text, time.Unix(1_700_000_000, 0), layout.MaxDelay)
-		if ok && (wait <= 0 || wait > layout.MaxDelay) {
+		wait, ok := retryAfter(text, time.Unix(1_700_000_000, 0), layouts.MaxDelay)
+		if ok && (wait <= 0 || wait > layouts.MaxDelay) {
 			t.Errorf("%q: got %v, want a wait that is possible", text, wait)
 		}
 	})

@@ -28,6 +28,7 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/database"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/outbox"
+	"github.com/rehop/rehop/topology"
 )
 
 func TestMain(m *testing.M) {
@@ -256,7 +257,7 @@ func awaitTrue(ts *testscript.TestScript, what []string, there func(context.Cont
 	}
 }
 
-func there(live admin.Live, args []string) bool {
+func there(live topology.Live, args []string) bool {
 	switch args[0] {
 	case "watcher":
 		for _, b := range live.Bindings {

@@ -17,7 +17,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // desk is a virtual host with a client, an admin and a channel for what is done by hand.
@@ -66,7 +66,7 @@ func (d *desk) fail(queue string, n int, failure func(i int) error, headers func
 		}
 		kit.Publish(d.t, d.client, m)
 	}
-	kit.WantDepth(d.t, d.rabbit, d.ch, layout.FailedQueue(queue), n)
+	kit.WantDepth(d.t, d.rabbit, d.ch, layouts.FailedQueue(queue), n)
 	kit.Drain(d.t, sub)
 }
 

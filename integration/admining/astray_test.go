@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // Messages that found no queue after they had waited have the kind that says so, or that of their last failure, and a replay takes them where they were to go:
@@ -43,16 +43,16 @@ func TestAstrayAfterWaiting(t *testing.T) {
 		kit.DeleteQueue(t, ch, "retried")
 
 		// One that the broker dead-lettered from a queue that is called like one of rehop's, and is not.
-		kit.Queue(t, ch, "runway.landing", amqp.Table{"x-message-ttl": int32(1), "x-dead-letter-exchange": layout.ReturnExchange, "x-dead-letter-routing-key": "gone"})
+		kit.Queue(t, ch, "runway.landing", amqp.Table{"x-message-ttl": int32(1), "x-dead-letter-exchange": layouts.ReturnExchange, "x-dead-letter-routing-key": "gone"})
 		kit.Publish(t, client, rehop.Message{ID: "dead", Key: "runway.landing"})
 
-		kit.WantDepth(t, r, ch, layout.UnroutedQueue, 1)
-		kit.WantDepth(t, r, ch, layout.OrphansQueue, 3)
+		kit.WantDepth(t, r, ch, layouts.UnroutedQueue, 1)
+		kit.WantDepth(t, r, ch, layouts.OrphansQueue, 3)
 		for _, want := range []struct{ from, id, kind, reason, queue, exchange, key string }{
-			{layout.UnroutedQueue, "unbound", "unrouted", "no queue was bound for it", "", "order", "order.1"},
-			{layout.OrphansQueue, "delayed", "unrouted", "its queue did not exist when its delay was over", "doomed", "", "doomed"},
-			{layout.OrphansQueue, "retry", "error", "not today", "retried", "", "retried"},
-			{layout.OrphansQueue, "dead", "dead", "dead-lettered by the broker: expired", "runway.landing", "", "runway.landing"},
+			{layouts.UnroutedQueue, "unbound", "unrouted", "no queue was bound for it", "", "order", "order.1"},
+			{layouts.OrphansQueue, "delayed", "unrouted", "its queue did not exist when its delay was over", "doomed", "", "doomed"},
+			{layouts.OrphansQueue, "retry", "error", "not today", "retried", "", "retried"},
+			{layouts.OrphansQueue, "dead", "dead", "dead-lettered by the broker: expired", "runway.landing", "", "runway.landing"},
 		} {
 			found, err := a.Failed(ctx, want.from, 10, admin.Filter{IDs: []string{want.id}})
 			if err != nil || len(found) != 1 {
@@ -68,7 +68,7 @@ func TestAstrayAfterWaiting(t *testing.T) {
 		for _, queue := range []string{"doomed", "retried", "runway.landing"} {
 			kit.Queue(t, ch, queue, nil)
 		}
-		for from, n := range map[string]int{layout.UnroutedQueue: 1, layout.OrphansQueue: 3} {
+		for from, n := range map[string]int{layouts.UnroutedQueue: 1, layouts.OrphansQueue: 3} {
 			if p, err := a.Replay(ctx, from, admin.Options{}); err != nil || p.Done != n {
 				t.Errorf("replay %s: got %+v and %v, want %d", from, p, err, n)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // watching is a watch that runs.
@@ -130,7 +130,7 @@ func TestWatchIsNoRoute(t *testing.T) {
 	}
 	keeper := kit.Open(t, rehop.Config{URL: d.rabbit.URL, KeepUnroutable: true})
 	kit.Publish(t, keeper, rehop.Message{ID: "kept", Exchange: "order", Key: "nobody"})
-	kit.WantDepth(t, d.rabbit, d.ch, layout.UnroutedQueue, 1)
+	kit.WantDepth(t, d.rabbit, d.ch, layouts.UnroutedQueue, 1)
 	kit.Publish(t, d.client, rehop.Message{ID: "seen", Exchange: "order", Key: "mail.x"})
 	if got := d.next(w); got.ID != "seen" {
 		t.Errorf("got %q, want the message that has a queue", got.ID)

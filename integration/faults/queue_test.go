@@ -6,7 +6,7 @@ import (
 
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/internal/conformance/delivery"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // deleteQueue: somebody deletes a queue under its consumer, and another one whose messages wait for
@@ -24,7 +24,7 @@ func deleteQueue(t *testing.T, seed uint64) delivery.Report {
 	}
 	ch := x.Rabbit.Channel()
 	lab.Eventually(t, soon, "the doomed messages among the orphans", func() bool {
-		return x.Rabbit.Depth(ch, layout.OrphansQueue) == doomedMessages
+		return x.Rabbit.Depth(ch, layouts.OrphansQueue) == doomedMessages
 	})
 	x.Run(200)
 	rules := x.Work.Rules()
@@ -34,7 +34,7 @@ func deleteQueue(t *testing.T, seed uint64) delivery.Report {
 	rules.NoRetries = true
 	report := x.finish(rules)
 	if report.Orphaned != doomedMessages {
-		t.Errorf("%d messages of the deleted queue are in %s, want %d", report.Orphaned, layout.OrphansQueue, doomedMessages)
+		t.Errorf("%d messages of the deleted queue are in %s, want %d", report.Orphaned, layouts.OrphansQueue, doomedMessages)
 	}
 	return report
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -46,7 +47,7 @@ const (
 // failedQueue is where messages rest.
 func (f fleet) failedQueue() string {
 	s := f.subscriptions[0]
-	return s.Layout.FailedQueue(s.Queue)
+	return layouts.Must(s.Layout).FailedQueue(s.Queue)
 }
 
 // losses is what a message loses besides its body, which nobody may touch, when the program deals with it.
@@ -184,8 +185,8 @@ func withoutRecord(body string) string {
 	if json.Unmarshal([]byte(body), &members) != nil {
 		return body
 	}
-	delete(members, layout.RetryCountMember)
-	delete(members, layout.DeadReasonMember)
+	delete(members, layouts.RetryCountMember)
+	delete(members, layouts.DeadReasonMember)
 	text, err := json.Marshal(members)
 	if err != nil {
 		return body

@@ -7,7 +7,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // A broker that refuses the wanted arguments is found out before anything is changed, by a dry run, too.
@@ -40,7 +40,7 @@ func TestMigrateToRefusedArguments(t *testing.T) {
 }
 
 // wantUntouched checks that the broker is as planned, and that nothing is left of what was tried.
-func (s *site) wantUntouched(p layout.Plan) {
+func (s *site) wantUntouched(p topology.Plan) {
 	s.t.Helper()
 	s.wantPlanned(p)
 	s.wantNothingTried()

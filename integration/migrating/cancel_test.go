@@ -11,7 +11,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // long: the runs with many kills, which make faults does.
@@ -51,7 +51,7 @@ func TestMigrateCanceledAtEachStep(t *testing.T) {
 }
 
 // cancelAt runs a migration that is canceled when it begins a step, by number from 0.
-func (s *site) cancelAt(p layout.Plan, step int, seen map[admin.Action]bool) {
+func (s *site) cancelAt(p topology.Plan, step int, seen map[admin.Action]bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -73,7 +73,7 @@ func (s *site) cancelAt(p layout.Plan, step int, seen map[admin.Action]bool) {
 }
 
 // cancelQueueAt runs a migration of any queue that is canceled when it first begins an action.
-func (s *site) cancelQueueAt(p layout.Plan, queue string, at admin.Action) {
+func (s *site) cancelQueueAt(p topology.Plan, queue string, at admin.Action) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // migratorRole is the variable by which this test binary knows that it is to migrate a queue, and to die on the way.
@@ -143,7 +143,7 @@ func TestMigrateKilled(t *testing.T) {
 }
 
 // finish migrates what another process has begun. The broker needs a moment to see that it is gone.
-func (s *site) finish(p layout.Plan) {
+func (s *site) finish(p topology.Plan) {
 	s.t.Helper()
 	lab.Eventually(s.t, kit.Limit, "the lock of a dead process is gone", func() bool {
 		m, err := s.admin.Migrate(s.ctx, p, "orders", admin.MigrateOptions{Settle: settle})

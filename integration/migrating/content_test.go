@@ -15,6 +15,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -249,7 +250,7 @@ func TestMigrateKeepsExpired(t *testing.T) {
 				if err := s.ch.PublishWithContext(s.ctx, "order", "order.1", true, false, amqp.Publishing{MessageId: "short", Expiration: "20"}); err != nil {
 					t.Fatal(err)
 				}
-				kit.WantDepth(t, r, s.ch, layout.FailedQueue(queue), 1)
+				kit.WantDepth(t, r, s.ch, layouts.FailedQueue(queue), 1)
 				s.migrate(want, queue, admin.MigrateOptions{})
 				found, err := s.admin.Failed(s.ctx, queue, 1, admin.Filter{})
 				if err != nil || len(found) != 1 || found[0].Queue != queue || found[0].Exchange != "order" || found[0].Kind != "dead" {

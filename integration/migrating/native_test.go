@@ -15,6 +15,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -29,14 +30,14 @@ type fleet struct {
 func fleets() map[string]fleet {
 	const wait = 3 * time.Second
 	return map[string]fleet{
-		"pubsub": {rehop.Subscriber{Queue: "ucenter@user", Exchange: layout.MasterExchange, Keys: []string{"user.#"}, Layout: layout.PubSub{Delay: wait}},
-			layout.MasterExchange, "user.created", layout.MasterExchange + ".retry", "ucenter@user"},
+		"pubsub": {rehop.Subscriber{Queue: "ucenter@user", Exchange: layouts.MasterExchange, Keys: []string{"user.#"}, Layout: layout.PubSub{Delay: wait}},
+			layouts.MasterExchange, "user.created", layouts.MasterExchange + ".retry", "ucenter@user"},
 		"dlx": {rehop.Subscriber{Queue: "order-summary-queue", Exchange: "order", Keys: []string{"order.#"}, MaxLength: 1_000_000, Layout: layout.DLX{}},
 			"order", "order.created", "", ""},
 		"tiers": {rehop.Subscriber{Queue: "notices", Exchange: "notice", Keys: []string{"#"}, Layout: layout.Tiers{Tiers: []time.Duration{wait}, Waits: []time.Duration{wait}}},
 			"notice", "notice.1", "delay.3s", "notices"},
 		"sneakers": {rehop.Subscriber{Queue: "mail", Layout: layout.Sneakers{Delay: wait}},
-			layout.SneakersExchange, "mail", "mail-retry", "mail"},
+			layouts.SneakersExchange, "mail", "mail-retry", "mail"},
 		"envelope": {rehop.Subscriber{Queue: "order.main.q", Exchange: "order.main.x", Keys: []string{"order.created"}, Layout: layout.Envelope{Delay: wait}},
 			"order.main.x", "order.created", "order.retry.x", "order.retry"},
 	}
@@ -89,7 +90,7 @@ func moveToNative(t *testing.T, r *lab.Rabbit, f fleet) {
 	}
 	s.migrate(plan(t, native), f.Queue, admin.MigrateOptions{})
 	// The failed queue is there before a subscriber starts. In the layout tiers it has the same name, and messages.
-	if _, err := s.ch.QueueDeclarePassive(layout.FailedQueue(f.Queue), true, false, false, false, nil); err != nil {
+	if _, err := s.ch.QueueDeclarePassive(layouts.FailedQueue(f.Queue), true, false, false, false, nil); err != nil {
 		t.Fatalf("got %v, want that the failed queue is there", err)
 	}
 	kit.Subscribe(t, client, native)

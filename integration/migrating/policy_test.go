@@ -14,6 +14,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -191,7 +192,7 @@ func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, left := live.Queue(layout.MovingQueue("orders")); left {
+	if _, left := live.Queue(layouts.MovingQueue("orders")); left {
 		t.Error("the queue that keeps messages is left over")
 	}
 	s.unrule(harmful)

@@ -17,6 +17,7 @@ import (
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 func TestMain(m *testing.M) {
@@ -60,7 +61,7 @@ func (s *site) openAdmin(url, management string) *admin.Admin {
 }
 
 // plan is everything that subscriptions need.
-func plan(t *testing.T, subscriptions ...rehop.Subscriber) layout.Plan {
+func plan(t *testing.T, subscriptions ...rehop.Subscriber) topology.Plan {
 	t.Helper()
 	p, err := rehop.Topology(rehop.Config{}, subscriptions...)
 	if err != nil {
@@ -80,14 +81,14 @@ func orders(change func(*rehop.Subscriber)) rehop.Subscriber {
 
 func classic(s *rehop.Subscriber) { s.QueueType = layout.Classic }
 
-func (s *site) apply(p layout.Plan) {
+func (s *site) apply(p topology.Plan) {
 	s.t.Helper()
 	if _, err := s.admin.Apply(s.ctx, p, admin.ApplyOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *site) migrate(p layout.Plan, queue string, o admin.MigrateOptions) admin.Migration {
+func (s *site) migrate(p topology.Plan, queue string, o admin.MigrateOptions) admin.Migration {
 	s.t.Helper()
 	o.Settle = settle
 	m, err := s.admin.Migrate(s.ctx, p, queue, o)
@@ -125,7 +126,7 @@ func (s *site) fill(exchange, key string, first, n int) {
 }
 
 // wantPlanned checks that the broker has the plan, and nothing that was there for the migration.
-func (s *site) wantPlanned(p layout.Plan) {
+func (s *site) wantPlanned(p topology.Plan) {
 	s.t.Helper()
 	diff, err := s.admin.Diff(s.ctx, p)
 	if err != nil {

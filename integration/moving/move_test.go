@@ -16,7 +16,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 const each = 50 // messages of each kind
@@ -59,7 +59,7 @@ func (c *cluster) waiting(t *testing.T) map[string]int {
 	all := make(map[string]int)
 	ch := c.Channel()
 	for _, q := range live.Queues {
-		if layout.IsWaitQueue(q.Name) {
+		if layouts.IsWaitQueue(q.Name) {
 			if n := c.Depth(ch, q.Name); n > 0 {
 				all[q.Name] = n
 			}
@@ -169,7 +169,7 @@ func (c *cluster) shovel(t *testing.T, from *cluster, queue string) {
 	t.Helper()
 	exchange := queue // a level of the cascade has an exchange of its own
 	if strings.HasPrefix(queue, "rehop.step.") {
-		exchange = layout.StepExchange
+		exchange = layouts.StepExchange
 	}
 	c.API("PUT", "/api/parameters/shovel/"+c.Vhost+"/"+url.PathEscape(queue), map[string]any{"value": map[string]any{
 		"src-protocol": "amqp091", "src-uri": from.URL, "src-queue": queue,

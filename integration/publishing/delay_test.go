@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // arrival is a delivery and when it came.
@@ -119,7 +119,7 @@ func TestDelayRefused(t *testing.T) {
 	kit.Queue(t, ch, "q", nil, [2]string{"foreign", "#"})
 	publish := func(m rehop.Message) error { return c.Publish(kit.Context(t), m) }
 	wantError(t, "exchange that rehop does not declare", publish(rehop.Message{Exchange: "foreign", Key: "k", Delay: time.Second}), rehop.ErrInvalid)
-	wantError(t, "too long", publish(rehop.Message{Key: "q", Delay: layout.MaxDelay + time.Hour}), rehop.ErrInvalid)
+	wantError(t, "too long", publish(rehop.Message{Key: "q", Delay: layouts.MaxDelay + time.Hour}), rehop.ErrInvalid)
 	wantError(t, "with an expiration", publish(rehop.Message{Key: "q", Delay: time.Second, Expiration: time.Minute}), rehop.ErrInvalid)
 	err := publish(rehop.Message{Key: "missing", Delay: time.Second})
 	var te *rehop.TopologyError
@@ -155,9 +155,9 @@ func TestDelayedUnroutedIsKept(t *testing.T) {
 	kit.DeleteQueue(t, ch, "doomed")
 	publish(rehop.Message{ID: "a", Key: "alive"})
 	lab.Eventually(t, kit.Limit, "message for the living queue", func() bool { return r.Depth(ch, "alive") == 1 })
-	lab.Eventually(t, kit.Limit, "unrouted message kept", func() bool { return r.Depth(ch, layout.UnroutedQueue) == 1 })
-	if d := kit.TakeAll(t, ch, layout.UnroutedQueue)[0]; d.MessageId != "u" || d.RoutingKey != "unbound" {
-		t.Errorf("got %q with key %q in %s, want u with key unbound", d.MessageId, d.RoutingKey, layout.UnroutedQueue)
+	lab.Eventually(t, kit.Limit, "unrouted message kept", func() bool { return r.Depth(ch, layouts.UnroutedQueue) == 1 })
+	if d := kit.TakeAll(t, ch, layouts.UnroutedQueue)[0]; d.MessageId != "u" || d.RoutingKey != "unbound" {
+		t.Errorf("got %q with key %q in %s, want u with key unbound", d.MessageId, d.RoutingKey, layouts.UnroutedQueue)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 func TestConfirmedAndRouted(t *testing.T) {
@@ -61,23 +61,23 @@ func TestUnroutable(t *testing.T) {
 				if want := `no queue is bound to exchange "order" for the key "unbound"`; err != nil && !strings.Contains(err.Error(), want) {
 					t.Errorf("got %q, want it to say %q", err, want)
 				}
-				depth(t, r, ch, layout.UnroutedQueue, 0)
+				depth(t, r, ch, layouts.UnroutedQueue, 0)
 			} else {
 				if err != nil {
 					t.Errorf("unbound key: got %v, want nil", err)
 				}
-				kept := kit.TakeAll(t, ch, layout.UnroutedQueue)
+				kept := kit.TakeAll(t, ch, layouts.UnroutedQueue)
 				if len(kept) != 1 || kept[0].MessageId != "order/unbound" || kept[0].RoutingKey != "unbound" {
-					t.Errorf("got %d messages in %s, want the one with key unbound", len(kept), layout.UnroutedQueue)
+					t.Errorf("got %d messages in %s, want the one with key unbound", len(kept), layouts.UnroutedQueue)
 				}
 			}
 			// What others publish, without mandatory, is kept under both choices.
 			if err := ch.PublishWithContext(t.Context(), "order", "lost", false, false, amqp.Publishing{MessageId: "raw"}); err != nil {
 				t.Fatal(err)
 			}
-			lab.Eventually(t, kit.Limit, "raw message kept", func() bool { return r.Depth(ch, layout.UnroutedQueue) == 1 })
-			if kept := kit.TakeAll(t, ch, layout.UnroutedQueue); kept[0].MessageId != "raw" {
-				t.Errorf("got %q in %s, want the raw message", kept[0].MessageId, layout.UnroutedQueue)
+			lab.Eventually(t, kit.Limit, "raw message kept", func() bool { return r.Depth(ch, layouts.UnroutedQueue) == 1 })
+			if kept := kit.TakeAll(t, ch, layouts.UnroutedQueue); kept[0].MessageId != "raw" {
+				t.Errorf("got %q in %s, want the raw message", kept[0].MessageId, layouts.UnroutedQueue)
 			}
 			// And the channel still works.
 			if err := publish("order", "order.created"); err != nil {

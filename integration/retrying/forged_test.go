@@ -12,7 +12,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // Anybody can write rehop's headers; nonsense in them harms the message at most.
@@ -103,7 +103,7 @@ func TestHandlerAltersItsDelivery(t *testing.T) {
 			t.Errorf("failed message: got attempt %d, exchange %q, key %q, queue %q, %d replays; want %d, x, k, q, 0",
 				f.Attempt, f.Exchange, f.Key, f.Queue, f.Replays, attempts)
 		}
-		kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
+		kit.WantDepth(t, r, ch, layouts.OrphansQueue, 0)
 	})
 }
 
@@ -120,7 +120,7 @@ func TestExclusiveQueueWhoseStepIsDeleted(t *testing.T) {
 			return nil
 		})})
 	for range 2 { // the second time what is declared anew is known already
-		kit.DeleteQueue(t, ch, layout.StepQueue(delay))
+		kit.DeleteQueue(t, ch, layouts.StepQueue(delay))
 		kit.Publish(t, c, rehop.Message{Key: "q"})
 		for _, want := range []rehop.Outcome{rehop.OutcomeRetry, rehop.OutcomeDone} {
 			if got := kit.Receive(t, rec.Results, "result"); got.Outcome != want {
@@ -128,5 +128,5 @@ func TestExclusiveQueueWhoseStepIsDeleted(t *testing.T) {
 			}
 		}
 	}
-	kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
+	kit.WantDepth(t, r, ch, layouts.OrphansQueue, 0)
 }

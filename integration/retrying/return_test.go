@@ -15,6 +15,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -63,7 +64,7 @@ func TestRetriesReachOneSubscriberOnly(t *testing.T) {
 		kit.WantDepth(t, r, ch, queue, 0)
 		kit.WantDepth(t, r, ch, queue+".failed", 0)
 	}
-	kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
+	kit.WantDepth(t, r, ch, layouts.OrphansQueue, 0)
 }
 
 func long(s string) string { return strings.Repeat(s, 255/len(s)+1)[:255] }
@@ -92,7 +93,7 @@ func TestNamesReturnToThemselves(t *testing.T) {
 			kit.Publish(t, c, rehop.Message{ID: strconv.Itoa(i), Key: name})
 		}
 		for i, name := range names {
-			d := kit.Take(t, ch, layout.FailedQueue(name))
+			d := kit.Take(t, ch, layouts.FailedQueue(name))
 			if f := kit.Failure(d); d.MessageId != strconv.Itoa(i) || f.Queue != name || f.Attempt != 2 {
 				t.Errorf("failed queue of %q: got message %s of %q, attempt %d; want %d, its own, 2", name, d.MessageId, f.Queue, f.Attempt, i)
 			}
@@ -103,7 +104,7 @@ func TestNamesReturnToThemselves(t *testing.T) {
 			}
 		}
 		calls.WantSum(t, "handler calls in all queues", 2*len(names))
-		kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
+		kit.WantDepth(t, r, ch, layouts.OrphansQueue, 0)
 		for len(rec.States) > 0 {
 			if s := <-rec.States; s.State == rehop.StateRecovering {
 				t.Errorf("a name cost the connection: %v", s.Err)
@@ -145,7 +146,7 @@ func TestCCDoesNotMultiply(t *testing.T) {
 		}
 		kit.WantDepth(t, r, ch, "q2", 0)
 		kit.WantDepth(t, r, ch, "q2.failed", 0)
-		kit.WantDepth(t, r, ch, layout.OrphansQueue, 0)
+		kit.WantDepth(t, r, ch, layouts.OrphansQueue, 0)
 	})
 }
 
@@ -205,7 +206,7 @@ func TestSharedStep(t *testing.T) {
 		}
 	}
 	lab.Eventually(t, kit.Limit, "all second attempts", func() bool { return calls.Len() == 2*2*messages })
-	kit.WantDepth(t, r, ch, layout.StepQueue(delay), 0)
+	kit.WantDepth(t, r, ch, layouts.StepQueue(delay), 0)
 	calls.WantSum(t, "handler calls", 2*2*messages)
 }
 
@@ -315,11 +316,11 @@ func missingDestination(t *testing.T, messages int, delay time.Duration, answer 
 	kit.Publish(t, c, kit.Numbered("here", messages)...)
 	lab.Eventually(t, kit.Limit, "all messages of the other queue are back", func() bool { return back.Of("here") == messages })
 	orphans := messages - back.Of("gone") - returned
-	kit.WantDepth(t, r, ch, layout.OrphansQueue, orphans)
+	kit.WantDepth(t, r, ch, layouts.OrphansQueue, orphans)
 	if orphans == 0 {
 		return false
 	}
-	d := kit.Take(t, ch, layout.OrphansQueue)
+	d := kit.Take(t, ch, layouts.OrphansQueue)
 	if f := kit.Failure(d); f.Queue != "gone" || f.Attempt != 1 {
 		t.Errorf("orphan: got queue %q, attempt %d; want gone, 1", f.Queue, f.Attempt)
 	}
@@ -375,7 +376,7 @@ func fullQueue(t *testing.T, messages int, delay time.Duration, bound func(*test
 	if !errors.Is(err, rehop.ErrRefused) {
 		t.Fatalf("publish more than the queue takes: got %v, want %v", err, rehop.ErrRefused)
 	}
-	if r.Depth(ch, layout.StepQueue(delay)) <= window {
+	if r.Depth(ch, layouts.StepQueue(delay)) <= window {
 		return false
 	}
 	s.Queue = "free"
@@ -394,10 +395,10 @@ func TestStepDeletedWhileRunning(t *testing.T) {
 		destroy func(ch *amqp.Channel) error
 	}{
 		"step queue": {errors.New("again"), func(ch *amqp.Channel) error {
-			_, err := ch.QueueDelete(layout.StepQueue(delay), false, false, false)
+			_, err := ch.QueueDelete(layouts.StepQueue(delay), false, false, false)
 			return err
 		}},
-		"step exchange": {errors.New("again"), func(ch *amqp.Channel) error { return ch.ExchangeDelete(layout.StepExchange, false, false) }},
+		"step exchange": {errors.New("again"), func(ch *amqp.Channel) error { return ch.ExchangeDelete(layouts.StepExchange, false, false) }},
 		"failed queue": {rehop.Permanent(errors.New("no")), func(ch *amqp.Channel) error {
 			_, err := ch.QueueDelete("q.failed", false, false, false)
 			return err
@@ -426,8 +427,8 @@ func TestStepDeletedWhileRunning(t *testing.T) {
 						began[d.ID] = time.Now()
 						return test.answer
 					}
-					if got := time.Since(began[d.ID]); got < odd-layout.DelayUnit {
-						t.Errorf("message %s came back after %v, want at least %v", d.ID, got, odd-layout.DelayUnit)
+					if got := time.Since(began[d.ID]); got < odd-layouts.DelayUnit {
+						t.Errorf("message %s came back after %v, want at least %v", d.ID, got, odd-layouts.DelayUnit)
 					}
 					return nil
 				})})
@@ -487,7 +488,7 @@ func scheduleChanges(t *testing.T, y time.Duration) bool {
 	if err := old.Close(kit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	if r.Depth(ch, layout.StepQueue(y)) != messages {
+	if r.Depth(ch, layouts.StepQueue(y)) != messages {
 		return false
 	}
 

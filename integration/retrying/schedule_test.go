@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 func TestExponentialWithJitter(t *testing.T) {
@@ -47,8 +47,8 @@ func TestExponentialWithJitter(t *testing.T) {
 		for got.Outcome == rehop.OutcomeFailed {
 			got = kit.Receive(t, rec.Results, "result")
 		}
-		if want := nominal[got.Delivery.Attempt-1]; got.Delay < want || got.Delay > want*3/2+layout.DelayUnit {
-			t.Errorf("message %s, attempt %d: got a wait of %v, want from %v to %v", got.Delivery.ID, got.Delivery.Attempt, got.Delay, want, want*3/2+layout.DelayUnit)
+		if want := nominal[got.Delivery.Attempt-1]; got.Delay < want || got.Delay > want*3/2+layouts.DelayUnit {
+			t.Errorf("message %s, attempt %d: got a wait of %v, want from %v to %v", got.Delivery.ID, got.Delivery.Attempt, got.Delay, want, want*3/2+layouts.DelayUnit)
 		}
 	}
 	for id, at := range runs {
@@ -127,7 +127,7 @@ func TestImmediateRetrySucceeds(t *testing.T) {
 		t.Errorf("runs: got %d, want 3", got)
 	}
 	kit.WantDepth(t, r, ch, "q", 0)
-	kit.WantDepth(t, r, ch, layout.StepQueue(time.Hour), 0)
+	kit.WantDepth(t, r, ch, layouts.StepQueue(time.Hour), 0)
 }
 
 // valve is a Config.Dial that can say connection.blocked to the publishing connection, as a broker
@@ -253,7 +253,7 @@ func TestRetryWhileBlocked(t *testing.T) {
 			t.Errorf("result while blocked: got %s, want done only", got.Outcome)
 		}
 	}
-	kit.WantDepth(t, r, ch, layout.StepQueue(100*time.Millisecond), 0)
+	kit.WantDepth(t, r, ch, layouts.StepQueue(100*time.Millisecond), 0)
 	v.unblock()
 	lab.Eventually(t, kit.Limit, "the bad ones are done at their second attempt", func() bool { return done.Len() == fine+failing })
 	kit.Drain(t, sub)

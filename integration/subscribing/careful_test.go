@@ -11,6 +11,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -88,7 +89,7 @@ func TestExchangeOfTwoKinds(t *testing.T) {
 func TestOwnQueuesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := kit.OpenQuick(t, lab.Single(t), rehop.Config{})
-	for _, queue := range []string{layout.OrphansQueue, layout.UnroutedQueue, layout.StepQueue(10 * time.Second)} {
+	for _, queue := range []string{layouts.OrphansQueue, layouts.UnroutedQueue, layouts.StepQueue(10 * time.Second)} {
 		for _, passive := range []bool{false, true} {
 			_, err := c.Subscribe(kit.Context(t), rehop.Subscriber{Queue: queue, ExistingQueue: passive, Handler: kit.Nop})
 			if err == nil || !strings.Contains(err.Error(), queue) || !strings.Contains(err.Error(), "belong to rehop") {

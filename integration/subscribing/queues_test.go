@@ -16,6 +16,7 @@ import (
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -258,9 +259,9 @@ func TestQueueArguments(t *testing.T) {
 	}{
 		"default": {rehop.Subscriber{}, queue{Type: "quorum", Durable: true},
 			map[string]any{"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-delivery-limit": 50.0,
-				"x-dead-letter-exchange": layout.ReturnExchange, "x-dead-letter-routing-key": "q.failed"}, []string{"x-message-ttl", "x-expires", "x-max-length"}},
+				"x-dead-letter-exchange": layouts.ReturnExchange, "x-dead-letter-routing-key": "q.failed"}, []string{"x-message-ttl", "x-expires", "x-max-length"}},
 		"classic": {rehop.Subscriber{QueueType: layout.Classic}, queue{Type: "classic", Durable: true},
-			map[string]any{"x-dead-letter-exchange": layout.ReturnExchange}, []string{"x-dead-letter-strategy", "x-overflow", "x-delivery-limit"}},
+			map[string]any{"x-dead-letter-exchange": layouts.ReturnExchange}, []string{"x-dead-letter-strategy", "x-overflow", "x-delivery-limit"}},
 		"bounds": {rehop.Subscriber{MessageTTL: time.Hour, Expires: 2 * time.Hour, MaxLength: 7, MaxBytes: 1 << 20, SingleActiveConsumer: true},
 			queue{Type: "quorum", Durable: true}, map[string]any{"x-message-ttl": 3.6e6, "x-expires": 7.2e6, "x-max-length": 7.0,
 				"x-max-length-bytes": float64(1 << 20), "x-single-active-consumer": true}, nil},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // RabbitMQ says of a quorum queue whose leader does not answer within 250 ms that it is empty. A list of its messages, and a plan that would delete
@@ -34,7 +34,7 @@ func TestLeaderDoesNotAnswer(t *testing.T) {
 		list, err = s.admin.Failed(s.ctx, queue, 10, admin.Filter{})
 	}()
 	lab.Eventually(t, patience, "the list has begun", func() bool {
-		_, err := s.rabbit.Channel().QueueDeclarePassive(layout.LockQueue(failed), true, false, false, false, nil)
+		_, err := s.rabbit.Channel().QueueDeclarePassive(layouts.LockQueue(failed), true, false, false, false, nil)
 		var refused *amqp.Error
 		return errors.As(err, &refused) && refused.Code == amqp.ResourceLocked
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 	patience                    = 20 * time.Minute
 )
 
-var failed = layout.FailedQueue(queue)
+var failed = layouts.FailedQueue(queue)
 
 // scene is a queue with a failed queue.
 type scene struct {

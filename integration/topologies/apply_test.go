@@ -15,8 +15,9 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // What is applied is what a client declares: one that subscribes then is refused nothing and adds nothing.
@@ -96,14 +97,14 @@ func TestQueueRuledByPolicy(t *testing.T) {
 		sub := kit.Subscribe(d.t, client, s)
 		d.wantSame(p)
 		kit.Publish(d.t, client, rehop.Message{Exchange: "order", Key: "k", Body: []byte("handled")})
-		kit.WantDepth(d.t, d.rabbit, d.ch, layout.FailedQueue("q"), 1)
+		kit.WantDepth(d.t, d.rabbit, d.ch, layouts.FailedQueue("q"), 1)
 		kit.Drain(d.t, sub)
 
 		changed := s
 		changed.MaxLength, changed.MessageTTL = 50, time.Millisecond
 		d.policy(p.Policies[0].Name, p.Policies[0].Pattern, 7, plan(d.t, changed).Policies[0].Definition)
 		kit.Publish(d.t, client, rehop.Message{Exchange: "order", Key: "k", Body: []byte("expired")})
-		kit.WantDepth(d.t, d.rabbit, d.ch, layout.FailedQueue("q"), 2)
+		kit.WantDepth(d.t, d.rabbit, d.ch, layouts.FailedQueue("q"), 2)
 		kit.Drain(d.t, kit.Subscribe(d.t, client, changed))
 	})
 }
@@ -130,7 +131,7 @@ func TestApplyChangesNothing(t *testing.T) {
 		if q.Type != "classic" || len(q.Args) != 2 || fmt.Sprint(q.Args["x-message-ttl"]) != "5" || x.Kind != "direct" {
 			d.t.Errorf("got %+v and %+v, want them as they were", q, x)
 		}
-		if _, ok := live.Queue(layout.FailedQueue("q")); !ok {
+		if _, ok := live.Queue(layouts.FailedQueue("q")); !ok {
 			d.t.Error("the failed queue is missing, want it declared")
 		}
 	})
@@ -226,7 +227,7 @@ func TestApplyDropsNothing(t *testing.T) {
 				d.queue("q", amqp.Table{"x-queue-type": "classic"})
 				d.alone("mine")
 				d.fill("q", 5)
-				plan := layout.Plan{Policies: c.policies}
+				plan := topology.Plan{Policies: c.policies}
 				if c.refused == "" {
 					d.apply(d.admin, plan)
 					kit.WantDepth(d.t, d.rabbit, d.ch, "q", 5)
@@ -297,7 +298,7 @@ func TestDryRunOfRefusedArguments(t *testing.T) {
 					d.t.Errorf("got %+v, want the queue and the argument that is refused", r)
 				}
 			}
-			if !slices.ContainsFunc(applied.Declared, func(o admin.Object) bool { return o.Name == "fine" }) {
+			if !slices.ContainsFunc(applied.Declared, func(o topology.Object) bool { return o.Name == "fine" }) {
 				d.t.Errorf("got %v, want that queue fine would be declared", applied.Declared)
 			}
 			if n := d.objects(); n != 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 func TestMain(m *testing.M) { kit.Main(m, 8) }
@@ -59,7 +59,7 @@ func (d *desk) open(config admin.Config) *admin.Admin {
 	return a
 }
 
-func (d *desk) diff(a *admin.Admin, plan layout.Plan) admin.Diff {
+func (d *desk) diff(a *admin.Admin, plan topology.Plan) topology.Diff {
 	d.t.Helper()
 	diff, err := a.Diff(d.ctx, plan)
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *desk) diff(a *admin.Admin, plan layout.Plan) admin.Diff {
 	return diff
 }
 
-func (d *desk) apply(a *admin.Admin, plan layout.Plan) admin.Applied {
+func (d *desk) apply(a *admin.Admin, plan topology.Plan) admin.Applied {
 	d.t.Helper()
 	applied, err := a.Apply(d.ctx, plan, admin.ApplyOptions{})
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *desk) apply(a *admin.Admin, plan layout.Plan) admin.Applied {
 }
 
 // want checks that a broker differs from a plan in nothing.
-func (d *desk) wantSame(plan layout.Plan) {
+func (d *desk) wantSame(plan topology.Plan) {
 	d.t.Helper()
 	if diff := d.diff(d.admin, plan); len(diff) > 0 {
 		d.t.Errorf("got %swant no differences", diff)
@@ -86,7 +86,7 @@ func (d *desk) wantSame(plan layout.Plan) {
 }
 
 // wantDiff compares the differences, in short.
-func (d *desk) wantDiff(a *admin.Admin, plan layout.Plan, want ...string) {
+func (d *desk) wantDiff(a *admin.Admin, plan topology.Plan, want ...string) {
 	d.t.Helper()
 	var got []string
 	for _, x := range d.diff(a, plan) {
@@ -138,12 +138,12 @@ var subscriptions = map[string]rehop.Subscriber{
 // names of the layouts, in order.
 func names() []string { return slices.Sorted(maps.Keys(subscriptions)) }
 
-func plan(t testing.TB, subs ...rehop.Subscriber) layout.Plan {
+func plan(t testing.TB, subs ...rehop.Subscriber) topology.Plan {
 	t.Helper()
 	return planWith(t, rehop.Config{}, subs...)
 }
 
-func planWith(t testing.TB, config rehop.Config, subs ...rehop.Subscriber) layout.Plan {
+func planWith(t testing.TB, config rehop.Config, subs ...rehop.Subscriber) topology.Plan {
 	t.Helper()
 	p, err := rehop.Topology(config, subs...)
 	if err != nil {
@@ -154,9 +154,9 @@ func planWith(t testing.TB, config rehop.Config, subs ...rehop.Subscriber) layou
 
 // everything is the plan of all layouts together, with names that are hard to write. Most queues are classic, which
 // RabbitMQ makes much faster.
-func everything(t testing.TB) layout.Plan {
+func everything(t testing.TB) topology.Plan {
 	t.Helper()
-	var all layout.Plan
+	var all topology.Plan
 	for _, name := range names() {
 		s := subscriptions[name]
 		switch name {

@@ -11,8 +11,9 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // A broker that has nothing: both ways see it, and neither makes anything.
@@ -147,19 +148,19 @@ func TestDiffOfOldSteps(t *testing.T) {
 	each(t, func(d *desk) {
 		old := rehop.Subscriber{Queue: "q", Exchange: "order", Retry: rehop.Steps(time.Minute, time.Hour), MaxLength: 10}
 		d.apply(d.admin, plan(d.t, old))
-		address := layout.StepAddress(time.Hour)
+		address := layouts.StepAddress(time.Hour)
 		err := d.ch.PublishWithContext(d.ctx, address.Exchange, "q", true, false, amqp.Publishing{Headers: address.Headers, Body: []byte("waits")})
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		kit.WantDepth(d.t, d.rabbit, d.ch, layout.StepQueue(time.Hour), 1)
+		kit.WantDepth(d.t, d.rabbit, d.ch, layouts.StepQueue(time.Hour), 1)
 		d.queue("rehop.delay.00", amqp.Table{"x-queue-type": "quorum"})
 		now := plan(d.t, rehop.Subscriber{Queue: "q", Exchange: "order", Retry: rehop.Steps(time.Second), QueueArgs: map[string]any{"x-max-length": int64(10), "x-overflow": "drop-head"}})
 		var names []string
 		for _, x := range d.diff(d.admin, now).Of(topology.Superfluous) {
 			names = append(names, x.Object.Name)
 		}
-		if len(names) != 1 || names[0] != layout.LandingQueue("q") {
+		if len(names) != 1 || names[0] != layouts.LandingQueue("q") {
 			d.t.Errorf("superfluous: got %v, want the landing queue alone", names)
 		}
 	})

@@ -20,8 +20,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/integration/lab"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // What is exported can be imported, in each way that RabbitMQ has, and is the plan then.
@@ -59,7 +58,7 @@ func TestDefinitionsCanBeImported(t *testing.T) {
 	})
 }
 
-func imports(d *desk, p layout.Plan, load func(d *desk, definitions []byte)) {
+func imports(d *desk, p topology.Plan, load func(d *desk, definitions []byte)) {
 	d.t.Helper()
 	definitions, err := p.Definitions(d.rabbit.Vhost)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/integration/kit"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // ofForms are subscriptions whose layouts have several forms: the older form, and the newer one.
@@ -28,7 +29,7 @@ func TestFormOfTheBroker(t *testing.T) {
 	for name, c := range ofForms {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(d *desk) {
-				in := func(l layout.Layout) layout.Plan {
+				in := func(l layout.Layout) topology.Plan {
 					s := c.Subscriber
 					s.Layout = l
 					return plan(d.t, s)

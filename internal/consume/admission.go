@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // Arrival is what an admission needs to know of a delivery.
@@ -58,7 +58,7 @@ func Admit(a Arrival, crashLimit int, isolates bool) Admission {
 	switch {
 	case a.Refused:
 		return Admission{Refuse, returns}
-	case a.Early > layout.DelayUnit:
+	case a.Early > layouts.DelayUnit:
 		return Admission{WaitOn, returns}
 	case returns >= crashLimit:
 		return Admission{GiveUp, returns}

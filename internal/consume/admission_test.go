@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 func TestAdmit(t *testing.T) {
@@ -36,7 +36,7 @@ func TestAdmit(t *testing.T) {
 		"refused, not counted, at limit":  {Arrival{Refused: true, Uncounted: true, Recorded: 4}, false, Admission{Refuse, 5}},
 		"refused and early":               {Arrival{Refused: true, Early: time.Hour}, false, Admission{Refuse, 0}},
 		"early":                           {Arrival{Early: time.Hour}, false, Admission{WaitOn, 0}},
-		"early by less than is measured":  {Arrival{Early: layout.DelayUnit}, false, Admission{Handle, 0}},
+		"early by less than is measured":  {Arrival{Early: layouts.DelayUnit}, false, Admission{Handle, 0}},
 		"late":                            {Arrival{Early: -time.Hour}, false, Admission{Handle, 0}},
 		"early, at the limit":             {Arrival{Early: time.Hour, Counted: 5}, false, Admission{WaitOn, 5}},
 		"early, count of another queue":   {Arrival{Early: time.Hour, Uncertain: true}, false, Admission{SendRound, 0}},

@@ -7,8 +7,8 @@ import (
 
 	"github.com/rehop/rehop/internal/delays"
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // conclude carries out a decision that ends the handling of a delivery.
@@ -44,13 +44,13 @@ func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Dur
 	}
 	verdict := s.settings.Layout.Retry(failed)
 	switch verdict.Do {
-	case layout.Requeue:
+	case layouts.Requeue:
 		s.settle(h, result, (*rabbit.Delivery).Requeue)
 		return
-	case layout.Reject:
+	case layouts.Reject:
 		s.settle(h, result, (*rabbit.Delivery).Reject)
 		return
-	case layout.Move:
+	case layouts.Move:
 		// How long it waits is the layout's affair; it must not be held back again for less.
 		s.move(h, record, result, straight(s.toAddress(verdict, reserveFor(1, s.returnKey))))
 		return
@@ -103,7 +103,7 @@ func (s *Subscription) moveAside(h *Handling, past envelope.Failure, delay time.
 			since = declared
 		}
 		to, err := cascade(ctx, since)
-		return to.with(layout.Verdict{Headers: record}), err
+		return to.with(layouts.Verdict{Headers: record}), err
 	})
 }
 
@@ -136,7 +136,7 @@ func (s *Subscription) failure(h *Handling, err error, kind string) envelope.Fai
 }
 
 // failed is a failure as the layout sees it.
-func (s *Subscription) failed(h *Handling, record envelope.Failure) layout.Failure {
-	return layout.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error,
+func (s *Subscription) failed(h *Handling, record envelope.Failure) layouts.Failure {
+	return layouts.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error,
 		Stack: record.Stack, At: record.FailedAt}
 }

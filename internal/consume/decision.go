@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // State is what a decision needs to know of a message besides the handler's answer.
@@ -77,4 +77,4 @@ func Decide(s State, a Answer, schedule Schedule) Decision {
 }
 
 // possible is the possible delay that is nearest to d.
-func possible(d time.Duration) time.Duration { return min(max(d, 0), layout.MaxDelay) }
+func possible(d time.Duration) time.Duration { return min(max(d, 0), layouts.MaxDelay) }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // twice is a schedule of three attempts with waits of 10 s and 20 s.
@@ -80,11 +80,11 @@ func TestDecide(t *testing.T) {
 		"retry after, after its time":          {State{TimedOut: true}, after(42 * s), 0, retry(1, 42*s, envelope.KindTimeout)},
 		"retry after at the last attempt":      {State{Failures: 2}, after(42 * s), 0, fail(3, envelope.KindError)},
 		"retry after a negative time":          {State{}, after(-s), 0, retry(1, 0, envelope.KindError)},
-		"retry after more than is possible":    {State{}, after(layout.MaxDelay + 1), 0, retry(1, layout.MaxDelay, envelope.KindError)},
+		"retry after more than is possible":    {State{}, after(layouts.MaxDelay + 1), 0, retry(1, layouts.MaxDelay, envelope.KindError)},
 		"postpone":                             {State{}, postpone(7 * s), 3, Decision{Do: MoveAside, Delay: 7 * s}},
 		"postpone at the last attempt":         {State{Failures: 2}, postpone(7 * s), 0, Decision{Do: MoveAside, Delay: 7 * s}},
 		"postpone for a negative time":         {State{}, postpone(-s), 0, Decision{Do: MoveAside}},
-		"postpone for more than is possible":   {State{}, postpone(layout.MaxDelay + 1), 0, Decision{Do: MoveAside, Delay: layout.MaxDelay}},
+		"postpone for more than is possible":   {State{}, postpone(layouts.MaxDelay + 1), 0, Decision{Do: MoveAside, Delay: layouts.MaxDelay}},
 		"unavailable":                          {State{}, unavailable, 3, Decision{Do: AwaitOutage}},
 		"unavailable at the last attempt":      {State{Failures: 2}, unavailable, 0, Decision{Do: AwaitOutage}},
 		"unavailable after its time":           {State{TimedOut: true}, unavailable, 0, Decision{Do: AwaitOutage}},

@@ -8,13 +8,13 @@ import (
 
 	"github.com/rehop/rehop/internal/delays"
 	"github.com/rehop/rehop/internal/envelope"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
+	"github.com/rehop/rehop/topology"
 )
 
 // destination is where a message is moved to.
 type destination struct {
-	layout.Address
+	layouts.Address
 	key string
 	// reserve is room that must be left in the header frame for what the broker adds on the way; a
 	// message that has grown too large to be delivered would end every connection that it meets.
@@ -45,7 +45,7 @@ const countSize = 256
 func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSize+len(key)) }
 
 // with is the destination with what a layout wants to be written.
-func (d destination) with(v layout.Verdict) destination {
+func (d destination) with(v layouts.Verdict) destination {
 	headers := make(map[string]any, len(d.Headers)+len(v.Headers))
 	maps.Copy(headers, d.Headers)
 	maps.Copy(headers, v.Headers)
@@ -54,7 +54,7 @@ func (d destination) with(v layout.Verdict) destination {
 }
 
 // toAddress is where a layout wants a message to be moved.
-func (s *Subscription) toAddress(v layout.Verdict, reserve int) destination {
+func (s *Subscription) toAddress(v layouts.Verdict, reserve int) destination {
 	to := destination{Address: v.Address, key: v.Key, reserve: reserve}
 	if v.ToQueue {
 		to.key = s.returnKey
@@ -99,9 +99,9 @@ func (s *Subscription) toFailed(h *Handling, record envelope.Failure) destinatio
 
 // toEnd is the destination of a message that goes to the end of its own queue.
 func (s *Subscription) toEnd(h *Handling, record envelope.Failure) destination {
-	verdict := layout.Verdict{Key: s.settings.Queue, Headers: s.settings.Layout.Record(s.letter(h), record.Attempt)}
+	verdict := layouts.Verdict{Key: s.settings.Queue, Headers: s.settings.Layout.Record(s.letter(h), record.Attempt)}
 	if s.keepsKey {
-		verdict.Address.Exchange, verdict.Key = layout.LandedExchange, record.Key
+		verdict.Address.Exchange, verdict.Key = layouts.LandedExchange, record.Key
 	}
 	return s.toAddress(verdict, countSize)
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Form is what a subscription declares if the fleet that shares its layout has it in this form.
 type Form struct {
-	Plan layout.Plan
-	Ways layout.Plan // what a failed message needs, without the queue itself
+	Plan topology.Plan
+	Ways topology.Plan // what a failed message needs, without the queue itself
 }
 
 // openForm declares what the subscription needs in the form that the broker has, and starts a

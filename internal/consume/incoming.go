@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // Incoming is a delivery of which the envelope is open.
@@ -78,8 +78,8 @@ func (s *Subscription) adopt(h *Handling) {
 }
 
 // letter is a delivery as the layout sees it.
-func (s *Subscription) letter(h *Handling) layout.Letter {
-	d, l := &h.raw, layout.Letter{}
+func (s *Subscription) letter(h *Handling) layouts.Letter {
+	d, l := &h.raw, layouts.Letter{}
 	l.Queue, l.ID, l.Exchange, l.Key = s.settings.Queue, d.MessageId, d.Exchange, d.RoutingKey
 	if h.past != &unwritten {
 		l.Exchange, l.Key = h.past.Exchange, h.past.Key

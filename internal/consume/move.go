@@ -9,7 +9,7 @@ import (
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // moveBackoff is the pause between tries to move a message that the broker does not take.

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // suspectAfter is how many unanswered deliveries make a message suspect of killing its consumers.
@@ -69,7 +69,7 @@ func (s *Subscription) doubtful(h *Handling) bool {
 // delivered before anyway. Of a queue that rehop did not declare, only its messages tell.
 func (s *Subscription) counts(h *Handling) bool {
 	_, marked := h.raw.Headers["x-delivery-count"]
-	return layout.IsQuorum(s.settings.Declared) || marked && s.settings.Declared.Passive
+	return layouts.IsQuorum(s.settings.Declared) || marked && s.settings.Declared.Passive
 }
 
 // returns is how often the message was delivered before without an answer. The broker's count is
@@ -129,6 +129,6 @@ func (s *Subscription) delivers(d envelope.Death) bool {
 		return true
 	}
 	ours := func(q topology.Queue) bool { return q.Name == d.Queue }
-	waits := layout.IsWaitQueue(d.Queue) || d.Queue != s.settings.Layout.FailedQueue(s.settings.Queue) && slices.ContainsFunc(s.form.Load().Ways.Queues, ours)
+	waits := layouts.IsWaitQueue(d.Queue) || d.Queue != s.settings.Layout.FailedQueue(s.settings.Queue) && slices.ContainsFunc(s.form.Load().Ways.Queues, ours)
 	return !waits
 }

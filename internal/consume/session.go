@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 // refusedPause is the pause after the broker has refused a queue or a consumer.
@@ -47,7 +47,7 @@ func (s *Subscription) refuseMigrating(ctx context.Context) error {
 	if s.settings.Declared.Exclusive || s.settings.Declared.AutoDelete {
 		return nil
 	}
-	moving := layout.MovingQueue(s.settings.Queue)
+	moving := layouts.MovingQueue(s.settings.Queue)
 	_, err := s.shared.Consume.Inspect(ctx, moving)
 	var refused *rabbit.DeclareError
 	switch {

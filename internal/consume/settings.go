@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/delays"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // Shared is what the subscriptions of a client share.
@@ -43,7 +43,7 @@ type Settings struct {
 	ProbeMax    time.Duration
 	Schedule    Schedule
 
-	Layout   layout.Layout
+	Layout   layouts.Layout
 	Declared topology.Queue // the queue as it is declared
 	Forms    []Form         // of the layout, the newest first
 	Options  rabbit.ConsumeOptions

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/layout"
 )
 
 const (
@@ -70,7 +70,7 @@ type Subscription struct {
 func New(shared *Shared, settings Settings) *Subscription {
 	s := &Subscription{
 		shared: shared, settings: settings,
-		keepsKey: settings.Layout.KeepsKey(), returnKey: layout.ReturnKey(settings.Declared),
+		keepsKey: settings.Layout.KeepsKey(), returnKey: layouts.ReturnKey(settings.Declared),
 		// A process that was killed by a message must not take others with it when it tries again,
 		// so it begins with one message and gets more when that one is above suspicion.
 		careful: settings.Isolates,
@@ -88,7 +88,7 @@ func New(shared *Shared, settings Settings) *Subscription {
 			calls()
 		}
 	}
-	_, native := settings.Layout.(layout.Native)
+	_, native := settings.Layout.(layouts.Native)
 	s.shares = !native
 	return s
 }

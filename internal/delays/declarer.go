@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // Declarer declares parts of the topology when they are first needed on a connection, each

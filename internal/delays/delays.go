@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/topologies"
+	"github.com/rehop/rehop/topology"
 )
 
 // Delays gives addresses to messages that are to wait, and declares what they need on the way.
@@ -16,17 +17,17 @@ type Delays struct {
 	// Declarer declares on the connection that the messages are published on.
 	Declarer *Declarer
 	// Native is the layout of the delay queues.
-	Native layout.Native
+	Native layouts.Native
 	// Public turns the error of a declaration into what users of the package rehop see.
 	Public func(error) error
 }
 
 // Back is the address from which a message returns to its queue after a delay, with its own routing
 // key or with the one of the queue. What it needs is declared unless that was done since a time.
-func (d *Delays) Back(ctx context.Context, delay time.Duration, keepsKey bool, since time.Time) (layout.Address, error) {
-	to := layout.ToQueue
+func (d *Delays) Back(ctx context.Context, delay time.Duration, keepsKey bool, since time.Time) (layouts.Address, error) {
+	to := layouts.ToQueue
 	if keepsKey {
-		to = layout.ToHome
+		to = layouts.ToHome
 	}
 	return d.cascade(ctx, delay, to, since)
 }
@@ -41,48 +42,48 @@ type Destination struct {
 }
 
 // ToQueue is the address and the routing key with which a message goes to a queue after a delay.
-func (d *Delays) ToQueue(ctx context.Context, delay time.Duration, to Destination) (layout.Address, string, error) {
-	key, plan := layout.LandingQueue(to.Queue), func() topology.Plan { return d.Native.LaterToQueue(to.Queue) }
+func (d *Delays) ToQueue(ctx context.Context, delay time.Duration, to Destination) (layouts.Address, string, error) {
+	key, plan := layouts.LandingQueue(to.Queue), func() topology.Plan { return d.Native.LaterToQueue(to.Queue) }
 	switch {
 	case to.Bound:
 		key, plan = to.Queue, func() topology.Plan { return topology.Plan{} }
 	case to.Temporary:
 		key, plan = to.Queue, func() topology.Plan { return d.Native.LaterToTemporary(to.Queue) }
 	}
-	address, err := d.later(ctx, delay, layout.ToQueue, key, plan)
+	address, err := d.later(ctx, delay, layouts.ToQueue, key, plan)
 	return address, key, err
 }
 
 // ToExchange is the address from which a message goes to an exchange after a delay, with its
 // own routing key.
-func (d *Delays) ToExchange(ctx context.Context, delay time.Duration, exchange, key string) (layout.Address, error) {
-	return d.later(ctx, delay, layout.ToExchange(exchange), key, func() topology.Plan { return d.Native.LaterTo(exchange) })
+func (d *Delays) ToExchange(ctx context.Context, delay time.Duration, exchange, key string) (layouts.Address, error) {
+	return d.later(ctx, delay, layouts.ToExchange(exchange), key, func() topology.Plan { return d.Native.LaterTo(exchange) })
 }
 
 // later is the address of a cascade of which the end is declared, too.
-func (d *Delays) later(ctx context.Context, delay time.Duration, to, key string, end func() topology.Plan) (layout.Address, error) {
+func (d *Delays) later(ctx context.Context, delay time.Duration, to, key string, end func() topology.Plan) (layouts.Address, error) {
 	address, err := d.cascade(ctx, delay, to, time.Time{})
 	if err != nil {
-		return layout.Address{}, err
+		return layouts.Address{}, err
 	}
 	return address, d.ensure(ctx, "way to "+to+" "+key, time.Time{}, end)
 }
 
 // cascade declares the cascade as far as a delay needs it, unless that was done since a time.
-func (d *Delays) cascade(ctx context.Context, delay time.Duration, to string, since time.Time) (layout.Address, error) {
-	address, err := layout.CascadeAddress(delay, to)
+func (d *Delays) cascade(ctx context.Context, delay time.Duration, to string, since time.Time) (layouts.Address, error) {
+	address, err := layouts.CascadeAddress(delay, to)
 	if err != nil {
-		return layout.Address{}, fmt.Errorf("%w: %w", rabbit.ErrInvalid, err)
+		return layouts.Address{}, fmt.Errorf("%w: %w", rabbit.ErrInvalid, err)
 	}
 	part := address.Exchange
-	if to == layout.ToHome {
+	if to == layouts.ToHome {
 		part += " and home"
 	}
 	return address, d.ensure(ctx, part, since, func() topology.Plan {
 		plan := d.Native.Base()
-		plan.Add(d.Native.Cascade(delay))
-		if to == layout.ToHome {
-			plan.Add(d.Native.LaterHome())
+		topologies.Add(&plan, d.Native.Cascade(delay))
+		if to == layouts.ToHome {
+			topologies.Add(&plan, d.Native.LaterHome())
 		}
 		return plan
 	})

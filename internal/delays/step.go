@@ -3,19 +3,19 @@ package delays
 import (
 	"time"
 
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // Step is a queue in which all messages wait for the same time.
 type Step struct {
 	Queue   string
-	Address layout.Address
+	Address layouts.Address
 }
 
 // StepOf is the step for a delay. keepsKey: it is for messages that keep their routing key.
 func StepOf(delay time.Duration, keepsKey bool) Step {
 	if keepsKey {
-		return Step{layout.HomeStepQueue(delay), layout.HomeStepAddress(delay)}
+		return Step{layouts.HomeStepQueue(delay), layouts.HomeStepAddress(delay)}
 	}
-	return Step{layout.StepQueue(delay), layout.StepAddress(delay)}
+	return Step{layouts.StepQueue(delay), layouts.StepAddress(delay)}
 }

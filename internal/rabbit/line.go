@@ -7,7 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // Line is one connection of a link. When it is lost, the link connects again, and the line ends: what a connection had, such as exclusive

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/internal/rabbit"
-	"github.com/rehop/rehop/internal/topology"
 	"github.com/rehop/rehop/rehoptest"
+	"github.com/rehop/rehop/topology"
 )
 
 // When its connection is lost, nothing that was begun on a line continues on the next connection, which has none of the exclusive queues.

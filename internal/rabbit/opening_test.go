@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rehop/rehop/internal/topology"
+	"github.com/rehop/rehop/topology"
 )
 
 // A session that is being opened when its context ends comes to an end before OpenSession returns, so that nothing is declared or consumed

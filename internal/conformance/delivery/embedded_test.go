@@ -18,8 +18,8 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/internal/conformance/delivery"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/layout"
 )
 
 // TestEmbedded runs the workload on the embedded broker, in virtual time, under each of its faults.
@@ -268,7 +268,7 @@ func deleteQueues(x *trial) delivery.Rules {
 		x.Work.Resume()
 	})
 	time.Sleep(script.Doom)
-	if got := x.node().Vhost("/").Queue(layout.OrphansQueue).Status().Ready; got != doomed {
+	if got := x.node().Vhost("/").Queue(layouts.OrphansQueue).Status().Ready; got != doomed {
 		x.T.Errorf("orphans: got %d, want %d", got, doomed)
 	}
 	rules := x.rules(2, delivery.Ceased, delivery.Witnessed)

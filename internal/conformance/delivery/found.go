@@ -11,7 +11,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 // searched is a queue in which messages may lie.
@@ -22,7 +24,7 @@ type searched struct {
 }
 
 // plan is everything that the clients declare.
-func (s Script) plan() (layout.Plan, error) {
+func (s Script) plan() (topology.Plan, error) {
 	var subs []rehop.Subscriber
 	for _, q := range s.consumed() {
 		subs = append(subs, s.subscription(q))
@@ -35,7 +37,7 @@ func (s Script) plan() (layout.Plan, error) {
 	if s.Doomed != "" {
 		longest = max(longest, s.Doom)
 	}
-	return plan, plan.Merge(layout.Native{}.Cascade(longest))
+	return plan, plan.Merge(layouts.Native{}.Cascade(longest))
 }
 
 // consumed are the queues that have handlers.
@@ -47,10 +49,10 @@ func (s Script) consumed() []string {
 }
 
 // places are all queues that a message may lie in.
-func (s Script) places(plan layout.Plan) []searched {
+func (s Script) places(plan topology.Plan) []searched {
 	known := map[string]searched{
-		layout.OrphansQueue:  {place: InOrphans},
-		layout.UnroutedQueue: {place: InUnrouted},
+		layouts.OrphansQueue:  {place: InOrphans},
+		layouts.UnroutedQueue: {place: InUnrouted},
 	}
 	var l layout.Layout = layout.Native{}
 	if s.Layout != nil {
@@ -59,10 +61,10 @@ func (s Script) places(plan layout.Plan) []searched {
 	for _, q := range s.consumed() {
 		known[q] = searched{place: InQueue, owner: q}
 		rest := searched{place: InFailed, owner: q}
-		if _, shared := known[l.FailedQueue(q)]; shared {
+		if _, shared := known[layouts.Must(l).FailedQueue(q)]; shared {
 			rest.owner = ""
 		}
-		known[l.FailedQueue(q)] = rest
+		known[layouts.Must(l).FailedQueue(q)] = rest
 	}
 	var all []searched
 	for _, q := range plan.Queues {
@@ -81,7 +83,7 @@ const sightQueue = "audit-sight"
 
 // watch has the broker copy what returns to the queues, so that what others than rehop find in it can be
 // looked at.
-func (w *Workload) watch(ctx context.Context, plan layout.Plan) error {
+func (w *Workload) watch(ctx context.Context, plan topology.Plan) error {
 	conn, err := w.Dial(ctx)
 	if err != nil {
 		return fmt.Errorf("watch what returns: %w", err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -18,10 +19,10 @@ func Layouts(seed uint64) []Script {
 		return s
 	}
 	usual := func(s *Script, l layout.Layout) {
-		s.Layout, s.Usual, s.Steps = l, true, l.Delays()
+		s.Layout, s.Usual, s.Steps = l, true, layouts.Must(l).Delays()
 	}
 	pubsub := func(s *Script) {
-		s.Exchange, s.Queues = layout.MasterExchange, []string{"billing@orders", "stock@orders", "mail@orders"}
+		s.Exchange, s.Queues = layouts.MasterExchange, []string{"billing@orders", "stock@orders", "mail@orders"}
 	}
 	dlx := func(s *Script) {
 		s.Exchange, s.Queues = "order", []string{"order.pay", "order.ship", "order.mail"}
@@ -29,7 +30,7 @@ func Layouts(seed uint64) []Script {
 		s.MaxLength = 1_000_000 // else what a fault leaves standing would overflow, which is another matter
 	}
 	sneakers := func(s *Script) {
-		s.Exchange, s.Queues = layout.SneakersExchange, []string{"downloads", "thumbnails", "reports"}
+		s.Exchange, s.Queues = layouts.SneakersExchange, []string{"downloads", "thumbnails", "reports"}
 	}
 	enveloped := func(s *Script) {
 		s.Exchange, s.Queues, s.Objects = "order.main.x", []string{"order.main.q", "bill.main.q", "stock.main.q"}, true

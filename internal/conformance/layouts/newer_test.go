@@ -12,6 +12,7 @@ import (
 	"github.com/rehop/rehop/internal/conformance/layouts"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
+	"github.com/rehop/rehop/topology"
 )
 
 // TestNewer runs the suite by the rules of later RabbitMQ releases.
@@ -74,7 +75,7 @@ func TestDLXOnQuorumQueue(t *testing.T) {
 	}
 }
 
-func apply(t *testing.T, b *rehoptest.Broker, plan layout.Plan) {
+func apply(t *testing.T, b *rehoptest.Broker, plan topology.Plan) {
 	t.Helper()
 	config := b.Config()
 	a, err := admin.Open(t.Context(), admin.Config{URL: config.URL, Dial: config.Dial})

@@ -8,6 +8,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -287,7 +288,7 @@ func stepsDoNotBlock(b *Bench) {
 	doesNotBlock(b, layout.Native{}, long, short)
 	p := b.Program()
 	for _, d := range []time.Duration{long, short} {
-		p.WantEmpty(layout.StepQueue(d))
+		p.WantEmpty(layouts.StepQueue(d))
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
-
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // tiersFleet is a service that delays by the fixed queues of the seed tiers.
@@ -24,7 +23,7 @@ var seedTiers = []time.Duration{
 // seedTierNames are the names of their queues.
 var seedTierNames = []string{"delay.30s", "delay.1m", "delay.5m", "delay.30m", "delay.1h", "delay.3h", "delay.6h", "delay.12h", "delay.24h"}
 
-func (f tiersFleet) tier(d time.Duration) string { return "delay." + layout.StepName(d) }
+func (f tiersFleet) tier(d time.Duration) string { return "delay." + layouts.StepName(d) }
 
 // declare makes the tiers, each with the TTL on the queue, and the way back.
 func (f tiersFleet) declare(args func(ttl time.Duration) amqp091.Table) {

@@ -17,7 +17,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/dialect"
 	"github.com/rehop/rehop/inbox"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/outbox"
 )
 
@@ -342,7 +342,7 @@ func (b *Bench) WantFailed(queue, reason string) {
 	b.t.Helper()
 	ch := b.channel()
 	b.Eventually("it is in the failed queue", func() bool {
-		d, ok, err := ch.Get(layout.FailedQueue(queue), true)
+		d, ok, err := ch.Get(layouts.FailedQueue(queue), true)
 		b.Must(err)
 		if ok && !strings.Contains(fmt.Sprint(d.Headers), reason) {
 			b.t.Errorf("failed message: got headers %v, want the reason %q", d.Headers, reason)

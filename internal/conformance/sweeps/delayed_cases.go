@@ -9,6 +9,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/conformance/await"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -22,8 +23,8 @@ func delayedReported(b *Bench) {
 	args := resting(layout.Quorum)
 	args["x-delayed-retry-type"], args["x-delayed-retry-min"] = "all", time.Hour.Milliseconds()
 	b.declare(failed, args, queue)
-	b.must(b.ch.ExchangeDeclare(layout.ReturnExchange, "direct", true, false, false, false, nil))
-	b.must(b.ch.QueueBind(queue, queue, layout.ReturnExchange, false, nil))
+	b.must(b.ch.ExchangeDeclare(layouts.ReturnExchange, "direct", true, false, false, false, nil))
+	b.must(b.ch.QueueBind(queue, queue, layouts.ReturnExchange, false, nil))
 	a := b.admin(b.managed)
 	b.fill(failed, n)
 	delayed := 0

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -20,7 +21,7 @@ func leaseCases() []Case {
 // oneAtATime: while one reads a queue, others are told so. Another queue can be read.
 func oneAtATime(b *Bench) {
 	const n = 40
-	b.declare(failed, resting(layout.Quorum), layout.FailedQueue("other"))
+	b.declare(failed, resting(layout.Quorum), layouts.FailedQueue("other"))
 	b.fill(failed, n)
 	a := b.admin()
 	began, end := make(chan struct{}), make(chan struct{})

@@ -13,6 +13,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop/admin"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -49,7 +50,7 @@ func limitCases() []Case {
 			if c.kind != "" {
 				b.policy(c.kind, map[string]any{"delivery-limit": c.limit})
 			}
-			b.declare(c.l.FailedQueue(queue), c.args, queue)
+			b.declare(layouts.Must(c.l).FailedQueue(queue), c.args, queue)
 			return func(config *admin.Config) {
 				config.Layout = c.l
 				if c.known {
@@ -63,8 +64,8 @@ func limitCases() []Case {
 			deaths = 600 // so many that the last window has more than a sweep takes at once
 		}
 		all = append(all,
-			Case{"limit/Looks" + c.name, func(b *Bench) { b.looksLoseNothing(c.l.FailedQueue(queue), looks, c.limit, prepare(b)) }},
-			Case{"limit/Deaths" + c.name, func(b *Bench) { b.deathsLoseNothing(c.l.FailedQueue(queue), deaths, c.limit, prepare(b)) }})
+			Case{"limit/Looks" + c.name, func(b *Bench) { b.looksLoseNothing(layouts.Must(c.l).FailedQueue(queue), looks, c.limit, prepare(b)) }},
+			Case{"limit/Deaths" + c.name, func(b *Bench) { b.deathsLoseNothing(layouts.Must(c.l).FailedQueue(queue), deaths, c.limit, prepare(b)) }})
 	}
 	return append(all,
 		Case{"limit/LooksOfPriorities", looksOfPriorities},
@@ -249,7 +250,7 @@ func fullQueue(b *Bench) {
 // looksChangeNothing: however often a message was looked at, it is the one that it was: it came from the same exchange with the same key.
 func (b *Bench) looksChangeNothing(l layout.Layout) {
 	const looks = 30
-	name, limited := l.FailedQueue(queue), limited(20)
+	name, limited := layouts.Must(l).FailedQueue(queue), limited(20)
 	b.declare(name, limited)
 	b.declare(queue, amqp091.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "orders.fail"})
 	for exchange, to := range map[string]string{"orders": queue, "orders.fail": name} {
@@ -269,7 +270,7 @@ func (b *Bench) looksChangeNothing(l layout.Layout) {
 	b.wantDepth(name, 2)
 	a := b.admin(func(c *admin.Config) { c.Layout = l })
 	at := queue
-	if l.FailedQueue("another") == name { // all of them, although it is not known whose the first is
+	if layouts.Must(l).FailedQueue("another") == name { // all of them, although it is not known whose the first is
 		at = name
 	}
 	look := func() []admin.Message {
@@ -287,7 +288,7 @@ func (b *Bench) looksChangeNothing(l layout.Layout) {
 			}
 		}
 	}
-	if !l.KeepsKey() || at == name {
+	if !layouts.Must(l).KeepsKey() || at == name {
 		return
 	}
 	_, err = a.Replay(b.context(), queue, admin.Options{Filter: admin.Filter{IDs: []string{"0"}}})
@@ -302,7 +303,7 @@ func (b *Bench) looksChangeNothing(l layout.Layout) {
 // says, and from 4.0 on that is 20 unless the queue says otherwise.
 func (b *Bench) manyLooks(l layout.Layout, args amqp091.Table) {
 	const n, looks = 40, 30
-	name := l.FailedQueue(queue)
+	name := layouts.Must(l).FailedQueue(queue)
 	b.declare(name, args, queue)
 	b.fill(name, n)
 	a := b.admin(func(c *admin.Config) { c.Layout = l })

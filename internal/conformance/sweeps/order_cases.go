@@ -12,6 +12,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/conformance/await"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -65,10 +66,10 @@ func importOfAnothers(b *Bench) {
 	const n = 5
 	a := b.admin()
 	b.declare(failed, resting(layout.Quorum), queue)
-	b.declare(layout.UnroutedQueue, resting(layout.Quorum))
-	for _, from := range []string{queue, layout.UnroutedQueue} {
+	b.declare(layouts.UnroutedQueue, resting(layout.Quorum))
+	for _, from := range []string{queue, layouts.UnroutedQueue} {
 		rests := failed
-		if from == layout.UnroutedQueue {
+		if from == layouts.UnroutedQueue {
 			rests = from
 		}
 		b.fill(rests, n)
@@ -83,7 +84,7 @@ func importOfAnothers(b *Bench) {
 		found, err := a.Failed(b.context(), from, n, admin.Filter{})
 		b.must(err)
 		b.wantIDs("list after the import into "+rests, idsOf(found), n, nil)
-		if from == layout.UnroutedQueue && found[0].Queue != "" {
+		if from == layouts.UnroutedQueue && found[0].Queue != "" {
 			b.t.Errorf("queue of a message without a route: got %q, want none", found[0].Queue)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/rehoptest"
 )
@@ -171,7 +172,7 @@ func limitedQueue(t *testing.T, release broker.Compat, limit int, sizes []int, c
 	l, config := layout.PubSub{}, b.Config()
 	ch, end := channelOf(t, b)
 	defer end()
-	name = l.FailedQueue("q")
+	name = layouts.Must(l).FailedQueue("q")
 	if _, err := ch.QueueDeclare(name, true, false, false, false, amqp091.Table{"x-queue-type": "quorum", "x-delivery-limit": int32(limit)}); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/conformance/await"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -154,12 +155,12 @@ func (b *Bench) api(method, kind, name string, body, into any) {
 // The queue of all cases, and its failed queue in rehop's own layout.
 const queue = "q"
 
-var failed = layout.FailedQueue(queue)
+var failed = layouts.FailedQueue(queue)
 
 // resting are the arguments that rehop gives a failed queue.
 func resting(kind layout.QueueType) amqp091.Table {
 	args := amqp091.Table{}
-	for name, value := range layout.Resting(kind) {
+	for name, value := range layouts.Resting(kind) {
 		args[name] = value
 	}
 	return args

@@ -8,8 +8,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
-	"github.com/rehop/rehop/internal/topology"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 func (c *command) check() *cobra.Command {
@@ -67,7 +66,7 @@ nothing is wrong and 3 if something is.`,
 // faultsOnBroker are the reasons for which the flows of a file would not start on the broker, and notes on what could not be checked.
 func (c *command) faultsOnBroker(ctx context.Context, path string) (faults, notes config.Faults, err error) {
 	fault := func(text string) config.Fault { return config.Fault{File: path, Text: text} }
-	err = c.withPlan(ctx, []string{path}, func(plan layout.Plan, a *admin.Admin) error {
+	err = c.withPlan(ctx, []string{path}, func(plan topology.Plan, a *admin.Admin) error {
 		applied, err := a.Apply(ctx, plan, admin.ApplyOptions{DryRun: true})
 		for _, refused := range applied.Refused {
 			faults = append(faults, fault(refused.Reason))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/database"
+	"github.com/rehop/rehop/topology"
 )
 
 // What doctor looks for in a database.
@@ -49,7 +50,7 @@ func (s *store) examine(ctx context.Context) (admin.Findings, error) {
 
 func (s *store) findings(ctx context.Context, db *sql.DB, source database.Source) (findings admin.Findings, err error) {
 	find := func(a admin.Ailment, fix, found string, args ...any) {
-		findings = append(findings, admin.Finding{ID: a.ID, Severity: a.Severity, Object: admin.Object{Kind: "database", Name: source.String()},
+		findings = append(findings, admin.Finding{ID: a.ID, Severity: a.Severity, Object: topology.Object{Kind: "database", Name: source.String()},
 			Found: fmt.Sprintf(found, args...), Why: a.Why, Fix: fix})
 	}
 	weak, err := source.Dialect.Durability(ctx, db)

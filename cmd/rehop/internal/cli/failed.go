@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop/admin"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/internal/layouts"
 )
 
 // desk is what the commands for failed messages share: whose they are, and which of them are meant.
@@ -164,7 +164,7 @@ func (d *desk) listQueues(ctx context.Context, a *admin.Admin) error {
 	for _, q := range o.Queues {
 		counts = append(counts, failedCount{q.Name, q.Failed})
 	}
-	counts = append(counts, failedCount{layout.OrphansQueue, o.Orphans}, failedCount{layout.UnroutedQueue, o.Unrouted})
+	counts = append(counts, failedCount{layouts.OrphansQueue, o.Orphans}, failedCount{layouts.UnroutedQueue, o.Unrouted})
 	for _, r := range o.Recovered {
 		counts = append(counts, failedCount{r.Name, r.Messages})
 	}

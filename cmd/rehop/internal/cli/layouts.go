@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -65,11 +66,11 @@ func flowLayouts(file *config.File) queueLayouts {
 
 // know reports whether a queue is one of the flows', one that all of them use, or one that all queues of a layout share for failed messages.
 func (q queueLayouts) know(queue string) bool {
-	if _, has := q.byQueue[queue]; has || queue == layout.OrphansQueue || queue == layout.UnroutedQueue || layout.IsRecoveredQueue(queue) {
+	if _, has := q.byQueue[queue]; has || queue == layouts.OrphansQueue || queue == layouts.UnroutedQueue || layouts.IsRecoveredQueue(queue) {
 		return true
 	}
 	for _, of := range q.byQueue {
-		if of.FailedQueue(queue) == queue {
+		if layouts.Must(of).FailedQueue(queue) == queue {
 			return true
 		}
 	}

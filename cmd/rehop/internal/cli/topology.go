@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 func (c *command) topology() *cobra.Command {
@@ -24,24 +24,24 @@ func (c *command) topology() *cobra.Command {
 }
 
 // planOf is everything that the flows of a file need on the broker. The file also says where the broker is, if nobody else does.
-func (c *command) planOf(args []string) (layout.Plan, error) {
+func (c *command) planOf(args []string) (topology.Plan, error) {
 	plan, _, err := c.planAndFile(args)
 	return plan, err
 }
 
 // planAndFile is such a plan, and the file.
-func (c *command) planAndFile(args []string) (layout.Plan, *config.File, error) {
+func (c *command) planAndFile(args []string) (topology.Plan, *config.File, error) {
 	path := localFile
 	if len(args) > 0 {
 		path = args[0]
 	}
 	file, err := config.Load(path)
 	if err != nil {
-		return layout.Plan{}, nil, &exitError{exitUsage, err}
+		return topology.Plan{}, nil, &exitError{exitUsage, err}
 	}
 	subscriptions, err := file.Subscriptions()
 	if err != nil {
-		return layout.Plan{}, nil, &exitError{exitUsage, err}
+		return topology.Plan{}, nil, &exitError{exitUsage, err}
 	}
 	plan, err := rehop.Topology(file.Config(), subscriptions...)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *command) planAndFile(args []string) (layout.Plan, *config.File, error) 
 }
 
 // withPlan reads the plan and connects.
-func (c *command) withPlan(ctx context.Context, args []string, do func(layout.Plan, *admin.Admin) error) error {
+func (c *command) withPlan(ctx context.Context, args []string, do func(topology.Plan, *admin.Admin) error) error {
 	plan, file, err := c.planAndFile(args)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (c *command) topologyPlan() *cobra.Command {
 	}
 }
 
-func (c *command) printPlan(plan layout.Plan) error {
+func (c *command) printPlan(plan topology.Plan) error {
 	var rows [][]string
 	for _, x := range plan.Exchanges {
 		rows = append(rows, []string{x.Name, kindOf(x.Kind, x.Passive), argumentsText(x.Args)})
@@ -147,7 +147,7 @@ func (c *command) topologyDiff() *cobra.Command {
 management API it cannot see bindings and policies, and says so. It ends with 3 if anything differs.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withPlan(cmd.Context(), args, func(plan layout.Plan, a *admin.Admin) error {
+			return c.withPlan(cmd.Context(), args, func(plan topology.Plan, a *admin.Admin) error {
 				diff, err := a.Diff(cmd.Context(), plan)
 				if err != nil {
 					return err
@@ -167,10 +167,10 @@ management API it cannot see bindings and policies, and says so. It ends with 3 
 // unchecked is the kind of what could not be seen.
 const unchecked = "unchecked"
 
-func (c *command) printDiff(diff admin.Diff) error {
+func (c *command) printDiff(diff topology.Diff) error {
 	if c.json {
 		if diff == nil {
-			diff = admin.Diff{}
+			diff = topology.Diff{}
 		}
 		return c.printJSON(diff)
 	}
@@ -191,7 +191,7 @@ about that, and ends with 3. It is safe to repeat.
 With --dry-run it tries the arguments of each missing queue on a queue with another name (rehop.try.…), which it deletes, and reports what the broker refuses.`,
 		Args: needs("[file]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withPlan(cmd.Context(), args, func(plan layout.Plan, a *admin.Admin) error {
+			return c.withPlan(cmd.Context(), args, func(plan topology.Plan, a *admin.Admin) error {
 				applied, err := a.Apply(cmd.Context(), plan, o)
 				if err := errors.Join(err, c.printApplied(applied, o.DryRun)); err != nil {
 					return err
@@ -300,20 +300,20 @@ exchanges dotted. With --live it draws what the broker has, for which it needs t
 	return cmd
 }
 
-func (c *command) pictured(ctx context.Context, args []string, live bool) (layout.Plan, error) {
+func (c *command) pictured(ctx context.Context, args []string, live bool) (topology.Plan, error) {
 	if !live {
 		return c.planOf(args)
 	}
 	a, err := c.openAdmin(ctx, queueLayouts{})
 	if err != nil {
-		return layout.Plan{}, err
+		return topology.Plan{}, err
 	}
 	defer a.Close()
 	there, err := a.Live(ctx)
 	if err != nil {
-		return layout.Plan{}, explain(err)
+		return topology.Plan{}, explain(err)
 	}
-	plan := layout.Plan{Bindings: there.Bindings, Policies: there.Policies}
+	plan := topology.Plan{Bindings: there.Bindings, Policies: there.Policies}
 	for _, x := range there.Exchanges {
 		if x.Name != "" && !strings.HasPrefix(x.Name, "amq.") {
 			plan.Exchanges = append(plan.Exchanges, x.Exchange)

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rehop/rehop/admin"
-	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
 )
 
 func (c *command) topologyMigrate() *cobra.Command {
@@ -39,7 +39,7 @@ It says what it will do and asks, or needs --yes. If it is interrupted or killed
 			if o.Settle < 0 {
 				return usage("--settle %v must not be negative", o.Settle)
 			}
-			return c.withPlan(cmd.Context(), args[1:], func(plan layout.Plan, a *admin.Admin) error {
+			return c.withPlan(cmd.Context(), args[1:], func(plan topology.Plan, a *admin.Admin) error {
 				return c.migrateQueue(cmd.Context(), a, plan, args[0], o, dryRun, yes)
 			})
 		},
@@ -53,7 +53,7 @@ It says what it will do and asks, or needs --yes. If it is interrupted or killed
 	return cmd
 }
 
-func (c *command) migrateQueue(ctx context.Context, a *admin.Admin, plan layout.Plan, queue string, o admin.MigrateOptions, dryRun, yes bool) error {
+func (c *command) migrateQueue(ctx context.Context, a *admin.Admin, plan topology.Plan, queue string, o admin.MigrateOptions, dryRun, yes bool) error {
 	m, err := a.PlanMigration(ctx, plan, queue, o)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 package cli
 
-import "github.com/rehop/rehop/layout"
+import "github.com/rehop/rehop/topology"
 
 // planView is a plan as JSON.
 type planView struct {
@@ -33,7 +33,7 @@ type bindingView struct {
 	Arguments   map[string]any `json:"arguments,omitempty"`
 }
 
-func planViewOf(plan layout.Plan) planView {
+func planViewOf(plan topology.Plan) planView {
 	v := planView{Exchanges: []exchangeView{}, Queues: []plannedView{}, Bindings: []bindingView{}}
 	for _, x := range plan.Exchanges {
 		v.Exchanges = append(v.Exchanges, exchangeView{x.Name, x.Kind, x.Internal, x.Passive, x.Args})

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -110,9 +111,9 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	r.checkRate(&flow, at)
 	r.checkTimes(flow, at)
 	r.checkCircle(flow, at)
-	if of := s.Layout; of != nil && layout.CountsInDeaths(of) {
+	if of := s.Layout; of != nil && layouts.CountsInDeaths(of) {
 		r.note(at.at("layout"), "%s: layout %s counts failures in the header x-death, and RabbitMQ 4 ignores what clients write there: the programs that share the queue do not see each other's failures. To change that, %s",
-			what, layout.Name(of), layout.WithoutDeaths(of))
+			what, layouts.Name(of), layouts.WithoutDeaths(of))
 	}
 	if flow.QuorumPriorities() {
 		r.note(at.at("max-priority"), "%s: quorum queues have priorities from RabbitMQ 4.0 on; on an earlier release the flow does not start. For such a release, use queue-type classic or leave out max-priority", what)

@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
 
@@ -59,7 +60,7 @@ func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 			at := r.mapping(value, "layout "+name, kind.keys)
 			at.self = key
 			if *to = kind.made(); *to != nil {
-				if err := (*to).Validate(); err != nil {
+				if err := layouts.Must(*to).Validate(); err != nil {
 					r.blame(at, err, nil)
 				}
 			}

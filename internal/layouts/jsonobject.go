@@ -1,0 +1,184 @@
+package layouts
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"slices"
+)
+
+// jsonMember is where a member of a JSON object stands in its text.
+type jsonMember struct {
+	name  int // the quote at which its name begins
+	value int // where its value begins
+	end   int // and where that has ended
+}
+
+// isObject reports whether body is a JSON object.
+func isObject(body []byte) bool {
+	at := skipBlanks(body, 0)
+	return at < len(body) && body[at] == '{' && json.Valid(body)
+}
+
+// members are those of an object, in order. It is known to be one, so nothing is checked again, and nothing is
+// kept: there may be megabytes of them.
+func members(object []byte) iter.Seq[jsonMember] {
+	return func(yield func(jsonMember) bool) {
+		for at := skipBlanks(object, 0); object[at] != '}'; {
+			m := jsonMember{name: skipBlanks(object, at+1)} // past the brace, or the comma
+			if object[m.name] == '}' {
+				return
+			}
+			colon := skipBlanks(object, skipString(object, m.name))
+			m.value = skipBlanks(object, colon+1)
+			m.end = skipValue(object, m.value)
+			if !yield(m) {
+				return
+			}
+			at = skipBlanks(object, m.end)
+		}
+	}
+}
+
+func skipBlanks(text []byte, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
+		at++
+	}
+	return at
+}
+
+func skipString(text []byte, at int) int {
+	for at++; text[at] != '"'; at++ {
+		if text[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
+
+func skipValue(text []byte, at int) int {
+	switch text[at] {
+	case '"':
+		return skipString(text, at)
+	case '{', '[':
+		return skipNested(text, at)
+	}
+	for {
+		switch text[at] {
+		case ',', '}', ' ', '\t', '\n', '\r':
+			return at
+		}
+		at++
+	}
+}
+
+func skipNested(text []byte, at int) int {
+	for depth := 0; ; {
+		switch text[at] {
+		case '"':
+			at = skipString(text, at)
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		at++
+		if depth == 0 {
+			return at
+		}
+	}
+}
+
+// isNamed reports whether a member has the name, however that is written.
+func (m jsonMember) isNamed(object []byte, name string) bool {
+	written := object[m.name:skipString(object, m.name)]
+	if bytes.IndexByte(written, '\\') < 0 {
+		return string(written[1:len(written)-1]) == name
+	}
+	var read string
+	return json.Unmarshal(written, &read) == nil && read == name
+}
+
+// mayName reports whether a member of the name can be in body, which takes no parsing. A letter can be written as
+// it is, or as \u00 and two digits.
+func mayName(body []byte, name string) bool {
+	return bytes.Contains(body, []byte(name)) || bytes.Contains(body, []byte(`\u00`))
+}
+
+// member is the value of a member of the object in body. Of several with the name the last counts.
+func member(body []byte, name string) (value []byte, ok bool) {
+	if !mayName(body, name) || !isObject(body) {
+		return nil, false
+	}
+	for m := range members(body) {
+		if m.isNamed(body, name) {
+			value, ok = body[m.value:m.end], true
+		}
+	}
+	return value, ok
+}
+
+// withMember is the object in body with a member set, whose name needs no escapes; nil if body is not an object.
+func withMember(body []byte, name string, value []byte) []byte {
+	if !isObject(body) {
+		return nil
+	}
+	if _, has := member(body, name); !has {
+		added := append(append([]byte{'"'}, name...), `":`...)
+		return edited(body, func(m jsonMember) ([]byte, bool) { return body[m.value:m.end], true }, append(added, value...))
+	}
+	set := false
+	return edited(body, func(m jsonMember) ([]byte, bool) {
+		if !m.isNamed(body, name) {
+			return body[m.value:m.end], true
+		}
+		again := set
+		set = true
+		return value, !again
+	}, nil)
+}
+
+// withoutMembers is the object in body without the members of these names; body itself if there are none.
+func withoutMembers(body []byte, names ...string) []byte {
+	if !slices.ContainsFunc(names, func(name string) bool {
+		_, has := member(body, name)
+		return has
+	}) {
+		return body
+	}
+	return edited(body, func(m jsonMember) ([]byte, bool) {
+		drop := slices.ContainsFunc(names, func(name string) bool { return m.isNamed(body, name) })
+		return body[m.value:m.end], !drop
+	}, nil)
+}
+
+// edited is an object with the values that decide gives its members, without those that it drops, and with what
+// is to be added at the end. All else stays as it is written, blanks too: dropping what was added gives back
+// the object that was, byte for byte.
+func edited(object []byte, decide func(jsonMember) (value []byte, keep bool), added []byte) []byte {
+	out := make([]byte, 0, len(object)+len(added)+1)
+	inner := bytes.IndexByte(object, '{') + 1
+	behind := inner // the end of the member before
+	kept := false
+	for m := range members(object) {
+		if behind == inner {
+			out = append(out, object[:m.name]...)
+		}
+		if value, keep := decide(m); keep {
+			if kept {
+				out = append(out, object[behind:m.name]...)
+			}
+			out = append(append(out, object[m.name:m.value]...), value...)
+			kept = true
+		}
+		behind = m.end
+	}
+	if behind == inner {
+		out = append(out, object[:inner]...)
+	}
+	if kept && added != nil {
+		out = append(out, ',')
+	}
+	return append(append(out, added...), object[behind:]...)
+}

@@ -1,0 +1,139 @@
+package layouts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rehop/rehop/internal/envelope"
+)
+
+// The exchanges and queues that all subscriptions share.
+const (
+	// ReturnExchange leads a message back to the queue whose name is its routing key. It is a
+	// direct exchange: names with dots, # or * match themselves only.
+	ReturnExchange = "rehop.return"
+	// OrphansQueue (and the exchange of the same name) holds messages whose queue is gone.
+	OrphansQueue = "rehop.orphans"
+	// UnroutedExchange is the alternate exchange of every exchange that rehop declares.
+	UnroutedExchange = "rehop.unrouted"
+	// UnroutedQueue holds messages that no queue was bound for.
+	UnroutedQueue = "rehop.unrouted"
+	// StepExchange leads a message to the step queue that its HeaderStep names.
+	StepExchange = "rehop.step"
+	// LaterExchange leads a message that has passed the cascade to where it was to go.
+	LaterExchange = "rehop.later"
+
+	keepExchange    = "rehop.unrouted.keep"
+	nowhereExchange = "rehop.nowhere"
+	stepQueuePrefix = "rehop.step."
+	levelPrefix     = "rehop.delay."
+	laterPrefix     = "rehop.later."
+)
+
+// The headers that the broker routes by.
+const (
+	// HeaderReturn with the value true on a message makes the broker hand it back to its publisher
+	// when no queue is bound for it, instead of keeping it in UnroutedQueue.
+	HeaderReturn = "rehop-return"
+	// HeaderStep names the step at which a message waits.
+	HeaderStep = "rehop-step"
+	// HeaderTo says where a message goes after the cascade: ToQueue, or ToExchange(name).
+	HeaderTo = envelope.To
+
+	levelHeaderPrefix = "rehop-delay-"
+)
+
+// ToQueue is the value of HeaderTo for a message whose routing key is the name of its queue.
+const ToQueue = envelope.ToQueue
+
+// ToExchange is the value of HeaderTo for a message that goes to an exchange, with its own routing key.
+func ToExchange(name string) string { return envelope.ToExchange(name) }
+
+const (
+	// maxName is the longest name that AMQP 0-9-1 can carry, in bytes.
+	maxName = 255
+	// maxProbed is the longest name, unless it is ASCII, of what may not be there when a client asks for it. RabbitMQ 4.3 cuts the text of
+	// its refusal at 255 characters, and ends the connection if they have more bytes than that. Besides the name the text has about
+	// 40 bytes and the virtual host's name.
+	maxProbed = 100
+)
+
+// recoveredPrefix begins the names of the queues that rehop broker repair makes for messages whose queue is lost.
+const recoveredPrefix = "rehop.recovered."
+
+// IsRecoveredQueue reports whether a queue has messages that rehop broker repair has found and whose own queue is lost.
+func IsRecoveredQueue(queue string) bool { return strings.HasPrefix(queue, recoveredPrefix) }
+
+const (
+	failedSuffix  = ".failed"
+	landingSuffix = ".landing"
+)
+
+// FailedQueue is the name of the queue in which messages of queue rest that will not be retried.
+// It is queue + ".failed"; a name too long for that keeps its beginning and gets a hash.
+func FailedQueue(queue string) string { return suffixed(queue, failedSuffix) }
+
+// LandingQueue is the name of the queue through which messages return to a queue that may be full.
+func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }
+
+func suffixed(queue, suffix string) string { return fitted(maxName, queue+suffix, queue, suffix) }
+
+// laterQueue is the queue through which delayed messages reach an exchange.
+func laterQueue(exchange string) string {
+	return fitted(maxName, laterPrefix+exchange, laterPrefix+exchange, "")
+}
+
+// fitted is name if it has at most limit bytes; otherwise the beginning of head, a hash, and tail.
+func fitted(limit int, name, head, tail string) string {
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(head))
+	tail = "~" + hex.EncodeToString(sum[:8]) + tail
+	head = head[:limit-len(tail)]
+	for !utf8.ValidString(head) {
+		head = head[:len(head)-1]
+	}
+	return head + tail
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// StepName names a step by its delay, as in "10s", "1m40s" or "2h".
+func StepName(delay time.Duration) string {
+	s := delay.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// StepQueue is the name of the queue in which messages wait for exactly delay.
+func StepQueue(delay time.Duration) string { return stepQueuePrefix + StepName(delay) }
+
+// IsLandingQueue reports whether name may be that of a landing queue.
+func IsLandingQueue(name string) bool {
+	return strings.HasSuffix(name, landingSuffix) || strings.HasSuffix(name, homeSuffix)
+}
+
+// IsWaitQueue reports whether name is that of a step, of a level of the cascade, or of a way out of it.
+func IsWaitQueue(name string) bool {
+	return strings.HasPrefix(name, stepQueuePrefix) || strings.HasPrefix(name, levelPrefix) || strings.HasPrefix(name, laterPrefix)
+}
+
+func levelName(level int) string   { return fmt.Sprintf("%s%02d", levelPrefix, level) }
+func levelHeader(level int) string { return fmt.Sprintf("%s%02d", levelHeaderPrefix, level) }

@@ -1,0 +1,200 @@
+package layouts
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/internal/envelope"
+	"github.com/rehop/rehop/internal/topologies"
+	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
+)
+
+// pubSub is the mechanics of [layout.PubSub].
+type pubSub struct {
+	rules
+	layout.PubSub
+}
+
+// Settings are those that it was made of.
+func (p pubSub) Settings() layout.Layout { return p.PubSub }
+
+// origKey is the header in which a fleet keeps the key with which a message was published.
+const origKey = "x-orig-routing-key"
+
+// MasterExchange is the exchange of PubSub unless a subscription names another.
+const MasterExchange = "master"
+
+const (
+	pubSubRetries = 3
+
+	atRetry  = "@retry"
+	atFailed = "@failed"
+	dotRetry = ".retry"
+	dotFail  = ".failed"
+)
+
+func (p pubSub) delay() time.Duration { return cmp.Or(p.Delay, 30*time.Second) }
+
+func (p pubSub) retryQueue(queue string) string { return suffixed(queue, atRetry) }
+
+// Validate looks at the delay and the form.
+func (p pubSub) Validate() error {
+	faults := []error{checkDelay("PubSub.Delay", p.delay())}
+	switch p.Form {
+	case "", layout.PubSubByQueue, layout.PubSubByKey:
+	default:
+		faults = append(faults, fmt.Errorf("PubSub.Form %q must be %q or %q", p.Form, layout.PubSubByQueue, layout.PubSubByKey))
+	}
+	return errors.Join(faults...)
+}
+
+func (p pubSub) forms(QueueSpec) []layout.Layout {
+	if p.Form != "" {
+		return []layout.Layout{p.PubSub}
+	}
+	newer, older := p.PubSub, p.PubSub
+	newer.Form, older.Form = layout.PubSubByQueue, layout.PubSubByKey
+	return []layout.Layout{newer, older}
+}
+
+func (p pubSub) spec(q QueueSpec) QueueSpec {
+	q.Exchange = cmp.Or(q.Exchange, MasterExchange)
+	if len(q.Keys) == 0 {
+		q.Keys = []string{"#"}
+	}
+	return q
+}
+
+// Exchange is a topic exchange.
+func (p pubSub) Exchange(name, kind string) topology.Plan { return plain(name, kind, "topic") }
+
+// Queue is a durable queue without arguments.
+func (p pubSub) Queue(q QueueSpec) topology.Queue { return queueOf(q, nil) }
+
+// Subscription is the queue, bound to the main exchange; by its own name, too, where the retry queue returns messages with that.
+func (p pubSub) Subscription(q QueueSpec) topology.Plan {
+	q = p.spec(q)
+	plan := feed(p, q)
+	if p.Form != layout.PubSubByKey && !slices.Contains(q.Keys, q.Name) {
+		plan.Bindings = append(plan.Bindings, topology.Binding{Source: q.Exchange, Destination: q.Name, Key: q.Name})
+	}
+	return plan
+}
+
+// Around is the retry and the failed exchange and queue, bound by the name of the queue, or by the keys of the subscription.
+func (p pubSub) Around(q QueueSpec) topology.Plan {
+	q = p.spec(q)
+	retry, failed := suffixed(q.Exchange, dotRetry), suffixed(q.Exchange, dotFail)
+	args, keys := topology.Args{"x-dead-letter-exchange": q.Exchange, "x-message-ttl": p.delay().Milliseconds()}, q.Keys
+	if p.Form != layout.PubSubByKey {
+		args["x-dead-letter-routing-key"], keys = q.Name, []string{q.Name}
+	}
+	plan := topology.Plan{
+		Exchanges: []topology.Exchange{{Name: retry, Kind: "topic"}, {Name: failed, Kind: "topic"}},
+		Queues:    []topology.Queue{{Name: p.retryQueue(q.Name), Args: args}, {Name: p.FailedQueue(q.Name)}},
+	}
+	for _, key := range keys {
+		plan.Bindings = append(plan.Bindings,
+			topology.Binding{Source: retry, Destination: p.retryQueue(q.Name), Key: key},
+			topology.Binding{Source: failed, Destination: p.FailedQueue(q.Name), Key: key})
+	}
+	topologies.Add(&plan, Native{}.rest(q.Name, p.FailedQueue(q.Name)))
+	return plan
+}
+
+// FailedQueue is queue@failed.
+func (p pubSub) FailedQueue(queue string) string { return suffixed(queue, atFailed) }
+
+// Delays are three waits.
+func (p pubSub) Delays() []time.Duration { return repeated(p.delay(), pubSubRetries) }
+
+// Failures is how often the message has passed the retry queue.
+func (p pubSub) Failures(l Letter) int {
+	own := p.retryQueue(l.Queue)
+	return deathsOf(l.Headers, func(d death) bool { return d.queue == own && d.reason == expired })
+}
+
+// Origin is what the fleet has kept of a message that it led to its queue by the queue's name.
+func (p pubSub) Origin(l Letter) (exchange, key string) { return l.Exchange, publishedKey(l) }
+
+// publishedKey is the key with which a message was published.
+func publishedKey(l Letter) string {
+	if kept := envelope.Text(l.Headers[origKey]); kept != "" && l.Key == l.Queue && len(kept) <= maxName {
+		return kept
+	}
+	return l.Key
+}
+
+// Stray reports whether the message comes from the retry queue of another subscription. In the older form those of all
+// subscribers of a key lead to all of them; in the newer one, to all that are bound by the name of the other queue too, as by #. The copy that is meant
+// for this queue comes from its own.
+//
+// It must have come straight from there. A message that somebody has taken out of another queue and
+// published anew, with the record of its life before, is nobody's copy.
+func (p pubSub) Stray(l Letter) bool {
+	d, ok := newestDeath(l.Headers)
+	return ok && d.reason == expired && strings.HasSuffix(d.queue, atRetry) && d.queue != p.retryQueue(l.Queue) &&
+		(d.exchange == suffixed(l.Exchange, dotRetry) || d.exchange == suffixed(l.Exchange, atRetry)) && d.key == l.Key
+}
+
+// Record is the entry of the retry queue.
+func (p pubSub) Record(l Letter, failures int) map[string]any {
+	return deathRecord(p.death(l, failures, time.Now()))
+}
+
+func (p pubSub) death(l Letter, failures int, at time.Time) death {
+	return death{queue: p.retryQueue(l.Queue), reason: expired, exchange: suffixed(l.Exchange, dotRetry), key: l.Key, count: failures, at: at}
+}
+
+// Retry lets the message wait. Others look at the newest entry of x-death, whichever queue it is of, so
+// that of the queue in which it waits has to carry the count on.
+func (p pubSub) Retry(f Failure) Verdict {
+	deaths := []death{p.death(f.Letter, f.Attempt, f.At)}
+	if f.Via != "" {
+		deaths = append([]death{{queue: f.Via, reason: expired, key: f.Key, count: f.Attempt - 1, at: f.At}}, deaths...)
+	}
+	return Verdict{Do: Wait, Headers: deathRecord(deaths...)}
+}
+
+// Fail moves the message to the failed queue of its own queue, past the exchange that would lead it to
+// those of all subscribers.
+func (p pubSub) Fail(f Failure) Verdict {
+	return Verdict{Do: Move, Address: Address{Exchange: RestExchange}, Key: f.Key}
+}
+
+// Open finds a message that was published to the failed exchange. In a copy that belongs to another queue, the broker's record says to which.
+// What rehop has not put there itself, another program has failed, whatever rehop wrote on it before.
+func (p pubSub) Open(l Letter) (Letter, envelope.Failure) {
+	f := envelope.Read(l.Headers, strings.TrimSuffix(strings.TrimSuffix(l.Exchange, dotFail), atFailed), publishedKey(l))
+	// rehop leaves no x-death on what it puts there, so where there is one, the message was put back since.
+	if _, died := newestDeath(l.Headers); !f.Rests || died {
+		if f.Queue != l.Queue {
+			f = f.Elsewhere()
+		}
+		f = f.ByOthers()
+	}
+	if f.Queue == "" {
+		f.Queue = l.Queue
+		if d, ok := newestDeath(l.Headers); ok && d.queue != p.retryQueue(l.Queue) {
+			if other, retry := strings.CutSuffix(d.queue, atRetry); retry {
+				f.Queue = other
+			}
+		}
+	}
+	f.Attempt = max(f.Attempt, 1+p.Failures(Letter{Queue: f.Queue, Headers: l.Headers}))
+	return l, f
+}
+
+// repeated is n waits. Settings are looked at after they are used here.
+func repeated(d time.Duration, n int) []time.Duration {
+	all := make([]time.Duration, min(max(n, 0), maxRetries))
+	for i := range all {
+		all[i] = d
+	}
+	return all
+}

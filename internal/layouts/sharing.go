@@ -1,0 +1,46 @@
+package layouts
+
+import "github.com/rehop/rehop/layout"
+
+// Name is what rehop.yaml and the commands call a layout, as in "pubsub".
+func Name(l layout.Layout) string {
+	switch l.(type) {
+	case layout.PubSub:
+		return "pubsub"
+	case layout.DLX:
+		return "dlx"
+	case layout.Tiers:
+		return "tiers"
+	case layout.Sneakers:
+		return "sneakers"
+	case layout.Envelope:
+		return "envelope"
+	}
+	return "native"
+}
+
+// CountsInDeaths reports whether a layout shares its count of failures with other programs by an x-death header that rehop sends.
+// RabbitMQ 4 ignores an x-death that a client sends: there each side sees only a part of the count.
+func CountsInDeaths(l layout.Layout) bool {
+	switch l := l.(type) {
+	case layout.PubSub, layout.Tiers:
+		return true
+	case layout.Sneakers:
+		return !l.Reject // a rejected message is counted by the broker itself
+	}
+	return false
+}
+
+// WithoutDeaths is how to get from a layout that counts in deaths to one that RabbitMQ 4 does not disturb, for operators.
+func WithoutDeaths(l layout.Layout) string {
+	settings := "layout: native, foreign-exchange: true" // or rehop would declare the fleet's exchange differently
+	if _, own := l.(layout.Tiers); own {
+		settings = "layout: native"
+	}
+	native := "let rehop consume the queue in all programs, then take the layout out of their flows (" + settings + ") and run rehop topology migrate for the queue; " +
+		"its failed messages stay where they are: replay them with --layout " + Name(l)
+	if _, ok := l.(layout.Sneakers); ok {
+		return "set reject: true in the layout of the flow (Sneakers.Reject), so that the broker counts (from RabbitMQ 4.3 on only until rehop publishes the message again); or " + native
+	}
+	return native
+}

@@ -1,0 +1,157 @@
+package layouts
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/layout"
+	"github.com/rehop/rehop/topology"
+)
+
+// tiers is the mechanics of [layout.Tiers].
+type tiers struct {
+	rules
+	layout.Tiers
+}
+
+// Settings are those that it was made of.
+func (t tiers) Settings() layout.Layout { return t.Tiers }
+
+func (t tiers) name() string { return cmp.Or(t.Name, "delay") }
+
+// Validate looks at the tiers and the waits.
+func (t tiers) Validate() error {
+	faults := []error{checkName("Tiers.Name", t.Name), checkType("Tiers.Type", t.Type)}
+	if t.Tiers.Tiers != nil && len(t.Tiers.Tiers) == 0 {
+		faults = append(faults, errors.New("Tiers.Tiers is empty; nil stands for the usual ones"))
+	}
+	for i, d := range t.Tiers.Tiers {
+		faults = append(faults, checkDelay(fmt.Sprintf("Tiers.Tiers: tier %d,", i+1), d))
+		if slices.Contains(t.Tiers.Tiers[:i], d) {
+			faults = append(faults, fmt.Errorf("Tiers.Tiers: tier %v is there twice", d))
+		}
+	}
+	for i, d := range t.Waits {
+		faults = append(faults, checkDelay(fmt.Sprintf("Tiers.Waits: wait %d,", i+1), d))
+	}
+	return errors.Join(faults...)
+}
+
+func (t tiers) tiers() []time.Duration {
+	if len(t.Tiers.Tiers) > 0 {
+		return slices.Sorted(slices.Values(t.Tiers.Tiers))
+	}
+	const m, h = time.Minute, time.Hour
+	return []time.Duration{m / 2, m, 5 * m, 30 * m, h, 3 * h, 6 * h, 12 * h, 24 * h}
+}
+
+func (t tiers) tier(d time.Duration) string { return suffixed(t.name(), "."+StepName(d)) }
+
+func (t tiers) returnExchange() string { return suffixed(t.name(), ".return") }
+
+// up is the tier for a delay: the next that is not shorter. A delay that is longer than all has none.
+func (t tiers) up(d time.Duration) (time.Duration, bool) {
+	for _, tier := range t.tiers() {
+		if tier >= d {
+			return tier, true
+		}
+	}
+	return 0, false
+}
+
+func (t tiers) native() Native { return Native{Type: t.Type} }
+
+// Exchange is the native one.
+func (t tiers) Exchange(name, kind string) topology.Plan { return t.native().Exchange(name, kind) }
+
+// KeepsUnrouted is true, as in the native layout.
+func (t tiers) KeepsUnrouted() bool { return true }
+
+// Queue is the native one.
+func (t tiers) Queue(q QueueSpec) topology.Queue { return t.native().Queue(q) }
+
+// KeepsKey is false: in the tiers the routing key is the name of the queue.
+func (t tiers) KeepsKey() bool { return false }
+
+// Rests is true for a queue of the native layout.
+func (t tiers) Rests(q topology.Queue) bool { return t.native().Rests(q) }
+
+// Subscription is the native one, with the way back from the tiers.
+func (t tiers) Subscription(q QueueSpec) topology.Plan {
+	plan := t.native().Subscription(q)
+	plan.Bindings = append(plan.Bindings, topology.Binding{Source: t.returnExchange(), Destination: q.Name, Key: q.Name})
+	return plan
+}
+
+// Around is the failed queue and all tiers.
+func (t tiers) Around(q QueueSpec) topology.Plan {
+	plan := t.native().Around(q)
+	plan.Exchanges = append(plan.Exchanges,
+		// A queue that is gone must not jam the tiers for others.
+		topology.Exchange{Name: t.returnExchange(), Kind: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}})
+	for _, d := range t.tiers() {
+		name := t.tier(d)
+		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Kind: "fanout"})
+		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: t.native().waiting(d, t.returnExchange())})
+		plan.Bindings = append(plan.Bindings, topology.Binding{Source: name, Destination: name})
+	}
+	if queue := t.Queue(q); ReturnKey(queue) != q.Name {
+		plan.Bindings = append(plan.Bindings,
+			topology.Binding{Source: t.returnExchange(), Destination: LandingQueue(q.Name), Key: LandingQueue(q.Name)})
+	}
+	return plan
+}
+
+// FailedQueue is the native one.
+func (t tiers) FailedQueue(queue string) string { return FailedQueue(queue) }
+
+// Delays are the waits between attempts.
+func (t tiers) Delays() []time.Duration {
+	if t.Waits != nil {
+		return t.Waits
+	}
+	return []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}
+}
+
+// Origin is unknown for a message that others have failed: it comes back with the name of its queue as key.
+func (t tiers) Origin(l Letter) (exchange, key string) {
+	if l.Exchange == t.returnExchange() {
+		return "", l.Key
+	}
+	return l.Exchange, l.Key
+}
+
+// Failures is how often the message has waited in a tier.
+func (t tiers) Failures(l Letter) int {
+	return deathsOf(l.Headers, func(death death) bool { return death.reason == expired && t.has(death.queue) })
+}
+
+func (t tiers) has(queue string) bool {
+	return slices.ContainsFunc(t.tiers(), func(d time.Duration) bool { return t.tier(d) == queue })
+}
+
+// Record counts all failures in the first tier.
+func (t tiers) Record(l Letter, failures int) map[string]any {
+	return t.record(l, t.tiers()[0], failures, time.Now())
+}
+
+func (t tiers) record(l Letter, tier time.Duration, failures int, at time.Time) map[string]any {
+	return deathRecord(death{queue: t.tier(tier), reason: expired, exchange: t.tier(tier), key: l.Queue, count: failures, at: at})
+}
+
+// Retry moves the message to its tier. What is to wait for longer than the longest one waits in rehop's
+// own queues, for exactly that long.
+func (t tiers) Retry(f Failure) Verdict {
+	tier, ok := t.up(f.Delay)
+	if !ok {
+		return Verdict{Do: Wait, Headers: t.record(f.Letter, t.tiers()[0], f.Attempt, f.At)}
+	}
+	// The tier adds one to the count when the message leaves it.
+	return Verdict{Do: Move, Address: Address{Exchange: t.tier(tier)}, ToQueue: true, Headers: t.record(f.Letter, tier, f.Attempt-1, f.At)}
+}
+
+// Fail moves the message to its failed queue.
+func (t tiers) Fail(f Failure) Verdict { return t.native().Fail(f) }
