@@ -5,7 +5,8 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -54,7 +55,7 @@ func TestTraffic(t *testing.T) {
 			last = m.DeliveryTag
 		}
 	}
-	n, err := server.Node()
+	n, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

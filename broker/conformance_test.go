@@ -7,8 +7,9 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/conformance/amqp"
-	"github.com/rehop/rehop/internal/node"
 )
 
 // The suite runs as each release, in memory and on disk: what a client sees must not differ.
@@ -22,7 +23,7 @@ func TestConformance(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				engine, err := server.Node()
+				engine, err := access.Start(server, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -65,7 +66,7 @@ func TestGuestWhoStays(t *testing.T) {
 				p.say(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
 				expect[*wire.ConnectionCloseOK](p)
 				synctest.Wait()
-				engine, err := server.Node()
+				engine, err := access.Start(server, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

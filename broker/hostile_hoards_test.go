@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -23,7 +24,7 @@ func small() *broker.Server { return &broker.Server{MemoryLimit: 4 << 20, MaxMes
 // engine is what a server is made of.
 func engine(t testing.TB, server *broker.Server) *node.Node {
 	t.Helper()
-	n, err := server.Node()
+	n, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 

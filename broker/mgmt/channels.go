@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // channelPatience is how long connections may take to describe their channels.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // connections lists those that the user may see: all for those who monitor, else one's own.

@@ -1,6 +1,6 @@
 package mgmt
 
-import "github.com/rehop/rehop/internal/node"
+import "github.com/rehop/rehop/broker/internal/node"
 
 func (c *call) consumers() (any, error) {
 	if c.vhost != nil && c.since(node.RabbitMQ43) && !c.isMonitor() && !c.sees(c.vhost.Name) {

@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // desk is a broker with its API, on which a test makes requests as guest unless it says otherwise.
@@ -41,7 +42,7 @@ func deskOf(t testing.TB, server *broker.Server) *desk {
 			t.Error(err)
 		}
 	})
-	engine, err := server.Node()
+	engine, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

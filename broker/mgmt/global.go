@@ -3,8 +3,8 @@ package mgmt
 import (
 	"slices"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
 )
 
 // exposeTally exposes what has happened since the broker began: what has come and gone, and RabbitMQ's global counters. Unlike those of queues

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 

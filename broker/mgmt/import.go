@@ -5,8 +5,8 @@ import (
 	"mime"
 	"net/http"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/broker/internal/exchange"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 func (c *call) importAll() (any, error)   { return c.importInto(nil) }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
 )
 
 // exposition is metrics in the text format of Prometheus.

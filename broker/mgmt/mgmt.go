@@ -6,7 +6,8 @@ import (
 	"net/http"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // Handler serves the API below /api, and metrics for Prometheus at /metrics.
@@ -17,7 +18,7 @@ import (
 //
 // Serve it on this machine alone or behind TLS: basic authentication does not encrypt. The http.Server should have a ReadHeaderTimeout.
 func Handler(s *broker.Server) (http.Handler, error) {
-	n, err := s.Node()
+	n, err := access.Start(s, nil)
 	if err != nil {
 		return nil, fmt.Errorf("serve the management API: %w", err)
 	}

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // The kinds of parameters that RabbitMQ has without plugins.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
 	"github.com/rehop/rehop/internal/wire"
 )
 

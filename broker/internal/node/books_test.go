@@ -1,0 +1,66 @@
+package node
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// The books balance when messages come and go in order, and each way around the books is found out.
+func TestCheckBooks(t *testing.T) {
+	content := func() *store.Content { return &store.Content{Key: "q", Body: []byte("body")} }
+	for name, c := range map[string]struct {
+		tamper func(n *Node, q *Queue)
+		want   string
+	}{
+		"nothing":   {func(*Node, *Queue) {}, ""},
+		"published": {func(n *Node, q *Queue) { n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q}) }, ""},
+		"purged": {func(n *Node, q *Queue) {
+			n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.Purge()
+		}, ""},
+		"taken by nobody": {func(n *Node, q *Queue) {
+			n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.core.Get(false)
+		}, "unacknowledged: the books say {1 4}, there are {0 0}"},
+		"not in the log": {func(n *Node, q *Queue) {
+			m := queue.NewMessage(content(), 1)
+			m.Persistent = true
+			n.budget.Admit(m)
+			q.core.Push(m, -1)
+		}, "messages in the log: the books say 0, there are 1"},
+		"purged behind the log's back": {func(n *Node, q *Queue) {
+			n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.core.Purge()
+		}, "messages in the log: the books say 1, there are 0"},
+		"memory lost": {func(n *Node, _ *Queue) { n.budget.Admit(queue.NewMessage(content(), 1)) }, "bytes of messages in memory: the books say 277, there are 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := Open(Config{Dir: t.TempDir(), Resident: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := n.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			q, err := n.Vhost("/").DeclareQueue(QueueSpec{Name: "q", Durable: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.tamper(n, q)
+			err = n.CheckBooks()
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("got %v, want nil", err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("got %v, want it to contain %q", err, c.want)
+			}
+		})
+	}
+}
