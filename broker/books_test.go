@@ -7,6 +7,7 @@ import (
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -63,7 +64,7 @@ func TestTraffic(t *testing.T) {
 	if got := n.Vhost("/").Traffic(); got != want {
 		t.Errorf("virtual host: got %+v, want %+v", got, want)
 	}
-	statuses := node.ChannelStatuses(t.Context(), n.Connections())
+	statuses := session.ChannelStatuses(t.Context(), n.Connections())
 	if len(statuses) != 1 || statuses[0].Traffic != want {
 		t.Errorf("channel: got %+v, want one with %+v", statuses, want)
 	}

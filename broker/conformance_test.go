@@ -9,6 +9,7 @@ import (
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/internal/conformance/amqp"
 )
 
@@ -36,7 +37,7 @@ func TestConformance(t *testing.T) {
 // embedded is this broker as the suite sees it.
 type embedded struct {
 	server *broker.Server
-	node   *node.Node
+	node   *session.Server
 }
 
 func (e *embedded) Version() string { return e.server.Compat.Release() }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/internal/access"
-	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -22,7 +22,7 @@ const (
 func small() *broker.Server { return &broker.Server{MemoryLimit: 4 << 20, MaxMessage: largest} }
 
 // engine is what a server is made of.
-func engine(t testing.TB, server *broker.Server) *node.Node {
+func engine(t testing.TB, server *broker.Server) *session.Server {
 	t.Helper()
 	n, err := access.Start(server, nil)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
@@ -70,7 +71,7 @@ type Server struct {
 	Logger *slog.Logger
 
 	once sync.Once
-	node atomic.Pointer[node.Node] // nil until it is started
+	node atomic.Pointer[session.Server] // nil until it is started
 	err  error
 	end  ending
 }
@@ -106,7 +107,7 @@ func (s *Server) start(configure func(*node.Config)) error {
 	return s.err
 }
 
-func (s *Server) open(configure func(*node.Config)) (*node.Node, error) {
+func (s *Server) open(configure func(*node.Config)) (*session.Server, error) {
 	config, err := s.config()
 	if err != nil {
 		return nil, err
@@ -115,11 +116,11 @@ func (s *Server) open(configure func(*node.Config)) (*node.Node, error) {
 	if configure != nil {
 		configure(&config)
 	}
-	return node.Open(config)
+	return session.Open(config)
 }
 
 // The packages below this one reach the engine of a server through package access.
-var _ = access.Provide(func(server any, configure func(*node.Config)) (*node.Node, error) {
+var _ = access.Provide(func(server any, configure func(*node.Config)) (*session.Server, error) {
 	s := server.(*Server)
 	if err := s.start(configure); err != nil {
 		return nil, err

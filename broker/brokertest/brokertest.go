@@ -10,11 +10,12 @@ import (
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
 // Control is a server's state and faults.
-type Control struct{ node *node.Node }
+type Control struct{ node *session.Server }
 
 // Open starts a server unless it runs, and returns its control.
 func Open(s *broker.Server) (*Control, error) { return open(s, nil) }
@@ -98,7 +99,7 @@ func (c *Control) Connections() (names []string) {
 
 // LastConfirmChannel returns the highest number of an open channel in confirm mode; 0: there is none.
 func (c *Control) LastConfirmChannel(ctx context.Context) (number uint16) {
-	for _, status := range node.ChannelStatuses(ctx, c.node.Connections()) {
+	for _, status := range session.ChannelStatuses(ctx, c.node.Connections()) {
 		if status.Confirming {
 			number = max(number, status.Channel.Number)
 		}

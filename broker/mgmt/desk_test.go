@@ -11,13 +11,13 @@ import (
 
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/internal/access"
-	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // desk is a broker with its API, on which a test makes requests as guest unless it says otherwise.
 type desk struct {
 	t      testing.TB
-	node   *node.Node
+	node   *session.Server
 	server *broker.Server
 	http   *httptest.Server
 }

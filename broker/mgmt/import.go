@@ -7,6 +7,7 @@ import (
 
 	"github.com/rehop/rehop/broker/internal/exchange"
 	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 func (c *call) importAll() (any, error)   { return c.importInto(nil) }
@@ -117,7 +118,7 @@ func (im importer) topicPermission(f fields) error {
 
 // importer makes what definitions say.
 type importer struct {
-	node *node.Node
+	node *session.Server
 	only *node.Vhost
 }
 

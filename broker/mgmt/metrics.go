@@ -9,6 +9,7 @@ import (
 
 	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // exposition is metrics in the text format of Prometheus.
@@ -152,7 +153,7 @@ func summed(values []sampled, perObject bool) []sampled {
 }
 
 // exposeConnections returns how many channels there are, and on how many something was published.
-func (c *call) exposeConnections(e *exposition, connections []*node.Connection, perObject bool) (channels, publishers int) {
+func (c *call) exposeConnections(e *exposition, connections []*session.Connection, perObject bool) (channels, publishers int) {
 	var perConnection, sent, received, incoming []sampled
 	for _, conn := range connections {
 		label := labels("connection", conn.Name)

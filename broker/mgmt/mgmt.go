@@ -8,6 +8,7 @@ import (
 	"github.com/rehop/rehop/broker"
 	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // Handler serves the API below /api, and metrics for Prometheus at /metrics.
@@ -28,13 +29,13 @@ func Handler(s *broker.Server) (http.Handler, error) {
 // api is what all requests share.
 type api struct {
 	server     *broker.Server
-	node       *node.Node
+	node       *session.Server
 	routes     []route
 	rates      sampler
 	protection http.CrossOriginProtection // browsers send passwords along with requests of other sites, too
 }
 
-func newAPI(s *broker.Server, n *node.Node) *api {
+func newAPI(s *broker.Server, n *session.Server) *api {
 	return &api{server: s, node: n, routes: routes(n.Compat())}
 }
 

@@ -74,8 +74,8 @@ func (v *Vhost) edit(edit func(*vhostDefinition)) error {
 // restoreAbout takes what was kept of the virtual host. Before there was anything to keep, an empty object was.
 func (v *Vhost) restoreAbout(value []byte) error { return json.Unmarshal(value, &v.about) }
 
-// typed adds the default type to the arguments of a declaration that has none, as RabbitMQ does.
-func (v *Vhost) typed(m *wire.QueueDeclare) wire.Table {
+// Typed adds the default type to the arguments of a declaration that has none, as RabbitMQ does.
+func (v *Vhost) Typed(m *wire.QueueDeclare) wire.Table {
 	if _, has := m.Arguments.Get("x-queue-type"); has {
 		return m.Arguments
 	}

@@ -18,7 +18,7 @@ func kill(t *testing.T, v *Vhost) *Vhost {
 	t.Helper()
 	dir := killed(t, v.node)
 	must{t, v}.do(v.node.Close())
-	return openVhostAs(t, dir, v.node.config.Compat)
+	return openVhostAs(t, dir, v.node.Config.Compat)
 }
 
 // killed is a directory with what a node would leave on disk if its process were killed now.
@@ -26,7 +26,7 @@ func killed(t *testing.T, n *Node) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "killed")
 	for _, step := range []func() error{
-		func() error { return os.CopyFS(dir, os.DirFS(n.config.Dir)) },
+		func() error { return os.CopyFS(dir, os.DirFS(n.Config.Dir)) },
 		func() error { return os.Remove(filepath.Join(dir, "LOCK")) },
 	} {
 		if err := step(); err != nil {
@@ -99,7 +99,7 @@ func TestClockSetWhileRunning(t *testing.T) {
 	const ttl, years = 2 * time.Hour, 30 * 365 * 24 * time.Hour
 	for name, set := range map[string]time.Duration{"ahead": years, "back": -years} {
 		for ending, end := range map[string]func(*testing.T, *Node) string{
-			"closed": func(_ *testing.T, n *Node) string { return n.config.Dir },
+			"closed": func(_ *testing.T, n *Node) string { return n.Config.Dir },
 			"killed": killed,
 		} {
 			t.Run(name+", "+ending, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestClockSetWhileRunning(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var ahead atomic.Int64 // how far the wall clock is
 					open := func(dir string) must {
-						n, err := Open(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), wall: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+						n, err := openAlone(Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), wall: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -120,7 +120,7 @@ func TestClockSetWhileRunning(t *testing.T) {
 					ahead.Store(int64(set))
 					time.Sleep(ttl / 2)
 					m.publish("", "q", wire.Properties{DeliveryMode: 2}, "after")
-					m.do(m.v.node.kept(store.Mark(m.v.node.latest.Load())))
+					m.do(m.v.node.kept(store.Mark(m.v.node.Latest.Load())))
 					dir := end(t, m.v.node)
 					m.do(m.v.node.Close())
 					m = open(dir)

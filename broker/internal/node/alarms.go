@@ -3,8 +3,6 @@ package node
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/rehop/rehop/internal/wire"
 )
 
 // Alarm is a reason to take no messages.
@@ -23,8 +21,8 @@ const (
 // alarms stop connections that publish while something runs short. Others go on, so that queues can be emptied.
 type alarms struct {
 	node   *Node
-	any    atomic.Bool
-	memory atomic.Bool
+	Raised atomic.Bool
+	Memory atomic.Bool
 
 	turn    sync.Mutex // one change at a time, so that clients hear of them in order
 	mu      sync.Mutex
@@ -41,9 +39,9 @@ func (a *alarms) init(n *Node) {
 
 // SetAlarm raises or clears an alarm.
 func (n *Node) SetAlarm(which Alarm, raised bool) {
-	n.alarms.turn.Lock()
+	n.ResourceAlarms.turn.Lock()
 	changed := n.setAlarm(which, raised)
-	n.alarms.turn.Unlock()
+	n.ResourceAlarms.turn.Unlock()
 	n.logAlarm(which, raised, changed)
 }
 
@@ -51,15 +49,15 @@ func (n *Node) logAlarm(which Alarm, raised, changed bool) {
 	switch {
 	case !changed:
 	case raised:
-		n.log.Warn("publishers are blocked", "reason", string(which))
+		n.Log.Warn("publishers are blocked", "reason", string(which))
 	default:
-		n.log.Info("publishers go on")
+		n.Log.Info("publishers go on")
 	}
 }
 
 // setAlarm is SetAlarm for those whose turn it is. It reports whether publishers are blocked now, or no longer.
 func (n *Node) setAlarm(which Alarm, raised bool) (changed bool) {
-	a := &n.alarms
+	a := &n.ResourceAlarms
 	a.mu.Lock()
 	before := len(a.raised) > 0
 	if raised {
@@ -68,7 +66,7 @@ func (n *Node) setAlarm(which Alarm, raised bool) (changed bool) {
 		delete(a.raised, which)
 	}
 	after := len(a.raised) > 0
-	a.any.Store(after)
+	a.Raised.Store(after)
 	if !after {
 		a.cleared.Broadcast()
 	}
@@ -76,15 +74,13 @@ func (n *Node) setAlarm(which Alarm, raised bool) (changed bool) {
 	if before == after {
 		return false
 	}
-	for _, c := range n.openConnections() {
-		c.alarmChanged(which, after)
-	}
+	n.clients.AlarmChanged(which, after)
 	return true
 }
 
 // Alarms returns what is raised.
 func (n *Node) Alarms() (raised []Alarm) {
-	a := &n.alarms
+	a := &n.ResourceAlarms
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, alarm := range []Alarm{FailedAlarm, MemoryAlarm, DiskAlarm, TestAlarm} {
@@ -95,14 +91,14 @@ func (n *Node) Alarms() (raised []Alarm) {
 	return raised
 }
 
-// checkMemory raises or clears the alarm for memory. It costs next to nothing when there is nothing to do.
-func (n *Node) checkMemory() {
+// CheckMemory raises or clears the alarm for memory. It costs next to nothing when there is nothing to do.
+func (n *Node) CheckMemory() {
 	if !n.memoryTurns() {
 		return
 	}
-	a := &n.alarms
+	a := &n.ResourceAlarms
 	a.turn.Lock()
-	before := a.memory.Load()
+	before := a.Memory.Load()
 	high, changed := before, false
 	switch {
 	case n.plentiful():
@@ -117,12 +113,12 @@ func (n *Node) checkMemory() {
 		high = n.short()
 	}
 	if high != before {
-		a.memory.Store(high)
+		a.Memory.Store(high)
 		changed = n.setAlarm(MemoryAlarm, high)
 	}
 	a.turn.Unlock()
 	if high && !before {
-		n.hoards.watch()
+		n.clients.MemoryShort()
 	}
 	n.logAlarm(MemoryAlarm, high, changed)
 }
@@ -130,13 +126,13 @@ func (n *Node) checkMemory() {
 // memoryTurns reports whether memory has become short, or plentiful again.
 func (n *Node) memoryTurns() bool {
 	if n.budget.Tight() {
-		return n.plentiful() || !n.alarms.memory.Load() && n.short()
+		return n.plentiful() || !n.ResourceAlarms.Memory.Load() && n.short()
 	}
 	return n.short()
 }
 
-// wait returns when no alarm is raised, or when over says that waiting is of no use.
-func (a *alarms) wait(over func() bool) {
+// Wait returns when no alarm is raised, or when over says that waiting is of no use.
+func (a *alarms) Wait(over func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.raised) > 0 && !a.over && !over() {
@@ -144,8 +140,8 @@ func (a *alarms) wait(over func() bool) {
 	}
 }
 
-// wake has those who wait look again.
-func (a *alarms) wake() {
+// Wake has those who wait look again.
+func (a *alarms) Wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.cleared.Broadcast()
@@ -158,50 +154,9 @@ func (a *alarms) stop() {
 	a.cleared.Broadcast()
 }
 
-// alarmChanged tells a client that has published that it is blocked, or free again.
-func (c *Connection) alarmChanged(which Alarm, raised bool) {
-	if !c.published.Load() || !c.opened.Load() {
-		return
-	}
-	if raised {
-		c.tellBlocked(which)
-	} else if c.blocked.CompareAndSwap(true, false) && c.hears("connection.blocked") {
-		c.out.send(0, &wire.ConnectionUnblocked{})
-	}
-}
-
-func (c *Connection) tellBlocked(which Alarm) {
-	if c.blocked.CompareAndSwap(false, true) && c.hears("connection.blocked") {
-		c.out.send(0, &wire.ConnectionBlocked{Reason: string(which)})
-	}
-}
-
-// onlyMemory reports whether no alarm is raised but the one for memory, at the most.
-func (a *alarms) onlyMemory() bool {
+// OnlyMemory reports whether no alarm is raised but the one for memory, at the most.
+func (a *alarms) OnlyMemory() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.raised) == 0 || len(a.raised) == 1 && a.raised[MemoryAlarm]
-}
-
-// awaitUnblocked stops reading from a connection that publishes while an alarm is raised. While only memory is short, what it has begun is completed or
-// committed first, which takes no more memory than was counted when it began; but nothing new begins.
-func (c *Connection) awaitUnblocked() {
-	n := c.node
-	if !n.alarms.any.Load() || !c.published.Load() || c.hoarded > 0 && n.alarms.onlyMemory() {
-		return
-	}
-	c.awaitNoAlarm()
-}
-
-// awaitNoAlarm waits until no alarm is raised.
-func (c *Connection) awaitNoAlarm() {
-	n := c.node
-	if raised := n.Alarms(); len(raised) > 0 {
-		c.tellBlocked(raised[0])
-	}
-	n.alarms.wait(func() bool { return c.isLeaving() || c.out.isBroken() })
-	// The alarm may have been cleared before this connection was told that it is blocked.
-	if c.blocked.CompareAndSwap(true, false) && c.hears("connection.blocked") {
-		c.out.send(0, &wire.ConnectionUnblocked{})
-	}
 }

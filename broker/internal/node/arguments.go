@@ -92,7 +92,7 @@ var consumerChecks = argumentChecks{
 
 // checkQueueArguments refuses the declaration of a new queue as RabbitMQ does.
 func checkQueueArguments(c Compat, name, vhost string, durable, exclusive, autoDelete bool, args wire.Table) error {
-	what := resource("queue", name, vhost)
+	what := Resource("queue", name, vhost)
 	if err := (argumentChecks{{"x-queue-type", knownType}}).refuse(what, args); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func checkQueueArguments(c Compat, name, vhost string, durable, exclusive, autoD
 		}
 	}
 	if c.refusesTransientQueues() && !durable && !exclusive {
-		return refuse(wire.InternalError, "Feature `transient_nonexcl_queues` is deprecated.\nBy default, this feature is not permitted anymore.\n"+
+		return Refuse(wire.InternalError, "Feature `transient_nonexcl_queues` is deprecated.\nBy default, this feature is not permitted anymore.\n"+
 			"The feature will be removed from a future major RabbitMQ version, regardless of the configuration; actual version to be determined.")
 	}
 	if typ == queue.Quorum {
@@ -118,17 +118,17 @@ func checkQueueArguments(c Compat, name, vhost string, durable, exclusive, autoD
 	return nil
 }
 
-// checkServerNamed refuses a queue whose name the broker should choose, if it has to be a quorum queue.
-func checkServerNamed(args wire.Table) error {
+// CheckServerNamed refuses a queue whose name the broker should choose, if it has to be a quorum queue.
+func CheckServerNamed(args wire.Table) error {
 	if typ := queueType(args); typ != queue.Classic {
-		return refuse(wire.PreconditionFailed, "Cannot declare a server-named queue for type %s", typeModule(typ))
+		return Refuse(wire.PreconditionFailed, "Cannot declare a server-named queue for type %s", typeModule(typ))
 	}
 	return nil
 }
 
-// checkConsumerArguments refuses what a consumer cannot ask of a type of queue, and returns the consumer's priority.
-func checkConsumerArguments(c Compat, name, vhost string, typ queue.Type, args wire.Table) (priority int, err error) {
-	what := resource("queue", name, vhost)
+// CheckConsumerArguments refuses what a consumer cannot ask of a type of queue, and returns the consumer's priority.
+func CheckConsumerArguments(c Compat, name, vhost string, typ queue.Type, args wire.Table) (priority int, err error) {
+	what := Resource("queue", name, vhost)
 	if err := consumerChecks.only(c.consumerArguments(typ)).refuse(what, args); err != nil {
 		return 0, err
 	}
@@ -157,7 +157,7 @@ func (checks argumentChecks) refuse(what string, args wire.Table) error {
 			continue
 		}
 		if fault := c.check(value, args); fault != "" {
-			return refuse(wire.PreconditionFailed, "invalid arg '%s' for %s: %s", c.key, what, fault)
+			return Refuse(wire.PreconditionFailed, "invalid arg '%s' for %s: %s", c.key, what, fault)
 		}
 	}
 	return nil
@@ -170,7 +170,7 @@ func refuseForeign(what string, typ queue.Type, args wire.Table, known func(queu
 			continue
 		}
 		if slices.Contains(known(queue.Classic), f.Key) || slices.Contains(known(queue.Quorum), f.Key) || slices.Contains(stream, f.Key) {
-			return refuse(wire.PreconditionFailed, "invalid arg '%s' for %s of queue type %s", f.Key, what, typeModule(typ))
+			return Refuse(wire.PreconditionFailed, "invalid arg '%s' for %s of queue type %s", f.Key, what, typeModule(typ))
 		}
 	}
 	return nil
@@ -180,7 +180,7 @@ func refuseForeign(what string, typ queue.Type, args wire.Table, known func(queu
 func refuseOldStorage(what string, args wire.Table) error {
 	version, _ := args.Get("x-queue-version")
 	if v, ok := wire.Integer(version); ok && v == 1 {
-		return refuse(wire.PreconditionFailed, `invalid arg 'x-queue-version' for %s: "unsupported queue version '1'"`, what)
+		return Refuse(wire.PreconditionFailed, `invalid arg 'x-queue-version' for %s: "unsupported queue version '1'"`, what)
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func refuseProperties(what string, durable, exclusive, autoDelete bool) error {
 		set  bool
 	}{{"auto-delete", autoDelete}, {"exclusive-owner", exclusive}, {"non-durable", !durable}} {
 		if p.set {
-			return refuse(wire.PreconditionFailed, "invalid property '%s' for %s", p.name, what)
+			return Refuse(wire.PreconditionFailed, "invalid property '%s' for %s", p.name, what)
 		}
 	}
 	return nil
@@ -324,8 +324,8 @@ func maxPriority(args wire.Table) uint8 {
 	return uint8(min(max(p, 0), 255))
 }
 
-// singleActive reports whether one consumer at a time is served.
-func singleActive(args wire.Table) bool {
+// SingleActive reports whether one consumer at a time is served.
+func SingleActive(args wire.Table) bool {
 	value, _ := args.Get("x-single-active-consumer")
 	return value == true
 }
@@ -352,7 +352,7 @@ func sameArguments(what string, have, want wire.Table, keys []string) error {
 
 // inequivalent refuses a declaration of what is there already, but different.
 func inequivalent(name, what, received, current string) error {
-	return refuse(wire.PreconditionFailed, "inequivalent arg '%s' for %s: received %s but current is %s", name, what, received, current)
+	return Refuse(wire.PreconditionFailed, "inequivalent arg '%s' for %s: received %s but current is %s", name, what, received, current)
 }
 
 func quoted(s string) string { return "'" + s + "'" }

@@ -152,7 +152,7 @@ func TestCheckConsumerArguments(t *testing.T) {
 		{queue.Quorum, table("x-cancel-on-ha-failover", true), 0, failed + "'x-cancel-on-ha-failover' for queue 'q' in vhost '/' of queue type rabbit_quorum_queue"},
 		{queue.Classic, table("x-stream-offset", "first"), 0, failed + "'x-stream-offset' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"},
 	} {
-		priority, err := checkConsumerArguments(RabbitMQ310, "q", "/", c.typ, c.args)
+		priority, err := CheckConsumerArguments(RabbitMQ310, "q", "/", c.typ, c.args)
 		if got := said(err); priority != c.priority || got != c.want {
 			t.Errorf("consume from a %s queue with %v:\n got %d, %q\nwant %d, %q", c.typ, c.args, priority, got, c.priority, c.want)
 		}
@@ -160,10 +160,10 @@ func TestCheckConsumerArguments(t *testing.T) {
 }
 
 func TestCheckServerNamed(t *testing.T) {
-	if err := checkServerNamed(table("x-queue-type", "classic")); err != nil {
+	if err := CheckServerNamed(table("x-queue-type", "classic")); err != nil {
 		t.Errorf("classic: got %v, want nothing", err)
 	}
-	got := said(checkServerNamed(table("x-queue-type", "quorum")))
+	got := said(CheckServerNamed(table("x-queue-type", "quorum")))
 	if want := "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue"; got != want {
 		t.Errorf("quorum: got %q, want %q", got, want)
 	}
@@ -219,7 +219,7 @@ func TestArgumentsOfAQueue(t *testing.T) {
 		if got := maxPriority(c.args); got != c.priority {
 			t.Errorf("highest priority of %v: got %d, want %d", c.args, got, c.priority)
 		}
-		if got := singleActive(c.args); got != c.single {
+		if got := SingleActive(c.args); got != c.single {
 			t.Errorf("single active consumer of %v: got %t, want %t", c.args, got, c.single)
 		}
 	}

@@ -19,12 +19,12 @@ type Sight struct {
 
 // Look returns what is ready in a queue, from its head, and takes nothing.
 func (q *Queue) Look() ([]Sight, error) {
-	items := q.core.Peek(q.Status().Ready)
+	items := q.Core.Peek(q.Status().Ready)
 	seen := make([]Sight, 0, len(items))
 	for _, it := range items {
 		content := it.Message.Content()
 		if content == nil && it.Message.Stored() {
-			stored, err := q.vhost.node.store.Read(&it.Message.Message)
+			stored, err := q.Vhost.node.Store.Read(&it.Message.Message)
 			if err != nil {
 				return nil, fmt.Errorf("read a message of %s: %w", q, err)
 			}
@@ -44,7 +44,7 @@ func (q *Queue) Look() ([]Sight, error) {
 
 // NextDue returns how long it takes until a message at the head of a queue expires or a delayed one is ready, and whether there is one that does.
 func (n *Node) NextDue() (wait time.Duration, waits bool) {
-	now := n.clock()
+	now := n.Clock()
 	due := func(left time.Duration) {
 		if !waits || left < wait {
 			wait, waits = left, true
@@ -52,12 +52,12 @@ func (n *Node) NextDue() (wait time.Duration, waits bool) {
 	}
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
-			for _, head := range q.core.Peek(1) {
+			for _, head := range q.Core.Peek(1) {
 				if head.Expires != 0 {
 					due(max(head.Expires-now, 0))
 				}
 			}
-			if s := q.core.Status(); s.Delayed > 0 {
+			if s := q.Core.Status(); s.Delayed > 0 {
 				due(s.NextReady)
 			}
 		}
@@ -85,7 +85,7 @@ type holding struct {
 
 func (h *holding) add(q *Queue, it queue.Item) {
 	h.messages++
-	h.bytes += q.core.Weight(it.Message)
+	h.bytes += q.Core.Weight(it.Message)
 }
 
 // CheckBooks compares what the queues, the memory and the log say of themselves with the messages that are there. Nothing may
@@ -101,23 +101,23 @@ func (n *Node) CheckBooks() error {
 	logged := make(map[*queue.Message]bool)
 	note := func(q *Queue, it queue.Item) {
 		held[it.Message] = true
-		if q.kept() && (it.Message.Persistent || q.core.Type == queue.Quorum) {
+		if q.kept() && (it.Message.Persistent || q.Core.Type == queue.Quorum) {
 			logged[it.Message] = true
 		}
 	}
 	unacked := make(map[*Queue]*holding)
-	for _, d := range n.openDeliveries() {
-		if unacked[d.queue] == nil {
-			unacked[d.queue] = &holding{}
+	n.clients.EachUnacked(func(q *Queue, it queue.Item) {
+		if unacked[q] == nil {
+			unacked[q] = &holding{}
 		}
-		unacked[d.queue].add(d.queue, d.item)
-		note(d.queue, d.item)
-	}
+		unacked[q].add(q, it)
+		note(q, it)
+	})
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
 			status := q.Status()
 			var waiting, inHand holding
-			for _, it := range append(q.core.Peek(status.Ready+1), q.core.Delayed()...) {
+			for _, it := range append(q.Core.Peek(status.Ready+1), q.Core.Delayed()...) {
 				waiting.add(q, it)
 				note(q, it)
 			}
@@ -134,33 +134,12 @@ func (n *Node) CheckBooks() error {
 	if len(held) == 0 {
 		compare("bytes of messages in memory", n.budget.Used(), int64(0))
 	}
-	if n.store != nil {
-		stats := n.store.Stats()
+	if n.Store != nil {
+		stats := n.Store.Stats()
 		compare("messages in the log", stats.Messages, len(logged))
 		if stats.SetAside > 0 {
-			faults = append(faults, fmt.Errorf("%d messages could not be read and were set aside; their files in %s end with .damaged", stats.SetAside, n.config.Dir))
+			faults = append(faults, fmt.Errorf("%d messages could not be read and were set aside; their files in %s end with .damaged", stats.SetAside, n.Config.Dir))
 		}
 	}
 	return errors.Join(faults...)
-}
-
-// openDeliveries returns what clients have and have not answered.
-func (n *Node) openDeliveries() (open []delivery) {
-	n.eachOpenDelivery(func(d delivery) { open = append(open, d) })
-	return open
-}
-
-// eachOpenDelivery visits them while nothing of their channel changes.
-func (n *Node) eachOpenDelivery(visit func(delivery)) {
-	for _, c := range n.openConnections() {
-		for _, ch := range c.Channels() {
-			ch.mu.Lock()
-			for _, d := range ch.ledger.entries[ch.ledger.first:] {
-				if !d.settled {
-					visit(d)
-				}
-			}
-			ch.mu.Unlock()
-		}
-	}
 }

@@ -18,29 +18,29 @@ func TestCheckBooks(t *testing.T) {
 		want   string
 	}{
 		"nothing":   {func(*Node, *Queue) {}, ""},
-		"published": {func(n *Node, q *Queue) { n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q}) }, ""},
+		"published": {func(n *Node, q *Queue) { n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q}) }, ""},
 		"purged": {func(n *Node, q *Queue) {
-			n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
 			q.Purge()
 		}, ""},
 		"taken by nobody": {func(n *Node, q *Queue) {
-			n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
-			q.core.Get(false)
+			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.Core.Get(false)
 		}, "unacknowledged: the books say {1 4}, there are {0 0}"},
 		"not in the log": {func(n *Node, q *Queue) {
 			m := queue.NewMessage(content(), 1)
 			m.Persistent = true
 			n.budget.Admit(m)
-			q.core.Push(m, -1)
+			q.Core.Push(m, -1)
 		}, "messages in the log: the books say 0, there are 1"},
 		"purged behind the log's back": {func(n *Node, q *Queue) {
-			n.publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
-			q.core.Purge()
+			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.Core.Purge()
 		}, "messages in the log: the books say 1, there are 0"},
 		"memory lost": {func(n *Node, _ *Queue) { n.budget.Admit(queue.NewMessage(content(), 1)) }, "bytes of messages in memory: the books say 277, there are 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := Open(Config{Dir: t.TempDir(), Resident: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: t.TempDir(), Resident: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,7 @@ func clockShiftKey() string { return definitionKey(clockShiftKind) }
 
 // begin opens the calendar with what is noted among the definitions.
 func (c *calendar) begin(n *Node, all []store.Definition) error {
-	c.node, c.wall = n, n.config.wall
+	c.node, c.wall = n, n.Config.wall
 	if c.wall == nil {
 		c.wall = time.Now
 	}
@@ -70,10 +70,10 @@ func (c *calendar) now() int64 { return c.start + time.Since(c.began).Millisecon
 
 // compare notes regularly whether the wall clock was set.
 func (c *calendar) compare() {
-	if !c.node.tasks.enter() {
+	if !c.node.Tasks.Enter() {
 		return
 	}
-	defer c.node.tasks.leave()
+	defer c.node.Tasks.Leave()
 	c.note()
 	c.mu.Lock()
 	defer c.mu.Unlock()

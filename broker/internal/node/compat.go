@@ -54,20 +54,20 @@ func (c Compat) sortsDeaths() bool               { return c < RabbitMQ40 }
 func (c Compat) forgetsCopies() bool             { return c < RabbitMQ40 }
 func (c Compat) policiesByQueueType() bool       { return c >= RabbitMQ313 }
 func (c Compat) queuesHaveConsumerTimeout() bool { return c >= RabbitMQ313 }
-func (c Compat) queuesTimeOut() bool             { return c >= RabbitMQ43 }
+func (c Compat) QueuesTimeOut() bool             { return c >= RabbitMQ43 }
 func (c Compat) delaysRetries() bool             { return c >= RabbitMQ43 }
 func (c Compat) hasMirrors() bool                { return c < RabbitMQ40 }
 func (c Compat) quorumExpiresByPolicy() bool     { return c < RabbitMQ40 }
-func (c Compat) ignoresGlobalQos() bool          { return c >= RabbitMQ43 }
+func (c Compat) IgnoresGlobalQos() bool          { return c >= RabbitMQ43 }
 func (c Compat) refusesTransientQueues() bool    { return c >= RabbitMQ43 }
 func (c Compat) refusesOldStorage() bool         { return c >= RabbitMQ43 }
-func (c Compat) limitBeforeArguments() bool      { return c < RabbitMQ40 }
-func (c Compat) knowsDeliveryModes() bool        { return c < RabbitMQ40 }
+func (c Compat) LimitBeforeArguments() bool      { return c < RabbitMQ40 }
+func (c Compat) KnowsDeliveryModes() bool        { return c < RabbitMQ40 }
 func (c Compat) passiveNeedsRight() bool         { return c >= RabbitMQ43 }
-func (c Compat) repliesAreRouted() bool          { return c >= RabbitMQ43 }
+func (c Compat) RepliesAreRouted() bool          { return c >= RabbitMQ43 }
 
-// normalizes: headers arrive in the order of their names, without duplicates.
-func (c Compat) normalizes() bool { return c >= RabbitMQ40 }
+// Normalizes: headers arrive in the order of their names, without duplicates.
+func (c Compat) Normalizes() bool { return c >= RabbitMQ40 }
 
 // negativeIsUnlimited is about delivery limits.
 func (c Compat) negativeIsUnlimited() bool { return c >= RabbitMQ40 }
@@ -81,7 +81,7 @@ func (c Compat) deliveryLimit() int64 {
 }
 
 // access is how a refusal names a right.
-func (c Compat) access(r right) string {
+func (c Compat) access(r Right) string {
 	if c < RabbitMQ40 {
 		return "access"
 	}
@@ -96,8 +96,8 @@ func (c Compat) unknownKind() uint16 {
 	return wire.PreconditionFailed
 }
 
-// channelLimit is the text for a channel that is one too many for its user.
-func (c Compat) channelLimit() string {
+// ChannelLimit is the text for a channel that is one too many for its user.
+func (c Compat) ChannelLimit() string {
 	const text = "number of channels opened for user '%s' has reached the maximum allowed user limit of "
 	if c < RabbitMQ43 {
 		return text + "(%d)"
@@ -105,8 +105,8 @@ func (c Compat) channelLimit() string {
 	return text + "%d"
 }
 
-// answerTo is the protocol header that answers one which is none of AMQP 0-9-1.
-func (c Compat) answerTo(header [8]byte) string {
+// ProtocolAnswer is the protocol header that answers one which is none of AMQP 0-9-1.
+func (c Compat) ProtocolAnswer(header [8]byte) string {
 	const sasl = "AMQP\x03\x01\x00\x00"
 	isAMQP := string(header[:4]) == "AMQP"
 	if c < RabbitMQ40 || isAMQP && header[4] == 0 && header[5] == 0 {
@@ -123,19 +123,19 @@ func (c Compat) SmallestFrame() int {
 	return 2 * wire.FrameMinSize
 }
 
-// bindings returns the bindings of an exchange that has none.
-func (c Compat) bindings(kind exchange.Kind) *exchange.Table[destination] {
+// Bindings returns the bindings of an exchange that has none.
+func (c Compat) Bindings(kind exchange.Kind) *exchange.Table[Destination] {
 	if c < RabbitMQ40 {
-		return exchange.New[destination](kind)
+		return exchange.New[Destination](kind)
 	}
-	return exchange.NewExact[destination](kind)
+	return exchange.NewExact[Destination](kind)
 }
 
 // maxHashes is how many # a key of a binding to a topic exchange may have, from 4.3 on.
 const maxHashes = 2
 
-// checkKey refuses the key of a new binding.
-func (c Compat) checkKey(kind exchange.Kind, key string) error {
+// CheckKey refuses the key of a new binding.
+func (c Compat) CheckKey(kind exchange.Kind, key string) error {
 	if kind != exchange.Topic || c < RabbitMQ43 {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (c Compat) checkKey(kind exchange.Kind, key string) error {
 		}
 	}
 	if hashes > maxHashes {
-		return refuse(wire.PreconditionFailed, "Topic binding key '%s' uses %d '#' wildcards, at most %d are allowed", key, hashes, maxHashes)
+		return Refuse(wire.PreconditionFailed, "Topic binding key '%s' uses %d '#' wildcards, at most %d are allowed", key, hashes, maxHashes)
 	}
 	return nil
 }
@@ -167,8 +167,8 @@ func (c Compat) withType(args wire.Table) wire.Table {
 	return append(slices.Clip(args), wire.Field{Key: "x-queue-type", Value: string(queue.Classic)})
 }
 
-// quorumInGet is how the refusal of basic.get names quorum queues.
-func (c Compat) quorumInGet() string {
+// QuorumInGet is how the refusal of basic.get names quorum queues.
+func (c Compat) QuorumInGet() string {
 	if c < RabbitMQ43 {
 		return "quorum"
 	}
@@ -176,13 +176,13 @@ func (c Compat) quorumInGet() string {
 }
 
 // fails reports whether an answer is a failure of the delivery. A lost consumer is one everywhere.
-func (c Compat) fails(a answer) bool {
+func (c Compat) fails(a Answer) bool {
 	switch a {
-	case rejected, lost:
+	case Rejected, Lost:
 		return true
-	case nacked:
+	case Nacked:
 		return c < RabbitMQ43
-	case rejectedBack:
+	case RejectedBack:
 		return c >= RabbitMQ43
 	}
 	return false
@@ -238,5 +238,5 @@ func (c Compat) noteReturns(headers wire.Table, it queue.Item) wire.Table {
 	return withHeader(headers, "x-acquired-count", returns)
 }
 
-// getsCounted: basic.get from a quorum queue says always how often a message came back, even if it did not.
-func (c Compat) getsCounted() bool { return c < RabbitMQ40 }
+// CountsGets: basic.get from a quorum queue says always how often a message came back, even if it did not.
+func (c Compat) CountsGets() bool { return c < RabbitMQ40 }

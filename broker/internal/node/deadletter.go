@@ -17,7 +17,7 @@ func (n *Node) bury(q *Queue) {
 	for len(work) > 0 {
 		q, work = work[0], work[1:]
 		for {
-			lot := q.core.TakeDead(false)
+			lot := q.Core.TakeDead(false)
 			for len(lot) > 0 {
 				n.mourn(q, lot)
 				work = append(work, n.moveUp(q)...)
@@ -26,9 +26,9 @@ func (n *Node) bury(q *Queue) {
 					n.strand(q, l)
 				}
 				work = append(work, dying...)
-				lot = q.core.TakeDead(true)
+				lot = q.Core.TakeDead(true)
 			}
-			if !n.settleAndLoad(q, q.core.Pump()) {
+			if !n.settleAndLoad(q, q.Core.Pump()) {
 				break
 			}
 		}
@@ -51,26 +51,26 @@ const lettersAtOnce = 1 << 20
 // queues in which messages have died by that, and the letters that their queue has to keep because not all queues that they are for take them.
 // Those that have waited for turn are tried before others that wait for it.
 func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*Queue, left []stray) {
-	settings := q.core.Settings()
-	keeps := settings.KeepsDeadLetters(q.core.Type)
+	settings := q.Core.Settings()
+	keeps := settings.KeepsDeadLetters(q.Core.Type)
 	var missing map[obstacle]bool // what some of this lot wait for
 	waits := func(o obstacle) bool { return keeps && (missing[o] || o != turn && q.strandedBox.waits(o)) }
 	for len(lot) > 0 {
 		n.steps.Add(1)
-		b := n.batch()
+		b := n.Batch()
 		var arrivals []arrival
 		var buried []queue.Death
 		for len(lot) > 0 && b.Size() < lettersAtOnce {
 			l := lot[0]
 			if settings.HasDeadLetter {
-				version := q.vhost.version.Load()
+				version := q.Vhost.Version.Load()
 				more, missed, err := n.deadLetterOne(q, settings, l, b, arrivals, waits)
 				if err == errCrowded {
 					break
 				}
 				if err != nil {
 					lot = lot[1:]
-					n.log.Error("a dead letter cannot be read; it is left in the log", "queue", q.Name, "vhost", q.vhost.Name, "error", err)
+					n.Log.Error("a dead letter cannot be read; it is left in the log", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
 					buried = append(buried, q.logDeath(l, b, nil))
 					continue
 				}
@@ -85,22 +85,22 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 					continue
 				}
 				if keeps {
-					n.tally.rehoused.Add(1)
+					n.Counters.rehoused.Add(1)
 				}
 			}
 			lot = lot[1:]
-			b.Settle(&l.Item.Message.Message, q.core.ID)
+			b.Settle(&l.Item.Message.Message, q.Core.ID)
 			buried = append(buried, l)
 		}
-		n.commit(b)
+		n.Commit(b)
 		n.logFailures(arrivals)
-		n.throttle()
+		n.Throttle()
 		for _, a := range arrivals {
-			if n.settleAndLoad(a.queue, a.queue.core.Push(a.message, noTTL)) {
+			if n.settleAndLoad(a.queue, a.queue.Core.Push(a.message, noTTL)) {
 				dying = append(dying, a.queue)
 			}
 		}
-		q.core.Buried(buried)
+		q.Core.Buried(buried)
 	}
 	return dying, left
 }
@@ -111,7 +111,7 @@ var errCrowded = errors.New("a queue is about to get a message")
 // deadLetterOne prepares one dead letter. If not all queues that it is for take it, missed is what stands in the way. Others are about to arrive. It
 // does not overtake those that wait for room.
 func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store.Batch, others []arrival, waits func(obstacle) bool) (arrivals []arrival, missed *obstacle, err error) {
-	v := q.vhost
+	v := q.Vhost
 	x := v.Exchange(s.DeadLetter)
 	if x == nil {
 		return nil, &obstacle{way: wayOf(s.DeadLetter, nil, nil, true)}, nil
@@ -119,7 +119,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	message := d.Item.Message
 	content := message.Content()
 	if content == nil {
-		c, err := n.store.Read(&message.Message)
+		c, err := n.Store.Read(&message.Message)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -129,7 +129,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	if err != nil {
 		return nil, nil, err
 	}
-	compat := n.config.Compat
+	compat := n.Config.Compat
 	keys, blind := deadKeys(content, properties.Headers)
 	key := content.Key
 	obituary := death{queue: q.Name, reason: d.Reason, exchange: content.Exchange, keys: keys, expiration: properties.Expiration, time: time.Now()}
@@ -151,21 +151,21 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	properties.Has &^= wire.HasExpiration
 
 	keys = append(keys, blind...)
-	queues, plain := v.route(x, keys, func() wire.Table { return headers })
+	queues, plain := v.Route(x, keys, func() wire.Table { return headers })
 	routed := len(queues)
 	if d.Reason != queue.Rejected {
 		queues = slices.DeleteFunc(queues, func(target *Queue) bool { return isCycle(deaths, target.Name) })
 	}
 	cyclic := len(queues) < routed
-	queues = slices.DeleteFunc(queues, func(target *Queue) bool { return slices.Contains(d.Copied, target.core.ID) })
+	queues = slices.DeleteFunc(queues, func(target *Queue) bool { return slices.Contains(d.Copied, target.Core.ID) })
 	for _, target := range queues {
-		if target.core.Bounded() && slices.ContainsFunc(others, func(a arrival) bool { return a.queue == target }) {
+		if target.Core.Bounded() && slices.ContainsFunc(others, func(a arrival) bool { return a.queue == target }) {
 			return nil, nil, errCrowded
 		}
 	}
 	queues = slices.DeleteFunc(queues, func(target *Queue) bool {
 		room := roomIn(target, len(content.Body))
-		admits := target.core.Admits(len(content.Body)) && !waits(room)
+		admits := target.Core.Admits(len(content.Body)) && !waits(room)
 		if !admits && missed == nil {
 			missed = &room
 		}
@@ -182,12 +182,12 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	}
 	raw := properties.Append(nil)
 	if len(raw) == 0 { // there is no room for so many headers; a message without its deaths is better than none
-		raw = unmarked(content.Properties)
+		raw = WithoutFlags(content.Properties)
 	} else {
-		raw = mark(raw, deathFlag)
+		raw = SetFlag(raw, DeathFlag)
 	}
 	if hidden {
-		raw = mark(raw, blindFlag)
+		raw = SetFlag(raw, BlindFlag)
 	}
 	next := &store.Content{Exchange: x.Name, Key: key, Properties: raw, Body: content.Body}
 	m := n.enqueue(b, next, wire.Brief{DeliveryMode: properties.DeliveryMode, Priority: properties.Priority, HasPriority: properties.Has&wire.HasPriority != 0 || properties.Priority > 0}, queues, noTTL)
@@ -203,7 +203,7 @@ func deadKeys(c *store.Content, headers wire.Table) (keys, blind []string) {
 	if holdsNoMore(c, headers) {
 		return []string{c.Key}, nil
 	}
-	return append([]string{c.Key}, listed(headers, "CC")...), listed(headers, "BCC")
+	return append([]string{c.Key}, KeyList(headers, "CC")...), KeyList(headers, "BCC")
 }
 
 // holdsNoMore reports whether a message was routed by its own key alone though it has a CC header: a queue has had a key for dead letters. An
@@ -217,14 +217,14 @@ func holdsNoMore(c *store.Content, headers wire.Table) bool {
 // logFailures notes what dead letters take along, where that uses up a delivery limit.
 func (n *Node) logFailures(arrivals []arrival) {
 	brings := func(a arrival) bool { return a.message.Failures > 0 && a.queue.kept() }
-	if n.config.Compat < RabbitMQ43 || !slices.ContainsFunc(arrivals, brings) {
+	if n.Config.Compat < RabbitMQ43 || !slices.ContainsFunc(arrivals, brings) {
 		return
 	}
-	b := n.batch()
+	b := n.Batch()
 	for _, a := range arrivals {
 		if m := a.message; brings(a) {
-			b.Count(&m.Message, a.queue.core.ID, n.config.Compat.logged(queue.Item{Failures: m.Failures}, false))
+			b.Count(&m.Message, a.queue.Core.ID, n.Config.Compat.logged(queue.Item{Failures: m.Failures}, false))
 		}
 	}
-	n.commit(b)
+	n.Commit(b)
 }

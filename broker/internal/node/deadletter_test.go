@@ -17,7 +17,7 @@ func send(v *Vhost, body string, brief wire.Brief, names ...string) {
 		queues = append(queues, v.Queue(name))
 	}
 	properties := wire.Properties{DeliveryMode: brief.DeliveryMode}.Append(nil)
-	v.node.publish(&store.Content{Key: names[0], Properties: properties, Body: []byte(body)}, brief, -1, queues)
+	v.node.Publish(&store.Content{Key: names[0], Properties: properties, Body: []byte(body)}, brief, -1, queues)
 }
 
 // A dead letter that no queue takes is kept, in memory too, and goes on its way when there is one.
@@ -36,7 +36,7 @@ func TestDeadLetterWaitsForARoute(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.Bind(v.Exchange("amq.direct"), destination{queue: target}, "source", nil); err != nil {
+		if err := v.Bind(v.Exchange("amq.direct"), Destination{Queue: target}, "source", nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
@@ -66,7 +66,7 @@ func TestDeadLettersInSteps(t *testing.T) {
 			send(v, large, wire.Brief{DeliveryMode: 2}, "source")
 		}
 		time.Sleep(2 * time.Second)
-		if ready, _ := v.Queue("target").core.Counts(); ready != n {
+		if ready, _ := v.Queue("target").Core.Counts(); ready != n {
 			t.Errorf("in the target: got %d messages, want %d", ready, n)
 		}
 	})
@@ -97,7 +97,7 @@ func TestExclusiveQueueDoesNotStopAStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := v.Bind(v.Exchange("amq.direct"), destination{queue: q}, "key", nil); err != nil {
+	if err := v.Bind(v.Exchange("amq.direct"), Destination{Queue: q}, "key", nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.CopyFS(crashed, os.DirFS(dir)); err != nil { // as a power cut leaves it
@@ -119,8 +119,8 @@ func TestBindDeletedQueue(t *testing.T) {
 	if _, err := q.Delete(false, false); err != nil {
 		t.Fatal(err)
 	}
-	err = v.Bind(v.Exchange("amq.direct"), destination{queue: q}, "key", nil)
-	if x, ok := err.(*exception); !ok || x.code != wire.NotFound {
+	err = v.Bind(v.Exchange("amq.direct"), Destination{Queue: q}, "key", nil)
+	if x, ok := err.(*Exception); !ok || x.Code != wire.NotFound {
 		t.Errorf("got %v, want 404", err)
 	}
 }

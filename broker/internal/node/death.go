@@ -63,7 +63,7 @@ func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wi
 	}
 	for _, e := range old {
 		t, ok := e.(wire.Table)
-		if ok && text(t, "queue") == d.queue && text(t, "reason") == string(d.reason) {
+		if ok && TextField(t, "queue") == d.queue && TextField(t, "reason") == string(d.reason) {
 			if n, ok := t.Get("count"); ok {
 				if i, ok := wire.Integer(n); ok {
 					count = i + 1
@@ -99,31 +99,31 @@ func sorted(headers wire.Table) wire.Table {
 
 // Flags that stand for no property say something of properties that clients never see, and cannot set.
 const (
-	blindFlag = 1 << iota // there is a BCC header, which is for the broker alone
-	deathFlag             // the deaths were noted by this broker and not made up by a client
-	ourFlags  = blindFlag | deathFlag
+	BlindFlag = 1 << iota // there is a BCC header, which is for the broker alone
+	DeathFlag             // the deaths were noted by this broker and not made up by a client
+	OwnFlags  = BlindFlag | DeathFlag
 )
 
-func mark(properties []byte, flag byte) []byte {
+func SetFlag(properties []byte, flag byte) []byte {
 	properties[1] |= flag
 	return properties
 }
 
-func hasOurDeaths(properties []byte) bool { return properties[1]&deathFlag != 0 }
+func hasOurDeaths(properties []byte) bool { return properties[1]&DeathFlag != 0 }
 
-// unmarked returns properties as a client is to see them.
-func unmarked(properties []byte) []byte {
-	if properties[1]&ourFlags == 0 {
+// WithoutFlags returns properties as a client is to see them.
+func WithoutFlags(properties []byte) []byte {
+	if properties[1]&OwnFlags == 0 {
 		return properties
 	}
-	if properties[1]&blindFlag != 0 {
+	if properties[1]&BlindFlag != 0 {
 		if p, err := wire.ParseProperties(properties); err == nil {
 			p.Headers = p.Headers.Without("BCC")
 			return p.Append(nil)
 		}
 	}
 	plain := slices.Clone(properties)
-	plain[1] &^= ourFlags
+	plain[1] &^= OwnFlags
 	return plain
 }
 
@@ -131,24 +131,24 @@ func unmarked(properties []byte) []byte {
 func isCycle(deaths wire.Array, target string) bool {
 	for _, e := range deaths {
 		t, _ := e.(wire.Table)
-		if text(t, "reason") == string(queue.Rejected) {
+		if TextField(t, "reason") == string(queue.Rejected) {
 			return false
 		}
-		if text(t, "queue") == target {
+		if TextField(t, "queue") == target {
 			return true
 		}
 	}
 	return false
 }
 
-func text(t wire.Table, key string) string {
+func TextField(t wire.Table, key string) string {
 	v, _ := t.Get(key)
 	s, _ := v.(string)
 	return s
 }
 
-// listed returns the strings of a header that holds a list, such as CC.
-func listed(headers wire.Table, name string) (keys []string) {
+// KeyList returns the strings of a header that holds a list, such as CC.
+func KeyList(headers wire.Table, name string) (keys []string) {
 	v, _ := headers.Get(name)
 	list, _ := v.(wire.Array)
 	for _, e := range list {
@@ -159,5 +159,5 @@ func listed(headers wire.Table, name string) (keys []string) {
 	return keys
 }
 
-// mayHoldRoutes is a quick look whether raw headers could have CC or BCC.
-func mayHoldRoutes(raw []byte) bool { return bytes.Contains(raw, []byte("CC")) }
+// MayHoldRoutes is a quick look whether raw headers could have CC or BCC.
+func MayHoldRoutes(raw []byte) bool { return bytes.Contains(raw, []byte("CC")) }

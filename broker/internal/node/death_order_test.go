@@ -36,7 +36,7 @@ func TestOrderOfDeaths(t *testing.T) {
 			var got []string
 			for _, e := range deaths {
 				count, _ := e.(wire.Table).Get("count")
-				got = append(got, fmt.Sprint(text(e.(wire.Table), "queue"), count))
+				got = append(got, fmt.Sprint(TextField(e.(wire.Table), "queue"), count))
 			}
 			if strings.Join(got, " ") != want {
 				t.Errorf("%v, with %q made up, death %d: got %v, want %s", test.release, test.madeUp, i+1, got, want)

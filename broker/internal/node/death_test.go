@@ -22,7 +22,7 @@ func deathsOf(deaths wire.Array) string {
 			continue
 		}
 		count, _ := t.Get("count")
-		all = append(all, fmt.Sprintf("%s %s %v", text(t, "queue"), text(t, "reason"), count))
+		all = append(all, fmt.Sprintf("%s %s %v", TextField(t, "queue"), TextField(t, "reason"), count))
 	}
 	return strings.Join(all, ", ")
 }
@@ -50,7 +50,7 @@ func TestNoteDeath(t *testing.T) {
 			t.Errorf("after %s %s: got %s, want %s", step.death.queue, step.death.reason, got, step.want)
 		}
 	}
-	got := text(headers, "x-first-death-queue") + " " + text(headers, "x-first-death-reason") + " " + text(headers, "x-first-death-exchange")
+	got := TextField(headers, "x-first-death-queue") + " " + TextField(headers, "x-first-death-reason") + " " + TextField(headers, "x-first-death-exchange")
 	if want := "a expired x"; got != want {
 		t.Errorf("first death: got %q, want %q", got, want)
 	}
@@ -141,16 +141,16 @@ func TestFlags(t *testing.T) {
 		ours       bool
 	}{
 		{"none", plain, 0, false},
-		{"deaths", plain, deathFlag, true},
-		{"blind", blind, blindFlag, false},
-		{"both", blind, blindFlag | deathFlag, true},
+		{"deaths", plain, DeathFlag, true},
+		{"blind", blind, BlindFlag, false},
+		{"both", blind, BlindFlag | DeathFlag, true},
 	} {
-		marked := mark(bytes.Clone(c.properties), c.flags)
+		marked := SetFlag(bytes.Clone(c.properties), c.flags)
 		before := bytes.Clone(marked)
 		if got := hasOurDeaths(marked); got != c.ours {
 			t.Errorf("%s: deaths of ours: got %t, want %t", c.name, got, c.ours)
 		}
-		if got := unmarked(marked); !bytes.Equal(got, plain) {
+		if got := WithoutFlags(marked); !bytes.Equal(got, plain) {
 			t.Errorf("%s: got %x, want %x", c.name, got, plain)
 		}
 		if !bytes.Equal(marked, before) {
@@ -167,11 +167,11 @@ func TestListed(t *testing.T) {
 		value any
 		want  string
 	}{{nil, "[]"}, {"text", "[]"}, {wire.Array{"a", int32(1), "b"}, "[a b]"}} {
-		if got := fmt.Sprint(listed(table("CC", c.value), "CC")); got != c.want {
+		if got := fmt.Sprint(KeyList(table("CC", c.value), "CC")); got != c.want {
 			t.Errorf("%v: got %s, want %s", c.value, got, c.want)
 		}
 	}
-	if got := listed(nil, "CC"); got != nil {
+	if got := KeyList(nil, "CC"); got != nil {
 		t.Errorf("no headers: got %q, want none", got)
 	}
 }

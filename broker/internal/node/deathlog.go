@@ -23,14 +23,14 @@ type claim struct {
 // logRevived notes which messages are alive again, so that later starts treat them as this one does. Their deliveries are counted anew.
 func (n *Node) logRevived(all []claim) {
 	for len(all) > 0 {
-		b := n.batch()
+		b := n.Batch()
 		for len(all) > 0 && b.Size() < lettersAtOnce {
 			m, q := &all[0].message.Message, all[0].queue
 			b.Count(m, q, 0)
 			b.Die(m, q, revived)
 			all = all[1:]
 		}
-		n.commit(b)
+		n.Commit(b)
 	}
 }
 
@@ -46,10 +46,10 @@ func reasonOf(d store.Death) queue.Reason {
 func (q *Queue) logDeath(d queue.Death, b *store.Batch, copies []arrival) queue.Death {
 	copied := make([]store.QueueID, len(copies))
 	for i, a := range copies {
-		copied[i] = a.queue.core.ID
+		copied[i] = a.queue.Core.ID
 	}
 	if (!d.Noted || len(copied) > 0) && q.kept() {
-		b.Die(&d.Item.Message.Message, q.core.ID, store.Death(slices.Index(loggedReasons, d.Reason)+1), copied...)
+		b.Die(&d.Item.Message.Message, q.Core.ID, store.Death(slices.Index(loggedReasons, d.Reason)+1), copied...)
 		d.Noted = true
 	}
 	d.Copied = append(d.Copied, copied...)

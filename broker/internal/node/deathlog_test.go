@@ -16,10 +16,10 @@ func TestStrandedDeadLetterStaysDead(t *testing.T) {
 		reason queue.Reason
 		die    func(m must, q *Queue)
 	}{
-		{queue.Rejected, func(m must, q *Queue) { m.v.node.settle(q, []queue.Item{m.take(q)}, rejected) }},
+		{queue.Rejected, func(m must, q *Queue) { m.v.node.Settle(q, []queue.Item{m.take(q)}, Rejected) }},
 		{queue.DeliveryLimit, func(m must, q *Queue) {
 			for range 2 {
-				m.v.node.settle(q, []queue.Item{m.take(q)}, lost)
+				m.v.node.Settle(q, []queue.Item{m.take(q)}, Lost)
 			}
 		}},
 		{queue.Expired, func(_ must, _ *Queue) { time.Sleep(time.Minute) }},
@@ -47,7 +47,7 @@ func TestStrandedDeadLetterStaysDead(t *testing.T) {
 					}
 				}
 				target := m.queue("target")
-				m.do(m.v.Bind(m.v.Exchange("amq.direct"), destination{queue: target}, "source", nil))
+				m.do(m.v.Bind(m.v.Exchange("amq.direct"), Destination{Queue: target}, "source", nil))
 				time.Sleep(2 * time.Second)
 				seen, err := target.Look()
 				m.do(err)

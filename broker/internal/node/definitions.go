@@ -25,7 +25,7 @@ func put(key string, value any) change { return change{key: key, value: value} }
 // define notes a change in the log. It is called under the lock under which the change is made, so that the log has all changes
 // in their order; kept says when it is on disk.
 func (n *Node) define(c change) store.Mark {
-	if n.store == nil || c.key == "" && len(c.removed) == 0 {
+	if n.Store == nil || c.key == "" && len(c.removed) == 0 {
 		return 0
 	}
 	var puts []store.Definition
@@ -36,16 +36,16 @@ func (n *Node) define(c change) store.Mark {
 		}
 		puts = append(puts, store.Definition{Key: c.key, Value: value})
 	}
-	return n.store.Define(puts, c.removed)
+	return n.Store.Define(puts, c.removed)
 }
 
 // kept returns when what was noted up to a mark is on disk.
 func (n *Node) kept(mark store.Mark) error {
-	if n.store == nil {
+	if n.Store == nil {
 		return nil
 	}
-	if err := n.store.Wait(n.life, mark); err != nil {
-		return refuse(wire.InternalError, "cannot write a definition: %s", err)
+	if err := n.Store.Wait(n.Context, mark); err != nil {
+		return Refuse(wire.InternalError, "cannot write a definition: %s", err)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func exchangeKey(vhost, name string) string { return definitionKey(exchangeKind,
 func queueKey(vhost, name string) string    { return definitionKey(queueKind, vhost, name) }
 
 // bindingKey is the same for a binding in whatever order its arguments come.
-func bindingKey(vhost, source string, d destination, key string, args wire.Table) string {
+func bindingKey(vhost, source string, d Destination, key string, args wire.Table) string {
 	return definitionKey(bindingKind, vhost, source, d.kind(), d.name(), key, string(wire.AppendTable(nil, sorted(slices.Clone(args)))))
 }
 
@@ -117,7 +117,7 @@ func (x *Exchange) definition() exchangeDefinition {
 }
 
 func (q *Queue) definition() queueDefinition {
-	return queueDefinition{q.core.ID, q.AutoDelete, wire.AppendTable(nil, q.Arguments)}
+	return queueDefinition{q.Core.ID, q.AutoDelete, wire.AppendTable(nil, q.Arguments)}
 }
 
 // restoreDefinitions makes what the log defines. Bindings come last, because they refer to the others.
@@ -160,7 +160,7 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 	v := n.vhosts[names[0]]
 	if v == nil {
 		// A virtual host is deleted with all that is in it, in one step. So it is only lost, by damage.
-		n.log.Warn("a virtual host is made again because its definition is lost", "vhost", names[0])
+		n.Log.Warn("a virtual host is made again because its definition is lost", "vhost", names[0])
 		v = newVhost(n, names[0])
 		n.vhosts[v.Name] = v
 	}
@@ -218,12 +218,12 @@ func (v *Vhost) restoreBinding(names []string) error {
 		return err
 	}
 	source := v.exchanges[sourceName]
-	d := destination{queue: v.queues[to]}
+	d := Destination{Queue: v.queues[to]}
 	if kind == "exchange" {
-		d = destination{exchange: v.exchanges[to]}
+		d = Destination{Exchange: v.exchanges[to]}
 	}
-	if source == nil || d == (destination{}) {
-		v.node.log.Warn("a binding is left out because one end of it is not there", "vhost", v.Name, "exchange", sourceName, kind, to)
+	if source == nil || d == (Destination{}) {
+		v.node.Log.Warn("a binding is left out because one end of it is not there", "vhost", v.Name, "exchange", sourceName, kind, to)
 		return nil
 	}
 	if _, err := source.bindings.Add(d, key, args); err != nil {

@@ -46,14 +46,14 @@ func FuzzSplitKey(f *testing.F) {
 
 // TestBindingKey: bindings that differ only in the types of their arguments are two.
 func TestBindingKey(t *testing.T) {
-	d := destination{queue: &Queue{QueueSpec: QueueSpec{Name: "q"}}}
+	d := Destination{Queue: &Queue{QueueSpec: QueueSpec{Name: "q"}}}
 	seen := make(map[string]int)
 	for i, key := range []string{
 		bindingKey("/", "x", d, "k", nil),
 		bindingKey("/", "x", d, "k", table("a", int32(1))),
 		bindingKey("/", "x", d, "k", table("a", int64(1))),
 		bindingKey("/", "x", d, "", nil),
-		bindingKey("/", "x", destination{exchange: &Exchange{Name: "q"}}, "k", nil),
+		bindingKey("/", "x", Destination{Exchange: &Exchange{Name: "q"}}, "k", nil),
 	} {
 		if other, there := seen[key]; there {
 			t.Errorf("bindings %d and %d have one key", other, i)

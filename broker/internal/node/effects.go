@@ -5,14 +5,14 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-func (n *Node) batch() *store.Batch { return n.batches.Get().(*store.Batch) }
+func (n *Node) Batch() *store.Batch { return n.batches.Get().(*store.Batch) }
 
-// commit writes a batch to the log, if there is one, and takes it back.
-func (n *Node) commit(b *store.Batch) store.Mark {
+// Commit writes a batch to the log, if there is one, and takes it back.
+func (n *Node) Commit(b *store.Batch) store.Mark {
 	var mark store.Mark
-	if n.store != nil {
-		mark = n.store.Commit(b)
-		for last := n.latest.Load(); last < uint64(mark) && !n.latest.CompareAndSwap(last, uint64(mark)); last = n.latest.Load() {
+	if n.Store != nil {
+		mark = n.Store.Commit(b)
+		for last := n.Latest.Load(); last < uint64(mark) && !n.Latest.CompareAndSwap(last, uint64(mark)); last = n.Latest.Load() {
 			continue
 		}
 	}
@@ -21,20 +21,20 @@ func (n *Node) commit(b *store.Batch) store.Mark {
 	return mark
 }
 
-// throttle waits while much is to be written. No lock is held.
-func (n *Node) throttle() {
-	if n.store != nil && n.opened.Load() {
+// Throttle waits while much is to be written. No lock is held.
+func (n *Node) Throttle() {
+	if n.Store != nil && n.opened.Load() {
 		// An error is the end of the log or of the node, which everybody is told of elsewhere.
-		_ = n.store.Throttle(n.life)
+		_ = n.Store.Throttle(n.Context)
 	}
 }
 
-// after sees to what follows from a call to a queue. No lock is held.
-func (n *Node) after(q *Queue, fx queue.Effects) {
+// Apply sees to what follows from a call to a queue. No lock is held.
+func (n *Node) Apply(q *Queue, fx queue.Effects) {
 	if n.settleAndLoad(q, fx) {
 		n.bury(q)
 	}
-	n.checkMemory()
+	n.CheckMemory()
 }
 
 // settleAndLoad does what must be done at once, and reports whether messages have died.
@@ -45,7 +45,7 @@ func (n *Node) settleAndLoad(q *Queue, fx queue.Effects) (dead bool) {
 		if !fx.Load {
 			return dead
 		}
-		fx = q.core.Loaded(n.load(q))
+		fx = q.Core.Loaded(n.load(q))
 	}
 }
 
@@ -54,21 +54,21 @@ func (n *Node) settled(q *Queue, messages []*queue.Message) {
 	if len(messages) == 0 || !q.kept() {
 		return
 	}
-	b := n.batch()
+	b := n.Batch()
 	for _, m := range messages {
 		if m.Stored() {
-			b.Settle(&m.Message, q.core.ID)
+			b.Settle(&m.Message, q.Core.ID)
 		}
 	}
-	n.commit(b)
+	n.Commit(b)
 }
 
 // load reads contents that consumers wait for. It returns the messages that cannot be read.
 func (n *Node) load(q *Queue) map[*queue.Message]bool {
 	var unreadable map[*queue.Message]bool
-	for _, m := range q.core.Missing() {
+	for _, m := range q.Core.Missing() {
 		if err := n.reload(m); err != nil {
-			n.log.Error("a stored message cannot be read and is set aside", "queue", q.Name, "vhost", q.vhost.Name, "error", err)
+			n.Log.Error("a stored message cannot be read and is set aside", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
 			if unreadable == nil {
 				unreadable = make(map[*queue.Message]bool)
 			}
@@ -83,7 +83,7 @@ func (n *Node) reload(m *queue.Message) error {
 		n.budget.Load(m, c)
 		return nil
 	}
-	c, err := n.store.Read(&m.Message)
+	c, err := n.Store.Read(&m.Message)
 	if err != nil {
 		return err
 	}
@@ -96,13 +96,13 @@ func (n *Node) reload(m *queue.Message) error {
 
 // tick is called by a queue's timer.
 func (n *Node) tick(q *Queue) {
-	if !n.tasks.enter() {
+	if !n.Tasks.Enter() {
 		return
 	}
-	defer n.tasks.leave()
-	fx, expired := q.core.Tick()
-	n.after(q, fx)
+	defer n.Tasks.Leave()
+	fx, expired := q.Core.Tick()
+	n.Apply(q, fx)
 	if expired {
-		_, _ = q.delete(false, false)
+		_, _ = q.Delete(false, false)
 	}
 }

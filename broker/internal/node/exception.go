@@ -6,21 +6,21 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// exception ends a channel, or the whole connection, for a reason that the client is told.
-type exception struct {
-	code   uint16
-	text   string
-	method wire.MethodID // at fault; 0: none
+// Exception ends a channel, or the whole connection, for a reason that the client is told.
+type Exception struct {
+	Code   uint16
+	Text   string
+	Method wire.MethodID // at fault; 0: none
 }
 
-func (e *exception) Error() string { return wire.ReplyText(e.code, e.text) }
+func (e *Exception) Error() string { return wire.ReplyText(e.Code, e.Text) }
 
-// refuse returns an exception with RabbitMQ's words.
-func refuse(code uint16, format string, args ...any) error {
-	return &exception{code: code, text: fmt.Sprintf(format, args...)}
+// Refuse returns an exception with RabbitMQ's words.
+func Refuse(code uint16, format string, args ...any) error {
+	return &Exception{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
 // A resource is named in reply texts as RabbitMQ does.
-func resource(kind, name, vhost string) string {
+func Resource(kind, name, vhost string) string {
 	return fmt.Sprintf("%s '%s' in vhost '%s'", kind, name, vhost)
 }

@@ -17,9 +17,9 @@ func (v *Vhost) DeclareExchange(want Exchange) error {
 	}
 	if v.deleted {
 		v.mu.Unlock()
-		return refuse(wire.NotFound, "no vhost '%s'", v.Name)
+		return Refuse(wire.NotFound, "no vhost '%s'", v.Name)
 	}
-	if err := v.node.crowded(resource("exchange", want.Name, v.Name)); err != nil {
+	if err := v.node.crowded(Resource("exchange", want.Name, v.Name)); err != nil {
 		v.mu.Unlock()
 		return err
 	}
@@ -32,13 +32,13 @@ func (v *Vhost) DeclareExchange(want Exchange) error {
 		mark = v.node.define(put(exchangeKey(v.Name, x.Name), x.definition()))
 	}
 	v.mu.Unlock()
-	v.node.checkMemory()
+	v.node.CheckMemory()
 	return v.node.kept(mark)
 }
 
 // sameAs reports what differs from a declaration, in RabbitMQ's words.
 func (x *Exchange) sameAs(want Exchange) error {
-	what := resource("exchange", x.Name, x.vhost.Name)
+	what := Resource("exchange", x.Name, x.vhost.Name)
 	if x.Kind != want.Kind {
 		return inequivalent("type", what, quoted(string(want.Kind)), quoted(string(x.Kind)))
 	}
@@ -63,11 +63,11 @@ func (v *Vhost) DeleteExchange(name string, ifUnused bool) error {
 	}
 	if ifUnused && x.bindings.Len() > 0 {
 		v.mu.Unlock()
-		return refuse(wire.PreconditionFailed, "%s in use", resource("exchange", name, v.Name))
+		return Refuse(wire.PreconditionFailed, "%s in use", Resource("exchange", name, v.Name))
 	}
 	mark := v.node.define(change{removed: v.dropExchange(x)})
 	v.mu.Unlock()
-	v.node.checkMemory()
+	v.node.CheckMemory()
 	return v.node.kept(mark)
 }
 
@@ -79,14 +79,14 @@ func (v *Vhost) dropExchange(x *Exchange) (removed []string) {
 	}
 	removed = v.exchangeRemoval(x)
 	delete(v.exchanges, x.Name)
-	v.node.memory.topology.Add(-x.weight())
-	var destinations []destination
-	x.bindings.All(func(d destination, _ string, _ wire.Table) { destinations = append(destinations, d) })
+	v.node.MemoryUse.topology.Add(-x.weight())
+	var destinations []Destination
+	x.bindings.All(func(d Destination, _ string, _ wire.Table) { destinations = append(destinations, d) })
 	for _, d := range destinations {
 		x.bindings.RemoveAll(d)
 		delete(d.sources(), x)
 	}
-	removed = append(removed, v.unbindAll(destination{exchange: x})...)
+	removed = append(removed, v.unbindAll(Destination{Exchange: x})...)
 	v.changed()
 	return removed
 }
@@ -96,7 +96,7 @@ func (v *Vhost) exchangeRemoval(x *Exchange) (keys []string) {
 	if x.Durable && !x.system() {
 		keys = append(keys, exchangeKey(v.Name, x.Name))
 	}
-	x.bindings.All(func(d destination, key string, args wire.Table) {
+	x.bindings.All(func(d Destination, key string, args wire.Table) {
 		if x.Durable && d.durable() {
 			keys = append(keys, bindingKey(v.Name, x.Name, d, key, args))
 		}
@@ -114,7 +114,7 @@ func (x *Exchange) system() bool {
 }
 
 // unbindAll removes all bindings to a destination. The virtual host is locked.
-func (v *Vhost) unbindAll(d destination) (removed []string) {
+func (v *Vhost) unbindAll(d Destination) (removed []string) {
 	for source := range d.sources() {
 		source.bindings.Of(d, func(key string, args wire.Table) {
 			if source.Durable && d.durable() {
@@ -137,7 +137,7 @@ func (v *Vhost) unbound(x *Exchange) []string {
 }
 
 // Bind binds a queue or an exchange to an exchange.
-func (v *Vhost) Bind(source *Exchange, d destination, key string, args wire.Table) error {
+func (v *Vhost) Bind(source *Exchange, d Destination, key string, args wire.Table) error {
 	v.mu.Lock()
 	if err := v.bindable(source, d); err != nil {
 		v.mu.Unlock()
@@ -145,7 +145,7 @@ func (v *Vhost) Bind(source *Exchange, d destination, key string, args wire.Tabl
 	}
 	added, err := source.bindings.Add(d, key, args)
 	if added {
-		if err := v.node.crowded("a binding of " + resource("exchange", source.Name, v.Name)); err != nil {
+		if err := v.node.crowded("a binding of " + Resource("exchange", source.Name, v.Name)); err != nil {
 			source.bindings.Remove(d, key, args)
 			v.mu.Unlock()
 			return err
@@ -161,27 +161,27 @@ func (v *Vhost) Bind(source *Exchange, d destination, key string, args wire.Tabl
 	}
 	v.mu.Unlock()
 	if err != nil {
-		return refuse(wire.PreconditionFailed, "%s", err)
+		return Refuse(wire.PreconditionFailed, "%s", err)
 	}
-	v.node.checkMemory()
+	v.node.CheckMemory()
 	return v.node.kept(mark)
 }
 
 // bindable refuses ends that were deleted while somebody looked for them. The virtual host is locked.
-func (v *Vhost) bindable(source *Exchange, d destination) error {
+func (v *Vhost) bindable(source *Exchange, d Destination) error {
 	switch {
 	case v.deleted || v.exchanges[source.Name] != source:
-		return v.noExchange(source.Name)
-	case d.queue != nil && v.queues[d.queue.Name] != d.queue:
-		return v.noQueue(d.queue.Name)
-	case d.exchange != nil && v.exchanges[d.exchange.Name] != d.exchange:
-		return v.noExchange(d.exchange.Name)
+		return v.NoExchange(source.Name)
+	case d.Queue != nil && v.queues[d.Queue.Name] != d.Queue:
+		return v.NoQueue(d.Queue.Name)
+	case d.Exchange != nil && v.exchanges[d.Exchange.Name] != d.Exchange:
+		return v.NoExchange(d.Exchange.Name)
 	}
 	return nil
 }
 
 // Unbind takes a binding away, if it is there.
-func (v *Vhost) Unbind(source *Exchange, d destination, key string, args wire.Table) error {
+func (v *Vhost) Unbind(source *Exchange, d Destination, key string, args wire.Table) error {
 	v.mu.Lock()
 	if !source.bindings.Remove(d, key, args) {
 		v.mu.Unlock()
@@ -200,12 +200,12 @@ func (v *Vhost) Unbind(source *Exchange, d destination, key string, args wire.Ta
 	v.changed()
 	mark := v.node.define(change{removed: removed})
 	v.mu.Unlock()
-	v.node.checkMemory()
+	v.node.CheckMemory()
 	return v.node.kept(mark)
 }
 
-// bound reports whether there is such a binding.
-func (v *Vhost) bound(source *Exchange, d destination, key string, args wire.Table) (yes bool) {
+// Bound reports whether there is such a binding.
+func (v *Vhost) Bound(source *Exchange, d Destination, key string, args wire.Table) (yes bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	source.bindings.Of(d, func(k string, a wire.Table) { yes = yes || k == key && a.Equal(args) })
@@ -226,7 +226,7 @@ func (v *Vhost) Bindings() []Binding {
 	}
 	for _, x := range v.Exchanges() {
 		v.mu.RLock()
-		x.bindings.All(func(d destination, key string, args wire.Table) {
+		x.bindings.All(func(d Destination, key string, args wire.Table) {
 			all = append(all, Binding{x.Name, d.name(), d.kind(), key, args})
 		})
 		v.mu.RUnlock()
@@ -234,11 +234,11 @@ func (v *Vhost) Bindings() []Binding {
 	return all
 }
 
-// parseKind refuses unknown kinds as RabbitMQ does.
-func parseKind(c Compat, kind string) (exchange.Kind, error) {
+// ParseKind refuses unknown kinds as RabbitMQ does.
+func ParseKind(c Compat, kind string) (exchange.Kind, error) {
 	k, ok := exchange.ParseKind(kind)
 	if !ok {
-		return "", refuse(c.unknownKind(), "unknown exchange type '%s'", kind)
+		return "", Refuse(c.unknownKind(), "unknown exchange type '%s'", kind)
 	}
 	return k, nil
 }

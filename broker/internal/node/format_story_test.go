@@ -33,7 +33,7 @@ func TestPresentFormat(t *testing.T) {
 				indexed <- struct{}{}
 			}
 		}
-		n, err := Open(Config{Dir: closed, Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler), Store: store.Options{SegmentSize: 4096, Crash: crash}})
+		n, err := openAlone(Config{Dir: closed, Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler), Store: store.Options{SegmentSize: 4096, Crash: crash}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,14 +48,14 @@ func TestPresentFormat(t *testing.T) {
 			m.do(os.Remove(filepath.Join(dir, "LOCK")))
 		}
 		if *writtenFormat != "" {
-			n, err := Open(Config{Dir: ofFormat(t, closed), Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: ofFormat(t, closed), Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler)})
 			m.do(err)
 			m.do(os.WriteFile(filepath.Join(base, "contents.txt"), []byte(must{t, n.Vhost("/")}.contents()), 0o600))
 			m.do(n.Close())
 		}
 		var contents []string
 		for _, dir := range []string{closed, killed} {
-			n, err := Open(Config{Dir: ofFormat(t, dir), Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: ofFormat(t, dir), Compat: RabbitMQ43, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,12 +87,12 @@ func (m must) story() {
 	m.queue("stranding", "x-queue-type", "quorum", "x-overflow", "reject-publish", "x-dead-letter-exchange", "amq.direct", "x-dead-letter-strategy", "at-least-once")
 	m.queue("halfway", "x-queue-type", "quorum", "x-overflow", "reject-publish", "x-dead-letter-exchange", "amq.topic", "x-dead-letter-strategy", "at-least-once")
 	for _, q := range []*Queue{m.queue("has a copy"), m.queue("is full", "x-max-length", int32(0), "x-overflow", "reject-publish")} {
-		m.do(v.Bind(v.Exchange("amq.topic"), destination{queue: q}, "halfway", nil))
+		m.do(v.Bind(v.Exchange("amq.topic"), Destination{Queue: q}, "halfway", nil))
 	}
 	m.queue("retry", "x-queue-type", "quorum", "x-delayed-retry-type", "all", "x-delayed-retry-min", int32(3_600_000))
 	gone := m.queue("deleted")
 	for _, name := range []string{"classic", "quorum-2"} {
-		m.do(v.Bind(v.Exchange("amq.fanout"), destination{queue: v.Queue(name)}, "", nil))
+		m.do(v.Bind(v.Exchange("amq.fanout"), Destination{Queue: v.Queue(name)}, "", nil))
 	}
 	kept := wire.Properties{DeliveryMode: 2, ContentType: "text/plain", Headers: table("n", int64(7), "s", "ü")}
 	for i := range 6 {
@@ -119,22 +119,22 @@ func (m must) story() {
 		m.publish("", "bulk", kept, fmt.Sprintf("bulk %d %s", i, strings.Repeat(".", 400)))
 	}
 	m.publish("", "bulk", kept, strings.Repeat("large ", 11000))
-	take := func(name string, a answer) {
+	take := func(name string, a Answer) {
 		q := v.Queue(name)
-		n.settle(q, []queue.Item{m.take(q)}, a)
+		n.Settle(q, []queue.Item{m.take(q)}, a)
 	}
-	take("retry", rejectedBack)
-	take("stranding", rejected)
-	take("halfway", rejected)
-	take("classic", acked)
-	take("classic", rejected)
-	take("classic", lost)
+	take("retry", RejectedBack)
+	take("stranding", Rejected)
+	take("halfway", Rejected)
+	take("classic", Acked)
+	take("classic", Rejected)
+	take("classic", Lost)
 	m.take(v.Queue("classic")) // and never answered
-	take("quorum-2", acked)
-	take("quorum-2", lost)
-	take("quorum-2", lost)
+	take("quorum-2", Acked)
+	take("quorum-2", Lost)
+	take("quorum-2", Lost)
 	for range 12 {
-		take("bulk", acked)
+		take("bulk", Acked)
 	}
 	_, err := gone.Delete(false, false)
 	m.do(err)

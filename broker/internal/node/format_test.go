@@ -71,12 +71,12 @@ func (m must) contents() string {
 			note("  queue %q: %s, auto-delete %t, %s", q.Name, q.Type(), q.AutoDelete, erlang.Term(q.Arguments))
 			seen, err := q.Look()
 			m.do(err)
-			for i, it := range q.core.Peek(len(seen)) {
+			for i, it := range q.Core.Peek(len(seen)) {
 				s, p := seen[i], seen[i].Properties
 				note("    %.20q of %d bytes from %q by %q, id %q, mode %d, priority %d, %s, came back %d times", s.Body, len(s.Body), s.Exchange, s.Key, p.MessageID,
 					p.DeliveryMode, p.Priority, erlang.Term(p.Headers), it.Count)
 			}
-			for _, it := range q.core.Delayed() {
+			for _, it := range q.Core.Delayed() {
 				note("    delayed: %d bytes, came back %d times", it.Message.Size, it.Count)
 			}
 		}
@@ -95,7 +95,7 @@ func TestFormats(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				for start := range 3 {
-					n, err := Open(Config{Dir: dir, Compat: f.compat, Store: store.Options{SegmentSize: 4096}, Logger: slog.New(slog.DiscardHandler)})
+					n, err := openAlone(Config{Dir: dir, Compat: f.compat, Store: store.Options{SegmentSize: 4096}, Logger: slog.New(slog.DiscardHandler)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -121,7 +121,7 @@ func TestFormats(t *testing.T) {
 					m.do(n.Close())
 				}
 				// Time has stood still for the delayed one, and goes on.
-				n, err := Open(Config{Dir: dir, Compat: f.compat, Logger: slog.New(slog.DiscardHandler)})
+				n, err := openAlone(Config{Dir: dir, Compat: f.compat, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -146,7 +146,7 @@ func (m must) use(start int) {
 	m.queue("new", "x-queue-type", "quorum", "x-overflow", "reject-publish", "x-dead-letter-exchange", "amq.direct", "x-dead-letter-strategy", "at-least-once")
 	m.publish("", "new", wire.Properties{DeliveryMode: 2}, fmt.Sprint("new ", start))
 	q := m.v.Queue("new")
-	m.v.node.settle(q, []queue.Item{m.take(q)}, rejected)
+	m.v.node.Settle(q, []queue.Item{m.take(q)}, Rejected)
 	_, err := q.Delete(false, false)
 	m.do(err)
 }

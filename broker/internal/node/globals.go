@@ -18,7 +18,7 @@ func (n *Node) ClusterName() string {
 			return name
 		}
 	}
-	return n.config.Name
+	return n.Config.Name
 }
 
 // GlobalParameters returns all, by name.

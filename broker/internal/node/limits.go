@@ -21,8 +21,8 @@ const (
 	MaxChannels    = "max-channels"
 )
 
-// reached reports whether with so many there can be no more.
-func (l Limits) reached(name string, have int) (limit int64, yes bool) {
+// Reached reports whether with so many there can be no more.
+func (l Limits) Reached(name string, have int) (limit int64, yes bool) {
 	limit, there := l[name]
 	return limit, there && limit >= 0 && int64(have) >= limit
 }
@@ -59,8 +59,8 @@ func VhostLimits() []string { return []string{MaxConnections, MaxQueues} }
 // UserLimits are the names of limits of users.
 func UserLimits() []string { return []string{MaxConnections, MaxChannels} }
 
-// limitsOf returns those of a user.
-func (n *Node) limitsOf(user string) Limits {
+// LimitsOf returns those of a user.
+func (n *Node) LimitsOf(user string) Limits {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if u := n.users[user]; u != nil {
@@ -90,8 +90,15 @@ func (v *Vhost) EditLimits(edit func(Limits)) error {
 
 // queueRoom refuses a queue that is one too many for clients. The virtual host is locked.
 func (v *Vhost) queueRoom(name string) error {
-	if limit, reached := v.about.Limits.reached(MaxQueues, len(v.queues)); reached {
-		return refuse(wire.PreconditionFailed, "cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, limit)
+	if limit, reached := v.about.Limits.Reached(MaxQueues, len(v.queues)); reached {
+		return Refuse(wire.PreconditionFailed, "cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, limit)
 	}
 	return nil
+}
+
+// CheckQueueLimit refuses a queue that is one too many for clients.
+func (v *Vhost) CheckQueueLimit(name string) error {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.queueRoom(name)
 }

@@ -13,14 +13,16 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/rehop/rehop/broker/internal/queue"
 	"github.com/rehop/rehop/internal/wire"
 )
 
 // memory counts what is in memory beside messages, and knows what all of it costs.
 type memory struct {
-	topology  atomic.Int64 // bytes of queues, exchanges and bindings
-	consumers atomic.Int64 // bytes of consumers
-	percent   int64        // what the heap grows to before garbage is collected, of what is live
+	topology   atomic.Int64 // bytes of queues, exchanges and bindings
+	Consumers  atomic.Int64 // bytes of consumers
+	Incomplete atomic.Int64 // bytes of messages that are not complete or not committed
+	percent    int64        // what the heap grows to before garbage is collected, of what is live
 }
 
 // What things take of memory, about, beside their names and arguments. A queue has a block of places from its first message on.
@@ -41,7 +43,10 @@ func (x *Exchange) weight() int64 {
 	return int64(exchangeWeight + 4*len(x.Name) + 2*x.Arguments.Weight())
 }
 
-func (c *consumer) weight() int64 { return int64(consumerWeight + len(c.Tag) + c.arguments.Weight()) }
+// ConsumerWeight is what a consumer takes.
+func ConsumerWeight(tag string, args wire.Table) int64 {
+	return int64(consumerWeight + len(tag) + args.Weight())
+}
 
 // heapPercent is to how many percent of what is live the heap grows.
 func heapPercent() int64 {
@@ -57,20 +62,20 @@ func heapPercent() int64 {
 	return 100 + int64(gogc)
 }
 
-// used is how much memory messages, also those that are not complete, topology and consumers take, with the garbage that comes with them.
-func (n *Node) used() int64 {
-	return n.withGarbage(n.budget.Used() + n.hoards.total.Load() + n.memory.topology.Load() + n.memory.consumers.Load())
+// Used is how much memory messages, also those that are not complete, topology and consumers take, with the garbage that comes with them.
+func (n *Node) Used() int64 {
+	return n.WithGarbage(n.budget.Used() + n.MemoryUse.Incomplete.Load() + n.MemoryUse.topology.Load() + n.MemoryUse.Consumers.Load())
 }
 
 // short: more memory is used than may be.
-func (n *Node) short() bool { return n.used() > n.config.MemoryLimit }
+func (n *Node) short() bool { return n.Used() > n.Config.MemoryLimit }
 
 // plentiful: so much less is used that publishers can go on for a while.
-func (n *Node) plentiful() bool { return n.used() < n.clearMark() }
+func (n *Node) plentiful() bool { return n.Used() < n.ClearMark() }
 
-// clearMark is where the alarm for memory is cleared.
-func (n *Node) clearMark() int64 {
-	limit := n.config.MemoryLimit
+// ClearMark is where the alarm for memory is cleared.
+func (n *Node) ClearMark() int64 {
+	limit := n.Config.MemoryLimit
 	return limit - limit/8
 }
 
@@ -78,39 +83,39 @@ func (n *Node) clearMark() int64 {
 func (n *Node) unload() {
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
-			q.core.Unload()
+			q.Core.Unload()
 		}
 	}
-	n.eachOpenDelivery(func(d delivery) { n.budget.Unload(d.item.Message) })
+	n.clients.EachUnacked(func(_ *Queue, it queue.Item) { n.budget.Unload(it.Message) })
 }
 
-// withGarbage is what so many live bytes cost.
-func (n *Node) withGarbage(live int64) int64 { return live / 100 * n.memory.percent }
+// WithGarbage is what so many live bytes cost.
+func (n *Node) WithGarbage(live int64) int64 { return live / 100 * n.MemoryUse.percent }
 
 // crowded refuses to make something when queues, exchanges and bindings take more than half of the memory: publishers that wait do not stop
 // those who declare.
 func (n *Node) crowded(what string) error {
-	limit := n.config.MemoryLimit / 2
-	used := n.withGarbage(n.memory.topology.Load())
+	limit := n.Config.MemoryLimit / 2
+	used := n.WithGarbage(n.MemoryUse.topology.Load())
 	if limit == 0 || used <= limit {
 		return nil
 	}
-	return refuse(wire.PreconditionFailed, "cannot make %s: queues, exchanges and bindings take %d MiB of memory, more than half of the limit of %d MiB", what, used>>20, n.config.MemoryLimit>>20)
+	return Refuse(wire.PreconditionFailed, "cannot make %s: queues, exchanges and bindings take %d MiB of memory, more than half of the limit of %d MiB", what, used>>20, n.Config.MemoryLimit>>20)
 }
 
-// crowdedBy refuses a consumer when consumers take more than a quarter of the memory. That is theirs alone, since only consuming makes room again. The
+// CrowdedBy refuses a consumer when consumers take more than a quarter of the memory. That is theirs alone, since only consuming makes room again. The
 // first consumer of a queue comes in any case if it is light, so that no consumers of others keep a queue from being drained: there are no more of those
 // than queues, and each takes less than its queue.
-func (n *Node) crowdedBy(c *consumer) error {
-	limit := n.config.MemoryLimit / 4
-	used := n.withGarbage(n.memory.consumers.Load())
+func (n *Node) CrowdedBy(q *Queue, weight int64) error {
+	limit := n.Config.MemoryLimit / 4
+	used := n.WithGarbage(n.MemoryUse.Consumers.Load())
 	if limit == 0 || used <= limit {
 		return nil
 	}
-	if _, others := c.queue.core.Counts(); others == 0 && c.weight() <= lightConsumer {
+	if _, others := q.Core.Counts(); others == 0 && weight <= lightConsumer {
 		return nil
 	}
-	return refuse(wire.PreconditionFailed, "cannot make a consumer of %s: consumers take %d MiB of memory, more than a quarter of the limit of %d MiB", c.queue, used>>20, n.config.MemoryLimit>>20)
+	return Refuse(wire.PreconditionFailed, "cannot make a consumer of %s: consumers take %d MiB of memory, more than a quarter of the limit of %d MiB", q, used>>20, n.Config.MemoryLimit>>20)
 }
 
 // DefaultMemoryLimit is two fifths of the memory that this process may have, as in RabbitMQ; 1 GiB if nobody can tell how much that is.

@@ -21,7 +21,7 @@ func TestMemoryLimitBoundsTheHeap(t *testing.T) {
 	for _, body := range []int{0, 1000} {
 		for _, fanout := range []int{1, 100} {
 			t.Run(fmt.Sprintf("%d bytes to %d queues", body, fanout), func(t *testing.T) {
-				n, err := Open(Config{MemoryLimit: limit, Logger: slog.New(slog.DiscardHandler)})
+				n, err := openAlone(Config{MemoryLimit: limit, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -36,8 +36,8 @@ func TestMemoryLimitBoundsTheHeap(t *testing.T) {
 					buf := append(make([]byte, 0, len(properties)+body), properties...)
 					buf = append(buf, make([]byte, body)...)
 					split := len(properties)
-					n.publish(&store.Content{Properties: buf[:split:split], Body: buf[split:]}, wire.Brief{}, -1, queues)
-					n.checkMemory()
+					n.Publish(&store.Content{Properties: buf[:split:split], Body: buf[split:]}, wire.Brief{}, -1, queues)
+					n.CheckMemory()
 					if i%1000 == 0 {
 						var m runtime.MemStats
 						runtime.ReadMemStats(&m)
@@ -49,7 +49,7 @@ func TestMemoryLimitBoundsTheHeap(t *testing.T) {
 					t.Errorf("the heap grew by %d MiB, want at most %d and a quarter more", grown>>20, limit>>20)
 				}
 				live := heapInUse() - before
-				if used, _ := n.Memory(); used < live*n.memory.percent/100*3/4 {
+				if used, _ := n.Memory(); used < live*n.MemoryUse.percent/100*3/4 {
 					t.Errorf("%d KiB are live, and %d counted, which is too little", live>>10, used>>10)
 				}
 			})
@@ -90,7 +90,7 @@ func TestPurgeIsFrugal(t *testing.T) {
 	for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			const messages = 20_000
-			n, err := Open(Config{Dir: dir, MemoryLimit: 1 << 40, Resident: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: dir, MemoryLimit: 1 << 40, Resident: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,11 +100,11 @@ func TestPurgeIsFrugal(t *testing.T) {
 			for range messages {
 				send(v, "", wire.Brief{DeliveryMode: 2}, "q")
 			}
-			if err := n.kept(store.Mark(n.latest.Load())); err != nil {
+			if err := n.kept(store.Mark(n.Latest.Load())); err != nil {
 				t.Fatal(err)
 			}
 			var before, after runtime.MemStats
-			steps := n.latest.Load()
+			steps := n.Latest.Load()
 			runtime.ReadMemStats(&before)
 			purged := q.Purge()
 			runtime.ReadMemStats(&after)
@@ -114,7 +114,7 @@ func TestPurgeIsFrugal(t *testing.T) {
 			if took := (after.TotalAlloc - before.TotalAlloc) / messages; took > 400 { // 605 before a purge worked in small steps; the race detector adds some
 				t.Errorf("%d bytes for each message were allocated, want at most 400", took)
 			}
-			if took := n.latest.Load() - steps; dir != "" && took < messages/1024 {
+			if took := n.Latest.Load() - steps; dir != "" && took < messages/1024 {
 				t.Errorf("the purge took %d steps of the log, want at least %d", took, messages/1024)
 			}
 		})
@@ -128,7 +128,7 @@ func TestPurgeServesOthers(t *testing.T) {
 		const messages, step, muchUnwritten = 5000, 1024, 17 << 20
 		var stands atomic.Bool
 		moves := make(chan struct{})
-		n, err := Open(Config{Dir: t.TempDir(), MemoryLimit: 1 << 40, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler), Store: store.Options{Crash: func(string) {
+		n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: 1 << 40, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler), Store: store.Options{Crash: func(string) {
 			if stands.Load() {
 				<-moves
 			}
@@ -143,21 +143,21 @@ func TestPurgeServesOthers(t *testing.T) {
 		for range messages {
 			send(m.v, "", wire.Brief{DeliveryMode: 2}, "large")
 		}
-		m.do(n.kept(store.Mark(n.latest.Load())))
+		m.do(n.kept(store.Mark(n.Latest.Load())))
 		stands.Store(true)
 		send(m.v, strings.Repeat("x", muchUnwritten), wire.Brief{DeliveryMode: 2}, "bulk")
-		before := n.latest.Load()
+		before := n.Latest.Load()
 		purged := make(chan int, 1)
 		go func() { purged <- large.Purge() }()
 		synctest.Wait() // it has begun, and waits
-		if ready, steps := large.Status().Ready, n.latest.Load()-before; ready != 0 || steps != 1 {
+		if ready, steps := large.Status().Ready, n.Latest.Load()-before; ready != 0 || steps != 1 {
 			t.Errorf("at first %d messages are left after %d steps of the log, want none after one", ready, steps)
 		}
 		send(m.v, "served", wire.Brief{DeliveryMode: 2}, "other")
 		if got := string(m.get(other).Body); got != "served" {
 			t.Errorf("got %q from the other queue, want what was just published", got)
 		}
-		served := n.latest.Load()
+		served := n.Latest.Load()
 		if len(purged) > 0 {
 			t.Error("the purge ended before the other queue was served")
 		}
@@ -166,7 +166,7 @@ func TestPurgeServesOthers(t *testing.T) {
 		if got := <-purged; got != messages {
 			t.Errorf("%d were purged, want %d", got, messages)
 		}
-		if steps := n.latest.Load() - served; steps < (messages-step)/step {
+		if steps := n.Latest.Load() - served; steps < (messages-step)/step {
 			t.Errorf("the purge took %d steps of the log after the other queue was served, want at least %d", steps, (messages-step)/step)
 		}
 	})
@@ -175,7 +175,7 @@ func TestPurgeServesOthers(t *testing.T) {
 // Contents that are on disk leave memory before anybody is blocked because of them.
 func TestStoredContentsLeaveBeforeTheAlarm(t *testing.T) {
 	const limit, size = 8 << 20, 8000
-	n, err := Open(Config{Dir: t.TempDir(), MemoryLimit: limit, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler)})
+	n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: limit, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,15 @@ func TestStoredContentsLeaveBeforeTheAlarm(t *testing.T) {
 	// There is room for contents again when there are few messages.
 	q.Purge()
 	send(v, body, wire.Brief{DeliveryMode: 2}, "q")
-	if q.core.Peek(1)[0].Message.Content() == nil {
+	if q.Core.Peek(1)[0].Message.Content() == nil {
 		t.Error("a message leaves memory though there is room")
 	}
+}
+
+// heapInUse is how many bytes are reachable.
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -1,18 +1,13 @@
-// Package node is an AMQP 0-9-1 broker in one process: virtual hosts, users, connections, channels, and how messages
-// go from exchanges to queues, to consumers, and when they die to other exchanges.
+// Package node is the state of a broker: virtual hosts, exchanges, queues, policies, users, the log, and how messages
+// go from exchanges to queues and, when they are dead-lettered, to other exchanges.
 package node
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,60 +52,74 @@ type Config struct {
 	wall func() time.Time
 }
 
+// CloseLimit is how long a connection that is being closed is waited for: for connection.close-ok, for the client to
+// read what was last written, and for it to close the socket.
+const CloseLimit = 5 * time.Second
+
 // Node is a running broker.
 type Node struct {
-	config      Config
-	log         *slog.Logger
-	store       *store.Store // nil: nothing is durable
-	budget      queue.Budget
-	memory      memory
-	hoards      hoards
-	calendar    calendar // of the log
-	began       time.Time
-	opened      atomic.Bool     // before that nobody waits for the disk
-	stopping    chan struct{}   // closed when Close begins
-	life        context.Context // ends when Close begins, or when the log fails
-	end         context.CancelFunc
-	tasks       tasks
-	alarms      alarms
-	faults      faults
-	commits     commits
-	tally       tally
-	queues      atomic.Uint64 // made so far, if there is no log to number them
-	batches     sync.Pool
-	recent      recent
-	latest      atomic.Uint64 // mark of the log
-	steps       atomic.Uint64 // of dead letters
-	permissions atomic.Uint64 // changes of what users may do
-	pipes       atomic.Uint64 // made so far
-	census      census
+	Config         Config
+	Log            *slog.Logger
+	Store          *store.Store // nil: nothing is durable
+	budget         queue.Budget
+	MemoryUse      memory
+	calendar       calendar // of the log
+	began          time.Time
+	opened         atomic.Bool     // before that nobody waits for the disk
+	Stopping       chan struct{}   // closed when Close begins
+	Context        context.Context // ends when Close begins, or when the log fails
+	end            context.CancelFunc
+	Tasks          tasks
+	ResourceAlarms alarms
+	Counters       tally
+	queues         atomic.Uint64 // made so far, if there is no log to number them
+	batches        sync.Pool
+	recent         recent
+	Latest         atomic.Uint64 // mark of the log
+	steps          atomic.Uint64 // of dead letters
+	permissions    atomic.Uint64 // changes of what users may do
+	clients        Clients
 
-	mu          sync.Mutex
-	vhosts      map[string]*Vhost
-	users       map[string]*User
-	connections map[*Connection]struct{}
-	replies     map[string]*replies
-	globals     map[string]json.RawMessage // global parameters
-	listeners   []net.Listener
-	closing     bool
-	closed      sync.Once
-	closeError  error
-	failed      error
+	mu         sync.Mutex
+	vhosts     map[string]*Vhost
+	users      map[string]*User
+	globals    map[string]json.RawMessage // global parameters
+	closing    bool
+	closed     sync.Once
+	closeError error
+	failed     error
 }
 
-// Open starts a node, with what it finds in its directory.
-func Open(c Config) (*Node, error) {
-	n := &Node{config: c, log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
-		connections: make(map[*Connection]struct{}), replies: make(map[string]*replies), globals: make(map[string]json.RawMessage)}
-	n.census.init()
+// Clients is what a node knows of the clients that are connected to it.
+type Clients interface {
+	// Shutdown closes all connections for good.
+	Shutdown(reason string)
+	// DiskFailed closes all connections for good because the log cannot be written.
+	DiskFailed(err error)
+	// CloseConnections closes those that are chosen.
+	CloseConnections(reason string, chosen func(user string, v *Vhost) bool)
+	// AlarmChanged is called when publishers are to be blocked, or no longer.
+	AlarmChanged(which Alarm, raised bool)
+	// MemoryShort is called when the alarm for memory is raised.
+	MemoryShort()
+	// Synced is called when the log is on disk up to a mark.
+	Synced(mark store.Mark)
+	// EachUnacked visits the deliveries that clients have not settled.
+	EachUnacked(visit func(*Queue, queue.Item))
+}
+
+// Open starts a node, with what it finds in its directory. Its clients are attached before anything happens.
+func Open(c Config, attach func(*Node) Clients) (*Node, error) {
+	n := &Node{Config: c, Log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
+		globals: make(map[string]json.RawMessage)}
 	n.budget.Limit = c.Resident
-	n.memory.percent = heapPercent()
-	n.life, n.end = context.WithCancel(context.Background())
+	n.MemoryUse.percent = heapPercent()
+	n.Context, n.end = context.WithCancel(context.Background())
 	n.batches.New = func() any { return new(store.Batch) }
-	n.stopping = make(chan struct{})
-	n.tasks.init()
-	n.alarms.init(n)
-	n.hoards.init(n)
+	n.Stopping = make(chan struct{})
+	n.Tasks.init()
+	n.ResourceAlarms.init(n)
+	n.clients = attach(n)
 	if c.Dir != "" {
 		if err := n.openStore(); err != nil {
 			return nil, err
@@ -120,7 +129,7 @@ func Open(c Config) (*Node, error) {
 		return nil, errors.Join(err, n.Close())
 	}
 	n.opened.Store(true)
-	if n.store != nil {
+	if n.Store != nil {
 		n.calendar.watch()
 	}
 	return n, nil
@@ -128,7 +137,7 @@ func Open(c Config) (*Node, error) {
 
 // seed makes what every broker has.
 func (n *Node) seed() error {
-	for _, u := range n.config.Users {
+	for _, u := range n.Config.Users {
 		// Those that are given are never on disk, and go before those that are: who changes or removes them here has done so.
 		ready, err := u.ready()
 		if err != nil {
@@ -147,92 +156,8 @@ func (n *Node) seed() error {
 	return nil
 }
 
-// clock tells the time since the node began. It never goes back.
-func (n *Node) clock() time.Duration { return time.Since(n.began) + 1 }
-
-// Serve takes connections from a listener until it is closed, the context ends or the disk fails.
-func (n *Node) Serve(ctx context.Context, ln net.Listener) error {
-	if !n.tasks.enter() {
-		return net.ErrClosed
-	}
-	defer n.tasks.leave()
-	n.mu.Lock()
-	n.listeners = append(n.listeners, ln)
-	failed := n.failed
-	n.mu.Unlock()
-	if failed != nil {
-		_ = ln.Close()
-	}
-	defer n.forgetListener(ln)
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	ended := n.tasks.atEnd(func() { _ = ln.Close() })
-	defer ended()
-	pause := 5 * time.Millisecond
-	for {
-		conn, err := ln.Accept()
-		var temporary interface{ Temporary() bool }
-		switch {
-		case err == nil:
-			n.Handle(conn)
-			pause = 5 * time.Millisecond
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case n.tasks.ended():
-			return net.ErrClosed
-		case n.Failed() != nil:
-			return n.Failed()
-		case errors.As(err, &temporary) && temporary.Temporary():
-			// Out of file descriptors, most often: it passes when somebody goes.
-			n.log.Warn("accept a connection", "error", err, "again in", pause)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			case <-n.stopping:
-			}
-			pause = min(2*pause, time.Second)
-		default:
-			return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
-		}
-	}
-}
-
-func (n *Node) forgetListener(ln net.Listener) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.listeners = slices.DeleteFunc(n.listeners, func(l net.Listener) bool { return l == ln })
-}
-
-// Listeners returns those that are served.
-func (n *Node) Listeners() []net.Listener {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.listeners)
-}
-
-// Handle serves a connection in the background.
-func (n *Node) Handle(conn net.Conn) { n.handle(conn, false) }
-
-// Dial connects within the process. The broker's own connections, by which it does what somebody asks for elsewhere, are told apart from those of clients
-// and count for no limit.
-func (n *Node) Dial(own bool) net.Conn {
-	client, server := newPipe(n.pipes.Add(1))
-	n.handle(server, own)
-	return client
-}
-
-func (n *Node) handle(conn net.Conn, own bool) {
-	if !n.tasks.enter() {
-		_ = conn.Close()
-		return
-	}
-	go func() {
-		defer n.tasks.leave()
-		c := newConnection(n, conn)
-		c.own = own
-		c.serve()
-	}()
-}
+// Clock tells the time since the node began. It never goes back.
+func (n *Node) Clock() time.Duration { return time.Since(n.began) + 1 }
 
 // Close ends all connections and waits until everything has ended and is on disk.
 func (n *Node) Close() error {
@@ -243,56 +168,45 @@ func (n *Node) Close() error {
 func (n *Node) close() error {
 	n.mu.Lock()
 	n.closing = true
-	connections := slices.Collect(maps.Keys(n.connections))
 	n.mu.Unlock()
-	close(n.stopping)
-	for _, c := range connections {
-		c.shutdown("broker shut down")
-	}
-	patience := time.AfterFunc(closeLimit, n.end) // for those who wait for a disk that is full
-	n.tasks.end()
+	close(n.Stopping)
+	n.clients.Shutdown("broker shut down")
+	patience := time.AfterFunc(CloseLimit, n.end) // for those who wait for a disk that is full
+	n.Tasks.end()
 	patience.Stop()
 	n.end()
-	n.alarms.stop()
-	n.hoards.stop()
+	n.ResourceAlarms.stop()
 	for _, v := range n.Vhosts() {
 		for _, q := range v.Queues() {
 			q.Stop()
 		}
 	}
-	if n.store != nil {
+	if n.Store != nil {
 		n.calendar.end()
-		return n.store.Close()
+		return n.Store.Close()
 	}
 	return nil
 }
 
 // fail ends the node's work when its disk has failed: nothing can be confirmed any more.
 func (n *Node) fail(err error) {
-	err = fmt.Errorf("the log in %s cannot be written, and nothing is confirmed any more: %w; see to the disk and start the broker again", n.config.Dir, err)
+	err = fmt.Errorf("the log in %s cannot be written, and nothing is confirmed any more: %w; see to the disk and start the broker again", n.Config.Dir, err)
 	n.mu.Lock()
 	first := n.failed == nil
 	if first {
 		n.failed = err
 	}
-	connections := slices.Collect(maps.Keys(n.connections))
-	listeners := slices.Clone(n.listeners)
 	n.mu.Unlock()
 	if !first {
 		return
 	}
-	n.log.Error("the broker has failed", "error", err)
-	if n.config.Failed != nil {
-		n.config.Failed(err)
+	n.Log.Error("the broker has failed", "error", err)
+	if n.Config.Failed != nil {
+		n.Config.Failed(err)
 	}
 	n.end()
 	n.SetAlarm(FailedAlarm, true)
-	for _, ln := range listeners {
-		_ = ln.Close()
-	}
-	for _, c := range connections {
-		c.shutdown("the broker's disk has failed")
-	}
+	n.clients.DiskFailed(err)
 }
 
 // Failed returns why the node has stopped working, or nil.
@@ -302,32 +216,11 @@ func (n *Node) Failed() error {
 	return n.failed
 }
 
-func (n *Node) join(c *Connection) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case n.closing:
-		return errors.New("the broker is closing")
-	case n.failed != nil:
-		return n.failed
-	case n.config.MaxConnections > 0 && len(n.connections) >= n.config.MaxConnections:
-		return fmt.Errorf("the broker has %d connections, which is its limit", len(n.connections))
+// FailDisk has the log fail, as it does when a write or a sync has failed. A node without a log goes on.
+func (n *Node) FailDisk(err error) {
+	if n.Store != nil {
+		n.Store.Fail(err)
 	}
-	n.connections[c] = struct{}{}
-	return nil
-}
-
-func (n *Node) part(c *Connection) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.connections, c)
-}
-
-// randomName makes names as RabbitMQ does: a prefix and 22 characters that nobody can guess.
-func randomName(prefix string) string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // Closed reports whether Close was called.

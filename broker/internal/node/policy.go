@@ -60,7 +60,7 @@ func (v *Vhost) PutPolicy(p Policy) error {
 	if err := checkUTF8("policy", p.Name); err != nil {
 		return err
 	}
-	if err := p.check(v.node.config.Compat); err != nil {
+	if err := p.check(v.node.Config.Compat); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -146,8 +146,8 @@ func (v *Vhost) applyPolicies() (reactions []reaction) {
 	}
 	for _, q := range v.queues {
 		// A queue whose settings stay the same is left alone: its expiry would start anew.
-		if s := v.settingsFor(q); s != q.core.Settings() {
-			reactions = append(reactions, reaction{q, q.core.Configure(s)})
+		if s := v.settingsFor(q); s != q.Core.Settings() {
+			reactions = append(reactions, reaction{q, q.Core.Configure(s)})
 		}
 	}
 	v.changed()
@@ -156,7 +156,7 @@ func (v *Vhost) applyPolicies() (reactions []reaction) {
 
 func (v *Vhost) handle(reactions []reaction) {
 	for _, r := range reactions {
-		v.node.after(r.queue, r.effects)
+		v.node.Apply(r.queue, r.effects)
 	}
 }
 
@@ -166,7 +166,7 @@ func (v *Vhost) settingsFor(q *Queue) queue.Settings {
 	p := policyFor(v.policies, q.Name, queueTarget(typ))
 	operator := policyFor(v.operators, q.Name, queueTarget(typ))
 	q.policy, q.operatorPolicy = p.Name, operator.Name
-	return settings(v.node.config.Compat, typ, q.Arguments, merged(p.Definition, operator.Definition))
+	return settings(v.node.Config.Compat, typ, q.Arguments, merged(p.Definition, operator.Definition))
 }
 
 // merged returns what policies of a user and of an operator say together: of both numbers the lower, but for a least delay, and else what the

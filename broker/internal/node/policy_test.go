@@ -151,7 +151,7 @@ func openVhost(t *testing.T, dir string) *Vhost {
 // openVhostAs opens a node that follows a release.
 func openVhostAs(t *testing.T, dir string, c Compat) *Vhost {
 	t.Helper()
-	n, err := Open(Config{Dir: dir, Compat: c, Logger: slog.New(slog.DiscardHandler)})
+	n, err := openAlone(Config{Dir: dir, Compat: c, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestPutPolicy(t *testing.T) {
 	look := func() string {
 		v.mu.RLock()
 		defer v.mu.RUnlock()
-		return fmt.Sprintf("queue: policy %q, length %d; exchange: policy %q, alternate %q", q.policy, q.core.Settings().MaxLength, x.policy, x.alternate)
+		return fmt.Sprintf("queue: policy %q, length %d; exchange: policy %q, alternate %q", q.policy, q.Core.Settings().MaxLength, x.policy, x.alternate)
 	}
 	expect := func(when, want string) {
 		t.Helper()
@@ -196,7 +196,7 @@ func TestPutPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := later.core.Settings().MaxLength; got != 5 || later.Policy() != "limit" {
+	if got := later.Core.Settings().MaxLength; got != 5 || later.Policy() != "limit" {
 		t.Errorf("a queue declared later: got length %d by policy %q, want 5 by limit", got, later.Policy())
 	}
 
@@ -250,7 +250,7 @@ func TestPoliciesAreKept(t *testing.T) {
 	}
 	if q := v.Queue("orders"); q == nil {
 		t.Error("the queue is not there")
-	} else if got := q.core.Settings().MaxLength; got != 5 {
+	} else if got := q.Core.Settings().MaxLength; got != 5 {
 		t.Errorf("the queue's length: got %d, want 5", got)
 	}
 	for _, name := range []string{"orders", "amq.topic"} {
@@ -273,13 +273,13 @@ func TestOperatorPolicy(t *testing.T) {
 	want := func(when string, lengths ...int64) {
 		t.Helper()
 		for i, name := range []string{"plain", "own", "quorum"} {
-			if got := v.Queue(name).core.Settings().MaxLength; got != lengths[i] {
+			if got := v.Queue(name).Core.Settings().MaxLength; got != lengths[i] {
 				t.Errorf("%s: queue %s has room for %d messages, want %d", when, name, got, lengths[i])
 			}
 		}
 	}
 	want("both", 5, 3, 5)
-	if got := plain.core.Settings(); got.TTL != time.Second || got.Overflow != queue.RejectPublish {
+	if got := plain.Core.Settings(); got.TTL != time.Second || got.Overflow != queue.RejectPublish {
 		t.Errorf("both: got %+v, want the operator's time to live and the user's overflow", got)
 	}
 	if plain.Policy() != "same" || plain.OperatorPolicy() != "same" || len(v.Policies()) != 1 || len(v.OperatorPolicies()) != 1 {

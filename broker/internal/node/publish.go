@@ -21,8 +21,8 @@ func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queue
 	var few [8]store.QueueID
 	keep := few[:0]
 	for _, q := range queues {
-		if q.kept() && (m.Persistent || q.core.Type == queue.Quorum) {
-			keep = append(keep, q.core.ID)
+		if q.kept() && (m.Persistent || q.Core.Type == queue.Quorum) {
+			keep = append(keep, q.Core.ID)
 		}
 	}
 	if len(keep) > 0 {
@@ -36,30 +36,30 @@ func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queue
 	return m
 }
 
-// outcome is what became of a publish.
-type outcome struct {
-	routed  bool
-	refused bool
-	mark    store.Mark // when it is safe; 0: nothing of it is on disk
+// Outcome is what became of a publish.
+type Outcome struct {
+	Routed  bool
+	Refused bool
+	Mark    store.Mark // when it is safe; 0: nothing of it is on disk
 }
 
-// publish gives a message to the queues that it was routed to. A queue that is full refuses it; the others take it all the same.
-func (n *Node) publish(c *store.Content, brief wire.Brief, ttl time.Duration, queues []*Queue) outcome {
-	out := outcome{routed: len(queues) > 0}
+// Publish gives a message to the queues that it was routed to. A queue that is full refuses it; the others take it all the same.
+func (n *Node) Publish(c *store.Content, brief wire.Brief, ttl time.Duration, queues []*Queue) Outcome {
+	out := Outcome{Routed: len(queues) > 0}
 	queues, refused := n.admitted(queues, c)
-	out.refused = refused
+	out.Refused = refused
 	if len(queues) == 0 {
 		return out
 	}
-	b := n.batch()
+	b := n.Batch()
 	m := n.enqueue(b, c, brief, queues, ttl)
 	stored := b.Len() > 0
-	mark := n.commit(b)
+	mark := n.Commit(b)
 	if stored {
-		out.mark = mark
+		out.Mark = mark
 	}
 	for _, q := range queues {
-		n.after(q, q.core.Push(m, ttl))
+		n.Apply(q, q.Core.Push(m, ttl))
 	}
 	return out
 }
@@ -68,7 +68,7 @@ func (n *Node) publish(c *store.Content, brief wire.Brief, ttl time.Duration, qu
 func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refused bool) {
 	full := 0
 	for _, q := range queues {
-		if !q.core.Admits(len(c.Body)) {
+		if !q.Core.Admits(len(c.Body)) {
 			full++
 		}
 	}
@@ -76,15 +76,15 @@ func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refus
 		return queues, false
 	}
 	for _, q := range queues {
-		if q.core.Admits(len(c.Body)) {
+		if q.Core.Admits(len(c.Body)) {
 			open = append(open, q)
 			continue
 		}
 		refused = true
-		if q.core.RefusesToDeadLetter() {
+		if q.Core.RefusesToDeadLetter() {
 			m := queue.NewMessage(c, 1)
 			n.budget.Admit(m)
-			n.after(q, q.core.Refuse(m))
+			n.Apply(q, q.Core.Refuse(m))
 		}
 	}
 	return open, refused
@@ -93,20 +93,20 @@ func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refus
 // maxTTL is the longest time to live that RabbitMQ takes.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// parseExpiration reads a message's own time to live as RabbitMQ does: a sign, digits, and nothing else; negative: it has none.
-func parseExpiration(raw []byte) (time.Duration, error) {
+// ParseExpiration reads a message's own time to live as RabbitMQ does: a sign, digits, and nothing else; negative: it has none.
+func ParseExpiration(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return -1, nil
 	}
 	invalid := func(format string, args ...any) error {
-		return refuse(wire.PreconditionFailed, "invalid expiration '%s': %s", raw, fmt.Sprintf(format, args...))
+		return Refuse(wire.PreconditionFailed, "invalid expiration '%s': %s", raw, fmt.Sprintf(format, args...))
 	}
 	digits := bytes.TrimPrefix(raw, []byte("-"))
 	negative := len(digits) < len(raw)
 	if !negative {
 		digits = bytes.TrimPrefix(raw, []byte("+"))
 	}
-	number := digits[:leadingDigits(digits)]
+	number := digits[:LeadingDigits(digits)]
 	rest := digits[len(number):]
 	significant := bytes.TrimLeft(number, "0")
 	switch {
@@ -124,7 +124,7 @@ func parseExpiration(raw []byte) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-func leadingDigits(b []byte) int {
+func LeadingDigits(b []byte) int {
 	for i, c := range b {
 		if c < '0' || c > '9' {
 			return i

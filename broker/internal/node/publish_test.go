@@ -10,11 +10,11 @@ func TestParseExpiration(t *testing.T) {
 		"0": 0, "1": time.Millisecond, "00012": 12 * time.Millisecond, "+5": 5 * time.Millisecond, "-0": 0, "315360000000": maxTTL,
 		"0000000000000000000000000000001": time.Millisecond,
 	} {
-		if got, err := parseExpiration([]byte(raw)); err != nil || got != want {
+		if got, err := ParseExpiration([]byte(raw)); err != nil || got != want {
 			t.Errorf("%q: got %s, %v, want %s", raw, got, err, want)
 		}
 	}
-	if got, err := parseExpiration(nil); err != nil || got >= 0 {
+	if got, err := ParseExpiration(nil); err != nil || got >= 0 {
 		t.Errorf("none: got %s, %v, want a negative one", got, err)
 	}
 	for raw, reason := range map[string]string{
@@ -33,7 +33,7 @@ func TestParseExpiration(t *testing.T) {
 		"99999999999999999999":   "{value_too_large,99999999999999999999}",
 		"0099999999999999999999": "{value_too_large,99999999999999999999}",
 	} {
-		_, err := parseExpiration([]byte(raw))
+		_, err := ParseExpiration([]byte(raw))
 		if want := "PRECONDITION_FAILED - invalid expiration '" + raw + "': " + reason; said(err) != want {
 			t.Errorf("%q: got %s, want %s", raw, said(err), want)
 		}
@@ -50,7 +50,7 @@ func TestExpirationOfAnySign(t *testing.T) {
 		"-007":                  "{value_negative,-7}",
 		"5\x01":                 "{leftover_string,[1]}",
 	} {
-		_, err := parseExpiration([]byte(raw))
+		_, err := ParseExpiration([]byte(raw))
 		if want := "PRECONDITION_FAILED - invalid expiration '" + raw + "': " + reason; err == nil || err.Error() != want {
 			t.Errorf("%q: got %v, want %s", raw, err, want)
 		}

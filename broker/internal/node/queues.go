@@ -3,11 +3,18 @@ package node
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/rehop/rehop/broker/internal/queue"
 	"github.com/rehop/rehop/broker/internal/store"
 	"github.com/rehop/rehop/internal/wire"
 )
+
+// Owner is the connection of an exclusive queue.
+type Owner interface {
+	// Owns is called when the queue is created and when it is deleted.
+	Owns(q *Queue, yes bool)
+}
 
 // QueueSpec is what a client declares.
 type QueueSpec struct {
@@ -16,49 +23,49 @@ type QueueSpec struct {
 	Exclusive  bool
 	AutoDelete bool
 	Arguments  wire.Table
-	owner      *Connection // of an exclusive queue
-	limited    bool        // a client declares it, for whom the limits of the virtual host hold
+	Owner      Owner // of an exclusive queue
+	Limited    bool  // a client declares it, for whom the limits of the virtual host hold
 }
 
 // Queue is a queue with all that clients know of it.
 type Queue struct {
 	QueueSpec
-	vhost *Vhost
-	core  *queue.Queue
+	Vhost *Vhost
+	Core  *queue.Queue
 
 	// Under the lock of the virtual host.
 	sources        map[*Exchange]struct{}
 	policy         string
 	operatorPolicy string
 
-	wasConsumed atomic.Bool
-	borrowed    atomic.Int64 // of a quorum queue, messages that were taken by basic.get and not answered, and cancelled consumers that linger: each is a consumer for RabbitMQ
+	HadConsumer atomic.Bool
+	Borrowed    atomic.Int64 // of a quorum queue, messages that were taken by basic.get and not answered, and cancelled consumers that linger: each is a consumer for RabbitMQ
 	strandedBox stranded
 }
 
 // newQueue returns a queue that nobody can see yet. The virtual host is locked.
 func newQueue(v *Vhost, spec QueueSpec, id store.QueueID) *Queue {
 	n := v.node
-	q := &Queue{QueueSpec: spec, vhost: v, sources: make(map[*Exchange]struct{})}
-	n.memory.topology.Add(q.weight())
-	q.core = queue.New(queue.Config{
-		ID: id, Type: queueType(q.Arguments), Clock: n.clock, Budget: &n.budget,
-		MaxPriority: maxPriority(q.Arguments), SingleActive: singleActive(q.Arguments), Rules: n.config.Compat.queueRules(queueType(q.Arguments)),
+	q := &Queue{QueueSpec: spec, Vhost: v, sources: make(map[*Exchange]struct{})}
+	n.MemoryUse.topology.Add(q.weight())
+	q.Core = queue.New(queue.Config{
+		ID: id, Type: queueType(q.Arguments), Clock: n.Clock, Budget: &n.budget,
+		MaxPriority: maxPriority(q.Arguments), SingleActive: SingleActive(q.Arguments), Rules: n.Config.Compat.queueRules(queueType(q.Arguments)),
 		Wake: func() { n.tick(q) },
 	}, v.settingsFor(q))
 	return q
 }
 
 // kept reports whether the queue is on disk.
-func (q *Queue) kept() bool { return q.Durable && !q.Exclusive && q.vhost.node.store != nil }
+func (q *Queue) kept() bool { return q.Durable && !q.Exclusive && q.Vhost.node.Store != nil }
 
-func (q *Queue) String() string { return resource("queue", q.Name, q.vhost.Name) }
+func (q *Queue) String() string { return Resource("queue", q.Name, q.Vhost.Name) }
 
 // DeclareQueue makes a queue, or sees whether the one that is there is the same.
 func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
 	q, err := v.findOrMake(spec)
 	if q != nil { // also if it is not the same
-		v.node.tally.queuesDeclared.Add(1)
+		v.node.Counters.queuesDeclared.Add(1)
 	}
 	return q, err
 }
@@ -68,7 +75,7 @@ func (v *Vhost) findOrMake(spec QueueSpec) (*Queue, error) {
 	if q := v.Queue(spec.Name); q != nil {
 		return q, q.sameAs(spec)
 	}
-	if err := checkQueueArguments(n.config.Compat, spec.Name, v.Name, spec.Durable, spec.Exclusive, spec.AutoDelete, spec.Arguments); err != nil {
+	if err := checkQueueArguments(n.Config.Compat, spec.Name, v.Name, spec.Durable, spec.Exclusive, spec.AutoDelete, spec.Arguments); err != nil {
 		return nil, err
 	}
 	v.mu.Lock()
@@ -78,51 +85,51 @@ func (v *Vhost) findOrMake(spec QueueSpec) (*Queue, error) {
 	}
 	if v.deleted {
 		v.mu.Unlock()
-		return nil, refuse(wire.NotFound, "no vhost '%s'", v.Name)
+		return nil, Refuse(wire.NotFound, "no vhost '%s'", v.Name)
 	}
-	err := n.crowded(resource("queue", spec.Name, v.Name))
-	if err == nil && spec.limited {
+	err := n.crowded(Resource("queue", spec.Name, v.Name))
+	if err == nil && spec.Limited {
 		err = v.queueRoom(spec.Name)
 	}
 	if err != nil {
 		v.mu.Unlock()
 		return nil, err
 	}
-	q := newQueue(v, spec, n.newQueueID())
+	q := newQueue(v, spec, n.NewQueueID())
 	v.queues[q.Name] = q
-	n.tally.queuesCreated.Add(1)
+	n.Counters.queuesCreated.Add(1)
 	v.changed()
 	var mark store.Mark
 	if q.kept() {
 		mark = n.define(put(queueKey(v.Name, q.Name), q.definition()))
 	}
 	v.mu.Unlock()
-	if q.owner != nil {
-		q.owner.owns(q, true)
+	if q.Owner != nil {
+		q.Owner.Owns(q, true)
 	}
-	n.checkMemory()
-	q.core.Touch()
+	n.CheckMemory()
+	q.Core.Touch()
 	return q, n.kept(mark)
 }
 
-// reachable refuses a queue that belongs to another connection.
-func (q *Queue) reachable(c *Connection) error {
-	if q.owner != nil && q.owner != c {
-		return refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
+// Reachable refuses a queue that belongs to another connection.
+func (q *Queue) Reachable(by Owner) error {
+	if q.Owner != nil && q.Owner != by {
+		return Refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
 	}
 	return nil
 }
 
 // sameAs reports what differs from a declaration, in RabbitMQ's words.
 func (q *Queue) sameAs(want QueueSpec) error {
-	if err := q.reachable(want.owner); err != nil {
+	if err := q.Reachable(want.Owner); err != nil {
 		return err
 	}
 	if q.Exclusive != want.Exclusive {
-		return refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
+		return Refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
 	}
-	compat := q.vhost.node.config.Compat
-	if err := sameArguments(q.String(), compat.withType(q.Arguments), compat.withType(want.Arguments), compat.queueArguments(q.core.Type)); err != nil {
+	compat := q.Vhost.node.Config.Compat
+	if err := sameArguments(q.String(), compat.withType(q.Arguments), compat.withType(want.Arguments), compat.queueArguments(q.Core.Type)); err != nil {
 		return err // RabbitMQ compares them first
 	}
 	for _, f := range []struct {
@@ -136,62 +143,65 @@ func (q *Queue) sameAs(want QueueSpec) error {
 	return nil
 }
 
-// delete ends a queue if the conditions hold, tells its consumers, and returns how many messages it had.
-func (q *Queue) delete(ifUnused, ifEmpty bool) (messages int, err error) {
-	messages, consumers, err := q.end(ifUnused, ifEmpty)
-	cancelAll(consumers)
+// Delete ends a queue if the conditions hold, tells its consumers, and returns how many messages it had.
+func (q *Queue) Delete(ifUnused, ifEmpty bool) (messages int, err error) {
+	messages, consumers, err := q.Remove(ifUnused, ifEmpty)
+	CancelAll(consumers)
 	return messages, err
 }
 
-// cancelAll tells consumers that their queue is gone.
-func cancelAll(consumers []*queue.Consumer) {
+// canceller is a consumer that learns that its queue is gone.
+type canceller interface{ CancelledByServer() }
+
+// CancelAll tells consumers that their queue is gone.
+func CancelAll(consumers []*queue.Consumer) {
 	for _, c := range consumers {
-		c.Sink.(*consumer).cancelledByServer()
+		c.Sink.(canceller).CancelledByServer()
 	}
 }
 
-// end is delete for who tells the consumers itself: the one who asked for the end has to be answered first.
-func (q *Queue) end(ifUnused, ifEmpty bool) (messages int, consumers []*queue.Consumer, err error) {
-	v, n := q.vhost, q.vhost.node
-	messages, consumers, ok := q.core.Delete(ifUnused, ifEmpty)
+// Remove is delete for who tells the consumers itself: the one who asked for the end has to be answered first.
+func (q *Queue) Remove(ifUnused, ifEmpty bool) (messages int, consumers []*queue.Consumer, err error) {
+	v, n := q.Vhost, q.Vhost.node
+	messages, consumers, ok := q.Core.Delete(ifUnused, ifEmpty)
 	if !ok {
-		if _, used := q.core.Counts(); ifUnused && used > 0 {
-			return 0, nil, refuse(wire.PreconditionFailed, "%s in use", q)
+		if _, used := q.Core.Counts(); ifUnused && used > 0 {
+			return 0, nil, Refuse(wire.PreconditionFailed, "%s in use", q)
 		}
-		return 0, nil, refuse(wire.PreconditionFailed, "%s not empty", q)
+		return 0, nil, Refuse(wire.PreconditionFailed, "%s not empty", q)
 	}
-	q.core.Buried(q.strandedBox.stop())
-	if q.owner != nil {
-		q.owner.owns(q, false)
+	q.Core.Buried(q.strandedBox.stop())
+	if q.Owner != nil {
+		q.Owner.Owns(q, false)
 	}
 	v.mu.Lock()
 	var removed []string
 	if v.queues[q.Name] == q {
 		delete(v.queues, q.Name)
 		v.outlives(q)
-		n.tally.queuesDeleted.Add(1)
-		n.memory.topology.Add(-q.weight())
+		n.Counters.queuesDeleted.Add(1)
+		n.MemoryUse.topology.Add(-q.weight())
 		if q.kept() {
 			removed = append(removed, queueKey(v.Name, q.Name))
 		}
-		removed = append(removed, v.unbindAll(destination{queue: q})...)
+		removed = append(removed, v.unbindAll(Destination{Queue: q})...)
 		v.changed()
 	}
 	mark := n.define(change{removed: removed})
 	v.mu.Unlock()
-	n.checkMemory()
+	n.CheckMemory()
 	err = n.kept(mark)
 	if q.kept() {
-		n.store.DropQueue(q.core.ID)
+		n.Store.DropQueue(q.Core.ID)
 	}
 	return messages, consumers, err
 }
 
-// refuseCondition refuses what quorum queues cannot do.
-func (q *Queue) refuseCondition(ifUnused, ifEmpty bool) error {
+// RefuseCondition refuses what quorum queues cannot do.
+func (q *Queue) RefuseCondition(ifUnused, ifEmpty bool) error {
 	flag := ""
 	switch {
-	case q.core.Type != queue.Quorum:
+	case q.Core.Type != queue.Quorum:
 		return nil
 	case ifUnused:
 		flag = "if-unused"
@@ -200,58 +210,72 @@ func (q *Queue) refuseCondition(ifUnused, ifEmpty bool) error {
 	default:
 		return nil
 	}
-	return refuse(wire.NotImplemented, "cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q, flag)
+	return Refuse(wire.NotImplemented, "cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q, flag)
 }
-
-// Delete ends a queue, for people.
-func (q *Queue) Delete(ifUnused, ifEmpty bool) (int, error) { return q.delete(ifUnused, ifEmpty) }
 
 // Purge removes what is ready and returns how much that was. Much of it is noted in the log in steps, between which others have their turn.
 func (q *Queue) Purge() int {
-	n := q.vhost.node
-	purged := q.core.Purge()
+	n := q.Vhost.node
+	purged := q.Core.Purge()
 	messages := purged.Len()
 	for lot := purged.Next(); len(lot) > 0; lot = purged.Next() {
 		n.settled(q, lot)
-		n.throttle()
+		n.Throttle()
 	}
-	n.checkMemory()
+	n.CheckMemory()
 	return messages
 }
 
 // Stop ends the queue's timers.
 func (q *Queue) Stop() {
-	q.core.Stop()
+	q.Core.Stop()
 	_ = q.strandedBox.stop()
 }
 
-// consumed notes that a consumer has gone, and deletes the queue if it was to go with its last one.
-func (q *Queue) consumed() {
-	if q.AutoDelete && q.wasConsumed.Load() {
-		_, _ = q.delete(true, false)
+// ConsumerGone notes that a consumer has gone, and deletes the queue if it was to go with its last one.
+func (q *Queue) ConsumerGone() {
+	if q.AutoDelete && q.HadConsumer.Load() {
+		_, _ = q.Delete(true, false)
 	}
 }
 
 // Status describes the queue at a moment.
 func (q *Queue) Status() queue.Status {
-	s := q.core.Status()
-	s.Borrowers = int(q.borrowed.Load())
+	s := q.Core.Status()
+	s.Borrowers = int(q.Borrowed.Load())
 	return s
 }
 
+// AckTimeout is how long a client may hold a delivery of the queue, given the arguments of its consumer; 0: without limit.
+func (q *Queue) AckTimeout(args wire.Table) time.Duration {
+	c := q.Vhost.node.Config
+	if c.Compat.QueuesTimeOut() {
+		if q.Core.Type != queue.Quorum {
+			return 0
+		}
+		if given, ok := (rules{args: args}).byArgument("consumer-timeout"); ok {
+			return milliseconds(given)
+		}
+	}
+	if own := q.Core.Settings().ConsumerTimeout; own >= 0 {
+		return own
+	}
+	return c.ConsumerTimeout
+}
+
 // Type returns whether the queue is classic or quorum.
-func (q *Queue) Type() queue.Type { return q.core.Type }
+func (q *Queue) Type() queue.Type { return q.Core.Type }
 
 // Policy returns the name of the policy that applies, or "".
 func (q *Queue) Policy() string {
-	q.vhost.mu.RLock()
-	defer q.vhost.mu.RUnlock()
+	q.Vhost.mu.RLock()
+	defer q.Vhost.mu.RUnlock()
 	return q.policy
 }
 
 // OperatorPolicy returns the name of the operators' policy that applies, or "".
 func (q *Queue) OperatorPolicy() string {
-	q.vhost.mu.RLock()
-	defer q.vhost.mu.RUnlock()
+	q.Vhost.mu.RLock()
+	defer q.Vhost.mu.RUnlock()
 	return q.operatorPolicy
 }

@@ -47,5 +47,8 @@ func (r *recent) add(m *queue.Message, c *store.Content) {
 	}
 }
 
+// PublicationOverhead is about what a publication costs in memory beside its content.
+const PublicationOverhead = 512
+
 // recentSize is about what a content takes in memory.
-func recentSize(c *store.Content) int { return publicationOverhead + len(c.Properties) + len(c.Body) }
+func recentSize(c *store.Content) int { return PublicationOverhead + len(c.Properties) + len(c.Body) }

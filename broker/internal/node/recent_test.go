@@ -14,7 +14,7 @@ func TestRecent(t *testing.T) {
 	content := func(size int) *store.Content { return &store.Content{Body: make([]byte, size)} }
 	for range 10 {
 		m := &queue.Message{}
-		r.add(m, content(1<<20-publicationOverhead))
+		r.add(m, content(1<<20-PublicationOverhead))
 		r.add(m, content(5)) // is there already
 		all = append(all, m)
 	}
@@ -40,7 +40,7 @@ func TestFanoutReadsOnce(t *testing.T) {
 	send(v, "body", wire.Brief{DeliveryMode: 2}, "a", "b", "c")
 	var first *store.Content
 	for _, q := range queues {
-		if it := q.core.Peek(1); len(it) != 1 || it[0].Message.Content() != nil {
+		if it := q.Core.Peek(1); len(it) != 1 || it[0].Message.Content() != nil {
 			t.Fatalf("%s: the message is not there, or in memory: this test shows nothing", q)
 		}
 		content := m.get(q)
@@ -53,7 +53,7 @@ func TestFanoutReadsOnce(t *testing.T) {
 	// One that nobody else holds is not kept.
 	alone := m.queue("alone")
 	send(v, "body", wire.Brief{DeliveryMode: 2}, "alone")
-	message := alone.core.Peek(1)[0].Message
+	message := alone.Core.Peek(1)[0].Message
 	if m.get(alone); v.node.recent.find(message) != nil {
 		t.Error("a content that one queue holds was kept for others")
 	}
@@ -62,10 +62,10 @@ func TestFanoutReadsOnce(t *testing.T) {
 // get takes the first message and returns its content.
 func (m must) get(q *Queue) *store.Content {
 	m.t.Helper()
-	_, content, _, fx := q.core.Get(false)
+	_, content, _, fx := q.Core.Get(false)
 	for content == nil && fx.Load {
-		m.v.node.after(q, fx)
-		_, content, _, fx = q.core.Get(false)
+		m.v.node.Apply(q, fx)
+		_, content, _, fx = q.Core.Get(false)
 	}
 	if content == nil {
 		m.t.Fatalf("%s is empty", q)

@@ -66,7 +66,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 				m.queue("else")
 				deleted := m.queue("deleted")
 				m.queue("orders")
-				m.do(v.Bind(v.Exchange("amq.topic"), destination{queue: v.Queue("orders")}, "#", nil))
+				m.do(v.Bind(v.Exchange("amq.topic"), Destination{Queue: v.Queue("orders")}, "#", nil))
 				m.publish("", "deleted", wire.Properties{DeliveryMode: 2}, "deleted")
 				_, err := deleted.Delete(false, false)
 				m.do(err)
@@ -77,10 +77,10 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 			for i := 0; tt.snapshot && i < 200; i++ {
 				must{t, v}.do(n.PutUser(User{Name: "often", Tags: []string{fmt.Sprint(i), string(make([]byte, 200))}}))
 			}
-			id := n.Vhost(tt.vhost).Queue("orders").core.ID
+			id := n.Vhost(tt.vhost).Queue("orders").Core.ID
 			must{t, v}.do(n.Close())
 			damageDefinition(t, dir, tt.key)
-			if _, err := Open(n.config); err == nil {
+			if _, err := openAlone(n.Config); err == nil {
 				t.Fatal("got a damaged directory opened, want it refused")
 			}
 			report, err := Repair(t.Context(), dir)
@@ -151,10 +151,10 @@ func TestRepairKeepsDeadLetters(t *testing.T) {
 				source := m.queue("source", args...)
 				persistent := wire.Properties{DeliveryMode: 2}
 				m.publish("", "source", persistent, "rejected")
-				m.v.node.settle(source, []queue.Item{m.take(source)}, rejected)
+				m.v.node.Settle(source, []queue.Item{m.take(source)}, Rejected)
 				m.publish("", "source", persistent, "delivered too often")
 				for range 2 {
-					m.v.node.settle(source, []queue.Item{m.take(source)}, lost)
+					m.v.node.Settle(source, []queue.Item{m.take(source)}, Lost)
 				}
 				expiring := persistent
 				expiring.Expiration = "1000"
@@ -168,7 +168,7 @@ func TestRepairKeepsDeadLetters(t *testing.T) {
 
 				name, key := "source", dlx.key("/")
 				if damaged == "queue" {
-					name, key = recoveredName(source.core.ID), queueKey("/", "source")
+					name, key = recoveredName(source.Core.ID), queueKey("/", "source")
 				}
 				damageDefinition(t, dir, key)
 				_, err := Repair(t.Context(), dir)
@@ -181,7 +181,7 @@ func TestRepairKeepsDeadLetters(t *testing.T) {
 					m.do(m.v.node.CheckBooks())
 					if q := m.v.Queue(name); start == 1 { // somebody looks at them, as often as the limit allows
 						looked := []queue.Item{m.take(q), m.take(q), m.take(q), m.take(q)}
-						m.v.node.settle(q, looked, lost)
+						m.v.node.Settle(q, looked, Lost)
 					}
 					m.v = reopen(t, m.v)
 				}
@@ -189,11 +189,11 @@ func TestRepairKeepsDeadLetters(t *testing.T) {
 				m.do(m.v.PutPolicy(dlx))
 				m.v = reopen(t, m.v)
 				m.wantBodies(name, "rejected", "delivered too often", "expired", "alive")
-				m.do(m.v.Bind(m.v.Exchange("amq.direct"), destination{queue: m.queue("target")}, "source", nil))
+				m.do(m.v.Bind(m.v.Exchange("amq.direct"), Destination{Queue: m.queue("target")}, "source", nil))
 				q := m.v.Queue(name)
-				m.v.node.settle(q, []queue.Item{m.take(q)}, rejected)
+				m.v.node.Settle(q, []queue.Item{m.take(q)}, Rejected)
 				m.wantBodies("target", "rejected")
-				m.v.node.settle(q, []queue.Item{m.take(q)}, acked)
+				m.v.node.Settle(q, []queue.Item{m.take(q)}, Acked)
 				m.wantBodies(name, "expired", "alive")
 				m.do(m.v.node.Close())
 			})

@@ -12,25 +12,25 @@ import (
 
 // openStore opens the log and makes what it tells of.
 func (n *Node) openStore() error {
-	options := n.config.Store
-	options.Synced = n.synced
+	options := n.Config.Store
+	options.Synced = n.clients.Synced
 	options.Failed = n.fail
 	options.Full = func(full bool) { n.SetAlarm(DiskAlarm, full) }
-	options.Logger = n.log
-	log, err := store.Open(store.Dir(n.config.Dir), options)
+	options.Logger = n.Log
+	log, err := store.Open(store.Dir(n.Config.Dir), options)
 	if err != nil {
-		return fmt.Errorf("open the log in %s: %w", n.config.Dir, err)
+		return fmt.Errorf("open the log in %s: %w", n.Config.Dir, err)
 	}
-	n.store = log
+	n.Store = log
 	if err := n.restore(); err != nil {
 		_ = log.Close()
-		return fmt.Errorf("recover from %s: %w", n.config.Dir, err)
+		return fmt.Errorf("recover from %s: %w", n.Config.Dir, err)
 	}
 	return nil
 }
 
 func (n *Node) restore() error {
-	all := n.store.Definitions()
+	all := n.Store.Definitions()
 	if err := n.restoreDefinitions(all); err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func (n *Node) restore() error {
 	known := make(map[store.QueueID]bool)
 	for _, v := range n.vhosts {
 		for _, q := range v.queues {
-			queues[q.core.ID] = q
-			known[q.core.ID] = true
+			queues[q.Core.ID] = q
+			known[q.Core.ID] = true
 		}
 		v.handle(v.applyPolicies())
 	}
@@ -56,7 +56,7 @@ func (n *Node) restore() error {
 	next, inOrder := 0, false
 	var alive []claim
 	now := n.calendar.now()
-	err = n.store.Recover(known,
+	err = n.Store.Recover(known,
 		func(f store.Found) *store.Message {
 			m := queue.Recovered(f)
 			messages = append(messages, m)
@@ -72,11 +72,11 @@ func (n *Node) restore() error {
 			}
 			m, meta := messages[next], handle.Meta()
 			n.budget.Recover(m)
-			if !n.store.Clean() {
+			if !n.Store.Clean() {
 				doubt.Last = max(doubt.Last, m.Seq())
 			}
-			q := queues[h.Queue].core
-			returns := n.config.Compat.restored(h.Deliveries)
+			q := queues[h.Queue].Core
+			returns := n.Config.Compat.restored(h.Deliveries)
 			switch {
 			case h.Death == revived:
 				q.Revive(m, returns)
@@ -106,7 +106,7 @@ func (n *Node) restore() error {
 	n.defineFound(all)
 	n.logRevived(alive)
 	for _, q := range queues {
-		n.after(q, q.core.Pump())
+		n.Apply(q, q.Core.Pump())
 	}
 	return nil
 }
@@ -121,17 +121,17 @@ func (n *Node) defineFound(all []store.Definition) {
 	}
 }
 
-// safe returns up to where the log is on disk.
-func (n *Node) safe() store.Mark {
-	if n.store == nil {
+// Durable returns up to where the log is on disk.
+func (n *Node) Durable() store.Mark {
+	if n.Store == nil {
 		return 0
 	}
-	return n.store.Durable()
+	return n.Store.Durable()
 }
 
-func (n *Node) newQueueID() store.QueueID {
-	if n.store == nil {
+func (n *Node) NewQueueID() store.QueueID {
+	if n.Store == nil {
 		return store.QueueID(n.queues.Add(1))
 	}
-	return n.store.NewQueue()
+	return n.Store.NewQueue()
 }

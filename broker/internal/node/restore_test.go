@@ -30,7 +30,7 @@ func (n *Node) inventory() (lines []string) {
 			note("exchange %q %s %t %t %t %s %q", x.Name, x.Kind, x.Durable, x.AutoDelete, x.Internal, erlang.Term(x.Arguments), x.alternate)
 		}
 		for _, q := range v.Queues() {
-			note("queue %q %s %t %t %s %+v", q.Name, q.Type(), q.Durable, q.AutoDelete, erlang.Term(q.Arguments), q.core.Settings())
+			note("queue %q %s %t %t %s %+v", q.Name, q.Type(), q.Durable, q.AutoDelete, erlang.Term(q.Arguments), q.Core.Settings())
 		}
 		bindings := v.Bindings()
 		slices.SortFunc(bindings, func(a, b Binding) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
@@ -47,7 +47,7 @@ func reopen(t *testing.T, v *Vhost) *Vhost {
 	if err := v.node.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return openVhostAs(t, v.node.config.Dir, v.node.config.Compat)
+	return openVhostAs(t, v.node.Config.Dir, v.node.Config.Compat)
 }
 
 // must declares things in a virtual host.
@@ -76,19 +76,19 @@ func (m must) publish(through, key string, p wire.Properties, body string) {
 	raw := p.Append(nil)
 	brief, err := wire.ScanProperties(raw)
 	m.do(err)
-	ttl, err := parseExpiration(brief.Expiration)
+	ttl, err := ParseExpiration(brief.Expiration)
 	m.do(err)
-	queues, _ := m.v.route(m.v.Exchange(through), []string{key}, func() wire.Table { return p.Headers })
-	m.v.node.publish(&store.Content{Exchange: through, Key: key, Properties: raw, Body: []byte(body)}, brief, ttl, queues)
+	queues, _ := m.v.Route(m.v.Exchange(through), []string{key}, func() wire.Table { return p.Headers })
+	m.v.node.Publish(&store.Content{Exchange: through, Key: key, Properties: raw, Body: []byte(body)}, brief, ttl, queues)
 }
 
 // take gets a message and does not answer.
 func (m must) take(q *Queue) queue.Item {
 	m.t.Helper()
-	it, content, _, fx := q.core.Get(false)
+	it, content, _, fx := q.Core.Get(false)
 	for content == nil && fx.Load {
-		m.v.node.after(q, fx)
-		it, content, _, fx = q.core.Get(false)
+		m.v.node.Apply(q, fx)
+		it, content, _, fx = q.Core.Get(false)
 	}
 	if content == nil {
 		m.t.Fatalf("%s is empty", q)
@@ -129,13 +129,13 @@ func (m must) everything() {
 	m.queue("\xff/\x00")
 	_, err := v.DeclareQueue(QueueSpec{Name: "auto", Durable: true, AutoDelete: true})
 	m.do(err)
-	to := func(name string) destination { return destination{queue: v.Queue(name)} }
+	to := func(name string) Destination { return Destination{Queue: v.Queue(name)} }
 	m.do(v.Bind(v.Exchange("x-direct"), to("own"), "\xff.key", nil))
 	m.do(v.Bind(v.Exchange("x-topic"), to("\xff/\x00"), "a.*.#", nil))
 	m.do(v.Bind(v.Exchange("x-headers"), to("quorum"), "", table("x-match", "any", "n", int32(1))))
 	m.do(v.Bind(v.Exchange("x-headers"), to("quorum"), "", table("x-match", "any", "n", int64(1))))
-	m.do(v.Bind(v.Exchange("x-fanout"), destination{exchange: v.Exchange("x-topic")}, "", nil))
-	m.do(v.Bind(v.Exchange("x-direct"), destination{exchange: v.Exchange("\xff odd")}, "k", nil))
+	m.do(v.Bind(v.Exchange("x-fanout"), Destination{Exchange: v.Exchange("x-topic")}, "", nil))
+	m.do(v.Bind(v.Exchange("x-direct"), Destination{Exchange: v.Exchange("\xff odd")}, "k", nil))
 	m.do(v.Bind(v.Exchange("amq.topic"), to("auto"), "#", nil))
 }
 
@@ -151,15 +151,15 @@ func (m must) passing() {
 	m.do(v.DeclareExchange(Exchange{Name: "transient", Kind: exchange.Direct}))
 	_, err := v.DeclareQueue(QueueSpec{Name: "transient"})
 	m.do(err)
-	m.do(v.Bind(v.Exchange("transient"), destination{queue: v.Queue("own")}, "k", nil))
-	m.do(v.Bind(v.Exchange("x-direct"), destination{queue: v.Queue("transient")}, "k", nil))
-	m.do(v.Bind(v.Exchange("x-direct"), destination{queue: v.Queue("own")}, "gone", nil))
-	m.do(v.Unbind(v.Exchange("x-direct"), destination{queue: v.Queue("own")}, "gone", nil))
+	m.do(v.Bind(v.Exchange("transient"), Destination{Queue: v.Queue("own")}, "k", nil))
+	m.do(v.Bind(v.Exchange("x-direct"), Destination{Queue: v.Queue("transient")}, "k", nil))
+	m.do(v.Bind(v.Exchange("x-direct"), Destination{Queue: v.Queue("own")}, "gone", nil))
+	m.do(v.Unbind(v.Exchange("x-direct"), Destination{Queue: v.Queue("own")}, "gone", nil))
 	m.do(v.DeclareExchange(Exchange{Name: "gone", Kind: exchange.Direct, Durable: true}))
-	m.do(v.Bind(v.Exchange("gone"), destination{queue: v.Queue("own")}, "k", nil))
+	m.do(v.Bind(v.Exchange("gone"), Destination{Queue: v.Queue("own")}, "k", nil))
 	m.do(v.DeleteExchange("gone", false))
 	gone := m.queue("gone")
-	m.do(v.Bind(v.Exchange("x-direct"), destination{queue: gone}, "k", nil))
+	m.do(v.Bind(v.Exchange("x-direct"), Destination{Queue: gone}, "k", nil))
 	_, err = gone.Delete(false, false)
 	m.do(err)
 }
@@ -213,7 +213,7 @@ func TestMessagesAreKept(t *testing.T) {
 	m.queue("quorum", "x-queue-type", "quorum")
 	m.queue("plain")
 	for _, name := range []string{"priorities", "quorum", "plain"} {
-		m.do(v.Bind(v.Exchange("amq.fanout"), destination{queue: v.Queue(name)}, "", nil))
+		m.do(v.Bind(v.Exchange("amq.fanout"), Destination{Queue: v.Queue(name)}, "", nil))
 	}
 	for i, priority := range []uint8{1, 5, 0, 5} {
 		m.publish("amq.fanout", "", wire.Properties{DeliveryMode: 2, Priority: priority, MessageID: fmt.Sprint("id", i)}, fmt.Sprint(i))
@@ -223,11 +223,11 @@ func TestMessagesAreKept(t *testing.T) {
 
 	// One is acknowledged, one dies without a dead letter exchange, one comes back twice.
 	n := v.node
-	n.settle(v.Queue("plain"), []queue.Item{m.take(v.Queue("plain"))}, acked)
-	n.settle(v.Queue("plain"), []queue.Item{m.take(v.Queue("plain"))}, rejected)
+	n.Settle(v.Queue("plain"), []queue.Item{m.take(v.Queue("plain"))}, Acked)
+	n.Settle(v.Queue("plain"), []queue.Item{m.take(v.Queue("plain"))}, Rejected)
 	quorum := v.Queue("quorum")
 	for range 2 {
-		n.settle(quorum, []queue.Item{m.take(quorum)}, lost)
+		n.Settle(quorum, []queue.Item{m.take(quorum)}, Lost)
 	}
 	m.take(v.Queue("priorities")) // and never answered
 

@@ -18,10 +18,10 @@ func (m must) retrying(name string) *Queue {
 }
 
 // giveBack takes a message and answers so that it comes back.
-func (m must) giveBack(name string, a answer) {
+func (m must) giveBack(name string, a Answer) {
 	m.t.Helper()
 	q := m.v.Queue(name)
-	m.v.node.settle(q, []queue.Item{m.take(q)}, a)
+	m.v.node.Settle(q, []queue.Item{m.take(q)}, a)
 }
 
 func (m must) wantDelayed(name string, delayed int, next time.Duration) {
@@ -42,7 +42,7 @@ func TestDelayedRetryAcrossRestarts(t *testing.T) {
 				m.retrying("q")
 				m.publish("", "q", wire.Properties{}, "a")
 				m.publish("", "q", wire.Properties{}, "b")
-				m.giveBack("q", rejectedBack)
+				m.giveBack("q", RejectedBack)
 				m.wantDelayed("q", 1, time.Minute)
 				time.Sleep(20 * time.Second)
 				m.v = restart(t, m.v)
@@ -56,14 +56,14 @@ func TestDelayedRetryAcrossRestarts(t *testing.T) {
 				m.wantDelayed("q", 0, 0)
 				m.wantBodies("q", "a", "b")
 				// Its failures are known, too.
-				m.giveBack("q", rejectedBack)
+				m.giveBack("q", RejectedBack)
 				m.wantDelayed("q", 1, 2*time.Minute)
 				time.Sleep(time.Second) // for the log
 				m.v = restart(t, m.v)
 				m.wantDelayed("q", 1, 2*time.Minute-time.Second)
 				m.do(m.v.node.Close())
 				time.Sleep(time.Hour)
-				m.v = openVhostAs(t, m.v.node.config.Dir, RabbitMQ43)
+				m.v = openVhostAs(t, m.v.node.Config.Dir, RabbitMQ43)
 				m.wantDelayed("q", 0, 0)
 				m.wantBodies("q", "a", "b")
 				m.do(m.v.node.Close())
@@ -79,11 +79,11 @@ func TestDelayedRetryIsForgotten(t *testing.T) {
 		m := must{t, openVhostAs(t, dir, RabbitMQ43)}
 		m.retrying("q")
 		m.publish("", "q", wire.Properties{}, "a")
-		m.giveBack("q", nackedBack)
+		m.giveBack("q", NackedBack)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		m.do(m.v.PutPolicy(Policy{Name: "off", Definition: definition{"delayed-retry-type": "disabled"}}))
-		m.giveBack("q", nackedBack)
+		m.giveBack("q", NackedBack)
 		m.v = reopen(t, m.v)
 		m.wantDelayed("q", 0, 0)
 		m.wantBodies("q", "a")

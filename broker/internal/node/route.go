@@ -5,9 +5,9 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// route finds the queues that a message with some keys reaches through an exchange. Another message with the same
+// Route finds the queues that a message with some keys reaches through an exchange. Another message with the same
 // keys takes the same way if plain.
-func (v *Vhost) route(x *Exchange, keys []string, headers func() wire.Table) (queues []*Queue, plain bool) {
+func (v *Vhost) Route(x *Exchange, keys []string, headers func() wire.Table) (queues []*Queue, plain bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	plain = true
@@ -27,12 +27,12 @@ func (v *Vhost) route(x *Exchange, keys []string, headers func() wire.Table) (qu
 		plain = plain && x.Kind != exchange.Headers
 		matched := false
 		for _, key := range keys {
-			x.bindings.Match(key, headers, func(d destination) {
+			x.bindings.Match(key, headers, func(d Destination) {
 				matched = true
-				if d.queue != nil {
-					reached.add(d.queue)
+				if d.Queue != nil {
+					reached.add(d.Queue)
 				} else {
-					visited.add(d.exchange)
+					visited.add(d.Exchange)
 				}
 			})
 		}

@@ -20,7 +20,7 @@ const tooLarge = 1
 
 // roomIn is what a letter of a size waits for that a queue does not take.
 func roomIn(target *Queue, size int) obstacle {
-	if target.core.TooLarge(size) {
+	if target.Core.TooLarge(size) {
 		return obstacle{full: target, way: tooLarge}
 	}
 	return obstacle{full: target}
@@ -111,7 +111,7 @@ func (s *stranded) lines(o obstacle) map[obstacle]*line {
 // wind sets the timer if something waits. The box is locked.
 func (s *stranded) wind(q *Queue) {
 	if s.timer == nil && !s.trying && !s.over && len(s.rooms)+len(s.ways) > 0 {
-		s.timer = time.AfterFunc(strandedPause, func() { q.vhost.node.retryStranded(q) })
+		s.timer = time.AfterFunc(strandedPause, func() { q.Vhost.node.retryStranded(q) })
 	}
 }
 
@@ -242,19 +242,19 @@ func (s *stranded) all() (all []queue.Death) {
 
 // retryStranded tries again to move what waits, if what it waits for may have come.
 func (n *Node) retryStranded(q *Queue) {
-	if !n.tasks.enter() {
+	if !n.Tasks.Enter() {
 		return
 	}
-	defer n.tasks.leave()
+	defer n.Tasks.Leave()
 	box := &q.strandedBox
-	version := q.vhost.version.Load()
+	version := q.Vhost.Version.Load()
 	failed, complete := 0, false
 	for !complete && failed < triesAtOnce {
 		var obstacles []obstacle
 		obstacles, complete = box.begin(version)
 		for _, o := range obstacles {
 			size, tried, ok := box.first(o)
-			if !ok || o.full != nil && tried == version && !o.full.core.Admits(size) {
+			if !ok || o.full != nil && tried == version && !o.full.Core.Admits(size) {
 				continue
 			}
 			dying, missed := n.retryLine(q, o)
@@ -274,7 +274,7 @@ func (n *Node) retryStranded(q *Queue) {
 // messages have died by that.
 func (n *Node) moveUp(q *Queue) (dying []*Queue) {
 	for _, o := range q.strandedBox.full() {
-		if size, _, ok := q.strandedBox.first(o); ok && o.full.core.Admits(size) {
+		if size, _, ok := q.strandedBox.first(o); ok && o.full.Core.Admits(size) {
 			more, _ := n.retryLine(q, o)
 			dying = append(dying, more...)
 		}
@@ -292,7 +292,7 @@ func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 	}
 	for size := 1; len(waiting) > 0 && tried == never && failed < triesAtOnce; size = atOnce {
 		size = min(size, len(waiting))
-		version := q.vhost.version.Load()
+		version := q.Vhost.Version.Load()
 		more, left := n.deadLetter(q, waiting[:size], o)
 		dying = append(dying, more...)
 		again := 0
@@ -312,7 +312,7 @@ func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 	}
 	// If their queue is deleted meanwhile, they are too.
 	if !q.strandedBox.giveBack(o, waiting, tried) {
-		q.core.Buried(waiting)
+		q.Core.Buried(waiting)
 	}
 	return dying, failed
 }
@@ -320,6 +320,6 @@ func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 // strand keeps a dead letter that did not get everywhere. If its queue is deleted meanwhile, the letter is too.
 func (n *Node) strand(q *Queue, l stray) {
 	if !q.strandedBox.add(q, l) {
-		q.core.Buried([]queue.Death{l.letter})
+		q.Core.Buried([]queue.Death{l.letter})
 	}
 }

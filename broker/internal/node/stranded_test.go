@@ -48,7 +48,7 @@ func TestDeadLetterWaitsForRoom(t *testing.T) {
 		limited := wire.Table{{Key: "x-max-length", Value: int32(2)}, {Key: "x-overflow", Value: "reject-publish"}}
 		roomy, full := declare(t, v, QueueSpec{Name: "roomy"}), declare(t, v, QueueSpec{Name: "full", Arguments: limited})
 		for _, q := range []*Queue{roomy, full} {
-			if err := v.Bind(v.Exchange("amq.fanout"), destination{queue: q}, "", nil); err != nil {
+			if err := v.Bind(v.Exchange("amq.fanout"), Destination{Queue: q}, "", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -91,7 +91,7 @@ func TestOldestDeadLetterFirst(t *testing.T) {
 		target := declare(t, v, QueueSpec{Name: "target", Arguments: wire.Table{{Key: "x-max-length", Value: int32(1)}, {Key: "x-overflow", Value: "reject-publish"}}})
 		roomy := declare(t, v, QueueSpec{Name: "roomy"})
 		for _, q := range []*Queue{target, roomy} {
-			if err := v.Bind(v.Exchange("amq.fanout"), destination{queue: q}, "", nil); err != nil {
+			if err := v.Bind(v.Exchange("amq.fanout"), Destination{Queue: q}, "", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -135,7 +135,7 @@ func TestTooLargeLetterHoldsUpNoOther(t *testing.T) {
 		v := openVhost(t, "")
 		keeper(t, v, "amq.fanout")
 		target := declare(t, v, QueueSpec{Name: "target", Arguments: wire.Table{{Key: "x-max-length-bytes", Value: int32(10)}, {Key: "x-overflow", Value: "reject-publish"}}})
-		if err := v.Bind(v.Exchange("amq.fanout"), destination{queue: target}, "", nil); err != nil {
+		if err := v.Bind(v.Exchange("amq.fanout"), Destination{Queue: target}, "", nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, body := range []string{"far too large", "small", "other"} {
@@ -157,7 +157,7 @@ func TestDeadLetterForgetsADeletedQueue(t *testing.T) {
 		v := openVhost(t, "")
 		keeper(t, v, "amq.fanout")
 		for _, q := range []*Queue{declare(t, v, QueueSpec{Name: "roomy"}), declare(t, v, QueueSpec{Name: "full", Arguments: wire.Table{{Key: "x-max-length", Value: int32(0)}, {Key: "x-overflow", Value: "reject-publish"}}})} {
-			if err := v.Bind(v.Exchange("amq.fanout"), destination{queue: q}, "", nil); err != nil {
+			if err := v.Bind(v.Exchange("amq.fanout"), Destination{Queue: q}, "", nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -187,7 +187,7 @@ func TestCycleHoldsUpNoOther(t *testing.T) {
 		if dying := v.Queue("source").Status().Dying; dying != 2 {
 			t.Fatalf("%d dead letters wait, want 2", dying)
 		}
-		if err := v.Bind(v.Exchange("amq.topic"), destination{queue: other}, "#", nil); err != nil {
+		if err := v.Bind(v.Exchange("amq.topic"), Destination{Queue: other}, "#", nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
@@ -204,11 +204,11 @@ func TestManyStrandedLetters(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const letters = 5000
 				v := openVhost(t, "")
-				v.node.config.MemoryLimit = 1 << 30
+				v.node.Config.MemoryLimit = 1 << 30
 				keeper(t, v, "amq.topic")
 				for i := range letters {
 					c := &store.Content{Key: fmt.Sprint("k", i%keys), Properties: wire.Properties{DeliveryMode: 2}.Append(nil), Body: []byte(fmt.Sprint(i))}
-					v.node.publish(c, wire.Brief{DeliveryMode: 2}, -1, []*Queue{v.Queue("source")})
+					v.node.Publish(c, wire.Brief{DeliveryMode: 2}, -1, []*Queue{v.Queue("source")})
 				}
 				time.Sleep(5 * time.Second)
 				if dying := v.Queue("source").Status().Dying; dying != letters {
@@ -237,7 +237,7 @@ func TestManyStrandedLetters(t *testing.T) {
 					}
 				})
 				target := declare(t, v, QueueSpec{Name: "target"})
-				if err := v.Bind(v.Exchange("amq.topic"), destination{queue: target}, "#", nil); err != nil {
+				if err := v.Bind(v.Exchange("amq.topic"), Destination{Queue: target}, "#", nil); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(2 * time.Second)
@@ -264,7 +264,7 @@ func TestDeadLetterIsCopiedOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := must{t, openVhost(t, dir)}
 				keeper(t, m.v, "amq.fanout")
-				bind := func(q *Queue) { m.do(m.v.Bind(m.v.Exchange("amq.fanout"), destination{queue: q}, "", nil)) }
+				bind := func(q *Queue) { m.do(m.v.Bind(m.v.Exchange("amq.fanout"), Destination{Queue: q}, "", nil)) }
 				bind(m.queue("roomy"))
 				bind(m.queue("full", "x-max-length", int32(1), "x-overflow", "reject-publish"))
 				bind(m.queue("other", "x-max-length", int32(1), "x-overflow", "reject-publish"))
@@ -317,7 +317,7 @@ func TestDeadLetterOfDeletedQueuesIsSettled(t *testing.T) {
 		m := must{t, openVhost(t, dir)}
 		keeper(t, m.v, "amq.fanout")
 		for _, q := range []*Queue{m.queue("roomy"), m.queue("full", "x-max-length", int32(0), "x-overflow", "reject-publish")} {
-			m.do(m.v.Bind(m.v.Exchange("amq.fanout"), destination{queue: q}, "", nil))
+			m.do(m.v.Bind(m.v.Exchange("amq.fanout"), Destination{Queue: q}, "", nil))
 		}
 		m.publish("", "source", wire.Properties{DeliveryMode: 2}, "one")
 		time.Sleep(10 * time.Second)
@@ -339,7 +339,7 @@ func compacted(t *testing.T, v *Vhost) *Vhost {
 	t.Helper()
 	m := must{t, v}
 	m.do(v.node.Close())
-	_, _, err := store.Compact(t.Context(), store.Dir(v.node.config.Dir))
+	_, _, err := store.Compact(t.Context(), store.Dir(v.node.Config.Dir))
 	m.do(err)
-	return openVhost(t, v.node.config.Dir)
+	return openVhost(t, v.node.Config.Dir)
 }

@@ -44,8 +44,8 @@ const (
 
 // tally counts that.
 type tally struct {
-	connectionsOpened, connectionsClosed         atomic.Uint64
-	channelsOpened, channelsClosed               atomic.Uint64
+	ConnectionsOpened, ConnectionsClosed         atomic.Uint64
+	ChannelsOpened, ChannelsClosed               atomic.Uint64
 	queuesDeclared, queuesCreated, queuesDeleted atomic.Uint64
 	rehoused                                     atomic.Uint64
 
@@ -59,12 +59,12 @@ type tally struct {
 
 // mourn counts dead letters of a queue.
 func (n *Node) mourn(q *Queue, lot []queue.Death) {
-	t, kind, s := &n.tally, q.core.Type, q.core.Settings()
+	t, kind, s := &n.Counters, q.Core.Type, q.Core.Settings()
 	strategy := AtMostOnce
 	switch {
 	case s.KeepsDeadLetters(kind):
 		strategy = AtLeastOnce
-	case !s.HasDeadLetter || q.vhost.Exchange(s.DeadLetter) == nil:
+	case !s.HasDeadLetter || q.Vhost.Exchange(s.DeadLetter) == nil:
 		strategy = Disabled
 	}
 	t.mu.Lock()
@@ -79,9 +79,9 @@ func (n *Node) mourn(q *Queue, lot []queue.Death) {
 
 // Churn returns what has come and gone. What has gone is looked at first, so that never more seems to be gone than has come.
 func (n *Node) Churn() Churn {
-	t := &n.tally
-	c := Churn{ConnectionsClosed: t.connectionsClosed.Load(), ChannelsClosed: t.channelsClosed.Load(), QueuesDeleted: t.queuesDeleted.Load()}
-	c.ConnectionsOpened, c.ChannelsOpened = t.connectionsOpened.Load(), t.channelsOpened.Load()
+	t := &n.Counters
+	c := Churn{ConnectionsClosed: t.ConnectionsClosed.Load(), ChannelsClosed: t.ChannelsClosed.Load(), QueuesDeleted: t.queuesDeleted.Load()}
+	c.ConnectionsOpened, c.ChannelsOpened = t.ConnectionsOpened.Load(), t.ChannelsOpened.Load()
 	c.QueuesCreated = t.queuesCreated.Load()
 	c.QueuesDeclared = t.queuesDeclared.Load()
 	return c
@@ -89,7 +89,7 @@ func (n *Node) Churn() Churn {
 
 // Tally returns what has happened to messages.
 func (n *Node) Tally() Tally {
-	t := &n.tally
+	t := &n.Counters
 	sum := Tally{Rehoused: t.rehoused.Load(), Queues: make(map[queue.Type]queue.Totals)}
 	t.mu.Lock()
 	sum.DeadLetters = maps.Clone(t.letters)
@@ -109,7 +109,7 @@ func (n *Node) Tally() Tally {
 
 // bequeath adds what was counted in a virtual host that goes. The node is locked, so that each number is in one place.
 func (n *Node) bequeath(v *Vhost) {
-	t := &n.tally
+	t := &n.Counters
 	t.traffic = t.traffic.plus(v.Traffic())
 	if t.queues == nil {
 		t.queues = make(map[queue.Type]queue.Totals)
@@ -124,7 +124,7 @@ func (v *Vhost) Totals() map[queue.Type]queue.Totals {
 	sum := make(map[queue.Type]queue.Totals)
 	addTotals(sum, v.former)
 	for _, q := range v.queues {
-		sum[q.core.Type] = sum[q.core.Type].Plus(q.core.Totals())
+		sum[q.Core.Type] = sum[q.Core.Type].Plus(q.Core.Totals())
 	}
 	return sum
 }
@@ -134,7 +134,7 @@ func (v *Vhost) outlives(q *Queue) {
 	if v.former == nil {
 		v.former = make(map[queue.Type]queue.Totals)
 	}
-	v.former[q.core.Type] = v.former[q.core.Type].Plus(q.core.Totals())
+	v.former[q.Core.Type] = v.former[q.Core.Type].Plus(q.Core.Totals())
 }
 
 func addTotals(sum, more map[queue.Type]queue.Totals) {

@@ -17,13 +17,13 @@ func TestChurn(t *testing.T) {
 				return
 			default:
 			}
-			n.tally.queuesDeclared.Add(1)
-			n.tally.queuesCreated.Add(1)
-			n.tally.connectionsOpened.Add(1)
-			n.tally.channelsOpened.Add(1)
-			n.tally.channelsClosed.Add(1)
-			n.tally.connectionsClosed.Add(1)
-			n.tally.queuesDeleted.Add(1)
+			n.Counters.queuesDeclared.Add(1)
+			n.Counters.queuesCreated.Add(1)
+			n.Counters.ConnectionsOpened.Add(1)
+			n.Counters.ChannelsOpened.Add(1)
+			n.Counters.ChannelsClosed.Add(1)
+			n.Counters.ConnectionsClosed.Add(1)
+			n.Counters.queuesDeleted.Add(1)
 		}
 	})
 	for range 100_000 {

@@ -17,8 +17,8 @@ func (t *tasks) init() {
 	t.atClose = make(map[int]func())
 }
 
-// enter begins a task; false: it is too late for that.
-func (t *tasks) enter() bool {
+// Enter begins a task; false: it is too late for that.
+func (t *tasks) Enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over {
@@ -28,7 +28,7 @@ func (t *tasks) enter() bool {
 	return true
 }
 
-func (t *tasks) leave() {
+func (t *tasks) Leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.running--
@@ -37,8 +37,8 @@ func (t *tasks) leave() {
 	}
 }
 
-// atEnd has something called when the end begins, unless it is taken back before.
-func (t *tasks) atEnd(f func()) (takeBack func()) {
+// AtEnd has something called when the end begins, unless it is taken back before.
+func (t *tasks) AtEnd(f func()) (takeBack func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	id := t.next
@@ -51,7 +51,7 @@ func (t *tasks) atEnd(f func()) (takeBack func()) {
 	}
 }
 
-func (t *tasks) ended() bool {
+func (t *tasks) Ended() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.over

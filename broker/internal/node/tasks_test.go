@@ -15,13 +15,13 @@ func TestTasksEndWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newTasks()
 		for range 2 {
-			if !all.enter() {
+			if !all.Enter() {
 				t.Fatal("a task cannot begin")
 			}
 		}
 		called := 0
-		all.atEnd(func() { called++ })
-		all.atEnd(func() { called += 10 })()
+		all.AtEnd(func() { called++ })
+		all.AtEnd(func() { called += 10 })()
 		ended := make(chan struct{})
 		go func() {
 			all.end()
@@ -31,17 +31,17 @@ func TestTasksEndWaits(t *testing.T) {
 		if called != 1 {
 			t.Errorf("calls at the end: got %d, want the one that was not taken back", called)
 		}
-		if all.enter() || !all.ended() {
+		if all.Enter() || !all.Ended() {
 			t.Error("a task can begin after the end")
 		}
-		all.leave()
+		all.Leave()
 		synctest.Wait()
 		select {
 		case <-ended:
 			t.Error("the end has not waited for the second task")
 		default:
 		}
-		all.leave()
+		all.Leave()
 		<-ended
 		all.end() // at once
 	})
@@ -50,11 +50,11 @@ func TestTasksEndWaits(t *testing.T) {
 // TestTasksCallTasks: what is called at the end may wait for tasks that leave.
 func TestTasksCallTasks(t *testing.T) {
 	all := newTasks()
-	all.enter()
+	all.Enter()
 	left := make(chan struct{})
-	all.atEnd(func() {
+	all.AtEnd(func() {
 		go func() {
-			all.leave()
+			all.Leave()
 			close(left)
 		}()
 		<-left

@@ -41,8 +41,8 @@ func (u *User) checkTopics() error {
 	return nil
 }
 
-// checkTopic refuses routing keys that the user may not use with a topic exchange.
-func (a *access) checkTopic(want right, x *Exchange, key string) error {
+// CheckTopic refuses routing keys that the user may not use with a topic exchange.
+func (a *Access) CheckTopic(want Right, x *Exchange, key string) error {
 	if x.Kind != exchange.Topic {
 		return nil
 	}
@@ -52,12 +52,12 @@ func (a *access) checkTopic(want right, x *Exchange, key string) error {
 		if !restricted {
 			return nil
 		}
-		if re := topic.read; want == read && re.MatchString(key) {
+		if re := topic.read; want == Read && re.MatchString(key) {
 			return nil
 		}
-		if re := topic.write; want == write && re.MatchString(key) {
+		if re := topic.write; want == Write && re.MatchString(key) {
 			return nil
 		}
 	}
-	return refuse(wire.AccessRefused, "%s to topic '%s' in %s refused for user '%s'", a.node.config.Compat.access(want), key, resource("exchange", x.Name, a.vhost.Name), a.user)
+	return Refuse(wire.AccessRefused, "%s to topic '%s' in %s refused for user '%s'", a.Node.Config.Compat.access(want), key, Resource("exchange", x.Name, a.Vhost.Name), a.User)
 }

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"io"
 	"sync/atomic"
 )
 
@@ -23,30 +22,30 @@ func (t Traffic) plus(more Traffic) Traffic {
 	}
 }
 
-// traffic counts that for a channel or a virtual host.
-type traffic struct{ received, awaited, published, confirmed, routed, returned, dropped atomic.Uint64 }
+// TrafficCounter counts that for a channel or a virtual host.
+type TrafficCounter struct{ received, awaited, published, Confirmed, routed, returned, dropped atomic.Uint64 }
 
-func (t *traffic) sum() Traffic {
-	return Traffic{Received: t.received.Load(), Awaited: t.awaited.Load(), Published: t.published.Load(), Confirmed: t.confirmed.Load(), Routed: t.routed.Load(),
+func (t *TrafficCounter) Sum() Traffic {
+	return Traffic{Received: t.received.Load(), Awaited: t.awaited.Load(), Published: t.published.Load(), Confirmed: t.Confirmed.Load(), Routed: t.routed.Load(),
 		Returned: t.returned.Load(), Dropped: t.dropped.Load()}
 }
 
-// receive counts a message that has come whole.
-func (t *traffic) receive(awaited bool) {
+// Receive counts a message that has come whole.
+func (t *TrafficCounter) Receive(awaited bool) {
 	t.received.Add(1)
 	if awaited {
 		t.awaited.Add(1)
 	}
 }
 
-// publish counts a message that goes to some queues.
-func (t *traffic) publish(routed int) {
+// Publish counts a message that goes to some queues.
+func (t *TrafficCounter) Publish(routed int) {
 	t.published.Add(1)
 	t.routed.Add(uint64(routed))
 }
 
-// strand counts a message that no queue is to get.
-func (t *traffic) strand(returned bool) {
+// Unroutable counts a message that no queue is to get.
+func (t *TrafficCounter) Unroutable(returned bool) {
 	if returned {
 		t.returned.Add(1)
 	} else {
@@ -55,19 +54,4 @@ func (t *traffic) strand(returned bool) {
 }
 
 // Traffic returns what the publishers of a virtual host did.
-func (v *Vhost) Traffic() Traffic { return v.traffic.sum() }
-
-// Traffic returns what was published on a channel.
-func (ch *Channel) Traffic() Traffic { return ch.traffic.sum() }
-
-// meter counts the bytes that are read from a client.
-type meter struct {
-	source io.Reader
-	bytes  atomic.Uint64
-}
-
-func (m *meter) Read(p []byte) (int, error) {
-	n, err := m.source.Read(p)
-	m.bytes.Add(uint64(n))
-	return n, err
-}
+func (v *Vhost) Traffic() Traffic { return v.Publishing.Sum() }

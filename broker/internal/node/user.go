@@ -62,8 +62,8 @@ func (u *User) knows(password string) bool {
 	return err == nil && len(b) == 4+sha256.Size && password != "" && subtle.ConstantTimeCompare(saltedHash(b[:4], password), b[4:]) == 1
 }
 
-// permission returns what a user may do in a virtual host.
-func (u *User) permission(vhost string) (Permission, bool) {
+// Permission returns what a user may do in a virtual host.
+func (u *User) Permission(vhost string) (Permission, bool) {
 	p, ok := u.Permissions[vhost]
 	if !ok {
 		p, ok = u.Permissions["*"]
@@ -149,11 +149,7 @@ func (n *Node) DeleteUser(name string) error {
 		return fmt.Errorf("no user %q", name)
 	}
 	n.permissionsChanged()
-	for _, c := range n.openConnections() {
-		if c.User == name {
-			c.shutdown(fmt.Sprintf("user '%s' is deleted", name))
-		}
-	}
+	n.clients.CloseConnections(fmt.Sprintf("user '%s' is deleted", name), func(user string, _ *Vhost) bool { return user == name })
 	return n.kept(mark)
 }
 
@@ -189,24 +185,24 @@ func compilePermission(pattern string) (*regexp.Regexp, error) {
 // nothingMatches is for patterns that cannot be used.
 var nothingMatches = regexp.MustCompile(`\z.`)
 
-// right is one of the three things that a permission allows.
-type right int
+// Right is one of the three things that a permission allows.
+type Right int
 
-func (r right) String() string {
-	return [...]string{configure: "configure", write: "write", read: "read"}[r]
+func (r Right) String() string {
+	return [...]string{Configure: "configure", Write: "write", Read: "read"}[r]
 }
 
 const (
-	configure right = iota
-	write
-	read
+	Configure Right = iota
+	Write
+	Read
 )
 
-// access remembers what a connection's user may do in its virtual host.
-type access struct {
-	node    *Node
-	vhost   *Vhost
-	user    string
+// Access remembers what a connection's user may do in its virtual host.
+type Access struct {
+	Node    *Node
+	Vhost   *Vhost
+	User    string
 	version atomic.Uint64
 	rules   atomic.Pointer[rights]
 }
@@ -217,8 +213,8 @@ type rights struct {
 	topics    map[string]topicRules // by exchange
 }
 
-// check refuses what the user may not do.
-func (a *access) check(want right, kind, name string) error {
+// Check refuses what the user may not do.
+func (a *Access) Check(want Right, kind, name string) error {
 	rules := a.current()
 	shown := name
 	if kind == "exchange" && name == "" {
@@ -227,25 +223,25 @@ func (a *access) check(want right, kind, name string) error {
 	if rules != nil && rules.resources[want].MatchString(shown) {
 		return nil
 	}
-	return refuse(wire.AccessRefused, "%s to %s refused for user '%s'", a.node.config.Compat.access(want), resource(kind, shown, a.vhost.Name), a.user)
+	return Refuse(wire.AccessRefused, "%s to %s refused for user '%s'", a.Node.Config.Compat.access(want), Resource(kind, shown, a.Vhost.Name), a.User)
 }
 
-// checkPassive refuses to tell of something that the user has no right to, in releases that do.
-func (a *access) checkPassive(kind, name string) error {
-	if !a.node.config.Compat.passiveNeedsRight() || a.check(write, kind, name) == nil || a.check(read, kind, name) == nil {
+// CheckPassive refuses to tell of something that the user has no right to, in releases that do.
+func (a *Access) CheckPassive(kind, name string) error {
+	if !a.Node.Config.Compat.passiveNeedsRight() || a.Check(Write, kind, name) == nil || a.Check(Read, kind, name) == nil {
 		return nil
 	}
-	return a.check(configure, kind, name)
+	return a.Check(Configure, kind, name)
 }
 
-func (a *access) current() *rights {
-	version := a.node.permissions.Load() + 1
+func (a *Access) current() *rights {
+	version := a.Node.permissions.Load() + 1
 	if a.version.Load() == version {
 		return a.rules.Load()
 	}
 	var rules *rights
-	if u := a.node.User(a.user); u != nil {
-		if p, ok := u.permission(a.vhost.Name); ok {
+	if u := a.Node.User(a.User); u != nil {
+		if p, ok := u.Permission(a.Vhost.Name); ok {
 			rules = &rights{topics: make(map[string]topicRules)}
 			for i, pattern := range []string{p.Configure, p.Write, p.Read} {
 				re, err := compilePermission(pattern)
@@ -254,8 +250,8 @@ func (a *access) current() *rights {
 				}
 				rules.resources[i] = re
 			}
-			for name, p := range u.TopicPermissions[a.vhost.Name] {
-				topic, err := p.compile(a.user, a.vhost.Name)
+			for name, p := range u.TopicPermissions[a.Vhost.Name] {
+				topic, err := p.compile(a.User, a.Vhost.Name)
 				if err != nil { // a name has made a pattern of it that is none
 					topic = topicRules{nothingMatches, nothingMatches}
 				}

@@ -70,39 +70,39 @@ func TestAccess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := &access{node: n, vhost: v, user: "anna"}
-	check := func(what string, want right, kind, name string, allowed bool) {
+	a := &Access{Node: n, Vhost: v, User: "anna"}
+	check := func(what string, want Right, kind, name string, allowed bool) {
 		t.Helper()
-		err := a.check(want, kind, name)
+		err := a.Check(want, kind, name)
 		if (err == nil) != allowed {
 			t.Errorf("%s: got %v, want allowed %t", what, err, allowed)
 		}
 	}
 
-	check("a user that is not there", read, "queue", "q", false)
+	check("a user that is not there", Read, "queue", "q", false)
 	put(map[string]Permission{"other": Everything()})
-	check("a user of another virtual host", read, "queue", "q", false)
+	check("a user of another virtual host", Read, "queue", "q", false)
 	put(map[string]Permission{"/": {Configure: "^own-", Write: "", Read: "a|^amq\\.default$"}})
-	check("a name that matches", configure, "queue", "own-1", true)
-	check("a name that does not", configure, "queue", "my-own-1", false)
-	check("part of a name", read, "queue", "bar", true)
-	check("the default exchange by its long name", read, "exchange", "", true)
-	check("an empty pattern", write, "queue", "q", false)
-	check("an empty pattern and the default exchange", write, "exchange", "", false)
+	check("a name that matches", Configure, "queue", "own-1", true)
+	check("a name that does not", Configure, "queue", "my-own-1", false)
+	check("part of a name", Read, "queue", "bar", true)
+	check("the default exchange by its long name", Read, "exchange", "", true)
+	check("an empty pattern", Write, "queue", "q", false)
+	check("an empty pattern and the default exchange", Write, "exchange", "", false)
 	put(map[string]Permission{"*": Everything(), "/": {Configure: "none"}})
-	check("the virtual host's own permission before that for all", read, "queue", "q", false)
+	check("the virtual host's own permission before that for all", Read, "queue", "q", false)
 	put(map[string]Permission{"*": Everything()})
-	check("the permission for all", read, "queue", "q", true)
+	check("the permission for all", Read, "queue", "q", true)
 	if err := n.DeleteUser("anna"); err != nil {
 		t.Fatal(err)
 	}
-	check("a user that was deleted", read, "queue", "q", false)
+	check("a user that was deleted", Read, "queue", "q", false)
 
 	for _, c := range []struct{ kind, name, want string }{
 		{"queue", "q", "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'anna'"},
 		{"exchange", "", "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused for user 'anna'"},
 	} {
-		if got := said(a.check(write, c.kind, c.name)); got != c.want {
+		if got := said(a.Check(Write, c.kind, c.name)); got != c.want {
 			t.Errorf("reply text: got %q, want %q", got, c.want)
 		}
 	}

@@ -20,8 +20,8 @@ type Vhost struct {
 	Name string
 	node *Node
 	// version changes with everything that routes depend on: bindings, policies, permissions.
-	version atomic.Uint64
-	traffic traffic
+	Version    atomic.Uint64
+	Publishing TrafficCounter
 
 	mu        sync.RWMutex
 	exchanges map[string]*Exchange
@@ -45,45 +45,45 @@ type Exchange struct {
 	vhost      *Vhost
 
 	// All of these are under the lock of the virtual host.
-	bindings  *exchange.Table[destination]
+	bindings  *exchange.Table[Destination]
 	sources   map[*Exchange]struct{} // those that are bound to this one
 	policy    string
 	alternate string // by argument or policy
 }
 
-// destination is a queue or an exchange.
-type destination struct {
-	queue    *Queue
-	exchange *Exchange
+// Destination is a queue or an exchange.
+type Destination struct {
+	Queue    *Queue
+	Exchange *Exchange
 }
 
-func (d destination) name() string {
-	if d.queue != nil {
-		return d.queue.Name
+func (d Destination) name() string {
+	if d.Queue != nil {
+		return d.Queue.Name
 	}
-	return d.exchange.Name
+	return d.Exchange.Name
 }
 
-func (d destination) kind() string {
-	if d.queue != nil {
+func (d Destination) kind() string {
+	if d.Queue != nil {
 		return "queue"
 	}
 	return "exchange"
 }
 
 // durable reports whether a binding to it survives a restart.
-func (d destination) durable() bool {
-	if d.queue != nil {
-		return d.queue.Durable && !d.queue.Exclusive
+func (d Destination) durable() bool {
+	if d.Queue != nil {
+		return d.Queue.Durable && !d.Queue.Exclusive
 	}
-	return d.exchange.Durable
+	return d.Exchange.Durable
 }
 
-func (d destination) sources() map[*Exchange]struct{} {
-	if d.queue != nil {
-		return d.queue.sources
+func (d Destination) sources() map[*Exchange]struct{} {
+	if d.Queue != nil {
+		return d.Queue.sources
 	}
-	return d.exchange.sources
+	return d.Exchange.sources
 }
 
 // predeclared are the exchanges that every virtual host has.
@@ -111,10 +111,10 @@ func newVhost(n *Node, name string) *Vhost {
 
 func newExchange(v *Vhost, x Exchange) *Exchange {
 	x.vhost = v
-	x.bindings = v.node.config.Compat.bindings(x.Kind)
-	x.bindings.Meter = &v.node.memory.topology
+	x.bindings = v.node.Config.Compat.Bindings(x.Kind)
+	x.bindings.Meter = &v.node.MemoryUse.topology
 	x.sources = make(map[*Exchange]struct{})
-	v.node.memory.topology.Add(x.weight())
+	v.node.MemoryUse.topology.Add(x.weight())
 	return &x
 }
 
@@ -170,12 +170,6 @@ func (n *Node) DeleteVhost(name string) error {
 	if v != nil && !v.gone.CompareAndSwap(false, true) {
 		v = nil
 	}
-	var connections []*Connection
-	for c := range n.connections {
-		if v != nil && c.opened.Load() && c.vhost == v {
-			connections = append(connections, c)
-		}
-	}
 	if v != nil {
 		n.dropPermissions(name)
 	}
@@ -183,21 +177,19 @@ func (n *Node) DeleteVhost(name string) error {
 	if v == nil {
 		return fmt.Errorf("no virtual host %q", name)
 	}
-	for _, c := range connections {
-		c.shutdown(fmt.Sprintf("vhost '%s' is deleted", name))
-	}
+	n.clients.CloseConnections(fmt.Sprintf("vhost '%s' is deleted", name), func(_ string, in *Vhost) bool { return in == v })
 	v.mu.Lock()
 	v.deleted = true
 	v.mu.Unlock()
 	for _, q := range v.Queues() {
-		_, _ = q.delete(false, false)
+		_, _ = q.Delete(false, false)
 	}
 	v.mu.Lock()
 	removed := []string{vhostKey(name)}
 	for _, x := range v.exchanges {
 		removed = append(removed, v.exchangeRemoval(x)...)
 		x.bindings.Clear()
-		n.memory.topology.Add(-x.weight())
+		n.MemoryUse.topology.Add(-x.weight())
 	}
 	for _, operator := range []bool{false, true} {
 		for _, p := range v.rank(operator) {
@@ -210,7 +202,7 @@ func (n *Node) DeleteVhost(name string) error {
 	delete(n.vhosts, name) // the name is free when nothing of the old one is left
 	mark := n.define(change{removed: removed})
 	n.mu.Unlock()
-	n.checkMemory()
+	n.CheckMemory()
 	return n.kept(mark)
 }
 
@@ -228,7 +220,7 @@ func (n *Node) dropPermissions(vhost string) {
 }
 
 // changed makes all cached routes void.
-func (v *Vhost) changed() { v.version.Add(1) }
+func (v *Vhost) changed() { v.Version.Add(1) }
 
 // Exchange returns an exchange, or nil.
 func (v *Vhost) Exchange(name string) *Exchange {
@@ -262,10 +254,10 @@ func (v *Vhost) Queues() []*Queue {
 	return all
 }
 
-func (v *Vhost) noExchange(name string) error {
-	return refuse(wire.NotFound, "no %s", resource("exchange", name, v.Name))
+func (v *Vhost) NoExchange(name string) error {
+	return Refuse(wire.NotFound, "no %s", Resource("exchange", name, v.Name))
 }
 
-func (v *Vhost) noQueue(name string) error {
-	return refuse(wire.NotFound, "no %s", resource("queue", name, v.Name))
+func (v *Vhost) NoQueue(name string) error {
+	return Refuse(wire.NotFound, "no %s", Resource("queue", name, v.Name))
 }

@@ -1,0 +1,90 @@
+package session
+
+import "github.com/rehop/rehop/broker/internal/node"
+
+// way is where messages with an exchange and a key go.
+type way struct {
+	exchange string
+	key      string
+	version  uint64 // of the virtual host when this was found out; 0: it is not known
+	source   *node.Exchange
+	queues   []*node.Queue
+	plain    bool // all such messages go to these queues
+}
+
+// ways remembers where messages went.
+type ways struct {
+	known   map[string]*way
+	last    *way
+	key     []byte
+	size    int    // about how many bytes all that is remembered takes
+	version uint64 // of the virtual host when the newest was found out: what is older is of no use, and may lead to queues that are gone
+}
+
+// manyWays and waysSize bound what is remembered.
+const (
+	manyWays = 4096
+	waysSize = 1 << 20
+)
+
+// rememberedQueues is to how many queues a way may lead to be remembered. To find more takes long, but handing over takes longer.
+const rememberedQueues = 512
+
+// wayOverhead is about what a way takes beside its names, which are held twice, and its queues.
+const wayOverhead = 192
+
+func newWays() ways { return ways{known: make(map[string]*way)} }
+
+// weight is about how many bytes a way takes.
+func (w *way) weight() int { return wayOverhead + 2*(len(w.exchange)+len(w.key)) + 8*cap(w.queues) }
+
+// to returns the way of an exchange and a key, which the payload of a frame holds.
+func (ws *ways) to(exchange, key []byte) *way {
+	if w := ws.last; w != nil && w.exchange == string(exchange) && w.key == string(key) {
+		return w
+	}
+	ws.key = append(append(append(ws.key[:0], byte(len(exchange))), exchange...), key...)
+	w := ws.known[string(ws.key)]
+	if w == nil {
+		w = &way{exchange: string(exchange), key: string(key)}
+		ws.makeRoom(w.weight())
+		ws.known[string(ws.key)] = w
+		ws.size += w.weight()
+	}
+	ws.last = w
+	return w
+}
+
+// makeRoom forgets everything if there is no room for so much more. Those who hold a way can still use it.
+func (ws *ways) makeRoom(size int) {
+	if len(ws.known) >= manyWays || ws.size+size > waysSize {
+		ws.clear()
+	}
+}
+
+// clear forgets everything. A way that a message under way holds is not known any more.
+func (ws *ways) clear() {
+	for _, w := range ws.known {
+		w.version, w.queues, w.plain = 0, nil, false
+	}
+	ws.known, ws.size, ws.last = make(map[string]*way), 0, nil
+}
+
+// remember notes what was found out about a way, unless it takes too much room.
+func (ws *ways) remember(w *way, version uint64, queues []*node.Queue, plain bool) {
+	more := 8 * cap(queues)
+	if len(queues) > rememberedQueues {
+		more = 0
+	}
+	if ws.version != version || ws.size+more > waysSize {
+		ws.clear()
+		ws.version = version
+		ws.known[string(append(append([]byte{byte(len(w.exchange))}, w.exchange...), w.key...))] = w
+		ws.size = w.weight()
+	}
+	if len(queues) > rememberedQueues {
+		return
+	}
+	w.version, w.queues, w.plain = version, queues, plain
+	ws.size += more
+}
