@@ -88,7 +88,7 @@ func newReport(r store.Report) Report {
 // CheckDir does.
 func (s *Server) Check() error {
 	if n := s.node.Load(); n != nil && !n.Closed() {
-		if err := n.CheckBooks(); err != nil {
+		if err := n.CheckCounts(); err != nil {
 			return fmt.Errorf("check the broker: %w", err)
 		}
 		return nil

@@ -117,7 +117,7 @@ func converse(t *testing.T, said []byte) {
 			t.Errorf("delete queue %q: %v", q.Name, err)
 		}
 	}
-	if err := engine.CheckBooks(); err != nil {
+	if err := engine.CheckCounts(); err != nil {
 		t.Errorf("without queues: %v", err)
 	}
 	closed := make(chan struct{})

@@ -121,4 +121,4 @@ func (c *Control) NextDue() (wait time.Duration, waits bool) { return c.node.Nex
 
 // Check compares the counters of queues, memory and log with the messages that are there. Nothing may be published or
 // consumed meanwhile.
-func (c *Control) Check() error { return c.node.CheckBooks() }
+func (c *Control) Check() error { return c.node.CheckCounts() }

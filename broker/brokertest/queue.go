@@ -73,7 +73,7 @@ type Message struct {
 
 // Messages returns the ready messages of the queue, from its head. They stay in the queue.
 func (q *Queue) Messages() (all []Message, err error) {
-	seen, err := q.queue.Look()
+	seen, err := q.queue.PeekMessages()
 	if err != nil {
 		return nil, err
 	}

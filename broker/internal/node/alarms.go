@@ -18,8 +18,8 @@ const (
 	TestAlarm Alarm = "blocked by a test"
 )
 
-// alarms stop connections that publish while something runs short. Others go on, so that queues can be emptied.
-type alarms struct {
+// resourceAlarms stop connections that publish while something runs short. Others go on, so that queues can be emptied.
+type resourceAlarms struct {
 	node   *Node
 	Raised atomic.Bool
 	Memory atomic.Bool
@@ -31,7 +31,7 @@ type alarms struct {
 	over    bool
 }
 
-func (a *alarms) init(n *Node) {
+func (a *resourceAlarms) init(n *Node) {
 	a.node = n
 	a.cleared.L = &a.mu
 	a.raised = make(map[Alarm]bool)
@@ -93,7 +93,7 @@ func (n *Node) Alarms() (raised []Alarm) {
 
 // CheckMemory raises or clears the alarm for memory. It costs next to nothing when there is nothing to do.
 func (n *Node) CheckMemory() {
-	if !n.memoryTurns() {
+	if !n.memoryAlarmMayChange() {
 		return
 	}
 	a := &n.ResourceAlarms
@@ -101,16 +101,16 @@ func (n *Node) CheckMemory() {
 	before := a.Memory.Load()
 	high, changed := before, false
 	switch {
-	case n.plentiful():
+	case n.memoryIsBelowClearMark():
 		n.budget.Tighten(false)
 		high = false
-	case n.short() && !before:
+	case n.memoryIsShort() && !before:
 		// What is on disk too leaves memory first. As long as memory is tight it stays away, so this walk through all messages is not repeated soon.
 		if !n.budget.Tight() {
 			n.budget.Tighten(true)
 			n.unload()
 		}
-		high = n.short()
+		high = n.memoryIsShort()
 	}
 	if high != before {
 		a.Memory.Store(high)
@@ -123,16 +123,16 @@ func (n *Node) CheckMemory() {
 	n.logAlarm(MemoryAlarm, high, changed)
 }
 
-// memoryTurns reports whether memory has become short, or plentiful again.
-func (n *Node) memoryTurns() bool {
+// memoryAlarmMayChange reports whether memory has become short, or plentiful again.
+func (n *Node) memoryAlarmMayChange() bool {
 	if n.budget.Tight() {
-		return n.plentiful() || !n.ResourceAlarms.Memory.Load() && n.short()
+		return n.memoryIsBelowClearMark() || !n.ResourceAlarms.Memory.Load() && n.memoryIsShort()
 	}
-	return n.short()
+	return n.memoryIsShort()
 }
 
 // Wait returns when no alarm is raised, or when over says that waiting is of no use.
-func (a *alarms) Wait(over func() bool) {
+func (a *resourceAlarms) Wait(over func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for len(a.raised) > 0 && !a.over && !over() {
@@ -141,13 +141,13 @@ func (a *alarms) Wait(over func() bool) {
 }
 
 // Wake has those who wait look again.
-func (a *alarms) Wake() {
+func (a *resourceAlarms) Wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.cleared.Broadcast()
 }
 
-func (a *alarms) stop() {
+func (a *resourceAlarms) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
@@ -155,7 +155,7 @@ func (a *alarms) stop() {
 }
 
 // OnlyMemory reports whether no alarm is raised but the one for memory, at the most.
-func (a *alarms) OnlyMemory() bool {
+func (a *resourceAlarms) OnlyMemory() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.raised) == 0 || len(a.raised) == 1 && a.raised[MemoryAlarm]

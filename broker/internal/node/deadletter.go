@@ -11,19 +11,19 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// bury moves the dead letters of a queue to where they belong, and those that die on the way after them.
-func (n *Node) bury(q *Queue) {
+// deadLetterAll moves the dead letters of a queue to where they belong, and those that die on the way after them.
+func (n *Node) deadLetterAll(q *Queue) {
 	work := []*Queue{q}
 	for len(work) > 0 {
 		q, work = work[0], work[1:]
 		for {
 			lot := q.Core.TakeDead(false)
 			for len(lot) > 0 {
-				n.mourn(q, lot)
+				n.countDeadLetters(q, lot)
 				work = append(work, n.moveUp(q)...)
 				dying, left := n.deadLetter(q, lot, obstacle{})
 				for _, l := range left {
-					n.strand(q, l)
+					n.keepWaiting(q, l)
 				}
 				work = append(work, dying...)
 				lot = q.Core.TakeDead(true)
@@ -50,11 +50,11 @@ const lettersAtOnce = 1 << 20
 // deadLetter publishes dead letters again and takes them out of their queue, each letter in one step of the log. It returns the
 // queues in which messages have died by that, and the letters that their queue has to keep because not all queues that they are for take them.
 // Those that have waited for turn are tried before others that wait for it.
-func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*Queue, left []stray) {
+func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*Queue, left []waitingDeadLetter) {
 	settings := q.Core.Settings()
 	keeps := settings.KeepsDeadLetters(q.Core.Type)
 	var missing map[obstacle]bool // what some of this lot wait for
-	waits := func(o obstacle) bool { return keeps && (missing[o] || o != turn && q.strandedBox.waits(o)) }
+	waits := func(o obstacle) bool { return keeps && (missing[o] || o != turn && q.waiting.waits(o)) }
 	for len(lot) > 0 {
 		n.steps.Add(1)
 		b := n.Batch()
@@ -81,11 +81,11 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 						missing = make(map[obstacle]bool)
 					}
 					missing[*missed] = true
-					left = append(left, stray{q.logDeath(l, b, more), *missed, version})
+					left = append(left, waitingDeadLetter{q.logDeath(l, b, more), *missed, version})
 					continue
 				}
 				if keeps {
-					n.Counters.rehoused.Add(1)
+					n.Counters.deadLettersMoved.Add(1)
 				}
 			}
 			lot = lot[1:]
@@ -100,7 +100,7 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 				dying = append(dying, a.queue)
 			}
 		}
-		q.Core.Buried(buried)
+		q.Core.DeadLettersDone(buried)
 	}
 	return dying, left
 }
@@ -114,7 +114,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	v := q.Vhost
 	x := v.Exchange(s.DeadLetter)
 	if x == nil {
-		return nil, &obstacle{way: wayOf(s.DeadLetter, nil, nil, true)}, nil
+		return nil, &obstacle{way: routeHash(s.DeadLetter, nil, nil, true)}, nil
 	}
 	message := d.Item.Message
 	content := message.Content()
@@ -173,7 +173,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	})
 	if len(queues) == 0 {
 		if missed == nil && len(d.Copied) == 0 {
-			missed = &obstacle{way: wayOf(x.Name, keys, content.Properties, plain)}
+			missed = &obstacle{way: routeHash(x.Name, keys, content.Properties, plain)}
 			if cyclic { // where it has been decides, too, which is its own affair
 				missed.way = maphash.Comparable(seed, message)
 			}

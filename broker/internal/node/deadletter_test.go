@@ -40,7 +40,7 @@ func TestDeadLetterWaitsForARoute(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		seen, err := target.Look()
+		seen, err := target.PeekMessages()
 		if err != nil || len(seen) != 1 || string(seen[0].Body) != "kept" {
 			t.Errorf("in the target: got %v, %v, want the message", seen, err)
 		}
@@ -83,7 +83,7 @@ func TestSharedMessageStaysWithTransientQueue(t *testing.T) {
 	}
 	send(v, "shared", wire.Brief{DeliveryMode: 2}, "durable", "transient")
 	v.Queue("durable").Purge()
-	seen, err := v.Queue("transient").Look()
+	seen, err := v.Queue("transient").PeekMessages()
 	if err != nil || len(seen) != 1 || string(seen[0].Body) != "shared" {
 		t.Errorf("in the transient queue: got %v, %v, want the message", seen, err)
 	}

@@ -10,9 +10,9 @@ import (
 // loggedReasons are the reasons by their numbers in the log, from 1 on. What is here stays as it is, and others are added behind.
 var loggedReasons = []queue.Reason{queue.Rejected, queue.Expired, queue.MaxLength, queue.DeliveryLimit}
 
-// revived is the number of messages that have died and are alive again. A queue keeps dead letters because it promises to. If it is found without a
+// returnedAlive is the number of messages that have died and are alive again. A queue keeps dead letters because it promises to. If it is found without a
 // dead-letter exchange at a start, its definition or its policy may have been damaged, and then nobody may drop what it has kept.
-const revived store.Death = 255
+const returnedAlive store.Death = 255
 
 // claim is the hold of a queue on a message.
 type claim struct {
@@ -20,14 +20,14 @@ type claim struct {
 	queue   store.QueueID
 }
 
-// logRevived notes which messages are alive again, so that later starts treat them as this one does. Their deliveries are counted anew.
-func (n *Node) logRevived(all []claim) {
+// logReturned notes which messages are alive again, so that later starts treat them as this one does. Their deliveries are counted anew.
+func (n *Node) logReturned(all []claim) {
 	for len(all) > 0 {
 		b := n.Batch()
 		for len(all) > 0 && b.Size() < lettersAtOnce {
 			m, q := &all[0].message.Message, all[0].queue
 			b.Count(m, q, 0)
-			b.Die(m, q, revived)
+			b.Die(m, q, returnedAlive)
 			all = all[1:]
 		}
 		n.Commit(b)

@@ -42,14 +42,14 @@ func TestStrandedDeadLetterStaysDead(t *testing.T) {
 					m.wantBodies("source", "alive")
 					time.Sleep(10 * time.Second) // it is tried again and again
 					m.wantBodies("source", "alive")
-					if err := m.v.node.CheckBooks(); err != nil {
+					if err := m.v.node.CheckCounts(); err != nil {
 						t.Error(err)
 					}
 				}
 				target := m.queue("target")
 				m.do(m.v.Bind(m.v.Exchange("amq.direct"), Destination{Queue: target}, "source", nil))
 				time.Sleep(2 * time.Second)
-				seen, err := target.Look()
+				seen, err := target.PeekMessages()
 				m.do(err)
 				if len(seen) != 1 || string(seen[0].Body) != "dead" {
 					t.Fatalf("in the target: got %v, want the dead letter", seen)

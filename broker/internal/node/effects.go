@@ -32,7 +32,7 @@ func (n *Node) Throttle() {
 // Apply sees to what follows from a call to a queue. No lock is held.
 func (n *Node) Apply(q *Queue, fx queue.Effects) {
 	if n.settleAndLoad(q, fx) {
-		n.bury(q)
+		n.deadLetterAll(q)
 	}
 	n.CheckMemory()
 }
@@ -79,7 +79,7 @@ func (n *Node) load(q *Queue) map[*queue.Message]bool {
 }
 
 func (n *Node) reload(m *queue.Message) error {
-	if c := n.recent.find(m); c != nil {
+	if c := n.contentCache.find(m); c != nil {
 		n.budget.Load(m, c)
 		return nil
 	}
@@ -88,7 +88,7 @@ func (n *Node) reload(m *queue.Message) error {
 		return err
 	}
 	if m.Shared() {
-		n.recent.add(m, &c)
+		n.contentCache.add(m, &c)
 	}
 	n.budget.Load(m, &c)
 	return nil

@@ -19,7 +19,7 @@ func (v *Vhost) DeclareExchange(want Exchange) error {
 		v.mu.Unlock()
 		return Refuse(wire.NotFound, "no vhost '%s'", v.Name)
 	}
-	if err := v.node.crowded(Resource("exchange", want.Name, v.Name)); err != nil {
+	if err := v.node.checkTopologyMemory(Resource("exchange", want.Name, v.Name)); err != nil {
 		v.mu.Unlock()
 		return err
 	}
@@ -145,7 +145,7 @@ func (v *Vhost) Bind(source *Exchange, d Destination, key string, args wire.Tabl
 	}
 	added, err := source.bindings.Add(d, key, args)
 	if added {
-		if err := v.node.crowded("a binding of " + Resource("exchange", source.Name, v.Name)); err != nil {
+		if err := v.node.checkTopologyMemory("a binding of " + Resource("exchange", source.Name, v.Name)); err != nil {
 			source.bindings.Remove(d, key, args)
 			v.mu.Unlock()
 			return err

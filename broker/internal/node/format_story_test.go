@@ -61,7 +61,7 @@ func TestPresentFormat(t *testing.T) {
 			}
 			t.Cleanup(func() { _ = n.Close() })
 			m := must{t, n.Vhost("/")}
-			m.do(n.CheckBooks())
+			m.do(n.CheckCounts())
 			contents = append(contents, m.contents())
 			m.do(n.Close())
 		}

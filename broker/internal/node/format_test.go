@@ -69,7 +69,7 @@ func (m must) contents() string {
 		}
 		for _, q := range v.Queues() {
 			note("  queue %q: %s, auto-delete %t, %s", q.Name, q.Type(), q.AutoDelete, erlang.Term(q.Arguments))
-			seen, err := q.Look()
+			seen, err := q.PeekMessages()
 			m.do(err)
 			for i, it := range q.Core.Peek(len(seen)) {
 				s, p := seen[i], seen[i].Properties
@@ -106,7 +106,7 @@ func TestFormats(t *testing.T) {
 					}
 					// Which messages consumers may have had.
 					var redelivered []string
-					seen, err := m.v.Queue("classic").Look()
+					seen, err := m.v.Queue("classic").PeekMessages()
 					m.do(err)
 					for _, s := range seen {
 						if s.Redelivered {
@@ -116,7 +116,7 @@ func TestFormats(t *testing.T) {
 					if got := len(redelivered) == len(seen); got != f.killed || !slices.Contains(redelivered, "shared 2") {
 						t.Errorf("start %d: got %q of %d messages redelivered", start, redelivered, len(seen))
 					}
-					m.do(n.CheckBooks())
+					m.do(n.CheckCounts())
 					m.use(start)
 					m.do(n.Close())
 				}
@@ -229,7 +229,7 @@ func TestNamesOfNewerDefinitions(t *testing.T) {
 			Permissions: map[string]Permission{"/": {Configure: "c", Write: "w", Read: "r"}}, LoopbackOnly: true,
 			TopicPermissions: map[string]map[string]TopicPermission{"/": {"x": {Write: "w", Read: "r"}}}, Limits: Limits{MaxChannels: 3}},
 		`{"Milliseconds":-5}`: clockShift{Milliseconds: -5},
-		`{"Last":7}`:          doubt{Last: 7},
+		`{"Last":7}`:          redeliveryMark{Last: 7},
 	} {
 		got, err := json.Marshal(value)
 		if err != nil || string(got) != want {
@@ -237,7 +237,7 @@ func TestNamesOfNewerDefinitions(t *testing.T) {
 		}
 	}
 	for want, key := range map[string]string{
-		"clock": clockShiftKind, "doubt": doubtKind, "global-parameter": globalKind, "vhost": vhostKind, "user": userKind, "exchange": exchangeKind,
+		"clock": clockShiftKind, "doubt": redeliveryMarkKind, "global-parameter": globalKind, "vhost": vhostKind, "user": userKind, "exchange": exchangeKind,
 		"queue": queueKind, "binding": bindingKind, "policy": policyKind, "operator-policy": operatorKind,
 	} {
 		if key != want {

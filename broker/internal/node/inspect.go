@@ -26,7 +26,7 @@ func (n *Node) Compat() Compat { return n.Config.Compat }
 func (n *Node) Began() time.Time { return n.began }
 
 // Memory returns how much memory messages and topology take, and with how much publishers are blocked.
-func (n *Node) Memory() (used, limit int64) { return n.Used(), n.Config.MemoryLimit }
+func (n *Node) Memory() (used, limit int64) { return n.UsedMemory(), n.Config.MemoryLimit }
 
 // DiskReserve is how many bytes of the disk stay free; 0: nothing is kept on disk.
 func (n *Node) DiskReserve() int64 {

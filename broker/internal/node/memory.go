@@ -17,8 +17,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// memory counts what is in memory beside messages, and knows what all of it costs.
-type memory struct {
+// memoryUse counts what is in memory beside messages, and knows what all of it costs.
+type memoryUse struct {
 	topology   atomic.Int64 // bytes of queues, exchanges and bindings
 	Consumers  atomic.Int64 // bytes of consumers
 	Incomplete atomic.Int64 // bytes of messages that are not complete or not committed
@@ -62,16 +62,16 @@ func heapPercent() int64 {
 	return 100 + int64(gogc)
 }
 
-// Used is how much memory messages, also those that are not complete, topology and consumers take, with the garbage that comes with them.
-func (n *Node) Used() int64 {
+// UsedMemory is how much memory messages, also those that are not complete, topology and consumers take, with the garbage that comes with them.
+func (n *Node) UsedMemory() int64 {
 	return n.WithGarbage(n.budget.Used() + n.MemoryUse.Incomplete.Load() + n.MemoryUse.topology.Load() + n.MemoryUse.Consumers.Load())
 }
 
-// short: more memory is used than may be.
-func (n *Node) short() bool { return n.Used() > n.Config.MemoryLimit }
+// memoryIsShort: more memory is used than may be.
+func (n *Node) memoryIsShort() bool { return n.UsedMemory() > n.Config.MemoryLimit }
 
-// plentiful: so much less is used that publishers can go on for a while.
-func (n *Node) plentiful() bool { return n.Used() < n.ClearMark() }
+// memoryIsBelowClearMark: so much less is used that publishers can go on for a while.
+func (n *Node) memoryIsBelowClearMark() bool { return n.UsedMemory() < n.ClearMark() }
 
 // ClearMark is where the alarm for memory is cleared.
 func (n *Node) ClearMark() int64 {
@@ -92,9 +92,9 @@ func (n *Node) unload() {
 // WithGarbage is what so many live bytes cost.
 func (n *Node) WithGarbage(live int64) int64 { return live / 100 * n.MemoryUse.percent }
 
-// crowded refuses to make something when queues, exchanges and bindings take more than half of the memory: publishers that wait do not stop
+// checkTopologyMemory refuses to make something when queues, exchanges and bindings take more than half of the memory: publishers that wait do not stop
 // those who declare.
-func (n *Node) crowded(what string) error {
+func (n *Node) checkTopologyMemory(what string) error {
 	limit := n.Config.MemoryLimit / 2
 	used := n.WithGarbage(n.MemoryUse.topology.Load())
 	if limit == 0 || used <= limit {
@@ -103,10 +103,10 @@ func (n *Node) crowded(what string) error {
 	return Refuse(wire.PreconditionFailed, "cannot make %s: queues, exchanges and bindings take %d MiB of memory, more than half of the limit of %d MiB", what, used>>20, n.Config.MemoryLimit>>20)
 }
 
-// CrowdedBy refuses a consumer when consumers take more than a quarter of the memory. That is theirs alone, since only consuming makes room again. The
+// CheckConsumerMemory refuses a consumer when consumers take more than a quarter of the memory. That is theirs alone, since only consuming makes room again. The
 // first consumer of a queue comes in any case if it is light, so that no consumers of others keep a queue from being drained: there are no more of those
 // than queues, and each takes less than its queue.
-func (n *Node) CrowdedBy(q *Queue, weight int64) error {
+func (n *Node) CheckConsumerMemory(q *Queue, weight int64) error {
 	limit := n.Config.MemoryLimit / 4
 	used := n.WithGarbage(n.MemoryUse.Consumers.Load())
 	if limit == 0 || used <= limit {

@@ -62,19 +62,19 @@ type Node struct {
 	Log            *slog.Logger
 	Store          *store.Store // nil: nothing is durable
 	budget         queue.Budget
-	MemoryUse      memory
-	calendar       calendar // of the log
+	MemoryUse      memoryUse
+	logClock       logClock // of the log
 	began          time.Time
 	opened         atomic.Bool     // before that nobody waits for the disk
 	Stopping       chan struct{}   // closed when Close begins
 	Context        context.Context // ends when Close begins, or when the log fails
 	end            context.CancelFunc
 	Tasks          tasks
-	ResourceAlarms alarms
-	Counters       tally
+	ResourceAlarms resourceAlarms
+	Counters       counters
 	queues         atomic.Uint64 // made so far, if there is no log to number them
 	batches        sync.Pool
-	recent         recent
+	contentCache   contentCache
 	Latest         atomic.Uint64 // mark of the log
 	steps          atomic.Uint64 // of dead letters
 	permissions    atomic.Uint64 // changes of what users may do
@@ -130,7 +130,7 @@ func Open(c Config, attach func(*Node) Clients) (*Node, error) {
 	}
 	n.opened.Store(true)
 	if n.Store != nil {
-		n.calendar.watch()
+		n.logClock.watch()
 	}
 	return n, nil
 }
@@ -182,7 +182,7 @@ func (n *Node) close() error {
 		}
 	}
 	if n.Store != nil {
-		n.calendar.end()
+		n.logClock.end()
 		return n.Store.Close()
 	}
 	return nil

@@ -166,7 +166,7 @@ func (v *Vhost) settingsFor(q *Queue) queue.Settings {
 	p := policyFor(v.policies, q.Name, queueTarget(typ))
 	operator := policyFor(v.operators, q.Name, queueTarget(typ))
 	q.policy, q.operatorPolicy = p.Name, operator.Name
-	return settings(v.node.Config.Compat, typ, q.Arguments, merged(p.Definition, operator.Definition))
+	return queueSettings(v.node.Config.Compat, typ, q.Arguments, merged(p.Definition, operator.Definition))
 }
 
 // merged returns what policies of a user and of an operator say together: of both numbers the lower, but for a least delay, and else what the

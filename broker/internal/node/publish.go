@@ -27,7 +27,7 @@ func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queue
 	}
 	if len(keep) > 0 {
 		m.Pinned = len(keep) < len(queues)
-		meta := store.Meta{Enqueued: n.calendar.now(), TTL: store.NoTTL, Priority: brief.Priority, HasPriority: brief.HasPriority, Persistent: m.Persistent}
+		meta := store.Meta{Enqueued: n.logClock.now(), TTL: store.NoTTL, Priority: brief.Priority, HasPriority: brief.HasPriority, Persistent: m.Persistent}
 		if ttl >= 0 {
 			meta.TTL = ttl.Milliseconds()
 		}

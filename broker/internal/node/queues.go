@@ -40,7 +40,7 @@ type Queue struct {
 
 	HadConsumer atomic.Bool
 	Borrowed    atomic.Int64 // of a quorum queue, messages that were taken by basic.get and not answered, and cancelled consumers that linger: each is a consumer for RabbitMQ
-	strandedBox stranded
+	waiting     waitingDeadLetters
 }
 
 // newQueue returns a queue that nobody can see yet. The virtual host is locked.
@@ -87,7 +87,7 @@ func (v *Vhost) findOrMake(spec QueueSpec) (*Queue, error) {
 		v.mu.Unlock()
 		return nil, Refuse(wire.NotFound, "no vhost '%s'", v.Name)
 	}
-	err := n.crowded(Resource("queue", spec.Name, v.Name))
+	err := n.checkTopologyMemory(Resource("queue", spec.Name, v.Name))
 	if err == nil && spec.Limited {
 		err = v.queueRoom(spec.Name)
 	}
@@ -170,7 +170,7 @@ func (q *Queue) Remove(ifUnused, ifEmpty bool) (messages int, consumers []*queue
 		}
 		return 0, nil, Refuse(wire.PreconditionFailed, "%s not empty", q)
 	}
-	q.Core.Buried(q.strandedBox.stop())
+	q.Core.DeadLettersDone(q.waiting.stop())
 	if q.Owner != nil {
 		q.Owner.Owns(q, false)
 	}
@@ -178,7 +178,7 @@ func (q *Queue) Remove(ifUnused, ifEmpty bool) (messages int, consumers []*queue
 	var removed []string
 	if v.queues[q.Name] == q {
 		delete(v.queues, q.Name)
-		v.outlives(q)
+		v.keepCounts(q)
 		n.Counters.queuesDeleted.Add(1)
 		n.MemoryUse.topology.Add(-q.weight())
 		if q.kept() {
@@ -229,7 +229,7 @@ func (q *Queue) Purge() int {
 // Stop ends the queue's timers.
 func (q *Queue) Stop() {
 	q.Core.Stop()
-	_ = q.strandedBox.stop()
+	_ = q.waiting.stop()
 }
 
 // ConsumerGone notes that a consumer has gone, and deletes the queue if it was to go with its last one.
@@ -253,7 +253,7 @@ func (q *Queue) AckTimeout(args wire.Table) time.Duration {
 		if q.Core.Type != queue.Quorum {
 			return 0
 		}
-		if given, ok := (rules{args: args}).byArgument("consumer-timeout"); ok {
+		if given, ok := (ruleSources{args: args}).byArgument("consumer-timeout"); ok {
 			return milliseconds(given)
 		}
 	}

@@ -121,7 +121,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 				if got := len(n.Vhosts()); got != 2 {
 					t.Errorf("got %d virtual hosts, want 2", got)
 				}
-				if err := n.CheckBooks(); err != nil {
+				if err := n.CheckCounts(); err != nil {
 					t.Error(err)
 				}
 				if err := n.Close(); err != nil {
@@ -178,7 +178,7 @@ func TestRepairKeepsDeadLetters(t *testing.T) {
 					m.wantBodies(name, "rejected", "delivered too often", "expired", "alive")
 					time.Sleep(time.Minute)
 					m.wantBodies(name, "rejected", "delivered too often", "expired", "alive")
-					m.do(m.v.node.CheckBooks())
+					m.do(m.v.node.CheckCounts())
 					if q := m.v.Queue(name); start == 1 { // somebody looks at them, as often as the limit allows
 						looked := []queue.Item{m.take(q), m.take(q), m.take(q), m.take(q)}
 						m.v.node.Settle(q, looked, Lost)

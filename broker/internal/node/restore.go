@@ -34,12 +34,12 @@ func (n *Node) restore() error {
 	if err := n.restoreDefinitions(all); err != nil {
 		return err
 	}
-	doubt, err := restoreDoubt(all)
+	doubt, err := restoreRedeliveryMark(all)
 	if err != nil {
 		return err
 	}
 	before := doubt
-	if err := n.calendar.begin(n, all); err != nil {
+	if err := n.logClock.begin(n, all); err != nil {
 		return err
 	}
 	queues := make(map[store.QueueID]*Queue)
@@ -55,7 +55,7 @@ func (n *Node) restore() error {
 	var messages []*queue.Message
 	next, inOrder := 0, false
 	var alive []claim
-	now := n.calendar.now()
+	now := n.logClock.now()
 	err = n.Store.Recover(known,
 		func(f store.Found) *store.Message {
 			m := queue.Recovered(f)
@@ -78,7 +78,7 @@ func (n *Node) restore() error {
 			q := queues[h.Queue].Core
 			returns := n.Config.Compat.restored(h.Deliveries)
 			switch {
-			case h.Death == revived:
+			case h.Death == returnedAlive:
 				q.Revive(m, returns)
 				return
 			case h.Death != 0 && !q.Settings().HasDeadLetter:
@@ -101,10 +101,10 @@ func (n *Node) restore() error {
 		return err
 	}
 	if doubt != before {
-		n.define(put(doubtKey(), doubt))
+		n.define(put(redeliveryMarkKey(), doubt))
 	}
 	n.defineFound(all)
-	n.logRevived(alive)
+	n.logReturned(alive)
 	for _, q := range queues {
 		n.Apply(q, q.Core.Pump())
 	}

@@ -105,7 +105,7 @@ func (m must) wantBodies(name string, want ...string) {
 
 func (m must) bodies(name string) (bodies []string) {
 	m.t.Helper()
-	seen, err := m.v.Queue(name).Look()
+	seen, err := m.v.Queue(name).PeekMessages()
 	m.do(err)
 	for _, s := range seen {
 		bodies = append(bodies, string(s.Body))
@@ -238,10 +238,10 @@ func TestMessagesAreKept(t *testing.T) {
 		m.wantBodies("priorities", "1", "3", "0", "2")
 		m.wantBodies("quorum", "0", "1", "2", "3", "transient")
 	}
-	if err := v.node.CheckBooks(); err != nil {
+	if err := v.node.CheckCounts(); err != nil {
 		t.Error(err)
 	}
-	seen, err := v.Queue("priorities").Look()
+	seen, err := v.Queue("priorities").PeekMessages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestDoubtIsKept(t *testing.T) {
 		for range 2 {
 			m.v = reopen(t, m.v)
 		}
-		seen, err := m.v.Queue("q").Look()
+		seen, err := m.v.Queue("q").PeekMessages()
 		m.do(err)
 		var got []string
 		for _, s := range seen {

@@ -29,7 +29,7 @@ func (m must) wantDelayed(name string, delayed int, next time.Duration) {
 	if s := m.v.Queue(name).Status(); s.Delayed != delayed || s.NextReady != next {
 		m.t.Errorf("queue %q: got %d delayed messages, the next ready in %s, want %d in %s", name, s.Delayed, s.NextReady, delayed, next)
 	}
-	m.do(m.v.node.CheckBooks())
+	m.do(m.v.node.CheckCounts())
 }
 
 // A delay ends when it would have ended without a restart, in order or not.

@@ -198,7 +198,7 @@ func (n *Node) DeleteVhost(name string) error {
 	}
 	v.mu.Unlock()
 	n.mu.Lock()
-	n.bequeath(v)
+	n.keepCounts(v)
 	delete(n.vhosts, name) // the name is free when nothing of the old one is left
 	mark := n.define(change{removed: removed})
 	n.mu.Unlock()

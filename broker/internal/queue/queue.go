@@ -66,7 +66,7 @@ type Queue struct {
 	bounded   atomic.Bool // may refuse messages
 	totals    Totals
 	used      time.Duration // last use, for Expires
-	alarm     alarm
+	alarm     wakeTimer
 }
 
 // Totals count what has happened in a queue since the broker began.
@@ -445,8 +445,8 @@ func (q *Queue) TakeDead(again bool) []Death {
 	return lot
 }
 
-// Buried notes that dead letters have been taken over by others.
-func (q *Queue) Buried(lot []Death) {
+// DeadLettersDone notes that dead letters have been taken over by others.
+func (q *Queue) DeadLettersDone(lot []Death) {
 	bytes := int64(0)
 	for _, d := range lot {
 		bytes += q.Weight(d.Item.Message)
@@ -463,7 +463,7 @@ func (q *Queue) Buried(lot []Death) {
 func (q *Queue) Tick() (fx Effects, expired bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.alarm.rang()
+	q.alarm.fired()
 	now := q.clock()
 	s := &q.settings
 	expired = !q.deleted && s.Expires >= 0 && len(q.consumers) == 0 && now-q.used >= s.Expires

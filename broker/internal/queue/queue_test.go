@@ -435,7 +435,7 @@ func TestManyDeaths(t *testing.T) {
 		for _, d := range lot {
 			names = append(names, s.names[d.Item.Message])
 		}
-		s.q.Buried(lot)
+		s.q.DeadLettersDone(lot)
 	}
 	if len(names) != many || names[0] != "0" || names[many-1] != fmt.Sprint(many-1) {
 		t.Errorf("dead letters: got %d from %s to %s, want %d in order", len(names), names[0], names[len(names)-1], many)

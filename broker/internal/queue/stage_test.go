@@ -157,7 +157,7 @@ func (s *stage) bury() (all []string) {
 		for _, d := range lot {
 			all = append(all, s.names[d.Item.Message]+" "+string(d.Reason))
 		}
-		s.q.Buried(lot)
+		s.q.DeadLettersDone(lot)
 	}
 	s.after(s.q.Pump())
 	return all

@@ -45,7 +45,7 @@ func (ch *Channel) ackOverdue() {
 	now := ch.node.Clock()
 	ch.mu.Lock()
 	ch.acks.at = 0
-	first, held := ch.ledger.firstDue()
+	first, held := ch.unackedList.firstDue()
 	due := held && first.due <= now
 	if held && !due {
 		ch.acks.expect(ch, first.due)
@@ -60,13 +60,13 @@ func (ch *Channel) ackOverdue() {
 		case ch.node.Config.Compat.QueuesTimeOut():
 			ch.release()
 		default:
-			ch.expelOverdue((first.due - first.since).Milliseconds())
+			ch.closeOverdue((first.due - first.since).Milliseconds())
 		}
 	})
 }
 
-func (ch *Channel) expelOverdue(limit int64) {
-	ch.expel(&node.Exception{Code: wire.PreconditionFailed, Text: fmt.Sprintf("delivery acknowledgement on channel %d timed out. Timeout value used: %d ms. "+
+func (ch *Channel) closeOverdue(limit int64) {
+	ch.closeFor(&node.Exception{Code: wire.PreconditionFailed, Text: fmt.Sprintf("delivery acknowledgement on channel %d timed out. Timeout value used: %d ms. "+
 		"This timeout value can be configured, see consumers doc guide to learn more", ch.Number, limit)})
 }
 
@@ -74,15 +74,15 @@ func (ch *Channel) expelOverdue(limit int64) {
 // deliveries, which then means nothing. A client that cannot learn of it loses its channel.
 func (ch *Channel) release() {
 	ch.mu.Lock()
-	taken := ch.ledger.release(ch.node.Clock())
-	if next, held := ch.ledger.firstDue(); held {
+	taken := ch.unackedList.release(ch.node.Clock())
+	if next, held := ch.unackedList.firstDue(); held {
 		ch.acks.expect(ch, next.due)
 	}
 	ch.mu.Unlock()
 	ended, deaf := make(map[*consumer]bool), false
 	for _, d := range taken {
 		switch c := d.consumer; {
-		case c == nil || !ch.conn.hears("consumer_cancel_notify"):
+		case c == nil || !ch.conn.hasCapability("consumer_cancel_notify"):
 			deaf = true
 		case !ended[c]:
 			ended[c] = true
@@ -92,6 +92,6 @@ func (ch *Channel) release() {
 	}
 	ch.settleAtQueues(taken, node.NackedBack)
 	if deaf {
-		ch.expelOverdue(-1)
+		ch.closeOverdue(-1)
 	}
 }

@@ -11,14 +11,14 @@ func (c *Connection) alarmChanged(which node.Alarm, raised bool) {
 		return
 	}
 	if raised {
-		c.tellBlocked(which)
-	} else if c.blocked.CompareAndSwap(true, false) && c.hears("connection.blocked") {
+		c.sendBlocked(which)
+	} else if c.blocked.CompareAndSwap(true, false) && c.hasCapability("connection.blocked") {
 		c.out.send(0, &wire.ConnectionUnblocked{})
 	}
 }
 
-func (c *Connection) tellBlocked(which node.Alarm) {
-	if c.blocked.CompareAndSwap(false, true) && c.hears("connection.blocked") {
+func (c *Connection) sendBlocked(which node.Alarm) {
+	if c.blocked.CompareAndSwap(false, true) && c.hasCapability("connection.blocked") {
 		c.out.send(0, &wire.ConnectionBlocked{Reason: string(which)})
 	}
 }
@@ -27,7 +27,7 @@ func (c *Connection) tellBlocked(which node.Alarm) {
 // committed first, which takes no more memory than was counted when it began; but nothing new begins.
 func (c *Connection) awaitUnblocked() {
 	n := c.node
-	if !n.ResourceAlarms.Raised.Load() || !c.published.Load() || c.hoarded > 0 && n.ResourceAlarms.OnlyMemory() {
+	if !n.ResourceAlarms.Raised.Load() || !c.published.Load() || c.largeIncomplete > 0 && n.ResourceAlarms.OnlyMemory() {
 		return
 	}
 	c.awaitNoAlarm()
@@ -37,11 +37,11 @@ func (c *Connection) awaitUnblocked() {
 func (c *Connection) awaitNoAlarm() {
 	n := c.node
 	if raised := n.Alarms(); len(raised) > 0 {
-		c.tellBlocked(raised[0])
+		c.sendBlocked(raised[0])
 	}
-	n.ResourceAlarms.Wait(func() bool { return c.isLeaving() || c.out.isBroken() })
+	n.ResourceAlarms.Wait(func() bool { return c.isClosing() || c.out.isBroken() })
 	// The alarm may have been cleared before this connection was told that it is blocked.
-	if c.blocked.CompareAndSwap(true, false) && c.hears("connection.blocked") {
+	if c.blocked.CompareAndSwap(true, false) && c.hasCapability("connection.blocked") {
 		c.out.send(0, &wire.ConnectionUnblocked{})
 	}
 }

@@ -34,16 +34,16 @@ type Channel struct {
 	confirms confirms
 	traffic  node.TrafficCounter
 
-	mu        sync.Mutex
-	over      bool // nothing is delivered any more
-	nextTag   uint64
-	ledger    ledger
-	shared    int // prefetch of all consumers together; 0: unlimited
-	unacked   int // deliveries to consumers that are not settled; what was answered in a transaction is when that commits
-	consumers map[string]*consumer
-	lingering map[string]*consumer // of quorum queues: gone, and have not answered everything, for which RabbitMQ counts them as consumers
-	sated     []*consumer          // have turned a message down since something was last settled
-	acks      ackTimer
+	mu          sync.Mutex
+	over        bool // nothing is delivered any more
+	nextTag     uint64
+	unackedList unackedList
+	shared      int // prefetch of all consumers together; 0: unlimited
+	unacked     int // deliveries to consumers that are not settled; what was answered in a transaction is when that commits
+	consumers   map[string]*consumer
+	lingering   map[string]*consumer // of quorum queues: gone, and have not answered everything, for which RabbitMQ counts them as consumers
+	full        []*consumer          // have turned a message down since something was last settled
+	acks        ackTimer
 }
 
 func newChannel(c *Connection, number uint16) *Channel {
@@ -51,10 +51,10 @@ func newChannel(c *Connection, number uint16) *Channel {
 	return ch
 }
 
-// take does what a frame says.
-func (ch *Channel) take(f wire.Frame) error {
+// handleFrame does what a frame says.
+func (ch *Channel) handleFrame(f wire.Frame) error {
 	if ch.closed {
-		return ch.takeClosed(f)
+		return ch.handleFrameClosed(f)
 	}
 	switch f.Type {
 	case wire.FrameMethod:
@@ -66,7 +66,7 @@ func (ch *Channel) take(f wire.Frame) error {
 			_, err := wire.ParseMethod(f.Payload)
 			return err
 		}
-		err := ch.obey(id, f.Payload)
+		err := ch.handleMethod(id, f.Payload)
 		if x, ok := err.(*node.Exception); ok && x.Method == 0 {
 			x.Method = id
 		}
@@ -74,13 +74,13 @@ func (ch *Channel) take(f wire.Frame) error {
 	case wire.FrameHeader:
 		done, err := ch.incoming.header(f, ch.node.Config.MaxMessage, ch.node.Config.Compat)
 		if err == nil {
-			ch.incoming.charge, err = ch.conn.claim(ch.incoming.cost())
+			ch.incoming.charge, err = ch.conn.reserve(ch.incoming.cost())
 		}
 		return ch.received(done, err)
 	case wire.FrameBody:
 		done, err := ch.incoming.body(f)
-		if h := ch.incoming.charge.hoard; h != nil {
-			h.grown()
+		if h := ch.incoming.charge.large; h != nil {
+			h.received()
 		}
 		return ch.received(done, err)
 	}
@@ -98,8 +98,8 @@ func (ch *Channel) received(done bool, err error) error {
 	return err
 }
 
-// takeClosed waits for the client to agree to the end of a channel, and hears nothing else.
-func (ch *Channel) takeClosed(f wire.Frame) error {
+// handleFrameClosed waits for the client to agree to the end of a channel, and hears nothing else.
+func (ch *Channel) handleFrameClosed(f wire.Frame) error {
 	if f.Type != wire.FrameMethod {
 		return nil
 	}
@@ -119,8 +119,8 @@ func (ch *Channel) forget() {
 	delete(ch.conn.channels, ch.Number)
 }
 
-// obey does what a method says. The frequent ones are not taken apart in full.
-func (ch *Channel) obey(id wire.MethodID, payload []byte) error {
+// handleMethod does what a method says. The frequent ones are not taken apart in full.
+func (ch *Channel) handleMethod(id wire.MethodID, payload []byte) error {
 	switch id {
 	case wire.IDBasicPublish:
 		args, err := wire.ParsePublish(payload)
@@ -139,8 +139,8 @@ func (ch *Channel) obey(id wire.MethodID, payload []byte) error {
 	if err != nil {
 		return err
 	}
-	ch.conn.deaf.Store(true)
-	defer ch.conn.deaf.Store(false)
+	ch.conn.working.Store(true)
+	defer ch.conn.working.Store(false)
 	return ch.execute(m)
 }
 
@@ -226,8 +226,8 @@ func (ch *Channel) reply(noWait bool, m wire.Method) {
 	}
 }
 
-// expel closes the channel for an error.
-func (ch *Channel) expel(x *node.Exception) {
+// closeFor closes the channel for an error.
+func (ch *Channel) closeFor(x *node.Exception) {
 	ch.close()
 	ch.closed = true
 	level := slog.LevelInfo
@@ -243,9 +243,9 @@ func (ch *Channel) close() { closeAll([]*Channel{ch}) }
 
 // closeAll closes channels of one client. None of them may be handed what another gives back.
 func closeAll(channels []*Channel) {
-	left := make([]leavings, len(channels))
+	left := make([]remainder, len(channels))
 	for i, ch := range channels {
-		left[i] = ch.withdraw()
+		left[i] = ch.stopConsuming()
 	}
 	for i, ch := range channels {
 		ch.finish(left[i].deliveries, node.Lost)
@@ -255,14 +255,14 @@ func closeAll(channels []*Channel) {
 	}
 }
 
-// leavings are what a channel leaves behind when it ends.
-type leavings struct {
+// remainder are what a channel leaves behind when it ends.
+type remainder struct {
 	deliveries []delivery  // not acknowledged, by their tags
 	consumers  []*consumer // that were still there
 }
 
-// withdraw ends consuming.
-func (ch *Channel) withdraw() (left leavings) {
+// stopConsuming ends consuming.
+func (ch *Channel) stopConsuming() (left remainder) {
 	ch.mu.Lock()
 	if ch.over {
 		ch.mu.Unlock()
@@ -270,13 +270,13 @@ func (ch *Channel) withdraw() (left leavings) {
 	}
 	ch.over = true
 	ch.node.Counters.ChannelsClosed.Add(1)
-	ch.node.census.leaveChannel(ch.conn)
+	ch.node.registry.leaveChannel(ch.conn)
 	ch.acks.stop()
 	for _, c := range ch.consumers {
 		left.consumers = append(left.consumers, c)
 	}
 	clear(ch.consumers)
-	left.deliveries, _ = ch.ledger.take(0, true, nil)
+	left.deliveries, _ = ch.unackedList.take(0, true, nil)
 	ch.mu.Unlock()
 	ch.conn.release(ch.incoming.charge)
 	ch.incoming.reset()
@@ -288,7 +288,7 @@ func (ch *Channel) withdraw() (left leavings) {
 	ch.endReplies()
 	ch.confirms.end()
 	for _, c := range left.consumers {
-		c.weigh(false)
+		c.countMemory(false)
 		fx, _, _ := c.queue.Core.Unsubscribe(&c.Consumer)
 		ch.node.Apply(c.queue, fx)
 	}
@@ -305,16 +305,16 @@ func (ch *Channel) selectConfirms(m *wire.ConfirmSelect) error {
 	return nil
 }
 
-// verdict notes what is to be told of a message, and when.
-func (ch *Channel) verdict(p publication, out node.Outcome) {
+// addConfirm notes what is to be told of a message, and when.
+func (ch *Channel) addConfirm(p publication, out node.Outcome) {
 	ch.published++
 	held := ch.node.faults.holds(ch.conn.vhost.Name, p.content.Exchange, p.content.Key)
-	list := ch.confirms.add(verdict{tag: ch.published, mark: out.Mark, refused: out.Refused, held: held})
+	list := ch.confirms.add(pendingConfirm{tag: ch.published, mark: out.Mark, refused: out.Refused, held: held})
 	if list {
 		ch.node.commits.list(ch)
 	}
 	if out.Mark > ch.node.Durable() {
-		ch.conn.eager, ch.conn.awaited = true, out.Mark
+		ch.conn.needsFlush, ch.conn.awaited = true, out.Mark
 	} else if !ch.dirty {
 		ch.dirty = true
 		ch.conn.dirty = append(ch.conn.dirty, ch)
@@ -330,11 +330,11 @@ func (ch *Channel) counters() [2]*node.TrafficCounter {
 }
 
 // releaseConfirms tells the client what is safe at a mark, and reports whether something is left to tell.
-func (ch *Channel) releaseConfirms(mark store.Mark, shut func(*outbox, []byte)) (left bool) {
+func (ch *Channel) releaseConfirms(mark store.Mark, shut func(*socketWriter, []byte)) (left bool) {
 	if ch.node.faults.hold.Load() {
 		return true
 	}
-	buf := ch.conn.out.open()
+	buf := ch.conn.out.lock()
 	buf, confirmed, left := ch.confirms.release(ch.Number, mark, buf)
 	for _, t := range ch.counters() {
 		t.Confirmed.Add(confirmed)

@@ -7,8 +7,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// verdict is what a publisher will be told of a message, once the log is safe up to a mark.
-type verdict struct {
+// pendingConfirm is what a publisher will be told of a message, once the log is safe up to a mark.
+type pendingConfirm struct {
 	tag     uint64
 	mark    store.Mark // 0: nothing of it is in the log
 	refused bool
@@ -18,15 +18,15 @@ type verdict struct {
 // confirms are the verdicts of a channel, told in order so that many of them take one frame.
 type confirms struct {
 	mu      sync.Mutex
-	pending []verdict
-	held    []verdict // by a test; no frame may then tell of many, or it would tell of these, too
+	pending []pendingConfirm
+	held    []pendingConfirm // by a test; no frame may then tell of many, or it would tell of these, too
 	first   int
 	listed  bool // the node will call release
 	ended   bool // the channel is closed, and its number may be another's
 }
 
 // add notes a verdict. It returns whether the channel is to be listed with the node's commits.
-func (c *confirms) add(v verdict) (list bool) {
+func (c *confirms) add(v pendingConfirm) (list bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -99,14 +99,14 @@ func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byt
 	return buf, confirmed, true
 }
 
-// commits knows which channels wait for the log.
-type commits struct {
+// confirmWaiters knows which channels wait for the log.
+type confirmWaiters struct {
 	mu      sync.Mutex
 	waiting []*Channel
 	spare   []*Channel
 }
 
-func (c *commits) list(ch *Channel) {
+func (c *confirmWaiters) list(ch *Channel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting = append(c.waiting, ch)
@@ -122,9 +122,9 @@ func (n *Server) Synced(mark store.Mark) {
 	waiting := c.waiting
 	c.waiting, c.spare = c.spare[:0], nil
 	c.mu.Unlock()
-	shut := (*outbox).shut
+	shut := (*socketWriter).unlock
 	if len(waiting) <= fewChannels {
-		shut = (*outbox).dispatch
+		shut = (*socketWriter).flush
 	}
 	for _, ch := range waiting {
 		if ch.releaseConfirms(mark, shut) {

@@ -44,21 +44,21 @@ func spoken(t *testing.T, frames []byte) string {
 func TestConfirms(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		verdicts []verdict
+		verdicts []pendingConfirm
 		safe     store.Mark
 		want     string
 		told     uint64 // messages that are confirmed
 		left     bool
 	}{
-		{"one", []verdict{{tag: 1, mark: 7}}, 7, "ack 1", 1, false},
-		{"not safe yet", []verdict{{tag: 1, mark: 7}}, 6, "", 0, true},
-		{"not in the log", []verdict{{tag: 1}}, 0, "ack 1", 1, false},
-		{"refused", []verdict{{tag: 1, refused: true}}, 0, "nack 1", 0, false},
-		{"many in one", []verdict{{tag: 1, mark: 5}, {tag: 2}, {tag: 3, mark: 6}}, 6, "ack 3+", 3, false},
-		{"some", []verdict{{tag: 1, mark: 5}, {tag: 2, mark: 6}, {tag: 3, mark: 7}}, 6, "ack 2+", 2, true},
-		{"in order", []verdict{{tag: 1, mark: 7}, {tag: 2}}, 6, "", 0, true},
-		{"runs", []verdict{{tag: 1}, {tag: 2}, {tag: 3, refused: true}, {tag: 4}, {tag: 5, refused: true}, {tag: 6, refused: true}}, 0, "ack 2+, nack 3, ack 4, nack 6+", 3, false},
-		{"a run that ends with what is not safe", []verdict{{tag: 1, refused: true}, {tag: 2, refused: true}, {tag: 3, refused: true, mark: 9}}, 8, "nack 2+", 0, true},
+		{"one", []pendingConfirm{{tag: 1, mark: 7}}, 7, "ack 1", 1, false},
+		{"not safe yet", []pendingConfirm{{tag: 1, mark: 7}}, 6, "", 0, true},
+		{"not in the log", []pendingConfirm{{tag: 1}}, 0, "ack 1", 1, false},
+		{"refused", []pendingConfirm{{tag: 1, refused: true}}, 0, "nack 1", 0, false},
+		{"many in one", []pendingConfirm{{tag: 1, mark: 5}, {tag: 2}, {tag: 3, mark: 6}}, 6, "ack 3+", 3, false},
+		{"some", []pendingConfirm{{tag: 1, mark: 5}, {tag: 2, mark: 6}, {tag: 3, mark: 7}}, 6, "ack 2+", 2, true},
+		{"in order", []pendingConfirm{{tag: 1, mark: 7}, {tag: 2}}, 6, "", 0, true},
+		{"runs", []pendingConfirm{{tag: 1}, {tag: 2}, {tag: 3, refused: true}, {tag: 4}, {tag: 5, refused: true}, {tag: 6, refused: true}}, 0, "ack 2+, nack 3, ack 4, nack 6+", 3, false},
+		{"a run that ends with what is not safe", []pendingConfirm{{tag: 1, refused: true}, {tag: 2, refused: true}, {tag: 3, refused: true, mark: 9}}, 8, "nack 2+", 0, true},
 		{"nothing", nil, 9, "", 0, false},
 	} {
 		var cs confirms
@@ -80,7 +80,7 @@ func TestConfirmsList(t *testing.T) {
 		release store.Mark
 		want    bool
 	}{{0, 0, false}, {5, 4, true}, {6, 5, false}, {7, 7, false}, {8, 8, true}} {
-		if got := cs.add(verdict{tag: uint64(i), mark: c.mark}); got != c.want {
+		if got := cs.add(pendingConfirm{tag: uint64(i), mark: c.mark}); got != c.want {
 			t.Errorf("verdict %d: listed %t, want %t", i, got, c.want)
 		}
 		cs.release(5, c.release, nil)
@@ -90,9 +90,9 @@ func TestConfirmsList(t *testing.T) {
 // A channel's number may be another's when it is closed: what it has not been told by then is never told.
 func TestConfirmsEndWithTheChannel(t *testing.T) {
 	var cs confirms
-	cs.add(verdict{tag: 1, mark: 5})
+	cs.add(pendingConfirm{tag: 1, mark: 5})
 	cs.end()
-	cs.add(verdict{tag: 2})
+	cs.add(pendingConfirm{tag: 2})
 	if frames, _, left := cs.release(5, 9, nil); len(frames) > 0 || left {
 		t.Errorf("after the end: got %q, left %t, want nothing, false", spoken(t, frames), left)
 	}
@@ -105,7 +105,7 @@ func TestConfirmsDoNotPileUp(t *testing.T) {
 	for round := range store.Mark(200) {
 		for range 50 {
 			tag++
-			cs.add(verdict{tag: tag, mark: round + 1})
+			cs.add(pendingConfirm{tag: tag, mark: round + 1})
 		}
 		frames, _, left := cs.release(5, round, nil)
 		if round > 0 {
@@ -118,7 +118,7 @@ func TestConfirmsDoNotPileUp(t *testing.T) {
 	if n := len(cs.pending); n > 2500 {
 		t.Errorf("pending: got %d, want no more than 2500", n)
 	}
-	if !slices.IsSortedFunc(cs.pending[cs.first:], func(a, b verdict) int { return int(a.tag) - int(b.tag) }) {
+	if !slices.IsSortedFunc(cs.pending[cs.first:], func(a, b pendingConfirm) int { return int(a.tag) - int(b.tag) }) {
 		t.Error("pending verdicts are out of order")
 	}
 }

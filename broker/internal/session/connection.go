@@ -22,9 +22,9 @@ type Connection struct {
 	node   *Server
 	conn   net.Conn
 	meter  meter
-	look   *lookout
+	poller *pollingReader
 	reader *wire.Reader
-	out    *outbox
+	out    *socketWriter
 	// Name is the client's address and ours.
 	Name  string
 	Since time.Time
@@ -40,35 +40,35 @@ type Connection struct {
 	access     *node.Access
 	own        bool // the broker's, not a client's
 
-	stage     stage
-	opened    atomic.Bool                    // the handshake is over
-	closing   atomic.Bool                    // one side has sent connection.close
-	farewell  atomic.Pointer[node.Exception] // why we are to close it
-	published atomic.Bool
-	blocked   atomic.Bool
-	received  atomic.Uint64 // frames
-	deaf      atomic.Bool   // the reader works, and may be waiting for the disk: the client is not to blame for its silence
-	pulse     pulse
+	stage       stage
+	opened      atomic.Bool                    // the handshake is over
+	closing     atomic.Bool                    // one side has sent connection.close
+	closeReason atomic.Pointer[node.Exception] // why we are to close it
+	published   atomic.Bool
+	blocked     atomic.Bool
+	received    atomic.Uint64 // frames
+	working     atomic.Bool   // the reader works, and may be waiting for the disk: the client is not to blame for its silence
+	heartbeats  heartbeatTimer
 
 	mu        sync.Mutex
 	channels  map[uint16]*Channel      // only the reader changes it, and so reads it without the lock
 	exclusive map[*node.Queue]struct{} // queues of this connection alone
 	asked     []func()                 // what others want the reader to do
 	// The reader's own.
-	dirty     []*Channel // have verdicts that can be told at once
-	eager     bool       // a publisher waits for the log
-	concluded store.Mark // of the log when that was last so
-	awaited   store.Mark // that of the last message whose publisher waits
-	ways      ways
-	petty     int   // bytes of messages that are not complete or not committed, which are not counted
-	hoarded   int64 // the others; changes with the mutex of the hoards held
+	dirty           []*Channel // have verdicts that can be told at once
+	needsFlush      bool       // a publisher waits for the log
+	flushedMark     store.Mark // of the log when that was last so
+	awaited         store.Mark // that of the last message whose publisher waits
+	routes          routeCache
+	smallIncomplete int   // bytes of messages that are not complete or not committed, which are not counted
+	largeIncomplete int64 // the others; changes with the mutex of the hoards held
 }
 
 func newConnection(n *Server, conn net.Conn) *Connection {
-	c := &Connection{node: n, conn: conn, out: newOutbox(conn), look: newLookout(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
-	c.meter.source = c.look
+	c := &Connection{node: n, conn: conn, out: newSocketWriter(conn), poller: newPollingReader(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
+	c.meter.source = c.poller
 	c.reader = wire.NewReader(&c.meter, n.Config.Compat.SmallestFrame())
-	c.ways = newWays()
+	c.routes = newRouteCache()
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
 	return c
 }
@@ -96,24 +96,24 @@ func (c *Connection) serve() {
 		case n.Vhost(c.vhost.Name) != c.vhost:
 			c.shutdown(fmt.Sprintf("vhost '%s' is deleted", c.vhost.Name))
 		}
-		c.pulse.start(c)
-		err = c.obey()
-		c.pulse.stop()
+		c.heartbeats.start(c)
+		err = c.readLoop()
+		c.heartbeats.stop()
 	}
 	c.log(err)
-	c.letGo()
+	c.releaseAll()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(node.CloseLimit))
 	c.out.end()
 	<-c.out.ended
 	if err == nil {
-		c.seeOff()
+		c.awaitHangup()
 	}
 }
 
-// seeOff waits for a client that has closed the connection to close the transport too, and discards what it still sends: other goroutines of a client
+// awaitHangup waits for a client that has closed the connection to close the transport too, and discards what it still sends: other goroutines of a client
 // may publish until they learn of the end. To close a socket on which unread bytes arrive is to reset it, and then the client may lose close-ok. A
 // client that stays is left after a while.
-func (c *Connection) seeOff() {
+func (c *Connection) awaitHangup() {
 	c.opened.Store(false) // it is not shown any more, and the end of the node does not wait for it
 	if half, ok := c.conn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite() // for clients that wait for the broker to hang up first
@@ -139,18 +139,18 @@ func (c *Connection) log(err error) {
 	}
 }
 
-// obey does what the client says until it goes, or has to.
-func (c *Connection) obey() error {
+// readLoop does what the client says until it goes, or has to.
+func (c *Connection) readLoop() error {
 	for {
 		if !c.reader.Ready() {
-			c.conclude()
+			c.flushConfirms()
 		}
-		if !c.out.awaitRoom(c.isLeaving) {
+		if !c.out.awaitRoom(c.isClosing) {
 			return net.ErrClosed
 		}
 		c.awaitUnblocked()
-		if why := c.farewell.Load(); why != nil {
-			return c.expel(why)
+		if why := c.closeReason.Load(); why != nil {
+			return c.closeFor(why)
 		}
 		frame, err := c.reader.Next()
 		if errors.Is(err, os.ErrDeadlineExceeded) && c.answer() {
@@ -158,15 +158,15 @@ func (c *Connection) obey() error {
 		}
 		if err == nil {
 			c.received.Add(1)
-			err = c.take(frame)
+			err = c.handleFrame(frame)
 		}
 		if err == nil {
 			continue
 		}
-		if errors.Is(err, errGoodbye) {
+		if errors.Is(err, errClosedByClient) {
 			return nil
 		}
-		return c.expel(err)
+		return c.closeFor(err)
 	}
 }
 
@@ -195,11 +195,11 @@ func (c *Connection) answer() bool {
 	return len(asked) > 0
 }
 
-// errGoodbye: the client has closed the connection, or has agreed that we do.
-var errGoodbye = errors.New("the connection is closed")
+// errClosedByClient: the client has closed the connection, or has agreed that we do.
+var errClosedByClient = errors.New("the connection is closed")
 
-// expel closes a connection for an error, if the client can still be told.
-func (c *Connection) expel(err error) error {
+// closeFor closes a connection for an error, if the client can still be told.
+func (c *Connection) closeFor(err error) error {
 	x, told := asException(err)
 	var broken *wire.FrameError
 	if errors.As(err, &broken) && broken.Code == wire.NotImplemented {
@@ -212,7 +212,7 @@ func (c *Connection) expel(err error) error {
 	c.closing.Store(true)
 	c.mu.Unlock()
 	// What was the client's is free before it knows, so that it can begin anew at once.
-	c.letGo()
+	c.releaseAll()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(node.CloseLimit))
 	c.out.send(0, &wire.ConnectionClose{ReplyCode: x.Code, ReplyText: wire.ReplyText(x.Code, x.Text), ClassID: x.Method.Class(), MethodID: x.Method.Method()})
 	_ = c.conn.SetReadDeadline(time.Now().Add(node.CloseLimit))
@@ -253,8 +253,8 @@ func asException(err error) (*node.Exception, bool) {
 	return nil, false
 }
 
-// take does what one frame says.
-func (c *Connection) take(f wire.Frame) error {
+// handleFrame does what one frame says.
+func (c *Connection) handleFrame(f wire.Frame) error {
 	switch {
 	case f.Type == wire.FrameHeartbeat:
 		if f.Channel != 0 {
@@ -273,12 +273,12 @@ func (c *Connection) take(f wire.Frame) error {
 	if ch == nil {
 		return c.openChannel(f)
 	}
-	err := ch.take(f)
+	err := ch.handleFrame(f)
 	x, ok := err.(*node.Exception)
 	if !ok || wire.ClosesConnection(x.Code) {
 		return err
 	}
-	ch.expel(x)
+	ch.closeFor(x)
 	return nil
 }
 
@@ -324,12 +324,12 @@ func (c *Connection) control(f wire.Frame) error {
 		c.mu.Lock() // so that nobody interrupts the reader any more
 		c.closing.Store(true)
 		c.mu.Unlock()
-		c.letGo()
+		c.releaseAll()
 		c.out.send(0, &wire.ConnectionCloseOK{})
-		return errGoodbye
+		return errClosedByClient
 	case *wire.ConnectionCloseOK:
 		if c.closing.Load() {
-			return errGoodbye
+			return errClosedByClient
 		}
 	case *wire.ConnectionUpdateSecret:
 		// It is for users that somebody else vouches for for a while, which none of ours is.
@@ -351,13 +351,13 @@ func (c *Connection) shutdown(reason string) {
 		_ = c.conn.Close()
 		return
 	}
-	c.dismiss(&node.Exception{Code: wire.ConnectionForced, Text: reason})
-	c.node.hoards.wake()
+	c.requestClose(&node.Exception{Code: wire.ConnectionForced, Text: reason})
+	c.node.incomplete.wake()
 }
 
-// dismiss has the reader close the connection for an error. Whoever waits for room for messages has to be woken, too.
-func (c *Connection) dismiss(why *node.Exception) {
-	c.farewell.CompareAndSwap(nil, why)
+// requestClose has the reader close the connection for an error. Whoever waits for room for messages has to be woken, too.
+func (c *Connection) requestClose(why *node.Exception) {
+	c.closeReason.CompareAndSwap(nil, why)
 	c.out.wake()
 	c.node.ResourceAlarms.Wake()
 	c.ask(func() {})
@@ -366,16 +366,16 @@ func (c *Connection) dismiss(why *node.Exception) {
 // wakeReaders has readers that wait look again.
 func (n *Server) wakeReaders() {
 	n.ResourceAlarms.Wake()
-	n.hoards.wake()
+	n.incomplete.wake()
 }
 
 // Close closes the connection for a reason that the client is told.
 func (c *Connection) Close(reason string) { c.shutdown(reason) }
 
-func (c *Connection) isLeaving() bool { return c.closing.Load() || c.farewell.Load() != nil }
+func (c *Connection) isClosing() bool { return c.closing.Load() || c.closeReason.Load() != nil }
 
-// hears reports whether the client has a capability.
-func (c *Connection) hears(capability string) bool {
+// hasCapability reports whether the client has a capability.
+func (c *Connection) hasCapability(capability string) bool {
 	v, _ := c.Properties.Get("capabilities")
 	capabilities, _ := v.(wire.Table)
 	able, _ := capabilities.Get(capability)
@@ -388,32 +388,32 @@ func (c *Connection) resume(waiting *consumer) {
 	c.node.Apply(waiting.queue, waiting.queue.Core.Resume(&waiting.Consumer))
 }
 
-// conclude confirms what can be confirmed and has the rest made safe, before the reader waits for the client.
-func (c *Connection) conclude() {
-	if c.eager {
-		c.eager = false
-		c.deaf.Store(true)
+// flushConfirms confirms what can be confirmed and has the rest made safe, before the reader waits for the client.
+func (c *Connection) flushConfirms() {
+	if c.needsFlush {
+		c.needsFlush = false
+		c.working.Store(true)
 		c.node.Store.Flush()
-		c.deaf.Store(false)
-		c.lookOut()
+		c.working.Store(false)
+		c.pollNext()
 	}
 	for _, ch := range c.dirty {
 		ch.dirty = false
-		ch.releaseConfirms(c.node.Durable(), (*outbox).dispatch)
+		ch.releaseConfirms(c.node.Durable(), (*socketWriter).flush)
 	}
 	c.dirty = c.dirty[:0]
 }
 
-// lookOut has the reader look for the next message if since last time nothing was committed but one of this connection's, and that is safe: then its publisher is
+// pollNext has the reader look for the next message if since last time nothing was committed but one of this connection's, and that is safe: then its publisher is
 // alone, and was told.
-func (c *Connection) lookOut() {
+func (c *Connection) pollNext() {
 	safe := c.node.Durable()
-	c.look.expects = safe == c.concluded+1 && safe == c.awaited
-	c.concluded = safe
+	c.poller.expects = safe == c.flushedMark+1 && safe == c.awaited
+	c.flushedMark = safe
 }
 
-// letGo ends all channels and deletes the queues that are this connection's own.
-func (c *Connection) letGo() {
+// releaseAll ends all channels and deletes the queues that are this connection's own.
+func (c *Connection) releaseAll() {
 	closeAll(c.Channels())
 	c.mu.Lock()
 	exclusive := c.exclusive
@@ -422,7 +422,7 @@ func (c *Connection) letGo() {
 	for q := range exclusive {
 		_, _ = q.Delete(false, false)
 	}
-	c.node.census.leave(c)
+	c.node.registry.leave(c)
 }
 
 // Owns notes that an exclusive queue was made or deleted.

@@ -36,11 +36,11 @@ func TestOutboxDispatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server, client := net.Pipe()
 				conn := &promptConn{Conn: server, room: c.room}
-				m := &mailbox{outbox: newOutbox(conn), client: client}
+				m := &mailbox{socketWriter: newSocketWriter(conn), client: client}
 				go m.write(func(*consumer) {}, func() {})
 				synctest.Wait()
 				for _, part := range []string{"one ", "two ", "last"} {
-					m.dispatch(append(m.open(), part...))
+					m.flush(append(m.lock(), part...))
 				}
 				synctest.Wait()
 				if c.want > 0 {
@@ -62,11 +62,11 @@ func TestOutboxDispatchBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := net.Pipe()
 		conn := &promptConn{Conn: server, room: 100}
-		m := &mailbox{outbox: newOutbox(conn), client: client}
+		m := &mailbox{socketWriter: newSocketWriter(conn), client: client}
 		go m.write(func(*consumer) {}, func() {})
-		m.shut(append(m.open(), "slow "...))
+		m.unlock(append(m.lock(), "slow "...))
 		synctest.Wait() // the writer has it
-		m.dispatch(append(m.open(), "fast"...))
+		m.flush(append(m.lock(), "fast"...))
 		synctest.Wait()
 		if got := string(conn.taken); got != "slow " {
 			t.Errorf("got %q while the writer is busy, want what it has", got)

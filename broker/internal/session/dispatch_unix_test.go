@@ -26,7 +26,7 @@ func TestPromptSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOutbox(server)
+	o := newSocketWriter(server)
 	if o.prompt == nil {
 		t.Fatal("got no way to write to a socket without waiting")
 	}
@@ -35,7 +35,7 @@ func TestPromptSocket(t *testing.T) {
 	part := make([]byte, 8<<10)
 	for i := range uint64(parts) {
 		binary.BigEndian.PutUint64(part, i)
-		o.dispatch(append(o.open(), part...))
+		o.flush(append(o.lock(), part...))
 	}
 	o.end()
 	for i := range uint64(parts) {

@@ -32,7 +32,7 @@ func (n *Server) HoldConfirmsOf(f func(vhost, exchange, key string) bool) {
 	n.faults.holdOf.Store(nil)
 	n.eachChannel(func(ch *Channel) {
 		ch.confirms.restore()
-		ch.releaseConfirms(n.Durable(), (*outbox).shut)
+		ch.releaseConfirms(n.Durable(), (*socketWriter).unlock)
 	})
 }
 
@@ -55,7 +55,7 @@ func (n *Server) HoldConfirms(hold bool) {
 	if hold {
 		return
 	}
-	n.eachChannel(func(ch *Channel) { ch.releaseConfirms(n.Durable(), (*outbox).shut) })
+	n.eachChannel(func(ch *Channel) { ch.releaseConfirms(n.Durable(), (*socketWriter).unlock) })
 }
 
 // DropConnections cuts all connections without a word, and returns how many there were.

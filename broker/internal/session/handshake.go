@@ -25,12 +25,12 @@ func (c *Connection) handshake() error {
 		return err
 	}
 	if string(header[:]) != wire.ProtocolHeader && string(header[:]) != oldHeader {
-		c.out.shut(append(c.out.open(), c.node.Config.Compat.ProtocolAnswer(header)...))
+		c.out.unlock(append(c.out.lock(), c.node.Config.Compat.ProtocolAnswer(header)...))
 		return fmt.Errorf("the client began with %q, which is not AMQP 0-9-1", header)
 	}
 	for _, step := range []func() error{c.authenticate, c.tune, c.open} {
 		if err := step(); err != nil {
-			return c.expel(err)
+			return c.closeFor(err)
 		}
 		c.stage++
 	}
@@ -102,7 +102,7 @@ func (c *Connection) authenticate() error {
 	c.Properties, c.Mechanism = start.ClientProperties, start.Mechanism
 	user, err := c.login(start.Mechanism, start.Response)
 	if err != nil {
-		if !c.hears("authentication_failure_close") {
+		if !c.hasCapability("authentication_failure_close") {
 			// RabbitMQ says nothing then, and neither do we.
 			return fmt.Errorf("log in as %q: %s", user, err)
 		}

@@ -19,14 +19,14 @@ const (
 // incoming is a message that a client is sending.
 type incoming struct {
 	expects   expectation
-	way       *way
+	way       *route
 	mandatory bool
 	brief     wire.Brief
 	buf       []byte // properties, then body
 	split     int    // where the body begins
 	size      uint64 // of the body, as the client says
 	twice     bool   // a header is there more than once, which must not arrive
-	charge    charge
+	charge    reservation
 }
 
 // errNotAMethod: content comes that no method has announced.
@@ -36,7 +36,7 @@ var errNotAMethod = &wire.FrameError{Code: wire.UnexpectedFrame, Text: "expected
 // the client must send what it wants to be kept.
 const firstBody = 4 << 10
 
-func (in *incoming) begin(w *way, mandatory bool) {
+func (in *incoming) begin(w *route, mandatory bool) {
 	*in = incoming{expects: aHeader, way: w, mandatory: mandatory}
 }
 

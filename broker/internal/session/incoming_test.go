@@ -59,7 +59,7 @@ func TestIncoming(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var in incoming
-			in.begin(&way{}, true)
+			in.begin(&route{}, true)
 			done, err := in.receive(c.frames...)
 			if done != c.done {
 				t.Errorf("done: got %t, want %t", done, c.done)
@@ -81,7 +81,7 @@ func TestIncomingUnannounced(t *testing.T) {
 			t.Errorf("frame of type %d: got %v, want %v", f.Type, err, errNotAMethod)
 		}
 	}
-	in.begin(&way{}, false)
+	in.begin(&route{}, false)
 	in.reset()
 	if _, err := in.receive(bodyFrame("a")); err != error(errNotAMethod) {
 		t.Errorf("after reset: got %v, want %v", err, errNotAMethod)
@@ -93,7 +93,7 @@ func TestIncomingProperties(t *testing.T) {
 	properties := wire.Properties{DeliveryMode: 2, Priority: 7, Expiration: "10", Headers: wire.Table{{Key: "k", Value: "v"}}}.Append(nil)
 	frame := headerFrame(3, node.SetFlag(bytes.Clone(properties), node.DeathFlag))
 	var in incoming
-	in.begin(&way{}, true)
+	in.begin(&route{}, true)
 	if _, err := in.receive(frame); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestIncomingProperties(t *testing.T) {
 // TestIncomingMemory: the size that a client claims costs nothing before it sends.
 func TestIncomingMemory(t *testing.T) {
 	var in incoming
-	in.begin(&way{}, false)
+	in.begin(&route{}, false)
 	if _, err := in.header(headerFrame(1<<30, wire.Properties{}.Append(nil)), 1<<30, node.RabbitMQ310); err != nil {
 		t.Fatal(err)
 	}

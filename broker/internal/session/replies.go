@@ -83,12 +83,12 @@ func (r *replies) deliver(c *store.Content) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	o := ch.conn.out
-	buf := o.open()
+	buf := o.lock()
 	if ch.over || len(buf) > maxReplies {
-		o.shut(buf)
+		o.unlock(buf)
 		return
 	}
 	ch.nextTag++
 	buf = wire.AppendDeliver(buf, ch.Number, r.tag, ch.nextTag, false, c.Exchange, c.Key)
-	o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, node.WithoutFlags(c.Properties), c.Body, ch.conn.FrameMax))
+	o.unlock(wire.AppendContent(buf, ch.Number, wire.ClassBasic, node.WithoutFlags(c.Properties), c.Body, ch.conn.FrameMax))
 }

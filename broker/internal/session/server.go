@@ -21,11 +21,11 @@ import (
 // Server is a node with the clients that are connected to it.
 type Server struct {
 	*node.Node
-	hoards  hoards
-	commits commits
-	faults  faults
-	census  census
-	pipes   atomic.Uint64 // created so far
+	incomplete incompleteMessages
+	commits    confirmWaiters
+	faults     faults
+	registry   connectionRegistry
+	pipes      atomic.Uint64 // created so far
 
 	mu          sync.Mutex
 	connections map[*Connection]struct{}
@@ -38,10 +38,10 @@ type Server struct {
 // Open starts a server, with what it finds in its directory.
 func Open(c node.Config) (*Server, error) {
 	s := &Server{connections: make(map[*Connection]struct{}), replies: make(map[string]*replies)}
-	s.census.init()
+	s.registry.init()
 	_, err := node.Open(c, func(n *node.Node) node.Clients {
 		s.Node = n
-		s.hoards.init(s)
+		s.incomplete.init(s)
 		return s
 	})
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(c node.Config) (*Server, error) {
 // Close ends all connections and waits until everything has ended and is on disk.
 func (n *Server) Close() error {
 	err := n.Node.Close()
-	n.hoards.stop()
+	n.incomplete.stop()
 	return err
 }
 
@@ -100,7 +100,7 @@ func (n *Server) AlarmChanged(which node.Alarm, raised bool) {
 }
 
 // MemoryShort watches incomplete messages while the alarm for memory is raised.
-func (n *Server) MemoryShort() { n.hoards.watch() }
+func (n *Server) MemoryShort() { n.incomplete.watch() }
 
 // Serve takes connections from a listener until it is closed, the context ends or the disk fails.
 func (n *Server) Serve(ctx context.Context, ln net.Listener) error {
@@ -219,7 +219,7 @@ func (n *Server) EachUnacked(visit func(*node.Queue, queue.Item)) {
 	n.eachChannel(func(ch *Channel) {
 		ch.mu.Lock()
 		defer ch.mu.Unlock()
-		for _, d := range ch.ledger.entries[ch.ledger.first:] {
+		for _, d := range ch.unackedList.entries[ch.unackedList.first:] {
 			if !d.settled {
 				visit(d.queue, d.item)
 			}

@@ -124,7 +124,7 @@ func (c *Connection) channelStatuses(byReader bool) []ChannelStatus {
 	for _, ch := range channels {
 		s := ChannelStatus{Channel: ch, Traffic: ch.traffic.Sum()}
 		ch.mu.Lock()
-		s.Unacked, s.Consumers, s.SharedPrefetch = ch.ledger.open, len(ch.consumers), ch.shared
+		s.Unacked, s.Consumers, s.SharedPrefetch = ch.unackedList.open, len(ch.consumers), ch.shared
 		ch.mu.Unlock()
 		ch.confirms.mu.Lock()
 		s.Unconfirmed = len(ch.confirms.pending) - ch.confirms.first

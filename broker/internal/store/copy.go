@@ -25,7 +25,7 @@ func (s *Store) copySome() (bool, error) {
 	for n := range segmentsAtOnce {
 		g := s.wantsCopying()
 		if s.trouble.segment != g {
-			s.trouble = trouble{} // there is no need to read the other any more
+			s.trouble = readFailures{} // there is no need to read the other any more
 		}
 		if g == nil || s.trouble.waits() {
 			return n > 0, nil
@@ -38,7 +38,7 @@ func (s *Store) copySome() (bool, error) {
 		} else if err != nil {
 			return false, err
 		}
-		s.trouble = trouble{}
+		s.trouble = readFailures{}
 	}
 	return true, nil
 }

@@ -15,7 +15,7 @@ const maxDamage = 100
 type logReader struct {
 	fs      FS
 	extent  extent
-	ledger  *ledger
+	ledger  *messageIndex
 	replay  *replay
 	every   bool // read contents of indexed segments too
 	salvage bool // go on after damage

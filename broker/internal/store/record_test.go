@@ -184,7 +184,7 @@ func FuzzScan(f *testing.F) {
 		g := newSegment("fuzz", header{salt: salt})
 		g.file = memory(b)
 		g.end = int64(len(b))
-		l := &ledger{segments: []*segment{g}}
+		l := &messageIndex{segments: []*segment{g}}
 		r := &logReader{ledger: l, replay: newReplay(l, nil, func(Found) *Message { return new(Message) }), salvage: true}
 		for offset, again := int64(0), true; again; again = offset > 0 {
 			var err error

@@ -4,7 +4,7 @@ import "slices"
 
 // replay applies the records of a log to a ledger, in their order.
 type replay struct {
-	ledger   *ledger
+	ledger   *messageIndex
 	queues   map[QueueID]bool // nil: all
 	create   func(Found) *Message
 	messages roster
@@ -14,7 +14,7 @@ type replay struct {
 	clean    bool    // the last record says that the store was closed in order
 }
 
-func newReplay(l *ledger, queues map[QueueID]bool, create func(Found) *Message) *replay {
+func newReplay(l *messageIndex, queues map[QueueID]bool, create func(Found) *Message) *replay {
 	r := &replay{ledger: l, queues: queues, create: create}
 	for q := range queues {
 		r.see(q)

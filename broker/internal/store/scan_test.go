@@ -53,7 +53,7 @@ func readCut(t *testing.T, log []byte) (*logReader, *segment) {
 	if _, err := readHeader(g, segmentMagic, 1); err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{ledger: ledger{segments: []*segment{g}}}
+	s := &Store{ledger: messageIndex{segments: []*segment{g}}}
 	r := s.newLogReader(nil, func(Found) *Message { return new(Message) })
 	if _, err := r.scanSegment(g, headerSize); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ type Store struct {
 	extent  extent // when the directory was last closed, before this store opened it
 
 	mu           sync.Mutex
-	ledger       ledger
+	ledger       messageIndex
 	log          tail
 	defs         tail
 	free         freeList
@@ -69,7 +69,7 @@ type Store struct {
 	stopping  chan struct{} // closed by Close
 	committer sync.WaitGroup
 	keeper    sync.WaitGroup
-	trouble   trouble // only the keeper uses it
+	trouble   readFailures // only the keeper uses it
 }
 
 // Open locks the directory and reads the definitions. Recover has to be called next.
@@ -222,7 +222,7 @@ func (s *Store) roll() {
 // committed counts a commit and says whether the committer is to be woken. The mutex is held.
 func (s *Store) committed() (mark Mark, wake bool) {
 	s.mark++
-	return s.mark, s.hasten()
+	return s.mark, s.wakeWriter()
 }
 
 // Durable is the mark up to which all commits are durable.
@@ -253,7 +253,7 @@ func (s *Store) await(ctx context.Context, done func() bool) error {
 				s.progress = make(chan struct{})
 			}
 			s.wanted = s.mark
-			wake = s.hasten()
+			wake = s.wakeWriter()
 		}
 		progress := s.progress
 		s.mu.Unlock()
@@ -319,7 +319,7 @@ func (s *Store) Close() error {
 func (s *Store) stopCommitter() {
 	s.mu.Lock()
 	s.ending = true
-	s.hasten()
+	s.wakeWriter()
 	s.mu.Unlock()
 	signal(s.wake)
 	s.committer.Wait()

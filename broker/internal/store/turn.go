@@ -50,7 +50,7 @@ func (s *Store) flush(g group) {
 	if err == nil {
 		err = s.finishGroup(g)
 	} else if isDiskFull(err) {
-		s.handOn(g)
+		s.passOn(g)
 		return
 	}
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Store) flush(g group) {
 	}
 }
 
-// handOn leaves a group to the committer, who can wait for room.
-func (s *Store) handOn(g group) {
+// passOn leaves a group to the committer, who can wait for room.
+func (s *Store) passOn(g group) {
 	s.mu.Lock()
 	s.handed = &g
 	s.turn = committers
@@ -84,9 +84,9 @@ func (s *Store) due() bool {
 	return s.err == nil && (s.wanted > s.Durable() || s.unwritten >= chunkSize || s.handed != nil || s.ending)
 }
 
-// hasten has what is due written by the committer if it is nobody's turn, and says whether to wake it.
+// wakeWriter has what is due written by the committer if it is nobody's turn, and says whether to wake it.
 // The mutex is held.
-func (s *Store) hasten() (wake bool) {
+func (s *Store) wakeWriter() (wake bool) {
 	if s.turn != nobodys {
 		return false
 	}
@@ -109,10 +109,10 @@ func (s *Store) endTurn() (wake bool) {
 	return false
 }
 
-// lapse is called when the time of waiting for others is over. It says whether it is the committer's
+// yieldTurn is called when the time of waiting for others is over. It says whether it is the committer's
 // turn by that: it is not if nothing but a note is missing and there were commits meanwhile, because
 // then the log is not at rest.
-func (s *Store) lapse() bool {
+func (s *Store) yieldTurn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lingers = false
@@ -144,9 +144,9 @@ func (s *Store) awaitTurn() bool {
 		select {
 		case <-s.wake:
 		case <-s.lingering.C:
-			s.lapse()
+			s.yieldTurn()
 		case <-retry:
-			if s.lapse() {
+			if s.yieldTurn() {
 				s.checkSpace()
 			}
 		}

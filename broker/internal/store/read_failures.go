@@ -21,8 +21,8 @@ func (e *readError) Error() string { return e.err.Error() }
 
 func (e *readError) Unwrap() error { return e.err }
 
-// trouble is what the keeper has with reading a segment. Its zero value is none.
-type trouble struct {
+// readFailures is what the keeper has with reading a segment. Its zero value is none.
+type readFailures struct {
 	segment *segment
 	tries   int
 	pause   time.Duration
@@ -30,7 +30,7 @@ type trouble struct {
 }
 
 // note counts a failure to read.
-func (t *trouble) note(g *segment) {
+func (t *readFailures) note(g *segment) {
 	t.segment = g
 	t.tries++
 	t.pause = min(max(2*t.pause, minReadPause), maxReadPause)
@@ -38,13 +38,13 @@ func (t *trouble) note(g *segment) {
 }
 
 // lasts says whether a segment has been tried often enough.
-func (t *trouble) lasts(g *segment) bool { return t.segment == g && t.tries >= readTries }
+func (t *readFailures) lasts(g *segment) bool { return t.segment == g && t.tries >= readTries }
 
 // waits says whether it is too early to try again.
-func (t *trouble) waits() bool { return t.segment != nil && time.Now().Before(t.next) }
+func (t *readFailures) waits() bool { return t.segment != nil && time.Now().Before(t.next) }
 
 // again returns a channel that says when to try again, or nil.
-func (t *trouble) again() <-chan time.Time {
+func (t *readFailures) again() <-chan time.Time {
 	if t.segment == nil {
 		return nil
 	}

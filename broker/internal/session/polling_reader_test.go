@@ -24,7 +24,7 @@ type watcher struct {
 
 func (w *watcher) ReadWithin(p []byte, limit time.Duration) (int, error) {
 	w.looks++
-	if limit != lookoutTime || !w.comes {
+	if limit != pollTime || !w.comes {
 		return 0, nil
 	}
 	return copy(p, "seen"), nil
@@ -32,7 +32,7 @@ func (w *watcher) ReadWithin(p []byte, limit time.Duration) (int, error) {
 
 func TestLookout(t *testing.T) {
 	w := &watcher{comes: true}
-	l := &lookout{conn: sleeper{}, prompt: w}
+	l := &pollingReader{conn: sleeper{}, prompt: w}
 	read := func(expects bool) string {
 		t.Helper()
 		l.expects = expects
@@ -105,23 +105,23 @@ func TestLookOutAlone(t *testing.T) {
 		c.vhost = n.Vhost("/")
 		publish := func(times int) {
 			for range times {
-				ch.verdict(publication{content: &store.Content{}}, node.Outcome{Routed: true, Mark: commit()})
+				ch.addConfirm(publication{content: &store.Content{}}, node.Outcome{Routed: true, Mark: commit()})
 			}
-			c.conclude()
+			c.flushConfirms()
 		}
 		publish(1)
 		for _, times := range []int{1, 1, 2, 1, 64, 1, 1} {
 			publish(times)
-			if got, want := c.look.expects, times == 1; got != want {
+			if got, want := c.poller.expects, times == 1; got != want {
 				t.Errorf("after %d commits: it looks out: %t", times, got)
 			}
 		}
 		commit() // another's
-		c.eager = true
-		if c.conclude(); c.look.expects {
+		c.needsFlush = true
+		if c.flushConfirms(); c.poller.expects {
 			t.Error("it looks out after another's commit")
 		}
-		if c.meter.source != c.look {
+		if c.meter.source != c.poller {
 			t.Error("what is read from the client does not come by the lookout")
 		}
 		_, _ = client.Close(), server.Close()

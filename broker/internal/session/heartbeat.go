@@ -7,8 +7,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// pulse sends heartbeats and notices when those of the client stay away.
-type pulse struct {
+// heartbeatTimer sends heartbeats and notices when those of the client stay away.
+type heartbeatTimer struct {
 	mu       sync.Mutex
 	timer    *time.Timer
 	stopped  bool
@@ -20,7 +20,7 @@ type pulse struct {
 // A client is given up when nothing came for two intervals and a half; we look twice in each.
 const silentTicks = 5
 
-func (p *pulse) start(c *Connection) {
+func (p *heartbeatTimer) start(c *Connection) {
 	if c.Heartbeat == 0 {
 		return
 	}
@@ -29,7 +29,7 @@ func (p *pulse) start(c *Connection) {
 	p.timer = time.AfterFunc(c.Heartbeat/2, func() { p.tick(c) })
 }
 
-func (p *pulse) tick(c *Connection) {
+func (p *heartbeatTimer) tick(c *Connection) {
 	if !c.node.Tasks.Enter() {
 		return
 	}
@@ -37,7 +37,7 @@ func (p *pulse) tick(c *Connection) {
 	sent, received := c.out.sent(), c.received.Load()
 	p.mu.Lock()
 	quiet := sent == p.sent
-	if received == p.received && !c.blocked.Load() && !c.deaf.Load() {
+	if received == p.received && !c.blocked.Load() && !c.working.Load() {
 		p.silent++
 	} else {
 		p.silent = 0
@@ -53,11 +53,11 @@ func (p *pulse) tick(c *Connection) {
 		c.node.Log.Warn("missed heartbeats from a client", "connection", c.Name, "heartbeat", c.Heartbeat)
 		_ = c.conn.Close()
 	case quiet:
-		c.out.shut(wire.AppendHeartbeat(c.out.open()))
+		c.out.unlock(wire.AppendHeartbeat(c.out.lock()))
 	}
 }
 
-func (p *pulse) stop() {
+func (p *heartbeatTimer) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stopped = true

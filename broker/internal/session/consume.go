@@ -23,14 +23,14 @@ type consumer struct {
 	prefetch int           // 0: unlimited
 	timeout  time.Duration // for its deliveries; 0: none
 	unacked  int
-	served   uint64 // tag of the last delivery
+	lastTag  uint64 // tag of the last delivery
 
-	weighed atomic.Bool // its memory is counted
+	counted atomic.Bool // its memory is counted
 }
 
-// weigh counts the memory of a consumer that has come, or has gone, once.
-func (c *consumer) weigh(here bool) {
-	if !c.weighed.CompareAndSwap(!here, here) {
+// countMemory counts the memory of a consumer that has come, or has gone, once.
+func (c *consumer) countMemory(here bool) {
+	if !c.counted.CompareAndSwap(!here, here) {
 		return
 	}
 	n := node.ConsumerWeight(c.Tag, c.arguments)
@@ -49,10 +49,10 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 		return false
 	}
 	if !c.NoAck && (c.prefetch > 0 && c.unacked >= c.prefetch || ch.shared > 0 && ch.unacked >= ch.shared) {
-		ch.sated = append(ch.sated, c)
+		ch.full = append(ch.full, c)
 		return false
 	}
-	buf, ok := ch.conn.out.openFor(c)
+	buf, ok := ch.conn.out.lockFor(c)
 	if !ok {
 		return false
 	}
@@ -63,10 +63,10 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 		c.unacked++
 		ch.unacked++
 	}
-	c.served = tag
+	c.lastTag = tag
 	buf = wire.AppendDeliver(buf, ch.Number, c.Tag, tag, it.Redelivered, content.Exchange, content.Key)
 	buf = wire.AppendContent(buf, ch.Number, wire.ClassBasic, c.queue.Properties(it, content), content.Body, ch.conn.FrameMax)
-	ch.conn.out.shut(buf)
+	ch.conn.out.unlock(buf)
 	return true
 }
 
@@ -79,8 +79,8 @@ func (c *consumer) CancelledByServer() {
 		delete(ch.consumers, c.Tag)
 	}
 	ch.mu.Unlock()
-	c.weigh(false)
-	if known && ch.conn.hears("consumer_cancel_notify") {
+	c.countMemory(false)
+	if known && ch.conn.hasCapability("consumer_cancel_notify") {
 		ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true})
 	}
 }
@@ -110,18 +110,18 @@ func (ch *Channel) qos(m *wire.BasicQos) error {
 func (ch *Channel) share(prefetch int) {
 	ch.mu.Lock()
 	ch.shared = prefetch
-	sated := ch.takeSated()
+	sated := ch.takeFull()
 	ch.mu.Unlock()
 	ch.resume(sated)
 }
 
-// takeSated returns the consumers that had no room and may have it again, first the one that has waited longest, so that
+// takeFull returns the consumers that had no room and may have it again, first the one that has waited longest, so that
 // none of them uses up the prefetch that they share. The channel is locked.
-func (ch *Channel) takeSated() []*consumer {
-	sated := ch.sated
-	ch.sated = nil
+func (ch *Channel) takeFull() []*consumer {
+	sated := ch.full
+	ch.full = nil
 	if len(sated) > 1 {
-		slices.SortFunc(sated, func(a, b *consumer) int { return cmp.Compare(a.served, b.served) })
+		slices.SortFunc(sated, func(a, b *consumer) int { return cmp.Compare(a.lastTag, b.lastTag) })
 	}
 	return sated
 }
@@ -132,8 +132,8 @@ func (ch *Channel) resume(consumers []*consumer) {
 	}
 }
 
-// reach returns a queue that this connection may use.
-func (ch *Channel) reach(name string) (*node.Queue, error) {
+// usableQueue returns a queue that this connection may use.
+func (ch *Channel) usableQueue(name string) (*node.Queue, error) {
 	if name == "" {
 		if name = ch.lastQueue; name == "" {
 			return nil, node.Refuse(wire.NotFound, "no previously declared queue")
@@ -146,8 +146,8 @@ func (ch *Channel) reach(name string) (*node.Queue, error) {
 	return q, q.Reachable(ch.conn)
 }
 
-// allowed returns a queue if the user may do something with it.
-func (ch *Channel) allowed(name string, want node.Right) (*node.Queue, error) {
+// permittedQueue returns a queue if the user may do something with it.
+func (ch *Channel) permittedQueue(name string, want node.Right) (*node.Queue, error) {
 	if name == "" {
 		if name = ch.lastQueue; name == "" {
 			return nil, node.Refuse(wire.NotFound, "no previously declared queue")
@@ -156,7 +156,7 @@ func (ch *Channel) allowed(name string, want node.Right) (*node.Queue, error) {
 	if err := ch.conn.access.Check(want, "queue", name); err != nil {
 		return nil, err
 	}
-	return ch.reach(name)
+	return ch.usableQueue(name)
 }
 
 // consume starts a consumer.
@@ -171,7 +171,7 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	if m.Queue == replyQueue {
 		return ch.consumeReplies(m, tag)
 	}
-	q, err := ch.allowed(m.Queue, node.Read)
+	q, err := ch.permittedQueue(m.Queue, node.Read)
 	if err != nil {
 		return err
 	}
@@ -181,10 +181,10 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	}
 	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch, timeout: q.AckTimeout(m.Arguments)}
 	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
-	if err := ch.node.CrowdedBy(q, node.ConsumerWeight(tag, m.Arguments)); err != nil {
+	if err := ch.node.CheckConsumerMemory(q, node.ConsumerWeight(tag, m.Arguments)); err != nil {
 		return err
 	}
-	c.weigh(true)
+	c.countMemory(true)
 	ch.mu.Lock()
 	ch.consumers[tag] = c
 	c.inherit()
@@ -220,7 +220,7 @@ func (ch *Channel) drop(c *consumer) {
 	defer ch.mu.Unlock()
 	delete(ch.consumers, c.Tag)
 	c.linger()
-	c.weigh(false)
+	c.countMemory(false)
 }
 
 // cancel ends a consumer. One that is not there has ended already.
@@ -251,7 +251,7 @@ func (ch *Channel) endConsumer(c *consumer, say func()) (known bool) {
 	if !known {
 		return false
 	}
-	c.weigh(false)
+	c.countMemory(false)
 	fx, _, ok := c.queue.Core.Unsubscribe(&c.Consumer)
 	ch.mu.Lock()
 	c.linger()
@@ -271,7 +271,7 @@ func (ch *Channel) hold(d delivery, timeout time.Duration) {
 		d.due = d.since + timeout
 		ch.acks.expect(ch, d.due)
 	}
-	ch.ledger.add(d)
+	ch.unackedList.add(d)
 }
 
 // linger has a consumer of a quorum queue that is gone counted until it has answered everything. The channel is locked.
@@ -298,7 +298,7 @@ func (c *consumer) inherit() {
 	if old == nil || old.queue != c.queue {
 		return
 	}
-	n := c.channel.ledger.reassign(old, c)
+	n := c.channel.unackedList.reassign(old, c)
 	old.unacked -= n
 	c.unacked += n
 	old.leave()
@@ -313,7 +313,7 @@ func (c *consumer) answered() {
 
 // get takes one message from a queue.
 func (ch *Channel) get(m *wire.BasicGet) error {
-	q, err := ch.allowed(m.Queue, node.Read)
+	q, err := ch.permittedQueue(m.Queue, node.Read)
 	if err != nil {
 		return err
 	}
@@ -347,8 +347,8 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 	}
 	ch.mu.Unlock()
 	o := ch.conn.out
-	buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicGetOK{DeliveryTag: tag, Redelivered: it.Redelivered, Exchange: content.Exchange, RoutingKey: content.Key, MessageCount: uint32(left)})
-	o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, properties, content.Body, ch.conn.FrameMax))
+	buf := wire.AppendMethod(o.lock(), ch.Number, &wire.BasicGetOK{DeliveryTag: tag, Redelivered: it.Redelivered, Exchange: content.Exchange, RoutingKey: content.Key, MessageCount: uint32(left)})
+	o.unlock(wire.AppendContent(buf, ch.Number, wire.ClassBasic, properties, content.Body, ch.conn.FrameMax))
 	ch.node.Apply(q, fx)
 	return nil
 }

@@ -9,18 +9,18 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Sight is a message in a queue, as one sees it who does not take it.
-type Sight struct {
+// PeekedMessage is a message in a queue, as one sees it who does not take it.
+type PeekedMessage struct {
 	Exchange, Key string
 	Properties    wire.Properties
 	Body          []byte
 	Redelivered   bool
 }
 
-// Look returns what is ready in a queue, from its head, and takes nothing.
-func (q *Queue) Look() ([]Sight, error) {
+// PeekMessages returns what is ready in a queue, from its head, and takes nothing.
+func (q *Queue) PeekMessages() ([]PeekedMessage, error) {
 	items := q.Core.Peek(q.Status().Ready)
-	seen := make([]Sight, 0, len(items))
+	seen := make([]PeekedMessage, 0, len(items))
 	for _, it := range items {
 		content := it.Message.Content()
 		if content == nil && it.Message.Stored() {
@@ -37,7 +37,7 @@ func (q *Queue) Look() ([]Sight, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the properties of a message of %s: %w", q, err)
 		}
-		seen = append(seen, Sight{Exchange: content.Exchange, Key: content.Key, Properties: properties, Body: content.Body, Redelivered: it.Redelivered})
+		seen = append(seen, PeekedMessage{Exchange: content.Exchange, Key: content.Key, Properties: properties, Body: content.Body, Redelivered: it.Redelivered})
 	}
 	return seen, nil
 }
@@ -88,9 +88,9 @@ func (h *holding) add(q *Queue, it queue.Item) {
 	h.bytes += q.Core.Weight(it.Message)
 }
 
-// CheckBooks compares what the queues, the memory and the log say of themselves with the messages that are there. Nothing may
+// CheckCounts compares what the queues, the memory and the log say of themselves with the messages that are there. Nothing may
 // move meanwhile.
-func (n *Node) CheckBooks() error {
+func (n *Node) CheckCounts() error {
 	var faults []error
 	compare := func(what string, says, has any) {
 		if says != has {
@@ -124,7 +124,7 @@ func (n *Node) CheckBooks() error {
 			if h := unacked[q]; h != nil {
 				inHand = *h
 			}
-			for _, d := range q.strandedBox.look() {
+			for _, d := range q.waiting.peek() {
 				note(q, d.Item)
 			}
 			compare(q.String()+", ready or delayed", holding{status.Ready + status.Delayed, status.ReadyBytes}, waiting)

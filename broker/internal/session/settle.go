@@ -12,7 +12,7 @@ import (
 // settle does what a client answers to deliveries.
 func (ch *Channel) settle(tag uint64, multiple bool, a node.Answer) error {
 	ch.mu.Lock()
-	taken, ok := ch.ledger.take(tag, multiple, ch.taken[:0])
+	taken, ok := ch.unackedList.take(tag, multiple, ch.taken[:0])
 	ch.mu.Unlock()
 	ch.taken = taken
 	if !ok {
@@ -37,7 +37,7 @@ func (ch *Channel) finish(taken []delivery, a node.Answer) {
 			d.queue.Lend(-1)
 		}
 	}
-	sated := ch.takeSated()
+	sated := ch.takeFull()
 	ch.mu.Unlock()
 	ch.settleAtQueues(slices.DeleteFunc(taken, func(d delivery) bool { return d.released }), a)
 	ch.resume(sated)
@@ -66,7 +66,7 @@ func (ch *Channel) recover(requeue bool) error {
 		return node.Refuse(wire.NotImplemented, "requeue=false")
 	}
 	ch.mu.Lock()
-	taken, _ := ch.ledger.take(0, true, nil)
+	taken, _ := ch.unackedList.take(0, true, nil)
 	ch.mu.Unlock()
 	ch.finish(taken, node.NackedBack)
 	return nil
@@ -75,7 +75,7 @@ func (ch *Channel) recover(requeue bool) error {
 // transaction is what a channel will do when it commits.
 type transaction struct {
 	publishes []publication
-	charge    charge // for them
+	charge    reservation // for them
 	answers   []answered
 }
 
@@ -121,8 +121,8 @@ func (ch *Channel) transact(m wire.Method) error {
 	ch.conn.release(tx.charge)
 	if _, ok := m.(*wire.TxRollback); ok {
 		ch.mu.Lock()
-		ch.ledger.putBack(tx.deliveries())
-		if next, held := ch.ledger.firstDue(); held {
+		ch.unackedList.putBack(tx.deliveries())
+		if next, held := ch.unackedList.firstDue(); held {
 			ch.acks.expect(ch, next.due)
 		}
 		ch.mu.Unlock()
@@ -143,7 +143,7 @@ func (ch *Channel) commit(tx *transaction) error {
 	for _, p := range tx.publishes {
 		out := ch.deliver(p)
 		refused = refused || out.Refused
-		ch.conclude(p, out)
+		ch.report(p, out)
 	}
 	for _, a := range tx.answers {
 		ch.finish(a.deliveries, a.answer)

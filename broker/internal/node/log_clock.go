@@ -9,10 +9,10 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// calendar is the time by which the log notes when messages came and until when they are delayed. It is the wall clock less how far that was set while
+// logClock is the time by which the log notes when messages came and until when they are delayed. It is the wall clock less how far that was set while
 // brokers ran. Then a wall clock that is set, as on a machine that learns the time only after its start, makes no message older or younger, also not
 // after a restart. Nobody can tell what happened to the wall clock while no broker ran: all that it shows to have passed counts.
-type calendar struct {
+type logClock struct {
 	node  *Node
 	wall  func() time.Time
 	began time.Time // by the monotonic clock
@@ -30,8 +30,8 @@ type clockShift struct {
 
 const (
 	clockShiftKind = "clock"
-	// calendarPause is how often the calendar is compared with the wall clock: a process that is killed may know nothing of what was set since.
-	calendarPause = time.Minute
+	// clockCheckInterval is how often the calendar is compared with the wall clock: a process that is killed may know nothing of what was set since.
+	clockCheckInterval = time.Minute
 	// smallShift does not matter.
 	smallShift = time.Second
 )
@@ -39,7 +39,7 @@ const (
 func clockShiftKey() string { return definitionKey(clockShiftKind) }
 
 // begin opens the calendar with what is noted among the definitions.
-func (c *calendar) begin(n *Node, all []store.Definition) error {
+func (c *logClock) begin(n *Node, all []store.Definition) error {
 	c.node, c.wall = n, n.Config.wall
 	if c.wall == nil {
 		c.wall = time.Now
@@ -59,17 +59,17 @@ func (c *calendar) begin(n *Node, all []store.Definition) error {
 }
 
 // watch has the wall clock watched from now on.
-func (c *calendar) watch() {
+func (c *logClock) watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(calendarPause, c.compare)
+	c.timer = time.AfterFunc(clockCheckInterval, c.compare)
 }
 
 // now is the time in milliseconds.
-func (c *calendar) now() int64 { return c.start + time.Since(c.began).Milliseconds() }
+func (c *logClock) now() int64 { return c.start + time.Since(c.began).Milliseconds() }
 
 // compare notes regularly whether the wall clock was set.
-func (c *calendar) compare() {
+func (c *logClock) compare() {
 	if !c.node.Tasks.Enter() {
 		return
 	}
@@ -77,11 +77,11 @@ func (c *calendar) compare() {
 	c.note()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer.Reset(calendarPause)
+	c.timer.Reset(clockCheckInterval)
 }
 
 // note notes how far the wall clock was set, if that has changed.
-func (c *calendar) note() {
+func (c *logClock) note() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	shift := c.wall().UnixMilli() - c.now()
@@ -93,7 +93,7 @@ func (c *calendar) note() {
 }
 
 // end notes the last of it.
-func (c *calendar) end() {
+func (c *logClock) end() {
 	if c.timer != nil {
 		c.timer.Stop()
 	}

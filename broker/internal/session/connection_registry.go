@@ -8,8 +8,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// census counts the connections of virtual hosts and users, and the channels of users, for their limits. The broker's own are not counted.
-type census struct {
+// connectionRegistry counts the connections of virtual hosts and users, and the channels of users, for their limits. The broker's own are not counted.
+type connectionRegistry struct {
 	mu       sync.Mutex
 	inside   map[*Connection]*node.Vhost
 	vhosts   map[*node.Vhost]int
@@ -17,7 +17,7 @@ type census struct {
 	channels map[string]int
 }
 
-func (s *census) init() {
+func (s *connectionRegistry) init() {
 	s.inside, s.vhosts = make(map[*Connection]*node.Vhost), make(map[*node.Vhost]int)
 	s.users, s.channels = make(map[string]int), make(map[string]int)
 }
@@ -31,7 +31,7 @@ func (n *Server) enterVhost(c *Connection, v *node.Vhost) error {
 	if u := n.User(c.User); u != nil {
 		ofUser = u.Limits
 	}
-	s := &n.census
+	s := &n.registry
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit, reached := inVhost.Reached(node.MaxConnections, s.vhosts[v]); reached {
@@ -47,7 +47,7 @@ func (n *Server) enterVhost(c *Connection, v *node.Vhost) error {
 }
 
 // leave ends that, once.
-func (s *census) leave(c *Connection) {
+func (s *connectionRegistry) leave(c *Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, inside := s.inside[c]
@@ -69,7 +69,7 @@ func (n *Server) enterChannel(c *Connection) error {
 		return nil
 	}
 	limits := n.LimitsOf(c.User)
-	s := &n.census
+	s := &n.registry
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if limit, reached := limits.Reached(node.MaxChannels, s.channels[c.User]); reached {
@@ -79,7 +79,7 @@ func (n *Server) enterChannel(c *Connection) error {
 	return nil
 }
 
-func (s *census) leaveChannel(c *Connection) {
+func (s *connectionRegistry) leaveChannel(c *Connection) {
 	if c.own {
 		return
 	}

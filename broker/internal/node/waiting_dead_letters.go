@@ -26,16 +26,16 @@ func roomIn(target *Queue, size int) obstacle {
 	return obstacle{full: target}
 }
 
-// stray is a dead letter that did not get everywhere.
-type stray struct {
+// waitingDeadLetter is a dead letter that did not get everywhere.
+type waitingDeadLetter struct {
 	letter   queue.Death
 	obstacle obstacle
 	version  uint64 // of the virtual host when it was tried
 }
 
-// stranded holds dead letters that some queue does not take, while their own queue promises to keep them. Those that wait for the same are in line: as long as
+// waitingDeadLetters holds dead letters that some queue does not take, while their own queue promises to keep them. Those that wait for the same are in line: as long as
 // the first cannot move, the others are not tried, and nor are letters that die later.
-type stranded struct {
+type waitingDeadLetters struct {
 	mu     sync.Mutex
 	rooms  map[obstacle]*line // that wait for room in a queue
 	ways   map[obstacle]*line // that wait for a route
@@ -55,8 +55,8 @@ type line struct {
 	busy    bool // somebody has taken the letters out and tries to move them
 }
 
-// strandedPause is the time between tries to move them. RabbitMQ takes three minutes; here it costs little to look more often.
-const strandedPause = time.Second
+// deadLetterRetryInterval is the time between tries to move them. RabbitMQ takes three minutes; here it costs little to look more often.
+const deadLetterRetryInterval = time.Second
 
 // triesAtOnce bounds the fruitless tries each time, however many letters wait and however often bindings change.
 const triesAtOnce = 256
@@ -64,8 +64,8 @@ const triesAtOnce = 256
 // seed makes the hashes of ways.
 var seed = maphash.MakeSeed()
 
-// wayOf is a hash of what decides where a dead letter goes. Headers do only if a headers exchange is on the way.
-func wayOf(exchange string, keys []string, headers []byte, plain bool) uint64 {
+// routeHash is a hash of what decides where a dead letter goes. Headers do only if a headers exchange is on the way.
+func routeHash(exchange string, keys []string, headers []byte, plain bool) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for _, part := range append([]string{exchange}, keys...) {
@@ -79,7 +79,7 @@ func wayOf(exchange string, keys []string, headers []byte, plain bool) uint64 {
 }
 
 // add keeps a dead letter. False: the queue is gone.
-func (s *stranded) add(q *Queue, l stray) bool {
+func (s *waitingDeadLetters) add(q *Queue, l waitingDeadLetter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -101,7 +101,7 @@ func (s *stranded) add(q *Queue, l stray) bool {
 }
 
 // lines returns those of the kind of an obstacle. The box is locked.
-func (s *stranded) lines(o obstacle) map[obstacle]*line {
+func (s *waitingDeadLetters) lines(o obstacle) map[obstacle]*line {
 	if o.full != nil {
 		return s.rooms
 	}
@@ -109,15 +109,15 @@ func (s *stranded) lines(o obstacle) map[obstacle]*line {
 }
 
 // wind sets the timer if something waits. The box is locked.
-func (s *stranded) wind(q *Queue) {
+func (s *waitingDeadLetters) wind(q *Queue) {
 	if s.timer == nil && !s.trying && !s.over && len(s.rooms)+len(s.ways) > 0 {
-		s.timer = time.AfterFunc(strandedPause, func() { q.Vhost.node.retryStranded(q) })
+		s.timer = time.AfterFunc(deadLetterRetryInterval, func() { q.Vhost.node.retryWaiting(q) })
 	}
 }
 
 // begin returns obstacles that may be gone: full queues, which have to be asked, and if the topology has changed, ways that were tried before. Of these
 // some may be left for the next time.
-func (s *stranded) begin(version uint64) (all []obstacle, complete bool) {
+func (s *waitingDeadLetters) begin(version uint64) (all []obstacle, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer, s.trying = nil, true
@@ -141,7 +141,7 @@ func (s *stranded) begin(version uint64) (all []obstacle, complete bool) {
 }
 
 // finish lets the timer run again. complete: nothing that waits for a route is left to try at this version.
-func (s *stranded) finish(q *Queue, version uint64, complete bool) {
+func (s *waitingDeadLetters) finish(q *Queue, version uint64, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trying = false
@@ -152,14 +152,14 @@ func (s *stranded) finish(q *Queue, version uint64, complete bool) {
 }
 
 // waits reports whether letters wait for something.
-func (s *stranded) waits(o obstacle) bool {
+func (s *waitingDeadLetters) waits(o obstacle) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lines(o)[o] != nil
 }
 
 // full returns what letters wait for that have a route.
-func (s *stranded) full() (all []obstacle) {
+func (s *waitingDeadLetters) full() (all []obstacle) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for o := range s.rooms {
@@ -169,7 +169,7 @@ func (s *stranded) full() (all []obstacle) {
 }
 
 // take takes out those that wait for something. They must be given back, or none of them, if they have moved.
-func (s *stranded) take(o obstacle) []queue.Death {
+func (s *waitingDeadLetters) take(o obstacle) []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines(o)[o]
@@ -182,7 +182,7 @@ func (s *stranded) take(o obstacle) []queue.Death {
 }
 
 // first returns the size of the first in a line that nobody tries to move, and at which version it was tried.
-func (s *stranded) first(o obstacle) (size int, version uint64, ok bool) {
+func (s *waitingDeadLetters) first(o obstacle) (size int, version uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lines(o)[o]
@@ -193,7 +193,7 @@ func (s *stranded) first(o obstacle) (size int, version uint64, ok bool) {
 }
 
 // giveBack puts letters that were taken back to the head of their line. False: the queue is gone.
-func (s *stranded) giveBack(o obstacle, back []queue.Death, version uint64) bool {
+func (s *waitingDeadLetters) giveBack(o obstacle, back []queue.Death, version uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
@@ -212,7 +212,7 @@ func (s *stranded) giveBack(o obstacle, back []queue.Death, version uint64) bool
 }
 
 // stop ends it and returns what it held.
-func (s *stranded) stop() []queue.Death {
+func (s *waitingDeadLetters) stop() []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
@@ -224,14 +224,14 @@ func (s *stranded) stop() []queue.Death {
 	return all
 }
 
-// look returns what it holds.
-func (s *stranded) look() []queue.Death {
+// peek returns what it holds.
+func (s *waitingDeadLetters) peek() []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all()
 }
 
-func (s *stranded) all() (all []queue.Death) {
+func (s *waitingDeadLetters) all() (all []queue.Death) {
 	for _, lines := range []map[obstacle]*line{s.rooms, s.ways} {
 		for _, l := range lines {
 			all = append(all, l.letters...)
@@ -240,13 +240,13 @@ func (s *stranded) all() (all []queue.Death) {
 	return all
 }
 
-// retryStranded tries again to move what waits, if what it waits for may have come.
-func (n *Node) retryStranded(q *Queue) {
+// retryWaiting tries again to move what waits, if what it waits for may have come.
+func (n *Node) retryWaiting(q *Queue) {
 	if !n.Tasks.Enter() {
 		return
 	}
 	defer n.Tasks.Leave()
-	box := &q.strandedBox
+	box := &q.waiting
 	version := q.Vhost.Version.Load()
 	failed, complete := 0, false
 	for !complete && failed < triesAtOnce {
@@ -259,7 +259,7 @@ func (n *Node) retryStranded(q *Queue) {
 			}
 			dying, missed := n.retryLine(q, o)
 			for _, target := range dying {
-				n.bury(target)
+				n.deadLetterAll(target)
 			}
 			failed += missed
 			if failed >= triesAtOnce {
@@ -273,8 +273,8 @@ func (n *Node) retryStranded(q *Queue) {
 // moveUp moves letters that wait for room in queues which have some by now, before others that died later are tried. It returns the queues in which
 // messages have died by that.
 func (n *Node) moveUp(q *Queue) (dying []*Queue) {
-	for _, o := range q.strandedBox.full() {
-		if size, _, ok := q.strandedBox.first(o); ok && o.full.Core.Admits(size) {
+	for _, o := range q.waiting.full() {
+		if size, _, ok := q.waiting.first(o); ok && o.full.Core.Admits(size) {
 			more, _ := n.retryLine(q, o)
 			dying = append(dying, more...)
 		}
@@ -286,7 +286,7 @@ func (n *Node) moveUp(q *Queue) (dying []*Queue) {
 // and how many letters could not be moved.
 func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 	const atOnce = 64
-	waiting, tried := q.strandedBox.take(o), never
+	waiting, tried := q.waiting.take(o), never
 	if len(waiting) == 0 {
 		return nil, 0
 	}
@@ -302,7 +302,7 @@ func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 				again++
 				waiting[size-again] = l.letter
 			} else {
-				n.strand(q, l)
+				n.keepWaiting(q, l)
 			}
 		}
 		waiting = waiting[size-again:]
@@ -311,15 +311,15 @@ func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 		}
 	}
 	// If their queue is deleted meanwhile, they are too.
-	if !q.strandedBox.giveBack(o, waiting, tried) {
-		q.Core.Buried(waiting)
+	if !q.waiting.giveBack(o, waiting, tried) {
+		q.Core.DeadLettersDone(waiting)
 	}
 	return dying, failed
 }
 
-// strand keeps a dead letter that did not get everywhere. If its queue is deleted meanwhile, the letter is too.
-func (n *Node) strand(q *Queue, l stray) {
-	if !q.strandedBox.add(q, l) {
-		q.Core.Buried([]queue.Death{l.letter})
+// keepWaiting keeps a dead letter that did not get everywhere. If its queue is deleted meanwhile, the letter is too.
+func (n *Node) keepWaiting(q *Queue, l waitingDeadLetter) {
+	if !q.waiting.add(q, l) {
+		q.Core.DeadLettersDone([]queue.Death{l.letter})
 	}
 }

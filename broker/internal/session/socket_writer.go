@@ -11,22 +11,22 @@ import (
 
 // Bounds of what waits to be written to one client.
 const (
-	// fullOutbox is where no more is delivered until the client has read.
-	fullOutbox = 256 << 10
-	// crammedOutbox is where nothing more is read from a client that does not read its answers.
-	crammedOutbox = 1 << 20
+	// stopDeliveringAt is where no more is delivered until the client has read.
+	stopDeliveringAt = 256 << 10
+	// stopReadingAt is where nothing more is read from a client that does not read its answers.
+	stopReadingAt = 1 << 20
 	// keptBuffer is the largest buffer that is kept for the next time.
 	keptBuffer = 1 << 20
 	// promptBytes is how much is written by who has it rather than by the writer.
 	promptBytes = 16 << 10
 )
 
-// outbox gathers frames and writes many of them at once.
-type outbox struct {
+// socketWriter gathers frames and writes many of them at once.
+type socketWriter struct {
 	conn   net.Conn
 	prompt prompt.Writer // nil: only the writer writes
 
-	crammed atomic.Bool // there is more in buf than crammedOutbox
+	full atomic.Bool // there is more in buf than crammedOutbox
 
 	mu      sync.Mutex
 	work    sync.Cond // something to write, or the end
@@ -42,14 +42,14 @@ type outbox struct {
 	ended   chan struct{}
 }
 
-func newOutbox(conn net.Conn) *outbox {
-	o := &outbox{conn: conn, prompt: prompt.To(conn), ended: make(chan struct{})}
+func newSocketWriter(conn net.Conn) *socketWriter {
+	o := &socketWriter{conn: conn, prompt: prompt.To(conn), ended: make(chan struct{})}
 	o.work.L, o.room.L = &o.mu, &o.mu
 	return o
 }
 
 // write writes until the end. It calls resume for consumers that there is room for again, and failed if the client is gone.
-func (o *outbox) write(resume func(*consumer), failed func()) {
+func (o *socketWriter) write(resume func(*consumer), failed func()) {
 	defer close(o.ended)
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,7 +78,7 @@ func (o *outbox) write(resume func(*consumer), failed func()) {
 		}
 		o.mu.Lock()
 		o.busy = false
-		o.keep(buf)
+		o.reuse(buf)
 		o.written += uint64(n)
 		if err != nil {
 			o.broken, o.ending = true, true
@@ -90,47 +90,47 @@ func (o *outbox) write(resume func(*consumer), failed func()) {
 }
 
 // take returns what is to be written next. The outbox is locked.
-func (o *outbox) take() []byte {
+func (o *socketWriter) take() []byte {
 	if buf := o.rest; len(buf) > 0 {
 		o.rest = nil
 		return buf
 	}
 	buf := o.buf
 	o.buf, o.spare = o.spare[:0], nil
-	o.crammed.Store(false)
+	o.full.Store(false)
 	return buf
 }
 
-// keep puts a buffer by that was written. The outbox is locked.
-func (o *outbox) keep(buf []byte) {
+// reuse puts a buffer by that was written. The outbox is locked.
+func (o *socketWriter) reuse(buf []byte) {
 	if cap(buf) <= keptBuffer {
 		o.spare = buf[:0]
 	}
 }
 
-// open returns the buffer to append frames to. The outbox is locked until shut is called with the result.
-func (o *outbox) open() []byte {
+// lock returns the buffer to append frames to. The outbox is locked until shut is called with the result.
+func (o *socketWriter) lock() []byte {
 	o.mu.Lock()
 	return o.buf
 }
 
-func (o *outbox) shut(buf []byte) {
+func (o *socketWriter) unlock(buf []byte) {
 	if o.broken || o.ending {
 		buf = o.buf
 	}
 	o.buf = buf
-	if len(buf) > crammedOutbox {
-		o.crammed.Store(true)
+	if len(buf) > stopReadingAt {
+		o.full.Store(true)
 	}
 	o.work.Signal()
 	o.mu.Unlock()
 }
 
-// dispatch is shut for who would rather write itself than wake the writer. It does not wait for the client: what that does not take
+// flush is shut for who would rather write itself than wake the writer. It does not wait for the client: what that does not take
 // at once is left to the writer, and so is an error.
-func (o *outbox) dispatch(buf []byte) {
+func (o *socketWriter) flush(buf []byte) {
 	if o.prompt == nil || o.busy || o.broken || o.ending || len(o.rest) > 0 || len(buf) == 0 || len(buf) > promptBytes {
-		o.shut(buf)
+		o.unlock(buf)
 		return
 	}
 	o.buf = buf
@@ -145,21 +145,21 @@ func (o *outbox) dispatch(buf []byte) {
 	if n < len(buf) {
 		o.rest = buf[n:]
 	} else {
-		o.keep(buf)
+		o.reuse(buf)
 	}
 	if len(o.rest)+len(o.buf) > 0 || o.ending {
 		o.work.Signal()
 	}
 }
 
-// openFor is open for a delivery: if there is no room, it is not open, and the consumer is called when there is.
-func (o *outbox) openFor(c *consumer) (buf []byte, ok bool) {
+// lockFor is open for a delivery: if there is no room, it is not open, and the consumer is called when there is.
+func (o *socketWriter) lockFor(c *consumer) (buf []byte, ok bool) {
 	o.mu.Lock()
 	if o.broken || o.ending {
 		o.mu.Unlock()
 		return nil, false
 	}
-	if len(o.buf) > fullOutbox {
+	if len(o.buf) > stopDeliveringAt {
 		o.waiting = append(o.waiting, c)
 		o.mu.Unlock()
 		return nil, false
@@ -168,40 +168,40 @@ func (o *outbox) openFor(c *consumer) (buf []byte, ok bool) {
 }
 
 // send writes a method.
-func (o *outbox) send(channel uint16, m wire.Method) {
-	o.shut(wire.AppendMethod(o.open(), channel, m))
+func (o *socketWriter) send(channel uint16, m wire.Method) {
+	o.unlock(wire.AppendMethod(o.lock(), channel, m))
 }
 
 // awaitRoom returns when the client has read most of what was written to it, or when over says that waiting is of no use.
 // False: the client is gone.
-func (o *outbox) awaitRoom(over func() bool) bool {
-	if !o.crammed.Load() {
+func (o *socketWriter) awaitRoom(over func() bool) bool {
+	if !o.full.Load() {
 		return true // a client that is gone cannot be read from either
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.buf) > crammedOutbox && !o.broken && !over() {
+	for len(o.buf) > stopReadingAt && !o.broken && !over() {
 		o.room.Wait()
 	}
 	return !o.broken
 }
 
 // isBroken reports whether the client is gone.
-func (o *outbox) isBroken() bool {
+func (o *socketWriter) isBroken() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.broken
 }
 
 // wake has those who wait for room look again.
-func (o *outbox) wake() {
+func (o *socketWriter) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.room.Broadcast()
 }
 
 // end writes what is there and ends the writer; it returns at once.
-func (o *outbox) end() {
+func (o *socketWriter) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ending = true
@@ -209,7 +209,7 @@ func (o *outbox) end() {
 }
 
 // sent returns how many bytes were written.
-func (o *outbox) sent() uint64 {
+func (o *socketWriter) sent() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.written

@@ -30,7 +30,7 @@ func declare(t *testing.T, v *Vhost, spec QueueSpec) *Queue {
 
 func (q *Queue) bodies(t *testing.T) (all []string) {
 	t.Helper()
-	seen, err := q.Look()
+	seen, err := q.PeekMessages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestDeadLetterIsCopiedOnce(t *testing.T) {
 					}
 					m.v = restart(t, m.v)
 				}
-				m.do(m.v.node.CheckBooks())
+				m.do(m.v.node.CheckCounts())
 				m.do(m.v.node.Close())
 			})
 		})

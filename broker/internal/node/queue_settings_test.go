@@ -61,7 +61,7 @@ func TestSettings(t *testing.T) {
 		{"classic: no delayed retry", RabbitMQ43, queue.Classic, nil, policy{"delayed-retry-type": "all", "delayed-retry-min": int64(5)}, queue.Unlimited()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := settings(c.compat, c.typ, c.args, c.policy); got != c.want {
+			if got := queueSettings(c.compat, c.typ, c.args, c.policy); got != c.want {
 				t.Errorf("\n got %+v\nwant %+v", got, c.want)
 			}
 		})
@@ -94,7 +94,7 @@ func TestDeliveryLimit(t *testing.T) {
 		if c.policy != none {
 			policy["delivery-limit"] = c.policy
 		}
-		if got := settings(c.compat, queue.Quorum, args, policy).DeliveryLimit; got != c.want {
+		if got := queueSettings(c.compat, queue.Quorum, args, policy).DeliveryLimit; got != c.want {
 			t.Errorf("%v: argument %v, policy %v: got %d, want %d", c.compat, args, policy, got, c.want)
 		}
 	}

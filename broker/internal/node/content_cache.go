@@ -10,9 +10,9 @@ import (
 // recentBytes is how much is kept of contents that were read from disk.
 const recentBytes = 4 << 20
 
-// recent keeps contents that were read from disk for one queue while others hold the messages too, and will ask for them soon: in a
+// contentCache keeps contents that were read from disk for one queue while others hold the messages too, and will ask for them soon: in a
 // fanout all queues have the same messages, and consumers that are about as fast.
-type recent struct {
+type contentCache struct {
 	mu       sync.Mutex
 	contents map[*queue.Message]*store.Content
 	order    []*queue.Message // oldest first
@@ -20,14 +20,14 @@ type recent struct {
 }
 
 // find returns the content of a message, or nil.
-func (r *recent) find(m *queue.Message) *store.Content {
+func (r *contentCache) find(m *queue.Message) *store.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.contents[m]
 }
 
 // add keeps a content, and forgets the oldest if there are too many.
-func (r *recent) add(m *queue.Message, c *store.Content) {
+func (r *contentCache) add(m *queue.Message, c *store.Content) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.contents[m]; known || recentSize(c) > recentBytes {

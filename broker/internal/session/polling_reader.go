@@ -8,9 +8,9 @@ import (
 	"github.com/rehop/rehop/internal/prompt"
 )
 
-// lookout reads from a client. A client that publishes one message at a time sends the next within a few microseconds of the confirm. To sleep and be
+// pollingReader reads from a client. A client that publishes one message at a time sends the next within a few microseconds of the confirm. To sleep and be
 // woken takes about as long again, and nearly as much of the processor, so where it pays the reader looks for that message instead.
-type lookout struct {
+type pollingReader struct {
 	conn    net.Conn
 	prompt  prompt.Reader // nil: it sleeps
 	expects bool          // the next message may come at once
@@ -19,30 +19,30 @@ type lookout struct {
 }
 
 const (
-	// lookoutTime is how long it looks: longer than such a client on the same machine usually takes, and not much longer than it takes to sleep and be woken.
+	// pollTime is how long it looks: longer than such a client on the same machine usually takes, and not much longer than it takes to sleep and be woken.
 	// Others wait for the processor at most so long, if all are busy.
-	lookoutTime = 75 * time.Microsecond
+	pollTime = 75 * time.Microsecond
 	// fewMisses do not matter, because the machine may have been busy. With each of the others the pauses double, up to maxMisses: who publishes at leisure
 	// costs a look in a thousand messages.
 	fewMisses = 4
 	maxMisses = fewMisses + 10
 )
 
-func newLookout(conn net.Conn) *lookout {
-	l := &lookout{conn: conn}
+func newPollingReader(conn net.Conn) *pollingReader {
+	l := &pollingReader{conn: conn}
 	if runtime.GOMAXPROCS(0) > 1 { // else it would look while the client, or all else, waits for it to end
 		l.prompt = prompt.From(conn)
 	}
 	return l
 }
 
-func (l *lookout) Read(p []byte) (int, error) {
+func (l *pollingReader) Read(p []byte) (int, error) {
 	expects := l.expects
 	l.expects = false
 	if l.prompt == nil || !expects || l.pauses() {
 		return l.conn.Read(p)
 	}
-	n, err := l.prompt.ReadWithin(p, lookoutTime)
+	n, err := l.prompt.ReadWithin(p, pollTime)
 	if err != nil {
 		return n, err
 	}
@@ -59,7 +59,7 @@ func (l *lookout) Read(p []byte) (int, error) {
 }
 
 // pauses says whether it is not to look this time.
-func (l *lookout) pauses() bool {
+func (l *pollingReader) pauses() bool {
 	if l.pause == 0 {
 		return false
 	}

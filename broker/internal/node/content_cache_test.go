@@ -9,7 +9,7 @@ import (
 )
 
 func TestRecent(t *testing.T) {
-	var r recent
+	var r contentCache
 	var all []*queue.Message
 	content := func(size int) *store.Content { return &store.Content{Body: make([]byte, size)} }
 	for range 10 {
@@ -54,7 +54,7 @@ func TestFanoutReadsOnce(t *testing.T) {
 	alone := m.queue("alone")
 	send(v, "body", wire.Brief{DeliveryMode: 2}, "alone")
 	message := alone.Core.Peek(1)[0].Message
-	if m.get(alone); v.node.recent.find(message) != nil {
+	if m.get(alone); v.node.contentCache.find(message) != nil {
 		t.Error("a content that one queue holds was kept for others")
 	}
 }

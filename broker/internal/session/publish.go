@@ -15,12 +15,12 @@ func (ch *Channel) beginPublish(args wire.PublishArgs) error {
 	if args.Immediate {
 		return node.Refuse(wire.NotImplemented, "immediate=true")
 	}
-	if ch.conn.hoarded > 0 && ch.node.ResourceAlarms.Raised.Load() {
-		ch.conn.conclude()
+	if ch.conn.largeIncomplete > 0 && ch.node.ResourceAlarms.Raised.Load() {
+		ch.conn.flushConfirms()
 		ch.conn.awaitNoAlarm()
 	}
 	ch.conn.published.Store(true)
-	ch.incoming.begin(ch.conn.ways.to(args.Exchange, args.RoutingKey), args.Mandatory)
+	ch.incoming.begin(ch.conn.routes.to(args.Exchange, args.RoutingKey), args.Mandatory)
 	return nil
 }
 
@@ -35,14 +35,14 @@ func (ch *Channel) publish() error {
 	p, err := ch.prepare(in)
 	if err == nil && ch.tx != nil {
 		ch.tx.publishes = append(ch.tx.publishes, p)
-		ch.node.hoards.join(&ch.tx.charge, in.charge)
+		ch.node.incomplete.join(&ch.tx.charge, in.charge)
 		return nil
 	}
 	ch.conn.release(in.charge) // queues count it from now on
 	if err != nil {
 		return err
 	}
-	ch.conclude(p, ch.deliver(p))
+	ch.report(p, ch.deliver(p))
 	return nil
 }
 
@@ -64,7 +64,7 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 	queues, plain := w.queues, w.plain
 	if w.version != version {
 		var err error
-		if queues, plain, err = ch.explore(w, version); err != nil {
+		if queues, plain, err = ch.findRoute(w, version); err != nil {
 			return p, err
 		}
 	}
@@ -114,8 +114,8 @@ func (p *publication) normalize() error {
 	return nil
 }
 
-// explore finds a way anew after something has changed, and remembers it if there is room.
-func (ch *Channel) explore(w *way, version uint64) (queues []*node.Queue, plain bool, err error) {
+// findRoute finds a way anew after something has changed, and remembers it if there is room.
+func (ch *Channel) findRoute(w *route, version uint64) (queues []*node.Queue, plain bool, err error) {
 	v := ch.conn.vhost
 	if err := ch.conn.access.Check(node.Write, "exchange", w.exchange); err != nil {
 		return nil, false, err
@@ -131,12 +131,12 @@ func (ch *Channel) explore(w *way, version uint64) (queues []*node.Queue, plain 
 		return nil, false, err
 	}
 	queues, plain = v.Route(w.source, []string{w.key}, func() wire.Table { return nil })
-	ch.conn.ways.remember(w, version, queues, plain)
+	ch.conn.routes.remember(w, version, queues, plain)
 	return queues, plain, nil
 }
 
 // route finds the queues of a message that has a say in it by its headers.
-func (ch *Channel) route(w *way, brief wire.Brief, content *store.Content) ([]*node.Queue, error) {
+func (ch *Channel) route(w *route, brief wire.Brief, content *store.Content) ([]*node.Queue, error) {
 	var headers wire.Table
 	if brief.HasHeaders {
 		var err error
@@ -178,8 +178,8 @@ func (ch *Channel) deliver(p publication) node.Outcome {
 	return out
 }
 
-// conclude tells the publisher what became of a message: returned first, then confirmed.
-func (ch *Channel) conclude(p publication, out node.Outcome) {
+// report tells the publisher what became of a message: returned first, then confirmed.
+func (ch *Channel) report(p publication, out node.Outcome) {
 	if !out.Routed {
 		for _, t := range ch.counters() {
 			t.Unroutable(p.mandatory)
@@ -187,10 +187,10 @@ func (ch *Channel) conclude(p publication, out node.Outcome) {
 	}
 	if !out.Routed && p.mandatory {
 		o := ch.conn.out
-		buf := wire.AppendMethod(o.open(), ch.Number, &wire.BasicReturn{ReplyCode: wire.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.content.Exchange, RoutingKey: p.content.Key})
-		o.shut(wire.AppendContent(buf, ch.Number, wire.ClassBasic, node.WithoutFlags(p.content.Properties), p.content.Body, ch.conn.FrameMax))
+		buf := wire.AppendMethod(o.lock(), ch.Number, &wire.BasicReturn{ReplyCode: wire.NoRoute, ReplyText: "NO_ROUTE", Exchange: p.content.Exchange, RoutingKey: p.content.Key})
+		o.unlock(wire.AppendContent(buf, ch.Number, wire.ClassBasic, node.WithoutFlags(p.content.Properties), p.content.Body, ch.conn.FrameMax))
 	}
 	if ch.confirming {
-		ch.verdict(p, out)
+		ch.addConfirm(p, out)
 	}
 }

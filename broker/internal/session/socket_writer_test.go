@@ -12,7 +12,7 @@ import (
 
 // mailbox is an outbox with its writer, and the client that may read from it.
 type mailbox struct {
-	*outbox
+	*socketWriter
 	client  net.Conn
 	resumed []*consumer
 	failed  bool
@@ -20,7 +20,7 @@ type mailbox struct {
 
 func newMailbox(t *testing.T) *mailbox {
 	server, client := net.Pipe()
-	m := &mailbox{outbox: newOutbox(server), client: client}
+	m := &mailbox{socketWriter: newSocketWriter(server), client: client}
 	go m.write(func(c *consumer) { m.resumed = append(m.resumed, c) }, func() { m.failed = true })
 	t.Cleanup(func() {
 		m.end()
@@ -31,7 +31,7 @@ func newMailbox(t *testing.T) *mailbox {
 }
 
 // stuff puts n bytes into the outbox.
-func (m *mailbox) stuff(n int) { m.shut(append(m.open(), make([]byte, n)...)) }
+func (m *mailbox) stuff(n int) { m.unlock(append(m.lock(), make([]byte, n)...)) }
 
 func (m *mailbox) read(t *testing.T, n int) {
 	t.Helper()
@@ -99,13 +99,13 @@ func TestOutboxFull(t *testing.T) {
 		one, two := &consumer{}, &consumer{}
 		m.stuff(1)
 		synctest.Wait()
-		buf, ok := m.openFor(one)
+		buf, ok := m.lockFor(one)
 		if !ok {
 			t.Fatal("an empty outbox has no room")
 		}
-		m.shut(append(buf, make([]byte, fullOutbox+1)...))
+		m.unlock(append(buf, make([]byte, stopDeliveringAt+1)...))
 		for _, c := range []*consumer{one, two} {
-			if _, ok := m.openFor(c); ok {
+			if _, ok := m.lockFor(c); ok {
 				t.Fatal("a full outbox has room")
 			}
 		}
@@ -113,14 +113,14 @@ func TestOutboxFull(t *testing.T) {
 		if len(m.resumed) != 0 {
 			t.Error("consumers were called before the client has read")
 		}
-		m.read(t, fullOutbox+1)
+		m.read(t, stopDeliveringAt+1)
 		if want := []*consumer{one, two}; !slices.Equal(m.resumed, want) {
 			t.Errorf("resumed: got %d consumers, want both in order", len(m.resumed))
 		}
-		if buf, ok := m.openFor(one); !ok {
+		if buf, ok := m.lockFor(one); !ok {
 			t.Error("an outbox that was read has no room")
 		} else {
-			m.shut(buf)
+			m.unlock(buf)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestOutboxAwaitRoom(t *testing.T) {
 				m := newMailbox(t)
 				m.stuff(1)
 				synctest.Wait()
-				m.stuff(crammedOutbox + 1)
+				m.stuff(stopReadingAt + 1)
 				over := false
 				answer := make(chan bool, 1)
 				go func() { answer <- m.awaitRoom(func() bool { return over }) }()
@@ -175,7 +175,7 @@ func TestOutboxBroken(t *testing.T) {
 			t.Error("nobody was told")
 		}
 		m.stuff(10)
-		if _, ok := m.openFor(&consumer{}); ok {
+		if _, ok := m.lockFor(&consumer{}); ok {
 			t.Error("a broken outbox has room")
 		}
 		if n := len(m.buf); n != 0 {

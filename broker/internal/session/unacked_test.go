@@ -14,15 +14,15 @@ func tagsOf(deliveries []delivery) (tags []uint64) {
 }
 
 // ledgerOf returns a ledger with deliveries under the tags.
-func ledgerOf(tags ...uint64) *ledger {
-	l := &ledger{}
+func ledgerOf(tags ...uint64) *unackedList {
+	l := &unackedList{}
 	for _, tag := range tags {
 		l.add(delivery{tag: tag, consumer: &consumer{}})
 	}
 	return l
 }
 
-func (l *ledger) tags() (tags []uint64) {
+func (l *unackedList) tags() (tags []uint64) {
 	for _, d := range l.entries[l.first:] {
 		if !d.settled {
 			tags = append(tags, d.tag)
@@ -98,7 +98,7 @@ func TestLedgerPutBack(t *testing.T) {
 // TestLedgerAtRandom compares with a list, and sees that what is settled does not pile up.
 func TestLedgerAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var l ledger
+	var l unackedList
 	var open []uint64
 	next := uint64(0)
 	for i := range 20000 {

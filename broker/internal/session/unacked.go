@@ -20,20 +20,20 @@ type delivery struct {
 	released bool // its queue has it back, and the client has not answered it yet
 }
 
-// ledger holds the deliveries of a channel by their tags.
-type ledger struct {
+// unackedList holds the deliveries of a channel by their tags.
+type unackedList struct {
 	entries []delivery // by rising tag; settled ones remain until they are many
 	first   int        // the first that is not settled
 	open    int
 }
 
-func (l *ledger) add(d delivery) {
+func (l *unackedList) add(d delivery) {
 	l.entries = append(l.entries, d)
 	l.open++
 }
 
 // find returns the place of a tag, or false if it is not open.
-func (l *ledger) find(tag uint64) (int, bool) {
+func (l *unackedList) find(tag uint64) (int, bool) {
 	if l.first == len(l.entries) {
 		return 0, false
 	}
@@ -53,7 +53,7 @@ func (l *ledger) find(tag uint64) (int, bool) {
 }
 
 // take removes a delivery, or with multiple all up to it (tag 0: all), and appends them to into in order of their tags.
-func (l *ledger) take(tag uint64, multiple bool, into []delivery) ([]delivery, bool) {
+func (l *unackedList) take(tag uint64, multiple bool, into []delivery) ([]delivery, bool) {
 	if !multiple {
 		at, ok := l.find(tag)
 		if !ok {
@@ -80,7 +80,7 @@ func (l *ledger) take(tag uint64, multiple bool, into []delivery) ([]delivery, b
 }
 
 // reassign gives what one consumer has not answered to another, and returns how much that is.
-func (l *ledger) reassign(from, to *consumer) (n int) {
+func (l *unackedList) reassign(from, to *consumer) (n int) {
 	for i := l.first; i < len(l.entries); i++ {
 		if d := &l.entries[i]; !d.settled && d.consumer == from {
 			d.consumer = to
@@ -90,13 +90,13 @@ func (l *ledger) reassign(from, to *consumer) (n int) {
 	return n
 }
 
-func (l *ledger) settle(at int) {
+func (l *unackedList) settle(at int) {
 	l.entries[at] = delivery{tag: l.entries[at].tag, settled: true}
 	l.open--
 }
 
 // tidy forgets settled entries when they are at the front or many.
-func (l *ledger) tidy() {
+func (l *unackedList) tidy() {
 	for l.first < len(l.entries) && l.entries[l.first].settled {
 		l.first++
 	}
@@ -116,7 +116,7 @@ func (l *ledger) tidy() {
 }
 
 // firstDue returns the open delivery that will be the first to have been with the client for too long.
-func (l *ledger) firstDue() (first delivery, held bool) {
+func (l *unackedList) firstDue() (first delivery, held bool) {
 	for _, d := range l.entries[l.first:] {
 		if d.mayExpire() && (!held || d.due < first.due) {
 			first, held = d, true
@@ -128,7 +128,7 @@ func (l *ledger) firstDue() (first delivery, held bool) {
 func (d *delivery) mayExpire() bool { return !d.settled && !d.released && d.due != 0 }
 
 // release marks those that have been with the client for too long, and returns them as they were.
-func (l *ledger) release(now time.Duration) (taken []delivery) {
+func (l *unackedList) release(now time.Duration) (taken []delivery) {
 	for i := l.first; i < len(l.entries); i++ {
 		if d := &l.entries[i]; d.mayExpire() && d.due <= now {
 			taken = append(taken, *d)
@@ -139,7 +139,7 @@ func (l *ledger) release(now time.Duration) (taken []delivery) {
 }
 
 // putBack restores deliveries that were taken, for a rollback.
-func (l *ledger) putBack(deliveries []delivery) {
+func (l *unackedList) putBack(deliveries []delivery) {
 	for _, d := range l.entries[l.first:] {
 		if !d.settled {
 			deliveries = append(deliveries, d)

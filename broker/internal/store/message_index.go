@@ -1,8 +1,8 @@
 package store
 
-// ledger knows the segments of the log and which messages in them are live. Recovery and commits
+// messageIndex knows the segments of the log and which messages in them are live. Recovery and commits
 // change it by the same steps, so that what is live in memory is what the log says.
-type ledger struct {
+type messageIndex struct {
 	segments []*segment // oldest first; the last is the one appended to
 	aside    []*segment // parts of segments that are gone or will be, with messages that cannot be read
 	messages int        // live
@@ -24,14 +24,14 @@ type note struct {
 }
 
 // admit makes a message live. Its holders are set.
-func (l *ledger) admit(m *Message, seq uint64, g *segment, offset int64) {
+func (l *messageIndex) admit(m *Message, seq uint64, g *segment, offset int64) {
 	m.seq, m.offset = seq, uint32(offset)
 	g.link(m)
 	l.messages++
 }
 
 // settle ends a queue's hold on a message.
-func (l *ledger) settle(m *Message, q QueueID) {
+func (l *messageIndex) settle(m *Message, q QueueID) {
 	if m.segment == nil || !m.release(q) {
 		return
 	}
@@ -42,7 +42,7 @@ func (l *ledger) settle(m *Message, q QueueID) {
 }
 
 // count notes how often a queue that holds a message has delivered it, which ends its delay.
-func (l *ledger) count(m *Message, q QueueID, deliveries uint32) {
+func (l *messageIndex) count(m *Message, q QueueID, deliveries uint32) {
 	m.setDeliveries(q, deliveries)
 	if n, ok := l.notes[claim{m, q}]; ok && n.until != 0 {
 		n.until = 0
@@ -51,14 +51,14 @@ func (l *ledger) count(m *Message, q QueueID, deliveries uint32) {
 }
 
 // delay notes until when a message is not for consumers of a queue that holds it.
-func (l *ledger) delay(m *Message, q QueueID, until int64) {
+func (l *messageIndex) delay(m *Message, q QueueID, until int64) {
 	n := l.notes[claim{m, q}]
 	n.until = until
 	l.annotate(m, q, n)
 }
 
 // die notes that a message has died in a queue that holds it, and which queues have a copy since the last note of the same death.
-func (l *ledger) die(m *Message, q QueueID, d Death, copied []QueueID) {
+func (l *messageIndex) die(m *Message, q QueueID, d Death, copied []QueueID) {
 	n := l.notes[claim{m, q}]
 	if n.death != d {
 		n.copied = nil
@@ -68,7 +68,7 @@ func (l *ledger) die(m *Message, q QueueID, d Death, copied []QueueID) {
 }
 
 // annotate keeps what is noted of a message for a queue that holds it.
-func (l *ledger) annotate(m *Message, q QueueID, n note) {
+func (l *messageIndex) annotate(m *Message, q QueueID, n note) {
 	if n.until == 0 && n.death == 0 {
 		delete(l.notes, claim{m, q})
 		return
@@ -84,7 +84,7 @@ func (l *ledger) annotate(m *Message, q QueueID, n note) {
 }
 
 // drop ends the hold of queues that are gone.
-func (l *ledger) drop(m *Message, gone map[QueueID]bool) {
+func (l *messageIndex) drop(m *Message, gone map[QueueID]bool) {
 	if len(l.notes) > 0 {
 		for h := range m.holders {
 			if gone[h.queue] {
@@ -99,7 +99,7 @@ func (l *ledger) drop(m *Message, gone map[QueueID]bool) {
 }
 
 // remove makes a message dead.
-func (l *ledger) remove(m *Message) {
+func (l *messageIndex) remove(m *Message) {
 	l.detach(m)
 	if len(l.notes) > 0 {
 		for h := range m.holders {
@@ -111,13 +111,13 @@ func (l *ledger) remove(m *Message) {
 }
 
 // move notes that a live message has been copied.
-func (l *ledger) move(m *Message, g *segment, offset int64) {
+func (l *messageIndex) move(m *Message, g *segment, offset int64) {
 	l.detach(m)
 	m.offset = uint32(offset)
 	g.link(m)
 }
 
-func (l *ledger) detach(m *Message) {
+func (l *messageIndex) detach(m *Message) {
 	if l.sweep == m {
 		l.sweep = m.next
 	}
@@ -125,7 +125,7 @@ func (l *ledger) detach(m *Message) {
 }
 
 // appendNotes appends until when a message is delayed, in which of its queues it has died, if in any, and where copies are.
-func (l *ledger) appendNotes(operations []byte, m *Message) []byte {
+func (l *messageIndex) appendNotes(operations []byte, m *Message) []byte {
 	if len(l.notes) == 0 {
 		return operations
 	}
@@ -142,11 +142,11 @@ func (l *ledger) appendNotes(operations []byte, m *Message) []byte {
 }
 
 // active is the segment that is appended to.
-func (l *ledger) active() *segment { return l.segments[len(l.segments)-1] }
+func (l *messageIndex) active() *segment { return l.segments[len(l.segments)-1] }
 
 // setAside takes a message out of its segment, which can be given up then, and leaves it in the file,
 // which will have another name.
-func (l *ledger) setAside(m *Message, name string) {
+func (l *messageIndex) setAside(m *Message, name string) {
 	g := m.segment
 	if g.aside == nil {
 		g.aside = &segment{name: name, header: g.header, file: g.file, end: g.end, written: g.end}
@@ -157,7 +157,7 @@ func (l *ledger) setAside(m *Message, name string) {
 }
 
 // deadSegments is how many of the oldest segments hold nothing live and are no longer appended to.
-func (l *ledger) deadSegments() int {
+func (l *messageIndex) deadSegments() int {
 	n := 0
 	for l.segments[n].sealed && l.segments[n].first == nil {
 		n++
@@ -166,7 +166,7 @@ func (l *ledger) deadSegments() int {
 }
 
 // weigh adds up what the log takes on disk, from a segment on, and how much of that is dead.
-func (l *ledger) weigh(from int) (total, dead int64) {
+func (l *messageIndex) weigh(from int) (total, dead int64) {
 	for _, g := range l.segments[from:] {
 		total += g.end
 		dead += g.dead
@@ -175,7 +175,7 @@ func (l *ledger) weigh(from int) (total, dead int64) {
 }
 
 // before is the segment before another, or nil.
-func (l *ledger) before(g *segment) *segment {
+func (l *messageIndex) before(g *segment) *segment {
 	for i := len(l.segments) - 1; i > 0; i-- {
 		if l.segments[i] == g {
 			return l.segments[i-1]

@@ -35,7 +35,7 @@ func (n *Node) Settle(q *Queue, items []queue.Item, a Answer) {
 			for _, it := range items {
 				b.Count(&it.Message.Message, q.Core.ID, n.Config.Compat.logged(it, failed))
 				if delay := retry.Delay(it, failed); delay > 0 {
-					b.Delay(&it.Message.Message, q.Core.ID, n.calendar.now()+delay.Milliseconds())
+					b.Delay(&it.Message.Message, q.Core.ID, n.logClock.now()+delay.Milliseconds())
 				}
 			}
 			n.Commit(b)

@@ -6,7 +6,7 @@ import "testing"
 func TestSweepOutlivesItsMessage(t *testing.T) {
 	g := newSegment("old", header{number: 1})
 	newer := newSegment("new", header{number: 2})
-	l := &ledger{segments: []*segment{g, newer}}
+	l := &messageIndex{segments: []*segment{g, newer}}
 	messages := make([]Message, 4)
 	for i := range messages {
 		messages[i].hold(holder{queue: 1})

@@ -54,7 +54,7 @@ func TestCheckBooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.tamper(n, q)
-			err = n.CheckBooks()
+			err = n.CheckCounts()
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("got %v, want nil", err)

@@ -16,13 +16,13 @@ type Churn struct {
 	QueuesDeclared, QueuesCreated, QueuesDeleted uint64
 }
 
-// Tally is what has happened to messages since the broker began, also in queues and virtual hosts that are gone meanwhile. Its numbers never go back.
-type Tally struct {
+// MessageCounts is what has happened to messages since the broker began, also in queues and virtual hosts that are gone meanwhile. Its numbers never go back.
+type MessageCounts struct {
 	Traffic     Traffic
 	Queues      map[queue.Type]queue.Totals
 	DeadLetters map[DeadLetters]uint64
-	// Rehoused dead letters are those of queues that keep them until another has them, and another has.
-	Rehoused uint64
+	// DeadLettersMoved dead letters are those of queues that keep them until another has them, and another has.
+	DeadLettersMoved uint64
 }
 
 // DeadLetters are messages that have died in one kind of queue, for one reason.
@@ -42,12 +42,12 @@ const (
 	AtLeastOnce Strategy = "at_least_once"
 )
 
-// tally counts that.
-type tally struct {
+// counters counts that.
+type counters struct {
 	ConnectionsOpened, ConnectionsClosed         atomic.Uint64
 	ChannelsOpened, ChannelsClosed               atomic.Uint64
 	queuesDeclared, queuesCreated, queuesDeleted atomic.Uint64
-	rehoused                                     atomic.Uint64
+	deadLettersMoved                             atomic.Uint64
 
 	mu      sync.Mutex
 	letters map[DeadLetters]uint64
@@ -57,8 +57,8 @@ type tally struct {
 	queues  map[queue.Type]queue.Totals
 }
 
-// mourn counts dead letters of a queue.
-func (n *Node) mourn(q *Queue, lot []queue.Death) {
+// countDeadLetters counts dead letters of a queue.
+func (n *Node) countDeadLetters(q *Queue, lot []queue.Death) {
 	t, kind, s := &n.Counters, q.Core.Type, q.Core.Settings()
 	strategy := AtMostOnce
 	switch {
@@ -87,10 +87,10 @@ func (n *Node) Churn() Churn {
 	return c
 }
 
-// Tally returns what has happened to messages.
-func (n *Node) Tally() Tally {
+// MessageCounts returns what has happened to messages.
+func (n *Node) MessageCounts() MessageCounts {
 	t := &n.Counters
-	sum := Tally{Rehoused: t.rehoused.Load(), Queues: make(map[queue.Type]queue.Totals)}
+	sum := MessageCounts{DeadLettersMoved: t.deadLettersMoved.Load(), Queues: make(map[queue.Type]queue.Totals)}
 	t.mu.Lock()
 	sum.DeadLetters = maps.Clone(t.letters)
 	t.mu.Unlock()
@@ -107,8 +107,8 @@ func (n *Node) Tally() Tally {
 	return sum
 }
 
-// bequeath adds what was counted in a virtual host that goes. The node is locked, so that each number is in one place.
-func (n *Node) bequeath(v *Vhost) {
+// keepCounts adds what was counted in a virtual host that goes. The node is locked, so that each number is in one place.
+func (n *Node) keepCounts(v *Vhost) {
 	t := &n.Counters
 	t.traffic = t.traffic.plus(v.Traffic())
 	if t.queues == nil {
@@ -129,8 +129,8 @@ func (v *Vhost) Totals() map[queue.Type]queue.Totals {
 	return sum
 }
 
-// outlives adds the numbers of a queue that goes to those of all before. The virtual host is locked, so that each number is in one place.
-func (v *Vhost) outlives(q *Queue) {
+// keepCounts adds the numbers of a queue that goes to those of all before. The virtual host is locked, so that each number is in one place.
+func (v *Vhost) keepCounts(q *Queue) {
 	if v.former == nil {
 		v.former = make(map[queue.Type]queue.Totals)
 	}

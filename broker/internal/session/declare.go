@@ -342,7 +342,7 @@ func missing(err error) bool {
 }
 
 func (ch *Channel) purgeQueue(m *wire.QueuePurge) error {
-	q, err := ch.allowed(bare(m.Queue), node.Read)
+	q, err := ch.permittedQueue(bare(m.Queue), node.Read)
 	if err != nil {
 		return err
 	}
@@ -355,7 +355,7 @@ func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
 	if name == "" {
 		name = ch.lastQueue
 	}
-	q, err := ch.allowed(name, node.Configure)
+	q, err := ch.permittedQueue(name, node.Configure)
 	messages := 0
 	if err == nil {
 		if err := q.RefuseCondition(m.IfUnused, m.IfEmpty); err != nil {

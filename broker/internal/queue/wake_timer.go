@@ -2,15 +2,15 @@ package queue
 
 import "time"
 
-// alarm is the one timer of a queue: for the head's expiry, for the queue's own, and for delayed items.
-type alarm struct {
+// wakeTimer is the one timer of a queue: for the head's expiry, for the queue's own, and for delayed items.
+type wakeTimer struct {
 	wake  func()
 	timer *time.Timer
 	at    time.Duration // when it rings, 0 if it is not set
 }
 
 // set sets the alarm to what comes first. The queue is locked.
-func (a *alarm) set(q *Queue) {
+func (a *wakeTimer) set(q *Queue) {
 	at := q.deadline()
 	if at == a.at {
 		return
@@ -26,10 +26,10 @@ func (a *alarm) set(q *Queue) {
 	}
 }
 
-// rang notes that the timer has fired.
-func (a *alarm) rang() { a.at = 0 }
+// fired notes that the timer has fired.
+func (a *wakeTimer) fired() { a.at = 0 }
 
-func (a *alarm) stop() {
+func (a *wakeTimer) stop() {
 	a.at = 0
 	if a.timer != nil {
 		a.timer.Stop()

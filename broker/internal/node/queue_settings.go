@@ -8,9 +8,9 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// settings is how a queue with these arguments behaves under a policy.
-func settings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) queue.Settings {
-	rules := rules{args, policy}
+// queueSettings is how a queue with these arguments behaves under a policy.
+func queueSettings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) queue.Settings {
+	rules := ruleSources{args, policy}
 	s := queue.Unlimited()
 	s.TTL = milliseconds(rules.lower("message-ttl"))
 	s.Expires = milliseconds(rules.lower("expires"))
@@ -44,21 +44,21 @@ func settings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) 
 	return s
 }
 
-// rules is where a queue's settings come from. The name of an argument is that of the policy's key with "x-" before it.
-type rules struct {
+// ruleSources is where a queue's settings come from. The name of an argument is that of the policy's key with "x-" before it.
+type ruleSources struct {
 	args   wire.Table
 	policy map[string]any
 }
 
-func (r rules) byArgument(name string) (int64, bool) {
+func (r ruleSources) byArgument(name string) (int64, bool) {
 	value, _ := r.args.Get("x-" + name)
 	return wire.Integer(value)
 }
 
-func (r rules) byPolicy(name string) (int64, bool) { return wire.Integer(r.policy[name]) }
+func (r ruleSources) byPolicy(name string) (int64, bool) { return wire.Integer(r.policy[name]) }
 
 // lower returns the lower of argument and policy, or -1 if there is none.
-func (r rules) lower(name string) int64 {
+func (r ruleSources) lower(name string) int64 {
 	a, hasArgument := r.byArgument(name)
 	p, hasPolicy := r.byPolicy(name)
 	switch {
@@ -72,7 +72,7 @@ func (r rules) lower(name string) int64 {
 	return -1
 }
 
-func (r rules) argumentFirst(name string) (string, bool) {
+func (r ruleSources) argumentFirst(name string) (string, bool) {
 	value, _ := r.args.Get("x-" + name)
 	if s, ok := value.(string); ok {
 		return s, true
@@ -81,14 +81,14 @@ func (r rules) argumentFirst(name string) (string, bool) {
 	return s, ok
 }
 
-func (r rules) policyFirst(name string) (string, bool) {
+func (r ruleSources) policyFirst(name string) (string, bool) {
 	if s, ok := r.policy[name].(string); ok {
 		return s, true
 	}
 	return r.argumentFirst(name)
 }
 
-func (r rules) deliveryLimit(c Compat) int {
+func (r ruleSources) deliveryLimit(c Compat) int {
 	const name = "delivery-limit"
 	a, hasArgument := r.byArgument(name)
 	p, hasPolicy := r.byPolicy(name)
@@ -105,7 +105,7 @@ func (r rules) deliveryLimit(c Compat) int {
 }
 
 // retry returns how what comes back is delayed. RabbitMQ accepts any arguments, and delays nothing by those that make no sense.
-func (r rules) retry() queue.Retry {
+func (r ruleSources) retry() queue.Retry {
 	name, _ := r.policyFirst("delayed-retry-type")
 	typ := queue.RetryType(name)
 	least, most := r.lower("delayed-retry-min"), r.lower("delayed-retry-max")

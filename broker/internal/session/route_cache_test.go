@@ -24,7 +24,7 @@ func TestWaysAreBounded(t *testing.T) {
 		"500 queues, always changing": {4000, 500, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ws := newWays()
+			ws := newRouteCache()
 			before := heapInUse()
 			for i := range c.keys {
 				w := ws.to([]byte("exchange"), fmt.Appendf(nil, "key.%d", i))
@@ -41,12 +41,12 @@ func TestWaysAreBounded(t *testing.T) {
 				for _, known := range ws.known {
 					held += known.weight()
 				}
-				if held > waysSize || held != ws.size {
-					t.Fatalf("after %d keys: %d bytes are held and %d counted, want at most %d", i+1, held, ws.size, waysSize)
+				if held > routeCacheSize || held != ws.size {
+					t.Fatalf("after %d keys: %d bytes are held and %d counted, want at most %d", i+1, held, ws.size, routeCacheSize)
 				}
 			}
-			if grown := heapInUse() - before; grown > 2*waysSize {
-				t.Errorf("the heap has grown by %d KiB, want at most %d", grown>>10, 2*waysSize>>10)
+			if grown := heapInUse() - before; grown > 2*routeCacheSize {
+				t.Errorf("the heap has grown by %d KiB, want at most %d", grown>>10, 2*routeCacheSize>>10)
 			}
 			runtime.KeepAlive(&ws)
 		})
@@ -55,7 +55,7 @@ func TestWaysAreBounded(t *testing.T) {
 
 // What is remembered is found again, and what is not is looked for each time.
 func TestWaysRemember(t *testing.T) {
-	ws := newWays()
+	ws := newRouteCache()
 	w := ws.to([]byte("x"), []byte("k"))
 	q := &node.Queue{}
 	ws.remember(w, 7, []*node.Queue{q}, true)
