@@ -13,8 +13,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// patience is how long an AMQP session may take. Publishers may be blocked for longer.
-const patience = 15 * time.Second
+// callTimeout is how long an AMQP session may take. Publishers may be blocked for longer.
+const callTimeout = 15 * time.Second
 
 // amqpClient is a connection to the broker as the user who asks, with one channel. So all that AMQP checks is checked.
 type amqpClient struct {
@@ -71,7 +71,7 @@ func (c *call) ask(m wire.Method) error {
 
 func (c *call) connect() (*amqpClient, error) {
 	conn := c.node.Dial(true)
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(callTimeout))
 	s := &amqpClient{conn: conn, reader: wire.NewReader(conn, 128<<10)}
 	if err := s.open(c.r.Context(), c.user.Name, c.password, c.vhost.Name); err != nil {
 		_ = conn.Close()

@@ -9,11 +9,11 @@ import (
 	"github.com/rehop/rehop/broker/internal/session"
 )
 
-// channelPatience is how long connections may take to describe their channels.
-const channelPatience = time.Second
+// channelTimeout is how long connections may take to describe their channels.
+const channelTimeout = time.Second
 
 func (c *call) statuses(connections []*session.Connection) []session.ChannelStatus {
-	ctx, cancel := context.WithTimeout(c.r.Context(), channelPatience)
+	ctx, cancel := context.WithTimeout(c.r.Context(), channelTimeout)
 	defer cancel()
 	return session.ChannelStatuses(ctx, connections)
 }

@@ -131,7 +131,7 @@ var queueMetrics = []struct {
 	{"messages_ready", "gauge", "Messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.Ready) }},
 	{"messages_unacked", "gauge", "Messages that clients have and have not acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
 	{"messages", "gauge", "Messages: ready, delayed, not acknowledged, or dead and kept", func(s queue.Status) float64 { return float64(s.Ready + s.Delayed + s.Unacked + s.Kept) }},
-	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers) + s.Borrowers) }},
+	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers) + s.CountedAsConsumers) }},
 	{"consumer_capacity", "gauge", "Whether a message that came now would be delivered at once", capacity},
 	{"consumer_utilisation", "gauge", "The same, under its older name", capacity},
 	{"messages_ready_bytes", "gauge", "Bytes of messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.ReadyBytes) }},

@@ -48,7 +48,7 @@ func (c *call) oneQueue() (any, error) {
 // queueObject describes a queue with the keys of its type.
 func (a *api) queueObject(q *node.Queue) object {
 	s := q.Status()
-	consumers := len(s.Consumers) + s.Borrowers
+	consumers := len(s.Consumers) + s.CountedAsConsumers
 	o := object{
 		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
 		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.ShownArguments()),

@@ -94,7 +94,7 @@ func (n *Node) CheckCounts() error {
 	var faults []error
 	compare := func(what string, says, has any) {
 		if says != has {
-			faults = append(faults, fmt.Errorf("%s: the books say %v, there are %v", what, says, has))
+			faults = append(faults, fmt.Errorf("%s: the counter says %v, there are %v", what, says, has))
 		}
 	}
 	held := make(map[*queue.Message]bool)

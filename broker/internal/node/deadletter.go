@@ -65,7 +65,7 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 			if settings.HasDeadLetter {
 				version := q.Vhost.Version.Load()
 				more, missed, err := n.deadLetterOne(q, settings, l, b, arrivals, waits)
-				if err == errCrowded {
+				if err == errQueueBusy {
 					break
 				}
 				if err != nil {
@@ -105,8 +105,8 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 	return dying, left
 }
 
-// errCrowded: a queue that refuses messages when it is full is about to get one already, so that nobody can tell yet whether it takes another.
-var errCrowded = errors.New("a queue is about to get a message")
+// errQueueBusy: a queue that refuses messages when it is full is about to get one already, so that nobody can tell yet whether it takes another.
+var errQueueBusy = errors.New("a queue is about to get a message")
 
 // deadLetterOne prepares one dead letter. If not all queues that it is for take it, missed is what stands in the way. Others are about to arrive. It
 // does not overtake those that wait for room.
@@ -160,7 +160,7 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	queues = slices.DeleteFunc(queues, func(target *Queue) bool { return slices.Contains(d.Copied, target.Core.ID) })
 	for _, target := range queues {
 		if target.Core.Bounded() && slices.ContainsFunc(others, func(a arrival) bool { return a.queue == target }) {
-			return nil, nil, errCrowded
+			return nil, nil, errQueueBusy
 		}
 	}
 	queues = slices.DeleteFunc(queues, func(target *Queue) bool {

@@ -27,9 +27,11 @@ func (q *Queue) PropertiesWithCount(it queue.Item, content *store.Content) []byt
 	return WithoutFlags(content.Properties) // there is no room for one header more
 }
 
-// Lend counts messages that were taken by basic.get, or given back, and cancelled consumers that linger.
-func (q *Queue) Lend(n int64) {
+// CountAsConsumers adds to what RabbitMQ counts as consumers of a quorum queue: messages of basic.get that are unacked,
+// and cancelled consumers with unacked messages. Clients rely on it to learn when a queue has all its messages back, as
+// rehop does when it reads a failed queue in order.
+func (q *Queue) CountAsConsumers(n int64) {
 	if q.Core.Type == queue.Quorum {
-		q.Borrowed.Add(n)
+		q.CountedAsConsumers.Add(n)
 	}
 }

@@ -16,7 +16,7 @@ type logClock struct {
 	node  *Node
 	wall  func() time.Time
 	began time.Time // by the monotonic clock
-	start int64     // what the calendar showed then, in milliseconds
+	start int64     // what this clock showed then, in milliseconds
 
 	mu    sync.Mutex
 	noted int64 // how far the wall clock was set, as the log has it, in milliseconds
@@ -30,7 +30,7 @@ type clockShift struct {
 
 const (
 	clockShiftKind = "clock"
-	// clockCheckInterval is how often the calendar is compared with the wall clock: a process that is killed may know nothing of what was set since.
+	// clockCheckInterval is how often this clock is compared with the wall clock: a process that is killed may know nothing of what was set since.
 	clockCheckInterval = time.Minute
 	// smallShift does not matter.
 	smallShift = time.Second
@@ -38,7 +38,7 @@ const (
 
 func clockShiftKey() string { return definitionKey(clockShiftKind) }
 
-// begin opens the calendar with what is noted among the definitions.
+// begin starts the clock with what is stored among the definitions.
 func (c *logClock) begin(n *Node, all []store.Definition) error {
 	c.node, c.wall = n, n.Config.wall
 	if c.wall == nil {

@@ -190,7 +190,7 @@ func (n *Node) close() error {
 
 // fail ends the node's work when its disk has failed: nothing can be confirmed any more.
 func (n *Node) fail(err error) {
-	err = fmt.Errorf("the log in %s cannot be written, and nothing is confirmed any more: %w; see to the disk and start the broker again", n.Config.Dir, err)
+	err = fmt.Errorf("the log in %s cannot be written, and nothing is confirmed any more: %w; fix the disk and restart the broker", n.Config.Dir, err)
 	n.mu.Lock()
 	first := n.failed == nil
 	if first {

@@ -38,9 +38,9 @@ type Queue struct {
 	policy         string
 	operatorPolicy string
 
-	HadConsumer atomic.Bool
-	Borrowed    atomic.Int64 // of a quorum queue, messages that were taken by basic.get and not answered, and cancelled consumers that linger: each is a consumer for RabbitMQ
-	waiting     waitingDeadLetters
+	HadConsumer        atomic.Bool
+	CountedAsConsumers atomic.Int64 // see CountAsConsumers
+	waiting            waitingDeadLetters
 }
 
 // newQueue returns a queue that nobody can see yet. The virtual host is locked.
@@ -242,7 +242,7 @@ func (q *Queue) ConsumerGone() {
 // Status describes the queue at a moment.
 func (q *Queue) Status() queue.Status {
 	s := q.Core.Status()
-	s.Borrowers = int(q.Borrowed.Load())
+	s.CountedAsConsumers = int(q.CountedAsConsumers.Load())
 	return s
 }
 

@@ -61,7 +61,7 @@ const deadLetterRetryInterval = time.Second
 // triesAtOnce bounds the fruitless tries each time, however many letters wait and however often bindings change.
 const triesAtOnce = 256
 
-// seed makes the hashes of ways.
+// seed is for the hashes of routes.
 var seed = maphash.MakeSeed()
 
 // routeHash is a hash of what decides where a dead letter goes. Headers do only if a headers exchange is on the way.
@@ -115,7 +115,7 @@ func (s *waitingDeadLetters) wind(q *Queue) {
 	}
 }
 
-// begin returns obstacles that may be gone: full queues, which have to be asked, and if the topology has changed, ways that were tried before. Of these
+// begin returns obstacles that may be gone: full queues, which have to be asked, and if the topology has changed, routes that were tried before. Of these
 // some may be left for the next time.
 func (s *waitingDeadLetters) begin(version uint64) (all []obstacle, complete bool) {
 	s.mu.Lock()

@@ -59,8 +59,8 @@ type Queue struct {
 	round     round
 	dead      []Death
 	moving    bool  // somebody takes care of dead
-	taken     int   // dead letters that somebody has and has not buried
-	mourned   int64 // bytes of all that are not buried
+	taken     int   // dead letters that were taken and are not done
+	deadBytes int64 // bytes of all dead letters that are not done
 	loading   bool  // somebody reads contents
 	deleted   bool
 	bounded   atomic.Bool // may refuse messages
@@ -215,12 +215,12 @@ func (q *Queue) handOver(it Item, content *store.Content) (Effects, bool) {
 		}
 		settled := q.delivered(c, it)
 		q.alarm.set(q)
-		return Effects{Settled: settled, Dead: q.mourns()}, true
+		return Effects{Settled: settled, Dead: q.hasDeadLetters()}, true
 	}
 	return Effects{}, false
 }
 
-// delivered keeps the books of an item that a consumer has taken.
+// delivered counts an item that a consumer has taken.
 func (q *Queue) delivered(c *Consumer, it Item) (settled []*Message) {
 	if it.repeated() {
 		q.totals.Redelivered++
@@ -340,7 +340,7 @@ func (q *Queue) pump() Effects {
 		q.trim()
 	}
 	q.alarm.set(q)
-	return Effects{Settled: settled, Load: load, Dead: q.mourns()}
+	return Effects{Settled: settled, Load: load, Dead: q.hasDeadLetters()}
 }
 
 // clogged: so much has died that somebody must take it away before anything else happens.
@@ -353,12 +353,12 @@ func (q *Queue) Pump() Effects {
 	return q.pump()
 }
 
-// mourns: somebody has to take dead letters away.
-func (q *Queue) mourns() bool { return len(q.dead) > 0 && !q.moving }
+// hasDeadLetters: there are dead letters to take.
+func (q *Queue) hasDeadLetters() bool { return len(q.dead) > 0 && !q.moving }
 
 func (q *Queue) effects() Effects {
 	q.alarm.set(q)
-	return Effects{Dead: q.mourns()}
+	return Effects{Dead: q.hasDeadLetters()}
 }
 
 // hold keeps account of an item that somebody has and has not acknowledged. What is on disk needs not be in memory too.
@@ -425,7 +425,7 @@ func (q *Queue) trim() {
 
 func (q *Queue) die(it Item, why Reason) {
 	q.dead = append(q.dead, Death{Item: it, Reason: why})
-	q.mourned += q.Weight(it.Message)
+	q.deadBytes += q.Weight(it.Message)
 }
 
 // TakeDead returns the messages that have died, for one caller at a time: it must call again until nothing
@@ -455,7 +455,7 @@ func (q *Queue) DeadLettersDone(lot []Death) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.taken -= len(lot)
-	q.mourned -= bytes
+	q.deadBytes -= bytes
 }
 
 // Tick is to be called when the queue has asked to be woken. It reports whether the queue has not been used for so long

@@ -110,7 +110,7 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 		q.hold(it)
 	}
 	q.alarm.set(q)
-	fx.Dead = q.mourns()
+	fx.Dead = q.hasDeadLetters()
 	return it, content, q.ready, fx
 }
 

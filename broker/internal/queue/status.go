@@ -14,8 +14,9 @@ type Status struct {
 	Active                   *Consumer // the one that is served, in a queue with a single active consumer
 	Settings                 Settings
 	Totals                   Totals
-	// Borrowers are no consumers, and have messages for which RabbitMQ takes them for such.
-	Borrowers int
+	// CountedAsConsumers is how many cancelled consumers with unacked messages, and messages of basic.get, RabbitMQ
+	// counts as consumers of a quorum queue.
+	CountedAsConsumers int
 	// Dying messages are dead and not yet where they belong.
 	Dying int
 	// Kept are those of a queue that keeps its dead letters until another has them.
@@ -38,7 +39,7 @@ func (q *Queue) Status() Status {
 	s := Status{Ready: q.ready, Unacked: q.unacked, ReadyBytes: q.bytes, UnackedBytes: q.held, Consumers: append([]*Consumer(nil), q.consumers...),
 		Active: q.active, Settings: q.settings, Totals: q.totals, Dying: len(q.dead) + q.taken, Waiting: q.turn() != nil}
 	if q.settings.KeepsDeadLetters(q.Type) {
-		s.Kept, s.KeptBytes = s.Dying, q.mourned
+		s.Kept, s.KeptBytes = s.Dying, q.deadBytes
 	}
 	s.Delayed = len(q.delayed)
 	s.NextReady, s.LastReady = q.spanOfDelays()

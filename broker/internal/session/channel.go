@@ -41,13 +41,13 @@ type Channel struct {
 	shared      int // prefetch of all consumers together; 0: unlimited
 	unacked     int // deliveries to consumers that are not settled; what was answered in a transaction is when that commits
 	consumers   map[string]*consumer
-	lingering   map[string]*consumer // of quorum queues: gone, and have not answered everything, for which RabbitMQ counts them as consumers
+	cancelled   map[string]*consumer // of quorum queues, with unacked messages: RabbitMQ counts them as consumers
 	full        []*consumer          // have turned a message down since something was last settled
 	acks        ackTimer
 }
 
 func newChannel(c *Connection, number uint16) *Channel {
-	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), lingering: make(map[string]*consumer)}
+	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), cancelled: make(map[string]*consumer)}
 	return ch
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// pendingConfirm is what a publisher will be told of a message, once the log is safe up to a mark.
+// pendingConfirm is the answer to a publish, sent when the log is durable up to a mark.
 type pendingConfirm struct {
 	tag     uint64
 	mark    store.Mark // 0: nothing of it is in the log
@@ -15,17 +15,17 @@ type pendingConfirm struct {
 	held    bool // a test keeps it back
 }
 
-// confirms are the verdicts of a channel, told in order so that many of them take one frame.
+// confirms are the pending confirms of a channel, sent in order so that many of them take one frame.
 type confirms struct {
 	mu      sync.Mutex
 	pending []pendingConfirm
 	held    []pendingConfirm // by a test; no frame may then tell of many, or it would tell of these, too
 	first   int
-	listed  bool // the node will call release
+	waits   bool // the node will call release
 	ended   bool // the channel is closed, and its number may be another's
 }
 
-// add notes a verdict. It returns whether the channel is to be listed with the node's commits.
+// add adds a confirm. It returns whether the channel is to be added to those that wait for the log.
 func (c *confirms) add(v pendingConfirm) (list bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,14 +33,14 @@ func (c *confirms) add(v pendingConfirm) (list bool) {
 		return false
 	}
 	c.pending = append(c.pending, v)
-	if v.mark != 0 && !c.listed {
-		c.listed = true
+	if v.mark != 0 && !c.waits {
+		c.waits = true
 		return true
 	}
 	return false
 }
 
-// end forgets all verdicts: nothing is told on a channel that is closed.
+// end forgets all confirms: nothing is sent on a channel that is closed.
 func (c *confirms) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +58,8 @@ func (c *confirms) restore() {
 	}
 }
 
-// release appends the frames for all verdicts that are safe at a mark. It returns how many messages are confirmed by that, and whether
-// some verdicts are left.
+// release appends the frames for all confirms that are durable at a mark. It returns how many messages are confirmed by that, and whether
+// some confirms are left.
 func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byte, confirmed uint64, left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byt
 	}
 	if c.first == len(c.pending) {
 		c.pending, c.first = c.pending[:0], 0
-		c.listed = false
+		c.waits = false
 		return buf, confirmed, false
 	}
 	if c.first > 1024 && c.first > len(c.pending)/2 {

@@ -55,13 +55,13 @@ type Connection struct {
 	exclusive map[*node.Queue]struct{} // queues of this connection alone
 	asked     []func()                 // what others want the reader to do
 	// The reader's own.
-	dirty           []*Channel // have verdicts that can be told at once
+	dirty           []*Channel // have confirms that can be sent at once
 	needsFlush      bool       // a publisher waits for the log
 	flushedMark     store.Mark // of the log when that was last so
 	awaited         store.Mark // that of the last message whose publisher waits
 	routes          routeCache
 	smallIncomplete int   // bytes of messages that are not complete or not committed, which are not counted
-	largeIncomplete int64 // the others; changes with the mutex of the hoards held
+	largeIncomplete int64 // the others; changes with the mutex of incompleteMessages held
 }
 
 func newConnection(n *Server, conn net.Conn) *Connection {

@@ -187,7 +187,7 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	c.countMemory(true)
 	ch.mu.Lock()
 	ch.consumers[tag] = c
-	c.inherit()
+	c.takeOver()
 	shared := ch.shared
 	ch.mu.Unlock()
 	if shared > 0 && q.Core.Type == queue.Quorum {
@@ -219,7 +219,7 @@ func (ch *Channel) drop(c *consumer) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	delete(ch.consumers, c.Tag)
-	c.linger()
+	c.keepCounted()
 	c.countMemory(false)
 }
 
@@ -254,7 +254,7 @@ func (ch *Channel) endConsumer(c *consumer, say func()) (known bool) {
 	c.countMemory(false)
 	fx, _, ok := c.queue.Core.Unsubscribe(&c.Consumer)
 	ch.mu.Lock()
-	c.linger()
+	c.keepCounted()
 	ch.mu.Unlock()
 	say()
 	ch.node.Apply(c.queue, fx)
@@ -274,41 +274,41 @@ func (ch *Channel) hold(d delivery, timeout time.Duration) {
 	ch.unackedList.add(d)
 }
 
-// linger has a consumer of a quorum queue that is gone counted until it has answered everything. The channel is locked.
-func (c *consumer) linger() {
+// keepCounted counts a cancelled consumer of a quorum queue until it has no unacked message. The channel is locked.
+func (c *consumer) keepCounted() {
 	if c.unacked == 0 || c.queue.Core.Type != queue.Quorum {
 		return
 	}
-	c.channel.lingering[c.Tag] = c
-	c.queue.Lend(1)
+	c.channel.cancelled[c.Tag] = c
+	c.queue.CountAsConsumers(1)
 }
 
-// leave ends that if all is answered. The channel is locked.
-func (c *consumer) leave() {
-	if c.unacked == 0 && c.channel.lingering[c.Tag] == c {
-		delete(c.channel.lingering, c.Tag)
-		c.queue.Lend(-1)
+// stopCounting ends that if nothing is unacked. The channel is locked.
+func (c *consumer) stopCounting() {
+	if c.unacked == 0 && c.channel.cancelled[c.Tag] == c {
+		delete(c.channel.cancelled, c.Tag)
+		c.queue.CountAsConsumers(-1)
 	}
 }
 
-// inherit takes over what one that lingers with the same tag has not answered: for a quorum queue they are one, whose prefetch that uses up. The channel
-// is locked.
-func (c *consumer) inherit() {
-	old := c.channel.lingering[c.Tag]
+// takeOver takes over the unacked messages of a cancelled consumer with the same tag: for a quorum queue they are one
+// consumer, with one prefetch. The channel is locked.
+func (c *consumer) takeOver() {
+	old := c.channel.cancelled[c.Tag]
 	if old == nil || old.queue != c.queue {
 		return
 	}
 	n := c.channel.unackedList.reassign(old, c)
 	old.unacked -= n
 	c.unacked += n
-	old.leave()
+	old.stopCounting()
 }
 
 // answered notes that a delivery was. The channel is locked.
 func (c *consumer) answered() {
 	c.unacked--
 	c.channel.unacked--
-	c.leave()
+	c.stopCounting()
 }
 
 // get takes one message from a queue.
@@ -342,7 +342,7 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 	ch.nextTag++
 	tag := ch.nextTag
 	if !m.NoAck {
-		q.Lend(1)
+		q.CountAsConsumers(1)
 		ch.hold(delivery{tag: tag, item: it, queue: q}, timeout)
 	}
 	ch.mu.Unlock()

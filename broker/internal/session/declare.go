@@ -250,7 +250,7 @@ func (ch *Channel) declared(q *node.Queue, noWait bool) error {
 	ch.lastQueue = q.Name
 	q.Core.Touch()
 	ready, consumers := q.Core.Counts()
-	ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers + int(q.Borrowed.Load()))})
+	ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers + int(q.CountedAsConsumers.Load()))})
 	return nil
 }
 

@@ -27,7 +27,7 @@ type incompleteMessages struct {
 	queued []*Connection // wait for room and hold none; first come, first served
 	// waiting is for how much connections wait, those in line and those that hold room already.
 	waiting map[*Connection]int64
-	// memoryCheck looks after hoards while the alarm for memory is raised; nil: it is not.
+	// memoryCheck looks at incomplete messages while the alarm for memory is raised; nil: it is not.
 	memoryCheck *time.Timer
 }
 
@@ -47,7 +47,7 @@ func (h *incompleteMessage) received() {
 	h.last.Store(&now)
 }
 
-// due is when a hoard has had its time, if others wait for its room.
+// due is when an incomplete message is given up, if others wait for its room.
 func (h *incompleteMessage) due() time.Time {
 	stall := messagePause
 	if h.tx {
@@ -234,12 +234,12 @@ func (s *incompleteMessages) makeRoom() time.Duration {
 	return incompleteTimeout
 }
 
-// overdueReason says of a hoard that it should have been complete.
+// overdueReason is what the client is told of a message that should have been complete.
 func (h *incompleteMessage) overdueReason() string {
 	return fmt.Sprintf("a message or a transaction is not complete after %v, and the broker needs the memory", time.Since(h.began).Truncate(time.Second))
 }
 
-// closeConnection closes the connection of a hoard, and all its hoards with it. The mutex is held.
+// closeConnection closes the connection of an incomplete message. The mutex is held.
 func (s *incompleteMessages) closeConnection(h *incompleteMessage, why string) {
 	for other := range s.all {
 		other.closing = other.closing || other.conn == h.conn
@@ -282,7 +282,7 @@ func (s *incompleteMessages) checkMemory() {
 	s.memoryCheck.Reset(messagePause)
 }
 
-// closeBlocking closes connections, those whose hoards are due first, if that clears the alarm for memory. The mutex is held.
+// closeBlocking closes connections, those whose messages are due first, if that clears the alarm for memory. The mutex is held.
 func (s *incompleteMessages) closeBlocking() {
 	n := s.node
 	excess := n.UsedMemory() - n.ClearMark()

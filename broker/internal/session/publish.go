@@ -114,7 +114,7 @@ func (p *publication) normalize() error {
 	return nil
 }
 
-// findRoute finds a way anew after something has changed, and remembers it if there is room.
+// findRoute finds a route again after something has changed, and remembers it if there is room.
 func (ch *Channel) findRoute(w *route, version uint64) (queues []*node.Queue, plain bool, err error) {
 	v := ch.conn.vhost
 	if err := ch.conn.access.Check(node.Write, "exchange", w.exchange); err != nil {

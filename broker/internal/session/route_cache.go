@@ -27,18 +27,18 @@ const (
 	routeCacheSize = 1 << 20
 )
 
-// rememberedQueues is to how many queues a way may lead to be remembered. To find more takes long, but handing over takes longer.
+// rememberedQueues is to how many queues a route may lead to be remembered. To find more takes long, but handing over takes longer.
 const rememberedQueues = 512
 
-// routeOverhead is about what a way takes beside its names, which are held twice, and its queues.
+// routeOverhead is about what a route takes besides its names, which are held twice, and its queues.
 const routeOverhead = 192
 
 func newRouteCache() routeCache { return routeCache{known: make(map[string]*route)} }
 
-// weight is about how many bytes a way takes.
+// weight is about how many bytes a route takes.
 func (w *route) weight() int { return routeOverhead + 2*(len(w.exchange)+len(w.key)) + 8*cap(w.queues) }
 
-// to returns the way of an exchange and a key, which the payload of a frame holds.
+// to returns the route of an exchange and a key, which the payload of a frame holds.
 func (ws *routeCache) to(exchange, key []byte) *route {
 	if w := ws.last; w != nil && w.exchange == string(exchange) && w.key == string(key) {
 		return w
@@ -55,14 +55,14 @@ func (ws *routeCache) to(exchange, key []byte) *route {
 	return w
 }
 
-// makeRoom forgets everything if there is no room for so much more. Those who hold a way can still use it.
+// makeRoom forgets everything if there is no room for so much more. Those who hold a route can still use it.
 func (ws *routeCache) makeRoom(size int) {
 	if len(ws.known) >= maxRoutes || ws.size+size > routeCacheSize {
 		ws.clear()
 	}
 }
 
-// clear forgets everything. A way that a message under way holds is not known any more.
+// clear forgets everything. A route that a message in progress holds is not known any more.
 func (ws *routeCache) clear() {
 	for _, w := range ws.known {
 		w.version, w.queues, w.plain = 0, nil, false
@@ -70,7 +70,7 @@ func (ws *routeCache) clear() {
 	ws.known, ws.size, ws.last = make(map[string]*route), 0, nil
 }
 
-// remember notes what was found out about a way, unless it takes too much room.
+// remember notes what was found out about a route, unless it takes too much room.
 func (ws *routeCache) remember(w *route, version uint64, queues []*node.Queue, plain bool) {
 	more := 8 * cap(queues)
 	if len(queues) > rememberedQueues {

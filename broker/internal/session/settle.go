@@ -27,14 +27,14 @@ func (ch *Channel) settle(tag uint64, multiple bool, a node.Answer) error {
 	return nil
 }
 
-// finish settles deliveries that have left the ledger, and serves consumers that have room by that.
+// finish settles deliveries that have left the list of unacked ones, and serves consumers that have room by that.
 func (ch *Channel) finish(taken []delivery, a node.Answer) {
 	ch.mu.Lock()
 	for _, d := range taken {
 		if d.consumer != nil {
 			d.consumer.answered()
 		} else {
-			d.queue.Lend(-1)
+			d.queue.CountAsConsumers(-1)
 		}
 	}
 	sated := ch.takeFull()

@@ -89,7 +89,7 @@ func (o *socketWriter) write(resume func(*consumer), failed func()) {
 	}
 }
 
-// take returns what is to be written next. The outbox is locked.
+// take returns what is to be written next. The writer is locked.
 func (o *socketWriter) take() []byte {
 	if buf := o.rest; len(buf) > 0 {
 		o.rest = nil
@@ -101,14 +101,14 @@ func (o *socketWriter) take() []byte {
 	return buf
 }
 
-// reuse puts a buffer by that was written. The outbox is locked.
+// reuse keeps a buffer that was written. The writer is locked.
 func (o *socketWriter) reuse(buf []byte) {
 	if cap(buf) <= keptBuffer {
 		o.spare = buf[:0]
 	}
 }
 
-// lock returns the buffer to append frames to. The outbox is locked until shut is called with the result.
+// lock returns the buffer to append frames to. The writer is locked until unlock is called with the result.
 func (o *socketWriter) lock() []byte {
 	o.mu.Lock()
 	return o.buf

@@ -61,7 +61,7 @@ func (l *unackedList) take(tag uint64, multiple bool, into []delivery) ([]delive
 		}
 		into = append(into, l.entries[at])
 		l.settle(at)
-		l.tidy()
+		l.removeSettled()
 		return into, true
 	}
 	if tag != 0 {
@@ -75,7 +75,7 @@ func (l *unackedList) take(tag uint64, multiple bool, into []delivery) ([]delive
 			l.settle(i)
 		}
 	}
-	l.tidy()
+	l.removeSettled()
 	return into, true
 }
 
@@ -95,8 +95,8 @@ func (l *unackedList) settle(at int) {
 	l.open--
 }
 
-// tidy forgets settled entries when they are at the front or many.
-func (l *unackedList) tidy() {
+// removeSettled forgets settled entries when they are at the front or many.
+func (l *unackedList) removeSettled() {
 	for l.first < len(l.entries) && l.entries[l.first].settled {
 		l.first++
 	}

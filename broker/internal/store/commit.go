@@ -236,7 +236,7 @@ func (s *Store) fail(err error) {
 	s.options.Failed(err)
 }
 
-// noteEnd ends the log such that the next start knows it was closed in order. One that was mended does not tell how it was left before.
+// noteEnd ends the log such that the next start knows it was closed in order. One that was repaired does not show how it was left before.
 func (s *Store) noteEnd() error {
 	s.mu.Lock()
 	log, defs := s.log.segment, s.defs.segment

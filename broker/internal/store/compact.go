@@ -58,7 +58,7 @@ func (x *examination) compact(ctx context.Context, found Report) error {
 	}
 	p := repair{examination: x, report: &found}
 	// One that is interrupted has ended the log in order.
-	if err := p.mendLog(ctx); err != nil && ctx.Err() == nil {
+	if err := p.rewriteLog(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	s.removeFile(compactingName)

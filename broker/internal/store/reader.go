@@ -35,7 +35,7 @@ func (s *Store) newLogReader(queues map[QueueID]bool, create func(Found) *Messag
 
 func (r *logReader) empty() bool { return len(r.ledger.segments) == 0 }
 
-// read fills the ledger. The error is that of a file that cannot be read; damage is noted.
+// read fills the index. The error is that of a file that cannot be read; damage is noted.
 func (r *logReader) read(ctx context.Context) error {
 	if err := r.open(); err != nil {
 		return err

@@ -36,8 +36,8 @@ func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, ho
 		return fmt.Errorf("read the log: %w", &CorruptError{File: segmentName(1), Problem: "the file is missing, and there are definitions"})
 	}
 	s.options.Crash(pointReplayed)
-	if err := s.mendLog(r); err != nil {
-		return fmt.Errorf("mend the log after a crash: %w", err)
+	if err := s.repairTail(r); err != nil {
+		return fmt.Errorf("repair the log after a crash: %w", err)
 	}
 	s.options.Crash(pointRecovered)
 	s.mu.Lock()
@@ -62,9 +62,9 @@ func (s *Store) start(r *logReader) {
 	signal(s.tend)
 }
 
-// mendLog cuts off what a crash left, removes what is not needed, and makes the rest durable: what a
+// repairTail cuts off what a crash left, removes what is not needed, and makes the rest durable: what a
 // killed process wrote may not be on disk yet, and it will be noted as synced.
-func (s *Store) mendLog(r *logReader) error {
+func (s *Store) repairTail(r *logReader) error {
 	if r.unborn > 0 {
 		if err := s.fs.Remove(segmentName(r.unborn)); err != nil {
 			return err

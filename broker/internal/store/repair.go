@@ -41,7 +41,7 @@ type Salvage struct {
 	Held map[QueueID]int
 }
 
-// repair mends what an examination has found.
+// repair repairs what an examination has found.
 type repair struct {
 	*examination
 	report *Report
@@ -58,7 +58,7 @@ func (p *repair) run() error {
 		}
 	}
 	if len(p.definitions.damage) > 0 {
-		if err := p.mendDefinitions(); err != nil {
+		if err := p.repairDefinitions(); err != nil {
 			return err
 		}
 	}
@@ -68,11 +68,11 @@ func (p *repair) run() error {
 	if err := p.store.cutTail(p.store.defs.segment, p.definitions.torn); err != nil {
 		return err
 	}
-	return p.mendLog(context.Background())
+	return p.rewriteLog(context.Background())
 }
 
-// mendDefinitions writes the sound definitions to a new file and keeps a copy of the old one.
-func (p *repair) mendDefinitions() error {
+// repairDefinitions writes the sound definitions to a new file and keeps a copy of the old one.
+func (p *repair) repairDefinitions() error {
 	s := p.store
 	if old := s.defs.segment; old != nil {
 		if err := p.copyAside(old); err != nil {
@@ -133,8 +133,8 @@ func (p *repair) copyAside(g *segment) error {
 	return nil
 }
 
-// mendLog copies all live messages to new segments, and then does away with the old ones.
-func (p *repair) mendLog(ctx context.Context) error {
+// rewriteLog copies all live messages to new segments, and then removes the old ones.
+func (p *repair) rewriteLog(ctx context.Context) error {
 	s := p.store
 	p.beginAnew()
 	old := s.ledger.segments[:len(s.ledger.segments)-1]

@@ -2,7 +2,7 @@ package store
 
 import "slices"
 
-// replay applies the records of a log to a ledger, in their order.
+// replay applies the records of a log to an index, in their order.
 type replay struct {
 	ledger   *messageIndex
 	queues   map[QueueID]bool // nil: all

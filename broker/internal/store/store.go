@@ -45,7 +45,7 @@ type Store struct {
 	turn         turn          // to write
 	wanted       Mark          // up to where somebody waits for commits to be durable
 	handed       *group        // taken by somebody who could not write it
-	lingers      bool          // lingering is set
+	delayed      bool          // lingering is set
 	rested       Mark          // that of the last commit when it was set
 	lapsed       bool          // what is pending has waited long enough
 	tending      bool          // the keeper was woken
@@ -63,13 +63,13 @@ type Store struct {
 	durable atomic.Uint64 // a Mark; only the committer changes it, with the mutex held
 	crowded atomic.Bool   // whether Throttle has to look closer
 
-	lingering *time.Timer
-	wake      chan struct{} // to the committer
-	tend      chan struct{} // to the keeper
-	stopping  chan struct{} // closed by Close
-	committer sync.WaitGroup
-	keeper    sync.WaitGroup
-	trouble   readFailures // only the keeper uses it
+	delayTimer *time.Timer
+	wake       chan struct{} // to the committer
+	tend       chan struct{} // to the keeper
+	stopping   chan struct{} // closed by Close
+	committer  sync.WaitGroup
+	keeper     sync.WaitGroup
+	trouble    readFailures // only the keeper uses it
 }
 
 // Open locks the directory and reads the definitions. Recover has to be called next.
@@ -94,21 +94,21 @@ func Open(fs FS, o Options) (*Store, error) {
 
 func newStore(fs FS, o Options, lock io.Closer) *Store {
 	s := &Store{
-		fs:        fs,
-		options:   o,
-		lock:      lock,
-		values:    make(map[string][]byte),
-		dropped:   make(map[QueueID]bool),
-		log:       tail{notes: o.Sync == SyncAlways},
-		defs:      tail{notes: o.Sync == SyncAlways},
-		seq:       1,
-		turn:      committers,
-		lingering: time.NewTimer(linger),
-		wake:      make(chan struct{}, 1),
-		tend:      make(chan struct{}, 1),
-		stopping:  make(chan struct{}),
+		fs:         fs,
+		options:    o,
+		lock:       lock,
+		values:     make(map[string][]byte),
+		dropped:    make(map[QueueID]bool),
+		log:        tail{notes: o.Sync == SyncAlways},
+		defs:       tail{notes: o.Sync == SyncAlways},
+		seq:        1,
+		turn:       committers,
+		delayTimer: time.NewTimer(commitDelay),
+		wake:       make(chan struct{}, 1),
+		tend:       make(chan struct{}, 1),
+		stopping:   make(chan struct{}),
 	}
-	s.lingering.Stop()
+	s.delayTimer.Stop()
 	return s
 }
 
@@ -323,7 +323,7 @@ func (s *Store) stopCommitter() {
 	s.mu.Unlock()
 	signal(s.wake)
 	s.committer.Wait()
-	s.lingering.Stop()
+	s.delayTimer.Stop()
 }
 
 // release closes all files and gives up the lock.

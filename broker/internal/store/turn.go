@@ -2,9 +2,9 @@ package store
 
 import "time"
 
-// linger is how long a commit waits for company if nobody waits for it, and how long the log has to be
+// commitDelay is how long a commit waits for company if nobody waits for it, and how long the log has to be
 // at rest before that is noted.
-const linger = 2 * time.Millisecond
+const commitDelay = 2 * time.Millisecond
 
 // turn says who may write. Who has the turn looks in the end whether more is due, and passes it on to
 // the committer or gives it up.
@@ -102,9 +102,9 @@ func (s *Store) endTurn() (wake bool) {
 	}
 	s.turn = nobodys
 	waits := s.mark > s.Durable() || s.log.wantsNote() || s.defs.wantsNote()
-	if waits && !s.lingers {
-		s.lingers, s.rested = true, s.mark
-		s.lingering.Reset(linger)
+	if waits && !s.delayed {
+		s.delayed, s.rested = true, s.mark
+		s.delayTimer.Reset(commitDelay)
 	}
 	return false
 }
@@ -115,7 +115,7 @@ func (s *Store) endTurn() (wake bool) {
 func (s *Store) yieldTurn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lingers = false
+	s.delayed = false
 	switch {
 	case s.turn != nobodys:
 	case s.mark == s.Durable() && s.mark != s.rested:
@@ -143,7 +143,7 @@ func (s *Store) awaitTurn() bool {
 		}
 		select {
 		case <-s.wake:
-		case <-s.lingering.C:
+		case <-s.delayTimer.C:
 			s.yieldTurn()
 		case <-retry:
 			if s.yieldTurn() {
