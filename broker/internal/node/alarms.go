@@ -51,7 +51,7 @@ func (n *Node) logAlarm(which Alarm, raised, changed bool) {
 	case raised:
 		n.Log.Warn("publishers are blocked", "reason", string(which))
 	default:
-		n.Log.Info("publishers go on")
+		n.Log.Info("publishers are no longer blocked")
 	}
 }
 

@@ -39,7 +39,7 @@ func ParseCompat(name string) (Compat, error) {
 	if i := slices.Index(releases[:], name); i >= int(RabbitMQ310) {
 		return Compat(i), nil
 	}
-	return 0, fmt.Errorf("there is no release %q of RabbitMQ to follow; choose one of %s", name, strings.Join(releases[RabbitMQ310:], ", "))
+	return 0, fmt.Errorf("unknown RabbitMQ release %q; use one of %s", name, strings.Join(releases[RabbitMQ310:], ", "))
 }
 
 // Release returns the whole number of a release, for clients that look at it.

@@ -68,7 +68,7 @@ func (n *Node) load(q *Queue) map[*queue.Message]bool {
 	var unreadable map[*queue.Message]bool
 	for _, m := range q.Core.Missing() {
 		if err := n.reload(m); err != nil {
-			n.Log.Error("a stored message cannot be read and is set aside", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
+			n.Log.Error("a stored message cannot be read and is dropped from its queue; its file is kept", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
 			if unreadable == nil {
 				unreadable = make(map[*queue.Message]bool)
 			}

@@ -100,7 +100,7 @@ func (n *Node) checkTopologyMemory(what string) error {
 	if limit == 0 || used <= limit {
 		return nil
 	}
-	return Refuse(wire.PreconditionFailed, "cannot make %s: queues, exchanges and bindings take %d MiB of memory, more than half of the limit of %d MiB", what, used>>20, n.Config.MemoryLimit>>20)
+	return Refuse(wire.PreconditionFailed, "cannot create %s: queues, exchanges and bindings use %d MiB of memory, more than half of the limit of %d MiB", what, used>>20, n.Config.MemoryLimit>>20)
 }
 
 // CheckConsumerMemory refuses a consumer when consumers take more than a quarter of the memory. That is theirs alone, since only consuming makes room again. The
@@ -115,7 +115,7 @@ func (n *Node) CheckConsumerMemory(q *Queue, weight int64) error {
 	if _, others := q.Core.Counts(); others == 0 && weight <= lightConsumer {
 		return nil
 	}
-	return Refuse(wire.PreconditionFailed, "cannot make a consumer of %s: consumers take %d MiB of memory, more than a quarter of the limit of %d MiB", q, used>>20, n.Config.MemoryLimit>>20)
+	return Refuse(wire.PreconditionFailed, "cannot add a consumer to %s: consumers use %d MiB of memory, more than a quarter of the limit of %d MiB", q, used>>20, n.Config.MemoryLimit>>20)
 }
 
 // DefaultMemoryLimit is two fifths of the memory that this process may have, as in RabbitMQ; 1 GiB if nobody can tell how much that is.

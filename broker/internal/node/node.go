@@ -200,7 +200,7 @@ func (n *Node) fail(err error) {
 	if !first {
 		return
 	}
-	n.Log.Error("the broker has failed", "error", err)
+	n.Log.Error("broker failed", "error", err)
 	if n.Config.Failed != nil {
 		n.Config.Failed(err)
 	}

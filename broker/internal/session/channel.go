@@ -234,7 +234,7 @@ func (ch *Channel) closeFor(x *node.Exception) {
 	if x.Code == wire.NotFound { // how a client asks whether something is there
 		level = slog.LevelDebug
 	}
-	ch.node.Log.Log(context.Background(), level, "a channel is closed for an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
+	ch.node.Log.Log(context.Background(), level, "channel closed with an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
 	ch.send(&wire.ChannelClose{ReplyCode: x.Code, ReplyText: wire.ReplyText(x.Code, x.Text), ClassID: x.Method.Class(), MethodID: x.Method.Method()})
 }
 

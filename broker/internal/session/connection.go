@@ -78,7 +78,7 @@ func (c *Connection) serve() {
 	n := c.node
 	defer func() { _ = c.conn.Close() }()
 	if err := n.join(c); err != nil {
-		n.Log.Info("a connection is refused", "connection", c.Name, "reason", err)
+		n.Log.Info("connection refused", "connection", c.Name, "reason", err)
 		return
 	}
 	defer n.part(c)
@@ -131,11 +131,11 @@ func (c *Connection) log(err error) {
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		return
 	case errors.As(err, &x) && x.Code == wire.ConnectionForced:
-		c.node.Log.Info("a connection is closed", "connection", c.Name, "user", c.User, "reason", x.Text)
+		c.node.Log.Info("connection closed", "connection", c.Name, "user", c.User, "reason", x.Text)
 	case errors.As(err, &x):
-		c.node.Log.Warn("a connection is closed for an error", "connection", c.Name, "user", c.User, "error", err)
+		c.node.Log.Warn("connection closed with an error", "connection", c.Name, "user", c.User, "error", err)
 	default:
-		c.node.Log.Info("a connection was lost", "connection", c.Name, "user", c.User, "error", err)
+		c.node.Log.Info("connection lost", "connection", c.Name, "user", c.User, "error", err)
 	}
 }
 

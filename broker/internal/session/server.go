@@ -136,7 +136,7 @@ func (n *Server) Serve(ctx context.Context, ln net.Listener) error {
 			return n.Failed()
 		case errors.As(err, &temporary) && temporary.Temporary():
 			// Out of file descriptors, most often: it passes when somebody goes.
-			n.Log.Warn("accept a connection", "error", err, "again in", pause)
+			n.Log.Warn("accept a connection", "error", err, "retry in", pause)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():

@@ -44,11 +44,11 @@ func (x *examination) compact(ctx context.Context, found Report) error {
 	case err != nil:
 		return err
 	case len(found.Damage) > 0:
-		return fmt.Errorf("it has to be repaired first: %w", found.Damage[0])
+		return fmt.Errorf("repair it first: %w", found.Damage[0])
 	case x.log.empty() || found.Dead < compactSlack && !goesOn:
 		return nil
 	case !found.Clean && !goesOn:
-		return errors.New("it was not closed in order: start the broker and stop it, and compact then")
+		return errors.New("the broker was not closed: start it and stop it, then compact")
 	}
 	if err := s.markCompacting(); err != nil {
 		return fmt.Errorf("note that it begins: %w", err)

@@ -270,7 +270,7 @@ func (s *Store) writeSnapshot(content chunks) error {
 	}
 	s.options.Crash(pointSnapshot)
 	if err := s.fs.Rename(snapshotName, definitionsName); err != nil {
-		return fmt.Errorf("put new definitions in the place of the old ones: %w", err)
+		return fmt.Errorf("replace the definitions: %w", err)
 	}
 	s.options.Crash(pointRenamed)
 	if err := s.fs.Sync(); err != nil {

@@ -11,7 +11,7 @@ var (
 	// ErrLocked is returned when another process has the directory.
 	ErrLocked = errors.New("another process has this directory open; stop it or use another directory")
 	// ErrNoStore is returned for a directory in which there is no store.
-	ErrNoStore = errors.New("the directory has nothing of a broker in it")
+	ErrNoStore = errors.New("the directory has no broker data in it")
 	// ErrSettled is returned by Read for a message that no queue holds.
 	ErrSettled = errors.New("the message is not held by any queue")
 	// ErrFull is returned by Close when the disk was too full to write what was pending.
