@@ -8,7 +8,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
-	engine "github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/brokertest"
 	"github.com/rehop/rehop/rehoptest"
 )
 
@@ -20,18 +20,11 @@ func TestRefusingChannelIsReplaced(t *testing.T) {
 		b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { server = s }))
 		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Exchange: "x", Handler: newLogbook(nil)})
 		publish(t, b.Client, rehop.Message{Exchange: "x", Key: "k"})
-		node, err := server.Node()
+		control, err := brokertest.Open(server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		newest := func() (number uint16) {
-			for _, status := range engine.ChannelStatuses(t.Context(), node.Connections()) {
-				if status.Confirming {
-					number = max(number, status.Channel.Number)
-				}
-			}
-			return number
-		}
+		newest := func() uint16 { return control.LastConfirmChannel(t.Context()) }
 		before := newest()
 		b.Refuse(func(exchange, _ string) bool { return exchange == "x" })
 		for began := time.Now(); time.Since(began) < 10*time.Second; {

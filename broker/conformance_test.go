@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/internal/conformance/amqp"
-	"github.com/rehop/rehop/internal/node"
 )
 
 // The suite runs as each release, in memory and on disk: what a client sees must not differ.
@@ -22,7 +24,7 @@ func TestConformance(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				engine, err := server.Node()
+				engine, err := access.Start(server, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -35,7 +37,7 @@ func TestConformance(t *testing.T) {
 // embedded is this broker as the suite sees it.
 type embedded struct {
 	server *broker.Server
-	node   *node.Node
+	node   *session.Server
 }
 
 func (e *embedded) Version() string { return e.server.Compat.Release() }

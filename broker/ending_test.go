@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -46,7 +47,7 @@ func TestFailedDisk(t *testing.T) {
 	if err := server.Err(); err != nil || isDone(server) {
 		t.Fatalf("got %v and done %v from a server that works", err, isDone(server))
 	}
-	engine, err := server.Node()
+	engine, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

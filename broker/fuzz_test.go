@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -94,7 +95,7 @@ func openChannels(n int) (frames []byte) {
 // converse has a fresh broker hear a whole connection, and checks what it says and what is left of it.
 func converse(t *testing.T, said []byte) {
 	server := &broker.Server{Logger: quiet(), MaxMessage: 1 << 20}
-	engine, err := server.Node()
+	engine, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func converse(t *testing.T, said []byte) {
 			t.Errorf("delete queue %q: %v", q.Name, err)
 		}
 	}
-	if err := engine.CheckBooks(); err != nil {
+	if err := engine.CheckCounts(); err != nil {
 		t.Errorf("without queues: %v", err)
 	}
 	closed := make(chan struct{})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -251,7 +252,7 @@ func TestHostileCuts(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	server := &broker.Server{Logger: quiet()}
 	said := append(append(login("guest", "guest"), openChannels(1)...), conversations()[1]...)
-	engine, err := server.Node()
+	engine, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/conformance/await"
-	"github.com/rehop/rehop/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -154,7 +155,7 @@ func TestCrowdedQueueCanBeDrained(t *testing.T) {
 // What is deleted, in whatever way, is not counted any more.
 func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 	server := start(t, &broker.Server{})
-	engine, err := server.Node()
+	engine, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

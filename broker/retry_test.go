@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -31,7 +32,7 @@ func TestDelayedRetryOfHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	engine, err := start(t, &broker.Server{Dir: dir}).Node()
+	engine, err := access.Start(start(t, &broker.Server{Dir: dir}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -11,7 +12,7 @@ import (
 func TestLittleMemoryTakesManyMessages(t *testing.T) {
 	const limit, messages, size = 8 << 20, 3000, 8000
 	server := start(t, &broker.Server{Dir: t.TempDir(), Sync: broker.SyncNever, MemoryLimit: limit})
-	n, err := server.Node()
+	n, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestLittleMemoryTakesManyMessages(t *testing.T) {
 func TestUnackedContentsLeaveBeforeTheAlarm(t *testing.T) {
 	const limit, messages, size = 8 << 20, 3000, 8000
 	server := start(t, &broker.Server{Dir: t.TempDir(), Sync: broker.SyncNever, MemoryLimit: limit, Resident: 1 << 30})
-	n, err := server.Node()
+	n, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,17 +29,17 @@ func (b *Broker) AwaitEmpty(queue string) {
 // one, whichever layout it belongs to, and delayed ones.
 func (b *Broker) waiting(queue string) (n int) {
 	b.t.Helper()
-	for _, q := range b.node.Vhost(vhost).Queues() {
+	for _, q := range b.control.Queues(vhost) {
 		if q.Name == layouts.LandingQueue(queue) {
-			s := q.Status()
+			s := q.Counts()
 			n += s.Ready + s.Unacked
 			continue
 		}
-		if _, passing := q.Arguments.Get("x-message-ttl"); !passing || q.Name == queue {
+		if _, passing := q.Arguments["x-message-ttl"]; !passing || q.Name == queue {
 			continue
 		}
 		for _, m := range b.look(q.Name) {
-			headers := headersOf(m.Properties.Headers)
+			headers := m.Headers
 			failed := headers[envelope.Queue] == queue || envelope.LastDeath(headers) == queue
 			delayed := headers[layouts.HeaderTo] == layouts.ToQueue && m.Key == layouts.LandingQueue(queue)
 			if failed || delayed {
@@ -85,9 +85,9 @@ func (b *Broker) await(what string, missing func() string) {
 	since, pause := time.Now(), firstPause
 	for last, there := "", 0; ; {
 		fresh := b.news.next()
-		before, dying := b.node.Moving()
+		moving, before := b.control.DeadLetters()
 		state := missing()
-		if after, _ := b.node.Moving(); state == "" && (dying > 0 || after != before) {
+		if _, after := b.control.DeadLetters(); state == "" && (moving > 0 || after != before) {
 			state = "dead letters are on their way"
 		}
 		if state == "" {
@@ -100,7 +100,7 @@ func (b *Broker) await(what string, missing func() string) {
 		if state != last {
 			last, pause = state, firstPause
 		}
-		due, waits := b.node.NextDue()
+		due, waits := b.control.NextDue()
 		if time.Since(since) > b.patience {
 			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.patience, what, state, b, b.advice(due, waits))
 		}

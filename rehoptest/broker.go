@@ -14,7 +14,6 @@
 package rehoptest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -24,7 +23,7 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/brokertest"
 )
 
 // Broker is a broker for one test, and a client on it. Its methods fail the test when something goes wrong, so they belong into
@@ -35,7 +34,7 @@ type Broker struct {
 
 	t        testing.TB
 	server   *broker.Server
-	node     *node.Node
+	control  *brokertest.Control
 	cable    cable
 	news     news
 	patience time.Duration
@@ -93,7 +92,7 @@ func Open(t testing.TB, options ...Option) *Broker {
 	}
 	t.Cleanup(b.close)
 	var err error
-	if b.node, err = s.server.Node(); err != nil {
+	if b.control, err = brokertest.Open(&s.server); err != nil {
 		t.Fatalf("rehoptest: %v", err)
 	}
 	b.cable.init(s.server.Dial)
@@ -124,7 +123,7 @@ const closeLimit = 10 * time.Second
 // close ends all faults, for else nothing could come to its end, then the client, then the broker.
 func (b *Broker) close() {
 	b.t.Helper()
-	if b.node == nil {
+	if b.control == nil {
 		_ = b.server.Close()
 		return
 	}
@@ -154,7 +153,7 @@ func (b *Broker) checkBooks() {
 		b.t.Errorf("rehoptest: clients are still connected, close them before the test ends: %s", strings.Join(left, ", "))
 		return
 	}
-	if err := b.node.CheckBooks(); err != nil {
+	if err := b.control.Check(); err != nil {
 		b.t.Errorf("rehoptest: the broker's books do not balance: %v", err)
 	}
 }
@@ -163,25 +162,18 @@ func (b *Broker) checkBooks() {
 func (b *Broker) clientsLeft() []string {
 	const looks = 100
 	for look := 1; ; look++ {
-		open := b.node.Connections()
-		if len(open) == 0 {
-			return nil
-		}
-		if look == looks {
-			names := make([]string, len(open))
-			for i, c := range open {
-				names[i] = cmp.Or(c.ClientName(), c.Name)
-			}
-			return names
+		open := b.control.Connections()
+		if len(open) == 0 || look == looks {
+			return open
 		}
 		time.Sleep(time.Duration(look) * 100 * time.Microsecond)
 	}
 }
 
 // queue returns a queue, or fails the test.
-func (b *Broker) queue(name string) *node.Queue {
+func (b *Broker) queue(name string) *brokertest.Queue {
 	b.t.Helper()
-	q := b.node.Vhost(vhost).Queue(name)
+	q := b.control.Queue(vhost, name)
 	if q == nil {
 		b.t.Fatalf("rehoptest: there is no queue %q; subscribe to it first. The broker has:\n%s", name, b)
 	}
@@ -193,16 +185,16 @@ const vhost = "/"
 // Depth is how many messages of a queue are ready, and how many are in consumers' hands.
 func (b *Broker) Depth(queue string) (ready, unacked int) {
 	b.t.Helper()
-	s := b.queue(queue).Status()
+	s := b.queue(queue).Counts()
 	return s.Ready, s.Unacked
 }
 
 // String lists the queues that hold messages or have consumers, for what a failed test says.
 func (b *Broker) String() string {
 	var list strings.Builder
-	for _, q := range b.node.Vhost(vhost).Queues() {
-		if s := q.Status(); s.Ready+s.Unacked+len(s.Consumers) > 0 {
-			fmt.Fprintf(&list, "  %s: %d ready, %d unacked, %d consumers\n", q.Name, s.Ready, s.Unacked, len(s.Consumers))
+	for _, q := range b.control.Queues(vhost) {
+		if s := q.Counts(); s.Ready+s.Unacked+s.Consumers > 0 {
+			fmt.Fprintf(&list, "  %s: %d ready, %d unacked, %d consumers\n", q.Name, s.Ready, s.Unacked, s.Consumers)
 		}
 	}
 	if list.Len() == 0 {

@@ -1,9 +1,7 @@
 package rehoptest
 
-import "github.com/rehop/rehop/internal/node"
-
 // Drop cuts all connections without a word, and returns how many there were. Clients connect again by themselves.
-func (b *Broker) Drop() int { return b.node.DropConnections() }
+func (b *Broker) Drop() int { return b.control.DropConnections() }
 
 // Down cuts all connections and refuses new ones until Up. What the broker holds stays there.
 func (b *Broker) Down() {
@@ -25,34 +23,22 @@ func (b *Broker) Silence() {
 }
 
 // Block has the broker take no messages until Unblock, as one does that is short of memory or disk. Consumers go on.
-func (b *Broker) Block() { b.node.SetAlarm(node.TestAlarm, true) }
+func (b *Broker) Block() { b.control.Block(true) }
 
 // Unblock ends Block.
-func (b *Broker) Unblock() { b.node.SetAlarm(node.TestAlarm, false) }
+func (b *Broker) Unblock() { b.control.Block(false) }
 
 // Refuse has the broker refuse messages for which f is true: Publish returns rehop.ErrRefused. A message that fails is published
 // too, to one of rehop's exchanges, or with the exchange "" to its failed queue. f is called from many goroutines; nil ends
 // refusing.
-func (b *Broker) Refuse(f func(exchange, key string) bool) {
-	if f == nil {
-		b.node.RefusePublishes(nil)
-		return
-	}
-	b.node.RefusePublishes(func(_, exchange, key string) bool { return f(exchange, key) })
-}
+func (b *Broker) Refuse(f func(exchange, key string) bool) { b.control.Refuse(f) }
 
 // HoldConfirms has the broker take messages and confirm none until ReleaseConfirms.
-func (b *Broker) HoldConfirms() { b.node.HoldConfirms(true) }
+func (b *Broker) HoldConfirms() { b.control.HoldConfirms(true) }
 
 // ReleaseConfirms confirms what was held back, and all that follows.
-func (b *Broker) ReleaseConfirms() { b.node.HoldConfirms(false) }
+func (b *Broker) ReleaseConfirms() { b.control.HoldConfirms(false) }
 
 // HoldConfirmsOf is HoldConfirms for messages for which f is true; others are confirmed as usual. f is called from many goroutines; nil
 // confirms what was held back, and all that follows.
-func (b *Broker) HoldConfirmsOf(f func(exchange, key string) bool) {
-	if f == nil {
-		b.node.HoldConfirmsOf(nil)
-		return
-	}
-	b.node.HoldConfirmsOf(func(_, exchange, key string) bool { return f(exchange, key) })
-}
+func (b *Broker) HoldConfirmsOf(f func(exchange, key string) bool) { b.control.HoldConfirmsOf(f) }

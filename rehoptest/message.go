@@ -2,14 +2,12 @@ package rehoptest
 
 import (
 	"fmt"
-	"math/big"
 	"strconv"
 	"time"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/broker/brokertest"
 	"github.com/rehop/rehop/internal/envelope"
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/wire"
 )
 
 // Message is a message that lies in a queue.
@@ -48,9 +46,9 @@ func (b *Broker) Messages(queue string) []Message {
 	return all
 }
 
-func (b *Broker) look(queue string) []node.Sight {
+func (b *Broker) look(queue string) []brokertest.Message {
 	b.t.Helper()
-	seen, err := b.queue(queue).Look()
+	seen, err := b.queue(queue).Messages()
 	if err != nil {
 		b.t.Fatalf("rehoptest: %v", err)
 	}
@@ -58,12 +56,10 @@ func (b *Broker) look(queue string) []node.Sight {
 }
 
 // messageOf opens the envelope of a message, as a client does.
-func messageOf(s node.Sight) (Message, error) {
-	p := s.Properties
-	headers := headersOf(p.Headers)
-	f := envelope.ReadDead(headers, s.Exchange, s.Key)
+func messageOf(s brokertest.Message) (Message, error) {
+	f := envelope.ReadDead(s.Headers, s.Exchange, s.Key)
 	if f.Expiration == "" {
-		f.Expiration = p.Expiration
+		f.Expiration = s.Expiration
 	}
 	var expiration time.Duration
 	if f.Expiration != "" {
@@ -73,47 +69,13 @@ func messageOf(s node.Sight) (Message, error) {
 		}
 		expiration = time.Duration(ms) * time.Millisecond
 	}
-	m := Message{
+	return Message{
 		Message: rehop.Message{
-			ID: p.MessageID, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(headers), Body: s.Body,
-			ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, Transient: f.Transient || p.DeliveryMode != persistent,
-			Priority: p.Priority, Expiration: expiration, CorrelationID: p.CorrelationID, ReplyTo: p.ReplyTo, Type: p.Type, AppID: p.AppID,
+			ID: s.MessageID, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(s.Headers), Body: s.Body, Timestamp: s.Timestamp,
+			ContentType: s.ContentType, ContentEncoding: s.ContentEncoding, Transient: f.Transient || !s.Persistent,
+			Priority: s.Priority, Expiration: expiration, CorrelationID: s.CorrelationID, ReplyTo: s.ReplyTo, Type: s.Type, AppID: s.AppID,
 		},
 		Queue: f.Queue, Attempts: f.Attempt, Error: f.Error, Kind: f.Kind, Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
 		Due: f.Due, Replays: f.Replays, Redelivered: s.Redelivered,
-	}
-	if p.Timestamp != 0 {
-		m.Timestamp = time.Unix(int64(p.Timestamp), 0)
-	}
-	return m, nil
-}
-
-const persistent = 2
-
-// headersOf turns a table into the types that rehop's users see.
-func headersOf(t wire.Table) map[string]any {
-	headers := make(map[string]any, len(t))
-	for _, f := range t {
-		headers[f.Key] = fieldOf(f.Value)
-	}
-	return headers
-}
-
-func fieldOf(v any) any {
-	switch v := v.(type) {
-	case wire.Table:
-		return headersOf(v)
-	case wire.Array:
-		list := make([]any, len(v))
-		for i, e := range v {
-			list[i] = fieldOf(e)
-		}
-		return list
-	case wire.Timestamp:
-		return time.Unix(int64(v), 0)
-	case wire.Decimal: // as text: Go has no type for it
-		scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(v.Scale)), nil)
-		return new(big.Rat).SetFrac(big.NewInt(int64(int32(v.Value))), scale).FloatString(int(v.Scale))
-	}
-	return v
+	}, nil
 }

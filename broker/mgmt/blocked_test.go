@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -55,8 +55,8 @@ func TestBlockedPublishers(t *testing.T) {
 		}
 		w, took := ask("GET", "/api/channels", "")
 		var channels []map[string]any
-		if err := json.Unmarshal(w.Body.Bytes(), &channels); err != nil || len(channels) != 1 || took > channelPatience {
-			t.Errorf("channels: got %s after %v, want one within %v", w.Body, took, channelPatience)
+		if err := json.Unmarshal(w.Body.Bytes(), &channels); err != nil || len(channels) != 1 || took > channelTimeout {
+			t.Errorf("channels: got %s after %v, want one within %v", w.Body, took, channelTimeout)
 		}
 		for path, body := range map[string]string{
 			"POST /api/exchanges/%2F/amq.default/publish": `{"routing_key":"q","properties":{},"payload":"x","payload_encoding":"string"}`,

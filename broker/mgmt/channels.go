@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
-// channelPatience is how long connections may take to describe their channels.
-const channelPatience = time.Second
+// channelTimeout is how long connections may take to describe their channels.
+const channelTimeout = time.Second
 
-func (c *call) statuses(connections []*node.Connection) []node.ChannelStatus {
-	ctx, cancel := context.WithTimeout(c.r.Context(), channelPatience)
+func (c *call) statuses(connections []*session.Connection) []session.ChannelStatus {
+	ctx, cancel := context.WithTimeout(c.r.Context(), channelTimeout)
 	defer cancel()
-	return node.ChannelStatuses(ctx, connections)
+	return session.ChannelStatuses(ctx, connections)
 }
 
 func (c *call) channels() (any, error) { return c.channelsOf(c.visibleConnections()), nil }
@@ -24,10 +25,10 @@ func (c *call) channelsOfConnection() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.channelsOf([]*node.Connection{conn}), nil
+	return c.channelsOf([]*session.Connection{conn}), nil
 }
 
-func (c *call) channelsOf(connections []*node.Connection) list {
+func (c *call) channelsOf(connections []*session.Connection) list {
 	all := list{}
 	for _, s := range c.statuses(connections) {
 		all = append(all, c.channelObject(s))
@@ -51,8 +52,8 @@ func (c *call) oneChannel() (any, error) {
 	return nil, notFound()
 }
 
-func (c *call) channelInFull(ch *node.Channel) (any, error) {
-	for _, s := range c.statuses([]*node.Connection{ch.Connection()}) {
+func (c *call) channelInFull(ch *session.Channel) (any, error) {
+	for _, s := range c.statuses([]*session.Connection{ch.Connection()}) {
 		if s.Channel != ch {
 			continue
 		}
@@ -70,11 +71,11 @@ func (c *call) channelInFull(ch *node.Channel) (any, error) {
 }
 
 // channelName is that of the connection and the number.
-func channelName(ch *node.Channel) string {
+func channelName(ch *session.Channel) string {
 	return fmt.Sprintf("%s (%d)", printable(ch.Connection().Name), ch.Number)
 }
 
-func (a *api) channelObject(s node.ChannelStatus) object {
+func (a *api) channelObject(s session.ChannelStatus) object {
 	conn := s.Channel.Connection()
 	o := object{
 		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Name(),

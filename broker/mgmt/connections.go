@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // connections lists those that the user may see: all for those who monitor, else one's own.
@@ -18,17 +19,17 @@ func (c *call) connections() (any, error) {
 	return all, nil
 }
 
-func (c *call) visibleConnections() []*node.Connection {
-	all := slices.DeleteFunc(c.node.Connections(), func(conn *node.Connection) bool {
+func (c *call) visibleConnections() []*session.Connection {
+	all := slices.DeleteFunc(c.node.Connections(), func(conn *session.Connection) bool {
 		elsewhere := c.vhost != nil && conn.Vhost() != c.vhost.Name
 		return elsewhere || !c.isMonitor() && conn.User != c.user.Name
 	})
-	slices.SortFunc(all, func(a, b *node.Connection) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b *session.Connection) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
 // connection finds the connection of the path, if the user may see it, or close it.
-func (c *call) connection(privileged bool) (*node.Connection, error) {
+func (c *call) connection(privileged bool) (*session.Connection, error) {
 	for _, conn := range c.node.Connections() {
 		if conn.Name != c.path("connection") {
 			continue
@@ -96,7 +97,7 @@ func shortened(reason string) string {
 	return reason
 }
 
-func (a *api) connectionObject(c *node.Connection) object {
+func (a *api) connectionObject(c *session.Connection) object {
 	state := "running"
 	if c.Blocked() {
 		state = "blocked"
@@ -153,7 +154,7 @@ func hostPort(addr net.Addr) (string, int) {
 	return addr.String(), 0
 }
 
-func connectionBrief(c *node.Connection) object {
+func connectionBrief(c *session.Connection) object {
 	remote, _ := c.Addresses()
 	host, port := hostPort(remote)
 	return object{"name": printable(c.Name), "peer_host": host, "peer_port": port}

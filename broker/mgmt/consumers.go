@@ -1,6 +1,9 @@
 package mgmt
 
-import "github.com/rehop/rehop/internal/node"
+import (
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
+)
 
 func (c *call) consumers() (any, error) {
 	if c.vhost != nil && c.since(node.RabbitMQ43) && !c.isMonitor() && !c.sees(c.vhost.Name) {
@@ -14,16 +17,16 @@ func (c *call) consumers() (any, error) {
 }
 
 // subscriptions returns the consumers in the virtual hosts that the user may look into.
-func (c *call) subscriptions() (all []node.Subscription) {
+func (c *call) subscriptions() (all []session.Subscription) {
 	for _, v := range c.visible() {
 		for _, q := range v.Queues() {
-			all = append(all, q.Subscriptions()...)
+			all = append(all, session.Subscriptions(q)...)
 		}
 	}
 	return all
 }
 
-func (a *api) consumerObject(s node.Subscription) object {
+func (a *api) consumerObject(s session.Subscription) object {
 	activity := "up"
 	switch {
 	case s.Queue.SingleActive() && s.Active:

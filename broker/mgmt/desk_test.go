@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // desk is a broker with its API, on which a test makes requests as guest unless it says otherwise.
 type desk struct {
 	t      testing.TB
-	node   *node.Node
+	node   *session.Server
 	server *broker.Server
 	http   *httptest.Server
 }
@@ -41,7 +42,7 @@ func deskOf(t testing.TB, server *broker.Server) *desk {
 			t.Error(err)
 		}
 	})
-	engine, err := server.Node()
+	engine, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

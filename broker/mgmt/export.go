@@ -3,7 +3,7 @@ package mgmt
 import (
 	"strings"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // exportAll is the definitions of the whole broker.

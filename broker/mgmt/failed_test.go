@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/internal/access"
 )
 
 // When the disk has failed, no check says that all is well.
@@ -21,7 +22,7 @@ func TestHealthOfFailedDisk(t *testing.T) {
 	}
 	web := httptest.NewServer(handler)
 	defer web.Close()
-	engine, err := server.Node()
+	engine, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

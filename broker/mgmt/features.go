@@ -1,6 +1,8 @@
 package mgmt
 
-import "github.com/rehop/rehop/internal/node"
+import (
+	"github.com/rehop/rehop/broker/internal/node"
+)
 
 // The deprecated features of RabbitMQ 4 that this broker has, or refuses as the release does which it follows.
 const (

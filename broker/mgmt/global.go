@@ -3,14 +3,14 @@ package mgmt
 import (
 	"slices"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
 )
 
 // exposeTally exposes what has happened since the broker began: what has come and gone, and RabbitMQ's global counters. Unlike those of queues
 // and connections they go on when these are gone, so that rates can be made of them.
 func (c *call) exposeTally(e *exposition) {
-	churn, t := c.node.Churn(), c.node.Tally()
+	churn, t := c.node.Churn(), c.node.MessageCounts()
 	for _, m := range []struct {
 		name, help string
 		value      uint64
@@ -75,7 +75,7 @@ var globalMetrics = []struct {
 }
 
 // exposeDeadLetters has a value for each kind of dead letters that there can be, so that a rate begins with the first of them.
-func exposeDeadLetters(e *exposition, t node.Tally) {
+func exposeDeadLetters(e *exposition, t node.MessageCounts) {
 	type kind struct {
 		queue    queue.Type
 		strategy node.Strategy
@@ -101,5 +101,5 @@ func exposeDeadLetters(e *exposition, t node.Tally) {
 		e.family("rabbitmq_global_messages_dead_lettered_"+string(m.reason)+"_total", "counter", m.help, values...)
 	}
 	e.family("rabbitmq_global_messages_dead_lettered_confirmed_total", "counter", "Dead letters that another queue has, of queues that keep them until then",
-		sampled{labels("queue_type", typeLabel(queue.Quorum), "dead_letter_strategy", string(node.AtLeastOnce)), float64(t.Rehoused)})
+		sampled{labels("queue_type", typeLabel(queue.Quorum), "dead_letter_strategy", string(node.AtLeastOnce)), float64(t.DeadLettersMoved)})
 }

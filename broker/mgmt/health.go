@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -44,7 +44,7 @@ func (c *call) aliveness() (any, error) {
 	if err := c.unblocked(); err != nil {
 		return nil, err
 	}
-	err := c.amqp(func(s *session) error {
+	err := c.amqp(func(s *amqpClient) error {
 		if _, err := s.call(&wire.QueueDeclare{Queue: name, Durable: true}); err != nil {
 			return err
 		}

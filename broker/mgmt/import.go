@@ -5,8 +5,9 @@ import (
 	"mime"
 	"net/http"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/broker/internal/exchange"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 func (c *call) importAll() (any, error)   { return c.importInto(nil) }
@@ -117,7 +118,7 @@ func (im importer) topicPermission(f fields) error {
 
 // importer makes what definitions say.
 type importer struct {
-	node *node.Node
+	node *session.Server
 	only *node.Vhost
 }
 

@@ -1,7 +1,7 @@
 package mgmt
 
 import (
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // vhostLimits lists the limits of virtual hosts that have some.

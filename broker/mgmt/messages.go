@@ -34,7 +34,7 @@ func (c *call) publish() (any, error) {
 		return nil, err
 	}
 	routed := false
-	err = c.amqp(func(s *session) error {
+	err = c.amqp(func(s *amqpClient) error {
 		routed, err = s.publish(m, properties, body)
 		return err
 	})
@@ -45,7 +45,7 @@ func (c *call) publish() (any, error) {
 }
 
 // publish returns when the broker has confirmed a message.
-func (s *session) publish(m *wire.BasicPublish, properties wire.Properties, body []byte) (routed bool, err error) {
+func (s *amqpClient) publish(m *wire.BasicPublish, properties wire.Properties, body []byte) (routed bool, err error) {
 	if _, err := s.call(&wire.ConfirmSelect{}); err != nil {
 		return false, err
 	}
@@ -182,7 +182,7 @@ func (c *call) getMessages() (any, error) {
 		return nil, err
 	}
 	var got []object
-	err = c.amqp(func(s *session) error {
+	err = c.amqp(func(s *amqpClient) error {
 		got, err = g.get(s)
 		return err
 	})
@@ -232,7 +232,7 @@ func (g *getter) read(f fields) (err error) {
 	return nil
 }
 
-func (g *getter) get(s *session) ([]object, error) {
+func (g *getter) get(s *amqpClient) ([]object, error) {
 	got := []object{}
 	size := 0
 	tag := uint64(0)
@@ -264,7 +264,7 @@ func (g *getter) get(s *session) ([]object, error) {
 }
 
 // settle gives back or rejects all messages up to a tag.
-func (g *getter) settle(s *session, tag uint64) error {
+func (g *getter) settle(s *amqpClient, tag uint64) error {
 	if tag == 0 || g.mode == "ack_requeue_false" {
 		return nil
 	}

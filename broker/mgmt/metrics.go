@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // exposition is metrics in the text format of Prometheus.
@@ -130,7 +131,7 @@ var queueMetrics = []struct {
 	{"messages_ready", "gauge", "Messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.Ready) }},
 	{"messages_unacked", "gauge", "Messages that clients have and have not acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
 	{"messages", "gauge", "Messages: ready, delayed, not acknowledged, or dead and kept", func(s queue.Status) float64 { return float64(s.Ready + s.Delayed + s.Unacked + s.Kept) }},
-	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers) + s.Borrowers) }},
+	{"consumers", "gauge", "Consumers of queues", func(s queue.Status) float64 { return float64(len(s.Consumers) + s.CountedAsConsumers) }},
 	{"consumer_capacity", "gauge", "Whether a message that came now would be delivered at once", capacity},
 	{"consumer_utilisation", "gauge", "The same, under its older name", capacity},
 	{"messages_ready_bytes", "gauge", "Bytes of messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.ReadyBytes) }},
@@ -152,7 +153,7 @@ func summed(values []sampled, perObject bool) []sampled {
 }
 
 // exposeConnections returns how many channels there are, and on how many something was published.
-func (c *call) exposeConnections(e *exposition, connections []*node.Connection, perObject bool) (channels, publishers int) {
+func (c *call) exposeConnections(e *exposition, connections []*session.Connection, perObject bool) (channels, publishers int) {
 	var perConnection, sent, received, incoming []sampled
 	for _, conn := range connections {
 		label := labels("connection", conn.Name)

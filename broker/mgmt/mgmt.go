@@ -6,7 +6,9 @@ import (
 	"net/http"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/access"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // Handler serves the API below /api, and metrics for Prometheus at /metrics.
@@ -17,7 +19,7 @@ import (
 //
 // Serve it on this machine alone or behind TLS: basic authentication does not encrypt. The http.Server should have a ReadHeaderTimeout.
 func Handler(s *broker.Server) (http.Handler, error) {
-	n, err := s.Node()
+	n, err := access.Start(s, nil)
 	if err != nil {
 		return nil, fmt.Errorf("serve the management API: %w", err)
 	}
@@ -27,13 +29,13 @@ func Handler(s *broker.Server) (http.Handler, error) {
 // api is what all requests share.
 type api struct {
 	server     *broker.Server
-	node       *node.Node
+	node       *session.Server
 	routes     []route
 	rates      sampler
 	protection http.CrossOriginProtection // browsers send passwords along with requests of other sites, too
 }
 
-func newAPI(s *broker.Server, n *node.Node) *api {
+func newAPI(s *broker.Server, n *session.Server) *api {
 	return &api{server: s, node: n, routes: routes(n.Compat())}
 }
 

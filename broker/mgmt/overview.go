@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/exchange"
+	"github.com/rehop/rehop/broker/internal/exchange"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 func (c *call) overview() (any, error) {

@@ -6,7 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/session"
 )
 
 // The kinds of parameters that RabbitMQ has without plugins.
@@ -143,7 +144,7 @@ func (c *call) deleteParameter() (any, error) {
 // globalParameters lists what plugins and tools keep for the whole broker.
 func (c *call) globalParameters() (any, error) { return globalParameters(c.node), nil }
 
-func globalParameters(n *node.Node) list {
+func globalParameters(n *session.Server) list {
 	all, parameters := list{}, n.GlobalParameters()
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		all = append(all, object{"name": printable(name), "value": parameters[name]})
@@ -168,7 +169,7 @@ func (c *call) putGlobalParameter() (any, error) {
 	return made(created), err
 }
 
-func setGlobalParameter(n *node.Node, name string, f fields) (created bool, err error) {
+func setGlobalParameter(n *session.Server, name string, f fields) (created bool, err error) {
 	value, err := json.Marshal(f["value"])
 	if err != nil {
 		return false, badRequest(err.Error())

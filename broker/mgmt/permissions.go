@@ -1,6 +1,8 @@
 package mgmt
 
-import "github.com/rehop/rehop/internal/node"
+import (
+	"github.com/rehop/rehop/broker/internal/node"
+)
 
 // everywhere stands for all virtual hosts that a user has no permission of its own in.
 const everywhere = "*"

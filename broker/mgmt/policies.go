@@ -3,7 +3,7 @@ package mgmt
 import (
 	"encoding/json"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 func (c *call) policies() (any, error) { return c.policiesBy((*node.Vhost).Policies), nil }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/session"
 	"github.com/rehop/rehop/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func (c *call) oneQueue() (any, error) {
 	}
 	o := c.queueObject(q)
 	details := list{}
-	for _, s := range q.Subscriptions() {
+	for _, s := range session.Subscriptions(q) {
 		details = append(details, c.consumerObject(s))
 	}
 	o["consumer_details"], o["incoming"], o["deliveries"] = details, list{}, list{}
@@ -47,7 +48,7 @@ func (c *call) oneQueue() (any, error) {
 // queueObject describes a queue with the keys of its type.
 func (a *api) queueObject(q *node.Queue) object {
 	s := q.Status()
-	consumers := len(s.Consumers) + s.Borrowers
+	consumers := len(s.Consumers) + s.CountedAsConsumers
 	o := object{
 		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
 		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.ShownArguments()),
@@ -83,7 +84,7 @@ func (a *api) queueObject(q *node.Queue) object {
 			o["storage_version"] = 2 // the only one that 4.3 has
 		}
 	}
-	if owner := q.Owner(); owner != nil {
+	if owner, exclusive := q.Owner.(*session.Connection); exclusive {
 		o["owner_pid_details"] = connectionBrief(owner)
 	}
 	return o

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
 )
 
 // figures are the numbers of a queue, a channel, a virtual host or the broker that have a rate.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 func TestRates(t *testing.T) {

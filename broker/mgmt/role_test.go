@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/rehop/rehop/broker"
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // callers of the matrix. All who have a name may enter the virtual host "own".
@@ -54,7 +54,7 @@ func wanted(needs role, tags []string, own bool) bool {
 
 func TestEveryRouteAsksForItsRole(t *testing.T) {
 	d := newDesk(t)
-	for _, rt := range routes(broker.DefaultCompat) {
+	for _, rt := range routes(node.Compat(broker.DefaultCompat)) {
 		method, pattern, _ := strings.Cut(rt.pattern, " ")
 		for _, vhost := range []string{"own", "other"} {
 			path := strings.NewReplacer("{vhost}", vhost, "{kind}", "q", "{protocol}", "http", "{", "", "}", "").Replace(pattern)
@@ -105,7 +105,7 @@ func TestARouteWithoutARoleLetsNobodyIn(t *testing.T) {
 }
 
 func TestEveryPatternDeclaresARole(t *testing.T) {
-	for _, rt := range routes(broker.DefaultCompat) {
+	for _, rt := range routes(node.Compat(broker.DefaultCompat)) {
 		if rt.needs == 0 {
 			t.Errorf("%s declares no role", rt.pattern)
 		}

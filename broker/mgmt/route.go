@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // route is one method on one path. Its pattern is in the manner of http.ServeMux, which could not be used: it does not match a segment that

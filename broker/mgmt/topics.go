@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 // topicPermissions lists those of all users, in the virtual host of the path or in all.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rehop/rehop/internal/node"
+	"github.com/rehop/rehop/broker/internal/node"
 )
 
 func (c *call) whoami() (any, error) {

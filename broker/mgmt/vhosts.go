@@ -1,8 +1,8 @@
 package mgmt
 
 import (
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/queue"
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
 )
 
 // vhosts lists those that the user may enter; who monitors sees all.

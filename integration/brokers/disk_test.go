@@ -2,9 +2,11 @@ package brokers
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"time"
 
-	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/broker/brokertest"
 )
 
 // disk is what a log would do that has nothing else to do: write a record and sync it, one after the other. No broker that syncs
@@ -21,7 +23,7 @@ const recordOverhead = 96
 
 // bareLog is a file to which records are written.
 type bareLog struct {
-	file   store.File
+	file   brokertest.File
 	remove func() error
 	zeros  []byte
 	end    int64
@@ -29,13 +31,12 @@ type bareLog struct {
 }
 
 func (d disk) open(dir string) (*bareLog, error) {
-	fs := store.Dir(dir)
 	const name = "bare-disk"
-	f, err := fs.Create(name)
+	f, err := brokertest.CreateFile(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	return &bareLog{file: f, remove: func() error { return fs.Remove(name) }, zeros: make([]byte, d.ahead)}, nil
+	return &bareLog{file: f, remove: func() error { return os.Remove(filepath.Join(dir, name)) }, zeros: make([]byte, d.ahead)}, nil
 }
 
 func (l *bareLog) close() error { return errors.Join(l.file.Close(), l.remove()) }

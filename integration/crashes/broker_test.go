@@ -20,7 +20,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/rehop/rehop/internal/node/store"
+	rehopbroker "github.com/rehop/rehop/broker"
 )
 
 // Limits for liveness are generous: the machine may be busy. Those for safety do not exist.
@@ -295,7 +295,7 @@ func (b *broker) channel(use func(*amqp.Channel) error) error {
 // checkStore has everything on disk compared with its checksums. No process may run.
 func (b *broker) checkStore() {
 	b.t.Helper()
-	report, err := store.Check(context.Background(), store.Dir(b.orders.Dir))
+	report, err := rehopbroker.CheckDir(context.Background(), b.orders.Dir)
 	if err != nil {
 		b.t.Errorf("check the store: %v", err)
 	}

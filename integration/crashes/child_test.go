@@ -12,10 +12,9 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
-	"time"
 
-	"github.com/rehop/rehop/internal/node"
-	"github.com/rehop/rehop/internal/node/store"
+	rehopbroker "github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/brokertest"
 )
 
 // brokerRole is the variable by which this test binary knows that it is to be the broker.
@@ -61,29 +60,25 @@ func beBroker(text string) int {
 func (o orders) serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	n, err := node.Open(node.Config{
-		Dir: o.Dir, Store: store.Options{SegmentSize: o.SegmentSize, DiskReserve: o.DiskReserve, Crash: o.pass()},
-		Name: "crashes", Version: node.RabbitMQ310.Release(),
-		Users: []node.User{{Name: "guest", Password: "guest", Tags: []string{"administrator"}, LoopbackOnly: true,
-			Permissions: map[string]node.Permission{"*": node.Everything()}}},
-		FrameMax: 128 << 10, ChannelMax: 2047, Heartbeat: time.Minute, HandshakeLimit: 10 * time.Second, MaxMessage: 16 << 20,
+	server := &rehopbroker.Server{
+		Dir: o.Dir, DiskReserve: o.DiskReserve, Name: "crashes", Compat: rehopbroker.RabbitMQ310, ConsumerTimeout: -1,
 		MemoryLimit: 1 << 30, Resident: 1 << 20, // so little that messages are read back from disk
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
-	if err != nil {
+	}
+	if _, err := brokertest.OpenWithLog(server, brokertest.Log{SegmentSize: o.SegmentSize, Reached: o.pass()}); err != nil {
 		return err
 	}
 	ln, err := net.Listen("tcp", o.Addr)
 	if err != nil {
-		return errors.Join(err, n.Close())
+		return errors.Join(err, server.Close())
 	}
 	if _, err := os.Stdout.WriteString(ready); err != nil {
-		return errors.Join(err, n.Close())
+		return errors.Join(err, server.Close())
 	}
-	if err := n.Serve(ctx, ln); ctx.Err() == nil {
-		return errors.Join(err, n.Close())
+	if err := server.Serve(ctx, ln); ctx.Err() == nil {
+		return errors.Join(err, server.Close())
 	}
-	return n.Close()
+	return server.Close()
 }
 
 // pass is called at each point of the log. It ends the process at the one that was ordered, with nothing in between.

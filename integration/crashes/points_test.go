@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rehop/rehop/internal/node/store"
+	"github.com/rehop/rehop/broker/brokertest"
 )
 
 // pointLimit is how long a point may take to be reached on a busy machine. One that is not reached shows nothing, and that is a failure.
@@ -24,7 +24,7 @@ func exitAtPoints(t *testing.T, seed uint64) tally {
 	x.traffic.works(p)
 	rounds := times(1, 10)
 	for range rounds {
-		for _, point := range store.CrashPoints() {
+		for _, point := range brokertest.LogPoints() {
 			x.strike("under any load", point, x.anyLoad)
 		}
 		for _, point := range groupPoints(t) {
@@ -49,13 +49,13 @@ func exitAtPoints(t *testing.T, seed uint64) tally {
 
 // groupPoints are those that every write comes by.
 func groupPoints(t *testing.T) (points []string) {
-	for _, p := range store.CrashPoints() {
+	for _, p := range brokertest.LogPoints() {
 		if strings.Contains(p, "group") {
 			points = append(points, p)
 		}
 	}
 	if len(points) == 0 {
-		t.Fatalf("no point of the log has to do with groups: %q", store.CrashPoints())
+		t.Fatalf("no point of the log has to do with groups: %q", brokertest.LogPoints())
 	}
 	return points
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/brokertest"
 	"github.com/rehop/rehop/integration/lab"
 )
 
@@ -117,9 +118,9 @@ func embedded(t *testing.T, seed uint64, vhost string) func() (net.Conn, error) 
 			t.Error(err)
 		}
 	})
-	node, err := server.Node()
+	control, err := brokertest.Open(server)
 	if err == nil {
-		err = node.AddVhost(vhost)
+		err = control.AddVhost(vhost)
 	}
 	if err != nil {
 		t.Fatal(err)

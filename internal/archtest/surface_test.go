@@ -16,11 +16,6 @@ import (
 	"testing"
 )
 
-// leftToDo are public packages that still show internal types, and why.
-var leftToDo = map[string]string{
-	module + "/broker": "its settings and reports are aliases of types of internal/node and its store",
-}
-
 // No user can name a type of an internal package, construct it, or find its documentation.
 func TestNoInternalTypesInPublicPackages(t *testing.T) {
 	t.Parallel()
@@ -34,14 +29,7 @@ func TestNoInternalTypesInPublicPackages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := internalsOf(pkg)
-		if why, known := leftToDo[importPath]; known {
-			if len(found) == 0 {
-				t.Errorf("%s shows no internal types any more: take it out of leftToDo (%s)", importPath, why)
-			}
-			continue
-		}
-		for _, f := range found {
+		for _, f := range internalsOf(pkg) {
 			t.Error(f)
 		}
 	}

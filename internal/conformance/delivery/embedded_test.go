@@ -17,9 +17,9 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/brokertest"
 	"github.com/rehop/rehop/internal/conformance/delivery"
 	"github.com/rehop/rehop/internal/layouts"
-	"github.com/rehop/rehop/internal/node"
 )
 
 // TestEmbedded runs the workload on the embedded broker, in virtual time, under each of its faults.
@@ -96,11 +96,11 @@ func (x *trial) current() *broker.Server {
 	return x.server
 }
 
-func (x *trial) node() *node.Node {
+func (x *trial) control() *brokertest.Control {
 	x.T.Helper()
-	n, err := x.current().Node()
+	c, err := brokertest.Open(x.current())
 	x.Must(err)
-	return n
+	return c
 }
 
 func (x *trial) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -139,7 +139,7 @@ func dropConnections(x *trial) delivery.Rules {
 	x.Start()
 	for range times {
 		x.Fault("connections dropped", func(began int) {
-			x.node().DropConnections()
+			x.control().DropConnections()
 			x.SeeKind(began, delivery.Connected)
 		})
 	}
@@ -151,10 +151,10 @@ func block(x *trial) delivery.Rules {
 	x.Start()
 	for range times {
 		x.Fault("blocked", func(began int) {
-			x.node().SetAlarm(node.TestAlarm, true)
+			x.control().Block(true)
 			x.SeeKind(began, delivery.Blocked)
 			time.Sleep(5 * time.Second)
-			x.node().SetAlarm(node.TestAlarm, false)
+			x.control().Block(false)
 		})
 	}
 	return x.rules(times, delivery.Blocked)
@@ -177,7 +177,7 @@ func (x *trial) refuse(refusals, began int) {
 	var mu sync.Mutex
 	var seen [2]int // of those that are moved, and of those that are published
 	exchange, enough := x.Work.Script.Exchange, make(chan struct{}, 1)
-	x.node().RefusePublishes(func(_, to, _ string) bool {
+	x.control().Refuse(func(to, _ string) bool {
 		mu.Lock()
 		defer mu.Unlock()
 		kind := 0
@@ -194,7 +194,7 @@ func (x *trial) refuse(refusals, began int) {
 		return seen[kind]%2 == 0
 	})
 	<-enough
-	x.node().RefusePublishes(nil)
+	x.control().Refuse(nil)
 	x.SeeKind(began, delivery.Refused)
 }
 
@@ -204,7 +204,7 @@ func holdConfirms(x *trial) delivery.Rules {
 	x.Start()
 	for i := range times {
 		x.Fault("confirms held", func(began int) {
-			x.node().HoldConfirms(true)
+			x.control().HoldConfirms(true)
 			synctest.Wait() // those that were under way have arrived
 			before := x.Books.Count(delivery.Confirmed)
 			time.Sleep(3 * time.Second)
@@ -213,10 +213,10 @@ func holdConfirms(x *trial) delivery.Rules {
 			}
 			x.Books.Record(delivery.Event{Kind: delivery.Witnessed, Comment: "no confirm came"})
 			if i%2 == 1 {
-				x.node().DropConnections()
+				x.control().DropConnections()
 				x.SeeKind(began, delivery.Lost)
 			}
-			x.node().HoldConfirms(false)
+			x.control().HoldConfirms(false)
 		})
 	}
 	return x.rules(times, delivery.Witnessed)
@@ -268,7 +268,7 @@ func deleteQueues(x *trial) delivery.Rules {
 		x.Work.Resume()
 	})
 	time.Sleep(script.Doom)
-	if got := x.node().Vhost("/").Queue(layouts.OrphansQueue).Status().Ready; got != doomed {
+	if got := x.control().Queue("/", layouts.OrphansQueue).Counts().Ready; got != doomed {
 		x.T.Errorf("orphans: got %d, want %d", got, doomed)
 	}
 	rules := x.rules(2, delivery.Ceased, delivery.Witnessed)
@@ -278,6 +278,5 @@ func deleteQueues(x *trial) delivery.Rules {
 
 func (x *trial) deleteQueue(name string) {
 	x.T.Helper()
-	_, err := x.node().Vhost("/").Queue(name).Delete(false, false)
-	x.Must(err)
+	x.Must(x.control().Queue("/", name).Delete())
 }

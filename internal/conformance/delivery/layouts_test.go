@@ -53,7 +53,7 @@ func manyFaults(x *trial) delivery.Rules {
 	// First: what classic queues deliver again is sent round, and handlers might all be moving that.
 	x.Fault(movesRefused, x.refuseMoves)
 	x.Fault(dropped, func(began int) {
-		x.node().DropConnections()
+		x.control().DropConnections()
 		x.SeeKind(began, delivery.Connected)
 	})
 	x.Fault(refused, func(began int) { x.refuse(20, began) })
@@ -78,7 +78,7 @@ func (x *trial) refuseMoves(began int) {
 	const moves, refusals = 5, 40
 	exchange := x.Work.Script.Exchange
 	var refused atomic.Int64
-	x.node().RefusePublishes(func(_, to, _ string) bool {
+	x.control().Refuse(func(to, _ string) bool {
 		if to == exchange {
 			return false
 		}
@@ -93,8 +93,8 @@ func (x *trial) refuseMoves(began int) {
 		return refused.Load() > 0 && failed >= moves || refused.Load() >= refusals
 	})
 	synctest.Wait() // what was acked, rightly or not, has reached the broker
-	x.node().DropConnections()
-	x.node().RefusePublishes(nil)
+	x.control().DropConnections()
+	x.control().Refuse(nil)
 	x.SeeKind(began, delivery.Connected)
 }
 

@@ -18,6 +18,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/brokertest"
 )
 
 // serve starts a broker and returns its URL.
@@ -107,11 +108,11 @@ func TestModes(t *testing.T) {
 // queues are those that the broker has.
 func queues(t *testing.T, server *broker.Server) (names []string) {
 	t.Helper()
-	node, err := server.Node()
+	control, err := brokertest.Open(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range node.Vhost("/").Queues() {
+	for _, q := range control.Queues("/") {
 		names = append(names, q.Name)
 	}
 	return names

@@ -12,17 +12,18 @@ import (
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/broker"
+	"github.com/rehop/rehop/broker/brokertest"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
 )
 
 // failDisk does to a broker what a disk that fails does.
 func failDisk(t *testing.T, server *broker.Server) {
 	t.Helper()
-	engine, err := server.Node()
+	control, err := brokertest.Open(server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine.FailDisk(syscall.EIO)
+	control.FailDisk(syscall.EIO)
 }
 
 // When the disk of the embedded broker fails, the service ends with an error at once, whether or not others can connect to the broker.

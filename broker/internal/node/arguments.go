@@ -1,0 +1,381 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/rehop/rehop/broker/internal/erlang"
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// queueArguments are those that a queue of a type has. A declaration of a queue that is there already must agree in them, and is
+// told the first difference in this order.
+var queueArguments = map[queue.Type][]string{
+	queue.Classic: {"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
+		"x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version", "x-single-active-consumer",
+		"x-queue-type", "x-queue-master-locator"},
+	queue.Quorum: {"x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires", "x-max-length",
+		"x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow", "x-single-active-consumer",
+		"x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl", "x-queue-leader-locator"},
+}
+
+// consumerArguments are those that consumers of a type of queue have.
+var consumerArguments = map[queue.Type][]string{
+	queue.Classic: {"x-cancel-on-ha-failover", "x-priority", "x-credit"},
+	queue.Quorum:  {"x-priority", "x-credit"},
+}
+
+// queueArguments are those of a release.
+func (c Compat) queueArguments(t queue.Type) []string {
+	known := slices.Clip(queueArguments[t])
+	switch {
+	case t == queue.Classic && c >= RabbitMQ40:
+		return append(known, "x-queue-leader-locator")
+	case t == queue.Quorum && c >= RabbitMQ43:
+		return append(known, "x-consumer-disconnected-timeout", "x-consumer-timeout", "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max")
+	}
+	return known
+}
+
+func (c Compat) consumerArguments(t queue.Type) []string {
+	switch {
+	case c < RabbitMQ40:
+		return consumerArguments[t]
+	case t == queue.Quorum && c >= RabbitMQ43:
+		return []string{"x-priority", "x-consumer-timeout"}
+	}
+	return []string{"x-priority"}
+}
+
+// Of streams, RabbitMQ knows these too, and refuses them elsewhere.
+var (
+	streamArguments         = []string{"x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-queue-leader-locator"}
+	streamConsumerArguments = []string{"x-stream-offset"}
+)
+
+// A check returns what is wrong with the value of an argument as RabbitMQ prints it, or "".
+type check func(value any, args wire.Table) string
+
+// argumentChecks are tried in this order.
+type argumentChecks []struct {
+	key   string
+	check check
+}
+
+var queueChecks = argumentChecks{
+	{"x-expires", aPositiveLifetime},
+	{"x-message-ttl", aLifetime},
+	{"x-dead-letter-exchange", aString},
+	{"x-dead-letter-routing-key", deadLetterKey},
+	{"x-dead-letter-strategy", oneOf("invalid_dlx_strategy", "at-most-once", "at-least-once")},
+	{"x-max-length", notNegative},
+	{"x-max-length-bytes", notNegative},
+	{"x-max-in-memory-length", notNegative},
+	{"x-max-in-memory-bytes", notNegative},
+	{"x-max-priority", priorityLevels},
+	{"x-overflow", oneOf("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx")},
+	{"x-queue-mode", namedOneOf("unsupported queue mode '%s'", "default", "lazy")},
+	{"x-queue-version", queueVersion},
+	{"x-single-active-consumer", aBoolean},
+	{"x-consumer-timeout", notNegative},
+	{"x-consumer-disconnected-timeout", notNegative},
+	{"x-quorum-initial-group-size", positive},
+	{"x-queue-leader-locator", oneOf("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders")},
+}
+
+var consumerChecks = argumentChecks{
+	{"x-priority", anInteger},
+	{"x-cancel-on-ha-failover", aBoolean},
+	{"x-consumer-timeout", notNegative},
+}
+
+// checkQueueArguments refuses the declaration of a new queue as RabbitMQ does.
+func checkQueueArguments(c Compat, name, vhost string, durable, exclusive, autoDelete bool, args wire.Table) error {
+	what := Resource("queue", name, vhost)
+	if err := (argumentChecks{{"x-queue-type", knownType}}).refuse(what, args); err != nil {
+		return err
+	}
+	typ := queueType(args)
+	if err := queueChecks.only(c.queueArguments(typ)).refuse(what, c.checked(args)); err != nil {
+		return err
+	}
+	if err := refuseForeign(what, typ, args, c.queueArguments, streamArguments); err != nil {
+		return err
+	}
+	if c.refusesOldStorage() {
+		if err := refuseOldStorage(what, args); err != nil {
+			return err
+		}
+	}
+	if c.refusesTransientQueues() && !durable && !exclusive {
+		return Refuse(wire.InternalError, "Feature `transient_nonexcl_queues` is deprecated.\nBy default, this feature is not permitted anymore.\n"+
+			"The feature will be removed from a future major RabbitMQ version, regardless of the configuration; actual version to be determined.")
+	}
+	if typ == queue.Quorum {
+		return refuseProperties(what, durable, exclusive, autoDelete)
+	}
+	return nil
+}
+
+// CheckServerNamed refuses a queue whose name the broker should choose, if it has to be a quorum queue.
+func CheckServerNamed(args wire.Table) error {
+	if typ := queueType(args); typ != queue.Classic {
+		return Refuse(wire.PreconditionFailed, "Cannot declare a server-named queue for type %s", typeModule(typ))
+	}
+	return nil
+}
+
+// CheckConsumerArguments refuses what a consumer cannot ask of a type of queue, and returns the consumer's priority.
+func CheckConsumerArguments(c Compat, name, vhost string, typ queue.Type, args wire.Table) (priority int, err error) {
+	what := Resource("queue", name, vhost)
+	if err := consumerChecks.only(c.consumerArguments(typ)).refuse(what, args); err != nil {
+		return 0, err
+	}
+	if err := refuseForeign(what, typ, args, c.consumerArguments, streamConsumerArguments); err != nil {
+		return 0, err
+	}
+	value, _ := args.Get("x-priority")
+	p, _ := wire.Integer(value)
+	return int(p), nil
+}
+
+func (checks argumentChecks) only(keys []string) argumentChecks {
+	var some argumentChecks
+	for _, c := range checks {
+		if slices.Contains(keys, c.key) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+func (checks argumentChecks) refuse(what string, args wire.Table) error {
+	for _, c := range checks {
+		value, ok := args.Get(c.key)
+		if !ok {
+			continue
+		}
+		if fault := c.check(value, args); fault != "" {
+			return Refuse(wire.PreconditionFailed, "invalid arg '%s' for %s: %s", c.key, what, fault)
+		}
+	}
+	return nil
+}
+
+// refuseForeign refuses arguments that only other types of queue have. Arguments that nobody knows are let pass.
+func refuseForeign(what string, typ queue.Type, args wire.Table, known func(queue.Type) []string, stream []string) error {
+	for _, f := range args {
+		if slices.Contains(known(typ), f.Key) {
+			continue
+		}
+		if slices.Contains(known(queue.Classic), f.Key) || slices.Contains(known(queue.Quorum), f.Key) || slices.Contains(stream, f.Key) {
+			return Refuse(wire.PreconditionFailed, "invalid arg '%s' for %s of queue type %s", f.Key, what, typeModule(typ))
+		}
+	}
+	return nil
+}
+
+// refuseOldStorage refuses the storage of classic queues that is gone.
+func refuseOldStorage(what string, args wire.Table) error {
+	version, _ := args.Get("x-queue-version")
+	if v, ok := wire.Integer(version); ok && v == 1 {
+		return Refuse(wire.PreconditionFailed, `invalid arg 'x-queue-version' for %s: "unsupported queue version '1'"`, what)
+	}
+	return nil
+}
+
+// refuseProperties refuses what a quorum queue cannot be.
+func refuseProperties(what string, durable, exclusive, autoDelete bool) error {
+	for _, p := range []struct {
+		name string
+		set  bool
+	}{{"auto-delete", autoDelete}, {"exclusive-owner", exclusive}, {"non-durable", !durable}} {
+		if p.set {
+			return Refuse(wire.PreconditionFailed, "invalid property '%s' for %s", p.name, what)
+		}
+	}
+	return nil
+}
+
+// typeModule is RabbitMQ's name for a type of queue in reply texts.
+func typeModule(t queue.Type) string { return "rabbit_" + string(t) + "_queue" }
+
+func knownType(value any, _ wire.Table) string {
+	if value == "stream" {
+		return "this broker has no streams; leave it out, or choose classic or quorum"
+	}
+	return namedOneOf("unsupported queue type '%s'", string(queue.Classic), string(queue.Quorum))(value, nil)
+}
+
+func aString(value any, _ wire.Table) string {
+	if erlang.Type(value) != "longstr" {
+		return "{unacceptable_type," + erlang.Type(value) + "}"
+	}
+	return ""
+}
+
+func aBoolean(value any, _ wire.Table) string {
+	if erlang.Type(value) != "bool" {
+		return "{unacceptable_type," + erlang.Type(value) + "}"
+	}
+	return ""
+}
+
+// oneOf has the fault as a whole, namedOneOf as a text around the value.
+func oneOf(fault string, choice ...string) check {
+	return func(value any, _ wire.Table) string {
+		if s, ok := value.(string); ok && !slices.Contains(choice, s) {
+			return fault
+		}
+		return aString(value, nil)
+	}
+}
+
+func namedOneOf(fault string, choice ...string) check {
+	return func(value any, _ wire.Table) string {
+		if s, ok := value.(string); ok && !slices.Contains(choice, s) {
+			return erlang.String(fmt.Sprintf(fault, s))
+		}
+		return aString(value, nil)
+	}
+}
+
+func deadLetterKey(value any, args wire.Table) string {
+	if fault := aString(value, nil); fault != "" {
+		return fault
+	}
+	if _, ok := args.Get("x-dead-letter-exchange"); !ok {
+		return "routing_key_but_no_dlx_defined"
+	}
+	return ""
+}
+
+func anInteger(value any, _ wire.Table) string {
+	if _, ok := wire.Integer(value); !ok {
+		return erlang.String("expected integer, got " + erlang.Type(value))
+	}
+	return ""
+}
+
+func notNegative(value any, _ wire.Table) string {
+	if fault := anInteger(value, nil); fault != "" {
+		return fault
+	}
+	if v, _ := wire.Integer(value); v < 0 {
+		return fmt.Sprintf("{value_negative,%d}", v)
+	}
+	return ""
+}
+
+func positive(value any, _ wire.Table) string {
+	if v, ok := wire.Integer(value); ok && v == 0 {
+		return "{value_zero,0}"
+	}
+	return notNegative(value, nil)
+}
+
+// maxLifetime is ten years, in milliseconds.
+const maxLifetime = 315_360_000_000
+
+func aLifetime(value any, _ wire.Table) string {
+	if v, ok := wire.Integer(value); ok && v > maxLifetime {
+		return fmt.Sprintf("{value_too_large,%d}", v)
+	}
+	return notNegative(value, nil)
+}
+
+func aPositiveLifetime(value any, _ wire.Table) string {
+	if v, ok := wire.Integer(value); ok && v == 0 {
+		return "{value_zero,0}"
+	}
+	return aLifetime(value, nil)
+}
+
+func priorityLevels(value any, _ wire.Table) string {
+	if v, ok := wire.Integer(value); ok && v > 255 {
+		return fmt.Sprintf("{max_value_exceeded,%d}", v)
+	}
+	return notNegative(value, nil)
+}
+
+func queueVersion(value any, _ wire.Table) string {
+	if fault := notNegative(value, nil); fault != "" {
+		return fault
+	}
+	if v, _ := wire.Integer(value); v != 1 && v != 2 {
+		return erlang.String(fmt.Sprintf("unsupported queue version '%d'", v))
+	}
+	return ""
+}
+
+// queueType returns the type that arguments ask for.
+func queueType(args wire.Table) queue.Type {
+	if t, _ := args.Get("x-queue-type"); t == string(queue.Quorum) {
+		return queue.Quorum
+	}
+	return queue.Classic
+}
+
+// maxPriority returns the highest priority that a queue tells from others.
+func maxPriority(args wire.Table) uint8 {
+	value, _ := args.Get("x-max-priority")
+	p, _ := wire.Integer(value)
+	return uint8(min(max(p, 0), 255))
+}
+
+// SingleActive reports whether one consumer at a time is served.
+func SingleActive(args wire.Table) bool {
+	value, _ := args.Get("x-single-active-consumer")
+	return value == true
+}
+
+// sameArguments refuses a declaration whose arguments differ in one of the keys.
+func sameArguments(what string, have, want wire.Table, keys []string) error {
+	for _, key := range keys {
+		current, has := have.Get(key)
+		received, wants := want.Get(key)
+		switch {
+		case has && wants:
+			// The type does not matter as long as the value is the same.
+			if erlang.Term(current) != erlang.Term(received) {
+				return inequivalent(key, what, untyped(received), untyped(current))
+			}
+		case has && !(key == "x-queue-type" && current == string(queue.Classic)):
+			return inequivalent(key, what, "none", typed(current))
+		case wants && !(key == "x-queue-type" && received == string(queue.Classic)):
+			return inequivalent(key, what, typed(received), "none")
+		}
+	}
+	return nil
+}
+
+// inequivalent refuses a declaration of what is there already, but different.
+func inequivalent(name, what, received, current string) error {
+	return Refuse(wire.PreconditionFailed, "inequivalent arg '%s' for %s: received %s but current is %s", name, what, received, current)
+}
+
+func quoted(s string) string { return "'" + s + "'" }
+
+// untyped and typed print a value among those that differ; which of them is used depends on whether both are there.
+func untyped(value any) string {
+	if value == nil {
+		return "none"
+	}
+	return quoted(plainTerm(value))
+}
+
+func typed(value any) string {
+	return fmt.Sprintf("the value '%s' of type '%s'", plainTerm(value), erlang.Type(value))
+}
+
+// plainTerm is like erlang.Term, but with strings as they are.
+func plainTerm(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	}
+	return erlang.Term(value)
+}

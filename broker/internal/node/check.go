@@ -1,0 +1,145 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// PeekedMessage is a message in a queue, as one sees it who does not take it.
+type PeekedMessage struct {
+	Exchange, Key string
+	Properties    wire.Properties
+	Body          []byte
+	Redelivered   bool
+}
+
+// PeekMessages returns what is ready in a queue, from its head, and takes nothing.
+func (q *Queue) PeekMessages() ([]PeekedMessage, error) {
+	items := q.Core.Peek(q.Status().Ready)
+	seen := make([]PeekedMessage, 0, len(items))
+	for _, it := range items {
+		content := it.Message.Content()
+		if content == nil && it.Message.Stored() {
+			stored, err := q.Vhost.node.Store.Read(&it.Message.Message)
+			if err != nil {
+				return nil, fmt.Errorf("read a message of %s: %w", q, err)
+			}
+			content = &stored
+		}
+		if content == nil { // somebody has taken and acknowledged it meanwhile
+			continue
+		}
+		properties, err := wire.ParseProperties(content.Properties)
+		if err != nil {
+			return nil, fmt.Errorf("read the properties of a message of %s: %w", q, err)
+		}
+		seen = append(seen, PeekedMessage{Exchange: content.Exchange, Key: content.Key, Properties: properties, Body: content.Body, Redelivered: it.Redelivered})
+	}
+	return seen, nil
+}
+
+// NextDue returns how long it takes until a message at the head of a queue expires or a delayed one is ready, and whether there is one that does.
+func (n *Node) NextDue() (wait time.Duration, waits bool) {
+	now := n.Clock()
+	due := func(left time.Duration) {
+		if !waits || left < wait {
+			wait, waits = left, true
+		}
+	}
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			for _, head := range q.Core.Peek(1) {
+				if head.Expires != 0 {
+					due(max(head.Expires-now, 0))
+				}
+			}
+			if s := q.Core.Status(); s.Delayed > 0 {
+				due(s.NextReady)
+			}
+		}
+	}
+	return wait, waits
+}
+
+// Moving returns how many steps dead letters have taken so far, and how many of them are on their way. Who looks at several queues
+// has seen all messages if nothing was on its way before and no step was taken meanwhile.
+func (n *Node) Moving() (steps uint64, dying int) {
+	steps = n.steps.Load()
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			dying += q.Status().Dying
+		}
+	}
+	return steps, dying
+}
+
+// holding is what a queue has, counted by going through it.
+type holding struct {
+	messages int
+	bytes    int64
+}
+
+func (h *holding) add(q *Queue, it queue.Item) {
+	h.messages++
+	h.bytes += q.Core.Weight(it.Message)
+}
+
+// CheckCounts compares what the queues, the memory and the log say of themselves with the messages that are there. Nothing may
+// move meanwhile.
+func (n *Node) CheckCounts() error {
+	var faults []error
+	compare := func(what string, says, has any) {
+		if says != has {
+			faults = append(faults, fmt.Errorf("%s: the counter says %v, there are %v", what, says, has))
+		}
+	}
+	held := make(map[*queue.Message]bool)
+	logged := make(map[*queue.Message]bool)
+	note := func(q *Queue, it queue.Item) {
+		held[it.Message] = true
+		if q.kept() && (it.Message.Persistent || q.Core.Type == queue.Quorum) {
+			logged[it.Message] = true
+		}
+	}
+	unacked := make(map[*Queue]*holding)
+	n.clients.EachUnacked(func(q *Queue, it queue.Item) {
+		if unacked[q] == nil {
+			unacked[q] = &holding{}
+		}
+		unacked[q].add(q, it)
+		note(q, it)
+	})
+	for _, v := range n.Vhosts() {
+		for _, q := range v.Queues() {
+			status := q.Status()
+			var waiting, inHand holding
+			for _, it := range append(q.Core.Peek(status.Ready+1), q.Core.Delayed()...) {
+				waiting.add(q, it)
+				note(q, it)
+			}
+			if h := unacked[q]; h != nil {
+				inHand = *h
+			}
+			for _, d := range q.waiting.peek() {
+				note(q, d.Item)
+			}
+			compare(q.String()+", ready or delayed", holding{status.Ready + status.Delayed, status.ReadyBytes}, waiting)
+			compare(q.String()+", unacknowledged", holding{status.Unacked, status.UnackedBytes}, inHand)
+		}
+	}
+	if len(held) == 0 {
+		compare("bytes of messages in memory", n.budget.Used(), int64(0))
+	}
+	if n.Store != nil {
+		stats := n.Store.Stats()
+		compare("messages in the log", stats.Messages, len(logged))
+		if stats.SetAside > 0 {
+			faults = append(faults, fmt.Errorf("%d messages could not be read and were set aside; their files in %s end with .damaged", stats.SetAside, n.Config.Dir))
+		}
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// The counters are right when messages come and go, and each error in them is found.
+func TestCheckBooks(t *testing.T) {
+	content := func() *store.Content { return &store.Content{Key: "q", Body: []byte("body")} }
+	for name, c := range map[string]struct {
+		tamper func(n *Node, q *Queue)
+		want   string
+	}{
+		"nothing":   {func(*Node, *Queue) {}, ""},
+		"published": {func(n *Node, q *Queue) { n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q}) }, ""},
+		"purged": {func(n *Node, q *Queue) {
+			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.Purge()
+		}, ""},
+		"taken by nobody": {func(n *Node, q *Queue) {
+			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.Core.Get(false)
+		}, "unacknowledged: the counter says {1 4}, there are {0 0}"},
+		"not in the log": {func(n *Node, q *Queue) {
+			m := queue.NewMessage(content(), 1)
+			m.Persistent = true
+			n.budget.Admit(m)
+			q.Core.Push(m, -1)
+		}, "messages in the log: the counter says 0, there are 1"},
+		"purged behind the log's back": {func(n *Node, q *Queue) {
+			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
+			q.Core.Purge()
+		}, "messages in the log: the counter says 1, there are 0"},
+		"memory lost": {func(n *Node, _ *Queue) { n.budget.Admit(queue.NewMessage(content(), 1)) }, "bytes of messages in memory: the counter says 277, there are 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := openAlone(Config{Dir: t.TempDir(), Resident: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := n.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			q, err := n.Vhost("/").DeclareQueue(QueueSpec{Name: "q", Durable: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.tamper(n, q)
+			err = n.CheckCounts()
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("got %v, want nil", err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("got %v, want it to contain %q", err, c.want)
+			}
+		})
+	}
+}

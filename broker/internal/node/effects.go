@@ -1,0 +1,108 @@
+package node
+
+import (
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/store"
+)
+
+func (n *Node) Batch() *store.Batch { return n.batches.Get().(*store.Batch) }
+
+// Commit writes a batch to the log, if there is one, and takes it back.
+func (n *Node) Commit(b *store.Batch) store.Mark {
+	var mark store.Mark
+	if n.Store != nil {
+		mark = n.Store.Commit(b)
+		for last := n.Latest.Load(); last < uint64(mark) && !n.Latest.CompareAndSwap(last, uint64(mark)); last = n.Latest.Load() {
+			continue
+		}
+	}
+	b.Reset()
+	n.batches.Put(b)
+	return mark
+}
+
+// Throttle waits while much is to be written. No lock is held.
+func (n *Node) Throttle() {
+	if n.Store != nil && n.opened.Load() {
+		// An error is the end of the log or of the node, which everybody is told of elsewhere.
+		_ = n.Store.Throttle(n.Context)
+	}
+}
+
+// Apply sees to what follows from a call to a queue. No lock is held.
+func (n *Node) Apply(q *Queue, fx queue.Effects) {
+	if n.settleAndLoad(q, fx) {
+		n.deadLetterAll(q)
+	}
+	n.CheckMemory()
+}
+
+// settleAndLoad does what must be done at once, and reports whether messages have died.
+func (n *Node) settleAndLoad(q *Queue, fx queue.Effects) (dead bool) {
+	for {
+		n.settled(q, fx.Settled)
+		dead = dead || fx.Dead
+		if !fx.Load {
+			return dead
+		}
+		fx = q.Core.Loaded(n.load(q))
+	}
+}
+
+// settled notes in the log that messages have left a queue.
+func (n *Node) settled(q *Queue, messages []*queue.Message) {
+	if len(messages) == 0 || !q.kept() {
+		return
+	}
+	b := n.Batch()
+	for _, m := range messages {
+		if m.Stored() {
+			b.Settle(&m.Message, q.Core.ID)
+		}
+	}
+	n.Commit(b)
+}
+
+// load reads contents that consumers wait for. It returns the messages that cannot be read.
+func (n *Node) load(q *Queue) map[*queue.Message]bool {
+	var unreadable map[*queue.Message]bool
+	for _, m := range q.Core.Missing() {
+		if err := n.reload(m); err != nil {
+			n.Log.Error("a stored message cannot be read and is dropped from its queue; its file is kept", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
+			if unreadable == nil {
+				unreadable = make(map[*queue.Message]bool)
+			}
+			unreadable[m] = true
+		}
+	}
+	return unreadable
+}
+
+func (n *Node) reload(m *queue.Message) error {
+	if c := n.contentCache.find(m); c != nil {
+		n.budget.Load(m, c)
+		return nil
+	}
+	c, err := n.Store.Read(&m.Message)
+	if err != nil {
+		return err
+	}
+	if m.Shared() {
+		n.contentCache.add(m, &c)
+	}
+	n.budget.Load(m, &c)
+	return nil
+}
+
+// tick is called by a queue's timer.
+func (n *Node) tick(q *Queue) {
+	if !n.Tasks.Enter() {
+		return
+	}
+	defer n.Tasks.Leave()
+	fx, expired := q.Core.Tick()
+	n.Apply(q, fx)
+	if expired {
+		_, _ = q.Delete(false, false)
+	}
+}

@@ -1,0 +1,26 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Exception ends a channel, or the whole connection, for a reason that the client is told.
+type Exception struct {
+	Code   uint16
+	Text   string
+	Method wire.MethodID // at fault; 0: none
+}
+
+func (e *Exception) Error() string { return wire.ReplyText(e.Code, e.Text) }
+
+// Refuse returns an exception with RabbitMQ's words.
+func Refuse(code uint16, format string, args ...any) error {
+	return &Exception{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// A resource is named in reply texts as RabbitMQ does.
+func Resource(kind, name, vhost string) string {
+	return fmt.Sprintf("%s '%s' in vhost '%s'", kind, name, vhost)
+}

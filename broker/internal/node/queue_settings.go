@@ -1,0 +1,127 @@
+package node
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// queueSettings is how a queue with these arguments behaves under a policy.
+func queueSettings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) queue.Settings {
+	rules := ruleSources{args, policy}
+	s := queue.Unlimited()
+	s.TTL = milliseconds(rules.lower("message-ttl"))
+	s.Expires = milliseconds(rules.lower("expires"))
+	if c.queuesHaveConsumerTimeout() {
+		s.ConsumerTimeout = milliseconds(rules.lower("consumer-timeout"))
+	}
+	s.MaxLength = rules.lower("max-length")
+	s.MaxBytes = rules.lower("max-length-bytes")
+	s.DeadLetter, s.HasDeadLetter = rules.argumentFirst("dead-letter-exchange")
+	s.DeadLetterKey, s.HasDeadLetterKey = rules.argumentFirst("dead-letter-routing-key")
+	if typ == queue.Classic {
+		if overflow, ok := rules.argumentFirst("overflow"); ok {
+			s.Overflow = queue.Overflow(overflow)
+		}
+		return s
+	}
+	if expires, ok := rules.byPolicy("expires"); ok && c.quorumExpiresByPolicy() {
+		s.Expires = milliseconds(expires)
+	}
+	// The argument yields to the policy here, other than in classic queues, and there is but one way to refuse messages.
+	if overflow, _ := rules.policyFirst("overflow"); overflow == string(queue.RejectPublish) {
+		s.Overflow = queue.RejectPublish
+		// Only with this: a queue that drops what it has no room for could not keep its dead letters either.
+		strategy, _ := rules.argumentFirst("dead-letter-strategy")
+		s.AtLeastOnce = strategy == "at-least-once"
+	}
+	s.DeliveryLimit = rules.deliveryLimit(c)
+	if c.delaysRetries() {
+		s.Retry = rules.retry()
+	}
+	return s
+}
+
+// ruleSources is where a queue's settings come from. The name of an argument is that of the policy's key with "x-" before it.
+type ruleSources struct {
+	args   wire.Table
+	policy map[string]any
+}
+
+func (r ruleSources) byArgument(name string) (int64, bool) {
+	value, _ := r.args.Get("x-" + name)
+	return wire.Integer(value)
+}
+
+func (r ruleSources) byPolicy(name string) (int64, bool) { return wire.Integer(r.policy[name]) }
+
+// lower returns the lower of argument and policy, or -1 if there is none.
+func (r ruleSources) lower(name string) int64 {
+	a, hasArgument := r.byArgument(name)
+	p, hasPolicy := r.byPolicy(name)
+	switch {
+	case hasArgument && hasPolicy:
+		return min(a, p)
+	case hasArgument:
+		return a
+	case hasPolicy:
+		return p
+	}
+	return -1
+}
+
+func (r ruleSources) argumentFirst(name string) (string, bool) {
+	value, _ := r.args.Get("x-" + name)
+	if s, ok := value.(string); ok {
+		return s, true
+	}
+	s, ok := r.policy[name].(string)
+	return s, ok
+}
+
+func (r ruleSources) policyFirst(name string) (string, bool) {
+	if s, ok := r.policy[name].(string); ok {
+		return s, true
+	}
+	return r.argumentFirst(name)
+}
+
+func (r ruleSources) deliveryLimit(c Compat) int {
+	const name = "delivery-limit"
+	a, hasArgument := r.byArgument(name)
+	p, hasPolicy := r.byPolicy(name)
+	limit := r.lower(name)
+	switch {
+	case !hasArgument && !hasPolicy:
+		limit = c.deliveryLimit()
+	case !c.negativeIsUnlimited():
+		limit = max(limit, 0)
+	case hasArgument && hasPolicy && limit < 0:
+		limit = max(a, p) // a limit is safer than none
+	}
+	return int(max(limit, -1))
+}
+
+// retry returns how what comes back is delayed. RabbitMQ accepts any arguments, and delays nothing by those that make no sense.
+func (r ruleSources) retry() queue.Retry {
+	name, _ := r.policyFirst("delayed-retry-type")
+	typ := queue.RetryType(name)
+	least, most := r.lower("delayed-retry-min"), r.lower("delayed-retry-max")
+	if !slices.Contains([]queue.RetryType{queue.RetryAll, queue.RetryFailed, queue.RetryReturned}, typ) || least <= 0 {
+		return queue.Retry{}
+	}
+	if most <= 0 {
+		most = least
+	}
+	return queue.Retry{Type: typ, Min: milliseconds(least), Max: milliseconds(most)}
+}
+
+// milliseconds bounds a lifetime: policies may have any.
+func milliseconds(n int64) time.Duration {
+	if n < 0 {
+		return -1
+	}
+	return time.Duration(min(n, maxLifetime)) * time.Millisecond
+}

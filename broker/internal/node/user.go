@@ -1,0 +1,265 @@
+package node
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/rehop/rehop/broker/internal/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// User may log in, and do in each virtual host what its permissions allow.
+type User struct {
+	Name string `json:"Name"`
+	// Password is hashed when the user is stored; empty with Hash set.
+	Password string `json:"Password"`
+	// Hash is RabbitMQ's: 4 bytes of salt and SHA-256 of salt and password, in base64. Empty: nobody can log in by password.
+	Hash string   `json:"Hash"`
+	Tags []string `json:"Tags"`
+	// Permissions by virtual host; "*" stands for all others.
+	Permissions map[string]Permission `json:"Permissions"`
+	// LoopbackOnly users may log in from this machine alone.
+	LoopbackOnly bool `json:"LoopbackOnly"`
+	// TopicPermissions by virtual host and exchange.
+	TopicPermissions map[string]map[string]TopicPermission `json:"topic_permissions,omitempty"`
+	// Limits of connections and channels. They are not changed in place.
+	Limits Limits `json:"limits,omitempty"`
+	given  bool   // by the settings, and never on disk
+}
+
+// Permission is what a user may do with resources whose names match.
+type Permission struct {
+	Configure string `json:"Configure"`
+	Write     string `json:"Write"`
+	Read      string `json:"Read"`
+}
+
+// Everything is the permission for all.
+func Everything() Permission { return Permission{".*", ".*", ".*"} }
+
+// HashPassword hashes a password as RabbitMQ does.
+func HashPassword(password string) string {
+	salted := make([]byte, 4, 4+sha256.Size)
+	_, _ = rand.Read(salted) // never fails
+	return base64.StdEncoding.EncodeToString(append(salted, saltedHash(salted, password)...))
+}
+
+func saltedHash(salt []byte, password string) []byte {
+	sum := sha256.Sum256(append(slices.Clone(salt), password...))
+	return sum[:]
+}
+
+func (u *User) knows(password string) bool {
+	b, err := base64.StdEncoding.DecodeString(u.Hash)
+	return err == nil && len(b) == 4+sha256.Size && password != "" && subtle.ConstantTimeCompare(saltedHash(b[:4], password), b[4:]) == 1
+}
+
+// Permission returns what a user may do in a virtual host.
+func (u *User) Permission(vhost string) (Permission, bool) {
+	p, ok := u.Permissions[vhost]
+	if !ok {
+		p, ok = u.Permissions["*"]
+	}
+	return p, ok
+}
+
+// User returns a copy of a user, or nil.
+func (n *Node) User(name string) *User {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	u := n.users[name]
+	if u == nil {
+		return nil
+	}
+	return u.clone()
+}
+
+func (u *User) clone() *User {
+	c := *u
+	c.Tags, c.Permissions, c.Limits = slices.Clone(u.Tags), maps.Clone(u.Permissions), maps.Clone(u.Limits)
+	if u.TopicPermissions != nil {
+		c.TopicPermissions = make(map[string]map[string]TopicPermission)
+		for vhost, exchanges := range u.TopicPermissions {
+			c.TopicPermissions[vhost] = maps.Clone(exchanges)
+		}
+	}
+	return &c
+}
+
+// Users returns copies of all, by name.
+func (n *Node) Users() []*User {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []*User
+	for _, u := range n.users {
+		all = append(all, u.clone())
+	}
+	slices.SortFunc(all, func(a, b *User) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// PutUser makes or replaces a user.
+func (n *Node) PutUser(u User) error {
+	stored, err := u.ready()
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.users[u.Name] = stored
+	mark := n.defineUser(stored)
+	n.mu.Unlock()
+	n.permissionsChanged()
+	return n.kept(mark)
+}
+
+// ready returns a checked copy without a readable password.
+func (u *User) ready() (*User, error) {
+	if err := checkUTF8("user", u.Name); err != nil {
+		return nil, err
+	}
+	if err := u.checkPermissions(); err != nil {
+		return nil, err
+	}
+	c := u.clone()
+	if c.Password != "" {
+		c.Hash, c.Password = HashPassword(c.Password), ""
+	}
+	if c.Permissions == nil {
+		c.Permissions = make(map[string]Permission)
+	}
+	return c, nil
+}
+
+// DeleteUser removes a user and closes the user's connections.
+func (n *Node) DeleteUser(name string) error {
+	n.mu.Lock()
+	_, there := n.users[name]
+	delete(n.users, name)
+	mark := n.define(change{removed: []string{userKey(name)}})
+	n.mu.Unlock()
+	if !there {
+		return fmt.Errorf("no user %q", name)
+	}
+	n.permissionsChanged()
+	n.clients.CloseConnections(fmt.Sprintf("user '%s' is deleted", name), func(user string, _ *Vhost) bool { return user == name })
+	return n.kept(mark)
+}
+
+// defineUser notes a user in the log. The node is locked.
+func (n *Node) defineUser(u *User) store.Mark {
+	if u.given {
+		return 0
+	}
+	return n.define(put(userKey(u.Name), u))
+}
+
+// permissionsChanged makes everything void that was remembered of permissions.
+func (n *Node) permissionsChanged() {
+	n.permissions.Add(1)
+	for _, v := range n.Vhosts() {
+		v.changed()
+	}
+}
+
+// maxPattern bounds what has to be compiled.
+const maxPattern = 4096
+
+func compilePermission(pattern string) (*regexp.Regexp, error) {
+	if len(pattern) > maxPattern {
+		return nil, fmt.Errorf("the pattern has %d bytes, more than %d", len(pattern), maxPattern)
+	}
+	if pattern == "" {
+		pattern = "^$" // nothing has an empty name
+	}
+	return regexp.Compile(pattern)
+}
+
+// nothingMatches is for patterns that cannot be used.
+var nothingMatches = regexp.MustCompile(`\z.`)
+
+// Right is one of the three things that a permission allows.
+type Right int
+
+func (r Right) String() string {
+	return [...]string{Configure: "configure", Write: "write", Read: "read"}[r]
+}
+
+const (
+	Configure Right = iota
+	Write
+	Read
+)
+
+// Access remembers what a connection's user may do in its virtual host.
+type Access struct {
+	Node    *Node
+	Vhost   *Vhost
+	User    string
+	version atomic.Uint64
+	rules   atomic.Pointer[rights]
+}
+
+// rights is what a user may do, compiled.
+type rights struct {
+	resources [3]*regexp.Regexp
+	topics    map[string]topicRules // by exchange
+}
+
+// Check refuses what the user may not do.
+func (a *Access) Check(want Right, kind, name string) error {
+	rules := a.current()
+	shown := name
+	if kind == "exchange" && name == "" {
+		shown = "amq.default"
+	}
+	if rules != nil && rules.resources[want].MatchString(shown) {
+		return nil
+	}
+	return Refuse(wire.AccessRefused, "%s to %s refused for user '%s'", a.Node.Config.Compat.access(want), Resource(kind, shown, a.Vhost.Name), a.User)
+}
+
+// CheckPassive refuses to tell of something that the user has no right to, in releases that do.
+func (a *Access) CheckPassive(kind, name string) error {
+	if !a.Node.Config.Compat.passiveNeedsRight() || a.Check(Write, kind, name) == nil || a.Check(Read, kind, name) == nil {
+		return nil
+	}
+	return a.Check(Configure, kind, name)
+}
+
+func (a *Access) current() *rights {
+	version := a.Node.permissions.Load() + 1
+	if a.version.Load() == version {
+		return a.rules.Load()
+	}
+	var rules *rights
+	if u := a.Node.User(a.User); u != nil {
+		if p, ok := u.Permission(a.Vhost.Name); ok {
+			rules = &rights{topics: make(map[string]topicRules)}
+			for i, pattern := range []string{p.Configure, p.Write, p.Read} {
+				re, err := compilePermission(pattern)
+				if err != nil {
+					return nil
+				}
+				rules.resources[i] = re
+			}
+			for name, p := range u.TopicPermissions[a.Vhost.Name] {
+				topic, err := p.compile(a.User, a.Vhost.Name)
+				if err != nil { // a name has made a pattern of it that is none
+					topic = topicRules{nothingMatches, nothingMatches}
+				}
+				rules.topics[name] = topic
+			}
+		}
+	}
+	a.rules.Store(rules)
+	a.version.Store(version)
+	return rules
+}

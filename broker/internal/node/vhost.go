@@ -1,0 +1,263 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unicode/utf8"
+
+	"github.com/rehop/rehop/broker/internal/exchange"
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// Vhost is a virtual host: exchanges, queues and policies of their own.
+type Vhost struct {
+	Name string
+	node *Node
+	// version changes with everything that routes depend on: bindings, policies, permissions.
+	Version    atomic.Uint64
+	Publishing TrafficCounter
+
+	mu        sync.RWMutex
+	exchanges map[string]*Exchange
+	queues    map[string]*Queue
+	policies  map[string]Policy           // of users
+	operators map[string]Policy           // policies of operators
+	former    map[queue.Type]queue.Totals // of queues that are gone
+	about     vhostDefinition             // what people say of it, and its limits
+	deleted   bool
+	gone      atomic.Bool // is being deleted
+}
+
+// Exchange routes messages to queues and other exchanges.
+type Exchange struct {
+	Name       string
+	Kind       exchange.Kind
+	Durable    bool
+	AutoDelete bool
+	Internal   bool
+	Arguments  wire.Table
+	vhost      *Vhost
+
+	// All of these are under the lock of the virtual host.
+	bindings  *exchange.Table[Destination]
+	sources   map[*Exchange]struct{} // those that are bound to this one
+	policy    string
+	alternate string // by argument or policy
+}
+
+// Destination is a queue or an exchange.
+type Destination struct {
+	Queue    *Queue
+	Exchange *Exchange
+}
+
+func (d Destination) name() string {
+	if d.Queue != nil {
+		return d.Queue.Name
+	}
+	return d.Exchange.Name
+}
+
+func (d Destination) kind() string {
+	if d.Queue != nil {
+		return "queue"
+	}
+	return "exchange"
+}
+
+// durable reports whether a binding to it survives a restart.
+func (d Destination) durable() bool {
+	if d.Queue != nil {
+		return d.Queue.Durable && !d.Queue.Exclusive
+	}
+	return d.Exchange.Durable
+}
+
+func (d Destination) sources() map[*Exchange]struct{} {
+	if d.Queue != nil {
+		return d.Queue.sources
+	}
+	return d.Exchange.sources
+}
+
+// predeclared are the exchanges that every virtual host has.
+var predeclared = []struct {
+	name     string
+	kind     exchange.Kind
+	internal bool
+}{
+	{"", exchange.Direct, false},
+	{"amq.direct", exchange.Direct, false},
+	{"amq.fanout", exchange.Fanout, false},
+	{"amq.headers", exchange.Headers, false},
+	{"amq.match", exchange.Headers, false},
+	{"amq.rabbitmq.trace", exchange.Topic, true},
+	{"amq.topic", exchange.Topic, false},
+}
+
+func newVhost(n *Node, name string) *Vhost {
+	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy), operators: make(map[string]Policy)}
+	for _, p := range predeclared {
+		v.exchanges[p.name] = newExchange(v, Exchange{Name: p.name, Kind: p.kind, Durable: true, Internal: p.internal})
+	}
+	return v
+}
+
+func newExchange(v *Vhost, x Exchange) *Exchange {
+	x.vhost = v
+	x.bindings = v.node.Config.Compat.Bindings(x.Kind)
+	x.bindings.Meter = &v.node.MemoryUse.topology
+	x.sources = make(map[*Exchange]struct{})
+	v.node.MemoryUse.topology.Add(x.weight())
+	return &x
+}
+
+// Vhost returns a virtual host, or nil.
+func (n *Node) Vhost(name string) *Vhost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if v := n.vhosts[name]; v != nil && !v.gone.Load() {
+		return v
+	}
+	return nil
+}
+
+// Vhosts returns all, by name.
+func (n *Node) Vhosts() []*Vhost {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := slices.DeleteFunc(slices.Collect(maps.Values(n.vhosts)), func(v *Vhost) bool { return v.gone.Load() })
+	slices.SortFunc(all, func(a, b *Vhost) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// AddVhost makes a virtual host unless it is there.
+func (n *Node) AddVhost(name string) error {
+	if err := checkUTF8("virtual host", name); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	var mark store.Mark
+	if v := n.vhosts[name]; v != nil && v.gone.Load() {
+		n.mu.Unlock()
+		return fmt.Errorf("the virtual host %q is being deleted: try again", name)
+	} else if v == nil {
+		n.vhosts[name] = newVhost(n, name)
+		mark = n.define(put(vhostKey(name), vhostDefinition{}))
+	}
+	n.mu.Unlock()
+	return n.kept(mark)
+}
+
+// checkUTF8 refuses names that cannot be shown, nor kept.
+func checkUTF8(kind, name string) error {
+	if !utf8.ValidString(name) {
+		return fmt.Errorf("the name of the %s %q is not UTF-8", kind, name)
+	}
+	return nil
+}
+
+// DeleteVhost removes a virtual host with all that is in it, and closes its connections.
+func (n *Node) DeleteVhost(name string) error {
+	n.mu.Lock()
+	v := n.vhosts[name]
+	if v != nil && !v.gone.CompareAndSwap(false, true) {
+		v = nil
+	}
+	if v != nil {
+		n.dropPermissions(name)
+	}
+	n.mu.Unlock()
+	if v == nil {
+		return fmt.Errorf("no virtual host %q", name)
+	}
+	n.clients.CloseConnections(fmt.Sprintf("vhost '%s' is deleted", name), func(_ string, in *Vhost) bool { return in == v })
+	v.mu.Lock()
+	v.deleted = true
+	v.mu.Unlock()
+	for _, q := range v.Queues() {
+		_, _ = q.Delete(false, false)
+	}
+	v.mu.Lock()
+	removed := []string{vhostKey(name)}
+	for _, x := range v.exchanges {
+		removed = append(removed, v.exchangeRemoval(x)...)
+		x.bindings.Clear()
+		n.MemoryUse.topology.Add(-x.weight())
+	}
+	for _, operator := range []bool{false, true} {
+		for _, p := range v.rank(operator) {
+			removed = append(removed, p.key(name))
+		}
+	}
+	v.mu.Unlock()
+	n.mu.Lock()
+	n.keepCounts(v)
+	delete(n.vhosts, name) // the name is free when nothing of the old one is left
+	mark := n.define(change{removed: removed})
+	n.mu.Unlock()
+	n.CheckMemory()
+	return n.kept(mark)
+}
+
+// dropPermissions removes what users may do in a virtual host. The node is locked.
+func (n *Node) dropPermissions(vhost string) {
+	for _, u := range n.users {
+		_, permitted := u.Permissions[vhost]
+		_, restricted := u.TopicPermissions[vhost]
+		if permitted || restricted {
+			delete(u.Permissions, vhost)
+			delete(u.TopicPermissions, vhost)
+			n.defineUser(u)
+		}
+	}
+}
+
+// changed makes all cached routes void.
+func (v *Vhost) changed() { v.Version.Add(1) }
+
+// Exchange returns an exchange, or nil.
+func (v *Vhost) Exchange(name string) *Exchange {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.exchanges[name]
+}
+
+// Exchanges returns all, by name.
+func (v *Vhost) Exchanges() []*Exchange {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all := slices.Collect(maps.Values(v.exchanges))
+	slices.SortFunc(all, func(a, b *Exchange) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Queue returns a queue, or nil.
+func (v *Vhost) Queue(name string) *Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.queues[name]
+}
+
+// Queues returns all, by name.
+func (v *Vhost) Queues() []*Queue {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all := slices.Collect(maps.Values(v.queues))
+	slices.SortFunc(all, func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (v *Vhost) NoExchange(name string) error {
+	return Refuse(wire.NotFound, "no %s", Resource("exchange", name, v.Name))
+}
+
+func (v *Vhost) NoQueue(name string) error {
+	return Refuse(wire.NotFound, "no %s", Resource("queue", name, v.Name))
+}

@@ -1,0 +1,64 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rehop/rehop/broker/internal/store"
+)
+
+// bin takes everything and keeps the last item.
+type bin struct{ last [1]Item }
+
+func (b *bin) Deliver(it Item, _ *store.Content) bool {
+	b.last[0] = it
+	return true
+}
+
+func benchQueue() *Queue {
+	began := time.Now()
+	return New(Config{Type: Classic, Clock: func() time.Duration { return time.Since(began) + 1 }, Budget: &Budget{Limit: 1 << 30}, Wake: func() {}}, Unlimited())
+}
+
+// BenchmarkHandOver is a message for a consumer that waits, and its acknowledgement. The message itself is one allocation.
+func BenchmarkHandOver(b *testing.B) {
+	q, content := benchQueue(), &store.Content{Body: make([]byte, 256)}
+	sink := &bin{}
+	c := &Consumer{Sink: sink}
+	q.Subscribe(c)
+	q.Resume(c)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Push(NewMessage(content, 1), -1)
+		q.Settle(sink.last[:])
+	}
+}
+
+// BenchmarkBacklog is a message that waits behind a thousand others before somebody gets and acknowledges it.
+func BenchmarkBacklog(b *testing.B) {
+	q, content := benchQueue(), &store.Content{Body: make([]byte, 256)}
+	for range 1000 {
+		q.Push(NewMessage(content, 1), -1)
+	}
+	var got [1]Item
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Push(NewMessage(content, 1), -1)
+		got[0], _, _, _ = q.Get(false)
+		q.Settle(got[:])
+	}
+}
+
+// BenchmarkReturn is a message that comes back and is delivered again.
+func BenchmarkReturn(b *testing.B) {
+	q, content := benchQueue(), &store.Content{Body: make([]byte, 256)}
+	sink := &bin{}
+	c := &Consumer{Sink: sink}
+	q.Subscribe(c)
+	q.Resume(c)
+	q.Push(NewMessage(content, 1), -1)
+	b.ReportAllocs()
+	for b.Loop() {
+		q.Return(sink.last[:], true, true)
+	}
+}

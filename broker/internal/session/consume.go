@@ -1,0 +1,354 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/store"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// consumer takes messages from a queue to a channel.
+type consumer struct {
+	queue.Consumer
+	channel   *Channel
+	queue     *node.Queue
+	arguments wire.Table
+
+	// Under the lock of the channel.
+	prefetch int           // 0: unlimited
+	timeout  time.Duration // for its deliveries; 0: none
+	unacked  int
+	lastTag  uint64 // tag of the last delivery
+
+	counted atomic.Bool // its memory is counted
+}
+
+// countMemory counts the memory of a consumer that has come, or has gone, once.
+func (c *consumer) countMemory(here bool) {
+	if !c.counted.CompareAndSwap(!here, here) {
+		return
+	}
+	n := node.ConsumerWeight(c.Tag, c.arguments)
+	if !here {
+		n = -n
+	}
+	c.channel.node.MemoryUse.Consumers.Add(n)
+}
+
+// Deliver writes a message to the client if it has room for one more. The queue is locked.
+func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
+	ch := c.channel
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.over {
+		return false
+	}
+	if !c.NoAck && (c.prefetch > 0 && c.unacked >= c.prefetch || ch.shared > 0 && ch.unacked >= ch.shared) {
+		ch.full = append(ch.full, c)
+		return false
+	}
+	buf, ok := ch.conn.out.lockFor(c)
+	if !ok {
+		return false
+	}
+	ch.nextTag++
+	tag := ch.nextTag
+	if !c.NoAck {
+		ch.hold(delivery{tag: tag, item: it, queue: c.queue, consumer: c}, c.timeout)
+		c.unacked++
+		ch.unacked++
+	}
+	c.lastTag = tag
+	buf = wire.AppendDeliver(buf, ch.Number, c.Tag, tag, it.Redelivered, content.Exchange, content.Key)
+	buf = wire.AppendContent(buf, ch.Number, wire.ClassBasic, c.queue.Properties(it, content), content.Body, ch.conn.FrameMax)
+	ch.conn.out.unlock(buf)
+	return true
+}
+
+// CancelledByServer tells the client that its queue is gone.
+func (c *consumer) CancelledByServer() {
+	ch := c.channel
+	ch.mu.Lock()
+	known := ch.consumers[c.Tag] == c
+	if known {
+		delete(ch.consumers, c.Tag)
+	}
+	ch.mu.Unlock()
+	c.countMemory(false)
+	if known && ch.conn.hasCapability("consumer_cancel_notify") {
+		ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true})
+	}
+}
+
+// qos says how much the client wants at a time.
+func (ch *Channel) qos(m *wire.BasicQos) error {
+	if m.PrefetchSize != 0 {
+		return node.Refuse(wire.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	if !m.Global {
+		ch.prefetch = int(m.PrefetchCount)
+		ch.share(0)
+		ch.send(&wire.BasicQosOK{})
+		return nil
+	}
+	if ch.node.Config.Compat.IgnoresGlobalQos() {
+		ch.prefetch = int(m.PrefetchCount)
+		ch.send(&wire.BasicQosOK{})
+		return nil
+	}
+	ch.share(int(m.PrefetchCount))
+	ch.send(&wire.BasicQosOK{})
+	return nil
+}
+
+// share sets the prefetch of all consumers together.
+func (ch *Channel) share(prefetch int) {
+	ch.mu.Lock()
+	ch.shared = prefetch
+	sated := ch.takeFull()
+	ch.mu.Unlock()
+	ch.resume(sated)
+}
+
+// takeFull returns the consumers that had no room and may have it again, first the one that has waited longest, so that
+// none of them uses up the prefetch that they share. The channel is locked.
+func (ch *Channel) takeFull() []*consumer {
+	sated := ch.full
+	ch.full = nil
+	if len(sated) > 1 {
+		slices.SortFunc(sated, func(a, b *consumer) int { return cmp.Compare(a.lastTag, b.lastTag) })
+	}
+	return sated
+}
+
+func (ch *Channel) resume(consumers []*consumer) {
+	for _, c := range consumers {
+		ch.conn.resume(c)
+	}
+}
+
+// usableQueue returns a queue that this connection may use.
+func (ch *Channel) usableQueue(name string) (*node.Queue, error) {
+	if name == "" {
+		if name = ch.lastQueue; name == "" {
+			return nil, node.Refuse(wire.NotFound, "no previously declared queue")
+		}
+	}
+	q := ch.conn.vhost.Queue(name)
+	if q == nil {
+		return nil, ch.conn.vhost.NoQueue(name)
+	}
+	return q, q.Reachable(ch.conn)
+}
+
+// permittedQueue returns a queue if the user may do something with it.
+func (ch *Channel) permittedQueue(name string, want node.Right) (*node.Queue, error) {
+	if name == "" {
+		if name = ch.lastQueue; name == "" {
+			return nil, node.Refuse(wire.NotFound, "no previously declared queue")
+		}
+	}
+	if err := ch.conn.access.Check(want, "queue", name); err != nil {
+		return nil, err
+	}
+	return ch.usableQueue(name)
+}
+
+// consume starts a consumer.
+func (ch *Channel) consume(m *wire.BasicConsume) error {
+	tag := m.ConsumerTag
+	if ch.consuming(tag) {
+		return node.Refuse(wire.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if tag == "" {
+		tag = randomName("amq.ctag-")
+	}
+	if m.Queue == replyQueue {
+		return ch.consumeReplies(m, tag)
+	}
+	q, err := ch.permittedQueue(m.Queue, node.Read)
+	if err != nil {
+		return err
+	}
+	priority, err := node.CheckConsumerArguments(ch.node.Config.Compat, q.Name, q.Vhost.Name, q.Core.Type, m.Arguments)
+	if err != nil {
+		return err
+	}
+	c := &consumer{channel: ch, queue: q, arguments: m.Arguments, prefetch: ch.prefetch, timeout: q.AckTimeout(m.Arguments)}
+	c.Consumer = queue.Consumer{Sink: c, Tag: tag, NoAck: m.NoAck, Exclusive: m.Exclusive, Priority: priority}
+	if err := ch.node.CheckConsumerMemory(q, node.ConsumerWeight(tag, m.Arguments)); err != nil {
+		return err
+	}
+	c.countMemory(true)
+	ch.mu.Lock()
+	ch.consumers[tag] = c
+	c.takeOver()
+	shared := ch.shared
+	ch.mu.Unlock()
+	if shared > 0 && q.Core.Type == queue.Quorum {
+		ch.drop(c)
+		return node.Refuse(wire.NotImplemented, "%s does not support global qos", q)
+	}
+	if !q.Core.Subscribe(&c.Consumer) {
+		ch.drop(c)
+		if q.Core.Deleted() {
+			return q.Vhost.NoQueue(q.Name)
+		}
+		return node.Refuse(wire.AccessRefused, "%s in exclusive use", q)
+	}
+	q.HadConsumer.Store(true)
+	// The answer comes before the first message.
+	ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
+	ch.conn.resume(c)
+	return nil
+}
+
+// consuming reports whether a tag is in use.
+func (ch *Channel) consuming(tag string) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.consumers[tag] != nil || ch.replies != nil && ch.replies.tag == tag
+}
+
+func (ch *Channel) drop(c *consumer) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	delete(ch.consumers, c.Tag)
+	c.keepCounted()
+	c.countMemory(false)
+}
+
+// cancel ends a consumer. One that is not there has ended already.
+func (ch *Channel) cancel(m *wire.BasicCancel) error {
+	ch.mu.Lock()
+	c := ch.consumers[m.ConsumerTag]
+	ch.mu.Unlock()
+	if ch.replies != nil && ch.replies.tag == m.ConsumerTag {
+		ch.endReplies()
+	}
+	if c == nil {
+		ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
+		return nil
+	}
+	ch.endConsumer(c, func() { ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag}) })
+	return nil
+}
+
+// endConsumer takes a consumer from its queue, and says so before the queue, which may end with its last consumer, does. A consumer that is
+// gone already is not known, and left alone.
+func (ch *Channel) endConsumer(c *consumer, say func()) (known bool) {
+	ch.mu.Lock()
+	known = ch.consumers[c.Tag] == c
+	if known {
+		delete(ch.consumers, c.Tag)
+	}
+	ch.mu.Unlock()
+	if !known {
+		return false
+	}
+	c.countMemory(false)
+	fx, _, ok := c.queue.Core.Unsubscribe(&c.Consumer)
+	ch.mu.Lock()
+	c.keepCounted()
+	ch.mu.Unlock()
+	say()
+	ch.node.Apply(c.queue, fx)
+	if ok {
+		c.queue.ConsumerGone()
+	}
+	return true
+}
+
+// hold notes a delivery that the client has to answer. The channel is locked.
+func (ch *Channel) hold(d delivery, timeout time.Duration) {
+	d.since = ch.node.Clock()
+	if timeout > 0 {
+		d.due = d.since + timeout
+		ch.acks.expect(ch, d.due)
+	}
+	ch.unackedList.add(d)
+}
+
+// keepCounted counts a cancelled consumer of a quorum queue until it has no unacked message. The channel is locked.
+func (c *consumer) keepCounted() {
+	if c.unacked == 0 || c.queue.Core.Type != queue.Quorum {
+		return
+	}
+	c.channel.cancelled[c.Tag] = c
+	c.queue.CountAsConsumers(1)
+}
+
+// stopCounting ends that if nothing is unacked. The channel is locked.
+func (c *consumer) stopCounting() {
+	if c.unacked == 0 && c.channel.cancelled[c.Tag] == c {
+		delete(c.channel.cancelled, c.Tag)
+		c.queue.CountAsConsumers(-1)
+	}
+}
+
+// takeOver takes over the unacked messages of a cancelled consumer with the same tag: for a quorum queue they are one
+// consumer, with one prefetch. The channel is locked.
+func (c *consumer) takeOver() {
+	old := c.channel.cancelled[c.Tag]
+	if old == nil || old.queue != c.queue {
+		return
+	}
+	n := c.channel.unackedList.reassign(old, c)
+	old.unacked -= n
+	c.unacked += n
+	old.stopCounting()
+}
+
+// answered notes that a delivery was. The channel is locked.
+func (c *consumer) answered() {
+	c.unacked--
+	c.channel.unacked--
+	c.stopCounting()
+}
+
+// get takes one message from a queue.
+func (ch *Channel) get(m *wire.BasicGet) error {
+	q, err := ch.permittedQueue(m.Queue, node.Read)
+	if err != nil {
+		return err
+	}
+	if node.SingleActive(q.Arguments) && q.Core.Type == queue.Quorum {
+		return node.Refuse(wire.ResourceLocked, "cannot obtain access to locked %s. basic.get operations are not supported by %s queues with single active consumer", q, ch.node.Config.Compat.QuorumInGet())
+	}
+	it, content, left, fx := q.Core.Get(m.NoAck)
+	for content == nil && fx.Load {
+		ch.node.Apply(q, fx)
+		it, content, left, fx = q.Core.Get(m.NoAck)
+	}
+	if content == nil {
+		ch.node.Apply(q, fx)
+		ch.send(&wire.BasicGetEmpty{})
+		return nil
+	}
+	properties := node.WithoutFlags(content.Properties)
+	if q.Core.Type == queue.Quorum {
+		properties = q.Properties(it, content)
+		if ch.node.Config.Compat.CountsGets() {
+			properties = q.PropertiesWithCount(it, content)
+		}
+	}
+	timeout := q.AckTimeout(nil)
+	ch.mu.Lock()
+	ch.nextTag++
+	tag := ch.nextTag
+	if !m.NoAck {
+		q.CountAsConsumers(1)
+		ch.hold(delivery{tag: tag, item: it, queue: q}, timeout)
+	}
+	ch.mu.Unlock()
+	o := ch.conn.out
+	buf := wire.AppendMethod(o.lock(), ch.Number, &wire.BasicGetOK{DeliveryTag: tag, Redelivered: it.Redelivered, Exchange: content.Exchange, RoutingKey: content.Key, MessageCount: uint32(left)})
+	o.unlock(wire.AppendContent(buf, ch.Number, wire.ClassBasic, properties, content.Body, ch.conn.FrameMax))
+	ch.node.Apply(q, fx)
+	return nil
+}

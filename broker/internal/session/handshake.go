@@ -1,0 +1,269 @@
+package session
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/internal/wire"
+)
+
+// oldHeader is that of AMQP 0-9, which differs in nothing that matters here.
+const oldHeader = "AMQP\x01\x01\x00\x09"
+
+// handshake takes a connection from its first byte to connection.open-ok.
+func (c *Connection) handshake() error {
+	header, err := c.reader.ProtocolHeader()
+	if err != nil {
+		return err
+	}
+	if string(header[:]) != wire.ProtocolHeader && string(header[:]) != oldHeader {
+		c.out.unlock(append(c.out.lock(), c.node.Config.Compat.ProtocolAnswer(header)...))
+		return fmt.Errorf("the client began with %q, which is not AMQP 0-9-1", header)
+	}
+	for _, step := range []func() error{c.authenticate, c.tune, c.open} {
+		if err := step(); err != nil {
+			return c.closeFor(err)
+		}
+		c.stage++
+	}
+	return nil
+}
+
+// stage is how far a connection is.
+type stage int
+
+const (
+	starting stage = iota
+	tuning
+	opening
+	running
+)
+
+// tells reports whether RabbitMQ tells a client of an exception at a stage. Else it hangs up.
+func (s stage) tells(code uint16) bool {
+	switch s {
+	case starting:
+		return code == wire.AccessRefused
+	case tuning:
+		return false
+	}
+	return true
+}
+
+// next returns the next method, which must be on channel 0.
+func (c *Connection) next() (wire.Method, error) {
+	for {
+		f, err := c.reader.Next()
+		switch {
+		case err != nil:
+			return nil, err
+		case f.Type == wire.FrameHeartbeat && f.Channel == 0:
+			continue
+		case f.Type != wire.FrameMethod || f.Channel != 0:
+			return nil, f.Unexpected()
+		}
+		return wire.ParseMethod(f.Payload)
+	}
+}
+
+func unexpected(m wire.Method, state string) error {
+	return &node.Exception{Code: wire.ChannelError, Text: "unexpected method in connection state " + state, Method: m.ID()}
+}
+
+// mechanisms in the order in which RabbitMQ names them.
+const (
+	mechanismsPlain = "PLAIN AMQPLAIN"
+	mechanismsTLS   = mechanismsPlain + " EXTERNAL"
+)
+
+// authenticate learns who the client is.
+func (c *Connection) authenticate() error {
+	mechanisms := mechanismsPlain
+	if c.certificateName() != "" {
+		mechanisms = mechanismsTLS
+	}
+	c.out.send(0, &wire.ConnectionStart{VersionMajor: 0, VersionMinor: 9, ServerProperties: c.node.serverProperties(), Mechanisms: mechanisms, Locales: "en_US"})
+	m, err := c.next()
+	if err != nil {
+		return err
+	}
+	start, ok := m.(*wire.ConnectionStartOK)
+	if !ok {
+		return unexpected(m, "starting")
+	}
+	c.Properties, c.Mechanism = start.ClientProperties, start.Mechanism
+	user, err := c.login(start.Mechanism, start.Response)
+	if err != nil {
+		if !c.hasCapability("authentication_failure_close") {
+			// RabbitMQ says nothing then, and neither do we.
+			return fmt.Errorf("log in as %q: %s", user, err)
+		}
+		return err
+	}
+	c.User = user
+	return nil
+}
+
+func (c *Connection) login(mechanism string, response []byte) (user string, err error) {
+	refused := &node.Exception{Code: wire.AccessRefused, Text: fmt.Sprintf("Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism), Method: 0}
+	var password string
+	switch mechanism {
+	case "PLAIN":
+		parts := bytes.SplitN(response, []byte{0}, 3)
+		if len(parts) != 3 {
+			return "", errors.New("the response is not that of PLAIN")
+		}
+		user, password = string(parts[1]), string(parts[2])
+	case "AMQPLAIN":
+		t, err := wire.ParseTable(append(binary.BigEndian.AppendUint32(nil, uint32(len(response))), response...))
+		if err != nil {
+			return "", refused
+		}
+		user, password = node.TextField(t, "LOGIN"), node.TextField(t, "PASSWORD")
+	case "EXTERNAL":
+		user = c.certificateName()
+		if u := c.node.User(user); user == "" || u == nil || u.LoopbackOnly && !fromLoopback(c.conn) {
+			return user, refused
+		}
+		return user, nil
+	default:
+		return "", &node.Exception{Code: wire.CommandInvalid, Text: fmt.Sprintf("unsupported authentication mechanism '%s'", mechanism), Method: wire.IDConnectionStartOK}
+	}
+	if !c.node.authenticates(user, password) {
+		return user, refused
+	}
+	if u := c.node.User(user); u != nil && u.LoopbackOnly && !fromLoopback(c.conn) {
+		return user, &node.Exception{Code: wire.AccessRefused, Text: fmt.Sprintf("Login was refused using authentication mechanism %s: user '%s' can only connect via localhost", mechanism, user), Method: wire.IDConnectionStartOK}
+	}
+	return user, nil
+}
+
+func (n *Server) authenticates(user, password string) bool {
+	return n.Login(user, password) != nil
+}
+
+// certificateName returns the common name of the client's certificate, if TLS has verified one.
+func (c *Connection) certificateName() string {
+	state, ok := c.conn.(tlsConn)
+	if !ok {
+		return ""
+	}
+	chains := state.ConnectionState().VerifiedChains
+	if len(chains) == 0 {
+		return ""
+	}
+	return chains[0][0].Subject.CommonName
+}
+
+// fromLoopback judges by the peer's own address. A pipe inside the process has none.
+func fromLoopback(conn net.Conn) bool {
+	switch a := conn.RemoteAddr().(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	default:
+		return a.Network() == "pipe"
+	}
+}
+
+func (n *Server) serverProperties() wire.Table {
+	capabilities := wire.Table{}
+	for _, name := range []string{"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify", "connection.blocked",
+		"consumer_priorities", "authentication_failure_close", "per_consumer_qos", "direct_reply_to"} {
+		capabilities = append(capabilities, wire.Field{Key: name, Value: true})
+	}
+	return wire.Table{
+		{Key: "capabilities", Value: capabilities},
+		{Key: "cluster_name", Value: n.ClusterName()},
+		{Key: "copyright", Value: "Apache License 2.0"},
+		{Key: "information", Value: "rehop's embedded broker, which follows RabbitMQ"},
+		{Key: "platform", Value: runtime.Version()},
+		{Key: "product", Value: "RabbitMQ"}, // clients look at it to know what they may use
+		{Key: "version", Value: n.Config.Version},
+	}
+}
+
+// tune agrees on limits: the lower of ours and the client's, where 0 means none.
+func (c *Connection) tune() error {
+	config := c.node.Config
+	c.out.send(0, &wire.ConnectionTune{ChannelMax: uint16(config.ChannelMax), FrameMax: uint32(config.FrameMax), Heartbeat: uint16(config.Heartbeat / time.Second)})
+	m, err := c.next()
+	if err != nil {
+		return err
+	}
+	tune, ok := m.(*wire.ConnectionTuneOK)
+	if !ok {
+		return unexpected(m, "tuning")
+	}
+	for _, agreed := range []struct {
+		name, unlimited string
+		got, low, high  int
+	}{{"frame_max", "", int(tune.FrameMax), config.Compat.SmallestFrame(), config.FrameMax}, {"channel_max", " (no limit)", int(tune.ChannelMax), 0, config.ChannelMax}} {
+		fault := ""
+		switch {
+		case agreed.got == 0:
+			fault = fmt.Sprintf("negotiated %s = 0%s is higher than the maximum allowed value (%d)", agreed.name, agreed.unlimited, agreed.high)
+		case agreed.got < agreed.low:
+			fault = fmt.Sprintf("negotiated %s = %d is lower than the minimum allowed value (%d)", agreed.name, agreed.got, agreed.low)
+		case agreed.got > agreed.high:
+			fault = fmt.Sprintf("negotiated %s = %d is higher than the maximum allowed value (%d)", agreed.name, agreed.got, agreed.high)
+		}
+		if fault != "" {
+			return &node.Exception{Code: wire.NotAllowed, Text: fault, Method: wire.IDConnectionTune}
+		}
+	}
+	c.FrameMax, c.ChannelMax = int(tune.FrameMax), int(tune.ChannelMax)
+	c.Heartbeat = time.Duration(tune.Heartbeat) * time.Second
+	c.reader.SetMax(c.FrameMax)
+	return nil
+}
+
+// open enters a virtual host.
+func (c *Connection) open() error {
+	m, err := c.next()
+	if err != nil {
+		return err
+	}
+	open, ok := m.(*wire.ConnectionOpen)
+	if !ok {
+		return unexpected(m, "opening")
+	}
+	v := c.node.Vhost(open.VirtualHost)
+	if v == nil {
+		return &node.Exception{Code: wire.NotAllowed, Text: fmt.Sprintf("vhost %s not found", open.VirtualHost), Method: m.ID()}
+	}
+	if err := c.node.enterVhost(c, v); err != nil {
+		return &node.Exception{Code: wire.NotAllowed, Text: err.Error(), Method: m.ID()}
+	}
+	u := c.node.User(c.User)
+	if u == nil {
+		return &node.Exception{Code: wire.NotAllowed, Text: fmt.Sprintf("access to vhost '%s' refused for user '%s'", v.Name, c.User), Method: m.ID()}
+	}
+	if _, ok := u.Permission(v.Name); !ok {
+		return &node.Exception{Code: wire.NotAllowed, Text: fmt.Sprintf("access to vhost '%s' refused for user '%s'", v.Name, c.User), Method: m.ID()}
+	}
+	c.vhost = v
+	c.access = &node.Access{Node: c.node.Node, Vhost: v, User: c.User}
+	c.out.send(0, &wire.ConnectionOpenOK{})
+	return nil
+}
+
+// ClientName returns the name that the client gives itself, made fit to be shown.
+func (c *Connection) ClientName() string {
+	name := node.TextField(c.Properties, "connection_name")
+	return strings.ToValidUTF8(name, "\uFFFD")
+}
+
+// tlsConn is a connection that knows the client's certificate.
+type tlsConn interface {
+	ConnectionState() tls.ConnectionState
+}

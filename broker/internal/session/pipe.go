@@ -1,0 +1,194 @@
+package session
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// newPipe returns the two ends of a connection within the process. Unlike net.Pipe it has room for what is written, so that writers
+// need not wait for readers one by one. All waiting is by condition variables and timers, which virtual time sees through.
+func newPipe(number uint64) (client, server net.Conn) {
+	up, down := newStream(), newStream()
+	return &pipeConn{number, down, up}, &pipeConn{number, up, down}
+}
+
+// pipeRoom is how much may be written before it is read.
+const pipeRoom = 64 << 10
+
+// stream is one direction of a pipe.
+type stream struct {
+	mu      sync.Mutex
+	change  sync.Cond
+	buf     []byte
+	from    int
+	ended   bool // by the writer
+	dropped bool // by the reader
+	reading deadline
+	writing deadline
+}
+
+func newStream() *stream {
+	s := &stream{}
+	s.change.L = &s.mu
+	return s
+}
+
+// deadline is when waiting ends.
+type deadline struct {
+	timer *time.Timer
+	over  bool
+	set   int // how often it was set, so that a late timer is known
+}
+
+// setDeadline changes one of the stream's deadlines.
+func (s *stream) setDeadline(d *deadline, t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.set++
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	d.over = false
+	if t.IsZero() {
+		return
+	}
+	wait := time.Until(t)
+	if wait <= 0 {
+		d.over = true
+		s.change.Broadcast()
+		return
+	}
+	set := d.set
+	d.timer = time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if d.set == set {
+			d.over = true
+			s.change.Broadcast()
+		}
+	})
+}
+
+func (s *stream) read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.dropped:
+			return 0, io.ErrClosedPipe
+		case s.reading.over:
+			return 0, os.ErrDeadlineExceeded
+		case len(p) == 0:
+			return 0, nil
+		case s.from < len(s.buf):
+			n := copy(p, s.buf[s.from:])
+			if s.from += n; s.from == len(s.buf) {
+				s.buf, s.from = s.buf[:0], 0
+			}
+			s.change.Broadcast()
+			return n, nil
+		case s.ended:
+			return 0, io.EOF
+		}
+		s.change.Wait()
+	}
+}
+
+// write writes all, or what there is room for if it is not to wait.
+func (s *stream) write(p []byte, wait bool) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.ended, s.dropped:
+			return n, io.ErrClosedPipe
+		case s.writing.over:
+			return n, os.ErrDeadlineExceeded
+		}
+		if room := pipeRoom - (len(s.buf) - s.from); room > 0 {
+			part := p[:min(room, len(p))]
+			if s.from > 0 && len(s.buf)+len(part) > cap(s.buf) {
+				s.buf = s.buf[:copy(s.buf, s.buf[s.from:])]
+				s.from = 0
+			}
+			s.buf = append(s.buf, part...)
+			n, p = n+len(part), p[len(part):]
+			s.change.Broadcast()
+		}
+		if len(p) == 0 || !wait {
+			return n, nil
+		}
+		s.change.Wait()
+	}
+}
+
+// end is called by the writer, drop by the reader.
+func (s *stream) end()  { s.close(&s.ended) }
+func (s *stream) drop() { s.close(&s.dropped) }
+
+func (s *stream) close(how *bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*how = true
+	for _, d := range []*deadline{&s.reading, &s.writing} {
+		d.set++
+		if d.timer != nil {
+			d.timer.Stop()
+		}
+	}
+	s.change.Broadcast()
+}
+
+// pipeConn is one end of a pipe.
+type pipeConn struct {
+	number  uint64
+	in, out *stream
+}
+
+func (c *pipeConn) Read(p []byte) (int, error)  { return c.in.read(p) }
+func (c *pipeConn) Write(p []byte) (int, error) { return c.out.write(p, true) }
+
+// TryWrite is for the node, which would rather write itself than wake its writer.
+func (c *pipeConn) TryWrite(p []byte) (int, error) { return c.out.write(p, false) }
+
+func (c *pipeConn) Close() error {
+	c.in.drop()
+	c.out.end()
+	return nil
+}
+
+// CloseWrite ends what this side writes; it can still read.
+func (c *pipeConn) CloseWrite() error {
+	c.out.end()
+	return nil
+}
+
+func (c *pipeConn) SetDeadline(t time.Time) error {
+	c.in.setDeadline(&c.in.reading, t)
+	c.out.setDeadline(&c.out.writing, t)
+	return nil
+}
+
+func (c *pipeConn) SetReadDeadline(t time.Time) error {
+	c.in.setDeadline(&c.in.reading, t)
+	return nil
+}
+
+func (c *pipeConn) SetWriteDeadline(t time.Time) error {
+	c.out.setDeadline(&c.out.writing, t)
+	return nil
+}
+
+func (c *pipeConn) LocalAddr() net.Addr  { return pipeAddr(c.number) }
+func (c *pipeConn) RemoteAddr() net.Addr { return pipeAddr(c.number) }
+
+// pipeAddr is the number of a pipe.
+type pipeAddr uint64
+
+func (pipeAddr) Network() string  { return "pipe" }
+func (a pipeAddr) String() string { return fmt.Sprintf("pipe:%d", uint64(a)) }

@@ -1,0 +1,228 @@
+// Package session is what a client has of a node: its connection, channels, consumers, publishes and confirms.
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rehop/rehop/broker/internal/node"
+	"github.com/rehop/rehop/broker/internal/queue"
+)
+
+// Server is a node with the clients that are connected to it.
+type Server struct {
+	*node.Node
+	incomplete incompleteMessages
+	commits    confirmWaiters
+	faults     faults
+	registry   connectionRegistry
+	pipes      atomic.Uint64 // created so far
+
+	mu          sync.Mutex
+	connections map[*Connection]struct{}
+	replies     map[string]*replies
+	listeners   []net.Listener
+	closing     bool
+	failed      error
+}
+
+// Open starts a server, with what it finds in its directory.
+func Open(c node.Config) (*Server, error) {
+	s := &Server{connections: make(map[*Connection]struct{}), replies: make(map[string]*replies)}
+	s.registry.init()
+	_, err := node.Open(c, func(n *node.Node) node.Clients {
+		s.Node = n
+		s.incomplete.init(s)
+		return s
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends all connections and waits until everything has ended and is on disk.
+func (n *Server) Close() error {
+	err := n.Node.Close()
+	n.incomplete.stop()
+	return err
+}
+
+// Shutdown closes all connections, and accepts no more.
+func (n *Server) Shutdown(reason string) {
+	n.mu.Lock()
+	n.closing = true
+	connections := slices.Collect(maps.Keys(n.connections))
+	n.mu.Unlock()
+	for _, c := range connections {
+		c.shutdown(reason)
+	}
+}
+
+// DiskFailed closes all connections and listeners, and accepts no more connections.
+func (n *Server) DiskFailed(err error) {
+	n.mu.Lock()
+	n.failed = err
+	connections := slices.Collect(maps.Keys(n.connections))
+	listeners := slices.Clone(n.listeners)
+	n.mu.Unlock()
+	for _, ln := range listeners {
+		_ = ln.Close()
+	}
+	for _, c := range connections {
+		c.shutdown("the broker's disk has failed")
+	}
+}
+
+// CloseConnections closes the open connections that are chosen by their user and virtual host.
+func (n *Server) CloseConnections(reason string, chosen func(user string, v *node.Vhost) bool) {
+	for _, c := range n.openConnections() {
+		if chosen(c.User, c.vhost) {
+			c.shutdown(reason)
+		}
+	}
+}
+
+// AlarmChanged tells the clients that have published that they are blocked, or no longer.
+func (n *Server) AlarmChanged(which node.Alarm, raised bool) {
+	for _, c := range n.openConnections() {
+		c.alarmChanged(which, raised)
+	}
+}
+
+// MemoryShort watches incomplete messages while the alarm for memory is raised.
+func (n *Server) MemoryShort() { n.incomplete.watch() }
+
+// Serve takes connections from a listener until it is closed, the context ends or the disk fails.
+func (n *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if !n.Tasks.Enter() {
+		return net.ErrClosed
+	}
+	defer n.Tasks.Leave()
+	n.mu.Lock()
+	n.listeners = append(n.listeners, ln)
+	failed := n.failed
+	n.mu.Unlock()
+	if failed != nil {
+		_ = ln.Close()
+	}
+	defer n.forgetListener(ln)
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
+	defer stop()
+	ended := n.Tasks.AtEnd(func() { _ = ln.Close() })
+	defer ended()
+	pause := 5 * time.Millisecond
+	for {
+		conn, err := ln.Accept()
+		var temporary interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			n.Handle(conn)
+			pause = 5 * time.Millisecond
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case n.Tasks.Ended():
+			return net.ErrClosed
+		case n.Failed() != nil:
+			return n.Failed()
+		case errors.As(err, &temporary) && temporary.Temporary():
+			// Out of file descriptors, most often: it passes when somebody goes.
+			n.Log.Warn("accept a connection", "error", err, "retry in", pause)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			case <-n.Stopping:
+			}
+			pause = min(2*pause, time.Second)
+		default:
+			return fmt.Errorf("accept on %s: %w", ln.Addr(), err)
+		}
+	}
+}
+
+func (n *Server) forgetListener(ln net.Listener) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.listeners = slices.DeleteFunc(n.listeners, func(l net.Listener) bool { return l == ln })
+}
+
+// Listeners returns those that are served.
+func (n *Server) Listeners() []net.Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.listeners)
+}
+
+// Handle serves a connection in the background.
+func (n *Server) Handle(conn net.Conn) { n.handle(conn, false) }
+
+// Dial connects within the process. The broker's own connections, by which it does what somebody asks for elsewhere, are told apart from those of clients
+// and count for no limit.
+func (n *Server) Dial(own bool) net.Conn {
+	client, server := newPipe(n.pipes.Add(1))
+	n.handle(server, own)
+	return client
+}
+
+func (n *Server) handle(conn net.Conn, own bool) {
+	if !n.Tasks.Enter() {
+		_ = conn.Close()
+		return
+	}
+	go func() {
+		defer n.Tasks.Leave()
+		c := newConnection(n, conn)
+		c.own = own
+		c.serve()
+	}()
+}
+
+func (n *Server) join(c *Connection) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closing:
+		return errors.New("the broker is closing")
+	case n.failed != nil:
+		return n.failed
+	case n.Config.MaxConnections > 0 && len(n.connections) >= n.Config.MaxConnections:
+		return fmt.Errorf("the broker has %d connections, which is its limit", len(n.connections))
+	}
+	n.connections[c] = struct{}{}
+	return nil
+}
+
+func (n *Server) part(c *Connection) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.connections, c)
+}
+
+// randomName makes names as RabbitMQ does: a prefix and 22 characters that nobody can guess.
+func randomName(prefix string) string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// EachUnacked visits the deliveries that clients have not settled, while nothing of their channel changes.
+func (n *Server) EachUnacked(visit func(*node.Queue, queue.Item)) {
+	n.eachChannel(func(ch *Channel) {
+		ch.mu.Lock()
+		defer ch.mu.Unlock()
+		for _, d := range ch.unackedList.entries[ch.unackedList.first:] {
+			if !d.settled {
+				visit(d.queue, d.item)
+			}
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+)
+
+// group is what is written at once.
+type group struct {
+	definitions, log chunks
+	mark             Mark
+	sync             bool
+	note             bool // nothing but the note that all before is synced; nobody waits for it
+}
+
+// commitGroups is the committer: it writes what is due, until the store closes or fails.
+func (s *Store) commitGroups() {
+	s.checkSpace()
+	for s.awaitTurn() {
+		for g, ok := s.nextGroup(); ok; g, ok = s.nextGroup() {
+			if err := s.commitGroup(g); err != nil {
+				s.fail(err)
+				return
+			}
+		}
+	}
+	if s.failed() {
+		return
+	}
+	if err := s.noteEnd(); err != nil {
+		s.fail(err)
+	}
+}
+
+// takeGroup takes what is pending, or what somebody could not write. When the log has been at rest for
+// a while and all commits are durable it takes the note that says so, so that damage to the last group
+// is known from a torn one. The mutex is held.
+func (s *Store) takeGroup() (group, bool) {
+	if s.handed != nil {
+		g := *s.handed
+		s.handed = nil
+		return g, true
+	}
+	note := s.mark == s.Durable()
+	if note && s.lapsed {
+		s.noteIdle(&s.log)
+		s.noteIdle(&s.defs)
+	}
+	s.lapsed = false
+	g := group{definitions: s.defs.take(), log: s.log.take(), mark: s.mark, note: note}
+	g.sync = s.options.Sync == SyncAlways || s.mustSync
+	s.mustSync = s.mustSync && note
+	s.writing = g.log
+	return g, !note || len(g.log) > 0 || len(g.definitions) > 0
+}
+
+func (s *Store) noteIdle(t *tail) {
+	if !t.wantsNote() {
+		return
+	}
+	before := t.segment.end
+	t.note(opSynced, s.seq, &s.free)
+	s.account(t.segment.end - before)
+}
+
+// commitGroup writes a group and makes it durable. Definitions come first, so that no message is in a
+// queue that is not defined.
+func (s *Store) commitGroup(g group) error {
+	s.options.Crash(pointBeforeWrite)
+	for i := range g.definitions {
+		if err := s.writeChunk(&g.definitions[i]); err != nil {
+			return err
+		}
+	}
+	if len(g.definitions) > 0 && g.sync && !g.note {
+		if err := s.sync(g.definitions[0].segment); err != nil {
+			return err
+		}
+	}
+	for i := range g.log {
+		if err := s.ensureCreated(g.log[i].segment); err != nil {
+			return err
+		}
+		if err := s.writeChunk(&g.log[i]); err != nil {
+			return err
+		}
+	}
+	return s.finishGroup(g)
+}
+
+// finishGroup makes a group durable that is in its files, and says so.
+func (s *Store) finishGroup(g group) error {
+	active := s.written(g)
+	s.options.Crash(pointAfterWrite)
+	if g.note {
+		return nil
+	}
+	if len(g.log) > 0 && g.sync {
+		if err := s.blankAhead(active, g.log.size()); err != nil {
+			return err
+		}
+		if err := s.sync(active); err != nil {
+			return err
+		}
+	}
+	s.options.Crash(pointAfterSync)
+	s.synced(g.mark)
+	s.options.Crash(pointAfterConfirm)
+	s.checkSpace()
+	if len(g.definitions) == 0 {
+		return nil
+	}
+	return s.snapshotDefinitions()
+}
+
+// written notes that a group is in its files, and returns the segment that is last.
+func (s *Store) written(g group) *segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := g.log.size() + g.definitions.size()
+	for _, cs := range []chunks{g.definitions, g.log} {
+		for i := range cs {
+			cs[i].segment.written = cs[i].end()
+		}
+		s.free.put(cs)
+	}
+	s.writing = nil
+	s.stats.Written += size
+	s.account(-size)
+	s.advance()
+	if len(g.log) == 0 {
+		return nil
+	}
+	return g.log[len(g.log)-1].segment
+}
+
+func (s *Store) synced(mark Mark) {
+	s.mu.Lock()
+	s.durable.Store(uint64(mark))
+	s.stats.Syncs++
+	s.advance()
+	s.mu.Unlock()
+	s.options.Synced(mark)
+}
+
+// ensureCreated makes the file of a segment when the log comes to it, and by then all of the segment
+// before it is on disk: a segment that exists says that those before it are whole.
+func (s *Store) ensureCreated(g *segment) error {
+	s.mu.Lock()
+	created := g.file != nil
+	previous := s.ledger.before(g)
+	s.mu.Unlock()
+	if created {
+		return nil
+	}
+	if previous != nil {
+		if err := s.cutBlank(previous); err != nil {
+			return err
+		}
+		if err := s.sync(previous); err != nil {
+			return err
+		}
+		s.options.Crash(pointSealed)
+	}
+	f, err := s.create(g.name, g.header)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	g.file, g.written = f, headerSize
+	if previous != nil {
+		previous.sealed = true
+	}
+	s.mu.Unlock()
+	s.options.Crash(pointRolled)
+	signal(s.tend)
+	return nil
+}
+
+// create makes a log file with its header, durable.
+func (s *Store) create(name string, h header) (File, error) {
+	var f File
+	err := s.untilRoom(func() error {
+		var err error
+		if f, err = s.fs.Create(name); err != nil {
+			return err
+		}
+		if _, err = f.WriteAt(h.encode(), 0); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	s.options.Crash(pointCreated)
+	if err := f.Sync(); err != nil {
+		return nil, errors.Join(fmt.Errorf("sync %s: %w", name, err), f.Close())
+	}
+	if err := s.fs.Sync(); err != nil {
+		return nil, errors.Join(fmt.Errorf("sync the directory after creating %s: %w", name, err), f.Close())
+	}
+	return f, nil
+}
+
+// writeChunk writes a chunk, as soon as there is room for it.
+func (s *Store) writeChunk(c *chunk) error {
+	return s.untilRoom(c.write)
+}
+
+// sync makes a segment durable. It is never tried twice: after a failure the kernel may have thrown
+// away what could not be written and report success.
+func (s *Store) sync(g *segment) error {
+	if err := g.file.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", g.name, err)
+	}
+	return nil
+}
+
+// Fail has the log fail as if the disk had, for tests.
+func (s *Store) Fail(err error) {
+	if !s.failed() {
+		s.fail(err)
+	}
+}
+
+// fail stops the log for good. What is pending stays in memory, where it can be read.
+func (s *Store) fail(err error) {
+	s.mu.Lock()
+	s.err = err
+	s.crowded.Store(true)
+	s.advance()
+	s.mu.Unlock()
+	signal(s.wake)
+	s.options.Logger.Error("the log cannot be written, nothing is confirmed any more", "error", err)
+	s.options.Failed(err)
+}
+
+// noteEnd ends the log such that the next start knows it was closed in order. One that was repaired does not show how it was left before.
+func (s *Store) noteEnd() error {
+	s.mu.Lock()
+	log, defs := s.log.segment, s.defs.segment
+	s.mu.Unlock()
+	for _, g := range []*segment{defs, log} {
+		if err := s.sync(g); err != nil {
+			return err
+		}
+	}
+	s.options.Crash(pointClosing)
+	s.mu.Lock()
+	end := opClosed
+	if s.mended {
+		end = opSynced
+	}
+	s.log.note(end, s.seq, &s.free)
+	s.defs.note(end, s.seq, &s.free)
+	ends := append(s.defs.take(), s.log.take()...)
+	s.mu.Unlock()
+	for i := range ends {
+		if err := s.writeChunk(&ends[i]); err != nil {
+			return err
+		}
+		if err := s.cutBlank(ends[i].segment); err != nil {
+			return err
+		}
+		if err := s.sync(ends[i].segment); err != nil {
+			return err
+		}
+	}
+	if err := s.noteExtent(); err != nil {
+		return fmt.Errorf("note how long the log is: %w", err)
+	}
+	return nil
+}

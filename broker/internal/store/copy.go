@@ -1,0 +1,221 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	// copyBatch is how much is copied in one record, but for a message that is larger.
+	copyBatch = chunkSize
+	// copyAtOnce is how much is copied before that has to be durable.
+	copyAtOnce = 1 << 20
+	// segmentsAtOnce is how many segments are copied before they are removed by one note in the log.
+	// Segments can be so small that a new one is begun with each sync.
+	segmentsAtOnce = 64
+)
+
+// copySome copies the live messages of the oldest segments to the end of the log, if that is worth it;
+// false if it is not.
+func (s *Store) copySome() (bool, error) {
+	unsynced := int64(0)
+	for n := range segmentsAtOnce {
+		g := s.wantsCopying()
+		if s.trouble.segment != g {
+			s.trouble = readFailures{} // there is no need to read the other any more
+		}
+		if g == nil || s.trouble.waits() {
+			return n > 0, nil
+		}
+		var unread *readError
+		if err := s.copyOut(g, &unsynced); errors.As(err, &unread) {
+			s.trouble.note(g)
+			s.options.Logger.Warn("a message cannot be read; its space is given back later", "error", err, "try", s.trouble.tries, "again in", s.trouble.pause)
+			return n > 0, nil
+		} else if err != nil {
+			return false, err
+		}
+		s.trouble = readFailures{}
+	}
+	return true, nil
+}
+
+// wantsCopying returns the oldest segment with live messages if there is more garbage than live data.
+// What it costs to copy is then less than what is given back.
+func (s *Store) wantsCopying() *segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.ledger.deadSegments() // they are about to be removed
+	total, dead := s.ledger.weigh(n)
+	if dead <= total-dead+cleanSlack*s.options.SegmentSize || !s.ledger.segments[n].sealed {
+		return nil
+	}
+	return s.ledger.segments[n]
+}
+
+// copied is a message that is to be copied, and where it was when it was read.
+type copied struct {
+	message          *Message
+	offset           int64
+	size             uint32
+	crc              uint32
+	content          []byte
+	properties, body int // lengths
+}
+
+// copyOut copies the live messages of a segment to the end of the log. It waits when much of that is
+// not durable. A message that is damaged, or that could not be read for long, is set aside; for one that might be readable later, the error is a
+// *readError.
+func (s *Store) copyOut(g *segment, unsynced *int64) error {
+	for {
+		if s.stopped() {
+			return errStopping
+		}
+		batch := s.nextToCopy(g)
+		if len(batch) == 0 {
+			return nil
+		}
+		readable := batch[:0]
+		for _, c := range batch {
+			err := c.read(g)
+			switch {
+			case err == nil:
+				readable = append(readable, c)
+			case !isDamage(err) && !s.trouble.lasts(g):
+				return &readError{err}
+			default:
+				if err := s.setAside(g, c.message, err); err != nil {
+					return err
+				}
+			}
+		}
+		size, mark := s.appendCopies(g, readable)
+		s.options.Crash(pointCopied)
+		if *unsynced += size; *unsynced >= copyAtOnce {
+			*unsynced = 0
+			if err := s.Wait(context.Background(), mark); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// nextToCopy returns the first live messages of a segment, at least one if there are any.
+func (s *Store) nextToCopy(g *segment) []copied {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var batch []copied
+	size := int64(0)
+	for m := g.first; m != nil; m = m.next {
+		if size += int64(m.size); size > copyBatch && len(batch) > 0 {
+			break
+		}
+		batch = append(batch, copied{message: m, offset: int64(m.offset), size: m.size, crc: m.crc})
+	}
+	return batch
+}
+
+// read reads the content.
+func (c *copied) read(g *segment) error {
+	var err error
+	if c.content, err = readContent(g.name, g.file, c.offset, c.size, c.crc); err != nil {
+		return err
+	}
+	content, ok := decodeContent(c.content)
+	if !ok {
+		return &CorruptError{File: g.name, Offset: c.offset, Problem: "lengths within the content do not fit"}
+	}
+	c.properties, c.body = len(content.Properties), len(content.Body)
+	return nil
+}
+
+// appendCopies appends those messages that are still live, as they are held now. It returns how much
+// that is.
+func (s *Store) appendCopies(g *segment, batch []copied) (int64, Mark) {
+	s.mu.Lock()
+	var operations []byte
+	contents := int64(0)
+	live := batch[:0]
+	for _, c := range batch {
+		if c.message.segment != g {
+			continue
+		}
+		operations = appendMessage(operations, c.message, c.properties, c.body)
+		operations = s.ledger.appendNotes(operations, c.message)
+		contents += int64(c.size)
+		live = append(live, c)
+	}
+	if len(live) == 0 {
+		s.mu.Unlock()
+		return 0, 0
+	}
+	k := s.appendRecord(operations, checksum(operations), contents, 0)
+	offset := k.segment.end - contents
+	for _, c := range live {
+		if contents > chunkSize {
+			s.log.attach(c.content) // there is only this one
+		} else {
+			k.data = append(k.data, c.content...)
+		}
+		s.ledger.move(c.message, k.segment, offset)
+		offset += int64(c.size)
+	}
+	s.stats.Copied += int64(len(live))
+	mark, wake := s.committed()
+	s.mu.Unlock()
+	if wake {
+		signal(s.wake)
+	}
+	return contents, mark
+}
+
+// setAside leaves a message where it is, because it cannot be read, and lets the others go on. Its
+// segment will be kept under another name, and after a restart the message is not there any more.
+func (s *Store) setAside(g *segment, m *Message, why error) error {
+	name, err := asideName(s.fs, g.name)
+	if err != nil {
+		return errors.Join(why, err)
+	}
+	s.mu.Lock()
+	held := m.segment == g
+	if held {
+		s.ledger.setAside(m, name)
+		s.stats.SetAside++
+	}
+	s.mu.Unlock()
+	if held {
+		s.options.Logger.Error("a message cannot be read and is set aside", "message", m.seq, "error", why, "file will be", name)
+	}
+	return nil
+}
+
+// moveAside keeps the file of a segment of which something was set aside.
+func (s *Store) moveAside(g *segment) {
+	if err := errors.Join(s.fs.Rename(g.name, g.aside.name), s.fs.Sync()); err != nil {
+		s.options.Logger.Error("cannot keep a file with a message that cannot be read; the next start will remove it", "file", g.name, "error", err)
+	}
+}
+
+const damagedSuffix = ".damaged"
+
+// asideName is a name that no file has.
+func asideName(dir FS, name string) (string, error) {
+	taken, err := dir.List()
+	if err != nil {
+		return "", err
+	}
+	aside := name + damagedSuffix
+	for i := 2; slices.Contains(taken, aside); i++ {
+		aside = fmt.Sprintf("%s%s-%d", name, damagedSuffix, i)
+	}
+	return aside, nil
+}
+
+// asideFiles names the files that were kept under other names.
+func asideFiles(dir FS) ([]string, error) {
+	names, err := dir.List()
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, damagedSuffix) }), err
+}

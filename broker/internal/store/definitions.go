@@ -1,0 +1,280 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+)
+
+const (
+	definitionsName = "definitions.log"
+	snapshotName    = "definitions.tmp"
+	// snapshotSlack is how much garbage is left alone.
+	snapshotSlack = 64 << 10
+	// definitionOverhead is about what a definition takes besides key and value.
+	definitionOverhead = recordHeaderSize + 8
+)
+
+// Definition is something that has to survive by name: a queue, a binding, a user. The store does
+// not know what is in it.
+type Definition struct {
+	Key   string
+	Value []byte
+}
+
+// Define sets and deletes definitions, all or none of them. Values must not change afterwards.
+func (s *Store) Define(puts []Definition, deletes []string) Mark {
+	var operations []byte
+	for _, d := range puts {
+		operations = appendPut(operations, d.Key, d.Value)
+	}
+	for _, key := range deletes {
+		operations = appendDelete(operations, key)
+	}
+	if len(operations) == 0 {
+		return 0
+	}
+	sum := checksum(operations)
+	s.mu.Lock()
+	if !s.open() {
+		s.mu.Unlock()
+		return never
+	}
+	for _, d := range puts {
+		s.put(d.Key, d.Value)
+	}
+	for _, key := range deletes {
+		s.remove(key)
+	}
+	before := s.defs.segment.end
+	s.defs.begin(operations, sum, 0, s.seq, &s.free)
+	s.account(s.defs.segment.end - before)
+	mark, wake := s.committed()
+	s.mu.Unlock()
+	if wake {
+		signal(s.wake)
+	}
+	return mark
+}
+
+// Definitions returns all definitions in the order of their keys.
+func (s *Store) Definitions() []Definition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sortedDefinitions()
+}
+
+func (s *Store) sortedDefinitions() []Definition {
+	all := make([]Definition, 0, len(s.values))
+	for key, value := range s.values {
+		all = append(all, Definition{key, value})
+	}
+	slices.SortFunc(all, func(a, b Definition) int { return cmp.Compare(a.Key, b.Key) })
+	return all
+}
+
+func (s *Store) put(key string, value []byte) {
+	s.remove(key)
+	s.values[key] = value
+	s.valueSize += int64(len(key)+len(value)) + definitionOverhead
+}
+
+func (s *Store) remove(key string) {
+	if old, ok := s.values[key]; ok {
+		s.valueSize -= int64(len(key)+len(old)) + definitionOverhead
+		delete(s.values, key)
+	}
+}
+
+// replayDefinitions applies a record and returns what is wrong with it, if anything. What it deletes is handed to deleted, if that is not nil.
+func (s *Store) replayDefinitions(operations []byte, deleted func(Definition)) (problem string) {
+	d := decoder{rest: operations}
+	var op operation
+	for d.next(&op) {
+		switch op.kind {
+		case opPut:
+			s.put(string(op.key), bytes.Clone(op.value))
+		case opDelete:
+			if value, there := s.values[string(op.key)]; there && deleted != nil {
+				deleted(Definition{string(op.key), value})
+			}
+			s.remove(string(op.key))
+		case opSynced, opClosed:
+		default:
+			return "the record is not one of definitions"
+		}
+	}
+	if d.bad {
+		return "the record makes no sense to this program"
+	}
+	return ""
+}
+
+// loadDefinitions reads the definitions, or begins them in a new directory.
+func (s *Store) loadDefinitions() error {
+	if err := s.fs.Remove(snapshotName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	r, err := s.readDefinitions(false)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s.beginDefinitions()
+	case err != nil:
+		return err
+	case len(r.damage) > 0:
+		return r.damage[0]
+	}
+	return s.cutTail(s.defs.segment, r.torn)
+}
+
+// definitionsRead is what reading the definitions came to.
+type definitionsRead struct {
+	damage []*CorruptError
+	torn   int64
+	// deleted are the definitions that a record has deleted. Only a reader that salvages collects them.
+	deleted []Definition
+}
+
+// missing notes that there is no file of definitions, which is damage where there are messages.
+func (r *definitionsRead) missing(messages bool) {
+	if messages {
+		r.damage = append(r.damage, &CorruptError{File: definitionsName, Problem: "the file is missing, and there are messages"})
+	}
+}
+
+// readDefinitions reads the file of definitions, up to the first damage or past it.
+func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
+	f, err := s.fs.Open(definitionsName)
+	if err != nil {
+		return r, err
+	}
+	g := newSegment(definitionsName, header{})
+	g.file = f
+	s.defs.segment = g
+	if g.end, err = f.Size(); err != nil {
+		return r, err
+	}
+	if _, err := readHeader(g, definitionsMagic, 0); err != nil {
+		var corrupt *CorruptError
+		if salvage && errors.As(err, &corrupt) {
+			r.damage = append(r.damage, corrupt)
+			return r, nil
+		}
+		return r, err
+	}
+	want := s.extent.endOfDefinitions(g.header.salt)
+	if g.end < want {
+		r.damage = append(r.damage, cutOff(g.name, g.end, want))
+	}
+	var deleted func(Definition)
+	if salvage {
+		deleted = func(d Definition) { r.deleted = append(r.deleted, d) }
+	}
+	for offset := int64(headerSize); offset > 0; {
+		sc := scan(f, g.header.salt, offset, g.end)
+		offset = 0
+		for sc.next() {
+			if problem := s.replayDefinitions(sc.operations, deleted); problem != "" {
+				sc.reject(problem)
+				break
+			}
+			if isNote(sc.operations) {
+				g.noted = sc.offset
+			}
+		}
+		if sc.err != nil || sc.problem == "" {
+			return r, sc.err
+		}
+		v, err := judge(g, sc, sc.offset >= want)
+		if err != nil {
+			return r, err
+		}
+		if v.ends {
+			r.torn = v.torn
+			g.end = sc.offset
+			return r, nil
+		}
+		r.damage = append(r.damage, sc.corrupt(g.name))
+		if salvage {
+			offset = v.resume
+		}
+	}
+	return r, nil
+}
+
+// beginDefinitions makes the file of a new directory. A directory with segments is not new.
+func (s *Store) beginDefinitions() error {
+	names, err := s.fs.List()
+	if err != nil {
+		return err
+	}
+	var r definitionsRead
+	r.missing(s.extent.segment > 0 || slices.ContainsFunc(names, func(name string) bool {
+		_, ok := numberOf(name, segmentSuffix)
+		return ok
+	}))
+	if len(r.damage) > 0 {
+		return r.damage[0]
+	}
+	return s.writeSnapshot(s.newDefinitions())
+}
+
+// snapshotDefinitions writes the definitions anew when the file is mostly garbage. What is pending
+// is part of that.
+func (s *Store) snapshotDefinitions() error {
+	s.mu.Lock()
+	if s.defs.segment.end < 2*s.valueSize+snapshotSlack {
+		s.mu.Unlock()
+		return nil
+	}
+	dropped := s.defs.take()
+	s.free.put(dropped)
+	s.account(-dropped.size())
+	old := s.defs.segment.file
+	content := s.newDefinitions()
+	s.mu.Unlock()
+	return errors.Join(s.writeSnapshot(content), old.Close())
+}
+
+// newDefinitions begins a file with all definitions and returns what is to be written to it. Each is a record, so that damage takes few of
+// them. The mutex is held, or nobody else has the store yet.
+func (s *Store) newDefinitions() chunks {
+	s.defs.segment = newSegment(definitionsName, newHeader(definitionsMagic, 0, 0, s.seq))
+	s.defs.noted = true // nothing is before the first record
+	var operations []byte
+	for _, d := range s.sortedDefinitions() {
+		operations = appendPut(operations[:0], d.Key, d.Value)
+		s.defs.begin(operations, checksum(operations), 0, s.seq, &s.free)
+	}
+	return s.defs.take()
+}
+
+// writeSnapshot puts a new file in the place of the old one.
+func (s *Store) writeSnapshot(content chunks) error {
+	g := s.defs.segment
+	f, err := s.create(snapshotName, g.header)
+	if err != nil {
+		return err
+	}
+	g.file = f
+	for i := range content {
+		if err := s.writeChunk(&content[i]); err != nil {
+			return err
+		}
+	}
+	if err := s.sync(g); err != nil {
+		return err
+	}
+	s.options.Crash(pointSnapshot)
+	if err := s.fs.Rename(snapshotName, definitionsName); err != nil {
+		return fmt.Errorf("replace the definitions: %w", err)
+	}
+	s.options.Crash(pointRenamed)
+	if err := s.fs.Sync(); err != nil {
+		return fmt.Errorf("sync the directory after renaming the definitions: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// maxDamage is how many missing files are listed.
+const maxDamage = 100
+
+// logReader reads all segments of a directory. It changes nothing.
+type logReader struct {
+	fs      FS
+	extent  extent
+	ledger  *messageIndex
+	replay  *replay
+	every   bool // read contents of indexed segments too
+	salvage bool // go on after damage
+	damage  []*CorruptError
+	unborn  uint64   // the last segment, if a crash kept it from getting its header
+	fresh   bool     // the directory was empty
+	torn    int64    // bytes that a crash left after the last sound record
+	orphans []string // indexes without segment
+	records int
+
+	unreadable []uint64 // segments whose headers are bad
+}
+
+func (s *Store) newLogReader(queues map[QueueID]bool, create func(Found) *Message) *logReader {
+	return &logReader{fs: s.fs, extent: s.extent, ledger: &s.ledger, replay: newReplay(&s.ledger, queues, create)}
+}
+
+func (r *logReader) empty() bool { return len(r.ledger.segments) == 0 }
+
+// read fills the index. The error is that of a file that cannot be read; damage is noted.
+func (r *logReader) read(ctx context.Context) error {
+	if err := r.open(); err != nil {
+		return err
+	}
+	for i, g := range r.ledger.segments {
+		if i < len(r.ledger.segments)-1 {
+			g.sealed = true
+			if next := r.ledger.segments[i+1].header; next.number == g.header.number+1 {
+				g.end = next.previous
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.readSegment(g); err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
+		}
+	}
+	// What is wrong with segments that were about to be removed is of no interest.
+	r.damage = slices.DeleteFunc(r.damage, func(d *CorruptError) bool {
+		n, ok := numberOf(d.File, segmentSuffix)
+		return ok && n < r.replay.first
+	})
+	r.findMissing()
+	return nil
+}
+
+// open opens all segments and reads their headers.
+func (r *logReader) open() error {
+	names, err := r.fs.List()
+	if err != nil {
+		return err
+	}
+	var numbers []uint64
+	indexes := make(map[uint64]bool)
+	for _, name := range names {
+		if n, ok := numberOf(name, segmentSuffix); ok {
+			numbers = append(numbers, n)
+		} else if n, ok := numberOf(name, indexSuffix); ok {
+			indexes[n] = true
+		}
+	}
+	slices.Sort(numbers)
+	for i, n := range numbers {
+		delete(indexes, n)
+		if err := r.openSegment(n, i == len(numbers)-1); err != nil {
+			return err
+		}
+	}
+	for n := range indexes {
+		r.orphans = append(r.orphans, indexName(n))
+	}
+	return nil
+}
+
+func (r *logReader) openSegment(number uint64, last bool) error {
+	g := newSegment(segmentName(number), header{})
+	f, err := r.fs.Open(g.name)
+	if err != nil {
+		return err
+	}
+	g.file = f
+	size, err := f.Size()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	sound, err := readHeader(g, segmentMagic, number)
+	var corrupt *CorruptError
+	switch {
+	case errors.As(err, &corrupt):
+		if last && size <= headerSize && number > r.extent.segment {
+			r.unborn = number
+		} else {
+			r.damage = append(r.damage, corrupt)
+			r.unreadable = append(r.unreadable, number)
+		}
+		return f.Close()
+	case err != nil:
+		return errors.Join(err, f.Close())
+	}
+	if size > maxSegmentEnd {
+		r.damage = append(r.damage, &CorruptError{File: g.name, Offset: maxSegmentEnd, Problem: "no segment is that large"})
+		size = maxSegmentEnd
+	}
+	if !sound && r.every {
+		r.damage = append(r.damage, &CorruptError{File: g.name, Problem: "one of the two copies of the header does not match"})
+	}
+	g.end = size
+	r.ledger.segments = append(r.ledger.segments, g)
+	return nil
+}
+
+// readHeader reads the header of an open file into the segment.
+func readHeader(g *segment, magic string, number uint64) (sound bool, err error) {
+	b := make([]byte, headerSize)
+	if n, err := g.file.ReadAt(b, 0); n < len(b) {
+		if errors.Is(err, io.EOF) {
+			return false, &CorruptError{File: g.name, Problem: "the file ends within its header"}
+		}
+		return false, fmt.Errorf("read %s: %w", g.name, err)
+	}
+	g.header, sound, err = decodeHeader(b, g.name, magic, number)
+	return sound, err
+}
+
+// readSegment replays a segment, from its index if that will do.
+func (r *logReader) readSegment(g *segment) error {
+	size, err := g.file.Size()
+	if err != nil {
+		return err
+	}
+	if want := max(g.end, r.extent.endOf(g.header.number)); size < want {
+		r.damage = append(r.damage, cutOff(g.name, size, want))
+		g.end = size
+	}
+	g.written = g.end
+	r.replay.seq = max(r.replay.seq, g.header.seq)
+	if g.sealed && !r.every {
+		if ix, ok := readIndex(r.fs, g); ok {
+			g.indexed = true
+			r.readIndexed(g, ix)
+			return nil
+		}
+	}
+	for offset := int64(headerSize); offset > 0 && err == nil; {
+		offset, err = r.scanSegment(g, offset)
+	}
+	return err
+}
+
+func (r *logReader) readIndexed(g *segment, ix *index) {
+	for ix.next() {
+		if problem := r.replay.apply(g, ix.header, ix.offset, ix.operations, nil); problem != "" {
+			r.damage = append(r.damage, &CorruptError{File: g.name, Offset: ix.offset, Problem: problem})
+			return
+		}
+		r.records++
+	}
+}
+
+// scanSegment replays a segment from its own records, up to its end or to damage. It returns where to
+// go on after damage, or 0.
+func (r *logReader) scanSegment(g *segment, offset int64) (resume int64, err error) {
+	// All of a segment is synced before the next is begun, even if that has got no header.
+	mayEnd := !g.sealed && r.unborn == 0
+	sc := scan(g.file, g.header.salt, offset, g.end)
+	for sc.next() {
+		if len(sc.badContents) > 0 {
+			sc.problem = "checksum of a content does not match"
+			if v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset)); err != nil || v.ends || !r.salvage {
+				break
+			}
+			r.damage = append(r.damage, sc.corrupt(g.name))
+			sc.problem = ""
+		}
+		if problem := r.replay.apply(g, sc.header, sc.offset, sc.operations, sc.badContents); problem != "" {
+			sc.reject(problem)
+			break
+		}
+		if isNote(sc.operations) {
+			g.noted = sc.offset
+		}
+		r.records++
+	}
+	if sc.err != nil || sc.problem == "" {
+		return 0, sc.err
+	}
+	v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset))
+	if err != nil {
+		return 0, err
+	}
+	if v.ends {
+		r.torn = v.torn
+		g.end, g.written = sc.offset, sc.offset
+		return 0, nil
+	}
+	r.damage = append(r.damage, sc.corrupt(g.name))
+	if !r.salvage {
+		return 0, nil
+	}
+	return v.resume, nil
+}
+
+// findMissing notes the segments that should be there and are not.
+func (r *logReader) findMissing() {
+	present := slices.Clone(r.unreadable)
+	for _, g := range r.ledger.segments {
+		present = append(present, g.header.number)
+	}
+	if r.unborn > 0 {
+		present = append(present, r.unborn)
+	}
+	slices.Sort(present)
+	want := max(r.replay.first, 1)
+	for _, n := range append(present, r.extent.segment+1) {
+		for ; want < n && len(r.damage) < maxDamage; want++ {
+			r.damage = append(r.damage, &CorruptError{File: segmentName(want), Problem: "the file is missing"})
+		}
+		want = max(want, n+1)
+	}
+}
