@@ -202,7 +202,7 @@ func TestCompactRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		disk *storetest.Disk
 		want string
-	}{"damaged": {damaged, "repaired first"}, "killed": {killed, "not closed in order"}} {
+	}{"damaged": {damaged, "repair it first"}, "killed": {killed, "not closed"}} {
 		before := tt.disk.Killed()
 		_, _, err := store.Compact(t.Context(), tt.disk)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
