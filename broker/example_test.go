@@ -29,6 +29,9 @@ func ExampleServer() {
 	}
 	send(conn, "orders", "hello")
 	fmt.Println(receive(conn, "orders"))
+	if err := conn.Close(); err != nil {
+		log.Fatal(err)
+	}
 
 	stop() // accept no more connections
 	<-served
@@ -47,13 +50,21 @@ func ExampleServer_dir() {
 	defer func() { _ = os.RemoveAll(dir) }()
 
 	first := &broker.Server{Dir: dir}
-	send(connect(first), "orders", "kept")
+	conn := connect(first)
+	send(conn, "orders", "kept")
+	if err := conn.Close(); err != nil {
+		log.Fatal(err)
+	}
 	if err := first.Close(); err != nil {
 		log.Fatal(err)
 	}
 
 	second := &broker.Server{Dir: dir}
-	fmt.Println(receive(connect(second), "orders"))
+	conn = connect(second)
+	fmt.Println(receive(conn, "orders"))
+	if err := conn.Close(); err != nil {
+		log.Fatal(err)
+	}
 	if err := second.Close(); err != nil {
 		log.Fatal(err)
 	}

@@ -87,7 +87,8 @@ func (ch *Channel) release() {
 		case !ended[c]:
 			ended[c] = true
 			known := ch.endConsumer(c, func() { ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true}) })
-			deaf = deaf || !known // the client has ended it, and holds its deliveries still
+			deaf = deaf || !known && !c.timedOut // the client has cancelled it, and has unacked messages of it
+			c.timedOut = true                    // what it got a moment later is overdue next
 		}
 	}
 	ch.settleAtQueues(taken, node.NackedBack)

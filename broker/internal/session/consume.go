@@ -25,7 +25,8 @@ type consumer struct {
 	unacked  int
 	lastTag  uint64 // tag of the last delivery
 
-	counted atomic.Bool // its memory is counted
+	counted  atomic.Bool // its memory is counted
+	timedOut bool        // the reader's own: we have cancelled it because a message was unacked for too long
 }
 
 // countMemory counts the memory of a consumer that has come, or has gone, once.
