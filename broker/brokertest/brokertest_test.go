@@ -57,6 +57,35 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+// A connection is counted from the moment at which its client knows that it is open, until the client knows that it is closed.
+func TestConnectionsAreCountedAtOnce(t *testing.T) {
+	server := &broker.Server{}
+	defer server.Close()
+	control, err := brokertest.Open(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		transport, err := server.Dial(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := amqp.Open(transport, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(control.Connections()); got != 1 {
+			t.Fatalf("connection %d is open: got %d connections, want 1", i, got)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(control.Connections()); got != 0 {
+			t.Fatalf("connection %d is closed: got %d connections, want none", i, got)
+		}
+	}
+}
+
 func TestLog(t *testing.T) {
 	server := &broker.Server{Dir: t.TempDir()}
 	defer server.Close()

@@ -90,6 +90,8 @@ func (c *Connection) serve() {
 		c.opened.Store(true)
 		n.Counters.ConnectionsOpened.Add(1)
 		defer n.Counters.ConnectionsClosed.Add(1)
+		// The connection is listed and counted before its client knows that it is open.
+		c.out.send(0, &wire.ConnectionOpenOK{})
 		switch {
 		case n.Tasks.Ended():
 			c.shutdown("broker shut down")

@@ -253,7 +253,6 @@ func (c *Connection) open() error {
 	}
 	c.vhost = v
 	c.access = &node.Access{Node: c.node.Node, Vhost: v, User: c.User}
-	c.out.send(0, &wire.ConnectionOpenOK{})
 	return nil
 }
 
