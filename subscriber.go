@@ -164,7 +164,7 @@ type Subscriber struct {
 // withDefaults fills in what is not set. The native layout is the client's.
 func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
-	orDefault(&s.Prefetch, s.usualPrefetch())
+	orDefault(&s.Prefetch, consume.UsualPrefetch(s.Concurrency, s.Rate))
 	if s.Rate > 0 {
 		orDefault(&s.Burst, 1)
 	}
@@ -184,15 +184,6 @@ func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 		s.Retry = def
 	}
 	return s
-}
-
-// usualPrefetch is the default of Prefetch. What waits here for a low rate could be handled elsewhere.
-func (s Subscriber) usualPrefetch() int {
-	usual := max(4, 2*s.Concurrency)
-	if s.Rate > 0 && s.Rate < float64(usual) {
-		return max(s.Concurrency, int(s.Rate))
-	}
-	return usual
 }
 
 // layout is the mechanics of the layout; nil: it is none that validate accepts.
@@ -337,7 +328,7 @@ func (s Subscriber) checkRate(fault func(format string, args ...any)) {
 		return
 	}
 	if s.Burst < 1 || s.Burst > maxBurst {
-		fault("Burst %d must be from 1 to %.0f", s.Burst, maxBurst)
+		fault("Rate: Burst %d must be from 1 to %.0f", s.Burst, maxBurst)
 	}
 	if wait := s.times().RateWait(); wait > consume.MaxRateWait {
 		fault("Rate: with a Prefetch of %d and %d immediate retries, a message could wait for its turn for %v, and the longest is %v; lower Prefetch, Concurrency or the number of immediate retries, or raise Rate",

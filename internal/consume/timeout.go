@@ -11,6 +11,16 @@ const (
 	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
 )
 
+// UsualPrefetch is how many messages the broker sends ahead unless somebody says so. With a rate it
+// is at most what passes in a second: what waits here for longer could be handled elsewhere.
+func UsualPrefetch(concurrency int, rate float64) int {
+	usual := max(4, 2*concurrency)
+	if rate > 0 && rate < float64(usual) {
+		return max(concurrency, int(rate))
+	}
+	return usual
+}
+
 // Timeout finds out how long the broker and a subscription may hold messages.
 type Timeout struct {
 	Prefetch, Concurrency int
