@@ -258,10 +258,11 @@ func TestRateWithAFullQueue(t *testing.T) {
 
 // Probes count, and are not kept waiting by those who wait for the rate: the outage is found to be over soon after it is.
 func TestRateInOutage(t *testing.T) {
-	const messages, every = 30, 5 * time.Second
-	for _, down := range []time.Duration{30 * time.Second, time.Hour} {
+	const messages, probing = 30, 10 * time.Second
+	for _, c := range []struct{ down, every time.Duration }{{30 * time.Second, 5 * time.Second}, {time.Hour, 5 * time.Second}, {time.Hour, time.Minute}} {
+		down, every := c.down, c.every
 		for _, concurrency := range []int{1, 4} {
-			t.Run(fmt.Sprint(down, concurrency), func(t *testing.T) {
+			t.Run(fmt.Sprint(down, every, concurrency), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 					log := downFor(down)
 					answer := log.answer
@@ -271,7 +272,7 @@ func TestRateInOutage(t *testing.T) {
 					}
 					client, events := openPausing(t, b)
 					defer client.Close(context.Background())
-					subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log, Concurrency: concurrency, Prefetch: 8, Rate: 0.2, ProbeMax: 10 * time.Second})
+					subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: log, Concurrency: concurrency, Prefetch: 8, Rate: 1 / every.Seconds(), ProbeMax: probing})
 					publishMany(t, client, "q", messages)
 					time.Sleep(down)
 					b.AwaitEmpty("q")
@@ -287,7 +288,7 @@ func TestRateInOutage(t *testing.T) {
 						if r.at < min(down, 50*time.Second) && r.ID != "0" {
 							t.Errorf("message %s at %v: its handler ran, want that only the first message probes", r.ID, r.at)
 						}
-						within(t, "pause before a run", r.at-last, 0, 20*time.Second)
+						within(t, "pause before a run", r.at-last, 0, every+probing+5*time.Second)
 						last = r.at
 					}
 					if got := len(log.all()) - probes; got != messages {
@@ -330,4 +331,22 @@ func TestRateProbeIsLost(t *testing.T) {
 		b.AwaitEmpty("q")
 		within(t, "all handled after", log.now(), down, down+5*time.Minute)
 	}, rehoptest.WithPatience(10*time.Minute))
+}
+
+// A broker that does not answer does not keep a drain from ending, whatever waits for the rate.
+func TestRateDrainFromASilentBroker(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
+		client := openWith(t, b, func(*rehop.Config) {})
+		sub := subscribe(t, client, rehop.Subscriber{Queue: "q", Handler: newLogbook(succeed), Concurrency: 2, Prefetch: 4, Rate: 1. / 60})
+		publishMany(t, client, "q", 10)
+		time.Sleep(time.Second)
+		b.Silence()
+		clock := startClock()
+		if err := sub.Drain(context.Background()); err == nil {
+			t.Error("drain: got nil, want that the broker has not answered")
+		}
+		within(t, "drained after", clock.now(), 0, time.Minute)
+		_ = client.Close(context.Background())
+		within(t, "closed after", clock.now(), 0, 2*time.Minute)
+	})
 }
