@@ -82,6 +82,15 @@ func TestSubscriptionDefaults(t *testing.T) {
 			t.Errorf("prefetch for concurrency %d: got %d, want %d", concurrency, got, want)
 		}
 	}
+	for _, c := range []struct {
+		rate                  float64
+		concurrency, prefetch int
+	}{{100, 1, 4}, {100, 16, 32}, {4, 1, 4}, {3.5, 1, 3}, {0.01, 1, 1}, {3, 2, 3}, {1, 2, 2}} {
+		s := Subscriber{Rate: c.rate, Concurrency: c.concurrency}.withDefaults(layouts.Native{})
+		if s.Prefetch != c.prefetch || s.Burst != 1 {
+			t.Errorf("rate %v and concurrency %d: got a prefetch of %d and a burst of %d, want %d and 1", c.rate, c.concurrency, s.Prefetch, s.Burst, c.prefetch)
+		}
+	}
 	if got := (Subscriber{ProbeMin: time.Hour}).withDefaults(layouts.Native{}).ProbeMax; got != time.Hour {
 		t.Errorf("longest pause for a shortest of an hour: got %v, want an hour", got)
 	}
@@ -115,6 +124,15 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"passive auto-delete":  {Subscriber{Queue: "q", ExistingQueue: true, AutoDelete: true}, "ExistingQueue"},
 		"exclusive consumer":   {Subscriber{Queue: "q", ExclusiveConsumer: true}, "SingleActiveConsumer"},
 		"kind of exchange":     {Subscriber{Queue: "q", Exchange: "x", ExchangeType: "round"}, `"round"`},
+		"negative rate":        {Subscriber{Queue: "q", Rate: -1}, "Rate -1"},
+		"no number as a rate":  {Subscriber{Queue: "q", Rate: math.NaN()}, "Rate NaN"},
+		"rate too high":        {Subscriber{Queue: "q", Rate: math.Inf(1)}, "Rate +Inf"},
+		"rate too low":         {Subscriber{Queue: "q", Rate: 0.001}, "16m40s"},
+		"rate near zero":       {Subscriber{Queue: "q", Rate: 1e-300}, "raise Rate"},
+		"rate and prefetch":    {Subscriber{Queue: "q", Rate: 0.1, Prefetch: 61}, "Prefetch of 61"},
+		"rate and immediate":   {Subscriber{Queue: "q", Rate: 0.1, Prefetch: 10, Retry: NoRetry().WithImmediate(6)}, "6 immediate retries"},
+		"burst without rate":   {Subscriber{Queue: "q", Burst: 2}, "Rate is not"},
+		"negative burst":       {Subscriber{Queue: "q", Rate: 1, Burst: -1}, "Burst -1"},
 		"the broker's args":    {Subscriber{Queue: "q", Exchange: "", ExchangeType: "", Overflow: "drop"}, "Overflow"},
 	} {
 		test.s.Handler = handler
@@ -127,6 +145,7 @@ func TestSubscriptionReportsAllFaults(t *testing.T) {
 		"passive":            {Queue: "q", ExistingQueue: true, QueueType: layout.Classic},
 		"exclusive":          {Queue: "q", Exclusive: true},
 		"exclusive consumer": {Queue: "q", QueueType: layout.Classic, ExclusiveConsumer: true},
+		"slow":               {Queue: "q", Rate: 0.1, Prefetch: 60},
 		"no retry":           {Queue: "q", Retry: NoRetry()},
 	} {
 		s.Handler = handler

@@ -44,7 +44,8 @@ type Hooks struct {
 	OnHandleStart func(ctx context.Context, d *Delivery) context.Context
 
 	// OnHandleEnd is called after each run of a handler, on the goroutine of the handler, with the
-	// context of OnHandleStart. A panic of the handler is an error here. A handler that was replaced
+	// context of OnHandleStart. A panic of the handler is an error here, and if [Subscriber.Classify] is
+	// set, the error is the one that it returned. A handler that was replaced
 	// because it ignored its context calls it when it returns, which is after OnResult.
 	OnHandleEnd func(ctx context.Context, d *Delivery, took time.Duration, err error)
 

@@ -89,13 +89,35 @@ type Subscriber struct {
 	// Concurrency is how many messages are handled at once. Raise it for handlers that wait for others.
 	// Messages are not handled in order if it is above 1. Default: 1.
 	Concurrency int
+	// Rate is how many runs of the handler begin per second at the most, in this process: retries,
+	// immediate ones too, and probes while the handler returns Unavailable count. Set it for a handler
+	// whose target allows only so many calls. A message whose handler has to wait stays unacked. Timeout
+	// begins after that, Stop and Drain end it, and no attempt is used. At most 1,000,000, and at least
+	// so many that Prefetch messages, with their immediate retries, wait for no longer than 10 minutes.
+	// Default: 0, without limit.
+	Rate float64
+	// Burst is how many runs may begin at once when none has begun for a while. It needs a Rate. At most
+	// 1,000,000. Default: 1.
+	Burst int
+	// Classify decides by the error of a handler, and by the message, what becomes of the message: a
+	// policy in one place, for handlers that do not know of rehop. It is called with the error that the
+	// handler returned, after Middleware, or with one that describes its panic or runtime.Goexit. The
+	// error that Classify returns takes the place of that one, also for [Hooks]: the same error, or
+	// Permanent, RetryAfter, Postpone, Discard or Unavailable around it. Nil: the message is handled.
+	//
+	// Classify is a part of the handler's run and of its Timeout. A handler whose time is up has usually
+	// returned context.DeadlineExceeded. If Classify panics, the message has failed with KindPanic. It is
+	// not called for a handler that returned nil, that a stop has canceled (its message goes back to the
+	// queue), or that was replaced because it was stuck (which is a failure with KindTimeout). It may be
+	// called by several goroutines at once. Default: nil, the handler's error decides.
+	Classify func(d *Delivery, err error) error
 	// Timeout bounds one run of the handler: its context is canceled then. Default: 5 minutes.
 	//
 	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes
 	// unless set. For quorum queues of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may
 	// need it, those of prefetched messages included. Elsewhere keep Timeout, times Prefetch /
-	// Concurrency, at least 2 minutes below it: a handler that returns Unavailable holds messages for
-	// that time.
+	// Concurrency, and with a Rate plus Prefetch / Rate seconds, at least 2 minutes below it: a handler
+	// that returns Unavailable holds messages for that time.
 	Timeout time.Duration
 	// StuckAfter is how long after Timeout a handler that does not return is reported (Hooks.OnStuck),
 	// counted as failed and replaced by another worker. As many as Concurrency are replaced; further
@@ -126,7 +148,8 @@ type Subscriber struct {
 
 	// Prefetch is how many messages the broker sends ahead, from Concurrency to 65535; in the first
 	// moments there may be one more. Raise it where handlers take less than the way to the broker.
-	// Default: twice the concurrency, at least 4.
+	// Default: twice the concurrency, at least 4; with a Rate no more than that lets pass in a second, and
+	// at least Concurrency.
 	Prefetch int
 	// ConsumerTag identifies the consumer in the broker's tools. At most 255 bytes. Default: a unique one.
 	ConsumerTag string
@@ -141,7 +164,10 @@ type Subscriber struct {
 // withDefaults fills in what is not set. The native layout is the client's.
 func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
-	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
+	orDefault(&s.Prefetch, consume.UsualPrefetch(s.Concurrency, s.Rate))
+	if s.Rate > 0 {
+		orDefault(&s.Burst, 1)
+	}
 	orDefault(&s.Timeout, 5*time.Minute)
 	orDefault(&s.StuckAfter, 30*time.Second)
 	orDefault(&s.StopGrace, 5*time.Second)
@@ -169,6 +195,8 @@ func (s Subscriber) layout() layouts.Layout {
 const (
 	maxPrefetch   = 65535 // what AMQP can say
 	maxCrashLimit = 40    // below the delivery limit of the queue, which would act first
+	maxRate       = 1e6   // a bucket counts in nanoseconds
+	maxBurst      = 1e6
 
 	maxQuorumPriority = 31
 )
@@ -223,6 +251,7 @@ func (s Subscriber) validate() error {
 	if s.Prefetch < s.Concurrency || s.Prefetch > maxPrefetch {
 		fault("Prefetch %d must be from Concurrency, %d, to %d", s.Prefetch, s.Concurrency, maxPrefetch)
 	}
+	s.checkRate(fault)
 	if s.Timeout <= 0 || s.StuckAfter <= 0 || s.StopGrace <= 0 {
 		fault("Timeout %v, StuckAfter %v and StopGrace %v must be positive", s.Timeout, s.StuckAfter, s.StopGrace)
 	}
@@ -284,6 +313,33 @@ func (s Subscriber) validate() error {
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
+}
+
+// checkRate finds rates that are impossible, or at which messages would be held for too long.
+func (s Subscriber) checkRate(fault func(format string, args ...any)) {
+	switch {
+	case !(s.Rate >= 0 && s.Rate <= maxRate): // neither is true of NaN
+		fault("Rate %v must be from 0 to %.0f per second", s.Rate, maxRate)
+		return
+	case s.Rate == 0 && s.Burst != 0:
+		fault("Burst %d is set, and Rate is not", s.Burst)
+		return
+	case s.Rate == 0:
+		return
+	}
+	if s.Burst < 1 || s.Burst > maxBurst {
+		fault("Rate: Burst %d must be from 1 to %.0f", s.Burst, maxBurst)
+	}
+	if wait := s.times().RateWait(); wait > consume.MaxRateWait {
+		fault("Rate: with a Prefetch of %d and %d immediate retries, a message could wait for its turn for %v, and the longest is %v; lower Prefetch, Concurrency or the number of immediate retries, or raise Rate",
+			s.Prefetch, s.Retry.immediate, wait.Round(time.Millisecond), consume.MaxRateWait)
+	}
+}
+
+// times are how long messages may be held.
+func (s Subscriber) times() consume.Timeout {
+	return consume.Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, StuckAfter: s.StuckAfter,
+		Rate: s.Rate, Immediate: s.Retry.immediate}
 }
 
 // losses are settings by which the broker takes messages out of the queue, where the layout has no place for what it takes: they would be
@@ -382,8 +438,7 @@ func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 		o.Args = map[string]any{"x-priority": int32(s.ConsumerPriority)}
 	}
 	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layouts.IsQuorum(s.queue()) {
-		timeout := consume.Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, StuckAfter: s.StuckAfter}
-		o.Timeout = timeout.Consumer()
+		o.Timeout = s.times().Consumer()
 	}
 	return o
 }
@@ -394,10 +449,15 @@ func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 	for i := len(s.Middleware) - 1; i >= 0; i-- {
 		handler = s.Middleware[i](handler)
 	}
+	var classify func(view any, err error) error
+	if s.Classify != nil {
+		classify = func(view any, err error) error { return s.Classify(view.(*Delivery), err) }
+	}
 	return consume.Settings{
 		Queue: s.Queue, Concurrency: s.Concurrency, Prefetch: s.Prefetch,
 		Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
 		CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
+		Rate: s.Rate, Burst: s.Burst, Classify: classify,
 		Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
 		Layout:   s.layout(), Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
 		Isolates: s.isolates(), DeadLetters: s.rests(), LastConsumer: s.AutoDelete,

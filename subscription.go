@@ -79,6 +79,10 @@ func (s *Subscription) Closed() <-chan struct{} { return s.running.Closed() }
 // Drain receives no more, and lets what has been received be handled. It returns nil when the broker
 // knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
 //
+// A message that waits because of [Subscriber.Rate] goes back to its queue at once. Where the queue
+// ends with the subscription or the client (Exclusive, AutoDelete), it is handled when the rate
+// allows it. If ctx ends before, it is lost with the queue, and the error says so.
+//
 // Handlers have the time that [Subscriber.Timeout] and [Subscriber.StuckAfter] give them. The broker has 30 s to take a message that
 // failed, and half as long after each one that it has not taken, because of a memory alarm for example: a minute in all. Such
 // messages go back to the queue, this attempt does not count, and the error says how many they are. A broker that does not answer at all

@@ -18,7 +18,6 @@ require (
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/term v0.47.0
-	golang.org/x/time v0.16.0
 	modernc.org/sqlite v1.61.0
 )
 

@@ -166,6 +166,13 @@ func (h *Handling) abandon() bool {
 	return true
 }
 
+// decided reports whether what becomes of the delivery no longer depends on the handler's error.
+func (h *Handling) decided() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.abandoned || h.cause == ErrStopping
+}
+
 // state is what a decision needs to know of the message.
 func (h *Handling) state(reruns int) State {
 	why := h.why()

@@ -43,6 +43,7 @@ func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
 		}
 	})
 	s.outage, h.probes = o, o
+	close(s.paused)
 	return o, true
 }
 
@@ -194,6 +195,9 @@ func (s *Subscription) leaveOutage() {
 	s.mu.Lock()
 	o := s.outage
 	s.outage = nil
+	if o != nil {
+		s.paused = make(chan struct{})
+	}
 	if o != nil && s.probing {
 		s.probing = false
 		s.replaceConsumer()

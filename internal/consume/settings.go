@@ -41,6 +41,8 @@ type Settings struct {
 	CrashLimit  int
 	ProbeMin    time.Duration
 	ProbeMax    time.Duration
+	Rate        float64 // runs of the handler per second; 0: without limit
+	Burst       int     // runs at once after a pause
 	Schedule    Schedule
 
 	Layout   layouts.Layout
@@ -56,12 +58,28 @@ type Settings struct {
 	LastConsumer bool
 
 	Handler Handler
-	Events  Events
+	// Classify makes of an error of the handler the one that decides. Nil: they are the same.
+	Classify func(view any, err error) error
+	Events   Events
+}
+
+// temporary reports whether the queue ends with the subscription, or with the client.
+func (s *Settings) temporary() bool { return s.LastConsumer || s.Declared.Exclusive }
+
+// loss says what becomes of messages that a drain leaves in a queue that ends.
+func (s *Settings) loss() string {
+	switch {
+	case s.LastConsumer:
+		return ", and the rest is lost: the queue is deleted with its last consumer"
+	case s.Declared.Exclusive:
+		return ", and the rest is lost when the client closes: the queue is exclusive"
+	}
+	return ""
 }
 
 // holdFor is how long a message is held at most while the subscription pauses.
 func (s *Settings) holdFor(narrow bool) time.Duration {
-	t := Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout}
+	t := Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, Rate: s.Rate, Immediate: s.Schedule.Immediate}
 	return t.hold(narrow, !s.LastConsumer)
 }
 

@@ -25,8 +25,9 @@ type Subscription struct {
 	shared   *Shared
 	settings Settings
 	watch    *watch
-	opened   offer // the first session, until Supervise has it
-	shares   bool  // the layout is one in which others than rehop write down what fails
+	bucket   *bucket // of the rate; nil: there is none
+	opened   offer   // the first session, until Supervise has it
+	shares   bool    // the layout is one in which others than rehop write down what fails
 	// returnKey is the routing key with which messages return to the queue, unless they keep their
 	// own.
 	returnKey string
@@ -42,6 +43,7 @@ type Subscription struct {
 	suspect  *Handling // waits to be the only one
 	stuck    int       // handlers that were abandoned and have not returned
 	outage   *outage
+	paused   chan struct{} // closed when the next outage begins, or in one
 	// returning counts who gives prefetched messages back in an outage.
 	returning sync.WaitGroup
 	phase     phase
@@ -75,12 +77,16 @@ func New(shared *Shared, settings Settings) *Subscription {
 		// so it begins with one message and gets more when that one is above suspicion.
 		careful: settings.Isolates,
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
-		stop: make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}),
+		paused: make(chan struct{}),
+		stop:   make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}),
 		mute: make(chan struct{}), closed: make(chan struct{}),
 	}
 	s.unanswered = sync.OnceFunc(func() { close(s.mute) })
 	s.form.Store(&settings.Forms[0])
 	s.watch = &watch{sub: s, epoch: time.Now()}
+	if settings.Rate > 0 {
+		s.bucket = newBucket(settings.Rate, settings.Burst)
+	}
 	if settings.Events.Result != nil {
 		s.settings.Options.Told = s.told
 		s.settings.Options.Around = func(calls func()) {
@@ -132,6 +138,10 @@ const (
 // Drain receives no more, and lets what has been received be handled. It returns nil when the
 // broker knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
 //
+// A message that waits because of [Subscriber.Rate] goes back to its queue at once. Where the queue
+// ends with the subscription or the client (Exclusive, AutoDelete), it is handled when the rate
+// allows it. If ctx ends before, it is lost with the queue, and the error says so.
+//
 // Handlers have the time that [Subscriber.Timeout] and [Subscriber.StuckAfter] give them. The
 // broker has 30 s to take a message that failed, and half as long after each one that it has not
 // taken, because of a memory alarm for example: a minute in all. Such messages go back to the
@@ -155,7 +165,7 @@ func (s *Subscription) Drain(ctx context.Context) error {
 	}
 	err := s.Stop()
 	if err == nil && ctx.Err() != nil {
-		err = fmt.Errorf("rehop: drain subscription %q: stopped before all was handled: %w", s.settings.Queue, ctx.Err())
+		err = fmt.Errorf("rehop: drain subscription %q: stopped before all was handled%s: %w", s.settings.Queue, s.settings.loss(), ctx.Err())
 	}
 	return errors.Join(err, s.unmovedError())
 }

@@ -11,11 +11,23 @@ const (
 	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
 )
 
+// UsualPrefetch is how many messages the broker sends ahead unless somebody says so. With a rate it
+// is at most what passes in a second: what waits here for longer could be handled elsewhere.
+func UsualPrefetch(concurrency int, rate float64) int {
+	usual := max(4, 2*concurrency)
+	if rate > 0 && rate < float64(usual) {
+		return max(concurrency, int(rate))
+	}
+	return usual
+}
+
 // Timeout finds out how long the broker and a subscription may hold messages.
 type Timeout struct {
 	Prefetch, Concurrency int
 	Handler               time.Duration // that one run of a handler may take
 	StuckAfter            time.Duration
+	Rate                  float64 // runs of the handler per second; 0: without limit
+	Immediate             int     // further runs at once of a message that fails
 }
 
 // rounds is how many handlers run one after the other until the last message of a full prefetch is
@@ -24,11 +36,24 @@ func (t Timeout) rounds() time.Duration {
 	return time.Duration((t.Prefetch + t.Concurrency - 1) / t.Concurrency)
 }
 
+// RateWait is how long the rate keeps the last message of a full prefetch waiting, at the most.
+func (t Timeout) RateWait() time.Duration { return t.rateWait(t.Prefetch) }
+
+// rateWait is how long the rate needs for a number of messages if each of them fails.
+func (t Timeout) rateWait(messages int) time.Duration {
+	if t.Rate == 0 {
+		return 0
+	}
+	runs := float64(messages) * (1 + float64(t.Immediate))
+	return time.Duration(min(runs/t.Rate*float64(time.Second), float64(maxConsumerTimeout)))
+}
+
 // Consumer is when the broker may take a delivery for forgotten: not before handlers have used all
-// the time that they have. The last one of a full prefetch waits for those before it.
+// the time that they have. The last one of a full prefetch waits for those before it, and for the
+// rate.
 func (t Timeout) Consumer() time.Duration {
 	each := min(t.Handler, maxConsumerTimeout) + min(t.StuckAfter, maxConsumerTimeout)
-	return min(max(t.rounds()*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
+	return min(max(t.rounds()*each+t.RateWait()+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
 }
 
 // hold is how long after a worker has taken a message it may still begin another run of the handler
@@ -39,11 +64,11 @@ func (t Timeout) Consumer() time.Duration {
 // needs before everything else is given back. Where the consumer cannot be replaced by a narrow
 // one, all that is prefetched shares the time, and goes round.
 func (t Timeout) hold(narrow, replaceable bool) time.Duration {
-	runs := t.rounds()
+	runs, wait := t.rounds(), t.RateWait()
 	if narrow {
-		runs = 1
+		runs, wait = 1, t.rateWait(1)
 	}
-	handlers := runs * min(t.Handler, usualConsumerTimeout)
+	handlers := runs*min(t.Handler, usualConsumerTimeout) + wait
 	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
 	if !replaceable {
 		return room / runs

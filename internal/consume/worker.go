@@ -18,7 +18,8 @@ type worker struct {
 	base context.Context
 	last *rabbit.Session // from which there is nothing more to take
 
-	goroutine string // that it runs on
+	goroutine   string // that it runs on
+	classifying bool   // it calls Settings.Classify, or has when that ended the goroutine
 
 	mu      sync.Mutex
 	busy    bool          // a handler is called, or is about to be
@@ -35,14 +36,7 @@ func (s *Subscription) startWorker(base context.Context, inherited *Handling, er
 	s.mu.Unlock()
 	go func() { // gone is closed when all workers have left, save those that were abandoned
 		w.goroutine = s.shared.Inside.Enter(s)
-		var from offer
-		if inherited != nil {
-			state := inherited.state(0)
-			state.TakenOver = true
-			s.conclude(inherited, err, Decide(state, AnswerOf(err), s.settings.Schedule))
-			from = inherited.from
-		}
-		w.loop(from)
+		w.loop(inherited, err)
 	}()
 }
 
@@ -54,30 +48,24 @@ func (s *Subscription) forget(w *worker) {
 	s.mu.Unlock()
 }
 
-// loop takes from a session, if it is given one that another worker has left, and then from each
-// that is offered.
-func (w *worker) loop(o offer) {
+// loop concludes what it is given of another worker, takes from the session that this was of, and
+// then from each that is offered.
+func (w *worker) loop(inherited *Handling, err error) {
 	s := w.sub
+	defer s.forget(w)
 	returned := false
 	defer func() {
-		if !returned { // the handler called runtime.Goexit, which ends this goroutine
-			h := w.current
-			if h == nil { // not in a handler: a hook's doing, or a panic that is to end the process
-				s.forget(w)
-				return
-			}
-			err := &PanicError{Text: "the handler called runtime.Goexit", Stack: string(debug.Stack())}
-			s.reportEnd(h, err)
-			w.rest()
-			h.end()
-			if h.finish() {
-				s.startWorker(w.base, h, err)
-			} else {
-				s.cameBack(h)
-			}
+		if !returned {
+			w.exited()
 		}
-		s.forget(w)
 	}()
+	var o offer
+	if inherited != nil {
+		if o = inherited.from; !w.inherit(inherited, err) {
+			returned = true
+			return
+		}
+	}
 	for {
 		if o.session == nil {
 			var ok bool
@@ -108,11 +96,26 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 		s.giveBack(h, Result{})
 		return true
 	}
-	if !s.admit(o, h) {
-		return true
+	return !s.admit(o, h) || w.attempt(h)
+}
+
+// inherit concludes what another worker had in hand. False: as handle.
+func (w *worker) inherit(h *Handling, err error) bool {
+	s, state := w.sub, h.state(0)
+	state.TakenOver = true
+	decision := Decide(state, AnswerOf(err), s.settings.Schedule)
+	if decision.Do == AwaitOutage {
+		return !s.pause(h, err) || w.attempt(s.again(h))
 	}
+	s.conclude(h, err, decision)
+	return true
+}
+
+// attempt runs the handler until its answer ends the handling of the delivery. False: as handle.
+func (w *worker) attempt(h *Handling) bool {
+	s := w.sub
 	for rerun := 0; ; {
-		if !s.awaitOutage(h) {
+		if !s.awaitOutage(h) || s.bucket != nil && !s.awaitRate(h) {
 			return true
 		}
 		mine, err := w.run(h)
@@ -162,6 +165,9 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 	}
 
 	err = call(ctx, s.settings.Handler, h)
+	if err != nil && s.settings.Classify != nil {
+		err = w.classify(h, err)
+	}
 	s.reportEnd(h, err)
 
 	w.rest()
@@ -209,10 +215,7 @@ func call(ctx context.Context, handler Handler, h *Handling) (err error) {
 		}
 	}()
 	if err = handler.Handle(ctx, h); err != nil {
-		// An error whose methods panic, such as a nil pointer in the interface, does so here, where
-		// it counts as a failure, and not where it would end the process.
-		_ = err.Error()
-		_ = AnswerOf(err)
+		readable(err)
 	}
 	return err
 }

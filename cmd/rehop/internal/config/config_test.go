@@ -153,15 +153,15 @@ func TestParse(t *testing.T) {
 	notify := rehop.Subscriber{
 		Queue: "order-notify", Exchange: "order", Keys: []string{"order.created", "order.paid"}, Concurrency: 10, Prefetch: 20, Timeout: time.Minute,
 		Retry: rehop.Steps(10*time.Second, 100*time.Second), ProbeMin: 2 * time.Second, MaxLength: 1000, MaxBytes: 16 << 20, Overflow: "reject-publish",
-		QueueArgs: map[string]any{"x-queue-leader-locator": "balanced", "x-delivery-limit": int64(20)},
+		QueueArgs: map[string]any{"x-queue-leader-locator": "balanced", "x-delivery-limit": int64(20)}, Rate: 100, Burst: 5,
 	}
 	check("notify", f.Flows[0].Subscriber, notify)
-	check("notify's rate", f.Flows[0].Rate, config.Rate{Messages: 100, Per: time.Second, Burst: 5})
 	check("notify's target", *f.Flows[0].Target.HTTP, config.HTTP{URL: "https://shop.example/hook", Header: map[string][]string{"Authorization": {"Bearer ${PASSWORD}"}},
 		Secrets: []string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, Timeout: 10 * time.Second, RetryAll: true})
 	notify.Queue, notify.Concurrency, notify.Prefetch = "order-copy", 2, 3
+	notify.Rate, notify.Burst = 10./60, 1
 	check("copy", f.Flows[1].Subscriber, notify)
-	check("copy's rate", f.Flows[1].Rate, config.Rate{Messages: 10, Per: time.Minute, Burst: 1})
+	check("how long copy holds messages", f.Flows[1].Holds(), 2*time.Minute+18*time.Second)
 	check("copy's target", *f.Flows[1].Target.Forward, config.Forward{Exchange: "audit", Timeout: 30 * time.Second})
 	check("mail", f.Flows[2].Subscriber, rehop.Subscriber{Queue: "mail", Exchange: "mails", Layout: layout.Sneakers{Delay: 30 * time.Second, Retries: 3},
 		Retry: rehop.Exponential(time.Second, 3, time.Hour, 8).WithJitter(0.2).WithImmediate(1)})
@@ -240,7 +240,11 @@ func TestFaults(t *testing.T) {
 			[]string{`rehop.yaml:3: flow "b": `}},
 		"exchange differs": {"flows:\n  a:\n    exchange: x\n    exchange-type: fanout" + ok + "exchanges: {x: direct}", []string{`rehop.yaml:2: flow "a": exchange "x" is planned twice, differently`}},
 		"bad rate":         {"flows:\n  a:\n    rate: fast" + ok, []string{`rehop.yaml:3: "fast" must be a rate, as in 100/s, 30/m or 10/h`}},
-		"slow rate":        {"flows:\n  a:\n    rate: 1/h" + ok, []string{`rehop.yaml:3: flow "a": with a prefetch of 1, a message would wait for its turn for 1h0m0s`}},
+		"slow rate":        {"flows:\n  a:\n    rate: 1/h" + ok, []string{`rehop.yaml:3: flow "a": rate: with a prefetch of 1 and 0 immediate retries, a message could wait for its turn for 1h0m0s`, "lower prefetch, concurrency or the number of immediate retries, or raise rate"}},
+		"fast rate":        {"flows:\n  a:\n    rate: 1e12/h" + ok, []string{`rehop.yaml:3: flow "a": rate 2.77`, "must be from 0 to 1000000 per second"}},
+		"endless rate":     {"flows:\n  a:\n    rate: inf/s" + ok, []string{`rehop.yaml:3: flow "a": rate +Inf must be`}},
+		"large burst":      {"flows:\n  a:\n    rate: {limit: 1/s, burst: 2000000}" + ok, []string{`rehop.yaml:3: flow "a": rate: burst 2000000 must be from 1 to 1000000`}},
+		"no burst":         {"flows:\n  a:\n    rate: {limit: 1/s, burst: 0}" + ok, []string{`rehop.yaml:3: burst 0 must be at least 1`}},
 		"bad retry":        {"flows:\n  a:\n    retry: [1s, x]" + ok, []string{`rehop.yaml:3: "x" must be a time`}},
 		"half a retry":     {"flows:\n  a:\n    retry: {first: 1s, max: 1h}" + ok, []string{"retry: waits that grow need attempts"}},
 		"both retries":     {"flows:\n  a:\n    retry: {steps: [1s], attempts: 3}" + ok, []string{"retry has steps, and attempts is for waits that grow"}},

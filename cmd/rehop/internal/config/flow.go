@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/rehop/rehop"
+	"github.com/rehop/rehop/internal/consume"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
 )
@@ -19,7 +20,6 @@ type Flow struct {
 	Name string
 	// Subscription has everything but the handler.
 	Subscriber rehop.Subscriber
-	Rate       Rate
 	// PauseWhenDown: while the target cannot be reached the flow pauses, and no attempt is burnt.
 	PauseWhenDown bool
 	Target        Target
@@ -63,7 +63,8 @@ func (r *reader) agree(f *File) {
 }
 
 // fieldKeys are the keys of fields that have another name here.
-var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeType": "exchange-type", "Retry": "retry"}
+var fieldKeys = map[string]string{"QueueArgs": "arguments", "ExchangeType": "exchange-type", "Retry": "retry",
+	"Rate": "rate", "Burst": "burst", "Prefetch": "prefetch", "Concurrency": "concurrency"}
 
 func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	flow := Flow{Name: name, Subscriber: rehop.Subscriber{Queue: name}}
@@ -86,7 +87,7 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 		"prefetch":               r.count(&s.Prefetch),
 		"timeout":                r.period(&s.Timeout),
 		"crash-limit":            r.count(&s.CrashLimit),
-		"rate":                   r.rate(&flow.Rate),
+		"rate":                   r.rate(s),
 		"pause-when-down":        r.whether(&flow.PauseWhenDown),
 		"probe-min":              r.period(&s.ProbeMin),
 		"probe-max":              r.period(&s.ProbeMax),
@@ -108,7 +109,6 @@ func (r *reader) flow(name string, key, n *yaml.Node) (Flow, places) {
 	if targets == 0 && n.Kind == yaml.MappingNode {
 		r.fault(key, "%s has no target; it needs http, command or forward", what)
 	}
-	r.checkRate(&flow, at)
 	r.checkTimes(flow, at)
 	r.checkCircle(flow, at)
 	if of := s.Layout; of != nil && layouts.CountsInDeaths(of) {
@@ -129,13 +129,14 @@ func (f Flow) QuorumPriorities() bool {
 // usualFlowTimeout is that of a flow.
 const usualFlowTimeout = 5 * time.Minute
 
-// Holds is the longest time that the flow holds a message: its timeout, as often as messages are handled one after the other until all that were
-// prefetched are done.
+// Holds is the longest time that the flow holds a message, immediate retries aside: its timeout, as often as messages are handled one after
+// the other until all that were prefetched are done, and what the rate needs for them.
 func (f Flow) Holds() time.Duration {
 	s := f.Subscriber
-	concurrency := cmp.Or(s.Concurrency, 1)
-	rounds := (cmp.Or(s.Prefetch, max(4, 2*concurrency)) + concurrency - 1) / concurrency
-	return cmp.Or(s.Timeout, usualFlowTimeout) * time.Duration(rounds)
+	t := consume.Timeout{Concurrency: cmp.Or(s.Concurrency, 1), Rate: s.Rate}
+	t.Prefetch = cmp.Or(s.Prefetch, consume.UsualPrefetch(t.Concurrency, t.Rate))
+	rounds := (t.Prefetch + t.Concurrency - 1) / t.Concurrency
+	return cmp.Or(s.Timeout, usualFlowTimeout)*time.Duration(rounds) + t.RateWait()
 }
 
 // arguments reads queue arguments, whose values are the broker's business.

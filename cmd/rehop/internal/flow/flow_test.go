@@ -13,10 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
@@ -300,36 +297,6 @@ func TestIsDown(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A rate lets so many messages pass in a time, and the wait is not the target's.
-func TestRate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		var at []time.Duration
-		handler := limited(rate.NewLimiter(10, 2), time.Second, rehop.HandlerFunc(func(ctx context.Context, _ *rehop.Delivery) error {
-			at = append(at, time.Since(began))
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) != time.Second {
-				t.Errorf("got %v for the target, want 1s", time.Until(deadline))
-			}
-			return nil
-		}))
-		for range 5 {
-			if err := handler.Handle(t.Context(), &rehop.Delivery{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ms := time.Millisecond
-		if want := []time.Duration{0, 0, 100 * ms, 200 * ms, 300 * ms}; !slices.Equal(at, want) {
-			t.Errorf("got %v, want %v", at, want)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := handler.Handle(ctx, &rehop.Delivery{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want that it was canceled", err)
-		}
-	})
 }
 
 // What is in an outbox reaches the broker, and a relay that has changed goes on.

@@ -1,15 +1,11 @@
 package flow
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
-	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/cmd/rehop/internal/config"
@@ -28,10 +24,6 @@ func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) 
 	handler, end := handlerFor(f, g)
 	s := f.Subscriber
 	s.Handler = handler
-	// The wait for a turn is on top of the time that the target has; see limited.
-	if wait := f.LongestWait(); wait > 0 {
-		s.Timeout = cmp.Or(s.Timeout, usualTimeout) + wait
-	}
 	g.watch.expect(s.Queue)
 	sub, err := g.client.Subscribe(ctx, s)
 	if err != nil {
@@ -40,9 +32,6 @@ func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) 
 	}
 	return &running{flow: f, sub: sub, close: end}, nil
 }
-
-// usualTimeout is that of a subscription.
-const usualTimeout = 5 * time.Minute
 
 // handlerFor is the target of a flow as a handler, with what the flow wraps around it, and what is to be called at the end.
 func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
@@ -62,23 +51,7 @@ func handlerFor(f config.Flow, g *generation) (rehop.Handler, func()) {
 	if f.PauseWhenDown {
 		handler = pausing(handler)
 	}
-	if perSecond := f.Rate.PerSecond(); perSecond > 0 {
-		limiter := rate.NewLimiter(rate.Limit(perSecond), f.Rate.Burst)
-		handler = limited(limiter, cmp.Or(f.Subscriber.Timeout, usualTimeout), handler)
-	}
 	return handler, end
-}
-
-// limited lets no more messages pass than a rate allows. The time in which a message waits for its turn is not the target's.
-func limited(limiter *rate.Limiter, timeout time.Duration, next rehop.Handler) rehop.Handler {
-	return rehop.HandlerFunc(func(ctx context.Context, d *rehop.Delivery) error {
-		if err := limiter.Wait(ctx); err != nil {
-			return err // the subscription stops
-		}
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		return next.Handle(ctx, d)
-	})
 }
 
 // pausing turns the failure to reach a target at all, which no message is to blame for, into a pause of the flow.

@@ -1,0 +1,98 @@
+package consume
+
+import "time"
+
+// MaxRateWait is how long the rate may keep a prefetched message waiting: well below the time after
+// which the broker takes it away. See Timeout.
+const MaxRateWait = holdLimit
+
+// awaitRate waits, with a message in hand, until the rate allows another run of the handler, whose
+// time has not begun. False: the message is no longer in hand.
+//
+// Whoever's turn it is waits for nothing but time: never for what another message does, nor for the
+// broker. While the subscription pauses, the message that probes has the tokens for itself, and all
+// others wait for the end of that first.
+func (s *Subscription) awaitRate(h *Handling) bool {
+	for {
+		switch s.takeToken(h) {
+		case taken:
+			return true
+		case paused:
+			if !s.awaitOutage(h) {
+				return false
+			}
+			continue
+		case stopped:
+			h.raw.Session.Cancel() // or it would come back to us
+			s.giveBack(h, Result{})
+		case lost:
+			s.report(h, Result{Outcome: Lost})
+		}
+		s.passOn(h)
+		return false
+	}
+}
+
+// tokenWait is how the wait for a token ends.
+type tokenWait int
+
+const (
+	taken   tokenWait = iota // the message has its token
+	paused                   // the subscription pauses
+	stopped                  // the subscription drains or stops
+	lost                     // the session has ended
+)
+
+// takeToken waits for a token. A drain ends the wait, because what has not begun is better handled
+// elsewhere, but not where the queue ends with the subscription: there is no elsewhere.
+func (s *Subscription) takeToken(h *Handling) tokenWait {
+	pause, may := s.pausing(h)
+	if !may {
+		return paused
+	}
+	b, end, ended := s.bucket, s.stop, h.raw.Session.Ended()
+	if s.settings.temporary() {
+		end = s.halt
+	}
+	// until waits for its turn, or a time, whichever is not nil.
+	until := func(turn chan<- struct{}, due <-chan time.Time) tokenWait {
+		select {
+		case turn <- struct{}{}:
+			return taken
+		case <-due:
+			return taken
+		case <-pause:
+			return paused
+		case <-end:
+			return stopped
+		case <-ended:
+			return lost
+		}
+	}
+	if !b.tryTurn() {
+		if how := until(b.turn, nil); how != taken {
+			return how
+		}
+	}
+	defer b.pass()
+	for wait := b.take(time.Now()); wait > 0; wait = b.take(time.Now()) {
+		timer := time.NewTimer(wait)
+		how := until(nil, timer.C)
+		timer.Stop()
+		if how != taken {
+			return how
+		}
+	}
+	return taken
+}
+
+// pausing returns a channel that is closed when the subscription pauses; nil for the message that is
+// to find out when that is over. may is false if the subscription pauses now.
+func (s *Subscription) pausing(h *Handling) (pause <-chan struct{}, may bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.outage == nil {
+		return s.paused, true
+	}
+	return nil, s.outage == h.probes
+}
