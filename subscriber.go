@@ -84,18 +84,22 @@ type Subscriber struct {
 
 	// Handler handles the messages; what it returns decides what becomes of each.
 	Handler Handler
-	// Middleware wraps the handler, the first one outermost. Default: none.
+	// Batch handles many messages with one call. Set either Handler or Batch.Handle. Default: none.
+	Batch Batch
+	// Middleware wraps the handler, the first one outermost. It cannot be combined with Batch.
+	// Default: none.
 	Middleware []Middleware
-	// Concurrency is how many messages are handled at once. Raise it for handlers that wait for others.
-	// Messages are not handled in order if it is above 1. Default: 1.
+	// Concurrency is how many messages, or batches, are handled at once. Raise it for handlers that
+	// wait for others. Messages are not handled in order if it is above 1. Default: 1.
 	Concurrency int
-	// Timeout bounds one run of the handler: its context is canceled then. Default: 5 minutes.
+	// Timeout bounds one run of the handler, also for a batch: its context is canceled then. Default:
+	// 5 minutes.
 	//
 	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes
 	// unless set. For quorum queues of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may
 	// need it, those of prefetched messages included. Elsewhere keep Timeout, times Prefetch /
 	// Concurrency, at least 2 minutes below it: a handler that returns Unavailable holds messages for
-	// that time.
+	// that time. With a Batch, divide by its Size, too.
 	Timeout time.Duration
 	// StuckAfter is how long after Timeout a handler that does not return is reported (Hooks.OnStuck),
 	// counted as failed and replaced by another worker. As many as Concurrency are replaced; further
@@ -126,7 +130,8 @@ type Subscriber struct {
 
 	// Prefetch is how many messages the broker sends ahead, from Concurrency to 65535; in the first
 	// moments there may be one more. Raise it where handlers take less than the way to the broker.
-	// Default: twice the concurrency, at least 4.
+	// With a Batch it is at least the size of one. Default: twice the concurrency, at least 4; with a
+	// Batch twice the concurrency times its size.
 	Prefetch int
 	// ConsumerTag identifies the consumer in the broker's tools. At most 255 bytes. Default: a unique one.
 	ConsumerTag string
@@ -141,6 +146,10 @@ type Subscriber struct {
 // withDefaults fills in what is not set. The native layout is the client's.
 func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
+	if s.Batch.Handle != nil {
+		s.Batch = s.Batch.withDefaults()
+		orDefault(&s.Prefetch, s.Batch.prefetch(s.Concurrency))
+	}
 	orDefault(&s.Prefetch, max(4, 2*s.Concurrency))
 	orDefault(&s.Timeout, 5*time.Minute)
 	orDefault(&s.StuckAfter, 30*time.Second)
@@ -192,9 +201,10 @@ func (s Subscriber) validate() error {
 	case strings.HasPrefix(s.Queue, "rehop."):
 		fault("Queue %q: names that begin with rehop. belong to rehop; package admin looks into them", s.Queue)
 	}
-	if s.Handler == nil {
-		fault("Handler is nil")
+	if s.Handler == nil && s.Batch.Handle == nil {
+		fault("Handler is nil, and Batch.Handle is nil, too")
 	}
+	faults = append(faults, s.batchFaults()...)
 	if s.Exchange != "" && !s.ExistingExchange && !strings.HasPrefix(s.Exchange, "amq.") {
 		if err := checkExchange(s.Exchange, s.ExchangeType); err != nil {
 			faults = append(faults, err)
@@ -382,7 +392,7 @@ func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 		o.Args = map[string]any{"x-priority": int32(s.ConsumerPriority)}
 	}
 	if s.QueueType == layout.Quorum || s.ExistingQueue && s.QueueType == "" || layouts.IsQuorum(s.queue()) {
-		timeout := consume.Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, StuckAfter: s.StuckAfter}
+		timeout := consume.Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, StuckAfter: s.StuckAfter, Batch: s.Batch.settings()}
 		o.Timeout = timeout.Consumer()
 	}
 	return o
@@ -397,10 +407,10 @@ func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 	return consume.Settings{
 		Queue: s.Queue, Concurrency: s.Concurrency, Prefetch: s.Prefetch,
 		Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
-		CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
+		Batch: s.Batch.settings(), CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
 		Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
 		Layout:   s.layout(), Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
 		Isolates: s.isolates(), DeadLetters: s.rests(), LastConsumer: s.AutoDelete,
-		Handler: &deliveries{handler: handler, queue: s.Queue, attempts: s.Retry.attempts},
+		Handler: &deliveries{handler: handler, batch: s.Batch, queue: s.Queue, attempts: s.Retry.attempts},
 	}
 }

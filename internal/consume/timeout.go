@@ -16,18 +16,20 @@ type Timeout struct {
 	Prefetch, Concurrency int
 	Handler               time.Duration // that one run of a handler may take
 	StuckAfter            time.Duration
+	Batch                 Batch
 }
 
 // rounds is how many handlers run one after the other until the last message of a full prefetch is
-// handled.
+// handled. What is prefetched is there when a batch is filled, so that only the last one is not full.
 func (t Timeout) rounds() time.Duration {
-	return time.Duration((t.Prefetch + t.Concurrency - 1) / t.Concurrency)
+	together := t.Concurrency * max(1, t.Batch.Size)
+	return time.Duration((t.Prefetch + together - 1) / together)
 }
 
 // Consumer is when the broker may take a delivery for forgotten: not before handlers have used all
 // the time that they have. The last one of a full prefetch waits for those before it.
 func (t Timeout) Consumer() time.Duration {
-	each := min(t.Handler, maxConsumerTimeout) + min(t.StuckAfter, maxConsumerTimeout)
+	each := min(t.Handler, maxConsumerTimeout) + min(t.StuckAfter, maxConsumerTimeout) + t.Batch.Wait
 	return min(max(t.rounds()*each+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
 }
 
@@ -43,7 +45,7 @@ func (t Timeout) hold(narrow, replaceable bool) time.Duration {
 	if narrow {
 		runs = 1
 	}
-	handlers := runs * min(t.Handler, usualConsumerTimeout)
+	handlers := runs * min(t.Handler+t.Batch.Wait, usualConsumerTimeout)
 	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
 	if !replaceable {
 		return room / runs

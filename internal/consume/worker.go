@@ -12,11 +12,12 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// worker handles one message at a time.
+// worker handles one message at a time, or one batch.
 type worker struct {
 	sub  *Subscription
 	base context.Context
 	last *rabbit.Session // from which there is nothing more to take
+	next *Handling       // that is to be in the next batch
 
 	goroutine string // that it runs on
 
@@ -35,15 +36,21 @@ func (s *Subscription) startWorker(base context.Context, inherited *Handling, er
 	s.mu.Unlock()
 	go func() { // gone is closed when all workers have left, save those that were abandoned
 		w.goroutine = s.shared.Inside.Enter(s)
-		var from offer
-		if inherited != nil {
-			state := inherited.state(0)
-			state.TakenOver = true
-			s.conclude(inherited, err, Decide(state, AnswerOf(err), s.settings.Schedule))
-			from = inherited.from
-		}
-		w.loop(from)
+		w.loop(inherited, err)
 	}()
+}
+
+// inherit concludes what another worker had in hand, and takes the session from which that was. False:
+// another worker has taken this one's place.
+func (w *worker) inherit(h *Handling, err error) (from offer, mine bool) {
+	s := w.sub
+	if h.batch != nil {
+		return h.from, w.inheritBatch(h, err)
+	}
+	state := h.state(0)
+	state.TakenOver = true
+	s.conclude(h, err, Decide(state, AnswerOf(err), s.settings.Schedule))
+	return h.from, true
 }
 
 func (s *Subscription) forget(w *worker) {
@@ -54,10 +61,11 @@ func (s *Subscription) forget(w *worker) {
 	s.mu.Unlock()
 }
 
-// loop takes from a session, if it is given one that another worker has left, and then from each
-// that is offered.
-func (w *worker) loop(o offer) {
+// loop takes from the session that another worker has left, if this one takes its place, and then
+// from each that is offered.
+func (w *worker) loop(inherited *Handling, why error) {
 	s := w.sub
+	var o offer
 	returned := false
 	defer func() {
 		if !returned { // the handler called runtime.Goexit, which ends this goroutine
@@ -67,7 +75,7 @@ func (w *worker) loop(o offer) {
 				return
 			}
 			err := &PanicError{Text: "the handler called runtime.Goexit", Stack: string(debug.Stack())}
-			s.reportEnd(h, err)
+			s.reportEnd(h, nil, err)
 			w.rest()
 			h.end()
 			if h.finish() {
@@ -78,6 +86,13 @@ func (w *worker) loop(o offer) {
 		}
 		s.forget(w)
 	}()
+	if inherited != nil {
+		var mine bool
+		if o, mine = w.inherit(inherited, why); !mine {
+			returned = true
+			return
+		}
+	}
 	for {
 		if o.session == nil {
 			var ok bool
@@ -85,12 +100,9 @@ func (w *worker) loop(o offer) {
 				break
 			}
 		}
-		for {
-			d, ok := o.session.Next()
-			if !ok {
-				break
-			}
-			if !w.handle(o, d) {
+		for more := true; more; {
+			var mine bool
+			if more, mine = w.handleNext(o); !mine {
 				returned = true
 				return
 			}
@@ -98,6 +110,19 @@ func (w *worker) loop(o offer) {
 		w.last, o = o.session, offer{}
 	}
 	returned = true
+}
+
+// handleNext sees to the next delivery of a session, or to the next batch. more is false if there is
+// none, mine if another worker has taken this one's place.
+func (w *worker) handleNext(o offer) (more, mine bool) {
+	if w.sub.settings.Batch.Size > 0 {
+		return w.handleBatch(o)
+	}
+	d, ok := o.session.Next()
+	if !ok {
+		return false, true
+	}
+	return true, w.handle(o, d)
 }
 
 // handle sees to one delivery. False: another worker has taken this one's place.
@@ -134,7 +159,8 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 	}
 }
 
-// run calls the handler. mine is false if another worker has meanwhile taken over.
+// run calls the handler. mine is false if another worker has meanwhile taken over. The answers of a
+// batch are in the batch, unless there is an error for all.
 func (w *worker) run(h *Handling) (mine bool, err error) {
 	s := w.sub
 	h.begin(s.settings.Timeout, s.settings.StuckAfter)
@@ -148,11 +174,7 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 		h.stop()
 		return true, ErrStopping
 	}
-	ctx := context.Context(h)
-	if s.settings.Events.HandleStart != nil {
-		ctx = s.settings.Events.HandleStart(ctx, h.View)
-	}
-	h.told = ctx
+	ctx := s.reportStart(h)
 	w.mu.Lock()
 	w.current = h
 	w.mu.Unlock()
@@ -161,12 +183,15 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 		h.stop()
 	}
 
-	err = call(ctx, s.settings.Handler, h)
-	s.reportEnd(h, err)
+	answers, err := call(ctx, s.settings.Handler, h)
+	s.reportEnd(h, answers, err)
 
 	w.rest()
 	h.end()
 	if h.finish() {
+		if h.batch != nil {
+			h.batch.answers = answers
+		}
 		return true, err
 	}
 	s.cameBack(h)
@@ -195,26 +220,65 @@ func (w *worker) untilIdle() <-chan struct{} {
 	return w.idle
 }
 
-func (s *Subscription) reportEnd(h *Handling, err error) {
-	if s.settings.Events.HandleEnd != nil {
+// reportStart reports that a handler is about to run, and returns its context.
+func (s *Subscription) reportStart(h *Handling) context.Context {
+	if h.batch != nil {
+		for _, m := range h.batch.members {
+			s.reportStart(m)
+		}
+		return h
+	}
+	h.told = h
+	if s.settings.Events.HandleStart != nil {
+		h.told = s.settings.Events.HandleStart(h, h.View)
+	}
+	return h.told
+}
+
+// reportEnd reports that a handler has returned, and for a batch what it returned for each message.
+func (s *Subscription) reportEnd(h *Handling, answers []error, err error) {
+	if s.settings.Events.HandleEnd == nil {
+		return
+	}
+	if h.batch == nil {
 		s.settings.Events.HandleEnd(h.told, h.View, time.Since(h.began), err)
+		return
+	}
+	for i, m := range h.batch.members {
+		answer := err
+		if err == nil {
+			answer = answers[i]
+		}
+		s.settings.Events.HandleEnd(m.told, m.View, time.Since(m.began), answer)
 	}
 }
 
 // call turns a panic into an error.
-func call(ctx context.Context, handler Handler, h *Handling) (err error) {
+func call(ctx context.Context, handler Handler, h *Handling) (answers []error, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &PanicError{Text: fmt.Sprintf("panic: %v", r), Stack: string(debug.Stack())}
+			answers, err = nil, &PanicError{Text: fmt.Sprintf("panic: %v", r), Stack: string(debug.Stack())}
 		}
 	}()
-	if err = handler.Handle(ctx, h); err != nil {
-		// An error whose methods panic, such as a nil pointer in the interface, does so here, where
-		// it counts as a failure, and not where it would end the process.
+	if h.batch == nil {
+		err = handler.Handle(ctx, h)
+		evaluate(err)
+		return nil, err
+	}
+	answers = handler.HandleAll(ctx, h.batch.members)
+	for _, answer := range answers {
+		evaluate(answer)
+	}
+	return answers, nil
+}
+
+// evaluate has an error whose methods panic, such as a nil pointer in the interface, do so where it
+// counts as a failure, and not where it would end the process.
+func evaluate(err error) {
+	if err != nil {
 		_ = err.Error()
 		_ = AnswerOf(err)
 	}
-	return err
 }
 
 // cancelHandlers cancels what runs, and tells how many.
