@@ -174,6 +174,7 @@ func TestBatchesOfSeveralWorkers(t *testing.T) {
 		publishNumbers(t, b.Client, "q", "3", "4", "5", "6")
 		synctest.Wait()
 		book.want(t, []string{"0", "1", "2"}, []string{"3", "4", "5", "6"})
+		time.Sleep(2 * time.Minute)
 		b.AwaitEmpty("q")
 	})
 }
@@ -284,7 +285,7 @@ func TestBatchFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
-				batches(t, b.Client, rehop.Subscriber{Queue: "q", Timeout: time.Minute, Retry: rehop.NoRetry(), Batch: rehop.Batch{Size: 3, Handle: test.handle}})
+				batches(t, b.Client, rehop.Subscriber{Queue: "q", Timeout: 5 * time.Second, Retry: rehop.NoRetry(), Batch: rehop.Batch{Size: 3, Handle: test.handle}})
 				publishNumbers(t, b.Client, "q", "1", "2", "3", "4", "5", "6", "7")
 				for _, m := range b.AwaitFailed("q", 7) {
 					if m.Kind != test.kind {
