@@ -33,12 +33,12 @@ type Batch struct {
 	//   - nil: all are acked.
 	//   - a *BatchError: each message has its own error, at the same index, or nil. Each error can be
 	//     any that a Handler returns: [Permanent], [RetryAfter], [Postpone], [Discard], [Unavailable],
-	//     or a plain one.
+	//     or a plain one. If there are more or fewer errors than messages, or Handle has changed the
+	//     order of all, the messages have all failed.
 	//   - any other error: all have failed with it. So they have with an error that wraps a
 	//     *BatchError, whose entries have no effect then: what it adds may concern all of them.
 	//
-	// A panic, and a timeout that Handle does not survive, is a failure of all. [DeliveryFrom] returns
-	// nil for ctx.
+	// A panic is a failure of all. [DeliveryFrom] returns nil for ctx.
 	Handle func(ctx context.Context, all []*Delivery) error
 }
 
@@ -55,7 +55,7 @@ func (b Batch) prefetch(concurrency int) int {
 	if b.Size > 0 && concurrency > maxPrefetch/2/b.Size {
 		return maxPrefetch
 	}
-	return 2 * concurrency * b.Size
+	return max(4, 2*concurrency*b.Size)
 }
 
 // settings are those of the running subscription. The Size is 0 if there are no batches.
@@ -94,6 +94,22 @@ func (s Subscriber) batchFaults() (faults []error) {
 	return faults
 }
 
+// handle calls Handle, and returns its answer for each message.
+func (b Batch) handle(ctx context.Context, all []*Delivery) []error {
+	given := slices.Clone(all)
+	err := b.Handle(ctx, given)
+	return batchAnswers(unlessReordered(err, given, all), len(all))
+}
+
+// unlessReordered is the return of a function for a batch. If it has changed the slice that it was
+// given, nobody can tell to which messages the entries of a BatchError belong.
+func unlessReordered(err error, given, all []*Delivery) error {
+	if each, is := err.(*BatchError); is && !slices.Equal(given, all) {
+		return &failedBatch{text: fmt.Sprintf("the handler of a batch returned a BatchError and has changed the order of the messages, so its errors cannot be attributed: %v", each)}
+	}
+	return err
+}
+
 // batchAnswers is what the return of a Batch.Handle means for each of n messages. Only a *BatchError
 // itself has an answer for each. Around one there may be an error that concerns all, such as that of a
 // commit, also as mere text.
@@ -103,7 +119,7 @@ func batchAnswers(err error, n int) []error {
 	case is && len(each.Errors) == n:
 		return slices.Clone(each.Errors)
 	case is:
-		err = &failedBatch{text: fmt.Sprintf("the handler of a batch of %d messages returned a BatchError with %d errors, so none of them can be attributed: %v", n, len(each.Errors), each)}
+		err = &failedBatch{text: fmt.Sprintf("the handler of a batch of %d messages returned a BatchError with %d errors, which cannot be attributed: %v", n, len(each.Errors), each)}
 	default:
 		if _, wraps := errors.AsType[*BatchError](err); wraps {
 			err = &failedBatch{text: err.Error(), besides: besidesBatchError(err)}

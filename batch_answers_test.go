@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,5 +93,30 @@ func TestEventBatchHandler(t *testing.T) {
 	got = batchAnswers(handle(t.Context(), []*Delivery{message("one")}), 1)
 	if calls != 1 || consume.AnswerOf(got[0]).Kind != string(KindDecode) {
 		t.Errorf("nothing to decode: got %d further calls and %v, want none and kind decode", calls-1, got)
+	}
+}
+
+// An error is never attributed to another message because the handler has sorted its messages.
+func TestReorderedBatch(t *testing.T) {
+	t.Parallel()
+	all := []*Delivery{{Message: Message{ID: "b"}}, {Message: Message{ID: "a"}}}
+	for name, test := range map[string]struct {
+		err  error
+		want string // "": success
+	}{
+		"nil": {nil, ""}, "an error": {errors.New("down"), "down"},
+		"a BatchError": {&BatchError{Errors: []error{nil, Discard(errors.New("old"))}}, "order of the messages"},
+	} {
+		for i, err := range (Batch{Handle: func(_ context.Context, all []*Delivery) error {
+			slices.Reverse(all)
+			return test.err
+		}}).handle(t.Context(), all) {
+			switch {
+			case test.want == "" && err != nil:
+				t.Errorf("%s: message %d: got %v, want success", name, i, err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || consume.AnswerOf(err).Does != consume.Retry):
+				t.Errorf("%s: message %d: got %v, want a failure with %q", name, i, err, test.want)
+			}
+		}
 	}
 }

@@ -73,5 +73,5 @@ func (d *deliveries) HandleAll(ctx context.Context, all []*consume.Handling) []e
 	for i, h := range all {
 		views[i] = h.View.(*Delivery)
 	}
-	return batchAnswers(d.batch.Handle(ctx, views), len(all))
+	return d.batch.handle(ctx, views)
 }

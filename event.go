@@ -3,6 +3,7 @@ package rehop
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rehop/rehop/internal/consume"
 )
@@ -79,7 +80,7 @@ func (e Event[T]) Handler(handle func(ctx context.Context, v T) error) Handler {
 // BatchHandler makes a [Batch].Handle of a function that takes the decoded values, and the messages that
 // they are from: values[i] is that of all[i]. A message that [Event.Decode] cannot decode goes to the
 // failed queue at once, as with [Event.Handler], and the function is called with the others, if any. A
-// *BatchError that it returns has an entry for each value.
+// *BatchError that it returns has an entry for each value. It must not change the order of values.
 func (e Event[T]) BatchHandler(handle func(ctx context.Context, values []T, all []*Delivery) error) func(context.Context, []*Delivery) error {
 	return func(ctx context.Context, all []*Delivery) error {
 		values, decoded := make([]T, 0, len(all)), make([]*Delivery, 0, len(all))
@@ -94,7 +95,8 @@ func (e Event[T]) BatchHandler(handle func(ctx context.Context, values []T, all 
 			values, decoded, index = append(values, v), append(decoded, d), append(index, i)
 		}
 		if len(index) > 0 {
-			err := handle(ctx, values, decoded)
+			given := slices.Clone(decoded)
+			err := unlessReordered(handle(ctx, values, given), given, decoded)
 			if len(index) == len(all) {
 				return err
 			}

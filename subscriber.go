@@ -15,7 +15,8 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Subscriber says what to consume, how, and what happens to what fails. Queue and Handler are required.
+// Subscriber says what to consume, how, and what happens to what fails. Queue and Handler, or
+// Batch, are required.
 type Subscriber struct {
 	// The queue.
 

@@ -75,17 +75,7 @@ func (h *Handling) single() {
 // handleBatch collects the next batch from a session, and sees to it. See handleNext.
 func (w *worker) handleBatch(o offer) (more, mine bool) {
 	h, more := w.collect(o)
-	switch {
-	case h == nil:
-		mine = true
-	case o.session.Lost(): // the broker delivers them again
-		for _, held := range h.held() {
-			w.sub.report(held, Result{Outcome: Lost})
-		}
-		mine = true
-	default:
-		mine = w.handleAll(h)
-	}
+	mine = w.handleAll(h)
 	return more || w.next != nil, mine
 }
 
@@ -160,11 +150,18 @@ func (w *worker) collect(o offer) (h *Handling, more bool) {
 	return join(members, next), more
 }
 
-// handleAll sees to a batch until none of its deliveries is to be handled again at once. False:
-// another worker has taken this one's place.
+// handleAll sees to a batch, if it is not nil, until none of its deliveries is to be handled again at
+// once. False: another worker has taken this one's place.
 func (w *worker) handleAll(h *Handling) bool {
 	s := w.sub
-	for h != nil && len(h.batch.members) > 0 {
+	for h != nil {
+		if h.raw.Session.Lost() { // the broker delivers all of it again
+			for _, held := range h.held() {
+				s.report(held, Result{Outcome: Lost})
+			}
+			s.passOn(h)
+			return true
+		}
 		if !s.awaitOutage(h) {
 			return true
 		}
