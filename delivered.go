@@ -17,6 +17,7 @@ type delivered struct {
 // deliveries makes of deliveries what the handler sees, and runs the handler.
 type deliveries struct {
 	handler  Handler
+	batch    Batch
 	queue    string
 	attempts int // that the schedule has
 }
@@ -64,4 +65,13 @@ func (d *deliveries) Open(h *consume.Handling, in consume.Incoming) {
 // Handle runs the handler.
 func (d *deliveries) Handle(ctx context.Context, h *consume.Handling) error {
 	return d.handler.Handle(ctx, h.View.(*Delivery))
+}
+
+// HandleAll runs the handler for a batch.
+func (d *deliveries) HandleAll(ctx context.Context, all []*consume.Handling) []error {
+	views := make([]*Delivery, len(all))
+	for i, h := range all {
+		views[i] = h.View.(*Delivery)
+	}
+	return d.batch.handle(ctx, views)
 }

@@ -84,9 +84,10 @@ func Discard(err error) error { return &consume.Instruction{Err: err, Does: cons
 // another answer. No attempt is burnt.
 func Unavailable(err error) error { return &consume.Instruction{Err: err, Does: consume.Pause} }
 
-// BatchError says what became of the messages of a batch that were not confirmed.
+// BatchError says which messages of a batch have failed: of [Client.PublishBatch], those that were not
+// confirmed; returned by [Batch].Handle, those that could not be handled.
 type BatchError struct {
-	// Errors has an entry for each message of the batch, nil for those that were confirmed.
+	// Errors has an entry for each message of the batch, nil for those that were confirmed or handled.
 	Errors []error
 }
 
@@ -99,7 +100,7 @@ func (e *BatchError) Error() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d of %d messages were not confirmed, first: %v", failed, len(e.Errors), first)
+	return fmt.Sprintf("%d of %d messages failed, first: %v", failed, len(e.Errors), first)
 }
 
 // Unwrap lets errors.Is and errors.As look at each.

@@ -107,7 +107,7 @@ func TestBatchError(t *testing.T) {
 	if !errors.Is(err, ErrRefused) || !errors.Is(err, ErrUnroutable) || errors.Is(err, ErrClosed) {
 		t.Errorf("got %v; want it to be refused and unroutable, and not closed", err)
 	}
-	if got, want := err.Error(), "2 of 4 messages were not confirmed, first: a: "+ErrRefused.Error(); got != want {
+	if got, want := err.Error(), "2 of 4 messages failed, first: a: "+ErrRefused.Error(); got != want {
 		t.Errorf("text: got %q, want %q", got, want)
 	}
 }

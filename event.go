@@ -3,6 +3,7 @@ package rehop
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/rehop/rehop/internal/consume"
 )
@@ -74,6 +75,37 @@ func (e Event[T]) Handler(handle func(ctx context.Context, v T) error) Handler {
 		}
 		return handle(ctx, v)
 	})
+}
+
+// BatchHandler makes a [Batch].Handle of a function that takes the decoded values, and the messages that
+// they are from: values[i] is that of all[i]. A message that [Event.Decode] cannot decode goes to the
+// failed queue at once, as with [Event.Handler], and the function is called with the others, if any. A
+// *BatchError that it returns has an entry for each value. It must not change the order of values.
+func (e Event[T]) BatchHandler(handle func(ctx context.Context, values []T, all []*Delivery) error) func(context.Context, []*Delivery) error {
+	return func(ctx context.Context, all []*Delivery) error {
+		values, decoded := make([]T, 0, len(all)), make([]*Delivery, 0, len(all))
+		answers := make([]error, len(all))
+		var index []int // of what was decoded, in all
+		for i, d := range all {
+			v, err := e.Decode(d.Message)
+			if err != nil {
+				answers[i] = &consume.DecodeError{Err: err}
+				continue
+			}
+			values, decoded, index = append(values, v), append(decoded, d), append(index, i)
+		}
+		if len(index) > 0 {
+			given := slices.Clone(decoded)
+			err := unlessReordered(handle(ctx, values, given), given, decoded)
+			if len(index) == len(all) {
+				return err
+			}
+			for i, answer := range batchAnswers(err, len(index)) {
+				answers[index[i]] = answer
+			}
+		}
+		return &BatchError{Errors: answers}
+	}
 }
 
 // Register has a [Mux] call a function for each value: by the event's type, or, if it has none, by its key.

@@ -15,7 +15,7 @@ func (c *Client) events(s *Subscription) consume.Events {
 			tell(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Up: up, Err: publicError(err)})
 		},
 		Stuck: func(stuck consume.Stuck) {
-			tell(c.hooks.stuck, StuckHandler{Queue: s.config.Queue, MessageID: stuck.MessageID, For: stuck.For, Replaced: stuck.Replaced, Returned: stuck.Returned})
+			tell(c.hooks.stuck, StuckHandler{Queue: s.config.Queue, MessageID: stuck.MessageID, Messages: stuck.Messages, For: stuck.For, Replaced: stuck.Replaced, Returned: stuck.Returned})
 		},
 		Pause: func(paused bool, err error) {
 			tell(c.hooks.pause, PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err})

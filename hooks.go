@@ -40,13 +40,16 @@ type Hooks struct {
 
 	// OnHandleStart is called before each run of a handler, on the goroutine of the handler, also for
 	// immediate retries and for the probes after [Unavailable]. The handler gets the context that it
-	// returns; derive it from ctx. Time that it takes counts towards [Subscriber.Timeout].
+	// returns; derive it from ctx. Time that it takes counts towards [Subscriber.Timeout]. With
+	// [Subscriber.Batch] it is called for each message of a batch, with a context of the message; the
+	// handler gets the context of the batch, without what hooks have added.
 	OnHandleStart func(ctx context.Context, d *Delivery) context.Context
 
 	// OnHandleEnd is called after each run of a handler, on the goroutine of the handler, with the
 	// context of OnHandleStart. A panic of the handler is an error here, and if [Subscriber.Classify] is
-	// set, the error is the one that it returned. A handler that was replaced
-	// because it ignored its context calls it when it returns, which is after OnResult.
+	// set, the error is the one that it returned. A handler that was replaced because it ignored its
+	// context calls it when it returns, which is after OnResult. With [Subscriber.Batch] it is called for
+	// each message of a batch, with the error of this message and the time that the batch took.
 	OnHandleEnd func(ctx context.Context, d *Delivery, took time.Duration, err error)
 
 	// OnMove is called before a delivery is published to another place: to wait, to the failed queue,
@@ -161,7 +164,8 @@ type ConsumerEvent struct {
 // StuckHandler is a handler that still runs although its time is up and its context canceled.
 type StuckHandler struct {
 	Queue     string
-	MessageID string
+	MessageID string        // of a batch, the id of its first message
+	Messages  int           // how many messages it handles: more than 1 only with Subscriber.Batch
 	For       time.Duration // since it began
 	Replaced  bool          // another worker has taken its place
 	Returned  bool          // it has returned after all

@@ -15,7 +15,8 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Subscriber says what to consume, how, and what happens to what fails. Queue and Handler are required.
+// Subscriber says what to consume, how, and what happens to what fails. Queue and Handler, or
+// Batch, are required.
 type Subscriber struct {
 	// The queue.
 
@@ -84,10 +85,14 @@ type Subscriber struct {
 
 	// Handler handles the messages; what it returns decides what becomes of each.
 	Handler Handler
-	// Middleware wraps the handler, the first one outermost. Default: none.
+	// Batch handles many messages with one call. Set either Handler or Batch.Handle. Default: none.
+	Batch Batch
+	// Middleware wraps the handler, the first one outermost. It cannot be combined with Batch; nor can
+	// Rate and Classify.
+	// Default: none.
 	Middleware []Middleware
-	// Concurrency is how many messages are handled at once. Raise it for handlers that wait for others.
-	// Messages are not handled in order if it is above 1. Default: 1.
+	// Concurrency is how many messages, or batches, are handled at once. Raise it for handlers that
+	// wait for others. Messages are not handled in order if it is above 1. Default: 1.
 	Concurrency int
 	// Rate is how many runs of the handler begin per second at the most, in this process: retries,
 	// immediate ones too, and probes while the handler returns Unavailable count. Set it for a handler
@@ -111,13 +116,14 @@ type Subscriber struct {
 	// queue), or that was replaced because it was stuck (which is a failure with KindTimeout). It may be
 	// called by several goroutines at once. Default: nil, the handler's error decides.
 	Classify func(d *Delivery, err error) error
-	// Timeout bounds one run of the handler: its context is canceled then. Default: 5 minutes.
+	// Timeout bounds one run of the handler, also for a batch: its context is canceled then. Default:
+	// 5 minutes.
 	//
 	// RabbitMQ delivers a message again that is unacked for longer than its consumer_timeout, 30 minutes
 	// unless set. For quorum queues of RabbitMQ 4.3 and later rehop asks for a longer one if handlers may
 	// need it, those of prefetched messages included. Elsewhere keep Timeout, times Prefetch /
 	// Concurrency, and with a Rate plus Prefetch / Rate seconds, at least 2 minutes below it: a handler
-	// that returns Unavailable holds messages for that time.
+	// that returns Unavailable holds messages for that time. With a Batch, divide by its Size, too.
 	Timeout time.Duration
 	// StuckAfter is how long after Timeout a handler that does not return is reported (Hooks.OnStuck),
 	// counted as failed and replaced by another worker. As many as Concurrency are replaced; further
@@ -148,8 +154,9 @@ type Subscriber struct {
 
 	// Prefetch is how many messages the broker sends ahead, from Concurrency to 65535; in the first
 	// moments there may be one more. Raise it where handlers take less than the way to the broker.
-	// Default: twice the concurrency, at least 4; with a Rate no more than that lets pass in a second, and
-	// at least Concurrency.
+	// With a Batch it is at least the size of one. Default: twice the concurrency, at least 4; with a
+	// Batch twice the concurrency times its size; with a Rate no more than that lets pass in a second,
+	// and at least Concurrency.
 	Prefetch int
 	// ConsumerTag identifies the consumer in the broker's tools. At most 255 bytes. Default: a unique one.
 	ConsumerTag string
@@ -164,6 +171,10 @@ type Subscriber struct {
 // withDefaults fills in what is not set. The native layout is the client's.
 func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	orDefault(&s.Concurrency, 1)
+	if s.Batch.Handle != nil {
+		s.Batch = s.Batch.withDefaults()
+		orDefault(&s.Prefetch, s.Batch.prefetch(s.Concurrency))
+	}
 	orDefault(&s.Prefetch, consume.UsualPrefetch(s.Concurrency, s.Rate))
 	if s.Rate > 0 {
 		orDefault(&s.Burst, 1)
@@ -220,9 +231,10 @@ func (s Subscriber) validate() error {
 	case strings.HasPrefix(s.Queue, "rehop."):
 		fault("Queue %q: names that begin with rehop. belong to rehop; package admin looks into them", s.Queue)
 	}
-	if s.Handler == nil {
-		fault("Handler is nil")
+	if s.Handler == nil && s.Batch.Handle == nil {
+		fault("Handler is nil, and Batch.Handle is nil, too")
 	}
+	faults = append(faults, s.batchFaults()...)
 	if s.Exchange != "" && !s.ExistingExchange && !strings.HasPrefix(s.Exchange, "amq.") {
 		if err := checkExchange(s.Exchange, s.ExchangeType); err != nil {
 			faults = append(faults, err)
@@ -339,7 +351,7 @@ func (s Subscriber) checkRate(fault func(format string, args ...any)) {
 // times are how long messages may be held.
 func (s Subscriber) times() consume.Timeout {
 	return consume.Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, StuckAfter: s.StuckAfter,
-		Rate: s.Rate, Immediate: s.Retry.immediate}
+		Rate: s.Rate, Immediate: s.Retry.immediate, Batch: s.Batch.settings()}
 }
 
 // losses are settings by which the broker takes messages out of the queue, where the layout has no place for what it takes: they would be
@@ -456,11 +468,11 @@ func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 	return consume.Settings{
 		Queue: s.Queue, Concurrency: s.Concurrency, Prefetch: s.Prefetch,
 		Timeout: s.Timeout, StuckAfter: s.StuckAfter, StopGrace: s.StopGrace,
-		CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
+		Batch: s.Batch.settings(), CrashLimit: s.CrashLimit, ProbeMin: s.ProbeMin, ProbeMax: s.ProbeMax,
 		Rate: s.Rate, Burst: s.Burst, Classify: classify,
 		Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
 		Layout:   s.layout(), Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
 		Isolates: s.isolates(), DeadLetters: s.rests(), LastConsumer: s.AutoDelete,
-		Handler: &deliveries{handler: handler, queue: s.Queue, attempts: s.Retry.attempts},
+		Handler: &deliveries{handler: handler, batch: s.Batch, queue: s.Queue, attempts: s.Retry.attempts},
 	}
 }

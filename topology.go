@@ -28,7 +28,7 @@ func Topology(config Config, subscriptions ...Subscriber) (topology.Plan, error)
 		return plan, fmt.Errorf("rehop: config: %w", err)
 	}
 	for _, s := range subscriptions {
-		if s.Handler == nil {
+		if s.Handler == nil && s.Batch.Handle == nil {
 			s.Handler = HandlerFunc(func(context.Context, *Delivery) error { return nil })
 		}
 		s = s.withDefaults(native)

@@ -239,3 +239,14 @@ func TestMiddlewareNamesAllFaults(t *testing.T) {
 	}()
 	Inbox{Dialect: "oracle", Keep: -1}.Middleware("c")
 }
+
+// The messages of a batch would share one transaction and have outcomes of their own, so an inbox cannot be combined with one.
+func TestBatchIsRefused(t *testing.T) {
+	t.Parallel()
+	in := Inbox{DB: new(scripted).pool(t), Dialect: dialect.Postgres}
+	_, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "q", Middleware: []rehop.Middleware{in.Middleware("")},
+		Batch: rehop.Batch{Handle: func(context.Context, []*rehop.Delivery) error { return nil }}})
+	if err == nil || !strings.Contains(err.Error(), "Middleware cannot be combined with Batch") || !strings.Contains(err.Error(), "inbox") {
+		t.Errorf("got %v, want an error about the inbox and the batch", err)
+	}
+}

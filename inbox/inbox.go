@@ -55,6 +55,9 @@ type Transaction interface {
 // database cannot be reached the subscription pauses, as after [rehop.Unavailable], also if it is lost while a handler runs or at
 // commit.
 //
+// It cannot be combined with [rehop.Subscriber].Batch, whose messages would share a transaction and
+// have outcomes of their own: Subscribe returns an error.
+//
 // The consumer is what tells several handlers of one message apart that use the same database. Do not change it: all that is
 // remembered is remembered under its name. If it is empty, it is the name of the queue.
 func (in Inbox) Middleware(consumer string) rehop.Middleware {

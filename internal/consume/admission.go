@@ -31,6 +31,7 @@ const (
 	Refuse                   // it goes to the failed queue because its layout does not know it
 	WaitOn                   // it waits for the rest of its time
 	GiveUp                   // it goes to the failed queue because it has killed its consumers
+	Drop                     // it is acked because it is not for this queue
 )
 
 // Admission is what is done with a delivery before its handler runs, and why.
@@ -70,22 +71,40 @@ func Admit(a Arrival, crashLimit int, isolates bool) Admission {
 	return Admission{Isolate, returns}
 }
 
-// admit carries out what is to be done with a delivery before its handler runs. False: the delivery
-// is no longer in hand.
+// judgement is an Admission and what it rests on.
+type judgement struct {
+	Admission
+	arrival Arrival
+	refused error // why the layout refuses the message
+}
+
+// admit decides what is to be done with a delivery before its handler runs, and does it. False: the
+// delivery is no longer in hand.
 func (s *Subscription) admit(o offer, h *Handling) bool {
+	return s.carryOut(o, h, s.judge(o, h))
+}
+
+// judge decides what is to be done with a delivery before its handler runs. It changes nothing.
+func (s *Subscription) judge(o offer, h *Handling) judgement {
 	if s.shares && s.settings.Layout.Stray(s.letter(h)) {
-		s.ack(h, Discarded, Result{})
-		return false
+		return judgement{Admission: Admission{Do: Drop}}
 	}
 	if h.past != &unwritten {
 		s.rounds.await(h.raw.MessageId)
 	}
 	arrival, refused := s.arrival(o, h)
-	admission := Admit(arrival, s.settings.CrashLimit, s.settings.Isolates)
-	if arrival.Uncounted {
+	return judgement{Admit(arrival, s.settings.CrashLimit, s.settings.Isolates), arrival, refused}
+}
+
+// carryOut does what is to be done with a delivery before its handler runs. False: the delivery is no
+// longer in hand.
+func (s *Subscription) carryOut(o offer, h *Handling, admission judgement) bool {
+	if admission.arrival.Uncounted {
 		h.setReturns(admission.Returns)
 	}
 	switch admission.Do {
+	case Drop:
+		s.ack(h, Discarded, Result{})
 	case Handle:
 		if o.careful && admission.Returns < suspectAfter {
 			s.setCareful(false)
@@ -101,9 +120,9 @@ func (s *Subscription) admit(o offer, h *Handling) bool {
 	case SendRound:
 		s.sendRound(h)
 	case Refuse:
-		s.fail(h, refused, envelope.KindPermanent, Result{Err: refused})
+		s.fail(h, admission.refused, envelope.KindPermanent, Result{Err: admission.refused})
 	case WaitOn:
-		s.waitOn(h, arrival.Early)
+		s.waitOn(h, admission.arrival.Early)
 	case GiveUp:
 		err := fmt.Errorf("delivered %d times without an answer: the process died or lost its connection each time", admission.Returns)
 		s.fail(h, err, envelope.KindCrash, Result{Err: err})

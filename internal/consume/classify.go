@@ -22,9 +22,8 @@ func (w *worker) classify(h *Handling, err error) (decides error) {
 			decides = &PanicError{Text: fmt.Sprintf("panic in Classify: %v; it was called with: %v", r, err), Stack: string(debug.Stack())}
 		}
 	}()
-	if decides = w.sub.settings.Classify(h.View, err); decides != nil {
-		readable(decides)
-	}
+	decides = w.sub.settings.Classify(h.View, err)
+	readable(decides)
 	w.classifying = false
 	return decides
 }
@@ -32,8 +31,10 @@ func (w *worker) classify(h *Handling, err error) (decides error) {
 // readable panics if a method of an error does, such as one of a nil pointer in the interface: here
 // that counts as a failure, later it would end the process.
 func readable(err error) {
-	_ = err.Error()
-	_ = AnswerOf(err)
+	if err != nil {
+		_ = err.Error()
+		_ = AnswerOf(err)
+	}
 }
 
 // exited sees to the message of a handler that has called runtime.Goexit, or for which Classify
@@ -51,7 +52,7 @@ func (w *worker) exited() {
 		if w.classifying {
 			err = goexit("Classify")
 		}
-		s.reportEnd(h, err)
+		s.reportEnd(h, nil, err)
 		w.rest()
 		h.end()
 		if h.finish() {

@@ -10,7 +10,8 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Handling is one delivery that a worker handles, and the context of its handler. It is a context
+// Handling is one delivery that a worker handles, or a batch of them, and the context of its handler.
+// It is a context
 // of its own because one is made for every message: with those of package context, which have
 // timers of their own, a consumer took 1.4 to 1.6 times the processor time
 // (BenchmarkHandlerContext). Here one timer serves all handlers of a subscription (see watch), and
@@ -41,6 +42,8 @@ type Handling struct {
 	mark    redelivery        // whether it was delivered from this queue before
 	probes  *outage           // the outage whose end this message is to find out
 	taken   time.Time         // when a worker took it, if it waits for the end of an outage
+
+	batch *batch // what is handled together; nil if this is a single delivery
 }
 
 type afterFunc struct{ call func() }
@@ -56,6 +59,11 @@ func (h *Handling) begin(limit, stuckAfter time.Duration) {
 	h.began = time.Now()
 	h.deadline = h.began.Add(limit)
 	h.stuckAt = h.deadline.Add(stuckAfter)
+	if h.batch != nil {
+		for _, m := range h.batch.members { // hooks get their contexts
+			m.began, m.deadline = h.began, h.deadline
+		}
+	}
 }
 
 // Deadline is when the handler's time is up.
@@ -125,6 +133,11 @@ func (h *Handling) cancel(err, cause error) {
 		return
 	}
 	h.err, h.cause = err, cause
+	if h.batch != nil {
+		for _, m := range h.batch.members {
+			m.cancel(err, cause)
+		}
+	}
 	if h.done != nil {
 		close(h.done)
 	}

@@ -20,6 +20,9 @@ type views struct{}
 func (views) New() *Handling                          { return &Handling{View: new(seen)} }
 func (views) Open(*Handling, Incoming)                {}
 func (views) Handle(context.Context, *Handling) error { return nil }
+func (views) HandleAll(context.Context, []*Handling) []error {
+	return nil
+}
 func (views) Copy(h *Handling) *Handling {
 	view := *h.View.(*seen)
 	return &Handling{View: &view}

@@ -88,6 +88,7 @@ func (s *Subscription) awaitOutage(h *Handling) bool {
 		select {
 		case <-o.turn:
 			h.probes = o
+			h.single()
 			if !s.awaitProbe(h, o) {
 				return false
 			}
@@ -114,7 +115,7 @@ func (s *Subscription) awaitProbe(h *Handling, o *outage) bool {
 	return s.hold(h, o, due)
 }
 
-// hold waits for an event with a message in hand, or until it is this message's turn to probe.
+// hold waits for an event with a message or a batch in hand, or until it is its turn to probe.
 // False: the session ended, the subscription drains or stops, or it has taken too long, and the
 // message is no longer in hand. A drain lets handlers come to their end, and this one cannot begin.
 func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool {
@@ -129,28 +130,32 @@ func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool 
 	if h.probes == o {
 		turn = nil
 	}
-	if h.probes == o || h.from.narrow { // nothing waits behind it
+	if h.probes == o && !h.holdsMore() || h.from.narrow { // nothing waits behind it
 		long = nil
 	}
+	back := func(h *Handling) { s.giveBack(h, Result{}) }
+	letGo := back
 	select {
 	case <-event:
 		if !s.stopping() {
 			return true
 		}
-		s.giveBack(h, Result{})
 	case <-turn:
 		o.turn <- struct{}{} // awaitOutage takes it
 		return true
 	case <-long:
 		h.raw.Session.Cancel() // or it would come back to us
-		s.giveBack(h, Result{})
+		if h.probes == o {
+			concurrently(s, h.giveUpRest(), back)
+			return s.hold(h, o, event)
+		}
 	case <-h.raw.Session.Ended():
-		s.report(h, Result{Outcome: Lost})
+		letGo = func(h *Handling) { s.report(h, Result{Outcome: Lost}) }
 	case <-s.stop:
-		s.giveBack(h, Result{})
 	case <-timer.C:
-		s.requeueAtEnd(h)
+		letGo = s.requeueAtEnd
 	}
+	concurrently(s, h.held(), letGo)
 	s.passOn(h)
 	return false
 }
@@ -174,6 +179,7 @@ func (s *Subscription) pause(h *Handling, err error) bool {
 	if o != h.probes {
 		return true // when the outage is over: another worker probes
 	}
+	h.single()
 	return s.probeLater(h, o)
 }
 

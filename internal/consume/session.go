@@ -19,6 +19,9 @@ type offer struct {
 	session *rabbit.Session
 	careful bool // at most one message of it is under way
 	narrow  bool // the broker sends one message at a time
+	// turn has room for the one worker that fills a batch: several at once would all wait with few
+	// messages each.
+	turn chan struct{}
 }
 
 // begin is open for a subscription that had no consumer, or has lost it.
@@ -37,7 +40,7 @@ func (s *Subscription) open(ctx context.Context) (offer, error) {
 		prefetch = 1
 	}
 	session, err := s.openForm(ctx, prefetch)
-	return offer{session: session, careful: careful, narrow: narrow}, err
+	return offer{session: session, careful: careful, narrow: narrow, turn: make(chan struct{}, 1)}, err
 }
 
 // refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings

@@ -38,6 +38,7 @@ type Settings struct {
 	Timeout     time.Duration
 	StuckAfter  time.Duration
 	StopGrace   time.Duration
+	Batch       Batch
 	CrashLimit  int
 	ProbeMin    time.Duration
 	ProbeMax    time.Duration
@@ -79,7 +80,7 @@ func (s *Settings) loss() string {
 
 // holdFor is how long a message is held at most while the subscription pauses.
 func (s *Settings) holdFor(narrow bool) time.Duration {
-	t := Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, Rate: s.Rate, Immediate: s.Schedule.Immediate}
+	t := Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, Rate: s.Rate, Immediate: s.Schedule.Immediate, Batch: s.Batch}
 	return t.hold(narrow, !s.LastConsumer)
 }
 
@@ -102,11 +103,14 @@ type Handler interface {
 	Copy(h *Handling) *Handling
 	// Handle runs the handler.
 	Handle(ctx context.Context, h *Handling) error
+	// HandleAll runs the handler for a batch. It returns an answer for each delivery.
+	HandleAll(ctx context.Context, all []*Handling) []error
 }
 
 // Events are called for what happens to a subscription. Those that are nil are not called.
 type Events struct {
-	// HandleStart is called before each run of a handler, which gets the context that it returns.
+	// HandleStart is called before each run of a handler, which gets the context that it returns. For a
+	// batch it is called for each message, and the handler gets none of the contexts.
 	HandleStart func(ctx context.Context, view any) context.Context
 	HandleEnd   func(ctx context.Context, view any, took time.Duration, err error)
 	// Move is called before a message is moved. What it writes into headers goes with the message.

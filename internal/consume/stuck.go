@@ -7,7 +7,8 @@ import (
 
 // Stuck is a handler that still runs although its time is up and its context canceled.
 type Stuck struct {
-	MessageID string
+	MessageID string        // of a batch, that of its first message
+	Messages  int           // that it handles: more than one only in a batch
 	For       time.Duration // since it began
 	Replaced  bool          // another worker has taken its place
 	Returned  bool          // it has returned after all
@@ -34,7 +35,7 @@ func (s *Subscription) replace(w *worker, h *Handling) {
 		s.startWorker(w.base, h, fmt.Errorf("%w, and still runs %v after it was canceled", ErrTimeout, s.settings.StuckAfter))
 		s.forget(w)
 	}
-	s.reportStuck(Stuck{MessageID: h.raw.MessageId, For: time.Since(h.began), Replaced: replaced})
+	s.reportStuck(Stuck{MessageID: h.raw.MessageId, Messages: h.messages(), For: time.Since(h.began), Replaced: replaced})
 }
 
 // cameBack is told of an abandoned handler that has returned after all.
@@ -42,11 +43,11 @@ func (s *Subscription) cameBack(h *Handling) {
 	s.mu.Lock()
 	s.stuck--
 	s.mu.Unlock()
-	s.reportStuck(Stuck{MessageID: h.raw.MessageId, For: time.Since(h.began), Returned: true})
+	s.reportStuck(Stuck{MessageID: h.raw.MessageId, Messages: h.messages(), For: time.Since(h.began), Returned: true})
 }
 
 func (s *Subscription) reportStuck(e Stuck) {
-	s.shared.Logger.Warn("rehop: handler ignores its context", "queue", s.settings.Queue, "message", e.MessageID,
+	s.shared.Logger.Warn("rehop: handler ignores its context", "queue", s.settings.Queue, "message", e.MessageID, "messages", e.Messages,
 		"for", e.For, "replaced", e.Replaced, "returned", e.Returned)
 	if s.settings.Events.Stuck != nil {
 		s.settings.Events.Stuck(e)
@@ -62,8 +63,11 @@ func (s *Subscription) abandonAll() int {
 		s.mu.Lock()
 		s.stuck++
 		s.mu.Unlock()
-		h.raw.Requeue()
-		s.report(h, Result{Outcome: Returned, Took: time.Since(h.began)})
+		took := time.Since(h.began)
+		for _, held := range h.held() {
+			held.raw.Requeue()
+			s.report(held, Result{Outcome: Returned, Took: took})
+		}
 		s.forget(w)
 		return true
 	})

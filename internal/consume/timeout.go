@@ -28,12 +28,14 @@ type Timeout struct {
 	StuckAfter            time.Duration
 	Rate                  float64 // runs of the handler per second; 0: without limit
 	Immediate             int     // further runs at once of a message that fails
+	Batch                 Batch
 }
 
 // rounds is how many handlers run one after the other until the last message of a full prefetch is
-// handled.
+// handled. What is prefetched is there when a batch is filled, so that only the last one is not full.
 func (t Timeout) rounds() time.Duration {
-	return time.Duration((t.Prefetch + t.Concurrency - 1) / t.Concurrency)
+	together := t.Concurrency * max(1, t.Batch.Size)
+	return time.Duration((t.Prefetch + together - 1) / together)
 }
 
 // RateWait is how long the rate keeps the last message of a full prefetch waiting, at the most.
@@ -52,7 +54,7 @@ func (t Timeout) rateWait(messages int) time.Duration {
 // the time that they have. The last one of a full prefetch waits for those before it, and for the
 // rate.
 func (t Timeout) Consumer() time.Duration {
-	each := min(t.Handler, maxConsumerTimeout) + min(t.StuckAfter, maxConsumerTimeout)
+	each := min(t.Handler, maxConsumerTimeout) + min(t.StuckAfter, maxConsumerTimeout) + t.Batch.Wait
 	return min(max(t.rounds()*each+t.RateWait()+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
 }
 
@@ -68,7 +70,7 @@ func (t Timeout) hold(narrow, replaceable bool) time.Duration {
 	if narrow {
 		runs, wait = 1, t.rateWait(1)
 	}
-	handlers := runs*min(t.Handler, usualConsumerTimeout) + wait
+	handlers := runs*min(t.Handler+t.Batch.Wait, usualConsumerTimeout) + wait
 	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
 	if !replaceable {
 		return room / runs

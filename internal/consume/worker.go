@@ -12,11 +12,12 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// worker handles one message at a time.
+// worker handles one message at a time, or one batch.
 type worker struct {
 	sub  *Subscription
 	base context.Context
 	last *rabbit.Session // from which there is nothing more to take
+	next *Handling       // that is to be in the next batch
 
 	goroutine   string // that it runs on
 	classifying bool   // it calls Settings.Classify, or has when that ended the goroutine
@@ -73,12 +74,9 @@ func (w *worker) loop(inherited *Handling, err error) {
 				break
 			}
 		}
-		for {
-			d, ok := o.session.Next()
-			if !ok {
-				break
-			}
-			if !w.handle(o, d) {
+		for more := true; more; {
+			var mine bool
+			if more, mine = w.handleNext(o); !mine {
 				returned = true
 				return
 			}
@@ -86,6 +84,19 @@ func (w *worker) loop(inherited *Handling, err error) {
 		w.last, o = o.session, offer{}
 	}
 	returned = true
+}
+
+// handleNext sees to the next delivery of a session, or to the next batch. more is false if there is
+// none, mine if another worker has taken this one's place.
+func (w *worker) handleNext(o offer) (more, mine bool) {
+	if w.sub.settings.Batch.Size > 0 {
+		return w.handleBatch(o)
+	}
+	d, ok := o.session.Next()
+	if !ok {
+		return false, true
+	}
+	return true, w.handle(o, d)
 }
 
 // handle sees to one delivery. False: another worker has taken this one's place.
@@ -101,6 +112,9 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 
 // inherit concludes what another worker had in hand. False: as handle.
 func (w *worker) inherit(h *Handling, err error) bool {
+	if h.batch != nil {
+		return w.inheritBatch(h, err)
+	}
 	s, state := w.sub, h.state(0)
 	state.TakenOver = true
 	decision := Decide(state, AnswerOf(err), s.settings.Schedule)
@@ -137,7 +151,8 @@ func (w *worker) attempt(h *Handling) bool {
 	}
 }
 
-// run calls the handler. mine is false if another worker has meanwhile taken over.
+// run calls the handler. mine is false if another worker has meanwhile taken over. The answers of a
+// batch are in the batch, unless there is an error for all.
 func (w *worker) run(h *Handling) (mine bool, err error) {
 	s := w.sub
 	h.begin(s.settings.Timeout, s.settings.StuckAfter)
@@ -151,11 +166,7 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 		h.stop()
 		return true, ErrStopping
 	}
-	ctx := context.Context(h)
-	if s.settings.Events.HandleStart != nil {
-		ctx = s.settings.Events.HandleStart(ctx, h.View)
-	}
-	h.told = ctx
+	ctx := s.reportStart(h)
 	w.mu.Lock()
 	w.current = h
 	w.mu.Unlock()
@@ -164,15 +175,18 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 		h.stop()
 	}
 
-	err = call(ctx, s.settings.Handler, h)
+	answers, err := call(ctx, s.settings.Handler, h)
 	if err != nil && s.settings.Classify != nil {
 		err = w.classify(h, err)
 	}
-	s.reportEnd(h, err)
+	s.reportEnd(h, answers, err)
 
 	w.rest()
 	h.end()
 	if h.finish() {
+		if h.batch != nil {
+			h.batch.answers = answers
+		}
 		return true, err
 	}
 	s.cameBack(h)
@@ -201,23 +215,56 @@ func (w *worker) untilIdle() <-chan struct{} {
 	return w.idle
 }
 
-func (s *Subscription) reportEnd(h *Handling, err error) {
-	if s.settings.Events.HandleEnd != nil {
+// reportStart reports that a handler is about to run, and returns its context.
+func (s *Subscription) reportStart(h *Handling) context.Context {
+	if h.batch != nil {
+		for _, m := range h.batch.members {
+			s.reportStart(m)
+		}
+		return h
+	}
+	h.told = h
+	if s.settings.Events.HandleStart != nil {
+		h.told = s.settings.Events.HandleStart(h, h.View)
+	}
+	return h.told
+}
+
+// reportEnd reports that a handler has returned, and for a batch what it returned for each message.
+func (s *Subscription) reportEnd(h *Handling, answers []error, err error) {
+	if s.settings.Events.HandleEnd == nil {
+		return
+	}
+	if h.batch == nil {
 		s.settings.Events.HandleEnd(h.told, h.View, time.Since(h.began), err)
+		return
+	}
+	for i, m := range h.batch.members {
+		answer := err
+		if err == nil {
+			answer = answers[i]
+		}
+		s.settings.Events.HandleEnd(m.told, m.View, time.Since(m.began), answer)
 	}
 }
 
 // call turns a panic into an error.
-func call(ctx context.Context, handler Handler, h *Handling) (err error) {
+func call(ctx context.Context, handler Handler, h *Handling) (answers []error, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &PanicError{Text: fmt.Sprintf("panic: %v", r), Stack: string(debug.Stack())}
+			answers, err = nil, &PanicError{Text: fmt.Sprintf("panic: %v", r), Stack: string(debug.Stack())}
 		}
 	}()
-	if err = handler.Handle(ctx, h); err != nil {
+	if h.batch == nil {
+		err = handler.Handle(ctx, h)
 		readable(err)
+		return nil, err
 	}
-	return err
+	answers = handler.HandleAll(ctx, h.batch.members)
+	for _, answer := range answers {
+		readable(answer)
+	}
+	return answers, nil
 }
 
 // cancelHandlers cancels what runs, and tells how many.

@@ -194,6 +194,21 @@ func (s *Session) Next() (Delivery, bool) {
 	return s.take(d, ok)
 }
 
+// NextBefore is Next that also returns when one of two channels yields first. more is false if this
+// session will have no more.
+func (s *Session) NextBefore(due <-chan time.Time, quit <-chan struct{}) (d Delivery, ok, more bool) {
+	s.reach()
+	select {
+	case raw, ok := <-s.deliveries:
+		d, ok = s.take(raw, ok)
+		return d, ok, ok
+	case <-due:
+	case <-quit:
+	}
+	s.leave(false)
+	return Delivery{}, false, true
+}
+
 // reach is called before a delivery is taken, and take afterwards.
 func (s *Session) reach() {
 	s.mu.Lock()
@@ -316,6 +331,10 @@ func (s *Session) HasEnded() bool {
 		return false
 	}
 }
+
+// Lost reports whether the broker has taken back what is not settled. It is true as soon as Next
+// returns false because of that, which is before the session has ended.
+func (s *Session) Lost() bool { return s.HasEnded() || s.ch.IsClosed() }
 
 // Ended is closed when nothing of this session can be settled any more.
 func (s *Session) Ended() <-chan struct{} { return s.ended }

@@ -1,0 +1,166 @@
+package rehop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/rehop/rehop/internal/consume"
+)
+
+// Batch handles many messages with one call, for example to write them to a database with one
+// statement. Set it as [Subscriber.Batch]:
+//
+//	client.Subscribe(ctx, rehop.Subscriber{Queue: "clicks", Batch: rehop.Batch{
+//		Size: 500, Wait: time.Second,
+//		Handle: func(ctx context.Context, all []*rehop.Delivery) error { … },
+//	}})
+//
+// A batch never has two messages with the same id, nor messages of several subscriptions. A message
+// that may have killed its process is in a batch of its own, and so are the first message of a
+// subscription and the one that is tried after [Unavailable].
+type Batch struct {
+	// Size is how many messages a batch has at most, up to 65535. Default: 100.
+	Size int
+	// Wait is how long a batch waits for more messages after its first one, at most 5 minutes. A batch
+	// that is full does not wait, nor one of a subscription that drains. Default: 1 s.
+	Wait time.Duration
+	// Handle handles a batch. It may be called by several goroutines at once: see
+	// Subscriber.Concurrency. What it returns decides what becomes of the messages:
+	//
+	//   - nil: all are acked.
+	//   - a *BatchError: each message has its own error, at the same index, or nil. Each error can be
+	//     any that a Handler returns: [Permanent], [RetryAfter], [Postpone], [Discard], [Unavailable],
+	//     or a plain one. If there are more or fewer errors than messages, or Handle has changed the
+	//     order of all, the messages have all failed.
+	//   - any other error: all have failed with it. So they have with an error that wraps a
+	//     *BatchError, whose entries have no effect then: what it adds may concern all of them.
+	//
+	// A panic is a failure of all. [DeliveryFrom] returns nil for ctx.
+	Handle func(ctx context.Context, all []*Delivery) error
+}
+
+const maxBatchWait = 5 * time.Minute
+
+func (b Batch) withDefaults() Batch {
+	orDefault(&b.Size, 100)
+	orDefault(&b.Wait, time.Second)
+	return b
+}
+
+// prefetch is the default for a subscription: while a batch is handled, the broker sends the next.
+func (b Batch) prefetch(concurrency int) int {
+	if b.Size > 0 && concurrency > maxPrefetch/2/b.Size {
+		return maxPrefetch
+	}
+	return max(4, 2*concurrency*b.Size)
+}
+
+// settings are those of the running subscription. The Size is 0 if there are no batches.
+func (b Batch) settings() consume.Batch {
+	if b.Handle == nil {
+		return consume.Batch{}
+	}
+	return consume.Batch{Size: b.Size, Wait: b.Wait}
+}
+
+// batchFaults are what is wrong with the Batch of a subscriber.
+func (s Subscriber) batchFaults() (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	b := s.Batch
+	if b.Handle == nil {
+		if b.Size != 0 || b.Wait != 0 {
+			fault("Batch has a Size or a Wait, and Batch.Handle is nil")
+		}
+		return faults
+	}
+	if s.Handler != nil {
+		fault("Handler and Batch.Handle are both set; set one of them")
+	}
+	if len(s.Middleware) > 0 {
+		fault("Middleware cannot be combined with Batch: it wraps the handling of one message, for example in a transaction of the inbox, and Batch.Handle handles many; do what it does in Batch.Handle, or set Handler")
+	}
+	if s.Rate != 0 || s.Classify != nil {
+		fault("Rate and Classify cannot be combined with Batch: they are for handlers of one message; do the same in Batch.Handle")
+	}
+	if b.Size < 1 || b.Size > maxPrefetch {
+		fault("Batch.Size %d must be from 1 to %d", b.Size, maxPrefetch)
+	}
+	if b.Wait < 0 || b.Wait > maxBatchWait {
+		fault("Batch.Wait %v must be positive, and at most %v", b.Wait, maxBatchWait)
+	}
+	if s.Prefetch < b.Size {
+		fault("Prefetch %d must be at least Batch.Size, %d: the broker would not send enough for a batch", s.Prefetch, b.Size)
+	}
+	return faults
+}
+
+// handle calls Handle, and returns its answer for each message.
+func (b Batch) handle(ctx context.Context, all []*Delivery) []error {
+	given := slices.Clone(all)
+	err := b.Handle(ctx, given)
+	return batchAnswers(unlessReordered(err, given, all), len(all))
+}
+
+// unlessReordered is the return of a function for a batch. If it has changed the slice that it was
+// given, nobody can tell to which messages the entries of a BatchError belong.
+func unlessReordered(err error, given, all []*Delivery) error {
+	if each, is := err.(*BatchError); is && !slices.Equal(given, all) {
+		return &failedBatch{text: fmt.Sprintf("the handler of a batch returned a BatchError and has changed the order of the messages, so its errors cannot be attributed: %v", each)}
+	}
+	return err
+}
+
+// batchAnswers is what the return of a Batch.Handle means for each of n messages. Only a *BatchError
+// itself has an answer for each. Around one there may be an error that concerns all, such as that of a
+// commit, also as mere text.
+func batchAnswers(err error, n int) []error {
+	each, is := err.(*BatchError)
+	switch {
+	case is && len(each.Errors) == n:
+		return slices.Clone(each.Errors)
+	case is:
+		err = &failedBatch{text: fmt.Sprintf("the handler of a batch of %d messages returned a BatchError with %d errors, which cannot be attributed: %v", n, len(each.Errors), each)}
+	default:
+		if _, wraps := errors.AsType[*BatchError](err); wraps {
+			err = &failedBatch{text: err.Error(), besides: besidesBatchError(err)}
+		}
+	}
+	return slices.Repeat([]error{err}, n)
+}
+
+// failedBatch is an error of all messages of a batch that came with errors of single ones. It does not
+// unwrap to those: that one message is to be discarded does not mean that all are.
+type failedBatch struct {
+	text    string
+	besides []error
+}
+
+func (e *failedBatch) Error() string   { return e.text }
+func (e *failedBatch) Unwrap() []error { return e.besides }
+
+// besidesBatchError is what an error wraps, without the BatchErrors and those that only wrap one.
+func besidesBatchError(err error) (all []error) {
+	if _, wraps := errors.AsType[*BatchError](err); !wraps {
+		return []error{err}
+	}
+	if i, ok := err.(*consume.Instruction); ok { // the handler wants that for all
+		return []error{&consume.Instruction{Err: errors.New(i.Error()), Does: i.Does, Wait: i.Wait}}
+	}
+	if _, ok := err.(*BatchError); ok {
+		return nil
+	}
+	switch wrapper := err.(type) {
+	case interface{ Unwrap() error }:
+		return besidesBatchError(wrapper.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, inner := range wrapper.Unwrap() {
+			if inner != nil {
+				all = append(all, besidesBatchError(inner)...)
+			}
+		}
+	}
+	return all
+}
