@@ -94,11 +94,11 @@ type Subscriber struct {
 	// Concurrency is how many messages, or batches, are handled at once. Raise it for handlers that
 	// wait for others. Messages are not handled in order if it is above 1. Default: 1.
 	Concurrency int
-	// Rate is how many runs of the handler begin per second at the most, in this process: retries,
-	// immediate ones too, and probes while the handler returns Unavailable count. Set it for a handler
-	// whose target allows only so many calls. A message whose handler has to wait stays unacked. Timeout
-	// begins after that, Stop and Drain end it, and no attempt is used. At most 1,000,000, and at least
-	// so many that Prefetch messages, with their immediate retries, wait for no longer than 10 minutes.
+	// Rate is how many runs of the handler begin per second at the most, in this process. Set it for a
+	// handler that calls something which limits calls. Retries count, also immediate ones, and so do
+	// probes while the handler returns Unavailable. A message stays unacked while it waits, and Timeout
+	// begins after the wait. Stop and Drain end the wait, and no attempt is used. At most 1,000,000.
+	// Prefetch messages, with their immediate retries, must not have to wait for more than 10 minutes.
 	// Default: 0, without limit.
 	Rate float64
 	// Burst is how many runs may begin at once when none has begun for a while. It needs a Rate. At most

@@ -3,7 +3,7 @@ package consume
 import "time"
 
 // bucket is a token bucket: it holds up to burst tokens, is full at first, and gets another token
-// every so often. Its turn is held by who takes a token, or waits for the next one, so that who came
+// each time that every has passed. Its turn is held by who takes a token, or waits for the next one, so that who came
 // first is served first. Nothing is reserved: who stops waiting leaves nothing behind.
 type bucket struct {
 	every time.Duration

@@ -54,7 +54,7 @@ func (s *Subscription) takeToken(h *Handling) tokenWait {
 	if s.settings.temporary() {
 		end = s.halt
 	}
-	// until waits for its turn, or a time, whichever is not nil.
+	// until waits for the turn or for a time, whichever is not nil.
 	until := func(turn chan<- struct{}, due <-chan time.Time) tokenWait {
 		select {
 		case turn <- struct{}{}:
