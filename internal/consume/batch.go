@@ -9,8 +9,8 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Batch says how many messages the handler gets together, and how long it waits for them. Size 0: it
-// gets each by itself.
+// Batch says how many messages the handler gets together, and how long it waits for them. Size 0:
+// it gets each by itself.
 type Batch struct {
 	Size int
 	Wait time.Duration // after the first
@@ -79,8 +79,8 @@ func (w *worker) handleBatch(o offer) (more, mine bool) {
 	return more || w.next != nil, mine
 }
 
-// collect takes deliveries until a batch is full, or for the time that it waits for more. It returns
-// nil if there is none to be handled; more is false if the session has no more.
+// collect takes deliveries until a batch is full, or for the time that it waits for more. It
+// returns nil if there is none to be handled; more is false if the session has no more.
 //
 // A delivery that is not simply handled waits until the batch has been: a suspect is handled when
 // nothing else is in hand, and one that has to be moved would delay the others. So does a copy of a
