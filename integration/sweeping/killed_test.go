@@ -107,19 +107,21 @@ func TestExportKilled(t *testing.T) {
 	}
 }
 
-// A drop that is killed goes on when it is run again.
-func TestDropKilled(t *testing.T) {
+// A discard that is killed continues when it is run again.
+func TestDiscardKilled(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.fill(*messages)
-	c := s.command("failed", "drop", queue, "--yes")
+	c := s.command("failed", "discard", queue, "--yes")
 	c.start(t)
 	lab.Eventually(t, patience, "messages are read", func() bool { return s.depth(failed) < *messages })
-	c.kill()
+	if !c.kill() {
+		t.Fatalf("inconclusive: the command ended before it was killed\n%s%s", c.out.String(), c.errs.String())
+	}
 	s.released()
 	// The broker may take a while to have everything back.
 	lab.Eventually(t, patience, "nothing is left", func() bool {
-		s.command("failed", "drop", queue, "--yes").run(t)
+		s.command("failed", "discard", queue, "--yes").run(t)
 		return s.depth(failed) == 0
 	})
 }
