@@ -208,6 +208,13 @@ func (c *tally) reaches(n int) <-chan struct{} {
 	return target
 }
 
+// at is when a message has come.
+func (c *tally) at(n int) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen[n]
+}
+
 func (c *tally) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,7 +307,7 @@ func latencies(ctx context.Context, c carrier) (sorted []time.Duration, err erro
 		return nil, fmt.Errorf("%w after %d of %d", err, count.count(), warm+n)
 	}
 	for i, at := range committed {
-		sorted = append(sorted, max(0, count.seen[warm+i].Sub(at))) // one may come before its writer knows
+		sorted = append(sorted, max(0, count.at(warm+i).Sub(at))) // one may come before its writer knows
 	}
 	slices.Sort(sorted)
 	return sorted, nil
