@@ -6,7 +6,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Exception ends a channel, or the whole connection, for a reason that the client is told.
+// Exception ends a channel, or the whole connection, for a reason that the client receives.
 type Exception struct {
 	Code   uint16
 	Text   string

@@ -16,7 +16,7 @@ import (
 // Name is the name of the node and of its cluster.
 func (n *Node) Name() string { return n.Config.Name }
 
-// Version is the release that clients are told.
+// Version is the release that the broker reports to clients.
 func (n *Node) Version() string { return n.Config.Version }
 
 // Compat is the release whose rules hold.

@@ -41,11 +41,11 @@ type Config struct {
 	MemoryLimit int64
 	// Resident is how many bytes of messages that are on disk are also kept in memory.
 	Resident int64
-	// ConsumerTimeout closes a channel that has held a delivery for so long; 0: never.
+	// ConsumerTimeout closes a channel that has held a delivery for this long; 0: never.
 	ConsumerTimeout time.Duration
 	// MaxConnections bounds the connections; 0: as many as there is room for.
 	MaxConnections int
-	// Failed is called once if the disk fails: nothing is confirmed any more, and Close is all that is left to do. Nil: nobody is told.
+	// Failed is called once if the disk fails: nothing is confirmed any more, and Close is all that is left to do. Nil: it is only logged.
 	Failed func(error)
 	Logger *slog.Logger
 	// wall is the wall clock, which tests set. Nil: that of the system.

@@ -371,7 +371,7 @@ func (n *Server) wakeReaders() {
 	n.incomplete.wake()
 }
 
-// Close closes the connection for a reason that the client is told.
+// Close closes the connection for a reason that the client receives.
 func (c *Connection) Close(reason string) { c.shutdown(reason) }
 
 func (c *Connection) isClosing() bool { return c.closing.Load() || c.closeReason.Load() != nil }

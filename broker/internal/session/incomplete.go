@@ -234,7 +234,7 @@ func (s *incompleteMessages) makeRoom() time.Duration {
 	return incompleteTimeout
 }
 
-// overdueReason is what the client is told of a message that should have been complete.
+// overdueReason is what the client receives for a message that should have been complete.
 func (h *incompleteMessage) overdueReason() string {
 	return fmt.Sprintf("a message or a transaction is not complete after %v, and the broker needs the memory", time.Since(h.began).Truncate(time.Second))
 }

@@ -165,7 +165,7 @@ func (n *Server) Listeners() []net.Listener {
 // Handle serves a connection in the background.
 func (n *Server) Handle(conn net.Conn) { n.handle(conn, false) }
 
-// Dial connects within the process. The broker's own connections, by which it does what somebody asks for elsewhere, are told apart from those of clients
+// Dial connects within the process. The broker's own connections, which serve requests of the HTTP API, are marked: they are not those of clients
 // and count for no limit.
 func (n *Server) Dial(own bool) net.Conn {
 	client, server := newPipe(n.pipes.Add(1))
