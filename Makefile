@@ -1,7 +1,7 @@
 # Targets with a comment behind ## are listed by make help.
 
 GO ?= go
-MODULES := . outbox/outboxpgx rehopotel cmd/rehop integration
+MODULES := . outbox/outboxpgx rehopotel cmd/rehop examples integration
 # SQLite is C translated to Go, which the race detector makes too slow, so its tests are built without it.
 SQLITE := $(GO) test -json -count=1 -run 'SQLite|^Example|^TestDatabaseKills$$/^SQLite$$' ./sqlboxes ./boxfaults
 # The race detector needs cgo, and so the C compiler that scripts/services installs where it can.
@@ -16,7 +16,7 @@ SHELL := /bin/bash -o pipefail
 
 .PHONY: help demo test matrix check unit integration services down faults faults-baseline faults-sql faults-sql-baseline stress bench scale soak fuzz fmt
 # What make stress runs, how often with each number of threads, and with how many threads that keep the processors busy.
-PACKAGES ?= ./... ./outbox/outboxpgx/... ./rehopotel/... ./cmd/rehop/... ./integration/...
+PACKAGES ?= ./... ./outbox/outboxpgx/... ./rehopotel/... ./cmd/rehop/... ./examples/... ./integration/...
 ROUNDS ?= 3
 PROCS ?= 1,2,8
 LOAD ?= $(shell nproc 2>/dev/null || echo 4)
@@ -38,7 +38,7 @@ test: check services ## all checks and tests; installs and starts the servers th
 	@failed=0; (eval "$$(scripts/services env)"; \
 	$(GO) test -json $(RACE) $(VIRTUAL) -count=1 -timeout 30m ./...; \
 	(cd tools && GOWORK=off $(GO) test -json $(RACE) -count=1 ./...); \
-	for m in outbox/outboxpgx rehopotel cmd/rehop; do (cd $$m && $(GO) test -json $(RACE) $(VIRTUAL) -count=1 ./...); done; \
+	for m in outbox/outboxpgx rehopotel cmd/rehop examples; do (cd $$m && $(GO) test -json $(RACE) $(VIRTUAL) -count=1 ./...); done; \
 	cd integration && { $(GO) test -json $(RACE) -count=1 -p 2 -timeout 20m ./...; $(SQLITE); }) | $(REPORT) || failed=1; \
 	for release in $(OLDER); do \
 		echo "on RabbitMQ $$release:"; export REHOP_RABBITMQ=$$release; \
