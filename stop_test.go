@@ -83,7 +83,7 @@ type insider struct{ call func(from string) }
 
 func (i *insider) hooks() rehop.Hooks {
 	return rehop.Hooks{OnState: i.OnState, OnHandleStart: i.OnHandleStart, OnHandleEnd: i.OnHandleEnd, OnResult: i.OnResult,
-		OnConsumer: i.OnConsumer, OnMove: i.OnMove}
+		OnConsumer: i.OnConsumer, OnMove: i.OnMove, OnPause: i.OnPause}
 }
 
 func (i *insider) OnState(rehop.StateChange) { i.call("OnState") }
@@ -102,6 +102,7 @@ func (i *insider) OnConsumer(e rehop.ConsumerEvent) {
 		i.call("OnConsumer")
 	}
 }
+func (i *insider) OnPause(rehop.PauseEvent) { i.call("OnPause") }
 func (i *insider) OnMove(context.Context, *rehop.Delivery, rehop.Result, map[string]any) {
 	i.call("OnMove")
 }
@@ -138,9 +139,14 @@ func TestStopFromInside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		paused := false
 		log := newLogbook(func(_ context.Context, d *rehop.Delivery) error {
 			call("Handle")
-			if d.Attempt == 1 {
+			switch {
+			case d.ID == "paused" && !paused:
+				paused = true
+				return rehop.Unavailable(errNotYet)
+			case d.Attempt == 1:
 				return errNotYet
 			}
 			return nil
@@ -153,10 +159,10 @@ func TestStopFromInside(t *testing.T) {
 		b.AwaitEmpty("q")
 		b.Drop()
 		time.Sleep(time.Minute)
-		publish(t, opened, rehop.Message{Key: "q"})
+		publish(t, opened, rehop.Message{Key: "q", ID: "paused"})
 		b.AwaitEmpty("q")
-		if runs := log.all(); len(runs) != 4 {
-			t.Errorf("runs: got %d, want 4", len(runs))
+		if runs := log.all(); len(runs) != 5 {
+			t.Errorf("runs: got %d, want 5", len(runs))
 		}
 		if err := sub.Drain(context.Background()); err != nil {
 			t.Errorf("drain from outside: got %v, want nil", err)
@@ -164,7 +170,7 @@ func TestStopFromInside(t *testing.T) {
 		if err := client.Close(context.Background()); err != nil {
 			t.Errorf("close from outside: got %v, want nil", err)
 		}
-		for _, from := range []string{"OnState", "OnHandleStart", "OnHandleEnd", "OnResult", "OnConsumer", "OnConsumer at the end", "OnMove", "Handle"} {
+		for _, from := range []string{"OnState", "OnHandleStart", "OnHandleEnd", "OnResult", "OnConsumer", "OnConsumer at the end", "OnMove", "OnPause", "Handle"} {
 			if called[from] == 0 {
 				t.Errorf("%s was not called", from)
 			}

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write the files in api with the exported API of the code")
 
 // private directories have no packages for users.
-var private = []string{"internal", "cmd", "integration", "tools", "testdata"}
+var private = []string{"internal", "cmd", "examples", "integration", "tools", "testdata"}
 
 // TestAPI compares the exported API of each public package, in all modules, with a file in api. Such a
 // file makes a change of the API visible in a review: change it with -update, and only on purpose.

@@ -111,8 +111,8 @@ func TestPurgeIsFrugal(t *testing.T) {
 			if purged != messages {
 				t.Errorf("%d were purged, want %d", purged, messages)
 			}
-			if took := (after.TotalAlloc - before.TotalAlloc) / messages; took > 400 { // 605 before a purge worked in small steps; the race detector adds some
-				t.Errorf("%d bytes for each message were allocated, want at most 400", took)
+			if took := (after.TotalAlloc - before.TotalAlloc) / messages; took > 250 { // 18 on disk, 131 with the race detector; 605 before a purge worked in small steps
+				t.Errorf("%d bytes for each message were allocated, want at most 250", took)
 			}
 			if took := n.Latest.Load() - steps; dir != "" && took < messages/1024 {
 				t.Errorf("the purge took %d steps of the log, want at least %d", took, messages/1024)
