@@ -134,6 +134,9 @@ func (p process) run() (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if len(args) > 0 && (command == "down" || command == "status" || command == "env") {
+		return 0, fmt.Errorf("%s takes no arguments, got %s; to stop one node: stop NODE", command, strings.Join(args, " "))
+	}
 	switch command {
 	case "up":
 		return 0, h.up(args)

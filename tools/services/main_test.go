@@ -114,6 +114,9 @@ func TestDownRefuses(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "precious")); err != nil {
 		t.Error(err)
 	}
+	if _, _, _, err := run(t, nil, "down", "rabbitmq"); err == nil {
+		t.Error("down accepts the name of a service, and would stop all of them")
+	}
 	if _, _, _, err := run(t, nil, "down"); err != nil {
 		t.Errorf("down where nothing is up: %v", err)
 	}
