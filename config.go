@@ -207,7 +207,7 @@ func (c Config) validate() error {
 				fault("Exchanges: exchange %q: Layout: %w", x.Name, err)
 			}
 		}
-		kind := fmt.Sprintf("%s in layout %T", x.plan(layouts.Native{}).Exchanges[0].Kind, x.Layout)
+		kind := fmt.Sprintf("%s in layout %T", x.plan(layouts.Native{}).Exchanges[0].Type, x.Layout)
 		if other, twice := kinds[x.Name]; twice && other != kind {
 			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, other, kind)
 		}

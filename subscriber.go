@@ -419,7 +419,7 @@ func (s Subscriber) isolates() bool {
 func (s Subscriber) queueSpec() layouts.QueueSpec {
 	return layouts.QueueSpec{
 		Name: s.Queue, Type: s.queueType(), Passive: s.ExistingQueue, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
-		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeType, ForeignExchange: s.ExistingExchange, Keys: s.Keys,
+		Args: s.queueArgs(), Exchange: s.Exchange, ExchangeType: s.ExchangeType, ExistingExchange: s.ExistingExchange, Keys: s.Keys,
 	}
 }
 

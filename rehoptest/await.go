@@ -101,8 +101,8 @@ func (b *Broker) await(what string, missing func() string) {
 			last, pause = state, firstPause
 		}
 		due, waits := b.control.NextDue()
-		if time.Since(since) > b.patience {
-			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.patience, what, state, b, b.advice(due, waits))
+		if time.Since(since) > b.timeout {
+			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.timeout, what, state, b, b.advice(due, waits))
 		}
 		pause = min(pause, b.longestPause(due, waits))
 		timer := time.NewTimer(pause)

@@ -145,9 +145,9 @@ func exchangeNotes(x Exchange) []string {
 	case x.Passive:
 		return nil
 	case x.Internal:
-		return []string{x.Kind + ", internal"}
+		return []string{x.Type + ", internal"}
 	}
-	return []string{x.Kind}
+	return []string{x.Type}
 }
 
 func queueNotes(q LiveQueue) []string {

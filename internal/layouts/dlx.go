@@ -21,11 +21,11 @@ type dlx struct {
 func (d dlx) Settings() layout.Layout { return d.DLX }
 
 func (d dlx) exchange() string { return cmp.Or(d.Name, "dlx") }
-func (d dlx) rest() string     { return cmp.Or(d.Rest, "dlq") }
+func (d dlx) rest() string     { return cmp.Or(d.DLX.Queue, "dlq") }
 
 // Validate looks at the names and at the arguments of the dead-letter queue.
 func (d dlx) Validate() error {
-	return errors.Join(checkName("DLX.Name", d.Name), checkName("DLX.Rest", d.Rest), checkArgs("DLX.RestArgs", d.RestArgs))
+	return errors.Join(checkName("DLX.Name", d.Name), checkName("DLX.Queue", d.DLX.Queue), checkArgs("DLX.QueueArgs", d.QueueArgs))
 }
 
 // Exchange is a topic exchange whose alternate exchange is the dead-letter exchange. That itself has none.
@@ -42,11 +42,11 @@ func (d dlx) Exchange(name, kind string) topology.Plan {
 func (d dlx) base() topology.Plan {
 	// Only classic queues have a mode. Without its type the queue is refused where the virtual host's default is another one.
 	args := topology.Args{"x-queue-mode": "lazy", "x-queue-type": string(layout.Classic)}
-	if d.RestArgs != nil {
-		args = override(nil, d.RestArgs)
+	if d.QueueArgs != nil {
+		args = override(nil, d.QueueArgs)
 	}
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: d.exchange(), Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: d.exchange(), Type: "topic"}},
 		Queues:    []topology.Queue{{Name: d.rest(), Args: args}},
 		Bindings:  []topology.Binding{{Source: d.exchange(), Destination: d.rest(), Key: "#"}},
 	}
@@ -64,7 +64,7 @@ func (d dlx) Queue(q QueueSpec) topology.Queue {
 }
 
 // Subscription is the queue, bound to its exchange.
-func (d dlx) Subscription(q QueueSpec) topology.Plan { return feed(d, q, defaultKey(q.Kind)) }
+func (d dlx) Subscription(q QueueSpec) topology.Plan { return feed(d, q, defaultKey(q.ExchangeType)) }
 
 // Around is the dead-letter exchange and queue.
 func (d dlx) Around(QueueSpec) topology.Plan { return d.base() }

@@ -101,7 +101,7 @@ func (e enveloped) Around(q QueueSpec) topology.Plan {
 	q = e.spec(q)
 	base := e.base(q.Name)
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: e.retryExchange(base), Kind: "direct"}, {Name: e.deadExchange(base), Kind: "fanout"}},
+		Exchanges: []topology.Exchange{{Name: e.retryExchange(base), Type: "direct"}, {Name: e.deadExchange(base), Type: "fanout"}},
 		Queues: []topology.Queue{
 			{Name: e.retryQueue(base), Args: topology.Args{"x-message-ttl": e.delay().Milliseconds(),
 				"x-dead-letter-exchange": q.Exchange, "x-dead-letter-routing-key": q.Keys[0]}},

@@ -43,7 +43,7 @@ func HomeStepAddress(delay time.Duration) Address {
 // homeStep is such a step.
 func (n Native) homeStep(delay time.Duration) topology.Plan {
 	plan := n.homes(HomeExchange)
-	plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: StepExchange, Kind: "headers"})
+	plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: StepExchange, Type: "headers"})
 	plan.Queues = append(plan.Queues, topology.Queue{Name: HomeStepQueue(delay), Args: n.waiting(delay, HomeExchange)})
 	plan.Bindings = append(plan.Bindings, topology.Binding{Source: StepExchange, Destination: HomeStepQueue(delay),
 		Args: topology.Args{"x-match": "all", HeaderStep: homePrefix + StepName(delay)}})
@@ -55,7 +55,7 @@ func (n Native) homeStep(delay time.Duration) topology.Plan {
 func (n Native) homes(names ...string) (plan topology.Plan) {
 	for _, name := range names {
 		plan.Exchanges = append(plan.Exchanges,
-			topology.Exchange{Name: name, Kind: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}})
+			topology.Exchange{Name: name, Type: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}})
 	}
 	return plan
 }
@@ -87,7 +87,7 @@ func (n Native) homeLanding(queue string) topology.Plan {
 // rest leads messages of a queue to where they rest. Only rehop publishes there, and declares what is missing
 // when the broker returns a message; so the exchange has no alternate.
 func (n Native) rest(queue, failed string) topology.Plan {
-	plan := topology.Plan{Exchanges: []topology.Exchange{{Name: RestExchange, Kind: "headers"}}}
+	plan := topology.Plan{Exchanges: []topology.Exchange{{Name: RestExchange, Type: "headers"}}}
 	plan.Bindings = append(plan.Bindings, byQueue(RestExchange, queue, failed))
 	return plan
 }

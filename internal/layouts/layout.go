@@ -238,10 +238,10 @@ func feed(l Layout, q QueueSpec, keys ...string) topology.Plan {
 	switch {
 	case q.Exchange == "":
 		return plan
-	case q.ForeignExchange:
+	case q.ExistingExchange:
 		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: q.Exchange, Passive: true})
 	case !strings.HasPrefix(q.Exchange, "amq."):
-		topologies.Add(&plan, l.Exchange(q.Exchange, q.Kind))
+		topologies.Add(&plan, l.Exchange(q.Exchange, q.ExchangeType))
 	}
 	if len(q.Keys) > 0 {
 		keys = q.Keys
@@ -254,7 +254,7 @@ func feed(l Layout, q QueueSpec, keys ...string) topology.Plan {
 
 // plain is an exchange without arguments.
 func plain(name, kind, usual string) topology.Plan {
-	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Kind: cmp.Or(kind, usual)}}}
+	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Type: cmp.Or(kind, usual)}}}
 }
 
 // rules are what most layouts agree on.

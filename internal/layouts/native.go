@@ -50,11 +50,11 @@ type QueueSpec struct {
 	// one away.
 	Args map[string]any
 	// Exchange, Kind and Keys: what the queue is bound to. No exchange, no binding.
-	Exchange string
-	Kind     string // Default: the layout's usual one.
+	Exchange     string
+	ExchangeType string // Default: the layout's usual one.
 	// ForeignExchange: the exchange belongs to somebody else and is used as it is.
-	ForeignExchange bool
-	Keys            []string
+	ExistingExchange bool
+	Keys             []string
 }
 
 func (n Native) queueType() layout.QueueType { return cmp.Or(n.Type, layout.Quorum) }
@@ -90,13 +90,13 @@ func (n Native) waiting(d time.Duration, exchange string) topology.Args {
 func (n Native) Base() topology.Plan {
 	return topology.Plan{
 		Exchanges: []topology.Exchange{
-			{Name: OrphansQueue, Kind: "fanout"},
+			{Name: OrphansQueue, Type: "fanout"},
 			// Without an alternate exchange, messages for a queue that was deleted would stay in the
 			// delay queues (at-least-once dead-lettering keeps what it cannot route) and jam them.
-			{Name: ReturnExchange, Kind: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}},
-			{Name: nowhereExchange, Kind: "fanout", Internal: true},
-			{Name: keepExchange, Kind: "fanout"},
-			{Name: UnroutedExchange, Kind: "headers", Args: topology.Args{"alternate-exchange": keepExchange}},
+			{Name: ReturnExchange, Type: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}},
+			{Name: nowhereExchange, Type: "fanout", Internal: true},
+			{Name: keepExchange, Type: "fanout"},
+			{Name: UnroutedExchange, Type: "headers", Args: topology.Args{"alternate-exchange": keepExchange}},
 		},
 		Queues: []topology.Queue{
 			{Name: OrphansQueue, Args: n.resting()},
@@ -120,7 +120,7 @@ func (n Native) Exchange(name, kind string) topology.Plan {
 		kind = "topic"
 	}
 	return topology.Plan{Exchanges: []topology.Exchange{
-		{Name: name, Kind: kind, Args: topology.Args{"alternate-exchange": UnroutedExchange}},
+		{Name: name, Type: kind, Args: topology.Args{"alternate-exchange": UnroutedExchange}},
 	}}
 }
 
@@ -133,7 +133,9 @@ func (n Native) Queue(q QueueSpec) topology.Queue {
 }
 
 // Subscription is the queue with its exchange and bindings.
-func (n Native) Subscription(q QueueSpec) topology.Plan { return feed(n, q, defaultKey(q.Kind)) }
+func (n Native) Subscription(q QueueSpec) topology.Plan {
+	return feed(n, q, defaultKey(q.ExchangeType))
+}
 
 // Around is the failed queue and the way there.
 func (n Native) Around(q QueueSpec) topology.Plan {
@@ -218,7 +220,7 @@ func queueArgs(q QueueSpec) topology.Args {
 // Step is the queue in which messages wait for exactly delay.
 func (n Native) Step(delay time.Duration) topology.Plan {
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: StepExchange, Kind: "headers"}},
+		Exchanges: []topology.Exchange{{Name: StepExchange, Type: "headers"}},
 		Queues:    []topology.Queue{{Name: StepQueue(delay), Args: n.waiting(delay, ReturnExchange)}},
 		Bindings: []topology.Binding{{Source: StepExchange, Destination: StepQueue(delay),
 			Args: topology.Args{"x-match": "all", HeaderStep: StepName(delay)}}},
@@ -231,7 +233,7 @@ func (n Native) Step(delay time.Duration) topology.Plan {
 func (n Native) Cascade(delay time.Duration) topology.Plan {
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{
-			{Name: LaterExchange, Kind: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}},
+			{Name: LaterExchange, Type: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}},
 		},
 		Bindings: []topology.Binding{{Source: LaterExchange, Destination: ReturnExchange, ToExchange: true,
 			Args: topology.Args{"x-match": "all", HeaderTo: ToQueue}}},
@@ -239,7 +241,7 @@ func (n Native) Cascade(delay time.Duration) topology.Plan {
 	next := LaterExchange
 	for level := range bits.Len64(units(delay)) {
 		name := levelName(level)
-		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Kind: "headers",
+		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Type: "headers",
 			Args: topology.Args{"alternate-exchange": next}})
 		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: n.waiting(DelayUnit<<level, next)})
 		plan.Bindings = append(plan.Bindings, topology.Binding{Source: name, Destination: name,

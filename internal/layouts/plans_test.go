@@ -29,7 +29,7 @@ func everyLayout() []named {
 		{"pubsub", of(layout.PubSub{})},
 		{"pubsub delay", of(layout.PubSub{Delay: time.Millisecond})},
 		{"dlx", of(layout.DLX{})},
-		{"dlx own", of(layout.DLX{Name: "dead", Rest: "morgue", RestArgs: map[string]any{}})},
+		{"dlx own", of(layout.DLX{Name: "dead", Queue: "morgue", QueueArgs: map[string]any{}})},
 		{"tiers", of(layout.Tiers{})},
 		{"tiers classic", of(layout.Tiers{Type: layout.Classic})},
 		{"tiers own", of(layout.Tiers{Name: "later", Tiers: []time.Duration{2 * time.Second, time.Second}, Waits: []time.Duration{time.Hour}})},
@@ -47,8 +47,8 @@ func specs(name string) []layouts.QueueSpec {
 	return []layouts.QueueSpec{
 		{Name: name},
 		{Name: name, Exchange: "x"},
-		{Name: name, Exchange: "x", Kind: "fanout"},
-		{Name: name, Exchange: "x", ForeignExchange: true, Keys: []string{"a", "b.#"}},
+		{Name: name, Exchange: "x", ExchangeType: "fanout"},
+		{Name: name, Exchange: "x", ExistingExchange: true, Keys: []string{"a", "b.#"}},
 		{Name: name, Exchange: "amq.topic", Keys: []string{"a"}},
 		{Name: name, Type: layout.Quorum, Exchange: "x"},
 		{Name: name, Type: layout.Classic, Args: map[string]any{"x-max-length": int64(1), "x-overflow": "reject-publish"}},
@@ -278,7 +278,7 @@ func routed(plan topology.Plan, exchange, key string, headers map[string]any) (m
 		return nil
 	}
 	for _, b := range plan.Bindings {
-		kind := plan.Exchanges[i].Kind
+		kind := plan.Exchanges[i].Type
 		if b.Source == exchange && (kind == "fanout" || kind == "headers" && matches(b.Args, headers) || kind == "direct" && b.Key == key) {
 			met = append(met, b)
 		}
@@ -300,7 +300,7 @@ func landing(plan topology.Plan, queue, exchange, key string) (queues []string) 
 	}
 	for _, b := range plan.Bindings {
 		var leads bool
-		switch plan.Exchanges[i].Kind {
+		switch plan.Exchanges[i].Type {
 		case "fanout":
 			leads = true
 		case "headers":
@@ -329,21 +329,21 @@ func TestCollisionsAreErrors(t *testing.T) {
 		{"the dead-letter queue", of(layout.DLX{}), layouts.QueueSpec{Name: "dlq"}, `"dlq"`},
 		{"the dead-letter queue as it is", of(layout.DLX{}), layouts.QueueSpec{Name: "dlq", Passive: true}, `"dlq"`},
 		{"the dead-letter queue with its own arguments",
-			of(layout.DLX{RestArgs: map[string]any{"x-dead-letter-exchange": "dlx", "x-overflow": "drop-head", "x-max-length": int64(300), "x-message-ttl": int64(86_400_000)}}),
+			of(layout.DLX{QueueArgs: map[string]any{"x-dead-letter-exchange": "dlx", "x-overflow": "drop-head", "x-max-length": int64(300), "x-message-ttl": int64(86_400_000)}}),
 			layouts.QueueSpec{Name: "dlq"}, `"dlq"`},
-		{"a dead-letter queue with the name of the landing queue", of(layout.DLX{Rest: "q.home", RestArgs: resting}), layouts.QueueSpec{Name: "q", Passive: true}, `"q.home"`},
+		{"a dead-letter queue with the name of the landing queue", of(layout.DLX{Queue: "q.home", QueueArgs: resting}), layouts.QueueSpec{Name: "q", Passive: true}, `"q.home"`},
 		{"a queue on the dead-letter exchange", of(layout.DLX{}), layouts.QueueSpec{Name: "q", Exchange: "dlx"}, `"dlx"`},
-		{"a queue on the dead-letter exchange of somebody else", of(layout.DLX{}), layouts.QueueSpec{Name: "q", Exchange: "dlx", ForeignExchange: true, Keys: []string{"k"}}, `"dlx"`},
+		{"a queue on the dead-letter exchange of somebody else", of(layout.DLX{}), layouts.QueueSpec{Name: "q", Exchange: "dlx", ExistingExchange: true, Keys: []string{"k"}}, `"dlx"`},
 		{"a tier", of(layout.Tiers{}), layouts.QueueSpec{Name: "delay.30s"}, `"delay.30s"`},
 		{"a tier as it is", of(layout.Tiers{}), layouts.QueueSpec{Name: "delay.24h", Passive: true}, `"delay.24h"`},
 		{"an error queue", of(layout.Sneakers{ErrorName: "errors"}), layouts.QueueSpec{Name: "errors"}, `"errors"`},
 		{"a retry queue", of(layout.Sneakers{RetryName: "again"}), layouts.QueueSpec{Name: "again", Passive: true}, `"again"`},
-		{"a queue on the error exchange", of(layout.Sneakers{}), layouts.QueueSpec{Name: "q", Exchange: "q-error", Kind: "topic"}, `"q-error"`},
+		{"a queue on the error exchange", of(layout.Sneakers{}), layouts.QueueSpec{Name: "q", Exchange: "q-error", ExchangeType: "topic"}, `"q-error"`},
 		{"an exchange of another kind", of(layout.Sneakers{}), layouts.QueueSpec{Name: "q", Exchange: "q-retry"}, `"q-retry"`},
 		{"a dead queue", of(layout.Envelope{Name: "order"}), layouts.QueueSpec{Name: "order.dead.q"}, `"order.dead.q"`},
 		{"a dead queue as it is", of(layout.Envelope{Name: "order"}), layouts.QueueSpec{Name: "order.dead.q", Passive: true}, `"order.dead.q"`},
 		{"a retry queue as it is", of(layout.Envelope{Name: "order"}), layouts.QueueSpec{Name: "order.retry.q", Passive: true}, `"order.retry.q"`},
-		{"a queue on the dead exchange", of(layout.Envelope{}), layouts.QueueSpec{Name: "order.q", Exchange: "order.dead.x", Kind: "fanout"}, `"order.dead.x"`},
+		{"a queue on the dead exchange", of(layout.Envelope{}), layouts.QueueSpec{Name: "order.q", Exchange: "order.dead.x", ExchangeType: "fanout"}, `"order.dead.x"`},
 		{"rehop's own queue", layouts.Native{}, layouts.QueueSpec{Name: layouts.OrphansQueue, Passive: true}, `"rehop.orphans"`},
 	} {
 		t.Run(c.what, func(t *testing.T) {

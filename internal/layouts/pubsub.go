@@ -95,7 +95,7 @@ func (p pubSub) Around(q QueueSpec) topology.Plan {
 		args["x-dead-letter-routing-key"], keys = q.Name, []string{q.Name}
 	}
 	plan := topology.Plan{
-		Exchanges: []topology.Exchange{{Name: retry, Kind: "topic"}, {Name: failed, Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: retry, Type: "topic"}, {Name: failed, Type: "topic"}},
 		Queues:    []topology.Queue{{Name: p.retryQueue(q.Name), Args: args}, {Name: p.FailedQueue(q.Name)}},
 	}
 	for _, key := range keys {

@@ -29,7 +29,7 @@ func declarations(plan topology.Plan) []string {
 		return strings.Join(all, "")
 	}
 	for _, x := range plan.Exchanges {
-		say("exchange %s %s%s", x.Name, x.Kind, with(x.Args))
+		say("exchange %s %s%s", x.Name, x.Type, with(x.Args))
 	}
 	for _, q := range plan.Queues {
 		say("queue %s%s", q.Name, with(q.Args))
@@ -106,7 +106,7 @@ func TestPlansAreThoseOfTheDocuments(t *testing.T) {
 			bind downloads-error to downloads-error by "#"
 			bind downloads to downloads-retry-requeue by "#"`},
 		"sneakers, with every option": {of(layout.Sneakers{Delay: 10 * time.Second, RetryName: "again", ErrorName: "errors", RequeueName: "back", RequeueKey: "downloads"}),
-			layouts.QueueSpec{Name: "downloads", Exchange: "work", Kind: "topic", Keys: []string{"a", "b"}}, `
+			layouts.QueueSpec{Name: "downloads", Exchange: "work", ExchangeType: "topic", Keys: []string{"a", "b"}}, `
 			exchange work topic
 			queue downloads x-dead-letter-exchange=again
 			bind downloads to work by "a"

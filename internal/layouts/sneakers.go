@@ -111,7 +111,7 @@ func (s sneakers) Subscription(q QueueSpec) topology.Plan {
 func (s sneakers) Around(q QueueSpec) topology.Plan {
 	wait, fail, requeue := s.retryName(q.Name), s.errorName(q.Name), s.requeueName(q.Name)
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: wait, Kind: "topic"}, {Name: fail, Kind: "topic"}, {Name: requeue, Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: wait, Type: "topic"}, {Name: fail, Type: "topic"}, {Name: requeue, Type: "topic"}},
 		Queues: []topology.Queue{
 			{Name: wait, Args: s.retryArgs(q, topology.Args{"x-dead-letter-exchange": requeue, "x-message-ttl": s.delay().Milliseconds()})},
 			{Name: fail, Args: s.retryArgs(q, nil)},

@@ -91,10 +91,10 @@ func (t tiers) Around(q QueueSpec) topology.Plan {
 	plan := t.native().Around(q)
 	plan.Exchanges = append(plan.Exchanges,
 		// A queue that is gone must not jam the tiers for others.
-		topology.Exchange{Name: t.returnExchange(), Kind: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}})
+		topology.Exchange{Name: t.returnExchange(), Type: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}})
 	for _, d := range t.tiers() {
 		name := t.tier(d)
-		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Kind: "fanout"})
+		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Type: "fanout"})
 		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: t.native().waiting(d, t.returnExchange())})
 		plan.Bindings = append(plan.Bindings, topology.Binding{Source: name, Destination: name})
 	}

@@ -124,7 +124,7 @@ func (r *Router) Incoming(queue string) []Keys {
 	var all []Keys
 	for _, b := range r.to[queue] {
 		k := AnyKey()
-		switch r.exchanges[b.Source].Kind {
+		switch r.exchanges[b.Source].Type {
 		case "direct":
 			k = Key(b.Key)
 		case "topic":
@@ -170,7 +170,7 @@ func (r *Router) walk(exchange string, keys Keys) (queues []string, byName bool)
 		}
 		found, sure := false, false
 		for _, b := range r.from[exchange] {
-			switch x.Kind {
+			switch x.Type {
 			case "fanout":
 				sure = true
 			case "direct":
