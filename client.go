@@ -61,7 +61,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	}
 	background, quit := context.WithCancel(context.Background())
 	hooks := sortHooks(config.Hooks)
-	tell(hooks.open, config.withoutPasswords())
+	notify(hooks.open, config.withoutPasswords())
 	c := &Client{
 		config: config, hooks: hooks, native: native, exchanges: exchanges,
 		subscriptions: make(map[*Subscription]struct{}), quit: quit, ended: make(chan struct{}),
@@ -139,7 +139,7 @@ func (c *Client) observer(connection string) func(rabbit.State, error) {
 		}
 		if len(c.hooks.state) > 0 {
 			defer c.inside.Leave(c.inside.Enter(nil))
-			tell(c.hooks.state, change)
+			notify(c.hooks.state, change)
 		}
 	}
 }

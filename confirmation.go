@@ -57,7 +57,7 @@ func (c *Confirmation) Wait(ctx context.Context) error {
 func (c *Client) PublishAsync(ctx context.Context, m Message) *Confirmation {
 	sent := &Confirmation{done: make(chan struct{})}
 	start := time.Now()
-	ctx = c.publishStarts(ctx, &m)
+	ctx = c.startPublish(ctx, &m)
 	settled := func(err error) {
 		sent.err = publishError(&m, err)
 		defer close(sent.done) // also if a hook ends the goroutine

@@ -219,7 +219,7 @@ func keep[F any](list *[]F, call F, set bool) {
 }
 
 // tell calls each function for an event that has only a value.
-func tell[E any](list []func(E), event E) {
+func notify[E any](list []func(E), event E) {
 	for _, call := range list {
 		call(event)
 	}

@@ -27,7 +27,7 @@ func (c *Client) Publish(ctx context.Context, m Message) error {
 // publishObserved is apart from Publish so that only messages that hooks see move to the heap.
 func (c *Client) publishObserved(ctx context.Context, m Message) error {
 	start := time.Now()
-	ctx = c.publishStarts(ctx, &m)
+	ctx = c.startPublish(ctx, &m)
 	err := c.publishOne(ctx, &m)
 	took := time.Since(start)
 	for _, on := range c.hooks.publishEnd {
@@ -36,7 +36,7 @@ func (c *Client) publishObserved(ctx context.Context, m Message) error {
 	return err
 }
 
-func (c *Client) publishStarts(ctx context.Context, m *Message) context.Context {
+func (c *Client) startPublish(ctx context.Context, m *Message) context.Context {
 	if m.ID == "" {
 		m.ID = NewID()
 	}
@@ -114,7 +114,7 @@ func (c *Client) publishEach(ctx context.Context, messages []Message, settled fu
 	}
 	for i := range messages {
 		sent[i] = messages[i] // the caller's stays unchanged: it may be published again, as another message
-		contexts[i] = c.publishStarts(ctx, &sent[i])
+		contexts[i] = c.startPublish(ctx, &sent[i])
 		p := new(rabbit.Publishing)
 		exchange, key, err := c.prepare(ctx, &sent[i], p)
 		if err != nil {

@@ -30,7 +30,7 @@ import (
 // it. They cannot close the client.
 func (c *Client) Request(ctx context.Context, m Message) (Message, error) {
 	start := time.Now()
-	ctx = c.publishStarts(ctx, &m)
+	ctx = c.startPublish(ctx, &m)
 	q, err := c.sendRequest(ctx, &m)
 	if q != nil {
 		defer q.End() // also if a hook ends the goroutine

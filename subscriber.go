@@ -358,7 +358,7 @@ func (s Subscriber) times() consume.Timeout {
 // gone, at once or when the broker sees that they went in a circle.
 func (s Subscriber) losses() (faults []error) {
 	q := s.queue()
-	if s.ExistingQueue || s.layout().Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
+	if s.ExistingQueue || s.layout().DeadLettersToFailed(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
 		return nil
 	}
 	fault := func(setting string) {
@@ -425,7 +425,7 @@ func (s Subscriber) queueSpec() layouts.QueueSpec {
 
 // plan is everything that the subscription needs on the broker.
 func (s Subscriber) plan(native layouts.Native) (topology.Plan, error) {
-	plan, err := layouts.Whole(s.layout(), native, s.queueSpec(), s.Retry.fixed())
+	plan, err := layouts.SubscriptionPlan(s.layout(), native, s.queueSpec(), s.Retry.fixed())
 	for i := range plan.Queues {
 		plan.Queues[i].Priorities = plan.Queues[i].Name == s.Queue && s.quorumPriorities()
 	}
@@ -441,7 +441,9 @@ func (s Subscriber) quorumPriorities() bool {
 }
 
 // rests reports whether the broker certainly takes what is rejected to the failed queue by itself. A policy may not be there.
-func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.layout().Rests(s.queue()) }
+func (s Subscriber) rests() bool {
+	return s.PolicyPriority == 0 && s.layout().DeadLettersToFailed(s.queue())
+}
 
 func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,

@@ -96,7 +96,7 @@ func (m *migration) keepingArgs() topology.Args {
 	if m.have.Type == string(layout.Quorum) || layouts.IsQuorum(m.want) {
 		kind = layout.Quorum
 	}
-	args := layouts.Resting(kind)
+	args := layouts.KeepArgs(kind)
 	args["x-overflow"] = "reject-publish" // should a policy limit it: what is confirmed must not drop what was before it
 	exchange, dies := m.have.Effective("dead-letter-exchange")
 	if !dies {

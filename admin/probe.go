@@ -29,7 +29,7 @@ const (
 )
 
 func (p *probe) look(ctx context.Context, plan topology.Plan) error {
-	line, err := p.link.Line(ctx)
+	line, err := p.link.Conn(ctx)
 	if err != nil {
 		return err
 	}

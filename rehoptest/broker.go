@@ -35,8 +35,8 @@ type Broker struct {
 	t       testing.TB
 	server  *broker.Server
 	control *brokertest.Control
-	cable   cable
-	news    news
+	network network
+	changes signal
 	timeout time.Duration
 	virtual bool
 }
@@ -86,7 +86,7 @@ func Open(t testing.TB, options ...Option) *Broker {
 	s.server.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	Options(options...)(&s)
 	b := &Broker{t: t, server: &s.server, timeout: s.timeout, virtual: virtual(time.Now())}
-	b.news.init()
+	b.changes.init()
 	if err := s.server.Start(); err != nil {
 		t.Fatalf("rehoptest: start the broker: %v", err)
 	}
@@ -95,7 +95,7 @@ func Open(t testing.TB, options ...Option) *Broker {
 	if b.control, err = brokertest.Open(&s.server); err != nil {
 		t.Fatalf("rehoptest: %v", err)
 	}
-	b.cable.init(s.server.Dial)
+	b.network.init(s.server.Dial)
 	config := b.Config()
 	for _, change := range s.client {
 		change(&config)
@@ -112,7 +112,7 @@ func virtual(now time.Time) bool { return now.Before(time.Date(2010, 1, 1, 0, 0,
 // Config is for further clients of the broker. Those must be closed before the test ends; a t.Cleanup does that in time.
 func (b *Broker) Config() rehop.Config {
 	return rehop.Config{
-		URL: "amqp://guest:guest@embedded/", Dial: b.cable.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hooks{b.news.hooks()},
+		URL: "amqp://guest:guest@embedded/", Dial: b.network.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hooks{b.changes.hooks()},
 		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
@@ -128,7 +128,7 @@ func (b *Broker) close() {
 		return
 	}
 	b.Up()
-	b.cable.mend()
+	b.network.closeSilent()
 	b.Unblock()
 	b.Refuse(nil)
 	b.ReleaseConfirms()

@@ -115,7 +115,7 @@ func (c *comparison) exchanges() {
 		for _, name := range names(x.Args, have.Args) {
 			o.differs(name, x.Args[name], have.Args[name])
 		}
-		rule := c.rules.over(x.Name, "", forExchange)
+		rule := c.rules.policyFor(x.Name, "", forExchange)
 		if _, declared := x.Args[alternateExchange]; !declared && !slices.Contains(c.unsettled, rule.Name) {
 			c.ruled(x.Object(), alternateExchange, rule.Definition[alternateExchange], have.PolicyArgs[alternateExchange], have.Policy)
 		}
@@ -173,12 +173,12 @@ func (c *comparison) queue(q Queue, have LiveQueue) {
 		}
 		c.add(d)
 	}
-	rule := c.rules.over(q.Name, "", forQueue(kind))
+	rule := c.rules.policyFor(q.Name, "", forQueue(kind))
 	if slices.Contains(c.unsettled, rule.Name) || c.live.Partial {
 		return
 	}
 	for _, key := range names(rule.Definition, have.PolicyArgs) {
-		if canRule(kind, key) {
+		if canBePolicy(kind, key) {
 			c.ruled(o.name, key, effective(kind, q.Args, rule.Definition, key), effective(kind, q.Args, have.PolicyArgs, key), have.ruler(c.live, key))
 		}
 	}

@@ -100,13 +100,13 @@ func (l *Live) ApplyPolicies() {
 	policies, operators := rulesOf(l.Policies), rulesOf(l.OperatorPolicies)
 	for i := range l.Exchanges {
 		x := &l.Exchanges[i]
-		p := policies.over(x.Name, x.Policy, forExchange)
+		p := policies.policyFor(x.Name, x.Policy, forExchange)
 		x.Policy, x.PolicyArgs = p.Name, p.Definition
 	}
 	for i := range l.Queues {
 		q := &l.Queues[i]
 		fits := forQueue(q.Type)
-		p, o := policies.over(q.Name, q.Policy, fits), operators.over(q.Name, q.OperatorPolicy, fits)
+		p, o := policies.policyFor(q.Name, q.Policy, fits), operators.policyFor(q.Name, q.OperatorPolicy, fits)
 		q.Policy, q.OperatorPolicy, q.PolicyArgs = p.Name, o.Name, underOperator(p.Definition, o.Definition)
 	}
 }

@@ -57,7 +57,7 @@ func TestGoldenPlans(t *testing.T) {
 		"cascade_max":      quorum.Cascade(layouts.MaxDelay),
 		"later_to":         quorum.LaterTo("order"),
 		"later_home":       quorum.LaterHome(),
-		"back_pubsub":      layouts.Back(of(layout.PubSub{}), quorum, "ucenter@user"),
+		"back_pubsub":      layouts.ReplayPlan(of(layout.PubSub{}), quorum, "ucenter@user"),
 		"later_to_queue":   quorum.LaterToQueue("a queue"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func firstDifference(got, want string) string {
 func whole(t *testing.T, l layouts.Layout, spec layouts.QueueSpec) topology.Plan {
 	t.Helper()
 	native, _ := l.(layouts.Native)
-	plan, err := layouts.Whole(l, native, spec, nil)
+	plan, err := layouts.SubscriptionPlan(l, native, spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func whole(t *testing.T, l layouts.Layout, spec layouts.QueueSpec) topology.Plan
 // wholeOf is all that a subscription declares with the waits that are usual in its layout.
 func wholeOf(t *testing.T, l layouts.Layout, spec layouts.QueueSpec) topology.Plan {
 	t.Helper()
-	plan, err := layouts.Whole(l, layouts.Native{}, spec, l.Delays())
+	plan, err := layouts.SubscriptionPlan(l, layouts.Native{}, spec, l.Delays())
 	if err != nil {
 		t.Fatal(err)
 	}

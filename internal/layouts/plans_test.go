@@ -123,7 +123,7 @@ func TestPlansAreComplete(t *testing.T) {
 		for _, l := range everyLayout() {
 			for i, spec := range specs(name) {
 				t.Run(fmt.Sprintf("%s/%d bytes/%d", l.name, len(name), i), func(t *testing.T) {
-					plan, err := layouts.Whole(l.Layout, layouts.Native{}, spec, l.Delays())
+					plan, err := layouts.SubscriptionPlan(l.Layout, layouts.Native{}, spec, l.Delays())
 					if sneakers, ok := l.Settings().(layout.Sneakers); ok && sneakers.Reject && spec.Passive {
 						if err == nil || !strings.Contains(err.Error(), "lost") {
 							t.Errorf("got %v, want an error that says what is lost", err)
@@ -162,7 +162,7 @@ func TestFailedMessagesArrive(t *testing.T) {
 	for _, name := range []string{"q", "order.main.q", strings.Repeat("n", 255)} {
 		for _, l := range everyLayout() {
 			plan := wholeOf(t, l.Layout, layouts.QueueSpec{Name: name, Exchange: "x"})
-			failed := layouts.Failure{Letter: layouts.Letter{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, At: time.Unix(1, 0)}
+			failed := layouts.Failure{Message: layouts.Message{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, At: time.Unix(1, 0)}
 			verdict := l.Fail(failed)
 			if verdict.Do != layouts.Move {
 				t.Errorf("%s: Fail: got action %v, want Move", l.name, verdict.Do)
@@ -204,14 +204,14 @@ func TestWaitingMessagesReturn(t *testing.T) {
 				if sneakers, ok := l.Settings().(layout.Sneakers); ok && sneakers.Reject && spec.Passive {
 					continue // TestRejectNeedsDeadLettering
 				}
-				plan, err := layouts.Whole(l.Layout, layouts.Native{}, spec, []time.Duration{wait})
+				plan, err := layouts.SubscriptionPlan(l.Layout, layouts.Native{}, spec, []time.Duration{wait})
 				if err != nil {
 					t.Fatal(err)
 				}
 				cascade := layouts.Native{}.Cascade(wait)
 				topologies.Add(&cascade, layouts.Native{}.LaterHome())
 				topologies.Add(&plan, cascade)
-				verdict := l.Retry(layouts.Failure{Letter: layouts.Letter{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, Delay: wait})
+				verdict := l.Retry(layouts.Failure{Message: layouts.Message{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, Delay: wait})
 				step, to, key := layouts.StepAddress(wait), layouts.ToQueue, layouts.ReturnKey(l.Queue(spec))
 				if l.KeepsKey() {
 					step, to, key = layouts.HomeStepAddress(wait), layouts.ToHome, "k"
@@ -348,7 +348,7 @@ func TestCollisionsAreErrors(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
-			plan, err := layouts.Whole(c.Layout, layouts.Native{}, c.spec, c.Delays())
+			plan, err := layouts.SubscriptionPlan(c.Layout, layouts.Native{}, c.spec, c.Delays())
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v and %d queues, want an error that names %s", err, len(plan.Queues), c.want)
 			}
@@ -383,7 +383,7 @@ func TestRejectNeedsDeadLettering(t *testing.T) {
 	} {
 		// Whatever the schedule: a handler may ask for a wait that is the retry queue's.
 		for _, waits := range [][]time.Duration{reject.Delays(), {time.Second}, nil} {
-			if _, err := layouts.Whole(reject, layouts.Native{}, spec, waits); err == nil || !strings.Contains(err.Error(), "lost") {
+			if _, err := layouts.SubscriptionPlan(reject, layouts.Native{}, spec, waits); err == nil || !strings.Contains(err.Error(), "lost") {
 				t.Errorf("%s, waits %v: got %v, want an error that says what is lost", what, waits, err)
 			}
 		}

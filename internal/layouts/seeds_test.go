@@ -184,7 +184,7 @@ func TestTiersOfTheDocument(t *testing.T) {
 		0: "30s", time.Second: "30s", 30 * time.Second: "30s", 30*time.Second + 1: "1m", 15 * time.Minute: "30m", 30 * time.Minute: "30m",
 		4 * time.Hour: "6h", 24*time.Hour - 1: "24h", 24 * time.Hour: "24h",
 	} {
-		verdict := of(layout.Tiers{}).Retry(layouts.Failure{Letter: layouts.Letter{Queue: "q"}, Attempt: 1, Delay: wait})
+		verdict := of(layout.Tiers{}).Retry(layouts.Failure{Message: layouts.Message{Queue: "q"}, Attempt: 1, Delay: wait})
 		if verdict.Do != layouts.Move || verdict.Address.Exchange != "delay."+tier || !verdict.ToQueue {
 			t.Errorf("a wait of %v: got %v to %q, want Move to delay.%s", wait, verdict.Do, verdict.Address.Exchange, tier)
 		}

@@ -73,15 +73,15 @@ func checkQueue(l Layout, spec QueueSpec, ways topology.Plan, waits []time.Durat
 			return fmt.Errorf("queue %q: the layout has a queue of this name, in which messages wait or rest; use another name", spec.Name)
 		}
 	}
-	letter := Letter{Queue: spec.Name}
-	if to := l.Fail(Failure{Letter: letter}).Address.Exchange; to != "" && to == spec.Exchange {
+	letter := Message{Queue: spec.Name}
+	if to := l.Fail(Failure{Message: letter}).Address.Exchange; to != "" && to == spec.Exchange {
 		return fmt.Errorf("queue %q is bound to exchange %q, to which its own failed messages go: they would come back for ever", spec.Name, to)
 	}
 	dead := l.Queue(spec).Args["x-dead-letter-exchange"]
 	known := slices.ContainsFunc(ways.Exchanges, func(x topology.Exchange) bool { return x.Name == dead })
 	// A handler can ask for any wait, so also for one of the layout's own.
 	for i, d := range slices.Concat(waits, l.Delays()) {
-		if l.Retry(Failure{Letter: letter, Attempt: i + 1, Delay: d}).Do == Reject && !known {
+		if l.Retry(Failure{Message: letter, Attempt: i + 1, Delay: d}).Do == Reject && !known {
 			return fmt.Errorf("queue %q: what is rejected would be lost, as nothing says that it is dead-lettered to the layout's exchange; let rehop declare the queue, or do not reject", spec.Name)
 		}
 	}

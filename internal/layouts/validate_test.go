@@ -35,7 +35,7 @@ func TestValidate(t *testing.T) {
 		{of(layout.Envelope{Delay: -1, Retries: -5, DeliveryLimit: -1, Name: "amq.x"}), []string{"Envelope.Delay -1ns", "Envelope.Retries -5", "Envelope.DeliveryLimit -1", `Envelope.Name "amq.x"`}},
 	} {
 		err := c.Validate()
-		_, planned := layouts.Whole(c.Layout, layouts.Native{}, layouts.QueueSpec{Name: "q", Exchange: "x"}, c.Delays())
+		_, planned := layouts.SubscriptionPlan(c.Layout, layouts.Native{}, layouts.QueueSpec{Name: "q", Exchange: "x"}, c.Delays())
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v: got %v, want %q in it", c.Layout, err, want)
