@@ -7,8 +7,8 @@ import (
 	"github.com/rehop/rehop/internal/consume"
 )
 
-// events calls the client's hooks for what happens to a subscription. What no hook asks for is nil,
-// and costs nothing.
+// events calls the client's hooks for the events of a subscription. Those without a hook are nil, and
+// cost nothing.
 func (c *Client) events(s *Subscription) consume.Events {
 	e := consume.Events{
 		Consumer: func(up bool, err error) {

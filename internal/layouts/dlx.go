@@ -25,7 +25,7 @@ func (d dlx) deadQueue() string { return cmp.Or(d.DLX.Queue, "dlq") }
 
 // Validate looks at the names and at the arguments of the dead-letter queue.
 func (d dlx) Validate() error {
-	return errors.Join(checkName("DLX.Name", d.Name), checkName("DLX.Queue", d.DLX.Queue), checkArgs("DLX.QueueArgs", d.QueueArgs))
+	return errors.Join(CheckName("DLX.Name", d.Name), CheckName("DLX.Queue", d.DLX.Queue), checkArgs("DLX.QueueArgs", d.QueueArgs))
 }
 
 // Exchange is a topic exchange whose alternate exchange is the dead-letter exchange. That itself has none.

@@ -68,7 +68,7 @@ const maxDeliveryLimit = noDeliveryLimit
 
 // Validate looks at the name, the delay and the counts.
 func (e enveloped) Validate() error {
-	return errors.Join(checkName("Envelope.Name", e.Name), checkDelay("Envelope.Delay", e.delay()),
+	return errors.Join(CheckName("Envelope.Name", e.Name), checkDelay("Envelope.Delay", e.delay()),
 		checkCount("Envelope.Retries", e.Retries, maxRetries), checkCount("Envelope.DeliveryLimit", e.DeliveryLimit, maxDeliveryLimit))
 }
 

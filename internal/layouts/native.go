@@ -60,7 +60,7 @@ type QueueSpec struct {
 func (n Native) queueType() layout.QueueType { return cmp.Or(n.Type, layout.Quorum) }
 
 // Validate looks at the type.
-func (n Native) Validate() error { return checkType("Native.Type", n.Type) }
+func (n Native) Validate() error { return CheckType("Native.Type", n.Type) }
 
 // resting are the arguments of a queue that nobody consumes all the time.
 func (n Native) keepArgs() topology.Args {

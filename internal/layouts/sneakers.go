@@ -46,7 +46,7 @@ func (s sneakers) Validate() error {
 		if n.name == "" {
 			continue
 		}
-		faults = append(faults, checkName(n.setting, n.name))
+		faults = append(faults, CheckName(n.setting, n.name))
 		if other, twice := named[n.name]; twice {
 			faults = append(faults, errors.New(other+" and "+n.setting+" must differ"))
 		}

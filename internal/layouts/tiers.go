@@ -24,7 +24,7 @@ func (t tiers) name() string { return cmp.Or(t.Name, "delay") }
 
 // Validate looks at the tiers and the waits.
 func (t tiers) Validate() error {
-	faults := []error{checkName("Tiers.Name", t.Name), checkType("Tiers.Type", t.Type)}
+	faults := []error{CheckName("Tiers.Name", t.Name), CheckType("Tiers.Type", t.Type)}
 	if t.Tiers.Tiers != nil && len(t.Tiers.Tiers) == 0 {
 		faults = append(faults, errors.New("Tiers.Tiers is empty; nil stands for the usual ones"))
 	}
