@@ -19,7 +19,7 @@ import (
 //	}})
 //
 // A batch never has two messages with the same id, nor messages of several subscriptions. A message
-// that may have killed its process is in a batch of its own, and so are the first message of a
+// that may have crashed its consumer is in a batch of its own, and so are the first message of a
 // subscription and the one that is tried after [Unavailable].
 type Batch struct {
 	// Size is how many messages a batch has at most, up to 65535. Default: 100.
@@ -28,15 +28,15 @@ type Batch struct {
 	// that is full does not wait, nor one of a subscription that drains. Default: 1 s.
 	Wait time.Duration
 	// Handle handles a batch. It may be called by several goroutines at once: see
-	// Subscriber.Concurrency. What it returns decides what becomes of the messages:
+	// Subscriber.Concurrency. What it returns decides what happens to the messages:
 	//
 	//   - nil: all are acked.
 	//   - a *BatchError: each message has its own error, at the same index, or nil. Each error can be
 	//     any that a Handler returns: [Permanent], [RetryAfter], [Postpone], [Discard], [Unavailable],
 	//     or a plain one. If there are more or fewer errors than messages, or Handle has changed the
 	//     order of all, the messages have all failed.
-	//   - any other error: all have failed with it. So they have with an error that wraps a
-	//     *BatchError, whose entries have no effect then: what it adds may concern all of them.
+	//   - any other error: all have failed with it. That includes an error that wraps a *BatchError,
+	//     whose entries have no effect then: what it adds may concern all messages.
 	//
 	// A panic is a failure of all. [DeliveryFrom] returns nil for ctx.
 	Handle func(ctx context.Context, all []*Delivery) error
@@ -66,7 +66,7 @@ func (b Batch) settings() consume.Batch {
 	return consume.Batch{Size: b.Size, Wait: b.Wait}
 }
 
-// batchFaults are what is wrong with the Batch of a subscriber.
+// batchFaults are the faults of the Batch of a subscriber.
 func (s Subscriber) batchFaults() (faults []error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	b := s.Batch
@@ -104,8 +104,8 @@ func (b Batch) handle(ctx context.Context, all []*Delivery) []error {
 	return batchAnswers(unlessReordered(err, given, all), len(all))
 }
 
-// unlessReordered is the return of a function for a batch. If it has changed the slice that it was
-// given, nobody can tell to which messages the entries of a BatchError belong.
+// unlessReordered is what a function for a batch returned. If it has changed the slice that it was
+// given, it is unknown to which messages the entries of a BatchError belong.
 func unlessReordered(err error, given, all []*Delivery) error {
 	if each, is := err.(*BatchError); is && !slices.Equal(given, all) {
 		return &failedBatch{text: fmt.Sprintf("the handler of a batch returned a BatchError and has changed the order of the messages, so its errors cannot be attributed: %v", each)}
@@ -113,9 +113,8 @@ func unlessReordered(err error, given, all []*Delivery) error {
 	return err
 }
 
-// batchAnswers is what the return of a Batch.Handle means for each of n messages. Only a *BatchError
-// itself has an answer for each. Around one there may be an error that concerns all, such as that of a
-// commit, also as mere text.
+// batchAnswers is the answer of a Batch.Handle for each of n messages. Only a *BatchError itself has an
+// answer for each. An error around it may concern all, such as that of a commit.
 func batchAnswers(err error, n int) []error {
 	each, is := err.(*BatchError)
 	switch {
@@ -146,17 +145,15 @@ func besidesBatchError(err error) (all []error) {
 	if _, wraps := errors.AsType[*BatchError](err); !wraps {
 		return []error{err}
 	}
-	if i, ok := err.(*consume.Instruction); ok { // the handler wants that for all
-		return []error{&consume.Instruction{Err: errors.New(i.Error()), Does: i.Does, Wait: i.Wait}}
-	}
-	if _, ok := err.(*BatchError); ok {
+	switch err := err.(type) {
+	case *consume.Instruction: // the handler wants that for all
+		return []error{&consume.Instruction{Err: errors.New(err.Error()), Does: err.Does, Wait: err.Wait}}
+	case *BatchError:
 		return nil
-	}
-	switch wrapper := err.(type) {
 	case interface{ Unwrap() error }:
-		return besidesBatchError(wrapper.Unwrap())
+		return besidesBatchError(err.Unwrap())
 	case interface{ Unwrap() []error }:
-		for _, inner := range wrapper.Unwrap() {
+		for _, inner := range err.Unwrap() {
 			if inner != nil {
 				all = append(all, besidesBatchError(inner)...)
 			}

@@ -151,7 +151,7 @@ func TestClassify(t *testing.T) {
 				if ready, unacked := b.Depth("q"); ready+unacked != 0 {
 					t.Errorf("left: got %d ready and %d unacked, want none", ready, unacked)
 				}
-			}, book.watch(), rehoptest.WithPatience(time.Hour))
+			}, book.watch(), rehoptest.WithTimeout(time.Hour))
 		})
 	}
 }
@@ -188,7 +188,7 @@ func TestClassifyThatBlocks(t *testing.T) {
 				within(t, "failed after", clock.now(), timeout+grace, timeout+grace+time.Second)
 				time.Sleep(2 * time.Hour)
 				book.want(t, 1, rehop.OutcomeFailed)
-			}, book.watch(), rehoptest.WithPatience(time.Hour))
+			}, book.watch(), rehoptest.WithTimeout(time.Hour))
 		})
 		for end, call := range map[string]func(*rehop.Client, *rehop.Subscription) error{
 			"stop":  func(_ *rehop.Client, sub *rehop.Subscription) error { return sub.Stop() },
@@ -269,5 +269,5 @@ func TestClassifyTimeout(t *testing.T) {
 		} else {
 			within(t, "second run", runs[1], time.Hour+time.Minute, time.Hour+time.Minute+time.Second)
 		}
-	}, rehoptest.WithPatience(time.Hour))
+	}, rehoptest.WithTimeout(time.Hour))
 }

@@ -1,10 +1,13 @@
 package rehop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,19 +20,18 @@ import (
 
 // Client publishes and subscribes. It is safe for concurrent use.
 //
-// It has one connection for publishing and one for consuming: a broker in need stops reading from
-// connections that publish, and handlers must still be able to ack then. Each is made again when it
-// is lost.
+// It has one connection for publishing and one for consuming: a broker with a memory or disk alarm
+// stops reading from connections that publish, and handlers must still be able to ack then. A lost
+// connection is reconnected automatically, without limit.
 type Client struct {
-	config Config
-	hooks  hooks
-	native layouts.Native
-	// exchanges is what publishers need.
-	exchanges topology.Plan
+	config    Config
+	hooks     hooks
+	native    layouts.Native
+	exchanges topology.Plan // what publishers need
 	publish   *rabbit.Link
 	consume   *rabbit.Link
 	sender    *rabbit.Publisher // of what users publish
-	mover     *rabbit.Publisher // of what fails: an error of one kind does not cost the other its confirms
+	mover     *rabbit.Publisher // of what fails: a channel error of one does not cost the other its confirms
 	requester *rabbit.Requester
 	declarer  *delays.Declarer
 	delays    *delays.Delays
@@ -38,17 +40,17 @@ type Client struct {
 
 	mu            sync.Mutex
 	closed        bool
-	ended         chan struct{} // closed when Close has done its work
-	fault         error         // what Close has returned; to be read when ended is closed
+	ended         chan struct{} // closed when Close is finished
+	fault         error         // what Close returned; read it when ended is closed
 	subscriptions map[*Subscription]struct{}
 
 	background sync.WaitGroup
 	quit       context.CancelFunc
 }
 
-// Open starts a client. It waits, within ctx, for one try to connect. A broker that refuses the
-// credentials or the virtual host is an error; a broker that cannot be reached is not: the client
-// then goes on trying, and what is subscribed and published waits for it.
+// Open starts a client. It waits, within ctx, for one attempt to connect. A broker that refuses the
+// credentials or the virtual host is an error. A broker that cannot be reached is not: the client
+// keeps trying, and subscriptions and publishers wait for it.
 func Open(ctx context.Context, config Config) (*Client, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -61,7 +63,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	}
 	background, quit := context.WithCancel(context.Background())
 	hooks := sortHooks(config.Hooks)
-	tell(hooks.open, config.withoutPasswords())
+	notify(hooks.open, config.withoutPasswords())
 	c := &Client{
 		config: config, hooks: hooks, native: native, exchanges: exchanges,
 		subscriptions: make(map[*Subscription]struct{}), quit: quit, ended: make(chan struct{}),
@@ -70,7 +72,7 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	// The links observe their states from their own goroutines; what these touch exists only when
 	// ready is closed.
 	ready := make(chan struct{})
-	published, consumed := c.observer("publish"), c.observer("consume")
+	published, consumed := c.observer("publish", &c.publish), c.observer("consume", &c.consume)
 	c.publish = rabbit.NewLink("publish", opts, func(s rabbit.State, err error) {
 		<-ready
 		c.declarer.Reset()
@@ -101,12 +103,8 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	c.background.Go(func() { c.keepExchanges(background) })
 
 	for _, link := range []*rabbit.Link{c.publish, c.consume} {
-		err := link.FirstTry(ctx)
-		if err == nil {
-			err = ctx.Err()
-		}
-		var refused *rabbit.RefusedError
-		if errors.As(err, &refused) || ctx.Err() != nil {
+		err := cmp.Or(link.FirstTry(ctx), ctx.Err())
+		if _, refused := errors.AsType[*rabbit.RefusedError](err); refused || ctx.Err() != nil {
 			_ = c.Close(ctx)
 			return nil, fmt.Errorf("rehop: open: %w", err)
 		}
@@ -118,14 +116,15 @@ func Open(ctx context.Context, config Config) (*Client, error) {
 	return c, nil
 }
 
-// observer logs and tells the changes of a connection. It is called from one goroutine.
-func (c *Client) observer(connection string) func(rabbit.State, error) {
+// observer returns a function that logs changes of a connection and calls the hooks. It is called
+// from one goroutine, when link is set.
+func (c *Client) observer(connection string, link **rabbit.Link) func(rabbit.State, error) {
 	log := c.config.Logger.With("connection", connection, "name", c.config.Name)
 	troubled := false
 	return func(s rabbit.State, err error) {
 		change := StateChange{Connection: connection, State: publicState(s), Err: err}
 		if s == rabbit.Open || s == rabbit.Blocked {
-			change.Address = c.link(connection).Address()
+			change.Address = (*link).Address()
 		}
 		switch s {
 		case rabbit.Recovering, rabbit.Blocked:
@@ -139,21 +138,13 @@ func (c *Client) observer(connection string) func(rabbit.State, error) {
 		}
 		if len(c.hooks.state) > 0 {
 			defer c.inside.Leave(c.inside.Enter(nil))
-			tell(c.hooks.state, change)
+			notify(c.hooks.state, change)
 		}
 	}
 }
 
-// link is a connection by its name.
-func (c *Client) link(connection string) *rabbit.Link {
-	if connection == "publish" {
-		return c.publish
-	}
-	return c.consume
-}
-
 // State is CLOSED after Close, RECOVERING while one of the connections is missing, BLOCKED while
-// the broker takes no messages, and OPEN otherwise.
+// the broker accepts no messages because of a memory or disk alarm, and OPEN otherwise.
 func (c *Client) State() State {
 	publish, _ := c.publish.State()
 	consume, _ := c.consume.State()
@@ -168,26 +159,20 @@ func (c *Client) State() State {
 	return StateOpen
 }
 
+// declareExchanges declares the exchanges that publishers need, if the broker can be reached.
 func (c *Client) declareExchanges(ctx context.Context) error {
-	plan := c.exchanges
-	if plan.Empty() || c.State() == StateRecovering {
+	if state, _ := c.publish.State(); state != rabbit.Open && state != rabbit.Blocked {
 		return nil
 	}
-	return c.declarer.Ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan })
+	return c.declarer.Ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return c.exchanges })
 }
 
 // keepExchanges declares the exchanges again at every connection: the broker may have been replaced.
 func (c *Client) keepExchanges(ctx context.Context) {
-	plan := c.exchanges
-	if plan.Empty() {
-		return
-	}
-	for {
+	for !c.exchanges.Empty() {
 		changed := c.publish.Changed()
-		if state, _ := c.publish.State(); state == rabbit.Open || state == rabbit.Blocked {
-			if err := c.declarer.Ensure(ctx, "exchanges", time.Time{}, func() topology.Plan { return plan }); err != nil && ctx.Err() == nil {
-				c.config.Logger.Error("rehop: declare exchanges", "err", err)
-			}
+		if err := c.declareExchanges(ctx); err != nil && ctx.Err() == nil {
+			c.config.Logger.Error("rehop: cannot declare the exchanges of Config.Exchanges", "err", err)
 		}
 		select {
 		case <-changed:
@@ -197,24 +182,26 @@ func (c *Client) keepExchanges(ctx context.Context) {
 	}
 }
 
-// Close drains all subscriptions, waits for the outcomes of what is being published and for the replies to
-// requests, for 30 s at most, and closes the connections. When ctx ends before that, handlers are canceled and what is unfinished goes back to
-// the broker; so do not pass a context that has ended. Close returns when everything has ended, save handlers
-// that ignore their context.
+// Close drains all subscriptions, waits up to 30 s for outstanding confirms and replies, and closes
+// the connections. When ctx ends first, Close cancels the handlers and returns unfinished messages
+// to the broker; so do not pass a context that has ended. Close returns when everything has ended,
+// except handlers that ignore their context.
 //
-// Whatever the broker does, Close comes to an end without a deadline of ctx: [Subscription.Drain] says how long handlers and
-// the broker have. The error says if published messages were not confirmed or requests not answered, and of each queue, how many failed messages went back to it
-// because the broker did not take them.
+// Close also ends if ctx has no deadline and the broker does not answer: see [Subscription.Drain]
+// for how long handlers and the broker have. The error reports published messages that were not
+// confirmed, requests that were not answered, and for each queue how many failed messages went back
+// to it because the broker did not accept them elsewhere.
 //
-// Close can be called more than once: each call waits for the end and returns the same error. A handler or hook of the
-// client cannot call it, nor can the function that [Client.PublishEach] calls, as it would wait for itself: there it does nothing and
-// returns an error. Only the hooks of [Client.Publish] can, outside of handlers: nothing waits for them.
+// Close can be called more than once: each call waits for the end and returns the same error. In a
+// handler, in a hook and in the function of [Client.PublishEach] it does nothing and returns an
+// error, because it would wait for itself. The hooks of [Client.Publish] can call it outside of
+// handlers.
 func (c *Client) Close(ctx context.Context) error {
 	if _, within := c.inside.Of(); within {
-		return errors.New("rehop: close: called by a handler, a hook or a function for PublishEach of this client, for whose end it would wait; the client stays open; call it from another goroutine")
+		return errors.New("rehop: close: called by a handler, a hook or a PublishEach function of this client, which Close would wait for; the client stays open. Call Close from another goroutine")
 	}
 	c.mu.Lock()
-	if c.closed { // somebody else closes it: return when that has ended
+	if c.closed { // by another call: return when that has ended
 		c.mu.Unlock()
 		select {
 		case <-c.ended:
@@ -225,10 +212,7 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	defer close(c.ended)
 	c.closed = true
-	subscriptions := make([]*Subscription, 0, len(c.subscriptions))
-	for s := range c.subscriptions {
-		subscriptions = append(subscriptions, s)
-	}
+	subscriptions := slices.Collect(maps.Keys(c.subscriptions))
 	c.mu.Unlock()
 
 	faults := make([]error, len(subscriptions))
@@ -243,10 +227,10 @@ func (c *Client) Close(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, consume.ConfirmGrace)
 	defer cancel()
 	if n := c.sender.Quiet(within); n > 0 {
-		faults = append(faults, fmt.Errorf("rehop: close: %w: messages that were sent and not confirmed: %d; the broker may have them", ErrUnknown, n))
+		faults = append(faults, fmt.Errorf("rehop: close: %w: unconfirmed messages: %d; the broker may have stored them", ErrUnknown, n))
 	}
 	if n := c.requester.Quiet(within); n > 0 {
-		faults = append(faults, fmt.Errorf("rehop: close: %w: requests that were sent and not answered: %d; they may have been handled", ErrUnknown, n))
+		faults = append(faults, fmt.Errorf("rehop: close: %w: requests without a reply: %d; they may have been handled", ErrUnknown, n))
 	}
 	c.quit()
 	c.publish.Close()

@@ -31,7 +31,7 @@ func TestCloseSaysWhatIsNotConfirmed(t *testing.T) {
 				fail(b)
 				began := time.Now()
 				err = client.Close(context.Background())
-				if !errors.Is(err, rehop.ErrUnknown) || !strings.Contains(err.Error(), "not confirmed: 1;") {
+				if !errors.Is(err, rehop.ErrUnknown) || !strings.Contains(err.Error(), "unconfirmed messages: 1;") {
 					t.Errorf("close: got %v, want ErrUnknown about one message", err)
 				}
 				if took := time.Since(began); took > time.Minute {

@@ -1,6 +1,7 @@
 package rehop
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,52 +23,55 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Config says how a client reaches its broker and how it behaves. The zero value works with a
+// Config is how a client reaches its broker and how it behaves. The zero value works with a
 // RabbitMQ on the same machine.
 type Config struct {
-	// URL of the broker, amqp:// or amqps://. Default: "amqp://guest:guest@localhost:5672/".
+	// URL is the address of the broker, amqp:// or amqps://. Set either URL or URLs.
+	// Default: "amqp://guest:guest@localhost:5672/".
 	URL string
-	// URLs of several brokers of a cluster, tried in turn. Default: URL alone.
+	// URLs are the addresses of several nodes of a cluster, tried in turn. Default: URL alone.
 	URLs []string
-	// Dial opens the transport, for proxies, in-process brokers and tests. Default: a net.Dialer.
+	// Dial opens the transport. Set it for proxies, in-process brokers and tests. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// TLS is used for amqps URLs; versions below 1.2 are never used. Default: the system's roots.
 	TLS *tls.Config
 	// External uses the client certificate of TLS to log in (SASL EXTERNAL). Default: user and password.
 	External bool
-	// Credentials are asked for at every connection, so that they can change. Default: those of the URL.
+	// Credentials is called for every connection. Set it for passwords or tokens that change.
+	// Default: user and password of the URL.
 	Credentials func(ctx context.Context) (user, password string, err error)
 	// Name is shown in the broker's list of connections. Default: program and host name.
 	Name string
-	// Heartbeat is how often both sides show that they are there, in whole seconds. A peer that is silent is given up within three
-	// heartbeats. One in the URL takes precedence. Default: 10 s.
+	// Heartbeat is the heartbeat interval, in whole seconds. A connection that stays silent is closed
+	// within three heartbeats. A heartbeat in the URL takes precedence. Default: 10 s.
 	Heartbeat time.Duration
-	// DialTimeout bounds one try to connect, with all handshakes. Default: 10 s.
+	// DialTimeout limits one attempt to connect, with all handshakes. Default: 10 s.
 	DialTimeout time.Duration
-	// ReconnectMin and ReconnectMax bound the pause between tries, which doubles, with jitter.
+	// ReconnectMin and ReconnectMax limit the pause between attempts, which doubles, with jitter.
 	// Default: 100 ms and 1 s.
 	ReconnectMin, ReconnectMax time.Duration
 
-	// Exchanges are declared at every connection, for publishers that have no subscription.
+	// Exchanges are declared at every connection. List what you publish to and no subscription
+	// declares. Default: none.
 	Exchanges []Exchange
-	// KeepUnroutable has the broker keep a message for which no queue is bound in the queue
-	// rehop.unrouted, on exchanges that rehop declares, and Publish return nil. On other exchanges
-	// Publish returns ErrUnroutable anyway. Default: false, Publish returns ErrUnroutable.
+	// KeepUnroutable has the broker keep unroutable messages in the queue rehop.unrouted, on
+	// exchanges that rehop declares; Publish returns nil for them. On other exchanges Publish returns
+	// ErrUnroutable anyway. Default: false, Publish returns ErrUnroutable.
 	KeepUnroutable bool
-	// DisableResend: a message whose outcome is unknown is not sent again; Publish returns ErrUnknown.
-	// Default: it is sent again under the same id until the context ends.
+	// DisableResend makes Publish return ErrUnknown for a message whose outcome is unknown.
+	// Default: false, it is sent again under the same id until the context ends.
 	DisableResend bool
-	// QueueType is the type of the queues in which messages wait and rest. They are shared, so all clients
-	// of a virtual host must use the same. Default: layout.Quorum.
+	// QueueType is the type of the delay queues and the failed queues. They are shared, so all clients
+	// of a virtual host must use the same type. Default: layout.Quorum.
 	QueueType layout.QueueType
 
-	// MaxUnconfirmed is how many messages may be under way without a confirm; further ones wait.
+	// MaxUnconfirmed is how many published messages may be unconfirmed; further ones wait.
 	// Default: 1024.
 	MaxUnconfirmed int
 	// MaxUnconfirmedBytes is the same in bytes. Default: 64 MiB.
 	MaxUnconfirmedBytes int
-	// MaxWaiting is how many Publish calls may wait while the broker is blocked or away; further ones
-	// fail at once. Default: 1024.
+	// MaxWaiting is how many Publish calls may wait while the broker is blocked or cannot be reached;
+	// further ones fail at once. Default: 1024.
 	MaxWaiting int
 	// MaxWaitingBytes is the same in bytes. Default: 64 MiB.
 	MaxWaitingBytes int
@@ -75,7 +80,8 @@ type Config struct {
 
 	// Hooks receive events: connections, publishes, runs of handlers, results. Default: none.
 	Hooks []Hooks
-	// Logger gets what no caller can be told. Default: slog.Default().
+	// Logger receives what cannot be returned to a caller, such as lost connections.
+	// Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -84,21 +90,16 @@ type Exchange struct {
 	Name string
 	// Type is topic, direct, fanout or headers. Default: the layout's; for layout.Native that is topic.
 	Type string
-	// Layout says with which arguments the exchange is declared. Default: layout.Native, with an alternate
-	// exchange that keeps what no queue is bound for.
+	// Layout determines the arguments of the exchange. Set it to share the exchange with programs that
+	// do not use rehop. Default: layout.Native, with an alternate exchange for unroutable messages.
 	Layout layout.Layout
 }
 
-// plan is the exchange and what it needs.
-func (x Exchange) plan(native layouts.Native) topology.Plan {
-	if x.Layout == nil {
-		return native.Exchange(x.Name, x.Type)
-	}
-	return x.layout().Exchange(x.Name, x.Type)
-}
-
-// layout is the mechanics of the layout of an exchange that validate has accepted; nil: the native one.
+// layout is the mechanics of the layout of an exchange that validate has accepted.
 func (x Exchange) layout() layouts.Layout {
+	if x.Layout == nil {
+		return layouts.Native{}
+	}
 	l, _ := layouts.Of(x.Layout)
 	return l
 }
@@ -111,26 +112,19 @@ func (c Config) exchanges(native layouts.Native) (topology.Plan, error) {
 	}
 	topologies.Add(&plan, native.Base())
 	for _, x := range c.Exchanges {
-		if err := plan.Merge(x.plan(native)); err != nil {
+		if err := plan.Merge(x.layout().Exchange(x.Name, x.Type)); err != nil {
 			return plan, fmt.Errorf("in Exchanges: %w", err)
 		}
 	}
 	return plan, nil
 }
 
-const defaultURL = "amqp://guest:guest@localhost:5672/"
-
-func orDefault[T comparable](value *T, fallback T) {
-	var zero T
-	if *value == zero {
-		*value = fallback
-	}
-}
+func orDefault[T comparable](value *T, fallback T) { *value = cmp.Or(*value, fallback) }
 
 // withDefaults fills in what is not set.
 func (c Config) withDefaults() Config {
 	if len(c.URLs) == 0 {
-		orDefault(&c.URL, defaultURL)
+		orDefault(&c.URL, "amqp://guest:guest@localhost:5672/")
 		c.URLs = []string{c.URL}
 	}
 	if c.Dial == nil {
@@ -150,13 +144,11 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.MaxWaiting, 1024)
 	orDefault(&c.MaxWaitingBytes, 64<<20)
 	orDefault(&c.MaxBody, 16<<20)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	orDefault(&c.Logger, slog.Default())
 	return c
 }
 
-// validate reports all faults at once.
+// validate returns all faults at once.
 func (c Config) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -191,7 +183,7 @@ func (c Config) validate() error {
 			fault("%s %d must be positive", n.name, n.value)
 		}
 	}
-	kinds := make(map[string]string)
+	types := make(map[string]string)
 	for _, x := range c.Exchanges {
 		if err := checkExchange(x.Name, x.Type); err != nil {
 			fault("Exchanges: %w", err)
@@ -199,19 +191,19 @@ func (c Config) validate() error {
 		}
 		if x.Layout != nil {
 			l, err := layouts.Of(x.Layout)
+			if err == nil {
+				err = l.Validate()
+			}
 			if err != nil {
 				fault("Exchanges: exchange %q: Layout: %w", x.Name, err)
 				continue
 			}
-			if err := l.Validate(); err != nil {
-				fault("Exchanges: exchange %q: Layout: %w", x.Name, err)
-			}
 		}
-		kind := fmt.Sprintf("%s in layout %T", x.plan(layouts.Native{}).Exchanges[0].Kind, x.Layout)
-		if other, twice := kinds[x.Name]; twice && other != kind {
-			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, other, kind)
+		typ := fmt.Sprintf("%s in layout %T", x.layout().Exchange(x.Name, x.Type).Exchanges[0].Type, x.Layout)
+		if other, twice := types[x.Name]; twice && other != typ {
+			fault("Exchanges: exchange %q is listed as %s and as %s", x.Name, other, typ)
 		}
-		kinds[x.Name] = kind
+		types[x.Name] = typ
 	}
 	if c.QueueType != layout.Quorum && c.QueueType != layout.Classic {
 		fault("QueueType %q must be %q or %q", c.QueueType, layout.Quorum, layout.Classic)
@@ -221,16 +213,14 @@ func (c Config) validate() error {
 
 // withoutPasswords is the config for hooks, which may log it.
 func (c Config) withoutPasswords() Config {
-	c.URL = withoutPassword(c.URL)
-	urls := make([]string, len(c.URLs))
+	c.URL, c.URLs = withoutPassword(c.URL), slices.Clone(c.URLs)
 	for i, u := range c.URLs {
-		urls[i] = withoutPassword(u)
+		c.URLs[i] = withoutPassword(u)
 	}
-	c.URLs = urls
 	return c
 }
 
-// withoutPassword is a URL, which validate has accepted, with its user alone.
+// withoutPassword is a URL with its user alone.
 func withoutPassword(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil { // not one that validate accepts: it may have a password anywhere
@@ -242,7 +232,7 @@ func withoutPassword(raw string) string {
 	return u.String()
 }
 
-func checkExchange(name, kind string) error {
+func checkExchange(name, typ string) error {
 	switch {
 	case name == "":
 		return errors.New("an exchange needs a name")
@@ -255,11 +245,10 @@ func checkExchange(name, kind string) error {
 	case !utf8.ValidString(name):
 		return fmt.Errorf("exchange %q: the name is not UTF-8", name)
 	}
-	switch kind {
-	case "", "topic", "direct", "fanout", "headers":
-		return nil
+	if !slices.Contains([]string{"", "topic", "direct", "fanout", "headers"}, typ) {
+		return fmt.Errorf("exchange %q: type %q must be topic, direct, fanout or headers", name, typ)
 	}
-	return fmt.Errorf("exchange %q: type %q must be topic, direct, fanout or headers", name, kind)
+	return nil
 }
 
 func (c Config) options() rabbit.Options {

@@ -17,7 +17,7 @@ func TestZeroConfigIsValid(t *testing.T) {
 	if err := c.validate(); err != nil {
 		t.Errorf("got %v, want nil", err)
 	}
-	if c.URL != defaultURL || len(c.URLs) != 1 || c.URLs[0] != defaultURL || c.Heartbeat != 10*time.Second || c.DialTimeout != 10*time.Second ||
+	if c.URL != "amqp://guest:guest@localhost:5672/" || len(c.URLs) != 1 || c.URLs[0] != "amqp://guest:guest@localhost:5672/" || c.Heartbeat != 10*time.Second || c.DialTimeout != 10*time.Second ||
 		c.ReconnectMin != 100*time.Millisecond || c.ReconnectMax != time.Second || c.QueueType != layout.Quorum || c.MaxUnconfirmed != 1024 ||
 		c.MaxUnconfirmedBytes != 64<<20 || c.MaxWaiting != 1024 || c.MaxWaitingBytes != 64<<20 || c.MaxBody != 16<<20 || c.Name == "" || c.Dial == nil || c.Logger == nil {
 		t.Errorf("got %+v, want the defaults that the comments name", c)

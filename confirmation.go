@@ -11,7 +11,7 @@ import (
 // Confirmation is the outcome, now or later, of a message that [Client.PublishAsync] has sent.
 type Confirmation struct {
 	done chan struct{}
-	err  error // to be read when done is closed
+	err  error // read it when done is closed
 }
 
 // Done is closed when the outcome is known.
@@ -23,8 +23,8 @@ func (c *Confirmation) Err() error {
 	return c.err
 }
 
-// Wait is Err within a context. If ctx ends first it returns an ErrUnknown; the message stays under way, and
-// its outcome can be waited for again.
+// Wait is Err with a context. If ctx ends first, it returns ErrUnknown. The message stays unconfirmed,
+// and you can wait for its outcome again.
 func (c *Confirmation) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -39,34 +39,32 @@ func (c *Confirmation) Wait(ctx context.Context) error {
 	}
 }
 
-// PublishAsync sends a message and does not wait for its confirm. Messages that one goroutine publishes are
-// sent in the order of the calls. What [Client.Publish] would return is in the Confirmation.
+// PublishAsync sends a message and does not wait for its confirm. Messages that one goroutine
+// publishes are sent in the order of the calls. What [Client.Publish] would return is in the
+// Confirmation.
 //
-// PublishAsync returns when the message was sent. It blocks, until ctx ends, while as many messages are
-// unconfirmed as Config.MaxUnconfirmed and MaxUnconfirmedBytes allow, and while there is no connection or
-// the broker is blocked. So the memory that it needs is bounded. If ctx ends before the message was sent, the
-// Confirmation has that as its outcome: ErrBlocked or ErrDisconnected.
+// PublishAsync returns when the message was sent. It blocks, until ctx ends, while as many messages
+// are unconfirmed as Config.MaxUnconfirmed and MaxUnconfirmedBytes allow, and while there is no
+// connection or the broker is blocked. If ctx ends before the message was sent, the outcome is
+// ErrBlocked or ErrDisconnected.
 //
-// ctx does not matter after PublishAsync has returned. From then on the message is sent again after a lost
-// connection until its outcome is known or the client closes, unless Config.DisableResend is set. [Client.Close]
-// waits for the outcomes as it does for those of Publish, and every Confirmation gets one: ErrUnknown if no
+// ctx has no effect after PublishAsync has returned. From then on the message is sent again after a
+// lost connection until its outcome is known or the client closes, unless Config.DisableResend is
+// set. [Client.Close] waits for the outcomes, and every Confirmation gets one: ErrUnknown if no
 // confirm has come, ErrClosed if the message was not sent.
 //
-// The body and the headers must not be changed before the outcome is known. Hooks that hear of the outcome
-// cannot close the client.
+// Do not change the body and the headers before the outcome is known. OnPublishEnd cannot close the
+// client here.
 func (c *Client) PublishAsync(ctx context.Context, m Message) *Confirmation {
 	sent := &Confirmation{done: make(chan struct{})}
 	start := time.Now()
-	ctx = c.publishStarts(ctx, &m)
+	ctx = c.startPublish(ctx, &m)
 	settled := func(err error) {
 		sent.err = publishError(&m, err)
 		defer close(sent.done) // also if a hook ends the goroutine
 		if len(c.hooks.publishEnd) > 0 {
 			defer c.inside.Visit()() // Close waits for the goroutine that the hooks may be called on
-			took := time.Since(start)
-			for _, on := range c.hooks.publishEnd {
-				on(ctx, &m, took, sent.err)
-			}
+			c.endPublish(ctx, &m, start, sent.err)
 		}
 	}
 	p := new(rabbit.Publishing)

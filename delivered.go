@@ -7,14 +7,14 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// delivered is a delivery as the handler sees it, and what the package consume keeps of it. They are
-// in one piece of memory because one is made for every message.
+// delivered is a delivery as the handler sees it, and what package consume knows about it, in one
+// allocation for every message.
 type delivered struct {
 	consume.Handling
 	Delivery Delivery
 }
 
-// deliveries makes of deliveries what the handler sees, and runs the handler.
+// deliveries implements [consume.Handler].
 type deliveries struct {
 	handler  Handler
 	batch    Batch
@@ -22,21 +22,18 @@ type deliveries struct {
 	attempts int // that the schedule has
 }
 
-// New makes room for a delivery.
 func (d *deliveries) New() *consume.Handling {
 	to := new(delivered)
 	to.View = &to.Delivery
 	return &to.Handling
 }
 
-// Copy is the same delivery for another run of the handler.
 func (d *deliveries) Copy(from *consume.Handling) *consume.Handling {
 	to := &delivered{Delivery: *from.View.(*Delivery)}
 	to.View = &to.Delivery
 	return &to.Handling
 }
 
-// Open fills in what the handler sees.
 func (d *deliveries) Open(h *consume.Handling, in consume.Incoming) {
 	raw, past := in.Raw, in.Past
 	to := h.View.(*Delivery)
@@ -49,7 +46,7 @@ func (d *deliveries) Open(h *consume.Handling, in consume.Incoming) {
 			CorrelationID: raw.CorrelationId, ReplyTo: raw.ReplyTo, Type: raw.Type, AppID: raw.AppId,
 		},
 		Queue: d.queue, Attempt: past.Attempt + 1,
-		// Others may try a message more often than the schedule does: then this attempt is the last.
+		// Programs that share the queue may try a message more often: then this attempt is the last.
 		MaxAttempts: max(d.attempts, past.Attempt+1),
 		LastError:   past.Error, FirstFailed: past.FirstFailed, Redelivered: in.Redelivered, Replays: past.Replays,
 		givenID: in.GivenID,
@@ -62,12 +59,10 @@ func (d *deliveries) Open(h *consume.Handling, in consume.Incoming) {
 	}
 }
 
-// Handle runs the handler.
 func (d *deliveries) Handle(ctx context.Context, h *consume.Handling) error {
 	return d.handler.Handle(ctx, h.View.(*Delivery))
 }
 
-// HandleAll runs the handler for a batch.
 func (d *deliveries) HandleAll(ctx context.Context, all []*consume.Handling) []error {
 	views := make([]*Delivery, len(all))
 	for i, h := range all {

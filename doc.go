@@ -16,6 +16,6 @@
 //	err = OrderPlaced.Publish(ctx, client, order)
 //
 // What a handler returns decides: nil acks; an error is retried by the schedule; [Permanent] goes to
-// the failed queue at once; [RetryAfter] waits for exactly that long; [Discard] drops the message;
-// [Unavailable] pauses the subscription until the downstream is back, and uses no attempt.
+// the failed queue at once; [RetryAfter] waits for exactly the given duration; [Discard] drops the
+// message; [Unavailable] pauses the subscription until the downstream is back, and uses no attempt.
 package rehop

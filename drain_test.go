@@ -114,5 +114,5 @@ func TestStuckHandler(t *testing.T) {
 			t.Errorf("second attempt: got %v, want %v", runs[1].at, want)
 		}
 		time.Sleep(3 * time.Hour)
-	}, rehoptest.WithPatience(time.Hour))
+	}, rehoptest.WithTimeout(time.Hour))
 }

@@ -7,22 +7,22 @@ import (
 	"github.com/rehop/rehop/internal/consume"
 )
 
-// events calls the client's hooks for what happens to a subscription. What no hook asks for is nil,
-// and costs nothing.
+// events calls the client's hooks for the events of a subscription. Those without a hook are nil, and
+// cost nothing.
 func (c *Client) events(s *Subscription) consume.Events {
 	e := consume.Events{
 		Consumer: func(up bool, err error) {
-			tell(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Up: up, Err: publicError(err)})
+			notify(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Up: up, Err: publicError(err)})
 		},
 		Stuck: func(stuck consume.Stuck) {
-			tell(c.hooks.stuck, StuckHandler{Queue: s.config.Queue, MessageID: stuck.MessageID, Messages: stuck.Messages, For: stuck.For, Replaced: stuck.Replaced, Returned: stuck.Returned})
+			notify(c.hooks.stuck, StuckHandler{Queue: s.config.Queue, MessageID: stuck.MessageID, Messages: stuck.Messages, For: stuck.For, Replaced: stuck.Replaced, Returned: stuck.Returned})
 		},
 		Pause: func(paused bool, err error) {
-			tell(c.hooks.pause, PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err})
+			notify(c.hooks.pause, PauseEvent{Queue: s.config.Queue, Paused: paused, Err: err})
 		},
 		Ended: func() {
 			if c.forget(s) {
-				tell(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Ended: true})
+				notify(c.hooks.consumer, ConsumerEvent{Queue: s.config.Queue, Ended: true})
 			}
 		},
 	}

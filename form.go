@@ -17,12 +17,12 @@ func (s Subscriber) forms(native layouts.Native) ([]consume.Form, error) {
 		if err != nil {
 			return nil, err
 		}
-		ways, err := layouts.Ways(s.layout(), native, s.queueSpec(), s.Retry.fixed())
+		ways, err := layouts.RetryPlan(s.layout(), native, s.queueSpec(), s.Retry.fixed())
 		if err != nil {
 			return nil, err
 		}
 		if len(all) == 0 || !reflect.DeepEqual(plan, all[len(all)-1].Plan) {
-			all = append(all, consume.Form{Plan: plan, Ways: ways})
+			all = append(all, consume.Form{Plan: plan, RetryPlan: ways})
 		}
 	}
 	return all, nil

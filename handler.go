@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/internal/consume"
 )
 
-// Handler handles the messages of a subscription. What it returns decides what becomes of the
+// Handler handles the messages of a subscription. What it returns decides what happens to the
 // message; see the package comment.
 type Handler interface {
 	Handle(ctx context.Context, d *Delivery) error
@@ -26,8 +26,8 @@ type Middleware func(Handler) Handler
 // Delivery is a message as a handler sees it.
 type Delivery struct {
 	// Message has the exchange, key, properties and headers with which it was first published, also
-	// when it has been retried or replayed since. What Body and Headers hold must not be changed in
-	// place: a retry sends the same bytes.
+	// when it has been retried or replayed since. Do not change Body and Headers in place: a retry sends
+	// the same bytes.
 	Message
 	// Queue is the queue that it was consumed from.
 	Queue string
@@ -40,23 +40,25 @@ type Delivery struct {
 	LastError string
 	// FirstFailed is when the first attempt failed.
 	FirstFailed time.Time
-	// Redelivered: somebody may have seen this very attempt before, and died or lost its connection. Of a message that another
-	// queue has dead-lettered, it can also have been a consumer of that queue.
+	// Redelivered: a consumer may have received this same attempt before, and crashed or lost its
+	// connection. For a message that was dead-lettered from another queue, that can have been a consumer
+	// of that queue.
 	Redelivered bool
-	// Replays is how often a person has replayed it from the failed queue.
+	// Replays is how often it was replayed from the failed queue.
 	Replays int
 
 	givenID string         // see StableID
 	hooks   map[string]any // headers that hooks have written for themselves
 }
 
-// StableID is the message's id, or, if it was published without one, the id that rehop gives it when it
-// first fails: the same at this attempt and at all that follow. A crash before the first failure changes
-// it. So does a layout in which the broker itself moves what fails. [Message].ID is empty until then.
+// StableID is the message's id. For a message that was published without one, it is the id that rehop
+// gives it at its first failure: the same at this attempt and at all that follow. A crash before the
+// first failure changes it, and so does a layout in which the broker itself moves failed messages.
+// [Message].ID is empty until then.
 func (d *Delivery) StableID() string { return cmp.Or(d.ID, d.givenID) }
 
-// HookHeader is a header that a [Hooks].OnMove has written for itself when the message was sent on, under a name that begins with
-// [HookPrefix]; nil if there is none. Other programs can write such headers, too: do not trust what they say.
+// HookHeader is a header that [Hooks].OnMove wrote under a name that begins with [HookPrefix]; nil if
+// there is none. Other programs can write such headers, too: do not trust their values.
 func (d *Delivery) HookHeader(name string) any { return d.hooks[name] }
 
 // DeliveryFrom returns the delivery that is being handled, or nil outside of a handler.

@@ -8,8 +8,8 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Hooks are functions that a client calls when something happens: to log, measure, trace, or stamp
-// what is moved. All are optional; set those that you need and put the struct into [Config.Hooks].
+// Hooks are functions that a client calls when something happens: to log, measure, trace, or add
+// headers to messages that are moved. All are optional; set those that you need and put the struct into [Config.Hooks].
 // Where there are several, they are called in the order of Config.Hooks.
 //
 // Hooks are called from the goroutines that do the work, often from several at once. They must be
@@ -52,24 +52,24 @@ type Hooks struct {
 	// each message of a batch, with the error of this message and the time that the batch took.
 	OnHandleEnd func(ctx context.Context, d *Delivery, took time.Duration, err error)
 
-	// OnMove is called before a delivery is published to another place: to wait, to the failed queue,
-	// or to the end of its queue. Result is what is to become of it. What it writes into headers goes
-	// with the message and is in Delivery.Headers next time, or, if the name begins with [HookPrefix],
-	// in [Delivery.HookHeader], until it is overwritten. Other names that begin with "rehop-" are left
-	// out. All of it is left out if the message would become too large. It is not called where a layout
-	// has the broker itself move what fails. The context is that of OnHandleStart, or one without a
-	// handler's values if no handler was run.
+	// OnMove is called before a message is published to a delay queue, to the failed queue, or to the
+	// end of its own queue. Result is what will happen to it. What OnMove writes into headers goes with
+	// the message and is in Delivery.Headers at the next delivery, or, if the name begins with
+	// [HookPrefix], in [Delivery.HookHeader], until it is overwritten. Other names that begin with
+	// "rehop-" are dropped. All of it is dropped if the message would become too large. OnMove is not
+	// called where a layout has the broker itself move failed messages. The context is that of
+	// OnHandleStart, or one without a handler's values if no handler was run.
 	OnMove func(ctx context.Context, d *Delivery, r Result, headers map[string]any)
 
-	// OnResult is called once for each delivery when it is settled, also for one that no handler was
-	// run for. OutcomeDone means that the ack has been sent, which is a few milliseconds after the
-	// handler has returned if others can be acked with it. What is moved, to wait or because it failed,
-	// has been confirmed before. If the connection is lost at that moment, the broker can still deliver
-	// the message again: acks are not confirmed. The calls for what is acked come from the goroutine
-	// that sends the acks: a hook that blocks delays them.
+	// OnResult is called once for each delivery when it is settled, also if no handler was run for it.
+	// OutcomeDone means that the ack has been sent, which is a few milliseconds after the handler has
+	// returned if others can be acked with it. A copy in a delay or failed queue has been confirmed
+	// before. If the connection is lost at that moment, the broker can still deliver the message again:
+	// acks are not confirmed. The calls for acked messages come from the goroutine that sends the acks:
+	// a hook that blocks delays them.
 	OnResult func(ctx context.Context, d *Delivery, r Result)
 
-	// OnConsumer is called when a subscription begins or ceases to receive messages, and when the
+	// OnConsumer is called when a subscription starts or stops receiving messages, and when the
 	// client's last subscription to a queue has ended. The calls for one subscription come one after
 	// the other, from its own goroutine.
 	OnConsumer func(ConsumerEvent)
@@ -90,9 +90,9 @@ type State string
 // The states of a client.
 const (
 	StateOpen       State = "OPEN"       // connected
-	StateBlocked    State = "BLOCKED"    // the broker takes no messages: memory or disk alarm
-	StateRecovering State = "RECOVERING" // not connected, trying
-	StateClosed     State = "CLOSED"     // closed for good
+	StateBlocked    State = "BLOCKED"    // the broker accepts no messages: memory or disk alarm
+	StateRecovering State = "RECOVERING" // not connected, reconnecting
+	StateClosed     State = "CLOSED"     // closed by Close
 )
 
 func publicState(s rabbit.State) State {
@@ -107,20 +107,20 @@ type StateChange struct {
 	Err        error  // why, when it is not open
 }
 
-// Result is what became of a delivery.
+// Result is what happened to a delivery.
 type Result struct {
 	Outcome Outcome
 	Err     error         // what the handler returned
-	Kind    Kind          // OutcomeRetry and OutcomeFailed: what kind of failure it was
+	Kind    Kind          // OutcomeRetry and OutcomeFailed: why the message failed
 	Took    time.Duration // how long the handler ran
 	Delay   time.Duration // OutcomeRetry and OutcomePostponed: how long the message waits
 }
 
-// Kind says what kind of failure a message had. It is in Result, in metrics, in the header
-// rehop-error-kind, and in admin.Message.
+// Kind is why a message failed. It is in Result, in metrics, in the header rehop-error-kind, and in
+// admin.Message.
 type Kind string
 
-// The kinds of failure. A Result has none of the last two, which package admin finds in failed queues.
+// The kinds of failure. Only package admin reports the last two, of messages in failed queues.
 const (
 	KindError     Kind = envelope.KindError     // the handler returned an error
 	KindPermanent Kind = envelope.KindPermanent // the handler returned Permanent, or a layout refused the message
@@ -132,7 +132,7 @@ const (
 	KindUnrouted  Kind = envelope.KindUnrouted  // no queue was bound for it
 )
 
-// Outcome says what became of a delivery.
+// Outcome is what happened to a delivery.
 type Outcome string
 
 // The outcomes of a delivery.
@@ -142,21 +142,21 @@ const (
 	OutcomeFailed    Outcome = "failed"    // is in the failed queue
 	OutcomeDiscarded Outcome = "discarded" // acked because the handler returned Discard
 	OutcomePostponed Outcome = "postponed" // waits because the handler returned Postpone, no attempt used
-	OutcomeReturned  Outcome = "returned"  // given back to the queue, no attempt used
+	OutcomeReturned  Outcome = "returned"  // requeued, no attempt used
 	OutcomeLost      Outcome = "lost"      // its session ended first: the broker delivers it again
 )
 
-// HookPrefix begins the names of headers that hooks write for themselves. Handlers do not see them. See
+// HookPrefix begins the names of headers that hooks write for themselves and handlers do not see. See
 // [Hooks].OnMove and [Delivery.HookHeader].
 const HookPrefix = envelope.HookPrefix
 
-// ConsumerEvent says that a subscription has begun or ceased to receive messages, or that there is none
-// to the queue any more.
+// ConsumerEvent is a subscription that has started or stopped receiving messages, or the end of the
+// last one to a queue.
 type ConsumerEvent struct {
 	Queue string
 	Up    bool  // it receives
 	Err   error // why not; a *TopologyError if the broker refused
-	// Ended: the client has no subscription to the queue any more, because the last one was stopped or
+	// Ended: the client has no subscription to the queue left, because the last one was stopped or
 	// drained. Up is false then, and Err nil.
 	Ended bool
 }
@@ -171,8 +171,7 @@ type StuckHandler struct {
 	Returned  bool          // it has returned after all
 }
 
-// PauseEvent says that a subscription pauses because its handler returned [Unavailable], or that it
-// resumes.
+// PauseEvent is a subscription that pauses because its handler returned [Unavailable], or resumes.
 type PauseEvent struct {
 	Queue  string
 	Paused bool
@@ -218,8 +217,8 @@ func keep[F any](list *[]F, call F, set bool) {
 	}
 }
 
-// tell calls each function for an event that has only a value.
-func tell[E any](list []func(E), event E) {
+// notify calls each function with an event.
+func notify[E any](list []func(E), event E) {
 	for _, call := range list {
 		call(event)
 	}

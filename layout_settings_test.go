@@ -19,7 +19,7 @@ func TestImpossibleLayouts(t *testing.T) {
 		{layout.Sneakers{Delay: -time.Second, Retries: -1}, []string{"Layout: Sneakers.Delay -1s", "Sneakers.Retries -1"}},
 		{layout.Tiers{Tiers: []time.Duration{time.Second, time.Second}}, []string{"Layout: Tiers.Tiers: tier 1s is there twice"}},
 		{layout.Envelope{DeliveryLimit: -1}, []string{"Layout: Envelope.DeliveryLimit -1"}},
-		{layout.DLX{Rest: "q"}, []string{`queue "q"`}},
+		{layout.DLX{Queue: "q"}, []string{`queue "q"`}},
 	} {
 		_, err := rehop.Topology(rehop.Config{}, rehop.Subscriber{Queue: "q", Layout: c.layout})
 		for _, want := range c.want {

@@ -14,14 +14,14 @@ import (
 
 // Message is what is published, and what a handler sees.
 type Message struct {
-	// ID identifies the message; consumers tell duplicates by it. Default: a new UUID.
+	// ID identifies the message. Consumers recognise duplicates by it. Default: a new UUID.
 	ID string
 	// Exchange is where it is published to. Default: the default exchange, where Key names a queue.
 	Exchange string
 	// Key is the routing key.
 	Key string
-	// Headers may hold strings, numbers, booleans, times, []byte, []any and nested map[string]any.
-	// Names that begin with "rehop-" belong to rehop.
+	// Headers can have strings, numbers, booleans, times, []byte, []any and nested map[string]any.
+	// Names that begin with "rehop-" are reserved for rehop. Default: none.
 	Headers map[string]any
 	Body    []byte
 
@@ -30,8 +30,8 @@ type Message struct {
 	// Transient messages do not survive a restart of the broker in classic queues. Default: persistent.
 	Transient bool
 	Priority  uint8
-	// Expiration is how long it may stay in a queue without being delivered: at most 10 years of 365 days, RabbitMQ's limit.
-	// Default: without limit.
+	// Expiration is how long it may stay in a queue without being delivered: at most 10 years of 365
+	// days, RabbitMQ's limit. Default: 0, without limit.
 	Expiration    time.Duration
 	Timestamp     time.Time // to the second. Default: when it is published.
 	CorrelationID string
@@ -39,21 +39,22 @@ type Message struct {
 	Type          string
 	AppID         string
 
-	// Delay keeps the message on the broker for so long before it is routed. The exchange must be one
-	// that rehop declares (Config.Exchanges, Subscriber.Exchange), or the default exchange.
+	// Delay keeps the message on the broker for this duration before it is routed, at most about 310
+	// days. The exchange must be one that rehop declares (Config.Exchanges, Subscriber.Exchange), or the
+	// default exchange. Default: 0, routed at once.
 	Delay time.Duration
 	// At is Delay as a point in time. If both are set, the later one counts.
 	At time.Time
 }
 
-// NewID makes an id as Publish does for a message without one.
+// NewID returns a new id, a UUID, as Publish creates for a message without one.
 func NewID() string { return rabbit.NewID() }
 
 // returnHeaders are the headers of a message that has none of its own; shared, never written to.
 var returnHeaders = rabbit.Table{layouts.HeaderReturn: true}
 
-// publishing turns a message, which has an id by now, into what goes over the wire. The caller has the
-// place for it, so that it can stay off the heap.
+// publishing turns a message, which has an id by now, into what is sent. The caller allocates p, so
+// that it can stay off the heap.
 func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 	*p = rabbit.Publishing{
 		MessageId: m.ID, Body: m.Body, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
@@ -85,8 +86,7 @@ func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 	case len(m.Headers) == 0:
 		p.Headers = returnHeaders
 	default:
-		headers := make(map[string]any, len(m.Headers)+1)
-		maps.Copy(headers, m.Headers)
+		headers := maps.Clone(m.Headers)
 		headers[layouts.HeaderReturn] = true
 		p.Headers = rabbit.ToTable(headers)
 	}
@@ -100,14 +100,15 @@ func (m *Message) publishing(p *rabbit.Publishing, keepUnroutable bool) error {
 	return nil
 }
 
-// maxTTL is the longest time to live of messages and queues that RabbitMQ takes. It closes the channel of a publisher that asks for more.
+// maxTTL is the longest TTL of messages and queues that RabbitMQ accepts. It closes the channel of a
+// publisher that asks for more.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
 // headerReserve is left free in the header frame for what the broker adds when it dead-letters a
-// message. One that has grown larger than a frame cannot be delivered any more.
+// message: a message with headers larger than a frame cannot be delivered.
 const headerReserve = 2 << 10
 
-// expiration reads AMQP's text of milliseconds.
+// expiration parses AMQP's expiration, a number of milliseconds as text.
 func expiration(s string) time.Duration {
 	if s == "" {
 		return 0

@@ -1,6 +1,7 @@
 package rehop
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,7 +9,7 @@ import (
 	"sync"
 )
 
-// Mux is a [Handler] for a queue that gets messages of several kinds. It calls the handler that is
+// Mux is a [Handler] for a queue with messages of several types. It calls the handler that is
 // registered for the type of a message; if there is none, the one whose pattern matches the routing key:
 //
 //	mux := new(rehop.Mux)
@@ -72,10 +73,7 @@ func (m *Mux) HandleKey(pattern string, h Handler) {
 	}
 	m.keys = append(m.keys, keyHandler{pattern, wordsOf(pattern), h})
 	slices.SortStableFunc(m.keys, func(a, b keyHandler) int {
-		if by := b.literals() - a.literals(); by != 0 {
-			return by
-		}
-		return a.count("#") - b.count("#")
+		return cmp.Or(b.literals()-a.literals(), a.count("#")-b.count("#"))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,9 +15,11 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// Publish sends a message and waits until the broker has confirmed that it is in a queue. Nil means
-// just that. Any other outcome is one of the errors of this package: ErrUnroutable, ErrRefused,
-// ErrUnknown, ErrBlocked, ErrDisconnected, ErrTooLarge, ErrInvalid, ErrClosed.
+// Publish sends a message and waits for the broker's confirm. It returns nil only if the broker has
+// stored the message in a queue. Otherwise the error is one of ErrUnroutable, ErrRefused, ErrUnknown,
+// ErrBlocked, ErrDisconnected, ErrTooLarge, ErrInvalid and ErrClosed; compare with errors.Is.
+//
+// While there is no connection, or the broker is blocked, Publish waits until ctx ends.
 func (c *Client) Publish(ctx context.Context, m Message) error {
 	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {
 		return c.publishOne(ctx, &m)
@@ -24,29 +27,35 @@ func (c *Client) Publish(ctx context.Context, m Message) error {
 	return c.publishObserved(ctx, m)
 }
 
-// publishObserved is apart from Publish so that only messages that hooks see move to the heap.
+// publishObserved is separate from Publish so that only messages that hooks see move to the heap.
 func (c *Client) publishObserved(ctx context.Context, m Message) error {
 	start := time.Now()
-	ctx = c.publishStarts(ctx, &m)
+	ctx = c.startPublish(ctx, &m)
 	err := c.publishOne(ctx, &m)
-	took := time.Since(start)
-	for _, on := range c.hooks.publishEnd {
-		on(ctx, &m, took, err)
-	}
+	c.endPublish(ctx, &m, start, err)
 	return err
 }
 
-func (c *Client) publishStarts(ctx context.Context, m *Message) context.Context {
+// startPublish gives a message its id and calls the hooks.
+func (c *Client) startPublish(ctx context.Context, m *Message) context.Context {
 	if m.ID == "" {
 		m.ID = NewID()
 	}
 	if len(c.hooks.publishStart) > 0 {
-		m.Headers = maps.Clone(m.Headers) // hooks write to it, and the caller may publish the same headers again
+		m.Headers = maps.Clone(m.Headers) // hooks write to it, and the caller may reuse its headers
 	}
 	for _, on := range c.hooks.publishStart {
 		ctx = on(ctx, m)
 	}
 	return ctx
+}
+
+// endPublish calls the hooks with the outcome of a message.
+func (c *Client) endPublish(ctx context.Context, m *Message, start time.Time, err error) {
+	took := time.Since(start)
+	for _, on := range c.hooks.publishEnd {
+		on(ctx, m, took, err)
+	}
 }
 
 func (c *Client) publishOne(ctx context.Context, m *Message) error {
@@ -68,27 +77,26 @@ func publishError(m *Message, err error) error {
 	return fmt.Errorf("publish message %s to exchange %q with key %q: %w", m.ID, m.Exchange, m.Key, err)
 }
 
-// PublishBatch sends many messages without waiting for one before sending the next. The error is a
-// *BatchError that says for each message what became of it.
+// PublishBatch sends many messages without waiting for one before sending the next. It returns nil if
+// all are confirmed, otherwise a *BatchError with the outcome of each message.
 func (c *Client) PublishBatch(ctx context.Context, messages []Message) error {
 	outcomes := make([]error, len(messages))
 	note := func(i int, err error) { outcomes[i] = err }
 	if len(c.hooks.publishEnd) == 0 && len(c.hooks.publishStart) == 0 {
-		c.publishEach(ctx, messages, note, func(told func()) { told() }) // calls nobody who could call Close
+		c.publishEach(ctx, messages, note, func(calls func()) { calls() }) // no user code runs that could call Close
 	} else {
 		c.PublishEach(ctx, messages, note)
 	}
-	for _, err := range outcomes {
-		if err != nil {
-			return &BatchError{Errors: outcomes}
-		}
+	if slices.ContainsFunc(outcomes, func(err error) bool { return err != nil }) {
+		return &BatchError{Errors: outcomes}
 	}
 	return nil
 }
 
-// PublishEach is PublishBatch for a caller who does not wait for the slowest message: settled is called once for each, by its index,
-// as soon as it is known what became of it. Several goroutines may call it at once; all calls come before PublishEach returns. It
-// cannot close the client, which would wait for the other messages: [Client.Close] returns an error there.
+// PublishEach is PublishBatch for callers that do not wait for the slowest message: it calls settled
+// once for each message, with its index, as soon as the outcome is known. Several goroutines may call
+// settled at once; all calls come before PublishEach returns. settled cannot close the client, which
+// would wait for the other messages: [Client.Close] returns an error there.
 func (c *Client) PublishEach(ctx context.Context, messages []Message, settled func(i int, err error)) {
 	visiting := func(calls func()) {
 		defer c.inside.Visit()()
@@ -97,24 +105,21 @@ func (c *Client) PublishEach(ctx context.Context, messages []Message, settled fu
 	visiting(func() { c.publishEach(ctx, messages, settled, visiting) })
 }
 
-// publishEach has the calls that do not come from its own goroutine made by around.
+// publishEach runs calls of settled that come from other goroutines than its own by around.
 func (c *Client) publishEach(ctx context.Context, messages []Message, settled func(i int, err error), around func(calls func())) {
 	contexts, sent := make([]context.Context, len(messages)), make([]Message, len(messages))
 	items := make([]rabbit.Item, 0, len(messages))
 	index := make([]int, 0, len(messages))
 	start := time.Now()
 	end := func(i int, err error) {
-		took := time.Since(start)
 		err = publishError(&sent[i], err)
-		for _, on := range c.hooks.publishEnd {
-			on(contexts[i], &sent[i], took, err)
-		}
+		c.endPublish(contexts[i], &sent[i], start, err)
 		sent[i] = Message{} // it may be large, and others may take long
 		settled(i, err)
 	}
 	for i := range messages {
 		sent[i] = messages[i] // the caller's stays unchanged: it may be published again, as another message
-		contexts[i] = c.publishStarts(ctx, &sent[i])
+		contexts[i] = c.startPublish(ctx, &sent[i])
 		p := new(rabbit.Publishing)
 		exchange, key, err := c.prepare(ctx, &sent[i], p)
 		if err != nil {
@@ -129,7 +134,7 @@ func (c *Client) publishEach(ctx context.Context, messages []Message, settled fu
 	})
 }
 
-// prepare turns a message into what is sent, and tells to which exchange.
+// prepare turns a message into what is sent, and returns the exchange and the key for it.
 func (c *Client) prepare(ctx context.Context, m *Message, p *rabbit.Publishing) (exchange, key string, err error) {
 	if err := c.checkBody(m); err != nil {
 		return "", "", err
@@ -152,8 +157,8 @@ func (c *Client) checkBody(m *Message) error {
 }
 
 // delayed addresses a message to the cascade, from which it goes to its own exchange with its own
-// key. By then nobody waits for its outcome, so it must be kept if no queue is bound: its exchange
-// must have an alternate exchange, or messages without a queue would jam the cascade.
+// key. By then no publisher waits for its outcome, so its exchange must have an alternate exchange:
+// an unroutable message must be kept, and must not block the cascade.
 func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, delay time.Duration) (exchange, key string, err error) {
 	if m.Expiration > 0 {
 		return "", "", fmt.Errorf("%w: a delayed message cannot have an expiration: it would cut the delay short", ErrInvalid)
@@ -162,7 +167,7 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 		return "", "", fmt.Errorf("%w: the key %q of a delayed message without an exchange is the name of a queue, and is not UTF-8", ErrInvalid, m.Key)
 	}
 	if m.Exchange != "" && !c.declares(m.Exchange) {
-		return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if no queue is bound by then; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
+		return "", "", fmt.Errorf("%w: a delayed message needs an exchange that rehop declares, so that it is kept if it is unroutable later; list %q in Config.Exchanges", ErrInvalid, m.Exchange)
 	}
 	if err := m.publishing(p, true); err != nil {
 		return "", "", err
@@ -178,20 +183,24 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 	if err != nil {
 		return "", "", err
 	}
-	p.Headers = mergeHeaders(p.Headers, address.Headers)
+	headers := make(rabbit.Table, len(p.Headers)+len(address.Headers))
+	maps.Copy(headers, p.Headers)
+	maps.Copy(headers, address.Headers)
+	p.Headers = headers
 	return address.Exchange, key, nil
 }
 
-// temporary reports whether a queue is known to end by itself, and whether its subscription has already bound it for messages that
-// return. Such a queue gets no landing queue, which would outlive it.
+// temporary reports whether a queue is known to be deleted automatically, and whether its subscription
+// has already bound it for messages that return. Such a queue gets no landing queue, which would
+// outlive it.
 func (c *Client) temporary(queue string) (temporary, bound bool) {
-	if strings.HasPrefix(queue, "amq.gen-") { // the broker has named it: it is somebody's reply queue
+	if strings.HasPrefix(queue, "amq.gen-") { // named by the broker: a reply queue
 		return true, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if s.config.Queue != queue || layouts.ReturnKey(s.queue) != queue { // or it may refuse, and would hold up the messages of others
+		if s.config.Queue != queue || layouts.ReturnKey(s.queue) != queue { // a queue that can reject would block other messages
 			continue
 		}
 		_, native := s.config.Layout.(layout.Native)
@@ -201,23 +210,12 @@ func (c *Client) temporary(queue string) (temporary, bound bool) {
 	return false, false
 }
 
-func mergeHeaders(a rabbit.Table, b map[string]any) rabbit.Table {
-	out := make(rabbit.Table, len(a)+len(b))
-	for name, value := range a {
-		out[name] = value
-	}
-	for name, value := range b {
-		out[name] = value
-	}
-	return out
-}
-
 // declares reports whether this client declares the exchange, and so knows that it has an
 // alternate exchange.
 func (c *Client) declares(exchange string) bool {
 	for _, x := range c.config.Exchanges {
 		if x.Name == exchange {
-			return x.Layout == nil || x.layout().KeepsUnrouted()
+			return x.layout().KeepsUnrouted()
 		}
 	}
 	c.mu.Lock()

@@ -190,7 +190,7 @@ func TestRateOfImmediateRetries(t *testing.T) {
 			}
 		}
 		log.wantRate(t, 10*time.Second, 1)
-	}, rehoptest.WithPatience(time.Hour))
+	}, rehoptest.WithTimeout(time.Hour))
 }
 
 // A drain while an immediate retry waits for the rate gives the message back with its attempts.
@@ -250,7 +250,7 @@ func TestRateWithAFullQueue(t *testing.T) {
 						t.Errorf("runs: got %d, want %d", got, want)
 					}
 					log.wantRate(t, time.Second, 1)
-				}, rehoptest.WithPatience(time.Hour))
+				}, rehoptest.WithTimeout(time.Hour))
 			})
 		}
 	}
@@ -295,7 +295,7 @@ func TestRateInOutage(t *testing.T) {
 						t.Errorf("runs after the outage: got %d, want %d", got, messages)
 					}
 					events.wantOnePause(t)
-				}, rehoptest.WithPatience(time.Hour))
+				}, rehoptest.WithTimeout(time.Hour))
 			})
 		}
 	}
@@ -315,7 +315,7 @@ func TestRateAcrossReconnects(t *testing.T) {
 		b.AwaitEmpty("q")
 		log.wantOnce(t, messages)
 		log.wantRate(t, 10*time.Second, 1)
-	}, rehoptest.WithPatience(time.Hour))
+	}, rehoptest.WithTimeout(time.Hour))
 }
 
 // If the message that probes is lost while it waits for the rate, another one probes.
@@ -330,7 +330,7 @@ func TestRateProbeIsLost(t *testing.T) {
 		time.Sleep(down)
 		b.AwaitEmpty("q")
 		within(t, "all handled after", log.now(), down, down+5*time.Minute)
-	}, rehoptest.WithPatience(10*time.Minute))
+	}, rehoptest.WithTimeout(10*time.Minute))
 }
 
 // A broker that does not answer does not keep a drain from ending, whatever waits for the rate.

@@ -50,7 +50,7 @@ func TestTimeoutAboveConsumerTimeout(t *testing.T) {
 				if n := len(book.all()); n != messages {
 					t.Errorf("got %d runs for %d messages, want one for each", n, messages)
 				}
-			}, following(broker.RabbitMQ43), rehoptest.WithPatience(10*time.Hour))
+			}, following(broker.RabbitMQ43), rehoptest.WithTimeout(10*time.Hour))
 		})
 	}
 }
@@ -169,7 +169,7 @@ func TestAlarmLongerThanConsumerTimeout(t *testing.T) {
 				if len(done) != messages+1 {
 					t.Errorf("got %d messages handled, want %d", len(done), messages+1)
 				}
-			}, following(release), rehoptest.WithPatience(24*time.Hour))
+			}, following(release), rehoptest.WithTimeout(24*time.Hour))
 		})
 	}
 }

@@ -147,7 +147,7 @@ func TestRequestAtClose(t *testing.T) {
 		}()
 		synctest.Wait()
 		clock := startClock()
-		if err := client.Close(context.Background()); !errors.Is(err, rehop.ErrUnknown) || !strings.Contains(err.Error(), "not answered: 1;") {
+		if err := client.Close(context.Background()); !errors.Is(err, rehop.ErrUnknown) || !strings.Contains(err.Error(), "requests without a reply: 1;") {
 			t.Errorf("close: got %v, want ErrUnknown about one request", err)
 		}
 		within(t, "close", clock.now(), 30*time.Second, 40*time.Second)

@@ -11,24 +11,24 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// Schedule says how often a failed message is tried again, and how long it waits before. The zero
-// value is Subscriber.Retry's default.
+// Schedule is how often a failed message is retried, and after which delays. The zero value is
+// Subscriber.Retry's default.
 type Schedule struct {
-	steps     []time.Duration // the waits, if they are a list
-	grows     bool            // they are not; then there is
-	first     time.Duration   // the first wait,
-	factor    float64         // by how much it grows,
-	max       time.Duration   // up to,
-	attempts  int             // and how many attempts there are in all
+	steps     []time.Duration // the delays of Steps
+	grows     bool            // it is Exponential
+	first     time.Duration   // Exponential: the first delay
+	factor    float64         // Exponential: by how much it grows
+	max       time.Duration   // Exponential: the longest delay
+	attempts  int             // in all
 	jitter    float64
 	immediate int
 	set       bool
 	usual     bool // it is a layout's own
 }
 
-// Steps waits for each of the delays in turn; when they are used up, the message has failed. So
-// there is one attempt more than there are delays. Each distinct delay has a queue of its own on the
-// broker, shared by all subscriptions.
+// Steps waits for each of the delays in turn. When they are used up, the message goes to the failed
+// queue. So there is one attempt more than there are delays. Each distinct delay has a queue of its own
+// on the broker, shared by all subscriptions. A delay is at least 1 ms and at most about 310 days.
 func Steps(delays ...time.Duration) Schedule {
 	return Schedule{steps: slices.Clone(delays), attempts: len(delays) + 1, set: true}
 }
@@ -36,21 +36,21 @@ func Steps(delays ...time.Duration) Schedule {
 // NoRetry sends a message to the failed queue when its first attempt has failed.
 func NoRetry() Schedule { return Steps() }
 
-// Exponential waits for first, then factor times as long each time, at most max; the handler runs
-// attempts times in all.
+// Exponential waits for first, then factor times as long each time, at most max. There are that many
+// attempts in all.
 func Exponential(first time.Duration, factor float64, max time.Duration, attempts int) Schedule {
 	return Schedule{grows: true, first: first, factor: factor, max: max, attempts: attempts, set: true}
 }
 
-// WithJitter makes each wait longer by a random part of it, up to fraction, so that messages which
-// failed together do not come back together. It never makes a wait shorter.
+// WithJitter makes each delay longer by a random part of it, up to fraction (0 to 10), so that messages
+// that failed together are not retried together. It never makes a delay shorter. Default: 0.
 func (s Schedule) WithJitter(fraction float64) Schedule {
 	s.jitter = fraction
 	return s
 }
 
-// WithImmediate runs the handler up to n more times at once, in the process, before the first wait.
-// All of these are one attempt.
+// WithImmediate runs the handler up to n more times at once, in the same process, before the first
+// delay. All of these are one attempt. Default: 0.
 func (s Schedule) WithImmediate(n int) Schedule {
 	s.immediate = n
 	return s
@@ -115,7 +115,7 @@ func (s Schedule) nominal(n int) time.Duration {
 	return time.Duration(d)
 }
 
-// fixed are the waits that come again and again, and so deserve a queue of their own.
+// fixed are the delays that are the same for many messages, and so have a queue of their own.
 func (s Schedule) fixed() []time.Duration {
 	if s.jitter > 0 {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,8 +16,8 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Subscriber says what to consume, how, and what happens to what fails. Queue and Handler, or
-// Batch, are required.
+// Subscriber has the settings of a subscription: what to consume, how, and what happens to failed
+// messages. Queue and Handler, or Batch, are required.
 type Subscriber struct {
 	// The queue.
 
@@ -83,13 +84,12 @@ type Subscriber struct {
 
 	// Handling.
 
-	// Handler handles the messages; what it returns decides what becomes of each.
+	// Handler handles the messages; what it returns decides what happens to each.
 	Handler Handler
 	// Batch handles many messages with one call. Set either Handler or Batch.Handle. Default: none.
 	Batch Batch
 	// Middleware wraps the handler, the first one outermost. It cannot be combined with Batch; nor can
-	// Rate and Classify.
-	// Default: none.
+	// Rate and Classify. Default: none.
 	Middleware []Middleware
 	// Concurrency is how many messages, or batches, are handled at once. Raise it for handlers that
 	// wait for others. Messages are not handled in order if it is above 1. Default: 1.
@@ -104,8 +104,8 @@ type Subscriber struct {
 	// Burst is how many runs may begin at once when none has begun for a while. It needs a Rate. At most
 	// 1,000,000. Default: 1.
 	Burst int
-	// Classify decides by the error of a handler, and by the message, what becomes of the message: a
-	// policy in one place, for handlers that do not know of rehop. It is called with the error that the
+	// Classify decides by the error of a handler, and by the message, what happens to the message: a
+	// policy in one place, for handlers that do not know rehop. It is called with the error that the
 	// handler returned, after Middleware, or with one that describes its panic or runtime.Goexit. The
 	// error that Classify returns takes the place of that one, also for [Hooks]: the same error, or
 	// Permanent, RetryAfter, Postpone, Discard or Unavailable around it. Nil: the message is handled.
@@ -136,15 +136,15 @@ type Subscriber struct {
 
 	// Retries.
 
-	// Layout says where messages that fail wait, where they end, and by what names. Set another one to
-	// share queues with programs that do not use rehop. Default: layout.Native, with rehop's own queues.
+	// Layout is the set of queues for retries and failed messages. Set another one to share queues with
+	// programs that do not use rehop. Default: layout.Native, with rehop's own queues.
 	Layout layout.Layout
 	// Retry is the schedule of a message that fails. Default: the layout's; for layout.Native that is
 	// Steps(10s, 100s, 1h, 2h, 10h).
 	Retry Schedule
 	// CrashLimit is how often a message may be delivered without an answer (the process died or lost its
 	// connection) before it goes to the failed queue. From the third time on it is handled alone, so
-	// that messages which only happened to be near are not suspected. At most 40. Default: 10.
+	// that other messages are not counted with it. At most 40. Default: 10.
 	CrashLimit int
 	// ProbeMin and ProbeMax bound the pause between tries while the handler returns Unavailable.
 	// Default: 1 s and 30 s.
@@ -197,14 +197,14 @@ func (s Subscriber) withDefaults(native layouts.Native) Subscriber {
 	return s
 }
 
-// layout is the mechanics of the layout; nil: it is none that validate accepts.
+// layout is the mechanics of the layout; nil if validate does not accept it.
 func (s Subscriber) layout() layouts.Layout {
 	l, _ := layouts.Of(s.Layout)
 	return l
 }
 
 const (
-	maxPrefetch   = 65535 // what AMQP can say
+	maxPrefetch   = 65535 // AMQP's limit
 	maxCrashLimit = 40    // below the delivery limit of the queue, which would act first
 	maxRate       = 1e6   // a bucket counts in nanoseconds
 	maxBurst      = 1e6
@@ -215,21 +215,13 @@ const (
 func (s Subscriber) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if _, err := layouts.Of(s.Layout); err != nil { // much of what follows asks the layout
-		fault("Layout: %w", err)
-		return errors.Join(faults...)
+	if _, err := layouts.Of(s.Layout); err != nil { // much of what follows needs the layout
+		return fmt.Errorf("Layout: %w", err)
 	}
-	switch {
-	case s.Queue == "":
+	if s.Queue == "" {
 		fault("Queue is empty")
-	case len(s.Queue) > 255:
-		fault("Queue has %d bytes, AMQP allows 255", len(s.Queue))
-	case !utf8.ValidString(s.Queue): // RabbitMQ 4 ends the connection
-		fault("Queue %q is not UTF-8", s.Queue)
-	case strings.HasPrefix(s.Queue, "amq."):
-		fault("Queue %q: names that begin with amq. belong to the broker", s.Queue)
-	case strings.HasPrefix(s.Queue, "rehop."):
-		fault("Queue %q: names that begin with rehop. belong to rehop; package admin looks into them", s.Queue)
+	} else if err := layouts.CheckName("Queue", s.Queue); err != nil {
+		faults = append(faults, err)
 	}
 	if s.Handler == nil && s.Batch.Handle == nil {
 		fault("Handler is nil, and Batch.Handle is nil, too")
@@ -273,10 +265,8 @@ func (s Subscriber) validate() error {
 	if s.ProbeMin <= 0 || s.ProbeMax < s.ProbeMin {
 		fault("ProbeMin %v and ProbeMax %v must be positive, in this order", s.ProbeMin, s.ProbeMax)
 	}
-	switch s.QueueType {
-	case "", layout.Quorum, layout.Classic:
-	default:
-		fault("QueueType %q must be %q or %q", s.QueueType, layout.Quorum, layout.Classic)
+	if err := layouts.CheckType("QueueType", s.QueueType); err != nil {
+		faults = append(faults, err)
 	}
 	if s.QueueType == layout.Quorum && (s.Exclusive || s.AutoDelete) {
 		fault("a quorum queue cannot be Exclusive or AutoDelete")
@@ -287,9 +277,7 @@ func (s Subscriber) validate() error {
 	if s.ExclusiveConsumer && layouts.IsQuorum(s.queue()) {
 		fault("ExclusiveConsumer has no effect on a quorum queue; use SingleActiveConsumer, or QueueType layout.Classic")
 	}
-	switch s.Overflow {
-	case "", "reject-publish", "drop-head", "reject-publish-dlx":
-	default:
+	if !slices.Contains([]string{"", "reject-publish", "drop-head", "reject-publish-dlx"}, s.Overflow) {
 		fault("Overflow %q must be reject-publish, drop-head or reject-publish-dlx", s.Overflow)
 	}
 	for name, d := range map[string]time.Duration{"MessageTTL": s.MessageTTL, "Expires": s.Expires} {
@@ -311,7 +299,7 @@ func (s Subscriber) validate() error {
 		fault("PolicyPriority %d must be positive, and only for a queue that rehop declares and that lasts", s.PolicyPriority)
 	}
 	if sneakers, ok := s.Layout.(layout.Sneakers); ok && sneakers.Reject && s.PolicyPriority > 0 {
-		fault("PolicyPriority: what Sneakers.Reject rejects would be lost where the policy is missing; do not use both")
+		fault("PolicyPriority: without the policy, messages that Sneakers.Reject rejects would be lost; do not use both")
 	}
 	if err := s.layout().Validate(); err != nil {
 		fault("Layout: %w", err)
@@ -319,7 +307,7 @@ func (s Subscriber) validate() error {
 		faults = append(faults, s.losses()...)
 	}
 	if _, tiers := s.Layout.(layout.Tiers); tiers && s.Retry.jitter > 0 {
-		fault("Retry: jitter makes a message wait for longer than its tier does, and so for the next one's time; take it out")
+		fault("Retry: jitter makes a message wait longer than its tier, and so for the delay of the next tier; remove it")
 	}
 	if err := s.Retry.validate(); err != nil {
 		faults = append(faults, err)
@@ -327,7 +315,7 @@ func (s Subscriber) validate() error {
 	return errors.Join(faults...)
 }
 
-// checkRate finds rates that are impossible, or at which messages would be held for too long.
+// checkRate finds rates that are impossible, or at which messages would stay unacked for too long.
 func (s Subscriber) checkRate(fault func(format string, args ...any)) {
 	switch {
 	case !(s.Rate >= 0 && s.Rate <= maxRate): // neither is true of NaN
@@ -343,7 +331,7 @@ func (s Subscriber) checkRate(fault func(format string, args ...any)) {
 		fault("Rate: Burst %d must be from 1 to %.0f", s.Burst, maxBurst)
 	}
 	if wait := s.times().RateWait(); wait > consume.MaxRateWait {
-		fault("Rate: with a Prefetch of %d and %d immediate retries, a message could wait for its turn for %v, and the longest is %v; lower Prefetch, Concurrency or the number of immediate retries, or raise Rate",
+		fault("Rate: with a Prefetch of %d and %d immediate retries, a message could wait for %v, and the longest wait allowed is %v; lower Prefetch, Concurrency or the number of immediate retries, or raise Rate",
 			s.Prefetch, s.Retry.immediate, wait.Round(time.Millisecond), consume.MaxRateWait)
 	}
 }
@@ -354,15 +342,15 @@ func (s Subscriber) times() consume.Timeout {
 		Rate: s.Rate, Immediate: s.Retry.immediate, Batch: s.Batch.settings()}
 }
 
-// losses are settings by which the broker takes messages out of the queue, where the layout has no place for what it takes: they would be
-// gone, at once or when the broker sees that they went in a circle.
+// losses are settings by which the broker removes messages from the queue, where the layout has no
+// failed queue for them: they would be lost, at once or when the broker finds that they go in a cycle.
 func (s Subscriber) losses() (faults []error) {
 	q := s.queue()
-	if s.ExistingQueue || s.layout().Rests(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
+	if s.ExistingQueue || s.layout().DeadLettersToFailed(q) || s.QueueArgs["x-dead-letter-exchange"] != nil {
 		return nil
 	}
 	fault := func(setting string) {
-		faults = append(faults, fmt.Errorf("%s: with a %T no failed queue takes what the broker drops from queue %q, and it would be lost; take it out, or give the queue a dead-letter exchange by QueueArgs",
+		faults = append(faults, fmt.Errorf("%s: with a %T there is no failed queue for messages that the broker drops from queue %q, and they would be lost; remove this setting, or set a dead-letter exchange in QueueArgs",
 			setting, s.Layout, s.Queue))
 	}
 	if q.Args["x-message-ttl"] != nil {
@@ -398,7 +386,7 @@ func (s Subscriber) queueArgs() map[string]any {
 	return args
 }
 
-// queueType is what the layout is told; "" is its usual type.
+// queueType is the type for the layout; "" is its usual type.
 func (s Subscriber) queueType() layout.QueueType {
 	if _, native := s.Layout.(layout.Native); native && s.QueueType == "" && (s.Exclusive || s.AutoDelete || s.MaxPriority > 0) {
 		return layout.Classic
@@ -406,12 +394,12 @@ func (s Subscriber) queueType() layout.QueueType {
 	return s.QueueType
 }
 
-// queue is the queue as it is declared, with what a policy may set of it.
+// queue is the queue as it is declared, with what a policy may set.
 func (s Subscriber) queue() topology.Queue { return s.layout().Queue(s.queueSpec()) }
 
 // isolates reports whether the subscription can change to one message at a time and back, for which
-// it replaces its consumer: a temporary queue would end with it, and an exclusive or single active
-// consumer would let another one in.
+// it replaces its consumer: a temporary queue would be deleted with the consumer, and an exclusive or
+// single active consumer could be replaced by another program's.
 func (s Subscriber) isolates() bool {
 	return !s.Exclusive && !s.AutoDelete && !s.ExclusiveConsumer && !s.SingleActiveConsumer && s.QueueArgs["x-single-active-consumer"] != true
 }
@@ -419,13 +407,13 @@ func (s Subscriber) isolates() bool {
 func (s Subscriber) queueSpec() layouts.QueueSpec {
 	return layouts.QueueSpec{
 		Name: s.Queue, Type: s.queueType(), Passive: s.ExistingQueue, Exclusive: s.Exclusive, AutoDelete: s.AutoDelete,
-		Args: s.queueArgs(), Exchange: s.Exchange, Kind: s.ExchangeType, ForeignExchange: s.ExistingExchange, Keys: s.Keys,
+		Args: s.queueArgs(), Exchange: s.Exchange, ExchangeType: s.ExchangeType, ExistingExchange: s.ExistingExchange, Keys: s.Keys,
 	}
 }
 
 // plan is everything that the subscription needs on the broker.
 func (s Subscriber) plan(native layouts.Native) (topology.Plan, error) {
-	plan, err := layouts.Whole(s.layout(), native, s.queueSpec(), s.Retry.fixed())
+	plan, err := layouts.SubscriptionPlan(s.layout(), native, s.queueSpec(), s.Retry.fixed())
 	for i := range plan.Queues {
 		plan.Queues[i].Priorities = plan.Queues[i].Name == s.Queue && s.quorumPriorities()
 	}
@@ -435,13 +423,11 @@ func (s Subscriber) plan(native layouts.Native) (topology.Plan, error) {
 	return plan.ByPolicy(s.PolicyPriority, s.Queue), nil
 }
 
-// quorumPriorities reports whether messages have priorities in a quorum queue, which not every release has.
+// quorumPriorities reports whether the subscription needs priorities of a quorum queue, which not every
+// release has.
 func (s Subscriber) quorumPriorities() bool {
 	return s.MaxPriority > 0 && s.QueueType == layout.Quorum
 }
-
-// rests reports whether the broker certainly takes what is rejected to the failed queue by itself. A policy may not be there.
-func (s Subscriber) rests() bool { return s.PolicyPriority == 0 && s.layout().Rests(s.queue()) }
 
 func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 	o := rabbit.ConsumeOptions{Queue: s.Queue, Tag: s.ConsumerTag, Exclusive: s.ExclusiveConsumer, Plan: plan,
@@ -458,8 +444,8 @@ func (s Subscriber) consumeOptions(plan topology.Plan) rabbit.ConsumeOptions {
 // settings are those of the running subscription.
 func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 	handler := s.Handler
-	for i := len(s.Middleware) - 1; i >= 0; i-- {
-		handler = s.Middleware[i](handler)
+	for _, wrap := range slices.Backward(s.Middleware) {
+		handler = wrap(handler)
 	}
 	var classify func(view any, err error) error
 	if s.Classify != nil {
@@ -472,7 +458,8 @@ func (s Subscriber) settings(forms []consume.Form) consume.Settings {
 		Rate: s.Rate, Burst: s.Burst, Classify: classify,
 		Schedule: consume.Schedule{Attempts: s.Retry.attempts, Immediate: s.Retry.immediate, After: s.Retry.after},
 		Layout:   s.layout(), Declared: s.queue(), Forms: forms, Options: s.consumeOptions(forms[0].Plan),
-		Isolates: s.isolates(), DeadLetters: s.rests(), LastConsumer: s.AutoDelete,
-		Handler: &deliveries{handler: handler, batch: s.Batch, queue: s.Queue, attempts: s.Retry.attempts},
+		Isolates: s.isolates(), LastConsumer: s.AutoDelete,
+		DeadLetters: s.PolicyPriority == 0 && s.layout().DeadLettersToFailed(s.queue()), // a policy may be missing
+		Handler:     &deliveries{handler: handler, batch: s.Batch, queue: s.Queue, attempts: s.Retry.attempts},
 	}
 }

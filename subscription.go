@@ -16,10 +16,11 @@ type Subscription struct {
 	running *consume.Subscription
 }
 
-// Subscribe declares what the subscription needs and begins to handle messages. If the broker cannot
-// be reached now, that happens when it can. What the broker refuses is a *TopologyError.
+// Subscribe declares what the subscription needs and starts to handle messages. If the broker cannot
+// be reached now, that happens as soon as it can. If the broker refuses something, Subscribe returns a
+// *TopologyError.
 //
-// ctx bounds the start, and its values reach the handler's context; the subscription ends with
+// ctx limits the start, and its values reach the handler's context. The subscription runs until
 // [Subscription.Stop], [Subscription.Drain] or [Client.Close].
 func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscription, error) {
 	config = config.withDefaults(c.native)
@@ -52,8 +53,7 @@ func (c *Client) Subscribe(ctx context.Context, config Subscriber) (*Subscriptio
 	return s, nil
 }
 
-// forget is called when a subscription has ended. It reports whether the client has no other one to
-// the same queue.
+// forget removes a subscription that has ended. It reports whether it was the last one to its queue.
 func (c *Client) forget(s *Subscription) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,24 +76,27 @@ func (s *Subscription) Receiving() bool { return s.running.Receiving() }
 // Closed is closed when the subscription has ended.
 func (s *Subscription) Closed() <-chan struct{} { return s.running.Closed() }
 
-// Drain receives no more, and lets what has been received be handled. It returns nil when the broker
-// knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
+// Drain stops receiving and lets handlers finish what was received. It returns nil when the broker has
+// all acks. When ctx ends first, Drain continues like Stop and returns an error.
 //
-// A message that waits because of [Subscriber.Rate] goes back to its queue at once. Where the queue
-// ends with the subscription or the client (Exclusive, AutoDelete), it is handled when the rate
-// allows it. If ctx ends before, it is lost with the queue, and the error says so.
+// A message that waits because of [Subscriber.Rate] goes back to its queue at once. Where the queue is
+// deleted with the subscription or the client (AutoDelete, Exclusive), it is handled when the rate
+// allows it. If ctx ends first, it is lost with the queue, and Drain returns an error.
 //
-// Handlers have the time that [Subscriber.Timeout] and [Subscriber.StuckAfter] give them. The broker has 30 s to take a message that
-// failed, and half as long after each one that it has not taken, because of a memory alarm for example: a minute in all. Such
-// messages go back to the queue, this attempt does not count, and the error says how many they are. A broker that does not answer at all
-// for 30 s is not waited for either.
+// Handlers have the time of [Subscriber.Timeout] and [Subscriber.StuckAfter]. The broker has 30 s to
+// confirm a failed message in its delay or failed queue, and half as long after each one that it did
+// not confirm, for example because of a memory alarm: a minute in all. Such messages go back to the
+// queue, this attempt does not count, and the error has their number. Drain does not wait either for a
+// broker that does not answer for 30 s.
 //
-// Called by a handler or hook of this subscription, Drain does nothing and returns an error, as it would wait for itself.
+// In a handler or hook of this subscription, Drain does nothing and returns an error, because it would
+// wait for itself.
 func (s *Subscription) Drain(ctx context.Context) error { return s.running.Drain(ctx) }
 
-// Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
-// goes back to the queue, and no attempt is used. It waits for them for [Subscriber.StopGrace]. A handler that ignores its context
-// for longer does not keep Stop from returning: its message goes back while it still runs, and Stop says so. A message that has failed and that
-// the broker does not take within 2 s goes back, too. Called by a handler or hook of this subscription, Stop does nothing and returns an
-// error, as it would wait for itself.
+// Stop starts no more handlers and cancels the contexts of running ones. Messages that they do not
+// finish go back to the queue, and no attempt is used. Stop waits for handlers for
+// [Subscriber.StopGrace]. The message of a handler that runs longer goes back while the handler still
+// runs, and Stop returns an error. A failed message that the broker does not confirm within 2 s goes
+// back, too. In a handler or hook of this subscription, Stop does nothing and returns an error, because
+// it would wait for itself.
 func (s *Subscription) Stop() error { return s.running.Stop() }

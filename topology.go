@@ -9,14 +9,17 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Topology is everything that a client with this config and these subscriptions declares on its broker, as a
-// value. Package admin compares it with a broker and applies it (Admin.Diff, Admin.Apply); the plan itself can be
-// written as RabbitMQ's definitions (Definitions), and drawn (SVG, Mermaid). It has policies for subscriptions that say so
-// (Subscriber.PolicyPriority). Subscriptions need no handler for that.
+// Topology returns everything that a client with this config and these subscriptions declares, as a
+// value. Nothing is sent to a broker, and the subscriptions need no handler. Package admin compares the
+// plan with a broker and applies it (Admin.Diff, Admin.Apply). The plan can be exported as RabbitMQ's
+// definitions (Definitions) and drawn (SVG, Mermaid). It has policies for subscriptions with a
+// PolicyPriority.
 //
-// A layout that fleets have in several forms (layout.PubSub, layout.Sneakers) is in the newest one. Diff and Apply choose the form that the broker has, as subscriptions do.
+// A layout that exists in several forms (layout.PubSub, layout.Sneakers) is in the newest one. Diff and
+// Apply choose the form that the broker has, as subscriptions do.
 //
-// Cascades are not in it: whoever has a delay for which there is no step declares the levels then.
+// The plan does not have the delay queues of the cascade: they are declared when a delay first needs
+// them.
 func Topology(config Config, subscriptions ...Subscriber) (topology.Plan, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {

@@ -175,7 +175,7 @@ func (w *application) declare(ctx context.Context, work topology.Plan) error {
 			destination = topology.Exchange{Name: b.Destination}.Object()
 		}
 		if w.absent[source.String()] || w.absent[destination.String()] {
-			w.done.Left = append(w.done.Left, topology.Difference{Kind: topology.Missing, Object: b.Object(), Do: topology.Look,
+			w.done.Left = append(w.done.Left, topology.Difference{Kind: topology.Missing, Object: b.Object(), Do: topology.Check,
 				Hint: "declare it when both of its ends are there"})
 			continue
 		}
@@ -210,7 +210,7 @@ func (w *application) try(ctx context.Context, queues []topology.Queue) error {
 		}
 		err := w.admin.tryQueue(ctx, q)
 		if errors.Is(err, errNotTried) {
-			w.done.Left = append(w.done.Left, topology.Difference{Kind: topology.Unchecked, Object: q.Object(), Do: topology.Look, Hint: errNotTried.Error()})
+			w.done.Left = append(w.done.Left, topology.Difference{Kind: topology.Unchecked, Object: q.Object(), Do: topology.Check, Hint: errNotTried.Error()})
 			continue
 		}
 		if err != nil {

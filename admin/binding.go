@@ -152,7 +152,7 @@ type tryPlace struct {
 
 func (p *tryPlace) open(ctx context.Context) error {
 	return p.admin.read.Declare(ctx, topology.Plan{
-		Exchanges: []topology.Exchange{{Name: p.name, Kind: "headers", AutoDelete: true}},
+		Exchanges: []topology.Exchange{{Name: p.name, Type: "headers", AutoDelete: true}},
 		Queues:    []topology.Queue{{Name: p.name, Exclusive: true}},
 	})
 }

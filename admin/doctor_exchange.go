@@ -23,7 +23,7 @@ func (c *checkup) exchanges() {
 		switch {
 		case set && !there:
 			c.find("exchange.alternate-missing", x.Object(), "declare that exchange, or correct the alternate exchange", "its alternate exchange %q does not exist", alternate)
-		case !set && !x.Internal && x.Kind != "fanout" && !strings.HasPrefix(x.Name, "rehop.") && fed[x.Name]:
+		case !set && !x.Internal && x.Type != "fanout" && !strings.HasPrefix(x.Name, "rehop.") && fed[x.Name]:
 			c.find("exchange.no-alternate", x.Object(), "set a policy for it: "+c.ctl("rabbitmqctl set_policy -p %q …", "PUT /api/policies/%s/…")+" with {\"alternate-exchange\": \""+layouts.UnroutedExchange+"\"} for exchanges; or publish mandatory, as rehop does", "it has no alternate exchange")
 		}
 	}

@@ -67,7 +67,7 @@ func (c *checkup) declaredByOthers() map[string]bool {
 			continue
 		}
 		shared[q.Name] = true
-		for _, beside := range of.Around(layouts.QueueSpec{Name: q.Name}).Queues {
+		for _, beside := range of.RetryTopology(layouts.QueueSpec{Name: q.Name}).Queues {
 			shared[beside.Name] = true
 		}
 	}
@@ -95,7 +95,7 @@ func (c *checkup) returnsByHeader(queue string) bool {
 
 // has reports whether the queues are there that a layout has beside a queue.
 func (c *checkup) has(l layouts.Layout, queue string) bool {
-	return !slices.ContainsFunc(l.Around(layouts.QueueSpec{Name: queue}).Queues, func(q topology.Queue) bool {
+	return !slices.ContainsFunc(l.RetryTopology(layouts.QueueSpec{Name: queue}).Queues, func(q topology.Queue) bool {
 		_, there := c.chart.live.Queue(q.Name)
 		return !there
 	})

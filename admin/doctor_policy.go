@@ -108,7 +108,7 @@ func (c *checkup) ownPolicies() {
 		case waiting, resting, moving:
 			var keys []string
 			for _, key := range harmful {
-				if value, set := q.Ruled[key]; set && value != "disabled" { // only a delayed retry can be
+				if value, set := q.PolicyArgs[key]; set && value != "disabled" { // only a delayed retry can be
 					if effect, _ := q.Effective(key); fmt.Sprint(effect) == fmt.Sprint(value) && fmt.Sprint(q.Args["x-"+key]) != fmt.Sprint(value) {
 						keys = append(keys, fmt.Sprintf("%s = %v", key, value))
 					}
@@ -118,8 +118,8 @@ func (c *checkup) ownPolicies() {
 				c.find("policy.own", q.Object(), "narrow the policy's pattern, so that it matches none of rehop's queues, as in "+sparing(q.Name), "policy %s sets %s", rulers, strings.Join(keys, ", "))
 			}
 		case consumed:
-			_, length := q.Ruled["max-length"]
-			_, bytes := q.Ruled["max-length-bytes"]
+			_, length := q.PolicyArgs["max-length"]
+			_, bytes := q.PolicyArgs["max-length-bytes"]
 			_, declared := q.Args["x-max-length"]
 			_, declaredBytes := q.Args["x-max-length-bytes"]
 			if (length || bytes) && !declared && !declaredBytes && strings.HasPrefix(setting(q, "overflow"), "reject-publish") && !landings[layouts.LandingQueue(q.Name)] {

@@ -62,7 +62,7 @@ func (c *checkup) oldArguments(q topology.LiveQueue) {
 	}
 	byPolicy := 0
 	for _, key := range []string{"queue-mode", "queue-master-locator"} {
-		if value, ruled := q.Ruled[key]; ruled {
+		if value, ruled := q.PolicyArgs[key]; ruled {
 			old = append(old, fmt.Sprintf("%s = %v (policy %s)", key, value, q.Policy))
 			byPolicy++
 		}

@@ -74,8 +74,8 @@ func TestEverything(t *testing.T) {
 // The pattern that is suggested spares what rehop has beside a queue, in each layout.
 func TestSparingPattern(t *testing.T) {
 	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}, layout.Sneakers{ErrorName: "broken+mail"}} {
-		spec := layouts.QueueSpec{Name: "orders", Exchange: "order", Kind: "topic"}
-		queues := append(layouts.Must(l).Subscription(spec).Queues, layouts.Must(l).Around(spec).Queues...)
+		spec := layouts.QueueSpec{Name: "orders", Exchange: "order", ExchangeType: "topic"}
+		queues := append(layouts.Must(l).Subscription(spec).Queues, layouts.Must(l).RetryTopology(spec).Queues...)
 		for _, q := range append(queues, topology.Queue{Name: layouts.Must(l).FailedQueue("orders")}, topology.Queue{Name: layouts.MovingQueue("orders")}) {
 			if q.Name == "orders" {
 				continue

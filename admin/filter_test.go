@@ -25,7 +25,7 @@ func TestAge(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(a.Close)
-		if _, err := a.Apply(t.Context(), topology.Plan{Queues: layouts.Must(layout.PubSub{}).Around(layouts.QueueSpec{Name: "q"}).Queues}, admin.ApplyOptions{}); err != nil {
+		if _, err := a.Apply(t.Context(), topology.Plan{Queues: layouts.Must(layout.PubSub{}).RetryTopology(layouts.QueueSpec{Name: "q"}).Queues}, admin.ApplyOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		now := time.Now()

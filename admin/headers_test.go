@@ -154,7 +154,7 @@ func deadLettering(t *testing.T) (*admin.Admin, *amqp091.Channel) {
 		t.Fatal(err)
 	}
 	t.Cleanup(a.Close)
-	whole, err := layouts.Whole(layouts.Must(layout.DLX{}), layouts.Native{}, layouts.QueueSpec{Name: "q", Exchange: "order"}, nil)
+	whole, err := layouts.SubscriptionPlan(layouts.Must(layout.DLX{}), layouts.Native{}, layouts.QueueSpec{Name: "q", Exchange: "order"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

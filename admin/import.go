@@ -266,7 +266,7 @@ func (a *Admin) itemOf(r record) (rabbit.Item, error) {
 	f := envelope.Failure{
 		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: at(r.FailedAt), FirstFailed: at(r.FirstFailed),
 		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration,
-		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays, Rests: true,
+		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays, InFailedQueue: true,
 	}
 	if shared(r.Queue) {
 		f.Queue = "" // nothing said which one it belongs to
@@ -278,7 +278,7 @@ func (a *Admin) itemOf(r record) (rabbit.Item, error) {
 	}
 	// It comes to rest as one that has just failed does.
 	verdict := of.Fail(layouts.Failure{
-		Letter: layouts.Letter{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: headers, Body: r.Body, ContentType: r.ContentType,
+		Message: layouts.Message{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: headers, Body: r.Body, ContentType: r.ContentType,
 			CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID},
 		Attempt: r.Attempts, Kind: r.Kind, Error: r.Error, Stack: r.Stack, At: f.FailedAt,
 	})

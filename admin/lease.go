@@ -26,7 +26,7 @@ const (
 type lease struct {
 	admin *Admin
 	link  *rabbit.Link
-	line  *rabbit.Line // of the link, with which the lease ends
+	line  *rabbit.Conn // of the link, with which the lease ends
 	name  string
 }
 
@@ -36,7 +36,7 @@ func (a *Admin) leaseOf(ctx context.Context, queue string) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := link.Line(ctx)
+	line, err := link.Conn(ctx)
 	if err != nil {
 		a.drop(link)
 		return nil, fmt.Errorf("reserve queue %q: %w", queue, err)

@@ -50,7 +50,7 @@ type limits struct {
 }
 
 // limitsOf are the limits of the queue of a place.
-func (a *Admin) limitsOf(ctx context.Context, p place, line *rabbit.Line) (limits, error) {
+func (a *Admin) limitsOf(ctx context.Context, p place, line *rabbit.Conn) (limits, error) {
 	if !p.open {
 		return limits{deliveries: unlimited}, nil // what waits must not wait once more; if it is dropped, it goes where it goes after its wait
 	}

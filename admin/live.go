@@ -114,7 +114,7 @@ type apiExchange struct {
 
 func (x apiExchange) live() topology.LiveExchange {
 	return topology.LiveExchange{
-		Exchange: topology.Exchange{Name: x.Name, Kind: x.Kind, Internal: x.Internal, AutoDelete: x.AutoDelete, Args: topology.Args(x.Arguments)},
+		Exchange: topology.Exchange{Name: x.Name, Type: x.Kind, Internal: x.Internal, AutoDelete: x.AutoDelete, Args: topology.Args(x.Arguments)},
 		Durable:  x.Durable, Policy: x.Policy,
 	}
 }

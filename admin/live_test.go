@@ -51,7 +51,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("queue q: got %+v, TTL %v, want policy p, 3 messages, 4 consumers, TTL 100", q, ttl)
 	}
 	plan := topology.Plan{
-		Exchanges: []topology.Exchange{{Name: "x/ü", Kind: "topic", Internal: true, Args: topology.Args{"alternate-exchange": "y"}}},
+		Exchanges: []topology.Exchange{{Name: "x/ü", Type: "topic", Internal: true, Args: topology.Args{"alternate-exchange": "y"}}},
 		Queues:    []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": int64(100)}}},
 		Bindings:  []topology.Binding{{Source: "x/ü", Destination: "q", Key: "k", Args: topology.Args{"n": int64(1)}}},
 	}

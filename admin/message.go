@@ -85,7 +85,7 @@ func (p place) isCopy(m Message) bool {
 
 func (p place) read(d rabbit.Message) Message {
 	exchange, key := p.origin(d)
-	l := layouts.Letter{
+	l := layouts.Message{
 		Queue: p.owner, ID: d.MessageId, Exchange: exchange, Key: key, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
 		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 	}
@@ -118,7 +118,7 @@ func (p place) read(d rabbit.Message) Message {
 
 // astray is what is known of a message that found no queue. That it has waited in queues of rehop's own, from which the broker dead-letters it, is no failure:
 // rehop's record holds, and if there is none, the message was published and has not been handled yet.
-func astray(l layouts.Letter, source string) envelope.Failure {
+func astray(l layouts.Message, source string) envelope.Failure {
 	died := envelope.LastDeath(l.Headers)
 	waited := layouts.IsWaitQueue(died) || layouts.IsLandingQueue(died) && (envelope.Written(l.Headers) || l.Headers[layouts.HeaderTo] != nil)
 	if died != "" && !waited {

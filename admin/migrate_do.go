@@ -54,7 +54,7 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	case ActionLead:
 		back := layouts.BackExchange(queue)
 		return m.declare(ctx, topology.Plan{
-			Exchanges: []topology.Exchange{{Name: back, Kind: "fanout"}},
+			Exchanges: []topology.Exchange{{Name: back, Type: "fanout"}},
 			Bindings:  []topology.Binding{{Source: back, Destination: queue}},
 		})
 	case ActionReturn:
@@ -75,8 +75,8 @@ func (m *migration) keeping() topology.Plan {
 	gate, aside := layouts.MovingQueue(queue), layouts.AsideExchange(queue)
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{
-			{Name: aside, Kind: "fanout"},
-			{Name: gate, Kind: "fanout", Args: topology.Args{"alternate-exchange": aside}},
+			{Name: aside, Type: "fanout"},
+			{Name: gate, Type: "fanout", Args: topology.Args{"alternate-exchange": aside}},
 		},
 		Bindings: []topology.Binding{{Source: aside, Destination: gate}},
 	}
@@ -96,7 +96,7 @@ func (m *migration) keepingArgs() topology.Args {
 	if m.have.Type == string(layout.Quorum) || layouts.IsQuorum(m.want) {
 		kind = layout.Quorum
 	}
-	args := layouts.Resting(kind)
+	args := layouts.KeepArgs(kind)
 	args["x-overflow"] = "reject-publish" // should a policy limit it: what is confirmed must not drop what was before it
 	exchange, dies := m.have.Effective("dead-letter-exchange")
 	if !dies {

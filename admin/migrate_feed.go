@@ -19,7 +19,7 @@ func (m *migration) moversIn(live topology.Live) []topology.LiveQueue {
 		if b.Source != layouts.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
 			continue
 		}
-		rest := m.admin.layouts.of(b.Destination).Fail(layouts.Failure{Letter: layouts.Letter{Queue: b.Destination}})
+		rest := m.admin.layouts.of(b.Destination).Fail(layouts.Failure{Message: layouts.Message{Queue: b.Destination}})
 		if q, there := live.Queue(b.Destination); there && rest.Do == layouts.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
 			all = append(all, q)
 		}

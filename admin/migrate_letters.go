@@ -77,7 +77,7 @@ func (w *letterWays) follow(exchange string) {
 
 // takes reports whether dead letters certainly take a binding of an exchange.
 func (w *letterWays) takes(x topology.Exchange, b topology.Binding) bool {
-	switch x.Kind {
+	switch x.Type {
 	case "fanout":
 		return true
 	case "topic":

@@ -138,7 +138,7 @@ func (m *migration) overflow(ctx context.Context, live topology.Live) error {
 // orChange is advice to change the policy that sets a key of the new queue, if one does.
 func (m *migration) orChange(live topology.Live, key string) string {
 	v, _ := m.fresh.Effective(key)
-	if ruled, set := m.fresh.Ruled[key]; !set || plainValue(ruled) != plainValue(v) {
+	if ruled, set := m.fresh.PolicyArgs[key]; !set || plainValue(ruled) != plainValue(v) {
 		return ""
 	}
 	return fmt.Sprintf("; or change %s, which sets %s", ruler(live, m.fresh, key), key)

@@ -290,7 +290,7 @@ func (m *migration) copyOf(d rabbit.Message) *rabbit.Publishing {
 	origin := envelope.Failure{Exchange: d.Exchange, Key: d.RoutingKey}
 	if m.consumed {
 		origin.Queue = m.want.Name
-		origin.Exchange, origin.Key = m.admin.layouts.of(m.want.Name).Origin(layouts.Letter{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
+		origin.Exchange, origin.Key = m.admin.layouts.of(m.want.Name).Origin(layouts.Message{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
 			Headers: headers, Body: d.Body, ContentType: d.ContentType, Redelivered: d.Redelivered})
 	}
 	with := make(map[string]any, len(p.Headers)+4)

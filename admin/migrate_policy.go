@@ -27,7 +27,7 @@ func foreseen(live topology.Live, q topology.LiveQueue) topology.LiveQueue {
 // ruler names the policy that sets a key of a queue.
 func ruler(live topology.Live, q topology.LiveQueue, key string) string {
 	for _, p := range live.OperatorPolicies {
-		if v, sets := p.Definition[key]; p.Name == q.OperatorPolicy && sets && plainValue(v) == plainValue(q.Ruled[key]) {
+		if v, sets := p.Definition[key]; p.Name == q.OperatorPolicy && sets && plainValue(v) == plainValue(q.PolicyArgs[key]) {
 			return fmt.Sprintf("operator policy %q", p.Name)
 		}
 	}
@@ -110,7 +110,7 @@ func (m *migration) room(ctx context.Context, own, kept topology.LiveQueue, refu
 			continue
 		}
 		if drops(kept) {
-			if _, ruled := kept.Ruled["overflow"]; ruled {
+			if _, ruled := kept.PolicyArgs["overflow"]; ruled {
 				return refuse("overflow", "with its limit it would drop the oldest messages")
 			}
 			return refuse(key, "it would drop the oldest messages")
@@ -147,7 +147,7 @@ func (m *migration) plannedPolicies(live topology.Live) error {
 		return nil
 	}
 	const advice = "apply the plan's policies first (Admin.Apply), or set it by hand"
-	without := strings.Join(slices.Sorted(maps.Keys(planned.Ruled)), ", ")
+	without := strings.Join(slices.Sorted(maps.Keys(planned.PolicyArgs)), ", ")
 	i := slices.IndexFunc(m.policies, func(p topology.Policy) bool { return p.Name == planned.Policy })
 	differs := topology.Compare(topology.Plan{Policies: m.policies[i : i+1]}, live, func(string) bool { return false })
 	switch {
@@ -172,7 +172,7 @@ func (m *migration) newcomers(live topology.Live) error {
 	planned := m.plannedQueue()
 	for key, why := range map[string]string{"message-ttl": "what it holds for longer would be taken out of it", "expires": "the broker would delete it while nobody consumes it"} {
 		limit, set := limitOf(m.fresh, key)
-		if _, ruled := m.fresh.Ruled[key]; !set || !ruled {
+		if _, ruled := m.fresh.PolicyArgs[key]; !set || !ruled {
 			continue
 		}
 		intended, said := limitOf(planned, key)

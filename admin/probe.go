@@ -29,7 +29,7 @@ const (
 )
 
 func (p *probe) look(ctx context.Context, plan topology.Plan) error {
-	line, err := p.link.Line(ctx)
+	line, err := p.link.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (p *probe) refusals(ctx context.Context, name topology.Object, object func(
 			continue
 		}
 		if !ok {
-			p.blind = append(p.blind, topology.Difference{Kind: topology.Unchecked, Object: name, Do: topology.Look, Hint: d.Reason})
+			p.blind = append(p.blind, topology.Difference{Kind: topology.Unchecked, Object: name, Do: topology.Check, Hint: d.Reason})
 		}
 		return nil
 	}
@@ -154,7 +154,7 @@ func (r refusal) ofExchange(x *topology.LiveExchange) bool {
 	flag, _ := r.have.(bool)
 	switch r.argument {
 	case "type":
-		x.Kind, _ = r.have.(string)
+		x.Type, _ = r.have.(string)
 	case "internal":
 		x.Internal = flag
 	case "durable":

@@ -88,7 +88,7 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 
 // wayBack declares what brings a message back to a queue with the key that it has.
 func (a *Admin) wayBack(ctx context.Context, of layouts.Layout, queue string) error {
-	if err := a.write.Declare(ctx, layouts.Back(of, layouts.Native{}, queue)); err != nil {
+	if err := a.write.Declare(ctx, layouts.ReplayPlan(of, layouts.Native{}, queue)); err != nil {
 		return fmt.Errorf("declare the way back to %q: %w", queue, queueError(err))
 	}
 	return nil

@@ -36,24 +36,24 @@ type sweep struct {
 	from      place
 	reader    *rabbit.Sweep
 	began     time.Time
-	limit     time.Duration        // how long messages may be held
-	since     time.Time            // from when on they are held
-	until     time.Time            // when the broker might take them back
-	rewinds   int                  // how often in a row the broker has taken messages back
-	depth     int                  // messages that were there at the start
-	delayed   int                  // messages that the queue held back then, and that cannot be seen
-	left      int                  // of these, were not seen yet
-	extra     int                  // others that were seen
-	seen      int                  // all that were seen
-	bytes     int                  // of their bodies
-	returned  bool                 // the last one was given back before, and others that were, too, may follow
-	run       string               // of the replay that takes them
-	id        string               // of the sweep
-	renewFrom int                  // from how many returns on messages are published anew
-	renewing  bool                 // one was, so the following are, too
-	finishing bool                 // only messages that were moved before are still wanted
-	moved     map[rabbit.Print]int // messages that were moved and may not have been removed
-	owed      int                  // how many those are
+	limit     time.Duration              // how long messages may be held
+	since     time.Time                  // from when on they are held
+	until     time.Time                  // when the broker might take them back
+	rewinds   int                        // how often in a row the broker has taken messages back
+	depth     int                        // messages that were there at the start
+	delayed   int                        // messages that the queue held back then, and that cannot be seen
+	left      int                        // of these, were not seen yet
+	extra     int                        // others that were seen
+	seen      int                        // all that were seen
+	bytes     int                        // of their bodies
+	returned  bool                       // the last one was given back before, and others that were, too, may follow
+	run       string                     // of the replay that takes them
+	id        string                     // of the sweep
+	renewFrom int                        // from how many returns on messages are published anew
+	renewing  bool                       // one was, so the following are, too
+	finishing bool                       // only messages that were moved before are still wanted
+	moved     map[rabbit.Fingerprint]int // messages that were moved and may not have been removed
+	owed      int                        // how many those are
 }
 
 // haul is messages that a sweep has come to, all at once.
@@ -110,7 +110,7 @@ func (a *Admin) sweepOf(ctx context.Context, from place, largest int, returns bo
 		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
 	}
 	now := time.Now()
-	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, since: now, until: now.Add(a.sweepLimit), depth: depth, left: depth, delayed: has.delayed, moved: make(map[rabbit.Print]int),
+	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, since: now, until: now.Add(a.sweepLimit), depth: depth, left: depth, delayed: has.delayed, moved: make(map[rabbit.Fingerprint]int),
 		id: rabbit.NewID(), renewFrom: tired}, nil
 }
 
@@ -212,14 +212,14 @@ func (s *sweep) wanted() int {
 
 // owe notes that a message was moved, and that the broker may have taken it back before it was removed.
 func (s *sweep) owe(f found) {
-	s.moved[rabbit.PrintOf(&f.delivery)]++
+	s.moved[rabbit.FingerprintOf(&f.delivery)]++
 	s.owed++
 }
 
 // comesAgain reports whether a message is one that was moved and was not removed. It is that only if nothing in it differs: another one with the
 // same id must not be taken for it, and a message that was never delivered is none of them.
 func (s *sweep) comesAgain(d *rabbit.Message) bool {
-	if s.owed == 0 || !d.Redelivered || !rabbit.TakeOne(s.moved, rabbit.PrintOf(d)) {
+	if s.owed == 0 || !d.Redelivered || !rabbit.TakeOne(s.moved, rabbit.FingerprintOf(d)) {
 		return false
 	}
 	s.owed--

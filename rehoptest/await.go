@@ -38,7 +38,7 @@ func (b *Broker) waiting(queue string) (n int) {
 		if _, passing := q.Arguments["x-message-ttl"]; !passing || q.Name == queue {
 			continue
 		}
-		for _, m := range b.look(q.Name) {
+		for _, m := range b.peek(q.Name) {
 			headers := m.Headers
 			failed := headers[envelope.Queue] == queue || envelope.LastDeath(headers) == queue
 			delayed := headers[layouts.HeaderTo] == layouts.ToQueue && m.Key == layouts.LandingQueue(queue)
@@ -84,7 +84,7 @@ func (b *Broker) await(what string, missing func() string) {
 	b.t.Helper()
 	since, pause := time.Now(), firstPause
 	for last, there := "", 0; ; {
-		fresh := b.news.next()
+		fresh := b.changes.next()
 		moving, before := b.control.DeadLetters()
 		state := missing()
 		if _, after := b.control.DeadLetters(); state == "" && (moving > 0 || after != before) {
@@ -101,8 +101,8 @@ func (b *Broker) await(what string, missing func() string) {
 			last, pause = state, firstPause
 		}
 		due, waits := b.control.NextDue()
-		if time.Since(since) > b.patience {
-			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.patience, what, state, b, b.advice(due, waits))
+		if time.Since(since) > b.timeout {
+			b.t.Fatalf("rehoptest: waited %v for %s: %s. The broker has:\n%s%s", b.timeout, what, state, b, b.advice(due, waits))
 		}
 		pause = min(pause, b.longestPause(due, waits))
 		timer := time.NewTimer(pause)

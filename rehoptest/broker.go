@@ -32,22 +32,22 @@ type Broker struct {
 	// Client is closed, with its subscriptions, when the test ends.
 	Client *rehop.Client
 
-	t        testing.TB
-	server   *broker.Server
-	control  *brokertest.Control
-	cable    cable
-	news     news
-	patience time.Duration
-	virtual  bool
+	t       testing.TB
+	server  *broker.Server
+	control *brokertest.Control
+	network network
+	changes signal
+	timeout time.Duration
+	virtual bool
 }
 
 // Option changes how a test's broker or client is set up.
 type Option func(*setup)
 
 type setup struct {
-	server   broker.Server
-	client   []func(*rehop.Config)
-	patience time.Duration
+	server  broker.Server
+	client  []func(*rehop.Config)
+	timeout time.Duration
 }
 
 // WithConfig changes the config of the client that Open opens.
@@ -62,8 +62,8 @@ func WithServer(change func(*broker.Server)) Option {
 
 // WithPatience sets how long the Await methods wait before they fail the test. In synctest's virtual time, time in which messages
 // wait on the broker does not count. Default: 30 s.
-func WithPatience(d time.Duration) Option {
-	return func(s *setup) { s.patience = d }
+func WithTimeout(d time.Duration) Option {
+	return func(s *setup) { s.timeout = d }
 }
 
 // Options makes one option of several.
@@ -81,12 +81,12 @@ const heartbeat = 10 * time.Minute
 // Open starts a broker, in memory unless an option gives it a directory, and opens a client on it.
 func Open(t testing.TB, options ...Option) *Broker {
 	t.Helper()
-	s := setup{patience: 30 * time.Second}
+	s := setup{timeout: 30 * time.Second}
 	s.server.Heartbeat = heartbeat
 	s.server.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	Options(options...)(&s)
-	b := &Broker{t: t, server: &s.server, patience: s.patience, virtual: virtual(time.Now())}
-	b.news.init()
+	b := &Broker{t: t, server: &s.server, timeout: s.timeout, virtual: virtual(time.Now())}
+	b.changes.init()
 	if err := s.server.Start(); err != nil {
 		t.Fatalf("rehoptest: start the broker: %v", err)
 	}
@@ -95,7 +95,7 @@ func Open(t testing.TB, options ...Option) *Broker {
 	if b.control, err = brokertest.Open(&s.server); err != nil {
 		t.Fatalf("rehoptest: %v", err)
 	}
-	b.cable.init(s.server.Dial)
+	b.network.init(s.server.Dial)
 	config := b.Config()
 	for _, change := range s.client {
 		change(&config)
@@ -112,7 +112,7 @@ func virtual(now time.Time) bool { return now.Before(time.Date(2010, 1, 1, 0, 0,
 // Config is for further clients of the broker. Those must be closed before the test ends; a t.Cleanup does that in time.
 func (b *Broker) Config() rehop.Config {
 	return rehop.Config{
-		URL: "amqp://guest:guest@embedded/", Dial: b.cable.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hooks{b.news.hooks()},
+		URL: "amqp://guest:guest@embedded/", Dial: b.network.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hooks{b.changes.hooks()},
 		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
@@ -128,7 +128,7 @@ func (b *Broker) close() {
 		return
 	}
 	b.Up()
-	b.cable.mend()
+	b.network.closeSilent()
 	b.Unblock()
 	b.Refuse(nil)
 	b.ReleaseConfirms()

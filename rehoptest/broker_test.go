@@ -145,7 +145,7 @@ func TestComplaints(t *testing.T) {
 		},
 		"not empty": {
 			func(t testing.TB) {
-				b := rehoptest.Open(t, rehoptest.WithPatience(20*time.Millisecond))
+				b := rehoptest.Open(t, rehoptest.WithTimeout(20*time.Millisecond))
 				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Retry: rehop.Steps(10 * time.Hour), Handler: fails})
 				publish(t, b.Client, rehop.Message{Key: "q"})
 				await.True(t, time.Minute, time.Millisecond, "message sent to wait", func() bool {
@@ -159,7 +159,7 @@ func TestComplaints(t *testing.T) {
 		},
 		"not failed": {
 			func(t testing.TB) {
-				b := rehoptest.Open(t, rehoptest.WithPatience(20*time.Millisecond))
+				b := rehoptest.Open(t, rehoptest.WithTimeout(20*time.Millisecond))
 				subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: succeeds})
 				publish(t, b.Client, rehop.Message{Key: "q"})
 				b.AwaitFailed("q", 1)

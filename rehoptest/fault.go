@@ -5,19 +5,19 @@ func (b *Broker) Drop() int { return b.control.DropConnections() }
 
 // Down cuts all connections and refuses new ones until Up. What the broker holds stays there.
 func (b *Broker) Down() {
-	b.cable.setDown(true)
-	for _, s := range b.cable.present() {
+	b.network.setDown(true)
+	for _, s := range b.network.present() {
 		_ = s.Close()
 	}
 }
 
 // Up ends Down.
-func (b *Broker) Up() { b.cable.setDown(false) }
+func (b *Broker) Up() { b.network.setDown(false) }
 
 // Silence has everything disappear that is sent on the present connections, in both directions, as if a cable had been cut: only
 // missed heartbeats tell. New connections work. See [rehop.Config] for the heartbeat; here it is ten minutes unless set.
 func (b *Broker) Silence() {
-	for _, s := range b.cable.present() {
+	for _, s := range b.network.present() {
 		s.silent.Store(true)
 	}
 }

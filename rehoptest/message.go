@@ -36,7 +36,7 @@ type Message struct {
 func (b *Broker) Messages(queue string) []Message {
 	b.t.Helper()
 	var all []Message
-	for _, s := range b.look(queue) {
+	for _, s := range b.peek(queue) {
 		m, err := messageOf(s)
 		if err != nil {
 			b.t.Fatalf("rehoptest: read a message of queue %q: %v", queue, err)
@@ -46,7 +46,7 @@ func (b *Broker) Messages(queue string) []Message {
 	return all
 }
 
-func (b *Broker) look(queue string) []brokertest.Message {
+func (b *Broker) peek(queue string) []brokertest.Message {
 	b.t.Helper()
 	seen, err := b.queue(queue).Messages()
 	if err != nil {

@@ -107,18 +107,18 @@ func lower(a, b any) any {
 }
 
 // meeting is what counts when an argument and a policy set the same.
-type meeting int
+type precedence int
 
 const (
-	argumentWins meeting = iota
+	argumentWins precedence = iota
 	policyWins
 	lowerWins
 )
 
 // rulable are the arguments of queues that can be policies, by the policies' names, and for which types.
-var rulable = map[string]struct {
-	meeting meeting
-	types   string
+var policyKeys = map[string]struct {
+	precedence precedence
+	types      string
 }{
 	"dead-letter-exchange":          {argumentWins, "classic quorum"},
 	"dead-letter-routing-key":       {argumentWins, "classic quorum"},
@@ -143,11 +143,11 @@ var rulable = map[string]struct {
 // policyKey is the name under which an argument of a queue of this type can be a policy.
 func policyKey(kind, argument string) (string, bool) {
 	key, ok := strings.CutPrefix(argument, "x-")
-	return key, ok && canRule(kind, key)
+	return key, ok && canBePolicy(kind, key)
 }
 
-func canRule(kind, key string) bool {
-	r, ok := rulable[key]
+func canBePolicy(kind, key string) bool {
+	r, ok := policyKeys[key]
 	return ok && slices.Contains(strings.Fields(r.types), kind)
 }
 
@@ -156,12 +156,12 @@ func effective(kind string, args, ruled Args, key string) any {
 	argument, declared := args["x-"+key]
 	policy, set := ruled[key]
 	switch {
-	case !set || !canRule(kind, key):
+	case !set || !canBePolicy(kind, key):
 		return argument
 	case !declared:
 		return policy
 	}
-	how := rulable[key].meeting
+	how := policyKeys[key].precedence
 	if kind == "quorum" && key == "overflow" {
 		how = policyWins
 	}

@@ -8,7 +8,7 @@ import (
 func TestByPolicy(t *testing.T) {
 	t.Parallel()
 	plan := Plan{
-		Exchanges: []Exchange{{Name: "a.b", Kind: "topic", Args: Args{"alternate-exchange": "y", "x-delayed-type": "direct"}}, {Name: "y", Kind: "fanout"}},
+		Exchanges: []Exchange{{Name: "a.b", Type: "topic", Args: Args{"alternate-exchange": "y", "x-delayed-type": "direct"}}, {Name: "y", Type: "fanout"}},
 		Queues: []Queue{
 			{Name: "a.b", Args: Args{"x-queue-type": "quorum", "x-dead-letter-exchange": "y", "x-dead-letter-routing-key": "k", "x-dead-letter-strategy": "at-least-once",
 				"x-delivery-limit": int64(5), "x-expires": int64(1), "x-max-length": int64(2), "x-max-length-bytes": int64(3), "x-message-ttl": int64(4), "x-overflow": "reject-publish",
@@ -21,7 +21,7 @@ func TestByPolicy(t *testing.T) {
 		Bindings: []Binding{{Source: "a.b", Destination: "a.b"}},
 	}
 	want := Plan{
-		Exchanges: []Exchange{{Name: "a.b", Kind: "topic", Args: Args{"x-delayed-type": "direct"}}, {Name: "y", Kind: "fanout"}},
+		Exchanges: []Exchange{{Name: "a.b", Type: "topic", Args: Args{"x-delayed-type": "direct"}}, {Name: "y", Type: "fanout"}},
 		Queues: []Queue{
 			{Name: "a.b", Args: Args{"x-queue-type": "quorum", "x-single-active-consumer": true, "x-quorum-initial-group-size": int64(3), "x-queue-leader-locator": "balanced"}},
 			{Name: "classic", Args: Args{"x-max-priority": int64(3), "x-dead-letter-strategy": "at-least-once"}},

@@ -14,7 +14,7 @@ func Compare(plan Plan, live Live, own func(queue string) bool) Diff {
 	c.queues()
 	c.bindings()
 	c.superfluous(own)
-	order := []Kind{Unsupported, Missing, Differs, Ruled, Unexpected, Superfluous, Unchecked}
+	order := []Kind{Unsupported, Missing, Differs, Overridden, Unexpected, Superfluous, Unchecked}
 	slices.SortStableFunc(c.found, func(a, b Difference) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 	return c.found
 }
@@ -45,7 +45,7 @@ func (c *comparison) policies() {
 	if c.live.Partial {
 		for _, p := range c.plan.Policies {
 			c.unsettled = append(c.unsettled, p.Name)
-			c.add(Difference{Kind: Unchecked, Object: p.Object(), Do: Look, Hint: hintPartial})
+			c.add(Difference{Kind: Unchecked, Object: p.Object(), Do: Check, Hint: hintPartial})
 		}
 		return
 	}
@@ -108,16 +108,16 @@ func (c *comparison) exchanges() {
 			continue
 		}
 		o := object{c, x.Object(), Recreate, hintRecreate}
-		o.differs("type", x.Kind, have.Kind)
+		o.differs("type", x.Type, have.Type)
 		o.differs("durable", true, have.Durable)
 		o.differs("auto_delete", x.AutoDelete, have.AutoDelete)
 		o.differs("internal", x.Internal, have.Internal)
 		for _, name := range names(x.Args, have.Args) {
 			o.differs(name, x.Args[name], have.Args[name])
 		}
-		rule := c.rules.over(x.Name, "", forExchange)
+		rule := c.rules.policyFor(x.Name, "", forExchange)
 		if _, declared := x.Args[alternateExchange]; !declared && !slices.Contains(c.unsettled, rule.Name) {
-			c.ruled(x.Object(), alternateExchange, rule.Definition[alternateExchange], have.Ruled[alternateExchange], have.Policy)
+			c.ruled(x.Object(), alternateExchange, rule.Definition[alternateExchange], have.PolicyArgs[alternateExchange], have.Policy)
 		}
 	}
 }
@@ -127,7 +127,7 @@ const alternateExchange = "alternate-exchange"
 
 func (c *comparison) ruled(name Object, key string, want, have any, policy string) {
 	if !same(want, have) {
-		c.add(Difference{Kind: Ruled, Object: name, Argument: key, Want: want, Have: have, Policy: policy, Do: ChangePolicy, Hint: hintPolicy})
+		c.add(Difference{Kind: Overridden, Object: name, Argument: key, Want: want, Have: have, Policy: policy, Do: ChangePolicy, Hint: hintPolicy})
 	}
 }
 
@@ -168,18 +168,18 @@ func (c *comparison) queue(q Queue, have LiveQueue) {
 			continue
 		}
 		d := Difference{Kind: Differs, Object: o.name, Argument: name, Want: q.Args[name], Have: have.Args[name], Do: Migrate, Hint: hintMigrate}
-		if key, ok := policyKey(kind, name); ok && have.Args[name] == nil && have.Ruled[key] != nil {
+		if key, ok := policyKey(kind, name); ok && have.Args[name] == nil && have.PolicyArgs[key] != nil {
 			d.Policy, d.Hint = have.ruler(c.live, key), hintBoth
 		}
 		c.add(d)
 	}
-	rule := c.rules.over(q.Name, "", forQueue(kind))
+	rule := c.rules.policyFor(q.Name, "", forQueue(kind))
 	if slices.Contains(c.unsettled, rule.Name) || c.live.Partial {
 		return
 	}
-	for _, key := range names(rule.Definition, have.Ruled) {
-		if canRule(kind, key) {
-			c.ruled(o.name, key, effective(kind, q.Args, rule.Definition, key), effective(kind, q.Args, have.Ruled, key), have.ruler(c.live, key))
+	for _, key := range names(rule.Definition, have.PolicyArgs) {
+		if canBePolicy(kind, key) {
+			c.ruled(o.name, key, effective(kind, q.Args, rule.Definition, key), effective(kind, q.Args, have.PolicyArgs, key), have.ruler(c.live, key))
 		}
 	}
 }
@@ -187,7 +187,7 @@ func (c *comparison) queue(q Queue, have LiveQueue) {
 // ruler is the policy that sets a key.
 func (q LiveQueue) ruler(l Live, key string) string {
 	for _, p := range l.Policies {
-		if p.Name == q.Policy && same(p.Definition[key], q.Ruled[key]) {
+		if p.Name == q.Policy && same(p.Definition[key], q.PolicyArgs[key]) {
 			return p.Name
 		}
 	}
@@ -210,7 +210,7 @@ func typeOf(args Args) string {
 func (c *comparison) bindings() {
 	if c.live.Partial {
 		if len(c.plan.Bindings) > 0 {
-			c.add(Difference{Kind: Unchecked, Object: Object{Kind: AllBindings}, Do: Look, Hint: hintPartial})
+			c.add(Difference{Kind: Unchecked, Object: Object{Kind: AllBindings}, Do: Check, Hint: hintPartial})
 		}
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 func planned() Plan {
 	return Plan{
-		Exchanges: []Exchange{{Name: "x", Kind: "topic", Args: Args{"alternate-exchange": "y"}}, {Name: "y", Kind: "fanout"}, {Name: "theirs", Passive: true}},
+		Exchanges: []Exchange{{Name: "x", Type: "topic", Args: Args{"alternate-exchange": "y"}}, {Name: "y", Type: "fanout"}, {Name: "theirs", Passive: true}},
 		Queues: []Queue{
 			{Name: "q", Args: Args{"x-queue-type": "quorum", "x-message-ttl": int64(5000), "x-overflow": "reject-publish"}},
 			{Name: "plain"},
@@ -24,7 +24,7 @@ func planned() Plan {
 func exists(p Plan) Live {
 	var l Live
 	for _, x := range p.Exchanges {
-		l.Exchanges = append(l.Exchanges, LiveExchange{Exchange: Exchange{Name: x.Name, Kind: x.Kind, Internal: x.Internal, Args: x.Args}, Durable: true})
+		l.Exchanges = append(l.Exchanges, LiveExchange{Exchange: Exchange{Name: x.Name, Type: x.Type, Internal: x.Internal, Args: x.Args}, Durable: true})
 	}
 	for _, q := range p.Queues {
 		if !q.Temporary() {
@@ -67,8 +67,8 @@ func TestCompare(t *testing.T) {
 		{"all is missing", func(_ *Plan, l *Live) { *l = Live{} },
 			"missing exchange x: declare\nmissing exchange y: declare\nmissing exchange theirs: ask\nmissing queue q: declare\nmissing queue plain: declare\n" +
 				"missing queue foreign: ask\nmissing binding q: declare\nmissing binding y: declare"},
-		{"kind of an exchange", func(_ *Plan, l *Live) { l.Exchanges[0].Kind = "direct" }, "differs exchange x type direct→topic: recreate"},
-		{"kind of somebody else's exchange", func(_ *Plan, l *Live) { l.Exchanges[2].Kind = "direct" }, ""},
+		{"kind of an exchange", func(_ *Plan, l *Live) { l.Exchanges[0].Type = "direct" }, "differs exchange x type direct→topic: recreate"},
+		{"kind of somebody else's exchange", func(_ *Plan, l *Live) { l.Exchanges[2].Type = "direct" }, ""},
 		{"alternate exchange", func(_ *Plan, l *Live) { l.Exchanges[0].Args = nil }, "differs exchange x alternate-exchange <nil>→y: recreate"},
 		{"exchange that goes away", func(_ *Plan, l *Live) {
 			l.Exchanges[1].Durable, l.Exchanges[1].AutoDelete, l.Exchanges[1].Internal = false, true, true

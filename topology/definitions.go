@@ -20,7 +20,7 @@ func (p Plan) Definitions(vhost string) ([]byte, error) {
 	}
 	for _, x := range p.Exchanges {
 		if !x.Passive {
-			exchanges = append(exchanges, map[string]any{"vhost": vhost, "name": x.Name, "type": x.Kind, "durable": true, "auto_delete": false,
+			exchanges = append(exchanges, map[string]any{"vhost": vhost, "name": x.Name, "type": x.Type, "durable": true, "auto_delete": false,
 				"internal": x.Internal, "arguments": plain(x.Args)})
 		}
 	}

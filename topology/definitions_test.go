@@ -10,7 +10,7 @@ import (
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	plan := Plan{
-		Exchanges: []Exchange{{Name: "x", Kind: "topic", Internal: true, Args: Args{"alternate-exchange": "y"}}, {Name: "theirs", Passive: true}},
+		Exchanges: []Exchange{{Name: "x", Type: "topic", Internal: true, Args: Args{"alternate-exchange": "y"}}, {Name: "theirs", Passive: true}},
 		Queues:    []Queue{{Name: "q", Args: Args{"x-message-ttl": 5}}, {Name: "foreign", Passive: true}, {Name: "mine", Exclusive: true}, {Name: "brief", AutoDelete: true}},
 		Bindings: []Binding{{Source: "theirs", Destination: "q", Key: "<k>"}, {Source: "x", Destination: "mine"}, {Source: "x", Destination: "brief"},
 			{Source: "x", Destination: "y", ToExchange: true, Args: Args{"x-match": "all"}}},
@@ -88,7 +88,7 @@ func TestDefinitionsRefuseWhatJSONCannotCarry(t *testing.T) {
 	t.Parallel()
 	const bad = "a\xffb"
 	for name, plan := range map[string]Plan{
-		"exchange":            {Exchanges: []Exchange{{Name: bad, Kind: "topic"}}},
+		"exchange":            {Exchanges: []Exchange{{Name: bad, Type: "topic"}}},
 		"queue":               {Queues: []Queue{{Name: bad}}},
 		"argument":            {Queues: []Queue{{Name: "q", Args: Args{"x-dead-letter-exchange": bad}}}},
 		"name of an argument": {Queues: []Queue{{Name: "q", Args: Args{bad: 1}}}},
@@ -142,7 +142,7 @@ func FuzzDefinitions(f *testing.F) {
 // hostile is a plan with the same text everywhere.
 func hostile(name, key, value string) Plan {
 	return Plan{
-		Exchanges: []Exchange{{Name: name, Kind: value, Args: Args{"alternate-exchange": value}}},
+		Exchanges: []Exchange{{Name: name, Type: value, Args: Args{"alternate-exchange": value}}},
 		Queues:    []Queue{{Name: name, Args: Args{"x-dead-letter-exchange": value, "x-dead-letter-routing-key": key, "x-message-ttl": int64(len(name))}}, {Name: value}},
 		Bindings:  []Binding{{Source: name, Destination: name, Key: key}, {Source: value, Destination: key, ToExchange: true, Args: Args{key: value}}},
 	}

@@ -33,7 +33,7 @@ const (
 	// Differs: both have it, not alike. To declare it fails.
 	Differs Kind = "differs"
 	// Ruled: a policy changes what the plan says, or adds to it.
-	Ruled Kind = "ruled"
+	Overridden Kind = "overridden"
 	// Unexpected: a queue of the plan has a binding that is not in the plan.
 	Unexpected Kind = "unexpected"
 	// Superfluous: it is rehop's own, empty, and not in the plan.
@@ -63,7 +63,7 @@ const (
 	// Ask its owner: it is somebody else's.
 	Ask Remedy = "ask"
 	// Look yourself.
-	Look Remedy = "look"
+	Check Remedy = "check"
 )
 
 // Of are the differences of some kinds.

@@ -9,7 +9,7 @@ import (
 // Compare a plan with what a broker has. Admin.Live of package admin reads the latter from a broker.
 func ExampleCompare() {
 	plan := topology.Plan{
-		Exchanges: []topology.Exchange{{Name: "order", Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: "order", Type: "topic"}},
 		Queues:    []topology.Queue{{Name: "invoices", Args: topology.Args{"x-max-length": 1000}}},
 		Bindings:  []topology.Binding{{Source: "order", Destination: "invoices", Key: "order.#"}},
 	}
@@ -28,7 +28,7 @@ func ExampleCompare() {
 // Draw a plan as a Mermaid flowchart, which GitHub shows in Markdown files.
 func ExamplePlan_Mermaid() {
 	plan := topology.Plan{
-		Exchanges: []topology.Exchange{{Name: "order", Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: "order", Type: "topic"}},
 		Queues:    []topology.Queue{{Name: "invoices"}},
 		Bindings:  []topology.Binding{{Source: "order", Destination: "invoices", Key: "order.created"}},
 	}

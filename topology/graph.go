@@ -24,11 +24,11 @@ const (
 )
 
 type node struct {
-	shape   shape
-	name    string
-	notes   []string
-	ttl     string // of a queue, if messages wait in it
-	foreign bool   // somebody else's
+	shape    shape
+	name     string
+	notes    []string
+	ttl      string // of a queue, if messages wait in it
+	external bool   // somebody else's
 }
 
 type way int
@@ -64,20 +64,20 @@ func (p Plan) graph() graph {
 	for _, x := range p.Exchanges {
 		rules.Exchanges = append(rules.Exchanges, LiveExchange{Exchange: x})
 		n := g.node(place{true, x.Name})
-		g.nodes[n].foreign = x.Passive
+		g.nodes[n].external = x.Passive
 		g.nodes[n].notes = exchangeNotes(x)
 	}
 	for _, q := range p.Queues {
 		rules.Queues = append(rules.Queues, LiveQueue{Queue: q, Type: typeOf(q.Args)})
-		g.nodes[g.node(place{false, q.Name})].foreign = q.Passive
+		g.nodes[g.node(place{false, q.Name})].external = q.Passive
 	}
 	rules.ApplyPolicies()
 	for _, b := range p.Bindings {
-		g.lead(g.node(place{true, b.Source}), g.node(place{b.ToExchange, b.Destination}), boundWay, bindingLabel(b))
+		g.connect(g.node(place{true, b.Source}), g.node(place{b.ToExchange, b.Destination}), boundWay, bindingLabel(b))
 	}
 	for _, x := range rules.Exchanges {
 		if alternate, _ := x.Effective(alternateExchange); alternate != nil {
-			g.lead(g.node(place{true, x.Name}), g.node(place{true, fmt.Sprint(alternate)}), alternateWay, "")
+			g.connect(g.node(place{true, x.Name}), g.node(place{true, fmt.Sprint(alternate)}), alternateWay, "")
 		}
 	}
 	for _, q := range rules.Queues {
@@ -97,7 +97,7 @@ func (g *graphing) node(p place) int {
 	if !ok {
 		n = len(g.nodes)
 		g.at[p] = n
-		made := node{shape: queueShape, name: p.name, foreign: true}
+		made := node{shape: queueShape, name: p.name, external: true}
 		if p.exchange {
 			made.shape = exchangeShape
 		}
@@ -107,7 +107,7 @@ func (g *graphing) node(p place) int {
 }
 
 // lead adds an arc, or a label to the one that is there.
-func (g *graph) lead(from, to int, w way, labels ...string) {
+func (g *graph) connect(from, to int, w way, labels ...string) {
 	i := slices.IndexFunc(g.arcs, func(a arc) bool { return a.from == from && a.to == to && a.way == w })
 	if i < 0 {
 		i = len(g.arcs)
@@ -131,13 +131,13 @@ func (g *graphing) deadLetters(from int, q LiveQueue) {
 		label = after(ttl)
 	}
 	if exchange == "" && fixed { // the default exchange, which leads to the queue of that name
-		g.lead(from, g.node(place{false, fmt.Sprint(key)}), deadWay, label)
+		g.connect(from, g.node(place{false, fmt.Sprint(key)}), deadWay, label)
 		return
 	}
 	if fixed {
 		label = strings.TrimSpace(label + " key " + fmt.Sprint(key))
 	}
-	g.lead(from, g.node(place{true, fmt.Sprint(exchange)}), deadWay, label)
+	g.connect(from, g.node(place{true, fmt.Sprint(exchange)}), deadWay, label)
 }
 
 func exchangeNotes(x Exchange) []string {
@@ -145,9 +145,9 @@ func exchangeNotes(x Exchange) []string {
 	case x.Passive:
 		return nil
 	case x.Internal:
-		return []string{x.Kind + ", internal"}
+		return []string{x.Type + ", internal"}
 	}
-	return []string{x.Kind}
+	return []string{x.Type}
 }
 
 func queueNotes(q LiveQueue) []string {
@@ -272,7 +272,7 @@ func (g *graphing) gathered() graph {
 		if out.nodes[from].shape == groupShape || out.nodes[to].shape == groupShape {
 			a.labels = nil // of many arcs
 		}
-		out.lead(from, to, a.way, a.labels...)
+		out.connect(from, to, a.way, a.labels...)
 	}
 	return out
 }
@@ -288,7 +288,7 @@ func (g *graphing) group(members []int) node {
 	}
 	all := append(slices.Clone(queues), exchanges...)
 	slices.SortFunc(all, func(a, b node) int { return strings.Compare(a.name, b.name) })
-	n := node{shape: groupShape, name: all[0].name + " … " + all[len(all)-1].name, foreign: all[0].foreign}
+	n := node{shape: groupShape, name: all[0].name + " … " + all[len(all)-1].name, external: all[0].external}
 	var counts []string
 	if len(exchanges) > 0 {
 		counts = append(counts, fmt.Sprintf("%d exchanges", len(exchanges)))

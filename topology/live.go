@@ -25,7 +25,7 @@ type LiveExchange struct {
 	Durable bool
 	Policy  string // that applies to it, if any
 	// Ruled is what its policy sets, by the names of policies, as in alternate-exchange.
-	Ruled Args
+	PolicyArgs Args
 }
 
 // LiveQueue is a queue that exists.
@@ -36,11 +36,11 @@ type LiveQueue struct {
 	Policy         string // that applies to it, if any
 	OperatorPolicy string // that applies to it, if any
 	// Ruled is what its policies set, by the names of policies, as in message-ttl.
-	Ruled     Args
-	Ready     int
-	Unacked   int
-	Delayed   int // came back, and RabbitMQ 4.3 holds them back for a while (x-delayed-retry-type)
-	Consumers int
+	PolicyArgs Args
+	Ready      int
+	Unacked    int
+	Delayed    int // came back, and RabbitMQ 4.3 holds them back for a while (x-delayed-retry-type)
+	Consumers  int
 }
 
 // Messages is how many messages it holds.
@@ -49,7 +49,7 @@ func (q LiveQueue) Messages() int { return q.Ready + q.Unacked + q.Delayed }
 // Effective is what an argument and the policies come to, and whether there is any. The name is that of a
 // policy, as in message-ttl.
 func (q LiveQueue) Effective(name string) (any, bool) {
-	v := effective(q.Type, q.Args, q.Ruled, name)
+	v := effective(q.Type, q.Args, q.PolicyArgs, name)
 	return v, v != nil
 }
 
@@ -59,7 +59,7 @@ func (x LiveExchange) Effective(name string) (any, bool) {
 	if v, ok := x.Args[name]; ok {
 		return v, true
 	}
-	v, ok := x.Ruled[name]
+	v, ok := x.PolicyArgs[name]
 	return v, ok
 }
 
@@ -100,13 +100,13 @@ func (l *Live) ApplyPolicies() {
 	policies, operators := rulesOf(l.Policies), rulesOf(l.OperatorPolicies)
 	for i := range l.Exchanges {
 		x := &l.Exchanges[i]
-		p := policies.over(x.Name, x.Policy, forExchange)
-		x.Policy, x.Ruled = p.Name, p.Definition
+		p := policies.policyFor(x.Name, x.Policy, forExchange)
+		x.Policy, x.PolicyArgs = p.Name, p.Definition
 	}
 	for i := range l.Queues {
 		q := &l.Queues[i]
 		fits := forQueue(q.Type)
-		p, o := policies.over(q.Name, q.Policy, fits), operators.over(q.Name, q.OperatorPolicy, fits)
-		q.Policy, q.OperatorPolicy, q.Ruled = p.Name, o.Name, underOperator(p.Definition, o.Definition)
+		p, o := policies.policyFor(q.Name, q.Policy, fits), operators.policyFor(q.Name, q.OperatorPolicy, fits)
+		q.Policy, q.OperatorPolicy, q.PolicyArgs = p.Name, o.Name, underOperator(p.Definition, o.Definition)
 	}
 }

@@ -19,7 +19,7 @@ func (p Plan) Mermaid() string {
 		}
 		form := map[shape]string{queueShape: `  n%d["%s"]`, exchangeShape: `  n%d(["%s"])`, groupShape: `  n%d[["%s"]]`}[n.shape]
 		fmt.Fprintf(&s, form+"\n", i, text)
-		if n.foreign {
+		if n.external {
 			foreign = append(foreign, fmt.Sprintf("n%d", i))
 		}
 	}

@@ -71,7 +71,7 @@ func FuzzPicture(f *testing.F) {
 func TestPictureShowsTheWays(t *testing.T) {
 	t.Parallel()
 	plan := Plan{
-		Exchanges: []Exchange{{Name: "x", Kind: "topic", Args: Args{"alternate-exchange": "alt"}}, {Name: "alt", Kind: "fanout", Internal: true}},
+		Exchanges: []Exchange{{Name: "x", Type: "topic", Args: Args{"alternate-exchange": "alt"}}, {Name: "alt", Type: "fanout", Internal: true}},
 		Queues: []Queue{
 			{Name: "q", Args: Args{"x-queue-type": "quorum", "x-message-ttl": 100_000, "x-dead-letter-exchange": "dlx", "x-dead-letter-routing-key": "dead",
 				"x-max-length": 300, "x-delivery-limit": 5}},
@@ -117,11 +117,11 @@ func TestPictureShowsTheWays(t *testing.T) {
 // Many numbered things are one, and what leads into and out of them stays.
 func TestPictureGathersTheNumbered(t *testing.T) {
 	t.Parallel()
-	plan := Plan{Exchanges: []Exchange{{Name: "out", Kind: "fanout"}}, Queues: []Queue{{Name: "in", Args: Args{"x-dead-letter-exchange": "level.11"}}}}
+	plan := Plan{Exchanges: []Exchange{{Name: "out", Type: "fanout"}}, Queues: []Queue{{Name: "in", Args: Args{"x-dead-letter-exchange": "level.11"}}}}
 	next := "out"
 	for i := range 12 {
 		name := fmt.Sprintf("level.%02d", i)
-		plan.Exchanges = append(plan.Exchanges, Exchange{Name: name, Kind: "headers", Args: Args{"alternate-exchange": next}})
+		plan.Exchanges = append(plan.Exchanges, Exchange{Name: name, Type: "headers", Args: Args{"alternate-exchange": next}})
 		plan.Queues = append(plan.Queues, Queue{Name: name, Args: Args{"x-message-ttl": 100 << i, "x-dead-letter-exchange": next}})
 		plan.Bindings = append(plan.Bindings, Binding{Source: name, Destination: name, Key: "k"})
 		next = name

@@ -27,7 +27,7 @@ func exactly(name string) string { return "^" + regexp.QuoteMeta(name) + `\z` }
 func forExchange(p Policy) bool { return p.ApplyTo == "exchanges" || p.ApplyTo == "all" }
 
 // strange are keys that keep a whole policy away from queues of a type, in all versions of RabbitMQ.
-var strange = map[string][]string{
+var excludingKeys = map[string][]string{
 	"classic": {"dead-letter-strategy", "delivery-limit", "initial-cluster-size", "max-age", "stream-max-segment-size-bytes"},
 	"quorum": {"ha-mode", "ha-params", "ha-promote-on-failure", "ha-promote-on-shutdown", "ha-sync-mode", "initial-cluster-size", "max-age",
 		"max-priority", "queue-master-locator", "queue-mode", "stream-max-segment-size-bytes"},
@@ -43,7 +43,7 @@ func forQueue(kind string) func(Policy) bool {
 		if !slices.Contains([]string{"all", "queues", targets[kind]}, p.ApplyTo) {
 			return false
 		}
-		return !slices.ContainsFunc(strange[kind], func(key string) bool {
+		return !slices.ContainsFunc(excludingKeys[kind], func(key string) bool {
 			_, has := p.Definition[key]
 			return has
 		})
@@ -72,7 +72,7 @@ func rulesOf(policies []Policy) rules {
 
 // over finds the one policy that applies to a name. Reported is the one that the broker named, if it did: it is
 // that one unless another is known to have a higher priority.
-func (r rules) over(name, reported string, fits func(Policy) bool) Policy {
+func (r rules) policyFor(name, reported string, fits func(Policy) bool) Policy {
 	var best, told Policy
 	for _, p := range r {
 		if p.matcher != nil && !p.matcher.MatchString(name) || !fits(p.Policy) {

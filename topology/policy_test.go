@@ -42,8 +42,8 @@ func TestPolicyThatApplies(t *testing.T) {
 		l := live
 		l.Queues = []LiveQueue{c.queue}
 		l.ApplyPolicies()
-		if q := l.Queues[0]; q.Policy != c.policy || q.OperatorPolicy != c.operator || !q.Ruled.Equal(c.ruled) {
-			t.Errorf("%s: got %q, %q, %v, want %q, %q, %v", q.Name, q.Policy, q.OperatorPolicy, q.Ruled, c.policy, c.operator, c.ruled)
+		if q := l.Queues[0]; q.Policy != c.policy || q.OperatorPolicy != c.operator || !q.PolicyArgs.Equal(c.ruled) {
+			t.Errorf("%s: got %q, %q, %v, want %q, %q, %v", q.Name, q.Policy, q.OperatorPolicy, q.PolicyArgs, c.policy, c.operator, c.ruled)
 		}
 	}
 	live.Exchanges = []LiveExchange{{Exchange: Exchange{Name: "orders"}}}

@@ -126,7 +126,7 @@ func (d *drawing) node(n node, at point, s size) {
 	if n.shape == exchangeShape {
 		class, corner = "box exchange", s.h/2
 	}
-	if n.foreign {
+	if n.external {
 		class += " foreign"
 	}
 	x, y := at.x-s.w/2, at.y-s.h/2

@@ -13,7 +13,7 @@ import (
 // Exchange is a durable exchange.
 type Exchange struct {
 	Name     string
-	Kind     string // direct, fanout, topic or headers
+	Type     string // direct, fanout, topic or headers
 	Internal bool   // true: clients cannot publish to it, only bindings and dead-lettering reach it
 	// AutoDelete: the broker deletes it when nothing is bound to it any more.
 	AutoDelete bool `json:",omitempty"`
@@ -72,8 +72,8 @@ func (p *Plan) Merge(q Plan) error {
 			if y.Passive {
 				p.Exchanges[i] = x
 			}
-		} else if y.Kind != x.Kind || y.Internal != x.Internal || y.AutoDelete != x.AutoDelete || !y.Args.Equal(x.Args) {
-			return fmt.Errorf("exchange %q is planned twice, differently: %s with %v and %s with %v", x.Name, y.Kind, y.Args, x.Kind, x.Args)
+		} else if y.Type != x.Type || y.Internal != x.Internal || y.AutoDelete != x.AutoDelete || !y.Args.Equal(x.Args) {
+			return fmt.Errorf("exchange %q is planned twice, differently: %s with %v and %s with %v", x.Name, y.Type, y.Args, x.Type, x.Args)
 		}
 	}
 	for _, x := range q.Queues {

@@ -10,7 +10,7 @@ import (
 
 func sample() topology.Plan {
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: "x", Kind: "topic", Args: topology.Args{"alternate-exchange": "y"}}, {Name: "y", Kind: "fanout", Internal: true}},
+		Exchanges: []topology.Exchange{{Name: "x", Type: "topic", Args: topology.Args{"alternate-exchange": "y"}}, {Name: "y", Type: "fanout", Internal: true}},
 		Queues:    []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": int64(5)}}, {Name: "r", Exclusive: true}},
 		Bindings: []topology.Binding{
 			{Source: "x", Destination: "q", Key: "a"},
@@ -60,9 +60,9 @@ func TestMergeKeepsOrder(t *testing.T) {
 func TestMergeRefusesContradictions(t *testing.T) {
 	t.Parallel()
 	for name, q := range map[string]topology.Plan{
-		"exchange kind":      {Exchanges: []topology.Exchange{{Name: "x", Kind: "direct", Args: topology.Args{"alternate-exchange": "y"}}}},
-		"exchange argument":  {Exchanges: []topology.Exchange{{Name: "x", Kind: "topic"}}},
-		"exchange internal":  {Exchanges: []topology.Exchange{{Name: "y", Kind: "fanout"}}},
+		"exchange kind":      {Exchanges: []topology.Exchange{{Name: "x", Type: "direct", Args: topology.Args{"alternate-exchange": "y"}}}},
+		"exchange argument":  {Exchanges: []topology.Exchange{{Name: "x", Type: "topic"}}},
+		"exchange internal":  {Exchanges: []topology.Exchange{{Name: "y", Type: "fanout"}}},
 		"queue argument":     {Queues: []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": int64(6)}}}},
 		"argument's type":    {Queues: []topology.Queue{{Name: "q", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": "5"}}}},
 		"queue exclusive":    {Queues: []topology.Queue{{Name: "r"}}},

@@ -142,7 +142,7 @@ func TestLayoutsThatCountInDeaths(t *testing.T) {
 		w := newWard(t, r)
 		all := map[string]layout.Layout{
 			"plain": layout.Native{}, "shop@orders": layout.PubSub{}, "tiered": layout.Tiers{}, "mail": layout.Sneakers{}, "post": layout.Sneakers{Reject: true},
-			"lettered": layout.DLX{RestArgs: map[string]any{"x-queue-mode": nil}}, "letter.main.q": layout.Envelope{},
+			"lettered": layout.DLX{QueueArgs: map[string]any{"x-queue-mode": nil}}, "letter.main.q": layout.Envelope{},
 		}
 		said := make(map[string]admin.DoctorSubscription)
 		for queue, l := range all {

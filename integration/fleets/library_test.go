@@ -39,7 +39,7 @@ func libraries() []library {
 			fleet: fleet{
 				name: name, library: lab.Rascal, program: "rascal.js", settings: map[string]any{"recovery": strategies},
 				subscriptions: queue(rehop.Subscriber{
-					Layout: layout.DLX{Name: "dead_letters", Rest: "dead_letters:registration_service", RestArgs: map[string]any{}},
+					Layout: layout.DLX{Name: "dead_letters", Queue: "dead_letters:registration_service", QueueArgs: map[string]any{}},
 					Queue:  saveUser, Exchange: "service", Keys: []string{"user.#"},
 				}, map[string]any{"x-dead-letter-routing-key": "registration_service.dead_letter"}),
 				exchange: "service", key: "user.created", own: []string{"delay", "retry"}, programTries: tries,
@@ -55,7 +55,7 @@ func libraries() []library {
 			fleet: fleet{
 				name: name, library: lab.Celery, program: "celery_fleet.py", settings: map[string]any{"remote_control": remoteControl},
 				subscriptions: queue(rehop.Subscriber{
-					Layout: layout.DLX{Name: "dead_letters", Rest: "dead_orders", RestArgs: map[string]any{}},
+					Layout: layout.DLX{Name: "dead_letters", Queue: "dead_orders", QueueArgs: map[string]any{}},
 					Queue:  "orders", Exchange: "shop", ExchangeType: "direct", Keys: []string{"order"},
 				}, nil),
 				exchange: "shop", key: "order", programTries: 2, compose: celeryTask,

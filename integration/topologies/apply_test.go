@@ -128,7 +128,7 @@ func TestApplyChangesNothing(t *testing.T) {
 		}
 		q, _ := live.Queue("q")
 		x, _ := live.Exchange("order")
-		if q.Type != "classic" || len(q.Args) != 2 || fmt.Sprint(q.Args["x-message-ttl"]) != "5" || x.Kind != "direct" {
+		if q.Type != "classic" || len(q.Args) != 2 || fmt.Sprint(q.Args["x-message-ttl"]) != "5" || x.Type != "direct" {
 			d.t.Errorf("got %+v and %+v, want them as they were", q, x)
 		}
 		if _, ok := live.Queue(layouts.FailedQueue("q")); !ok {

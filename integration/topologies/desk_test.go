@@ -170,7 +170,7 @@ func everything(t testing.TB) topology.Plan {
 		}
 	}
 	hard := `a/b%2F#&?"'<>\ ä名😀|$^.*`
-	all.Exchanges = append(all.Exchanges, topology.Exchange{Name: hard, Kind: "headers"})
+	all.Exchanges = append(all.Exchanges, topology.Exchange{Name: hard, Type: "headers"})
 	all.Queues = append(all.Queues, topology.Queue{Name: hard, Args: topology.Args{"x-dead-letter-exchange": hard, "x-max-priority": int64(3)}})
 	all.Bindings = append(all.Bindings, topology.Binding{Source: hard, Destination: hard, Key: hard, Args: topology.Args{"x-match": "any", hard: hard, "n": int64(1), "b": true}},
 		topology.Binding{Source: "amq.topic", Destination: hard, Key: hard})

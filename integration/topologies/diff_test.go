@@ -53,8 +53,8 @@ func TestDiffOfDeclarations(t *testing.T) {
 			d.t.Fatal(err)
 		}
 		p := topology.Plan{
-			Exchanges: []topology.Exchange{{Name: "kind", Kind: "topic"}, {Name: "alternate", Kind: "fanout", Args: topology.Args{"alternate-exchange": "a"}},
-				{Name: "both", Kind: "topic", Internal: true}, {Name: "same", Kind: "direct"}},
+			Exchanges: []topology.Exchange{{Name: "kind", Type: "topic"}, {Name: "alternate", Type: "fanout", Args: topology.Args{"alternate-exchange": "a"}},
+				{Name: "both", Type: "topic", Internal: true}, {Name: "same", Type: "direct"}},
 			Queues: []topology.Queue{
 				{Name: "ttl", Args: topology.Args{"x-message-ttl": int64(5000), "x-max-length": int64(10), "x-queue-mode": "lazy"}},
 				{Name: "type", Args: topology.Args{"x-queue-type": "quorum"}},
@@ -128,15 +128,15 @@ func TestDiffOfPolicies(t *testing.T) {
 		d.wantSame(p)
 		d.policy("harmful", "^(q|order)$", 1, map[string]any{"message-ttl": 1000, "max-length": 5, "overflow": "drop-head", "alternate-exchange": "z"})
 		d.wantDiff(d.admin, p,
-			"ruled queue q max-length 5→<nil> by harmful",
-			"ruled queue q message-ttl 1000→3600000 by harmful",
-			"ruled queue q overflow drop-head→reject-publish by harmful")
+			"overridden queue q max-length 5→<nil> by harmful",
+			"overridden queue q message-ttl 1000→3600000 by harmful",
+			"overridden queue q overflow drop-head→reject-publish by harmful")
 		// It keeps policies with keys that they do not know away from queues.
 		d.policy("foreign", "^(q|order)$", 2, map[string]any{"queue-mode": "lazy", "max-length": 1})
 		d.wantDiff(d.admin, p,
-			"ruled queue q max-length 5→<nil> by harmful",
-			"ruled queue q message-ttl 1000→3600000 by harmful",
-			"ruled queue q overflow drop-head→reject-publish by harmful")
+			"overridden queue q max-length 5→<nil> by harmful",
+			"overridden queue q message-ttl 1000→3600000 by harmful",
+			"overridden queue q overflow drop-head→reject-publish by harmful")
 		if applied := d.apply(d.admin, p); len(applied.Declared) > 0 || len(applied.Left) != 3 {
 			d.t.Errorf("got %v, want nothing declared and three things left", applied)
 		}

@@ -74,8 +74,8 @@ func imports(d *desk, p topology.Plan, load func(d *desk, definitions []byte)) {
 func TestPoliciesDoWhatArgumentsDid(t *testing.T) {
 	each(t, func(d *desk) {
 		p := topology.Plan{
-			Exchanges: []topology.Exchange{{Name: "in", Kind: "fanout", Args: topology.Args{"alternate-exchange": "lost"}}, {Name: "lost", Kind: "fanout"},
-				{Name: "dead", Kind: "direct"}},
+			Exchanges: []topology.Exchange{{Name: "in", Type: "fanout", Args: topology.Args{"alternate-exchange": "lost"}}, {Name: "lost", Type: "fanout"},
+				{Name: "dead", Type: "direct"}},
 			Queues: []topology.Queue{
 				{Name: "a.b+(c)", Args: topology.Args{"x-queue-type": "quorum", "x-message-ttl": int64(time.Hour / time.Millisecond), "x-dead-letter-exchange": "dead",
 					"x-dead-letter-routing-key": "k", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-delivery-limit": int64(3)}},
@@ -143,7 +143,7 @@ func TestPoliciesAsRabbitMQSeesThem(t *testing.T) {
 	}
 	for _, want := range told {
 		q, _ := live.Queue(want.Name)
-		if got := (ruling{q.Name, q.Policy, q.OperatorPolicy, q.Ruled}); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := (ruling{q.Name, q.Policy, q.OperatorPolicy, q.PolicyArgs}); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %v, RabbitMQ says %v", got, want)
 		}
 	}

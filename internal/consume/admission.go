@@ -27,7 +27,7 @@ const (
 	Handle      Entry = iota // nothing: the handler runs
 	HandleAlone              // it is a suspect, and the handler runs because it came alone
 	Isolate                  // it is a suspect, and the handler runs when all others are settled
-	SendRound                // it goes to the end of its queue, so that its deliveries are counted
+	Republish                // it goes to the end of its queue, so that its deliveries are counted
 	Refuse                   // it goes to the failed queue because its layout does not know it
 	WaitOn                   // it waits for the rest of its time
 	GiveUp                   // it goes to the failed queue because it has killed its consumers
@@ -46,14 +46,14 @@ type Admission struct {
 // too, it goes to the failed queue. Admit depends on nothing but its arguments.
 func Admit(a Arrival, crashLimit int, isolates bool) Admission {
 	if a.Uncertain {
-		return Admission{SendRound, a.Recorded}
+		return Admission{Republish, a.Recorded}
 	}
 	returns := a.Recorded + a.Counted
 	if a.Uncounted {
 		// Classic queues say that they deliver a message again, and not how often: it is counted by
 		// sending the message round with a higher number.
 		if returns++; returns < crashLimit {
-			return Admission{SendRound, returns}
+			return Admission{Republish, returns}
 		}
 	}
 	switch {
@@ -86,7 +86,7 @@ func (s *Subscription) admit(o offer, h *Handling) bool {
 
 // judge decides what is to be done with a delivery before its handler runs. It changes nothing.
 func (s *Subscription) judge(o offer, h *Handling) judgement {
-	if s.shares && s.settings.Layout.Stray(s.letter(h)) {
+	if s.shares && s.settings.Layout.Stray(s.message(h)) {
 		return judgement{Admission: Admission{Do: Drop}}
 	}
 	if h.past != &unwritten {
@@ -117,8 +117,8 @@ func (s *Subscription) carryOut(o offer, h *Handling, admission judgement) bool 
 		return s.alone(h)
 	case Isolate:
 		return s.isolate(o, h)
-	case SendRound:
-		s.sendRound(h)
+	case Republish:
+		s.republishCounted(h)
 	case Refuse:
 		s.fail(h, admission.refused, envelope.KindPermanent, Result{Err: admission.refused})
 	case WaitOn:
@@ -137,14 +137,14 @@ func (s *Subscription) arrival(o offer, h *Handling) (a Arrival, refused error) 
 		a.Early = time.Until(h.past.Due)
 	}
 	if s.shares {
-		refused = s.settings.Layout.Check(s.letter(h))
+		refused = s.settings.Layout.Check(s.message(h))
 		a.Refused = refused != nil
 	}
 	switch {
 	case h.mark == carried:
-		a.Uncertain = s.uncarried(h)
+		a.Uncertain = s.mustRepublish(h)
 	case h.mark == again && s.counts(h):
-		a.Counted = believed(h)
+		a.Counted = brokerCount(h)
 	case h.mark == again:
 		a.Uncounted = !s.gaveBack(o)
 	}

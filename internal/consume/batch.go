@@ -30,7 +30,7 @@ type batch struct {
 // handler, and has no View.
 func join(members []*Handling, next *Handling) *Handling {
 	first := members[0]
-	return &Handling{base: first.base, told: first.base, from: first.from, raw: first.raw, batch: &batch{members: members, next: next}}
+	return &Handling{base: first.base, hookCtx: first.base, from: first.from, raw: first.raw, batch: &batch{members: members, next: next}}
 }
 
 // messages is how many messages the handler gets.
@@ -176,7 +176,7 @@ func (w *worker) handleAll(h *Handling) bool {
 
 // inheritBatch is inherit for a batch: the messages whose handler did not return have failed, and
 // those that have waited for it are handled.
-func (w *worker) inheritBatch(h *Handling, err error) bool {
+func (w *worker) takeOverBatch(h *Handling, err error) bool {
 	return w.handleAll(w.concludeAll(h, err, true))
 }
 

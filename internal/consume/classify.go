@@ -53,12 +53,12 @@ func (w *worker) exited() {
 			err = goexit("Classify")
 		}
 		s.reportEnd(h, nil, err)
-		w.rest()
+		w.setIdle()
 		h.end()
 		if h.finish() {
 			s.startWorker(w.base, h, err)
 		} else {
-			s.cameBack(h)
+			s.abandonedReturned(h)
 		}
 	}()
 	if s.settings.Classify != nil && !w.classifying {

@@ -52,12 +52,12 @@ func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Dur
 		return
 	case layouts.Move:
 		// How long it waits is the layout's affair; it must not be held back again for less.
-		s.move(h, record, result, straight(s.toAddress(verdict, reserveFor(1, s.returnKey))))
+		s.move(h, record, result, directly(s.toAddress(verdict, reserveFor(1, s.returnKey))))
 		return
 	}
 	record.Due = time.Now().Add(delay)
 	if has {
-		s.move(h, record, result, straight(s.toStep(h, step).with(verdict)))
+		s.move(h, record, result, directly(s.toStep(h, step).with(verdict)))
 		return
 	}
 	cascade := s.toCascade(h, delay)
@@ -71,8 +71,8 @@ func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Dur
 func (s *Subscription) fail(h *Handling, err error, kind string, result Result) {
 	result.Outcome, result.Kind = Failed, kind
 	record := s.failure(h, err, kind)
-	record.Rests = true
-	s.move(h, record, result, straight(s.toFailed(h, record)))
+	record.InFailedQueue = true
+	s.move(h, record, result, directly(s.toFailed(h, record)))
 }
 
 // postpone has a message come back after a delay as if it had not been delivered.
@@ -97,7 +97,7 @@ func (s *Subscription) waitOn(h *Handling, rest time.Duration) {
 // moveAside has a message wait with its counters unchanged, in a cascade that was declared since a
 // time.
 func (s *Subscription) moveAside(h *Handling, past envelope.Failure, delay time.Duration, declared time.Time, result Result) {
-	record, cascade := s.settings.Layout.Record(s.letter(h), past.Attempt), s.toCascade(h, delay)
+	record, cascade := s.settings.Layout.Record(s.message(h), past.Attempt), s.toCascade(h, delay)
 	s.move(h, past, result, func(ctx context.Context, since time.Time) (destination, error) {
 		if since.Before(declared) {
 			since = declared
@@ -108,10 +108,10 @@ func (s *Subscription) moveAside(h *Handling, past envelope.Failure, delay time.
 }
 
 // requeueAtEnd sends a message to the end of its own queue, with its counters unchanged.
-func (s *Subscription) requeueAtEnd(h *Handling) {
+func (s *Subscription) republish(h *Handling) {
 	past := h.history()
 	past.Queue = s.settings.Queue
-	s.move(h, past, Result{Outcome: Returned}, straight(s.toEnd(h, past)))
+	s.move(h, past, Result{Outcome: Returned}, directly(s.toEnd(h, past)))
 }
 
 // failure is the record of a message that has failed once more.
@@ -137,6 +137,6 @@ func (s *Subscription) failure(h *Handling, err error, kind string) envelope.Fai
 
 // failed is a failure as the layout sees it.
 func (s *Subscription) failed(h *Handling, record envelope.Failure) layouts.Failure {
-	return layouts.Failure{Letter: s.letter(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error,
+	return layouts.Failure{Message: s.message(h), Attempt: record.Attempt, Kind: record.Kind, Error: record.Error,
 		Stack: record.Stack, At: record.FailedAt}
 }

@@ -27,10 +27,10 @@ type destination struct {
 }
 
 // way finds a destination, and declares what it needs unless that was done since a time.
-type way func(ctx context.Context, since time.Time) (destination, error)
+type route func(ctx context.Context, since time.Time) (destination, error)
 
 // straight is the way to a destination for which nothing has to be declared.
-func straight(to destination) way {
+func directly(to destination) route {
 	return func(context.Context, time.Time) (destination, error) { return to, nil }
 }
 
@@ -77,7 +77,7 @@ func (s *Subscription) toStep(h *Handling, step delays.Step) destination {
 }
 
 // toCascade is the way of a message that waits in the cascade.
-func (s *Subscription) toCascade(h *Handling, delay time.Duration) way {
+func (s *Subscription) toCascade(h *Handling, delay time.Duration) route {
 	key := s.keyOf(h)
 	return func(ctx context.Context, since time.Time) (destination, error) {
 		address, err := s.shared.Delays.Back(ctx, delay, s.keepsKey, since)
@@ -87,7 +87,7 @@ func (s *Subscription) toCascade(h *Handling, delay time.Duration) way {
 
 // hasStep reports whether a step is one of those that the subscription has declared.
 func (s *Subscription) hasStep(step delays.Step) bool {
-	return slices.ContainsFunc(s.form.Load().Ways.Queues, func(q topology.Queue) bool { return q.Name == step.Queue })
+	return slices.ContainsFunc(s.form.Load().RetryPlan.Queues, func(q topology.Queue) bool { return q.Name == step.Queue })
 }
 
 // toFailed is the destination of a message that goes to the failed queue.
@@ -99,7 +99,7 @@ func (s *Subscription) toFailed(h *Handling, record envelope.Failure) destinatio
 
 // toEnd is the destination of a message that goes to the end of its own queue.
 func (s *Subscription) toEnd(h *Handling, record envelope.Failure) destination {
-	verdict := layouts.Verdict{Key: s.settings.Queue, Headers: s.settings.Layout.Record(s.letter(h), record.Attempt)}
+	verdict := layouts.Verdict{Key: s.settings.Queue, Headers: s.settings.Layout.Record(s.message(h), record.Attempt)}
 	if s.keepsKey {
 		verdict.Address.Exchange, verdict.Key = layouts.LandedExchange, record.Key
 	}

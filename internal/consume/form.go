@@ -9,8 +9,8 @@ import (
 
 // Form is what a subscription declares if the fleet that shares its layout has it in this form.
 type Form struct {
-	Plan topology.Plan
-	Ways topology.Plan // what a failed message needs, without the queue itself
+	Plan      topology.Plan
+	RetryPlan topology.Plan // what a failed message needs, without the queue itself
 }
 
 // openForm declares what the subscription needs in the form that the broker has, and starts a

@@ -36,7 +36,7 @@ type Handling struct {
 	abandoned bool      // another worker has taken over; what the handler returns does not count
 
 	givenID string            // what it is given at its first failure if it has no id
-	told    context.Context   // the handler's context with what hooks added
+	hookCtx context.Context   // the handler's context with what hooks added
 	added   map[string]any    // headers that hooks have added to it for its way
 	past    *envelope.Failure // what is known of earlier attempts
 	mark    redelivery        // whether it was delivered from this queue before
@@ -196,6 +196,6 @@ func (h *Handling) state(reruns int) State {
 func (s *Subscription) again(h *Handling) *Handling {
 	next := s.settings.Handler.Copy(h)
 	next.base, next.from, next.raw, next.givenID, next.past = h.base, h.from, h.raw, h.givenID, h.past
-	next.mark, next.told, next.probes, next.taken = h.mark, h.told, h.probes, h.taken
+	next.mark, next.hookCtx, next.probes, next.taken = h.mark, h.hookCtx, h.probes, h.taken
 	return next
 }

@@ -27,13 +27,13 @@ func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delive
 		switch {
 		case read.Queue != "" && read.Queue != s.settings.Queue:
 			read = read.Elsewhere()
-		case read.Rests:
+		case read.InFailedQueue:
 			read = read.Replayed()
 		}
 		past = &read
 	}
 	h := s.settings.Handler.New()
-	h.base, h.told, h.from, h.raw, h.past = base, base, from, d, past
+	h.base, h.hookCtx, h.from, h.raw, h.past = base, base, from, d, past
 	if d.MessageId == "" {
 		h.givenID = rabbit.NewID()
 	}
@@ -64,7 +64,7 @@ func (h *Handling) history() envelope.Failure {
 
 // adopt takes up what others than rehop have written down of a message.
 func (s *Subscription) adopt(h *Handling) {
-	l, past := s.letter(h), h.history()
+	l, past := s.message(h), h.history()
 	if h.past == &unwritten {
 		past.Exchange, past.Key = s.settings.Layout.Origin(l)
 	}
@@ -78,8 +78,8 @@ func (s *Subscription) adopt(h *Handling) {
 }
 
 // letter is a delivery as the layout sees it.
-func (s *Subscription) letter(h *Handling) layouts.Letter {
-	d, l := &h.raw, layouts.Letter{}
+func (s *Subscription) message(h *Handling) layouts.Message {
+	d, l := &h.raw, layouts.Message{}
 	l.Queue, l.ID, l.Exchange, l.Key = s.settings.Queue, d.MessageId, d.Exchange, d.RoutingKey
 	if h.past != &unwritten {
 		l.Exchange, l.Key = h.past.Exchange, h.past.Key

@@ -20,9 +20,9 @@ var moveBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 // or away is waited for. When the session ends first, the broker delivers the original again. When
 // the subscription stops, the broker has a limited time (see untilGivenUp); then the original goes
 // back to its queue.
-func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result, where way) {
+func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result, where route) {
 	s.reportMove(h, result)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(h.told))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(h.hookCtx))
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)
@@ -37,8 +37,8 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 	if impossible(err) && result.Outcome == Retried {
 		// With its history it is too large to wait: the way to the failed queue adds less.
 		result.Outcome, result.Delay = Failed, 0
-		failure.Due, failure.Rests = time.Time{}, true
-		err = s.moveUntil(ctx, h, failure, straight(s.toFailed(h, failure)))
+		failure.Due, failure.InFailedQueue = time.Time{}, true
+		err = s.moveUntil(ctx, h, failure, directly(s.toFailed(h, failure)))
 	}
 	switch {
 	case err == nil:
@@ -130,7 +130,7 @@ func impossible(err error) bool {
 	return errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrInvalid)
 }
 
-func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envelope.Failure, where way) error {
+func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envelope.Failure, where route) error {
 	var missed time.Time                     // when something was missing on the way
 	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on it can be told from its copies
 	asItIs := false                          // the broker takes the message only with its own body
@@ -158,7 +158,7 @@ func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envel
 			// Somebody deleted a queue or an exchange of ours. It is declared again, unless that
 			// was done since.
 			missed = began
-			if err := s.shared.Delays.Declarer.Ensure(ctx, "ways of "+s.settings.Queue, missed, func() topology.Plan { return s.form.Load().Ways }); err != nil {
+			if err := s.shared.Delays.Declarer.Ensure(ctx, "ways of "+s.settings.Queue, missed, func() topology.Plan { return s.form.Load().RetryPlan }); err != nil {
 				s.shared.Logger.Error("rehop: declare again what a retry needs", "queue", s.settings.Queue, "err", err)
 			}
 		}

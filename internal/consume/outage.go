@@ -153,7 +153,7 @@ func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool 
 		letGo = func(h *Handling) { s.report(h, Result{Outcome: Lost}) }
 	case <-s.stop:
 	case <-timer.C:
-		letGo = s.requeueAtEnd
+		letGo = s.republish
 	}
 	concurrently(s, h.held(), letGo)
 	s.passOn(h)

@@ -50,7 +50,7 @@ func (s *Subscription) redeliveryOf(h *Handling) redelivery {
 		}
 		return again
 	}
-	if s.counts(h) && s.foreseen(h) == 0 && !s.settings.Layout.RedeliveryFails() {
+	if s.counts(h) && s.countHere(h) == 0 && !s.settings.Layout.RedeliveryFails() {
 		return first
 	}
 	return carried
@@ -61,7 +61,7 @@ func (s *Subscription) redeliveryOf(h *Handling) redelivery {
 // classic queue delivers what they say. What rehop itself has put into the queue has no count but
 // the queue's.
 func (s *Subscription) doubtful(h *Handling) bool {
-	return s.settings.Declared.Passive && h.past.Queue != s.settings.Queue && !s.settings.Layout.RedeliveryFails() && s.foreseen(h) >= min(suspectAfter, s.settings.CrashLimit)
+	return s.settings.Declared.Passive && h.past.Queue != s.settings.Queue && !s.settings.Layout.RedeliveryFails() && s.countHere(h) >= min(suspectAfter, s.settings.CrashLimit)
 }
 
 // counts reports whether the queue counts how often it delivers a message without an answer, as
@@ -77,7 +77,7 @@ func (s *Subscription) counts(h *Handling) bool {
 // and a dead letter can bring one along.
 func (s *Subscription) returns(h *Handling) int {
 	if h.mark == again && s.counts(h) {
-		return h.past.Returns + believed(h)
+		return h.past.Returns + brokerCount(h)
 	}
 	return h.past.Returns
 }
@@ -85,7 +85,7 @@ func (s *Subscription) returns(h *Handling) int {
 // believed is how often the broker has delivered a message without an answer. RabbitMQ 4.3 does not
 // count what was given back, and then leaves a count as a publisher has written it; but it says how
 // often it has delivered the message, and the count cannot be higher.
-func believed(h *Handling) int {
+func brokerCount(h *Handling) int {
 	count := envelope.DeliveryCount(h.raw.Headers)
 	if acquired, known := h.raw.Headers["x-acquired-count"]; known && count > envelope.Count(acquired) {
 		return 0
@@ -97,16 +97,16 @@ func believed(h *Handling) int {
 // mark and count may be of another queue. It may not be where the count is small anyway: it grows
 // if the message kills its consumers. A large count would also make a quorum queue of RabbitMQ 4.3
 // drop the message when one consumer dies.
-func (s *Subscription) uncarried(h *Handling) bool {
+func (s *Subscription) mustRepublish(h *Handling) bool {
 	return h.mark == carried &&
-		(!s.counts(h) || s.settings.Layout.RedeliveryFails() || s.foreseen(h) >= min(suspectAfter, s.settings.CrashLimit))
+		(!s.counts(h) || s.settings.Layout.RedeliveryFails() || s.countHere(h) >= min(suspectAfter, s.settings.CrashLimit))
 }
 
 // foreseen is how often a message can have been delivered from this queue without an answer, at the
 // most, as far as its counts can be told apart: the quorum queues of RabbitMQ 4 have counted each
 // delivery that a consumer rejected elsewhere. A record of more rejections than the count has is of
 // classic queues, or forged.
-func (s *Subscription) foreseen(h *Handling) int {
+func (s *Subscription) countHere(h *Handling) int {
 	count, rejected := envelope.DeliveryCount(h.raw.Headers), 0
 	for _, d := range deaths(h) {
 		if d.Delivered() {
@@ -129,6 +129,6 @@ func (s *Subscription) delivers(d envelope.Death) bool {
 		return true
 	}
 	ours := func(q topology.Queue) bool { return q.Name == d.Queue }
-	waits := layouts.IsWaitQueue(d.Queue) || d.Queue != s.settings.Layout.FailedQueue(s.settings.Queue) && slices.ContainsFunc(s.form.Load().Ways.Queues, ours)
+	waits := layouts.IsWaitQueue(d.Queue) || d.Queue != s.settings.Layout.FailedQueue(s.settings.Queue) && slices.ContainsFunc(s.form.Load().RetryPlan.Queues, ours)
 	return !waits
 }

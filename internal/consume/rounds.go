@@ -13,9 +13,9 @@ import (
 // It does not end the consumer, as isolate does. The quorum queues of RabbitMQ 4 count a delivery
 // for each message that is on its way then, and those of 4.3 would put it into the failed queue if
 // it brought along a count that is above their limit.
-func (s *Subscription) sendRound(h *Handling) {
+func (s *Subscription) republishCounted(h *Handling) {
 	defer s.rounds.begin(cmp.Or(h.raw.MessageId, h.givenID))()
-	s.requeueAtEnd(h)
+	s.republish(h)
 	h.raw.Session.Sync()
 }
 

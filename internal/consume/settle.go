@@ -34,7 +34,7 @@ type settled struct {
 
 // told is called when the broker has been sent what is to become of deliveries, or cannot be any
 // more.
-func (s *Subscription) told(notes []any, sent bool) {
+func (s *Subscription) reportSettled(notes []any, sent bool) {
 	for _, note := range notes {
 		of := note.(*settled)
 		if !sent {
@@ -47,7 +47,7 @@ func (s *Subscription) told(notes []any, sent bool) {
 // report reports what became of a delivery.
 func (s *Subscription) report(h *Handling, result Result) {
 	if s.settings.Events.Result != nil {
-		s.settings.Events.Result(h.told, h.View, result)
+		s.settings.Events.Result(h.hookCtx, h.View, result)
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *Subscription) reportMove(h *Handling, result Result) {
 		return
 	}
 	h.added = make(map[string]any)
-	s.settings.Events.Move(h.told, h.View, result, h.added)
+	s.settings.Events.Move(h.hookCtx, h.View, result, h.added)
 	maps.DeleteFunc(h.added, func(name string, _ any) bool {
 		return envelope.Owned(name) && !strings.HasPrefix(name, envelope.HookPrefix)
 	})
@@ -70,10 +70,10 @@ func (s *Subscription) reportMove(h *Handling, result Result) {
 // along a count which may be above the limit of the queue.
 func (s *Subscription) giveBack(h *Handling, result Result) {
 	n := s.returns(h)
-	if n > 0 || s.settings.Layout.RedeliveryFails() && h.mark != again || s.uncarried(h) {
+	if n > 0 || s.settings.Layout.RedeliveryFails() && h.mark != again || s.mustRepublish(h) {
 		h.raw.Session.Cancel() // or it would come back to us
 		h.setReturns(n)
-		s.requeueAtEnd(h)
+		s.republish(h)
 		return
 	}
 	h.raw.Requeue()

@@ -39,7 +39,7 @@ func (s *Subscription) replace(w *worker, h *Handling) {
 }
 
 // cameBack is told of an abandoned handler that has returned after all.
-func (s *Subscription) cameBack(h *Handling) {
+func (s *Subscription) abandonedReturned(h *Handling) {
 	s.mu.Lock()
 	s.stuck--
 	s.mu.Unlock()

@@ -57,7 +57,7 @@ type Subscription struct {
 	halt   chan struct{} // closed: begin no more, cancel what runs
 	kill   chan struct{} // closed: wait for nothing any more
 	gone   chan struct{} // closed: stopping, and no worker is left
-	mute   chan struct{} // closed: stopping, and the broker does not answer
+	silent chan struct{} // closed: stopping, and the broker does not answer
 	closed chan struct{} // closed: all has ended
 
 	unanswered func() // closes mute
@@ -79,16 +79,16 @@ func New(shared *Shared, settings Settings) *Subscription {
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
 		paused: make(chan struct{}),
 		stop:   make(chan struct{}), halt: make(chan struct{}), kill: make(chan struct{}), gone: make(chan struct{}),
-		mute: make(chan struct{}), closed: make(chan struct{}),
+		silent: make(chan struct{}), closed: make(chan struct{}),
 	}
-	s.unanswered = sync.OnceFunc(func() { close(s.mute) })
+	s.unanswered = sync.OnceFunc(func() { close(s.silent) })
 	s.form.Store(&settings.Forms[0])
 	s.watch = &watch{sub: s, epoch: time.Now()}
 	if settings.Rate > 0 {
 		s.bucket = newBucket(settings.Rate, settings.Burst)
 	}
 	if settings.Events.Result != nil {
-		s.settings.Options.Told = s.told
+		s.settings.Options.Settled = s.reportSettled
 		s.settings.Options.Around = func(calls func()) {
 			defer shared.Inside.Leave(shared.Inside.Enter(s))
 			calls()
@@ -158,7 +158,7 @@ func (s *Subscription) Drain(ctx context.Context) error {
 	select {
 	case <-s.closed:
 		return s.unmovedError()
-	case <-s.mute:
+	case <-s.silent:
 		s.enter(halted) // what has not begun is better handled elsewhere
 		s.awaitHandlers(ctx, s.settings.Timeout+s.settings.StuckAfter)
 	case <-ctx.Done():

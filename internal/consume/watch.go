@@ -15,10 +15,10 @@ type watch struct {
 	epoch time.Time
 	due   atomic.Int64 // when the timer fires, since epoch; 0: it does not
 
-	mu    sync.Mutex
-	timer *time.Timer // nil before it is first needed
-	over  bool
-	looks sync.WaitGroup
+	mu     sync.Mutex
+	timer  *time.Timer // nil before it is first needed
+	over   bool
+	checks sync.WaitGroup
 }
 
 // begin has the handlers looked at when a deadline has come. The handling is the worker's current
@@ -42,7 +42,7 @@ func (w *watch) set(at time.Time) {
 	}
 	w.due.Store(w.since(at))
 	if w.timer == nil {
-		w.timer = time.AfterFunc(time.Until(at), w.look)
+		w.timer = time.AfterFunc(time.Until(at), w.check)
 	} else {
 		w.timer.Reset(time.Until(at))
 	}
@@ -56,7 +56,7 @@ func (w *watch) end() {
 		w.timer.Stop()
 	}
 	w.mu.Unlock()
-	w.looks.Wait()
+	w.checks.Wait()
 }
 
 // enter reports whether to look at the handlers. The caller must call looks.Done then.
@@ -64,18 +64,18 @@ func (w *watch) enter() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.over {
-		w.looks.Add(1)
+		w.checks.Add(1)
 	}
 	return !w.over
 }
 
 // look sees to all handlers. One that begins meanwhile sets the timer itself: it finds that it is
 // not set.
-func (w *watch) look() {
+func (w *watch) check() {
 	if !w.enter() {
 		return
 	}
-	defer w.looks.Done()
+	defer w.checks.Done()
 	w.due.Store(0)
 	now := time.Now()
 	var next time.Time

@@ -62,7 +62,7 @@ func (w *worker) loop(inherited *Handling, err error) {
 	}()
 	var o offer
 	if inherited != nil {
-		if o = inherited.from; !w.inherit(inherited, err) {
+		if o = inherited.from; !w.takeOver(inherited, err) {
 			returned = true
 			return
 		}
@@ -111,9 +111,9 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 }
 
 // inherit concludes what another worker had in hand. False: as handle.
-func (w *worker) inherit(h *Handling, err error) bool {
+func (w *worker) takeOver(h *Handling, err error) bool {
 	if h.batch != nil {
-		return w.inheritBatch(h, err)
+		return w.takeOverBatch(h, err)
 	}
 	s, state := w.sub, h.state(0)
 	state.TakenOver = true
@@ -162,7 +162,7 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 	w.busy = true
 	w.mu.Unlock()
 	if s.halting() {
-		w.rest()
+		w.setIdle()
 		h.stop()
 		return true, ErrStopping
 	}
@@ -181,7 +181,7 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 	}
 	s.reportEnd(h, answers, err)
 
-	w.rest()
+	w.setIdle()
 	h.end()
 	if h.finish() {
 		if h.batch != nil {
@@ -189,12 +189,12 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 		}
 		return true, err
 	}
-	s.cameBack(h)
+	s.abandonedReturned(h)
 	return false, nil
 }
 
 // rest notes that no handler is being called.
-func (w *worker) rest() {
+func (w *worker) setIdle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.current, w.busy = nil, false
@@ -223,11 +223,11 @@ func (s *Subscription) reportStart(h *Handling) context.Context {
 		}
 		return h
 	}
-	h.told = h
+	h.hookCtx = h
 	if s.settings.Events.HandleStart != nil {
-		h.told = s.settings.Events.HandleStart(h, h.View)
+		h.hookCtx = s.settings.Events.HandleStart(h, h.View)
 	}
-	return h.told
+	return h.hookCtx
 }
 
 // reportEnd reports that a handler has returned, and for a batch what it returned for each message.
@@ -236,7 +236,7 @@ func (s *Subscription) reportEnd(h *Handling, answers []error, err error) {
 		return
 	}
 	if h.batch == nil {
-		s.settings.Events.HandleEnd(h.told, h.View, time.Since(h.began), err)
+		s.settings.Events.HandleEnd(h.hookCtx, h.View, time.Since(h.began), err)
 		return
 	}
 	for i, m := range h.batch.members {
@@ -244,7 +244,7 @@ func (s *Subscription) reportEnd(h *Handling, answers []error, err error) {
 		if err == nil {
 			answer = answers[i]
 		}
-		s.settings.Events.HandleEnd(m.told, m.View, time.Since(m.began), answer)
+		s.settings.Events.HandleEnd(m.hookCtx, m.View, time.Since(m.began), answer)
 	}
 }
 

@@ -14,25 +14,25 @@ const (
 	// HookPrefix begins the names of what hooks write.
 	HookPrefix = Prefix + "hook-"
 
-	Attempt     = "rehop-attempt"         // how many times a handler has failed it
-	Error       = "rehop-error"           // the last error's text
-	Kind        = "rehop-error-kind"      // see the Kind constants
-	Stack       = "rehop-stack"           // where a handler panicked
-	FailedAt    = "rehop-failed-at"       // Unix milliseconds of the last failure
-	FirstFailed = "rehop-first-failed"    // Unix milliseconds of the first failure
-	Due         = "rehop-due"             // Unix milliseconds before which it must not be retried
-	Host        = "rehop-host"            // where the last handler ran
-	Queue       = "rehop-queue"           // the queue that it was consumed from, and returns to
-	Exchange    = "rehop-exchange"        // where it was published to
-	Key         = "rehop-key"             // and with which routing key
-	CC          = "rehop-cc"              // the CC header; left in place it would lead copies astray
-	Expiration  = "rehop-expiration"      // the expiration; left in place it would cut the wait short
-	Returns     = "rehop-returns"         // how often it was delivered without an answer, as far as the broker does not count it
-	Replays     = "rehop-replays"         // how often a person has replayed it
-	ReplayRun   = "rehop-replay-run"      // which replay it was, so that the same one does not take it twice
-	Transient   = "rehop-transient"       // it was published as transient
-	Rests       = "rehop-rests"           // it was put to rest; when it is in a queue again, somebody has replayed it
-	Dropped     = "rehop-dropped-headers" // names of headers that had to go so that it fits a frame
+	Attempt       = "rehop-attempt"         // how many times a handler has failed it
+	Error         = "rehop-error"           // the last error's text
+	Kind          = "rehop-error-kind"      // see the Kind constants
+	Stack         = "rehop-stack"           // where a handler panicked
+	FailedAt      = "rehop-failed-at"       // Unix milliseconds of the last failure
+	FirstFailed   = "rehop-first-failed"    // Unix milliseconds of the first failure
+	Due           = "rehop-due"             // Unix milliseconds before which it must not be retried
+	Host          = "rehop-host"            // where the last handler ran
+	Queue         = "rehop-queue"           // the queue that it was consumed from, and returns to
+	Exchange      = "rehop-exchange"        // where it was published to
+	Key           = "rehop-key"             // and with which routing key
+	CC            = "rehop-cc"              // the CC header; left in place it would lead copies astray
+	Expiration    = "rehop-expiration"      // the expiration; left in place it would cut the wait short
+	Returns       = "rehop-returns"         // how often it was delivered without an answer, as far as the broker does not count it
+	Replays       = "rehop-replays"         // how often a person has replayed it
+	ReplayRun     = "rehop-replay-run"      // which replay it was, so that the same one does not take it twice
+	Transient     = "rehop-transient"       // it was published as transient
+	InFailedQueue = "rehop-rests"           // it was put to rest; when it is in a queue again, somebody has replayed it
+	Dropped       = "rehop-dropped-headers" // names of headers that had to go so that it fits a frame
 )
 
 // These say by which exchange and with which routing key a message came to its failed queue, if an operator's tool has since published it anew
@@ -71,26 +71,26 @@ const MaxErrorText = 4 << 10
 
 // Failure is what rehop knows about a message that failed.
 type Failure struct {
-	Attempt     int
-	Error       string
-	Kind        string
-	Stack       string
-	FailedAt    time.Time
-	FirstFailed time.Time
-	Due         time.Time
-	Host        string
-	Queue       string
-	Exchange    string
-	Key         string
-	Expiration  string
-	Returns     int
-	Replays     int
-	ReplayRun   string
-	Transient   bool
-	Dropped     string
-	Rests       bool
-	CC          any
-	Hooks       map[string]any // what hooks have written; never changed in place
+	Attempt       int
+	Error         string
+	Kind          string
+	Stack         string
+	FailedAt      time.Time
+	FirstFailed   time.Time
+	Due           time.Time
+	Host          string
+	Queue         string
+	Exchange      string
+	Key           string
+	Expiration    string
+	Returns       int
+	Replays       int
+	ReplayRun     string
+	Transient     bool
+	Dropped       string
+	InFailedQueue bool
+	CC            any
+	Hooks         map[string]any // what hooks have written; never changed in place
 }
 
 // Written reports whether rehop has written anything into headers that Read would find.
@@ -115,9 +115,9 @@ func Read(headers map[string]any, exchange, key string) Failure {
 		Host: Text(headers[Host]), Queue: Text(headers[Queue]), Exchange: exchange, Key: key,
 		Expiration: Text(headers[Expiration]), Returns: Count(headers[Returns]), Replays: Count(headers[Replays]),
 		ReplayRun: Text(headers[ReplayRun]), Transient: headers[Transient] == true, Dropped: Text(headers[Dropped]),
-		Rests: headers[Rests] == true,
-		CC:    headers[CC],
-		Hooks: hooked(headers),
+		InFailedQueue: headers[InFailedQueue] == true,
+		CC:            headers[CC],
+		Hooks:         hooked(headers),
 	}
 	if _, ok := headers[Queue]; ok {
 		f.Exchange, f.Key = Text(headers[Exchange]), Text(headers[Key])
@@ -256,8 +256,8 @@ func (f Failure) Write(headers map[string]any) {
 	if f.Transient {
 		headers[Transient] = true
 	}
-	if f.Rests {
-		headers[Rests] = true
+	if f.InFailedQueue {
+		headers[InFailedQueue] = true
 	}
 	at(FailedAt, f.FailedAt)
 	at(FirstFailed, f.FirstFailed)

@@ -20,12 +20,12 @@ type dlx struct {
 // Settings are those that it was made of.
 func (d dlx) Settings() layout.Layout { return d.DLX }
 
-func (d dlx) exchange() string { return cmp.Or(d.Name, "dlx") }
-func (d dlx) rest() string     { return cmp.Or(d.Rest, "dlq") }
+func (d dlx) exchange() string  { return cmp.Or(d.Name, "dlx") }
+func (d dlx) deadQueue() string { return cmp.Or(d.DLX.Queue, "dlq") }
 
 // Validate looks at the names and at the arguments of the dead-letter queue.
 func (d dlx) Validate() error {
-	return errors.Join(checkName("DLX.Name", d.Name), checkName("DLX.Rest", d.Rest), checkArgs("DLX.RestArgs", d.RestArgs))
+	return errors.Join(CheckName("DLX.Name", d.Name), CheckName("DLX.Queue", d.DLX.Queue), checkArgs("DLX.QueueArgs", d.QueueArgs))
 }
 
 // Exchange is a topic exchange whose alternate exchange is the dead-letter exchange. That itself has none.
@@ -42,13 +42,13 @@ func (d dlx) Exchange(name, kind string) topology.Plan {
 func (d dlx) base() topology.Plan {
 	// Only classic queues have a mode. Without its type the queue is refused where the virtual host's default is another one.
 	args := topology.Args{"x-queue-mode": "lazy", "x-queue-type": string(layout.Classic)}
-	if d.RestArgs != nil {
-		args = override(nil, d.RestArgs)
+	if d.QueueArgs != nil {
+		args = override(nil, d.QueueArgs)
 	}
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: d.exchange(), Kind: "topic"}},
-		Queues:    []topology.Queue{{Name: d.rest(), Args: args}},
-		Bindings:  []topology.Binding{{Source: d.exchange(), Destination: d.rest(), Key: "#"}},
+		Exchanges: []topology.Exchange{{Name: d.exchange(), Type: "topic"}},
+		Queues:    []topology.Queue{{Name: d.deadQueue(), Args: args}},
+		Bindings:  []topology.Binding{{Source: d.exchange(), Destination: d.deadQueue(), Key: "#"}},
 	}
 }
 
@@ -64,16 +64,18 @@ func (d dlx) Queue(q QueueSpec) topology.Queue {
 }
 
 // Subscription is the queue, bound to its exchange.
-func (d dlx) Subscription(q QueueSpec) topology.Plan { return feed(d, q, defaultKey(q.Kind)) }
+func (d dlx) Subscription(q QueueSpec) topology.Plan { return feed(d, q, defaultKey(q.ExchangeType)) }
 
 // Around is the dead-letter exchange and queue.
-func (d dlx) Around(QueueSpec) topology.Plan { return d.base() }
+func (d dlx) RetryTopology(QueueSpec) topology.Plan { return d.base() }
 
 // FailedQueue is the dead-letter queue, for all queues.
-func (d dlx) FailedQueue(string) string { return d.rest() }
+func (d dlx) FailedQueue(string) string { return d.deadQueue() }
 
 // Rests reports whether the queue dead-letters to the exchange.
-func (d dlx) Rests(q topology.Queue) bool { return q.Args["x-dead-letter-exchange"] == d.exchange() }
+func (d dlx) DeadLettersToFailed(q topology.Queue) bool {
+	return q.Args["x-dead-letter-exchange"] == d.exchange()
+}
 
 // Delays is one wait of no time: the message is requeued once.
 func (d dlx) Delays() []time.Duration { return []time.Duration{0} }
@@ -98,7 +100,7 @@ func (d dlx) Fail(f Failure) Verdict {
 
 // Open reads the broker's record, or rehop's. A message that no queue was bound for has none: it belongs
 // to no queue.
-func (d dlx) Open(l Letter) (Letter, envelope.Failure) {
+func (d dlx) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 	if f.Queue == "" {
 		f.Kind, f.Error = envelope.KindUnrouted, "no queue was bound for it"

@@ -18,7 +18,7 @@ func TestDLXRetries(t *testing.T) {
 	if got := dlx.Delays(); !reflect.DeepEqual(got, []time.Duration{0}) {
 		t.Errorf("waits: got %v, want one of no time", got)
 	}
-	if !dlx.RedeliveryFails() || dlx.Failures(layouts.Letter{Queue: "q", Redelivered: true}) != 0 {
+	if !dlx.RedeliveryFails() || dlx.Failures(layouts.Message{Queue: "q", Redelivered: true}) != 0 {
 		t.Error("got a record, want that the mark of a repeated delivery is the only one")
 	}
 	if got := dlx.Retry(layouts.Failure{Attempt: 1}); !reflect.DeepEqual(got, layouts.Verdict{Do: layouts.Requeue}) {
@@ -34,7 +34,7 @@ func TestDLXRetries(t *testing.T) {
 func TestDLXFails(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 999)
-	got := of(layout.DLX{Name: "dead"}).Fail(layouts.Failure{Letter: layouts.Letter{Queue: "q", Exchange: "order", Key: "order.created", Body: []byte("b")}, Attempt: 2, At: at})
+	got := of(layout.DLX{Name: "dead"}).Fail(layouts.Failure{Message: layouts.Message{Queue: "q", Exchange: "order", Key: "order.created", Body: []byte("b")}, Attempt: 2, At: at})
 	want := layouts.Verdict{Do: layouts.Move, Address: layouts.Address{Exchange: "dead"}, Key: "order.created", Headers: deaths(map[string]any{
 		"queue": "q", "reason": "rejected", "exchange": "order", "routing-keys": []any{"order.created"}, "count": int64(1), "time": at.Truncate(time.Second), "rehop": true})}
 	if !reflect.DeepEqual(got, want) {
@@ -54,7 +54,7 @@ func TestDLXRests(t *testing.T) {
 		"something else":        {topology.Args{"x-dead-letter-exchange": []any{}}, false},
 		"with a key of its own": {topology.Args{"x-dead-letter-exchange": "dlx", "x-dead-letter-routing-key": "k"}, true},
 	} {
-		if got := of(layout.DLX{}).Rests(topology.Queue{Name: "q", Args: c.args}); got != c.want {
+		if got := of(layout.DLX{}).DeadLettersToFailed(topology.Queue{Name: "q", Args: c.args}); got != c.want {
 			t.Errorf("%s: got %t, want %t", what, got, c.want)
 		}
 	}
@@ -67,15 +67,15 @@ func TestDLXOpens(t *testing.T) {
 		return envelope.Failure{Queue: queue, Exchange: "order", Key: key, Kind: "dead", Error: "dead-lettered by the broker: " + reason, FailedAt: at, FirstFailed: at}
 	}
 	for what, c := range map[string]struct {
-		letter layouts.Letter
+		letter layouts.Message
 		want   envelope.Failure
 	}{
-		"rejected twice":   {layouts.Letter{Exchange: "dlx", Key: "order.created", Headers: deaths(died("q", "rejected", "order", "order.created", 1))}, dead("q", "rejected", "order.created")},
-		"older than a day": {layouts.Letter{Exchange: "dlx", Key: "order.created", Headers: deaths(died("q", "expired", "order", "order.created", 1))}, dead("q", "expired", "order.created")},
-		"over the length":  {layouts.Letter{Exchange: "dlx", Key: "order.created", Headers: deaths(died("q2", "maxlen", "order", "order.created", 1))}, dead("q2", "maxlen", "order.created")},
-		"no queue for it": {layouts.Letter{Exchange: "order", Key: "order.unknown"},
+		"rejected twice":   {layouts.Message{Exchange: "dlx", Key: "order.created", Headers: deaths(died("q", "rejected", "order", "order.created", 1))}, dead("q", "rejected", "order.created")},
+		"older than a day": {layouts.Message{Exchange: "dlx", Key: "order.created", Headers: deaths(died("q", "expired", "order", "order.created", 1))}, dead("q", "expired", "order.created")},
+		"over the length":  {layouts.Message{Exchange: "dlx", Key: "order.created", Headers: deaths(died("q2", "maxlen", "order", "order.created", 1))}, dead("q2", "maxlen", "order.created")},
+		"no queue for it": {layouts.Message{Exchange: "order", Key: "order.unknown"},
 			envelope.Failure{Exchange: "order", Key: "order.unknown", Kind: "unrouted", Error: "no queue was bound for it"}},
-		"failed by rehop": {layouts.Letter{Exchange: "dlx", Key: "order.created", Headers: map[string]any{
+		"failed by rehop": {layouts.Message{Exchange: "dlx", Key: "order.created", Headers: map[string]any{
 			"x-death":      []any{map[string]any{"queue": "q", "reason": "rejected", "rehop": true}},
 			envelope.Queue: "q", envelope.Exchange: "order", envelope.Key: "order.created", envelope.Attempt: int32(2), envelope.Error: "e", envelope.Kind: "error"}},
 			envelope.Failure{Queue: "q", Exchange: "order", Key: "order.created", Attempt: 2, Error: "e", Kind: "error"}},

@@ -64,11 +64,11 @@ func (e enveloped) deadQueue(base string) string     { return suffixed(base, ".d
 func (e enveloped) delay() time.Duration { return cmp.Or(e.Delay, 15*time.Second) }
 
 // maxDeliveryLimit is far above what any message survives.
-const maxDeliveryLimit = restingLimit
+const maxDeliveryLimit = noDeliveryLimit
 
 // Validate looks at the name, the delay and the counts.
 func (e enveloped) Validate() error {
-	return errors.Join(checkName("Envelope.Name", e.Name), checkDelay("Envelope.Delay", e.delay()),
+	return errors.Join(CheckName("Envelope.Name", e.Name), checkDelay("Envelope.Delay", e.delay()),
 		checkCount("Envelope.Retries", e.Retries, maxRetries), checkCount("Envelope.DeliveryLimit", e.DeliveryLimit, maxDeliveryLimit))
 }
 
@@ -97,11 +97,11 @@ func (e enveloped) Queue(q QueueSpec) topology.Queue {
 func (e enveloped) Subscription(q QueueSpec) topology.Plan { return feed(e, e.spec(q)) }
 
 // Around is the retry and the dead exchange and queue.
-func (e enveloped) Around(q QueueSpec) topology.Plan {
+func (e enveloped) RetryTopology(q QueueSpec) topology.Plan {
 	q = e.spec(q)
 	base := e.base(q.Name)
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: e.retryExchange(base), Kind: "direct"}, {Name: e.deadExchange(base), Kind: "fanout"}},
+		Exchanges: []topology.Exchange{{Name: e.retryExchange(base), Type: "direct"}, {Name: e.deadExchange(base), Type: "fanout"}},
 		Queues: []topology.Queue{
 			{Name: e.retryQueue(base), Args: topology.Args{"x-message-ttl": e.delay().Milliseconds(),
 				"x-dead-letter-exchange": q.Exchange, "x-dead-letter-routing-key": q.Keys[0]}},
@@ -118,7 +118,7 @@ func (e enveloped) Around(q QueueSpec) topology.Plan {
 func (e enveloped) FailedQueue(queue string) string { return e.deadQueue(e.base(queue)) }
 
 // Rests is true for a quorum queue, which dead-letters to the dead exchange.
-func (e enveloped) Rests(q topology.Queue) bool {
+func (e enveloped) DeadLettersToFailed(q topology.Queue) bool {
 	return q.Args["x-dead-letter-exchange"] == e.deadExchange(e.base(q.Name))
 }
 
@@ -126,7 +126,7 @@ func (e enveloped) Rests(q topology.Queue) bool {
 func (e enveloped) Delays() []time.Duration { return repeated(e.delay(), cmp.Or(e.Retries, 5)) }
 
 // Failures is what the body says, and how often the message was rejected since that was written.
-func (e enveloped) Failures(l Letter) int {
+func (e enveloped) Failures(l Message) int {
 	rejections := deathsOf(l.Headers, func(d death) bool { return d.queue == l.Queue && d.reason == rejected })
 	return min(retryCount(l.Body)+rejections, maxFailures)
 }
@@ -147,7 +147,7 @@ func retryCount(body []byte) int {
 // bound with the same key. The copy that is meant for this queue comes from its own.
 //
 // As in PubSub, it must have come straight from there.
-func (e enveloped) Stray(l Letter) bool {
+func (e enveloped) Stray(l Message) bool {
 	d, _ := newestDeath(l.Headers)
 	base, retry := strings.CutSuffix(d.queue, dotRetryQueue)
 	return retry && d.reason == expired && d.queue != e.retryQueue(e.base(l.Queue)) &&
@@ -156,7 +156,7 @@ func (e enveloped) Stray(l Letter) bool {
 }
 
 // Check refuses a message without an id, if that is required.
-func (e enveloped) Check(l Letter) error {
+func (e enveloped) Check(l Message) error {
 	if e.RequireID && l.ID == "" {
 		return errNoID
 	}
@@ -210,7 +210,7 @@ func deadReason(f Failure) string {
 }
 
 // Open takes the record out of the body.
-func (e enveloped) Open(l Letter) (Letter, envelope.Failure) {
+func (e enveloped) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 	switch f.Queue {
 	case "", e.retryQueue(e.base(l.Queue)): // somebody else published it here, with an empty key

@@ -50,7 +50,7 @@ func TestEnvelopeCounts(t *testing.T) {
 		"more of both than can be":      {`{"retry_count":1e9}`, deaths(died("order.main.q", "rejected", "", "", 1<<40)), 1_000_000},
 		"the end of a very long string": {`{"a":"` + strings.Repeat(`\\\"`, 10_000) + `","retry_count":7}`, nil, 7},
 	} {
-		if got := of(layout.Envelope{}).Failures(layouts.Letter{Queue: "order.main.q", Body: []byte(c.body), Headers: c.headers}); got != c.want {
+		if got := of(layout.Envelope{}).Failures(layouts.Message{Queue: "order.main.q", Body: []byte(c.body), Headers: c.headers}); got != c.want {
 			t.Errorf("%s: got %d, want %d", what, got, c.want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestEnvelopeRetries(t *testing.T) {
 		`{"price":1.10,"big":12345678901234567890123}`: `{"price":1.10,"big":12345678901234567890123,"retry_count":2}`,
 		`[1]`: "", "text": "", "": "", `{"a":NaN}`: "",
 	} {
-		got := of(layout.Envelope{}).Retry(layouts.Failure{Letter: layouts.Letter{Queue: "order.main.q", Body: []byte(body)}, Attempt: 2})
+		got := of(layout.Envelope{}).Retry(layouts.Failure{Message: layouts.Message{Queue: "order.main.q", Body: []byte(body)}, Attempt: 2})
 		if got.Do != layouts.Wait || got.Headers != nil || string(got.Body) != want || want == "" && got.Body != nil {
 			t.Errorf("%s: got %v with body %s, want Wait with %s", body, got.Do, got.Body, want)
 		}
@@ -80,8 +80,8 @@ func TestEnvelopeRetries(t *testing.T) {
 
 func TestEnvelopeFails(t *testing.T) {
 	t.Parallel()
-	noID := of(layout.Envelope{RequireID: true}).Check(layouts.Letter{})
-	if noID == nil || of(layout.Envelope{RequireID: true}).Check(layouts.Letter{ID: "x"}) != nil || of(layout.Envelope{}).Check(layouts.Letter{}) != nil {
+	noID := of(layout.Envelope{RequireID: true}).Check(layouts.Message{})
+	if noID == nil || of(layout.Envelope{RequireID: true}).Check(layouts.Message{ID: "x"}) != nil || of(layout.Envelope{}).Check(layouts.Message{}) != nil {
 		t.Fatalf("a message without an id: got %v, want an error only where an id is required", noID)
 	}
 	for _, c := range []struct{ kind, text, want string }{
@@ -89,7 +89,7 @@ func TestEnvelopeFails(t *testing.T) {
 		{envelope.KindPermanent, "e", "business_rejected"}, {envelope.KindPermanent, noID.Error(), "no_message_id"},
 		{envelope.KindDecode, "e", "decode"}, {envelope.KindCrash, "e", "crash"}, {"a \"kind\"\x01 of\n their own\xff", "e", "a \"kind\"\x01 of\n their own\ufffd"},
 	} {
-		got := of(layout.Envelope{}).Fail(layouts.Failure{Letter: layouts.Letter{Queue: "order.main.q", Key: "order.created", Body: []byte(`{"id":1,"retry_count":5}`)}, Kind: c.kind, Error: c.text})
+		got := of(layout.Envelope{}).Fail(layouts.Failure{Message: layouts.Message{Queue: "order.main.q", Key: "order.created", Body: []byte(`{"id":1,"retry_count":5}`)}, Kind: c.kind, Error: c.text})
 		var body struct {
 			ID     int    `json:"id"`
 			Count  int    `json:"retry_count"`
@@ -128,7 +128,7 @@ func TestEnvelopeOpens(t *testing.T) {
 		"dead-lettered by the quorum queue": {`{"id":1}`, deaths(died("order.main.q", "delivery_limit", "order.main.x", "order.created", 1)), `{"id":1}`,
 			envelope.Failure{Queue: "order.main.q", Exchange: "order.main.x", Key: "order.created", Kind: "dead", Error: "dead-lettered by the broker: delivery_limit", FailedAt: at, FirstFailed: at}},
 	} {
-		got, f := of(layout.Envelope{}).Open(layouts.Letter{Queue: "order.main.q", Exchange: "order.dead.x", Body: []byte(c.body), Headers: c.headers})
+		got, f := of(layout.Envelope{}).Open(layouts.Message{Queue: "order.main.q", Exchange: "order.dead.x", Body: []byte(c.body), Headers: c.headers})
 		if string(got.Body) != c.wantBody {
 			t.Errorf("%s: body: got %s, want %s", what, got.Body, c.wantBody)
 		}
@@ -136,7 +136,7 @@ func TestEnvelopeOpens(t *testing.T) {
 			t.Errorf("%s: failure: got %+v, want %+v", what, f, c.want)
 		}
 	}
-	_, f := of(layout.Envelope{}).Open(layouts.Letter{Queue: "order.main.q", Body: []byte(`{"dead_reason":"` + strings.Repeat("x", 1<<20) + `"}`)})
+	_, f := of(layout.Envelope{}).Open(layouts.Message{Queue: "order.main.q", Body: []byte(`{"dead_reason":"` + strings.Repeat("x", 1<<20) + `"}`)})
 	if len(f.Error) > envelope.MaxErrorText {
 		t.Errorf("a reason of a megabyte: got %d bytes, want at most %d", len(f.Error), envelope.MaxErrorText)
 	}
@@ -146,12 +146,12 @@ func TestEnvelopeOpens(t *testing.T) {
 func TestEnvelopeStrays(t *testing.T) {
 	t.Parallel()
 	waited := died("order.retry.q", "expired", "order.retry.x", "order.retry", 1)
-	letter := func(queue, exchange, key string, headers map[string]any) layouts.Letter {
-		return layouts.Letter{Queue: queue, Exchange: exchange, Key: key, Headers: headers}
+	letter := func(queue, exchange, key string, headers map[string]any) layouts.Message {
+		return layouts.Message{Queue: queue, Exchange: exchange, Key: key, Headers: headers}
 	}
 	for what, c := range map[string]struct {
 		layouts.Layout
-		layouts.Letter
+		layouts.Message
 		want bool
 	}{
 		"its own":                        {of(layout.Envelope{}), letter("order.main.q", "order.main.x", "order.created", deaths(waited)), false},
@@ -164,7 +164,7 @@ func TestEnvelopeStrays(t *testing.T) {
 		"handed on to another exchange":  {of(layout.Envelope{}), letter("audit.main.q", "audit.main.x", "order.created", deaths(waited)), false},
 		"of a queue that is not theirs":  {of(layout.Envelope{}), letter("audit.main.q", "order.main.x", "order.created", deaths(died("order.retry.q", "expired", "elsewhere", "order.retry", 1))), false},
 	} {
-		if got := c.Stray(c.Letter); got != c.want {
+		if got := c.Stray(c.Message); got != c.want {
 			t.Errorf("%s: got stray %t, want %t", what, got, c.want)
 		}
 	}
@@ -182,7 +182,7 @@ func TestEnvelopeRests(t *testing.T) {
 		"passive": {e.Queue(layouts.QueueSpec{Name: "order.main.q", Type: layout.Quorum, Passive: true}), false},
 		"changed": {e.Queue(layouts.QueueSpec{Name: "order.main.q", Type: layout.Quorum, Args: map[string]any{"x-dead-letter-exchange": nil}}), false},
 	} {
-		if got := e.Rests(c.queue); got != c.want {
+		if got := e.DeadLettersToFailed(c.queue); got != c.want {
 			t.Errorf("%s: got %t, want %t", what, got, c.want)
 		}
 	}
@@ -192,7 +192,7 @@ func TestEnvelopeRests(t *testing.T) {
 func TestEnvelopeBodyIsNeverTooLarge(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"a":"` + strings.Repeat("x", 16<<20-10) + `"}`)
-	f := layouts.Failure{Letter: layouts.Letter{Queue: "q", Body: body}, Attempt: 1, Kind: envelope.KindError}
+	f := layouts.Failure{Message: layouts.Message{Queue: "q", Body: body}, Attempt: 1, Kind: envelope.KindError}
 	for what, verdict := range map[string]layouts.Verdict{"Retry": of(layout.Envelope{}).Retry(f), "Fail": of(layout.Envelope{}).Fail(f)} {
 		if verdict.Body != nil {
 			t.Errorf("%s of %d bytes: got a body of %d, want it as it is", what, len(body), len(verdict.Body))
@@ -204,7 +204,7 @@ func TestEnvelopeBodyIsNeverTooLarge(t *testing.T) {
 func TestEnvelopeLooksWithoutKeeping(t *testing.T) {
 	body := append(append([]byte(`{"retry_count":1`), bytes.Repeat([]byte(`,"a":{"b":[1]}`), 100_000)...), '}')
 	got := testing.AllocsPerRun(3, func() {
-		if n := of(layout.Envelope{}).Failures(layouts.Letter{Queue: "q", Body: body}); n != 1 {
+		if n := of(layout.Envelope{}).Failures(layouts.Message{Queue: "q", Body: body}); n != 1 {
 			t.Errorf("got %d failures, want 1", n)
 		}
 	})
@@ -227,7 +227,7 @@ func BenchmarkEnvelopeFailures(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				of(layout.Envelope{}).Failures(layouts.Letter{Queue: "q", Body: body})
+				of(layout.Envelope{}).Failures(layouts.Message{Queue: "q", Body: body})
 			}
 		})
 	}

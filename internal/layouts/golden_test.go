@@ -27,8 +27,8 @@ func TestGoldenPlans(t *testing.T) {
 		"exchange":     quorum.Exchange("order", ""),
 		"subscription_quorum": whole(t, quorum, layouts.QueueSpec{Name: "order-summary", Exchange: "order",
 			Keys: []string{"order.created", "order.#"}}),
-		"subscription_classic": whole(t, classic, layouts.QueueSpec{Name: "order-summary", Type: layout.Classic, Exchange: "order", Kind: "fanout"}),
-		"subscription_foreign": whole(t, quorum, layouts.QueueSpec{Name: "theirs", Passive: true, Exchange: "their exchange", ForeignExchange: true}),
+		"subscription_classic": whole(t, classic, layouts.QueueSpec{Name: "order-summary", Type: layout.Classic, Exchange: "order", ExchangeType: "fanout"}),
+		"subscription_foreign": whole(t, quorum, layouts.QueueSpec{Name: "theirs", Passive: true, Exchange: "their exchange", ExistingExchange: true}),
 		"subscription_bounded": whole(t, quorum, layouts.QueueSpec{Name: "bounded", Args: map[string]any{"x-max-length": int64(1000)}}),
 		"subscription_drop_head": whole(t, quorum, layouts.QueueSpec{Name: "bounded",
 			Args: map[string]any{"x-max-length": int64(1000), "x-overflow": "drop-head"}}),
@@ -37,7 +37,7 @@ func TestGoldenPlans(t *testing.T) {
 		"pubsub_exchange": wholeOf(t, of(layout.PubSub{Delay: 5 * time.Second, Form: layout.PubSubByKey}), layouts.QueueSpec{Name: "ucenter@enterprise", Exchange: "events",
 			Keys: []string{"enterprise.created", "enterprise.*.changed"}}),
 		"dlx": wholeOf(t, of(layout.DLX{}), layouts.QueueSpec{Name: "order-summary-queue", Exchange: "order", Keys: []string{"order.#"}}),
-		"dlx_args": wholeOf(t, of(layout.DLX{Name: "dead", Rest: "dead-letters", RestArgs: map[string]any{"x-queue-type": "quorum"}}),
+		"dlx_args": wholeOf(t, of(layout.DLX{Name: "dead", Queue: "dead-letters", QueueArgs: map[string]any{"x-queue-type": "quorum"}}),
 			layouts.QueueSpec{Name: "order-notification-queue", Exchange: "order", Keys: []string{"order.created"},
 				Args: map[string]any{"x-max-length": int64(5000), "x-overflow": "reject-publish", "x-message-ttl": nil}}),
 		"tiers":         wholeOf(t, of(layout.Tiers{}), layouts.QueueSpec{Name: "notify", Exchange: "user"}),
@@ -46,7 +46,7 @@ func TestGoldenPlans(t *testing.T) {
 			layouts.QueueSpec{Name: "notify", Passive: true}),
 		"sneakers": wholeOf(t, of(layout.Sneakers{}), layouts.QueueSpec{Name: "downloads"}),
 		"sneakers_own": wholeOf(t, of(layout.Sneakers{Delay: 5 * time.Second, Reject: true, RetryName: "all-retry", ErrorName: "all-error", RequeueName: "all-requeue", RequeueKey: "downloads"}),
-			layouts.QueueSpec{Name: "downloads", Exchange: "work", Kind: "topic", Keys: []string{"downloads", "downloads.#"}}),
+			layouts.QueueSpec{Name: "downloads", Exchange: "work", ExchangeType: "topic", Keys: []string{"downloads", "downloads.#"}}),
 		"envelope":        wholeOf(t, of(layout.Envelope{}), layouts.QueueSpec{Name: "order.main.q"}),
 		"envelope_quorum": wholeOf(t, of(layout.Envelope{}), layouts.QueueSpec{Name: "order.quorum.q", Type: layout.Quorum}),
 		"envelope_own": wholeOf(t, of(layout.Envelope{Name: "order", Delay: 30 * time.Second, DeliveryLimit: 3}),
@@ -57,7 +57,7 @@ func TestGoldenPlans(t *testing.T) {
 		"cascade_max":      quorum.Cascade(layouts.MaxDelay),
 		"later_to":         quorum.LaterTo("order"),
 		"later_home":       quorum.LaterHome(),
-		"back_pubsub":      layouts.Back(of(layout.PubSub{}), quorum, "ucenter@user"),
+		"back_pubsub":      layouts.ReplayPlan(of(layout.PubSub{}), quorum, "ucenter@user"),
 		"later_to_queue":   quorum.LaterToQueue("a queue"),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func firstDifference(got, want string) string {
 func whole(t *testing.T, l layouts.Layout, spec layouts.QueueSpec) topology.Plan {
 	t.Helper()
 	native, _ := l.(layouts.Native)
-	plan, err := layouts.Whole(l, native, spec, nil)
+	plan, err := layouts.SubscriptionPlan(l, native, spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func whole(t *testing.T, l layouts.Layout, spec layouts.QueueSpec) topology.Plan
 // wholeOf is all that a subscription declares with the waits that are usual in its layout.
 func wholeOf(t *testing.T, l layouts.Layout, spec layouts.QueueSpec) topology.Plan {
 	t.Helper()
-	plan, err := layouts.Whole(l, layouts.Native{}, spec, l.Delays())
+	plan, err := layouts.SubscriptionPlan(l, layouts.Native{}, spec, l.Delays())
 	if err != nil {
 		t.Fatal(err)
 	}

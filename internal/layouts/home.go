@@ -18,7 +18,7 @@ const (
 	// LandedExchange does so too, past the queue in which a message waits for room.
 	LandedExchange = "rehop.landed"
 	// RestExchange leads a message to where those of its queue rest.
-	RestExchange = "rehop.rest"
+	FailedExchange = "rehop.rest"
 )
 
 // ToHome is the value of HeaderTo for a message that goes to HomeExchange.
@@ -43,8 +43,8 @@ func HomeStepAddress(delay time.Duration) Address {
 // homeStep is such a step.
 func (n Native) homeStep(delay time.Duration) topology.Plan {
 	plan := n.homes(HomeExchange)
-	plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: StepExchange, Kind: "headers"})
-	plan.Queues = append(plan.Queues, topology.Queue{Name: HomeStepQueue(delay), Args: n.waiting(delay, HomeExchange)})
+	plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: StepExchange, Type: "headers"})
+	plan.Queues = append(plan.Queues, topology.Queue{Name: HomeStepQueue(delay), Args: n.delayArgs(delay, HomeExchange)})
 	plan.Bindings = append(plan.Bindings, topology.Binding{Source: StepExchange, Destination: HomeStepQueue(delay),
 		Args: topology.Args{"x-match": "all", HeaderStep: homePrefix + StepName(delay)}})
 	return plan
@@ -55,7 +55,7 @@ func (n Native) homeStep(delay time.Duration) topology.Plan {
 func (n Native) homes(names ...string) (plan topology.Plan) {
 	for _, name := range names {
 		plan.Exchanges = append(plan.Exchanges,
-			topology.Exchange{Name: name, Kind: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}})
+			topology.Exchange{Name: name, Type: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}})
 	}
 	return plan
 }
@@ -79,16 +79,16 @@ func (n Native) home(q topology.Queue) topology.Plan {
 // homeLanding is the queue through which messages return that the queue itself may refuse.
 func (n Native) homeLanding(queue string) topology.Plan {
 	plan := n.homes(HomeExchange, LandedExchange)
-	plan.Queues = append(plan.Queues, topology.Queue{Name: HomeQueue(queue), Args: n.waiting(0, LandedExchange)})
+	plan.Queues = append(plan.Queues, topology.Queue{Name: HomeQueue(queue), Args: n.delayArgs(0, LandedExchange)})
 	plan.Bindings = append(plan.Bindings, byQueue(HomeExchange, queue, HomeQueue(queue)))
 	return plan
 }
 
 // rest leads messages of a queue to where they rest. Only rehop publishes there, and declares what is missing
 // when the broker returns a message; so the exchange has no alternate.
-func (n Native) rest(queue, failed string) topology.Plan {
-	plan := topology.Plan{Exchanges: []topology.Exchange{{Name: RestExchange, Kind: "headers"}}}
-	plan.Bindings = append(plan.Bindings, byQueue(RestExchange, queue, failed))
+func (n Native) toFailed(queue, failed string) topology.Plan {
+	plan := topology.Plan{Exchanges: []topology.Exchange{{Name: FailedExchange, Type: "headers"}}}
+	plan.Bindings = append(plan.Bindings, byQueue(FailedExchange, queue, failed))
 	return plan
 }
 
@@ -102,15 +102,15 @@ func (n Native) LaterHome() topology.Plan {
 
 // Back is what is needed to bring a message that rests back to its queue, or to rest again, when nobody
 // subscribes to the queue by rehop. In the native layout that is nothing.
-func Back(l Layout, native Native, queue string) topology.Plan {
+func ReplayPlan(l Layout, native Native, queue string) topology.Plan {
 	var plan topology.Plan
 	if !l.KeepsKey() {
 		return plan
 	}
 	topologies.Add(&plan, native.homes(LandedExchange))
 	plan.Bindings = append(plan.Bindings, byQueue(LandedExchange, queue, queue))
-	if l.Fail(Failure{Letter: Letter{Queue: queue}}).Address.Exchange == RestExchange {
-		topologies.Add(&plan, native.rest(queue, l.FailedQueue(queue)))
+	if l.Fail(Failure{Message: Message{Queue: queue}}).Address.Exchange == FailedExchange {
+		topologies.Add(&plan, native.toFailed(queue, l.FailedQueue(queue)))
 	}
 	return plan
 }

@@ -32,11 +32,11 @@ type Layout interface {
 	// Subscription is the queue with the exchange and the bindings that feed it.
 	Subscription(QueueSpec) topology.Plan
 	// Around is what belongs to the queue besides: where its messages wait and rest.
-	Around(QueueSpec) topology.Plan
+	RetryTopology(QueueSpec) topology.Plan
 	// FailedQueue is where messages of a queue rest that will not be retried.
 	FailedQueue(queue string) string
 	// Rests reports whether the broker takes what is rejected to the failed queue by itself.
-	Rests(topology.Queue) bool
+	DeadLettersToFailed(topology.Queue) bool
 	// Delays are the waits between attempts unless a subscription has its own.
 	Delays() []time.Duration
 
@@ -45,29 +45,29 @@ type Layout interface {
 	KeepsKey() bool
 	// Origin is the exchange and the key with which a message was first published, as far as that can be told
 	// of one that rehop has not written down.
-	Origin(Letter) (exchange, key string)
+	Origin(Message) (exchange, key string)
 	// Failures is how often a message has failed by the layout's own record, in which programs without
 	// rehop count too.
-	Failures(Letter) int
+	Failures(Message) int
 	// RedeliveryFails reports whether a delivery that is marked as repeated counts as a failure.
 	RedeliveryFails() bool
 	// Check returns why a message can never be handled.
-	Check(Letter) error
+	Check(Message) error
 	// Stray reports whether a message is a copy that was meant for another queue alone.
-	Stray(Letter) bool
+	Stray(Message) bool
 	// Record is the layout's own record of failures, as headers.
-	Record(l Letter, failures int) map[string]any
+	Record(l Message, failures int) map[string]any
 	// Retry says what becomes of a message that has failed and is to be tried again.
 	Retry(Failure) Verdict
 	// Fail says what becomes of a message that will not be tried again.
 	Fail(Failure) Verdict
 	// Open finds in a message that rests what it was before it failed, and what is known of its failure.
 	// The letter's queue is the one whose failed messages are looked at.
-	Open(Letter) (Letter, envelope.Failure)
+	Open(Message) (Message, envelope.Failure)
 }
 
 // Letter is a message as a layout sees it.
-type Letter struct {
+type Message struct {
 	Queue       string // that it was delivered from, or that failed it
 	ID          string
 	Exchange    string // where it was first published to
@@ -85,7 +85,7 @@ type Letter struct {
 
 // Failure is a message that has just failed.
 type Failure struct {
-	Letter
+	Message
 	Attempt int           // which attempt it was, from 1
 	Delay   time.Duration // Retry: how long it is to wait
 	// Via is the queue that brings it back, if there is only one on the way; a layout that counts what the
@@ -125,8 +125,8 @@ type Verdict struct {
 // Whole is everything that a subscription needs on the broker, with the given waits. It is an error if the
 // layout's settings are impossible, or if the queue or its exchange is one that the layout needs for something
 // else.
-func Whole(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topology.Plan, error) {
-	plan, err := Ways(l, native, spec, waits)
+func SubscriptionPlan(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topology.Plan, error) {
+	plan, err := RetryPlan(l, native, spec, waits)
 	if err != nil {
 		return plan, err
 	}
@@ -139,7 +139,7 @@ func Whole(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topo
 
 // Ways is what a failed message needs, without the queue itself: that belongs to the connection that
 // consumes, or to somebody else.
-func Ways(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topology.Plan, error) {
+func RetryPlan(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topology.Plan, error) {
 	if err := l.Validate(); err != nil {
 		return topology.Plan{}, err
 	}
@@ -147,13 +147,13 @@ func Ways(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topol
 	if l.KeepsKey() {
 		landing, step = native.homeLanding, native.homeStep
 	}
-	parts := []topology.Plan{l.Around(spec)}
+	parts := []topology.Plan{l.RetryTopology(spec)}
 	if q := l.Queue(spec); refuses(q) {
 		parts = append(parts, landing(q.Name))
 	}
 	known := make(map[time.Duration]bool)
 	for i, d := range waits {
-		if !known[d] && l.Retry(Failure{Letter: Letter{Queue: spec.Name}, Attempt: i + 1, Delay: d}).Do == Wait {
+		if !known[d] && l.Retry(Failure{Message: Message{Queue: spec.Name}, Attempt: i + 1, Delay: d}).Do == Wait {
 			parts = append(parts, step(d))
 		}
 		known[d] = true
@@ -238,10 +238,10 @@ func feed(l Layout, q QueueSpec, keys ...string) topology.Plan {
 	switch {
 	case q.Exchange == "":
 		return plan
-	case q.ForeignExchange:
+	case q.ExistingExchange:
 		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: q.Exchange, Passive: true})
 	case !strings.HasPrefix(q.Exchange, "amq."):
-		topologies.Add(&plan, l.Exchange(q.Exchange, q.Kind))
+		topologies.Add(&plan, l.Exchange(q.Exchange, q.ExchangeType))
 	}
 	if len(q.Keys) > 0 {
 		keys = q.Keys
@@ -254,22 +254,22 @@ func feed(l Layout, q QueueSpec, keys ...string) topology.Plan {
 
 // plain is an exchange without arguments.
 func plain(name, kind, usual string) topology.Plan {
-	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Kind: cmp.Or(kind, usual)}}}
+	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Type: cmp.Or(kind, usual)}}}
 }
 
 // rules are what most layouts agree on.
 type rules struct{}
 
-func (rules) KeepsUnrouted() bool               { return false }
-func (rules) Rests(topology.Queue) bool         { return false }
-func (rules) Failures(Letter) int               { return 0 }
-func (rules) KeepsKey() bool                    { return true }
-func (rules) Origin(l Letter) (string, string)  { return l.Exchange, l.Key }
-func (rules) RedeliveryFails() bool             { return false }
-func (rules) Check(Letter) error                { return nil }
-func (rules) Stray(Letter) bool                 { return false }
-func (rules) Record(Letter, int) map[string]any { return nil }
+func (rules) KeepsUnrouted() bool                     { return false }
+func (rules) DeadLettersToFailed(topology.Queue) bool { return false }
+func (rules) Failures(Message) int                    { return 0 }
+func (rules) KeepsKey() bool                          { return true }
+func (rules) Origin(l Message) (string, string)       { return l.Exchange, l.Key }
+func (rules) RedeliveryFails() bool                   { return false }
+func (rules) Check(Message) error                     { return nil }
+func (rules) Stray(Message) bool                      { return false }
+func (rules) Record(Message, int) map[string]any      { return nil }
 
-func (rules) Open(l Letter) (Letter, envelope.Failure) {
+func (rules) Open(l Message) (Message, envelope.Failure) {
 	return l, envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 }

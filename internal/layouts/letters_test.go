@@ -60,13 +60,13 @@ func bodies() [][]byte {
 }
 
 // rest is a message as it comes to rest when rehop has failed it: what the machinery does with a verdict.
-func rest(f layouts.Failure, v layouts.Verdict) layouts.Letter {
-	l := f.Letter
+func rest(f layouts.Failure, v layouts.Verdict) layouts.Message {
+	l := f.Message
 	l.Headers = envelope.Clean(l.Headers)
 	for name, value := range v.Headers {
 		l.Headers[name] = value
 	}
-	envelope.Failure{Attempt: f.Attempt, Error: f.Error, Kind: f.Kind, FailedAt: f.At, FirstFailed: f.At, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Rests: true}.Write(l.Headers)
+	envelope.Failure{Attempt: f.Attempt, Error: f.Error, Kind: f.Kind, FailedAt: f.At, FirstFailed: f.At, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, InFailedQueue: true}.Write(l.Headers)
 	if v.Body != nil {
 		l.Body = v.Body
 	}
@@ -92,7 +92,7 @@ func roundTrip(t *testing.T, name string, l layouts.Layout, f layouts.Failure) {
 		t.Errorf("%s: headers: got %v, want %v", name, got, want)
 	}
 	if got.ID != f.ID || got.CorrelationID != f.CorrelationID || got.ReplyTo != f.ReplyTo || got.Type != f.Type || got.AppID != f.AppID {
-		t.Errorf("%s: properties: got %+v, want %+v", name, got, f.Letter)
+		t.Errorf("%s: properties: got %+v, want %+v", name, got, f.Message)
 	}
 	if failure.Queue != f.Queue || failure.Exchange != f.Exchange || failure.Key != f.Key || failure.Attempt != f.Attempt || failure.Error != f.Error || failure.Kind != f.Kind {
 		t.Errorf("%s: failure: got %+v, want queue %q, exchange %q, key %q, attempt %d, error %q, kind %q",
@@ -107,7 +107,7 @@ func TestFailedMessagesOpenAsTheyWere(t *testing.T) {
 		for _, body := range bodies() {
 			for _, contentType := range []string{"", "application/json", "text/plain; charset=\"ü\""} {
 				roundTrip(t, l.name, l.Layout, layouts.Failure{
-					Letter: layouts.Letter{Queue: "q", ID: "id", Exchange: "x", Key: "k", Body: body, ContentType: contentType,
+					Message: layouts.Message{Queue: "q", ID: "id", Exchange: "x", Key: "k", Body: body, ContentType: contentType,
 						Headers:       map[string]any{"s": "t", "n": int64(1 << 60), "f": math.Inf(-1), "b": []byte{0xff}, "at": time.Unix(1, 0), "list": []any{nil, true}, "table": map[string]any{"a": int8(1)}},
 						CorrelationID: "c", ReplyTo: "r", Type: "t", AppID: "a"},
 					Attempt: 3, Kind: envelope.KindError, Error: "no \x00 \xff\n\"good\"", Stack: "main.go:1", At: time.Unix(1_700_000_000, 0),
@@ -126,7 +126,7 @@ func FuzzFailedMessagesOpenAsTheyWere(f *testing.F) {
 			if _, ok := l.Settings().(layout.Envelope); ok && (bytes.Contains(body, []byte("retry_count")) || bytes.Contains(body, []byte("dead_reason")) || bytes.Contains(body, []byte(`\u`))) {
 				continue // it may have a record already, which is taken out
 			}
-			roundTrip(t, l.name, l.Layout, layouts.Failure{Letter: layouts.Letter{Queue: "q", Body: body, ContentType: strings.ToValidUTF8(contentType, "")},
+			roundTrip(t, l.name, l.Layout, layouts.Failure{Message: layouts.Message{Queue: "q", Body: body, ContentType: strings.ToValidUTF8(contentType, "")},
 				Attempt: 1, Kind: kind, Error: text, At: time.Unix(1, 0)})
 		}
 	})
@@ -135,12 +135,12 @@ func FuzzFailedMessagesOpenAsTheyWere(f *testing.F) {
 // No header and no body brings a layout down, or makes it believe more than it can count.
 func TestHostileMessages(t *testing.T) {
 	t.Parallel()
-	var letters []layouts.Letter
+	var letters []layouts.Message
 	for _, headers := range hostile() {
-		letters = append(letters, layouts.Letter{Headers: headers, Body: []byte(`{"retry_count":1e9}`)})
+		letters = append(letters, layouts.Message{Headers: headers, Body: []byte(`{"retry_count":1e9}`)})
 	}
 	for _, body := range bodies() {
-		letters = append(letters, layouts.Letter{Body: body})
+		letters = append(letters, layouts.Message{Body: body})
 	}
 	for _, l := range everyLayout() {
 		for _, letter := range letters {
@@ -168,7 +168,7 @@ func TestHostileMessages(t *testing.T) {
 func TestRecordsAreRead(t *testing.T) {
 	t.Parallel()
 	for _, l := range everyLayout() {
-		letter := layouts.Letter{Queue: "q", Exchange: "x", Key: "k", Body: []byte(`{"a":1}`)}
+		letter := layouts.Message{Queue: "q", Exchange: "x", Key: "k", Body: []byte(`{"a":1}`)}
 		for _, n := range []int{0, 1, 2, 1000} {
 			record := l.Record(letter, n)
 			if n == 0 && record != nil {

@@ -42,4 +42,4 @@ func prefixed(prefix, queue string) string {
 func Moved(queue string) string { return strings.TrimPrefix(queue, movingPrefix) }
 
 // Resting are the arguments of a queue that keeps messages for as long as it takes, however often they are looked at.
-func Resting(kind layout.QueueType) topology.Args { return Native{Type: kind}.resting() }
+func KeepArgs(kind layout.QueueType) topology.Args { return Native{Type: kind}.keepArgs() }

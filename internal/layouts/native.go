@@ -25,7 +25,7 @@ const deliveryLimit = 50
 
 // restingLimit is set on queues whose messages are only looked at and put back. RabbitMQ 4 would
 // otherwise drop a failed message when it was looked at for the twentieth time.
-const restingLimit = 1_000_000_000
+const noDeliveryLimit = 1_000_000_000
 
 // Native is the mechanics of [layout.Native], and of what messages of all layouts need: the queues in
 // which they wait, and the way back.
@@ -50,31 +50,31 @@ type QueueSpec struct {
 	// one away.
 	Args map[string]any
 	// Exchange, Kind and Keys: what the queue is bound to. No exchange, no binding.
-	Exchange string
-	Kind     string // Default: the layout's usual one.
+	Exchange     string
+	ExchangeType string // Default: the layout's usual one.
 	// ForeignExchange: the exchange belongs to somebody else and is used as it is.
-	ForeignExchange bool
-	Keys            []string
+	ExistingExchange bool
+	Keys             []string
 }
 
 func (n Native) queueType() layout.QueueType { return cmp.Or(n.Type, layout.Quorum) }
 
 // Validate looks at the type.
-func (n Native) Validate() error { return checkType("Native.Type", n.Type) }
+func (n Native) Validate() error { return CheckType("Native.Type", n.Type) }
 
 // resting are the arguments of a queue that nobody consumes all the time.
-func (n Native) resting() topology.Args {
+func (n Native) keepArgs() topology.Args {
 	args := topology.Args{"x-queue-type": string(n.queueType())}
 	if n.queueType() == layout.Quorum {
-		args["x-delivery-limit"] = int64(restingLimit)
+		args["x-delivery-limit"] = int64(noDeliveryLimit)
 	}
 	return args
 }
 
 // waiting are the arguments of a queue in which messages wait for d and then go to exchange with
 // the routing key that they have.
-func (n Native) waiting(d time.Duration, exchange string) topology.Args {
-	args := n.resting()
+func (n Native) delayArgs(d time.Duration, exchange string) topology.Args {
+	args := n.keepArgs()
 	args["x-message-ttl"] = d.Milliseconds()
 	args["x-dead-letter-exchange"] = exchange
 	if n.queueType() == layout.Quorum {
@@ -90,17 +90,17 @@ func (n Native) waiting(d time.Duration, exchange string) topology.Args {
 func (n Native) Base() topology.Plan {
 	return topology.Plan{
 		Exchanges: []topology.Exchange{
-			{Name: OrphansQueue, Kind: "fanout"},
+			{Name: OrphansQueue, Type: "fanout"},
 			// Without an alternate exchange, messages for a queue that was deleted would stay in the
 			// delay queues (at-least-once dead-lettering keeps what it cannot route) and jam them.
-			{Name: ReturnExchange, Kind: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}},
-			{Name: nowhereExchange, Kind: "fanout", Internal: true},
-			{Name: keepExchange, Kind: "fanout"},
-			{Name: UnroutedExchange, Kind: "headers", Args: topology.Args{"alternate-exchange": keepExchange}},
+			{Name: ReturnExchange, Type: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}},
+			{Name: nowhereExchange, Type: "fanout", Internal: true},
+			{Name: keepExchange, Type: "fanout"},
+			{Name: UnroutedExchange, Type: "headers", Args: topology.Args{"alternate-exchange": keepExchange}},
 		},
 		Queues: []topology.Queue{
-			{Name: OrphansQueue, Args: n.resting()},
-			{Name: UnroutedQueue, Args: n.resting()},
+			{Name: OrphansQueue, Args: n.keepArgs()},
+			{Name: UnroutedQueue, Args: n.keepArgs()},
 		},
 		Bindings: []topology.Binding{
 			{Source: OrphansQueue, Destination: OrphansQueue},
@@ -120,7 +120,7 @@ func (n Native) Exchange(name, kind string) topology.Plan {
 		kind = "topic"
 	}
 	return topology.Plan{Exchanges: []topology.Exchange{
-		{Name: name, Kind: kind, Args: topology.Args{"alternate-exchange": UnroutedExchange}},
+		{Name: name, Type: kind, Args: topology.Args{"alternate-exchange": UnroutedExchange}},
 	}}
 }
 
@@ -133,13 +133,15 @@ func (n Native) Queue(q QueueSpec) topology.Queue {
 }
 
 // Subscription is the queue with its exchange and bindings.
-func (n Native) Subscription(q QueueSpec) topology.Plan { return feed(n, q, defaultKey(q.Kind)) }
+func (n Native) Subscription(q QueueSpec) topology.Plan {
+	return feed(n, q, defaultKey(q.ExchangeType))
+}
 
 // Around is the failed queue and the way there.
-func (n Native) Around(q QueueSpec) topology.Plan {
+func (n Native) RetryTopology(q QueueSpec) topology.Plan {
 	failed := FailedQueue(q.Name)
 	return topology.Plan{
-		Queues:   []topology.Queue{{Name: failed, Args: n.resting()}},
+		Queues:   []topology.Queue{{Name: failed, Args: n.keepArgs()}},
 		Bindings: []topology.Binding{{Source: ReturnExchange, Destination: failed, Key: failed}},
 	}
 }
@@ -148,7 +150,7 @@ func (n Native) Around(q QueueSpec) topology.Plan {
 func (n Native) FailedQueue(queue string) string { return FailedQueue(queue) }
 
 // Rests reports whether the queue dead-letters to its failed queue.
-func (n Native) Rests(q topology.Queue) bool {
+func (n Native) DeadLettersToFailed(q topology.Queue) bool {
 	return q.Args["x-dead-letter-exchange"] == ReturnExchange && q.Args["x-dead-letter-routing-key"] == FailedQueue(q.Name)
 }
 
@@ -173,7 +175,7 @@ func (n Native) returnTo(queue string) topology.Plan {
 
 // landing is a queue through which messages return to a queue that may refuse them.
 func (n Native) landing(queue string) topology.Plan {
-	name, args := LandingQueue(queue), n.waiting(0, ReturnExchange)
+	name, args := LandingQueue(queue), n.delayArgs(0, ReturnExchange)
 	args["x-dead-letter-routing-key"] = queue
 	return topology.Plan{
 		Queues:   []topology.Queue{{Name: name, Args: args}},
@@ -218,8 +220,8 @@ func queueArgs(q QueueSpec) topology.Args {
 // Step is the queue in which messages wait for exactly delay.
 func (n Native) Step(delay time.Duration) topology.Plan {
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: StepExchange, Kind: "headers"}},
-		Queues:    []topology.Queue{{Name: StepQueue(delay), Args: n.waiting(delay, ReturnExchange)}},
+		Exchanges: []topology.Exchange{{Name: StepExchange, Type: "headers"}},
+		Queues:    []topology.Queue{{Name: StepQueue(delay), Args: n.delayArgs(delay, ReturnExchange)}},
 		Bindings: []topology.Binding{{Source: StepExchange, Destination: StepQueue(delay),
 			Args: topology.Args{"x-match": "all", HeaderStep: StepName(delay)}}},
 	}
@@ -231,7 +233,7 @@ func (n Native) Step(delay time.Duration) topology.Plan {
 func (n Native) Cascade(delay time.Duration) topology.Plan {
 	plan := topology.Plan{
 		Exchanges: []topology.Exchange{
-			{Name: LaterExchange, Kind: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}},
+			{Name: LaterExchange, Type: "headers", Args: topology.Args{"alternate-exchange": OrphansQueue}},
 		},
 		Bindings: []topology.Binding{{Source: LaterExchange, Destination: ReturnExchange, ToExchange: true,
 			Args: topology.Args{"x-match": "all", HeaderTo: ToQueue}}},
@@ -239,9 +241,9 @@ func (n Native) Cascade(delay time.Duration) topology.Plan {
 	next := LaterExchange
 	for level := range bits.Len64(units(delay)) {
 		name := levelName(level)
-		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Kind: "headers",
+		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Type: "headers",
 			Args: topology.Args{"alternate-exchange": next}})
-		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: n.waiting(DelayUnit<<level, next)})
+		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: n.delayArgs(DelayUnit<<level, next)})
 		plan.Bindings = append(plan.Bindings, topology.Binding{Source: name, Destination: name,
 			Args: topology.Args{"x-match": "all", levelHeader(level): true}})
 		next = name
@@ -255,7 +257,7 @@ func (n Native) LaterTo(exchange string) topology.Plan {
 	name := laterQueue(exchange)
 	return topology.Plan{
 		Exchanges: []topology.Exchange{{Name: exchange, Passive: true}},
-		Queues:    []topology.Queue{{Name: name, Args: n.waiting(0, exchange)}},
+		Queues:    []topology.Queue{{Name: name, Args: n.delayArgs(0, exchange)}},
 		Bindings: []topology.Binding{{Source: LaterExchange, Destination: name,
 			Args: topology.Args{"x-match": "all", HeaderTo: ToExchange(exchange)}}},
 	}

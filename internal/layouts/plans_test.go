@@ -29,7 +29,7 @@ func everyLayout() []named {
 		{"pubsub", of(layout.PubSub{})},
 		{"pubsub delay", of(layout.PubSub{Delay: time.Millisecond})},
 		{"dlx", of(layout.DLX{})},
-		{"dlx own", of(layout.DLX{Name: "dead", Rest: "morgue", RestArgs: map[string]any{}})},
+		{"dlx own", of(layout.DLX{Name: "dead", Queue: "morgue", QueueArgs: map[string]any{}})},
 		{"tiers", of(layout.Tiers{})},
 		{"tiers classic", of(layout.Tiers{Type: layout.Classic})},
 		{"tiers own", of(layout.Tiers{Name: "later", Tiers: []time.Duration{2 * time.Second, time.Second}, Waits: []time.Duration{time.Hour}})},
@@ -47,8 +47,8 @@ func specs(name string) []layouts.QueueSpec {
 	return []layouts.QueueSpec{
 		{Name: name},
 		{Name: name, Exchange: "x"},
-		{Name: name, Exchange: "x", Kind: "fanout"},
-		{Name: name, Exchange: "x", ForeignExchange: true, Keys: []string{"a", "b.#"}},
+		{Name: name, Exchange: "x", ExchangeType: "fanout"},
+		{Name: name, Exchange: "x", ExistingExchange: true, Keys: []string{"a", "b.#"}},
 		{Name: name, Exchange: "amq.topic", Keys: []string{"a"}},
 		{Name: name, Type: layout.Quorum, Exchange: "x"},
 		{Name: name, Type: layout.Classic, Args: map[string]any{"x-max-length": int64(1), "x-overflow": "reject-publish"}},
@@ -123,7 +123,7 @@ func TestPlansAreComplete(t *testing.T) {
 		for _, l := range everyLayout() {
 			for i, spec := range specs(name) {
 				t.Run(fmt.Sprintf("%s/%d bytes/%d", l.name, len(name), i), func(t *testing.T) {
-					plan, err := layouts.Whole(l.Layout, layouts.Native{}, spec, l.Delays())
+					plan, err := layouts.SubscriptionPlan(l.Layout, layouts.Native{}, spec, l.Delays())
 					if sneakers, ok := l.Settings().(layout.Sneakers); ok && sneakers.Reject && spec.Passive {
 						if err == nil || !strings.Contains(err.Error(), "lost") {
 							t.Errorf("got %v, want an error that says what is lost", err)
@@ -162,7 +162,7 @@ func TestFailedMessagesArrive(t *testing.T) {
 	for _, name := range []string{"q", "order.main.q", strings.Repeat("n", 255)} {
 		for _, l := range everyLayout() {
 			plan := wholeOf(t, l.Layout, layouts.QueueSpec{Name: name, Exchange: "x"})
-			failed := layouts.Failure{Letter: layouts.Letter{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, At: time.Unix(1, 0)}
+			failed := layouts.Failure{Message: layouts.Message{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, At: time.Unix(1, 0)}
 			verdict := l.Fail(failed)
 			if verdict.Do != layouts.Move {
 				t.Errorf("%s: Fail: got action %v, want Move", l.name, verdict.Do)
@@ -204,14 +204,14 @@ func TestWaitingMessagesReturn(t *testing.T) {
 				if sneakers, ok := l.Settings().(layout.Sneakers); ok && sneakers.Reject && spec.Passive {
 					continue // TestRejectNeedsDeadLettering
 				}
-				plan, err := layouts.Whole(l.Layout, layouts.Native{}, spec, []time.Duration{wait})
+				plan, err := layouts.SubscriptionPlan(l.Layout, layouts.Native{}, spec, []time.Duration{wait})
 				if err != nil {
 					t.Fatal(err)
 				}
 				cascade := layouts.Native{}.Cascade(wait)
 				topologies.Add(&cascade, layouts.Native{}.LaterHome())
 				topologies.Add(&plan, cascade)
-				verdict := l.Retry(layouts.Failure{Letter: layouts.Letter{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, Delay: wait})
+				verdict := l.Retry(layouts.Failure{Message: layouts.Message{Queue: name, Exchange: "x", Key: "k"}, Attempt: 1, Delay: wait})
 				step, to, key := layouts.StepAddress(wait), layouts.ToQueue, layouts.ReturnKey(l.Queue(spec))
 				if l.KeepsKey() {
 					step, to, key = layouts.HomeStepAddress(wait), layouts.ToHome, "k"
@@ -278,7 +278,7 @@ func routed(plan topology.Plan, exchange, key string, headers map[string]any) (m
 		return nil
 	}
 	for _, b := range plan.Bindings {
-		kind := plan.Exchanges[i].Kind
+		kind := plan.Exchanges[i].Type
 		if b.Source == exchange && (kind == "fanout" || kind == "headers" && matches(b.Args, headers) || kind == "direct" && b.Key == key) {
 			met = append(met, b)
 		}
@@ -300,7 +300,7 @@ func landing(plan topology.Plan, queue, exchange, key string) (queues []string) 
 	}
 	for _, b := range plan.Bindings {
 		var leads bool
-		switch plan.Exchanges[i].Kind {
+		switch plan.Exchanges[i].Type {
 		case "fanout":
 			leads = true
 		case "headers":
@@ -329,26 +329,26 @@ func TestCollisionsAreErrors(t *testing.T) {
 		{"the dead-letter queue", of(layout.DLX{}), layouts.QueueSpec{Name: "dlq"}, `"dlq"`},
 		{"the dead-letter queue as it is", of(layout.DLX{}), layouts.QueueSpec{Name: "dlq", Passive: true}, `"dlq"`},
 		{"the dead-letter queue with its own arguments",
-			of(layout.DLX{RestArgs: map[string]any{"x-dead-letter-exchange": "dlx", "x-overflow": "drop-head", "x-max-length": int64(300), "x-message-ttl": int64(86_400_000)}}),
+			of(layout.DLX{QueueArgs: map[string]any{"x-dead-letter-exchange": "dlx", "x-overflow": "drop-head", "x-max-length": int64(300), "x-message-ttl": int64(86_400_000)}}),
 			layouts.QueueSpec{Name: "dlq"}, `"dlq"`},
-		{"a dead-letter queue with the name of the landing queue", of(layout.DLX{Rest: "q.home", RestArgs: resting}), layouts.QueueSpec{Name: "q", Passive: true}, `"q.home"`},
+		{"a dead-letter queue with the name of the landing queue", of(layout.DLX{Queue: "q.home", QueueArgs: resting}), layouts.QueueSpec{Name: "q", Passive: true}, `"q.home"`},
 		{"a queue on the dead-letter exchange", of(layout.DLX{}), layouts.QueueSpec{Name: "q", Exchange: "dlx"}, `"dlx"`},
-		{"a queue on the dead-letter exchange of somebody else", of(layout.DLX{}), layouts.QueueSpec{Name: "q", Exchange: "dlx", ForeignExchange: true, Keys: []string{"k"}}, `"dlx"`},
+		{"a queue on the dead-letter exchange of somebody else", of(layout.DLX{}), layouts.QueueSpec{Name: "q", Exchange: "dlx", ExistingExchange: true, Keys: []string{"k"}}, `"dlx"`},
 		{"a tier", of(layout.Tiers{}), layouts.QueueSpec{Name: "delay.30s"}, `"delay.30s"`},
 		{"a tier as it is", of(layout.Tiers{}), layouts.QueueSpec{Name: "delay.24h", Passive: true}, `"delay.24h"`},
 		{"an error queue", of(layout.Sneakers{ErrorName: "errors"}), layouts.QueueSpec{Name: "errors"}, `"errors"`},
 		{"a retry queue", of(layout.Sneakers{RetryName: "again"}), layouts.QueueSpec{Name: "again", Passive: true}, `"again"`},
-		{"a queue on the error exchange", of(layout.Sneakers{}), layouts.QueueSpec{Name: "q", Exchange: "q-error", Kind: "topic"}, `"q-error"`},
+		{"a queue on the error exchange", of(layout.Sneakers{}), layouts.QueueSpec{Name: "q", Exchange: "q-error", ExchangeType: "topic"}, `"q-error"`},
 		{"an exchange of another kind", of(layout.Sneakers{}), layouts.QueueSpec{Name: "q", Exchange: "q-retry"}, `"q-retry"`},
 		{"a dead queue", of(layout.Envelope{Name: "order"}), layouts.QueueSpec{Name: "order.dead.q"}, `"order.dead.q"`},
 		{"a dead queue as it is", of(layout.Envelope{Name: "order"}), layouts.QueueSpec{Name: "order.dead.q", Passive: true}, `"order.dead.q"`},
 		{"a retry queue as it is", of(layout.Envelope{Name: "order"}), layouts.QueueSpec{Name: "order.retry.q", Passive: true}, `"order.retry.q"`},
-		{"a queue on the dead exchange", of(layout.Envelope{}), layouts.QueueSpec{Name: "order.q", Exchange: "order.dead.x", Kind: "fanout"}, `"order.dead.x"`},
+		{"a queue on the dead exchange", of(layout.Envelope{}), layouts.QueueSpec{Name: "order.q", Exchange: "order.dead.x", ExchangeType: "fanout"}, `"order.dead.x"`},
 		{"rehop's own queue", layouts.Native{}, layouts.QueueSpec{Name: layouts.OrphansQueue, Passive: true}, `"rehop.orphans"`},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
-			plan, err := layouts.Whole(c.Layout, layouts.Native{}, c.spec, c.Delays())
+			plan, err := layouts.SubscriptionPlan(c.Layout, layouts.Native{}, c.spec, c.Delays())
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v and %d queues, want an error that names %s", err, len(plan.Queues), c.want)
 			}
@@ -383,7 +383,7 @@ func TestRejectNeedsDeadLettering(t *testing.T) {
 	} {
 		// Whatever the schedule: a handler may ask for a wait that is the retry queue's.
 		for _, waits := range [][]time.Duration{reject.Delays(), {time.Second}, nil} {
-			if _, err := layouts.Whole(reject, layouts.Native{}, spec, waits); err == nil || !strings.Contains(err.Error(), "lost") {
+			if _, err := layouts.SubscriptionPlan(reject, layouts.Native{}, spec, waits); err == nil || !strings.Contains(err.Error(), "lost") {
 				t.Errorf("%s, waits %v: got %v, want an error that says what is lost", what, waits, err)
 			}
 		}

@@ -87,7 +87,7 @@ func (p pubSub) Subscription(q QueueSpec) topology.Plan {
 }
 
 // Around is the retry and the failed exchange and queue, bound by the name of the queue, or by the keys of the subscription.
-func (p pubSub) Around(q QueueSpec) topology.Plan {
+func (p pubSub) RetryTopology(q QueueSpec) topology.Plan {
 	q = p.spec(q)
 	retry, failed := suffixed(q.Exchange, dotRetry), suffixed(q.Exchange, dotFail)
 	args, keys := topology.Args{"x-dead-letter-exchange": q.Exchange, "x-message-ttl": p.delay().Milliseconds()}, q.Keys
@@ -95,7 +95,7 @@ func (p pubSub) Around(q QueueSpec) topology.Plan {
 		args["x-dead-letter-routing-key"], keys = q.Name, []string{q.Name}
 	}
 	plan := topology.Plan{
-		Exchanges: []topology.Exchange{{Name: retry, Kind: "topic"}, {Name: failed, Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: retry, Type: "topic"}, {Name: failed, Type: "topic"}},
 		Queues:    []topology.Queue{{Name: p.retryQueue(q.Name), Args: args}, {Name: p.FailedQueue(q.Name)}},
 	}
 	for _, key := range keys {
@@ -103,7 +103,7 @@ func (p pubSub) Around(q QueueSpec) topology.Plan {
 			topology.Binding{Source: retry, Destination: p.retryQueue(q.Name), Key: key},
 			topology.Binding{Source: failed, Destination: p.FailedQueue(q.Name), Key: key})
 	}
-	topologies.Add(&plan, Native{}.rest(q.Name, p.FailedQueue(q.Name)))
+	topologies.Add(&plan, Native{}.toFailed(q.Name, p.FailedQueue(q.Name)))
 	return plan
 }
 
@@ -114,16 +114,16 @@ func (p pubSub) FailedQueue(queue string) string { return suffixed(queue, atFail
 func (p pubSub) Delays() []time.Duration { return repeated(p.delay(), pubSubRetries) }
 
 // Failures is how often the message has passed the retry queue.
-func (p pubSub) Failures(l Letter) int {
+func (p pubSub) Failures(l Message) int {
 	own := p.retryQueue(l.Queue)
 	return deathsOf(l.Headers, func(d death) bool { return d.queue == own && d.reason == expired })
 }
 
 // Origin is what the fleet has kept of a message that it led to its queue by the queue's name.
-func (p pubSub) Origin(l Letter) (exchange, key string) { return l.Exchange, publishedKey(l) }
+func (p pubSub) Origin(l Message) (exchange, key string) { return l.Exchange, publishedKey(l) }
 
 // publishedKey is the key with which a message was published.
-func publishedKey(l Letter) string {
+func publishedKey(l Message) string {
 	if kept := envelope.Text(l.Headers[origKey]); kept != "" && l.Key == l.Queue && len(kept) <= maxName {
 		return kept
 	}
@@ -136,25 +136,25 @@ func publishedKey(l Letter) string {
 //
 // It must have come straight from there. A message that somebody has taken out of another queue and
 // published anew, with the record of its life before, is nobody's copy.
-func (p pubSub) Stray(l Letter) bool {
+func (p pubSub) Stray(l Message) bool {
 	d, ok := newestDeath(l.Headers)
 	return ok && d.reason == expired && strings.HasSuffix(d.queue, atRetry) && d.queue != p.retryQueue(l.Queue) &&
 		(d.exchange == suffixed(l.Exchange, dotRetry) || d.exchange == suffixed(l.Exchange, atRetry)) && d.key == l.Key
 }
 
 // Record is the entry of the retry queue.
-func (p pubSub) Record(l Letter, failures int) map[string]any {
+func (p pubSub) Record(l Message, failures int) map[string]any {
 	return deathRecord(p.death(l, failures, time.Now()))
 }
 
-func (p pubSub) death(l Letter, failures int, at time.Time) death {
+func (p pubSub) death(l Message, failures int, at time.Time) death {
 	return death{queue: p.retryQueue(l.Queue), reason: expired, exchange: suffixed(l.Exchange, dotRetry), key: l.Key, count: failures, at: at}
 }
 
 // Retry lets the message wait. Others look at the newest entry of x-death, whichever queue it is of, so
 // that of the queue in which it waits has to carry the count on.
 func (p pubSub) Retry(f Failure) Verdict {
-	deaths := []death{p.death(f.Letter, f.Attempt, f.At)}
+	deaths := []death{p.death(f.Message, f.Attempt, f.At)}
 	if f.Via != "" {
 		deaths = append([]death{{queue: f.Via, reason: expired, key: f.Key, count: f.Attempt - 1, at: f.At}}, deaths...)
 	}
@@ -164,15 +164,15 @@ func (p pubSub) Retry(f Failure) Verdict {
 // Fail moves the message to the failed queue of its own queue, past the exchange that would lead it to
 // those of all subscribers.
 func (p pubSub) Fail(f Failure) Verdict {
-	return Verdict{Do: Move, Address: Address{Exchange: RestExchange}, Key: f.Key}
+	return Verdict{Do: Move, Address: Address{Exchange: FailedExchange}, Key: f.Key}
 }
 
 // Open finds a message that was published to the failed exchange. In a copy that belongs to another queue, the broker's record says to which.
 // What rehop has not put there itself, another program has failed, whatever rehop wrote on it before.
-func (p pubSub) Open(l Letter) (Letter, envelope.Failure) {
+func (p pubSub) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.Read(l.Headers, strings.TrimSuffix(strings.TrimSuffix(l.Exchange, dotFail), atFailed), publishedKey(l))
 	// rehop leaves no x-death on what it puts there, so where there is one, the message was put back since.
-	if _, died := newestDeath(l.Headers); !f.Rests || died {
+	if _, died := newestDeath(l.Headers); !f.InFailedQueue || died {
 		if f.Queue != l.Queue {
 			f = f.Elsewhere()
 		}
@@ -186,7 +186,7 @@ func (p pubSub) Open(l Letter) (Letter, envelope.Failure) {
 			}
 		}
 	}
-	f.Attempt = max(f.Attempt, 1+p.Failures(Letter{Queue: f.Queue, Headers: l.Headers}))
+	f.Attempt = max(f.Attempt, 1+p.Failures(Message{Queue: f.Queue, Headers: l.Headers}))
 	return l, f
 }
 

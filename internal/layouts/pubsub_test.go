@@ -26,9 +26,9 @@ func TestPubSubCountsWhatOthersHaveFailed(t *testing.T) {
 		"waited with rehop since":         {"a", deaths(died("rehop.step.30s", "expired", "rehop.step", "k", 2), died("a@retry", "expired", "master.retry", "k", 2)), 2},
 		"an old broker, an entry each":    {"a", deaths(map[string]any{"queue": "a@retry", "reason": "expired"}, map[string]any{"queue": "a@retry", "reason": "expired"}), 2},
 		"rejected out of the retry queue": {"a", deaths(died("a@retry", "rejected", "master.retry", "k", 2)), 0},
-		"a name too long for its suffix":  {long, of(layout.PubSub{}).Record(layouts.Letter{Queue: long}, 3), 3},
+		"a name too long for its suffix":  {long, of(layout.PubSub{}).Record(layouts.Message{Queue: long}, 3), 3},
 	} {
-		if got := of(layout.PubSub{}).Failures(layouts.Letter{Queue: c.queue, Headers: c.headers}); got != c.want {
+		if got := of(layout.PubSub{}).Failures(layouts.Message{Queue: c.queue, Headers: c.headers}); got != c.want {
 			t.Errorf("%s: got %d, want %d", what, got, c.want)
 		}
 	}
@@ -37,13 +37,13 @@ func TestPubSubCountsWhatOthersHaveFailed(t *testing.T) {
 // A stray is dropped, so it must be one without doubt.
 func TestPubSubStrays(t *testing.T) {
 	t.Parallel()
-	letter := func(queue, exchange, key string, headers map[string]any) layouts.Letter {
-		return layouts.Letter{Queue: queue, Exchange: exchange, Key: key, Headers: headers}
+	letter := func(queue, exchange, key string, headers map[string]any) layouts.Message {
+		return layouts.Message{Queue: queue, Exchange: exchange, Key: key, Headers: headers}
 	}
 	other, own := died("b@retry", "expired", "master.retry", "k", 1), died("a@retry", "expired", "master.retry", "k", 1)
 	long := strings.Repeat("n", 250)
 	for what, c := range map[string]struct {
-		layouts.Letter
+		layouts.Message
 		want bool
 	}{
 		"fresh":                                    {letter("a", "master", "k", nil), false},
@@ -64,7 +64,7 @@ func TestPubSubStrays(t *testing.T) {
 		"from its own, by its own name":            {letter("a", "master", "a", deaths(died("a@retry", "expired", "master@retry", "a", 1))), false},
 		"from another's, on an exchange of theirs": {letter("a", "events", "k", deaths(died("b@retry", "expired", "events.retry", "k", 1))), true},
 	} {
-		if got := of(layout.PubSub{}).Stray(c.Letter); got != c.want {
+		if got := of(layout.PubSub{}).Stray(c.Message); got != c.want {
 			t.Errorf("%s: got stray %t, want %t", what, got, c.want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestPubSubStrays(t *testing.T) {
 func TestPubSubRetryCarriesTheCount(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
-	f := layouts.Failure{Letter: layouts.Letter{Queue: "a", Exchange: "master", Key: "k"}, Attempt: 3, Delay: 30 * time.Second, At: at}
+	f := layouts.Failure{Message: layouts.Message{Queue: "a", Exchange: "master", Key: "k"}, Attempt: 3, Delay: 30 * time.Second, At: at}
 	own := map[string]any{"queue": "a@retry", "reason": "expired", "exchange": "master.retry", "routing-keys": []any{"k"}, "count": int64(3), "time": at, "rehop": true}
 	verdict := of(layout.PubSub{}).Retry(f)
 	if want := (layouts.Verdict{Do: layouts.Wait, Headers: deaths(own)}); !reflect.DeepEqual(verdict, want) {
@@ -94,38 +94,38 @@ func TestPubSubRetryCarriesTheCount(t *testing.T) {
 func TestPubSubOpens(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
-		letter layouts.Letter
+		letter layouts.Message
 		want   envelope.Failure
 	}{
-		"published without headers": {layouts.Letter{Queue: "a", Exchange: "master.failed", Key: "k"},
+		"published without headers": {layouts.Message{Queue: "a", Exchange: "master.failed", Key: "k"},
 			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 1, Kind: "error"}},
-		"published with its headers": {layouts.Letter{Queue: "a", Exchange: "master.failed", Key: "k", Headers: deaths(died("a@retry", "expired", "master.retry", "k", 4))},
+		"published with its headers": {layouts.Message{Queue: "a", Exchange: "master.failed", Key: "k", Headers: deaths(died("a@retry", "expired", "master.retry", "k", 4))},
 			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
-		"a copy of what another has failed": {layouts.Letter{Queue: "a", Exchange: "master.failed", Key: "k", Headers: deaths(died("b@retry", "expired", "master.retry", "k", 4))},
+		"a copy of what another has failed": {layouts.Message{Queue: "a", Exchange: "master.failed", Key: "k", Headers: deaths(died("b@retry", "expired", "master.retry", "k", 4))},
 			envelope.Failure{Queue: "b", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
-		"put there by hand": {layouts.Letter{Queue: "a", Exchange: "", Key: "a@failed"},
+		"put there by hand": {layouts.Message{Queue: "a", Exchange: "", Key: "a@failed"},
 			envelope.Failure{Queue: "a", Key: "a@failed", Attempt: 1, Kind: "error"}},
-		"failed by rehop after others": {layouts.Letter{Queue: "a", Exchange: "rehop.rest", Key: "k",
-			Headers: map[string]any{envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "e", envelope.Kind: "error", envelope.Rests: true}},
-			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 4, Kind: "error", Error: "e", Rests: true}},
-		"published with the queue's name": {layouts.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+		"failed by rehop after others": {layouts.Message{Queue: "a", Exchange: "rehop.rest", Key: "k",
+			Headers: map[string]any{envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "e", envelope.Kind: "error", envelope.InFailedQueue: true}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 4, Kind: "error", Error: "e", InFailedQueue: true}},
+		"published with the queue's name": {layouts.Message{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
 			"x-orig-routing-key": "k", "x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
 			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
-		"published by Java": {layouts.Letter{Queue: "a", Exchange: "master@failed", Key: "a", Headers: map[string]any{"x-orig-routing-key": "k"}},
+		"published by Java": {layouts.Message{Queue: "a", Exchange: "master@failed", Key: "a", Headers: map[string]any{"x-orig-routing-key": "k"}},
 			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 1, Kind: "error"}},
-		"replayed by rehop, and failed by others": {layouts.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+		"replayed by rehop, and failed by others": {layouts.Message{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
 			envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(0), envelope.Replays: int32(1),
 			"x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
 			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Replays: 1, Kind: "error"}},
-		"failed twice by rehop, and then by others": {layouts.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+		"failed twice by rehop, and then by others": {layouts.Message{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
 			envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(2), envelope.Error: "old", envelope.Kind: "timeout",
 			envelope.FailedAt: int64(1_600_000_000_000), envelope.Host: "h", envelope.Stack: "s",
 			"x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
 			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error"}},
-		"given up by rehop, put back, and failed by others": {layouts.Letter{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
-			envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "old", envelope.Kind: "timeout", envelope.Rests: true,
+		"given up by rehop, put back, and failed by others": {layouts.Message{Queue: "a", Exchange: "master.failed", Key: "a", Headers: map[string]any{
+			envelope.Queue: "a", envelope.Exchange: "master", envelope.Key: "k", envelope.Attempt: int32(4), envelope.Error: "old", envelope.Kind: "timeout", envelope.InFailedQueue: true,
 			"x-death": []any{died("a@retry", "expired", "master.retry", "a", 4)}}},
-			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error", Rests: true}},
+			envelope.Failure{Queue: "a", Exchange: "master", Key: "k", Attempt: 5, Kind: "error", InFailedQueue: true}},
 	} {
 		if _, got := of(layout.PubSub{}).Open(c.letter); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", what, got, c.want)
@@ -138,16 +138,16 @@ func TestPubSubOrigin(t *testing.T) {
 	t.Parallel()
 	kept := map[string]any{"x-orig-routing-key": "user.created"}
 	for what, c := range map[string]struct {
-		layouts.Letter
+		layouts.Message
 		want string
 	}{
-		"fresh":                     {layouts.Letter{Queue: "a", Exchange: "master", Key: "user.created"}, "user.created"},
-		"back from its retry queue": {layouts.Letter{Queue: "a", Exchange: "master", Key: "a", Headers: kept}, "user.created"},
-		"published by that name":    {layouts.Letter{Queue: "a", Exchange: "master", Key: "a"}, "a"},
-		"published with a header":   {layouts.Letter{Queue: "a", Exchange: "master", Key: "other", Headers: kept}, "other"},
-		"with a key that is none":   {layouts.Letter{Queue: "a", Exchange: "master", Key: "a", Headers: map[string]any{"x-orig-routing-key": strings.Repeat("k", 256)}}, "a"},
+		"fresh":                     {layouts.Message{Queue: "a", Exchange: "master", Key: "user.created"}, "user.created"},
+		"back from its retry queue": {layouts.Message{Queue: "a", Exchange: "master", Key: "a", Headers: kept}, "user.created"},
+		"published by that name":    {layouts.Message{Queue: "a", Exchange: "master", Key: "a"}, "a"},
+		"published with a header":   {layouts.Message{Queue: "a", Exchange: "master", Key: "other", Headers: kept}, "other"},
+		"with a key that is none":   {layouts.Message{Queue: "a", Exchange: "master", Key: "a", Headers: map[string]any{"x-orig-routing-key": strings.Repeat("k", 256)}}, "a"},
 	} {
-		if exchange, key := of(layout.PubSub{}).Origin(c.Letter); exchange != "master" || key != c.want {
+		if exchange, key := of(layout.PubSub{}).Origin(c.Message); exchange != "master" || key != c.want {
 			t.Errorf("%s: got %q with key %q, want master with key %q", what, exchange, key, c.want)
 		}
 	}

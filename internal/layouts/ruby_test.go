@@ -71,7 +71,7 @@ func FuzzUnwrapError(f *testing.F) {
 	f.Add([]byte("hi"), `[{"error":"e","num_attempts":1,"failed_at":"t","properties":[["headers",{"a":null}],["x"],7]}]`)
 	f.Add([]byte("hi"), `null`)
 	f.Fuzz(func(t *testing.T, body []byte, info string) {
-		l, failure := unwrapError(Letter{Queue: "q", Key: "k", Body: body, Headers: map[string]any{retryInfo: info, "own": "kept"}})
+		l, failure := unwrapError(Message{Queue: "q", Key: "k", Body: body, Headers: map[string]any{retryInfo: info, "own": "kept"}})
 		if l.Headers["own"] != "kept" {
 			t.Errorf("got headers %v, want what was on the message itself", l.Headers)
 		}

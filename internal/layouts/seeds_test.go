@@ -29,7 +29,7 @@ func declarations(plan topology.Plan) []string {
 		return strings.Join(all, "")
 	}
 	for _, x := range plan.Exchanges {
-		say("exchange %s %s%s", x.Name, x.Kind, with(x.Args))
+		say("exchange %s %s%s", x.Name, x.Type, with(x.Args))
 	}
 	for _, q := range plan.Queues {
 		say("queue %s%s", q.Name, with(q.Args))
@@ -106,7 +106,7 @@ func TestPlansAreThoseOfTheDocuments(t *testing.T) {
 			bind downloads-error to downloads-error by "#"
 			bind downloads to downloads-retry-requeue by "#"`},
 		"sneakers, with every option": {of(layout.Sneakers{Delay: 10 * time.Second, RetryName: "again", ErrorName: "errors", RequeueName: "back", RequeueKey: "downloads"}),
-			layouts.QueueSpec{Name: "downloads", Exchange: "work", Kind: "topic", Keys: []string{"a", "b"}}, `
+			layouts.QueueSpec{Name: "downloads", Exchange: "work", ExchangeType: "topic", Keys: []string{"a", "b"}}, `
 			exchange work topic
 			queue downloads x-dead-letter-exchange=again
 			bind downloads to work by "a"
@@ -184,7 +184,7 @@ func TestTiersOfTheDocument(t *testing.T) {
 		0: "30s", time.Second: "30s", 30 * time.Second: "30s", 30*time.Second + 1: "1m", 15 * time.Minute: "30m", 30 * time.Minute: "30m",
 		4 * time.Hour: "6h", 24*time.Hour - 1: "24h", 24 * time.Hour: "24h",
 	} {
-		verdict := of(layout.Tiers{}).Retry(layouts.Failure{Letter: layouts.Letter{Queue: "q"}, Attempt: 1, Delay: wait})
+		verdict := of(layout.Tiers{}).Retry(layouts.Failure{Message: layouts.Message{Queue: "q"}, Attempt: 1, Delay: wait})
 		if verdict.Do != layouts.Move || verdict.Address.Exchange != "delay."+tier || !verdict.ToQueue {
 			t.Errorf("a wait of %v: got %v to %q, want Move to delay.%s", wait, verdict.Do, verdict.Address.Exchange, tier)
 		}

@@ -14,7 +14,7 @@ import (
 // A layout counts in deaths exactly if the headers with which a failed message waits have an x-death: that is what RabbitMQ 4 ignores.
 func TestCountsInDeaths(t *testing.T) {
 	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.DLX{}, layout.Tiers{}, layout.Sneakers{}, layout.Sneakers{Reject: true}, layout.Envelope{}} {
-		f := layouts.Failure{Letter: layouts.Letter{Queue: "orders", Exchange: "order", Key: "order.created", Body: []byte("{}")}, Attempt: 2, At: time.Now()}
+		f := layouts.Failure{Message: layouts.Message{Queue: "orders", Exchange: "order", Key: "order.created", Body: []byte("{}")}, Attempt: 2, At: time.Now()}
 		if delays := of(l).Delays(); len(delays) > 0 {
 			f.Delay = delays[0]
 		}

@@ -46,7 +46,7 @@ func (s sneakers) Validate() error {
 		if n.name == "" {
 			continue
 		}
-		faults = append(faults, checkName(n.setting, n.name))
+		faults = append(faults, CheckName(n.setting, n.name))
 		if other, twice := named[n.name]; twice {
 			faults = append(faults, errors.New(other+" and "+n.setting+" must differ"))
 		}
@@ -108,10 +108,10 @@ func (s sneakers) Subscription(q QueueSpec) topology.Plan {
 }
 
 // Around is the three exchanges and the two queues beside the queue.
-func (s sneakers) Around(q QueueSpec) topology.Plan {
+func (s sneakers) RetryTopology(q QueueSpec) topology.Plan {
 	wait, fail, requeue := s.retryName(q.Name), s.errorName(q.Name), s.requeueName(q.Name)
 	return topology.Plan{
-		Exchanges: []topology.Exchange{{Name: wait, Kind: "topic"}, {Name: fail, Kind: "topic"}, {Name: requeue, Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: wait, Type: "topic"}, {Name: fail, Type: "topic"}, {Name: requeue, Type: "topic"}},
 		Queues: []topology.Queue{
 			{Name: wait, Args: s.retryArgs(q, topology.Args{"x-dead-letter-exchange": requeue, "x-message-ttl": s.delay().Milliseconds()})},
 			{Name: fail, Args: s.retryArgs(q, nil)},
@@ -127,12 +127,12 @@ func (s sneakers) FailedQueue(queue string) string { return s.errorName(queue) }
 func (s sneakers) Delays() []time.Duration { return repeated(s.delay(), cmp.Or(s.Retries, 5)) }
 
 // Failures is how often the message died in its queue, of whatever reason.
-func (s sneakers) Failures(l Letter) int {
+func (s sneakers) Failures(l Message) int {
 	return deathsOf(l.Headers, func(d death) bool { return d.queue == l.Queue })
 }
 
 // Origin is what the entry of the queue says: the requeue exchange is not where it was published to.
-func (s sneakers) Origin(l Letter) (exchange, key string) {
+func (s sneakers) Origin(l Message) (exchange, key string) {
 	if d, ok := deathIn(l.Headers, l.Queue); ok {
 		return d.exchange, l.Key
 	}
@@ -140,11 +140,11 @@ func (s sneakers) Origin(l Letter) (exchange, key string) {
 }
 
 // Record is the entry of the queue.
-func (s sneakers) Record(l Letter, failures int) map[string]any {
+func (s sneakers) Record(l Message, failures int) map[string]any {
 	return s.record(l, failures, time.Now())
 }
 
-func (s sneakers) record(l Letter, failures int, at time.Time) map[string]any {
+func (s sneakers) record(l Message, failures int, at time.Time) map[string]any {
 	return deathRecord(death{queue: l.Queue, reason: rejected, exchange: l.Exchange, key: l.Key, count: failures, at: at})
 }
 
@@ -154,7 +154,7 @@ func (s sneakers) Retry(f Failure) Verdict {
 	if s.Reject && f.Delay == s.delay() && !envelope.Written(f.Headers) {
 		return Verdict{Do: Reject}
 	}
-	return Verdict{Do: Wait, Headers: s.record(f.Letter, f.Attempt, f.At)}
+	return Verdict{Do: Wait, Headers: s.record(f.Message, f.Attempt, f.At)}
 }
 
 // Fail publishes the message to the error exchange, with a record that says why.
@@ -171,7 +171,7 @@ func (s sneakers) Fail(f Failure) Verdict {
 }
 
 // Open takes the message out of its document, or the record off the message.
-func (s sneakers) Open(l Letter) (Letter, envelope.Failure) {
+func (s sneakers) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.Read(l.Headers, l.Exchange, l.Key)
 	if f.Queue != "" { // rehop has put it here, and has kept all but the body and its type on the message
 		return unwrapOwn(l), f

@@ -38,7 +38,7 @@ func wrapError(f Failure) []byte {
 	payload := inLines(f.Body)
 	document, err := json.Marshal(sneakersError{
 		Error: f.Error, NumAttempts: f.Attempt, FailedAt: f.At.Format(time.RFC3339), Payload: &payload,
-		Properties: inLines(propertiesOf(f.Letter)), ErrorClass: f.Kind, ErrorMessage: f.Error, Backtrace: f.Stack, Rehop: true,
+		Properties: inLines(propertiesOf(f.Message)), ErrorClass: f.Kind, ErrorMessage: f.Error, Backtrace: f.Stack, Rehop: true,
 	})
 	if err != nil || !mayGrow(len(f.Body), len(document)) {
 		return nil
@@ -62,7 +62,7 @@ func infoOf(f Failure) map[string]any {
 	delete(headers, retryInfo) // as Sneakers does: records do not nest
 	f.Headers = headers
 	record := sneakersError{
-		Error: f.Error, NumAttempts: f.Attempt, FailedAt: f.At.Format(time.RFC3339), Properties: json.RawMessage(propertiesOf(f.Letter)),
+		Error: f.Error, NumAttempts: f.Attempt, FailedAt: f.At.Format(time.RFC3339), Properties: json.RawMessage(propertiesOf(f.Message)),
 		ErrorClass: f.Kind, ErrorMessage: f.Error, Rehop: true,
 	}
 	if f.Stack != "" {
@@ -86,7 +86,7 @@ func (d sneakersError) brief() sneakersError {
 }
 
 // unwrapOwn takes a message out of what rehop wrote. One that was too large for a document is as it was.
-func unwrapOwn(l Letter) Letter {
+func unwrapOwn(l Message) Message {
 	if records, ok := recordsIn(envelope.Text(l.Headers[retryInfo])); ok && records[0].Rehop {
 		l = withoutInfo(l)
 		if len(records) > 1 { // somebody has put it back who left the record on it; Sneakers had taken its properties
@@ -109,14 +109,14 @@ func unwrapOwn(l Letter) Letter {
 }
 
 // withoutInfo is a message without the header retry_info.
-func withoutInfo(l Letter) Letter {
+func withoutInfo(l Message) Message {
 	l.Headers = maps.Clone(l.Headers)
 	delete(l.Headers, retryInfo)
 	return l
 }
 
 // unwrapError takes a message out of what Sneakers wrote, whichever version.
-func unwrapError(l Letter) (Letter, envelope.Failure) {
+func unwrapError(l Message) (Message, envelope.Failure) {
 	bare := envelope.Failure{Queue: l.Queue, Exchange: l.Exchange, Key: l.Key, Kind: envelope.KindError}
 	records, ok := recordsIn(envelope.Text(l.Headers[retryInfo]))
 	if ok {

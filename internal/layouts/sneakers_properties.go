@@ -11,7 +11,7 @@ import (
 )
 
 // propertiesOf are the properties of a message in such a document, by Bunny's names.
-func propertiesOf(l Letter) []byte {
+func propertiesOf(l Message) []byte {
 	properties := map[string]any{"delivery_mode": 2}
 	if l.Transient {
 		properties["delivery_mode"] = 1
@@ -117,7 +117,7 @@ func exact(v any) any {
 }
 
 // restore puts the properties of a message back that was published anew without them.
-func restore(l Letter, properties map[string]any) Letter {
+func restore(l Message, properties map[string]any) Message {
 	text := func(name, now string) string {
 		if was := envelope.Text(properties[name]); was != "" && len(was) <= maxName && utf8.ValidString(was) {
 			return was

@@ -27,7 +27,7 @@ func TestSneakersCounts(t *testing.T) {
 		"died in other queues only":    {deaths(waited, died("uploads", "rejected", "sneakers", "uploads", 4)), 0},
 		"an old broker, an entry each": {deaths(map[string]any{"queue": "downloads", "reason": "rejected"}, map[string]any{"queue": "downloads", "reason": "rejected"}), 2},
 	} {
-		if got := of(layout.Sneakers{}).Failures(layouts.Letter{Queue: "downloads", Headers: c.headers}); got != c.want {
+		if got := of(layout.Sneakers{}).Failures(layouts.Message{Queue: "downloads", Headers: c.headers}); got != c.want {
 			t.Errorf("%s: got %d, want %d", what, got, c.want)
 		}
 	}
@@ -36,12 +36,12 @@ func TestSneakersCounts(t *testing.T) {
 // A message that comes back by the requeue exchange was published to another one.
 func TestSneakersOrigin(t *testing.T) {
 	t.Parallel()
-	back := layouts.Letter{Queue: "downloads", Exchange: "downloads-retry-requeue", Key: "k", Headers: deaths(
+	back := layouts.Message{Queue: "downloads", Exchange: "downloads-retry-requeue", Key: "k", Headers: deaths(
 		died("downloads-retry", "expired", "downloads-retry", "k", 1), died("downloads", "rejected", "sneakers", "k", 1))}
 	if exchange, key := of(layout.Sneakers{}).Origin(back); exchange != "sneakers" || key != "k" {
 		t.Errorf("one that was rejected: got %q and %q, want sneakers and k", exchange, key)
 	}
-	if exchange, key := of(layout.Sneakers{}).Origin(layouts.Letter{Queue: "downloads", Exchange: "x", Key: "k"}); exchange != "x" || key != "k" {
+	if exchange, key := of(layout.Sneakers{}).Origin(layouts.Message{Queue: "downloads", Exchange: "x", Key: "k"}); exchange != "x" || key != "k" {
 		t.Errorf("a fresh one: got %q and %q, want x and k", exchange, key)
 	}
 }
@@ -49,7 +49,7 @@ func TestSneakersOrigin(t *testing.T) {
 func TestSneakersRetries(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
-	f := layouts.Failure{Letter: layouts.Letter{Queue: "q", Exchange: "sneakers", Key: "k"}, Attempt: 3, Delay: time.Minute, At: at}
+	f := layouts.Failure{Message: layouts.Message{Queue: "q", Exchange: "sneakers", Key: "k"}, Attempt: 3, Delay: time.Minute, At: at}
 	record := deaths(map[string]any{"queue": "q", "reason": "rejected", "exchange": "sneakers", "routing-keys": []any{"k"}, "count": int64(3), "time": at, "rehop": true})
 	if got, want := of(layout.Sneakers{}).Retry(f), (layouts.Verdict{Do: layouts.Wait, Headers: record}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -73,7 +73,7 @@ func TestSneakersDocument(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("0123456789", 20)
 	verdict := of(layout.Sneakers{Document: true}).Fail(layouts.Failure{
-		Letter: layouts.Letter{Queue: "q", ID: "m-1", Exchange: "sneakers", Key: "k", Body: []byte(body), ContentType: "text/plain", CorrelationID: "c", ReplyTo: "r", Type: "T", AppID: "a", Priority: 3, Transient: true,
+		Message: layouts.Message{Queue: "q", ID: "m-1", Exchange: "sneakers", Key: "k", Body: []byte(body), ContentType: "text/plain", CorrelationID: "c", ReplyTo: "r", Type: "T", AppID: "a", Priority: 3, Transient: true,
 			Headers: map[string]any{"tenant": "a", "x-death": []any{}, "rehop-attempt": int32(5), "at": time.Unix(1, 0), "raw": []byte("b")}},
 		Attempt: 6, Kind: envelope.KindPanic, Error: "boom", Stack: "a.go:1", At: time.Unix(1_700_000_000, 0).UTC()})
 	if verdict.Do != layouts.Move || verdict.Address.Exchange != "q-error" || verdict.Key != "k" || verdict.ContentType != "application/json" {
@@ -112,7 +112,7 @@ func TestSneakersDocument(t *testing.T) {
 func TestSneakersInfo(t *testing.T) {
 	t.Parallel()
 	f := layouts.Failure{
-		Letter: layouts.Letter{Queue: "q", ID: "m-1", Exchange: "sneakers", Key: "k", Body: []byte("hi"), ContentType: "text/plain",
+		Message: layouts.Message{Queue: "q", ID: "m-1", Exchange: "sneakers", Key: "k", Body: []byte("hi"), ContentType: "text/plain",
 			Headers: map[string]any{"tenant": "a", "x-death": []any{}, "rehop-attempt": int32(5)}},
 		Attempt: 6, Kind: envelope.KindPanic, Error: "boom", Stack: "a.go:1\nb.go:2", At: time.Unix(1_700_000_000, 0).UTC()}
 	info := func(f layouts.Failure) string {
@@ -153,16 +153,16 @@ func TestSneakersDocumentIsNeverTooLarge(t *testing.T) {
 	const limit = 16 << 20
 	fits := limit/62*45 - 4096
 	for size, wrapped := range map[int]bool{1 << 20: true, fits + 4000: false, fits + 8192: false, limit: false} {
-		f := layouts.Failure{Letter: layouts.Letter{Queue: "q", Body: make([]byte, size), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError, At: time.Unix(1, 0)}
+		f := layouts.Failure{Message: layouts.Message{Queue: "q", Body: make([]byte, size), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError, At: time.Unix(1, 0)}
 		verdict := of(layout.Sneakers{Document: true}).Fail(f)
 		if (verdict.Body != nil) != wrapped || len(verdict.Body) > limit {
 			t.Errorf("a body of %d bytes: got a document of %d, want one %t, and never one that crosses 16 MiB", size, len(verdict.Body), wrapped)
 		}
 	}
-	roundTrip(t, "sneakers", of(layout.Sneakers{Document: true}), layouts.Failure{Letter: layouts.Letter{Queue: "q", Body: make([]byte, limit), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError})
+	roundTrip(t, "sneakers", of(layout.Sneakers{Document: true}), layouts.Failure{Message: layouts.Message{Queue: "q", Body: make([]byte, limit), ContentType: "text/plain"}, Attempt: 1, Kind: envelope.KindError})
 	// Such a message may itself look like a document.
 	body := `{"error":"e","num_attempts":6,"failed_at":"2023-11-14T22:13:20Z","payload":"aGk=\n"}`
-	got, _ := of(layout.Sneakers{}).Open(layouts.Letter{Queue: "q", Body: []byte(body), Headers: map[string]any{envelope.Queue: "q"}})
+	got, _ := of(layout.Sneakers{}).Open(layouts.Message{Queue: "q", Body: []byte(body), Headers: map[string]any{envelope.Queue: "q"}})
 	if string(got.Body) != body {
 		t.Errorf("a document that rehop has failed, and not wrapped: got %q, want it as it is", got.Body)
 	}
@@ -233,7 +233,7 @@ func TestSneakersOpens(t *testing.T) {
 		"a payload that is not base64": {body: `{"error":"boom","num_attempts":6,"failed_at":"x","payload":"!"}`, wantBody: `{"error":"boom","num_attempts":6,"failed_at":"x","payload":"!"}`,
 			want: envelope.Failure{Queue: "downloads", Key: "k", Kind: "error"}},
 	} {
-		got, f := of(layout.Sneakers{}).Open(layouts.Letter{Queue: "downloads", Exchange: "downloads-error", Key: "k", Headers: c.headers, Body: []byte(c.body)})
+		got, f := of(layout.Sneakers{}).Open(layouts.Message{Queue: "downloads", Exchange: "downloads-error", Key: "k", Headers: c.headers, Body: []byte(c.body)})
 		if string(got.Body) != c.wantBody || got.ContentType != c.wantType || got.ID != c.wantID {
 			t.Errorf("%s: got body %q, type %q, id %q, want %q, %q, %q", what, got.Body, got.ContentType, got.ID, c.wantBody, c.wantType, c.wantID)
 		}

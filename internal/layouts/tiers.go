@@ -24,7 +24,7 @@ func (t tiers) name() string { return cmp.Or(t.Name, "delay") }
 
 // Validate looks at the tiers and the waits.
 func (t tiers) Validate() error {
-	faults := []error{checkName("Tiers.Name", t.Name), checkType("Tiers.Type", t.Type)}
+	faults := []error{CheckName("Tiers.Name", t.Name), CheckType("Tiers.Type", t.Type)}
 	if t.Tiers.Tiers != nil && len(t.Tiers.Tiers) == 0 {
 		faults = append(faults, errors.New("Tiers.Tiers is empty; nil stands for the usual ones"))
 	}
@@ -77,7 +77,7 @@ func (t tiers) Queue(q QueueSpec) topology.Queue { return t.native().Queue(q) }
 func (t tiers) KeepsKey() bool { return false }
 
 // Rests is true for a queue of the native layout.
-func (t tiers) Rests(q topology.Queue) bool { return t.native().Rests(q) }
+func (t tiers) DeadLettersToFailed(q topology.Queue) bool { return t.native().DeadLettersToFailed(q) }
 
 // Subscription is the native one, with the way back from the tiers.
 func (t tiers) Subscription(q QueueSpec) topology.Plan {
@@ -87,15 +87,15 @@ func (t tiers) Subscription(q QueueSpec) topology.Plan {
 }
 
 // Around is the failed queue and all tiers.
-func (t tiers) Around(q QueueSpec) topology.Plan {
-	plan := t.native().Around(q)
+func (t tiers) RetryTopology(q QueueSpec) topology.Plan {
+	plan := t.native().RetryTopology(q)
 	plan.Exchanges = append(plan.Exchanges,
 		// A queue that is gone must not jam the tiers for others.
-		topology.Exchange{Name: t.returnExchange(), Kind: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}})
+		topology.Exchange{Name: t.returnExchange(), Type: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}})
 	for _, d := range t.tiers() {
 		name := t.tier(d)
-		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Kind: "fanout"})
-		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: t.native().waiting(d, t.returnExchange())})
+		plan.Exchanges = append(plan.Exchanges, topology.Exchange{Name: name, Type: "fanout"})
+		plan.Queues = append(plan.Queues, topology.Queue{Name: name, Args: t.native().delayArgs(d, t.returnExchange())})
 		plan.Bindings = append(plan.Bindings, topology.Binding{Source: name, Destination: name})
 	}
 	if queue := t.Queue(q); ReturnKey(queue) != q.Name {
@@ -117,7 +117,7 @@ func (t tiers) Delays() []time.Duration {
 }
 
 // Origin is unknown for a message that others have failed: it comes back with the name of its queue as key.
-func (t tiers) Origin(l Letter) (exchange, key string) {
+func (t tiers) Origin(l Message) (exchange, key string) {
 	if l.Exchange == t.returnExchange() {
 		return "", l.Key
 	}
@@ -125,7 +125,7 @@ func (t tiers) Origin(l Letter) (exchange, key string) {
 }
 
 // Failures is how often the message has waited in a tier.
-func (t tiers) Failures(l Letter) int {
+func (t tiers) Failures(l Message) int {
 	return deathsOf(l.Headers, func(death death) bool { return death.reason == expired && t.has(death.queue) })
 }
 
@@ -134,11 +134,11 @@ func (t tiers) has(queue string) bool {
 }
 
 // Record counts all failures in the first tier.
-func (t tiers) Record(l Letter, failures int) map[string]any {
+func (t tiers) Record(l Message, failures int) map[string]any {
 	return t.record(l, t.tiers()[0], failures, time.Now())
 }
 
-func (t tiers) record(l Letter, tier time.Duration, failures int, at time.Time) map[string]any {
+func (t tiers) record(l Message, tier time.Duration, failures int, at time.Time) map[string]any {
 	return deathRecord(death{queue: t.tier(tier), reason: expired, exchange: t.tier(tier), key: l.Queue, count: failures, at: at})
 }
 
@@ -147,10 +147,10 @@ func (t tiers) record(l Letter, tier time.Duration, failures int, at time.Time) 
 func (t tiers) Retry(f Failure) Verdict {
 	tier, ok := t.up(f.Delay)
 	if !ok {
-		return Verdict{Do: Wait, Headers: t.record(f.Letter, t.tiers()[0], f.Attempt, f.At)}
+		return Verdict{Do: Wait, Headers: t.record(f.Message, t.tiers()[0], f.Attempt, f.At)}
 	}
 	// The tier adds one to the count when the message leaves it.
-	return Verdict{Do: Move, Address: Address{Exchange: t.tier(tier)}, ToQueue: true, Headers: t.record(f.Letter, tier, f.Attempt-1, f.At)}
+	return Verdict{Do: Move, Address: Address{Exchange: t.tier(tier)}, ToQueue: true, Headers: t.record(f.Message, tier, f.Attempt-1, f.At)}
 }
 
 // Fail moves the message to its failed queue.

@@ -24,7 +24,7 @@ func TestTiersCount(t *testing.T) {
 		"in tiers of another name":  {own, deaths(died("delay.5m", "expired", "", "q", 1)), 0},
 		"in a tier of its own name": {own, deaths(died("later.1h", "expired", "", "q", 1)), 1},
 	} {
-		if got := c.Failures(layouts.Letter{Queue: "q", Headers: c.headers}); got != c.want {
+		if got := c.Failures(layouts.Message{Queue: "q", Headers: c.headers}); got != c.want {
 			t.Errorf("%s: got %d, want %d", what, got, c.want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestTiersRetry(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)
 	tiers := of(layout.Tiers{Tiers: []time.Duration{time.Hour, time.Second}})
-	f := layouts.Failure{Letter: layouts.Letter{Queue: "q", Exchange: "x", Key: "k"}, Attempt: 1, Delay: time.Minute, At: at}
+	f := layouts.Failure{Message: layouts.Message{Queue: "q", Exchange: "x", Key: "k"}, Attempt: 1, Delay: time.Minute, At: at}
 	if got, want := tiers.Retry(f), (layouts.Verdict{Do: layouts.Move, Address: layouts.Address{Exchange: "delay.1h"}, ToQueue: true}); !reflect.DeepEqual(got, want) {
 		t.Errorf("the first failure: got %+v, want %+v", got, want)
 	}

@@ -14,7 +14,7 @@ import (
 // maxRetries bounds how often a layout tries a message again.
 const maxRetries = 100_000
 
-// checkDelay finds fault with a time for which a queue is to keep messages.
+// checkDelay checks the TTL of a delay queue.
 func checkDelay(setting string, d time.Duration) error {
 	if d < time.Millisecond || d > MaxDelay {
 		return fmt.Errorf("%s %v must be from 1 ms to %v", setting, d, MaxDelay)
@@ -32,12 +32,12 @@ func checkCount(setting string, n, most int) error {
 	return nil
 }
 
-// checkName finds fault with the name of an exchange or a queue, or with what names begin with.
-func checkName(setting, name string) error {
+// CheckName checks the name, or the prefix of names, of an exchange or a queue.
+func CheckName(setting, name string) error {
 	switch {
 	case len(name) > maxName:
 		return fmt.Errorf("%s has %d bytes, AMQP allows %d", setting, len(name), maxName)
-	case !utf8.ValidString(name):
+	case !utf8.ValidString(name): // RabbitMQ 4 ends the connection
 		return fmt.Errorf("%s %q is not UTF-8", setting, name)
 	case strings.HasPrefix(name, "amq."):
 		return fmt.Errorf("%s %q: names that begin with amq. belong to the broker", setting, name)
@@ -47,12 +47,12 @@ func checkName(setting, name string) error {
 	return nil
 }
 
-func checkType(setting string, t layout.QueueType) error {
-	switch t {
-	case "", layout.Quorum, layout.Classic:
-		return nil
+// CheckType checks the type of a queue, which may be empty.
+func CheckType(setting string, t layout.QueueType) error {
+	if t != "" && t != layout.Quorum && t != layout.Classic {
+		return fmt.Errorf("%s %q must be %q or %q", setting, t, layout.Quorum, layout.Classic)
 	}
-	return fmt.Errorf("%s %q must be %q or %q", setting, t, layout.Quorum, layout.Classic)
+	return nil
 }
 
 func checkArgs(setting string, args map[string]any) error {
@@ -66,23 +66,23 @@ func checkArgs(setting string, args map[string]any) error {
 	return nil
 }
 
-// checkQueue finds fault with a queue whose failed messages would come back for ever, or be lost.
-func checkQueue(l Layout, spec QueueSpec, ways topology.Plan, waits []time.Duration) error {
-	for _, q := range ways.Queues {
+// checkQueue finds a queue whose failed messages would return without end, or be lost.
+func checkQueue(l Layout, spec QueueSpec, retry topology.Plan, waits []time.Duration) error {
+	for _, q := range retry.Queues {
 		if q.Name == spec.Name {
-			return fmt.Errorf("queue %q: the layout has a queue of this name, in which messages wait or rest; use another name", spec.Name)
+			return fmt.Errorf("queue %q: the layout has a delay or failed queue of this name; use another name", spec.Name)
 		}
 	}
-	letter := Letter{Queue: spec.Name}
-	if to := l.Fail(Failure{Letter: letter}).Address.Exchange; to != "" && to == spec.Exchange {
-		return fmt.Errorf("queue %q is bound to exchange %q, to which its own failed messages go: they would come back for ever", spec.Name, to)
+	message := Message{Queue: spec.Name}
+	if to := l.Fail(Failure{Message: message}).Address.Exchange; to != "" && to == spec.Exchange {
+		return fmt.Errorf("queue %q is bound to exchange %q, to which its own failed messages go: they would return without end; bind it to another exchange", spec.Name, to)
 	}
 	dead := l.Queue(spec).Args["x-dead-letter-exchange"]
-	known := slices.ContainsFunc(ways.Exchanges, func(x topology.Exchange) bool { return x.Name == dead })
+	known := slices.ContainsFunc(retry.Exchanges, func(x topology.Exchange) bool { return x.Name == dead })
 	// A handler can ask for any wait, so also for one of the layout's own.
 	for i, d := range slices.Concat(waits, l.Delays()) {
-		if l.Retry(Failure{Letter: letter, Attempt: i + 1, Delay: d}).Do == Reject && !known {
-			return fmt.Errorf("queue %q: what is rejected would be lost, as nothing says that it is dead-lettered to the layout's exchange; let rehop declare the queue, or do not reject", spec.Name)
+		if l.Retry(Failure{Message: message, Attempt: i + 1, Delay: d}).Do == Reject && !known {
+			return fmt.Errorf("queue %q: rejected messages would be lost, because the queue does not dead-letter to the layout's exchange; let rehop declare the queue, or do not set Reject", spec.Name)
 		}
 	}
 	return nil

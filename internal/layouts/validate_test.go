@@ -22,9 +22,9 @@ func TestValidate(t *testing.T) {
 		{of(layout.PubSub{Delay: time.Microsecond}), []string{"PubSub.Delay 1µs"}},
 		{of(layout.PubSub{Delay: layouts.MaxDelay + time.Millisecond}), []string{"PubSub.Delay"}},
 		{of(layout.PubSub{Delay: 1500 * time.Microsecond}), []string{"whole number of milliseconds"}},
-		{of(layout.DLX{Name: "amq.dlx", Rest: "rehop.dlq"}), []string{`DLX.Name "amq.dlx"`, `DLX.Rest "rehop.dlq"`}},
+		{of(layout.DLX{Name: "amq.dlx", Queue: "rehop.dlq"}), []string{`DLX.Name "amq.dlx"`, `DLX.Rest "rehop.dlq"`}},
 		{of(layout.DLX{Name: long}), []string{"DLX.Name has 256 bytes"}},
-		{of(layout.DLX{RestArgs: map[string]any{"x-a": []any{1}}}), []string{"DLX.RestArgs: x-a"}},
+		{of(layout.DLX{QueueArgs: map[string]any{"x-a": []any{1}}}), []string{"DLX.RestArgs: x-a"}},
 		{of(layout.Tiers{Tiers: []time.Duration{}}), []string{"Tiers.Tiers is empty"}},
 		{of(layout.Tiers{Tiers: []time.Duration{0, -1, time.Second, time.Second}}), []string{"tier 1, 0s", "tier 2, -1ns", "tier 1s is there twice"}},
 		{of(layout.Tiers{Waits: []time.Duration{time.Second, 0}}), []string{"Tiers.Waits: wait 2, 0s"}},
@@ -35,7 +35,7 @@ func TestValidate(t *testing.T) {
 		{of(layout.Envelope{Delay: -1, Retries: -5, DeliveryLimit: -1, Name: "amq.x"}), []string{"Envelope.Delay -1ns", "Envelope.Retries -5", "Envelope.DeliveryLimit -1", `Envelope.Name "amq.x"`}},
 	} {
 		err := c.Validate()
-		_, planned := layouts.Whole(c.Layout, layouts.Native{}, layouts.QueueSpec{Name: "q", Exchange: "x"}, c.Delays())
+		_, planned := layouts.SubscriptionPlan(c.Layout, layouts.Native{}, layouts.QueueSpec{Name: "q", Exchange: "x"}, c.Delays())
 		for _, want := range c.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%+v: got %v, want %q in it", c.Layout, err, want)

@@ -43,8 +43,8 @@ func From(conn net.Conn) Reader {
 	if err != nil {
 		return nil
 	}
-	w := &watch{raw: raw}
-	w.look = w.read
+	w := &pollingReader{raw: raw}
+	w.poll = w.read
 	return w
 }
 
@@ -85,21 +85,21 @@ func (s *socket) write(fd uintptr) (done bool) {
 }
 
 // watch reads from a socket of the system.
-type watch struct {
+type pollingReader struct {
 	raw   syscall.RawConn
-	look  func(fd uintptr) bool // kept, so that none is made for each read
+	poll  func(fd uintptr) bool // kept, so that none is made for each read
 	buf   []byte
 	until time.Time
 	n     int
 	err   error
 }
 
-func (w *watch) ReadWithin(b []byte, limit time.Duration) (int, error) {
+func (w *pollingReader) ReadWithin(b []byte, limit time.Duration) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
 	w.buf, w.until, w.n, w.err = b, time.Now().Add(limit), 0, nil
-	err := w.raw.Read(w.look)
+	err := w.raw.Read(w.poll)
 	w.buf = nil
 	if err == nil {
 		err = w.err
@@ -108,11 +108,11 @@ func (w *watch) ReadWithin(b []byte, limit time.Duration) (int, error) {
 }
 
 // mostLooks bounds a look where the clock stands still, which virtual time does while somebody looks.
-const mostLooks = 1000
+const maxPolls = 1000
 
 // read tries until something is there or the time is over. That it is done is what keeps the system from sleeping.
-func (w *watch) read(fd uintptr) (done bool) {
-	for range mostLooks {
+func (w *pollingReader) read(fd uintptr) (done bool) {
+	for range maxPolls {
 		n, err := syscall.Read(int(fd), w.buf)
 		switch {
 		case err == nil && n == 0:

@@ -62,7 +62,7 @@ func plainly(calls func()) { calls() }
 
 func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, sent func(), around func(calls func()), settled func(i int, err error)) {
 	defer sent()
-	courses := make([]course, len(items))
+	courses := make([]resending, len(items))
 	left := make([]int, len(items))
 	for i := range items {
 		left[i], courses[i].resend = i, resend
@@ -70,8 +70,8 @@ func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, 
 	for {
 		var mu sync.Mutex
 		again := make(map[int]error)
-		p.pipeline(ctx, items, left, sent, around, func(i int, err error) {
-			ended := err == nil || courses[i].ends(err)
+		p.sendOnce(ctx, items, left, sent, around, func(i int, err error) {
+			ended := err == nil || courses[i].isFinal(err)
 			if ended || ctx.Err() != nil {
 				settled(i, doubtful(courses[i].doubt, err))
 				return
@@ -95,18 +95,18 @@ func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, 
 
 // pipeline sends some of the items once, and tells their outcomes. Those for a destination that keeps refusing hold up nobody: they are
 // sent when the others have their answers, after one pause for all of them.
-func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, sent func(), around func(calls func()), told func(i int, err error)) {
-	w := &way{publisher: p, ctx: ctx, sent: sent, around: around, told: told}
+func (p *Publisher) sendOnce(ctx context.Context, items []Item, some []int, sent func(), around func(calls func()), told func(i int, err error)) {
+	w := &pipeline{publisher: p, ctx: ctx, sent: sent, around: around, settled: told}
 	var stormy []int
 	var longest time.Duration
 	w.sendAll(items, slices.DeleteFunc(slices.Clone(some), func(i int) bool {
-		pause := p.storms.pause(destination{items[i].Exchange, items[i].Key})
+		pause := p.throttle.pause(destination{items[i].Exchange, items[i].Key})
 		if pause > 0 {
 			stormy, longest = append(stormy, i), max(longest, pause)
 		}
 		return pause > 0
 	}))
-	if err := pauseInStorm(ctx, longest); err != nil {
+	if err := pauseThrottled(ctx, longest); err != nil {
 		for _, i := range stormy {
 			told(i, err)
 		}
@@ -116,7 +116,7 @@ func (p *Publisher) pipeline(ctx context.Context, items []Item, some []int, sent
 }
 
 // sendAll sends some of the items, and takes in the outcomes.
-func (w *way) sendAll(items []Item, some []int) {
+func (w *pipeline) sendAll(items []Item, some []int) {
 	var twins []int
 	for _, i := range some {
 		if w.send(items[i], i) {
@@ -128,30 +128,30 @@ func (w *way) sendAll(items []Item, some []int) {
 	// Another message with the same id was under way, perhaps one of these items.
 	for _, i := range twins {
 		if w.send(items[i], i) {
-			w.told(i, fmt.Errorf("%w: another message with the id %q is under way", ErrUnknown, items[i].Message.MessageId))
+			w.settled(i, fmt.Errorf("%w: another message with the id %q is under way", ErrUnknown, items[i].Message.MessageId))
 		}
 		w.end()
 	}
 }
 
 // way is the messages of a batch that are under way, in the order in which they were sent.
-type way struct {
-	publisher *Publisher
-	ctx       context.Context
-	sent      func()             // called when all were sent, perhaps again
-	around    func(calls func()) // on goroutines other than the caller's
-	told      func(i int, err error)
-	flights   []onWay
+type pipeline struct {
+	publisher   *Publisher
+	ctx         context.Context
+	sent        func()             // called when all were sent, perhaps again
+	around      func(calls func()) // on goroutines other than the caller's
+	settled     func(i int, err error)
+	unconfirmed []sentItem
 }
 
-type onWay struct {
+type sentItem struct {
 	item   int
 	ticket Ticket
 }
 
 // send sends an item. It makes room for it by taking in the outcomes of those before. twin: another message with its id is under way, and it
 // was not sent.
-func (w *way) send(item Item, i int) (twin bool) {
+func (w *pipeline) send(item Item, i int) (twin bool) {
 	t, err := w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, atOnce)
 	for errors.Is(err, errNoPlace) && w.advance() {
 		t, err = w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, atOnce)
@@ -160,12 +160,12 @@ func (w *way) send(item Item, i int) (twin bool) {
 		t, err = w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, whenThereIsRoom)
 	}
 	switch {
-	case errors.Is(err, errTwin):
+	case errors.Is(err, errDuplicateID):
 		return true
 	case err != nil:
-		w.told(i, err)
+		w.settled(i, err)
 	default:
-		w.flights = append(w.flights, onWay{i, t})
+		w.unconfirmed = append(w.unconfirmed, sentItem{i, t})
 	}
 	return false
 }
@@ -174,15 +174,15 @@ func (w *way) send(item Item, i int) (twin bool) {
 const overtake = 20 * time.Millisecond
 
 // advance takes in what has been answered, or waits a little for an answer. False: nothing is under way.
-func (w *way) advance() bool {
-	if len(w.flights) == 0 {
+func (w *pipeline) advance() bool {
+	if len(w.unconfirmed) == 0 {
 		return false
 	}
-	before := len(w.flights)
-	if w.answered(); len(w.flights) < before {
+	before := len(w.unconfirmed)
+	if w.answered(); len(w.unconfirmed) < before {
 		return true
 	}
-	w.await(w.flights[0].ticket)
+	w.await(w.unconfirmed[0].ticket)
 	w.answered()
 	if w.ctx.Err() != nil {
 		w.end()
@@ -191,7 +191,7 @@ func (w *way) advance() bool {
 }
 
 // await waits for an answer, but not for long.
-func (w *way) await(t Ticket) (answered bool) {
+func (w *pipeline) await(t Ticket) (answered bool) {
 	timer := time.NewTimer(overtake)
 	defer timer.Stop()
 	select {
@@ -204,11 +204,11 @@ func (w *way) await(t Ticket) (answered bool) {
 }
 
 // answered takes in the outcomes of those that the broker has answered for.
-func (w *way) answered() {
-	w.flights = slices.DeleteFunc(w.flights, func(f onWay) bool {
+func (w *pipeline) answered() {
+	w.unconfirmed = slices.DeleteFunc(w.unconfirmed, func(f sentItem) bool {
 		select {
 		case <-f.ticket.confirm.Done():
-			w.told(f.item, w.publisher.Outcome(w.ctx, f.ticket))
+			w.settled(f.item, w.publisher.Outcome(w.ctx, f.ticket))
 			return true
 		default:
 			return false
@@ -217,19 +217,19 @@ func (w *way) answered() {
 }
 
 // end waits for all outcomes: in the order of sending, until one of them takes long.
-func (w *way) end() {
-	for len(w.flights) > 0 && w.await(w.flights[0].ticket) {
-		first := w.flights[0]
-		w.flights = w.flights[1:]
-		w.told(first.item, w.publisher.Outcome(w.ctx, first.ticket))
+func (w *pipeline) end() {
+	for len(w.unconfirmed) > 0 && w.await(w.unconfirmed[0].ticket) {
+		first := w.unconfirmed[0]
+		w.unconfirmed = w.unconfirmed[1:]
+		w.settled(first.item, w.publisher.Outcome(w.ctx, first.ticket))
 	}
 	var slow sync.WaitGroup
-	for _, f := range w.flights {
+	for _, f := range w.unconfirmed {
 		slow.Go(func() {
 			err := w.publisher.Outcome(w.ctx, f.ticket)
-			w.around(func() { w.told(f.item, err) })
+			w.around(func() { w.settled(f.item, err) })
 		})
 	}
 	slow.Wait()
-	w.flights = nil
+	w.unconfirmed = nil
 }

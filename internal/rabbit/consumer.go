@@ -29,8 +29,8 @@ type ConsumeOptions struct {
 	// Told is called when the broker has been sent what is to become of deliveries, or when their session ended before, with
 	// the notes of those that have one, and before the session has ended. All calls of a session come from one goroutine, on which Around
 	// runs the function that makes them. Both may be nil.
-	Told   func(notes []any, sent bool)
-	Around func(calls func())
+	Settled func(notes []any, sent bool)
+	Around  func(calls func())
 }
 
 // Delivery is a message that belongs to a session.
@@ -57,7 +57,7 @@ type Session struct {
 	tag        string
 	deliveries <-chan amqp.Delivery
 	ledger     *ledger
-	line       *Line
+	conn       *Conn
 	queue      string
 	overdue    time.Time     // from then on deliveries may have been held for too long; zero: never
 	ended      chan struct{} // closed when nothing of this session can be settled any more
@@ -78,7 +78,7 @@ type Session struct {
 
 // OpenSession declares the plan and starts a consumer with the given prefetch.
 func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) (*Session, error) {
-	line, err := l.Line(ctx)
+	line, err := l.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ const openGrace = 2 * time.Second
 
 const timeoutArgument = "x-consumer-timeout"
 
-func (s *Line) openSession(ctx context.Context, o ConsumeOptions, prefetch int) (*Session, error) {
+func (s *Conn) openSession(ctx context.Context, o ConsumeOptions, prefetch int) (*Session, error) {
 	var session *Session
 	_, err := s.on(ctx, func(ch *amqp.Channel) (err error) {
 		session, err = s.consume(ch, o, prefetch)
@@ -115,7 +115,7 @@ func (s *Line) openSession(ctx context.Context, o ConsumeOptions, prefetch int) 
 	return session, nil
 }
 
-func (s *Line) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, error) {
+func (s *Conn) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Session, error) {
 	if err := declare(ch, o.Plan); err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *Line) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Sessi
 	if err != nil {
 		return nil, declareError("consumer of queue", o.Queue, err)
 	}
-	session := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o), line: s, queue: o.Queue,
+	session := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o), conn: s, queue: o.Queue,
 		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{}), calls: make(chan struct{}, 1)}
 	if o.Timeout > 0 && s.release().hasQueueTimeouts() {
 		session.overdue = time.Now().Add(o.Timeout - time.Minute) // clocks differ
@@ -179,7 +179,7 @@ func (s *Session) timedOut() bool {
 	if s.overdue.IsZero() || time.Now().Before(s.overdue) {
 		return false
 	}
-	err := s.line.briefly(context.Background(), func(ch *amqp.Channel) error {
+	err := s.conn.briefly(context.Background(), func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(s.queue, true, false, false, false, nil)
 		return err
 	})

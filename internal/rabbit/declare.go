@@ -20,7 +20,7 @@ func declare(ch *amqp.Channel, plan topology.Plan) error {
 		if x.Passive {
 			err = ch.ExchangeDeclarePassive(x.Name, "topic", true, false, false, false, nil)
 		} else {
-			err = ch.ExchangeDeclare(x.Name, x.Kind, true, x.AutoDelete, x.Internal, false, ToTable(x.Args))
+			err = ch.ExchangeDeclare(x.Name, x.Type, true, x.AutoDelete, x.Internal, false, ToTable(x.Args))
 		}
 		if err != nil {
 			return declareError("exchange", x.Name, err)

@@ -37,14 +37,14 @@ func (l *Link) InspectClosely(ctx context.Context, queue string) (d Depth, err e
 }
 
 func (l *Link) inspect(ctx context.Context, queue string, closely bool) (Depth, error) {
-	s, err := l.Line(ctx)
+	s, err := l.Conn(ctx)
 	if err != nil {
 		return Depth{}, err
 	}
 	return s.inspect(ctx, queue, closely)
 }
 
-func (s *Line) inspect(ctx context.Context, queue string, closely bool) (Depth, error) {
+func (s *Conn) inspect(ctx context.Context, queue string, closely bool) (Depth, error) {
 	found := false
 	for range inspections {
 		var d Depth
@@ -67,7 +67,7 @@ func (s *Line) inspect(ctx context.Context, queue string, closely bool) (Depth, 
 		if !late && !found {
 			return Depth{}, nil
 		}
-		if err = Pause(ctx, lookAgain); err != nil {
+		if err = Pause(ctx, pollInterval); err != nil {
 			return Depth{}, err
 		}
 	}
@@ -92,7 +92,7 @@ func inspectTimed(ch *amqp.Channel, queue string) (d Depth, late bool, err error
 
 // hasMessage reports whether a message can be got from a queue. It goes back at once. Where the broker lets nobody get messages, it is not known, and
 // false.
-func (s *Line) hasMessage(ctx context.Context, queue string) (bool, error) {
+func (s *Conn) hasMessage(ctx context.Context, queue string) (bool, error) {
 	found := false
 	err := s.briefly(ctx, func(ch *amqp.Channel) error {
 		d, ok, err := ch.Get(queue, false)

@@ -28,11 +28,11 @@ const (
 // tag on holds the books. One goroutine tells the broker, so that a requeue or reject always
 // precedes the ack that passes over it.
 type ledger struct {
-	ch    *amqp.Channel
-	batch int // so many finished ones in a row are not kept waiting
-	slack int // nor so many behind one that is not finished
-	told  func(notes []any, sent bool)
-	sent  []any // notes for told, of what the broker is being sent; only run uses it
+	ch      *amqp.Channel
+	batch   int // so many finished ones in a row are not kept waiting
+	slack   int // nor so many behind one that is not finished
+	settled func(notes []any, sent bool)
+	sent    []any // notes for told, of what the broker is being sent; only run uses it
 	// flushed wait for what the broker is being sent; only run uses it.
 	flushed []chan struct{}
 
@@ -60,7 +60,7 @@ type ledger struct {
 
 func newLedger(ch *amqp.Channel, prefetch int, o ConsumeOptions) *ledger {
 	l := &ledger{
-		ch: ch, told: o.Told, first: 1, batch: max(1, prefetch/4), slack: max(1, prefetch*3/4),
+		ch: ch, settled: o.Settled, first: 1, batch: max(1, prefetch/4), slack: max(1, prefetch*3/4),
 		drained: make(chan struct{}), alone: make(chan struct{}), wake: make(chan struct{}, 1), end: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.timer = time.AfterFunc(time.Hour, l.expire)
@@ -89,7 +89,7 @@ func (l *ledger) delivered(tag uint64) {
 	defer l.mu.Unlock()
 	for next := l.first + uint64(len(l.verdicts)); next <= tag; next++ {
 		l.verdicts = append(l.verdicts, unsettled)
-		if l.told != nil {
+		if l.settled != nil {
 			l.notes = append(l.notes, nil)
 		}
 		l.open++
@@ -110,7 +110,7 @@ func (l *ledger) settle(tag uint64, v verdict, note any) bool {
 		return true
 	}
 	l.verdicts[i] = v
-	if l.told != nil {
+	if l.settled != nil {
 		l.notes[i] = note
 	}
 	l.open--
@@ -180,20 +180,20 @@ func (l *ledger) leave() {
 		l.take(i)
 	}
 	l.mu.Unlock()
-	l.tellNotes(false)
+	l.reportNotes(false)
 }
 
 // take puts aside the note of a delivery for told. The caller holds the lock.
 func (l *ledger) take(i int) {
-	if l.told != nil && l.notes[i] != nil {
+	if l.settled != nil && l.notes[i] != nil {
 		l.sent = append(l.sent, l.notes[i])
 		l.notes[i] = nil
 	}
 }
 
-func (l *ledger) tellNotes(sent bool) {
+func (l *ledger) reportNotes(sent bool) {
 	if len(l.sent) > 0 {
-		l.told(l.sent, sent)
+		l.settled(l.sent, sent)
 		clear(l.sent)
 		l.sent = l.sent[:0]
 	}
@@ -213,11 +213,11 @@ func (l *ledger) run() {
 		var left int
 		telling, left = l.collect(telling[:0])
 		for _, t := range telling {
-			if t.tell(l.ch) != nil {
+			if t.send(l.ch) != nil {
 				return // the session is dead: the broker gives its messages to others
 			}
 		}
-		l.tellNotes(true)
+		l.reportNotes(true)
 		for _, f := range l.flushed {
 			close(f)
 		}
@@ -241,7 +241,7 @@ type settlement struct {
 	multiple bool
 }
 
-func (s settlement) tell(ch *amqp.Channel) error {
+func (s settlement) send(ch *amqp.Channel) error {
 	switch s.verdict {
 	case requeued:
 		return ch.Nack(s.tag, false, true)
@@ -281,7 +281,7 @@ func (l *ledger) collect(out []settlement) ([]settlement, int) {
 		out = append(out, settlement{tag: l.first + uint64(last), verdict: acked, multiple: true})
 	}
 	l.verdicts = slices.Delete(l.verdicts, 0, l.prefix)
-	if l.told != nil {
+	if l.settled != nil {
 		l.notes = slices.Delete(l.notes, 0, l.prefix)
 	}
 	l.first += uint64(l.prefix)

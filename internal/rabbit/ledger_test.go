@@ -8,7 +8,7 @@ import (
 
 // still is a ledger without a channel and without its goroutine.
 func still(told func(notes []any, sent bool)) *ledger {
-	l := newLedger(nil, 1000, ConsumeOptions{Told: told})
+	l := newLedger(nil, 1000, ConsumeOptions{Settled: told})
 	l.stop()
 	l.ended = false
 	return l
@@ -185,7 +185,7 @@ func TestLedgerNotes(t *testing.T) {
 				l.late, l.mark = random.IntN(2) == 0, l.first
 				l.mu.Unlock()
 				out, _ := l.collect(nil)
-				l.tellNotes(true)
+				l.reportNotes(true)
 				for _, s := range out {
 					for tag := range settled {
 						sent[tag] = sent[tag] || tag == s.tag || s.multiple && tag < s.tag

@@ -28,15 +28,15 @@ type Link struct {
 	opts    Options
 	observe func(State, error)
 
-	mu      sync.Mutex
-	conn    *amqp.Connection // nil while there is none
-	address string           // of the broker to which there is a connection, or was the last one
-	state   State
-	err     error         // why there is none, or why it is blocked
-	tries   int           // failed tries since the last success
-	untold  bool          // nothing has been observed yet
-	told    []string      // the reasons that were observed since the connection was lost
-	changed chan struct{} // closed at the next change
+	mu         sync.Mutex
+	conn       *amqp.Connection // nil while there is none
+	address    string           // of the broker to which there is a connection, or was the last one
+	state      State
+	err        error         // why there is none, or why it is blocked
+	tries      int           // failed tries since the last success
+	unobserved bool          // nothing has been observed yet
+	observed   []string      // the reasons that were observed since the connection was lost
+	changed    chan struct{} // closed at the next change
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -53,7 +53,7 @@ func NewLink(role string, opts Options, observe func(State, error)) *Link {
 	l := &Link{
 		role: role, opts: opts, observe: observe, cancel: cancel,
 		changed: make(chan struct{}), done: make(chan struct{}),
-		err: errors.New("no try to connect has ended yet"), untold: true,
+		err: errors.New("no try to connect has ended yet"), unobserved: true,
 	}
 	go l.run(ctx)
 	return l
@@ -125,12 +125,12 @@ func (l *Link) FirstTry(ctx context.Context) error {
 
 func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
 	l.mu.Lock()
-	same := l.state == state && l.conn == conn && !l.untold
-	l.untold = false
+	same := l.state == state && l.conn == conn && !l.unobserved
+	l.unobserved = false
 	if state != Recovering {
-		l.told = nil
-	} else if why := reason(err); !slices.Contains(l.told, why) && len(l.told) < maxReasons {
-		l.told, same = append(l.told, why), false
+		l.observed = nil
+	} else if why := reason(err); !slices.Contains(l.observed, why) && len(l.observed) < maxReasons {
+		l.observed, same = append(l.observed, why), false
 	}
 	l.conn, l.state, l.err, l.tries = conn, state, err, tries
 	close(l.changed)
@@ -271,7 +271,7 @@ func (l *Link) call(ctx context.Context, do func() error, undo func()) error {
 
 // Channel opens a channel on the current connection, waiting for one if there is none.
 func (l *Link) Channel(ctx context.Context) (*amqp.Channel, error) {
-	s, err := l.Line(ctx)
+	s, err := l.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (l *Link) Channel(ctx context.Context) (*amqp.Channel, error) {
 
 // on is on of the current connection, waiting for one if there is none.
 func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
-	s, err := l.Line(ctx)
+	s, err := l.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Chan
 
 // briefly is briefly of the current connection, waiting for one if there is none.
 func (l *Link) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
-	s, err := l.Line(ctx)
+	s, err := l.Conn(ctx)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type Publisher struct {
 	opening *opening    // not nil while one is being opened
 
 	openSince atomic.Int64 // since when the link is open, in Unix nanoseconds
-	storms    storms
+	throttle  throttle
 	pending   group // confirms whose callers have gone
 }
 
@@ -98,7 +98,7 @@ const messageOverhead = 512
 // Send hands one message to the connection, waiting for a place if need be, and returns a ticket
 // for its outcome. An error means that it was not sent.
 func (p *Publisher) Send(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
-	if err := p.storms.await(ctx, destination{exchange, key}); err != nil {
+	if err := p.throttle.await(ctx, destination{exchange, key}); err != nil {
 		return Ticket{}, err
 	}
 	return p.send(ctx, exchange, key, msg, whenPossible)
@@ -170,7 +170,7 @@ func (p *Publisher) claim(ctx context.Context, exchange, id string, when readine
 		if err != nil {
 			return nil, err
 		}
-		if err := p.knows(ctx, s, exchange); err != nil {
+		if err := p.ensureExchange(ctx, s, exchange); err != nil {
 			return nil, err
 		}
 		if err := s.claim(ctx, id, exchange, when >= whenPossible); err == nil || !errors.Is(err, errRetired) {
@@ -193,14 +193,14 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 		return returned
 	}
 	if t.confirm.Acked() {
-		p.storms.calm(t.destination)
+		p.throttle.accepted(t.destination)
 		t.session.accepted(t.exchange)
 		return nil
 	}
 	if t.session.ch.IsClosed() {
 		return p.lost(t)
 	}
-	p.storms.grow(t.destination)
+	p.throttle.refused(t.destination)
 	if t.session.refused(t.exchange) {
 		p.replace(t.session)
 	}
@@ -264,13 +264,13 @@ const maxChannelErrors = 3
 // Publish sends a message and waits for its outcome. With resend, a message whose fate is unknown
 // is sent again under the same id until ctx ends.
 func (p *Publisher) Publish(ctx context.Context, exchange, key string, msg *Publishing, resend bool) error {
-	c := course{resend: resend}
+	c := resending{resend: resend}
 	for {
 		t, err := p.Send(ctx, exchange, key, msg)
 		if err == nil {
 			err = p.Outcome(ctx, t)
 		}
-		if err == nil || c.ends(err) || Pause(ctx, resendPause) != nil {
+		if err == nil || c.isFinal(err) || Pause(ctx, resendPause) != nil {
 			return doubtful(c.doubt, err)
 		}
 	}
@@ -281,14 +281,14 @@ func (p *Publisher) Publish(ctx context.Context, exchange, key string, msg *Publ
 const resendPause = 10 * time.Millisecond
 
 // course is what a message has been through until its outcome is certain.
-type course struct {
+type resending struct {
 	resend   bool
 	refusals int   // channel exceptions that it has met
 	doubt    error // not nil: an earlier try may have been stored
 }
 
 // ends reports whether err is final; otherwise the message is to be sent again.
-func (c *course) ends(err error) bool {
+func (c *resending) isFinal(err error) bool {
 	if errors.Is(err, ErrClosed) || errors.Is(err, errOverLimit) {
 		return true
 	}
@@ -374,7 +374,7 @@ func (p *Publisher) receive(s *pubSession) {
 	for d := range s.replies {
 		p.replies(Delivery{Delivery: d})
 	}
-	close(s.mute)
+	close(s.repliesEnded)
 	p.replace(s)
 }
 
@@ -419,7 +419,7 @@ func (p *Publisher) watch(s *pubSession) {
 
 // knows makes sure that the exchange exists before the first message goes to it: publishing to a
 // missing one closes the channel, and every other message under way on it loses its answer.
-func (p *Publisher) knows(ctx context.Context, s *pubSession, exchange string) error {
+func (p *Publisher) ensureExchange(ctx context.Context, s *pubSession, exchange string) error {
 	if exchange == "" {
 		return nil
 	}
@@ -438,7 +438,7 @@ func (p *Publisher) knows(ctx context.Context, s *pubSession, exchange string) e
 			return fmt.Errorf("%w: look for exchange %q: %w", ErrDisconnected, exchange, ctx.Err())
 		}
 	}
-	if l.err = p.look(ctx, exchange); l.err != nil {
+	if l.err = p.findExchange(ctx, exchange); l.err != nil {
 		s.mu.Lock()
 		delete(s.exchanges, exchange) // the next one asks again
 		s.mu.Unlock()
@@ -447,7 +447,7 @@ func (p *Publisher) knows(ctx context.Context, s *pubSession, exchange string) e
 	return l.err
 }
 
-func (p *Publisher) look(ctx context.Context, exchange string) error {
+func (p *Publisher) findExchange(ctx context.Context, exchange string) error {
 	err := p.link.briefly(ctx, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
 	})

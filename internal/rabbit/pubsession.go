@@ -18,16 +18,16 @@ import (
 // all returns that have come. So no return is missed, and none is taken for another's: two
 // messages with the same id are never under way at once.
 type pubSession struct {
-	ch      *amqp.Channel
-	returns chan amqp.Return
-	closed  chan *amqp.Error
-	ended   chan *amqp.Error     // for who waits for the end
-	replies <-chan amqp.Delivery // nil: it gets none
-	mute    chan struct{}        // closed when no more replies come
+	ch           *amqp.Channel
+	returns      chan amqp.Return
+	closed       chan *amqp.Error
+	ended        chan *amqp.Error     // for who waits for the end
+	replies      <-chan amqp.Delivery // nil: it gets none
+	repliesEnded chan struct{}        // closed when no more replies come
 
 	mu        sync.Mutex
-	underway  map[string]flight // by message id
-	atEnd     map[string]int    // how many were under way to each exchange when the channel closed
+	underway  map[string]unconfirmed // by message id
+	atEnd     map[string]int         // how many were under way to each exchange when the channel closed
 	returned  map[string]error
 	exchanges map[string]*lookup // those that were asked for
 	freed     chan struct{}      // not nil while somebody waits for an id; closed when one is freed
@@ -127,7 +127,7 @@ func (s *pubSession) expect(by int) {
 }
 
 // flight is a message under way.
-type flight struct {
+type unconfirmed struct {
 	exchange string
 	since    time.Time
 }
@@ -152,14 +152,14 @@ type lookup struct {
 
 func openPubSession(ctx context.Context, link *Link, window int, replies bool) (*pubSession, error) {
 	s := &pubSession{
-		underway: make(map[string]flight), returned: make(map[string]error), exchanges: make(map[string]*lookup), unused: make(chan struct{}),
+		underway: make(map[string]unconfirmed), returned: make(map[string]error), exchanges: make(map[string]*lookup), unused: make(chan struct{}),
 	}
 	ch, err := link.on(ctx, func(ch *amqp.Channel) (err error) {
 		s.returns = ch.NotifyReturn(make(chan amqp.Return, window))
 		s.closed = ch.NotifyClose(make(chan *amqp.Error, 1))
 		s.ended = ch.NotifyClose(make(chan *amqp.Error, 1))
 		if replies { // the broker takes requests only on the channel that consumes their replies, and the consumer must not ack
-			s.mute = make(chan struct{})
+			s.repliesEnded = make(chan struct{})
 			if s.replies, err = ch.Consume(directReplyTo, "", true, false, false, false, nil); err != nil {
 				return err
 			}
@@ -174,7 +174,7 @@ func openPubSession(ctx context.Context, link *Link, window int, replies bool) (
 }
 
 // errTwin: another message with the same id is under way.
-var errTwin = errors.New("another message with the same id is under way")
+var errDuplicateID = errors.New("another message with the same id is under way")
 
 // errRetired: the channel takes no more messages.
 var errRetired = errors.New("the channel is being replaced")
@@ -189,14 +189,14 @@ func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) 
 			return errRetired
 		}
 		if _, taken := s.underway[id]; !taken {
-			s.underway[id] = flight{exchange: exchange, since: time.Now()}
+			s.underway[id] = unconfirmed{exchange: exchange, since: time.Now()}
 			s.senders++
 			s.mu.Unlock()
 			return nil
 		}
 		if !wait {
 			s.mu.Unlock()
-			return errTwin
+			return errDuplicateID
 		}
 		if s.freed == nil {
 			s.freed = make(chan struct{})

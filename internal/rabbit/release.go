@@ -5,8 +5,8 @@ import "fmt"
 // release is the version of RabbitMQ that a connection leads to, such as 4.3.6. It is empty if the broker does not name it.
 type release string
 
-func (s *Line) release() release {
-	version, _ := s.conn.Properties["version"].(string)
+func (s *Conn) release() release {
+	version, _ := s.amqp.Properties["version"].(string)
 	return release(version)
 }
 
@@ -36,11 +36,11 @@ func (r release) countsReturns() bool { return !r.atLeast(4, 3) }
 func (r release) hasDefaultLimit() bool { return r.atLeast(4, 0) }
 
 // Version is the version of the broker, as in 3.10.8. It is empty if the broker does not name it.
-func (s *Line) Version() string { return string(s.release()) }
+func (s *Conn) Version() string { return string(s.release()) }
 
 // CountsReturns reports whether every return of a message counts toward the delivery limit of a quorum queue, and not only that of a consumer
 // which has died.
-func (s *Line) CountsReturns() bool { return s.release().countsReturns() }
+func (s *Conn) CountsReturns() bool { return s.release().countsReturns() }
 
 // HasDefaultLimit reports whether a quorum queue has a delivery limit although nobody has set one. A negative limit then is none.
-func (s *Line) HasDefaultLimit() bool { return s.release().hasDefaultLimit() }
+func (s *Conn) HasDefaultLimit() bool { return s.release().hasDefaultLimit() }

@@ -15,7 +15,7 @@ var ErrInUse = errors.New("it has messages or consumers")
 // ErrInUse if the queue has ready messages or consumers; quorum queues do not know that. A missing queue is
 // no error.
 func (l *Link) DeleteQueue(ctx context.Context, queue string, spare bool) (int, error) {
-	s, err := l.Line(ctx)
+	s, err := l.Conn(ctx)
 	if err != nil {
 		return 0, err
 	}

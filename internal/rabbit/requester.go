@@ -74,13 +74,13 @@ func (r *Requester) Send(ctx context.Context, exchange, key string, msg *Publish
 	r.waiting[q.id] = q
 	r.mu.Unlock()
 	msg.CorrelationId = q.id
-	c := course{}
+	c := resending{}
 	for {
 		err := q.send(ctx, exchange, key, msg)
 		if err == nil {
 			return q, nil
 		}
-		if c.ends(err) || Pause(ctx, resendPause) != nil {
+		if c.isFinal(err) || Pause(ctx, resendPause) != nil {
 			q.End()
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (q *Request) Reply(ctx context.Context) (Delivery, error) {
 	var why error
 	select {
 	case <-q.replied:
-	case <-q.session.mute:
+	case <-q.session.repliesEnded:
 		why = fmt.Errorf("%w: the channel for the reply was lost before the reply came", ErrUnknown)
 	case <-ctx.Done():
 		why = fmt.Errorf("%w: no reply: %w", ErrUnknown, ctx.Err())

@@ -29,7 +29,7 @@ func (s *Sweep) followed(ctx context.Context, w *window) []*window {
 		next := newWindow(left, s.room)
 		next.spill = true // nothing of it is kept
 		next.again = true // until a message comes that was not given back before: canceled earlier, it would leave some of those behind
-		if _, err := s.line.on(ctx, func(ch *amqp.Channel) error { return next.open(ch, s.queue) }); err != nil {
+		if _, err := s.conn.on(ctx, func(ch *amqp.Channel) error { return next.open(ch, s.queue) }); err != nil {
 			s.stranded = s.stranded || ctx.Err() != nil
 			return all
 		}

@@ -46,14 +46,14 @@ func (p *Publisher) whyNoRoom(ctx context.Context, err error) error {
 // sendStarted sends a message, and tries again while there is no channel. The first time the caller of
 // Start runs it, so that messages are sent in the order of the calls.
 func (p *Publisher) sendStarted(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
-	c := course{}
+	c := resending{}
 	for {
-		err := p.storms.await(ctx, destination{exchange, key})
+		err := p.throttle.await(ctx, destination{exchange, key})
 		var t Ticket
 		if err == nil {
 			t, err = p.send(ctx, exchange, key, msg, behindAll)
 		}
-		if err == nil || c.ends(err) || Pause(ctx, resendPause) != nil {
+		if err == nil || c.isFinal(err) || Pause(ctx, resendPause) != nil {
 			return t, err
 		}
 	}
@@ -61,10 +61,10 @@ func (p *Publisher) sendStarted(ctx context.Context, exchange, key string, msg *
 
 // finish waits for the outcome of a message that was sent, and sends it again if need be.
 func (p *Publisher) finish(t Ticket, exchange, key string, msg *Publishing, resend bool) error {
-	c := course{resend: resend}
+	c := resending{resend: resend}
 	ctx := context.Background()
 	err := p.Outcome(ctx, t)
-	for err != nil && !c.ends(err) {
+	for err != nil && !c.isFinal(err) {
 		_ = Pause(ctx, resendPause)
 		if t, err = p.sendStarted(ctx, exchange, key, msg); err == nil {
 			err = p.Outcome(ctx, t)

@@ -62,7 +62,7 @@ const (
 // It is not safe for concurrent use.
 type Sweep struct {
 	gone    <-chan *amqp.Error
-	line    *Line // with which the right to read the queue ends
+	conn    *Conn // with which the right to read the queue ends
 	queue   string
 	control *amqp.Channel // asks for the depth
 	asking  turn
@@ -77,12 +77,12 @@ type Sweep struct {
 	roomy   bool // there is room for all that comes
 	size    int  // of the next window
 	opened  int
-	full    []*window     // those with messages that stay, without consumers
-	current *window       // nil: none
-	again   map[Print]int // prints of messages that were taken, were given back, and come again, with how many have it
-	coming  int           // how many those are
-	spilled int           // messages that were given back because there was no room for them, and come again
-	largest int           // bytes of the largest of those
+	full    []*window           // those with messages that stay, without consumers
+	current *window             // nil: none
+	again   map[Fingerprint]int // prints of messages that were taken, were given back, and come again, with how many have it
+	coming  int                 // how many those are
+	spilled int                 // messages that were given back because there was no room for them, and come again
+	largest int                 // bytes of the largest of those
 
 	stranded bool // something may not have been given back
 }
@@ -92,7 +92,7 @@ type turn chan struct{}
 
 // call does something that waits for the broker, when its turn comes.
 func (s *Sweep) call(ctx context.Context, t turn, do func() error) error {
-	return s.line.ended(s.line.link.call(ctx, func() error {
+	return s.conn.ended(s.conn.link.call(ctx, func() error {
 		t <- struct{}{}
 		defer func() { <-t }()
 		return do()
@@ -108,8 +108,8 @@ type SweepOptions struct {
 }
 
 // OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError with code 404.
-func (c *Line) OpenSweep(ctx context.Context, queue string, o SweepOptions) (*Sweep, int, error) {
-	s := &Sweep{line: c, queue: queue, passing: o.Passing, fragile: o.Fragile, waits: onTheirWay, nacks: c.release().nacksKeepOrder(), cap: o.Ahead, room: o.Room, size: firstWindow, asking: make(turn, 1)}
+func (c *Conn) OpenSweep(ctx context.Context, queue string, o SweepOptions) (*Sweep, int, error) {
+	s := &Sweep{conn: c, queue: queue, passing: o.Passing, fragile: o.Fragile, waits: onTheirWay, nacks: c.release().nacksKeepOrder(), cap: o.Ahead, room: o.Room, size: firstWindow, asking: make(turn, 1)}
 	var depth Depth
 	var err error
 	s.control, err = c.on(ctx, func(ch *amqp.Channel) (err error) {
@@ -122,7 +122,7 @@ func (c *Line) OpenSweep(ctx context.Context, queue string, o SweepOptions) (*Sw
 	s.gone = s.control.NotifyClose(make(chan *amqp.Error, 1))
 	// Consumers of a process that has just died may still hold messages.
 	for until := time.Now().Add(diedLately); depth.Consumers > 0 && time.Now().Before(until); {
-		if err = Pause(ctx, lookAgain); err == nil {
+		if err = Pause(ctx, pollInterval); err == nil {
 			depth, err = s.depth(ctx)
 		}
 		if err != nil {
@@ -141,7 +141,7 @@ func (c *Line) OpenSweep(ctx context.Context, queue string, o SweepOptions) (*Sw
 }
 
 // lookAgain is the pause between two looks at the depth of a queue.
-const lookAgain = 5 * time.Millisecond
+const pollInterval = 5 * time.Millisecond
 
 // Batch is messages that were taken together.
 type Batch struct {
@@ -197,7 +197,7 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 		switch {
 		case err != nil:
 			return Batch{}, err
-		case depth.Messages == 0 && silence >= s.patience(depth):
+		case depth.Messages == 0 && silence >= s.emptyAfter(depth):
 			if ended, err := s.isEmptied(ctx); err != nil || ended {
 				return Batch{}, err
 			}
@@ -229,7 +229,7 @@ func (s *Sweep) ahead(want int) int {
 
 // patience is how long nothing must come from a queue in which nothing is ready for it to be thought empty. If nobody else can have
 // taken the messages that were there, they are most likely on their way: RabbitMQ may take seconds to read large ones.
-func (s *Sweep) patience(now Depth) time.Duration {
+func (s *Sweep) emptyAfter(now Depth) time.Duration {
 	const active = 1
 	if s.passing || s.others > 0 || now.Consumers > active+len(s.full) {
 		return suspect
@@ -261,7 +261,7 @@ func (s *Sweep) isEmptied(ctx context.Context) (bool, error) {
 	if !w.isOver() {
 		return false, nil
 	}
-	d, err := s.line.inspect(ctx, s.queue, !s.fragile)
+	d, err := s.conn.inspect(ctx, s.queue, !s.fragile)
 	return d.Messages == 0, err
 }
 
@@ -270,7 +270,7 @@ func (s *Sweep) MakeRoom() { s.roomy = true }
 
 // Lost is an ErrDisconnected if the connection is lost.
 func (s *Sweep) Lost() error {
-	if err := s.line.Lost(); err != nil {
+	if err := s.conn.Lost(); err != nil {
 		return fmt.Errorf("read queue %q: %w", s.queue, err)
 	}
 	return nil
@@ -292,7 +292,7 @@ func (s *Sweep) split(batch []Message) (fresh, again []Message) {
 		return batch, nil
 	}
 	for _, m := range batch {
-		if TakeOne(s.again, PrintOf(&m)) {
+		if TakeOne(s.again, FingerprintOf(&m)) {
 			s.coming--
 			again = append(again, m)
 		} else {
@@ -325,7 +325,7 @@ func (s *Sweep) Unread(ctx context.Context) (Batch, error) {
 }
 
 // TakeOne takes one out of several that are counted, and reports whether there was one.
-func TakeOne(counted map[Print]int, print Print) bool {
+func TakeOne(counted map[Fingerprint]int, print Fingerprint) bool {
 	switch counted[print] {
 	case 0:
 		return false
@@ -379,11 +379,11 @@ func (s *Sweep) Rewind(ctx context.Context) error {
 // expect has Take leave out what a window holds when it comes again.
 func (s *Sweep) expect(w *window) {
 	if s.again == nil {
-		s.again = make(map[Print]int)
+		s.again = make(map[Fingerprint]int)
 	}
 	for _, h := range w.held {
 		if !h.unread {
-			s.again[h.print]++
+			s.again[h.fingerprint]++
 			s.coming++
 		}
 	}
@@ -401,7 +401,7 @@ func (s *Sweep) Close(ctx context.Context) error {
 }
 
 func (s *Sweep) closeControl() {
-	s.line.link.calls.start(func() {
+	s.conn.link.calls.start(func() {
 		s.asking <- struct{}{}
 		_ = s.control.Close()
 	})
@@ -429,10 +429,10 @@ func (s *Sweep) open(ctx context.Context, want int) error {
 	}
 	w := newWindow(max(1, min(size, want)), s.room)
 	w.roomy = s.roomy
-	_, err := s.line.on(ctx, func(ch *amqp.Channel) error { return w.open(ch, s.queue) })
+	_, err := s.conn.on(ctx, func(ch *amqp.Channel) error { return w.open(ch, s.queue) })
 	if err != nil {
 		s.stranded = s.stranded || ctx.Err() != nil // it may be opened yet, until it is closed again
-		return s.line.ended(err)
+		return s.conn.ended(err)
 	}
 	s.opened++
 	s.current = w
@@ -548,7 +548,7 @@ func (s *Sweep) release(ctx context.Context, w *window, counted bool) {
 		if now, err = s.depth(ctx); err != nil || now.Consumers < before.Consumers || now.Consumers <= s.others {
 			return
 		}
-		err = Pause(ctx, lookAgain)
+		err = Pause(ctx, pollInterval)
 	}
 }
 
@@ -572,7 +572,7 @@ func (s *Sweep) fault(w *window, err error) error {
 		}
 	case errors.Is(err, ErrHeldTooLong):
 	default:
-		err = s.line.ended(lost(err))
+		err = s.conn.ended(lost(err))
 	}
 	return fmt.Errorf("read queue %q: %w", s.queue, err)
 }

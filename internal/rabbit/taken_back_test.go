@@ -70,7 +70,7 @@ func sweepHeld(t *testing.T, release broker.Compat, method [2]uint16, gathers bo
 
 // heldLine is a connection that holds back a method, to a broker with a quorum queue of three messages. gathers: writing does not wait for that, as
 // on the connections of a link.
-func heldLine(t *testing.T, release broker.Compat, method [2]uint16, gathers bool) (*Line, *heldConn) {
+func heldLine(t *testing.T, release broker.Compat, method [2]uint16, gathers bool) (*Conn, *heldConn) {
 	t.Helper()
 	server := &broker.Server{Compat: release, ConsumerTimeout: holdTimeout, Heartbeat: -1, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := server.Start(); err != nil {
@@ -105,7 +105,7 @@ func heldLine(t *testing.T, release broker.Compat, method [2]uint16, gathers boo
 			t.Fatalf("publish: %v", err)
 		}
 	}
-	return &Line{link: &Link{}, conn: conn}, held
+	return &Conn{link: &Link{}, amqp: conn}, held
 }
 
 // one takes a message that was not taken before.
@@ -243,7 +243,7 @@ func TestTakenBackFromSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line, conn := heldLine(t, broker.RabbitMQ43, channelClose, true)
 		conn.channel = 2 // the session's: it opens another one to see whether the queue is there
-		lost := line.conn.NotifyClose(make(chan *amqp.Error, 1))
+		lost := line.amqp.NotifyClose(make(chan *amqp.Error, 1))
 		s, err := line.openSession(t.Context(), ConsumeOptions{Queue: "q", Timeout: 2 * holdTimeout}, 3)
 		if err != nil {
 			t.Fatal(err)

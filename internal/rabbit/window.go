@@ -43,9 +43,9 @@ type window struct {
 
 // held is a message that stays.
 type held struct {
-	tag    uint64
-	print  Print
-	unread bool // nobody has taken it
+	tag         uint64
+	fingerprint Fingerprint
+	unread      bool // nobody has taken it
 }
 
 func newWindow(prefetch, room int) *window {
@@ -172,7 +172,7 @@ func (w *window) take(most, bytes int) []Message {
 	w.mu.Unlock()
 	w.taken += n
 	for i := range batch {
-		w.held = append(w.held, held{tag: batch[i].DeliveryTag, print: PrintOf(&batch[i])})
+		w.held = append(w.held, held{tag: batch[i].DeliveryTag, fingerprint: FingerprintOf(&batch[i])})
 	}
 	return batch
 }

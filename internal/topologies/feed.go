@@ -14,7 +14,7 @@ type Feeder struct {
 }
 
 // letters are messages in a queue which have these keys.
-type letters struct {
+type arrival struct {
 	queue string
 	keys  Keys
 }
@@ -23,9 +23,9 @@ type letters struct {
 // them to that name, last has to hold. What cannot be known is taken for possible: a message that came through a fanout exchange may have any key. The
 // queue itself need not exist.
 func (r *Router) Feeders(queue string, last func(topology.LiveQueue) bool) []Feeder {
-	var possible []letters
-	seen := make(map[letters]bool)
-	note := func(l letters) {
+	var possible []arrival
+	seen := make(map[arrival]bool)
+	note := func(l arrival) {
 		if _, dies := deadLetterExchange(r.queues[l.queue]); dies && l.queue != queue && !seen[l] {
 			seen[l] = true
 			possible = append(possible, l)
@@ -33,12 +33,12 @@ func (r *Router) Feeders(queue string, last func(topology.LiveQueue) bool) []Fee
 	}
 	for _, name := range r.names {
 		for _, keys := range r.arrivals(name) {
-			note(letters{name, keys})
+			note(arrival{name, keys})
 		}
 	}
-	before := make(map[letters][]letters)
-	ways := make(map[letters][]string)
-	var found []letters
+	before := make(map[arrival][]arrival)
+	ways := make(map[arrival][]string)
+	var found []arrival
 	for i := 0; i < len(possible); i++ {
 		l := possible[i]
 		q := r.queues[l.queue]
@@ -72,7 +72,7 @@ func (r *Router) Feeders(queue string, last func(topology.LiveQueue) bool) []Fee
 	for _, name := range r.names {
 		var shortest *Feeder
 		for _, keys := range r.arrivals(name) {
-			if way, feeds := ways[letters{name, keys}]; feeds && (shortest == nil || len(way) < len(shortest.Through)) {
+			if way, feeds := ways[arrival{name, keys}]; feeds && (shortest == nil || len(way) < len(shortest.Through)) {
 				shortest = &Feeder{r.queues[name], way}
 			}
 		}
@@ -100,17 +100,17 @@ func (r *Router) arrivals(queue string) []Keys {
 }
 
 // arriving are the messages with the given keys that can come to a queue. Its bindings may tell more about their keys.
-func (r *Router) arriving(queue string, keys Keys) []letters {
+func (r *Router) arriving(queue string, keys Keys) []arrival {
 	if _, one := keys.One(); one {
-		return []letters{{queue, keys}}
+		return []arrival{{queue, keys}}
 	}
-	var all []letters
+	var all []arrival
 	for _, k := range r.arrivals(queue) {
 		switch {
 		case k == AnyKey():
-			all = append(all, letters{queue, keys})
+			all = append(all, arrival{queue, keys})
 		case keys.meet(k):
-			all = append(all, letters{queue, k})
+			all = append(all, arrival{queue, k})
 		}
 	}
 	return all

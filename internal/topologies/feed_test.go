@@ -16,14 +16,14 @@ func TestFeeders(t *testing.T) {
 		return topology.Args{"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key}
 	}
 	exchange := func(name, kind string) topology.LiveExchange {
-		return topology.LiveExchange{Exchange: topology.Exchange{Name: name, Kind: kind}}
+		return topology.LiveExchange{Exchange: topology.Exchange{Name: name, Type: kind}}
 	}
 	ruled := liveQueue("ruled", nil)
-	ruled.Ruled = topology.Args{"dead-letter-exchange": "", "dead-letter-routing-key": "q"}
+	ruled.PolicyArgs = topology.Args{"dead-letter-exchange": "", "dead-letter-routing-key": "q"}
 	live := topology.Live{
 		Exchanges: []topology.LiveExchange{
 			exchange("fanout", "fanout"), exchange("topic", "topic"), exchange("headers", "headers"), exchange("direct", "direct"), exchange("strange", "x-random"),
-			{Exchange: topology.Exchange{Name: "spared", Kind: "direct", Args: topology.Args{"alternate-exchange": ""}}},
+			{Exchange: topology.Exchange{Name: "spared", Type: "direct", Args: topology.Args{"alternate-exchange": ""}}},
 		},
 		Queues: []topology.LiveQueue{
 			liveQueue("q", dead("", "named")),

@@ -11,12 +11,12 @@ import (
 func TestFit(t *testing.T) {
 	t.Parallel()
 	newer := topology.Plan{
-		Exchanges: []topology.Exchange{{Name: "x", Kind: "topic"}},
+		Exchanges: []topology.Exchange{{Name: "x", Type: "topic"}},
 		Queues:    []topology.Queue{{Name: "q"}, {Name: "retry", Args: topology.Args{"x-dead-letter-routing-key": "q"}}},
 		Bindings:  []topology.Binding{{Source: "x", Destination: "q", Key: "k"}, {Source: "x", Destination: "q", Key: "q"}},
 	}
 	older := topology.Plan{
-		Exchanges: []topology.Exchange{{Name: "x", Kind: "topic"}, {Name: "y", Kind: "fanout"}},
+		Exchanges: []topology.Exchange{{Name: "x", Type: "topic"}, {Name: "y", Type: "fanout"}},
 		Queues:    []topology.Queue{{Name: "q"}, {Name: "retry"}},
 		Bindings:  []topology.Binding{{Source: "x", Destination: "q", Key: "k"}, {Source: "y", Destination: "retry"}},
 	}

@@ -124,7 +124,7 @@ func (r *Router) Incoming(queue string) []Keys {
 	var all []Keys
 	for _, b := range r.to[queue] {
 		k := AnyKey()
-		switch r.exchanges[b.Source].Kind {
+		switch r.exchanges[b.Source].Type {
 		case "direct":
 			k = Key(b.Key)
 		case "topic":
@@ -170,7 +170,7 @@ func (r *Router) walk(exchange string, keys Keys) (queues []string, byName bool)
 		}
 		found, sure := false, false
 		for _, b := range r.from[exchange] {
-			switch x.Kind {
+			switch x.Type {
 			case "fanout":
 				sure = true
 			case "direct":
@@ -228,7 +228,7 @@ func deadLetterKeys(q topology.LiveQueue, came Keys) Keys {
 }
 
 // fades reports whether a queue takes messages out by itself, because they expire or because it is full, and dead-letters them.
-func fades(q topology.LiveQueue) bool {
+func dropsToDeadLetter(q topology.LiveQueue) bool {
 	if _, dies := q.Effective("dead-letter-exchange"); !dies {
 		return false
 	}
@@ -248,7 +248,7 @@ func (r *Router) Cycles() [][]string {
 	known := make(map[string]bool)
 	for _, name := range r.names {
 		q := r.queues[name]
-		if known[name] || !fades(q) {
+		if known[name] || !dropsToDeadLetter(q) {
 			continue
 		}
 		if way := r.cycle(q); way != nil {
@@ -290,7 +290,7 @@ func (r *Router) cycle(start topology.LiveQueue) []string {
 				return way
 			}
 			q := r.queues[to]
-			if v := (visit{to, keys}); fades(q) && !seen[v] {
+			if v := (visit{to, keys}); dropsToDeadLetter(q) && !seen[v] {
 				seen[v] = true
 				next = append(next, stop{q, keys, way})
 			}

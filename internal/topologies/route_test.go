@@ -37,10 +37,10 @@ func TestRoute(t *testing.T) {
 	t.Parallel()
 	live := topology.Live{
 		Exchanges: []topology.LiveExchange{
-			{Exchange: topology.Exchange{Name: "direct", Kind: "direct"}}, {Exchange: topology.Exchange{Name: "topic", Kind: "topic", Args: topology.Args{"alternate-exchange": "spare"}}},
-			{Exchange: topology.Exchange{Name: "spare", Kind: "fanout"}}, {Exchange: topology.Exchange{Name: "headers", Kind: "headers"}},
-			{Exchange: topology.Exchange{Name: "loop", Kind: "fanout"}}, {Exchange: topology.Exchange{Name: "lonely", Kind: "topic"}},
-			{Exchange: topology.Exchange{Name: "lost", Kind: "direct", Args: topology.Args{"alternate-exchange": "gone"}}},
+			{Exchange: topology.Exchange{Name: "direct", Type: "direct"}}, {Exchange: topology.Exchange{Name: "topic", Type: "topic", Args: topology.Args{"alternate-exchange": "spare"}}},
+			{Exchange: topology.Exchange{Name: "spare", Type: "fanout"}}, {Exchange: topology.Exchange{Name: "headers", Type: "headers"}},
+			{Exchange: topology.Exchange{Name: "loop", Type: "fanout"}}, {Exchange: topology.Exchange{Name: "lonely", Type: "topic"}},
+			{Exchange: topology.Exchange{Name: "lost", Type: "direct", Args: topology.Args{"alternate-exchange": "gone"}}},
 		},
 		Queues: []topology.LiveQueue{liveQueue("a", nil), liveQueue("b", nil), liveQueue("c.d", nil), liveQueue("rest", nil)},
 		Bindings: []topology.Binding{
@@ -78,7 +78,7 @@ func TestCycles(t *testing.T) {
 		}
 		return args
 	}
-	topic := []topology.LiveExchange{{Exchange: topology.Exchange{Name: "x", Kind: "topic"}}}
+	topic := []topology.LiveExchange{{Exchange: topology.Exchange{Name: "x", Type: "topic"}}}
 	for _, c := range []struct {
 		name string
 		live topology.Live

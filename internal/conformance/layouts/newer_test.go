@@ -45,7 +45,7 @@ func TestDLXOnQuorumQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := rehoptest.Open(t, rehoptest.WithServer(func(s *broker.Server) { s.Compat = broker.RabbitMQ43 }))
-				declared := rehop.Subscriber{Queue: "q", QueueType: layout.Quorum, Layout: layout.DLX{RestArgs: map[string]any{}}}
+				declared := rehop.Subscriber{Queue: "q", QueueType: layout.Quorum, Layout: layout.DLX{QueueArgs: map[string]any{}}}
 				plan, err := rehop.Topology(rehop.Config{}, declared)
 				if err != nil {
 					t.Fatal(err)

@@ -160,7 +160,7 @@ var failed = layouts.FailedQueue(queue)
 // resting are the arguments that rehop gives a failed queue.
 func resting(kind layout.QueueType) amqp091.Table {
 	args := amqp091.Table{}
-	for name, value := range layouts.Resting(kind) {
+	for name, value := range layouts.KeepArgs(kind) {
 		args[name] = value
 	}
 	return args

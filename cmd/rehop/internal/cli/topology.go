@@ -90,7 +90,7 @@ func (c *command) topologyPlan() *cobra.Command {
 func (c *command) printPlan(plan topology.Plan) error {
 	var rows [][]string
 	for _, x := range plan.Exchanges {
-		rows = append(rows, []string{x.Name, kindOf(x.Kind, x.Passive), argumentsText(x.Args)})
+		rows = append(rows, []string{x.Name, kindOf(x.Type, x.Passive), argumentsText(x.Args)})
 	}
 	if err := c.printTable([]string{"EXCHANGE", "KIND", "ARGUMENTS"}, rows); err != nil {
 		return err

@@ -36,7 +36,7 @@ type bindingView struct {
 func planViewOf(plan topology.Plan) planView {
 	v := planView{Exchanges: []exchangeView{}, Queues: []plannedView{}, Bindings: []bindingView{}}
 	for _, x := range plan.Exchanges {
-		v.Exchanges = append(v.Exchanges, exchangeView{x.Name, x.Kind, x.Internal, x.Passive, x.Args})
+		v.Exchanges = append(v.Exchanges, exchangeView{x.Name, x.Type, x.Internal, x.Passive, x.Args})
 	}
 	for _, q := range plan.Queues {
 		v.Queues = append(v.Queues, plannedView{q.Name, q.AutoDelete, q.Exclusive, q.Passive, q.Args})

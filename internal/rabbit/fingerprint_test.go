@@ -19,7 +19,7 @@ func printed() Message {
 // The fingerprint is that of the whole message, and of nothing that a delivery adds.
 func TestPrintOf(t *testing.T) {
 	m := printed()
-	want := PrintOf(&m)
+	want := FingerprintOf(&m)
 	for name, change := range map[string]func(*Message){
 		"a copy":           func(*Message) {},
 		"tag":              func(m *Message) { m.DeliveryTag, m.ConsumerTag, m.Redelivered = 7, "c", true },
@@ -28,11 +28,11 @@ func TestPrintOf(t *testing.T) {
 		"zone of the time": func(m *Message) { m.Timestamp = m.Timestamp.UTC() },
 	} {
 		m := printed()
-		if change(&m); PrintOf(&m) != want {
+		if change(&m); FingerprintOf(&m) != want {
 			t.Errorf("%s: got another fingerprint, want the same", name)
 		}
 	}
-	seen := map[Print]string{want: "unchanged"}
+	seen := map[Fingerprint]string{want: "unchanged"}
 	for name, change := range map[string]func(*Message){
 		"exchange":       func(m *Message) { m.Exchange = "other" },
 		"key":            func(m *Message) { m.RoutingKey = "other" },
@@ -60,9 +60,9 @@ func TestPrintOf(t *testing.T) {
 	} {
 		m := printed()
 		change(&m)
-		if other, ok := seen[PrintOf(&m)]; ok {
+		if other, ok := seen[FingerprintOf(&m)]; ok {
 			t.Errorf("%s: got the fingerprint of %q, want another", name, other)
 		}
-		seen[PrintOf(&m)] = name
+		seen[FingerprintOf(&m)] = name
 	}
 }

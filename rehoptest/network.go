@@ -10,31 +10,31 @@ import (
 )
 
 // cable is what lies between the clients and the broker.
-type cable struct {
+type network struct {
 	connect func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	mu      sync.Mutex
-	down    bool
-	strands map[*strand]struct{}
+	mu    sync.Mutex
+	down  bool
+	conns map[*clientConn]struct{}
 }
 
-func (c *cable) init(connect func(context.Context, string, string) (net.Conn, error)) {
+func (c *network) init(connect func(context.Context, string, string) (net.Conn, error)) {
 	c.connect = connect
-	c.strands = make(map[*strand]struct{})
+	c.conns = make(map[*clientConn]struct{})
 }
 
 var errDown = errors.New("the broker is down: the test has called Down")
 
-func (c *cable) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *network) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := c.connect(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	s := &strand{Conn: conn, cable: c}
+	s := &clientConn{Conn: conn, network: c}
 	c.mu.Lock()
 	down := c.down
 	if !down {
-		c.strands[s] = struct{}{}
+		c.conns[s] = struct{}{}
 	}
 	c.mu.Unlock()
 	if down {
@@ -45,24 +45,24 @@ func (c *cable) dial(ctx context.Context, network, addr string) (net.Conn, error
 }
 
 // setDown refuses connections from now on, or takes them again.
-func (c *cable) setDown(down bool) {
+func (c *network) setDown(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = down
 }
 
 // present are the connections of this moment.
-func (c *cable) present() (all []*strand) {
+func (c *network) present() (all []*clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.strands {
+	for s := range c.conns {
 		all = append(all, s)
 	}
 	return all
 }
 
 // mend lets the broker see the end of connections that are silent.
-func (c *cable) mend() {
+func (c *network) closeSilent() {
 	for _, s := range c.present() {
 		if s.silent.Load() {
 			_ = s.Conn.Close()
@@ -71,13 +71,13 @@ func (c *cable) mend() {
 }
 
 // strand is one connection.
-type strand struct {
+type clientConn struct {
 	net.Conn
-	cable  *cable
-	silent atomic.Bool // what is sent disappears
+	network *network
+	silent  atomic.Bool // what is sent disappears
 }
 
-func (s *strand) Read(p []byte) (int, error) {
+func (s *clientConn) Read(p []byte) (int, error) {
 	for {
 		n, err := s.Conn.Read(p)
 		if err != nil || !s.silent.Load() {
@@ -86,19 +86,19 @@ func (s *strand) Read(p []byte) (int, error) {
 	}
 }
 
-func (s *strand) Write(p []byte) (int, error) {
+func (s *clientConn) Write(p []byte) (int, error) {
 	if s.silent.Load() {
 		return len(p), nil
 	}
 	return s.Conn.Write(p)
 }
 
-func (s *strand) Close() error {
+func (s *clientConn) Close() error {
 	if s.silent.Load() { // the broker does not hear of it
 		return s.Conn.SetDeadline(time.Unix(1, 0))
 	}
-	s.cable.mu.Lock()
-	delete(s.cable.strands, s)
-	s.cable.mu.Unlock()
+	s.network.mu.Lock()
+	delete(s.network.conns, s)
+	s.network.mu.Unlock()
 	return s.Conn.Close()
 }

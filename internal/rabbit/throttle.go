@@ -13,57 +13,57 @@ import (
 type destination struct{ exchange, key string }
 
 // storms slow publishing down to where the broker keeps saying no, as it does for a full queue, and to nowhere else.
-type storms struct {
+type throttle struct {
 	some atomic.Bool // there are refusals that may count
 
 	mu     sync.Mutex
-	known  map[destination]storm
-	others [256]storm // those for which there is no room, by their hash
-	newest time.Time  // of all refusals
+	known  map[destination]refusalStreak
+	others [256]refusalStreak // those for which there is no room, by their hash
+	newest time.Time          // of all refusals
 }
 
 // other is where a destination is for which there is no room. A message that is taken calms few others with it.
-func (s *storms) other(d destination) *storm {
-	return &s.others[maphash.Comparable(stormSeed, d)%uint64(len(s.others))]
+func (s *throttle) other(d destination) *refusalStreak {
+	return &s.others[maphash.Comparable(throttleSeed, d)%uint64(len(s.others))]
 }
 
-var stormSeed = maphash.MakeSeed()
+var throttleSeed = maphash.MakeSeed()
 
 // storm is how often the broker has refused in a row, and when last.
-type storm struct {
+type refusalStreak struct {
 	times int
 	last  time.Time
 }
 
 // The longest pause is short, so that publishing resumes soon after there is room.
 const (
-	stormFrom = 8 // refusals in a row before the first pause
-	stormMin  = 5 * time.Millisecond
-	stormMax  = 100 * time.Millisecond
-	stormEnds = time.Second // after the last refusal
-	maxStorms = 1000        // bounds memory
+	throttleAfter = 8 // refusals in a row before the first pause
+	throttleMin   = 5 * time.Millisecond
+	throttleMax   = 100 * time.Millisecond
+	throttleEnds  = time.Second // after the last refusal
+	maxStreaks    = 1000        // bounds memory
 )
 
 // over reports whether what was refused is so long ago that it does not count.
-func (s storm) over(now time.Time) bool { return now.Sub(s.last) >= stormEnds }
+func (s refusalStreak) over(now time.Time) bool { return now.Sub(s.last) >= throttleEnds }
 
-func (s storm) plus(now time.Time) storm {
+func (s refusalStreak) plus(now time.Time) refusalStreak {
 	if s.over(now) {
 		s.times = 0
 	}
-	return storm{s.times + 1, now}
+	return refusalStreak{s.times + 1, now}
 }
 
 // grow notes that the broker has refused a message.
-func (s *storms) grow(d destination) {
+func (s *throttle) refused(d destination) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(now)
 	if s.known == nil {
-		s.known = make(map[destination]storm)
+		s.known = make(map[destination]refusalStreak)
 	}
-	if one, ok := s.known[d]; ok || len(s.known) < maxStorms {
+	if one, ok := s.known[d]; ok || len(s.known) < maxStreaks {
 		s.known[d] = one.plus(now)
 	} else {
 		other := s.other(d)
@@ -74,7 +74,7 @@ func (s *storms) grow(d destination) {
 }
 
 // calm notes that it has taken one.
-func (s *storms) calm(d destination) {
+func (s *throttle) accepted(d destination) {
 	if !s.some.Load() {
 		return
 	}
@@ -83,22 +83,22 @@ func (s *storms) calm(d destination) {
 	if _, ok := s.known[d]; ok {
 		delete(s.known, d)
 	} else {
-		*s.other(d) = storm{}
+		*s.other(d) = refusalStreak{}
 	}
 	s.forget(time.Now())
 }
 
 // forget drops everything when nothing counts any more. The mutex is held.
-func (s *storms) forget(now time.Time) {
-	if len(s.known) > 0 && now.Sub(s.newest) >= stormEnds {
+func (s *throttle) forget(now time.Time) {
+	if len(s.known) > 0 && now.Sub(s.newest) >= throttleEnds {
 		clear(s.known)
-		s.others = [len(s.others)]storm{}
+		s.others = [len(s.others)]refusalStreak{}
 	}
 	s.some.Store(len(s.known) > 0) // others are counted only when there are many
 }
 
 // pause is how long a message has to wait before it is sent.
-func (s *storms) pause(d destination) time.Duration {
+func (s *throttle) pause(d destination) time.Duration {
 	if !s.some.Load() {
 		return 0
 	}
@@ -110,18 +110,18 @@ func (s *storms) pause(d destination) time.Duration {
 		one = *s.other(d)
 	}
 	s.mu.Unlock()
-	if one.times < stormFrom || one.over(now) {
+	if one.times < throttleAfter || one.over(now) {
 		return 0
 	}
-	return Backoff{Min: stormMin, Max: stormMax}.Delay(one.times - stormFrom + 1)
+	return Backoff{Min: throttleMin, Max: throttleMax}.Delay(one.times - throttleAfter + 1)
 }
 
 // await lets the pause of a message pass.
-func (s *storms) await(ctx context.Context, d destination) error {
-	return pauseInStorm(ctx, s.pause(d))
+func (s *throttle) await(ctx context.Context, d destination) error {
+	return pauseThrottled(ctx, s.pause(d))
 }
 
-func pauseInStorm(ctx context.Context, pause time.Duration) error {
+func pauseThrottled(ctx context.Context, pause time.Duration) error {
 	if pause == 0 {
 		return nil
 	}

@@ -9,21 +9,21 @@ import (
 )
 
 // news wakes those who wait for something to happen.
-type news struct {
+type signal struct {
 	mu    sync.Mutex
 	fresh chan struct{}
 }
 
-func (n *news) init() { n.fresh = make(chan struct{}) }
+func (n *signal) init() { n.fresh = make(chan struct{}) }
 
 // next returns a channel that is closed when something happens.
-func (n *news) next() <-chan struct{} {
+func (n *signal) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.fresh
 }
 
-func (n *news) tell() {
+func (n *signal) wake() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	close(n.fresh)
@@ -31,9 +31,9 @@ func (n *news) tell() {
 }
 
 // hooks wake those who wait for a queue.
-func (n *news) hooks() rehop.Hooks {
+func (n *signal) hooks() rehop.Hooks {
 	return rehop.Hooks{
-		OnResult:     func(context.Context, *rehop.Delivery, rehop.Result) { n.tell() },
-		OnPublishEnd: func(context.Context, *rehop.Message, time.Duration, error) { n.tell() },
+		OnResult:     func(context.Context, *rehop.Delivery, rehop.Result) { n.wake() },
+		OnPublishEnd: func(context.Context, *rehop.Message, time.Duration, error) { n.wake() },
 	}
 }

@@ -25,7 +25,7 @@ func TestLineEndsWithItsConnection(t *testing.T) {
 		queue := func(name string, exclusive bool) topology.Plan {
 			return topology.Plan{Queues: []topology.Queue{{Name: name, Exclusive: exclusive}}}
 		}
-		line, err := link.Line(t.Context())
+		line, err := link.Conn(t.Context())
 		if err == nil {
 			err = errors.Join(line.Declare(t.Context(), queue("q", false)), line.Declare(t.Context(), queue("lock", true)))
 		}

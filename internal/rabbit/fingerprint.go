@@ -14,10 +14,10 @@ import (
 
 // Print is the fingerprint of a message: two messages have the same one only if everything that their publishers and the broker wrote is the
 // same. A message that is delivered again keeps it.
-type Print [16]byte
+type Fingerprint [16]byte
 
 // PrintOf computes the fingerprint of a message. It leaves out what differs from one delivery to the next.
-func PrintOf(m *Message) Print {
+func FingerprintOf(m *Message) Fingerprint {
 	b := make([]byte, 0, 512)
 	for _, s := range [...]string{
 		m.Exchange, m.RoutingKey, m.MessageId, m.CorrelationId, m.ContentType, m.ContentEncoding, m.ReplyTo, m.Expiration, m.Type, m.UserId, m.AppId,
@@ -30,7 +30,7 @@ func PrintOf(m *Message) Print {
 	h := sha256.New()
 	_, _ = h.Write(b)
 	_, _ = h.Write(m.Body)
-	return Print(h.Sum(nil)[:len(Print{})])
+	return Fingerprint(h.Sum(nil)[:len(Fingerprint{})])
 }
 
 // isCounter reports whether a header counts deliveries.

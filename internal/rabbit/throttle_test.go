@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-func (s *storms) want(t *testing.T, paused bool, d destination, why string) {
+func (s *throttle) want(t *testing.T, paused bool, d destination, why string) {
 	t.Helper()
-	if got := s.pause(d); (got > 0) != paused || got > stormMax {
+	if got := s.pause(d); (got > 0) != paused || got > throttleMax {
 		t.Errorf("%s: got a pause of %v", why, got)
 	}
 }
 
-func (s *storms) refuse(d destination, times int) {
+func (s *throttle) refuse(d destination, times int) {
 	for range times {
-		s.grow(d)
+		s.refused(d)
 	}
 }
 
@@ -26,15 +26,15 @@ func TestStorms(t *testing.T) {
 	fan, key, other := destination{"fan", ""}, destination{"fan", "k"}, destination{"other", "k"}
 	t.Run("only where it is refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var s storms
-			s.refuse(fan, stormFrom-1)
+			var s throttle
+			s.refuse(fan, throttleAfter-1)
 			s.want(t, false, fan, "before the limit")
 			s.refuse(fan, 1)
 			s.want(t, true, fan, "refused in a row")
 			s.want(t, false, key, "another key of the exchange")
-			s.calm(key)
+			s.accepted(key)
 			s.want(t, true, fan, "taken with another key")
-			s.calm(fan)
+			s.accepted(fan)
 			s.want(t, false, fan, "taken")
 			if s.some.Load() {
 				t.Error("nothing refuses, and every message is still looked up")
@@ -43,14 +43,14 @@ func TestStorms(t *testing.T) {
 	})
 	t.Run("old refusals do not count", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var s storms
-			s.refuse(fan, 2*stormFrom)
-			time.Sleep(stormEnds)
+			var s throttle
+			s.refuse(fan, 2*throttleAfter)
+			time.Sleep(throttleEnds)
 			s.want(t, false, fan, "refused long ago")
 			s.refuse(fan, 1)
 			s.want(t, false, fan, "refused once since")
-			time.Sleep(stormEnds)
-			s.calm(other)
+			time.Sleep(throttleEnds)
+			s.accepted(other)
 			if s.some.Load() || len(s.known) > 0 {
 				t.Error("nothing counts, and every message is still looked up")
 			}
@@ -58,15 +58,15 @@ func TestStorms(t *testing.T) {
 	})
 	t.Run("memory is bounded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			var s storms
-			for i := range 20 * maxStorms {
+			var s throttle
+			for i := range 20 * maxStreaks {
 				s.refuse(destination{fmt.Sprint("x ", i), fmt.Sprint("key ", i)}, 1)
 			}
-			if n := len(s.known); n > maxStorms {
-				t.Errorf("got %d destinations, want %d at most", n, maxStorms)
+			if n := len(s.known); n > maxStreaks {
+				t.Errorf("got %d destinations, want %d at most", n, maxStreaks)
 			}
 			s.want(t, true, destination{"x", "new"}, "one of many that are refused")
-			s.calm(destination{"x", "new"})
+			s.accepted(destination{"x", "new"})
 			s.want(t, false, destination{"x", "new"}, "taken")
 			paused := 0
 			for i := range 100 {
@@ -112,7 +112,7 @@ func TestStormInBatch(t *testing.T) {
 				}
 			})
 			all := time.Since(began)
-			if last > 0 || all > stormMax || round > 0 && all == 0 {
+			if last > 0 || all > throttleMax || round > 0 && all == 0 {
 				t.Errorf("round %d: those with room took %v and all %v, want no time, and one pause but in the first", round, last, all)
 			}
 		}

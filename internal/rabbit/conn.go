@@ -12,46 +12,46 @@ import (
 
 // Line is one connection of a link. When it is lost, the link connects again, and the line ends: what a connection had, such as exclusive
 // queues, the next one does not have.
-type Line struct {
+type Conn struct {
 	link *Link
-	conn *amqp.Connection
+	amqp *amqp.Connection
 }
 
 // Line is that of the current connection, waiting for one if there is none.
-func (l *Link) Line(ctx context.Context) (*Line, error) {
+func (l *Link) Conn(ctx context.Context) (*Conn, error) {
 	conn, err := l.Connection(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Line{link: l, conn: conn}, nil
+	return &Conn{link: l, amqp: conn}, nil
 }
 
 // errLineLost says what to do when a line has ended.
-var errLineLost = fmt.Errorf("%w: the connection was lost; run the command again", ErrDisconnected)
+var errConnLost = fmt.Errorf("%w: the connection was lost; run the command again", ErrDisconnected)
 
 // Lost is an ErrDisconnected if the connection is lost.
-func (s *Line) Lost() error {
-	if s.conn.IsClosed() {
-		return errLineLost
+func (s *Conn) Lost() error {
+	if s.amqp.IsClosed() {
+		return errConnLost
 	}
 	return nil
 }
 
 // ended adds to an error that the connection is lost, if it is.
-func (s *Line) ended(err error) error {
-	if err == nil || s.Lost() == nil || errors.Is(err, errLineLost) {
+func (s *Conn) ended(err error) error {
+	if err == nil || s.Lost() == nil || errors.Is(err, errConnLost) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", errLineLost, err)
+	return fmt.Errorf("%w: %w", errConnLost, err)
 }
 
 // Declare is Declare of the link, on this connection.
-func (s *Line) Declare(ctx context.Context, plan topology.Plan) error {
+func (s *Conn) Declare(ctx context.Context, plan topology.Plan) error {
 	return s.ended(s.briefly(ctx, func(ch *amqp.Channel) error { return declare(ch, plan) }))
 }
 
 // DeleteQueue is DeleteQueue of the link, on this connection.
-func (s *Line) DeleteQueue(ctx context.Context, queue string, spare bool) (int, error) {
+func (s *Conn) DeleteQueue(ctx context.Context, queue string, spare bool) (int, error) {
 	messages := 0
 	err := s.briefly(ctx, func(ch *amqp.Channel) (err error) {
 		messages, err = deleteQueue(ch, queue, spare)
@@ -63,10 +63,10 @@ func (s *Line) DeleteQueue(ctx context.Context, queue string, spare bool) (int, 
 	return messages, nil
 }
 
-func (s *Line) channel(ctx context.Context) (*amqp.Channel, error) {
+func (s *Conn) channel(ctx context.Context) (*amqp.Channel, error) {
 	var ch *amqp.Channel
 	err := s.link.call(ctx, func() (err error) {
-		ch, err = s.conn.Channel()
+		ch, err = s.amqp.Channel()
 		return err
 	}, func() { _ = ch.Close() })
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Line) channel(ctx context.Context) (*amqp.Channel, error) {
 
 // on opens a channel and does something with it that waits for the broker. The channel is closed
 // when that has failed or ctx has ended, and is the caller's otherwise.
-func (s *Line) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
+func (s *Conn) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
 	ch, err := s.channel(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *Line) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Chan
 }
 
 // briefly does something on a channel of its own, and closes it.
-func (s *Line) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
+func (s *Conn) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
 	ch, err := s.channel(ctx)
 	if err != nil {
 		return err
