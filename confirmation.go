@@ -17,10 +17,14 @@ type Confirmation struct {
 // Done is closed when the outcome is known.
 func (c *Confirmation) Done() <-chan struct{} { return c.done }
 
-// Err waits for the outcome and returns it, as [Client.Publish] does.
+// Err returns the outcome, as [Client.Publish] does, and before it is known an ErrUnknown.
 func (c *Confirmation) Err() error {
-	<-c.done
-	return c.err
+	select {
+	case <-c.done:
+		return c.err
+	default:
+		return fmt.Errorf("%w: no confirm yet", ErrUnknown)
+	}
 }
 
 // Wait is Err with a context. If ctx ends first, it returns ErrUnknown. The message stays unconfirmed,

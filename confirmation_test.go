@@ -64,7 +64,7 @@ func TestAsyncOutcomes(t *testing.T) {
 		if err := client.Close(context.Background()); err != nil {
 			t.Errorf("close: got %v, want nil", err)
 		}
-		if err := client.PublishAsync(t.Context(), rehop.Message{Key: "q"}).Err(); !errors.Is(err, rehop.ErrClosed) {
+		if err := client.PublishAsync(t.Context(), rehop.Message{Key: "q"}).Wait(context.Background()); !errors.Is(err, rehop.ErrClosed) {
 			t.Errorf("after close: got %v, want ErrClosed", err)
 		}
 	})
@@ -96,7 +96,7 @@ func TestAsyncKeepsOrder(t *testing.T) {
 		}
 		b.ReleaseConfirms()
 		for i, c := range all {
-			if err := c.Err(); err != nil {
+			if err := c.Wait(context.Background()); err != nil {
 				t.Errorf("message %d: got %v, want nil", i, err)
 			}
 		}
@@ -119,7 +119,7 @@ func TestAsyncOutlivesItsContext(t *testing.T) {
 			t.Errorf("the end of the context: got %v, want no outcome yet", c.Err())
 		}
 		b.ReleaseConfirms()
-		if err := c.Err(); err != nil {
+		if err := c.Wait(context.Background()); err != nil {
 			t.Errorf("got %v, want nil", err)
 		}
 	})
@@ -166,12 +166,12 @@ func TestAsyncIsBounded(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := client.PublishAsync(ctx, rehop.Message{Key: "q"}).Err(); !errors.Is(err, c.want) || !errors.Is(err, context.DeadlineExceeded) {
+				if err := client.PublishAsync(ctx, rehop.Message{Key: "q"}).Wait(context.Background()); !errors.Is(err, c.want) || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("one more within a second: got %v, want %v", err, c.want)
 				}
 				c.repair(b)
 				for i := range 10 {
-					if err := (<-returned).Err(); err != nil {
+					if err := (<-returned).Wait(context.Background()); err != nil {
 						t.Errorf("message %d: got %v, want nil when the broker is back", i, err)
 					}
 				}
@@ -190,7 +190,7 @@ func TestAsyncWithoutResend(t *testing.T) {
 		b.HoldConfirms()
 		c := client.PublishAsync(t.Context(), rehop.Message{Key: "q"})
 		b.Drop()
-		if err := c.Err(); !errors.Is(err, rehop.ErrUnknown) {
+		if err := c.Wait(context.Background()); !errors.Is(err, rehop.ErrUnknown) {
 			t.Errorf("got %v, want ErrUnknown", err)
 		}
 		b.ReleaseConfirms()
@@ -219,7 +219,9 @@ func TestAsyncAtClose(t *testing.T) {
 					underway = append(underway, client.PublishAsync(t.Context(), rehop.Message{Key: "q"}))
 				}
 				waiting := make(chan error, 1)
-				go func() { waiting <- client.PublishAsync(context.Background(), rehop.Message{Key: "q"}).Err() }()
+				go func() {
+					waiting <- client.PublishAsync(context.Background(), rehop.Message{Key: "q"}).Wait(context.Background())
+				}()
 				synctest.Wait()
 				if c.confirmed {
 					time.AfterFunc(10*time.Second, b.ReleaseConfirms)
@@ -231,7 +233,7 @@ func TestAsyncAtClose(t *testing.T) {
 					if !isDone(u) {
 						t.Fatalf("message %d has no outcome when Close has returned", i)
 					}
-					if err := u.Err(); !errors.Is(err, c.underway) || (err == nil) != c.confirmed {
+					if err := u.Wait(context.Background()); !errors.Is(err, c.underway) || (err == nil) != c.confirmed {
 						t.Errorf("message %d: got %v, want %v", i, err, c.underway)
 					}
 				}

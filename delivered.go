@@ -28,12 +28,6 @@ func (d *deliveries) New() *consume.Handling {
 	return &to.Handling
 }
 
-func (d *deliveries) Copy(from *consume.Handling) *consume.Handling {
-	to := &delivered{Delivery: *from.View.(*Delivery)}
-	to.View = &to.Delivery
-	return &to.Handling
-}
-
 func (d *deliveries) Open(h *consume.Handling, in consume.Incoming) {
 	raw, past := in.Raw, in.Past
 	to := h.View.(*Delivery)

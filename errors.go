@@ -85,6 +85,10 @@ func Discard(err error) error { return &consume.Instruction{Err: err, Does: cons
 // the handler returns anything else. No attempt is used.
 func Unavailable(err error) error { return &consume.Instruction{Err: err, Does: consume.Pause} }
 
+// KindOf is the kind of failure that an error of a handler would be, for [Subscriber.Classify]: a panic is
+// KindPanic, a body that cannot be decoded KindDecode. It is "" for nil.
+func KindOf(err error) Kind { return Kind(consume.AnswerOf(err).Kind) }
+
 // BatchError has the errors of the messages of a batch. [Client.PublishBatch] returns it for messages
 // that were not confirmed, and [Batch].Handle returns it for messages that could not be handled.
 type BatchError struct {

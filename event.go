@@ -58,10 +58,20 @@ func (e Event[T]) Decode(m Message) (T, error) {
 	if e.Type != "" && m.Type != "" && m.Type != e.Type {
 		return v, fmt.Errorf("decode body as %T: the message is of type %q, not %q", v, m.Type, e.Type)
 	}
-	if err := e.codec().Unmarshal(m.Body, &v); err != nil {
+	if err := unmarshal(e.codec(), m.Body, &v); err != nil {
 		return v, fmt.Errorf("decode body as %T: %w", v, err)
 	}
 	return v, nil
+}
+
+// unmarshal turns a panic of the codec into an error: only this message is bad, not the batch that it is in.
+func unmarshal(codec Codec, body []byte, v any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the codec panicked: %v", r)
+		}
+	}()
+	return codec.Unmarshal(body, v)
 }
 
 // Handler makes a handler of a function that takes the decoded value; [DeliveryFrom] returns the rest of

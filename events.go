@@ -29,7 +29,9 @@ func (c *Client) events(s *Subscription) consume.Events {
 	if len(c.hooks.handleStart) > 0 {
 		e.HandleStart = func(ctx context.Context, view any) context.Context {
 			for _, on := range c.hooks.handleStart {
-				ctx = on(ctx, view.(*Delivery))
+				if with := on(ctx, view.(*Delivery)); with != nil {
+					ctx = with
+				}
 			}
 			return ctx
 		}

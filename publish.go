@@ -45,7 +45,9 @@ func (c *Client) startPublish(ctx context.Context, m *Message) context.Context {
 		m.Headers = maps.Clone(m.Headers) // hooks write to it, and the caller may reuse its headers
 	}
 	for _, on := range c.hooks.publishStart {
-		ctx = on(ctx, m)
+		if with := on(ctx, m); with != nil {
+			ctx = with
+		}
 	}
 	return ctx
 }
@@ -187,6 +189,11 @@ func (c *Client) delayed(ctx context.Context, m *Message, p *rabbit.Publishing, 
 	maps.Copy(headers, p.Headers)
 	maps.Copy(headers, address.Headers)
 	p.Headers = headers
+	if size, err := rabbit.HeaderSize(headers); err != nil {
+		return "", "", err
+	} else if room := rabbit.HeaderRoom(p) - delays.Reserve(len(address.Headers), key); size > room {
+		return "", "", fmt.Errorf("%w: the headers have %d bytes, a frame has room for %d with a delay of %v", ErrTooLarge, size, room, delay)
+	}
 	return address.Exchange, key, nil
 }
 

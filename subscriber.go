@@ -29,7 +29,8 @@ type Subscriber struct {
 	// Quorum, and Classic for Exclusive, AutoDelete and MaxPriority.
 	QueueType layout.QueueType
 	// ExistingQueue uses a queue that another application declares, unchanged. It cannot be combined
-	// with settings of the queue. Its failed queue and the way back to it are declared anyway. If the
+	// with settings of the queue, except that AutoDelete and SingleActiveConsumer must be set for a queue that was
+	// declared with them: rehop then never cancels its consumer while it runs. Its failed queue and the way back to it are declared anyway. If the
 	// queue does not exist, Subscribe returns a *TopologyError. Default: false, rehop declares the queue.
 	ExistingQueue bool
 	// MessageTTL is how long a message may stay in the queue; then the broker moves it to the failed
@@ -53,11 +54,14 @@ type Subscriber struct {
 	// priority counts as 4. Default: 0, no priorities.
 	MaxPriority int
 	// SingleActiveConsumer lets only one of the competing consumers receive at a time. Set it to keep
-	// the order of messages with several processes. Set it for an ExistingQueue that was declared so,
-	// too. Default: false.
+	// the order of messages with several processes. A retry changes the order, and so does a handler that
+	// returns Unavailable for longer than a minute. Set it for an ExistingQueue that was declared so, too.
+	// Default: false.
 	SingleActiveConsumer bool
 	// Exclusive makes a queue of this connection alone, which is deleted with it. AutoDelete makes one
-	// that is deleted with its last consumer. Default: false, the queue lasts.
+	// that is deleted with its last consumer. Messages that are in the queue then are lost. Drain handles
+	// those that were received; if it or Stop cannot, the error says how many are lost.
+	// Default: false, the queue lasts.
 	Exclusive, AutoDelete bool
 	// QueueArgs are further queue arguments, by RabbitMQ's names. They override all others, and nil
 	// removes one. Default: none.
@@ -226,6 +230,14 @@ func (s Subscriber) validate() error {
 	if s.Handler == nil && s.Batch.Handle == nil {
 		fault("Handler is nil, and Batch.Handle is nil, too")
 	}
+	if f, ok := s.Handler.(HandlerFunc); ok && f == nil {
+		fault("Handler is a HandlerFunc that is nil")
+	}
+	for i, m := range s.Middleware {
+		if m == nil {
+			fault("Middleware %d is nil", i)
+		}
+	}
 	faults = append(faults, s.batchFaults()...)
 	if s.Exchange != "" && !s.ExistingExchange && !strings.HasPrefix(s.Exchange, "amq.") {
 		if err := checkExchange(s.Exchange, s.ExchangeType); err != nil {
@@ -292,7 +304,7 @@ func (s Subscriber) validate() error {
 		fault("MessageTTL, Expires, MaxLength, MaxBytes must not be negative, and MaxPriority from 0 to 255")
 	}
 	if s.ExistingQueue && (s.MessageTTL != 0 || s.Expires != 0 || s.MaxLength != 0 || s.MaxBytes != 0 || s.Overflow != "" ||
-		s.MaxPriority != 0 || s.Exclusive || s.AutoDelete || len(s.QueueArgs) > 0) {
+		s.MaxPriority != 0 || s.Exclusive || len(s.QueueArgs) > 0) {
 		fault("ExistingQueue uses a queue unchanged; it cannot be combined with settings of the queue")
 	}
 	if s.PolicyPriority < 0 || s.PolicyPriority > 0 && (s.ExistingQueue || s.Exclusive || s.AutoDelete) {

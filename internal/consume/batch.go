@@ -199,7 +199,9 @@ func (w *worker) concludeAll(h *Handling, err error, takenOver bool) *Handling {
 			answer = b.answers[i]
 		}
 		state := m.state(b.reruns)
-		state.TakenOver = takenOver
+		if state.TakenOver = takenOver; takenOver {
+			m = s.takenOver(m)
+		}
 		switch d := Decide(state, AnswerOf(answer), s.settings.Schedule); d.Do {
 		case AwaitOutage:
 			unavailable = answer
@@ -221,12 +223,15 @@ func (w *worker) concludeAll(h *Handling, err error, takenOver bool) *Handling {
 	}
 	concurrently(s, others, func(c conclusion) { s.conclude(c.of, c.err, c.decision) })
 
-	again = slices.Concat(again, b.rest)
+	if unavailable != nil || h.probes == nil || len(again) == 0 {
+		again, b.rest = slices.Concat(again, b.rest), nil
+	} // else only what probes runs once more, and the others keep waiting for its result
 	if len(again) == 0 {
 		w.next = b.next
 		return nil
 	}
 	next := join(again, b.next)
+	next.batch.rest = b.rest
 	next.batch.reruns, next.began, next.probes, next.taken = reruns, h.began, h.probes, h.taken
 	if unavailable != nil && !s.pause(next, unavailable) {
 		return nil

@@ -58,7 +58,7 @@ func TestTimeoutOfARate(t *testing.T) {
 		"slow": {Timeout{Prefetch: 4, Concurrency: 1, Handler: 6 * time.Minute, Rate: 1. / 60},
 			4 * time.Minute, 30 * time.Minute, time.Minute, 10 * time.Minute, 15 * time.Second},
 		"slow, with reruns": {Timeout{Prefetch: 4, Concurrency: 1, Handler: 6 * time.Minute, Rate: 1. / 60, Immediate: 2},
-			12 * time.Minute, 37 * time.Minute, time.Minute, 10 * time.Minute, 15 * time.Second},
+			12 * time.Minute, 85 * time.Minute, time.Minute, 8 * time.Minute, 15 * time.Second},
 		"never": {Timeout{Prefetch: 65535, Concurrency: 1, Handler: time.Second, Rate: 1e-300},
 			maxConsumerTimeout, maxConsumerTimeout, time.Minute, time.Minute, 915*time.Microsecond + 541*time.Nanosecond},
 	} {

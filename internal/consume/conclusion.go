@@ -52,7 +52,7 @@ func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Dur
 		return
 	case layouts.Move:
 		// How long it waits is the layout's affair; it must not be held back again for less.
-		s.move(h, record, result, directly(s.toAddress(verdict, reserveFor(1, s.returnKey))))
+		s.move(h, record, result, directly(s.toAddress(verdict, delays.Reserve(1, s.returnKey))))
 		return
 	}
 	record.Due = time.Now().Add(delay)

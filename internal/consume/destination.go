@@ -34,15 +34,8 @@ func directly(to destination) route {
 	return func(context.Context, time.Time) (destination, error) { return to, nil }
 }
 
-// deathSize is how much a dead-lettering adds to the headers at the most, names aside.
-const deathSize = 200
-
 // countSize is how much the broker adds when it delivers a message again.
 const countSize = 256
-
-// reserveFor is the room for the given number of dead-letterings of a message, with some to spare
-// for the queue that it returns to.
-func reserveFor(deaths int, key string) int { return 1024 + (deaths+2)*(deathSize+len(key)) }
 
 // with is the destination with what a layout wants to be written.
 func (d destination) with(v layouts.Verdict) destination {
@@ -73,7 +66,7 @@ func (s *Subscription) keyOf(h *Handling) string {
 // toStep is the destination of a message that waits in a step.
 func (s *Subscription) toStep(h *Handling, step delays.Step) destination {
 	key := s.keyOf(h)
-	return destination{Address: step.Address, key: key, reserve: reserveFor(1, key)}
+	return destination{Address: step.Address, key: key, reserve: delays.Reserve(1, key)}
 }
 
 // toCascade is the way of a message that waits in the cascade.
@@ -81,7 +74,7 @@ func (s *Subscription) toCascade(h *Handling, delay time.Duration) route {
 	key := s.keyOf(h)
 	return func(ctx context.Context, since time.Time) (destination, error) {
 		address, err := s.shared.Delays.Back(ctx, delay, s.keepsKey, since)
-		return destination{Address: address, key: key, reserve: reserveFor(len(address.Headers), key)}, err
+		return destination{Address: address, key: key, reserve: delays.Reserve(len(address.Headers), key)}, err
 	}
 }
 

@@ -192,10 +192,18 @@ func (h *Handling) state(reruns int) State {
 	return State{Failures: h.past.Attempt, Reruns: reruns, TimedOut: why == ErrTimeout, Stopping: why == ErrStopping}
 }
 
-// again is the same delivery for another run of the handler.
+// again is the same delivery for another run of the handler. What the last run has changed in its View is not there.
 func (s *Subscription) again(h *Handling) *Handling {
-	next := s.settings.Handler.Copy(h)
+	next := s.settings.Handler.New()
 	next.base, next.from, next.raw, next.givenID, next.past = h.base, h.from, h.raw, h.givenID, h.past
 	next.mark, next.hookCtx, next.probes, next.taken = h.mark, h.hookCtx, h.probes, h.taken
+	s.show(next)
+	return next
+}
+
+// takenOver is the same delivery for whoever concludes it while its handler may still run, and use its View.
+func (s *Subscription) takenOver(h *Handling) *Handling {
+	next := s.again(h)
+	next.began = h.began
 	return next
 }

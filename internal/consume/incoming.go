@@ -40,13 +40,17 @@ func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delive
 	h.mark = s.redeliveryOf(h)
 	if s.shares {
 		s.adopt(h)
-		past = h.past
 	}
-	s.settings.Handler.Open(h, Incoming{
-		Raw: &h.raw, Headers: Visible(raw), Past: past, Known: past != &unwritten,
-		Redelivered: h.mark != first || past.Returns > 0, GivenID: h.givenID,
-	})
+	s.show(h)
 	return h
+}
+
+// show fills in what the handler sees of a delivery.
+func (s *Subscription) show(h *Handling) {
+	s.settings.Handler.Open(h, Incoming{
+		Raw: &h.raw, Headers: Visible(rabbit.FromTable(h.raw.Headers)), Past: h.past, Known: h.past != &unwritten,
+		Redelivered: h.mark != first || h.past.Returns > 0, GivenID: h.givenID,
+	})
 }
 
 // unwritten is the past of a message that has none: most have, and share it. Nobody writes to it.

@@ -34,8 +34,12 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 		<-watching
 	}()
 	err := s.moveUntil(ctx, h, failure, where)
-	if impossible(err) && result.Outcome == Retried {
+	if impossible(err) && (result.Outcome == Retried || result.Outcome == Postponed) {
 		// With its history it is too large to wait: the way to the failed queue adds less.
+		if failure.Kind == "" || result.Outcome == Postponed { // it has not failed this time
+			result.Err, result.Kind = fmt.Errorf("it cannot wait for %v: %w", result.Delay, err), envelope.KindPermanent
+			failure = s.failure(h, result.Err, result.Kind)
+		}
 		result.Outcome, result.Delay = Failed, 0
 		failure.Due, failure.InFailedQueue = time.Time{}, true
 		err = s.moveUntil(ctx, h, failure, directly(s.toFailed(h, failure)))
@@ -52,12 +56,16 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 	case impossible(err):
 		s.shared.Logger.Error("rehop: message cannot be moved, and goes back to its queue", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
 		_ = rabbit.Pause(ctx, moveBackoff.Max) // or it would go round at full speed
-		h.raw.Requeue()
+		s.requeue(h)
 		result.Outcome = Returned
 	default:
-		ours := h.raw.Requeue() // does nothing if the session has ended
-		if ours && s.stopping() {
-			s.noteUnmoved(result.Outcome != Returned)
+		failed := result.Outcome != Returned
+		requeue := s.requeue
+		if failed { // counted by noteUnmoved
+			requeue = func(h *Handling) bool { return h.raw.Requeue() }
+		}
+		if requeue(h) && s.stopping() {
+			s.noteUnmoved(failed)
 		}
 		result.Outcome = Lost
 		if s.stopping() {
@@ -121,8 +129,12 @@ func (s *Subscription) unmovedError() error {
 	if s.unmoved == 0 {
 		return nil
 	}
-	return fmt.Errorf("rehop: drain subscription %q: failed messages that could not be moved to where they wait for a retry or to the failed queue: %d; they went back to the queue, and this attempt does not count: %w",
-		s.settings.Queue, s.unmoved, s.whyUnmoved)
+	fate := "they went back to the queue, and this attempt does not count"
+	if s.settings.temporary() {
+		fate = "they are lost, because " + s.settings.ends()
+	}
+	return fmt.Errorf("rehop: drain subscription %q: failed messages that could not be moved to where they wait for a retry or to the failed queue: %d; %s: %w",
+		s.settings.Queue, s.unmoved, fate, s.whyUnmoved)
 }
 
 // impossible reports whether a message can never be published as it is.

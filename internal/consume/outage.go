@@ -52,7 +52,7 @@ func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
 func (s *Subscription) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.outage != o || s.settings.LastConsumer {
+	if s.outage != o || s.settings.LastConsumer || s.settings.temporary() && s.stopping() {
 		return false
 	}
 	s.probing = true
@@ -118,13 +118,19 @@ func (s *Subscription) awaitProbe(h *Handling, o *outage) bool {
 // hold waits for an event with a message or a batch in hand, or until it is its turn to probe.
 // False: the session ended, the subscription drains or stops, or it has taken too long, and the
 // message is no longer in hand. A drain lets handlers come to their end, and this one cannot begin.
+// But where the queue ends with the subscription, a drain waits for the end of the outage: a message
+// that is given back is lost.
 func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool {
 	if h.taken.IsZero() {
 		if h.taken = h.began; h.began.IsZero() { // no handler has run
 			h.taken = time.Now()
 		}
 	}
-	timer := time.NewTimer(time.Until(h.taken.Add(s.settings.holdFor(h.from.narrow))))
+	limit := h.taken.Add(s.settings.holdFor(h.from.narrow))
+	if s.settings.temporary() && s.stopping() {
+		limit = s.stoppedAt().Add(holdLimit)
+	}
+	timer := time.NewTimer(time.Until(limit))
 	defer timer.Stop()
 	long, turn := o.long, o.turn
 	if h.probes == o {
@@ -133,11 +139,15 @@ func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool 
 	if h.probes == o && !h.holdsMore() || h.from.narrow { // nothing waits behind it
 		long = nil
 	}
+	end, ending := s.stop, s.stopping
+	if s.settings.temporary() {
+		end, ending = s.halt, s.halting
+	}
 	back := func(h *Handling) { s.giveBack(h, Result{}) }
 	letGo := back
 	select {
 	case <-event:
-		if !s.stopping() {
+		if !ending() {
 			return true
 		}
 	case <-turn:
@@ -151,9 +161,14 @@ func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool 
 		}
 	case <-h.raw.Session.Ended():
 		letGo = func(h *Handling) { s.report(h, Result{Outcome: Lost}) }
-	case <-s.stop:
+	case <-end:
 	case <-timer.C:
-		letGo = s.republish
+		switch {
+		case !s.settings.temporary() || !s.stopping():
+			letGo = s.republish
+		case time.Since(s.stoppedAt()) < holdLimit: // there is no queue any more to send it to
+			return s.hold(h, o, event)
+		}
 	}
 	concurrently(s, h.held(), letGo)
 	s.passOn(h)

@@ -109,7 +109,7 @@ func (s *Subscription) Supervise() {
 		defer s.expectAnswer()()
 		o.session.Cancel()
 		s.giveBackRest(context.Background(), o)
-		o.session.Close()
+		<-o.session.Ended() // when the broker has been sent all of that
 	}
 }
 

@@ -69,13 +69,18 @@ func (s *Settings) temporary() bool { return s.LastConsumer || s.Declared.Exclus
 
 // loss says what becomes of messages that a drain leaves in a queue that ends.
 func (s *Settings) loss() string {
-	switch {
-	case s.LastConsumer:
-		return ", and the rest is lost: the queue is deleted with its last consumer"
-	case s.Declared.Exclusive:
-		return ", and the rest is lost when the client closes: the queue is exclusive"
+	if !s.temporary() {
+		return ""
 	}
-	return ""
+	return ", and the rest is lost: " + s.ends()
+}
+
+// ends says when a temporary queue is deleted.
+func (s *Settings) ends() string {
+	if s.LastConsumer {
+		return "the queue is deleted with its last consumer"
+	}
+	return "the queue is exclusive, and is deleted when the client closes"
 }
 
 // holdFor is how long a message is held at most while the subscription pauses.
@@ -99,8 +104,6 @@ type Handler interface {
 	New() *Handling
 	// Open fills in the View.
 	Open(h *Handling, in Incoming)
-	// Copy is New for another run with the same View.
-	Copy(h *Handling) *Handling
 	// Handle runs the handler.
 	Handle(ctx context.Context, h *Handling) error
 	// HandleAll runs the handler for a batch. It returns an answer for each delivery.

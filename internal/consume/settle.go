@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 
@@ -76,7 +77,34 @@ func (s *Subscription) giveBack(h *Handling, result Result) {
 		s.republish(h)
 		return
 	}
-	h.raw.Requeue()
+	s.requeue(h)
 	result.Outcome = Returned
 	s.report(h, result)
+}
+
+// requeue has the broker return a message to its queue. False: the session has ended, and the broker does that
+// by itself.
+func (s *Subscription) requeue(h *Handling) bool {
+	if s.stopping() {
+		h.raw.Session.Cancel() // or it would come back to us
+	}
+	ours := h.raw.Requeue()
+	if ours && s.stopping() && s.settings.temporary() {
+		s.mu.Lock()
+		s.unhandled++
+		s.mu.Unlock()
+	}
+	return ours
+}
+
+// unhandledError says how many messages a stop has returned to a queue that does not outlive the subscription or
+// the client.
+func (s *Subscription) unhandledError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unhandled == 0 {
+		return nil
+	}
+	return fmt.Errorf("rehop: subscription %q: messages that were received and not handled: %d; they are lost: %s",
+		s.settings.Queue, s.unhandled, s.settings.ends())
 }

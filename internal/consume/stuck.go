@@ -65,7 +65,7 @@ func (s *Subscription) abandonAll() int {
 		s.mu.Unlock()
 		took := time.Since(h.began)
 		for _, held := range h.held() {
-			held.raw.Requeue()
+			s.requeue(held)
 			s.report(held, Result{Outcome: Returned, Took: took})
 		}
 		s.forget(w)

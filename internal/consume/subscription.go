@@ -51,14 +51,16 @@ type Subscription struct {
 	givenUp    uint  // messages that went back at a stop because the broker did not take them
 	unmoved    uint  // of these, those that had failed
 	whyUnmoved error // why, for the last of them
+	unhandled  uint  // messages that a stop has given back to a queue that ends with the subscription
 
-	reopen chan struct{} // the session is to be replaced by one with another prefetch
-	stop   chan struct{} // closed: receive no more
-	halt   chan struct{} // closed: begin no more, cancel what runs
-	kill   chan struct{} // closed: wait for nothing any more
-	gone   chan struct{} // closed: stopping, and no worker is left
-	silent chan struct{} // closed: stopping, and the broker does not answer
-	closed chan struct{} // closed: all has ended
+	reopen  chan struct{} // the session is to be replaced by one with another prefetch
+	stopped time.Time     // when stop was closed
+	stop    chan struct{} // closed: receive no more
+	halt    chan struct{} // closed: begin no more, cancel what runs
+	kill    chan struct{} // closed: wait for nothing any more
+	gone    chan struct{} // closed: stopping, and no worker is left
+	silent  chan struct{} // closed: stopping, and the broker does not answer
+	closed  chan struct{} // closed: all has ended
 
 	unanswered func() // closes mute
 
@@ -157,17 +159,17 @@ func (s *Subscription) Drain(ctx context.Context) error {
 	s.enter(draining)
 	select {
 	case <-s.closed:
-		return s.unmovedError()
+		return errors.Join(s.unmovedError(), s.unhandledError())
 	case <-s.silent:
 		s.enter(halted) // what has not begun is better handled elsewhere
 		s.awaitHandlers(ctx, s.settings.Timeout+s.settings.StuckAfter)
 	case <-ctx.Done():
 	}
-	err := s.Stop()
+	err := s.haltNow()
 	if err == nil && ctx.Err() != nil {
 		err = fmt.Errorf("rehop: drain subscription %q: stopped before all was handled%s: %w", s.settings.Queue, s.settings.loss(), ctx.Err())
 	}
-	return errors.Join(err, s.unmovedError())
+	return errors.Join(err, s.unmovedError(), s.unhandledError())
 }
 
 // Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
@@ -180,6 +182,11 @@ func (s *Subscription) Stop() error {
 	if err := s.fromInside("stop"); err != nil {
 		return err
 	}
+	return errors.Join(s.haltNow(), s.unhandledError())
+}
+
+// haltNow stops, and returns what is left of handlers and of the broker's answers.
+func (s *Subscription) haltNow() error {
 	s.enter(halted)
 	s.cancelHandlers()
 	s.awaitHandlers(context.Background(), s.settings.StopGrace)
@@ -226,6 +233,7 @@ func (s *Subscription) enter(p phase) {
 		return
 	}
 	if s.phase < draining {
+		s.stopped = time.Now()
 		close(s.stop)
 		s.checkGone()
 	}
@@ -252,6 +260,13 @@ func (s *Subscription) checkGone() {
 			close(s.gone)
 		}
 	}
+}
+
+// stoppedAt is when the subscription began to drain or stop.
+func (s *Subscription) stoppedAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
 }
 
 func (s *Subscription) stopping() bool {

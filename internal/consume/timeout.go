@@ -54,8 +54,12 @@ func (t Timeout) rateWait(messages int) time.Duration {
 // the time that they have. The last one of a full prefetch waits for those before it, and for the
 // rate.
 func (t Timeout) Consumer() time.Duration {
-	each := min(t.Handler, maxConsumerTimeout) + min(t.StuckAfter, maxConsumerTimeout) + t.Batch.Wait
-	return min(max(t.rounds()*each+t.RateWait()+consumerTimeoutMargin, usualConsumerTimeout), maxConsumerTimeout)
+	// In numbers that do not overflow. A batch can be as small as one message: one ends where a message with the
+	// same id comes, or one that cannot be handled with others.
+	rounds := math.Ceil(float64(t.Prefetch) / float64(t.Concurrency))
+	each := float64(t.Handler)*(1+float64(t.Immediate)) + float64(t.StuckAfter) + float64(t.Batch.Wait)
+	needed := rounds*each + float64(t.RateWait()) + float64(consumerTimeoutMargin)
+	return time.Duration(min(max(needed, float64(usualConsumerTimeout)), float64(maxConsumerTimeout)))
 }
 
 // hold is how long after a worker has taken a message it may still begin another run of the handler
@@ -70,7 +74,8 @@ func (t Timeout) hold(narrow, replaceable bool) time.Duration {
 	if narrow {
 		runs, wait = 1, t.rateWait(1)
 	}
-	handlers := runs*min(t.Handler+t.Batch.Wait, usualConsumerTimeout) + wait
+	each := float64(t.Handler)*(1+float64(t.Immediate)) + float64(t.Batch.Wait)
+	handlers := runs*time.Duration(min(each, float64(usualConsumerTimeout))) + wait
 	room := max(longOutage, min(holdLimit, usualConsumerTimeout-consumerTimeoutMargin-handlers))
 	if !replaceable {
 		return room / runs

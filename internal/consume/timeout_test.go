@@ -5,25 +5,21 @@ import (
 	"time"
 )
 
-// The broker must give messages enough time, and need not give them more: with batches, many are
-// handled in the time of one.
+// The last message of a full prefetch waits for all runs of those before it, and the sum does not overflow.
 func TestConsumerTimeout(t *testing.T) {
-	t.Parallel()
-	const each = 10*time.Minute + 30*time.Second
-	for name, test := range map[string]struct {
-		prefetch, concurrency int
-		batch                 Batch
-		want                  time.Duration
+	for name, c := range map[string]struct {
+		of   Timeout
+		want time.Duration
 	}{
-		"one by one":                 {12, 3, Batch{}, 4*each + time.Minute},
-		"RabbitMQ's own":             {2, 1, Batch{}, 30 * time.Minute},
-		"batches":                    {400, 1, Batch{100, time.Minute}, 4*(each+time.Minute) + time.Minute},
-		"the last batch is not full": {301, 1, Batch{100, time.Minute}, 4*(each+time.Minute) + time.Minute},
-		"several batches at once":    {800, 2, Batch{100, time.Minute}, 4*(each+time.Minute) + time.Minute},
+		"one by one":        {Timeout{Prefetch: 12, Concurrency: 3, Handler: 10 * time.Minute, StuckAfter: 30 * time.Second}, 43 * time.Minute},
+		"usual":             {Timeout{Prefetch: 4, Concurrency: 2, Handler: 5 * time.Minute, StuckAfter: 30 * time.Second}, 30 * time.Minute},
+		"immediate retries": {Timeout{Prefetch: 4, Concurrency: 1, Handler: 5 * time.Minute, StuckAfter: 30 * time.Second, Immediate: 2}, 63 * time.Minute},
+		"batches of one":    {Timeout{Prefetch: 20, Concurrency: 1, Handler: 5 * time.Minute, Batch: Batch{Size: 10, Wait: time.Minute}}, 121 * time.Minute},
+		"long":              {Timeout{Prefetch: 65535, Concurrency: 1, Handler: 48 * time.Hour}, maxConsumerTimeout},
+		"forever":           {Timeout{Prefetch: 5000, Concurrency: 1, Handler: 1<<63 - 1, Immediate: 5}, maxConsumerTimeout},
 	} {
-		timeout := Timeout{Prefetch: test.prefetch, Concurrency: test.concurrency, Handler: 10 * time.Minute, StuckAfter: 30 * time.Second, Batch: test.batch}
-		if got := timeout.Consumer(); got != test.want {
-			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		if got := c.of.Consumer(); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}
 }

@@ -118,6 +118,7 @@ func (w *worker) takeOver(h *Handling, err error) bool {
 	s, state := w.sub, h.state(0)
 	state.TakenOver = true
 	decision := Decide(state, AnswerOf(err), s.settings.Schedule)
+	h = s.takenOver(h)
 	if decision.Do == AwaitOutage {
 		return !s.pause(h, err) || w.attempt(s.again(h))
 	}

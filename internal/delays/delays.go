@@ -113,3 +113,11 @@ func (d *Delays) ensure(ctx context.Context, part string, since time.Time, plan 
 		}
 	}
 }
+
+// deathSize is how much a dead-lettering adds to the headers at the most, names aside.
+const deathSize = 200
+
+// Reserve is the room that the headers of a message must leave in their frame for the given number of
+// dead-letterings with a routing key, with some to spare for the queue that it goes to. A message that has grown too
+// large to be delivered ends every connection that it meets.
+func Reserve(deaths int, key string) int { return 1024 + (deaths+2)*(deathSize+len(key)) }

@@ -64,12 +64,14 @@ type Session struct {
 	exhausted  chan struct{} // closed when the last delivery has been taken
 
 	canceled chan struct{} // closed when the broker sends no more
+	closing  chan struct{} // closed by Close
 
 	// calls has room for the one call that waits for its answer, and none is made after the channel was closed: amqp091-go gives an answer to
 	// whoever waits first, and the broker ends the whole connection when a closed channel is used.
 	calls chan struct{}
 
 	mu        sync.Mutex
+	closed    bool // by Close
 	canceling bool
 	emptied   bool
 	retired   bool
@@ -140,7 +142,7 @@ func (s *Conn) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Sessi
 		return nil, declareError("consumer of queue", o.Queue, err)
 	}
 	session := &Session{ch: ch, tag: tag, deliveries: deliveries, ledger: newLedger(ch, prefetch, o), conn: s, queue: o.Queue,
-		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{}), calls: make(chan struct{}, 1)}
+		ended: make(chan struct{}), exhausted: make(chan struct{}), canceled: make(chan struct{}), closing: make(chan struct{}), calls: make(chan struct{}, 1)}
 	if o.Timeout > 0 && s.release().hasQueueTimeouts() {
 		session.overdue = time.Now().Add(o.Timeout - time.Minute) // clocks differ
 	}
@@ -164,6 +166,11 @@ func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 				s.closeChannel()
 				return
 			}
+		case <-s.closing:
+			s.ledger.flush()
+			s.ledger.stop() // first, for the same reason
+			s.closeChannel()
+			return
 		case <-s.ledger.drained:
 			// Closing is a round trip: when it returns, the broker has all that was sent before.
 			s.closeChannel()
@@ -314,7 +321,13 @@ func (s *Session) Cancel() {
 
 // Close ends the session at once. The broker takes back what is not settled.
 func (s *Session) Close() {
-	s.closeChannel()
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if first {
+		close(s.closing)
+	}
 	<-s.ended
 }
 

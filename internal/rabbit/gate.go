@@ -147,6 +147,13 @@ func (g *gate) quiet() <-chan struct{} {
 	return idle
 }
 
+// isClosed reports whether close was called.
+func (g *gate) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.closed
+}
+
 // underway is how many messages are.
 func (g *gate) underway() int {
 	g.mu.Lock()

@@ -38,7 +38,8 @@ type Publisher struct {
 
 	openSince atomic.Int64 // since when the link is open, in Unix nanoseconds
 	throttle  throttle
-	pending   group // confirms whose callers have gone
+	pending   group        // confirms whose callers have gone
+	doubtful  atomic.Int64 // messages of Start that ended without a confirm while the publisher was closing
 }
 
 // NewPublisher publishes over link. Its gate follows the link's state by SetState.
@@ -70,14 +71,17 @@ func (p *Publisher) Close() {
 	p.gate.close()
 }
 
-// Quiet waits until no message is under way, or ctx ends, and returns how many are.
+// Quiet waits, after Close, until no message is under way, or ctx ends, and returns how many are, or have ended
+// with ErrUnknown since Close when nobody waited for them.
 func (p *Publisher) Quiet(ctx context.Context) (unconfirmed int) {
-	select {
-	case <-p.gate.quiet():
-		return 0
-	case <-ctx.Done():
-		return p.gate.underway()
+	for _, g := range []*gate{p.gate, p.started} {
+		select {
+		case <-g.quiet():
+		case <-ctx.Done():
+		}
 	}
+	// What Start has sent is in both.
+	return max(p.gate.underway(), p.started.underway()) + int(p.doubtful.Load())
 }
 
 // Wait returns when nothing is left of what was published. Call it after the link has closed.

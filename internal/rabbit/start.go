@@ -27,7 +27,11 @@ func (p *Publisher) Start(ctx context.Context, exchange, key string, msg *Publis
 	}
 	finish := func() {
 		defer p.started.leave(size) // also if settled ends the goroutine
-		settled(p.finish(t, exchange, key, msg, resend))
+		err := p.finish(t, exchange, key, msg, resend)
+		if errors.Is(err, ErrUnknown) && p.started.isClosed() {
+			p.doubtful.Add(1)
+		}
+		settled(err)
 	}
 	if !p.pending.start(finish) {
 		finish() // the link has closed, and with it every confirm is settled
