@@ -219,7 +219,7 @@ func (s *Session) reach() {
 
 // Alone waits, after Cancel, until the broker has the acks of all deliveries but one; it passes those that
 // no other goroutine takes to the function rest. False: the session has ended, or quit was closed.
-func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
+func (s *Session) Alone(quit <-chan struct{}, other func(Delivery)) bool {
 	deliveries := s.deliveries
 	s.reach()
 	defer func() {
@@ -238,7 +238,7 @@ func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 		case d, ok := <-deliveries:
 			if d, ok := s.take(d, ok); ok {
 				s.reach()
-				rest(d)
+				other(d)
 			} else {
 				deliveries = nil
 			}
