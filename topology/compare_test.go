@@ -90,14 +90,14 @@ func TestCompare(t *testing.T) {
 		}, "unexpected binding q: unbind"},
 		{"policy that lowers", func(_ *Plan, l *Live) {
 			l.Policies = []Policy{{Name: "p", Pattern: "^q$", ApplyTo: "queues", Definition: Args{"message-ttl": 100, "dead-letter-exchange": "z"}}}
-		}, "overridden queue q dead-letter-exchange z→<nil> by p: policy\nruled queue q message-ttl 100→5000 by p: policy"},
+		}, "overridden queue q dead-letter-exchange z→<nil> by p: policy\noverridden queue q message-ttl 100→5000 by p: policy"},
 		{"policy that changes nothing", func(_ *Plan, l *Live) {
 			l.Policies = []Policy{{Name: "p", Pattern: "^q$", ApplyTo: "queues", Definition: Args{"message-ttl": 9000, "ha-sync-mode": "manual"}}}
 		}, ""},
 		{"policy that undoes at-least-once", func(_ *Plan, l *Live) {
 			l.Policies = []Policy{{Name: "p", Pattern: "", ApplyTo: "all", Definition: Args{"overflow": "drop-head"}}}
 			l.Queues = l.Queues[:1]
-		}, "missing queue plain: declare\nmissing queue foreign: ask\nruled queue q overflow drop-head→reject-publish by p: policy"},
+		}, "missing queue plain: declare\nmissing queue foreign: ask\noverridden queue q overflow drop-head→reject-publish by p: policy"},
 		{"policy of an operator", func(_ *Plan, l *Live) {
 			l.OperatorPolicies = []Policy{{Name: "o", Pattern: "^plain$", ApplyTo: "queues", Definition: Args{"max-length": 3}}}
 		}, "overridden queue plain max-length 3→<nil> by o: policy"},
@@ -128,7 +128,7 @@ func TestCompare(t *testing.T) {
 			*l = exists(*p)
 			l.Policies = append(l.Policies, Policy{Name: "their", Pattern: "", ApplyTo: "queues", Priority: 9, Definition: Args{"max-length": 1}})
 			l.Queues = append(l.Queues[:1:1], l.Queues[2])
-		}, "missing queue plain: declare\nruled queue q max-length 1→<nil> by their: policy\nruled queue q message-ttl <nil>→5000 by their: policy\n" +
+		}, "missing queue plain: declare\noverridden queue q max-length 1→<nil> by their: policy\noverridden queue q message-ttl <nil>→5000 by their: policy\n" +
 			"overridden queue q overflow <nil>→reject-publish by their: policy"},
 		{"old steps", func(_ *Plan, l *Live) {
 			l.Queues = append(l.Queues, LiveQueue{Queue: Queue{Name: "step.empty"}}, LiveQueue{Queue: Queue{Name: "step.full"}, Ready: 1},

@@ -208,7 +208,7 @@ func TestHandlingAfterFunc(t *testing.T) {
 	})
 }
 
-// A function may use its context, or stop another function, while the end is being told.
+// A function may use its context, or stop another function, while the context ends.
 func TestHandlingAfterFuncMayCallBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestDeclareError(t *testing.T) {
 			t.Errorf("%d: got %q, permanent %v; want the code, the reason and %q", code, err, Permanent(err), hint)
 		}
 	}
-	// The connection was lost while it was asked: that says nothing about the object.
+	// The connection was lost while it was asked: that is not about the object.
 	if err := declareError("queue", "q", amqp.ErrClosed); Permanent(err) {
 		t.Errorf("got %v, which is permanent; want it not to be", err)
 	}
