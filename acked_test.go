@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// outcomes counts what hooks are told.
+// outcomes counts the results that hooks receive.
 type outcomes struct {
 	mu   sync.Mutex
 	seen map[rehop.Outcome]int
@@ -89,7 +89,7 @@ func TestDoneMeansAcked(t *testing.T) {
 	})
 }
 
-// When Drain returns, hooks have been told of everything.
+// When Drain returns, hooks have received everything.
 func TestDrainTellsAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		const messages = 50

@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/internal/consume"
 )
 
-// What a BatchError says about one message concerns that message only, and nothing that is returned
+// An entry of a BatchError concerns that message only, and nothing that is returned
 // together with one is lost.
 func TestBatchAnswers(t *testing.T) {
 	t.Parallel()

@@ -265,7 +265,7 @@ func TestBatchRetries(t *testing.T) {
 	})
 }
 
-// A panic, runtime.Goexit and a timeout are failures of the whole batch, and the worker goes on.
+// A panic, runtime.Goexit and a timeout are failures of the whole batch, and the worker continues.
 func TestBatchFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle func(ctx context.Context, all []*rehop.Delivery) error

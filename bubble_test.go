@@ -32,7 +32,7 @@ func withHeartbeat(d time.Duration) rehoptest.Option {
 	return rehoptest.Options(server, client)
 }
 
-// clock tells the time since the test began.
+// clock returns the time since the test began.
 type clock struct{ began time.Time }
 
 func startClock() clock { return clock{time.Now()} }

@@ -227,7 +227,7 @@ func ended() context.Context {
 	return ctx
 }
 
-// Nobody asks Classify about a handler that a stop has canceled: its error says nothing about the message, which goes back.
+// Classify is not called for a handler that a stop has canceled: its message goes back.
 func TestClassifyNotAtStop(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		sub := subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: slowly(time.Hour), Timeout: 2 * time.Hour,
@@ -246,7 +246,7 @@ func TestClassifyNotAtStop(t *testing.T) {
 	})
 }
 
-// A handler whose time was up has an error that says so, and Classify can have it tried later.
+// A handler whose time was up returns that as its error, and Classify can have it retried later.
 func TestClassifyTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		log := newLogbook(func(ctx context.Context, d *rehop.Delivery) error {

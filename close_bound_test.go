@@ -56,7 +56,7 @@ func openHalfFailing(t *testing.T, b *rehoptest.Broker, queue layout.QueueType, 
 }
 
 // checkHalfReturned checks that exactly the five messages that failed are in the queue, as if they had not been handled. Copies of which
-// the broker has not said that it has them may be there, too.
+// the broker has not confirmed them may be there, too.
 func checkHalfReturned(t *testing.T, b *rehoptest.Broker) {
 	t.Helper()
 	left := make(map[string]bool)
@@ -89,7 +89,7 @@ func closeUnbounded(t *testing.T, client *rehop.Client, rescue func()) error {
 }
 
 // Close ends without a deadline although the broker takes no failed message: those go back to the queue, others are acked, and the error
-// says how many of which queue.
+// has how many of which queue.
 func TestCloseIsBounded(t *testing.T) {
 	const handlers, broker = 5 * 10 * time.Second, 60 * time.Second
 	for name, refusal := range refusals {
@@ -122,7 +122,7 @@ func purge(t *testing.T, b *rehoptest.Broker) {
 	b.AwaitEmpty("q")
 }
 
-// A deadline of Drain is kept, too, and its error says what went back.
+// A deadline of Drain is kept, too, and its error reports what went back.
 func TestDrainDeadlineWithoutBroker(t *testing.T) {
 	const limit = 15 * time.Second
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// Close says what is not confirmed, and does not wait for it forever.
+// Close reports what is not confirmed, and does not wait for it forever.
 func TestCloseSaysWhatIsNotConfirmed(t *testing.T) {
 	for name, fail := range map[string]func(*rehoptest.Broker){
 		"no confirm": (*rehoptest.Broker).HoldConfirms,

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// slowly makes a handler that takes so long, and notices when its context ends.
+// slowly makes a handler that takes this long, and notices when its context ends.
 func slowly(d time.Duration) *logbook {
 	return newLogbook(func(ctx context.Context, _ *rehop.Delivery) error {
 		select {
@@ -42,7 +42,7 @@ func TestDrainWaits(t *testing.T) {
 	})
 }
 
-// When its time is up, Drain cancels the handlers. What they do not finish goes back, and no attempt is burnt.
+// When its time is up, Drain cancels the handlers. What they do not finish goes back, and no attempt is used.
 func TestDrainDeadline(t *testing.T) {
 	const limit = 5 * time.Minute
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {

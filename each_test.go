@@ -32,7 +32,7 @@ func each(ctx context.Context, c *rehop.Client, messages ...rehop.Message) <-cha
 	return outcomes
 }
 
-// A message that is not confirmed keeps no other from being told of, wherever it is in the batch.
+// A message that is not confirmed delays the report of no other, wherever it is in the batch.
 func TestEachByItself(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		for _, q := range []string{"slow", "quick"} {
@@ -104,7 +104,7 @@ func onPublished(call func()) rehop.Hooks {
 	return rehop.Hooks{OnPublishEnd: func(context.Context, *rehop.Message, time.Duration, error) { call() }}
 }
 
-// What is called for the messages of a batch cannot close the client, which would wait for the others: it is told so at once, on whichever
+// What is called for the messages of a batch cannot close the client, which would wait for the others: Close returns an error at once, on whichever
 // goroutine it is, and everything continues.
 func TestCloseFromEach(t *testing.T) {
 	const slow = 10 * time.Second

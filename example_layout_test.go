@@ -50,7 +50,7 @@ func Example_layout() {
 		return
 	}
 
-	// What has failed rests in invoices-error, in the document that the fleet's own tools read.
+	// Failed messages are in invoices-error, in the document that the fleet's own tools read.
 	desk, err := admin.Open(ctx, admin.Config{Dial: server.Dial, Layout: sneakers})
 	if err != nil {
 		fmt.Println(err)

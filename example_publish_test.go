@@ -11,7 +11,7 @@ import (
 )
 
 // Publish returns nil only when the broker has confirmed that the message is in a queue. Everything
-// else is an error that says what happened.
+// else is an error with the reason.
 func Example_publish() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

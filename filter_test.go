@@ -50,7 +50,7 @@ type filteredConn struct {
 	passes func(method) bool
 
 	mu       sync.Mutex
-	greeting int // so many bytes are no frame
+	greeting int // this many bytes are not a frame
 	rest     []byte
 }
 

@@ -35,7 +35,7 @@ func TestForgedDeliveryCount(t *testing.T) {
 	}
 }
 
-// A count that a publisher has written says nothing either when the message was given back, as at a stop. What counts deliveries then is the
+// A count that a publisher has written has no effect either when the message was requeued, as at a stop. What counts deliveries then is the
 // queue, if it does.
 func TestForgedDeliveryCountGivenBack(t *testing.T) {
 	const messages = 5

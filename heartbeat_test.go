@@ -65,7 +65,7 @@ func TestSilentBroker(t *testing.T) {
 	})
 }
 
-// A client that is silent for two heartbeats is given up by the broker, which then delivers again what the client had in hand.
+// A client that is silent for two heartbeats is disconnected by the broker, which then redelivers its unacked messages.
 func TestSilentClient(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		end := make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// What a layout writes around a body can be more than the broker takes. Then the message rests as it is.
+// What a layout writes around a body can be more than the broker takes. Then the message is in the failed queue unchanged.
 func TestBodyTooLargeToWrap(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20

@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/rehoptest"
 )
 
-// While a queue is being migrated a subscription declares nothing of it: its bindings, beside the migration's own, would double messages. It
+// While a queue is being migrated a subscription declares nothing of it: its bindings, in addition to the migration's own, would duplicate messages. It
 // begins when the migration is over.
 func TestSubscriptionAwaitsMigration(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {

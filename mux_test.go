@@ -74,7 +74,7 @@ func TestMuxMatchesLikeTheBroker(t *testing.T) {
 	})
 }
 
-// What nobody handles fails at once, and says why.
+// A message without a handler fails at once, with the reason.
 func TestMuxWithoutHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		subscribe(t, b.Client, rehop.Subscriber{Queue: "q", Handler: new(rehop.Mux), Retry: rehop.Steps(time.Hour)})

@@ -26,7 +26,7 @@ func downFor(d time.Duration) *logbook {
 }
 
 // While something that the handler needs is down, one message probes from time to time and all others wait. That may take hours: no
-// attempt is burnt, nothing is lost, and work goes on soon after the end.
+// attempt is used, nothing is lost, and work resumes soon after the end.
 func TestOutageOfHours(t *testing.T) {
 	const messages, down, slowest = 40, 3 * time.Hour, 30 * time.Second
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
@@ -256,7 +256,7 @@ func (p *pauseBook) wantOnePause(t *testing.T) {
 	}
 }
 
-// A subscription that stops while it pauses says that the pause is over: nobody else will.
+// A subscription that stops while it pauses reports that the pause is over.
 func TestStopEndsPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		client, events := openPausing(t, b)

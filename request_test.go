@@ -121,7 +121,7 @@ func TestRequestWaitsForBroker(t *testing.T) {
 	}
 }
 
-// A reply says that the request has arrived, whether or not its confirm has come.
+// A reply shows that the request has arrived, whether or not its confirm has come.
 func TestReplyBeforeConfirm(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		replies(t, b.Client, "reply")

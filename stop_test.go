@@ -107,7 +107,7 @@ func (i *insider) OnMove(context.Context, *rehop.Delivery, rehop.Result, map[str
 	i.call("OnMove")
 }
 
-// A handler or hook that would wait for its own end is told so, and everything continues.
+// A handler or hook that would wait for its own end gets an error, and everything continues.
 func TestStopFromInside(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		var mu sync.Mutex
@@ -195,7 +195,7 @@ func TestStopOfAnother(t *testing.T) {
 	})
 }
 
-// A hook that is told of a stuck handler, and takes long or wants to drain, holds up no timeout of another handler.
+// A hook that receives a stuck handler, and takes long or calls Drain, delays no timeout of another handler.
 func TestStopFromStuckHook(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *rehoptest.Broker) {
 		var sub *rehop.Subscription

@@ -406,7 +406,7 @@ func (s Subscriber) queueType() layout.QueueType {
 	return s.QueueType
 }
 
-// queue is the queue as it is declared, with what a policy may set.
+// queue is the declared queue, with what a policy may set.
 func (s Subscriber) queue() topology.Queue { return s.layout().Queue(s.queueSpec()) }
 
 // isolates reports whether the subscription can change to one message at a time and back, for which

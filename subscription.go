@@ -12,7 +12,7 @@ import (
 // Subscription is a running subscription.
 type Subscription struct {
 	config  Subscriber
-	queue   topology.Queue // as it is declared
+	queue   topology.Queue // as declared
 	running *consume.Subscription
 }
 

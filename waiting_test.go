@@ -152,7 +152,7 @@ func wantArrivals(t *testing.T, runs []run, delays []time.Duration) {
 	}
 }
 
-// A message that nobody takes for a day goes to the failed queue, whether its queue or it itself says so.
+// A message that nobody takes for a day goes to the failed queue, whether its queue or it itself has that TTL.
 func TestExpiryAfterADay(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct{ queue, message time.Duration }{

@@ -7,10 +7,10 @@ import "time"
 // minute and dead-letters them to Q-retry-requeue, to which Q is bound. A message that has failed too
 // often is published to Q-error, with the header retry_info, a JSON object with the reason.
 //
-// The failures of a message are its deaths in Q. With rehop a message waits in rehop's own queues,
-// for as long as its schedule says, with different delays for different attempts too, and rehop
-// writes its failures into the same record. RabbitMQ 4 ignores such a record from a client: there,
-// and wherever others must count what rehop fails, set Reject.
+// The failures of a message are its deaths in Q. With rehop a message waits in rehop's own delay queues,
+// also with different delays for different attempts, and rehop writes its failures into the same record.
+// RabbitMQ 4 ignores such a record from a client: there, and wherever other programs must count what
+// failed in rehop, set Reject.
 type Sneakers struct {
 	// Delay is the TTL of the retry queue (retry_timeout) and the wait between attempts. It must be
 	// that of the Ruby workers: they declare the queue with it. Default: 60 s.

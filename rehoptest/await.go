@@ -8,15 +8,15 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// AwaitEmpty waits until nothing of a queue is left to do: no message is ready, none is in a handler's hands, and none waits for its
-// next attempt or its delay to return to the queue. What rests in the failed queue does not count.
+// AwaitEmpty waits until a queue has no work left: no message is ready or unacked, and none waits in a delay
+// queue for its return. Messages in the failed queue do not count.
 func (b *Broker) AwaitEmpty(queue string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf("queue %q to be empty", queue), func() string {
 		b.t.Helper()
 		ready, unacked := b.Depth(queue)
 		if ready+unacked > 0 {
-			return fmt.Sprintf("%d messages are ready and %d in consumers' hands", ready, unacked)
+			return fmt.Sprintf("%d messages are ready and %d unacked", ready, unacked)
 		}
 		if waiting := b.waiting(queue); waiting > 0 {
 			return fmt.Sprintf("%d messages wait to return", waiting)
@@ -25,8 +25,8 @@ func (b *Broker) AwaitEmpty(queue string) {
 	})
 }
 
-// waiting is how many messages are on their way to a queue: those that rehop or the broker has taken from it and that wait in another
-// one, whichever layout it belongs to, and delayed ones.
+// waiting is how many messages wait for their return to a queue: failed ones in the delay queues of any
+// layout, and delayed ones.
 func (b *Broker) waiting(queue string) (n int) {
 	b.t.Helper()
 	for _, q := range b.control.Queues(vhost) {
@@ -50,14 +50,14 @@ func (b *Broker) waiting(queue string) (n int) {
 	return n
 }
 
-// AwaitFailed waits until at least n messages rest in the failed queue of a queue, and returns what is there, oldest first. In layouts
-// other than layout.Native use AwaitMessages with the name of the queue where they rest.
+// AwaitFailed waits until the failed queue of a queue has at least n messages, and returns all of them, oldest
+// first. In layouts other than layout.Native use AwaitMessages with the name of the failed queue.
 func (b *Broker) AwaitFailed(queue string, n int) []Message {
 	b.t.Helper()
 	return b.AwaitMessages(layouts.FailedQueue(queue), n)
 }
 
-// AwaitMessages waits until at least n messages are ready in a queue, and returns what is there, oldest first.
+// AwaitMessages waits until at least n messages are ready in a queue, and returns all of them, oldest first.
 func (b *Broker) AwaitMessages(queue string, n int) []Message {
 	b.t.Helper()
 	b.await(fmt.Sprintf("%d messages in %q", n, queue), func() string {
@@ -70,16 +70,17 @@ func (b *Broker) AwaitMessages(queue string, n int) []Message {
 	return b.Messages(queue)
 }
 
-// The broker does not tell when a queue changes, so it is looked at from time to time, and at once when a client has news. In virtual
-// time the pauses grow up to when the next message is due: a year has too many seconds to look at each of them.
+// The broker does not report changes of a queue, so it is polled, and checked at once when a client reports an
+// event. In virtual time the pauses grow up to when the next message is due: a year has too many seconds to
+// poll each of them.
 const (
 	firstPause       = time.Millisecond
 	longPause        = 50 * time.Millisecond
 	longVirtualPause = time.Second // while no message waits
 )
 
-// await waits until nothing is missing, and no message is on its way from one queue to another. It looks twice: what is due in this very
-// moment may not have begun to move.
+// await waits until nothing is missing, and no message is on its way from one queue to another. It checks
+// twice: a message that is due at this moment may not have begun to move.
 func (b *Broker) await(what string, missing func() string) {
 	b.t.Helper()
 	since, pause := time.Now(), firstPause

@@ -1,7 +1,8 @@
-// Package rehoptest gives a test a broker of its own, inside the test's process, and a client on it.
+// Package rehoptest gives a test a broker of its own, inside the test's process, and a client of it.
 //
-// When the test ends, the client and the broker are closed and the broker's books are checked: nobody holds a message any more, and
-// every message is accounted for. All works inside of [testing/synctest] too, where a retry schedule of ten hours takes milliseconds:
+// When the test ends, the client and the broker are closed, and the broker is checked: no message may be
+// unacked, and every message must be accounted for. Everything also works in [testing/synctest], where a
+// retry schedule of ten hours takes milliseconds:
 //
 //	func TestSchedule(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -26,8 +27,8 @@ import (
 	"github.com/rehop/rehop/broker/brokertest"
 )
 
-// Broker is a broker for one test, and a client on it. Its methods fail the test when something goes wrong, so they belong into
-// the test's own goroutine.
+// Broker is a broker for one test, and a client of it. Its methods fail the test when something goes wrong, so
+// call them on the test's own goroutine.
 type Broker struct {
 	// Client is closed, with its subscriptions, when the test ends.
 	Client *rehop.Client
@@ -60,8 +61,8 @@ func WithServer(change func(*broker.Server)) Option {
 	return func(s *setup) { change(&s.server) }
 }
 
-// WithPatience sets how long the Await methods wait before they fail the test. In synctest's virtual time, time in which messages
-// wait on the broker does not count. Default: 30 s.
+// WithTimeout sets how long the Await methods wait before they fail the test. In synctest's virtual time, time
+// in which messages wait on the broker does not count. Default: 30 s.
 func WithTimeout(d time.Duration) Option {
 	return func(s *setup) { s.timeout = d }
 }
@@ -75,10 +76,12 @@ func Options(options ...Option) Option {
 	}
 }
 
-// heartbeat is rare: within a process nobody disappears unnoticed, and heartbeats are most of what happens in a day of virtual time.
+// heartbeat is long: within a process no connection is lost unnoticed, and heartbeats would be most of the
+// work of a day of virtual time.
 const heartbeat = 10 * time.Minute
 
-// Open starts a broker, in memory unless an option gives it a directory, and opens a client on it.
+// Open starts a broker, in memory unless WithServer sets a directory, and opens a client of it. Both are closed
+// when the test ends.
 func Open(t testing.TB, options ...Option) *Broker {
 	t.Helper()
 	s := setup{timeout: 30 * time.Second}
@@ -109,7 +112,7 @@ func Open(t testing.TB, options ...Option) *Broker {
 // virtual reports whether a moment is synctest's: its clocks begin with the year 2000.
 func virtual(now time.Time) bool { return now.Before(time.Date(2010, 1, 1, 0, 0, 0, 0, time.UTC)) }
 
-// Config is for further clients of the broker. Those must be closed before the test ends; a t.Cleanup does that in time.
+// Config is for further clients of the broker. Close them before the test ends, for example in t.Cleanup.
 func (b *Broker) Config() rehop.Config {
 	return rehop.Config{
 		URL: "amqp://guest:guest@embedded/", Dial: b.network.dial, Name: b.t.Name(), Heartbeat: heartbeat, Hooks: []rehop.Hooks{b.changes.hooks()},
@@ -120,7 +123,7 @@ func (b *Broker) Config() rehop.Config {
 // closeLimit is how long handlers may take to finish when the test is over.
 const closeLimit = 10 * time.Second
 
-// close ends all faults, for else nothing could come to its end, then the client, then the broker.
+// close ends all faults, because otherwise nothing could finish, then the client, then the broker.
 func (b *Broker) close() {
 	b.t.Helper()
 	if b.control == nil {
@@ -140,25 +143,25 @@ func (b *Broker) close() {
 			b.t.Errorf("rehoptest: close the client: %v", err)
 		}
 	}
-	b.checkBooks()
+	b.check()
 	if err := b.server.Close(); err != nil {
 		b.t.Errorf("rehoptest: close the broker: %v", err)
 	}
 }
 
-// checkBooks sees that nobody holds a message any more and that every message is accounted for.
-func (b *Broker) checkBooks() {
+// check fails the test if a message is unacked or not accounted for.
+func (b *Broker) check() {
 	b.t.Helper()
 	if left := b.clientsLeft(); len(left) > 0 {
 		b.t.Errorf("rehoptest: clients are still connected, close them before the test ends: %s", strings.Join(left, ", "))
 		return
 	}
 	if err := b.control.Check(); err != nil {
-		b.t.Errorf("rehoptest: the broker's books do not balance: %v", err)
+		b.t.Errorf("rehoptest: the check of the broker failed: %v", err)
 	}
 }
 
-// clientsLeft gives the broker a moment to see that clients have gone, and names those that have not.
+// clientsLeft waits a moment until the broker has noticed closed connections, and returns those that are open.
 func (b *Broker) clientsLeft() []string {
 	const looks = 100
 	for look := 1; ; look++ {
@@ -182,14 +185,14 @@ func (b *Broker) queue(name string) *brokertest.Queue {
 
 const vhost = "/"
 
-// Depth is how many messages of a queue are ready, and how many are in consumers' hands.
+// Depth returns how many messages of a queue are ready, and how many are unacked.
 func (b *Broker) Depth(queue string) (ready, unacked int) {
 	b.t.Helper()
 	s := b.queue(queue).Counts()
 	return s.Ready, s.Unacked
 }
 
-// String lists the queues that hold messages or have consumers, for what a failed test says.
+// String lists the queues that have messages or consumers, for the output of a failed test.
 func (b *Broker) String() string {
 	var list strings.Builder
 	for _, q := range b.control.Queues(vhost) {

@@ -237,7 +237,7 @@ func TestConfigIsForFurtherClients(t *testing.T) {
 	})
 }
 
-// A plain AMQP client that disappears with messages in its hands leaves no trace in the books.
+// A plain AMQP client that disappears with unacked messages leaves nothing behind.
 func TestForeignClient(t *testing.T) {
 	everywhere(t, func(t *testing.T, b *rehoptest.Broker) {
 		transport, err := b.Config().Dial(t.Context(), "", "")

@@ -1,6 +1,6 @@
 package rehoptest
 
-// Drop cuts all connections without a word, and returns how many there were. Clients connect again by themselves.
+// Drop cuts all connections, and returns how many there were. Clients reconnect automatically.
 func (b *Broker) Drop() int { return b.control.DropConnections() }
 
 // Down cuts all connections and refuses new ones until Up. What the broker holds stays there.
@@ -14,26 +14,27 @@ func (b *Broker) Down() {
 // Up ends Down.
 func (b *Broker) Up() { b.network.setDown(false) }
 
-// Silence has everything disappear that is sent on the present connections, in both directions, as if a cable had been cut: only
-// missed heartbeats tell. New connections work. See [rehop.Config] for the heartbeat; here it is ten minutes unless set.
+// Silence drops everything that is sent on the current connections, in both directions, as if a cable had been
+// cut: only missed heartbeats show it. New connections work. See [rehop.Config] for the heartbeat; here it is
+// ten minutes unless set.
 func (b *Broker) Silence() {
 	for _, s := range b.network.present() {
 		s.silent.Store(true)
 	}
 }
 
-// Block has the broker take no messages until Unblock, as one does that is short of memory or disk. Consumers go on.
+// Block makes the broker accept no messages until Unblock, as with a memory or disk alarm. Consumers continue.
 func (b *Broker) Block() { b.control.Block(true) }
 
 // Unblock ends Block.
 func (b *Broker) Unblock() { b.control.Block(false) }
 
-// Refuse has the broker refuse messages for which f is true: Publish returns rehop.ErrRefused. A message that fails is published
-// too, to one of rehop's exchanges, or with the exchange "" to its failed queue. f is called from many goroutines; nil ends
-// refusing.
+// Refuse makes the broker refuse messages for which f is true: Publish returns rehop.ErrRefused. A failed
+// message is published too, to one of rehop's exchanges, or with the exchange "" to its failed queue. f is
+// called from many goroutines; nil ends refusing.
 func (b *Broker) Refuse(f func(exchange, key string) bool) { b.control.Refuse(f) }
 
-// HoldConfirms has the broker take messages and confirm none until ReleaseConfirms.
+// HoldConfirms makes the broker accept messages and confirm none until ReleaseConfirms.
 func (b *Broker) HoldConfirms() { b.control.HoldConfirms(true) }
 
 // ReleaseConfirms confirms what was held back, and all that follows.

@@ -10,15 +10,15 @@ import (
 	"github.com/rehop/rehop/internal/envelope"
 )
 
-// Message is a message that lies in a queue.
+// Message is a message in a queue.
 type Message struct {
 	// Message has the exchange, key, properties and headers with which it was first published.
 	rehop.Message
-	// Queue is the queue that has failed it, and to which it returns or is replayed. Empty: none has.
+	// Queue is the queue in which it failed, and to which it returns or is replayed. Empty: it has not failed.
 	Queue string
-	// Attempts is how often a handler has failed it.
+	// Attempts is how many attempts have failed.
 	Attempts int
-	// Error and Kind say why, the last time: error, permanent, decode, timeout, panic, crash, or dead (by the broker).
+	// Error and Kind are why the last one failed; see rehop.Kind.
 	Error, Kind string
 	// Stack is where the handler panicked.
 	Stack string
@@ -28,11 +28,12 @@ type Message struct {
 	Due time.Time
 	// Replays is how often it has been replayed.
 	Replays int
-	// Redelivered: a consumer may have seen it and not answered.
+	// Redelivered: a consumer may have received it and not answered.
 	Redelivered bool
 }
 
-// Messages lists what is ready in a queue, from its head, and takes nothing. Messages in consumers' hands are not among it.
+// Messages returns the ready messages of a queue, from its head, and removes none. Unacked messages are not
+// included.
 func (b *Broker) Messages(queue string) []Message {
 	b.t.Helper()
 	var all []Message
@@ -55,7 +56,7 @@ func (b *Broker) peek(queue string) []brokertest.Message {
 	return seen
 }
 
-// messageOf opens the envelope of a message, as a client does.
+// messageOf reads the rehop headers of a message, as a client does.
 func messageOf(s brokertest.Message) (Message, error) {
 	f := envelope.ReadDead(s.Headers, s.Exchange, s.Key)
 	if f.Expiration == "" {

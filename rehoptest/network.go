@@ -3,13 +3,15 @@ package rehoptest
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// cable is what lies between the clients and the broker.
+// network is the connections between the clients and the broker.
 type network struct {
 	connect func(ctx context.Context, network, addr string) (net.Conn, error)
 
@@ -51,17 +53,14 @@ func (c *network) setDown(down bool) {
 	c.down = down
 }
 
-// present are the connections of this moment.
-func (c *network) present() (all []*clientConn) {
+// present are the current connections.
+func (c *network) present() []*clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.conns {
-		all = append(all, s)
-	}
-	return all
+	return slices.Collect(maps.Keys(c.conns))
 }
 
-// mend lets the broker see the end of connections that are silent.
+// closeSilent lets the broker see the end of silent connections.
 func (c *network) closeSilent() {
 	for _, s := range c.present() {
 		if s.silent.Load() {
@@ -70,7 +69,7 @@ func (c *network) closeSilent() {
 	}
 }
 
-// strand is one connection.
+// clientConn is one connection.
 type clientConn struct {
 	net.Conn
 	network *network
@@ -94,7 +93,7 @@ func (s *clientConn) Write(p []byte) (int, error) {
 }
 
 func (s *clientConn) Close() error {
-	if s.silent.Load() { // the broker does not hear of it
+	if s.silent.Load() { // the broker does not notice
 		return s.Conn.SetDeadline(time.Unix(1, 0))
 	}
 	s.network.mu.Lock()

@@ -31,7 +31,7 @@ func observe(test func(t testing.TB)) (complaints string) {
 	return strings.Join(o.faults, "\n")
 }
 
-// cleanUp goes on after a cleanup that ends its goroutine.
+// cleanUp continues after a cleanup that ends its goroutine.
 func (o *observer) cleanUp() {
 	if len(o.cleanups) == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// news wakes those who wait for something to happen.
+// signal wakes goroutines that wait for a change.
 type signal struct {
 	mu    sync.Mutex
 	fresh chan struct{}
@@ -16,7 +16,7 @@ type signal struct {
 
 func (n *signal) init() { n.fresh = make(chan struct{}) }
 
-// next returns a channel that is closed when something happens.
+// next returns a channel that is closed at the next change.
 func (n *signal) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -30,7 +30,7 @@ func (n *signal) wake() {
 	n.fresh = make(chan struct{})
 }
 
-// hooks wake those who wait for a queue.
+// hooks wake goroutines that wait for a queue.
 func (n *signal) hooks() rehop.Hooks {
 	return rehop.Hooks{
 		OnResult:     func(context.Context, *rehop.Delivery, rehop.Result) { n.wake() },

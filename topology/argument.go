@@ -13,42 +13,20 @@ import (
 type Args map[string]any
 
 // Equal reports whether two tables are the same to the broker: none and empty are, and so are 5 and 5.0.
-func (a Args) Equal(b Args) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, value := range a {
-		other, ok := b[name]
-		if !ok || !same(value, other) {
-			return false
-		}
-	}
-	return true
-}
-
-// with is the table with one more argument.
-func (a Args) with(name string, value any) Args {
-	b := make(Args, len(a)+1)
-	maps.Copy(b, a)
-	b[name] = value
-	return b
-}
+func (a Args) Equal(b Args) bool { return maps.EqualFunc(a, b, same) }
 
 // names are those of all arguments of the tables, in order.
 func names(tables ...Args) []string {
-	var all []string
+	all := make(Args)
 	for _, t := range tables {
-		for name := range t {
-			all = append(all, name)
-		}
+		maps.Copy(all, t)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Sorted(maps.Keys(all))
 }
 
 func same(a, b any) bool { return reflect.DeepEqual(plain(a), plain(b)) }
 
-// plain brings a value to one of the few types that a broker tells apart.
+// plain converts a value to one of the few types that a broker distinguishes.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -106,7 +84,7 @@ func lower(a, b any) any {
 	return a
 }
 
-// meeting is what counts when an argument and a policy set the same.
+// precedence is which value applies when an argument and a policy set the same.
 type precedence int
 
 const (
@@ -115,7 +93,7 @@ const (
 	lowerWins
 )
 
-// rulable are the arguments of queues that can be policies, by the policies' names, and for which types.
+// policyKeys are the arguments of queues that a policy can set, by the policies' names, and for which types.
 var policyKeys = map[string]struct {
 	precedence precedence
 	types      string
@@ -151,7 +129,7 @@ func canBePolicy(kind, key string) bool {
 	return ok && slices.Contains(strings.Fields(r.types), kind)
 }
 
-// effective is what argument and policy come to for a queue of this type; nil: nothing.
+// effective is the value that argument and policy give for a queue of this type; nil: none.
 func effective(kind string, args, ruled Args, key string) any {
 	argument, declared := args["x-"+key]
 	policy, set := ruled[key]

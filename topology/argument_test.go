@@ -2,6 +2,7 @@ package topology
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 )
 
@@ -59,4 +60,12 @@ func TestEffective(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
+}
+
+// with is the table with one more argument.
+func (a Args) with(name string, value any) Args {
+	b := make(Args, len(a)+1)
+	maps.Copy(b, a)
+	b[name] = value
+	return b
 }

@@ -2,16 +2,17 @@ package topology
 
 import "slices"
 
-// ByPolicy is the plan with policies for all that can be set by one, so that it can be changed later without
-// declaring anything anew: dead-lettering, times to live, lengths, limits, alternate exchanges. What a queue is
-// stays in its arguments: its type, a single active consumer, its priorities.
+// ByPolicy returns the plan with policies instead of arguments where a policy can set them: dead-lettering,
+// TTLs, lengths, limits, alternate exchanges. Policies can be changed later without declaring a queue
+// again. The type of a queue, its priorities and a single active consumer stay arguments.
 //
-// Each policy applies to one queue or one exchange alone. Since no more than one applies to each, the priority
-// must be above those of other policies with a pattern that matches.
+// Each policy applies to one queue or one exchange. RabbitMQ applies at most one policy to each, so the
+// priority must be above those of other policies with a matching pattern.
 //
-// With names it does so for the queues of those names alone. A client that declares a queue or an exchange with its arguments is refused
-// then; a subscription declares its queue without them if it says so (PolicyPriority). What rehop itself has on the broker is declared
-// with its arguments by every client: the whole plan by policies is for brokers on which no rehop client declares anything.
+// With names, only those queues get policies. The broker then refuses clients that declare such a queue or
+// exchange with its arguments; a subscription with a PolicyPriority declares its queue without them. Every
+// rehop client declares rehop's own objects with their arguments: without names, the plan is for brokers
+// on which no rehop client declares anything.
 func (p Plan) ByPolicy(priority int, queues ...string) Plan {
 	ruled := Plan{Bindings: p.Bindings, Policies: p.Policies[:len(p.Policies):len(p.Policies)]}
 	rule := func(o Object, applyTo string, definition Args) {
@@ -38,7 +39,8 @@ func (p Plan) ByPolicy(priority int, queues ...string) Plan {
 	return ruled
 }
 
-// split divides a table into what stays an argument and what becomes a policy, under the name that key gives.
+// split divides a table into what stays an argument and what becomes a policy, under the name that key
+// returns.
 func (a Args) split(key func(argument string) (string, bool)) (kept, definition Args) {
 	kept, definition = Args{}, Args{}
 	for name, value := range a {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Compare finds how a broker differs from a plan. Own reports which queues exist only for the plan's
-// own purposes: such a queue is superfluous if it is empty and not in the plan. Nil: none are.
+// Compare returns how a broker differs from a plan. own reports whether a queue is one of rehop's own:
+// such a queue is superfluous if it is empty and not in the plan. If own is nil, no queue is superfluous.
 func Compare(plan Plan, live Live, own func(queue string) bool) Diff {
 	c := &comparison{plan: plan, live: live, rules: rulesOf(plan.Policies)}
 	c.policies()
@@ -31,14 +31,14 @@ func (c *comparison) add(d Difference) { c.found = append(c.found, d) }
 
 const (
 	hintDeclare  = "declare it"
-	hintAsk      = "it belongs to somebody else: ask them to create it, or correct the name"
-	hintMigrate  = "migrate the queue, or change the plan to what exists; to declare it fails until then"
-	hintRecreate = "delete the exchange and declare it again while nobody publishes to it, or change the plan to what exists; to declare it fails until then"
-	hintPolicy   = "change the policy or its pattern: it applies at once, and the object itself stays as it is"
-	hintBoth     = "a policy sets it: leave the argument out of the plan, or migrate the queue; to declare it fails until then"
-	hintUnbind   = "remove the binding unless somebody needs it: messages come by it that the plan does not ask for"
-	hintDelete   = "it was empty when it was looked at: delete it if no other service has such a delay"
-	hintPartial  = "AMQP alone shows neither bindings nor policies: give the address of the management API (Config.Management or --management)"
+	hintAsk      = "another application declares it: have it created, or correct the name"
+	hintMigrate  = "migrate the queue, or change the plan to what exists; until then, declaring it fails"
+	hintRecreate = "delete the exchange and declare it again while nothing publishes to it, or change the plan to what exists; until then, declaring it fails"
+	hintPolicy   = "change the policy or its pattern: it applies at once, and the object itself stays unchanged"
+	hintBoth     = "a policy sets it: remove the argument from the plan, or migrate the queue; until then, declaring it fails"
+	hintUnbind   = "remove the binding unless it is needed: it brings messages that the plan does not have"
+	hintDelete   = "it was empty when it was checked: delete it if no other service uses this delay"
+	hintPartial  = "AMQP alone shows neither bindings nor policies: set the address of the management API (Config.Management or --management)"
 )
 
 func (c *comparison) policies() {
@@ -75,7 +75,7 @@ func (c *comparison) policies() {
 	}
 }
 
-// object compares one object; what differs is mended by do.
+// object compares one object; do is the remedy for what differs.
 type object struct {
 	*comparison
 	name Object
@@ -199,7 +199,7 @@ func (q LiveQueue) ruler(l Live, key string) string {
 
 const typeArgument = "x-queue-type"
 
-// typeOf is the type of a queue with these arguments. To a broker it is the same whether classic is said or not.
+// typeOf is the type of a queue with these arguments. For a broker, no type is the same as classic.
 func typeOf(args Args) string {
 	if kind, ok := args[typeArgument].(string); ok {
 		return strings.ToLower(kind)

@@ -90,20 +90,20 @@ func TestCompare(t *testing.T) {
 		}, "unexpected binding q: unbind"},
 		{"policy that lowers", func(_ *Plan, l *Live) {
 			l.Policies = []Policy{{Name: "p", Pattern: "^q$", ApplyTo: "queues", Definition: Args{"message-ttl": 100, "dead-letter-exchange": "z"}}}
-		}, "ruled queue q dead-letter-exchange z→<nil> by p: policy\nruled queue q message-ttl 100→5000 by p: policy"},
+		}, "overridden queue q dead-letter-exchange z→<nil> by p: policy\noverridden queue q message-ttl 100→5000 by p: policy"},
 		{"policy that changes nothing", func(_ *Plan, l *Live) {
 			l.Policies = []Policy{{Name: "p", Pattern: "^q$", ApplyTo: "queues", Definition: Args{"message-ttl": 9000, "ha-sync-mode": "manual"}}}
 		}, ""},
 		{"policy that undoes at-least-once", func(_ *Plan, l *Live) {
 			l.Policies = []Policy{{Name: "p", Pattern: "", ApplyTo: "all", Definition: Args{"overflow": "drop-head"}}}
 			l.Queues = l.Queues[:1]
-		}, "missing queue plain: declare\nmissing queue foreign: ask\nruled queue q overflow drop-head→reject-publish by p: policy"},
+		}, "missing queue plain: declare\nmissing queue foreign: ask\noverridden queue q overflow drop-head→reject-publish by p: policy"},
 		{"policy of an operator", func(_ *Plan, l *Live) {
 			l.OperatorPolicies = []Policy{{Name: "o", Pattern: "^plain$", ApplyTo: "queues", Definition: Args{"max-length": 3}}}
-		}, "ruled queue plain max-length 3→<nil> by o: policy"},
+		}, "overridden queue plain max-length 3→<nil> by o: policy"},
 		{"policy for an exchange", func(_ *Plan, l *Live) {
 			l.Policies = []Policy{{Name: "p", Pattern: "", ApplyTo: "exchanges", Definition: Args{"alternate-exchange": "z"}}}
-		}, "ruled exchange y alternate-exchange z→<nil> by p: policy"},
+		}, "overridden exchange y alternate-exchange z→<nil> by p: policy"},
 		{"policy in the place of an argument", func(_ *Plan, l *Live) {
 			q(l).Args = Args{"x-queue-type": "quorum", "x-overflow": "reject-publish"}
 			l.Policies = []Policy{{Name: "p", Pattern: "^q$", ApplyTo: "queues", Definition: Args{"message-ttl": 5000}}}
@@ -128,8 +128,8 @@ func TestCompare(t *testing.T) {
 			*l = exists(*p)
 			l.Policies = append(l.Policies, Policy{Name: "their", Pattern: "", ApplyTo: "queues", Priority: 9, Definition: Args{"max-length": 1}})
 			l.Queues = append(l.Queues[:1:1], l.Queues[2])
-		}, "missing queue plain: declare\nruled queue q max-length 1→<nil> by their: policy\nruled queue q message-ttl <nil>→5000 by their: policy\n" +
-			"ruled queue q overflow <nil>→reject-publish by their: policy"},
+		}, "missing queue plain: declare\noverridden queue q max-length 1→<nil> by their: policy\noverridden queue q message-ttl <nil>→5000 by their: policy\n" +
+			"overridden queue q overflow <nil>→reject-publish by their: policy"},
 		{"old steps", func(_ *Plan, l *Live) {
 			l.Queues = append(l.Queues, LiveQueue{Queue: Queue{Name: "step.empty"}}, LiveQueue{Queue: Queue{Name: "step.full"}, Ready: 1},
 				LiveQueue{Queue: Queue{Name: "step.used"}, Consumers: 1}, LiveQueue{Queue: Queue{Name: "step.unacked"}, Unacked: 1}, LiveQueue{Queue: Queue{Name: "other"}})
@@ -158,8 +158,8 @@ func TestDiffIsReadable(t *testing.T) {
 	live.Bindings = append(live.Bindings[1:], Binding{Source: "x", Destination: "q", Key: "old", Args: Args{"x-match": "all", "n": 1}})
 	diff := Compare(plan, live, steps)
 	want := `missing: binding of exchange "x" to queue "q" with key "new"; declare it
-differs: queue "q": x-message-ttl is 6000, planned is 5000; migrate the queue, or change the plan to what exists; to declare it fails until then
-unexpected: binding of exchange "x" to queue "q" with key "old" and n = 1, x-match = "all"; remove the binding unless somebody needs it: messages come by it that the plan does not ask for
+differs: queue "q": x-message-ttl is 6000, planned is 5000; migrate the queue, or change the plan to what exists; until then, declaring it fails
+unexpected: binding of exchange "x" to queue "q" with key "old" and n = 1, x-match = "all"; remove the binding unless it is needed: it brings messages that the plan does not have
 `
 	if got := diff.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Definitions is the plan as RabbitMQ's definitions, for a virtual host that exists. They can be imported with
-// rabbitmqctl import_definitions, through the management API, or when a broker starts; what exists already
-// stays as it is then. Queues that come and go with their consumers are left out, and so is what belongs to
-// somebody else, which must be there before the bindings are imported.
+// Definitions returns the plan as RabbitMQ's definitions, for a virtual host that exists. Import them with
+// rabbitmqctl import_definitions, through the management API, or when a broker starts; objects that exist
+// already stay unchanged. Temporary queues are left out, and so are objects of other applications, which
+// must exist before the bindings are imported. A name that is not UTF-8 is an error.
 func (p Plan) Definitions(vhost string) ([]byte, error) {
 	p = p.Lasting()
 	policies, exchanges, queues, bindings := []any{}, []any{}, []any{}, []any{}

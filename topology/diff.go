@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Diff is how a broker differs from a plan: first what keeps the plan from working, in the plan's order.
+// Diff is how a broker differs from a plan: first what prevents the plan from working, in the plan's order.
 type Diff []Difference
 
 // Difference is one thing in which a broker differs from a plan.
@@ -14,11 +14,11 @@ type Difference struct {
 	Kind     Kind   `json:"kind"`
 	Object   Object `json:"object"`
 	Argument string `json:"argument,omitempty"` // or property: type, durable, auto_delete, internal, exclusive, pattern, priority, …
-	Want     any    `json:"want,omitempty"`     // what the plan says; nil: nothing
-	Have     any    `json:"have,omitempty"`     // what the broker has; nil: nothing
-	Policy   string `json:"policy,omitempty"`   // the policy that does it
+	Want     any    `json:"want,omitempty"`     // the value in the plan; nil: none
+	Have     any    `json:"have,omitempty"`     // the value on the broker; nil: none
+	Policy   string `json:"policy,omitempty"`   // the policy that sets the value
 	Do       Remedy `json:"do"`
-	Hint     string `json:"hint"` // what to do, in words
+	Hint     string `json:"hint"` // what to do, as text
 }
 
 // Kind is how something differs.
@@ -26,19 +26,20 @@ type Kind string
 
 // The kinds, in the order in which a diff has them.
 const (
-	// Unsupported: this release of the broker has nothing of that kind. It may declare the object, which then does not do what the plan says.
+	// Unsupported: this release of the broker does not have the feature. It may declare the object anyway,
+	// which then does not behave as planned.
 	Unsupported Kind = "unsupported"
-	// Missing: the plan has it, and the broker has not.
+	// Missing: the plan has it, and the broker does not.
 	Missing Kind = "missing"
-	// Differs: both have it, not alike. To declare it fails.
+	// Differs: both have it, with different settings. Declaring it fails.
 	Differs Kind = "differs"
-	// Ruled: a policy changes what the plan says, or adds to it.
+	// Overridden: a policy changes a planned setting, or adds one.
 	Overridden Kind = "overridden"
 	// Unexpected: a queue of the plan has a binding that is not in the plan.
 	Unexpected Kind = "unexpected"
 	// Superfluous: it is rehop's own, empty, and not in the plan.
 	Superfluous Kind = "superfluous"
-	// Unchecked: it could not be seen.
+	// Unchecked: it could not be read from the broker.
 	Unchecked Kind = "unchecked"
 )
 
@@ -52,21 +53,21 @@ const (
 	Migrate Remedy = "migrate"
 	// Recreate it: delete it, and declare it again.
 	Recreate Remedy = "recreate"
-	// ChangePolicy, not the object.
+	// ChangePolicy: change the policy, not the object.
 	ChangePolicy Remedy = "policy"
 	// Unbind it.
 	Unbind Remedy = "unbind"
 	// Delete it.
 	Delete Remedy = "delete"
-	// ChangePlan, or use another release of the broker.
+	// ChangePlan: change the plan, or use another release of the broker.
 	ChangePlan Remedy = "plan"
-	// Ask its owner: it is somebody else's.
+	// Ask the owner: another application declares it.
 	Ask Remedy = "ask"
-	// Look yourself.
+	// Check it yourself.
 	Check Remedy = "check"
 )
 
-// Of are the differences of some kinds.
+// Of returns the differences of some kinds.
 func (d Diff) Of(kinds ...Kind) Diff {
 	var some Diff
 	for _, x := range d {
@@ -84,8 +85,7 @@ func (d Diff) String() string {
 	}
 	var s strings.Builder
 	for _, x := range d {
-		s.WriteString(x.String())
-		s.WriteByte('\n')
+		fmt.Fprintln(&s, x)
 	}
 	return s.String()
 }
@@ -102,7 +102,7 @@ func (x Difference) String() string {
 	return s + "; " + x.Hint
 }
 
-// shown is a value as people read it.
+// shown is a value as readable text.
 func shown(v any) string {
 	switch v := plain(v).(type) {
 	case nil:

@@ -28,7 +28,7 @@ type node struct {
 	name     string
 	notes    []string
 	ttl      string // of a queue, if messages wait in it
-	external bool   // somebody else's
+	external bool   // of another application
 }
 
 type way int
@@ -91,22 +91,22 @@ func (p Plan) graph() graph {
 	return g.gathered()
 }
 
-// node finds or makes a node. One that the plan does not have is somebody else's.
+// node finds or adds a node. One that the plan does not have is of another application.
 func (g *graphing) node(p place) int {
 	n, ok := g.at[p]
 	if !ok {
 		n = len(g.nodes)
 		g.at[p] = n
-		made := node{shape: queueShape, name: p.name, external: true}
+		shape := queueShape
 		if p.exchange {
-			made.shape = exchangeShape
+			shape = exchangeShape
 		}
-		g.nodes = append(g.nodes, made)
+		g.nodes = append(g.nodes, node{shape: shape, name: p.name, external: true})
 	}
 	return n
 }
 
-// lead adds an arc, or a label to the one that is there.
+// connect adds an arc, or a label to an existing one.
 func (g *graph) connect(from, to int, w way, labels ...string) {
 	i := slices.IndexFunc(g.arcs, func(a arc) bool { return a.from == from && a.to == to && a.way == w })
 	if i < 0 {
@@ -172,7 +172,7 @@ func queueNotes(q LiveQueue) []string {
 	return []string{strings.Join(notes, ", ")}
 }
 
-// limit writes nothing of a great limit: it is one in name only.
+// limit shows nothing for a very high limit, which has no effect.
 func limit(v any) string {
 	if n, ok := plain(v).(int64); ok && (n < 0 || n >= 1_000_000) {
 		return ""
@@ -203,7 +203,7 @@ func after(ttl any) string {
 	return "after " + span(ttl)
 }
 
-// span writes milliseconds as people do, as in 1m40s, 24h or 3d.
+// span formats milliseconds, as in 1m40s, 24h or 3d.
 func span(milliseconds any) string {
 	const (
 		day     = 24 * time.Hour

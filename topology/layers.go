@@ -336,7 +336,7 @@ func (a *arranging) columns() {
 		for _, c := range layer {
 			a.cells[c].x = x + width/2
 			if a.cells[c].box < 0 && i%2 == 0 {
-				a.cells[c].w = width // a link that passes boxes stays level beside them
+				a.cells[c].w = width // a link that passes boxes stays level next to them
 			}
 		}
 		a.widths = append(a.widths, width)
@@ -495,7 +495,7 @@ func (a *arranging) polygon(link, start, end int) polygon {
 	}
 	left, right := a.cells[chain[0]], a.cells[chain[len(chain)-1]]
 	add(left.x+left.w/2, left.y+start)
-	add(left.x+a.widths[left.layer]/2, left.y+start) // level beside wider boxes
+	add(left.x+a.widths[left.layer]/2, left.y+start) // level next to wider boxes
 	for _, c := range chain[1 : len(chain)-1] {
 		slot := a.cells[c]
 		add(slot.x-slot.w/2, slot.y)

@@ -10,12 +10,12 @@ type Live struct {
 	Queues    []LiveQueue
 	Bindings  []Binding // without those of the default exchange
 	Policies  []Policy
-	// OperatorPolicies are none, too, if the user may not read them.
+	// OperatorPolicies is also empty if the user may not read them.
 	OperatorPolicies []Policy
 	// DefaultType is the type of queues that are declared without one. "": classic.
 	DefaultType string
-	// Partial: it was read through AMQP alone. Of bindings, policies, contents and of what was not asked for it
-	// says nothing.
+	// Partial: it was read through AMQP alone, without bindings, policies, contents and objects that were not
+	// asked for.
 	Partial bool
 }
 
@@ -46,15 +46,15 @@ type LiveQueue struct {
 // Messages is how many messages it holds.
 func (q LiveQueue) Messages() int { return q.Ready + q.Unacked + q.Delayed }
 
-// Effective is what an argument and the policies come to, and whether there is any. The name is that of a
-// policy, as in message-ttl.
+// Effective returns the value that an argument and the policies give, and whether there is one. The name is
+// that of a policy, as in message-ttl.
 func (q LiveQueue) Effective(name string) (any, bool) {
 	v := effective(q.Type, q.Args, q.PolicyArgs, name)
 	return v, v != nil
 }
 
-// Effective is what an argument and the policy come to, and whether there is any. The name is that of a
-// policy, as in alternate-exchange.
+// Effective returns the value that an argument and the policy give, and whether there is one. The name is
+// that of a policy, as in alternate-exchange.
 func (x LiveExchange) Effective(name string) (any, bool) {
 	if v, ok := x.Args[name]; ok {
 		return v, true
@@ -83,7 +83,8 @@ func (l Live) Queue(name string) (LiveQueue, bool) {
 	return LiveQueue{}, false
 }
 
-// unsupported says why this release of the broker cannot do what a queue is planned for, and what to do. "": it can, as far as is known.
+// unsupported is why this release of the broker does not support a planned queue, and what to do. "": it
+// does, as far as is known.
 func (l Live) unsupported(q Queue) string {
 	var major, minor int
 	if _, err := fmt.Sscanf(l.Version, "%d.%d", &major, &minor); err != nil || major >= 4 || !q.Priorities {
@@ -93,9 +94,9 @@ func (l Live) unsupported(q Queue) string {
 		l.Version)
 }
 
-// ApplyPolicies finds which policies apply to each queue and exchange, and what they set. The broker tells so itself, but
-// seconds late; what it told is used where two policies have the same priority or a pattern is written in a
-// way that is known to the broker alone.
+// ApplyPolicies computes which policies apply to each queue and exchange, and what they set. The broker
+// reports that, too, but seconds late; its report is used where two policies have the same priority or a
+// pattern is not valid in Go.
 func (l *Live) ApplyPolicies() {
 	policies, operators := rulesOf(l.Policies), rulesOf(l.OperatorPolicies)
 	for i := range l.Exchanges {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Mermaid is a picture of the plan as a Mermaid flowchart: exchanges are rounded, queues are boxes, dead letters
-// dashed and red, alternate exchanges dotted.
+// Mermaid returns a picture of the plan as a Mermaid flowchart: exchanges are rounded, queues are boxes,
+// dead letters dashed and red, alternate exchanges dotted.
 func (p Plan) Mermaid() string {
 	g := p.graph()
 	var s strings.Builder
@@ -55,7 +55,7 @@ const (
 	maxLabel = 30
 )
 
-// label is what an arc says, shortened.
+// label is the text of an arc, shortened.
 func (a arc) label() string {
 	const most = 3
 	labels := a.labels
@@ -71,8 +71,8 @@ func (a arc) label() string {
 	return strings.Join(all, ", ") + more
 }
 
-// mermaidText writes every sign that Mermaid or HTML could take for something else as a number, and so the first
-// one, by which Mermaid would know a list.
+// mermaidText escapes every character that has a meaning in Mermaid or HTML as a number, and the first one
+// unless it is a letter, which could begin a list.
 func mermaidText(s string) string {
 	var out strings.Builder
 	for i, r := range s {

@@ -34,12 +34,12 @@ func (q Queue) Object() Object { return Object{Kind: QueueObject, Name: q.Name} 
 // Object is the policy's name.
 func (p Policy) Object() Object { return Object{Kind: PolicyObject, Name: p.Name} }
 
-// Object is what tells the binding from others.
+// Object is what identifies the binding.
 func (b Binding) Object() Object {
 	return Object{Kind: BindingObject, Name: b.Destination, ToExchange: b.ToExchange, Source: b.Source, Key: b.Key, Args: b.Args}
 }
 
-// is reports whether two names are of the same thing.
+// is reports whether two names are of the same object.
 func (o Object) is(p Object) bool {
 	return o.Kind == p.Kind && o.Name == p.Name && o.ToExchange == p.ToExchange && o.Source == p.Source && o.Key == p.Key && o.Args.Equal(p.Args)
 }
@@ -53,13 +53,11 @@ func (o Object) String() string {
 	default:
 		return fmt.Sprintf("%s %q", o.Kind, o.Name)
 	}
-	s := fmt.Sprintf("binding of exchange %q to ", o.Source)
+	to := QueueObject
 	if o.ToExchange {
-		s += "exchange "
-	} else {
-		s += "queue "
+		to = ExchangeObject
 	}
-	s += fmt.Sprintf("%q with key %q", o.Name, o.Key)
+	s := fmt.Sprintf("binding of exchange %q to %s %q with key %q", o.Source, to, o.Name, o.Key)
 	var args []string
 	for _, name := range names(o.Args) {
 		args = append(args, name+" = "+shown(o.Args[name]))

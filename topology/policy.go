@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Policy gives settings to all queues and exchanges whose names match, and can be changed at any time. At
-// most one applies to each, and one more that an operator has set.
+// Policy sets arguments of all queues and exchanges whose names match, and can be changed at any time. At
+// most one policy and one operator policy apply to each.
 type Policy struct {
 	Name       string `json:"name"`
 	Pattern    string `json:"pattern"`
@@ -16,7 +16,7 @@ type Policy struct {
 	Definition Args   `json:"definition"` // by the names of policies, as in message-ttl
 }
 
-// equal reports whether two policies of the same name say the same.
+// equal reports whether two policies of the same name have the same settings.
 func (p Policy) equal(q Policy) bool {
 	return p.Pattern == q.Pattern && p.ApplyTo == q.ApplyTo && p.Priority == q.Priority && p.Definition.Equal(q.Definition)
 }
@@ -26,7 +26,8 @@ func exactly(name string) string { return "^" + regexp.QuoteMeta(name) + `\z` }
 
 func forExchange(p Policy) bool { return p.ApplyTo == "exchanges" || p.ApplyTo == "all" }
 
-// strange are keys that keep a whole policy away from queues of a type, in all versions of RabbitMQ.
+// excludingKeys are keys that prevent a whole policy from applying to queues of a type, in all versions of
+// RabbitMQ.
 var excludingKeys = map[string][]string{
 	"classic": {"dead-letter-strategy", "delivery-limit", "initial-cluster-size", "max-age", "stream-max-segment-size-bytes"},
 	"quorum": {"ha-mode", "ha-params", "ha-promote-on-failure", "ha-promote-on-shutdown", "ha-sync-mode", "initial-cluster-size", "max-age",
@@ -55,44 +56,41 @@ type rules []rule
 
 type rule struct {
 	Policy
-	matcher *regexp.Regexp // nil: the pattern is not Go's, and may match or not
+	matcher *regexp.Regexp // nil: the pattern is not valid in Go, and may match or not
 }
 
 func rulesOf(policies []Policy) rules {
 	all := make(rules, len(policies))
 	for i, p := range policies {
-		matcher, err := regexp.Compile(p.Pattern)
-		if err != nil {
-			matcher = nil
-		}
+		matcher, _ := regexp.Compile(p.Pattern) // nil if it fails
 		all[i] = rule{p, matcher}
 	}
 	return all
 }
 
-// over finds the one policy that applies to a name. Reported is the one that the broker named, if it did: it is
-// that one unless another is known to have a higher priority.
+// policyFor finds the one policy that applies to a name. reported is the one that the broker has named, if
+// any: it applies unless another is known to have a higher priority.
 func (r rules) policyFor(name, reported string, fits func(Policy) bool) Policy {
-	var best, told Policy
+	var best, named Policy
 	for _, p := range r {
 		if p.matcher != nil && !p.matcher.MatchString(name) || !fits(p.Policy) {
 			continue
 		}
 		if p.Name == reported {
-			told = p.Policy
+			named = p.Policy
 		}
 		if p.matcher != nil && (best.Name == "" || p.Priority > best.Priority || p.Priority == best.Priority && p.Name < best.Name) {
 			best = p.Policy
 		}
 	}
-	if told.Name != "" && (best.Name == "" || told.Priority >= best.Priority) {
-		return told
+	if named.Name != "" && (best.Name == "" || named.Priority >= best.Priority) {
+		return named
 	}
 	return best
 }
 
-// underOperator is what a policy comes to under that of an operator: the lower of two numbers, otherwise
-// the operator's.
+// underOperator is a policy combined with an operator policy: the lower of two numbers, otherwise the
+// operator's value.
 func underOperator(policy, operator Args) Args {
 	if len(operator) == 0 {
 		return policy

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// SVG is a picture of the plan: exchanges are rounded, queues are boxes, dead letters dashed and red, alternate
-// exchanges dotted. It needs nothing else and follows the reader's choice of light or dark.
+// SVG returns a picture of the plan: exchanges are rounded, queues are boxes, dead letters dashed and red,
+// alternate exchanges dotted. It needs no other files and follows the reader's choice of light or dark.
 func (p Plan) SVG() []byte {
 	d := &drawing{graph: p.graph()}
 	for _, n := range d.graph.nodes {

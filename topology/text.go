@@ -15,8 +15,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// short is a text of at most n signs; what is in the middle of a longer one is left out, for names often differ at
-// their end.
+// short is a text of at most n characters; the middle of a longer one is left out, because names often
+// differ at their end.
 func short(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

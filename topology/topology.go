@@ -17,7 +17,7 @@ type Exchange struct {
 	Internal bool   // true: clients cannot publish to it, only bindings and dead-lettering reach it
 	// AutoDelete: the broker deletes it when nothing is bound to it any more.
 	AutoDelete bool `json:",omitempty"`
-	Passive    bool // true: it belongs to somebody else and is only checked for
+	Passive    bool // true: another application declares it, and rehop only checks that it exists
 	Args       Args
 }
 
@@ -26,15 +26,15 @@ type Queue struct {
 	Name       string
 	AutoDelete bool
 	Exclusive  bool
-	Passive    bool // true: it belongs to somebody else and is only checked for
+	Passive    bool // true: another application declares it, and rehop only checks that it exists
 	Args       Args
-	// Priorities: it is a quorum queue whose messages have priorities. No argument says so: quorum queues have them from RabbitMQ 4.0 on, and before
-	// that not at all.
+	// Priorities: it is a quorum queue whose messages have priorities. There is no argument for that: quorum
+	// queues have priorities from RabbitMQ 4.0 on, and not before.
 	Priorities bool `json:",omitempty"`
 }
 
-// Temporary reports whether the queue comes and goes with its consumers. Such a queue is nobody's to declare
-// but theirs.
+// Temporary reports whether the queue is deleted with its connection or its last consumer. Only its
+// consumers declare such a queue.
 func (q Queue) Temporary() bool { return !q.Passive && (q.Exclusive || q.AutoDelete) }
 
 // Binding leads messages from an exchange to a queue, or to another exchange.
@@ -51,8 +51,7 @@ type Plan struct {
 	Exchanges []Exchange
 	Queues    []Queue
 	Bindings  []Binding
-	// Policies are for what the arguments leave out; see ByPolicy. They are set by operators, not declared by
-	// clients.
+	// Policies set what the arguments leave out; see ByPolicy. Operators apply them, clients cannot.
 	Policies []Policy `json:",omitempty"`
 
 	// Alternatives are parts of the plan that applications with the same layout declare in several
@@ -61,8 +60,8 @@ type Plan struct {
 	Alternatives [][]Plan `json:"-"`
 }
 
-// Merge appends what q has and p has not; an object that one of them declares need not be checked for. An
-// object that both declare, differently, is an error.
+// Merge adds the objects of q to p. An object that one of them declares replaces a passive one of the
+// other. An object that both declare with different settings is an error.
 func (p *Plan) Merge(q Plan) error {
 	for _, x := range q.Exchanges {
 		i := slices.IndexFunc(p.Exchanges, func(y Exchange) bool { return y.Name == x.Name })
@@ -105,7 +104,7 @@ func (p *Plan) Merge(q Plan) error {
 	return nil
 }
 
-// Lasting is the plan without queues that come and go with their consumers.
+// Lasting returns the plan without temporary queues.
 func (p Plan) Lasting() Plan {
 	temporary := make(map[string]bool)
 	for _, q := range p.Queues {
@@ -116,7 +115,7 @@ func (p Plan) Lasting() Plan {
 	return p
 }
 
-// Missing is the part of the plan that a diff says is missing and can be declared.
+// Missing returns the part of the plan that is missing in a diff and can be declared.
 func (p Plan) Missing(d Diff) Plan {
 	missing := func(o Object) bool {
 		return slices.ContainsFunc(d, func(x Difference) bool { return x.Kind == Missing && x.Do == Declare && x.Object.is(o) })

@@ -16,7 +16,7 @@ type Arrival struct {
 	Counted   int           // further ones that the broker has counted
 	Refused   bool          // by its layout it can never be handled
 	Early     time.Duration // until it is due
-	Careful   bool          // it is the only one that its consumer has
+	Careful   bool          // its consumer has a prefetch of one
 }
 
 // Entry is what is done with a delivery before its handler runs.
@@ -25,12 +25,12 @@ type Entry int
 // What can be done with a delivery before its handler runs.
 const (
 	Handle      Entry = iota // nothing: the handler runs
-	HandleAlone              // it is a suspect, and the handler runs because it came alone
-	Isolate                  // it is a suspect, and the handler runs when all others are settled
+	HandleAlone              // it is suspect, and the handler runs because it came alone
+	Isolate                  // it is suspect, and the handler runs when all others are settled
 	Republish                // it goes to the end of its queue, so that its deliveries are counted
-	Refuse                   // it goes to the failed queue because its layout does not know it
-	WaitOn                   // it waits for the rest of its time
-	GiveUp                   // it goes to the failed queue because it has killed its consumers
+	Refuse                   // it goes to the failed queue because its layout does not accept it
+	WaitOn                   // it came early, and waits until it is due
+	GiveUp                   // it goes to the failed queue because it has crashed its consumers
 	Drop                     // it is acked because it is not for this queue
 )
 
@@ -40,18 +40,18 @@ type Admission struct {
 	Returns int // how often it was delivered before without an answer
 }
 
-// Admit is the rule by which deliveries are handled, or are not. Where a message has been delivered
-// over and over without an answer, its consumers have died or lost their connections. Such a
-// message is handled alone where the consumer can be replaced (isolates), and if that kills them
-// too, it goes to the failed queue. Admit depends on nothing but its arguments.
+// Admit decides whether a delivery is handled. If a message was delivered repeatedly without an
+// answer, its consumers have died or lost their connections. Such a message is handled alone where the
+// consumer can be replaced (isolates), and if that crashes consumers too, it goes to the failed queue.
+// Admit is a pure function.
 func Admit(a Arrival, crashLimit int, isolates bool) Admission {
 	if a.Uncertain {
 		return Admission{Republish, a.Recorded}
 	}
 	returns := a.Recorded + a.Counted
 	if a.Uncounted {
-		// Classic queues say that they deliver a message again, and not how often: it is counted by
-		// sending the message round with a higher number.
+		// Classic queues mark a message as redelivered, and do not count: it is counted by
+		// republishing the message with a higher number.
 		if returns++; returns < crashLimit {
 			return Admission{Republish, returns}
 		}
@@ -71,17 +71,11 @@ func Admit(a Arrival, crashLimit int, isolates bool) Admission {
 	return Admission{Isolate, returns}
 }
 
-// judgement is an Admission and what it rests on.
+// judgement is an Admission and its reasons.
 type judgement struct {
 	Admission
 	arrival Arrival
 	refused error // why the layout refuses the message
-}
-
-// admit decides what is to be done with a delivery before its handler runs, and does it. False: the
-// delivery is no longer in hand.
-func (s *Subscription) admit(o offer, h *Handling) bool {
-	return s.carryOut(o, h, s.judge(o, h))
 }
 
 // judge decides what is to be done with a delivery before its handler runs. It changes nothing.
@@ -96,8 +90,8 @@ func (s *Subscription) judge(o offer, h *Handling) judgement {
 	return judgement{Admit(arrival, s.settings.CrashLimit, s.settings.Isolates), arrival, refused}
 }
 
-// carryOut does what is to be done with a delivery before its handler runs. False: the delivery is no
-// longer in hand.
+// carryOut does what is to be done with a delivery before its handler runs. False: the delivery has
+// been settled, and the handler does not run.
 func (s *Subscription) carryOut(o offer, h *Handling, admission judgement) bool {
 	if admission.arrival.Uncounted {
 		h.setReturns(admission.Returns)
@@ -108,13 +102,16 @@ func (s *Subscription) carryOut(o offer, h *Handling, admission judgement) bool 
 	case Handle:
 		if o.careful && admission.Returns < suspectAfter {
 			s.setCareful(false)
-			// Before this message is acked, or the broker gives this consumer another one, which it
-			// would take back, and count, when the consumer ends.
+			// Before this message is acked: otherwise the broker sends this consumer another one, which
+			// it takes back, and counts, when the consumer ends.
 			o.session.Cancel()
 		}
 		return true
 	case HandleAlone:
-		return s.alone(h)
+		if s.isCareful() {
+			return true
+		}
+		s.giveBack(h, Result{}) // the next session has already begun, with a larger prefetch
 	case Isolate:
 		return s.isolate(o, h)
 	case Republish:
@@ -130,7 +127,7 @@ func (s *Subscription) carryOut(o offer, h *Handling, admission judgement) bool 
 	return false
 }
 
-// arrival finds out what an admission needs to know, and why the layout refuses the message.
+// arrival is what an admission needs to know, and why the layout refuses the message.
 func (s *Subscription) arrival(o offer, h *Handling) (a Arrival, refused error) {
 	a = Arrival{Recorded: h.past.Returns, Careful: o.careful}
 	if !h.past.Due.IsZero() {
@@ -151,9 +148,8 @@ func (s *Subscription) arrival(o offer, h *Handling) (a Arrival, refused error) 
 	return a, refused
 }
 
-// gaveBack reports whether a message that is delivered again was given back by somebody who failed
-// it, as far as that can be told: after a process was killed or a connection was lost, the consumer
-// is careful, if it can be.
+// gaveBack reports whether a redelivered message was requeued by a consumer that failed it, as far as
+// that can be known: after a crash or a lost connection the consumer is careful, if it can be.
 func (s *Subscription) gaveBack(o offer) bool {
 	return s.settings.Layout.RedeliveryFails() && s.settings.Isolates && !o.careful
 }

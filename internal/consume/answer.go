@@ -11,7 +11,7 @@ import (
 // Verb is what a handler asks for.
 type Verb int
 
-// What a handler can ask for. Any error that says nothing asks for Retry.
+// What a handler can ask for. A plain error asks for Retry.
 const (
 	Retry Verb = iota
 	RetryAfter
@@ -21,7 +21,7 @@ const (
 	Postpone
 )
 
-// Instruction is an error by which a handler says what is to become of a message.
+// Instruction is an error by which a handler decides what happens to a message.
 type Instruction struct {
 	Err  error
 	Does Verb
@@ -37,7 +37,7 @@ func (i *Instruction) Error() string {
 
 func (i *Instruction) Unwrap() error { return i.Err }
 
-// Instruction tells middleware that the handler has decided.
+// Instruction marks the error for middleware: the handler has decided.
 func (i *Instruction) Instruction() {}
 
 // DecodeError is a permanent failure with a kind of its own.
@@ -54,21 +54,21 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return e.Text }
 
-// ErrTimeout is why the context of a handler was canceled whose time was up.
-var ErrTimeout = errors.New("handler did not end in time")
+// Why the context of a handler was canceled.
+var (
+	ErrTimeout  = errors.New("handler did not end in time")
+	ErrStopping = errors.New("subscription is stopping")
+)
 
-// ErrStopping is why the context of a handler was canceled when the subscription stopped.
-var ErrStopping = errors.New("subscription is stopping")
-
-// Answer is what a handler's return means.
+// Answer is what a handler's return value means.
 type Answer struct {
-	OK   bool // it returned no error; the rest is zero
+	OK   bool // it returned no error; the other fields are zero
 	Does Verb
 	Wait time.Duration
 	Kind string // of the failure, by its error alone
 }
 
-// AnswerOf finds out what a handler's return means.
+// AnswerOf reads a handler's return value.
 func AnswerOf(err error) Answer {
 	if err == nil {
 		return Answer{OK: true}
@@ -82,7 +82,6 @@ func AnswerOf(err error) Answer {
 	return a
 }
 
-// kindOf says of what kind a failure is.
 func kindOf(err error) string {
 	if _, ok := errors.AsType[*DecodeError](err); ok {
 		return envelope.KindDecode

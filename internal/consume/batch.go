@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Batch says how many messages the handler gets together, and how long it waits for them. Size 0:
+// Batch is how many messages the handler gets together, and how long it waits for them. Size 0:
 // it gets each by itself.
 type Batch struct {
 	Size int
@@ -23,11 +23,11 @@ type batch struct {
 	rest    []*Handling // that it gets when the members have found out that an outage is over
 	next    *Handling   // that was taken and is not admitted yet: it belongs to the next batch
 	answers []error     // what the handler has returned for each member
-	reruns  int         // immediate runs of this attempt, besides the first
+	reruns  int         // immediate runs of this attempt after the first
 }
 
-// join makes a Handling of the deliveries that are handled together. It is the context of their
-// handler, and has no View.
+// join returns a Handling for deliveries that are handled together: the context of their handler,
+// without a View.
 func join(members []*Handling, next *Handling) *Handling {
 	first := members[0]
 	return &Handling{base: first.base, hookCtx: first.base, from: first.from, raw: first.raw, batch: &batch{members: members, next: next}}
@@ -41,7 +41,7 @@ func (h *Handling) messages() int {
 	return len(h.batch.members)
 }
 
-// held are all deliveries that are in the worker's hands.
+// held are all deliveries that the worker has taken.
 func (h *Handling) held() []*Handling {
 	if h.batch == nil {
 		return []*Handling{h}
@@ -58,8 +58,8 @@ func (h *Handling) holdsMore() bool {
 	return h.batch != nil && (len(h.batch.rest) > 0 || h.batch.next != nil)
 }
 
-// giveUpRest takes all deliveries out of a batch but its members.
-func (h *Handling) giveUpRest() []*Handling {
+// releaseRest removes all deliveries from a batch except its members.
+func (h *Handling) releaseRest() []*Handling {
 	all := h.held()[len(h.batch.members):]
 	h.batch.rest, h.batch.next = nil, nil
 	return all
@@ -82,9 +82,9 @@ func (w *worker) handleBatch(o offer) (more, mine bool) {
 // collect takes deliveries until a batch is full, or for the time that it waits for more. It
 // returns nil if there is none to be handled; more is false if the session has no more.
 //
-// A delivery that is not simply handled waits until the batch has been: a suspect is handled when
-// nothing else is in hand, and one that has to be moved would delay the others. So does a copy of a
-// message that is in the batch already.
+// A delivery that is not simply handled waits until the batch has been: a suspect is handled when all
+// others are settled, and one that has to be moved would delay the others. A copy of a message that is
+// in the batch waits, too.
 func (w *worker) collect(o offer) (h *Handling, more bool) {
 	s := w.sub
 	filling := false
@@ -98,7 +98,7 @@ func (w *worker) collect(o offer) (h *Handling, more bool) {
 	first := w.next
 	w.next = nil
 	if first == nil {
-		o.turn <- struct{}{} // who has it has no message, or waits for a limited time
+		o.turn <- struct{}{} // the worker that has it has no message, or waits for a limited time
 		filling = true
 		d, ok := o.session.Next()
 		if !ok {
@@ -113,7 +113,7 @@ func (w *worker) collect(o offer) (h *Handling, more bool) {
 	}
 	admission := s.judge(o, first)
 	if admission.Do != Handle || o.narrow {
-		done() // what follows may wait for what other workers have in hand
+		done() // what follows may wait for messages of other workers
 		if !s.carryOut(o, first, admission) {
 			return nil, true
 		}
@@ -172,12 +172,6 @@ func (w *worker) handleAll(h *Handling) bool {
 		h = w.concludeAll(h, err, false)
 	}
 	return true
-}
-
-// inheritBatch is inherit for a batch: the messages whose handler did not return have failed, and
-// those that have waited for it are handled.
-func (w *worker) takeOverBatch(h *Handling, err error) bool {
-	return w.handleAll(w.concludeAll(h, err, true))
 }
 
 // concludeAll carries out what the handler has returned, err for all deliveries or one answer for

@@ -3,13 +3,13 @@ package consume
 import "time"
 
 // bucket is a token bucket: it holds up to burst tokens, is full at first, and gets another token
-// each time that every has passed. Its turn is held by who takes a token, or waits for the next one, so that who came
-// first is served first. Nothing is reserved: who stops waiting leaves nothing behind.
+// each time that every has passed. The turn belongs to the worker that takes a token, or waits for the
+// next one, so that workers are served in order. Nothing is reserved, so a worker can stop waiting.
 type bucket struct {
 	every time.Duration
 	burst int
-	turn  chan struct{} // has room for the one whose turn it is, who alone uses full
-	full  time.Time     // when the bucket is full, if nobody takes a token before
+	turn  chan struct{} // has room for the one worker whose turn it is, which alone uses full
+	full  time.Time     // when the bucket is full, if no token is taken before
 }
 
 // newBucket returns a bucket that gets this many tokens per second.
@@ -17,7 +17,7 @@ func newBucket(perSecond float64, burst int) *bucket {
 	return &bucket{every: time.Duration(float64(time.Second) / perSecond), burst: burst, turn: make(chan struct{}, 1)}
 }
 
-// tryTurn reports whether it is the caller's turn, who must call pass then.
+// tryTurn reports whether it is the caller's turn. Then the caller must call pass.
 func (b *bucket) tryTurn() bool {
 	select {
 	case b.turn <- struct{}{}:

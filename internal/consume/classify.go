@@ -5,12 +5,12 @@ import (
 	"runtime/debug"
 )
 
-// classify asks which error decides, given the one that the handler has returned. That is part of
-// the handler's run: its time limit, a stop and the replacement of stuck handlers apply. A panic is
-// a failure like one of the handler.
+// classify calls Classify for the error that the handler has returned. That is part of the handler's
+// run: its time limit, a stop and the replacement of stuck handlers apply. A panic is a failure like
+// one of the handler.
 //
-// Nobody is asked where the answer has no effect: a message whose handler was canceled by a stop
-// goes back to its queue, and one whose handler was replaced has been concluded.
+// Classify is not called where its result has no effect: a message whose handler was canceled by a
+// stop goes back to its queue, and one whose handler was replaced has been concluded.
 func (w *worker) classify(h *Handling, err error) (decides error) {
 	if h.decided() {
 		return err
@@ -41,14 +41,14 @@ func readable(err error) {
 // has. That ends the goroutine of the worker, so another worker concludes it.
 func (w *worker) exited() {
 	s, h := w.sub, w.current
-	if h == nil { // not in a handler: a hook's doing, or a panic that is to end the process
+	if h == nil { // not in a handler: a hook called it, or a panic is about to end the process
 		return
 	}
 	goexit := func(who string) error {
 		return &PanicError{Text: who + " called runtime.Goexit", Stack: string(debug.Stack())}
 	}
 	err := goexit("the handler")
-	defer func() { // runs, too, if Classify calls runtime.Goexit now
+	defer func() { // also runs if Classify calls runtime.Goexit now
 		if w.classifying {
 			err = goexit("Classify")
 		}

@@ -31,7 +31,7 @@ func (s *Subscription) conclude(h *Handling, err error, d Decision) {
 	}
 }
 
-// retry has a message come back after a delay as its next attempt.
+// retry moves a message to a delay queue, from which it returns as its next attempt.
 func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Duration, result Result) {
 	result.Outcome, result.Kind, result.Delay = Retried, kind, delay
 	record := s.failure(h, err, kind)
@@ -39,7 +39,7 @@ func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Dur
 	failed.Delay = delay
 	step := delays.StepOf(delay, s.keepsKey)
 	has := s.hasStep(step)
-	if has && s.returnKey == s.settings.Queue { // else it passes another queue after the step
+	if has && s.returnKey == s.settings.Queue { // otherwise it passes another queue after the step
 		failed.Via = step.Queue
 	}
 	verdict := s.settings.Layout.Retry(failed)
@@ -51,7 +51,7 @@ func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Dur
 		s.settle(h, result, (*rabbit.Delivery).Reject)
 		return
 	case layouts.Move:
-		// How long it waits is the layout's affair; it must not be held back again for less.
+		// The layout decides how long it waits, so it has no due time: it must not be delayed again.
 		s.move(h, record, result, directly(s.toAddress(verdict, delays.Reserve(1, s.returnKey))))
 		return
 	}
@@ -60,11 +60,7 @@ func (s *Subscription) retry(h *Handling, err error, kind string, delay time.Dur
 		s.move(h, record, result, directly(s.toStep(h, step).with(verdict)))
 		return
 	}
-	cascade := s.toCascade(h, delay)
-	s.move(h, record, result, func(ctx context.Context, since time.Time) (destination, error) {
-		to, err := cascade(ctx, since)
-		return to.with(verdict), err
-	})
+	s.move(h, record, result, s.toCascade(h, delay, verdict))
 }
 
 // fail moves a message to the failed queue.
@@ -75,7 +71,7 @@ func (s *Subscription) fail(h *Handling, err error, kind string, result Result) 
 	s.move(h, record, result, directly(s.toFailed(h, record)))
 }
 
-// postpone has a message come back after a delay as if it had not been delivered.
+// postpone moves a message to a delay queue, from which it returns as the same attempt.
 func (s *Subscription) postpone(h *Handling, delay time.Duration, result Result) {
 	result.Outcome, result.Delay = Postponed, delay
 	past := h.history()
@@ -84,30 +80,27 @@ func (s *Subscription) postpone(h *Handling, delay time.Duration, result Result)
 	s.moveAside(h, past, delay, time.Time{}, result)
 }
 
-// waitOn has a message that came back early wait for the rest of its time. If a part of the cascade
-// was deleted, it is declared again; but it may also be that clocks disagree, and then every
-// message comes early. The message is not held back a second time, so that clocks which disagree
-// cost it no more than the difference.
+// waitOn delays a message that came back early until it is due. If a part of the cascade was deleted,
+// it is declared again; but if clocks disagree, every message comes early. The message is not delayed
+// a second time, so that clocks which disagree cost it no more than the difference.
 func (s *Subscription) waitOn(h *Handling, rest time.Duration) {
 	past := h.history()
 	past.Due = time.Time{}
 	s.moveAside(h, past, rest, s.shared.Delays.Declarer.Doubt(), Result{Outcome: Retried, Kind: past.Kind, Delay: rest})
 }
 
-// moveAside has a message wait with its counters unchanged, in a cascade that was declared since a
-// time.
+// moveAside delays a message with its counters unchanged, in a cascade that was declared since a time.
 func (s *Subscription) moveAside(h *Handling, past envelope.Failure, delay time.Duration, declared time.Time, result Result) {
-	record, cascade := s.settings.Layout.Record(s.message(h), past.Attempt), s.toCascade(h, delay)
+	cascade := s.toCascade(h, delay, layouts.Verdict{Headers: s.settings.Layout.Record(s.message(h), past.Attempt)})
 	s.move(h, past, result, func(ctx context.Context, since time.Time) (destination, error) {
 		if since.Before(declared) {
 			since = declared
 		}
-		to, err := cascade(ctx, since)
-		return to.with(layouts.Verdict{Headers: record}), err
+		return cascade(ctx, since)
 	})
 }
 
-// requeueAtEnd sends a message to the end of its own queue, with its counters unchanged.
+// republish publishes a message to the end of its own queue, with its counters unchanged.
 func (s *Subscription) republish(h *Handling) {
 	past := h.history()
 	past.Queue = s.settings.Queue

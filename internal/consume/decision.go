@@ -7,10 +7,10 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// State is what a decision needs to know of a message besides the handler's answer.
+// State is what a decision needs to know of a message in addition to the handler's answer.
 type State struct {
 	Failures  int  // attempts before this one that have failed
-	Reruns    int  // immediate runs of this attempt, besides the first
+	Reruns    int  // immediate runs of this attempt after the first
 	TimedOut  bool // the handler's context was canceled because its time was up
 	Stopping  bool // the handler's context was canceled because the subscription stops
 	TakenOver bool // another worker has taken over: the handler is not run again at once
@@ -22,25 +22,25 @@ type Action int
 // What can be done with a message whose handler has returned.
 const (
 	Ack         Action = iota // it is done
-	AckDiscard                // it is of no use, and gone
+	AckDiscard                // it is discarded
 	Rerun                     // the handler runs again at once
 	AwaitOutage               // the subscription pauses, and then the handler runs again
-	MoveToWait                // it comes back as the next attempt
-	MoveAside                 // it comes back as the same attempt
+	MoveToWait                // it waits in a delay queue for the next attempt
+	MoveAside                 // it waits in a delay queue for the same attempt
 	MoveToFail                // it goes to the failed queue
 	GiveBack                  // it goes back to its queue, as if it had not been delivered
 )
 
-// Decision is what becomes of a message.
+// Decision is what happens to a message.
 type Decision struct {
 	Do      Action
 	Attempt int           // MoveToWait and MoveToFail: which attempt has failed, from 1
 	Delay   time.Duration // MoveToWait and MoveAside: for how long
-	Kind    string        // MoveToWait and MoveToFail: of which kind the failure is
+	Kind    string        // MoveToWait and MoveToFail: the kind of the failure
 }
 
-// Decide is the rule by which a handler's answer is carried out. It depends on nothing but its
-// arguments, and on chance if the schedule has jitter.
+// Decide decides what happens to a message, by the handler's answer. It is a pure function, except for
+// the jitter of the schedule.
 func Decide(s State, a Answer, schedule Schedule) Decision {
 	switch {
 	case a.OK:

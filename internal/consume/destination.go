@@ -16,20 +16,20 @@ import (
 type destination struct {
 	layouts.Address
 	key string
-	// reserve is room that must be left in the header frame for what the broker adds on the way; a
-	// message that has grown too large to be delivered would end every connection that it meets.
+	// reserve is the room to leave in the header frame for what the broker adds: a message whose
+	// headers have become too large would end every connection that it is delivered on.
 	reserve int
 	// trim: user headers may be dropped if it does not fit otherwise.
 	trim bool
-	// body and contentType take the place of the message's own, if they are set.
+	// body and contentType replace the message's own, if they are set.
 	body        []byte
 	contentType string
 }
 
-// way finds a destination, and declares what it needs unless that was done since a time.
+// route returns a destination, and declares what it needs unless that was done since a time.
 type route func(ctx context.Context, since time.Time) (destination, error)
 
-// straight is the way to a destination for which nothing has to be declared.
+// directly is the route to a destination for which nothing has to be declared.
 func directly(to destination) route {
 	return func(context.Context, time.Time) (destination, error) { return to, nil }
 }
@@ -37,7 +37,7 @@ func directly(to destination) route {
 // countSize is how much the broker adds when it delivers a message again.
 const countSize = 256
 
-// with is the destination with what a layout wants to be written.
+// with is the destination with the headers and the body that a layout wants.
 func (d destination) with(v layouts.Verdict) destination {
 	headers := make(map[string]any, len(d.Headers)+len(v.Headers))
 	maps.Copy(headers, d.Headers)
@@ -46,7 +46,7 @@ func (d destination) with(v layouts.Verdict) destination {
 	return d
 }
 
-// toAddress is where a layout wants a message to be moved.
+// toAddress is the destination that a layout has chosen.
 func (s *Subscription) toAddress(v layouts.Verdict, reserve int) destination {
 	to := destination{Address: v.Address, key: v.Key, reserve: reserve}
 	if v.ToQueue {
@@ -69,12 +69,12 @@ func (s *Subscription) toStep(h *Handling, step delays.Step) destination {
 	return destination{Address: step.Address, key: key, reserve: delays.Reserve(1, key)}
 }
 
-// toCascade is the way of a message that waits in the cascade.
-func (s *Subscription) toCascade(h *Handling, delay time.Duration) route {
+// toCascade is the route of a message that waits in the cascade.
+func (s *Subscription) toCascade(h *Handling, delay time.Duration, v layouts.Verdict) route {
 	key := s.keyOf(h)
 	return func(ctx context.Context, since time.Time) (destination, error) {
 		address, err := s.shared.Delays.Back(ctx, delay, s.keepsKey, since)
-		return destination{Address: address, key: key, reserve: delays.Reserve(len(address.Headers), key)}, err
+		return destination{Address: address, key: key, reserve: delays.Reserve(len(address.Headers), key)}.with(v), err
 	}
 }
 

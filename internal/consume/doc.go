@@ -1,5 +1,5 @@
-// Package consume takes deliveries from a queue and sees each of them through: it admits a delivery
-// (Admit), runs the handler, decides by what the handler returned what becomes of the message (Decide),
-// moves the message to where it belongs next if it has to, and settles the original. It knows
-// deliveries as the package rabbit has them; its caller makes of them what a handler sees (Handler).
+// Package consume handles the deliveries of a queue: it admits a delivery (Admit), runs the handler,
+// decides what happens to the message (Decide), moves it to a delay queue or the failed queue if
+// necessary, and settles the original. Its caller turns deliveries of package rabbit into what a
+// handler sees (Handler).
 package consume

@@ -1,21 +1,22 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/rehop/rehop/internal/rabbit"
 	"github.com/rehop/rehop/topology"
 )
 
-// Form is what a subscription declares if the fleet that shares its layout has it in this form.
+// Form is what a subscription declares if the programs that share its layout use this form.
 type Form struct {
 	Plan      topology.Plan
-	RetryPlan topology.Plan // what a failed message needs, without the queue itself
+	RetryPlan topology.Plan // what failed messages need, without the queue itself
 }
 
 // openForm declares what the subscription needs in the form that the broker has, and starts a
-// consumer. The first form that the broker does not refuse is the one: where there is nothing yet,
-// the newest. It may be another one at the next connection, which may be to another broker.
+// consumer. It uses the first form that the broker does not refuse, which on an empty broker is the
+// newest. It may be another one at the next connection, which may be to another broker.
 func (s *Subscription) openForm(ctx context.Context, prefetch int) (*rabbit.Session, error) {
 	var first error
 	for i := range s.settings.Forms {
@@ -27,9 +28,7 @@ func (s *Subscription) openForm(ctx context.Context, prefetch int) (*rabbit.Sess
 			s.form.Store(form)
 			return session, nil
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		if !rabbit.Differs(err) {
 			return nil, err
 		}

@@ -23,6 +23,7 @@ func (views) Handle(context.Context, *Handling) error { return nil }
 func (views) HandleAll(context.Context, []*Handling) []error {
 	return nil
 }
+
 // viewFrom is the view in a handler's context, nil outside of a handler.
 func viewFrom(ctx context.Context) *seen {
 	v, _ := ctx.Value(ViewKey{}).(*seen)
@@ -203,7 +204,7 @@ func TestHandlingAfterFunc(t *testing.T) {
 	})
 }
 
-// A function may use its context, or stop another function, while the end is being told.
+// A function may use its context, or stop another function, while the context ends.
 func TestHandlingAfterFuncMayCallBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

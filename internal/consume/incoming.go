@@ -8,17 +8,17 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Incoming is a delivery of which the envelope is open.
+// Incoming is a delivery whose rehop headers have been read.
 type Incoming struct {
 	Raw         *rabbit.Delivery
 	Headers     map[string]any    // that the handler may see
 	Past        *envelope.Failure // of earlier attempts
-	Known       bool              // Past says how the message was first published
+	Known       bool              // Past has how the message was first published
 	Redelivered bool
 	GivenID     string // that the message gets at its first failure if it has none
 }
 
-// receive opens a message's envelope.
+// receive reads a message's rehop headers.
 func (s *Subscription) receive(base context.Context, from offer, d rabbit.Delivery) *Handling {
 	raw := rabbit.FromTable(d.Headers)
 	past := &unwritten
@@ -53,11 +53,11 @@ func (s *Subscription) show(h *Handling) {
 	})
 }
 
-// unwritten is the past of a message that has none: most have, and share it. Nobody writes to it.
+// unwritten is the past of a message that has none, as most messages. It is shared and never written to.
 var unwritten envelope.Failure
 
-// history is a copy of what is known of a message's earlier attempts. It does not rest on the
-// Delivery, which is in the handler's hands.
+// history is a copy of the record of a message's earlier attempts. It does not use the Delivery, which
+// the handler can change.
 func (h *Handling) history() envelope.Failure {
 	past := *h.past
 	if h.past == &unwritten {
@@ -66,7 +66,7 @@ func (h *Handling) history() envelope.Failure {
 	return past
 }
 
-// adopt takes up what others than rehop have written down of a message.
+// adopt reads the records of programs without rehop.
 func (s *Subscription) adopt(h *Handling) {
 	l, past := s.message(h), h.history()
 	if h.past == &unwritten {
@@ -74,14 +74,13 @@ func (s *Subscription) adopt(h *Handling) {
 	}
 	past.Attempt = max(past.Attempt, s.settings.Layout.Failures(l))
 	if h.mark == again && s.settings.Layout.RedeliveryFails() {
-		// It may also have been in the hands of somebody who died: it is not given up without
-		// another try.
+		// A consumer may also have died with it: it is not failed for good without another attempt.
 		past.Attempt = max(past.Attempt, min(past.Attempt+1, s.settings.Schedule.Attempts-1))
 	}
 	h.past = &past
 }
 
-// letter is a delivery as the layout sees it.
+// message is a delivery as the layout sees it.
 func (s *Subscription) message(h *Handling) layouts.Message {
 	d, l := &h.raw, layouts.Message{}
 	l.Queue, l.ID, l.Exchange, l.Key = s.settings.Queue, d.MessageId, d.Exchange, d.RoutingKey

@@ -2,9 +2,9 @@ package consume
 
 import "github.com/rehop/rehop/internal/rabbit"
 
-// isolate sees to it that a suspect is the only message that the broker has given us: if it kills
-// the process, no other message is counted as delivered without an answer. The consumer is ended,
-// what is already here is handled or given back, and the next consumer takes one message at a time.
+// isolate waits until a suspect is the only unacked message: if it crashes the process, no other
+// message is counted as delivered without an answer. The consumer is canceled, what was received is
+// handled or requeued, and the next consumer has a prefetch of one.
 func (s *Subscription) isolate(o offer, h *Handling) bool {
 	s.mu.Lock()
 	another := s.suspect != nil
@@ -12,7 +12,7 @@ func (s *Subscription) isolate(o offer, h *Handling) bool {
 		s.suspect = h
 	}
 	s.mu.Unlock()
-	if another { // one at a time: this one's turn comes later, and its count stays as it is
+	if another { // one at a time: this one comes later, with its count unchanged
 		s.giveBack(h, Result{})
 		return false
 	}
@@ -32,16 +32,5 @@ func (s *Subscription) isolate(o offer, h *Handling) bool {
 	} else {
 		s.report(h, Result{Outcome: Lost})
 	}
-	return false
-}
-
-// alone reports whether a suspect that came as the only message of its consumer may be handled.
-// False: the next session has already begun, with many, and the message was given back: its turn
-// comes later.
-func (s *Subscription) alone(h *Handling) bool {
-	if s.isCareful() {
-		return true
-	}
-	s.giveBack(h, Result{})
 	return false
 }

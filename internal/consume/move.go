@@ -12,14 +12,14 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// moveBackoff is the pause between tries to move a message that the broker does not take.
+// moveBackoff is the pause between attempts to move a message that the broker does not accept.
 var moveBackoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 
-// move publishes a message to where it belongs next, and only when the broker has confirmed that,
-// acks the original. It does not give up while the original is ours: a broker that is blocked, full
-// or away is waited for. When the session ends first, the broker delivers the original again. When
-// the subscription stops, the broker has a limited time (see untilGivenUp); then the original goes
-// back to its queue.
+// move publishes a message to its next queue, and acks the original only when the broker has
+// confirmed that. It does not give up while the original is unacked: it waits for a broker that is
+// blocked, full or cannot be reached. When the session ends first, the broker delivers the original
+// again. When the subscription stops, the broker has a limited time (see untilGivenUp); then the
+// original goes back to its queue.
 func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result, where route) {
 	s.reportMove(h, result)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.hookCtx))
@@ -46,16 +46,16 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 	}
 	switch {
 	case err == nil:
-		s.settle(h, result, (*rabbit.Delivery).Ack) // if that fails, there are two of it now
+		s.settle(h, result, (*rabbit.Delivery).Ack) // if that fails, the message is duplicated
 		return
 	case impossible(err) && result.Outcome == Failed && s.settings.DeadLetters:
-		// The broker can still move it as it is.
-		s.shared.Logger.Warn("rehop: message is dead-lettered without its history", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
+		// The broker can still dead-letter it unchanged.
+		s.shared.Logger.Warn("rehop: message is too large for its history and is dead-lettered without it", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
 		s.settle(h, result, (*rabbit.Delivery).Reject)
 		return
 	case impossible(err):
-		s.shared.Logger.Error("rehop: message cannot be moved, and goes back to its queue", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
-		_ = rabbit.Pause(ctx, moveBackoff.Max) // or it would go round at full speed
+		s.shared.Logger.Error("rehop: message cannot be moved to its delay or failed queue, and goes back to its queue", "queue", s.settings.Queue, "message", h.raw.MessageId, "err", err)
+		_ = rabbit.Pause(ctx, moveBackoff.Max) // otherwise it would be redelivered in a tight loop
 		s.requeue(h)
 		result.Outcome = Returned
 	default:
@@ -75,8 +75,8 @@ func (s *Subscription) move(h *Handling, failure envelope.Failure, result Result
 	s.report(h, result)
 }
 
-// untilGivenUp returns when a message need not be moved any more: it has been, or its session has
-// ended, or the subscription stops and the broker has not taken it in time.
+// untilGivenUp returns when a message need not be moved any more: it has been, its session has ended,
+// or the subscription stops and the broker has not confirmed it in time.
 func (s *Subscription) untilGivenUp(ctx context.Context, session *rabbit.Session) {
 	stop := s.stop
 	var limit <-chan time.Time
@@ -96,9 +96,9 @@ func (s *Subscription) untilGivenUp(ctx context.Context, session *rabbit.Session
 	}
 }
 
-// moveGrace is how long the broker has to take a message that is moved at a stop. Where it has not
-// taken others, it has ever less: all that is prefetched may fail, one after the other, and
-// together they must not hold up the stop for more than twice the time of one.
+// moveGrace is how long the broker has to confirm a message that is moved at a stop. It halves with
+// each message that was not confirmed: all prefetched messages may fail, one after the other, and
+// together they must not delay the stop for more than twice the time of one.
 func (s *Subscription) moveGrace() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +121,8 @@ func (s *Subscription) noteUnmoved(failed bool) {
 	}
 }
 
-// unmovedError says how many failed messages went back to the queue because the broker did not take
-// them.
+// unmovedError reports failed messages that went back to the queue because the broker did not accept
+// them elsewhere.
 func (s *Subscription) unmovedError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,24 +133,24 @@ func (s *Subscription) unmovedError() error {
 	if s.settings.temporary() {
 		fate = "they are lost, because " + s.settings.ends()
 	}
-	return fmt.Errorf("rehop: drain subscription %q: failed messages that could not be moved to where they wait for a retry or to the failed queue: %d; %s: %w",
+	return fmt.Errorf("rehop: drain subscription %q: failed messages that could not be moved to a delay queue or the failed queue: %d; %s: %w",
 		s.settings.Queue, s.unmoved, fate, s.whyUnmoved)
 }
 
-// impossible reports whether a message can never be published as it is.
+// impossible reports whether a message can never be published in this form.
 func impossible(err error) bool {
 	return errors.Is(err, rabbit.ErrTooLarge) || errors.Is(err, rabbit.ErrInvalid)
 }
 
 func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envelope.Failure, where route) error {
-	var missed time.Time                     // when something was missing on the way
-	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on it can be told from its copies
-	asItIs := false                          // the broker takes the message only with its own body
+	var missed time.Time                     // when a queue or an exchange was missing
+	id := cmp.Or(h.raw.MessageId, h.givenID) // from now on its copies have an id
+	ownBody := false                         // the layout's body is too large for the broker
 	for tries := 1; ; tries++ {
 		began := time.Now()
 		to, err := where(ctx, missed)
 		if err == nil {
-			if asItIs {
+			if ownBody {
 				to.body, to.contentType = nil, ""
 			}
 			var p *rabbit.Publishing
@@ -161,21 +161,21 @@ func (s *Subscription) moveUntil(ctx context.Context, h *Handling, failure envel
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, rabbit.ErrTooLarge) && to.body != nil && !asItIs:
-			asItIs = true
+		case errors.Is(err, rabbit.ErrTooLarge) && to.body != nil && !ownBody:
+			ownBody = true
 			continue
 		case ctx.Err() != nil, errors.Is(err, rabbit.ErrClosed), impossible(err):
 			return err
 		case errors.Is(err, rabbit.ErrUnroutable):
-			// Somebody deleted a queue or an exchange of ours. It is declared again, unless that
-			// was done since.
+			// A queue or an exchange of rehop was deleted. It is declared again, unless that was
+			// done since.
 			missed = began
-			if err := s.shared.Delays.Declarer.Ensure(ctx, "ways of "+s.settings.Queue, missed, func() topology.Plan { return s.form.Load().RetryPlan }); err != nil {
-				s.shared.Logger.Error("rehop: declare again what a retry needs", "queue", s.settings.Queue, "err", err)
+			if err := s.shared.Delays.Declarer.Ensure(ctx, "retries of "+s.settings.Queue, missed, func() topology.Plan { return s.form.Load().RetryPlan }); err != nil {
+				s.shared.Logger.Error("rehop: cannot declare a deleted queue or exchange again, which retries need", "queue", s.settings.Queue, "err", err)
 			}
 		}
 		if tries%10 == 0 {
-			s.shared.Logger.Warn("rehop: cannot move a failed message yet", "queue", s.settings.Queue, "message", id, "err", err)
+			s.shared.Logger.Warn("rehop: cannot move a failed message yet, still trying", "queue", s.settings.Queue, "message", id, "err", err)
 		}
 		if rabbit.Pause(ctx, moveBackoff.Delay(tries)) != nil {
 			return ctx.Err()

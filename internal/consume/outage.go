@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// holdLimit is how long a message is held at most while a subscription pauses. It is then sent
-	// to the end of its queue. See Timeout.
+	// holdLimit is how long a message stays unacked at most while a subscription pauses. It is then
+	// republished to the end of its queue. See Timeout.
 	holdLimit = 10 * time.Minute
-	// longOutage is after which time all messages but the one that probes go back to their queue:
-	// those that wait behind others would be held for longer than the broker allows.
+	// longOutage is when all messages but the one that probes go back to their queue: those that wait
+	// behind others would stay unacked for longer than the broker allows.
 	longOutage = time.Minute
 )
 
-// outage is a time in which the handler cannot work because something that it needs is down. One
-// worker probes with its message; all others wait with theirs.
+// outage is a pause of a subscription because something that the handler needs is down. One worker
+// probes with its message; all others wait with theirs.
 type outage struct {
 	over  chan struct{} // closed when it is over
-	long  chan struct{} // closed when it has lasted for long
-	turn  chan struct{} // has a token while nobody probes
+	long  chan struct{} // closed after longOutage
+	turn  chan struct{} // has a token while no worker probes
 	timer *time.Timer   // closes long
-	tries int           // of those who probe, one after the other
-	due   time.Time     // when to probe next, whoever does
+	tries int           // probes so far
+	due   time.Time     // when to probe next
 }
 
-// beginOutage begins one, whose end a message is to find out, unless there is one.
+// beginOutage begins an outage in which a message probes, unless there is one.
 func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +36,7 @@ func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
 	}
 	o = &outage{over: make(chan struct{}), long: make(chan struct{}), turn: make(chan struct{}, 1)}
 	o.timer = time.AfterFunc(longOutage, func() {
-		if s.probe(o) { // first, so that what goes back does not come again
+		if s.probe(o) { // first, so that requeued messages are not delivered again
 			defer s.returning.Done()
 			close(o.long)
 			s.returnPrefetched(h.base)
@@ -47,8 +47,8 @@ func (s *Subscription) beginOutage(h *Handling) (o *outage, began bool) {
 	return o, true
 }
 
-// probe has the consumer get one message at a time until an outage is over. False: it is, or that
-// cannot be. Otherwise the caller must call returning.Done.
+// probe sets the prefetch to one until an outage is over. False: it is over, or the consumer cannot be
+// replaced. Otherwise the caller must call returning.Done.
 func (s *Subscription) probe(o *outage) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +61,8 @@ func (s *Subscription) probe(o *outage) bool {
 	return true
 }
 
-// returnPrefetched gives back what the broker has sent ahead. Workers that hold a message, or
-// probe, do not take it, and its time runs.
+// returnPrefetched requeues prefetched messages: workers that wait do not take them, and their consumer
+// timeout runs.
 func (s *Subscription) returnPrefetched(base context.Context) {
 	s.mu.Lock()
 	o := s.current
@@ -71,12 +71,11 @@ func (s *Subscription) returnPrefetched(base context.Context) {
 		return
 	}
 	defer s.shared.Inside.Leave(s.shared.Inside.Enter(s))
-	o.session.Cancel() // or it would come back to us
+	o.session.Cancel() // otherwise they would be delivered to this consumer again
 	s.giveBackRest(base, o)
 }
 
-// awaitOutage waits, with a message in hand, while the subscription pauses. False: the message is
-// no longer in hand.
+// awaitOutage keeps a message while the subscription pauses. False: the message has been settled.
 func (s *Subscription) awaitOutage(h *Handling) bool {
 	for {
 		s.mu.Lock()
@@ -115,11 +114,10 @@ func (s *Subscription) awaitProbe(h *Handling, o *outage) bool {
 	return s.hold(h, o, due)
 }
 
-// hold waits for an event with a message or a batch in hand, or until it is its turn to probe.
-// False: the session ended, the subscription drains or stops, or it has taken too long, and the
-// message is no longer in hand. A drain lets handlers come to their end, and this one cannot begin.
-// But where the queue ends with the subscription, a drain waits for the end of the outage: a message
-// that is given back is lost.
+// hold keeps a message or a batch until an event, or until it is its turn to probe. False: the session
+// ended, the subscription drains or stops, or it took too long, and the message has been settled. A
+// drain lets running handlers finish, and this one has not begun. But where the queue ends with the
+// subscription, a drain waits for the end of the outage: a message that is given back is lost.
 func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool {
 	if h.taken.IsZero() {
 		if h.taken = h.began; h.began.IsZero() { // no handler has run
@@ -154,9 +152,9 @@ func (s *Subscription) hold(h *Handling, o *outage, event <-chan struct{}) bool 
 		o.turn <- struct{}{} // awaitOutage takes it
 		return true
 	case <-long:
-		h.raw.Session.Cancel() // or it would come back to us
+		h.raw.Session.Cancel() // otherwise it would be delivered to this consumer again
 		if h.probes == o {
-			concurrently(s, h.giveUpRest(), back)
+			concurrently(s, h.releaseRest(), back)
 			return s.hold(h, o, event)
 		}
 	case <-h.raw.Session.Ended():
@@ -183,9 +181,8 @@ func (s *Subscription) passOn(h *Handling) {
 	}
 }
 
-// pause begins an outage, or waits for the end of one, because the handler has returned that
-// something is unavailable. False: the message is no longer in hand. Otherwise the handler is to
-// run again.
+// pause begins an outage, or waits for the end of one, because the handler has returned Unavailable.
+// False: the message has been settled. Otherwise the handler is to run again.
 func (s *Subscription) pause(h *Handling, err error) bool {
 	o, began := s.beginOutage(h)
 	if began {
@@ -204,8 +201,8 @@ func (s *Subscription) endOutage(h *Handling) {
 		h.probes = nil
 		s.leaveOutage()
 		if h.from.narrow && !s.isNarrow() {
-			// Before this message is acked, or the broker sends this consumer another one, beyond
-			// the prefetch of the next.
+			// Before this message is acked: otherwise the broker sends this consumer another one, in
+			// addition to the prefetch of the next consumer.
 			h.raw.Session.Cancel()
 		}
 	}
@@ -215,29 +212,26 @@ func (s *Subscription) endOutage(h *Handling) {
 func (s *Subscription) leaveOutage() {
 	s.mu.Lock()
 	o := s.outage
-	s.outage = nil
-	if o != nil {
-		s.paused = make(chan struct{})
+	if o == nil {
+		s.mu.Unlock()
+		return
 	}
-	if o != nil && s.probing {
+	s.outage, s.paused = nil, make(chan struct{})
+	if s.probing {
 		s.probing = false
 		s.replaceConsumer()
 	}
 	s.mu.Unlock()
-	if o != nil {
-		o.timer.Stop()
-		close(o.over)
-		s.reportPause(false, nil)
-	}
+	o.timer.Stop()
+	close(o.over)
+	s.reportPause(false, nil)
 }
 
 func (s *Subscription) reportPause(paused bool, err error) {
 	message := "rehop: subscription resumes"
 	if paused {
-		message = "rehop: subscription pauses"
+		message = "rehop: subscription pauses because the handler returned Unavailable"
 	}
 	s.shared.Logger.Warn(message, "queue", s.settings.Queue, "err", err)
-	if s.settings.Events.Pause != nil {
-		s.settings.Events.Pause(paused, err)
-	}
+	s.settings.Events.Pause(paused, err)
 }

@@ -2,16 +2,16 @@ package consume
 
 import "time"
 
-// MaxRateWait is how long the rate may keep a prefetched message waiting: well below the time after
-// which the broker takes it away. See Timeout.
+// MaxRateWait is how long the rate may keep a prefetched message waiting: well below the broker's
+// consumer timeout. See Timeout.
 const MaxRateWait = holdLimit
 
-// awaitRate waits, with a message in hand, until the rate allows another run of the handler, whose
-// time has not begun. False: the message is no longer in hand.
+// awaitRate keeps a message until the rate allows another run of the handler, whose time has not
+// begun. False: the message has been settled.
 //
-// Whoever's turn it is waits for nothing but time: never for what another message does, nor for the
+// The worker whose turn it is waits for nothing but time: never for another message, nor for the
 // broker. While the subscription pauses, the message that probes has the tokens for itself, and all
-// others wait for the end of that first.
+// others wait for the end of the pause first.
 func (s *Subscription) awaitRate(h *Handling) bool {
 	for {
 		switch s.takeToken(h) {
@@ -23,7 +23,7 @@ func (s *Subscription) awaitRate(h *Handling) bool {
 			}
 			continue
 		case stopped:
-			h.raw.Session.Cancel() // or it would come back to us
+			h.raw.Session.Cancel() // otherwise it would be delivered to this consumer again
 			s.giveBack(h, Result{})
 		case lost:
 			s.report(h, Result{Outcome: Lost})
@@ -43,8 +43,8 @@ const (
 	lost                     // the session has ended
 )
 
-// takeToken waits for a token. A drain ends the wait, because what has not begun is better handled
-// elsewhere, but not where the queue ends with the subscription: there is no elsewhere.
+// takeToken waits for a token. A drain ends the wait, so that another consumer can handle the message,
+// but not where the queue is deleted with the subscription.
 func (s *Subscription) takeToken(h *Handling) tokenWait {
 	pause, may := s.pausing(h)
 	if !may {
@@ -86,8 +86,8 @@ func (s *Subscription) takeToken(h *Handling) tokenWait {
 	return taken
 }
 
-// pausing returns a channel that is closed when the subscription pauses; nil for the message that is
-// to find out when that is over. may is false if the subscription pauses now.
+// pausing returns a channel that is closed when the subscription pauses; nil for the message that
+// probes. may is false if the subscription pauses now.
 func (s *Subscription) pausing(h *Handling) (pause <-chan struct{}, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// sealed is the message with its history in its headers. If both together are too large for a
-// frame, what hooks have added, the stack and the error's text give way, and then, where that is
-// allowed, the largest headers.
+// sealed is the message with its history in its headers. If both together are too large for a frame,
+// the headers of hooks, the stack and the error's text are dropped, and then, where that is allowed,
+// the largest headers.
 func sealed(h *Handling, id string, failure envelope.Failure, to destination) (*rabbit.Publishing, error) {
 	d := h.raw
 	p := &rabbit.Publishing{
@@ -32,9 +32,7 @@ func sealed(h *Handling, id string, failure envelope.Failure, to destination) (*
 	failure.CC = headers["CC"]
 	delete(headers, "CC")
 	maps.Copy(headers, h.added)
-	for name, value := range to.Headers {
-		headers[name] = value
-	}
+	maps.Copy(headers, to.Headers)
 	for {
 		failure.Write(headers)
 		p.Headers = rabbit.ToTable(headers)
@@ -46,7 +44,7 @@ func sealed(h *Handling, id string, failure envelope.Failure, to destination) (*
 		switch {
 		case over <= 0 && err == nil:
 			return p, nil
-		case len(h.added)+len(failure.Hooks) > 0: // no hook's wish is worth a message
+		case len(h.added)+len(failure.Hooks) > 0: // no header of a hook is worth a message
 			h.added, failure.Hooks = nil, nil
 			return sealed(h, id, failure, to)
 		case failure.Stack != "":

@@ -17,8 +17,8 @@ const refusedPause = 5 * time.Second
 // offer is a session for the workers.
 type offer struct {
 	session *rabbit.Session
-	careful bool // at most one message of it is under way
-	narrow  bool // the broker sends one message at a time
+	careful bool // at most one of its messages is unacked
+	narrow  bool // the prefetch is one
 	// turn has room for the one worker that fills a batch: several at once would all wait with few
 	// messages each.
 	turn chan struct{}
@@ -43,20 +43,19 @@ func (s *Subscription) open(ctx context.Context) (offer, error) {
 	return offer{session: session, careful: careful, narrow: narrow, turn: make(chan struct{}, 1)}, err
 }
 
-// refuseMigrating keeps the queue as it is while it is being migrated: declaring its bindings
-// again, beside the way on which the migration keeps its messages, would have each of them handled
-// twice. The subscription goes on when the migration is over.
+// refuseMigrating returns an error while the queue is being migrated: if its bindings were declared
+// again, in addition to those of the migration, each message would be handled twice. The subscription
+// resumes when the migration is over.
 func (s *Subscription) refuseMigrating(ctx context.Context) error {
 	if s.settings.Declared.Exclusive || s.settings.Declared.AutoDelete {
 		return nil
 	}
 	moving := layouts.MovingQueue(s.settings.Queue)
 	_, err := s.shared.Consume.Inspect(ctx, moving)
-	var refused *rabbit.DeclareError
-	switch {
-	case err == nil:
-		return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; migrate it to the end", s.settings.Queue, moving)
-	case errors.As(err, &refused): // it is not there, or its name is not for this user
+	if err == nil {
+		return fmt.Errorf("queue %q is being migrated, its messages are in queue %q; finish the migration (rehop topology migrate)", s.settings.Queue, moving)
+	}
+	if _, refused := errors.AsType[*rabbit.DeclareError](err); refused { // it does not exist, or the user has no permission
 		return nil
 	}
 	return err
@@ -70,7 +69,7 @@ func (s *Subscription) Supervise() {
 	defer s.end()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	go func() { // supervise ends only after stop
+	go func() { // Supervise ends only after stop
 		<-s.stop
 		cancel()
 	}()
@@ -87,22 +86,22 @@ func (s *Subscription) Supervise() {
 				if rabbit.Permanent(err) {
 					wait = max(wait, refusedPause)
 				}
-				s.sleep(wait)
+				_ = rabbit.Pause(ctx, wait)
 				continue
 			}
 		}
 		failures = 0
 		s.receiving.Store(true)
-		s.reportConsumer(true, nil)
+		s.settings.Events.Consumer(true, nil)
 		lost := s.serve(o)
 		o, begin = offer{}, s.open
 		if lost && !s.stopping() {
 			if s.settings.Layout.RedeliveryFails() {
-				s.setCareful(true) // what comes again now was not given back: see gaveBack
+				s.setCareful(true) // what is redelivered now was not requeued: see gaveBack
 			}
 			begin = s.begin
 			s.reportDown(errors.New("the broker ended the consumer, or the connection was lost"))
-			s.sleep(backoff.Delay(1))
+			_ = rabbit.Pause(ctx, backoff.Delay(1))
 		}
 	}
 	if o.session != nil {
@@ -113,17 +112,16 @@ func (s *Subscription) Supervise() {
 	}
 }
 
-// giveBackRest gives back what a session has received and no worker has taken. The broker must not
-// take it back by itself: it may be a message that was just given back, and would then count as
-// delivered without an answer.
+// giveBackRest requeues what a session has received and no worker has taken. The broker must not take
+// it back automatically: it may be a message that was just requeued, and would then count as delivered
+// without an answer.
 func (s *Subscription) giveBackRest(base context.Context, o offer) {
 	for d, ok := o.session.Next(); ok; d, ok = o.session.Next() {
 		s.giveBack(s.receive(base, o, d), Result{})
 	}
 }
 
-// serve lets the workers take from a session until it is over. It reports whether the session ended
-// by itself.
+// serve lets the workers take from a session until it is over. It reports whether the session was lost.
 func (s *Subscription) serve(o offer) (lost bool) {
 	s.mu.Lock()
 	s.sessions = slices.DeleteFunc(s.sessions, (*rabbit.Session).HasEnded)
@@ -150,7 +148,7 @@ func (s *Subscription) serve(o offer) (lost bool) {
 		if ended {
 			return true
 		}
-		// The token was meant for a session before this one.
+		// The signal was for an earlier session.
 	}
 	// The consumer is replaced by one with another prefetch.
 	o.session.Cancel()
@@ -164,11 +162,10 @@ func (s *Subscription) serve(o offer) (lost bool) {
 	return false
 }
 
-// expectAnswer has Drain give up if the broker does not answer for long. The caller waits for the
-// answer and then calls what it returns.
-func (s *Subscription) expectAnswer() (answered func()) {
-	timer := time.AfterFunc(ConfirmGrace, s.unanswered)
-	return func() { timer.Stop() }
+// expectAnswer makes Drain give up if the broker does not answer within ConfirmGrace. The caller calls
+// answered when it has.
+func (s *Subscription) expectAnswer() (answered func() bool) {
+	return time.AfterFunc(ConfirmGrace, s.unanswered).Stop
 }
 
 // drain ends a session when the subscription stops.
@@ -186,32 +183,17 @@ func (s *Subscription) drain(session *rabbit.Session) {
 	<-canceled
 }
 
-func (s *Subscription) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.stop:
-	}
-}
-
 func (s *Subscription) reportDown(err error) {
 	s.receiving.Store(false)
 	if s.stopping() {
 		return
 	}
-	s.shared.Logger.Warn("rehop: not consuming", "queue", s.settings.Queue, "err", err)
-	s.reportConsumer(false, err)
+	s.shared.Logger.Warn("rehop: subscription does not receive messages", "queue", s.settings.Queue, "err", err)
+	s.settings.Events.Consumer(false, err)
 }
 
-func (s *Subscription) reportConsumer(up bool, err error) {
-	if s.settings.Events.Consumer != nil {
-		s.settings.Events.Consumer(up, err)
-	}
-}
-
-// end is the last thing that happens. A session that was replaced may have had a message in hand
-// until now: the broker must have its ack before the connection may close.
+// end is the last step. A session that was replaced may have an unacked message until now: the broker
+// must have its ack before the connection may close.
 func (s *Subscription) end() {
 	<-s.gone
 	s.watch.end()
@@ -227,9 +209,7 @@ func (s *Subscription) end() {
 	s.receiving.Store(false)
 	s.leaveOutage()
 	s.returning.Wait()
-	if s.settings.Events.Ended != nil {
-		s.settings.Events.Ended()
-	}
+	s.settings.Events.Ended()
 	close(s.closed)
 }
 
@@ -256,7 +236,7 @@ func (s *Subscription) isCareful() bool {
 	return s.careful
 }
 
-// setCareful changes how many messages the broker sends at once.
+// setCareful changes between a prefetch of one and the usual one.
 func (s *Subscription) setCareful(careful bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +247,8 @@ func (s *Subscription) setCareful(careful bool) {
 	s.replaceConsumer()
 }
 
-// replaceConsumer has the consumer replaced by one with another prefetch, if it has to. The caller
-// holds the lock.
+// replaceConsumer has the consumer replaced by one with another prefetch, if necessary. The caller holds
+// the lock.
 func (s *Subscription) replaceConsumer() {
 	select {
 	case s.reopen <- struct{}{}:
@@ -276,7 +256,7 @@ func (s *Subscription) replaceConsumer() {
 	}
 }
 
-// isNarrow reports whether the broker is to send one message at a time.
+// isNarrow reports whether the prefetch is to be one.
 func (s *Subscription) isNarrow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,7 @@ type Shared struct {
 	Backoff rabbit.Backoff // between tries to consume
 }
 
-// open reports whether the broker can be expected to answer, and to take messages.
+// open reports whether the broker can be expected to answer, and to accept messages.
 func (s *Shared) open() bool {
 	publish, _ := s.Publish.State()
 	consume, _ := s.Consume.State()
@@ -47,27 +47,27 @@ type Settings struct {
 	Schedule    Schedule
 
 	Layout   layouts.Layout
-	Declared topology.Queue // the queue as it is declared
+	Declared topology.Queue // the queue as declared
 	Forms    []Form         // of the layout, the newest first
 	Options  rabbit.ConsumeOptions
 	// Isolates: the consumer can be replaced by one that gets one message at a time, and back.
 	Isolates bool
-	// DeadLetters: the broker certainly takes what is rejected to the failed queue by itself.
+	// DeadLetters: the broker certainly dead-letters rejected messages to the failed queue.
 	DeadLetters bool
-	// LastConsumer: the queue ends with its last consumer, so that the consumer cannot be replaced
+	// LastConsumer: the queue is deleted with its last consumer, so that the consumer cannot be replaced
 	// in an outage.
 	LastConsumer bool
 
 	Handler Handler
-	// Classify makes of an error of the handler the one that decides. Nil: they are the same.
+	// Classify replaces an error of the handler by the one that decides. Nil: it is not replaced.
 	Classify func(view any, err error) error
 	Events   Events
 }
 
-// temporary reports whether the queue ends with the subscription, or with the client.
+// temporary reports whether the queue is deleted with the subscription, or with the client.
 func (s *Settings) temporary() bool { return s.LastConsumer || s.Declared.Exclusive }
 
-// loss says what becomes of messages that a drain leaves in a queue that ends.
+// loss is the text for messages that a drain leaves in a queue that is deleted.
 func (s *Settings) loss() string {
 	if !s.temporary() {
 		return ""
@@ -83,21 +83,21 @@ func (s *Settings) ends() string {
 	return "the queue is exclusive, and is deleted when the client closes"
 }
 
-// holdFor is how long a message is held at most while the subscription pauses.
+// holdFor is how long a message stays unacked at most while the subscription pauses.
 func (s *Settings) holdFor(narrow bool) time.Duration {
 	t := Timeout{Prefetch: s.Prefetch, Concurrency: s.Concurrency, Handler: s.Timeout, Rate: s.Rate, Immediate: s.Schedule.Immediate, Batch: s.Batch}
 	return t.hold(narrow, !s.LastConsumer)
 }
 
-// Schedule says how often a message is tried.
+// Schedule is how often a message is tried.
 type Schedule struct {
 	Attempts  int // in all
 	Immediate int // further runs at once, before the first wait
-	// After is how long a message waits when it has failed for the nth time. False: it does not.
+	// After is how long a message waits when it has failed n times. False: it is not retried.
 	After func(n int) (time.Duration, bool)
 }
 
-// Handler makes of deliveries what the handler of a user sees, and runs that.
+// Handler turns deliveries into what the handler of a user sees, and runs that handler.
 type Handler interface {
 	// New makes room for a delivery: a Handling and, in the same piece of memory, what the handler
 	// sees of it, which is the Handling's View.
@@ -110,13 +110,13 @@ type Handler interface {
 	HandleAll(ctx context.Context, all []*Handling) []error
 }
 
-// Events are called for what happens to a subscription. Those that are nil are not called.
+// Events are called for what happens to a subscription. The first four may be nil.
 type Events struct {
 	// HandleStart is called before each run of a handler, which gets the context that it returns. For a
 	// batch it is called for each message, and the handler gets none of the contexts.
 	HandleStart func(ctx context.Context, view any) context.Context
 	HandleEnd   func(ctx context.Context, view any, took time.Duration, err error)
-	// Move is called before a message is moved. What it writes into headers goes with the message.
+	// Move is called before a message is moved. What it writes into headers is added to the message.
 	Move func(ctx context.Context, view any, r Result, headers map[string]any)
 	// Result is called once for each delivery, when it is settled.
 	Result   func(ctx context.Context, view any, r Result)

@@ -14,8 +14,7 @@ func (s *Subscription) ack(h *Handling, outcome Outcome, result Result) {
 	s.settle(h, result, (*rabbit.Delivery).Ack)
 }
 
-// settle acks, requeues or rejects a delivery. Its result is reported when the broker has been sent
-// that.
+// settle acks, requeues or rejects a delivery. Its result is reported when that has been sent.
 func (s *Subscription) settle(h *Handling, result Result, by func(*rabbit.Delivery) bool) {
 	if s.settings.Events.Result != nil {
 		h.raw.Note = &settled{h, result}
@@ -26,14 +25,13 @@ func (s *Subscription) settle(h *Handling, result Result, by func(*rabbit.Delive
 	}
 }
 
-// settled is a delivery whose result is reported as soon as the broker has been sent what is to
-// become of it.
+// settled is a delivery whose result is reported as soon as its ack, requeue or reject has been sent.
 type settled struct {
 	handling *Handling
 	result   Result
 }
 
-// told is called when the broker has been sent what is to become of deliveries, or cannot be any
+// reportSettled is called when acks, requeues or rejects of deliveries have been sent, or cannot be any
 // more.
 func (s *Subscription) reportSettled(notes []any, sent bool) {
 	for _, note := range notes {
@@ -45,14 +43,14 @@ func (s *Subscription) reportSettled(notes []any, sent bool) {
 	}
 }
 
-// report reports what became of a delivery.
+// report reports what happened to a delivery.
 func (s *Subscription) report(h *Handling, result Result) {
 	if s.settings.Events.Result != nil {
 		s.settings.Events.Result(h.hookCtx, h.View, result)
 	}
 }
 
-// reportMove reports that a message is about to be moved, and notes which headers go with it.
+// reportMove reports that a message is about to be moved, and notes the headers that hooks add.
 func (s *Subscription) reportMove(h *Handling, result Result) {
 	if s.settings.Events.Move == nil {
 		return
@@ -64,15 +62,15 @@ func (s *Subscription) reportMove(h *Handling, result Result) {
 	})
 }
 
-// giveBack returns a message to its queue because the subscription stops. The broker counts that as
-// it counts a crash. So a message that has come back before goes to the end of the queue instead,
-// with its count unchanged: no number of clean stops makes it suspect. So does, where to be
-// delivered again counts as a failure, every message that has not failed, and one that has brought
-// along a count which may be above the limit of the queue.
+// giveBack returns a message to its queue because the subscription stops. The broker counts that like a
+// crash. So a message that was returned before is republished to the end of the queue instead, with its
+// count unchanged: no number of clean stops makes it suspect. The same applies to every message that
+// has not failed where a redelivery counts as a failure, and to one that has brought along a count
+// which may be above the limit of the queue.
 func (s *Subscription) giveBack(h *Handling, result Result) {
 	n := s.returns(h)
 	if n > 0 || s.settings.Layout.RedeliveryFails() && h.mark != again || s.mustRepublish(h) {
-		h.raw.Session.Cancel() // or it would come back to us
+		h.raw.Session.Cancel() // otherwise it would be delivered to this consumer again
 		h.setReturns(n)
 		s.republish(h)
 		return

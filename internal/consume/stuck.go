@@ -14,8 +14,8 @@ type Stuck struct {
 	Returned  bool          // it has returned after all
 }
 
-// replace gives the slot of a stuck handler to a new worker. As many may be abandoned as there are
-// slots; then slots stay occupied, and the reports say so.
+// replace starts a new worker in place of one whose handler is stuck. At most Concurrency handlers are
+// abandoned; further ones keep their worker, and the reports have Replaced false.
 func (s *Subscription) replace(w *worker, h *Handling) {
 	s.mu.Lock()
 	may := s.stuck < s.settings.Concurrency && s.phase < halted
@@ -38,7 +38,7 @@ func (s *Subscription) replace(w *worker, h *Handling) {
 	s.reportStuck(Stuck{MessageID: h.raw.MessageId, Messages: h.messages(), For: time.Since(h.began), Replaced: replaced})
 }
 
-// cameBack is told of an abandoned handler that has returned after all.
+// abandonedReturned notes that an abandoned handler has returned after all.
 func (s *Subscription) abandonedReturned(h *Handling) {
 	s.mu.Lock()
 	s.stuck--
@@ -49,17 +49,17 @@ func (s *Subscription) abandonedReturned(h *Handling) {
 func (s *Subscription) reportStuck(e Stuck) {
 	s.shared.Logger.Warn("rehop: handler ignores its context", "queue", s.settings.Queue, "message", e.MessageID, "messages", e.Messages,
 		"for", e.For, "replaced", e.Replaced, "returned", e.Returned)
-	if s.settings.Events.Stuck != nil {
-		s.settings.Events.Stuck(e)
-	}
+	s.settings.Events.Stuck(e)
 }
 
-// abandonAll gives back the messages of handlers that ignore their context, and tells how many.
-func (s *Subscription) abandonAll() int {
-	return s.eachRunning(func(w *worker, h *Handling) bool {
+// abandonAll requeues the messages of handlers that ignore their context, and returns how many handlers
+// there are.
+func (s *Subscription) abandonAll() (n int) {
+	for w, h := range s.handlers() {
 		if h.why() == nil || !h.abandon() {
-			return false
+			continue
 		}
+		n++
 		s.mu.Lock()
 		s.stuck++
 		s.mu.Unlock()
@@ -69,6 +69,6 @@ func (s *Subscription) abandonAll() int {
 			s.report(held, Result{Outcome: Returned, Took: took})
 		}
 		s.forget(w)
-		return true
-	})
+	}
+	return n
 }

@@ -27,7 +27,7 @@ type Subscription struct {
 	watch    *watch
 	bucket   *bucket // of the rate; nil: there is none
 	opened   offer   // the first session, until Supervise has it
-	shares   bool    // the layout is one in which others than rehop write down what fails
+	shares   bool    // programs without rehop record failures in this layout
 	// returnKey is the routing key with which messages return to the queue, unless they keep their
 	// own.
 	returnKey string
@@ -40,27 +40,27 @@ type Subscription struct {
 	careful  bool              // deliver and handle one message at a time
 	probing  bool              // deliver one message at a time, to find out whether an outage is over
 	workers  map[*worker]struct{}
-	suspect  *Handling // waits to be the only one
+	suspect  *Handling // waits to be the only unacked message
 	stuck    int       // handlers that were abandoned and have not returned
 	outage   *outage
 	paused   chan struct{} // closed when the next outage begins, or in one
-	// returning counts who gives prefetched messages back in an outage.
+	// returning waits until prefetched messages are requeued in an outage.
 	returning sync.WaitGroup
 	phase     phase
 
-	givenUp    uint  // messages that went back at a stop because the broker did not take them
+	givenUp    uint  // messages that went back at a stop because the broker did not confirm them
 	unmoved    uint  // of these, those that had failed
 	whyUnmoved error // why, for the last of them
 	unhandled  uint  // messages that a stop has given back to a queue that ends with the subscription
 
-	reopen  chan struct{} // the session is to be replaced by one with another prefetch
 	stopped time.Time     // when stop was closed
+	reopen  chan struct{} // the session is to be replaced by one with another prefetch
 	stop    chan struct{} // closed: receive no more
-	halt    chan struct{} // closed: begin no more, cancel what runs
+	halt    chan struct{} // closed: start no more handlers, cancel the running ones
 	kill    chan struct{} // closed: wait for nothing any more
 	gone    chan struct{} // closed: stopping, and no worker is left
 	silent  chan struct{} // closed: stopping, and the broker does not answer
-	closed  chan struct{} // closed: all has ended
+	closed  chan struct{} // closed: everything has ended
 
 	unanswered func() // closes mute
 
@@ -75,8 +75,8 @@ func New(shared *Shared, settings Settings) *Subscription {
 	s := &Subscription{
 		shared: shared, settings: settings,
 		keepsKey: settings.Layout.KeepsKey(), returnKey: layouts.ReturnKey(settings.Declared),
-		// A process that was killed by a message must not take others with it when it tries again,
-		// so it begins with one message and gets more when that one is above suspicion.
+		// A message that has crashed the process must not affect others at the next start. So a
+		// subscription begins with a prefetch of one, until a message is not suspect.
 		careful: settings.Isolates,
 		offered: make(chan struct{}), workers: make(map[*worker]struct{}), reopen: make(chan struct{}, 1),
 		paused: make(chan struct{}),
@@ -137,21 +137,7 @@ const (
 	killed
 )
 
-// Drain receives no more, and lets what has been received be handled. It returns nil when the
-// broker knows of all that. When ctx ends before, it continues as Stop does, and the error says so.
-//
-// A message that waits because of [Subscriber.Rate] goes back to its queue at once. Where the queue
-// ends with the subscription or the client (Exclusive, AutoDelete), it is handled when the rate
-// allows it. If ctx ends before, it is lost with the queue, and the error says so.
-//
-// Handlers have the time that [Subscriber.Timeout] and [Subscriber.StuckAfter] give them. The
-// broker has 30 s to take a message that failed, and half as long after each one that it has not
-// taken, because of a memory alarm for example: a minute in all. Such messages go back to the
-// queue, this attempt does not count, and the error says how many they are. A broker that does not
-// answer at all for 30 s is not waited for either.
-//
-// Called by a handler or hook of this subscription, Drain does nothing and returns an error, as it
-// would wait for itself.
+// Drain receives no more, and lets handlers finish what was received: see Drain of package rehop.
 func (s *Subscription) Drain(ctx context.Context) error {
 	if err := s.fromInside("drain"); err != nil {
 		return err
@@ -161,7 +147,7 @@ func (s *Subscription) Drain(ctx context.Context) error {
 	case <-s.closed:
 		return errors.Join(s.unmovedError(), s.unhandledError())
 	case <-s.silent:
-		s.enter(halted) // what has not begun is better handled elsewhere
+		s.enter(halted) // another consumer can handle what has not begun
 		s.awaitHandlers(ctx, s.settings.Timeout+s.settings.StuckAfter)
 	case <-ctx.Done():
 	}
@@ -172,12 +158,7 @@ func (s *Subscription) Drain(ctx context.Context) error {
 	return errors.Join(err, s.unmovedError(), s.unhandledError())
 }
 
-// Stop begins no more handlers and cancels the contexts of those that run. What they do not finish
-// goes back to the queue, and no attempt is used. It waits for them for [Subscriber.StopGrace]. A
-// handler that ignores its context for longer does not keep Stop from returning: its message goes
-// back while it still runs, and Stop says so. A message that has failed and that the broker does
-// not take within 2 s goes back, too. Called by a handler or hook of this subscription, Stop does
-// nothing and returns an error, as it would wait for itself.
+// Stop starts no more handlers and cancels the running ones: see Stop of package rehop.
 func (s *Subscription) Stop() error {
 	if err := s.fromInside("stop"); err != nil {
 		return err
@@ -188,12 +169,13 @@ func (s *Subscription) Stop() error {
 // haltNow stops, and returns what is left of handlers and of the broker's answers.
 func (s *Subscription) haltNow() error {
 	s.enter(halted)
-	s.cancelHandlers()
+	for _, h := range s.handlers() {
+		h.stop()
+	}
 	s.awaitHandlers(context.Background(), s.settings.StopGrace)
 	ignoring := s.abandonAll()
 	if s.shared.open() {
-		// A message that is being moved is better waited for: given back now, it would be there
-		// twice.
+		// Wait for messages that are being moved: requeued now, they would be duplicated.
 		s.waitClosed(closeGrace)
 	}
 	s.enter(killed)
@@ -202,26 +184,24 @@ func (s *Subscription) haltNow() error {
 	case ignoring > 0:
 		return fmt.Errorf("rehop: subscription %q: %d handlers still run %v after they were canceled; their messages went back to the queue", s.settings.Queue, ignoring, s.settings.StopGrace)
 	case !ended:
-		return fmt.Errorf("rehop: subscription %q: the broker has not answered within %v; it takes back what is unfinished when the connection ends", s.settings.Queue, closeGrace)
+		return fmt.Errorf("rehop: subscription %q: the broker has not answered within %v; it requeues unfinished messages when the connection ends", s.settings.Queue, closeGrace)
 	}
 	return nil
 }
 
-// fromInside is an error if a handler or hook of the subscription calls what would wait for it.
+// fromInside is an error if a handler or hook of the subscription calls a method that would wait for it.
 func (s *Subscription) fromInside(what string) error {
 	if owner, _ := s.shared.Inside.Of(); owner != s {
 		return nil
 	}
-	return fmt.Errorf("rehop: %s subscription %q: called by one of its own handlers or hooks, for whose end it would wait; nothing is done; call it from another goroutine", what, s.settings.Queue)
+	return fmt.Errorf("rehop: %s subscription %q: called by one of its own handlers or hooks, which it would wait for; nothing was done. Call it from another goroutine", what, s.settings.Queue)
 }
 
 func (s *Subscription) waitClosed(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-s.closed:
 		return true
-	case <-timer.C:
+	case <-time.After(d):
 		return false
 	}
 }
@@ -248,17 +228,8 @@ func (s *Subscription) enter(p phase) {
 
 // checkGone is called with the mutex held, when a worker has left or the phase has changed.
 func (s *Subscription) checkGone() {
-	select {
-	case <-s.stop:
-	default:
-		return
-	}
-	if len(s.workers) == 0 {
-		select {
-		case <-s.gone:
-		default:
-			close(s.gone)
-		}
+	if s.stopping() && len(s.workers) == 0 && !isClosed(s.gone) {
+		close(s.gone)
 	}
 }
 
@@ -269,18 +240,12 @@ func (s *Subscription) stoppedAt() time.Time {
 	return s.stopped
 }
 
-func (s *Subscription) stopping() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Subscription) stopping() bool { return isClosed(s.stop) }
+func (s *Subscription) halting() bool  { return isClosed(s.halt) }
 
-func (s *Subscription) halting() bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-s.halt:
+	case <-c:
 		return true
 	default:
 		return false

@@ -11,8 +11,8 @@ const (
 	maxConsumerTimeout    = math.MaxInt32 * time.Millisecond // 24 days
 )
 
-// UsualPrefetch is how many messages the broker sends ahead unless somebody says so. With a rate it
-// is at most what passes in a second: what waits here for longer could be handled elsewhere.
+// UsualPrefetch is the default prefetch. With a rate it is at most what is handled in a second: other
+// consumers could handle what waits here for longer.
 func UsualPrefetch(concurrency int, rate float64) int {
 	usual := max(4, 2*concurrency)
 	if rate > 0 && rate < float64(usual) {
@@ -21,7 +21,7 @@ func UsualPrefetch(concurrency int, rate float64) int {
 	return usual
 }
 
-// Timeout finds out how long the broker and a subscription may hold messages.
+// Timeout computes how long messages may stay unacked.
 type Timeout struct {
 	Prefetch, Concurrency int
 	Handler               time.Duration // that one run of a handler may take
@@ -50,9 +50,8 @@ func (t Timeout) rateWait(messages int) time.Duration {
 	return time.Duration(min(runs/t.Rate*float64(time.Second), float64(maxConsumerTimeout)))
 }
 
-// Consumer is when the broker may take a delivery for forgotten: not before handlers have used all
-// the time that they have. The last one of a full prefetch waits for those before it, and for the
-// rate.
+// Consumer is the consumer timeout to ask for: not shorter than all handlers of a full prefetch may
+// need, of which the last one waits for those before it, and for the rate.
 func (t Timeout) Consumer() time.Duration {
 	// In numbers that do not overflow. A batch can be as small as one message: one ends where a message with the
 	// same id comes, or one that cannot be handled with others.
@@ -63,12 +62,11 @@ func (t Timeout) Consumer() time.Duration {
 }
 
 // hold is how long after a worker has taken a message it may still begin another run of the handler
-// with it while the subscription pauses. That run must end before the broker's consumer timeout,
-// which would take the message away and count that. The timeout begins when the broker sends the
-// message. How long it then waited for a worker is not known: at the most for all that may be sent
-// ahead of it, unless the broker sends one message at a time (narrow). Never less than a pause
-// needs before everything else is given back. Where the consumer cannot be replaced by a narrow
-// one, all that is prefetched shares the time, and goes round.
+// with it while the subscription pauses. That run must end before the broker's consumer timeout, which
+// would redeliver the message and count that. The timeout begins when the broker sends the message. How
+// long it then waited for a worker is not known: at most for a full prefetch, unless the prefetch is
+// one (narrow). hold is never less than longOutage. Where the consumer cannot be replaced by a narrow
+// one, all prefetched messages share the time.
 func (t Timeout) hold(narrow, replaceable bool) time.Duration {
 	runs, wait := t.rounds(), t.RateWait()
 	if narrow {

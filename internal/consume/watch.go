@@ -21,8 +21,7 @@ type watch struct {
 	checks sync.WaitGroup
 }
 
-// begin has the handlers looked at when a deadline has come. The handling is the worker's current
-// one.
+// begin has the handlers checked at a deadline. The handling is the worker's current one.
 func (w *watch) begin(deadline time.Time) {
 	if due := w.due.Load(); due == 0 || due > w.since(deadline) {
 		w.set(deadline)
@@ -32,7 +31,7 @@ func (w *watch) begin(deadline time.Time) {
 // since is a time since the epoch, never 0.
 func (w *watch) since(t time.Time) int64 { return max(1, int64(t.Sub(w.epoch))) }
 
-// set has the handlers looked at at a time, or before.
+// set has the handlers checked at a time, or before.
 func (w *watch) set(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +47,7 @@ func (w *watch) set(at time.Time) {
 	}
 }
 
-// end stops the timer for good, and returns when no hook is being called.
+// end stops the timer, and returns when no hook is being called.
 func (w *watch) end() {
 	w.mu.Lock()
 	w.over = true
@@ -59,28 +58,22 @@ func (w *watch) end() {
 	w.checks.Wait()
 }
 
-// enter reports whether to look at the handlers. The caller must call looks.Done then.
-func (w *watch) enter() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.over {
-		w.checks.Add(1)
-	}
-	return !w.over
-}
-
-// look sees to all handlers. One that begins meanwhile sets the timer itself: it finds that it is
-// not set.
+// check cancels handlers whose time is up, and replaces stuck ones. A handler that begins meanwhile
+// finds that the timer is not set, and sets it.
 func (w *watch) check() {
-	if !w.enter() {
+	w.mu.Lock()
+	if w.over {
+		w.mu.Unlock()
 		return
 	}
+	w.checks.Add(1)
+	w.mu.Unlock()
 	defer w.checks.Done()
 	w.due.Store(0)
 	now := time.Now()
 	var next time.Time
 	stuck := make(map[*worker]*Handling)
-	w.sub.eachRunning(func(worker *worker, h *Handling) bool {
+	for worker, h := range w.sub.handlers() {
 		at := h.deadline
 		if !now.Before(at) {
 			h.cancel(context.DeadlineExceeded, ErrTimeout)
@@ -92,23 +85,21 @@ func (w *watch) check() {
 		if next.IsZero() || at.Before(next) {
 			next = at
 		}
-		return true
-	})
+	}
 	if !next.IsZero() {
 		w.set(next)
 	}
 	if len(stuck) == 0 {
 		return
 	}
-	// Last, because hooks are called, which may take their time, or call for an end that would wait
-	// for them.
+	// Last, because hooks are called, which may take long, or call Stop, which would wait for them.
 	defer w.sub.shared.Inside.Leave(w.sub.shared.Inside.Enter(w.sub))
 	for worker, h := range stuck {
 		w.sub.replace(worker, h)
 	}
 }
 
-// stuckBy reports whether it is to be reported now that the handler runs on, and when next.
+// stuckBy reports whether to report now that the handler still runs, and when next.
 func (h *Handling) stuckBy(now time.Time, every time.Duration) (stuck bool, next time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -28,14 +29,13 @@ type worker struct {
 	current *Handling
 }
 
-// startWorker starts a worker. If it takes the place of another, it first concludes what that one
-// had in hand.
+// startWorker starts a worker. If it replaces another one, it first concludes the message of that one.
 func (s *Subscription) startWorker(base context.Context, inherited *Handling, err error) {
 	w := &worker{sub: s, base: base}
 	s.mu.Lock()
 	s.workers[w] = struct{}{}
 	s.mu.Unlock()
-	go func() { // gone is closed when all workers have left, save those that were abandoned
+	go func() { // gone is closed when all workers have left, except those that were abandoned
 		w.goroutine = s.shared.Inside.Enter(s)
 		w.loop(inherited, err)
 	}()
@@ -49,45 +49,47 @@ func (s *Subscription) forget(w *worker) {
 	s.mu.Unlock()
 }
 
-// loop concludes what it is given of another worker, takes from the session that this was of, and
-// then from each that is offered.
+// loop handles deliveries until the subscription ends or another worker replaces this one.
 func (w *worker) loop(inherited *Handling, err error) {
-	s := w.sub
-	defer s.forget(w)
+	defer w.sub.forget(w)
 	returned := false
 	defer func() {
-		if !returned {
+		if !returned { // runtime.Goexit, or a panic
 			w.exited()
 		}
 	}()
+	w.work(inherited, err)
+	returned = true
+}
+
+// work concludes the message of the worker that it replaces, if any, takes from the session of that
+// message, and then from each session that is offered.
+func (w *worker) work(inherited *Handling, err error) {
 	var o offer
 	if inherited != nil {
 		if o = inherited.from; !w.takeOver(inherited, err) {
-			returned = true
 			return
 		}
 	}
 	for {
 		if o.session == nil {
 			var ok bool
-			if o, ok = s.next(w.last); !ok {
-				break
+			if o, ok = w.sub.next(w.last); !ok {
+				return
 			}
 		}
 		for more := true; more; {
 			var mine bool
 			if more, mine = w.handleNext(o); !mine {
-				returned = true
 				return
 			}
 		}
 		w.last, o = o.session, offer{}
 	}
-	returned = true
 }
 
-// handleNext sees to the next delivery of a session, or to the next batch. more is false if there is
-// none, mine if another worker has taken this one's place.
+// handleNext handles the next delivery of a session, or the next batch. more is false if there is none,
+// mine if another worker has replaced this one.
 func (w *worker) handleNext(o offer) (more, mine bool) {
 	if w.sub.settings.Batch.Size > 0 {
 		return w.handleBatch(o)
@@ -99,7 +101,7 @@ func (w *worker) handleNext(o offer) (more, mine bool) {
 	return true, w.handle(o, d)
 }
 
-// handle sees to one delivery. False: another worker has taken this one's place.
+// handle handles one delivery. False: another worker has replaced this one.
 func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 	s := w.sub
 	h := s.receive(w.base, o, d)
@@ -107,13 +109,14 @@ func (w *worker) handle(o offer, d rabbit.Delivery) bool {
 		s.giveBack(h, Result{})
 		return true
 	}
-	return !s.admit(o, h) || w.attempt(h)
+	return !s.carryOut(o, h, s.judge(o, h)) || w.attempt(h)
 }
 
-// inherit concludes what another worker had in hand. False: as handle.
+// takeOver concludes the message of another worker, or its batch: the messages whose handler did not
+// return have failed, and those that have waited for it are handled. False: as handle.
 func (w *worker) takeOver(h *Handling, err error) bool {
 	if h.batch != nil {
-		return w.takeOverBatch(h, err)
+		return w.handleAll(w.concludeAll(h, err, true))
 	}
 	s, state := w.sub, h.state(0)
 	state.TakenOver = true
@@ -194,7 +197,7 @@ func (w *worker) run(h *Handling) (mine bool, err error) {
 	return false, nil
 }
 
-// rest notes that no handler is being called.
+// setIdle notes that no handler is being called.
 func (w *worker) setIdle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,14 +271,6 @@ func call(ctx context.Context, handler Handler, h *Handling) (answers []error, e
 	return answers, nil
 }
 
-// cancelHandlers cancels what runs, and tells how many.
-func (s *Subscription) cancelHandlers() int {
-	return s.eachRunning(func(_ *worker, h *Handling) bool {
-		h.stop()
-		return true
-	})
-}
-
 // awaitHandlers waits, at a stop, until no handler runs, or for a limited time.
 func (s *Subscription) awaitHandlers(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -293,17 +288,18 @@ func (s *Subscription) awaitHandlers(ctx context.Context, limit time.Duration) {
 	}
 }
 
-func (s *Subscription) eachRunning(do func(*worker, *Handling) bool) int {
-	n := 0
-	for _, w := range s.allWorkers() {
-		w.mu.Lock()
-		h := w.current
-		w.mu.Unlock()
-		if h != nil && do(w, h) {
-			n++
+// handlers are the running handlers.
+func (s *Subscription) handlers() iter.Seq2[*worker, *Handling] {
+	return func(yield func(*worker, *Handling) bool) {
+		for _, w := range s.allWorkers() {
+			w.mu.Lock()
+			h := w.current
+			w.mu.Unlock()
+			if h != nil && !yield(w, h) {
+				return
+			}
 		}
 	}
-	return n
 }
 
 func (s *Subscription) allWorkers() []*worker {

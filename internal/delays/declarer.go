@@ -3,7 +3,6 @@ package delays
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -11,19 +10,19 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Declarer declares parts of the topology when they are first needed on a connection, each
-// exchange, queue and binding once, whoever needs it.
+// Declarer declares parts of the topology when they are first needed on a connection, and each
+// exchange, queue and binding only once.
 type Declarer struct {
 	link *rabbit.Link
-	turn chan struct{} // has room for one: who declares
+	turn chan struct{} // has room for the one caller that declares
 
 	mu      sync.Mutex
 	epoch   int
 	parts   map[string]time.Time // when each was declared
 	objects map[string]time.Time
 
-	doubted time.Time     // when something was last taken for missing because a message came early
-	trust   time.Duration // for how long it is not taken for missing again
+	doubted time.Time     // when the topology was last suspected to be incomplete because a message came early
+	trust   time.Duration // for how long it is not suspected again
 }
 
 // NewDeclarer returns a Declarer that uses the given connection.
@@ -31,16 +30,16 @@ func NewDeclarer(link *rabbit.Link) *Declarer {
 	return &Declarer{link: link, turn: make(chan struct{}, 1), parts: make(map[string]time.Time), objects: make(map[string]time.Time)}
 }
 
-// How long it is believed, after a message came back early, that nothing is missing: ever longer,
-// because then it is a clock that is wrong.
+// How long early messages do not make the topology suspect again: longer each time, because then a
+// clock is wrong.
 const (
 	trustMin   = 200 * time.Millisecond
 	trustMax   = time.Minute
 	trustFades = 10 * time.Minute
 )
 
-// Doubt is called when a message has come back early, and returns since when everything must have
-// been declared again.
+// Doubt is called when a message has come back early. It returns the time since which everything must
+// have been declared again.
 func (d *Declarer) Doubt() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +53,7 @@ func (d *Declarer) Doubt() time.Time {
 	return d.doubted
 }
 
-// Reset forgets what has been declared: the next broker may not have it.
+// Reset forgets what was declared: the next broker may not have it.
 func (d *Declarer) Reset() {
 	d.mu.Lock()
 	d.epoch++
@@ -64,7 +63,7 @@ func (d *Declarer) Reset() {
 }
 
 // Ensure declares a part of the topology, as far as that has not been done on this connection since
-// a time at which something may have been missing; zero: ever.
+// a time at which something may have been missing. The zero time: as far as that was never done.
 func (d *Declarer) Ensure(ctx context.Context, part string, since time.Time, plan func() topology.Plan) error {
 	if d.has(part, since) {
 		return nil
@@ -75,11 +74,17 @@ func (d *Declarer) Ensure(ctx context.Context, part string, since time.Time, pla
 		return fmt.Errorf("wait to declare: %w", ctx.Err())
 	}
 	defer func() { <-d.turn }()
-	if d.has(part, since) { // by the one before
+	if d.has(part, since) { // declared by another caller meanwhile
 		return nil
 	}
+	var objects []string
 	d.mu.Lock()
-	epoch, rest := d.epoch, d.missing(plan(), since)
+	whole, epoch := plan(), d.epoch
+	rest := topology.Plan{
+		Exchanges: undeclared(d, whole.Exchanges, since, &objects),
+		Queues:    undeclared(d, whole.Queues, since, &objects),
+		Bindings:  undeclared(d, whole.Bindings, since, &objects),
+	}
 	d.mu.Unlock()
 	at := time.Now()
 	if !rest.Empty() {
@@ -91,8 +96,8 @@ func (d *Declarer) Ensure(ctx context.Context, part string, since time.Time, pla
 	defer d.mu.Unlock()
 	if d.epoch == epoch {
 		d.parts[part] = at
-		for _, name := range objectsOf(rest) {
-			d.objects[name] = at
+		for _, object := range objects {
+			d.objects[object] = at
 		}
 	}
 	return nil
@@ -106,42 +111,14 @@ func (d *Declarer) has(part string, since time.Time) bool {
 	return ok && !at.Before(since)
 }
 
-// missing is what of a plan was not declared since a time. The caller holds the lock.
-func (d *Declarer) missing(plan topology.Plan, since time.Time) topology.Plan {
-	declared := func(name string) bool {
-		at, ok := d.objects[name]
-		return ok && !at.Before(since)
+// undeclared are those of some exchanges, queues or bindings that were not declared since a time. It
+// adds them to objects. The caller holds the lock.
+func undeclared[T any](d *Declarer, all []T, since time.Time, objects *[]string) (some []T) {
+	for _, x := range all {
+		object := fmt.Sprintf("%T %+v", x, x)
+		if at, ok := d.objects[object]; !ok || at.Before(since) {
+			some, *objects = append(some, x), append(*objects, object)
+		}
 	}
-	return topology.Plan{
-		Exchanges: slices.DeleteFunc(slices.Clone(plan.Exchanges), func(x topology.Exchange) bool { return declared(nameOfExchange(x)) }),
-		Queues:    slices.DeleteFunc(slices.Clone(plan.Queues), func(q topology.Queue) bool { return declared(nameOfQueue(q)) }),
-		Bindings:  slices.DeleteFunc(slices.Clone(plan.Bindings), func(b topology.Binding) bool { return declared(nameOfBinding(b)) }),
-	}
-}
-
-// objectsOf are names of all objects of a plan.
-func objectsOf(plan topology.Plan) []string {
-	var names []string
-	for _, x := range plan.Exchanges {
-		names = append(names, nameOfExchange(x))
-	}
-	for _, q := range plan.Queues {
-		names = append(names, nameOfQueue(q))
-	}
-	for _, b := range plan.Bindings {
-		names = append(names, nameOfBinding(b))
-	}
-	return names
-}
-
-func nameOfExchange(x topology.Exchange) string {
-	return fmt.Sprintf("exchange %q %v %v", x.Name, x.Passive, x.Args)
-}
-
-func nameOfQueue(q topology.Queue) string {
-	return fmt.Sprintf("queue %q %v %v", q.Name, q.Passive, q.Args)
-}
-
-func nameOfBinding(b topology.Binding) string {
-	return fmt.Sprintf("binding %q %q %q %v %v", b.Source, b.Destination, b.Key, b.ToExchange, b.Args)
+	return some
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What messages that come back early say of the topology is believed ever less often.
+// Messages that come back early make the topology suspect less and less often.
 func TestDoubt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestDoubt(t *testing.T) {
 			{100 * time.Millisecond, true},
 			{300 * time.Millisecond, false}, // for 400 ms
 			{100 * time.Millisecond, true},
-			{10*time.Minute + 1, true}, // so long ago that it begins anew
+			{10*time.Minute + 1, true}, // long ago, so it begins again
 			{200 * time.Millisecond, true},
 			{200 * time.Millisecond, false},
 		} {

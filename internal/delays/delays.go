@@ -12,18 +12,18 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Delays gives addresses to messages that are to wait, and declares what they need on the way.
+// Delays returns the addresses at which messages wait, and declares what they need there.
 type Delays struct {
 	// Declarer declares on the connection that the messages are published on.
 	Declarer *Declarer
 	// Native is the layout of the delay queues.
 	Native layouts.Native
-	// Public turns the error of a declaration into what users of the package rehop see.
+	// Public turns the error of a declaration into one for users of package rehop.
 	Public func(error) error
 }
 
 // Back is the address from which a message returns to its queue after a delay, with its own routing
-// key or with the one of the queue. What it needs is declared unless that was done since a time.
+// key or with that of the queue. What it needs is declared unless that was done since a time.
 func (d *Delays) Back(ctx context.Context, delay time.Duration, keepsKey bool, since time.Time) (layouts.Address, error) {
 	to := layouts.ToQueue
 	if keepsKey {
@@ -35,7 +35,7 @@ func (d *Delays) Back(ctx context.Context, delay time.Duration, keepsKey bool, s
 // Destination is a queue that a message is published to by its name, to arrive after a delay.
 type Destination struct {
 	Queue string
-	// Temporary queues end by themselves. They get no landing queue, which would outlive them.
+	// Temporary queues are deleted automatically. They get no landing queue, which would outlive them.
 	Temporary bool
 	// Bound: a subscription has already bound the queue for messages that return.
 	Bound bool
@@ -60,7 +60,7 @@ func (d *Delays) ToExchange(ctx context.Context, delay time.Duration, exchange, 
 	return d.later(ctx, delay, layouts.ToExchange(exchange), key, func() topology.Plan { return d.Native.LaterTo(exchange) })
 }
 
-// later is the address of a cascade of which the end is declared, too.
+// later is the address of a cascade whose destination is declared, too.
 func (d *Delays) later(ctx context.Context, delay time.Duration, to, key string, end func() topology.Plan) (layouts.Address, error) {
 	address, err := d.cascade(ctx, delay, to, time.Time{})
 	if err != nil {
@@ -89,21 +89,21 @@ func (d *Delays) cascade(ctx context.Context, delay time.Duration, to string, si
 	})
 }
 
-// backoff is the pause between tries to declare something.
+// backoff is the pause between attempts to declare something.
 var backoff = rabbit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 
-// ensure declares a part of the topology, waiting for a broker until ctx ends. Its error is one of
-// the outcomes of publishing.
+// ensure declares a part of the topology, and waits for a broker until ctx ends. Its errors are those
+// of publishing.
 func (d *Delays) ensure(ctx context.Context, part string, since time.Time, plan func() topology.Plan) error {
 	for tries := 1; ; tries++ {
 		err := d.Declarer.Ensure(ctx, part, since, plan)
-		var refused *rabbit.DeclareError
+		refused, is := errors.AsType[*rabbit.DeclareError](err)
 		switch {
 		case err == nil:
 			return nil
-		case errors.As(err, &refused) && refused.Code == 404:
+		case is && refused.Code == 404:
 			return fmt.Errorf("%w: %w", rabbit.ErrUnroutable, d.Public(err))
-		case errors.As(err, &refused):
+		case is:
 			return fmt.Errorf("%w: %w", rabbit.ErrRefused, d.Public(err))
 		case errors.Is(err, rabbit.ErrClosed), errors.Is(err, rabbit.ErrBlocked):
 			return err

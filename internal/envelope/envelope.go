@@ -1,7 +1,8 @@
-// Package envelope knows the headers in which rehop writes down what happened to a message.
+// Package envelope knows the headers in which rehop records what happened to a message.
 package envelope
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,7 @@ import (
 // The headers that rehop owns. They are removed before a handler sees the message.
 const (
 	Prefix = "rehop-"
-	// HookPrefix begins the names of what hooks write.
+	// HookPrefix begins the names of headers that hooks write.
 	HookPrefix = Prefix + "hook-"
 
 	Attempt       = "rehop-attempt"         // how many times a handler has failed it
@@ -25,25 +26,24 @@ const (
 	Queue         = "rehop-queue"           // the queue that it was consumed from, and returns to
 	Exchange      = "rehop-exchange"        // where it was published to
 	Key           = "rehop-key"             // and with which routing key
-	CC            = "rehop-cc"              // the CC header; left in place it would lead copies astray
-	Expiration    = "rehop-expiration"      // the expiration; left in place it would cut the wait short
-	Returns       = "rehop-returns"         // how often it was delivered without an answer, as far as the broker does not count it
-	Replays       = "rehop-replays"         // how often a person has replayed it
-	ReplayRun     = "rehop-replay-run"      // which replay it was, so that the same one does not take it twice
+	CC            = "rehop-cc"              // the CC header, without which no copies go to other queues
+	Expiration    = "rehop-expiration"      // the expiration, which would cut the delay short
+	Returns       = "rehop-returns"         // how often it was delivered without an answer that the broker has not counted
+	Replays       = "rehop-replays"         // how often it was replayed
+	ReplayRun     = "rehop-replay-run"      // the id of the replay, so that the same one does not take it twice
 	Transient     = "rehop-transient"       // it was published as transient
-	InFailedQueue = "rehop-rests"           // it was put to rest; when it is in a queue again, somebody has replayed it
-	Dropped       = "rehop-dropped-headers" // names of headers that had to go so that it fits a frame
+	InFailedQueue = "rehop-rests"           // it was moved to the failed queue; if it is in its queue again, it was replayed
+	Dropped       = "rehop-dropped-headers" // names of headers that were dropped so that it fits a frame
 )
 
-// These say by which exchange and with which routing key a message came to its failed queue, if an operator's tool has since published it anew
-// to that queue by its name. RenewedBy says which reading of the queue has published it, so that the same one does not come to it twice.
+// The headers of a message that an operator's tool has republished to its failed queue.
 const (
-	CameBy    = "rehop-came-by"
-	CameKey   = "rehop-came-with-key"
-	RenewedBy = "rehop-renewed-by"
+	CameBy    = "rehop-came-by"       // the exchange by which it came there first
+	CameKey   = "rehop-came-with-key" // and the routing key
+	RenewedBy = "rehop-renewed-by"    // the sweep that has republished it, so that it does not read it twice
 )
 
-// To says where a delayed message was to go: ToQueue, or ToExchange(name).
+// To is the destination of a delayed message: ToQueue, or ToExchange(name).
 const (
 	To      = "rehop-to"
 	ToQueue = "queue" // the queue whose name is its routing key
@@ -57,19 +57,19 @@ func ToExchange(name string) string { return toExchange + name }
 // Kinds of failure.
 const (
 	KindError     = "error"     // the handler returned an error, and the schedule is used up
-	KindPermanent = "permanent" // the handler said that a retry is pointless
-	KindDecode    = "decode"    // the body is not what the handler takes
+	KindPermanent = "permanent" // the handler returned Permanent
+	KindDecode    = "decode"    // the body could not be decoded
 	KindTimeout   = "timeout"   // the handler, or what it waited for, did not end in time
 	KindPanic     = "panic"     // the handler panicked or called runtime.Goexit
-	KindCrash     = "crash"     // its consumers died or lost their connection over and over
+	KindCrash     = "crash"     // its consumers died or lost their connection repeatedly
 	KindDead      = "dead"      // the broker dead-lettered it: rejected, expired, maxlen, delivery_limit
 	KindUnrouted  = "unrouted"  // no queue was bound for it
 )
 
-// MaxErrorText is how much of an error's text is kept, in bytes.
+// MaxErrorText is how many bytes of an error's text are kept.
 const MaxErrorText = 4 << 10
 
-// Failure is what rehop knows about a message that failed.
+// Failure is rehop's record of a message that failed.
 type Failure struct {
 	Attempt       int
 	Error         string
@@ -93,18 +93,15 @@ type Failure struct {
 	Hooks         map[string]any // what hooks have written; never changed in place
 }
 
-// Written reports whether rehop has written anything into headers that Read would find.
+// Written reports whether headers have a record for Read.
 func Written(headers map[string]any) bool {
-	if len(headers) == 0 {
-		return false
-	}
 	_, failed := headers[Queue]
 	_, delayed := headers[To]
 	return failed || delayed
 }
 
-// Read finds a message's failure in its headers. Where rehop has written nothing, what the broker
-// wrote when it dead-lettered the message stands in.
+// Read reads a message's record from its headers. Without one, the result has only the given exchange
+// and key.
 func Read(headers map[string]any, exchange, key string) Failure {
 	if !Written(headers) {
 		return Failure{Exchange: exchange, Key: key}
@@ -121,47 +118,46 @@ func Read(headers map[string]any, exchange, key string) Failure {
 	}
 	if _, ok := headers[Queue]; ok {
 		f.Exchange, f.Key = Text(headers[Exchange]), Text(headers[Key])
-	} else if to, ok := headers[To].(string); ok { // a delayed message came by rehop's own exchanges
+	} else if to, ok := headers[To].(string); ok { // a delayed message came through rehop's own exchanges
 		f.Exchange = strings.TrimPrefix(strings.TrimPrefix(to, ToQueue), toExchange)
 	}
 	return f
 }
 
-// Replayed is the failure of a message that rested and that somebody has put into a queue again, without rehop
-// and so with its counters as they were.
+// Replayed is the record of a message that was returned from the failed queue to a queue without rehop,
+// and so with its counters unchanged.
 func (f Failure) Replayed() Failure {
 	return Failure{Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Expiration: f.Expiration, Transient: f.Transient,
 		Dropped: f.Dropped, CC: f.CC, Replays: f.Replays + 1, Hooks: f.Hooks}
 }
 
-// Elsewhere is the failure of a message that another queue has failed, and that somebody who kept its headers has published again: it is
-// known where the message comes from, and here it has not failed yet.
+// Elsewhere is the record of a message that failed in another queue, and that a program has published
+// again with its headers: its origin is known, and it has not failed in this queue yet.
 func (f Failure) Elsewhere() Failure {
 	return Failure{Exchange: f.Exchange, Key: f.Key, Expiration: f.Expiration, Transient: f.Transient, Dropped: f.Dropped, CC: f.CC}
 }
 
-// ByOthers is the failure of a message that a program without rehop has failed last. Of that nothing is known but that it failed: what rehop wrote down of
-// an earlier failure is not the reason.
+// ByOthers is the record of a message that last failed in a program without rehop. The reason is
+// unknown: rehop's record is of an earlier failure.
 func (f Failure) ByOthers() Failure {
 	f.Kind, f.Error, f.Stack, f.Host, f.FailedAt, f.Due = KindError, "", "", "", time.Time{}, time.Time{}
 	return f
 }
 
-// ReadDead is Read for a message in a failed queue: when the broker put it there by itself, the
-// broker's own record says from where and why.
+// ReadDead is Read for a message in a failed queue. If the broker has dead-lettered it, the reason and
+// the origin are those of x-death.
 func ReadDead(headers map[string]any, exchange, key string) Failure {
 	f := Read(headers, exchange, key)
 	death, ok := newestDeath(headers)
 	if !ok {
-		return f // rehop strips x-death from all that it publishes, so rehop put it here
+		return f // rehop removes x-death from all that it publishes, so rehop moved it here
 	}
-	queue := Text(death["queue"])
 	f.Kind = KindDead
 	f.Error = "dead-lettered by the broker: " + Text(death["reason"])
 	f.FailedAt = LatestDeath(headers)
 	f.Stack = ""
 	if f.Queue == "" {
-		f.Queue = queue
+		f.Queue = Text(death["queue"])
 		f.Exchange = Text(death["exchange"])
 		if keys, ok := death["routing-keys"].([]any); ok && len(keys) > 0 {
 			f.Key = Text(keys[0])
@@ -173,13 +169,13 @@ func ReadDead(headers map[string]any, exchange, key string) Failure {
 	return f
 }
 
-// DeathMark in an entry of x-death says that rehop wrote it, for programs that count by x-death.
+// DeathMark marks entries of x-death that rehop wrote, for programs that count by x-death.
 const DeathMark = "rehop"
 
 // newestDeath is the first entry of x-death, if the broker wrote it.
 func newestDeath(headers map[string]any) (map[string]any, bool) {
-	deaths, ok := headers["x-death"].([]any)
-	if !ok || len(deaths) == 0 {
+	deaths, _ := headers["x-death"].([]any)
+	if len(deaths) == 0 {
 		return nil, false
 	}
 	death, ok := deaths[0].(map[string]any)
@@ -217,8 +213,9 @@ func LastDeath(headers map[string]any) string {
 	return Text(death["queue"])
 }
 
-// LatestDeath is the latest time at which a message is known to have been dead-lettered, zero if nothing says so. An entry has the time of the
-// first death that it counts, so the newest one may have an older time than others, and the last death may have been later.
+// LatestDeath is the latest time of the entries of x-death, zero if there is none. An entry has the time
+// of the first death that it counts, so the newest one may have an older time than others, and the last
+// death may have been later.
 func LatestDeath(headers map[string]any) (latest time.Time) {
 	deaths, _ := headers["x-death"].([]any)
 	for _, d := range deaths {
@@ -291,9 +288,9 @@ func hooked(headers map[string]any) (found map[string]any) {
 	return found
 }
 
-// Clean is a copy of headers without what rehop and the broker wrote. It is what a handler sees, and
-// what a message is published again with: RabbitMQ 4 ignores a client's x-death, and on 3.x a copied
-// one makes the broker drop the message as a cycle.
+// Clean is a copy of headers without what rehop and the broker wrote, for handlers and for publishing
+// the message again: RabbitMQ 4 ignores a client's x-death, and on 3.x a copied one makes the broker
+// drop the message as a cycle.
 func Clean(headers map[string]any) map[string]any {
 	clean := make(map[string]any, len(headers)+8)
 	for name, value := range headers {
@@ -319,7 +316,7 @@ func Owned(name string) bool {
 // DeliveryCount is how often a quorum queue has redelivered the message.
 func DeliveryCount(headers map[string]any) int { return Count(headers["x-delivery-count"]) }
 
-// Bounded cuts s to at most max bytes, at the end of a character, and says that it did.
+// Bounded cuts s to at most max bytes, at the end of a character, and marks the cut.
 func Bounded(s string, max int) string {
 	const more = "… (cut)"
 	s = strings.ToValidUTF8(s, "\uFFFD")
@@ -347,44 +344,24 @@ func Text(v any) string {
 	return ""
 }
 
-// number accepts every width that a broker or a client of another language may write.
+// number accepts every type that a broker or a client of another language may write.
 func number(v any) int {
-	switch v := v.(type) {
-	case int:
-		return v
-	case int8:
-		return int(v)
-	case uint8:
-		return int(v)
-	case int16:
-		return int(v)
-	case uint16:
-		return int(v)
-	case int32:
-		return int(v)
-	case uint32:
-		return int(v)
-	case int64:
-		return int(v)
-	case uint64:
-		return int(min(v, maxMoment))
-	case float32:
-		return number(float64(v))
-	case float64:
-		if !(v > 0) { // also what is no number
-			return 0
-		}
-		return int(min(v, maxMoment))
-	case string:
-		n, err := strconv.Atoi(v)
-		if err == nil {
+	switch r := reflect.ValueOf(v); {
+	case r.CanInt():
+		return int(r.Int())
+	case r.CanUint():
+		return int(min(r.Uint(), maxMoment))
+	case r.CanFloat() && r.Float() > 0: // not NaN
+		return int(min(r.Float(), maxMoment))
+	case r.Kind() == reflect.String:
+		if n, err := strconv.Atoi(r.String()); err == nil {
 			return n
 		}
 	}
 	return 0
 }
 
-// Count is a number that can be counted on: anybody can write headers.
+// Count is a number within sensible limits: any program can write headers.
 func Count(v any) int { return min(max(number(v), 0), maxCount) }
 
 const (

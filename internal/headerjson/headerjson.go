@@ -1,7 +1,8 @@
 // Package headerjson writes the headers of a message as JSON, and reads them back with their types.
 //
-// JSON has fewer types than AMQP. Strings, booleans, null, arrays and tables are written as they are, and a whole number is an
-// int64; every other value becomes {"$type": …, "$value": "…"}. A name that is not in UTF-8 becomes "$name:" and its base64.
+// JSON has fewer types than AMQP. Strings, booleans, null, arrays and tables are written unchanged, and
+// a whole number is an int64; every other value becomes {"$type": …, "$value": "…"}. A name that is not
+// in UTF-8 becomes "$name:" and its base64.
 package headerjson
 
 import (
@@ -130,23 +131,23 @@ func plainValue(v any) any {
 		}
 		return Plain(v)
 	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = plainValue(e)
-		}
-		return out
+		return plainValues(v)
 	case []string:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = plainValue(e)
-		}
-		return out
+		return plainValues(v)
 	case []byte:
 		return wrap("bytes", base64.StdEncoding.EncodeToString(v))
 	case time.Time:
 		return wrap("time", strconv.FormatInt(v.Unix(), 10))
 	}
 	return wrap(fmt.Sprintf("%T", v), fmt.Sprint(v))
+}
+
+func plainValues[T any](list []T) []any {
+	out := make([]any, len(list))
+	for i, e := range list {
+		out[i] = plainValue(e)
+	}
+	return out
 }
 
 // Typed turns what package json has read, with UseNumber, into headers.

@@ -6,14 +6,15 @@ import (
 	"github.com/rehop/rehop/internal/envelope"
 )
 
-// death is an entry of x-death, the broker's record of dead-letterings, in which some layouts count.
+// death is an entry of x-death, the broker's record of dead-letterings, in which some layouts count
+// failures.
 //
-// RabbitMQ 3 takes up a record that a client sends and counts on, so a consumer that publishes a message
+// RabbitMQ 3 continues to count in a record that a client sends, so a consumer that publishes a message
 // again can keep the count for others. RabbitMQ 4 does not: there, only what the broker itself
 // dead-letters is counted.
 type death struct {
 	queue, reason string
-	exchange, key string // with which it had come into the queue
+	exchange, key string // with which it was published to the queue
 	count         int
 	at            time.Time
 }
@@ -23,8 +24,8 @@ const (
 	expired  = "expired"
 )
 
-// deathRecord is the header x-death with these entries, the newest first. Entries that count nothing are
-// left out.
+// deathRecord is the header x-death with these entries, the newest first, without those that count
+// nothing.
 func deathRecord(deaths ...death) map[string]any {
 	var entries []any
 	for _, d := range deaths {
@@ -42,8 +43,8 @@ func deathRecord(deaths ...death) map[string]any {
 	return map[string]any{"x-death": entries}
 }
 
-// deathsIn reads the header x-death, the newest first. Anybody can write headers: what is not an entry
-// counts nothing.
+// deathsIn reads the header x-death, the newest first. Any program can write headers: what is not an
+// entry counts nothing.
 func deathsIn(headers map[string]any) []death {
 	entries, _ := headers["x-death"].([]any)
 	deaths := make([]death, 0, len(entries))
@@ -62,7 +63,7 @@ func deathsIn(headers map[string]any) []death {
 	return deaths
 }
 
-// maxFailures bounds what a record is believed.
+// maxFailures limits the count of a record.
 const maxFailures = 1_000_000
 
 // deathsOf sums up the counts of the deaths that are accepted.
@@ -76,19 +77,10 @@ func deathsOf(headers map[string]any, accept func(death) bool) int {
 	return sum
 }
 
-// newestDeath is how a message left the queue in which it was last, if that dead-lettered it.
-func newestDeath(headers map[string]any) (death, bool) {
-	deaths := deathsIn(headers)
-	if len(deaths) == 0 {
-		return death{}, false
-	}
-	return deaths[0], true
-}
-
-// deathIn is the newest death in a queue.
-func deathIn(headers map[string]any, queue string) (death, bool) {
+// newestDeath is the newest entry of x-death, of a queue if it is not "".
+func newestDeath(headers map[string]any, queue string) (death, bool) {
 	for _, d := range deathsIn(headers) {
-		if d.queue == queue {
+		if queue == "" || d.queue == queue {
 			return d, true
 		}
 	}

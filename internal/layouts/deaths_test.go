@@ -27,8 +27,8 @@ func FuzzDeaths(f *testing.F) {
 		if some := deathsOf(headers, func(d death) bool { return d.queue == "q" }); some < 0 || some > all {
 			t.Errorf("%s: got %d of %d", header, some, all)
 		}
-		if newest, ok := newestDeath(headers); ok && newest.queue != "" {
-			if in, found := deathIn(headers, newest.queue); !found || in != newest {
+		if newest, ok := newestDeath(headers, ""); ok && newest.queue != "" {
+			if in, found := newestDeath(headers, newest.queue); !found || in != newest {
 				t.Errorf("%s: the newest is %+v, and in its queue %+v", header, newest, in)
 			}
 		}

@@ -17,30 +17,29 @@ type dlx struct {
 	layout.DLX
 }
 
-// Settings are those that it was made of.
 func (d dlx) Settings() layout.Layout { return d.DLX }
 
 func (d dlx) exchange() string  { return cmp.Or(d.Name, "dlx") }
 func (d dlx) deadQueue() string { return cmp.Or(d.DLX.Queue, "dlq") }
 
-// Validate looks at the names and at the arguments of the dead-letter queue.
 func (d dlx) Validate() error {
 	return errors.Join(CheckName("DLX.Name", d.Name), CheckName("DLX.Queue", d.DLX.Queue), checkArgs("DLX.QueueArgs", d.QueueArgs))
 }
 
-// Exchange is a topic exchange whose alternate exchange is the dead-letter exchange. That itself has none.
-func (d dlx) Exchange(name, kind string) topology.Plan {
+// Exchange is a topic exchange whose alternate exchange is the dead-letter exchange, which has none.
+func (d dlx) Exchange(name, typ string) topology.Plan {
 	if name == d.exchange() {
 		return d.base()
 	}
-	plan := plain(name, kind, "topic")
+	plan := plain(name, typ, "topic")
 	plan.Exchanges[0].Args = topology.Args{"alternate-exchange": d.exchange()}
 	topologies.Add(&plan, d.base())
 	return plan
 }
 
 func (d dlx) base() topology.Plan {
-	// Only classic queues have a mode. Without its type the queue is refused where the virtual host's default is another one.
+	// Only classic queues have a mode. Without its type, RabbitMQ refuses the queue in a virtual host
+	// with another default type.
 	args := topology.Args{"x-queue-mode": "lazy", "x-queue-type": string(layout.Classic)}
 	if d.QueueArgs != nil {
 		args = override(nil, d.QueueArgs)
@@ -52,10 +51,9 @@ func (d dlx) base() topology.Plan {
 	}
 }
 
-// KeepsUnrouted is true: the dead-letter queue keeps it.
 func (d dlx) KeepsUnrouted() bool { return true }
 
-// Queue has at most 300 messages of at most a day, and dead-letters the others.
+// Queue holds at most 300 messages for at most a day, and dead-letters the others.
 func (d dlx) Queue(q QueueSpec) topology.Queue {
 	return queueOf(q, topology.Args{
 		"x-dead-letter-exchange": d.exchange(), "x-overflow": "drop-head", "x-max-length": int64(300),
@@ -63,16 +61,13 @@ func (d dlx) Queue(q QueueSpec) topology.Queue {
 	})
 }
 
-// Subscription is the queue, bound to its exchange.
 func (d dlx) Subscription(q QueueSpec) topology.Plan { return feed(d, q, defaultKey(q.ExchangeType)) }
 
-// Around is the dead-letter exchange and queue.
 func (d dlx) RetryTopology(QueueSpec) topology.Plan { return d.base() }
 
 // FailedQueue is the dead-letter queue, for all queues.
 func (d dlx) FailedQueue(string) string { return d.deadQueue() }
 
-// Rests reports whether the queue dead-letters to the exchange.
 func (d dlx) DeadLettersToFailed(q topology.Queue) bool {
 	return q.Args["x-dead-letter-exchange"] == d.exchange()
 }
@@ -80,11 +75,11 @@ func (d dlx) DeadLettersToFailed(q topology.Queue) bool {
 // Delays is one wait of no time: the message is requeued once.
 func (d dlx) Delays() []time.Duration { return []time.Duration{0} }
 
-// RedeliveryFails is true: who requeues a message says so by nothing else.
+// RedeliveryFails is true: other programs requeue a failed message and record nothing else.
 func (d dlx) RedeliveryFails() bool { return true }
 
-// Retry requeues a message that is to wait for no time, once: requeueing writes down nothing but that the message was delivered, so
-// the next one would not count.
+// Retry requeues a message without a delay, once: requeueing records only that the message was
+// delivered, so a second time would not count.
 func (d dlx) Retry(f Failure) Verdict {
 	if f.Delay <= 0 && !f.Redelivered {
 		return Verdict{Do: Requeue}
@@ -92,14 +87,13 @@ func (d dlx) Retry(f Failure) Verdict {
 	return Verdict{Do: Wait}
 }
 
-// Fail moves the message to the dead-letter exchange, with the record that the broker would have made.
+// Fail moves the message to the dead-letter exchange, with the record that the broker would write.
 func (d dlx) Fail(f Failure) Verdict {
 	return Verdict{Do: Move, Address: Address{Exchange: d.exchange()}, Key: f.Key,
 		Headers: deathRecord(death{queue: f.Queue, reason: rejected, exchange: f.Exchange, key: f.Key, count: 1, at: f.At})}
 }
 
-// Open reads the broker's record, or rehop's. A message that no queue was bound for has none: it belongs
-// to no queue.
+// Open reads the broker's record, or rehop's. An unroutable message has none: it belongs to no queue.
 func (d dlx) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 	if f.Queue == "" {

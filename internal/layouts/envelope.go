@@ -19,7 +19,6 @@ type enveloped struct {
 	layout.Envelope
 }
 
-// Settings are those that it was made of.
 func (e enveloped) Settings() layout.Layout { return e.Envelope }
 
 // The members of the body that Envelope writes.
@@ -28,14 +27,14 @@ const (
 	DeadReasonMember = "dead_reason"
 )
 
-// The reasons that Envelope writes for what a handler has failed.
+// The reasons that Envelope writes for failed messages.
 const (
 	reasonRetries   = "retry_limit"
 	reasonPermanent = "business_rejected"
 	reasonNoID      = "no_message_id"
 )
 
-var errNoID = errors.New("the message has no id, and duplicates of it could not be told from it")
+var errNoID = errors.New("the message has no id, so duplicates could not be recognised")
 
 const (
 	dotQueue      = ".q"
@@ -63,13 +62,9 @@ func (e enveloped) deadQueue(base string) string     { return suffixed(base, ".d
 
 func (e enveloped) delay() time.Duration { return cmp.Or(e.Delay, 15*time.Second) }
 
-// maxDeliveryLimit is far above what any message survives.
-const maxDeliveryLimit = noDeliveryLimit
-
-// Validate looks at the name, the delay and the counts.
 func (e enveloped) Validate() error {
 	return errors.Join(CheckName("Envelope.Name", e.Name), checkDelay("Envelope.Delay", e.delay()),
-		checkCount("Envelope.Retries", e.Retries, maxRetries), checkCount("Envelope.DeliveryLimit", e.DeliveryLimit, maxDeliveryLimit))
+		checkCount("Envelope.Retries", e.Retries, maxRetries), checkCount("Envelope.DeliveryLimit", e.DeliveryLimit, noDeliveryLimit))
 }
 
 func (e enveloped) spec(q QueueSpec) QueueSpec {
@@ -81,8 +76,7 @@ func (e enveloped) spec(q QueueSpec) QueueSpec {
 	return q
 }
 
-// Exchange is a topic exchange.
-func (e enveloped) Exchange(name, kind string) topology.Plan { return plain(name, kind, "topic") }
+func (e enveloped) Exchange(name, typ string) topology.Plan { return plain(name, typ, "topic") }
 
 // Queue dead-letters to the retry exchange; as a quorum queue, to the dead exchange.
 func (e enveloped) Queue(q QueueSpec) topology.Queue {
@@ -93,10 +87,8 @@ func (e enveloped) Queue(q QueueSpec) topology.Queue {
 	return queueOf(q, topology.Args{"x-dead-letter-exchange": e.retryExchange(base), "x-dead-letter-routing-key": e.retryKey(base)})
 }
 
-// Subscription is the queue, bound to the main exchange.
 func (e enveloped) Subscription(q QueueSpec) topology.Plan { return feed(e, e.spec(q)) }
 
-// Around is the retry and the dead exchange and queue.
 func (e enveloped) RetryTopology(q QueueSpec) topology.Plan {
 	q = e.spec(q)
 	base := e.base(q.Name)
@@ -114,18 +106,16 @@ func (e enveloped) RetryTopology(q QueueSpec) topology.Plan {
 	}
 }
 
-// FailedQueue is the dead queue.
 func (e enveloped) FailedQueue(queue string) string { return e.deadQueue(e.base(queue)) }
 
-// Rests is true for a quorum queue, which dead-letters to the dead exchange.
+// DeadLettersToFailed is true for a quorum queue.
 func (e enveloped) DeadLettersToFailed(q topology.Queue) bool {
 	return q.Args["x-dead-letter-exchange"] == e.deadExchange(e.base(q.Name))
 }
 
-// Delays are five waits.
 func (e enveloped) Delays() []time.Duration { return repeated(e.delay(), cmp.Or(e.Retries, 5)) }
 
-// Failures is what the body says, and how often the message was rejected since that was written.
+// Failures is the count in the body, and how often the message was rejected since that was written.
 func (e enveloped) Failures(l Message) int {
 	rejections := deathsOf(l.Headers, func(d death) bool { return d.queue == l.Queue && d.reason == rejected })
 	return min(retryCount(l.Body)+rejections, maxFailures)
@@ -143,19 +133,18 @@ func retryCount(body []byte) int {
 	return int(min(max(n, 0), maxFailures))
 }
 
-// Stray reports whether the message comes from the retry queue of another queue, which leads to all that are
-// bound with the same key. The copy that is meant for this queue comes from its own.
+// Stray reports whether the message comes from the retry queue of another queue, which leads to all
+// queues that are bound with the same key. The copy for this queue comes from its own retry queue.
 //
-// As in PubSub, it must have come straight from there.
+// As in PubSub, it must have come directly from there.
 func (e enveloped) Stray(l Message) bool {
-	d, _ := newestDeath(l.Headers)
+	d, _ := newestDeath(l.Headers, "")
 	base, retry := strings.CutSuffix(d.queue, dotRetryQueue)
 	return retry && d.reason == expired && d.queue != e.retryQueue(e.base(l.Queue)) &&
 		d.exchange == e.retryExchange(base) && d.key == e.retryKey(base) &&
 		l.Exchange == e.mainExchange(base) && l.Key == e.mainKey(base)
 }
 
-// Check refuses a message without an id, if that is required.
 func (e enveloped) Check(l Message) error {
 	if e.RequireID && l.ID == "" {
 		return errNoID
@@ -163,7 +152,7 @@ func (e enveloped) Check(l Message) error {
 	return nil
 }
 
-// Retry lets the message wait, with its count in the body.
+// Retry delays the message, with its count in the body.
 func (e enveloped) Retry(f Failure) Verdict {
 	return Verdict{Do: Wait, Body: e.written(f.Body, RetryCountMember, strconv.AppendInt(nil, int64(f.Attempt), 10))}
 }
@@ -171,13 +160,13 @@ func (e enveloped) Retry(f Failure) Verdict {
 // Fail moves the message to the dead exchange, with the reason in the body.
 func (e enveloped) Fail(f Failure) Verdict {
 	v := Verdict{Do: Move, Address: Address{Exchange: e.deadExchange(e.base(f.Queue))}}
-	if reason, err := json.Marshal(deadReason(f)); err == nil { // as it is for any text
+	if reason, err := json.Marshal(deadReason(f)); err == nil { // always, for text
 		v.Body = e.written(f.Body, DeadReasonMember, reason)
 	}
 	return v
 }
 
-// written is a body with a member set, or nil if it stays as it is.
+// written is a body with a member set, or nil if it stays unchanged.
 func (e enveloped) written(body []byte, name string, value []byte) []byte {
 	if !mayGrow(len(body), len(body)+len(name)+len(value)+len(`,"":`)) {
 		return nil
@@ -185,9 +174,9 @@ func (e enveloped) written(body []byte, name string, value []byte) []byte {
 	return withMember(body, name, value)
 }
 
-// mayGrow reports whether a broker that took a body of a size takes one of another.
+// mayGrow reports whether a broker that accepted a body of a size accepts one of another.
 func mayGrow(size, grown int) bool {
-	for _, limit := range [...]int{16 << 20, 128 << 20} { // of RabbitMQ 4 and 3, unless they are told otherwise
+	for _, limit := range [...]int{16 << 20, 128 << 20} { // defaults of RabbitMQ 4 and 3
 		if size <= limit && grown > limit {
 			return false
 		}
@@ -195,7 +184,7 @@ func mayGrow(size, grown int) bool {
 	return true
 }
 
-// deadReason is a reason by the names that are used beside rehop, or the kind of the failure.
+// deadReason is a reason by the names that other programs use, or the kind of the failure.
 func deadReason(f Failure) string {
 	switch f.Kind {
 	case envelope.KindPermanent:
@@ -209,12 +198,12 @@ func deadReason(f Failure) string {
 	return f.Kind
 }
 
-// Open takes the record out of the body.
+// Open removes the record from the body.
 func (e enveloped) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 	switch f.Queue {
-	case "", e.retryQueue(e.base(l.Queue)): // somebody else published it here, with an empty key
-		// The fleet's retry queue returns everything with this key, so it is the one that its consumers know.
+	case "", e.retryQueue(e.base(l.Queue)): // another program published it here, with an empty key
+		// The retry queue returns all messages with this key, so consumers know it.
 		base := e.base(l.Queue)
 		f = envelope.Failure{Queue: l.Queue, Exchange: e.mainExchange(base), Key: e.mainKey(base), Attempt: 1 + e.Failures(l), Kind: envelope.KindError}
 		if reason, ok := member(l.Body, DeadReasonMember); ok {
@@ -228,7 +217,7 @@ func (e enveloped) Open(l Message) (Message, envelope.Failure) {
 	return l, f
 }
 
-// textOf is a JSON value as text: what a string says, and everything else as it is written.
+// textOf is a JSON string as text, and any other JSON value unchanged.
 func textOf(value []byte) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {

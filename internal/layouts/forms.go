@@ -9,11 +9,10 @@ type formed interface {
 	forms(QueueSpec) []layout.Layout
 }
 
-// Forms are the layout in each of its forms, the newest first. What a broker has decides between
-// them: the first one that it does not refuse is right, and on an empty broker that is the newest. A
-// layout that has one form, or settings that choose one, is the only one.
+// Forms are the layout in each of its forms, the newest first. The first one that a broker does not
+// refuse is right, and on an empty broker that is the newest. Most layouts have only one form.
 //
-// Forms differ in what is declared. What becomes of a message is the same in all of them.
+// Forms differ in what is declared. What happens to a message is the same in all of them.
 func Forms(l Layout, q QueueSpec) []layout.Layout {
 	if f, ok := l.(formed); ok {
 		return f.forms(q)

@@ -20,8 +20,7 @@ func isObject(body []byte) bool {
 	return at < len(body) && body[at] == '{' && json.Valid(body)
 }
 
-// members are those of an object, in order. It is known to be one, so nothing is checked again, and nothing is
-// kept: there may be megabytes of them.
+// members are those of a valid object, in order. They are not collected: there may be megabytes of them.
 func members(object []byte) iter.Seq[jsonMember] {
 	return func(yield func(jsonMember) bool) {
 		for at := skipBlanks(object, 0); object[at] != '}'; {
@@ -90,7 +89,7 @@ func skipNested(text []byte, at int) int {
 	}
 }
 
-// isNamed reports whether a member has the name, however that is written.
+// isNamed reports whether a member has the name, also if that is written with escapes.
 func (m jsonMember) isNamed(object []byte, name string) bool {
 	written := object[m.name:skipString(object, m.name)]
 	if bytes.IndexByte(written, '\\') < 0 {
@@ -100,8 +99,8 @@ func (m jsonMember) isNamed(object []byte, name string) bool {
 	return json.Unmarshal(written, &read) == nil && read == name
 }
 
-// mayName reports whether a member of the name can be in body, which takes no parsing. A letter can be written as
-// it is, or as \u00 and two digits.
+// mayName reports, without parsing, whether body can have a member of the name. A letter can also be
+// written as \u00 and two digits.
 func mayName(body []byte, name string) bool {
 	return bytes.Contains(body, []byte(name)) || bytes.Contains(body, []byte(`\u00`))
 }
@@ -153,9 +152,9 @@ func withoutMembers(body []byte, names ...string) []byte {
 	}, nil)
 }
 
-// edited is an object with the values that decide gives its members, without those that it drops, and with what
-// is to be added at the end. All else stays as it is written, blanks too: dropping what was added gives back
-// the object that was, byte for byte.
+// edited is an object with the values that decide returns for its members, without those that it drops,
+// and with added at the end. All other bytes stay unchanged, blanks too: dropping what was added
+// restores the object, byte for byte.
 func edited(object []byte, decide func(jsonMember) (value []byte, keep bool), added []byte) []byte {
 	out := make([]byte, 0, len(object)+len(added)+1)
 	inner := bytes.IndexByte(object, '{') + 1

@@ -45,7 +45,7 @@ func decoded(t *testing.T, body []byte) map[string]json.RawMessage {
 }
 
 // Whatever the body, setting a member gives a valid object that has it, with all others as they were, and taking it away
-// again gives the body back. A body that is no object stays as it is.
+// again gives the body back. A body that is no object stays unchanged.
 func FuzzJSONObject(f *testing.F) {
 	for _, body := range []string{
 		"", "null", "[]", "{}", " { } ", `{"a":1}`, `{"retry_count":1}`, `{"retry_count":1,"retry_count":2}`, `{"a":1,"retry\u005fcount":2,"b":3}`, "{\"a\":1 ,\n\"b\" : [ \"]}\" ] }\n",

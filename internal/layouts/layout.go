@@ -12,61 +12,56 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Layout is the mechanics of a layout: where the messages of a subscription are on the broker, and
-// what becomes of one that fails. Of makes it of the settings that users choose.
-//
-// A layout is a plan and a rule. How messages are consumed, moved, confirmed and acked is the same in
-// all of them: a message is acked when the broker has confirmed its copy, and it waits in queues of
-// rehop's own that dead-letter at least once, unless the layout has queues of that kind.
+// Layout is the mechanics of a layout: which exchanges and queues it has, and what happens to a message
+// that fails. Of creates it from the settings that users choose.
 type Layout interface {
-	// Settings are those that it was made of.
+	// Settings are those that it was created from.
 	Settings() layout.Layout
-	// Validate reports all settings of the layout that are impossible.
+	// Validate returns all settings of the layout that are impossible.
 	Validate() error
-	// Exchange is an exchange as publishers and subscribers declare it. Kind "" is the layout's usual one.
-	Exchange(name, kind string) topology.Plan
-	// KeepsUnrouted reports whether a message for which no queue is bound is kept by such an exchange.
+	// Exchange is an exchange as publishers and subscribers declare it. Type "" is the layout's usual one.
+	Exchange(name, typ string) topology.Plan
+	// KeepsUnrouted reports whether such an exchange keeps unroutable messages.
 	KeepsUnrouted() bool
 	// Queue is the queue of a subscription.
 	Queue(QueueSpec) topology.Queue
 	// Subscription is the queue with the exchange and the bindings that feed it.
 	Subscription(QueueSpec) topology.Plan
-	// Around is what belongs to the queue besides: where its messages wait and rest.
+	// RetryTopology is what failed messages of the queue need: retry queues and the failed queue.
 	RetryTopology(QueueSpec) topology.Plan
-	// FailedQueue is where messages of a queue rest that will not be retried.
+	// FailedQueue is the failed queue of a queue.
 	FailedQueue(queue string) string
-	// Rests reports whether the broker takes what is rejected to the failed queue by itself.
+	// DeadLettersToFailed reports whether the broker dead-letters rejected messages to the failed queue.
 	DeadLettersToFailed(topology.Queue) bool
-	// Delays are the waits between attempts unless a subscription has its own.
+	// Delays are the delays between attempts unless a subscription has its own.
 	Delays() []time.Duration
 
-	// KeepsKey reports whether a message keeps its routing key wherever rehop moves it, because others publish it
-	// again with that.
+	// KeepsKey reports whether a message keeps its routing key wherever rehop moves it, because other
+	// programs publish it again with that key.
 	KeepsKey() bool
-	// Origin is the exchange and the key with which a message was first published, as far as that can be told
-	// of one that rehop has not written down.
+	// Origin is the exchange and the key with which a message was first published, as far as that is known
+	// for a message without rehop's record.
 	Origin(Message) (exchange, key string)
-	// Failures is how often a message has failed by the layout's own record, in which programs without
-	// rehop count too.
+	// Failures is the number of failures in the layout's own record, in which other programs count, too.
 	Failures(Message) int
 	// RedeliveryFails reports whether a delivery that is marked as repeated counts as a failure.
 	RedeliveryFails() bool
 	// Check returns why a message can never be handled.
 	Check(Message) error
-	// Stray reports whether a message is a copy that was meant for another queue alone.
+	// Stray reports whether a message is a copy for another queue.
 	Stray(Message) bool
 	// Record is the layout's own record of failures, as headers.
 	Record(l Message, failures int) map[string]any
-	// Retry says what becomes of a message that has failed and is to be tried again.
+	// Retry decides what happens to a message that has failed and is to be retried.
 	Retry(Failure) Verdict
-	// Fail says what becomes of a message that will not be tried again.
+	// Fail decides what happens to a message that is not retried.
 	Fail(Failure) Verdict
-	// Open finds in a message that rests what it was before it failed, and what is known of its failure.
-	// The letter's queue is the one whose failed messages are looked at.
+	// Open restores a failed message as it was before it failed, and reads the record of its failure.
+	// The message's queue is the one whose failed messages are read.
 	Open(Message) (Message, envelope.Failure)
 }
 
-// Letter is a message as a layout sees it.
+// Message is a message as a layout sees it.
 type Message struct {
 	Queue       string // that it was delivered from, or that failed it
 	ID          string
@@ -88,8 +83,8 @@ type Failure struct {
 	Message
 	Attempt int           // which attempt it was, from 1
 	Delay   time.Duration // Retry: how long it is to wait
-	// Via is the queue that brings it back, if there is only one on the way; a layout that counts what the
-	// broker writes can then prepare that queue's entry.
+	// Via is the delay queue, if there is only one: a layout that counts by x-death can then prepare that
+	// queue's entry.
 	Via   string
 	Kind  string // see package envelope
 	Error string
@@ -101,30 +96,26 @@ type Failure struct {
 type Action int
 
 const (
-	// Wait lets it wait in rehop's own queues, from which it returns to its queue alone.
-	Wait Action = iota
-	// Move publishes it to an address, confirmed, and acks it then.
-	Move
-	// Requeue gives it back to its queue, which marks it as delivered before.
-	Requeue
-	// Reject has the broker dead-letter it.
-	Reject
+	Wait    Action = iota // it waits in rehop's own delay queues
+	Move                  // it is published to an address, and acked after the confirm
+	Requeue               // it is requeued, which sets the redelivered flag
+	Reject                // the broker dead-letters it
 )
 
-// Verdict is what becomes of a message that has failed.
+// Verdict is what happens to a message that has failed.
 type Verdict struct {
 	Do          Action
 	Address     Address        // Move: where to
-	Key         string         // Move: with which routing key; "" with ToQueue set: that with which it returns to its queue
-	ToQueue     bool           // Move: the routing key is the one with which it returns to its queue
+	Key         string         // Move: with which routing key
+	ToQueue     bool           // Move: with the routing key by which it returns to its queue
 	Headers     map[string]any // to be set
-	Body        []byte         // nil: as it is
-	ContentType string         // "": as it is
+	Body        []byte         // nil: unchanged
+	ContentType string         // "": unchanged
 }
 
-// Whole is everything that a subscription needs on the broker, with the given waits. It is an error if the
-// layout's settings are impossible, or if the queue or its exchange is one that the layout needs for something
-// else.
+// SubscriptionPlan is everything that a subscription needs on the broker, with the given delays. It is an
+// error if the layout's settings are impossible, or if the layout uses the queue or its exchange for
+// something else.
 func SubscriptionPlan(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topology.Plan, error) {
 	plan, err := RetryPlan(l, native, spec, waits)
 	if err != nil {
@@ -132,13 +123,13 @@ func SubscriptionPlan(l Layout, native Native, spec QueueSpec, waits []time.Dura
 	}
 	err = mergeAll(&plan, l.Subscription(spec), native.returnTo(spec.Name))
 	if err == nil && l.KeepsKey() {
-		err = plan.Merge(native.home(l.Queue(spec)))
+		err = plan.Merge(home(l.Queue(spec)))
 	}
 	return plan, err
 }
 
-// Ways is what a failed message needs, without the queue itself: that belongs to the connection that
-// consumes, or to somebody else.
+// RetryPlan is what failed messages need, without the queue itself: that belongs to the connection that
+// consumes, or to another application.
 func RetryPlan(l Layout, native Native, spec QueueSpec, waits []time.Duration) (topology.Plan, error) {
 	if err := l.Validate(); err != nil {
 		return topology.Plan{}, err
@@ -176,10 +167,10 @@ func mergeAll(plan *topology.Plan, parts ...topology.Plan) error {
 
 // ReturnKey is the routing key with which a message returns to the queue.
 //
-// What a full queue refuses stays in the queue that dead-lettered it and is tried again minutes later,
-// a few at a time: in a shared step it would hold up everybody's messages. So messages for a queue
-// that refuses when it is full, or of which rehop cannot know that, return by way of a queue of its
-// own, in which they stay for no time if there is room.
+// A message that a full queue rejects stays in the queue that dead-lettered it and is tried again
+// minutes later, a few at a time: in a shared step it would block the messages of all queues. So
+// messages for a queue that can reject, or that rehop did not declare, return through a landing queue,
+// which they leave at once if there is room.
 func ReturnKey(q topology.Queue) string {
 	if refuses(q) {
 		return LandingQueue(q.Name)
@@ -187,7 +178,7 @@ func ReturnKey(q topology.Queue) string {
 	return q.Name
 }
 
-// refuses reports whether the queue may refuse a message.
+// refuses reports whether the queue can reject a message.
 func refuses(q topology.Queue) bool {
 	if q.Passive {
 		return true
@@ -201,7 +192,7 @@ func refuses(q topology.Queue) bool {
 // IsQuorum reports whether a queue is planned as a quorum queue.
 func IsQuorum(q topology.Queue) bool { return q.Args["x-queue-type"] == string(layout.Quorum) }
 
-// override puts further arguments over a layout's own; nil takes one away.
+// override adds further arguments to a layout's own, or replaces them; nil removes one.
 func override(args topology.Args, further map[string]any) topology.Args {
 	out := make(topology.Args, len(args)+len(further))
 	maps.Copy(out, args)
@@ -218,8 +209,8 @@ func override(args topology.Args, further map[string]any) topology.Args {
 	return out
 }
 
-// queueOf is the queue that a spec asks for, with a layout's own arguments. A type is said only when the
-// spec does: the virtual host may have a usual type of its own, and the fleet leaves it out too.
+// queueOf is the queue of a spec, with a layout's own arguments. It has a type only if the spec has one:
+// the virtual host may have a default type, and other programs declare the queue without one.
 func queueOf(q QueueSpec, args topology.Args) topology.Queue {
 	queue := topology.Queue{Name: q.Name, Exclusive: q.Exclusive, AutoDelete: q.AutoDelete, Passive: q.Passive}
 	if q.Passive {
@@ -232,7 +223,7 @@ func queueOf(q QueueSpec, args topology.Args) topology.Queue {
 	return queue
 }
 
-// feed is a queue with its exchange and the bindings that feed it.
+// feed is a queue with its exchange and bindings.
 func feed(l Layout, q QueueSpec, keys ...string) topology.Plan {
 	plan := topology.Plan{Queues: []topology.Queue{l.Queue(q)}}
 	switch {
@@ -253,8 +244,8 @@ func feed(l Layout, q QueueSpec, keys ...string) topology.Plan {
 }
 
 // plain is an exchange without arguments.
-func plain(name, kind, usual string) topology.Plan {
-	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Type: cmp.Or(kind, usual)}}}
+func plain(name, typ, usual string) topology.Plan {
+	return topology.Plan{Exchanges: []topology.Exchange{{Name: name, Type: cmp.Or(typ, usual)}}}
 }
 
 // rules are what most layouts agree on.

@@ -59,7 +59,7 @@ func bodies() [][]byte {
 	return all
 }
 
-// rest is a message as it comes to rest when rehop has failed it: what the machinery does with a verdict.
+// rest is a message in the failed queue: what package consume does with a verdict.
 func rest(f layouts.Failure, v layouts.Verdict) layouts.Message {
 	l := f.Message
 	l.Headers = envelope.Clean(l.Headers)
@@ -77,7 +77,7 @@ func rest(f layouts.Failure, v layouts.Verdict) layouts.Message {
 	return l
 }
 
-// roundTrip fails a message and opens it where it rests: it must be what it was.
+// roundTrip fails a message and opens it in the failed queue: it must be what it was.
 func roundTrip(t *testing.T, name string, l layouts.Layout, f layouts.Failure) {
 	t.Helper()
 	want := f.Body
@@ -100,7 +100,7 @@ func roundTrip(t *testing.T, name string, l layouts.Layout, f layouts.Failure) {
 	}
 }
 
-// A message that rehop has failed is, when a person looks at it or replays it, the message that was published.
+// A message that rehop has failed is, when it is read or replayed, the message that was published.
 func TestFailedMessagesOpenAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for _, l := range everyLayout() {

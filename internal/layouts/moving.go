@@ -7,8 +7,8 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Each has a prefix of its own: with suffixes, a queue that is called like another one with a suffix would
-// get the same names.
+// Names of the queues and exchanges of migrations and sweeps. They have prefixes: with suffixes, two
+// queues could get the same names.
 const (
 	movingPrefix = "rehop.moving."
 	asidePrefix  = "rehop.aside."
@@ -16,17 +16,17 @@ const (
 	lockPrefix   = "rehop.lock."
 )
 
-// MovingQueue is the queue in which messages are kept while their queue is replaced by one with other
-// arguments, and the exchange that leads either to the queue or there.
+// MovingQueue is the queue that keeps messages while their queue is migrated, and the exchange that
+// leads either to the queue or to MovingQueue.
 func MovingQueue(queue string) string { return prefixed(movingPrefix, queue) }
 
-// AsideExchange leads to MovingQueue alone.
+// AsideExchange leads to MovingQueue.
 func AsideExchange(queue string) string { return prefixed(asidePrefix, queue) }
 
-// BackExchange leads to the queue alone.
+// BackExchange leads to the queue.
 func BackExchange(queue string) string { return prefixed(backPrefix, queue) }
 
-// LockQueue is held by who replaces the queue.
+// LockQueue is an exclusive queue that the process which works on the queue declares.
 func LockQueue(queue string) string { return prefixed(lockPrefix, queue) }
 
 func prefixed(prefix, queue string) string {
@@ -37,9 +37,9 @@ func prefixed(prefix, queue string) string {
 	return fitted(limit, name, name, "")
 }
 
-// Moved is the queue whose messages a MovingQueue keeps; other names it returns as they are. Of a name that was too long for
-// MovingQueue it is what is left, with a hash: who may know the name compares its MovingQueue instead.
+// Moved is the queue whose messages a MovingQueue keeps; it returns other names unchanged. For a name
+// that was too long for MovingQueue, it is the shortened name with a hash.
 func Moved(queue string) string { return strings.TrimPrefix(queue, movingPrefix) }
 
-// Resting are the arguments of a queue that keeps messages for as long as it takes, however often they are looked at.
-func KeepArgs(kind layout.QueueType) topology.Args { return Native{Type: kind}.keepArgs() }
+// KeepArgs are the arguments of a queue that keeps messages without limit, however often they are read.
+func KeepArgs(t layout.QueueType) topology.Args { return Native{Type: t}.keepArgs() }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -13,18 +14,18 @@ import (
 
 // The exchanges and queues that all subscriptions share.
 const (
-	// ReturnExchange leads a message back to the queue whose name is its routing key. It is a
-	// direct exchange: names with dots, # or * match themselves only.
+	// ReturnExchange returns a message to the queue whose name is its routing key. It is a direct
+	// exchange, so dots, # and * in names have no meaning.
 	ReturnExchange = "rehop.return"
-	// OrphansQueue (and the exchange of the same name) holds messages whose queue is gone.
+	// OrphansQueue (and the exchange of the same name) holds messages whose queue was deleted.
 	OrphansQueue = "rehop.orphans"
 	// UnroutedExchange is the alternate exchange of every exchange that rehop declares.
 	UnroutedExchange = "rehop.unrouted"
-	// UnroutedQueue holds messages that no queue was bound for.
+	// UnroutedQueue holds unroutable messages.
 	UnroutedQueue = "rehop.unrouted"
-	// StepExchange leads a message to the step queue that its HeaderStep names.
+	// StepExchange routes a message to the step that its HeaderStep names.
 	StepExchange = "rehop.step"
-	// LaterExchange leads a message that has passed the cascade to where it was to go.
+	// LaterExchange routes a message that has passed the cascade to its destination.
 	LaterExchange = "rehop.later"
 
 	keepExchange    = "rehop.unrouted.keep"
@@ -36,12 +37,12 @@ const (
 
 // The headers that the broker routes by.
 const (
-	// HeaderReturn with the value true on a message makes the broker hand it back to its publisher
-	// when no queue is bound for it, instead of keeping it in UnroutedQueue.
+	// HeaderReturn with the value true makes the broker return an unroutable message to its publisher,
+	// instead of keeping it in UnroutedQueue.
 	HeaderReturn = "rehop-return"
-	// HeaderStep names the step at which a message waits.
+	// HeaderStep names the step in which a message waits.
 	HeaderStep = "rehop-step"
-	// HeaderTo says where a message goes after the cascade: ToQueue, or ToExchange(name).
+	// HeaderTo is where a message goes after the cascade: ToQueue, or ToExchange(name).
 	HeaderTo = envelope.To
 
 	levelHeaderPrefix = "rehop-delay-"
@@ -54,30 +55,28 @@ const ToQueue = envelope.ToQueue
 func ToExchange(name string) string { return envelope.ToExchange(name) }
 
 const (
-	// maxName is the longest name that AMQP 0-9-1 can carry, in bytes.
+	// maxName is the longest name in AMQP 0-9-1, in bytes.
 	maxName = 255
-	// maxProbed is the longest name, unless it is ASCII, of what may not be there when a client asks for it. RabbitMQ 4.3 cuts the text of
-	// its refusal at 255 characters, and ends the connection if they have more bytes than that. Besides the name the text has about
-	// 40 bytes and the virtual host's name.
+	// maxProbed is the longest name, unless it is ASCII, of an object that may not exist when a client asks
+	// for it. RabbitMQ 4.3 cuts the text of its error at 255 characters, and ends the connection if they
+	// have more bytes than that. The text has about 40 bytes, the name and the virtual host's name.
 	maxProbed = 100
 )
 
-// recoveredPrefix begins the names of the queues that rehop broker repair makes for messages whose queue is lost.
-const recoveredPrefix = "rehop.recovered."
-
-// IsRecoveredQueue reports whether a queue has messages that rehop broker repair has found and whose own queue is lost.
-func IsRecoveredQueue(queue string) bool { return strings.HasPrefix(queue, recoveredPrefix) }
+// IsRecoveredQueue reports whether rehop broker repair has created a queue for messages whose queue was
+// lost.
+func IsRecoveredQueue(queue string) bool { return strings.HasPrefix(queue, "rehop.recovered.") }
 
 const (
 	failedSuffix  = ".failed"
 	landingSuffix = ".landing"
 )
 
-// FailedQueue is the name of the queue in which messages of queue rest that will not be retried.
-// It is queue + ".failed"; a name too long for that keeps its beginning and gets a hash.
+// FailedQueue is the name of the native failed queue of a queue: queue + ".failed". A name too long for
+// that keeps its beginning and gets a hash.
 func FailedQueue(queue string) string { return suffixed(queue, failedSuffix) }
 
-// LandingQueue is the name of the queue through which messages return to a queue that may be full.
+// LandingQueue is the queue through which messages return to a queue that can reject them.
 func LandingQueue(queue string) string { return suffixed(queue, landingSuffix) }
 
 func suffixed(queue, suffix string) string { return fitted(maxName, queue+suffix, queue, suffix) }
@@ -102,12 +101,7 @@ func fitted(limit int, name, head, tail string) string {
 }
 
 func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 // StepName names a step by its delay, as in "10s", "1m40s" or "2h".

@@ -75,7 +75,7 @@ func FuzzFailedQueue(f *testing.F) {
 	})
 }
 
-// refusal is what RabbitMQ 4.3 says, at most 255 characters, if there is no queue of a name.
+// refusal is the error text of RabbitMQ 4.3, at most 255 characters, if there is no queue of a name.
 func refusal(name string) string {
 	text := []rune(fmt.Sprintf("NOT_FOUND - no queue '%s' in vhost '%s'", name, strings.Repeat("v", 100)))
 	return string(text[:min(len(text), 255)])

@@ -16,8 +16,8 @@ func Must(l layout.Layout) Layout {
 	return made
 }
 
-// Of is the mechanics of a layout. It is an error if the layout is nil, or none of package layout: a
-// type that embeds one of those satisfies the interface too, and a pointer to one does.
+// Of is the mechanics of a layout. It is an error if the layout is nil or not of package layout: types
+// that embed one of those, and pointers to one, satisfy the interface, too.
 func Of(l layout.Layout) (Layout, error) {
 	switch l := l.(type) {
 	case layout.Native:

@@ -156,7 +156,7 @@ func TestFabricIsComplete(t *testing.T) {
 	}
 }
 
-// Where a failed message rests, and where a layout moves it, is in the plan; the address leads there.
+// The failed queue, and the address to which a layout moves a message, are in the plan; the address leads there.
 func TestFailedMessagesArrive(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"q", "order.main.q", strings.Repeat("n", 255)} {
@@ -316,7 +316,7 @@ func landing(plan topology.Plan, queue, exchange, key string) (queues []string) 
 }
 
 // A queue with the name of one that the layout needs for something else is an error, whatever its arguments: it would get its
-// own failed messages back for ever.
+// own failed messages back without end.
 func TestCollisionsAreErrors(t *testing.T) {
 	t.Parallel()
 	resting := map[string]any{}

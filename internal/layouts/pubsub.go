@@ -20,10 +20,9 @@ type pubSub struct {
 	layout.PubSub
 }
 
-// Settings are those that it was made of.
 func (p pubSub) Settings() layout.Layout { return p.PubSub }
 
-// origKey is the header in which a fleet keeps the key with which a message was published.
+// origKey is the header with the key with which a message was published.
 const origKey = "x-orig-routing-key"
 
 // MasterExchange is the exchange of PubSub unless a subscription names another.
@@ -42,7 +41,6 @@ func (p pubSub) delay() time.Duration { return cmp.Or(p.Delay, 30*time.Second) }
 
 func (p pubSub) retryQueue(queue string) string { return suffixed(queue, atRetry) }
 
-// Validate looks at the delay and the form.
 func (p pubSub) Validate() error {
 	faults := []error{checkDelay("PubSub.Delay", p.delay())}
 	switch p.Form {
@@ -70,13 +68,12 @@ func (p pubSub) spec(q QueueSpec) QueueSpec {
 	return q
 }
 
-// Exchange is a topic exchange.
-func (p pubSub) Exchange(name, kind string) topology.Plan { return plain(name, kind, "topic") }
+func (p pubSub) Exchange(name, typ string) topology.Plan { return plain(name, typ, "topic") }
 
-// Queue is a durable queue without arguments.
 func (p pubSub) Queue(q QueueSpec) topology.Queue { return queueOf(q, nil) }
 
-// Subscription is the queue, bound to the main exchange; by its own name, too, where the retry queue returns messages with that.
+// Subscription is the queue, bound to the main exchange; in the newer form by its own name, too, with
+// which the retry queue returns messages.
 func (p pubSub) Subscription(q QueueSpec) topology.Plan {
 	q = p.spec(q)
 	plan := feed(p, q)
@@ -86,7 +83,8 @@ func (p pubSub) Subscription(q QueueSpec) topology.Plan {
 	return plan
 }
 
-// Around is the retry and the failed exchange and queue, bound by the name of the queue, or by the keys of the subscription.
+// RetryTopology is the retry and the failed exchange and queue, bound by the name of the queue, or by
+// the keys of the subscription.
 func (p pubSub) RetryTopology(q QueueSpec) topology.Plan {
 	q = p.spec(q)
 	retry, failed := suffixed(q.Exchange, dotRetry), suffixed(q.Exchange, dotFail)
@@ -103,14 +101,12 @@ func (p pubSub) RetryTopology(q QueueSpec) topology.Plan {
 			topology.Binding{Source: retry, Destination: p.retryQueue(q.Name), Key: key},
 			topology.Binding{Source: failed, Destination: p.FailedQueue(q.Name), Key: key})
 	}
-	topologies.Add(&plan, Native{}.toFailed(q.Name, p.FailedQueue(q.Name)))
+	topologies.Add(&plan, toFailed(q.Name, p.FailedQueue(q.Name)))
 	return plan
 }
 
-// FailedQueue is queue@failed.
 func (p pubSub) FailedQueue(queue string) string { return suffixed(queue, atFailed) }
 
-// Delays are three waits.
 func (p pubSub) Delays() []time.Duration { return repeated(p.delay(), pubSubRetries) }
 
 // Failures is how often the message has passed the retry queue.
@@ -119,7 +115,6 @@ func (p pubSub) Failures(l Message) int {
 	return deathsOf(l.Headers, func(d death) bool { return d.queue == own && d.reason == expired })
 }
 
-// Origin is what the fleet has kept of a message that it led to its queue by the queue's name.
 func (p pubSub) Origin(l Message) (exchange, key string) { return l.Exchange, publishedKey(l) }
 
 // publishedKey is the key with which a message was published.
@@ -130,14 +125,14 @@ func publishedKey(l Message) string {
 	return l.Key
 }
 
-// Stray reports whether the message comes from the retry queue of another subscription. In the older form those of all
-// subscribers of a key lead to all of them; in the newer one, to all that are bound by the name of the other queue too, as by #. The copy that is meant
-// for this queue comes from its own.
+// Stray reports whether the message comes from the retry queue of another subscription. In the older
+// form those of all subscribers of a key lead to all of them; in the newer one, to all that are bound
+// by the name of the other queue too, as by #. The copy for this queue comes from its own retry queue.
 //
-// It must have come straight from there. A message that somebody has taken out of another queue and
-// published anew, with the record of its life before, is nobody's copy.
+// It must have come directly from there. A message that a program has consumed from another queue and
+// published again with its x-death is not a copy.
 func (p pubSub) Stray(l Message) bool {
-	d, ok := newestDeath(l.Headers)
+	d, ok := newestDeath(l.Headers, "")
 	return ok && d.reason == expired && strings.HasSuffix(d.queue, atRetry) && d.queue != p.retryQueue(l.Queue) &&
 		(d.exchange == suffixed(l.Exchange, dotRetry) || d.exchange == suffixed(l.Exchange, atRetry)) && d.key == l.Key
 }
@@ -151,8 +146,8 @@ func (p pubSub) death(l Message, failures int, at time.Time) death {
 	return death{queue: p.retryQueue(l.Queue), reason: expired, exchange: suffixed(l.Exchange, dotRetry), key: l.Key, count: failures, at: at}
 }
 
-// Retry lets the message wait. Others look at the newest entry of x-death, whichever queue it is of, so
-// that of the queue in which it waits has to carry the count on.
+// Retry delays the message. Other programs read the newest entry of x-death, of any queue, so the entry
+// of the delay queue must have the count.
 func (p pubSub) Retry(f Failure) Verdict {
 	deaths := []death{p.death(f.Message, f.Attempt, f.At)}
 	if f.Via != "" {
@@ -161,18 +156,19 @@ func (p pubSub) Retry(f Failure) Verdict {
 	return Verdict{Do: Wait, Headers: deathRecord(deaths...)}
 }
 
-// Fail moves the message to the failed queue of its own queue, past the exchange that would lead it to
-// those of all subscribers.
+// Fail moves the message to the failed queue of its own queue, not to the failed exchange, which leads
+// to those of all subscribers.
 func (p pubSub) Fail(f Failure) Verdict {
 	return Verdict{Do: Move, Address: Address{Exchange: FailedExchange}, Key: f.Key}
 }
 
-// Open finds a message that was published to the failed exchange. In a copy that belongs to another queue, the broker's record says to which.
-// What rehop has not put there itself, another program has failed, whatever rehop wrote on it before.
+// Open reads a message of the failed exchange. A copy that belongs to another queue is recognised by the
+// broker's record. A message that rehop has not moved there has failed in another program, whatever
+// rehop's record is.
 func (p pubSub) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.Read(l.Headers, strings.TrimSuffix(strings.TrimSuffix(l.Exchange, dotFail), atFailed), publishedKey(l))
-	// rehop leaves no x-death on what it puts there, so where there is one, the message was put back since.
-	if _, died := newestDeath(l.Headers); !f.InFailedQueue || died {
+	// rehop removes x-death from what it moves there, so a message with one was replayed since.
+	if _, died := newestDeath(l.Headers, ""); !f.InFailedQueue || died {
 		if f.Queue != l.Queue {
 			f = f.Elsewhere()
 		}
@@ -180,7 +176,7 @@ func (p pubSub) Open(l Message) (Message, envelope.Failure) {
 	}
 	if f.Queue == "" {
 		f.Queue = l.Queue
-		if d, ok := newestDeath(l.Headers); ok && d.queue != p.retryQueue(l.Queue) {
+		if d, ok := newestDeath(l.Headers, ""); ok && d.queue != p.retryQueue(l.Queue) {
 			if other, retry := strings.CutSuffix(d.queue, atRetry); retry {
 				f.Queue = other
 			}
@@ -190,11 +186,7 @@ func (p pubSub) Open(l Message) (Message, envelope.Failure) {
 	return l, f
 }
 
-// repeated is n waits. Settings are looked at after they are used here.
+// repeated is n delays. The settings may not be validated yet.
 func repeated(d time.Duration, n int) []time.Duration {
-	all := make([]time.Duration, min(max(n, 0), maxRetries))
-	for i := range all {
-		all[i] = d
-	}
-	return all
+	return slices.Repeat([]time.Duration{d}, min(max(n, 0), maxRetries))
 }

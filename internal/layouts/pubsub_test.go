@@ -153,7 +153,7 @@ func TestPubSubOrigin(t *testing.T) {
 	}
 }
 
-// What a broker has decides between the forms; settings that say which one leave no choice.
+// What a broker has decides between the forms; settings can choose one.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	spec := layouts.QueueSpec{Name: "q"}

@@ -16,13 +16,13 @@ func readRuby(text string) (any, bool) {
 	return v, ok && strings.TrimSpace(r.rest) == ""
 }
 
-// rubyReader stands somewhere in the text.
+// rubyReader reads a text from its beginning; rest is what follows.
 type rubyReader struct{ rest string }
 
 // maxRubyDepth is how deep values may be nested.
 const maxRubyDepth = 100
 
-// take steps over a token, and blanks ahead of it, if it comes next.
+// take skips a token, and blanks before it, if it comes next.
 func (r *rubyReader) take(token string) bool {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(r.rest, " "), token)
 	if ok {
@@ -79,7 +79,7 @@ func (r *rubyReader) hash(depth int) (any, bool) {
 	}
 }
 
-// name is what comes ahead of a value in a hash: a symbol or text with an arrow, or a symbol with a colon.
+// name is what precedes a value in a hash: a symbol or text with an arrow, or a symbol with a colon.
 func (r *rubyReader) name() (string, bool) {
 	var name string
 	switch {

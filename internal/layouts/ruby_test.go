@@ -78,7 +78,7 @@ func FuzzUnwrapError(f *testing.F) {
 		if failure.Attempt < 0 || failure.Attempt > maxFailures {
 			t.Errorf("got attempt %d", failure.Attempt)
 		}
-		if _, document := documentIn(body); !document && string(l.Body) != string(body) {
+		if _, _, document := documentIn(body); !document && string(l.Body) != string(body) {
 			t.Errorf("got body %q, want %q", l.Body, body)
 		}
 		if len(l.ID) > maxName && len(l.ContentType) > maxName {

@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// declarations are what a plan declares beside rehop's own, a line each, as a program would say it.
+// declarations are what a plan declares in addition to rehop's own, a line each, as a program would write it.
 func declarations(plan topology.Plan) []string {
 	var lines []string
 	say := func(format string, args ...any) {
@@ -42,7 +42,7 @@ func declarations(plan topology.Plan) []string {
 }
 
 // The documents that the layouts are taken from declare these objects; all are durable, none is exclusive or deleted by itself.
-// A program that does as they say and a rehop consumer can share them: the broker compares every argument.
+// A program that follows them and a rehop consumer can share them: the broker compares every argument.
 func TestPlansAreThoseOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -160,7 +160,7 @@ func TestPlansAreThoseOfTheDocuments(t *testing.T) {
 	}
 }
 
-// The document of the tiers names the delays and says that one in between takes the next longer; it names no objects.
+// The document of the tiers names the delays and that one in between takes the next longer; it names no objects.
 func TestTiersOfTheDocument(t *testing.T) {
 	t.Parallel()
 	delays := []string{"30s", "1m", "5m", "30m", "1h", "3h", "6h", "12h", "24h"}

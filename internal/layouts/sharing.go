@@ -19,8 +19,9 @@ func Name(l layout.Layout) string {
 	return "native"
 }
 
-// CountsInDeaths reports whether a layout shares its count of failures with other programs by an x-death header that rehop sends.
-// RabbitMQ 4 ignores an x-death that a client sends: there each side sees only a part of the count.
+// CountsInDeaths reports whether a layout shares its count of failures with other programs by an x-death
+// header that rehop sends. RabbitMQ 4 ignores an x-death of a client: there each side sees only a part
+// of the count.
 func CountsInDeaths(l layout.Layout) bool {
 	switch l := l.(type) {
 	case layout.PubSub, layout.Tiers:
@@ -31,7 +32,8 @@ func CountsInDeaths(l layout.Layout) bool {
 	return false
 }
 
-// WithoutDeaths is how to get from a layout that counts in deaths to one that RabbitMQ 4 does not disturb, for operators.
+// WithoutDeaths is the advice for operators how to change from a layout that counts in deaths to one
+// that works with RabbitMQ 4.
 func WithoutDeaths(l layout.Layout) string {
 	settings := "layout: native, foreign-exchange: true" // or rehop would declare the fleet's exchange differently
 	if _, own := l.(layout.Tiers); own {

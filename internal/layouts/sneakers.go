@@ -16,7 +16,6 @@ type sneakers struct {
 	layout.Sneakers
 }
 
-// Settings are those that it was made of.
 func (s sneakers) Settings() layout.Layout { return s.Sneakers }
 
 // SneakersExchange is the exchange of Sneakers unless a subscription names another.
@@ -36,7 +35,6 @@ func (s sneakers) requeueName(queue string) string {
 	return cmp.Or(s.RequeueName, suffixed(queue, "-retry-requeue"))
 }
 
-// Validate looks at the delay, the retries and the names.
 func (s sneakers) Validate() error {
 	faults := []error{checkDelay("Sneakers.Delay", s.delay()), checkCount("Sneakers.Retries", s.Retries, maxRetries)}
 	named := make(map[string]string)
@@ -60,7 +58,7 @@ func (s sneakers) forms(q QueueSpec) []layout.Layout {
 		return []layout.Layout{s.Sneakers}
 	}
 	types := []any{s.Queue(q).Args[queueTypeArg], nil}
-	if q.Passive { // of which the type is not known
+	if q.Passive { // its type is not known
 		types = []any{nil, string(layout.Quorum), string(layout.Classic)}
 	}
 	var all []layout.Layout
@@ -80,19 +78,19 @@ func (s sneakers) forms(q QueueSpec) []layout.Layout {
 
 const queueTypeArg = "x-queue-type"
 
-// retryArgs are the arguments of the retry and the error queue, with some besides.
+// retryArgs are the arguments of the retry and the error queue, with further ones.
 func (s sneakers) retryArgs(q QueueSpec, args topology.Args) topology.Args {
 	if s.RetryArgs != nil {
 		return override(s.RetryArgs, args)
 	}
+	own := topology.Args{}
 	if t, ok := s.Queue(q).Args[queueTypeArg]; ok {
-		return override(topology.Args{queueTypeArg: t}, args)
+		own[queueTypeArg] = t
 	}
-	return override(nil, args)
+	return override(own, args)
 }
 
-// Exchange is a direct exchange.
-func (s sneakers) Exchange(name, kind string) topology.Plan { return plain(name, kind, "direct") }
+func (s sneakers) Exchange(name, typ string) topology.Plan { return plain(name, typ, "direct") }
 
 // Queue dead-letters to its retry exchange.
 func (s sneakers) Queue(q QueueSpec) topology.Queue {
@@ -107,7 +105,6 @@ func (s sneakers) Subscription(q QueueSpec) topology.Plan {
 	return plan
 }
 
-// Around is the three exchanges and the two queues beside the queue.
 func (s sneakers) RetryTopology(q QueueSpec) topology.Plan {
 	wait, fail, requeue := s.retryName(q.Name), s.errorName(q.Name), s.requeueName(q.Name)
 	return topology.Plan{
@@ -120,20 +117,18 @@ func (s sneakers) RetryTopology(q QueueSpec) topology.Plan {
 	}
 }
 
-// FailedQueue is Q-error.
 func (s sneakers) FailedQueue(queue string) string { return s.errorName(queue) }
 
-// Delays are five waits of a minute.
 func (s sneakers) Delays() []time.Duration { return repeated(s.delay(), cmp.Or(s.Retries, 5)) }
 
-// Failures is how often the message died in its queue, of whatever reason.
+// Failures is how often the message was dead-lettered from its queue, for any reason.
 func (s sneakers) Failures(l Message) int {
 	return deathsOf(l.Headers, func(d death) bool { return d.queue == l.Queue })
 }
 
-// Origin is what the entry of the queue says: the requeue exchange is not where it was published to.
+// Origin is the exchange in the entry of the queue: the message came by the requeue exchange.
 func (s sneakers) Origin(l Message) (exchange, key string) {
-	if d, ok := deathIn(l.Headers, l.Queue); ok {
+	if d, ok := newestDeath(l.Headers, l.Queue); ok {
 		return d.exchange, l.Key
 	}
 	return l.Exchange, l.Key
@@ -148,8 +143,9 @@ func (s sneakers) record(l Message, failures int, at time.Time) map[string]any {
 	return deathRecord(death{queue: l.Queue, reason: rejected, exchange: l.Exchange, key: l.Key, count: failures, at: at})
 }
 
-// Retry lets the message wait, or rejects it if that is chosen and the wait is that of the retry queue. A message that rehop has
-// published is not rejected: RabbitMQ 4 would count its deaths from one again, and it would be retried for ever.
+// Retry delays the message, or rejects it if Reject is set and the delay is that of the retry queue. A
+// message that rehop has published is not rejected: RabbitMQ 4 would count from one again, and retry it
+// without limit.
 func (s sneakers) Retry(f Failure) Verdict {
 	if s.Reject && f.Delay == s.delay() && !envelope.Written(f.Headers) {
 		return Verdict{Do: Reject}
@@ -157,7 +153,7 @@ func (s sneakers) Retry(f Failure) Verdict {
 	return Verdict{Do: Wait, Headers: s.record(f.Message, f.Attempt, f.At)}
 }
 
-// Fail publishes the message to the error exchange, with a record that says why.
+// Fail publishes the message to the error exchange, with a record of the reason.
 func (s sneakers) Fail(f Failure) Verdict {
 	v := Verdict{Do: Move, Address: Address{Exchange: s.errorName(f.Queue)}, Key: f.Key}
 	if !s.Document {
@@ -170,14 +166,14 @@ func (s sneakers) Fail(f Failure) Verdict {
 	return v
 }
 
-// Open takes the message out of its document, or the record off the message.
+// Open restores the message from its document, or removes the record from it.
 func (s sneakers) Open(l Message) (Message, envelope.Failure) {
 	f := envelope.Read(l.Headers, l.Exchange, l.Key)
-	if f.Queue != "" { // rehop has put it here, and has kept all but the body and its type on the message
+	if f.Queue != "" { // rehop has moved it here, and has changed only the body and its type
 		return unwrapOwn(l), f
 	}
 	if l.Exchange == s.errorName(l.Queue) {
-		l.Exchange = "" // nothing says where it was published to
+		l.Exchange = "" // where it was published to is unknown
 	}
 	return unwrapError(l)
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/rehop/rehop/internal/envelope"
 )
 
-// sneakersError is what Sneakers writes down of a message that has failed too often: up to 2.11 a document with the message in it, since
-// then (December 2018) the header retry_info on a message whose body stays as it is.
+// sneakersError is the record of Sneakers for a message that has failed too often: up to 2.11 a document
+// with the message in it, since then (December 2018) the header retry_info on the unchanged message.
 //
-// What can be of several types, in one version or another, is any.
+// Fields whose type differs between versions are any.
 type sneakersError struct {
 	Error        any     `json:"error"`
 	NumAttempts  any     `json:"num_attempts"`
@@ -29,8 +29,8 @@ type sneakersError struct {
 	Rehop bool `json:"rehop,omitempty"`
 }
 
-// wrapError is the document for a failure; nil if it would be too large for the broker. Then the message rests as it
-// is, and rehop's own record says why.
+// wrapError is the document for a failure; nil if it would be too large for the broker. Then the message
+// stays unchanged in the failed queue, and rehop's own record has the reason.
 func wrapError(f Failure) []byte {
 	if !mayGrow(len(f.Body), linesSize(len(f.Body))) {
 		return nil
@@ -46,11 +46,11 @@ func wrapError(f Failure) []byte {
 	return document
 }
 
-// maxInfo bounds the header retry_info that rehop writes: all headers of a message have one frame.
+// maxInfo limits the header retry_info that rehop writes: all headers of a message share one frame.
 const maxInfo = 32 << 10
 
-// infoOf is the header retry_info for a failure, with the records of earlier failures behind it. A message may have a header of that name that
-// is none of Sneakers': that stays, and rehop's own record says why the message rests.
+// infoOf is the header retry_info for a failure, with the records of earlier failures behind it. A header
+// of that name that Sneakers has not written stays, and only rehop's own record has the reason.
 func infoOf(f Failure) map[string]any {
 	var earlier []sneakersError
 	if had, ok := f.Headers[retryInfo]; ok {
@@ -58,9 +58,7 @@ func infoOf(f Failure) map[string]any {
 			return nil
 		}
 	}
-	headers := maps.Clone(f.Headers)
-	delete(headers, retryInfo) // as Sneakers does: records do not nest
-	f.Headers = headers
+	f.Message = withoutInfo(f.Message) // as Sneakers does: records do not nest
 	record := sneakersError{
 		Error: f.Error, NumAttempts: f.Attempt, FailedAt: f.At.Format(time.RFC3339), Properties: json.RawMessage(propertiesOf(f.Message)),
 		ErrorClass: f.Kind, ErrorMessage: f.Error, Rehop: true,
@@ -68,10 +66,13 @@ func infoOf(f Failure) map[string]any {
 	if f.Stack != "" {
 		record.Backtrace = strings.Split(f.Stack, "\n")
 	}
-	for _, written := range []any{append([]sneakersError{record}, earlier...), record, record.brief()} {
-		if all, ok := written.([]sneakersError); ok && len(all) == 1 {
-			written = all[0]
-		}
+	brief := record // without what is on the message anyway, and without the backtrace
+	brief.Properties, brief.Backtrace, brief.ErrorMessage = nil, nil, nil
+	forms := []any{record, brief}
+	if len(earlier) > 0 {
+		forms = slices.Insert(forms, 0, any(append([]sneakersError{record}, earlier...)))
+	}
+	for _, written := range forms {
 		if text, err := json.Marshal(written); err == nil && len(text) <= maxInfo {
 			return map[string]any{retryInfo: string(text)}
 		}
@@ -79,27 +80,17 @@ func infoOf(f Failure) map[string]any {
 	return nil
 }
 
-// brief is a record without what is on the message anyway, and without the backtrace.
-func (d sneakersError) brief() sneakersError {
-	d.Properties, d.Backtrace, d.ErrorMessage = nil, nil, nil
-	return d
-}
-
-// unwrapOwn takes a message out of what rehop wrote. One that was too large for a document is as it was.
+// unwrapOwn restores a message from rehop's record. One that was too large for a document is unchanged.
 func unwrapOwn(l Message) Message {
 	if records, ok := recordsIn(envelope.Text(l.Headers[retryInfo])); ok && records[0].Rehop {
 		l = withoutInfo(l)
-		if len(records) > 1 { // somebody has put it back who left the record on it; Sneakers had taken its properties
+		if len(records) > 1 { // it was replayed with the record on it; Sneakers had removed its properties
 			l = restore(l, oldest(records[1:]))
 		}
 		return l
 	}
-	document, ok := documentIn(l.Body)
+	document, body, ok := documentIn(l.Body)
 	if !ok || !document.Rehop {
-		return l
-	}
-	body, ok := fromLines(*document.Payload)
-	if !ok {
 		return l
 	}
 	l.Body = body
@@ -115,18 +106,14 @@ func withoutInfo(l Message) Message {
 	return l
 }
 
-// unwrapError takes a message out of what Sneakers wrote, whichever version.
+// unwrapError restores a message from the record of any version of Sneakers.
 func unwrapError(l Message) (Message, envelope.Failure) {
 	bare := envelope.Failure{Queue: l.Queue, Exchange: l.Exchange, Key: l.Key, Kind: envelope.KindError}
 	records, ok := recordsIn(envelope.Text(l.Headers[retryInfo]))
 	if ok {
 		l = withoutInfo(l)
 	} else {
-		document, ok := documentIn(l.Body)
-		if !ok {
-			return l, bare
-		}
-		body, ok := fromLines(*document.Payload)
+		document, body, ok := documentIn(l.Body)
 		if !ok {
 			return l, bare
 		}
@@ -137,7 +124,7 @@ func unwrapError(l Message) (Message, envelope.Failure) {
 	f := envelope.Read(l.Headers, l.Exchange, l.Key) // rehop may have failed it before
 	if f.Queue == "" {
 		f.Queue = l.Queue
-		if d, ok := deathIn(l.Headers, l.Queue); ok {
+		if d, ok := newestDeath(l.Headers, l.Queue); ok {
 			f.Exchange = d.exchange
 		}
 	}
@@ -158,9 +145,10 @@ func unwrapError(l Message) (Message, envelope.Failure) {
 // retryInfo is the header of later versions.
 const retryInfo = "retry_info"
 
-// recordsIn reads the header retry_info, the newest record first. It is an object after the first failure. When such a message fails again,
-// because somebody has put it back, Sneakers makes a list of that in Ruby's way: the new object, and then the members of the old one, a pair
-// of name and value for each. Later failures put further objects ahead.
+// recordsIn reads the header retry_info, the newest record first. It is an object after the first
+// failure. When such a message is replayed and fails again, Sneakers makes a list of it in Ruby's way:
+// the new object, and then the members of the old one, a pair of name and value for each. Later failures
+// put further objects in front.
 func recordsIn(text string) (records []sneakersError, ok bool) {
 	var one sneakersError
 	if decode([]byte(text), &one) {
@@ -194,8 +182,9 @@ func recordsIn(text string) (records []sneakersError, ok bool) {
 	return records, len(records) > 0 && records[0].isComplete()
 }
 
-// oldest are the properties of a message with these records. When Sneakers gives a message up it takes all properties from it, so those of
-// the oldest record are the message's own, and what later ones have besides came later.
+// oldest are the properties of a message with these records. Sneakers removes all properties from a
+// message that it gives up, so those of the oldest record are the message's own, and further ones of
+// later records came later.
 func oldest(records []sneakersError) map[string]any {
 	all, headers := make(map[string]any), make(map[string]any)
 	for _, r := range slices.Backward(records) {
@@ -216,28 +205,31 @@ func oldest(records []sneakersError) map[string]any {
 	return all
 }
 
-// documentIn is the document that a body is.
-func documentIn(body []byte) (document sneakersError, ok bool) {
-	ok = decode(body, &document) && document.isComplete() && document.Payload != nil
-	return document, ok
+// documentIn is the document that a body is, and the body that it has.
+func documentIn(text []byte) (document sneakersError, body []byte, ok bool) {
+	if !decode(text, &document) || !document.isComplete() || document.Payload == nil {
+		return document, nil, false
+	}
+	body, ok = fromLines(*document.Payload)
+	return document, body, ok
 }
 
-// decode is json.Unmarshal that keeps numbers as they are written.
+// decode is json.Unmarshal that keeps numbers unchanged.
 func decode(text []byte, v any) bool {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	return decoder.Decode(v) == nil && len(bytes.TrimSpace(text[decoder.InputOffset():])) == 0
 }
 
-// isComplete reports whether the document has what all have. A message that only looks a little like one would be
-// lost if something in it were taken for its body.
+// isComplete reports whether the document has what all have. A message that only looks like one must
+// not lose its body.
 func (d sneakersError) isComplete() bool {
 	_, counted := d.NumAttempts.(json.Number)
 	_, failedAt := d.FailedAt.(string)
 	return counted && failedAt
 }
 
-// shown is a value as people read it.
+// shown is a value as readable text.
 func shown(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -267,10 +259,8 @@ const (
 // inLines is base64 as Ruby writes it.
 func inLines(b []byte) string {
 	out := make([]byte, 0, len(b)/lineBytes*(lineChars+1)+lineChars+1)
-	for len(b) > 0 {
-		n := min(lineBytes, len(b))
-		out = append(base64.StdEncoding.AppendEncode(out, b[:n]), '\n')
-		b = b[n:]
+	for line := range slices.Chunk(b, lineBytes) {
+		out = append(base64.StdEncoding.AppendEncode(out, line), '\n')
 	}
 	return string(out)
 }
@@ -279,6 +269,6 @@ func inLines(b []byte) string {
 func linesSize(n int) int { return n / lineBytes * (lineChars + len(`\n`)) }
 
 func fromLines(s string) ([]byte, bool) {
-	b, err := base64.StdEncoding.DecodeString(s) // which passes over the ends of lines
+	b, err := base64.StdEncoding.DecodeString(s) // which skips line breaks
 	return b, err == nil
 }

@@ -35,8 +35,8 @@ func propertiesOf(l Message) []byte {
 	return text
 }
 
-// forJSON is a header's value as JSON can say it. It is for programs in other languages: rehop itself leaves the
-// headers on the message.
+// forJSON is a header's value that JSON can represent. It is for programs in other languages: rehop
+// itself leaves the headers on the message.
 func forJSON(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -65,8 +65,8 @@ func forJSON(v any) any {
 	return v
 }
 
-// readProperties reads the properties of a document: as an object, as a list of pairs, which is what Rails makes of
-// them, or as Ruby shows them, which is what happens without Rails.
+// readProperties reads the properties of a document: an object, a list of pairs (with Rails), or text as
+// Ruby's inspect shows them (without Rails).
 func readProperties(v any) (map[string]any, bool) {
 	if text, ok := v.(string); ok {
 		decoded, ok := fromLines(text)
@@ -95,7 +95,7 @@ func readProperties(v any) (map[string]any, bool) {
 	return nil, false
 }
 
-// exact has whole numbers as int64, which AMQP has and JSON has not.
+// exact converts whole numbers to int64, which JSON does not have.
 func exact(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -116,7 +116,7 @@ func exact(v any) any {
 	return v
 }
 
-// restore puts the properties of a message back that was published anew without them.
+// restore sets the properties of a message that was published again without them.
 func restore(l Message, properties map[string]any) Message {
 	text := func(name, now string) string {
 		if was := envelope.Text(properties[name]); was != "" && len(was) <= maxName && utf8.ValidString(was) {

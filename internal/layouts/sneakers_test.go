@@ -108,7 +108,7 @@ func TestSneakersDocument(t *testing.T) {
 	}
 }
 
-// By default the body stays as it is, and the header has what Sneakers 2.13 writes, by the same names.
+// By default the body stays unchanged, and the header has what Sneakers 2.13 writes, by the same names.
 func TestSneakersInfo(t *testing.T) {
 	t.Parallel()
 	f := layouts.Failure{
@@ -147,7 +147,7 @@ func TestSneakersInfo(t *testing.T) {
 	}
 }
 
-// RabbitMQ refuses what is larger than its limit. A message that would be so only in its document rests without one.
+// RabbitMQ refuses what is larger than its limit. A message that would be so only in its document is kept without one.
 func TestSneakersDocumentIsNeverTooLarge(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20

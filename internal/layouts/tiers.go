@@ -17,12 +17,10 @@ type tiers struct {
 	layout.Tiers
 }
 
-// Settings are those that it was made of.
 func (t tiers) Settings() layout.Layout { return t.Tiers }
 
 func (t tiers) name() string { return cmp.Or(t.Name, "delay") }
 
-// Validate looks at the tiers and the waits.
 func (t tiers) Validate() error {
 	faults := []error{CheckName("Tiers.Name", t.Name), CheckType("Tiers.Type", t.Type)}
 	if t.Tiers.Tiers != nil && len(t.Tiers.Tiers) == 0 {
@@ -52,45 +50,28 @@ func (t tiers) tier(d time.Duration) string { return suffixed(t.name(), "."+Step
 
 func (t tiers) returnExchange() string { return suffixed(t.name(), ".return") }
 
-// up is the tier for a delay: the next that is not shorter. A delay that is longer than all has none.
-func (t tiers) up(d time.Duration) (time.Duration, bool) {
-	for _, tier := range t.tiers() {
-		if tier >= d {
-			return tier, true
-		}
-	}
-	return 0, false
-}
-
 func (t tiers) native() Native { return Native{Type: t.Type} }
 
-// Exchange is the native one.
-func (t tiers) Exchange(name, kind string) topology.Plan { return t.native().Exchange(name, kind) }
-
-// KeepsUnrouted is true, as in the native layout.
-func (t tiers) KeepsUnrouted() bool { return true }
-
-// Queue is the native one.
-func (t tiers) Queue(q QueueSpec) topology.Queue { return t.native().Queue(q) }
-
-// KeepsKey is false: in the tiers the routing key is the name of the queue.
-func (t tiers) KeepsKey() bool { return false }
-
-// Rests is true for a queue of the native layout.
+func (t tiers) Exchange(name, typ string) topology.Plan   { return t.native().Exchange(name, typ) }
+func (t tiers) KeepsUnrouted() bool                       { return true }
+func (t tiers) Queue(q QueueSpec) topology.Queue          { return t.native().Queue(q) }
+func (t tiers) KeepsKey() bool                            { return false }
 func (t tiers) DeadLettersToFailed(q topology.Queue) bool { return t.native().DeadLettersToFailed(q) }
+func (t tiers) FailedQueue(queue string) string           { return FailedQueue(queue) }
+func (t tiers) Fail(f Failure) Verdict                    { return t.native().Fail(f) }
 
-// Subscription is the native one, with the way back from the tiers.
+// Subscription is the native one, bound to the return exchange of the tiers.
 func (t tiers) Subscription(q QueueSpec) topology.Plan {
 	plan := t.native().Subscription(q)
 	plan.Bindings = append(plan.Bindings, topology.Binding{Source: t.returnExchange(), Destination: q.Name, Key: q.Name})
 	return plan
 }
 
-// Around is the failed queue and all tiers.
+// RetryTopology is the failed queue and all tiers.
 func (t tiers) RetryTopology(q QueueSpec) topology.Plan {
 	plan := t.native().RetryTopology(q)
 	plan.Exchanges = append(plan.Exchanges,
-		// A queue that is gone must not jam the tiers for others.
+		// Messages for a deleted queue must not block the tiers.
 		topology.Exchange{Name: t.returnExchange(), Type: "direct", Args: topology.Args{"alternate-exchange": OrphansQueue}})
 	for _, d := range t.tiers() {
 		name := t.tier(d)
@@ -105,10 +86,6 @@ func (t tiers) RetryTopology(q QueueSpec) topology.Plan {
 	return plan
 }
 
-// FailedQueue is the native one.
-func (t tiers) FailedQueue(queue string) string { return FailedQueue(queue) }
-
-// Delays are the waits between attempts.
 func (t tiers) Delays() []time.Duration {
 	if t.Waits != nil {
 		return t.Waits
@@ -116,7 +93,8 @@ func (t tiers) Delays() []time.Duration {
 	return []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}
 }
 
-// Origin is unknown for a message that others have failed: it comes back with the name of its queue as key.
+// Origin is unknown for a message that other programs have failed: it returns with the name of its queue
+// as key.
 func (t tiers) Origin(l Message) (exchange, key string) {
 	if l.Exchange == t.returnExchange() {
 		return "", l.Key
@@ -142,16 +120,15 @@ func (t tiers) record(l Message, tier time.Duration, failures int, at time.Time)
 	return deathRecord(death{queue: t.tier(tier), reason: expired, exchange: t.tier(tier), key: l.Queue, count: failures, at: at})
 }
 
-// Retry moves the message to its tier. What is to wait for longer than the longest one waits in rehop's
-// own queues, for exactly that long.
+// Retry moves the message to the next tier that is not shorter than the delay. For a delay longer than
+// all tiers, it waits in rehop's own delay queues.
 func (t tiers) Retry(f Failure) Verdict {
-	tier, ok := t.up(f.Delay)
-	if !ok {
-		return Verdict{Do: Wait, Headers: t.record(f.Message, t.tiers()[0], f.Attempt, f.At)}
+	all := t.tiers()
+	i, _ := slices.BinarySearch(all, f.Delay)
+	if i == len(all) {
+		return Verdict{Do: Wait, Headers: t.record(f.Message, all[0], f.Attempt, f.At)}
 	}
+	tier := all[i]
 	// The tier adds one to the count when the message leaves it.
 	return Verdict{Do: Move, Address: Address{Exchange: t.tier(tier)}, ToQueue: true, Headers: t.record(f.Message, tier, f.Attempt-1, f.At)}
 }
-
-// Fail moves the message to its failed queue.
-func (t tiers) Fail(f Failure) Verdict { return t.native().Fail(f) }

@@ -30,7 +30,7 @@ func TestTiersCount(t *testing.T) {
 	}
 }
 
-// The tier that a message is about to enter adds one to its own entry, so that says one less.
+// The tier that a message is about to enter adds one to its own entry, so that has one less.
 func TestTiersRetry(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1_700_000_000, 0)

@@ -4,11 +4,11 @@ package prompt
 
 import "net"
 
-// To returns a way to write to a connection without waiting, or nil if there is none.
+// To returns a Writer for a connection, or nil if it cannot be written to without waiting.
 func To(conn net.Conn) Writer {
 	c, _ := conn.(Writer)
 	return c
 }
 
-// From returns a way to look at a connection without sleeping, or nil if there is none.
+// From returns a Reader for a connection, or nil if it cannot be polled without sleeping.
 func From(net.Conn) Reader { return nil }

@@ -11,36 +11,36 @@ import (
 	"time"
 )
 
-// system is a connection that the system's calls reach, without anything in between that keeps bytes back.
-func system(conn net.Conn) syscall.Conn {
-	switch c := conn.(type) {
-	case *net.TCPConn:
-		return c
-	case *net.UnixConn:
-		return c
+// system returns the socket of a connection that system calls can use directly, without a layer in
+// between that buffers bytes; nil if it has none.
+func system(conn net.Conn) syscall.RawConn {
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		if raw, err := conn.(syscall.Conn).SyscallConn(); err == nil {
+			return raw
+		}
 	}
 	return nil
 }
 
-// To returns a way to write to a connection without waiting, or nil if there is none.
+// To returns a Writer for a connection, or nil if it cannot be written to without waiting.
 func To(conn net.Conn) Writer {
 	if w, ok := conn.(Writer); ok {
 		return w
 	}
-	if c := system(conn); c != nil {
-		return newSocket(c)
-	}
-	return nil
-}
-
-// From returns a way to look at a connection without sleeping, or nil if there is none.
-func From(conn net.Conn) Reader {
-	c := system(conn)
-	if c == nil {
+	raw := system(conn)
+	if raw == nil {
 		return nil
 	}
-	raw, err := c.SyscallConn()
-	if err != nil {
+	s := &socket{raw: raw}
+	s.try = s.write
+	return s
+}
+
+// From returns a Reader for a connection, or nil if it cannot be polled without sleeping.
+func From(conn net.Conn) Reader {
+	raw := system(conn)
+	if raw == nil {
 		return nil
 	}
 	w := &pollingReader{raw: raw}
@@ -57,16 +57,6 @@ type socket struct {
 	err error
 }
 
-func newSocket(c syscall.Conn) Writer {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	s := &socket{raw: raw}
-	s.try = s.write
-	return s
-}
-
 func (s *socket) TryWrite(b []byte) (int, error) {
 	s.buf, s.n, s.err = b, 0, nil
 	err := s.raw.Write(s.try)
@@ -74,7 +64,7 @@ func (s *socket) TryWrite(b []byte) (int, error) {
 	return s.n, errors.Join(err, s.err)
 }
 
-// write tries once. That it is done is what keeps the system from waiting for room.
+// write tries once. It always reports done, so that RawConn does not wait for room.
 func (s *socket) write(fd uintptr) (done bool) {
 	n, err := syscall.Write(int(fd), s.buf)
 	s.n = max(n, 0)
@@ -84,7 +74,7 @@ func (s *socket) write(fd uintptr) (done bool) {
 	return true
 }
 
-// watch reads from a socket of the system.
+// pollingReader reads from a socket of the system.
 type pollingReader struct {
 	raw   syscall.RawConn
 	poll  func(fd uintptr) bool // kept, so that none is made for each read
@@ -107,10 +97,11 @@ func (w *pollingReader) ReadWithin(b []byte, limit time.Duration) (int, error) {
 	return w.n, err
 }
 
-// mostLooks bounds a look where the clock stands still, which virtual time does while somebody looks.
+// maxPolls limits a read where the clock stands still, as virtual time does while a goroutine polls.
 const maxPolls = 1000
 
-// read tries until something is there or the time is over. That it is done is what keeps the system from sleeping.
+// read polls until something has arrived or the time is over. It always reports done, so that RawConn
+// does not sleep.
 func (w *pollingReader) read(fd uintptr) (done bool) {
 	for range maxPolls {
 		n, err := syscall.Read(int(fd), w.buf)

@@ -124,7 +124,7 @@ func TestReadWithin(t *testing.T) {
 	}
 }
 
-// Where the clock stands still while somebody looks, a look ends all the same.
+// Where the clock stands still while a goroutine polls, a read ends anyway.
 func TestReadWithinVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, server := connected(t)

@@ -30,8 +30,9 @@ type Sending struct {
 	outcomes []error
 }
 
-// StartBatch is PublishBatch for a caller who has the next batch ready: what is started after Sent is behind this batch in its queues, unless
-// something had to be sent again. The caller waits for the outcomes.
+// StartBatch is PublishBatch for a caller that has the next batch ready: messages that are started after
+// Sent come after this batch in their queues, unless something had to be sent again. The caller waits for
+// the outcomes.
 func (p *Publisher) StartBatch(ctx context.Context, items []Item, resend bool) *Sending {
 	s := &Sending{sent: make(chan struct{}), done: make(chan struct{}), outcomes: make([]error, len(items))}
 	go func() {
@@ -50,9 +51,9 @@ func (s *Sending) Outcomes() []error {
 	return s.outcomes
 }
 
-// PublishEach is PublishBatch for a caller who does not wait for the slowest: settled is called once for each item as soon as its
-// outcome is certain, from several goroutines, and before PublishEach returns. It
-// does not look at the item after that. On goroutines other than the caller's, around runs what calls settled.
+// PublishEach is PublishBatch for a caller that does not wait for the slowest: settled is called once for
+// each item as soon as its outcome is certain, from several goroutines, and before PublishEach returns.
+// The item is not used after that. On goroutines other than the caller's, around runs what calls settled.
 func (p *Publisher) PublishEach(ctx context.Context, items []Item, resend bool, around func(calls func()), settled func(i int, err error)) {
 	p.publishEach(ctx, items, resend, func() {}, around, settled)
 }
@@ -93,48 +94,49 @@ func (p *Publisher) publishEach(ctx context.Context, items []Item, resend bool, 
 	}
 }
 
-// pipeline sends some of the items once, and tells their outcomes. Those for a destination that keeps refusing hold up nobody: they are
-// sent when the others have their answers, after one pause for all of them.
-func (p *Publisher) sendOnce(ctx context.Context, items []Item, some []int, sent func(), around func(calls func()), told func(i int, err error)) {
-	w := &pipeline{publisher: p, ctx: ctx, sent: sent, around: around, settled: told}
-	var stormy []int
+// sendOnce sends some of the items once, and reports their outcomes. Those for a destination that keeps
+// refusing do not delay others: they are sent when the others have their outcomes, after one pause for
+// all of them.
+func (p *Publisher) sendOnce(ctx context.Context, items []Item, some []int, sent func(), around func(calls func()), settled func(i int, err error)) {
+	w := &pipeline{publisher: p, ctx: ctx, sent: sent, around: around, settled: settled}
+	var throttled []int
 	var longest time.Duration
 	w.sendAll(items, slices.DeleteFunc(slices.Clone(some), func(i int) bool {
 		pause := p.throttle.pause(destination{items[i].Exchange, items[i].Key})
 		if pause > 0 {
-			stormy, longest = append(stormy, i), max(longest, pause)
+			throttled, longest = append(throttled, i), max(longest, pause)
 		}
 		return pause > 0
 	}))
 	if err := pauseThrottled(ctx, longest); err != nil {
-		for _, i := range stormy {
-			told(i, err)
+		for _, i := range throttled {
+			settled(i, err)
 		}
 		return
 	}
-	w.sendAll(items, stormy)
+	w.sendAll(items, throttled)
 }
 
-// sendAll sends some of the items, and takes in the outcomes.
+// sendAll sends some of the items, and waits for the outcomes.
 func (w *pipeline) sendAll(items []Item, some []int) {
-	var twins []int
+	var duplicates []int
 	for _, i := range some {
 		if w.send(items[i], i) {
-			twins = append(twins, i)
+			duplicates = append(duplicates, i)
 		}
 	}
 	w.sent()
 	w.end()
-	// Another message with the same id was under way, perhaps one of these items.
-	for _, i := range twins {
+	// Another message with the same id was unconfirmed, perhaps one of these items.
+	for _, i := range duplicates {
 		if w.send(items[i], i) {
-			w.settled(i, fmt.Errorf("%w: another message with the id %q is under way", ErrUnknown, items[i].Message.MessageId))
+			w.settled(i, fmt.Errorf("%w: another message with the id %q is unconfirmed", ErrUnknown, items[i].Message.MessageId))
 		}
 		w.end()
 	}
 }
 
-// way is the messages of a batch that are under way, in the order in which they were sent.
+// pipeline sends the messages of a batch, and has the unconfirmed ones in the order of sending.
 type pipeline struct {
 	publisher   *Publisher
 	ctx         context.Context
@@ -149,9 +151,9 @@ type sentItem struct {
 	ticket Ticket
 }
 
-// send sends an item. It makes room for it by taking in the outcomes of those before. twin: another message with its id is under way, and it
-// was not sent.
-func (w *pipeline) send(item Item, i int) (twin bool) {
+// send sends an item. It makes room for it by waiting for earlier outcomes. duplicate: another message
+// with its id is unconfirmed, and it was not sent.
+func (w *pipeline) send(item Item, i int) (duplicate bool) {
 	t, err := w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, atOnce)
 	for errors.Is(err, errNoPlace) && w.advance() {
 		t, err = w.publisher.send(w.ctx, item.Exchange, item.Key, item.Message, atOnce)
@@ -170,10 +172,10 @@ func (w *pipeline) send(item Item, i int) (twin bool) {
 	return false
 }
 
-// overtake is how long the outcome of one message may keep those of others from being told.
+// overtake is how long the outcome of one message may delay the reports of others.
 const overtake = 20 * time.Millisecond
 
-// advance takes in what has been answered, or waits a little for an answer. False: nothing is under way.
+// advance reports what has been answered, or waits a little for an answer. False: nothing is unconfirmed.
 func (w *pipeline) advance() bool {
 	if len(w.unconfirmed) == 0 {
 		return false
@@ -203,7 +205,7 @@ func (w *pipeline) await(t Ticket) (answered bool) {
 	return false
 }
 
-// answered takes in the outcomes of those that the broker has answered for.
+// answered reports the outcomes of messages that the broker has confirmed or refused.
 func (w *pipeline) answered() {
 	w.unconfirmed = slices.DeleteFunc(w.unconfirmed, func(f sentItem) bool {
 		select {

@@ -41,7 +41,7 @@ func TestCallsOfASessionComeOneByOne(t *testing.T) {
 		}
 		link, p, _ := start(t, b)
 		s, d := openWithDelivery(t, link, b)
-		// expect lets the broker answer once, and says what it must have been asked for since.
+		// expect lets the broker answer once, and checks what it was asked for since.
 		expect := func(when string, want ...string) {
 			t.Helper()
 			synctest.Wait()

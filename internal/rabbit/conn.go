@@ -10,14 +10,14 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Line is one connection of a link. When it is lost, the link connects again, and the line ends: what a connection had, such as exclusive
-// queues, the next one does not have.
+// Conn is one connection of a link. When it is lost, the link connects again, and the Conn ends: the next
+// connection does not have its exclusive queues.
 type Conn struct {
 	link *Link
 	amqp *amqp.Connection
 }
 
-// Line is that of the current connection, waiting for one if there is none.
+// Conn is the current connection. It waits for one if there is none.
 func (l *Link) Conn(ctx context.Context) (*Conn, error) {
 	conn, err := l.Connection(ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (l *Link) Conn(ctx context.Context) (*Conn, error) {
 	return &Conn{link: l, amqp: conn}, nil
 }
 
-// errLineLost says what to do when a line has ended.
+// errConnLost is the error of a connection that has ended.
 var errConnLost = fmt.Errorf("%w: the connection was lost; run the command again", ErrDisconnected)
 
 // Lost is an ErrDisconnected if the connection is lost.
@@ -58,7 +58,7 @@ func (s *Conn) DeleteQueue(ctx context.Context, queue string, spare bool) (int, 
 		return err
 	})
 	if err != nil {
-		return 0, s.ended(err) // whoever deletes it may still be at it
+		return 0, s.ended(err) // the call may still run in the background
 	}
 	return messages, nil
 }
@@ -75,8 +75,8 @@ func (s *Conn) channel(ctx context.Context) (*amqp.Channel, error) {
 	return ch, nil
 }
 
-// on opens a channel and does something with it that waits for the broker. The channel is closed
-// when that has failed or ctx has ended, and is the caller's otherwise.
+// on opens a channel and makes a call on it that waits for the broker. The channel is closed if that
+// fails or ctx ends, and is the caller's otherwise.
 func (s *Conn) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
 	ch, err := s.channel(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Conn) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Chan
 	return ch, nil
 }
 
-// briefly does something on a channel of its own, and closes it.
+// briefly makes a call on a channel of its own, and closes it.
 func (s *Conn) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
 	ch, err := s.channel(ctx)
 	if err != nil {

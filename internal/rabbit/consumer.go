@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// ConsumeOptions say what to consume and how.
+// ConsumeOptions are what to consume and how.
 type ConsumeOptions struct {
 	Queue     string
 	Tag       string // "": the broker makes one
@@ -22,13 +22,13 @@ type ConsumeOptions struct {
 	Args      map[string]any
 	// Plan is declared before every session.
 	Plan topology.Plan
-	// Timeout is the consumer timeout to ask for, where queues have one: in quorum queues from RabbitMQ 4.3 on. 0: none.
+	// Timeout is the consumer timeout to ask for, which quorum queues have from RabbitMQ 4.3 on. 0: none.
 	Timeout time.Duration
 	// QuorumPriorities: the queue is a quorum queue and must have priorities.
 	QuorumPriorities bool
-	// Told is called when the broker has been sent what is to become of deliveries, or when their session ended before, with
-	// the notes of those that have one, and before the session has ended. All calls of a session come from one goroutine, on which Around
-	// runs the function that makes them. Both may be nil.
+	// Settled is called when acks, requeues and rejects have been sent, or when the session ended first,
+	// with the notes of deliveries that have one, and before the session has ended. All calls of a session
+	// come from one goroutine, on which Around runs the function that makes them. Both may be nil.
 	Settled func(notes []any, sent bool)
 	Around  func(calls func())
 }
@@ -37,15 +37,14 @@ type ConsumeOptions struct {
 type Delivery struct {
 	amqp.Delivery
 	Session *Session
-	Note    any // for ConsumeOptions.Told
+	Note    any // for ConsumeOptions.Settled
 }
 
-// Ack says that the message is done. The broker is sent that a little later, with others. If its session has ended
-// this does nothing and returns false: the broker has given the message to somebody else, and the tag may mean another
-// message by now.
+// Ack acks the message, a little later, together with others. If its session has ended, this does nothing
+// and returns false: the broker has redelivered the message, and the tag may mean another message by now.
 func (d *Delivery) Ack() bool { return d.Session.ledger.settle(d.DeliveryTag, acked, d.Note) }
 
-// Requeue gives the message back. False: see Ack.
+// Requeue requeues the message. False: see Ack.
 func (d *Delivery) Requeue() bool { return d.Session.ledger.settle(d.DeliveryTag, requeued, d.Note) }
 
 // Reject has the broker dead-letter the message. False: see Ack.
@@ -66,8 +65,9 @@ type Session struct {
 	canceled chan struct{} // closed when the broker sends no more
 	closing  chan struct{} // closed by Close
 
-	// calls has room for the one call that waits for its answer, and none is made after the channel was closed: amqp091-go gives an answer to
-	// whoever waits first, and the broker ends the whole connection when a closed channel is used.
+	// calls has room for the one call that waits for its answer, and none is made after the channel was
+	// closed: amqp091-go gives an answer to the first call that waits, and the broker ends the whole
+	// connection when a closed channel is used.
 	calls chan struct{}
 
 	mu        sync.Mutex
@@ -75,7 +75,7 @@ type Session struct {
 	canceling bool
 	emptied   bool
 	retired   bool
-	taking    int // who may have a delivery that the ledger does not know yet
+	taking    int // goroutines that may have a delivery that the ledger does not know yet
 }
 
 // OpenSession declares the plan and starts a consumer with the given prefetch.
@@ -88,11 +88,11 @@ func (l *Link) OpenSession(ctx context.Context, o ConsumeOptions, prefetch int) 
 		return nil, &DeclareError{Object: "queue", Name: o.Queue, Code: amqp.NotImplemented, Reason: fmt.Sprintf("quorum queues of RabbitMQ %s have no priorities", release),
 			Hint: "use a classic queue, leave out max-priority, or use RabbitMQ 4.0 or later"}
 	}
-	// What is under way ends before this returns: the queue must not be declared, nor consumed for a moment, by a subscription that was stopped.
+	// Calls end before this returns: a subscription that was stopped must not declare or consume the queue.
 	ctx, end := Grace(ctx, openGrace)
 	defer end()
 	s, err := line.openSession(ctx, o, prefetch)
-	if d := (*DeclareError)(nil); o.Timeout > 0 && errors.As(err, &d) && d.Code == amqp.PreconditionFailed && strings.Contains(d.Reason, timeoutArgument) {
+	if d, is := errors.AsType[*DeclareError](err); is && o.Timeout > 0 && d.Code == amqp.PreconditionFailed && strings.Contains(d.Reason, timeoutArgument) {
 		// It is a classic queue, which has none.
 		o.Timeout = 0
 		return line.openSession(ctx, o, prefetch)
@@ -150,8 +150,8 @@ func (s *Conn) consume(ch *amqp.Channel, o ConsumeOptions, prefetch int) (*Sessi
 	return session, nil
 }
 
-// watch ends the session when its channel has closed, when everything is settled after Cancel, or when the broker has given its deliveries
-// to others.
+// watch ends the session when its channel has closed, when everything is settled after Cancel, or when
+// the broker has redelivered its messages.
 func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 	defer close(s.ended)
 	for {
@@ -180,8 +180,9 @@ func (s *Session) watch(closed <-chan *amqp.Error, canceled <-chan string) {
 	}
 }
 
-// timedOut reports whether the broker has ended the consumer because it held deliveries for too long. They are in the queue again, and
-// nothing on the channel says which: acks of them would mean nothing, and copies would stay beside them. Otherwise the queue was deleted.
+// timedOut reports whether the broker has canceled the consumer because of its consumer timeout. The
+// overdue messages are in the queue again, and nothing names them: their acks would have no effect, and
+// copies would be duplicates. Otherwise the queue was deleted.
 func (s *Session) timedOut() bool {
 	if s.overdue.IsZero() || time.Now().Before(s.overdue) {
 		return false
@@ -190,8 +191,8 @@ func (s *Session) timedOut() bool {
 		_, err := ch.QueueDeclarePassive(s.queue, true, false, false, false, nil)
 		return err
 	})
-	var e *amqp.Error
-	return !errors.As(err, &e) || e.Code != amqp.NotFound
+	e, is := errors.AsType[*amqp.Error](err)
+	return !is || e.Code != amqp.NotFound
 }
 
 // Next waits for the next delivery. False: this session will have no more.
@@ -223,9 +224,9 @@ func (s *Session) reach() {
 	s.mu.Unlock()
 }
 
-// Alone waits, after Cancel, until the broker knows of every delivery but one that it is settled; those
-// that nobody else takes go to rest. False: the session has ended, or quit was closed.
-func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
+// Alone waits, after Cancel, until the broker has the acks of all deliveries but one; it passes those that
+// no other goroutine takes to the function rest. False: the session has ended, or quit was closed.
+func (s *Session) Alone(quit <-chan struct{}, other func(Delivery)) bool {
 	deliveries := s.deliveries
 	s.reach()
 	defer func() {
@@ -244,7 +245,7 @@ func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 		case d, ok := <-deliveries:
 			if d, ok := s.take(d, ok); ok {
 				s.reach()
-				rest(d)
+				other(d)
 			} else {
 				deliveries = nil
 			}
@@ -252,7 +253,7 @@ func (s *Session) Alone(quit <-chan struct{}, rest func(Delivery)) bool {
 	}
 }
 
-// Sync waits until the broker knows what is to become of every delivery that was settled before, or never will.
+// Sync waits until the broker has every ack, requeue and reject so far, or the session has ended.
 func (s *Session) Sync() {
 	s.ledger.flush()
 	s.roundTrip()
@@ -283,8 +284,8 @@ func (s *Session) take(d amqp.Delivery, ok bool) (Delivery, bool) {
 	return Delivery{Delivery: d, Session: s}, true
 }
 
-// leave says that the ledger knows what was taken, if anything, and whether there was no more. The last one
-// to leave says that to the ledger: before, somebody might hold a delivery of which it does not know.
+// leave notes that the ledger knows what was taken, if anything, and whether there was no more. The last
+// one to leave retires the ledger: before, a goroutine may have a delivery that it does not know.
 func (s *Session) leave(empty bool) {
 	s.mu.Lock()
 	s.taking--
@@ -352,6 +353,8 @@ func (s *Session) Lost() bool { return s.HasEnded() || s.ch.IsClosed() }
 // Ended is closed when nothing of this session can be settled any more.
 func (s *Session) Ended() <-chan struct{} { return s.ended }
 
-// Permanent reports whether opening a session failed because the broker said no, rather than
-// because it could not be reached.
-func Permanent(err error) bool { return permanent(err) || errors.Is(err, ErrClosed) }
+// Permanent reports whether the broker has refused to open a session, rather than not been reached.
+func Permanent(err error) bool {
+	_, refused := errors.AsType[*DeclareError](err)
+	return refused || errors.Is(err, ErrClosed)
+}

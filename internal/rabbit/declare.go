@@ -8,8 +8,8 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Declare makes the broker have what the plan says. It is safe to repeat. The error of an object
-// that the broker does not accept is a *DeclareError.
+// Declare declares a plan. It is safe to repeat. If the broker does not accept an object, the error is a
+// *DeclareError.
 func (l *Link) Declare(ctx context.Context, plan topology.Plan) error {
 	return l.briefly(ctx, func(ch *amqp.Channel) error { return declare(ch, plan) })
 }

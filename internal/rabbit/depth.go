@@ -9,29 +9,30 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Depth is what a passive declare tells of a queue.
+// Depth is what a passive declare returns for a queue.
 //
-// RabbitMQ asks the leader of a quorum queue, and for no longer than 250 ms. If it has no answer by then, or if there is no leader, as during an
-// election, it says that the queue has no messages and no consumers. So a Depth of 0 may be wrong.
+// RabbitMQ asks the leader of a quorum queue, for up to 250 ms. If it has no answer by then, or if there is
+// no leader, as during an election, it reports no messages and no consumers. So a Depth of 0 may be wrong.
 type Depth struct {
 	Messages, Consumers int
 }
 
 const (
-	// slowAnswer is longer than a leader that is well takes, and shorter than RabbitMQ waits for it.
+	// slowAnswer is longer than a healthy leader takes, and shorter than RabbitMQ waits for it.
 	slowAnswer = 200 * time.Millisecond
-	// inspections is how often a queue is asked that seems to be empty and may not be.
+	// inspections is how often the depth of a queue is asked for that may wrongly seem empty.
 	inspections = 20
 )
 
-// Inspect asks for a queue's depth, and asks again if the answer is 0 and came so late that the leader may not have been heard. A missing queue is
-// a *DeclareError with code 404.
+// Inspect asks for a queue's depth, and asks again if the answer is 0 and so late that it may not be the
+// leader's. A missing queue is a *DeclareError with code 404.
 func (l *Link) Inspect(ctx context.Context, queue string) (d Depth, err error) {
 	return l.inspect(ctx, queue, false)
 }
 
-// InspectClosely is Inspect for a caller who would do harm if the queue had messages. If it seems to be empty, a message is got from it, which only
-// the leader can answer; if there is one, it goes back to the queue, which counts as a return.
+// InspectClosely is Inspect for a caller that would lose messages of a queue that is not empty. If it
+// seems to be empty, a message is got from it, which only the leader can answer; if there is one, it is
+// requeued, which counts as a return.
 func (l *Link) InspectClosely(ctx context.Context, queue string) (d Depth, err error) {
 	return l.inspect(ctx, queue, true)
 }
@@ -54,7 +55,7 @@ func (s *Conn) inspect(ctx context.Context, queue string, closely bool) (Depth, 
 			return err
 		})
 		if err != nil {
-			return Depth{}, s.ended(err) // whoever asks may still be at it
+			return Depth{}, s.ended(err) // the call may still run in the background
 		}
 		if d != (Depth{}) {
 			return d, nil
@@ -90,8 +91,8 @@ func inspectTimed(ch *amqp.Channel, queue string) (d Depth, late bool, err error
 	return d, took-time.Since(began) >= slowAnswer, err
 }
 
-// hasMessage reports whether a message can be got from a queue. It goes back at once. Where the broker lets nobody get messages, it is not known, and
-// false.
+// hasMessage reports whether a message can be got from a queue. It is requeued at once. If the broker
+// allows no basic.get on the queue, it returns false.
 func (s *Conn) hasMessage(ctx context.Context, queue string) (bool, error) {
 	found := false
 	err := s.briefly(ctx, func(ch *amqp.Channel) error {
@@ -102,11 +103,10 @@ func (s *Conn) hasMessage(ctx context.Context, queue string) (bool, error) {
 		found = true
 		return d.Nack(false, true)
 	})
-	var e *amqp.Error
-	switch {
-	case errors.As(err, &e) && (e.Code == amqp.AccessRefused || e.Code == amqp.ResourceLocked || e.Code == amqp.NotAllowed):
-		return false, nil // it is somebody's own, or has a single active consumer
-	case err != nil:
+	if e, is := errors.AsType[*amqp.Error](err); is && (e.Code == amqp.AccessRefused || e.Code == amqp.ResourceLocked || e.Code == amqp.NotAllowed) {
+		return false, nil // it is exclusive, or has a single active consumer
+	}
+	if err != nil {
 		return false, s.ended(fmt.Errorf("find out whether queue %q is empty: %w", queue, declareError("queue", queue, err)))
 	}
 	return found, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// emptied is a broker that says of a queue of three messages that it has none, as RabbitMQ does while its leader does not answer: each time after a
+// emptied is a broker that reports no messages for a queue that has three, as RabbitMQ does while its leader does not answer: each time after a
 // pause, until it has been asked for its depth so often. Getting a message waits for the leader.
 func emptied(lies int, pause time.Duration, asked *int) *fakeBroker {
 	const (

@@ -1,6 +1,7 @@
 package rabbit
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,7 +22,7 @@ const (
 	locale   = "en_US"
 )
 
-// RefusedError: the broker was reached and did not let us in. Trying again at once is pointless.
+// RefusedError: the broker was reached and refused the login. Trying again at once is pointless.
 type RefusedError struct {
 	Addr   string
 	Code   int
@@ -49,10 +51,6 @@ func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connecti
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to broker at %s: %w", ep.addr, err)
 	}
-	heartbeat := o.Heartbeat
-	if ep.heartbeat > 0 {
-		heartbeat = ep.heartbeat
-	}
 	properties := amqp.NewConnectionProperties()
 	properties["product"] = "rehop"
 	properties.SetClientConnectionName(o.Name + " " + role)
@@ -64,7 +62,7 @@ func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connecti
 	gathered := gather(conn)
 	c, err := amqp.Open(gathered, amqp.Config{
 		SASL: sasl, Vhost: ep.uri.Vhost, FrameSize: frameMax, ChannelMax: ep.uri.ChannelMax,
-		Heartbeat: heartbeat, Properties: properties, Locale: locale,
+		Heartbeat: cmp.Or(ep.heartbeat, o.Heartbeat), Properties: properties, Locale: locale,
 	})
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -80,33 +78,25 @@ func (o *Options) dial(ctx context.Context, rawURL, role string) (*amqp.Connecti
 	return c, gathered, nil
 }
 
-// refused tells a broker that said no from one that could not be talked to.
+// refused is a RefusedError if the broker has refused the login, and another error otherwise.
 func refused(addr string, err error, secret string) error {
-	var e *amqp.Error
-	if errors.As(err, &e) {
-		switch e.Code {
-		case amqp.AccessRefused, amqp.NotAllowed, amqp.InvalidPath:
-			return &RefusedError{Addr: addr, Code: e.Code, Reason: hide(e.Reason, secret)}
-		}
+	if e, is := errors.AsType[*amqp.Error](err); is && (e.Code == amqp.AccessRefused || e.Code == amqp.NotAllowed || e.Code == amqp.InvalidPath) {
+		return &RefusedError{Addr: addr, Code: e.Code, Reason: hide(e.Reason, secret)}
 	}
 	return fmt.Errorf("connect to broker at %s: %s", addr, hide(err.Error(), secret))
 }
 
-// hide removes a secret from text that came from elsewhere.
+// hide removes a secret from text of the broker or the system.
 func hide(s, secret string) string {
-	if secret == "" || !strings.Contains(s, secret) {
+	if secret == "" {
 		return s
 	}
 	return strings.ReplaceAll(s, secret, "***")
 }
 
 func (o *Options) sasl(ctx context.Context, ep endpoint) ([]amqp.Authentication, string, error) {
-	for _, mechanism := range ep.uri.AuthMechanism {
-		if strings.EqualFold(mechanism, "external") {
-			return []amqp.Authentication{&amqp.ExternalAuth{}}, "", nil
-		}
-	}
-	if o.External {
+	inURL := slices.ContainsFunc(ep.uri.AuthMechanism, func(mechanism string) bool { return strings.EqualFold(mechanism, "external") })
+	if inURL || o.External {
 		return []amqp.Authentication{&amqp.ExternalAuth{}}, "", nil
 	}
 	user, password := ep.uri.Username, ep.uri.Password
@@ -143,14 +133,8 @@ func (o *Options) tlsConfig(ep endpoint) (*tls.Config, error) {
 	if o.TLS != nil {
 		config = o.TLS.Clone()
 	}
-	if config.MinVersion < tls.VersionTLS12 {
-		config.MinVersion = tls.VersionTLS12
-	}
-	if config.ServerName == "" {
-		if config.ServerName = ep.uri.ServerName; config.ServerName == "" {
-			config.ServerName = ep.uri.Host
-		}
-	}
+	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
+	config.ServerName = cmp.Or(config.ServerName, ep.uri.ServerName, ep.uri.Host)
 	if ep.uri.CACertFile != "" && config.RootCAs == nil {
 		pem, err := os.ReadFile(ep.uri.CACertFile)
 		if err != nil {

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
-	"unicode/utf8"
+	"strings"
+	"unicode"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -15,15 +16,15 @@ var (
 	// ErrUnroutable: the broker took the message and found no queue for it, or no such exchange.
 	// It is stored nowhere.
 	ErrUnroutable = errors.New("unroutable")
-	// ErrRefused: the broker said no (nack): a full queue, or a queue without a leader. With several
-	// queues bound, some may have taken it.
+	// ErrRefused: the broker sent a nack: a full queue, or a queue without a leader. With several queues
+	// bound, some may have stored it.
 	ErrRefused = errors.New("refused by the broker")
 	// ErrNacked is an ErrRefused that may pass.
 	ErrNacked = errors.New("negative confirm; a queue is full (reject-publish) or has lost its leader")
 	// ErrUnknown: the message was sent and the answer never came. It may or may not be stored.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrBlocked: the broker is blocked by an alarm, or does not confirm those under way; the message
-	// was not sent.
+	// ErrBlocked: the broker is blocked by an alarm, or does not confirm earlier messages; the message was
+	// not sent.
 	ErrBlocked = errors.New("broker is blocked")
 	// ErrDisconnected: there is no connection to a broker, and the message was not sent.
 	ErrDisconnected = errors.New("not connected")
@@ -35,7 +36,7 @@ var (
 	ErrClosed = errors.New("client is closed")
 )
 
-// DeclareError says which object of a topology the broker did not accept, and why.
+// DeclareError is an object of a topology that the broker did not accept, and why.
 type DeclareError struct {
 	Object   string // exchange, queue, binding or consumer
 	Name     string
@@ -43,7 +44,7 @@ type DeclareError struct {
 	Argument string // for 406: the argument that differs, if the broker named it
 	Want     string // for 406: what was asked for
 	Have     string // for 406: what the broker has
-	Reason   string // the broker's own words
+	Reason   string // the broker's text
 	Hint     string // what to do
 }
 
@@ -59,15 +60,15 @@ func (e *DeclareError) Error() string {
 
 // Differs reports whether the broker refused an object because it has it with other arguments.
 func Differs(err error) bool {
-	var d *DeclareError
-	return errors.As(err, &d) && d.Code == amqp.PreconditionFailed
+	d, is := errors.AsType[*DeclareError](err)
+	return is && d.Code == amqp.PreconditionFailed
 }
 
 var inequivalent = regexp.MustCompile(`inequivalent arg '([^']*)' for .*: received (.*) but current is (.*)$`)
 
 var brokerValue = regexp.MustCompile(`^(?:the value )?'(.*?)'(?: of type '[^']*')?$`)
 
-// plainValue takes a value out of the broker's wording: 'topic', the value '6000' of type 'long', none.
+// plainValue is the value in the broker's text: 'topic', the value '6000' of type 'long', none.
 func plainValue(s string) string {
 	if m := brokerValue.FindStringSubmatch(s); m != nil {
 		return m[1]
@@ -79,15 +80,15 @@ func declareError(object, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var e *amqp.Error
-	if errors.As(err, &e) && e.Server && e.Code == amqp.InternalError && !isASCII(object+name) {
+	e, is := errors.AsType[*amqp.Error](err)
+	if is && e.Server && e.Code == amqp.InternalError && !isASCII(object+name) {
 		// RabbitMQ 4 cuts the text of a refusal at 255 characters, and fails if these have more bytes than that.
-		return &DeclareError{Object: object, Name: name, Code: e.Code, Reason: "the broker ended the connection instead of saying why it refuses this name, which is not ASCII",
-			Hint: "create it first, declare it as it exists, or use a name of ASCII characters; the broker's log may say more"}
+		return &DeclareError{Object: object, Name: name, Code: e.Code, Reason: "the broker ended the connection without a reason, probably because this name is not ASCII",
+			Hint: "create it first, declare it with the settings that exist, or use a name of ASCII characters; see the broker's log"}
 	}
-	// Only a channel exception is the broker's no to this object; a connection that is closed, because
-	// the broker restarts or an operator wants it, says nothing about it.
-	if !errors.As(err, &e) || !e.Server || !e.Recover {
+	// Only a channel exception is about this object; a connection can also be closed because the broker
+	// restarts or an operator closes it.
+	if !is || !e.Server || !e.Recover {
 		return fmt.Errorf("declare %s %q: %w", object, name, err)
 	}
 	d := &DeclareError{Object: object, Name: name, Code: e.Code, Reason: e.Reason}
@@ -110,18 +111,7 @@ func declareError(object, name string, err error) error {
 }
 
 func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// permanent reports whether the same request would fail again: the broker answered, and said no.
-func permanent(err error) bool {
-	var d *DeclareError
-	return errors.As(err, &d)
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
 }
 
 var (

@@ -42,12 +42,12 @@ func TestInequivalentArg(t *testing.T) {
 func TestDeclareError(t *testing.T) {
 	for code, hint := range map[int]string{403: "permission", 404: "create it", 405: "exclusively", 406: "delete", 540: "log"} {
 		err := fmt.Errorf("wrapped: %w", declareError("queue", "q", &amqp.Error{Code: code, Reason: "because", Server: true, Recover: true}))
-		if !permanent(err) || !strings.Contains(err.Error(), hint) || !strings.Contains(err.Error(), "because") || !strings.Contains(err.Error(), fmt.Sprint(code)) {
-			t.Errorf("%d: got %q, permanent %v; want the code, the reason and %q", code, err, permanent(err), hint)
+		if !Permanent(err) || !strings.Contains(err.Error(), hint) || !strings.Contains(err.Error(), "because") || !strings.Contains(err.Error(), fmt.Sprint(code)) {
+			t.Errorf("%d: got %q, permanent %v; want the code, the reason and %q", code, err, Permanent(err), hint)
 		}
 	}
-	// The connection was lost while it was asked: that says nothing about the object.
-	if err := declareError("queue", "q", amqp.ErrClosed); permanent(err) {
+	// The connection was lost while it was asked: that is not about the object.
+	if err := declareError("queue", "q", amqp.ErrClosed); Permanent(err) {
 		t.Errorf("got %v, which is permanent; want it not to be", err)
 	}
 	if err := declareError("queue", "q", nil); err != nil {

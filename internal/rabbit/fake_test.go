@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fakeBroker speaks just enough AMQP for one connection to be opened and used, and says whatever a
+// fakeBroker speaks just enough AMQP for one connection to be opened and used, and sends whatever a
 // test wants it to. It is the odd or hostile peer that no real broker can be made to be.
 type fakeBroker struct {
 	mu    sync.Mutex
@@ -188,7 +188,7 @@ func (p *fakePeer) answer(channel, class, method uint16, args []byte) {
 	}
 }
 
-// seen is what a link has told.
+// seen is what a link has reported.
 type seen struct {
 	mu     sync.Mutex
 	states []State

@@ -12,12 +12,12 @@ import (
 type Limits struct {
 	Unconfirmed      int // messages sent and not yet confirmed
 	UnconfirmedBytes int
-	Waiting          int // callers that wait while the broker is blocked or away
+	Waiting          int // callers that wait while the broker is blocked or cannot be reached
 	WaitingBytes     int
 }
 
-// gate lets messages pass to the broker: not more than the window of unconfirmed ones, and none
-// while the broker is blocked or away. Callers wait in order.
+// gate limits the unconfirmed messages to a window, and lets none pass while the broker is blocked or
+// cannot be reached. Callers wait in order.
 type gate struct {
 	limits Limits
 
@@ -29,7 +29,7 @@ type gate struct {
 	usedBytes    int
 	waiting      list.List // of *waiter
 	waitingBytes int
-	idle         chan struct{} // not nil while somebody waits for the window to be empty
+	idle         chan struct{} // not nil while a caller waits for the window to be empty
 }
 
 type waiter struct {
@@ -47,7 +47,7 @@ var errNoPlace = errors.New("no place in the window")
 // errOverLimit: even waiting is not possible.
 var errOverLimit = errors.New("too many messages wait already")
 
-// tryEnter is enter for somebody who must not wait.
+// tryEnter is enter for a caller that must not wait.
 func (g *gate) tryEnter(_ context.Context, size int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,10 +61,10 @@ func (g *gate) tryEnter(_ context.Context, size int) error {
 	return errNoPlace
 }
 
-// enter waits for a place for a message of this size. Who entered must leave.
+// enter waits for a place for a message of this size. The caller must call leave.
 func (g *gate) enter(ctx context.Context, size int) error { return g.await(ctx, size, false) }
 
-// enterBehind is enter for somebody whose number is bounded in another way: it waits also behind as many as may wait.
+// enterBehind is enter for callers whose number is limited elsewhere: it ignores Limits.Waiting.
 func (g *gate) enterBehind(ctx context.Context, size int) error { return g.await(ctx, size, true) }
 
 func (g *gate) await(ctx context.Context, size int, behind bool) error {
@@ -107,7 +107,7 @@ func (g *gate) await(ctx context.Context, size int, behind bool) error {
 	if !g.open {
 		return fmt.Errorf("%w: %w", g.reason, ctx.Err())
 	}
-	return fmt.Errorf("%w: it has not confirmed the %d messages under way: %w", ErrBlocked, g.used, ctx.Err())
+	return fmt.Errorf("%w: it has not confirmed the %d messages that were sent: %w", ErrBlocked, g.used, ctx.Err())
 }
 
 func (g *gate) leave(size int) {
@@ -132,7 +132,7 @@ func (g *gate) release(size int) {
 	}
 }
 
-// quiet returns a channel that is closed when nothing is under way.
+// quiet returns a channel that is closed when nothing is unconfirmed.
 func (g *gate) quiet() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,20 +154,16 @@ func (g *gate) isClosed() bool {
 	return g.closed
 }
 
-// underway is how many messages are.
+// underway is how many messages are unconfirmed.
 func (g *gate) underway() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.used
 }
 
-// admit lets in those at the front of the line, as far as there are places.
+// admit lets the first callers in, as far as there are places.
 func (g *gate) admit() {
-	for g.open {
-		front := g.waiting.Front()
-		if front == nil {
-			return
-		}
+	for front := g.waiting.Front(); g.open && front != nil; front = g.waiting.Front() {
 		w := front.Value.(*waiter)
 		if !g.fits(w.size) {
 			return
@@ -187,7 +183,7 @@ func (g *gate) set(open bool, reason error) {
 	g.admit()
 }
 
-// close turns everybody away, for good.
+// close refuses all callers from now on.
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -22,7 +22,7 @@ func TestGateWindow(t *testing.T) {
 		name   string
 		limits Limits
 		sizes  []int
-		enter  int // so many get in
+		enter  int // this many get in
 	}{
 		{"count", Limits{Unconfirmed: 3, UnconfirmedBytes: 1000}, []int{1, 1, 1, 1, 1}, 3},
 		{"bytes", Limits{Unconfirmed: 10, UnconfirmedBytes: 100}, []int{40, 60, 1}, 2},

@@ -2,6 +2,7 @@ package rabbit
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"net"
 	"sync"
@@ -14,22 +15,22 @@ import (
 // flushGrace is how long a closing connection may take to write what it has gathered.
 const flushGrace = 200 * time.Millisecond
 
-// errGatherClosed is what a write after Close gets.
+// errGatherClosed is the error of a write after Close.
 var errGatherClosed = errors.New("connection is closed")
 
 // readBuffer is how much is read at once. amqp091-go asks for 4 KiB at a time.
 const readBuffer = 64 << 10
 
-// gatherConn is a transport that makes few system calls, and that cannot be wedged.
+// gatherConn is a transport that makes few system calls, and that cannot get stuck.
 //
 // It writes in the background. amqp091-go flushes after every message; with many publishers at once,
-// what arrives while one system call is under way leaves together with the next. Where
-// nobody else publishes, what comes is written at once, as far as the socket takes it. Write never blocks, so no lock of amqp091-go
-// is ever held across a stalled socket. What it holds is bounded by its users: a publisher has a window
-// of unconfirmed bytes, a consumer its prefetch.
+// what arrives during one system call is written together with the next. The messages of a sequential
+// publisher are written at once, as far as the socket accepts them. Write never blocks, so no lock of
+// amqp091-go is held across a stalled socket. What it holds is limited by its users: a publisher has a
+// window of unconfirmed bytes, a consumer its prefetch.
 //
-// It also watches the reader. amqp091-go reads in one goroutine, which waits for ever when the broker
-// sends an answer that nobody asked for; heartbeats would go on, and nobody would notice.
+// It also watches the reader. amqp091-go reads in one goroutine, which blocks forever when the broker
+// sends an answer that no call waits for; heartbeats would continue, and the fault would stay unnoticed.
 type gatherConn struct {
 	net.Conn
 	reader *bufio.Reader
@@ -41,7 +42,7 @@ type gatherConn struct {
 	pending []byte
 	last    time.Time // when something was last to be written
 	pauses  int       // between how many in a row there was a pause
-	busy    bool      // somebody writes
+	busy    bool      // a goroutine writes
 	err     error     // why writing has ended
 	closing bool
 
@@ -76,24 +77,19 @@ func (g *gatherConn) watch(heartbeat time.Duration) {
 		case <-ticker.C:
 		}
 		now := g.reads.Load()
-		stands := now == last
-		if stands && silent {
+		if now == last && silent {
 			_ = g.Conn.Close()
 			return
 		}
-		last, silent = now, stands
+		last, silent = now, now == last
 	}
 }
 
 func (g *gatherConn) Write(p []byte) (int, error) {
 	g.mu.Lock()
 	if g.err != nil || g.closing {
-		err := g.err
-		g.mu.Unlock()
-		if err == nil {
-			err = errGatherClosed
-		}
-		return 0, err
+		defer g.mu.Unlock()
+		return 0, cmp.Or(g.err, errGatherClosed)
 	}
 	if now := time.Now(); now.Sub(g.last) < pause || g.busy || len(g.pending) > 0 {
 		g.last, g.pauses = now, 0
@@ -112,15 +108,15 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Between two messages of one publisher there is a pause, in which the broker answers. Those of many leave such a pause now and then. A
-// message larger than amqp091-go's buffer of 4 KiB comes in parts without a pause, and is left to the writer: that it is woken is then
-// the least of it.
+// Between two messages of a sequential publisher there is a pause, in which the broker answers. Those of
+// many publishers leave such a pause now and then. A message larger than amqp091-go's buffer of 4 KiB
+// comes in parts without a pause, and is left to the writer.
 const (
 	pause      = 50 * time.Microsecond
 	manyPauses = 4
 )
 
-// writeNow writes what the socket takes without waiting, and leaves the rest, and errors, to the writer.
+// writeNow writes what the socket accepts without waiting, and leaves the rest, and errors, to the writer.
 func (g *gatherConn) writeNow(p []byte) {
 	n, _ := g.prompt.TryWrite(p)
 	g.mu.Lock()
@@ -151,7 +147,7 @@ func (g *gatherConn) write() {
 	for range g.wake {
 		for {
 			g.mu.Lock()
-			if g.busy { // who writes wakes this one in the end
+			if g.busy { // the goroutine that writes wakes this one at the end
 				g.mu.Unlock()
 				break
 			}
@@ -184,8 +180,8 @@ func (g *gatherConn) write() {
 	}
 }
 
-// Close lets the writer write what is pending, if the peer takes it soon, and then close the
-// connection. It does not wait for that: amqp091-go calls it with a lock held.
+// Close lets the writer write what is pending, if the peer accepts it soon, and then close the connection.
+// It does not wait for that: amqp091-go calls it with a lock held.
 func (g *gatherConn) Close() error {
 	g.mu.Lock()
 	g.closing = true

@@ -76,7 +76,7 @@ func (c *countingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A peer that does not read: writing goes on, and closing takes a moment at most.
+// A peer that does not read: writing continues, and closing takes a moment at most.
 func TestGatherStalledPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()
@@ -99,7 +99,7 @@ func TestGatherStalledPeer(t *testing.T) {
 	})
 }
 
-// A write that fails closes the connection, so that the reader notices, and later writes say why.
+// A write that fails closes the connection, so that the reader notices, and later writes return why.
 func TestGatherWriteError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, server := net.Pipe()

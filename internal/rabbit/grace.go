@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Grace is a context that outlasts another by d, for what is under way and cannot be called back.
+// Grace is a context that outlasts another by d, for calls that cannot be canceled.
 func Grace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })

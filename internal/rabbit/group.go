@@ -2,7 +2,7 @@ package rabbit
 
 import "sync"
 
-// group waits for goroutines, and starts none once somebody waits.
+// group waits for goroutines, and starts none after wait was called.
 type group struct {
 	mu      sync.Mutex
 	running sync.WaitGroup

@@ -19,7 +19,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Whatever a broker says, a message that it has confirmed is confirmed, nothing hangs or panics, and
+// Whatever a broker sends, a message that it has confirmed is confirmed, nothing hangs or panics, and
 // no goroutine is left (synctest sees to that).
 func TestOddBroker(t *testing.T) {
 	for name, odd := range map[string]func(p *fakePeer, channel uint16, tag uint64){
@@ -77,7 +77,7 @@ func TestOddBroker(t *testing.T) {
 }
 
 // Frames that nobody waits for, in which amqp091-go's reader gets stuck: that is noticed, and the
-// connection is made again. In real time, since the reader is stuck with a mutex held.
+// link reconnects. In real time, since the reader is stuck with a mutex held.
 func TestWedgedReader(t *testing.T) {
 	for name, odd := range map[string]func(p *fakePeer, channel uint16, tag uint64){
 		"many returns":              func(p *fakePeer, ch uint16, tag uint64) { repeat(300, func() { p.giveBack(ch, "nobody's") }) },
@@ -109,7 +109,7 @@ func TestWedgedReader(t *testing.T) {
 }
 
 // stop ends everything within a bubble. Time stands still there when the test's function has returned,
-// so what needs a moment to end gets it now; what has not ended then is a leak, and synctest says so.
+// so what needs a moment to end gets it now; what has not ended then is a leak, and synctest reports it.
 func stop(link *Link, p *Publisher) {
 	p.Close()
 	link.Close()
@@ -244,7 +244,7 @@ func TestBlockedForEver(t *testing.T) {
 	})
 }
 
-// A peer that is silent is given up soon after the heartbeat says so.
+// A peer that is silent is given up soon after missed heartbeats.
 func TestSilentPeerIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBroker{}
@@ -453,7 +453,7 @@ func TestLateAckStaysWithItsSession(t *testing.T) {
 	})
 }
 
-// A confirm that never comes, on a connection that lives, holds nobody for ever.
+// A confirm that never comes, on a connection that lives, blocks no caller forever.
 func TestLostConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &fakeBroker{heartbeat: 200} // the fake sends none, and must not be given up before

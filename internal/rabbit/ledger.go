@@ -16,36 +16,36 @@ type verdict uint8
 const (
 	unsettled verdict = iota
 	acked             // finished: may be acked together with others
-	requeued          // give it back (basic.nack)
+	requeued          // requeue it (basic.nack)
 	rejected          // dead-letter it (basic.reject)
-	sent              // the broker has been told
+	sent              // the frame has been sent
 )
 
-// ledger knows what became of each delivery of one session, and tells the broker in as few frames
-// as possible: one ack for all up to a tag, once everything up to it is finished.
+// ledger records the verdict on each delivery of one session, and sends them in as few frames as
+// possible: one ack for all up to a tag, once everything up to it is finished.
 //
-// Delivery tags of a channel with one consumer count 1, 2, 3, …, so a slice from the first unsettled
-// tag on holds the books. One goroutine tells the broker, so that a requeue or reject always
-// precedes the ack that passes over it.
+// Delivery tags of a channel with one consumer count 1, 2, 3, …, so a slice from the first unsettled tag
+// on is enough. One goroutine sends, so that a requeue or reject always precedes the ack that passes over
+// it.
 type ledger struct {
 	ch      *amqp.Channel
-	batch   int // so many finished ones in a row are not kept waiting
-	slack   int // nor so many behind one that is not finished
+	batch   int // this many finished ones in a row are acked at once
+	slack   int // and this many behind one that is not finished
 	settled func(notes []any, sent bool)
-	sent    []any // notes for told, of what the broker is being sent; only run uses it
-	// flushed wait for what the broker is being sent; only run uses it.
+	sent    []any // notes for settled, of what is being sent; only run uses it
+	// flushed wait for what is being sent; only run uses it.
 	flushed []chan struct{}
 
 	mu       sync.Mutex
 	first    uint64          // the tag of verdicts[0]
 	verdicts []verdict       // by tag, from first to the newest delivered
-	notes    []any           // of the same tags; nil if nobody wants them
-	ended    bool            // the broker is sent nothing any more
-	prefix   int             // so many from first on have a verdict
-	finished int             // with a verdict that the broker does not know
+	notes    []any           // of the same tags; nil if they are not needed
+	ended    bool            // nothing is sent any more
+	prefix   int             // this many from first on have a verdict
+	finished int             // with a verdict that was not sent
 	returns  int             // of these, requeued or rejected
 	late     bool            // the timer has fired
-	flushing []chan struct{} // to be closed when the broker has been sent all that has a verdict
+	flushing []chan struct{} // to be closed when all verdicts have been sent
 	mark     uint64          // first when the timer was set
 	open     int             // delivered, without a verdict
 	retired  bool            // no more deliveries will come
@@ -83,7 +83,7 @@ func (l *ledger) signal() {
 	}
 }
 
-// delivered opens an account for a tag.
+// delivered adds a tag.
 func (l *ledger) delivered(tag uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +96,7 @@ func (l *ledger) delivered(tag uint64) {
 	}
 }
 
-// settle writes a verdict down, and a note for who wants to know when the broker has been sent it. False: it never will be. A
+// settle records a verdict, and a note to be reported when it has been sent. False: it never will be. A
 // second verdict on the same delivery is ignored.
 func (l *ledger) settle(tag uint64, v verdict, note any) bool {
 	l.mu.Lock()
@@ -145,7 +145,7 @@ func (l *ledger) expire() {
 	l.signal()
 }
 
-// flush waits until the broker has been sent every verdict that there is, or never will be.
+// flush waits until every verdict so far has been sent, or never will be.
 func (l *ledger) flush() {
 	flushed := make(chan struct{})
 	l.mu.Lock()
@@ -158,7 +158,7 @@ func (l *ledger) flush() {
 	}
 }
 
-// retire says that no further delivery will come.
+// retire notes that no further delivery will come.
 func (l *ledger) retire() {
 	l.mu.Lock()
 	l.retired = true
@@ -166,13 +166,13 @@ func (l *ledger) retire() {
 	l.signal()
 }
 
-// stop ends the goroutine. The broker is sent nothing any more.
+// stop ends the goroutine. Nothing is sent any more.
 func (l *ledger) stop() {
 	close(l.end)
 	<-l.done
 }
 
-// leave says of everything that the broker was not sent that it never will be.
+// leave reports that the remaining verdicts will never be sent.
 func (l *ledger) leave() {
 	l.mu.Lock()
 	l.ended = true
@@ -183,7 +183,7 @@ func (l *ledger) leave() {
 	l.reportNotes(false)
 }
 
-// take puts aside the note of a delivery for told. The caller holds the lock.
+// take keeps the note of a delivery for settled. The caller holds the lock.
 func (l *ledger) take(i int) {
 	if l.settled != nil && l.notes[i] != nil {
 		l.sent = append(l.sent, l.notes[i])
@@ -202,7 +202,7 @@ func (l *ledger) reportNotes(sent bool) {
 func (l *ledger) run() {
 	defer l.leave()
 	defer l.timer.Stop()
-	var telling []settlement
+	var frames []settlement
 	alone := false
 	for {
 		select {
@@ -211,10 +211,10 @@ func (l *ledger) run() {
 			return
 		}
 		var left int
-		telling, left = l.collect(telling[:0])
-		for _, t := range telling {
-			if t.send(l.ch) != nil {
-				return // the session is dead: the broker gives its messages to others
+		frames, left = l.collect(frames[:0])
+		for _, f := range frames {
+			if f.send(l.ch) != nil {
+				return // the session is dead: the broker redelivers its messages
 			}
 		}
 		l.reportNotes(true)
@@ -252,9 +252,9 @@ func (s settlement) send(ch *amqp.Channel) error {
 	}
 }
 
-// collect takes out what the broker is to be told: first what is given back or rejected, then the
-// finished prefix with one ack, then, if the gap behind that lasts, what is finished behind it, each
-// with its own. It also says how many deliveries are left to be settled; -1: more will come.
+// collect returns what is to be sent: first requeues and rejects, then one ack for the finished prefix,
+// then, if the gap behind that lasts, an ack for each finished message behind it. It also returns how
+// many deliveries are left to be settled; -1: more will come.
 func (l *ledger) collect(out []settlement) ([]settlement, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,7 +78,7 @@ func TestLedgerAgainstModel(t *testing.T) {
 		l := books()
 		meant := make(map[uint64]verdict)
 		held := make(map[uint64]bool)    // what the broker thinks we hold
-		got := make(map[uint64]verdict)  // what it was told
+		got := make(map[uint64]verdict)  // what it was sent
 		tell := func(out []settlement) { // as the broker does
 			for _, s := range out {
 				if !held[s.tag] {
@@ -155,7 +155,7 @@ func TestLedgerGap(t *testing.T) {
 	}
 }
 
-// Each note is told once: as sent when the broker has been sent its verdict, else when the session has ended. Afterwards nothing is taken.
+// Each note is reported once: as sent when its verdict has been sent, otherwise when the session has ended. Afterwards nothing is taken.
 func TestLedgerNotes(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 4))

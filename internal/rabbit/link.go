@@ -12,8 +12,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// refusedPause is the least pause after a broker has refused us: credentials and permissions are
-// mended by people, and brokers count failed logins.
+// refusedPause is the shortest pause after a broker has refused a login: operators correct credentials and
+// permissions, and brokers count failed logins.
 const refusedPause = 5 * time.Second
 
 // steady is how long a connection must last for the next one to be tried soon.
@@ -22,7 +22,7 @@ const steady = 5 * time.Second
 // closeGrace is how long a broker may take to answer that a connection may close.
 const closeGrace = 2 * time.Second
 
-// Link is a connection that is made again for ever, until it is closed.
+// Link is a connection that reconnects without limit, until it is closed.
 type Link struct {
 	role    string
 	opts    Options
@@ -30,30 +30,31 @@ type Link struct {
 
 	mu         sync.Mutex
 	conn       *amqp.Connection // nil while there is none
-	address    string           // of the broker to which there is a connection, or was the last one
+	address    string           // of the broker of the current or the last connection
 	state      State
 	err        error         // why there is none, or why it is blocked
-	tries      int           // failed tries since the last success
+	tries      int           // failed attempts since the last success
 	unobserved bool          // nothing has been observed yet
 	observed   []string      // the reasons that were observed since the connection was lost
 	changed    chan struct{} // closed at the next change
 
 	cancel context.CancelFunc
 	done   chan struct{}
-	calls  group // to the broker, whose callers may have gone
+	calls  group // to the broker, whose callers may have returned
 }
 
-// maxReasons is how many reasons of one outage are observed: those that alternate, or that are others each time, are no news.
+// maxReasons is how many reasons of one outage are observed: reasons that alternate, or differ each time,
+// are not worth a report.
 const maxReasons = 8
 
-// NewLink starts connecting. observe is called at every change of state, and when there is still no connection but for a reason that is
-// new, in order, from one goroutine.
+// NewLink starts connecting. observe is called at every change of state, and when a connection that is
+// missing has a new reason, in order, from one goroutine.
 func NewLink(role string, opts Options, observe func(State, error)) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
 		role: role, opts: opts, observe: observe, cancel: cancel,
 		changed: make(chan struct{}), done: make(chan struct{}),
-		err: errors.New("no try to connect has ended yet"), unobserved: true,
+		err: errors.New("the first attempt to connect has not ended yet"), unobserved: true,
 	}
 	go l.run(ctx)
 	return l
@@ -66,7 +67,7 @@ func (l *Link) State() (State, error) {
 	return l.state, l.err
 }
 
-// Address is the host and port of the broker to which there is a connection, or was the last one.
+// Address is the host and port of the broker of the current or the last connection.
 func (l *Link) Address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +142,7 @@ func (l *Link) set(conn *amqp.Connection, state State, err error, tries int) {
 	}
 }
 
-// reason is what an error says, without the ports of ours, which are others at each try.
+// reason is the text of an error without the local port, which differs at each attempt.
 func reason(err error) string {
 	if err == nil {
 		return ""
@@ -164,7 +165,7 @@ func (l *Link) run(ctx context.Context) {
 			tries++
 			l.set(nil, Recovering, err, tries)
 			wait := l.opts.Backoff.Delay(tries)
-			if r := (*RefusedError)(nil); errors.As(err, &r) {
+			if _, refused := errors.AsType[*RefusedError](err); refused {
 				wait = max(wait, refusedPause)
 			}
 			_ = Pause(ctx, wait)
@@ -177,7 +178,7 @@ func (l *Link) run(ctx context.Context) {
 		<-transport.done
 		if err != nil {
 			l.set(nil, Recovering, err, 0)
-			// A broker that accepts us and drops us at once sees no storm.
+			// A broker that accepts and drops connections is not flooded with them.
 			if flaps++; time.Since(began) > steady {
 				flaps = 1
 			}
@@ -207,7 +208,7 @@ func (l *Link) dialAny(ctx context.Context) (*amqp.Connection, *gatherConn, erro
 	return nil, nil, errors.Join(faults...)
 }
 
-// hold keeps a connection until it ends. The error says why it did; nil: it was closed by us.
+// hold keeps a connection until it ends, and returns why; nil: Close was called.
 func (l *Link) hold(ctx context.Context, conn *amqp.Connection) error {
 	// amqp091-go waits for a full listener, so these have room for more than can come.
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
@@ -243,8 +244,8 @@ func (l *Link) Close() {
 	l.calls.wait()
 }
 
-// call does something that waits for the broker and knows no context. When ctx ends first, the call
-// goes on in the background, at the latest until the connection ends, and undo takes back its effect.
+// call makes a call that waits for the broker and knows no context. When ctx ends first, the call
+// continues in the background, at most until the connection ends, and undo reverts its effect.
 func (l *Link) call(ctx context.Context, do func() error, undo func()) error {
 	if ctx.Done() == nil {
 		return do()
@@ -269,7 +270,7 @@ func (l *Link) call(ctx context.Context, do func() error, undo func()) error {
 	return fmt.Errorf("%w: the broker has not answered: %w", ErrDisconnected, ctx.Err())
 }
 
-// Channel opens a channel on the current connection, waiting for one if there is none.
+// Channel opens a channel on the current connection. It waits for one if there is none.
 func (l *Link) Channel(ctx context.Context) (*amqp.Channel, error) {
 	s, err := l.Conn(ctx)
 	if err != nil {
@@ -278,7 +279,7 @@ func (l *Link) Channel(ctx context.Context) (*amqp.Channel, error) {
 	return s.channel(ctx)
 }
 
-// on is on of the current connection, waiting for one if there is none.
+// on is Conn.on with the current connection.
 func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Channel, error) {
 	s, err := l.Conn(ctx)
 	if err != nil {
@@ -287,7 +288,7 @@ func (l *Link) on(ctx context.Context, do func(*amqp.Channel) error) (*amqp.Chan
 	return s.on(ctx, do)
 }
 
-// briefly is briefly of the current connection, waiting for one if there is none.
+// briefly is Conn.briefly with the current connection.
 func (l *Link) briefly(ctx context.Context, do func(*amqp.Channel) error) error {
 	s, err := l.Conn(ctx)
 	if err != nil {

@@ -13,36 +13,27 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Options say how to reach a broker.
+// Options are how to reach a broker. See Config of package rehop.
 type Options struct {
-	// URLs are tried in turn.
-	URLs []string
-	// Dial opens the transport.
-	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// TLS is used for amqps URLs.
-	TLS *tls.Config
-	// External chooses SASL EXTERNAL: the client certificate says who we are.
-	External bool
-	// Credentials are asked for at every connection and override those of the URL.
+	URLs        []string // tried in turn
+	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
+	TLS         *tls.Config
+	External    bool
 	Credentials func(ctx context.Context) (user, password string, err error)
-	// Name is shown by the broker's tools.
-	Name string
-	// Heartbeat is the interval at which a silent peer is suspected.
-	Heartbeat time.Duration
-	// DialTimeout bounds one try to connect, handshakes included.
+	Name        string
+	Heartbeat   time.Duration
 	DialTimeout time.Duration
-	// Backoff is the pause between rounds through the URLs.
-	Backoff Backoff
+	Backoff     Backoff // between rounds through the URLs
 }
 
-// errURL hides what the parser said: it quotes the URL, and so the password.
+// errURL replaces the error of the parser, which quotes the URL, and so the password.
 var errURL = errors.New("must be like amqp://user:password@host:5672/vhost or amqps://…, with special characters percent-encoded")
 
 // endpoint is a parsed URL.
 type endpoint struct {
 	uri       amqp.URI
 	addr      string
-	heartbeat time.Duration // 0: the URL does not say
+	heartbeat time.Duration // 0: the URL has none
 }
 
 func parseURL(raw string) (endpoint, error) {
@@ -51,25 +42,19 @@ func parseURL(raw string) (endpoint, error) {
 		return endpoint{}, errURL
 	}
 	// user:1/secret@host parses as host "user", port 1: an @ behind the host is a password in disguise.
-	if _, rest, ok := strings.Cut(raw, "://"); !ok || strings.Contains(afterHost(rest), "@") {
+	_, rest, ok := strings.Cut(raw, "://")
+	if host := strings.IndexAny(rest, "/?#"); !ok || host >= 0 && strings.Contains(rest[host:], "@") {
 		return endpoint{}, errURL
 	}
 	ep := endpoint{uri: uri, addr: net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))}
 	if u, err := url.Parse(raw); err == nil {
 		seconds, _ := strconv.Atoi(u.Query().Get("heartbeat"))
-		ep.heartbeat = time.Duration(seconds) * time.Second
+		ep.heartbeat = time.Duration(max(seconds, 0)) * time.Second
 	}
 	return ep, nil
 }
 
-func afterHost(s string) string {
-	if i := strings.IndexAny(s, "/?#"); i >= 0 {
-		return s[i:]
-	}
-	return ""
-}
-
-// CheckURL says whether a URL can be used. The error does not quote it.
+// CheckURL returns why a URL cannot be used. The error does not quote it.
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err

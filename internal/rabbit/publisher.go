@@ -28,8 +28,8 @@ const (
 type Publisher struct {
 	link    *Link
 	gate    *gate
-	started *gate          // those that Start has sent and that have no outcome yet
-	maxBody atomic.Int64   // what the broker has said that it takes
+	started *gate          // messages of Start without an outcome
+	maxBody atomic.Int64   // the limit that the broker has reported
 	replies func(Delivery) // not nil: its messages are requests, and this takes their replies
 
 	mu      sync.Mutex
@@ -38,7 +38,7 @@ type Publisher struct {
 
 	openSince atomic.Int64 // since when the link is open, in Unix nanoseconds
 	throttle  throttle
-	pending   group        // confirms whose callers have gone
+	pending   group        // confirms whose callers have returned
 	doubtful  atomic.Int64 // messages of Start that ended without a confirm while the publisher was closing
 }
 
@@ -65,7 +65,7 @@ func (p *Publisher) SetState(s State, err error) {
 	}
 }
 
-// Close turns new messages away. Those under way end when the link closes.
+// Close refuses new messages. Unconfirmed ones end when the link closes.
 func (p *Publisher) Close() {
 	p.started.close()
 	p.gate.close()
@@ -87,7 +87,7 @@ func (p *Publisher) Quiet(ctx context.Context) (unconfirmed int) {
 // Wait returns when nothing is left of what was published. Call it after the link has closed.
 func (p *Publisher) Wait() { p.pending.wait() }
 
-// Ticket is a message that was sent and not yet answered for.
+// Ticket is an unconfirmed message.
 type Ticket struct {
 	session *pubSession
 	confirm *amqp.DeferredConfirmation
@@ -96,11 +96,11 @@ type Ticket struct {
 	size int
 }
 
-// messageOverhead stands for frames and properties where the size of a message is reckoned.
+// messageOverhead is an estimate for frames and properties in the size of a message.
 const messageOverhead = 512
 
-// Send hands one message to the connection, waiting for a place if need be, and returns a ticket
-// for its outcome. An error means that it was not sent.
+// Send sends one message, waits for a place in the window if necessary, and returns a ticket for its
+// outcome. An error means that it was not sent.
 func (p *Publisher) Send(ctx context.Context, exchange, key string, msg *Publishing) (Ticket, error) {
 	if err := p.throttle.await(ctx, destination{exchange, key}); err != nil {
 		return Ticket{}, err
@@ -108,16 +108,16 @@ func (p *Publisher) Send(ctx context.Context, exchange, key string, msg *Publish
 	return p.send(ctx, exchange, key, msg, whenPossible)
 }
 
-// readiness is what a caller of send waits for. One who holds tickets must not wait for room: if all who hold some did so at once,
-// nobody would ever give any back. It gets errNoPlace instead. One who does not wait for the end of another message with the same id
-// gets errTwin.
+// readiness is what a caller of send waits for. A caller that holds tickets must not wait for room: if all
+// that hold some did so at once, none would be released. It gets errNoPlace instead. A caller that does
+// not wait for the end of another message with the same id gets errDuplicateID.
 type readiness int
 
 const (
 	atOnce          readiness = iota // nothing
 	whenThereIsRoom                  // a place in the window
 	whenPossible                     // that, and the end of another message with the same id
-	behindAll                        // that, also behind as many as may wait while there is no broker
+	behindAll                        // that, also if Limits.Waiting callers wait already
 )
 
 func (p *Publisher) send(ctx context.Context, exchange, key string, msg *Publishing, when readiness) (Ticket, error) {
@@ -150,7 +150,7 @@ func (p *Publisher) transmit(ctx context.Context, exchange, key string, msg *Pub
 		return Ticket{}, err
 	}
 	defer s.sent()
-	// The last moment at which the caller can still be heard: sent is sent.
+	// The last moment at which the caller can cancel.
 	if err := ctx.Err(); err != nil {
 		s.free(msg.MessageId)
 		return Ticket{}, fmt.Errorf("%w: not sent: %w", ErrDisconnected, err)
@@ -183,7 +183,7 @@ func (p *Publisher) claim(ctx context.Context, exchange, id string, when readine
 	}
 }
 
-// Outcome waits for what the broker says. Nil: it has the message, in a queue.
+// Outcome waits for the outcome. Nil: the broker has stored the message in a queue.
 func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	select {
 	case <-t.confirm.Done():
@@ -211,7 +211,8 @@ func (p *Publisher) Outcome(ctx context.Context, t Ticket) error {
 	return fmt.Errorf("%w: %w", ErrRefused, ErrNacked)
 }
 
-// abandon is for a message whose outcome nobody waits for. The broker may still answer; until then it keeps its place in the window.
+// abandon is for a message whose outcome is not waited for. It keeps its place in the window until the
+// broker answers.
 func (p *Publisher) abandon(t Ticket) {
 	late := func() {
 		<-t.confirm.Done()
@@ -223,7 +224,7 @@ func (p *Publisher) abandon(t Ticket) {
 	}
 }
 
-// lost finds out what the end of its channel means for a message that was under way.
+// lost is the outcome of an unconfirmed message whose channel has closed.
 func (p *Publisher) lost(t Ticket) error {
 	e, underway := t.session.cause(t.exchange)
 	if e == nil || !e.Server || !e.Recover {
@@ -237,14 +238,14 @@ func (p *Publisher) lost(t Ticket) error {
 		}
 	}
 	mine := exchange != "" && exchange == t.exchange
-	if mine && underway == 1 { // no other can be meant
+	if mine && underway == 1 { // no other message can be meant
 		if e.Code == amqp.NotFound {
 			return fmt.Errorf("%w: %s (%d)", ErrUnroutable, e.Reason, e.Code)
 		}
 		return fmt.Errorf("%w: %s (%d)", ErrRefused, e.Reason, e.Code)
 	}
-	// The message that was refused cannot be told from those that were sent just before it; but sent
-	// again, it meets the same answer, which then is its own.
+	// It is unknown which of several messages was refused; but if it is sent again, it gets the same
+	// answer, which then is its own.
 	return &channelError{mine: mine, code: e.Code, reason: e.Reason}
 }
 
@@ -261,12 +262,12 @@ func (e *channelError) Error() string {
 
 func (e *channelError) Is(target error) bool { return target == ErrUnknown }
 
-// maxChannelErrors is how many channel exceptions one message may meet before it is given up:
-// sending again what the broker refuses would tear down everybody's channel for ever.
+// maxChannelErrors is how many channel exceptions one message may cause before it is given up: sending it
+// again would close the channel of all publishers each time.
 const maxChannelErrors = 3
 
-// Publish sends a message and waits for its outcome. With resend, a message whose fate is unknown
-// is sent again under the same id until ctx ends.
+// Publish sends a message and waits for its outcome. With resend, a message whose outcome is unknown is
+// sent again under the same id until ctx ends.
 func (p *Publisher) Publish(ctx context.Context, exchange, key string, msg *Publishing, resend bool) error {
 	c := resending{resend: resend}
 	for {
@@ -280,18 +281,17 @@ func (p *Publisher) Publish(ctx context.Context, exchange, key string, msg *Publ
 	}
 }
 
-// resendPause keeps a broker that takes no channel, or that drops every connection, from being hit
-// in a tight loop.
+// resendPause prevents a tight loop with a broker that refuses channels or drops every connection.
 const resendPause = 10 * time.Millisecond
 
-// course is what a message has been through until its outcome is certain.
+// resending is the state of a message until its outcome is certain.
 type resending struct {
 	resend   bool
-	refusals int   // channel exceptions that it has met
-	doubt    error // not nil: an earlier try may have been stored
+	refusals int   // channel exceptions so far
+	doubt    error // not nil: an earlier copy may have been stored
 }
 
-// ends reports whether err is final; otherwise the message is to be sent again.
+// isFinal reports whether err is final; otherwise the message is to be sent again.
 func (c *resending) isFinal(err error) bool {
 	if errors.Is(err, ErrClosed) || errors.Is(err, errOverLimit) {
 		return true
@@ -303,16 +303,16 @@ func (c *resending) isFinal(err error) bool {
 		return true
 	}
 	c.doubt = err
-	var ce *channelError
-	if errors.As(err, &ce) {
-		c.refusals++
-		return ce.mine && c.refusals > 1 || c.refusals >= maxChannelErrors
+	closed, is := errors.AsType[*channelError](err)
+	if !is {
+		return false
 	}
-	return false
+	c.refusals++
+	return closed.mine && c.refusals > 1 || c.refusals >= maxChannelErrors
 }
 
-// doubtful is err; or, when an earlier try may have been stored all the same, the doubt about that,
-// because the errors that say "not sent" or "stored nowhere" would not be true.
+// doubtful is err; or, when an earlier copy may have been stored, an ErrUnknown, because "not sent" or
+// "stored nowhere" may be wrong.
 func doubtful(doubt, err error) error {
 	if err == nil || doubt == nil || errors.Is(err, ErrUnknown) {
 		return err
@@ -320,8 +320,8 @@ func doubtful(doubt, err error) error {
 	return fmt.Errorf("%w; sending again: %v", doubt, err)
 }
 
-// current returns a session whose channel is open. If there is none, one is opened in the background,
-// for all who want one, and whoever wants one waits for it within its own context.
+// current returns a session whose channel is open. If there is none, one is opened in the background for
+// all callers, and each waits for it within its own context.
 func (p *Publisher) current(ctx context.Context) (*pubSession, error) {
 	for {
 		p.mu.Lock()
@@ -373,7 +373,7 @@ func (p *Publisher) open(o *opening) {
 	close(o.done)
 }
 
-// receive hands on the replies that come to a session. One that gets no more of them takes no more requests.
+// receive passes on the replies of a session. A session without replies takes no more requests.
 func (p *Publisher) receive(s *pubSession) {
 	for d := range s.replies {
 		p.replies(Delivery{Delivery: d})
@@ -382,7 +382,8 @@ func (p *Publisher) receive(s *pubSession) {
 	p.replace(s)
 }
 
-// replace has the next message open a new channel. What is under way on the old one still gets its answer.
+// replace has the next message open a new channel. Unconfirmed messages on the old one still get their
+// answer.
 func (p *Publisher) replace(s *pubSession) {
 	p.mu.Lock()
 	if p.session == s {
@@ -392,12 +393,12 @@ func (p *Publisher) replace(s *pubSession) {
 	s.retire()
 }
 
-// confirmLimit is how long a broker that is there and not blocked may take to answer for a message. It
-// is longer than the election of a queue's leader, in which a confirm can get lost.
+// confirmLimit is how long a broker that is connected and not blocked may take to confirm a message. It is
+// longer than the election of a queue's leader, in which a confirm can get lost.
 const confirmLimit = time.Minute
 
-// watch closes a session on which a message gets no answer: all that are under way on it are then
-// unknown, and can be sent again.
+// watch closes a session on which a message gets no answer: the outcome of all unconfirmed messages on it
+// is then unknown, and they can be sent again.
 func (p *Publisher) watch(s *pubSession) {
 	ticker := time.NewTicker(confirmLimit / 4)
 	defer ticker.Stop()
@@ -421,8 +422,8 @@ func (p *Publisher) watch(s *pubSession) {
 	}
 }
 
-// knows makes sure that the exchange exists before the first message goes to it: publishing to a
-// missing one closes the channel, and every other message under way on it loses its answer.
+// ensureExchange checks that the exchange exists before the first message goes to it: publishing to a
+// missing one closes the channel, and every unconfirmed message on it loses its answer.
 func (p *Publisher) ensureExchange(ctx context.Context, s *pubSession, exchange string) error {
 	if exchange == "" {
 		return nil
@@ -455,17 +456,14 @@ func (p *Publisher) findExchange(ctx context.Context, exchange string) error {
 	err := p.link.briefly(ctx, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclarePassive(exchange, "topic", true, false, false, false, nil)
 	})
-	var e *amqp.Error
+	e, is := errors.AsType[*amqp.Error](err)
 	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked), errors.Is(err, ErrClosed):
+	case err == nil, errors.Is(err, ErrDisconnected), errors.Is(err, ErrBlocked), errors.Is(err, ErrClosed):
 		return err
-	case errors.As(err, &e) && (e.Code == amqp.NotFound || e.Server && e.Code == amqp.InternalError && !isASCII(exchange)): // see declareError
+	case is && (e.Code == amqp.NotFound || e.Server && e.Code == amqp.InternalError && !isASCII(exchange)): // see declareError
 		return fmt.Errorf("%w: there is no exchange %q; declare it first", ErrUnroutable, exchange)
-	case errors.As(err, &e) && e.Code == amqp.AccessRefused:
-		// RabbitMQ 4.3 asks for configure permission to answer; publishing may be allowed all the same.
-		return nil
+	case is && e.Code == amqp.AccessRefused:
+		return nil // RabbitMQ 4.3 needs configure permission for a passive declare; publishing may be allowed anyway
 	}
 	return fmt.Errorf("%w: look for exchange %q: %w", ErrDisconnected, exchange, err)
 }

@@ -12,16 +12,16 @@ import (
 
 // pubSession is one channel in confirm mode.
 //
-// The broker sends the return of an unroutable message before its confirm, and amqp091-go hands on
-// both in that order from one goroutine. The channel of returns has room for every unconfirmed
-// message, so handing on a return never waits and never fails; whoever sees a confirm first takes in
-// all returns that have come. So no return is missed, and none is taken for another's: two
-// messages with the same id are never under way at once.
+// The broker sends the return of an unroutable message before its confirm, and amqp091-go passes on both
+// in that order from one goroutine. The channel of returns has room for every unconfirmed message, so
+// passing on a return never waits; the first goroutine that sees a confirm receives all returns so far.
+// So no return is missed, and none is attributed to another message: two messages with the same id are
+// never unconfirmed at once.
 type pubSession struct {
 	ch           *amqp.Channel
 	returns      chan amqp.Return
 	closed       chan *amqp.Error
-	ended        chan *amqp.Error     // for who waits for the end
+	ended        chan *amqp.Error     // for watch and close
 	replies      <-chan amqp.Delivery // nil: it gets none
 	repliesEnded chan struct{}        // closed when no more replies come
 
@@ -39,22 +39,22 @@ type pubSession struct {
 	end       *amqp.Error
 }
 
-// refusal is how often and since when the broker says no.
+// refusal is how often and since when the broker refuses.
 type refusal struct {
 	times int
 	since time.Time
 }
 
-// A channel on which an exchange refuses so many messages in a row for so long is replaced.
+// A channel on which an exchange refuses this many messages in a row for this long is replaced.
 //
-// A full queue refuses on every channel, and then a new one does no harm. But a quorum queue of RabbitMQ that misses one of a channel's messages
-// when its leader changes refuses all that follow on that channel, for ever.
+// A full queue refuses on every channel, and then a new one does no harm. But a quorum queue of RabbitMQ
+// that misses one of a channel's messages when its leader changes refuses all that follow on that channel.
 const (
 	refusalTimes = 32
 	refusalLimit = 5 * time.Second
 )
 
-// refused notes that the broker said no, and reports whether it has done so for too long.
+// refused notes that the broker refused a message, and reports whether it has done so for too long.
 func (s *pubSession) refused(exchange string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +70,7 @@ func (s *pubSession) refused(exchange string) bool {
 	return r.times >= refusalTimes && time.Since(r.since) >= refusalLimit
 }
 
-// accepted notes that the broker has taken a message.
+// accepted notes that the broker has confirmed a message.
 func (s *pubSession) accepted(exchange string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *pubSession) accepted(exchange string) {
 	}
 }
 
-// retire has no more messages sent on the channel. It is closed when nothing is under way on it.
+// retire ends sending on the channel. It is closed when nothing is unconfirmed on it.
 func (s *pubSession) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *pubSession) retire() {
 	}
 }
 
-// sent notes that whoever has claimed an id has sent the message, or will not.
+// sent notes that a caller that has claimed an id has sent the message, or will not.
 func (s *pubSession) sent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +102,8 @@ func (s *pubSession) sent() {
 	}
 }
 
-// close closes a retired channel when nobody is about to send: the broker answers a frame behind the end of its channel by closing the
-// whole connection.
+// close closes a retired channel when no caller is about to send: the broker closes the whole connection
+// if a frame follows the end of its channel.
 func (s *pubSession) close() {
 	select {
 	case <-s.unused:
@@ -112,7 +112,7 @@ func (s *pubSession) close() {
 	}
 }
 
-// spent reports whether the channel is of no use any more.
+// spent reports whether the channel is not needed any more.
 func (s *pubSession) spent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *pubSession) expect(by int) {
 	s.expecting += by
 }
 
-// flight is a message under way.
+// unconfirmed is an unconfirmed message.
 type unconfirmed struct {
 	exchange string
 	since    time.Time
@@ -144,7 +144,7 @@ func (s *pubSession) stalled(then time.Time) bool {
 	return false
 }
 
-// lookup is the question whether an exchange exists. One asks, and all others wait for the answer.
+// lookup is the check whether an exchange exists. One caller asks, and all others wait for the answer.
 type lookup struct {
 	done chan struct{}
 	err  error
@@ -173,14 +173,14 @@ func openPubSession(ctx context.Context, link *Link, window int, replies bool) (
 	return s, nil
 }
 
-// errTwin: another message with the same id is under way.
-var errDuplicateID = errors.New("another message with the same id is under way")
+// errDuplicateID: another message with the same id is unconfirmed.
+var errDuplicateID = errors.New("another message with the same id is unconfirmed")
 
 // errRetired: the channel takes no more messages.
 var errRetired = errors.New("the channel is being replaced")
 
-// claim reserves an id for a message that is sent at once: see sent. While another message with the same id is under way it waits, or
-// fails with errTwin. On a channel that takes no more messages it fails with errRetired.
+// claim reserves an id for a message that is sent at once: see sent. While another message with the same
+// id is unconfirmed, it waits or fails with errDuplicateID. On a retired channel it fails with errRetired.
 func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) error {
 	for {
 		s.mu.Lock()
@@ -206,7 +206,7 @@ func (s *pubSession) claim(ctx context.Context, id, exchange string, wait bool) 
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: another message with the id %q is under way: %w", ErrDisconnected, id, ctx.Err())
+			return fmt.Errorf("%w: another message with the id %q is unconfirmed: %w", ErrDisconnected, id, ctx.Err())
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (s *pubSession) release(id string) {
 	s.wake()
 }
 
-// wake has those look again who wait for an id. The caller holds the lock.
+// wake lets callers that wait for an id check again. The caller holds the lock.
 func (s *pubSession) wake() {
 	if s.freed != nil {
 		close(s.freed)
@@ -230,7 +230,7 @@ func (s *pubSession) wake() {
 	}
 }
 
-// settle takes a message whose confirm has come out of the books, and tells whether it was returned.
+// settle removes a message whose confirm has come, and returns an error if it was returned.
 func (s *pubSession) settle(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,9 +255,7 @@ func (s *pubSession) settle(id string) error {
 	}
 	s.release(id)
 	err := s.returned[id]
-	if err != nil {
-		delete(s.returned, id)
-	}
+	delete(s.returned, id)
 	return err
 }
 
@@ -268,8 +266,8 @@ func unroutable(r amqp.Return) error {
 	return fmt.Errorf("%w: returned by the broker: %s (%d)", ErrUnroutable, r.ReplyText, r.ReplyCode)
 }
 
-// cause is why the channel was closed, nil if the broker did not say, and how many messages were under
-// way to the exchange then.
+// cause is why the channel was closed, nil if the broker gave no reason, and how many messages for the
+// exchange were unconfirmed then.
 func (s *pubSession) cause(exchange string) (*amqp.Error, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

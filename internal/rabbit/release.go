@@ -2,7 +2,8 @@ package rabbit
 
 import "fmt"
 
-// release is the version of RabbitMQ that a connection leads to, such as 4.3.6. It is empty if the broker does not name it.
+// release is the version of the RabbitMQ of a connection, such as 4.3.6. It is empty if the broker does
+// not report it.
 type release string
 
 func (s *Conn) release() release {
@@ -10,7 +11,8 @@ func (s *Conn) release() release {
 	return release(version)
 }
 
-// atLeast reports whether the release is this one or a later one. A broker that does not name its version is taken for a new one.
+// atLeast reports whether the release is this one or a later one. A broker that does not report its
+// version counts as a new one.
 func (r release) atLeast(major, minor int) bool {
 	var hasMajor, hasMinor int
 	if _, err := fmt.Sscanf(string(r), "%d.%d", &hasMajor, &hasMinor); err != nil {
@@ -22,25 +24,20 @@ func (r release) atLeast(major, minor int) bool {
 // hasQuorumPriorities reports whether quorum queues have priorities.
 func (r release) hasQuorumPriorities() bool { return r.atLeast(4, 0) }
 
-// hasQueueTimeouts reports whether it is quorum queues that time out consumers, by basic.cancel. Before it was channels, by closing them.
+// hasQueueTimeouts reports whether quorum queues time out consumers, by basic.cancel. Before, channels did,
+// by closing.
 func (r release) hasQueueTimeouts() bool { return r.atLeast(4, 3) }
 
-// nacksKeepOrder reports whether a quorum queue gives nacked messages back in their order. Before RabbitMQ 4.0 it does so only when their
-// channel closes; since 4.3 that, unlike a nack, counts as a failed delivery.
+// nacksKeepOrder reports whether a quorum queue keeps the order of nacked messages. Before RabbitMQ 4.0 it
+// does so only when their channel closes; since 4.3 that, unlike a nack, counts as a failed delivery.
 func (r release) nacksKeepOrder() bool { return r.atLeast(4, 0) }
 
-// countsReturns reports whether every return of a message counts toward the delivery limit of a quorum queue. Since RabbitMQ 4.3 a nack does not.
-func (r release) countsReturns() bool { return !r.atLeast(4, 3) }
-
-// hasDefaultLimit reports whether quorum queues have a delivery limit although nobody has set one, and whether a negative limit is none.
-func (r release) hasDefaultLimit() bool { return r.atLeast(4, 0) }
-
-// Version is the version of the broker, as in 3.10.8. It is empty if the broker does not name it.
+// Version is the version of the broker, as in 3.10.8. It is empty if the broker does not report it.
 func (s *Conn) Version() string { return string(s.release()) }
 
-// CountsReturns reports whether every return of a message counts toward the delivery limit of a quorum queue, and not only that of a consumer
-// which has died.
-func (s *Conn) CountsReturns() bool { return s.release().countsReturns() }
+// CountsReturns reports whether every return of a message counts toward the delivery limit of a quorum
+// queue. Since RabbitMQ 4.3 a nack does not.
+func (s *Conn) CountsReturns() bool { return !s.release().atLeast(4, 3) }
 
-// HasDefaultLimit reports whether a quorum queue has a delivery limit although nobody has set one. A negative limit then is none.
-func (s *Conn) HasDefaultLimit() bool { return s.release().hasDefaultLimit() }
+// HasDefaultLimit reports whether quorum queues have a default delivery limit, and a negative limit is none.
+func (s *Conn) HasDefaultLimit() bool { return s.release().atLeast(4, 0) }

@@ -11,9 +11,9 @@ import (
 // ErrInUse: a queue was not deleted because it has messages or consumers.
 var ErrInUse = errors.New("it has messages or consumers")
 
-// DeleteQueue deletes a queue, and says how many ready messages were deleted with it. With spare it fails with
-// ErrInUse if the queue has ready messages or consumers; quorum queues do not know that. A missing queue is
-// no error.
+// DeleteQueue deletes a queue, and returns how many ready messages were deleted with it. With spare it
+// fails with ErrInUse if the queue has ready messages or consumers, which quorum queues do not support. A
+// missing queue is no error.
 func (l *Link) DeleteQueue(ctx context.Context, queue string, spare bool) (int, error) {
 	s, err := l.Conn(ctx)
 	if err != nil {
@@ -35,13 +35,13 @@ func (l *Link) DeleteExchange(ctx context.Context, name string) error {
 }
 
 func removeError(object, name string, err error) error {
-	var e *amqp.Error
+	e, is := errors.AsType[*amqp.Error](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &e) && e.Code == amqp.PreconditionFailed:
+	case is && e.Code == amqp.PreconditionFailed:
 		err = fmt.Errorf("%w: %s (%d)", ErrInUse, e.Reason, e.Code)
-	case errors.As(err, &e) && e.Code == amqp.AccessRefused:
+	case is && e.Code == amqp.AccessRefused:
 		err = fmt.Errorf("%w; grant the user configure permission for it", err)
 	}
 	return fmt.Errorf("delete %s %q: %w", object, name, err)

@@ -14,7 +14,7 @@ type Requester struct {
 
 	mu      sync.Mutex
 	waiting map[string]*Request // by the correlation id on the wire
-	idle    chan struct{}       // not nil while somebody waits until there is none
+	idle    chan struct{}       // not nil while Quiet waits until there is none
 }
 
 // Request is a request that was sent.
@@ -36,7 +36,7 @@ func NewRequester(link *Link, limits Limits) *Requester {
 // SetState is SetState of a Publisher.
 func (r *Requester) SetState(s State, err error) { r.publisher.SetState(s, err) }
 
-// Close turns new requests away. Those that were sent end when the link closes.
+// Close refuses new requests. Those that were sent end when the link closes.
 func (r *Requester) Close() { r.publisher.Close() }
 
 // Wait returns when nothing is left of what was sent. Call it after the link has closed.
@@ -108,8 +108,7 @@ func (q *Request) send(ctx context.Context, exchange, key string, msg *Publishin
 	return err
 }
 
-// Reply waits for the reply. The error is an ErrUnknown: nobody knows whether the request was or will be
-// handled.
+// Reply waits for the reply. The error is an ErrUnknown: the request may have been handled, or may still be.
 func (q *Request) Reply(ctx context.Context) (Delivery, error) {
 	var why error
 	select {
@@ -149,8 +148,8 @@ func (q *Request) End() {
 	}
 }
 
-// take hands a reply to who waits for it. Others are dropped: second replies, and those for requests that
-// were given up.
+// take passes a reply to its request. Second replies, and those for requests that were given up, are
+// dropped.
 func (r *Requester) take(d Delivery) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,6 +3,7 @@ package rabbit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,17 +16,17 @@ import (
 const frameOverhead = 8 + 2 + 2 + 8 + 2
 
 // growth is what a broker may add to the headers of a message until it is delivered: counts, and the
-// record of a dead-lettering. What is then larger than a frame ends the connection of whoever is to
-// receive it.
+// record of a dead-lettering. A message with headers larger than a frame ends the connection of its
+// consumer.
 const growth = 128
 
-// Check refuses what no broker could be sent. What it lets pass, a broker may still find too large.
+// Check returns why a message cannot be sent to any broker. It may still be too large for a broker.
 func Check(exchange, key string, p *amqp.Publishing) error {
 	return check(exchange, key, p, math.MaxInt)
 }
 
-// check refuses what cannot be sent, before anything is: amqp091-go would break the connection, or
-// the broker would, and with it everything else that is under way.
+// check refuses what cannot be sent: amqp091-go or the broker would close the connection, and with it all
+// other unconfirmed messages would lose their answers.
 func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 	for _, s := range [...]struct{ name, value string }{
 		{"exchange", exchange}, {"key", key}, {"content type", p.ContentType}, {"content encoding", p.ContentEncoding},
@@ -68,28 +69,26 @@ func check(exchange, key string, p *amqp.Publishing, maxBody int) error {
 // directReplyTo is a pseudo-queue that the broker refuses on any channel but the consumer's.
 const directReplyTo = "amq.rabbitmq.reply-to"
 
-// isDirectReply reports whether a message goes to somebody who waits for direct replies. Such a message must
-// not be mandatory: before RabbitMQ 4.3 the broker returns it as unroutable although it delivers it.
+// isDirectReply reports whether a message is a direct reply. It must not be mandatory: before RabbitMQ 4.3
+// the broker returns it as unroutable although it delivers it.
 func isDirectReply(exchange, key string) bool {
 	return exchange == "" && strings.HasPrefix(key, directReplyTo+".")
 }
 
-// checkCopies: the broker takes lists of strings as CC and BCC, and answers anything else by closing
-// the channel.
+// checkCopies: the broker accepts lists of strings as CC and BCC, and closes the channel for anything else.
 func checkCopies(name string, value any) error {
 	list, ok := value.([]any)
-	for _, key := range list {
-		if _, isText := key.(string); !isText {
-			ok = false
-		}
+	notText := func(key any) bool {
+		_, isText := key.(string)
+		return !isText
 	}
-	if !ok {
+	if !ok || slices.ContainsFunc(list, notText) {
 		return fmt.Errorf("%w: header %s must be a list of routing keys", ErrInvalid, name)
 	}
 	return nil
 }
 
-// HeaderRoom is how many bytes of headers fit into the frame beside the other properties.
+// HeaderRoom is how many bytes of headers fit into the frame with the other properties.
 func HeaderRoom(p *amqp.Publishing) int {
 	fixed := frameOverhead + 1 + 1 + 8 // delivery mode, priority, timestamp
 	for _, s := range [...]string{p.ContentType, p.ContentEncoding, p.CorrelationId, p.ReplyTo, p.Expiration, p.MessageId, p.Type, p.AppId} {
@@ -101,7 +100,7 @@ func HeaderRoom(p *amqp.Publishing) int {
 // HeaderSize is the encoded size of a header table.
 func HeaderSize(t amqp.Table) (int, error) { return headerSize(t, 0) }
 
-// maxDepth bounds nested tables, as a decoder on the other side does.
+// maxDepth limits nested tables, as decoders do.
 const maxDepth = 32
 
 func headerSize(t amqp.Table, depth int) (int, error) {

@@ -7,18 +7,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// keepOrder is how many messages are taken only to be given back in their order.
+// keepOrder is how many messages are taken only to be returned in their order.
 const keepOrder = 1000
 
-// followed returns a window that had no room, and behind it windows with all that the queue has taken back before: a quorum queue would put what
-// the first gives back behind that. They are to be given back in this order. Where that would be many messages, the order is given up.
+// followed returns a window that had no room, and behind it windows with all messages that were returned
+// to the queue before: a quorum queue would put what the first returns behind those. They are to be
+// returned in this order. If those are many messages, the order is given up.
 func (s *Sweep) followed(ctx context.Context, w *window) []*window {
 	all := []*window{w}
 	for {
 		last := all[len(all)-1]
 		left := s.settled(ctx, last)
 		if len(all) > 1 || left > 0 {
-			// Otherwise it would get what the others give back.
+			// Otherwise it would get what the others return.
 			if s.cancel(ctx, last) != nil {
 				return all
 			}
@@ -28,7 +29,7 @@ func (s *Sweep) followed(ctx context.Context, w *window) []*window {
 		}
 		next := newWindow(left, s.room)
 		next.spill = true // nothing of it is kept
-		next.again = true // until a message comes that was not given back before: canceled earlier, it would leave some of those behind
+		next.again = true // until a message comes that was not returned before: canceled earlier, it would miss some
 		if _, err := s.conn.on(ctx, func(ch *amqp.Channel) error { return next.open(ch, s.queue) }); err != nil {
 			s.stranded = s.stranded || ctx.Err() != nil
 			return all
@@ -38,8 +39,8 @@ func (s *Sweep) followed(ctx context.Context, w *window) []*window {
 	}
 }
 
-// settled waits until a window has all that the broker has for it, and returns how many messages are left in the queue. It does not if no others that
-// were given back before may follow.
+// settled waits until a window has all that the broker has for it, and returns how many messages are left
+// in the queue. It does not wait if no others that were returned before may follow.
 func (s *Sweep) settled(ctx context.Context, w *window) (left int) {
 	timer := time.NewTimer(onTheirWay)
 	defer timer.Stop()

@@ -7,11 +7,11 @@ import (
 )
 
 // Start sends a message, and returns when it was sent or ctx has ended. It first waits for a place: the
-// messages without an outcome, those included that have to be sent again, are never more than the window
-// has places. ctx does not matter after Start has returned.
+// window limits all messages without an outcome, also those that have to be sent again. ctx has no effect
+// after Start has returned.
 //
 // settled is called once with the outcome: before Start returns if the message was not sent, and otherwise
-// on another goroutine, for which Wait waits. With resend, a message whose fate is unknown is sent again
+// on another goroutine, for which Wait waits. With resend, a message whose outcome is unknown is sent again
 // under the same id until the publisher closes.
 func (p *Publisher) Start(ctx context.Context, exchange, key string, msg *Publishing, resend bool, settled func(error)) {
 	size := len(msg.Body) + messageOverhead
@@ -38,7 +38,7 @@ func (p *Publisher) Start(ctx context.Context, exchange, key string, msg *Publis
 	}
 }
 
-// whyNoRoom says of a message that found no place that there is no broker, if that is why.
+// whyNoRoom is the error of a message that found no place: ErrDisconnected if that is the reason.
 func (p *Publisher) whyNoRoom(ctx context.Context, err error) error {
 	state, cause := p.link.State()
 	if state == Recovering && !errors.Is(err, ErrClosed) {
@@ -63,7 +63,7 @@ func (p *Publisher) sendStarted(ctx context.Context, exchange, key string, msg *
 	}
 }
 
-// finish waits for the outcome of a message that was sent, and sends it again if need be.
+// finish waits for the outcome of a message that was sent, and sends it again if necessary.
 func (p *Publisher) finish(t Ticket, exchange, key string, msg *Publishing, resend bool) error {
 	c := resending{resend: resend}
 	ctx := context.Background()

@@ -5,10 +5,10 @@ type State int
 
 // The states of a connection.
 const (
-	Recovering State = iota // not connected, trying
+	Recovering State = iota // not connected, reconnecting
 	Open                    // connected
-	Blocked                 // connected, and the broker does not take messages
-	Closed                  // closed for good
+	Blocked                 // connected, and the broker accepts no messages
+	Closed                  // closed by Close
 )
 
 func (s State) String() string {

@@ -17,11 +17,10 @@ import (
 // Message is a message as the broker delivered it.
 type Message = amqp.Delivery
 
-// ErrHeldTooLong: the broker has taken messages back, because a consumer may hold them only for its
-// consumer timeout.
+// ErrHeldTooLong: the broker has taken messages back because of its consumer timeout.
 var ErrHeldTooLong = errors.New("the broker's consumer timeout is over")
 
-// TimeoutError is an ErrHeldTooLong of a broker that has told its timeout.
+// TimeoutError is an ErrHeldTooLong of a broker that has reported its timeout.
 type TimeoutError struct{ Timeout time.Duration }
 
 func (e *TimeoutError) Error() string { return fmt.Sprintf("%v: it is %v", ErrHeldTooLong, e.Timeout) }
@@ -32,32 +31,34 @@ func (e *TimeoutError) Is(target error) bool { return target == ErrHeldTooLong }
 var ErrNothingComes = errors.New("the queue has messages, but the broker delivers none of them")
 
 const (
-	// firstWindow tells how large the messages are. The following are larger, up to maxWindow; when there are so
-	// many that the channels might run out, up to hugeWindow. AMQP has room for 65535.
+	// firstWindow shows how large the messages are. The following windows are larger, up to maxWindow; after
+	// manyWindows, so that the channels do not run out, up to hugeWindow. AMQP's limit is 65535.
 	firstWindow = 32
 	growWindow  = 8
 	maxWindow   = 4096
 	manyWindows = 128
 	hugeWindow  = 32768
-	// idleCheck is how long nothing must come for the queue to be looked at, suspect how long for it to be thought empty if others may have
-	// taken the messages, onTheirWay if not, and stuck how long it may deliver nothing of what it has.
+	// idleCheck is after how long without messages the depth of the queue is checked. A queue without ready
+	// messages counts as empty after suspect if other consumers may have them, and after onTheirWay
+	// otherwise. stuck is how long a queue with messages may deliver none.
 	idleCheck  = 100 * time.Millisecond
 	suspect    = 3 * idleCheck
 	onTheirWay = 10 * time.Second
 	stuck      = 30 * time.Second
-	// gather is how long a batch that is not full waits for the next message.
+	// gatherPause is how long a batch that is not full waits for the next message.
 	gatherPause = 10 * time.Millisecond
-	// diedLately is how long the broker may take to note that another process has died, and takeBack how long to note that a channel has
-	// closed.
+	// diedLately is how long the broker may take to notice that another process has died, and takeBack how
+	// long to notice that a channel has closed.
 	diedLately = 3 * time.Second
 	takeBack   = 10 * time.Second
 )
 
-// Sweep takes messages from the head of a queue, in their order, and gives back what was not removed.
+// Sweep takes messages from the head of a queue, in their order, and returns what was not removed.
 //
-// It consumes by windows: a channel whose consumer has a prefetch. What is removed makes room for more, what stays fills the window; the next
-// window then is another channel. RabbitMQ looks for the message of an ack among all that its channel holds, so one channel for all would
-// become slower with each message that stays. One window at a time has a consumer, so that the order is that of the queue.
+// It consumes by windows: a channel whose consumer has a prefetch. What is removed makes room for more,
+// what stays fills the window; the next window then is another channel. RabbitMQ searches the message of
+// an ack among all unacked ones of its channel, so a single channel would become slower with each message
+// that stays. One window at a time has a consumer, so that the order is that of the queue.
 //
 // It is not safe for concurrent use.
 type Sweep struct {
@@ -87,10 +88,11 @@ type Sweep struct {
 	stranded bool // something may not have been given back
 }
 
-// turn is held by the one call that may be under way on a channel: amqp091-go mixes up the answers of two. A call whose caller has left keeps it.
+// turn belongs to the one call on a channel that waits for an answer: amqp091-go mixes up the answers of
+// two. A call whose caller has returned keeps it.
 type turn chan struct{}
 
-// call does something that waits for the broker, when its turn comes.
+// call makes a call that waits for the broker, when it is its turn.
 func (s *Sweep) call(ctx context.Context, t turn, do func() error) error {
 	return s.conn.ended(s.conn.link.call(ctx, func() error {
 		t <- struct{}{}
@@ -99,12 +101,12 @@ func (s *Sweep) call(ctx context.Context, t turn, do func() error) error {
 	}, func() {}))
 }
 
-// SweepOptions say how a queue is read.
+// SweepOptions are how a queue is read.
 type SweepOptions struct {
-	Ahead   int  // how many messages are fetched ahead at the most; 0: by their size alone
+	Ahead   int  // how many messages are fetched ahead at most; 0: by their size alone
 	Room    int  // how many bytes of bodies may wait in memory to be taken
-	Passing bool // messages leave the queue by themselves
-	Fragile bool // a message that is returned may be dropped, so it is taken only if it has to be
+	Passing bool // messages leave the queue without a consumer
+	Fragile bool // a message that is returned may be dropped, so it is taken only if necessary
 }
 
 // OpenSweep opens a sweep of a queue, and returns how many messages are ready in it. A missing queue is a *DeclareError with code 404.
@@ -140,19 +142,20 @@ func (c *Conn) OpenSweep(ctx context.Context, queue string, o SweepOptions) (*Sw
 	return s, depth.Messages, nil
 }
 
-// lookAgain is the pause between two looks at the depth of a queue.
+// pollInterval is the pause between two checks of the depth of a queue.
 const pollInterval = 5 * time.Millisecond
 
 // Batch is messages that were taken together.
 type Batch struct {
 	Messages []Message
-	// Again are messages that Take has returned before, and that were given back since.
+	// Again are messages that Take has returned before, and that were returned to the queue since.
 	Again  []Message
 	window *window
 }
 
-// Take returns the next messages, up to most of them with about so many bytes, but at least one. want is how many more are wanted
-// after those that were taken before: no more are fetched ahead. No message, and none again: there are no more.
+// Take returns the next messages, up to most of them with about the given bytes, but at least one. want is
+// how many more are wanted after those that were taken before: no more are fetched ahead. No message, and
+// none again: there are no more.
 func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) {
 	silence := time.Duration(0)
 	for {
@@ -208,7 +211,7 @@ func (s *Sweep) Take(ctx context.Context, most, bytes, want int) (Batch, error) 
 	}
 }
 
-// takenBack is an error if the broker has taken back what a window without a consumer held: it is in the queue again.
+// takenBack is an error if the broker has taken back the messages of a window without a consumer.
 func (s *Sweep) takenBack() error {
 	for _, w := range s.full {
 		if w.isTakenBack() {
@@ -218,8 +221,9 @@ func (s *Sweep) takenBack() error {
 	return nil
 }
 
-// ahead is how many messages may be fetched ahead if so many new ones are wanted. Those that found no room before are fetched without others behind
-// them: if these found none, the former would be given back once more, and each time counts toward a delivery limit.
+// ahead is how many messages may be fetched ahead if this many new ones are wanted. Those that found no
+// room before are fetched without others behind them: if these found none, the former would be returned
+// once more, and each time counts toward a delivery limit.
 func (s *Sweep) ahead(want int) int {
 	if s.spilled > 0 {
 		return min(want+s.coming, s.spilled)
@@ -227,8 +231,9 @@ func (s *Sweep) ahead(want int) int {
 	return want + s.coming
 }
 
-// patience is how long nothing must come from a queue in which nothing is ready for it to be thought empty. If nobody else can have
-// taken the messages that were there, they are most likely on their way: RabbitMQ may take seconds to read large ones.
+// emptyAfter is after how long without messages a queue without ready messages counts as empty. If no other
+// consumer can have taken its messages, they are most likely on their way: RabbitMQ may take seconds to
+// read large ones.
 func (s *Sweep) emptyAfter(now Depth) time.Duration {
 	const active = 1
 	if s.passing || s.others > 0 || now.Consumers > active+len(s.full) {
@@ -237,11 +242,11 @@ func (s *Sweep) emptyAfter(now Depth) time.Duration {
 	return max(suspect, s.waits)
 }
 
-// WaitAtMost is for a sweep that may not hold messages for long: the others that it waits for may have left the queue.
+// WaitAtMost is for a sweep that may not keep messages for long: it limits emptyAfter.
 func (s *Sweep) WaitAtMost(most time.Duration) { s.waits = min(s.waits, most) }
 
-// isEmptied finds out whether the queue has no more messages for a window that gets none. Behind the broker's answer that its consumer is canceled
-// nothing comes any more.
+// isEmptied reports whether the queue has no more messages for a window that gets none. After the broker's
+// answer that its consumer is canceled nothing comes any more.
 func (s *Sweep) isEmptied(ctx context.Context) (bool, error) {
 	w := s.current
 	if err := s.call(ctx, w.turn, func() error {
@@ -265,7 +270,7 @@ func (s *Sweep) isEmptied(ctx context.Context) (bool, error) {
 	return d.Messages == 0, err
 }
 
-// MakeRoom has all stay in memory that comes, whatever its size, so that nothing is given back because there is no room for it.
+// MakeRoom lifts the limit of memory, so that nothing is returned because there is no room for it.
 func (s *Sweep) MakeRoom() { s.roomy = true }
 
 // Lost is an ErrDisconnected if the connection is lost.
@@ -279,14 +284,14 @@ func (s *Sweep) Lost() error {
 // Gone can be received from when the connection is lost, or the sweep is closed: nothing can be removed any more.
 func (s *Sweep) Gone() <-chan *amqp.Error { return s.gone }
 
-// Restarts reports whether the next call of Take gives messages back and takes them again. Batches that were taken before cannot be
-// removed after that.
+// Restarts reports whether the next call of Take returns messages to the queue and takes them again.
+// Batches that were taken before cannot be removed after that.
 func (s *Sweep) Restarts() bool { return s.current != nil && s.current.isOver() && s.current.spilled() }
 
 // Holds reports whether messages have come that were not removed.
 func (s *Sweep) Holds() bool { return len(s.full) > 0 || s.current != nil && s.current.unsettled() }
 
-// split tells new messages from those that were taken before.
+// split separates new messages from those that were taken before.
 func (s *Sweep) split(batch []Message) (fresh, again []Message) {
 	if s.coming == 0 {
 		return batch, nil
@@ -305,7 +310,8 @@ func (s *Sweep) split(batch []Message) (fresh, again []Message) {
 // Ahead reports whether messages have come that were not taken, or may come without another call of Take.
 func (s *Sweep) Ahead() bool { return s.current != nil && !s.current.isOver() }
 
-// Unread ends the current window, and returns what has come to it and was not taken: to be removed, or given back by Rewind or Close.
+// Unread ends the current window, and returns what has come to it and was not taken: to be removed, or
+// returned to the queue by Rewind or Close.
 func (s *Sweep) Unread(ctx context.Context) (Batch, error) {
 	w := s.current
 	if w == nil || w.ch.IsClosed() {
@@ -337,8 +343,9 @@ func TakeOne(counted map[Fingerprint]int, print Fingerprint) bool {
 	return true
 }
 
-// Remove removes messages of a batch from the queue, given by their tags in ascending order. That makes room for others. If these might be more than
-// are wanted, the consumer ends before: part of what the queue has taken back would be taken, and end up behind the rest.
+// Remove removes messages of a batch from the queue, by their tags in ascending order. That makes room for
+// others. If these might be more than are wanted, the consumer is canceled first: otherwise some returned
+// messages would be taken, and end up behind the others.
 func (s *Sweep) Remove(ctx context.Context, b Batch, tags []uint64) error {
 	w := b.window
 	if len(tags) == 0 {
@@ -350,10 +357,11 @@ func (s *Sweep) Remove(ctx context.Context, b Batch, tags []uint64) error {
 			ending = s.cancel(ctx, w)
 		}
 	}
-	return cmp.Or(ending, s.fault(w, w.remove(tags))) // they are not held any more in any case, so that they are new if they come again
+	return cmp.Or(ending, s.fault(w, w.remove(tags))) // in any case they are new if they come again
 }
 
-// Sync waits until the broker has every removal from a batch: if this process then dies, none of the messages comes back.
+// Sync waits until the broker has every removal from a batch: if this process then dies, none of the
+// messages is delivered again.
 func (s *Sweep) Sync(ctx context.Context, b Batch) error {
 	ch := b.window.ch
 	// It concerns consumers to come, of which this channel has none.
@@ -364,7 +372,7 @@ func (s *Sweep) Sync(ctx context.Context, b Batch) error {
 	return s.fault(b.window, err)
 }
 
-// Rewind gives everything back. Take does not return again what it has returned.
+// Rewind returns everything to the queue. Take does not return again what it has returned.
 func (s *Sweep) Rewind(ctx context.Context) error {
 	for _, w := range s.full {
 		s.expect(w)
@@ -376,7 +384,7 @@ func (s *Sweep) Rewind(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// expect has Take leave out what a window holds when it comes again.
+// expect notes what a window holds, so that Take recognises it when it comes again.
 func (s *Sweep) expect(w *window) {
 	if s.again == nil {
 		s.again = make(map[Fingerprint]int)
@@ -389,13 +397,13 @@ func (s *Sweep) expect(w *window) {
 	}
 }
 
-// Close gives everything back. When it returns, the broker has taken note of every removal, and has put back what stays. An error says that it may
-// not have done so yet; it will when the connection is closed.
+// Close returns everything to the queue. When it returns, the broker has every removal, and has requeued
+// what stays. An error means that it may not have done so yet; it will when the connection is closed.
 func (s *Sweep) Close(ctx context.Context) error {
 	s.giveBack(ctx)
 	s.closeControl()
 	if s.stranded {
-		return fmt.Errorf("give back the messages of queue %q: %w", s.queue, context.Cause(ctx))
+		return fmt.Errorf("return the messages of queue %q: %w", s.queue, context.Cause(ctx))
 	}
 	return nil
 }
@@ -409,7 +417,7 @@ func (s *Sweep) closeControl() {
 
 // depth asks for the depth of the queue.
 func (s *Sweep) depth(ctx context.Context) (d Depth, err error) {
-	answer := make(chan Depth, 1) // of a call whose caller has left
+	answer := make(chan Depth, 1) // the call may outlast its caller
 	err = s.call(ctx, s.asking, func() error {
 		d, err := inspect(s.control, s.queue)
 		answer <- d
@@ -431,7 +439,7 @@ func (s *Sweep) open(ctx context.Context, want int) error {
 	w.roomy = s.roomy
 	_, err := s.conn.on(ctx, func(ch *amqp.Channel) error { return w.open(ch, s.queue) })
 	if err != nil {
-		s.stranded = s.stranded || ctx.Err() != nil // it may be opened yet, until it is closed again
+		s.stranded = s.stranded || ctx.Err() != nil // it may still be opened, until it is closed again
 		return s.conn.ended(err)
 	}
 	s.opened++
@@ -447,7 +455,7 @@ func (s *Sweep) next(ctx context.Context) error {
 		s.expect(w)
 		s.current = nil
 		if !w.canceled {
-			_ = s.call(ctx, w.turn, w.complete) // it is known then how large the others are
+			_ = s.call(ctx, w.turn, w.complete) // then the size of the others is known
 		}
 		if s.spilled == 0 {
 			s.largest = 0
@@ -502,12 +510,12 @@ func (s *Sweep) stop(ctx context.Context) error {
 	return s.fault(w, s.call(ctx, w.turn, func() error { return w.cancel(d.Messages > 0) }))
 }
 
-// giveBack gives back what all windows hold, in its order.
+// giveBack returns the messages of all windows to the queue, in order.
 func (s *Sweep) giveBack(ctx context.Context) {
 	all := s.full
 	if w := s.current; w != nil {
 		all = append(all, w)
-		_ = s.stop(ctx) // otherwise it would get what the others give back
+		_ = s.stop(ctx) // otherwise it would get what the others return
 	}
 	if len(all) > 0 {
 		d, err := s.depth(ctx)
@@ -519,13 +527,14 @@ func (s *Sweep) giveBack(ctx context.Context) {
 	s.full, s.current = nil, nil
 }
 
-// release gives back what a window holds, and waits until it is back in the queue. counted: until then it counts as a consumer, as it does for a
-// quorum queue.
+// release returns the messages of a window, and waits until they are in the queue again. counted: until
+// then it counts as a consumer, as with quorum queues.
 //
-// A classic queue puts back every message in its place. A quorum queue puts it behind others that were put back, so the order is that in which
-// they are given back. When a channel closes, all its messages are given back in order, also what is still on its way.
+// A classic queue puts every message back in its place. A quorum queue puts it behind others that were
+// returned, so the order is that of the returns. When a channel closes, all its messages are returned in
+// order, also those on their way.
 func (s *Sweep) release(ctx context.Context, w *window, counted bool) {
-	if w.ch.IsClosed() { // the broker has it all
+	if w.ch.IsClosed() { // the broker has requeued everything
 		_ = w.close()
 		return
 	}
@@ -554,16 +563,16 @@ func (s *Sweep) release(ctx context.Context, w *window, counted bool) {
 
 var timedOut = regexp.MustCompile(`Timeout value used: (\d+) ms`)
 
-// fault says what the end of a window's channel means.
+// fault is what the end of a window's channel means.
 func (s *Sweep) fault(w *window, err error) error {
-	var e *amqp.Error
 	if errors.Is(err, amqp.ErrClosed) {
 		err = w.why()
 	}
+	e, is := errors.AsType[*amqp.Error](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &e) && e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timed out"):
+	case is && e.Code == amqp.PreconditionFailed && strings.Contains(e.Reason, "timed out"):
 		err = ErrHeldTooLong
 		if m := timedOut.FindStringSubmatch(e.Reason); m != nil {
 			if ms, overflow := strconv.Atoi(m[1]); overflow == nil {
@@ -577,10 +586,10 @@ func (s *Sweep) fault(w *window, err error) error {
 	return fmt.Errorf("read queue %q: %w", s.queue, err)
 }
 
-// lost is an error as ErrDisconnected, unless it is the broker's answer to what was asked, or the caller's own.
+// lost is an error as ErrDisconnected, unless it is the broker's answer to a call, or the caller's own.
 func lost(err error) error {
-	var said *amqp.Error
-	if err == nil || errors.As(err, &said) && said.Server && said.Code != amqp.ConnectionForced ||
+	e, is := errors.AsType[*amqp.Error](err)
+	if err == nil || is && e.Server && e.Code != amqp.ConnectionForced ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDisconnected) {
 		return err
 	}

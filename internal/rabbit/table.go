@@ -3,6 +3,7 @@ package rabbit
 import (
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,16 +20,13 @@ func ToTable(m map[string]any) amqp.Table {
 	for name, value := range m {
 		if changed, ok := toField(value); ok {
 			if out == nil {
-				out = make(amqp.Table, len(m))
-				for n, v := range m {
-					out[n] = v
-				}
+				out = maps.Clone(amqp.Table(m))
 			}
 			out[name] = changed
 		}
 	}
 	if out == nil {
-		return amqp.Table(m)
+		return m
 	}
 	return out
 }
@@ -57,8 +55,8 @@ func toField(v any) (any, bool) {
 	return nil, false
 }
 
-// FromTable is the reverse, so that no type of amqp091-go reaches a user. What it is given stays as it
-// is: a message that is published again keeps the types that it came with.
+// FromTable is the reverse, so that no type of amqp091-go reaches a user. Its argument stays unchanged: a
+// message that is published again keeps its types.
 func FromTable(t amqp.Table) map[string]any {
 	out, changed := t, false
 	for name, value := range t {
@@ -106,7 +104,7 @@ func convertAll(list []any, convert func(any) (any, bool)) (any, bool) {
 	for i, e := range list {
 		if changed, ok := convert(e); ok {
 			if out == nil {
-				out = append([]any(nil), list...)
+				out = slices.Clone(list)
 			}
 			out[i] = changed
 		}

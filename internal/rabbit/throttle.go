@@ -12,7 +12,8 @@ import (
 // destination is where a message is published to.
 type destination struct{ exchange, key string }
 
-// storms slow publishing down to where the broker keeps saying no, as it does for a full queue, and to nowhere else.
+// throttle slows down publishing to destinations that the broker keeps refusing, as it does for a full
+// queue, and to no other.
 type throttle struct {
 	some atomic.Bool // there are refusals that may count
 
@@ -22,14 +23,14 @@ type throttle struct {
 	newest time.Time          // of all refusals
 }
 
-// other is where a destination is for which there is no room. A message that is taken calms few others with it.
+// other is the streak of a destination for which there is no room. It is shared with few others.
 func (s *throttle) other(d destination) *refusalStreak {
 	return &s.others[maphash.Comparable(throttleSeed, d)%uint64(len(s.others))]
 }
 
 var throttleSeed = maphash.MakeSeed()
 
-// storm is how often the broker has refused in a row, and when last.
+// refusalStreak is how often the broker has refused in a row, and when last.
 type refusalStreak struct {
 	times int
 	last  time.Time
@@ -44,7 +45,7 @@ const (
 	maxStreaks    = 1000        // bounds memory
 )
 
-// over reports whether what was refused is so long ago that it does not count.
+// over reports whether the last refusal is too long ago to count.
 func (s refusalStreak) over(now time.Time) bool { return now.Sub(s.last) >= throttleEnds }
 
 func (s refusalStreak) plus(now time.Time) refusalStreak {
@@ -54,7 +55,7 @@ func (s refusalStreak) plus(now time.Time) refusalStreak {
 	return refusalStreak{s.times + 1, now}
 }
 
-// grow notes that the broker has refused a message.
+// refused notes that the broker has refused a message.
 func (s *throttle) refused(d destination) {
 	now := time.Now()
 	s.mu.Lock()
@@ -73,7 +74,7 @@ func (s *throttle) refused(d destination) {
 	s.some.Store(true)
 }
 
-// calm notes that it has taken one.
+// accepted notes that the broker has confirmed a message.
 func (s *throttle) accepted(d destination) {
 	if !s.some.Load() {
 		return

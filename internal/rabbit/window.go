@@ -30,15 +30,27 @@ type window struct {
 	closing <-chan *amqp.Error
 	revoked <-chan string // the broker has ended the consumer
 
-	mu      sync.Mutex
-	lapsed  bool // by that, it has taken messages back
-	unread  []Message
-	bytes   int  // of those
+	mu     sync.Mutex
+	lapsed bool // by that, it has taken messages back
+	unread []Message
+	bytes  int // of those
+	received
+}
+
+// received is what a window knows about the messages that came.
+type received struct {
 	got     int  // came from the broker
 	removed int  // of these, were removed
 	spill   bool // more came than there is room for, and was dropped
-	again   bool // the last that came was given back before
+	again   bool // the last that came was returned before
 	largest int  // bytes of the largest that came
+}
+
+// state is what has come so far, and how much of it was not taken.
+func (w *window) state() (r received, unread int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.received, len(w.unread)
 }
 
 // held is a message that stays.
@@ -67,7 +79,7 @@ func (w *window) open(ch *amqp.Channel, queue string) error {
 	return nil
 }
 
-// receive takes in what comes, at once: what amqp091-go keeps for a consumer that is slow has no bound.
+// receive receives deliveries at once: amqp091-go buffers them for a slow consumer without a limit.
 func (w *window) receive(deliveries <-chan Message) {
 	defer close(w.ended)
 	for d := range deliveries {
@@ -84,8 +96,8 @@ func (w *window) receive(deliveries <-chan Message) {
 	}
 }
 
-// hasLapsed reports whether the broker has ended the consumer. RabbitMQ 4.3 does so when messages of a quorum queue were held for too long. They
-// are in the queue again by then, and removing them has no effect.
+// hasLapsed reports whether the broker has canceled the consumer. RabbitMQ 4.3 does so when messages of a
+// quorum queue were unacked for too long. They are in the queue again by then, and acks have no effect.
 func (w *window) hasLapsed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,11 +119,12 @@ func (w *window) signal() {
 	}
 }
 
-// why returns the reason why a window has ended that was not to end, each time the same. amqp091-go marks a channel as closed when it has read the
-// broker's channel.close, and passes the reason on a little later, without waiting for anybody. It closes w.closing in any case.
+// why is why a window has ended unexpectedly, each time the same. amqp091-go marks a channel as closed when
+// it has read the broker's channel.close, and passes on the reason a little later. It closes w.closing in
+// any case.
 func (w *window) why() error {
 	if w.hasLapsed() {
-		return ErrHeldTooLong // of a queue that was deleted, the next call says so
+		return ErrHeldTooLong // if the queue was deleted, the next call returns that
 	}
 	if w.cause == nil {
 		w.cause = amqp.ErrClosed
@@ -122,7 +135,8 @@ func (w *window) why() error {
 	return w.cause
 }
 
-// await waits until take returns up to most messages with so many bytes, or nothing is to be waited for. It waits no longer than idleCheck for the first.
+// await waits until take returns up to most messages with the given bytes, or waiting is useless. It waits
+// up to idleCheck for the first.
 func (w *window) await(ctx context.Context, most, bytes int) error {
 	timer := time.NewTimer(idleCheck)
 	defer timer.Stop()
@@ -149,7 +163,7 @@ func (w *window) await(ctx context.Context, most, bytes int) error {
 	}
 }
 
-// ready reports whether there is a message, and whether it is of no use to wait for more.
+// ready reports whether there is a message, and whether waiting for more is useless.
 func (w *window) ready(most, bytes int) (some, final bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +171,7 @@ func (w *window) ready(most, bytes int) (some, final bool) {
 	return n > 0, n >= most || w.bytes >= bytes && n > 0 || w.spill || w.canceled || w.got-w.removed >= w.prefetch
 }
 
-// take returns up to most messages with so many bytes, or more if they are one.
+// take returns up to most messages with the given bytes, or one that is larger.
 func (w *window) take(most, bytes int) []Message {
 	w.mu.Lock()
 	n, size := 0, 0
@@ -193,40 +207,37 @@ func (w *window) neverTaken(some []Message) {
 	}
 }
 
-// isFilled reports whether the broker has sent all that the prefetch allows, and all of it was taken, while there is a consumer.
+// isFilled reports whether the broker has sent all that the prefetch allows, and all of it was taken, while
+// there is a consumer.
 func (w *window) isFilled() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return !w.canceled && !w.spill && len(w.unread) == 0 && w.got-w.removed >= w.prefetch
+	r, unread := w.state()
+	return !w.canceled && !r.spill && unread == 0 && r.got-r.removed >= w.prefetch
 }
 
 // isOver reports whether nothing can be taken from it any more.
 func (w *window) isOver() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.unread) == 0 && (w.canceled || w.spill)
+	r, unread := w.state()
+	return unread == 0 && (w.canceled || r.spill)
 }
 
 // unsettled reports whether anything that came was not removed.
 func (w *window) unsettled() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.got > w.removed
+	r, _ := w.state()
+	return r.got > r.removed
 }
 
 func (w *window) largestBody() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.largest
+	r, _ := w.state()
+	return r.largest
 }
 
 func (w *window) spilled() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.spill
+	r, _ := w.state()
+	return r.spill
 }
 
-// remove acks messages: together, as far as nothing is held before them. They are not held any more, even if it fails.
+// remove acks messages: together, as far as nothing is held before them. They are not held any more, even
+// if it fails.
 func (w *window) remove(tags []uint64) error {
 	w.mu.Lock()
 	w.removed += len(tags)
@@ -266,14 +277,14 @@ func without(all []held, tags []uint64) []held {
 	return left
 }
 
-// isAgain reports whether the last that came was given back before, so that others that were may follow.
+// isAgain reports whether the last that came was returned before, so that others that were may follow.
 func (w *window) isAgain() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.again
+	r, _ := w.state()
+	return r.again
 }
 
-// cancel ends the consumer. RabbitMQ gives back what is then on its way, before all that is held; so it waits a little for that, if more can come.
+// cancel ends the consumer. RabbitMQ requeues what is then on its way, before all that is held; so it waits
+// a little for that, if more can come.
 func (w *window) cancel(more bool) error {
 	timer := time.NewTimer(idleCheck)
 	defer timer.Stop()
@@ -306,25 +317,22 @@ func (w *window) complete() error {
 	return nil
 }
 
-// notTaken is how many messages have come that nobody took.
+// notTaken is how many messages have come that were not taken.
 func (w *window) notTaken() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.got - w.taken
+	r, _ := w.state()
+	return r.got - w.taken
 }
 
-// mayGet is how many messages may come in all when so many more are removed.
+// mayGet is how many messages may come in all when this many more are removed.
 func (w *window) mayGet(more int) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.prefetch + w.removed + more
+	r, _ := w.state()
+	return w.prefetch + r.removed + more
 }
 
 // isComplete reports whether all has come that the prefetch allows.
 func (w *window) isComplete() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.got-w.removed >= w.prefetch
+	r, _ := w.state()
+	return r.got-r.removed >= w.prefetch
 }
 
 // close closes the channel. When it returns, the broker has all that was sent before, and nothing of the window runs.

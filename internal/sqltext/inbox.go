@@ -8,16 +8,17 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// WriteDown inserts a message into the inbox, or nothing if it is there: its arguments are the consumer and the message's id, and on
-// PostgreSQL a number by which to lock it.
+// WriteDown inserts a message into the inbox, or nothing if it is there. Its arguments are the consumer
+// and the message's id, and on PostgreSQL a number by which to lock it.
 //
-// It does not wait for long while another transaction has inserted the same. On PostgreSQL nothing is inserted then; others fail: see
-// IsLocked. While they wait MySQL and MariaDB let nobody insert an id beside this one.
+// It does not wait for long while another transaction has inserted the same. On PostgreSQL nothing is
+// inserted then; others fail: see IsLocked. While they wait, MySQL and MariaDB block inserts of
+// neighbouring ids.
 //
 // On PostgreSQL the transaction's commit returns only when it is on disk, because the message is acked then.
 func (s SQL) WriteDown() string {
 	if s.Dialect == dialect.Postgres {
-		// It looks first, because an INSERT would wait for a transaction that changes the row.
+		// It reads first, because an INSERT would wait for a transaction that changes the row.
 		return fmt.Sprintf("INSERT INTO %[1]s (consumer, message_id, handled) SELECT $1::text, $2::bytea, %[2]s FROM (SELECT pg_try_advisory_xact_lock($3::bigint) AS free, %[3]s OFFSET 0) AS lock "+
 			"WHERE lock.free AND NOT EXISTS (SELECT 1 FROM %[1]s WHERE consumer = $1::text AND message_id = $2::bytea) ON CONFLICT DO NOTHING", s.Table("inbox"), s.Now(), synced)
 	}
@@ -28,8 +29,8 @@ func (s SQL) WriteDown() string {
 	return insert
 }
 
-// IsLocked reports whether a statement has failed because it would have had to wait for another transaction, for longer than a setting of the
-// connection allows: innodb_lock_wait_timeout, lock_timeout or statement_timeout.
+// IsLocked reports whether a statement failed because it had to wait for another transaction for longer
+// than a setting of the connection allows: innodb_lock_wait_timeout, lock_timeout or statement_timeout.
 func (s SQL) IsLocked(err error) bool {
 	switch text := err.Error(); s.Dialect {
 	case dialect.MySQL:
@@ -40,8 +41,9 @@ func (s SQL) IsLocked(err error) bool {
 	return false
 }
 
-// Known changes the row of a message that was handled before, so that it is on disk when the transaction has committed: its arguments are
-// the consumer and the message's id. It changes none if another transaction is handling the message.
+// Known changes the row of a message that was handled before, so that it is on disk when the transaction
+// has committed. Its arguments are the consumer and the message's id. It changes none if another
+// transaction is handling the message.
 func (s SQL) Known() string {
 	if s.Dialect == dialect.Postgres { // it does not wait for a process that is stopped with the row locked
 		return fmt.Sprintf("UPDATE %[1]s SET handled = handled + 1 WHERE id = (SELECT line.id FROM %[1]s AS line CROSS JOIN (SELECT %[2]s OFFSET 0) AS setting "+
@@ -50,8 +52,9 @@ func (s SQL) Known() string {
 	return s.Bind("UPDATE " + s.Table("inbox") + " SET handled = handled + 1 WHERE consumer = ? AND message_id = ?")
 }
 
-// StillThere changes the row that WriteDown has inserted, whose number is its argument: it changes none if the transaction was rolled back
-// meanwhile, by a deadlock on MySQL or an interrupted statement on SQLite. An empty statement: then nothing could be committed anyway.
+// StillThere changes the row that WriteDown has inserted, whose number is its argument. It changes none if
+// the transaction was rolled back meanwhile, by a deadlock on MySQL or an interrupted statement on
+// SQLite. An empty statement: the database would not commit then anyway.
 func (s SQL) StillThere() string {
 	if s.Dialect == dialect.Postgres {
 		return ""

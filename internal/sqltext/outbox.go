@@ -7,11 +7,12 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// OrderBuckets is how many locks there are for the order keys of all transactions. The migrations of MySQL know it, too.
+// OrderBuckets is the number of locks for the order keys of all transactions. The migrations of MySQL
+// use it, too.
 const OrderBuckets = 1024
 
-// Buckets reads the rows that there are to lock for messages with an order, of which there should be OrderBuckets. An empty query: the
-// database needs none.
+// Buckets reads the rows that lock messages with an order key, of which there should be OrderBuckets. An
+// empty query: the database needs none.
 func (s SQL) Buckets() (query string) {
 	if s.Dialect != dialect.MySQL {
 		return ""
@@ -24,7 +25,7 @@ func (s SQL) InsertBuckets(missing []int64) (query string, args []any) {
 	return "INSERT IGNORE INTO " + s.Table("outbox_order") + " (bucket) SELECT number FROM " + mysqlNumbers + " AS missing", []any{s.list(missing)}
 }
 
-// orderSpace sets rehop's advisory locks apart from those of others, and from those of other tables of rehop's.
+// orderSpace distinguishes rehop's advisory locks from those of other programs and other rehop tables.
 func (s SQL) orderSpace() int32 {
 	const reho = 0x7265686f
 	if s.Table("outbox") == (SQL{Dialect: s.Dialect}).Table("outbox") {
@@ -35,12 +36,13 @@ func (s SQL) orderSpace() int32 {
 	return int32(h.Sum32() ^ reho)
 }
 
-// Serialize makes all transactions that name the same bucket wait for each other, from this statement to their end, so that ids
-// which they then draw are in the order of their commits. Buckets must be in ascending order, so that two transactions do not wait for
-// each other. An empty query: transactions wait for each other anyway. MySQL answers with the buckets that it has locked.
+// Serialize makes all transactions with the same bucket wait for each other, from this statement to their
+// end, so that the ids that they draw are in the order of their commits. Buckets must be in ascending
+// order, to avoid deadlocks. An empty query: transactions wait for each other anyway. MySQL returns the
+// buckets that it has locked.
 //
-// On PostgreSQL the transaction has a number from then on, before it draws an id: so a relay that sees that all transactions up to a
-// number have ended knows that no lower id will come.
+// On PostgreSQL the transaction has a number from then on, before it draws an id: when all transactions
+// up to a number have ended, a relay knows that no lower id will come.
 func (s SQL) Serialize(buckets []int64) (query string, args []any) {
 	switch s.Dialect {
 	case dialect.Postgres:
@@ -62,8 +64,8 @@ func (s SQL) Channel() string {
 	return bare
 }
 
-// Announce makes an INSERT into the outbox wake the relays that listen, at commit. PostgreSQL lets only one transaction that notifies
-// commit at a time, so nothing is sent while all relays are busy anyway.
+// Announce makes an INSERT into the outbox wake the relays that listen, at commit. PostgreSQL lets only
+// one transaction that notifies commit at a time, so nothing is sent while all relays are busy.
 func (s SQL) Announce(insert string) string {
 	if s.Dialect != dialect.Postgres {
 		return insert
@@ -71,9 +73,9 @@ func (s SQL) Announce(insert string) string {
 	return "WITH added AS (" + insert + ") SELECT pg_notify('" + s.Channel() + "', '') WHERE EXISTS (SELECT 1 FROM " + s.Table("outbox_relay") + " WHERE listening = 1 AND expires > " + s.Now() + ")"
 }
 
-// Lane reads rows of the outbox that have a state, of a shard, by due and id, beginning behind a due and an id: its arguments are one
-// of the two, and how many rows to read. It uses the index that is made for it, whatever the database believes about the table, which
-// is full at one time and empty at another.
+// Lane reads rows of the outbox with a state, of a shard, by due and id, after a due and an id. Its
+// arguments are one of the two, and how many rows to read. It forces its index, because the statistics
+// of a table that is full at one time and empty at another mislead the database.
 func (s SQL) Lane(columns string, state, shard int, delayed bool, condition string) string {
 	place := "due = 0 AND id > ?"
 	switch {
@@ -100,13 +102,13 @@ func (s SQL) Work() string {
 	return s.Table("outbox")
 }
 
-// Unheld is the condition that no message with the same order key of a shard is held back. Those that are have a due of their own. It has no
-// arguments. A database finds the keys once, and does not look for each row.
+// Unheld is the condition that no message with the same order key of a shard is held back. Those that are
+// have a due of their own. It has no arguments. A database finds the keys once, not for each row.
 func (s SQL) Unheld(state, shard int) string {
 	return fmt.Sprintf(" AND order_key NOT IN (SELECT order_key FROM %s WHERE state = %d AND shard = %d AND due > 0)", s.Work(), state, shard)
 }
 
-// HasHeld is 1 if a message of a shard is held back, which relays ask where it lets them read less, and else 0.
+// HasHeld is 1 if a message of a shard is held back, and 0 otherwise or where relays do not need it.
 func (s SQL) HasHeld(state, shard int) string {
 	if s.Dialect != dialect.Postgres {
 		return "0"
@@ -122,8 +124,9 @@ func (s SQL) Cancel() string {
 	return s.Bind("DELETE FROM " + s.Table("outbox") + " WHERE message_id = ? AND " + s.waiting())
 }
 
-// Canceled reads the rows that Cancel would delete on MySQL, where a DELETE by an index locks the places beside the row too, and holds
-// up all who publish until the transaction ends. Reading locks nothing, and neither does DeleteCanceled lock more than the rows.
+// Canceled reads the rows that Cancel would delete on MySQL, where a DELETE by an index also locks the
+// gaps around the row, and blocks all publishers until the transaction ends. Reading locks nothing, and
+// DeleteCanceled locks only the rows.
 func (s SQL) Canceled() string {
 	return "SELECT id, nonce FROM " + s.Table("outbox") + " FORCE INDEX (" + s.Tables.Bare("outbox_delayed") + ") WHERE message_id = CAST(? AS BINARY) AND " + s.waiting()
 }
@@ -133,8 +136,8 @@ func (s SQL) DeleteCanceled(rows []Row) (query string, args []any) {
 	return s.DeleteRows(rows, s.waiting())
 }
 
-// Replan and its reverse are statements around one that PostgreSQL must not run by the plan that it has kept, in the transaction of
-// the caller, who gets the setting back. Empty statements: nothing is to be done.
+// Replan returns statements to run before and after one for which PostgreSQL must not use a cached plan,
+// in the transaction of the caller, whose setting is restored. Empty statements: not necessary.
 func (s SQL) Replan() (before, after string) {
 	if s.Dialect != dialect.Postgres {
 		return "", ""

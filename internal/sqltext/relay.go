@@ -8,18 +8,19 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// synced raises synchronous_commit for a transaction, so that its commit returns only when it and all that came before it are on disk.
+// synced raises synchronous_commit for a transaction, so that its commit returns only when it and all
+// earlier ones are on disk.
 const synced = "set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)"
 
-// Steady is a statement for the beginning of a transaction that works on the outbox. PostgreSQL keeps the plan that it once made for a
-// statement, and one for an empty table reads all of it; so there it may not. And it makes five plans for trial before it keeps one,
-// each of which takes longer than the statement; so it is to keep the first. By the costs that it expects it would also compile the
-// statement to machine code, for half a second each time. A process that was stopped in the middle of a transaction would keep its
-// locks, and others could not delete what they have published, until somebody lets it continue: the database ends a transaction with
-// which nothing has happened for some seconds. Last, what the relay commits is on disk, whatever the server's default is.
+// Steady is a statement for the beginning of a transaction that works on the outbox. On PostgreSQL it
+// disables sequential scans: a cached plan for an empty table would read all of it. It keeps the first
+// plan: five trial plans would each take longer than the statement. It disables compiling to machine
+// code, which would take half a second each time. It ends idle transactions after some seconds: a
+// process that is stopped in the middle of one would keep its locks, and others could not delete what
+// they have published. Last, what the relay commits is on disk, whatever the server's default is.
 //
-// It answers with the number below which all transactions have ended, with when the server was started, which tells one server from
-// another, and with a text. An empty statement: nothing is to be done.
+// It returns the number below which all transactions have ended, the start time of the server, which
+// identifies it, and a text. An empty statement: not necessary.
 func (s SQL) Steady() string {
 	if s.Dialect != dialect.Postgres {
 		return ""
@@ -29,8 +30,9 @@ func (s SQL) Steady() string {
 		"set_config('idle_in_transaction_session_timeout', '5s', true) || " + synced
 }
 
-// Barrier writes something that is durable only if all is that was committed and visible before it. It locks nothing that another relay
-// needs: one that is stopped before it commits would keep the lock. An empty statement: Owned does it.
+// Barrier writes something that is durable only if everything committed and visible before is. It locks
+// nothing that another relay needs: one that is stopped before it commits would keep the lock. An empty
+// statement: Owned does it.
 func (s SQL) Barrier() string {
 	if s.Dialect == dialect.Postgres {
 		return ""
@@ -38,9 +40,10 @@ func (s SQL) Barrier() string {
 	return "UPDATE " + s.Table("outbox_relay") + " SET barrier = barrier + 1 WHERE owner = ?"
 }
 
-// Owned counts the shards of which an owner has the lease, and, if fresh, has it now: a transaction that sees an old state of the leases
-// cannot tell. On PostgreSQL it writes the barrier, and answers with the number of this
-// transaction too, which is higher than that of any before it, and with something else; elsewhere with 0 and 0.
+// Owned counts the shards of which an owner has the lease, and, if fresh, has it now: a transaction that
+// sees an old state of the leases cannot know that. On PostgreSQL it writes the barrier, and also returns
+// the number of this transaction, which is higher than that of any before it, and another value;
+// elsewhere 0 and 0.
 func (s SQL) Owned(shards []int, owner string, fresh bool) (query string, args []any) {
 	barrier := "0, 0"
 	if s.Dialect == dialect.Postgres {
@@ -55,9 +58,4 @@ func (s SQL) Owned(shards []int, owner string, fresh bool) (query string, args [
 		now = " AND expires > " + s.Now()
 	}
 	return s.Bind(fmt.Sprintf("SELECT COUNT(*), %s FROM %s WHERE shard IN (%s)%s AND owner = ?", barrier, s.Table("outbox_lease"), strings.Join(list, ", "), now)), []any{owner}
-}
-
-// UpdateLeases changes leases if a condition holds, which has the last of the arguments.
-func (s SQL) UpdateLeases(shards []int64, set string, values []any, condition string, more ...any) (query string, args []any) {
-	return s.updateNumbered("outbox_lease", "shard", shards, set, values, condition, more...)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// Row names a row of the outbox. The number alone would not do: after a failover to a replica that was behind, or a restore, another
-// message may have it. The nonce is random, so no other row ever has the same.
+// Row identifies a row of the outbox. The number alone is not enough: after a failover to a replica that
+// was behind, or a restore, another message may have it. The nonce is random.
 type Row struct{ Number, Nonce int64 }
 
 // mysqlRows is a table of the rows that are its argument.
@@ -66,8 +66,8 @@ func (s SQL) SelectRows(columns string, rows []Row) (query string, args []any) {
 	return s.Bind(fmt.Sprintf("SELECT %s FROM %s %s %s WHERE %s", columns, chosen, join, s.line(), is)), args
 }
 
-// LockFree locks those rows that nobody else has locked, and reads their number and nonce. An empty query: the database has no locks
-// on rows.
+// LockFree locks those rows that no other transaction has locked, and reads their number and nonce. An
+// empty query: the database has no row locks.
 func (s SQL) LockFree(rows []Row) (query string, args []any) {
 	switch s.Dialect {
 	case dialect.Postgres:

@@ -7,6 +7,7 @@ package sqltext
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,8 +47,8 @@ func (s SQL) First(query string) string {
 	return "(" + query + ")"
 }
 
-// InsertNew inserts a row, or nothing if there is one with the same key. MySQL then shortens values that are too long, so check
-// them before.
+// InsertNew inserts a row, or nothing if there is one with the same key. MySQL shortens values that are
+// too long here, so check them before.
 func (s SQL) InsertNew(table, columns, values string) string {
 	if s.Dialect == dialect.MySQL {
 		return "INSERT IGNORE INTO " + s.Table(table) + " (" + columns + ") VALUES (" + values + ")"
@@ -58,7 +59,8 @@ func (s SQL) InsertNew(table, columns, values string) string {
 // mysqlNumbers is a table of the numbers that are its argument.
 const mysqlNumbers = "JSON_TABLE(?, '$[*]' COLUMNS (number BIGINT PATH '$'))"
 
-// list is numbers as one argument, so that a statement has the same text for any number of them and drivers can keep it prepared.
+// list is numbers as one argument, so that a statement has the same text for any number of them and
+// drivers can prepare it once.
 func (s SQL) list(numbers []int64) string {
 	list := make([]byte, 0, 12*len(numbers)+2)
 	for i, n := range numbers {
@@ -73,18 +75,19 @@ func (s SQL) list(numbers []int64) string {
 	return "[" + string(list) + "]"
 }
 
-// updateNumbered changes rows of a table by a numeric key, if a condition holds. It touches no others: where MySQL has the choice it
-// reads all of a small table, and then waits for every transaction that has written there.
-func (s SQL) updateNumbered(table, key string, numbers []int64, set string, values []any, condition string, more ...any) (query string, args []any) {
-	list := s.list(numbers)
+// UpdateLeases changes leases if a condition holds, which has the last of the arguments. It touches no
+// others: if MySQL can choose, it reads all of a small table, and then waits for every transaction that
+// has written there.
+func (s SQL) UpdateLeases(shards []int64, set string, values []any, condition string, more ...any) (query string, args []any) {
+	table, list := s.Table("outbox_lease"), s.list(shards)
 	switch s.Dialect {
 	case dialect.MySQL:
-		query = fmt.Sprintf("UPDATE %s AS chosen STRAIGHT_JOIN %s FORCE INDEX (PRIMARY) ON %s = chosen.number SET %s WHERE %s", mysqlNumbers, s.Table(table), key, set, condition)
+		query = fmt.Sprintf("UPDATE %s AS chosen STRAIGHT_JOIN %s FORCE INDEX (PRIMARY) ON shard = chosen.number SET %s WHERE %s", mysqlNumbers, table, set, condition)
 		return query, append(append([]any{list}, values...), more...)
 	case dialect.Postgres:
-		query = fmt.Sprintf("UPDATE %s SET %s WHERE %s = ANY(string_to_array(?, ',')::bigint[]) AND %s", s.Table(table), set, key, condition)
+		query = fmt.Sprintf("UPDATE %s SET %s WHERE shard = ANY(string_to_array(?, ',')::bigint[]) AND %s", table, set, condition)
 	default:
-		query = fmt.Sprintf("UPDATE %s SET %s WHERE %s IN (SELECT value FROM json_each(?)) AND %s", s.Table(table), set, key, condition)
+		query = fmt.Sprintf("UPDATE %s SET %s WHERE shard IN (SELECT value FROM json_each(?)) AND %s", table, set, condition)
 	}
 	return s.Bind(query), append(append(append(args, values...), list), more...)
 }
@@ -95,7 +98,6 @@ func (s SQL) Retryable(err error) bool {
 	if err == nil {
 		return false
 	}
-	text := err.Error()
 	var marks []string
 	switch s.Dialect {
 	case dialect.Postgres:
@@ -106,12 +108,7 @@ func (s SQL) Retryable(err error) bool {
 	case dialect.SQLite:
 		marks = []string{"SQLITE_BUSY", "database is locked"}
 	}
-	for _, mark := range marks {
-		if strings.Contains(text, mark) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(marks, func(mark string) bool { return strings.Contains(err.Error(), mark) })
 }
 
 // Explain adds to an error what the user can do about it, where that is known.

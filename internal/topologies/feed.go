@@ -9,19 +9,19 @@ import (
 // Feeder is a queue whose dead letters may come to another queue by its name, through the default exchange.
 type Feeder struct {
 	topology.LiveQueue
-	// Through are the queues on the way, in which the message has to die, too.
+	// Through are the queues in between, which dead-letter the message, too.
 	Through []string
 }
 
-// letters are messages in a queue which have these keys.
+// arrival is messages that come to a queue with these keys.
 type arrival struct {
 	queue string
 	keys  Keys
 }
 
-// Feeders finds the queues whose dead letters may come to a queue by its name, at once or from queue to queue. Of the last queue on the way, which sends
-// them to that name, last has to hold. What cannot be known is taken for possible: a message that came through a fanout exchange may have any key. The
-// queue itself need not exist.
+// Feeders finds the queues whose dead letters may come to a queue by its name, directly or from queue to
+// queue. last must be true for the last queue, which dead-letters to that name. What is unknown counts as
+// possible: a message that came through a fanout exchange may have any key. The queue itself need not exist.
 func (r *Router) Feeders(queue string, last func(topology.LiveQueue) bool) []Feeder {
 	var possible []arrival
 	seen := make(map[arrival]bool)
@@ -99,7 +99,7 @@ func (r *Router) arrivals(queue string) []Keys {
 	return all
 }
 
-// arriving are the messages with the given keys that can come to a queue. Its bindings may tell more about their keys.
+// arriving are the messages with the given keys that can come to a queue. Its bindings may limit their keys.
 func (r *Router) arriving(queue string, keys Keys) []arrival {
 	if _, one := keys.One(); one {
 		return []arrival{{queue, keys}}

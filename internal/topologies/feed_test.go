@@ -68,7 +68,7 @@ func TestFeeders(t *testing.T) {
 	if got := told(RouterOf(live).Feeders("q", anyQueue)); !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	// The queue is gone for a moment, and they send their letters all the same.
+	// The queue is gone for a moment, and they dead-letter to it anyway.
 	gone := live
 	gone.Queues = live.Queues[1:]
 	if got := told(RouterOf(gone).Feeders("q", anyQueue)); !slices.Equal(got, want) {

@@ -7,7 +7,8 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// MergeForms merges a part of the plan that brokers have in several forms, the preferred first. The plan has it in that form; Fit chooses between them.
+// MergeForms merges a part of the plan that brokers have in several forms, the preferred first. The plan has it
+// in that form; Fit chooses between them.
 func MergeForms(p *topology.Plan, forms ...topology.Plan) error {
 	if err := p.Merge(forms[0]); err != nil {
 		return err
@@ -44,8 +45,8 @@ func notInAll[T any](objects []T, forms []topology.Plan, of func(topology.Plan) 
 	return some
 }
 
-// Fit is the plan with each part that has several forms in the first of them that fits, of which fits is asked with what differs between the forms. A
-// part of which none fits is in the preferred form.
+// Fit is the plan with each part in the first of its forms that fits; fits is called with what differs between
+// the forms. A part of which none fits is in the preferred form.
 func Fit(p topology.Plan, fits func(form topology.Plan) (bool, error)) (topology.Plan, error) {
 	for _, forms := range p.Alternatives {
 		for _, form := range forms {

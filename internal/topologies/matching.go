@@ -61,7 +61,7 @@ func Matches(l topology.Live) (overruled []Overruled, idle []topology.Policy) {
 // reach is what one policy would apply to if there were no other.
 type reach struct {
 	exchanges, queues []bool // in the order of Live
-	unknown           bool   // its pattern is not Go's: only the broker knows what it matches
+	unknown           bool   // its pattern is not valid in Go: only the broker knows what it matches
 }
 
 func reachOf(l topology.Live, p topology.Policy) reach {

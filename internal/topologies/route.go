@@ -91,7 +91,7 @@ func overlap(a, b []string) bool {
 	return reach[len(b)]
 }
 
-// Router knows where a broker leads messages.
+// Router knows how a broker routes messages.
 type Router struct {
 	exchanges map[string]topology.LiveExchange
 	queues    map[string]topology.LiveQueue
@@ -100,7 +100,7 @@ type Router struct {
 	to        map[string][]topology.Binding // to queues, by destination
 }
 
-// RouterOf is for many questions about the same broker.
+// RouterOf prepares a Router for many lookups.
 func RouterOf(l topology.Live) *Router {
 	r := &Router{make(map[string]topology.LiveExchange), make(map[string]topology.LiveQueue), nil, make(map[string][]topology.Binding), make(map[string][]topology.Binding)}
 	for _, x := range l.Exchanges {
@@ -140,8 +140,8 @@ func (r *Router) Incoming(queue string) []Keys {
 	return all
 }
 
-// Route finds the queues to which an exchange may lead messages with these keys. What a headers exchange or one of another kind looks at is not
-// known: it may lead to all that is bound to it.
+// Route finds the queues to which an exchange may route messages with these keys. How a headers exchange, or
+// one of another type, routes is unknown: it may route to all that is bound to it.
 func (r *Router) Route(exchange string, keys Keys) []string {
 	queues, byName := r.walk(exchange, keys)
 	if byName {
@@ -151,7 +151,8 @@ func (r *Router) Route(exchange string, keys Keys) []string {
 	return slices.Compact(queues)
 }
 
-// walk finds the queues to which bindings may lead messages, and whether they may come to the default exchange, which leads to queues by their names.
+// walk finds the queues to which bindings may route messages, and whether they may come to the default
+// exchange, which routes to queues by their names.
 func (r *Router) walk(exchange string, keys Keys) (queues []string, byName bool) {
 	seen := make(map[string]bool)
 	var follow func(exchange string)
@@ -191,10 +192,9 @@ func (r *Router) walk(exchange string, keys Keys) (queues []string, byName bool)
 				queues = append(queues, b.Destination)
 			}
 		}
-		if alternate, _ := x.Effective("alternate-exchange"); alternate != nil && !(found && sure) {
-			if name, ok := alternate.(string); ok {
-				follow(name)
-			}
+		alternate, _ := x.Effective("alternate-exchange")
+		if name, ok := alternate.(string); ok && !(found && sure) {
+			follow(name)
 		}
 	}
 	follow(exchange)
@@ -217,17 +217,16 @@ func (r *Router) called(keys Keys) (queues []string) {
 	return queues
 }
 
-// deadLetterKeys are the keys that dead letters of a queue have which came to it with the given ones.
+// deadLetterKeys are the keys of dead letters that came to a queue with the given ones.
 func deadLetterKeys(q topology.LiveQueue, came Keys) Keys {
-	if key, fixed := q.Effective("dead-letter-routing-key"); fixed {
-		if text, ok := key.(string); ok {
-			return Key(text)
-		}
+	key, _ := q.Effective("dead-letter-routing-key")
+	if text, ok := key.(string); ok {
+		return Key(text)
 	}
 	return came
 }
 
-// fades reports whether a queue takes messages out by itself, because they expire or because it is full, and dead-letters them.
+// dropsToDeadLetter reports whether a queue takes messages out by itself, because they expire or because it is full, and dead-letters them.
 func dropsToDeadLetter(q topology.LiveQueue) bool {
 	if _, dies := q.Effective("dead-letter-exchange"); !dies {
 		return false
@@ -241,8 +240,9 @@ func dropsToDeadLetter(q topology.LiveQueue) bool {
 	return (length || bytes) && overflow != "reject-publish"
 }
 
-// Cycles finds the ways by which a message can come back to a queue without anybody rejecting it: it expires, or is dropped from a full queue, in each
-// queue on the way. Each way is a list of queues that ends where it begins. Of several through the same queue it is the shortest one.
+// Cycles finds the cycles in which a message can return to a queue without being rejected: it expires, or is
+// dropped from a full queue, in each queue of the cycle. Each cycle is a list of queues that ends where it
+// begins. Of several through the same queue it is the shortest one.
 func (r *Router) Cycles() [][]string {
 	var all [][]string
 	known := make(map[string]bool)
@@ -261,38 +261,32 @@ func (r *Router) Cycles() [][]string {
 	return all
 }
 
-// stop is a queue on the way of a message.
-type stop struct {
-	queue topology.LiveQueue
-	keys  Keys
-	way   []string // to here
-}
-
+// cycle finds the shortest cycle through a queue, nil if there is none.
 func (r *Router) cycle(start topology.LiveQueue) []string {
-	type visit struct {
-		queue string
+	type step struct {
+		queue topology.LiveQueue
 		keys  Keys
+		way   []string // to here
 	}
-	seen := make(map[visit]bool)
-	var next []stop
+	seen := make(map[arrival]bool)
+	var next []step
 	for _, keys := range r.Incoming(start.Name) {
-		next = append(next, stop{start, keys, []string{start.Name}})
+		next = append(next, step{start, keys, []string{start.Name}})
 	}
 	for len(next) > 0 {
 		at := next[0]
 		next = next[1:]
-		exchange, _ := at.queue.Effective("dead-letter-exchange")
-		name, _ := exchange.(string)
+		exchange, _ := deadLetterExchange(at.queue)
 		keys := deadLetterKeys(at.queue, at.keys)
-		for _, to := range r.Route(name, keys) {
+		for _, to := range r.Route(exchange, keys) {
 			way := append(slices.Clip(at.way), to)
 			if to == start.Name {
 				return way
 			}
 			q := r.queues[to]
-			if v := (visit{to, keys}); dropsToDeadLetter(q) && !seen[v] {
+			if v := (arrival{to, keys}); dropsToDeadLetter(q) && !seen[v] {
 				seen[v] = true
-				next = append(next, stop{q, keys, way})
+				next = append(next, step{q, keys, way})
 			}
 		}
 	}

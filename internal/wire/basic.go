@@ -14,11 +14,9 @@ func (m *BasicQos) arguments(c *codec) {
 	c.bits(&m.Global)
 }
 
-type BasicQosOK struct{}
+type BasicQosOK struct{ noArguments }
 
 func (*BasicQosOK) ID() MethodID { return IDBasicQosOK }
-
-func (*BasicQosOK) arguments(*codec) {}
 
 type BasicConsume struct {
 	Queue, ConsumerTag                string
@@ -40,8 +38,7 @@ type BasicConsumeOK struct {
 	ConsumerTag string
 }
 
-func (*BasicConsumeOK) ID() MethodID { return IDBasicConsumeOK }
-
+func (*BasicConsumeOK) ID() MethodID         { return IDBasicConsumeOK }
 func (m *BasicConsumeOK) arguments(c *codec) { c.shortString(&m.ConsumerTag) }
 
 type BasicCancel struct {
@@ -60,8 +57,7 @@ type BasicCancelOK struct {
 	ConsumerTag string
 }
 
-func (*BasicCancelOK) ID() MethodID { return IDBasicCancelOK }
-
+func (*BasicCancelOK) ID() MethodID         { return IDBasicCancelOK }
 func (m *BasicCancelOK) arguments(c *codec) { c.shortString(&m.ConsumerTag) }
 
 type BasicPublish struct {
@@ -145,8 +141,7 @@ func (m *BasicGetOK) arguments(c *codec) {
 
 type BasicGetEmpty struct{}
 
-func (*BasicGetEmpty) ID() MethodID { return IDBasicGetEmpty }
-
+func (*BasicGetEmpty) ID() MethodID       { return IDBasicGetEmpty }
 func (*BasicGetEmpty) arguments(c *codec) { c.reservedShortString() }
 
 type BasicAck struct {
@@ -177,23 +172,19 @@ type BasicRecoverAsync struct {
 	Requeue bool
 }
 
-func (*BasicRecoverAsync) ID() MethodID { return IDBasicRecoverAsync }
-
+func (*BasicRecoverAsync) ID() MethodID         { return IDBasicRecoverAsync }
 func (m *BasicRecoverAsync) arguments(c *codec) { c.bits(&m.Requeue) }
 
 type BasicRecover struct {
 	Requeue bool
 }
 
-func (*BasicRecover) ID() MethodID { return IDBasicRecover }
-
+func (*BasicRecover) ID() MethodID         { return IDBasicRecover }
 func (m *BasicRecover) arguments(c *codec) { c.bits(&m.Requeue) }
 
-type BasicRecoverOK struct{}
+type BasicRecoverOK struct{ noArguments }
 
 func (*BasicRecoverOK) ID() MethodID { return IDBasicRecoverOK }
-
-func (*BasicRecoverOK) arguments(*codec) {}
 
 type BasicNack struct {
 	DeliveryTag       uint64

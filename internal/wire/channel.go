@@ -2,30 +2,26 @@ package wire
 
 type ChannelOpen struct{}
 
-func (*ChannelOpen) ID() MethodID { return IDChannelOpen }
-
+func (*ChannelOpen) ID() MethodID       { return IDChannelOpen }
 func (*ChannelOpen) arguments(c *codec) { c.reservedShortString() }
 
 type ChannelOpenOK struct{}
 
-func (*ChannelOpenOK) ID() MethodID { return IDChannelOpenOK }
-
+func (*ChannelOpenOK) ID() MethodID       { return IDChannelOpenOK }
 func (*ChannelOpenOK) arguments(c *codec) { c.reservedLongString() }
 
 type ChannelFlow struct {
 	Active bool
 }
 
-func (*ChannelFlow) ID() MethodID { return IDChannelFlow }
-
+func (*ChannelFlow) ID() MethodID         { return IDChannelFlow }
 func (m *ChannelFlow) arguments(c *codec) { c.bits(&m.Active) }
 
 type ChannelFlowOK struct {
 	Active bool
 }
 
-func (*ChannelFlowOK) ID() MethodID { return IDChannelFlowOK }
-
+func (*ChannelFlowOK) ID() MethodID         { return IDChannelFlowOK }
 func (m *ChannelFlowOK) arguments(c *codec) { c.bits(&m.Active) }
 
 type ChannelClose struct {
@@ -43,11 +39,9 @@ func (m *ChannelClose) arguments(c *codec) {
 	c.short(&m.MethodID)
 }
 
-type ChannelCloseOK struct{}
+type ChannelCloseOK struct{ noArguments }
 
 func (*ChannelCloseOK) ID() MethodID { return IDChannelCloseOK }
-
-func (*ChannelCloseOK) arguments(*codec) {}
 
 // AccessRequest asks for a ticket, which nothing but old clients still does. Tickets mean nothing.
 type AccessRequest struct {
@@ -66,6 +60,5 @@ type AccessRequestOK struct {
 	Ticket uint16
 }
 
-func (*AccessRequestOK) ID() MethodID { return IDAccessRequestOK }
-
+func (*AccessRequestOK) ID() MethodID         { return IDAccessRequestOK }
 func (m *AccessRequestOK) arguments(c *codec) { c.short(&m.Ticket) }

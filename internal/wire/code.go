@@ -1,5 +1,7 @@
 package wire
 
+import "cmp"
+
 // Reply codes of connection.close, channel.close and basic.return.
 const (
 	ReplySuccess       = 200
@@ -23,50 +25,18 @@ const (
 	InternalError      = 541
 )
 
-// CodeName is the name that a reply text begins with.
-func CodeName(code uint16) string {
-	switch code {
-	case ReplySuccess:
-		return "REPLY_SUCCESS"
-	case ContentTooLarge:
-		return "CONTENT_TOO_LARGE"
-	case NoRoute:
-		return "NO_ROUTE"
-	case NoConsumers:
-		return "NO_CONSUMERS"
-	case ConnectionForced:
-		return "CONNECTION_FORCED"
-	case InvalidPath:
-		return "INVALID_PATH"
-	case AccessRefused:
-		return "ACCESS_REFUSED"
-	case NotFound:
-		return "NOT_FOUND"
-	case ResourceLocked:
-		return "RESOURCE_LOCKED"
-	case PreconditionFailed:
-		return "PRECONDITION_FAILED"
-	case FrameFault:
-		return "FRAME_ERROR"
-	case SyntaxError:
-		return "SYNTAX_ERROR"
-	case CommandInvalid:
-		return "COMMAND_INVALID"
-	case ChannelError:
-		return "CHANNEL_ERROR"
-	case UnexpectedFrame:
-		return "UNEXPECTED_FRAME"
-	case ResourceError:
-		return "RESOURCE_ERROR"
-	case NotAllowed:
-		return "NOT_ALLOWED"
-	case NotImplemented:
-		return "NOT_IMPLEMENTED"
-	}
-	return "INTERNAL_ERROR"
+var codeNames = map[uint16]string{
+	ReplySuccess: "REPLY_SUCCESS", ContentTooLarge: "CONTENT_TOO_LARGE", NoRoute: "NO_ROUTE", NoConsumers: "NO_CONSUMERS",
+	ConnectionForced: "CONNECTION_FORCED", InvalidPath: "INVALID_PATH", AccessRefused: "ACCESS_REFUSED", NotFound: "NOT_FOUND",
+	ResourceLocked: "RESOURCE_LOCKED", PreconditionFailed: "PRECONDITION_FAILED", FrameFault: "FRAME_ERROR", SyntaxError: "SYNTAX_ERROR",
+	CommandInvalid: "COMMAND_INVALID", ChannelError: "CHANNEL_ERROR", UnexpectedFrame: "UNEXPECTED_FRAME", ResourceError: "RESOURCE_ERROR",
+	NotAllowed: "NOT_ALLOWED", NotImplemented: "NOT_IMPLEMENTED", InternalError: "INTERNAL_ERROR",
 }
 
-// ClosesConnection tells the codes that end a whole connection from those that end a channel.
+// CodeName is the name that a reply text begins with.
+func CodeName(code uint16) string { return cmp.Or(codeNames[code], codeNames[InternalError]) }
+
+// ClosesConnection reports whether a code ends the whole connection, and not only a channel.
 func ClosesConnection(code uint16) bool {
 	switch code {
 	case ContentTooLarge, NoRoute, NoConsumers, AccessRefused, NotFound, ResourceLocked, PreconditionFailed:

@@ -11,7 +11,7 @@ import (
 const MaxShort = 255
 
 // codec reads or writes values one after another, so that a method is described once for both
-// directions. Its first fault stays, and what it reads or writes from then on is worth nothing.
+// directions. It keeps its first fault, and what it reads or writes from then on is invalid.
 type codec struct {
 	writing  bool
 	buf      []byte // reading: what is left; writing: what was written
@@ -21,7 +21,7 @@ type codec struct {
 	signs    bool   // reading: skipValue makes unsigned integers of 64 bits signed, in place
 	cut      bool   // reading: the fault is that the input ended, and not within a table
 	fault    *FrameError
-	// anonymous: RabbitMQ does not say in which method the fault is
+	// anonymous: RabbitMQ does not name the method with the fault
 	anonymous bool
 }
 

@@ -36,16 +36,14 @@ type ConnectionSecure struct {
 	Challenge []byte
 }
 
-func (*ConnectionSecure) ID() MethodID { return IDConnectionSecure }
-
+func (*ConnectionSecure) ID() MethodID         { return IDConnectionSecure }
 func (m *ConnectionSecure) arguments(c *codec) { c.longBytes(&m.Challenge) }
 
 type ConnectionSecureOK struct {
 	Response []byte
 }
 
-func (*ConnectionSecureOK) ID() MethodID { return IDConnectionSecureOK }
-
+func (*ConnectionSecureOK) ID() MethodID         { return IDConnectionSecureOK }
 func (m *ConnectionSecureOK) arguments(c *codec) { c.longBytes(&m.Response) }
 
 type ConnectionTune struct {
@@ -62,19 +60,11 @@ func (m *ConnectionTune) arguments(c *codec) {
 	c.short(&m.Heartbeat)
 }
 
-type ConnectionTuneOK struct {
-	ChannelMax uint16
-	FrameMax   uint32
-	Heartbeat  uint16 // in seconds
-}
+type ConnectionTuneOK ConnectionTune
 
 func (*ConnectionTuneOK) ID() MethodID { return IDConnectionTuneOK }
 
-func (m *ConnectionTuneOK) arguments(c *codec) {
-	c.short(&m.ChannelMax)
-	c.long(&m.FrameMax)
-	c.short(&m.Heartbeat)
-}
+func (m *ConnectionTuneOK) arguments(c *codec) { (*ConnectionTune)(m).arguments(c) }
 
 type ConnectionOpen struct {
 	VirtualHost string
@@ -90,44 +80,29 @@ func (m *ConnectionOpen) arguments(c *codec) {
 
 type ConnectionOpenOK struct{}
 
-func (*ConnectionOpenOK) ID() MethodID { return IDConnectionOpenOK }
-
+func (*ConnectionOpenOK) ID() MethodID       { return IDConnectionOpenOK }
 func (*ConnectionOpenOK) arguments(c *codec) { c.reservedShortString() }
 
-type ConnectionClose struct {
-	ReplyCode         uint16
-	ReplyText         string
-	ClassID, MethodID uint16 // of the method at fault, if any
-}
+type ConnectionClose ChannelClose
 
 func (*ConnectionClose) ID() MethodID { return IDConnectionClose }
 
-func (m *ConnectionClose) arguments(c *codec) {
-	c.short(&m.ReplyCode)
-	c.shortString(&m.ReplyText)
-	c.short(&m.ClassID)
-	c.short(&m.MethodID)
-}
+func (m *ConnectionClose) arguments(c *codec) { (*ChannelClose)(m).arguments(c) }
 
-type ConnectionCloseOK struct{}
+type ConnectionCloseOK struct{ noArguments }
 
 func (*ConnectionCloseOK) ID() MethodID { return IDConnectionCloseOK }
-
-func (*ConnectionCloseOK) arguments(*codec) {}
 
 type ConnectionBlocked struct {
 	Reason string
 }
 
-func (*ConnectionBlocked) ID() MethodID { return IDConnectionBlocked }
-
+func (*ConnectionBlocked) ID() MethodID         { return IDConnectionBlocked }
 func (m *ConnectionBlocked) arguments(c *codec) { c.shortString(&m.Reason) }
 
-type ConnectionUnblocked struct{}
+type ConnectionUnblocked struct{ noArguments }
 
 func (*ConnectionUnblocked) ID() MethodID { return IDConnectionUnblocked }
-
-func (*ConnectionUnblocked) arguments(*codec) {}
 
 type ConnectionUpdateSecret struct {
 	NewSecret []byte
@@ -141,8 +116,6 @@ func (m *ConnectionUpdateSecret) arguments(c *codec) {
 	c.shortString(&m.Reason)
 }
 
-type ConnectionUpdateSecretOK struct{}
+type ConnectionUpdateSecretOK struct{ noArguments }
 
 func (*ConnectionUpdateSecretOK) ID() MethodID { return IDConnectionUpdateSecretOK }
-
-func (*ConnectionUpdateSecretOK) arguments(*codec) {}

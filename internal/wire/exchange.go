@@ -16,11 +16,9 @@ func (m *ExchangeDeclare) arguments(c *codec) {
 	c.table(&m.Arguments)
 }
 
-type ExchangeDeclareOK struct{}
+type ExchangeDeclareOK struct{ noArguments }
 
 func (*ExchangeDeclareOK) ID() MethodID { return IDExchangeDeclareOK }
-
-func (*ExchangeDeclareOK) arguments(*codec) {}
 
 type ExchangeDelete struct {
 	Exchange         string
@@ -35,11 +33,9 @@ func (m *ExchangeDelete) arguments(c *codec) {
 	c.bits(&m.IfUnused, &m.NoWait)
 }
 
-type ExchangeDeleteOK struct{}
+type ExchangeDeleteOK struct{ noArguments }
 
 func (*ExchangeDeleteOK) ID() MethodID { return IDExchangeDeleteOK }
-
-func (*ExchangeDeleteOK) arguments(*codec) {}
 
 type ExchangeBind struct {
 	Destination, Source, RoutingKey string
@@ -58,31 +54,16 @@ func (m *ExchangeBind) arguments(c *codec) {
 	c.table(&m.Arguments)
 }
 
-type ExchangeBindOK struct{}
+type ExchangeBindOK struct{ noArguments }
 
 func (*ExchangeBindOK) ID() MethodID { return IDExchangeBindOK }
 
-func (*ExchangeBindOK) arguments(*codec) {}
-
-type ExchangeUnbind struct {
-	Destination, Source, RoutingKey string
-	NoWait                          bool
-	Arguments                       Table
-}
+type ExchangeUnbind ExchangeBind
 
 func (*ExchangeUnbind) ID() MethodID { return IDExchangeUnbind }
 
-func (m *ExchangeUnbind) arguments(c *codec) {
-	c.reservedShort()
-	c.shortString(&m.Destination)
-	c.shortString(&m.Source)
-	c.shortString(&m.RoutingKey)
-	c.bits(&m.NoWait)
-	c.table(&m.Arguments)
-}
+func (m *ExchangeUnbind) arguments(c *codec) { (*ExchangeBind)(m).arguments(c) }
 
-type ExchangeUnbindOK struct{}
+type ExchangeUnbindOK struct{ noArguments }
 
 func (*ExchangeUnbindOK) ID() MethodID { return IDExchangeUnbindOK }
-
-func (*ExchangeUnbindOK) arguments(*codec) {}

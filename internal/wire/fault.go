@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// FrameError says why what a peer sent cannot be read, and how to close its connection.
+// FrameError is why the data of a peer cannot be read, and how to close its connection.
 type FrameError struct {
 	Code   uint16
 	Method MethodID // the method at fault, 0 when there is none

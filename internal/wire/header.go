@@ -30,12 +30,10 @@ func ParseHeader(payload []byte) (Header, error) {
 	}
 	weight := binary.BigEndian.Uint16(payload[2:])
 	if weight != 0 {
-		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf(
-			"expected content header for class %d, got non content header frame instead", ClassBasic)}
+		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf("expected content header for class %d, got non content header frame instead", ClassBasic)}
 	}
 	if h.Class != ClassBasic {
-		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf(
-			"expected content header for class %d, got one for class %d instead", ClassBasic, h.Class)}
+		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf("expected content header for class %d, got one for class %d instead", ClassBasic, h.Class)}
 	}
 	if _, err := scan(h.Properties, true); err != nil {
 		return Header{}, err
@@ -61,7 +59,7 @@ func ScanProperties(raw []byte) (Brief, error) {
 	return scan(raw, false)
 }
 
-// scan also checks the headers when it is told to.
+// scan is ScanProperties, and can also check the headers.
 func scan(raw []byte, checkHeaders bool) (Brief, error) {
 	var b Brief
 	c := codec{buf: raw}

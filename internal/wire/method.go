@@ -15,6 +15,11 @@ type Method interface {
 	arguments(*codec)
 }
 
+// noArguments is embedded in methods without arguments.
+type noArguments struct{}
+
+func (noArguments) arguments(*codec) {}
+
 // ParseMethod reads the payload of a method frame. Its error is a *FrameError.
 func ParseMethod(payload []byte) (Method, error) {
 	id, ok := PeekMethod(payload)
@@ -34,7 +39,7 @@ func ParseMethod(payload []byte) (Method, error) {
 	return m, nil
 }
 
-// PeekMethod tells which method a payload holds.
+// PeekMethod returns which method a payload holds.
 func PeekMethod(payload []byte) (MethodID, bool) {
 	if len(payload) < methodIDSize {
 		return 0, false
@@ -52,7 +57,7 @@ func AppendMethod(dst []byte, channel uint16, m Method) []byte {
 	return closeFrame(c.buf, len(dst))
 }
 
-// Check says why a method cannot be written: a short string of more than 255 bytes, or a table that has a fault.
+// Check returns why a method cannot be written: a short string of more than 255 bytes, or a fault in a table.
 func Check(m Method) error {
 	c := codec{writing: true}
 	m.arguments(&c)

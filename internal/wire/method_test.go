@@ -113,6 +113,9 @@ func TestEveryFieldOfEveryMethodRoundTrips(t *testing.T) {
 		for i := range fields.NumField() {
 			m := kind.blank()
 			field := reflect.ValueOf(m).Elem().Field(i)
+			if fields.Field(i).Anonymous { // noArguments
+				continue
+			}
 			switch field.Interface().(type) {
 			case bool:
 				field.SetBool(true)

@@ -68,7 +68,7 @@ func (p Properties) Append(dst []byte) []byte {
 	return c.buf
 }
 
-// Check says why the properties cannot be written: a text of more than 255 bytes, or a fault in Headers.
+// Check returns why the properties cannot be written: a text of more than 255 bytes, or a fault in Headers.
 func (p Properties) Check() error {
 	c := codec{writing: true}
 	p.fields(&c)

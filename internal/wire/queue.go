@@ -45,11 +45,9 @@ func (m *QueueBind) arguments(c *codec) {
 	c.table(&m.Arguments)
 }
 
-type QueueBindOK struct{}
+type QueueBindOK struct{ noArguments }
 
 func (*QueueBindOK) ID() MethodID { return IDQueueBindOK }
-
-func (*QueueBindOK) arguments(*codec) {}
 
 type QueueUnbind struct {
 	Queue, Exchange, RoutingKey string
@@ -66,11 +64,9 @@ func (m *QueueUnbind) arguments(c *codec) {
 	c.table(&m.Arguments)
 }
 
-type QueueUnbindOK struct{}
+type QueueUnbindOK struct{ noArguments }
 
 func (*QueueUnbindOK) ID() MethodID { return IDQueueUnbindOK }
-
-func (*QueueUnbindOK) arguments(*codec) {}
 
 type QueuePurge struct {
 	Queue  string
@@ -89,8 +85,7 @@ type QueuePurgeOK struct {
 	MessageCount uint32
 }
 
-func (*QueuePurgeOK) ID() MethodID { return IDQueuePurgeOK }
-
+func (*QueuePurgeOK) ID() MethodID         { return IDQueuePurgeOK }
 func (m *QueuePurgeOK) arguments(c *codec) { c.long(&m.MessageCount) }
 
 type QueueDelete struct {
@@ -110,6 +105,5 @@ type QueueDeleteOK struct {
 	MessageCount uint32
 }
 
-func (*QueueDeleteOK) ID() MethodID { return IDQueueDeleteOK }
-
+func (*QueueDeleteOK) ID() MethodID         { return IDQueueDeleteOK }
 func (m *QueueDeleteOK) arguments(c *codec) { c.long(&m.MessageCount) }

@@ -61,7 +61,7 @@ func AppendTable(dst []byte, t Table) []byte {
 	return c.buf
 }
 
-// Check says why the table cannot be written: a key of more than 255 bytes, a Go type that has no type
+// Check returns why the table cannot be written: a key of more than 255 bytes, a Go type that has no type
 // on the wire, NaN or infinity, or a limit exceeded.
 func (t Table) Check() error {
 	c := codec{writing: true}
@@ -81,7 +81,7 @@ func (t Table) Weight() int {
 	return n
 }
 
-// fieldWeight is what a field takes beside its key and value; itemWeight is the same for an item of an array.
+// fieldWeight is what a field takes in addition to its key and value; itemWeight is that for an item of an array.
 const (
 	fieldWeight = 48
 	itemWeight  = 24

@@ -4,48 +4,33 @@ type ConfirmSelect struct {
 	NoWait bool
 }
 
-func (*ConfirmSelect) ID() MethodID { return IDConfirmSelect }
-
+func (*ConfirmSelect) ID() MethodID         { return IDConfirmSelect }
 func (m *ConfirmSelect) arguments(c *codec) { c.bits(&m.NoWait) }
 
-type ConfirmSelectOK struct{}
+type ConfirmSelectOK struct{ noArguments }
 
 func (*ConfirmSelectOK) ID() MethodID { return IDConfirmSelectOK }
 
-func (*ConfirmSelectOK) arguments(*codec) {}
-
-type TxSelect struct{}
+type TxSelect struct{ noArguments }
 
 func (*TxSelect) ID() MethodID { return IDTxSelect }
 
-func (*TxSelect) arguments(*codec) {}
-
-type TxSelectOK struct{}
+type TxSelectOK struct{ noArguments }
 
 func (*TxSelectOK) ID() MethodID { return IDTxSelectOK }
 
-func (*TxSelectOK) arguments(*codec) {}
-
-type TxCommit struct{}
+type TxCommit struct{ noArguments }
 
 func (*TxCommit) ID() MethodID { return IDTxCommit }
 
-func (*TxCommit) arguments(*codec) {}
-
-type TxCommitOK struct{}
+type TxCommitOK struct{ noArguments }
 
 func (*TxCommitOK) ID() MethodID { return IDTxCommitOK }
 
-func (*TxCommitOK) arguments(*codec) {}
-
-type TxRollback struct{}
+type TxRollback struct{ noArguments }
 
 func (*TxRollback) ID() MethodID { return IDTxRollback }
 
-func (*TxRollback) arguments(*codec) {}
-
-type TxRollbackOK struct{}
+type TxRollbackOK struct{ noArguments }
 
 func (*TxRollbackOK) ID() MethodID { return IDTxRollbackOK }
-
-func (*TxRollbackOK) arguments(*codec) {}
