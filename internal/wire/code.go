@@ -23,50 +23,37 @@ const (
 	InternalError      = 541
 )
 
-// CodeName is the name that a reply text begins with.
+// codeNames is never changed.
+var codeNames = map[uint16]string{
+	ReplySuccess:       "REPLY_SUCCESS",
+	ContentTooLarge:    "CONTENT_TOO_LARGE",
+	NoRoute:            "NO_ROUTE",
+	NoConsumers:        "NO_CONSUMERS",
+	ConnectionForced:   "CONNECTION_FORCED",
+	InvalidPath:        "INVALID_PATH",
+	AccessRefused:      "ACCESS_REFUSED",
+	NotFound:           "NOT_FOUND",
+	ResourceLocked:     "RESOURCE_LOCKED",
+	PreconditionFailed: "PRECONDITION_FAILED",
+	FrameFault:         "FRAME_ERROR",
+	SyntaxError:        "SYNTAX_ERROR",
+	CommandInvalid:     "COMMAND_INVALID",
+	ChannelError:       "CHANNEL_ERROR",
+	UnexpectedFrame:    "UNEXPECTED_FRAME",
+	ResourceError:      "RESOURCE_ERROR",
+	NotAllowed:         "NOT_ALLOWED",
+	NotImplemented:     "NOT_IMPLEMENTED",
+}
+
+// CodeName returns the name with which a reply text begins.
 func CodeName(code uint16) string {
-	switch code {
-	case ReplySuccess:
-		return "REPLY_SUCCESS"
-	case ContentTooLarge:
-		return "CONTENT_TOO_LARGE"
-	case NoRoute:
-		return "NO_ROUTE"
-	case NoConsumers:
-		return "NO_CONSUMERS"
-	case ConnectionForced:
-		return "CONNECTION_FORCED"
-	case InvalidPath:
-		return "INVALID_PATH"
-	case AccessRefused:
-		return "ACCESS_REFUSED"
-	case NotFound:
-		return "NOT_FOUND"
-	case ResourceLocked:
-		return "RESOURCE_LOCKED"
-	case PreconditionFailed:
-		return "PRECONDITION_FAILED"
-	case FrameFault:
-		return "FRAME_ERROR"
-	case SyntaxError:
-		return "SYNTAX_ERROR"
-	case CommandInvalid:
-		return "COMMAND_INVALID"
-	case ChannelError:
-		return "CHANNEL_ERROR"
-	case UnexpectedFrame:
-		return "UNEXPECTED_FRAME"
-	case ResourceError:
-		return "RESOURCE_ERROR"
-	case NotAllowed:
-		return "NOT_ALLOWED"
-	case NotImplemented:
-		return "NOT_IMPLEMENTED"
+	if name, ok := codeNames[code]; ok {
+		return name
 	}
 	return "INTERNAL_ERROR"
 }
 
-// ClosesConnection tells the codes that end a whole connection from those that end a channel.
+// ClosesConnection reports whether a code closes the connection, and not only the channel.
 func ClosesConnection(code uint16) bool {
 	switch code {
 	case ContentTooLarge, NoRoute, NoConsumers, AccessRefused, NotFound, ResourceLocked, PreconditionFailed:
@@ -75,7 +62,8 @@ func ClosesConnection(code uint16) bool {
 	return true
 }
 
-// ReplyText is the code's name and the text, cut to what a short string holds in the way RabbitMQ cuts it.
+// ReplyText returns the name of the code and the text. It truncates them to the size of a short string,
+// as RabbitMQ does.
 func ReplyText(code uint16, text string) string {
 	const ellipsis = "..."
 	text = CodeName(code) + " - " + text

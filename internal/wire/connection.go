@@ -6,16 +6,6 @@ type ConnectionStart struct {
 	Mechanisms, Locales        string
 }
 
-func (*ConnectionStart) ID() MethodID { return IDConnectionStart }
-
-func (m *ConnectionStart) arguments(c *codec) {
-	c.octet(&m.VersionMajor)
-	c.octet(&m.VersionMinor)
-	c.table(&m.ServerProperties)
-	c.longString(&m.Mechanisms)
-	c.longString(&m.Locales)
-}
-
 type ConnectionStartOK struct {
 	ClientProperties Table
 	Mechanism        string
@@ -23,30 +13,9 @@ type ConnectionStartOK struct {
 	Locale           string
 }
 
-func (*ConnectionStartOK) ID() MethodID { return IDConnectionStartOK }
+type ConnectionSecure struct{ Challenge []byte }
 
-func (m *ConnectionStartOK) arguments(c *codec) {
-	c.table(&m.ClientProperties)
-	c.shortString(&m.Mechanism)
-	c.longBytes(&m.Response)
-	c.shortString(&m.Locale)
-}
-
-type ConnectionSecure struct {
-	Challenge []byte
-}
-
-func (*ConnectionSecure) ID() MethodID { return IDConnectionSecure }
-
-func (m *ConnectionSecure) arguments(c *codec) { c.longBytes(&m.Challenge) }
-
-type ConnectionSecureOK struct {
-	Response []byte
-}
-
-func (*ConnectionSecureOK) ID() MethodID { return IDConnectionSecureOK }
-
-func (m *ConnectionSecureOK) arguments(c *codec) { c.longBytes(&m.Response) }
+type ConnectionSecureOK struct{ Response []byte }
 
 type ConnectionTune struct {
 	ChannelMax uint16
@@ -54,95 +23,46 @@ type ConnectionTune struct {
 	Heartbeat  uint16 // in seconds
 }
 
-func (*ConnectionTune) ID() MethodID { return IDConnectionTune }
-
-func (m *ConnectionTune) arguments(c *codec) {
-	c.short(&m.ChannelMax)
-	c.long(&m.FrameMax)
-	c.short(&m.Heartbeat)
-}
-
-type ConnectionTuneOK struct {
-	ChannelMax uint16
-	FrameMax   uint32
-	Heartbeat  uint16 // in seconds
-}
-
-func (*ConnectionTuneOK) ID() MethodID { return IDConnectionTuneOK }
-
-func (m *ConnectionTuneOK) arguments(c *codec) {
-	c.short(&m.ChannelMax)
-	c.long(&m.FrameMax)
-	c.short(&m.Heartbeat)
-}
+type ConnectionTuneOK ConnectionTune
 
 type ConnectionOpen struct {
 	VirtualHost string
+	_           string
+	_           bool
 }
 
-func (*ConnectionOpen) ID() MethodID { return IDConnectionOpen }
-
-func (m *ConnectionOpen) arguments(c *codec) {
-	c.shortString(&m.VirtualHost)
-	c.reservedShortString()
-	c.reservedBit()
-}
-
-type ConnectionOpenOK struct{}
-
-func (*ConnectionOpenOK) ID() MethodID { return IDConnectionOpenOK }
-
-func (*ConnectionOpenOK) arguments(c *codec) { c.reservedShortString() }
+type ConnectionOpenOK struct{ _ string }
 
 type ConnectionClose struct {
 	ReplyCode         uint16
 	ReplyText         string
-	ClassID, MethodID uint16 // of the method at fault, if any
-}
-
-func (*ConnectionClose) ID() MethodID { return IDConnectionClose }
-
-func (m *ConnectionClose) arguments(c *codec) {
-	c.short(&m.ReplyCode)
-	c.shortString(&m.ReplyText)
-	c.short(&m.ClassID)
-	c.short(&m.MethodID)
+	ClassID, MethodID uint16 // of the method that caused it, if any
 }
 
 type ConnectionCloseOK struct{}
 
-func (*ConnectionCloseOK) ID() MethodID { return IDConnectionCloseOK }
-
-func (*ConnectionCloseOK) arguments(*codec) {}
-
-type ConnectionBlocked struct {
-	Reason string
-}
-
-func (*ConnectionBlocked) ID() MethodID { return IDConnectionBlocked }
-
-func (m *ConnectionBlocked) arguments(c *codec) { c.shortString(&m.Reason) }
+type ConnectionBlocked struct{ Reason string }
 
 type ConnectionUnblocked struct{}
-
-func (*ConnectionUnblocked) ID() MethodID { return IDConnectionUnblocked }
-
-func (*ConnectionUnblocked) arguments(*codec) {}
 
 type ConnectionUpdateSecret struct {
 	NewSecret []byte
 	Reason    string
 }
 
-func (*ConnectionUpdateSecret) ID() MethodID { return IDConnectionUpdateSecret }
-
-func (m *ConnectionUpdateSecret) arguments(c *codec) {
-	c.longBytes(&m.NewSecret)
-	c.shortString(&m.Reason)
-}
-
 type ConnectionUpdateSecretOK struct{}
 
+func (*ConnectionStart) ID() MethodID          { return IDConnectionStart }
+func (*ConnectionStartOK) ID() MethodID        { return IDConnectionStartOK }
+func (*ConnectionSecure) ID() MethodID         { return IDConnectionSecure }
+func (*ConnectionSecureOK) ID() MethodID       { return IDConnectionSecureOK }
+func (*ConnectionTune) ID() MethodID           { return IDConnectionTune }
+func (*ConnectionTuneOK) ID() MethodID         { return IDConnectionTuneOK }
+func (*ConnectionOpen) ID() MethodID           { return IDConnectionOpen }
+func (*ConnectionOpenOK) ID() MethodID         { return IDConnectionOpenOK }
+func (*ConnectionClose) ID() MethodID          { return IDConnectionClose }
+func (*ConnectionCloseOK) ID() MethodID        { return IDConnectionCloseOK }
+func (*ConnectionBlocked) ID() MethodID        { return IDConnectionBlocked }
+func (*ConnectionUnblocked) ID() MethodID      { return IDConnectionUnblocked }
+func (*ConnectionUpdateSecret) ID() MethodID   { return IDConnectionUpdateSecret }
 func (*ConnectionUpdateSecretOK) ID() MethodID { return IDConnectionUpdateSecretOK }
-
-func (*ConnectionUpdateSecretOK) arguments(*codec) {}
