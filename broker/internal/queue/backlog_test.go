@@ -80,7 +80,7 @@ func TestBacklogOrder(t *testing.T) {
 			b.fresh.push(Item{place: uint64(1000 + i)})
 		}
 		for _, place := range rng.Perm(n) {
-			b.giveBack(Item{place: uint64(place)})
+			b.returned.push(Item{place: uint64(place)})
 		}
 		if b.len() != n+5 {
 			t.Errorf("length: got %d, want %d", b.len(), n+5)

@@ -356,7 +356,7 @@ func (r *run) compare() {
 		r.t.Errorf("totals: got %+v, want %+v", st.Totals, m.totals)
 	}
 	r.compareConsumers(st)
-	if at := r.q.alarm.at; at != m.deadline() {
+	if at := r.q.timer.at; at != m.deadline() {
 		r.t.Errorf("the alarm is set to %s, want %s", at, m.deadline())
 	}
 	r.compareMemory()
@@ -440,7 +440,7 @@ func (r *run) finish() {
 	if used := r.budget.Used(); used != 0 {
 		r.t.Errorf("bytes in memory at the end: got %d, want 0", used)
 	}
-	if at := r.q.alarm.at; at != 0 {
+	if at := r.q.timer.at; at != 0 {
 		r.t.Errorf("the alarm of a deleted queue is set to %s", at)
 	}
 }
