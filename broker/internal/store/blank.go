@@ -52,10 +52,7 @@ func (s *Store) cutBlank(g *segment) error {
 		return nil
 	}
 	g.blank = 0
-	if err := g.file.Truncate(g.end); err != nil {
-		return fmt.Errorf("cut %s off at offset %d: %w", g.name, g.end, err)
-	}
-	return nil
+	return g.truncate()
 }
 
 // blankFrom returns where the zeros begin at the end of what a file has between two offsets.

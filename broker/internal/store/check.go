@@ -34,20 +34,32 @@ type RecoveredQueue struct {
 // Check reads everything in a directory that no store has open, compares it with its checksums, and
 // changes nothing. The error is for what could not be read; damage is in the report.
 func Check(ctx context.Context, dir FS) (Report, error) {
-	s, err := openForCheck(dir, lockToRead)
+	var r Report
+	err := examine(ctx, dir, "check", lockToRead, func(x *examination) (err error) {
+		r = x.report()
+		r.SetAside, err = asideFiles(dir)
+		return err
+	})
 	if err != nil {
-		return Report{}, fmt.Errorf("check the store: %w", err)
-	}
-	x := examination{store: s}
-	err = errors.Join(x.run(ctx), s.release())
-	if err != nil {
-		return Report{}, fmt.Errorf("check the store: %w", err)
-	}
-	r := x.report()
-	if r.SetAside, err = asideFiles(dir); err != nil {
-		return Report{}, fmt.Errorf("check the store: %w", err)
+		return Report{}, err
 	}
 	return r, nil
+}
+
+// examine reads all of a directory that no store has open, and calls do, which can change it.
+func examine(ctx context.Context, dir FS, what string, lock func(FS) (io.Closer, error), do func(*examination) error) error {
+	s, err := openForCheck(dir, lock)
+	if err == nil {
+		x := &examination{store: s}
+		if err = x.run(ctx); err == nil {
+			err = do(x)
+		}
+		err = errors.Join(err, s.release())
+	}
+	if err != nil {
+		return fmt.Errorf("%s the store: %w", what, err)
+	}
+	return nil
 }
 
 // openForCheck locks a directory in which there is a store.
@@ -124,11 +136,12 @@ type examination struct {
 func (x *examination) run(ctx context.Context) error {
 	s := x.store
 	var err error
-	var corrupt *CorruptError
-	if s.extent, err = readExtent(s.fs); errors.As(err, &corrupt) {
+	if s.extent, err = readExtent(s.fs); err != nil {
+		corrupt, ok := errors.AsType[*CorruptError](err)
+		if !ok {
+			return err
+		}
 		x.extent = append(x.extent, corrupt)
-	} else if err != nil {
-		return err
 	}
 	x.log = s.newLogReader(nil, func(Found) *Message { return new(Message) })
 	x.log.every, x.log.salvage = true, true
@@ -137,7 +150,9 @@ func (x *examination) run(ctx context.Context) error {
 	}
 	x.definitions, err = s.readDefinitions(true)
 	if errors.Is(err, fs.ErrNotExist) {
-		x.definitions.missing(s.extent.segment > 0 || !x.log.empty() || len(x.log.unreadable) > 0)
+		if s.extent.segment > 0 || !x.log.empty() || len(x.log.unreadable) > 0 {
+			x.definitions.damage = append(x.definitions.damage, missingDefinitions())
+		}
 	} else if err != nil {
 		return err
 	}
@@ -150,19 +165,18 @@ func (x *examination) compareIndexes(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ix, ok := readIndex(x.store.fs, g)
+		records, ok := readIndex(x.store.fs, g)
 		if !ok {
 			continue
 		}
 		want, err := buildIndex(g)
-		var corrupt *CorruptError
-		if errors.As(err, &corrupt) {
+		if isDamage(err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(ix.rest, want[indexHead:len(want)-4]) {
+		if !bytes.Equal(records, want[indexHead:len(want)-4]) {
 			x.indexes = append(x.indexes, &CorruptError{File: indexName(g.header.number), Problem: "the index is not that of its segment"})
 		}
 	}
@@ -180,9 +194,6 @@ func (x *examination) report() Report {
 		Clean:       x.log.replay.clean && x.log.torn == 0,
 	}
 	r.Bytes, r.Dead = s.ledger.weigh(0)
-	r.Damage = append(r.Damage, x.extent...)
-	r.Damage = append(r.Damage, x.definitions.damage...)
-	r.Damage = append(r.Damage, x.log.damage...)
-	r.Damage = append(r.Damage, x.indexes...)
+	r.Damage = slices.Concat(x.extent, x.definitions.damage, x.log.damage, x.indexes)
 	return r
 }

@@ -109,10 +109,7 @@ func (s *Store) discardBefore(first uint64) error {
 	s.appendRecord(operations, checksum(operations), 0, 0)
 	s.mustSync = true
 	mark, wake := s.committed()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(wake)
 	return s.Wait(context.Background(), mark)
 }
 

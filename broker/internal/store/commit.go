@@ -67,10 +67,8 @@ func (s *Store) noteIdle(t *tail) {
 // queue that is not defined.
 func (s *Store) commitGroup(g group) error {
 	s.options.Crash(pointBeforeWrite)
-	for i := range g.definitions {
-		if err := s.writeChunk(&g.definitions[i]); err != nil {
-			return err
-		}
+	if err := s.writeChunks(g.definitions); err != nil {
+		return err
 	}
 	if len(g.definitions) > 0 && g.sync && !g.note {
 		if err := s.sync(g.definitions[0].segment); err != nil {
@@ -81,7 +79,7 @@ func (s *Store) commitGroup(g group) error {
 		if err := s.ensureCreated(g.log[i].segment); err != nil {
 			return err
 		}
-		if err := s.writeChunk(&g.log[i]); err != nil {
+		if err := s.writeChunks(g.log[i : i+1]); err != nil {
 			return err
 		}
 	}
@@ -147,12 +145,12 @@ func (s *Store) synced(mark Mark) {
 // before it is on disk: a segment that exists says that those before it are whole.
 func (s *Store) ensureCreated(g *segment) error {
 	s.mu.Lock()
-	created := g.file != nil
-	previous := s.ledger.before(g)
-	s.mu.Unlock()
-	if created {
+	if g.file != nil {
+		s.mu.Unlock()
 		return nil
 	}
+	previous := s.ledger.before(g)
+	s.mu.Unlock()
 	if previous != nil {
 		if err := s.cutBlank(previous); err != nil {
 			return err
@@ -203,9 +201,14 @@ func (s *Store) create(name string, h header) (File, error) {
 	return f, nil
 }
 
-// writeChunk writes a chunk, as soon as there is room for it.
-func (s *Store) writeChunk(c *chunk) error {
-	return s.untilRoom(c.write)
+// writeChunks writes chunks. It waits for room on the disk.
+func (s *Store) writeChunks(cs chunks) error {
+	for i := range cs {
+		if err := s.untilRoom(cs[i].write); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sync makes a segment durable. It is never tried twice: after a failure the kernel may have thrown
@@ -257,7 +260,7 @@ func (s *Store) noteEnd() error {
 	ends := append(s.defs.take(), s.log.take()...)
 	s.mu.Unlock()
 	for i := range ends {
-		if err := s.writeChunk(&ends[i]); err != nil {
+		if err := s.writeChunks(ends[i : i+1]); err != nil {
 			return err
 		}
 		if err := s.cutBlank(ends[i].segment); err != nil {

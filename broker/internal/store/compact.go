@@ -20,17 +20,12 @@ const (
 // The directory must be sound, and closed in order: what a crash left in consumers' hands is marked by the next start, which could no longer tell. When it is
 // interrupted or killed, every message is still there, and it can be run again.
 func Compact(ctx context.Context, dir FS) (before, after Report, err error) {
-	s, err := openForCheck(dir, FS.Lock)
-	if err != nil {
-		return before, after, fmt.Errorf("compact the store: %w", err)
-	}
-	x := examination{store: s}
-	if err = x.run(ctx); err == nil {
+	err = examine(ctx, dir, "compact", FS.Lock, func(x *examination) error {
 		before = x.report()
-		err = x.compact(ctx, before)
-	}
-	if err = errors.Join(err, s.release()); err != nil {
-		return before, before, fmt.Errorf("compact the store: %w", err)
+		return x.compact(ctx, before)
+	})
+	if err != nil {
+		return before, before, err
 	}
 	after, err = Check(ctx, dir)
 	return before, after, err
@@ -67,11 +62,7 @@ func (x *examination) compact(ctx context.Context, found Report) error {
 
 // markCompacting notes, durable, that the directory was closed in order: while it is compacted the log does not say so.
 func (s *Store) markCompacting() error {
-	f, err := s.fs.Create(compactingName)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close(), s.fs.Sync())
+	return errors.Join(writeFile(s.fs, compactingName, nil, File.Sync), s.fs.Sync())
 }
 
 // cutUnfinished cuts off what a compaction that was killed had not finished, and makes the rest durable.

@@ -30,12 +30,13 @@ func (s *Store) copySome() (bool, error) {
 		if g == nil || s.trouble.waits() {
 			return n > 0, nil
 		}
-		var unread *readError
-		if err := s.copyOut(g, &unsynced); errors.As(err, &unread) {
+		err := s.copyOut(g, &unsynced)
+		if _, unread := errors.AsType[*readError](err); unread {
 			s.trouble.note(g)
 			s.options.Logger.Warn("a message cannot be read; its space is given back later", "error", err, "try", s.trouble.tries, "again in", s.trouble.pause)
 			return n > 0, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return false, err
 		}
 		s.trouble = readFailures{}
@@ -165,10 +166,7 @@ func (s *Store) appendCopies(g *segment, batch []copied) (int64, Mark) {
 	}
 	s.stats.Copied += int64(len(live))
 	mark, wake := s.committed()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(wake)
 	return contents, mark
 }
 

@@ -53,10 +53,7 @@ func (s *Store) Define(puts []Definition, deletes []string) Mark {
 	s.defs.begin(operations, sum, 0, s.seq, &s.free)
 	s.account(s.defs.segment.end - before)
 	mark, wake := s.committed()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(wake)
 	return mark
 }
 
@@ -138,11 +135,9 @@ type definitionsRead struct {
 	deleted []Definition
 }
 
-// missing notes that there is no file of definitions, which is damage where there are messages.
-func (r *definitionsRead) missing(messages bool) {
-	if messages {
-		r.damage = append(r.damage, &CorruptError{File: definitionsName, Problem: "the file is missing, and there are messages"})
-	}
+// missingDefinitions is the damage of a directory that has messages and no file of definitions.
+func missingDefinitions() *CorruptError {
+	return &CorruptError{File: definitionsName, Problem: "the file is missing, and there are messages"}
 }
 
 // readDefinitions reads the file of definitions, up to the first damage or past it.
@@ -158,8 +153,7 @@ func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
 		return r, err
 	}
 	if _, err := readHeader(g, definitionsMagic, 0); err != nil {
-		var corrupt *CorruptError
-		if salvage && errors.As(err, &corrupt) {
+		if corrupt, ok := errors.AsType[*CorruptError](err); ok && salvage {
 			r.damage = append(r.damage, corrupt)
 			return r, nil
 		}
@@ -173,36 +167,16 @@ func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
 	if salvage {
 		deleted = func(d Definition) { r.deleted = append(r.deleted, d) }
 	}
-	for offset := int64(headerSize); offset > 0; {
-		sc := scan(f, g.header.salt, offset, g.end)
-		offset = 0
-		for sc.next() {
-			if problem := s.replayDefinitions(sc.operations, deleted); problem != "" {
-				sc.reject(problem)
-				break
-			}
-			if isNote(sc.operations) {
-				g.noted = sc.offset
-			}
-		}
-		if sc.err != nil || sc.problem == "" {
-			return r, sc.err
-		}
-		v, err := judge(g, sc, sc.offset >= want)
-		if err != nil {
-			return r, err
-		}
-		if v.ends {
-			r.torn = v.torn
-			g.end = sc.offset
-			return r, nil
-		}
-		r.damage = append(r.damage, sc.corrupt(g.name))
-		if salvage {
-			offset = v.resume
-		}
+	records := recordReader{
+		segment: g,
+		salvage: salvage,
+		apply:   func(sc *scanner) string { return s.replayDefinitions(sc.operations, deleted) },
+		mayEnd:  func(offset int64) bool { return offset >= want },
 	}
-	return r, nil
+	err = records.read(headerSize)
+	r.torn = records.torn
+	r.damage = append(r.damage, records.damage...)
+	return r, err
 }
 
 // beginDefinitions makes the file of a new directory. A directory with segments is not new.
@@ -211,13 +185,12 @@ func (s *Store) beginDefinitions() error {
 	if err != nil {
 		return err
 	}
-	var r definitionsRead
-	r.missing(s.extent.segment > 0 || slices.ContainsFunc(names, func(name string) bool {
+	isSegment := func(name string) bool {
 		_, ok := numberOf(name, segmentSuffix)
 		return ok
-	}))
-	if len(r.damage) > 0 {
-		return r.damage[0]
+	}
+	if s.extent.segment > 0 || slices.ContainsFunc(names, isSegment) {
+		return missingDefinitions()
 	}
 	return s.writeSnapshot(s.newDefinitions())
 }
@@ -260,10 +233,8 @@ func (s *Store) writeSnapshot(content chunks) error {
 		return err
 	}
 	g.file = f
-	for i := range content {
-		if err := s.writeChunk(&content[i]); err != nil {
-			return err
-		}
+	if err := s.writeChunks(content); err != nil {
+		return err
 	}
 	if err := s.sync(g); err != nil {
 		return err

@@ -110,16 +110,8 @@ func (s *Store) noteExtent() error {
 }
 
 func (s *Store) writeExtent(x extent) error {
-	f, err := s.fs.Create(newExtentName)
-	if err != nil {
+	if err := writeFile(s.fs, newExtentName, x.encode(), File.Sync); err != nil {
 		return err
-	}
-	_, err = f.WriteAt(x.encode(), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", newExtentName, err)
 	}
 	s.options.Crash(pointClosed)
 	if err := s.fs.Rename(newExtentName, extentName); err != nil {

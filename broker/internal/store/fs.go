@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -37,6 +38,25 @@ type File interface {
 	Truncate(size int64) error
 	// Sync makes what was written durable.
 	Sync() error
+}
+
+// writeFile creates a file with some content.
+func writeFile(dir FS, name string, content []byte, sync func(File) error) error {
+	f, err := dir.Create(name)
+	if err != nil {
+		return err
+	}
+	n, err := f.WriteAt(content, 0)
+	if err == nil && n < len(content) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		err = sync(f)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
 }
 
 const lockName = "LOCK"

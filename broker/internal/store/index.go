@@ -3,9 +3,6 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
 )
 
 // The index of a sealed segment is its records without their contents, so that a start need not read
@@ -24,17 +21,8 @@ const (
 // those will be gone soon.
 const unindexed = 3
 
-// index reads the records of an index one after the other.
-type index struct {
-	rest       []byte
-	header     recordHeader
-	offset     int64 // of the record in the segment
-	nextOffset int64
-	operations []byte
-}
-
-// readIndex reads the index of a segment; false if it has none that is sound.
-func readIndex(fs FS, g *segment) (*index, bool) {
+// readIndex returns the records in the index of a segment, and false if it has no sound index.
+func readIndex(fs FS, g *segment) ([]byte, bool) {
 	f, err := fs.Open(indexName(g.header.number))
 	if err != nil {
 		return nil, false
@@ -52,27 +40,11 @@ func readIndex(fs FS, g *segment) (*index, bool) {
 	if checksum(body) != sum || !bytes.Equal(body[:indexHead], indexHeader(g)) {
 		return nil, false
 	}
-	return &index{rest: body[indexHead:], nextOffset: headerSize}, true
+	return body[indexHead:], true
 }
 
 func indexHeader(g *segment) []byte {
 	return binary.LittleEndian.AppendUint64(g.header.encode(), uint64(g.end))
-}
-
-// next moves to the next record. The checksum of the whole has been checked.
-func (ix *index) next() bool {
-	if len(ix.rest) < recordHeaderSize {
-		return false
-	}
-	ix.header = decodeRecordHeader(ix.rest)
-	ix.offset = ix.nextOffset
-	ix.nextOffset += ix.header.size()
-	end := recordHeaderSize + int64(ix.header.operations)
-	if end > int64(len(ix.rest)) {
-		return false
-	}
-	ix.operations, ix.rest = ix.rest[recordHeaderSize:end], ix.rest[end:]
-	return true
 }
 
 // buildIndex reads a sealed segment and returns its index.
@@ -90,7 +62,7 @@ func buildIndex(g *segment) ([]byte, error) {
 		return nil, sc.err
 	}
 	if sc.problem != "" {
-		return nil, &CorruptError{File: g.name, Offset: sc.offset, Problem: sc.problem}
+		return nil, sc.corrupt(g.name)
 	}
 	return binary.LittleEndian.AppendUint32(b, checksum(b)), nil
 }
@@ -103,17 +75,10 @@ func (s *Store) indexSegment(g *segment) error {
 		return err
 	}
 	name := indexName(g.header.number)
-	f, err := s.fs.Create(name)
-	if err != nil {
-		return err
-	}
-	n, err := f.WriteAt(b, 0)
-	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	notSynced := func(File) error { return nil }
+	if err := writeFile(s.fs, name, b, notSynced); err != nil {
 		s.removeFile(name)
-		return fmt.Errorf("write %s: %w", name, err)
+		return err
 	}
 	s.options.Crash(pointIndexed)
 	return nil

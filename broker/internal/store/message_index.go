@@ -1,5 +1,7 @@
 package store
 
+import "slices"
+
 // messageIndex knows the segments of the log and which messages in them are live. Recovery and commits
 // change it by the same steps, so that what is live in memory is what the log says.
 type messageIndex struct {
@@ -30,7 +32,32 @@ func (l *messageIndex) admit(m *Message, seq uint64, g *segment, offset int64) {
 	l.messages++
 }
 
-// settle ends a queue's hold on a message.
+// apply changes the hold of a queue on a message.
+func (l *messageIndex) apply(m *Message, c *change) {
+	if c.kind == opSettle {
+		l.settle(m, c.queue)
+		return
+	}
+	n := l.notes[claim{m, c.queue}]
+	switch c.kind {
+	case opCount: // which ends a delay
+		m.setDeliveries(c.queue, c.deliveries)
+		if n.until == 0 {
+			return
+		}
+		n.until = 0
+	case opDelay:
+		n.until = c.until
+	case opDie:
+		if n.death != c.death {
+			n.copied = nil
+		}
+		n.death, n.copied = c.death, append(n.copied, c.copied...)
+	}
+	l.annotate(m, c.queue, n)
+}
+
+// settle ends the hold of a queue on a message.
 func (l *messageIndex) settle(m *Message, q QueueID) {
 	if m.segment == nil || !m.release(q) {
 		return
@@ -39,32 +66,6 @@ func (l *messageIndex) settle(m *Message, q QueueID) {
 	if m.queue == 0 {
 		l.remove(m)
 	}
-}
-
-// count notes how often a queue that holds a message has delivered it, which ends its delay.
-func (l *messageIndex) count(m *Message, q QueueID, deliveries uint32) {
-	m.setDeliveries(q, deliveries)
-	if n, ok := l.notes[claim{m, q}]; ok && n.until != 0 {
-		n.until = 0
-		l.annotate(m, q, n)
-	}
-}
-
-// delay notes until when a message is not for consumers of a queue that holds it.
-func (l *messageIndex) delay(m *Message, q QueueID, until int64) {
-	n := l.notes[claim{m, q}]
-	n.until = until
-	l.annotate(m, q, n)
-}
-
-// die notes that a message has died in a queue that holds it, and which queues have a copy since the last note of the same death.
-func (l *messageIndex) die(m *Message, q QueueID, d Death, copied []QueueID) {
-	n := l.notes[claim{m, q}]
-	if n.death != d {
-		n.copied = nil
-	}
-	n.death, n.copied = d, append(n.copied, copied...)
-	l.annotate(m, q, n)
 }
 
 // annotate keeps what is noted of a message for a queue that holds it.
@@ -132,10 +133,10 @@ func (l *messageIndex) appendNotes(operations []byte, m *Message) []byte {
 	for h := range m.holders {
 		n := l.notes[claim{m, h.queue}]
 		if n.until != 0 {
-			operations = appendDelay(operations, m.seq, h.queue, n.until)
+			operations = appendChange(operations, m.seq, &change{kind: opDelay, queue: h.queue, until: n.until})
 		}
 		if n.death != 0 {
-			operations = appendDie(operations, m.seq, h.queue, n.death, n.copied)
+			operations = appendChange(operations, m.seq, &change{kind: opDie, queue: h.queue, death: n.death, copied: n.copied})
 		}
 	}
 	return operations
@@ -174,12 +175,10 @@ func (l *messageIndex) weigh(from int) (total, dead int64) {
 	return total, dead
 }
 
-// before is the segment before another, or nil.
+// before returns the segment before another, or nil.
 func (l *messageIndex) before(g *segment) *segment {
-	for i := len(l.segments) - 1; i > 0; i-- {
-		if l.segments[i] == g {
-			return l.segments[i-1]
-		}
+	if i := slices.Index(l.segments, g); i > 0 {
+		return l.segments[i-1]
 	}
 	return nil
 }

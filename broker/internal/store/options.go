@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 )
@@ -54,17 +55,14 @@ const MaxBatch int64 = 2 << 30
 const maxSegmentEnd = 3 << 30
 
 func (o Options) withDefaults() (Options, error) {
-	if o.SegmentSize == 0 {
-		o.SegmentSize = defaultSegmentSize
-	}
+	o.SegmentSize = cmp.Or(o.SegmentSize, defaultSegmentSize)
+	o.DiskReserve = cmp.Or(o.DiskReserve, defaultDiskReserve)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.SegmentSize < minSegmentSize || o.SegmentSize > maxSegmentSize {
 		return o, fmt.Errorf("segment size %d is not between %d and %d", o.SegmentSize, minSegmentSize, maxSegmentSize)
 	}
 	if o.Sync != SyncAlways && o.Sync != SyncNever {
 		return o, fmt.Errorf("sync mode %d is unknown", o.Sync)
-	}
-	if o.DiskReserve == 0 {
-		o.DiskReserve = defaultDiskReserve
 	}
 	if o.Synced == nil {
 		o.Synced = func(Mark) {}
@@ -74,9 +72,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Full == nil {
 		o.Full = func(bool) {}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Crash == nil {
 		o.Crash = func(string) {}

@@ -53,6 +53,6 @@ func (t *readFailures) again() <-chan time.Time {
 
 // isDamage says whether a message is not what was written, which does not pass.
 func isDamage(err error) bool {
-	var corrupt *CorruptError
-	return errors.As(err, &corrupt)
+	_, ok := errors.AsType[*CorruptError](err)
+	return ok
 }

@@ -103,9 +103,7 @@ func (r *logReader) openSegment(number uint64, last bool) error {
 		return errors.Join(err, f.Close())
 	}
 	sound, err := readHeader(g, segmentMagic, number)
-	var corrupt *CorruptError
-	switch {
-	case errors.As(err, &corrupt):
+	if corrupt, ok := errors.AsType[*CorruptError](err); ok {
 		if last && size <= headerSize && number > r.extent.segment {
 			r.unborn = number
 		} else {
@@ -113,7 +111,8 @@ func (r *logReader) openSegment(number uint64, last bool) error {
 			r.unreadable = append(r.unreadable, number)
 		}
 		return f.Close()
-	case err != nil:
+	}
+	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if size > maxSegmentEnd {
@@ -154,69 +153,54 @@ func (r *logReader) readSegment(g *segment) error {
 	g.written = g.end
 	r.replay.seq = max(r.replay.seq, g.header.seq)
 	if g.sealed && !r.every {
-		if ix, ok := readIndex(r.fs, g); ok {
+		if records, ok := readIndex(r.fs, g); ok {
 			g.indexed = true
-			r.readIndexed(g, ix)
+			r.readIndexed(g, records)
 			return nil
 		}
 	}
-	for offset := int64(headerSize); offset > 0 && err == nil; {
-		offset, err = r.scanSegment(g, offset)
+	return r.scanSegment(g, headerSize)
+}
+
+// scanSegment replays a segment from its own records.
+func (r *logReader) scanSegment(g *segment, from int64) error {
+	records := recordReader{
+		segment: g,
+		salvage: r.salvage,
+		apply: func(sc *scanner) string {
+			problem := r.replay.apply(g, sc.header, sc.offset, sc.operations, sc.badContents)
+			if problem == "" {
+				r.records++
+			}
+			return problem
+		},
+		// All of a segment is synced before the next one begins, even if that has no header yet.
+		mayEnd: func(offset int64) bool {
+			return !g.sealed && r.unborn == 0 && r.extent.mayEnd(g.header.number, offset)
+		},
 	}
+	err := records.read(from)
+	g.written = g.end
+	r.torn = max(r.torn, records.torn)
+	r.damage = append(r.damage, records.damage...)
 	return err
 }
 
-func (r *logReader) readIndexed(g *segment, ix *index) {
-	for ix.next() {
-		if problem := r.replay.apply(g, ix.header, ix.offset, ix.operations, nil); problem != "" {
-			r.damage = append(r.damage, &CorruptError{File: g.name, Offset: ix.offset, Problem: problem})
+// readIndexed replays the records of an index. Its checksum has been checked.
+func (r *logReader) readIndexed(g *segment, records []byte) {
+	for offset := int64(headerSize); len(records) >= recordHeaderSize; r.records++ {
+		h := decodeRecordHeader(records)
+		end := recordHeaderSize + int64(h.operations)
+		if end > int64(len(records)) {
 			return
 		}
-		r.records++
-	}
-}
-
-// scanSegment replays a segment from its own records, up to its end or to damage. It returns where to
-// go on after damage, or 0.
-func (r *logReader) scanSegment(g *segment, offset int64) (resume int64, err error) {
-	// All of a segment is synced before the next is begun, even if that has got no header.
-	mayEnd := !g.sealed && r.unborn == 0
-	sc := scan(g.file, g.header.salt, offset, g.end)
-	for sc.next() {
-		if len(sc.badContents) > 0 {
-			sc.problem = "checksum of a content does not match"
-			if v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset)); err != nil || v.ends || !r.salvage {
-				break
-			}
-			r.damage = append(r.damage, sc.corrupt(g.name))
-			sc.problem = ""
+		if problem := r.replay.apply(g, h, offset, records[recordHeaderSize:end], nil); problem != "" {
+			r.damage = append(r.damage, &CorruptError{File: g.name, Offset: offset, Problem: problem})
+			return
 		}
-		if problem := r.replay.apply(g, sc.header, sc.offset, sc.operations, sc.badContents); problem != "" {
-			sc.reject(problem)
-			break
-		}
-		if isNote(sc.operations) {
-			g.noted = sc.offset
-		}
-		r.records++
+		records = records[end:]
+		offset += h.size()
 	}
-	if sc.err != nil || sc.problem == "" {
-		return 0, sc.err
-	}
-	v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset))
-	if err != nil {
-		return 0, err
-	}
-	if v.ends {
-		r.torn = v.torn
-		g.end, g.written = sc.offset, sc.offset
-		return 0, nil
-	}
-	r.damage = append(r.damage, sc.corrupt(g.name))
-	if !r.salvage {
-		return 0, nil
-	}
-	return v.resume, nil
 }
 
 // findMissing notes the segments that should be there and are not.

@@ -98,17 +98,22 @@ const (
 	opDelay                            // until when a message is not for consumers of a queue; since version 3
 )
 
-// operation is a decoded operation; which fields are set depends on its kind.
-type operation struct {
-	kind       operationKind
-	seq        uint64 // opCopy, opSettle, opCount, opDie, opDelay
+// change is an operation on the hold of a queue on a message.
+type change struct {
+	kind       operationKind // opSettle, opCount, opDie or opDelay
 	queue      QueueID
-	deliveries uint32
-	death      Death
+	deliveries uint32    // opCount
+	death      Death     // opDie
 	copied     []QueueID // opDie
 	until      int64     // opDelay
-	segment    uint64    // opDiscard
-	key, value []byte    // opPut, opDelete; only valid until the next record
+}
+
+// operation is a decoded operation. Which fields are set depends on its kind.
+type operation struct {
+	change
+	seq        uint64 // of the message: opCopy, and all changes
+	segment    uint64 // opDiscard
+	key, value []byte // opPut, opDelete; only valid until the next record
 	message    storedMessage
 }
 
@@ -148,55 +153,37 @@ func appendMessage(b []byte, m *Message, properties, body int) []byte {
 	return b
 }
 
-func appendSettle(b []byte, seq uint64, q QueueID) []byte {
-	b = append(b, byte(opSettle))
+func appendChange(b []byte, seq uint64, c *change) []byte {
+	b = append(b, byte(c.kind))
 	b = binary.AppendUvarint(b, seq)
-	return binary.AppendUvarint(b, uint64(q))
-}
-
-func appendCount(b []byte, seq uint64, q QueueID, deliveries uint32) []byte {
-	b = append(b, byte(opCount))
-	b = binary.AppendUvarint(b, seq)
-	b = binary.AppendUvarint(b, uint64(q))
-	return binary.AppendUvarint(b, uint64(deliveries))
-}
-
-func appendDie(b []byte, seq uint64, q QueueID, d Death, copied []QueueID) []byte {
-	b = append(b, byte(opDie))
-	b = binary.AppendUvarint(b, seq)
-	b = binary.AppendUvarint(b, uint64(q))
-	b = append(b, byte(d))
-	b = binary.AppendUvarint(b, uint64(len(copied)))
-	for _, other := range copied {
-		b = binary.AppendUvarint(b, uint64(other))
+	b = binary.AppendUvarint(b, uint64(c.queue))
+	switch c.kind {
+	case opCount:
+		b = binary.AppendUvarint(b, uint64(c.deliveries))
+	case opDelay:
+		b = binary.AppendVarint(b, c.until)
+	case opDie:
+		b = append(b, byte(c.death))
+		b = binary.AppendUvarint(b, uint64(len(c.copied)))
+		for _, q := range c.copied {
+			b = binary.AppendUvarint(b, uint64(q))
+		}
 	}
 	return b
 }
 
-func appendDelay(b []byte, seq uint64, q QueueID, until int64) []byte {
-	b = append(b, byte(opDelay))
-	b = binary.AppendUvarint(b, seq)
-	b = binary.AppendUvarint(b, uint64(q))
-	return binary.AppendVarint(b, until)
-}
-
 func appendDiscard(b []byte, segment uint64) []byte {
-	b = append(b, byte(opDiscard))
-	return binary.AppendUvarint(b, segment)
+	return binary.AppendUvarint(append(b, byte(opDiscard)), segment)
 }
 
 func appendPut(b []byte, key string, value []byte) []byte {
-	b = append(b, byte(opPut))
-	b = binary.AppendUvarint(b, uint64(len(key)))
-	b = append(b, key...)
-	b = binary.AppendUvarint(b, uint64(len(value)))
-	return append(b, value...)
+	return appendBytes(appendBytes(append(b, byte(opPut)), key), value)
 }
 
-func appendDelete(b []byte, key string) []byte {
-	b = append(b, byte(opDelete))
-	b = binary.AppendUvarint(b, uint64(len(key)))
-	return append(b, key...)
+func appendDelete(b []byte, key string) []byte { return appendBytes(append(b, byte(opDelete)), key) }
+
+func appendBytes[S string | []byte](b []byte, s S) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 // decoder reads the operations of a record. It stops at the first that makes no sense and then is
@@ -212,31 +199,16 @@ func (d *decoder) next(op *operation) bool {
 		return false
 	}
 	before := len(d.rest)
-	*op = operation{kind: operationKind(d.byte())}
+	*op = operation{change: change{kind: operationKind(d.byte())}}
 	switch op.kind {
 	case opPublish:
 		d.message(&op.message)
 	case opCopy:
 		op.seq = d.uvarint()
 		d.message(&op.message)
-	case opSettle:
+	case opSettle, opCount, opDie, opDelay:
 		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-	case opCount:
-		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-		op.deliveries = d.uint32()
-	case opDie:
-		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-		op.death = Death(d.byte())
-		for count := d.uvarint(); count > 0 && !d.bad; count-- {
-			op.copied = append(op.copied, QueueID(d.uvarint()))
-		}
-	case opDelay:
-		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-		op.until = d.varint()
+		d.change(&op.change)
 	case opDiscard:
 		op.segment = d.uvarint()
 	case opSynced, opClosed:
@@ -250,6 +222,21 @@ func (d *decoder) next(op *operation) bool {
 	}
 	op.message.overhead = before - len(d.rest)
 	return !d.bad
+}
+
+func (d *decoder) change(c *change) {
+	c.queue = QueueID(d.uvarint())
+	switch c.kind {
+	case opCount:
+		c.deliveries = d.uint32()
+	case opDelay:
+		c.until = d.varint()
+	case opDie:
+		c.death = Death(d.byte())
+		for count := d.uvarint(); count > 0 && !d.bad; count-- {
+			c.copied = append(c.copied, QueueID(d.uvarint()))
+		}
+	}
 }
 
 func (d *decoder) message(m *storedMessage) {
@@ -266,12 +253,9 @@ func (d *decoder) message(m *storedMessage) {
 		m.meta.TTL *= 1000
 	}
 	m.size = d.uint32()
-	if len(d.rest) < 4 {
-		d.bad = true
-		return
+	if b := d.take(4); b != nil {
+		m.crc = binary.LittleEndian.Uint32(b)
 	}
-	m.crc = binary.LittleEndian.Uint32(d.rest)
-	d.rest = d.rest[4:]
 	m.properties = d.uint32()
 	m.body = d.uint32()
 	count := d.uvarint()
@@ -293,34 +277,45 @@ func (m *storedMessage) nextHolder() holder {
 	return h
 }
 
-func (d *decoder) byte() byte {
-	if len(d.rest) == 0 {
+// take returns the next n bytes, or nil if there are fewer.
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.rest)) {
 		d.bad = true
-		return 0
+		return nil
 	}
-	b := d.rest[0]
-	d.rest = d.rest[1:]
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
 	return b
+}
+
+func (d *decoder) bytes() []byte { return d.take(d.uvarint()) }
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
 }
 
 func (d *decoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.bad = true
-		return 0
-	}
-	d.rest = d.rest[n:]
+	d.skip(n)
 	return v
 }
 
 func (d *decoder) varint() int64 {
 	v, n := binary.Varint(d.rest)
+	d.skip(n)
+	return v
+}
+
+// skip skips the n bytes of an integer. If n is not positive, there was no integer, and its value is 0.
+func (d *decoder) skip(n int) {
 	if n <= 0 {
 		d.bad = true
-		return 0
+		return
 	}
 	d.rest = d.rest[n:]
-	return v
 }
 
 func (d *decoder) uint32() uint32 {
@@ -330,15 +325,4 @@ func (d *decoder) uint32() uint32 {
 		return 0
 	}
 	return uint32(v)
-}
-
-func (d *decoder) bytes() []byte {
-	n := d.uvarint()
-	if n > uint64(len(d.rest)) {
-		d.bad = true
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
 }

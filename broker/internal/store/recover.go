@@ -116,8 +116,8 @@ func (s *Store) cutTail(g *segment, torn int64) error {
 		return fmt.Errorf("size of %s: %w", g.name, err)
 	}
 	if size > g.end {
-		if err := g.file.Truncate(g.end); err != nil {
-			return fmt.Errorf("cut %s off at offset %d: %w", g.name, g.end, err)
+		if err := g.truncate(); err != nil {
+			return err
 		}
 	}
 	g.written = g.end

@@ -16,20 +16,13 @@ import (
 // Where definitions are damaged, adopt is called with what is left and returns what is to be defined besides, so that the messages of queues
 // whose definitions are lost belong to somebody. Nil adopts nothing.
 func Repair(ctx context.Context, dir FS, adopt func(Salvage) []Definition) (Report, error) {
-	s, err := openForCheck(dir, FS.Lock)
-	if err != nil {
-		return Report{}, fmt.Errorf("repair the store: %w", err)
-	}
-	x := examination{store: s}
-	if err := x.run(ctx); err != nil {
-		return Report{}, errors.Join(fmt.Errorf("repair the store: %w", err), s.release())
-	}
-	r := x.report()
-	mended := repair{examination: &x, report: &r, adopt: adopt}
-	if err := errors.Join(mended.run(), s.release()); err != nil {
-		return r, fmt.Errorf("repair the store: %w", err)
-	}
-	return r, nil
+	var r Report
+	err := examine(ctx, dir, "repair", FS.Lock, func(x *examination) error {
+		r = x.report()
+		p := repair{examination: x, report: &r, adopt: adopt}
+		return p.run()
+	})
+	return r, err
 }
 
 // Salvage is what damage has left.

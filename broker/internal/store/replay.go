@@ -57,27 +57,8 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 			}
 			content += int64(op.message.size)
 			nth++
-		case opSettle:
-			r.see(op.queue)
-			r.settle(op.seq, op.queue)
-		case opCount:
-			r.see(op.queue)
-			if m := r.messages.find(op.seq); m != nil {
-				r.ledger.count(m, op.queue, op.deliveries)
-			}
-		case opDelay:
-			r.see(op.queue)
-			if m := r.messages.find(op.seq); m != nil {
-				r.ledger.delay(m, op.queue, op.until)
-			}
-		case opDie:
-			r.see(op.queue)
-			for _, q := range op.copied {
-				r.see(q)
-			}
-			if m := r.messages.find(op.seq); m != nil {
-				r.ledger.die(m, op.queue, op.death, op.copied)
-			}
+		case opSettle, opCount, opDelay, opDie:
+			r.change(op.seq, &op.change)
 		case opDiscard:
 			if op.segment > g.header.number {
 				return "a segment is discarded that comes later"
@@ -141,12 +122,16 @@ func (r *replay) copy(g *segment, seq uint64, found *storedMessage, offset int64
 	}
 }
 
-func (r *replay) settle(seq uint64, q QueueID) {
+func (r *replay) change(seq uint64, c *change) {
+	r.see(c.queue)
+	for _, q := range c.copied {
+		r.see(q)
+	}
 	m := r.messages.find(seq)
 	if m == nil {
 		return
 	}
-	r.ledger.settle(m, q)
+	r.ledger.apply(m, c)
 	if m.segment == nil {
 		r.messages.remove(seq)
 	}

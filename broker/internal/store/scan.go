@@ -148,6 +148,66 @@ func (s *scanner) corrupt(name string) *CorruptError {
 	return &CorruptError{File: name, Offset: s.offset, Problem: s.problem}
 }
 
+// recordReader reads the records of a log file up to its end or to damage, or past damage.
+type recordReader struct {
+	segment *segment
+	salvage bool                    // continue after damage
+	apply   func(*scanner) string   // applies a record, or returns what is wrong with it
+	mayEnd  func(offset int64) bool // whether the log may end there
+	torn    int64                   // bytes that a crash left after the end of the log
+	damage  []*CorruptError
+}
+
+func (r *recordReader) read(from int64) error {
+	for {
+		resume, err := r.readFrom(from)
+		if err != nil || resume == 0 {
+			return err
+		}
+		from = resume
+	}
+}
+
+// readFrom returns where to continue after damage, or 0.
+func (r *recordReader) readFrom(offset int64) (resume int64, err error) {
+	g := r.segment
+	sc := scan(g.file, g.header.salt, offset, g.end)
+	for sc.next() {
+		if len(sc.badContents) > 0 {
+			sc.problem = "checksum of a content does not match"
+			if v, err := judge(g, sc, r.mayEnd(sc.offset)); err != nil || v.ends || !r.salvage {
+				break
+			}
+			r.damage = append(r.damage, sc.corrupt(g.name))
+			sc.problem = ""
+		}
+		if problem := r.apply(sc); problem != "" {
+			sc.reject(problem)
+			break
+		}
+		if isNote(sc.operations) {
+			g.noted = sc.offset
+		}
+	}
+	if sc.err != nil || sc.problem == "" {
+		return 0, sc.err
+	}
+	v, err := judge(g, sc, r.mayEnd(sc.offset))
+	if err != nil {
+		return 0, err
+	}
+	if v.ends {
+		r.torn = v.torn
+		g.end = sc.offset
+		return 0, nil
+	}
+	r.damage = append(r.damage, sc.corrupt(g.name))
+	if !r.salvage {
+		return 0, nil
+	}
+	return v.resume, nil
+}
+
 // verdict is what to make of a place at which there should be a record and is none.
 type verdict struct {
 	ends   bool  // the log ends here

@@ -55,7 +55,7 @@ func readCut(t *testing.T, log []byte) (*logReader, *segment) {
 	}
 	s := &Store{ledger: messageIndex{segments: []*segment{g}}}
 	r := s.newLogReader(nil, func(Found) *Message { return new(Message) })
-	if _, err := r.scanSegment(g, headerSize); err != nil {
+	if err := r.scanSegment(g, headerSize); err != nil {
 		t.Fatal(err)
 	}
 	return r, g

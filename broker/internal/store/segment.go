@@ -148,6 +148,14 @@ func newSegment(name string, h header) *segment {
 	return &segment{name: name, header: h, end: headerSize}
 }
 
+// truncate cuts the file off at the end of its records.
+func (g *segment) truncate() error {
+	if err := g.file.Truncate(g.end); err != nil {
+		return fmt.Errorf("truncate %s at offset %d: %w", g.name, g.end, err)
+	}
+	return nil
+}
+
 func (g *segment) place() place { return place{g.header.salt, g.end} }
 
 // link puts a message at the end of the list.

@@ -145,30 +145,20 @@ func (s *Store) Commit(b *Batch) Mark {
 	seq, offset := s.seq-uint64(b.published), c.segment.end-b.contents
 	for i := range b.steps {
 		st := &b.steps[i]
-		switch st.kind {
-		case opPublish:
-			if bulk == nil {
-				c.data = appendContent(c.data, st.content)
-			}
-			s.ledger.admit(st.message, seq, c.segment, offset)
-			seq++
-			offset += int64(st.message.size)
-		case opSettle:
-			s.ledger.settle(st.message, st.queue)
-		case opCount:
-			s.ledger.count(st.message, st.queue, st.deliveries)
-		case opDelay:
-			s.ledger.delay(st.message, st.queue, st.until)
-		case opDie:
-			s.ledger.die(st.message, st.queue, st.death, st.copied)
+		if st.kind != opPublish {
+			s.ledger.apply(st.message, &st.change)
+			continue
 		}
+		if bulk == nil {
+			c.data = appendContent(c.data, st.content)
+		}
+		s.ledger.admit(st.message, seq, c.segment, offset)
+		seq++
+		offset += int64(st.message.size)
 	}
 	mark, wake := s.committed()
 	tend := s.wantsTending()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(wake)
 	if tend {
 		signal(s.tend)
 	}
@@ -225,6 +215,14 @@ func (s *Store) committed() (mark Mark, wake bool) {
 	return s.mark, s.wakeWriter()
 }
 
+// unlock unlocks the mutex, and then wakes the committer if it has to write.
+func (s *Store) unlock(wake bool) {
+	s.mu.Unlock()
+	if wake {
+		signal(s.wake)
+	}
+}
+
 // Durable is the mark up to which all commits are durable.
 func (s *Store) Durable() Mark { return Mark(s.durable.Load()) }
 
@@ -256,10 +254,7 @@ func (s *Store) await(ctx context.Context, done func() bool) error {
 			wake = s.wakeWriter()
 		}
 		progress := s.progress
-		s.mu.Unlock()
-		if wake {
-			signal(s.wake)
-		}
+		s.unlock(wake)
 		if ok {
 			return nil
 		}

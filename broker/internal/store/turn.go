@@ -33,8 +33,7 @@ func (s *Store) Flush() {
 	}
 	if !s.isSmall() {
 		s.turn = committers
-		s.mu.Unlock()
-		signal(s.wake)
+		s.unlock(true)
 		return
 	}
 	s.turn = flushers
@@ -49,8 +48,11 @@ func (s *Store) flush(g group) {
 	err := g.log[0].write()
 	if err == nil {
 		err = s.finishGroup(g)
-	} else if isDiskFull(err) {
-		s.passOn(g)
+	} else if isDiskFull(err) { // the committer can wait for room
+		s.mu.Lock()
+		s.handed = &g
+		s.turn = committers
+		s.unlock(true)
 		return
 	}
 	if err != nil {
@@ -58,20 +60,7 @@ func (s *Store) flush(g group) {
 		return
 	}
 	s.mu.Lock()
-	wake := s.endTurn()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
-}
-
-// passOn leaves a group to the committer, who can wait for room.
-func (s *Store) passOn(g group) {
-	s.mu.Lock()
-	s.handed = &g
-	s.turn = committers
-	s.mu.Unlock()
-	signal(s.wake)
+	s.unlock(s.endTurn())
 }
 
 // isSmall says whether what is pending is for a caller of Flush. The mutex is held.
