@@ -255,7 +255,7 @@ var replaced = []struct{ word, write string }{
 }
 
 // cleanGo are the directories of Go code whose comments have none of the replaced words. The list grows.
-var cleanGo = []string{"internal/archtest"}
+var cleanGo = []string{"internal/archtest", "internal/wire", "broker/internal/queue", "broker/internal/store", "broker/internal/exchange"}
 
 func TestWords(t *testing.T) {
 	words := make([]*regexp.Regexp, len(replaced))

@@ -68,9 +68,7 @@ type BasicReject struct {
 }
 
 type BasicRecoverAsync struct{ Requeue bool }
-
 type BasicRecover struct{ Requeue bool }
-
 type BasicRecoverOK struct{}
 
 type BasicNack struct {

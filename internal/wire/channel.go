@@ -1,15 +1,10 @@
 package wire
 
 type ChannelOpen struct{ _ string }
-
 type ChannelOpenOK struct{ _ []byte }
-
 type ChannelFlow struct{ Active bool }
-
 type ChannelFlowOK ChannelFlow
-
 type ChannelClose ConnectionClose
-
 type ChannelCloseOK struct{}
 
 // AccessRequest asks for a ticket. Only old clients send it, and tickets have no effect.

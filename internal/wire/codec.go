@@ -68,33 +68,21 @@ func (c *codec) writeError(what string) error {
 	return nil
 }
 
-func (c *codec) readUint8() uint8 {
-	if b, ok := c.take(1); ok {
-		return b[0]
+// zeros is what reads of integers return after an error.
+var zeros [8]byte
+
+// readFixed returns the n bytes of an integer.
+func (c *codec) readFixed(n uint32) []byte {
+	if b, ok := c.take(n); ok {
+		return b
 	}
-	return 0
+	return zeros[:]
 }
 
-func (c *codec) readUint16() uint16 {
-	if b, ok := c.take(2); ok {
-		return binary.BigEndian.Uint16(b)
-	}
-	return 0
-}
-
-func (c *codec) readUint32() uint32 {
-	if b, ok := c.take(4); ok {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (c *codec) readUint64() uint64 {
-	if b, ok := c.take(8); ok {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
+func (c *codec) readUint8() uint8   { return c.readFixed(1)[0] }
+func (c *codec) readUint16() uint16 { return binary.BigEndian.Uint16(c.readFixed(2)) }
+func (c *codec) readUint32() uint32 { return binary.BigEndian.Uint32(c.readFixed(4)) }
+func (c *codec) readUint64() uint64 { return binary.BigEndian.Uint64(c.readFixed(8)) }
 
 // readShort returns a short string as part of the input, or nil after an error.
 func (c *codec) readShort() []byte {

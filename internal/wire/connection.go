@@ -14,7 +14,6 @@ type ConnectionStartOK struct {
 }
 
 type ConnectionSecure struct{ Challenge []byte }
-
 type ConnectionSecureOK struct{ Response []byte }
 
 type ConnectionTune struct {
@@ -40,9 +39,7 @@ type ConnectionClose struct {
 }
 
 type ConnectionCloseOK struct{}
-
 type ConnectionBlocked struct{ Reason string }
-
 type ConnectionUnblocked struct{}
 
 type ConnectionUpdateSecret struct {

@@ -25,9 +25,7 @@ type ExchangeBind struct {
 }
 
 type ExchangeBindOK struct{}
-
 type ExchangeUnbind ExchangeBind
-
 type ExchangeUnbindOK struct{}
 
 func (*ExchangeDeclare) ID() MethodID   { return IDExchangeDeclare }

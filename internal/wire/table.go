@@ -112,21 +112,12 @@ func (t Table) Get(key string) (any, bool) {
 
 // With returns a copy in which the key has this value: in the place of its first field, or at the end.
 func (t Table) With(key string, value any) Table {
-	changed := make(Table, 0, len(t)+1)
-	found := false
-	for _, f := range t {
-		if f.Key == key {
-			if found {
-				continue
-			}
-			f.Value, found = value, true
-		}
-		changed = append(changed, f)
+	changed := t.Without(key)
+	at := slices.IndexFunc(t, func(f Field) bool { return f.Key == key })
+	if at < 0 {
+		at = len(changed)
 	}
-	if !found {
-		changed = append(changed, Field{key, value})
-	}
-	return changed
+	return slices.Insert(changed, at, Field{key, value})
 }
 
 // Without returns a copy without the key.

@@ -1,19 +1,12 @@
 package wire
 
 type ConfirmSelect struct{ NoWait bool }
-
 type ConfirmSelectOK struct{}
-
 type TxSelect struct{}
-
 type TxSelectOK struct{}
-
 type TxCommit struct{}
-
 type TxCommitOK struct{}
-
 type TxRollback struct{}
-
 type TxRollbackOK struct{}
 
 func (*ConfirmSelect) ID() MethodID   { return IDConfirmSelect }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRound compares turns with those in a plain list.
+// TestRound compares the turns with those of a plain list.
 func TestRound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	var r roundRobin
@@ -47,7 +47,7 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestRoundForgets: priorities that nobody has any more cost nothing.
+// TestRoundForgets: priorities without consumers take no memory.
 func TestRoundForgets(t *testing.T) {
 	var r roundRobin
 	for p := range 1000 {

@@ -34,12 +34,7 @@ type Clock func() time.Duration
 // Queue keeps messages in order. It does no I/O and calls only its consumers' sinks. What has to be done
 // after a call is in the Effects that it returns. The caller must do that without locks.
 type Queue struct {
-	ID     store.QueueID
-	Type   Type
-	clock  Clock
-	budget *Budget
-	single bool // only one consumer at a time gets messages
-	rules  Rules
+	Config
 
 	mu           sync.Mutex
 	settings     Settings
@@ -54,7 +49,7 @@ type Queue struct {
 	returns      uint64
 	arrivals     uint64
 	consumers    []*Consumer // the oldest first
-	active       *Consumer   // the one that gets messages, if single
+	active       *Consumer   // the one that gets messages, if SingleActive
 	roundRobin   roundRobin
 	dead         []Death
 	takingDead   bool  // a caller of TakeDead processes dead letters
@@ -100,8 +95,7 @@ type Config struct {
 
 // New returns an empty queue. Its timer starts with the first call of a method.
 func New(c Config, s Settings) *Queue {
-	q := &Queue{ID: c.ID, Type: c.Type, clock: c.Clock, budget: c.Budget, single: c.SingleActive, rules: c.Rules, levels: make([]*backlog, c.levels())}
-	q.timer.wake = c.Wake
+	q := &Queue{Config: c, levels: make([]*backlog, c.levelCount())}
 	q.configure(s)
 	return q
 }
@@ -109,7 +103,7 @@ func New(c Config, s Settings) *Queue {
 func (q *Queue) configure(s Settings) {
 	q.settings = s
 	q.bounded.Store(s.refuses())
-	q.lastUse = q.clock()
+	q.lastUse = q.Clock()
 }
 
 func (s Settings) refuses() bool {
@@ -187,12 +181,12 @@ func (q *Queue) Push(m *Message, ttl time.Duration) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.deleted {
-		q.budget.release(m)
+		q.Budget.release(m)
 		return Effects{Settled: []*Message{m}}
 	}
 	q.totals.Published++
 	q.arrivals++
-	it := Item{Message: m, place: q.arrivals, Expires: q.lifetime(ttl), Failures: m.Failures, Redelivered: q.rules.ShowsFailures && m.Failures > 0}
+	it := Item{Message: m, place: q.arrivals, Expires: q.lifetime(ttl), Failures: m.Failures, Redelivered: q.Rules.ShowsFailures && m.Failures > 0}
 	it.failedElsewhere = it.Redelivered && q.Type == Classic // RabbitMQ counts such deliveries of quorum queues as repeated
 	if content := m.Content(); q.ready == 0 && content != nil {
 		if fx, ok := q.deliverDirectly(it, content); ok {
@@ -202,7 +196,7 @@ func (q *Queue) Push(m *Message, ttl time.Duration) Effects {
 	q.put(it)
 	fx := q.pump()
 	if q.ready > 0 && m.refs.Load() > 0 {
-		q.budget.unloadIfFull(m)
+		q.Budget.unloadIfFull(m)
 	}
 	return fx
 }
@@ -221,7 +215,7 @@ func (q *Queue) deliverDirectly(it Item, content *store.Content) (Effects, bool)
 
 // delivered accounts for an item that a consumer has accepted.
 func (q *Queue) delivered(c *Consumer, it Item) (settled []*Message) {
-	if !q.single {
+	if !q.SingleActive {
 		q.roundRobin.advance()
 	}
 	return q.taken(it, c.NoAck, &q.totals.Delivered, &q.totals.DeliveredNoAck)
@@ -234,13 +228,13 @@ func (q *Queue) taken(it Item, noAck bool, count, countNoAck *uint64) (settled [
 	}
 	if noAck {
 		*countNoAck++
-		q.budget.release(it.Message)
+		q.Budget.release(it.Message)
 		return []*Message{it.Message}
 	}
 	*count++
 	q.unacked++
 	q.unackedBytes += q.Weight(it.Message)
-	q.budget.unloadIfFull(it.Message)
+	q.Budget.unloadIfFull(it.Message)
 	return nil
 }
 
@@ -253,7 +247,7 @@ func (q *Queue) lifetime(own time.Duration) time.Duration {
 	if ttl < 0 {
 		return 0
 	}
-	return max(q.clock()+ttl, 1)
+	return max(q.Clock()+ttl, 1)
 }
 
 // Restore appends a message that was found in the log. The age is how long it has been in the queue.
@@ -377,7 +371,7 @@ func (q *Queue) removeUnacked(it Item) {
 
 // nextConsumer returns the consumer that gets the next message, or nil if none has room.
 func (q *Queue) nextConsumer() *Consumer {
-	if !q.single {
+	if !q.SingleActive {
 		return q.roundRobin.next()
 	}
 	if q.active != nil && q.active.state == ready {
@@ -388,7 +382,7 @@ func (q *Queue) nextConsumer() *Consumer {
 
 func (q *Queue) setFull(c *Consumer) {
 	c.state = full
-	if !q.single {
+	if !q.SingleActive {
 		q.roundRobin.remove(c)
 	}
 }
@@ -408,7 +402,7 @@ func (q *Queue) dropExpired() {
 	if head == nil || head.Expires == 0 {
 		return
 	}
-	now := q.clock()
+	now := q.Clock()
 	for head != nil && head.Expires != 0 && head.Expires <= now && !q.tooManyDead() {
 		q.addDead(q.pop(), Expired)
 		head = q.head()
@@ -453,7 +447,7 @@ func (q *Queue) DeadLettersDone(letters []Death) {
 	bytes := int64(0)
 	for _, d := range letters {
 		bytes += q.Weight(d.Item.Message)
-		q.budget.release(d.Item.Message)
+		q.Budget.release(d.Item.Message)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -466,7 +460,7 @@ func (q *Queue) Tick() (fx Effects, expired bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.timer.fired()
-	now := q.clock()
+	now := q.Clock()
 	s := &q.settings
 	expired = !q.deleted && s.Expires >= 0 && len(q.consumers) == 0 && now-q.lastUse >= s.Expires
 	if expired {
@@ -479,6 +473,6 @@ func (q *Queue) Tick() (fx Effects, expired bool) {
 func (q *Queue) Touch() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lastUse = q.clock()
+	q.lastUse = q.Clock()
 	q.timer.set(q)
 }

@@ -56,7 +56,7 @@ func (d delayedItem) before(other delayedItem) bool {
 func (q *Queue) delay(it Item, d time.Duration) {
 	q.returns++
 	it.place = q.returns
-	q.delayed.push(delayedItem{it, q.clock() + max(d, 1)})
+	q.delayed.push(delayedItem{it, q.Clock() + max(d, 1)})
 	q.bytes += q.Weight(it.Message)
 }
 
@@ -65,7 +65,7 @@ func (q *Queue) promote() {
 	if len(q.delayed) == 0 {
 		return
 	}
-	for now := q.clock(); len(q.delayed) > 0 && q.delayed[0].until <= now; {
+	for now := q.Clock(); len(q.delayed) > 0 && q.delayed[0].until <= now; {
 		q.returnFirst(q.delayed.pop().Item)
 	}
 }
@@ -96,7 +96,7 @@ func (q *Queue) spanOfDelays() (next, last time.Duration) {
 	if len(q.delayed) == 0 {
 		return 0, 0
 	}
-	now := q.clock()
+	now := q.Clock()
 	for _, it := range q.delayed {
 		last = max(last, it.until-now)
 	}

@@ -37,7 +37,7 @@ const (
 	timesInARow    = 2 // of the higher of two levels
 )
 
-func (c Config) levels() int {
+func (c Config) levelCount() int {
 	switch c.Rules.Priorities {
 	case TwoLevels:
 		return 2
@@ -50,7 +50,7 @@ func (c Config) levels() int {
 // level returns the level of a message.
 func (q *Queue) level(m *Message) int {
 	priority := int(m.Priority)
-	switch q.rules.Priorities {
+	switch q.Rules.Priorities {
 	case TwoLevels:
 		if priority > middlePriority {
 			return 1
@@ -81,7 +81,7 @@ func (q *Queue) top() *backlog {
 	for q.levels[q.highest].len() == 0 {
 		q.highest--
 	}
-	if q.rules.Priorities == TwoLevels && q.highest == 1 && q.inARow == timesInARow && q.levels[0].len() > 0 {
+	if q.Rules.Priorities == TwoLevels && q.highest == 1 && q.inARow == timesInARow && q.levels[0].len() > 0 {
 		// Returned messages come first, and so does a message that is older than the head of the lower level.
 		if high := q.levels[1]; len(high.returned) == 0 && high.fresh.head().place > q.levels[0].fresh.head().place {
 			return q.levels[0]
@@ -92,7 +92,7 @@ func (q *Queue) top() *backlog {
 
 // countInARow is called when an item is taken from a level.
 func (q *Queue) countInARow(from *backlog) {
-	if q.rules.Priorities != TwoLevels || len(from.returned) > 0 {
+	if q.Rules.Priorities != TwoLevels || len(from.returned) > 0 {
 		return
 	}
 	if q.inARow++; q.inARow > timesInARow {
@@ -102,7 +102,7 @@ func (q *Queue) countInARow(from *backlog) {
 
 // Weight returns how many bytes a message counts toward MaxBytes.
 func (q *Queue) Weight(m *Message) int64 {
-	if q.rules.WeighsProperties {
+	if q.Rules.WeighsProperties {
 		return int64(m.Size) + int64(m.Properties)
 	}
 	return int64(m.Size)

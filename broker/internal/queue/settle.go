@@ -12,7 +12,7 @@ func (q *Queue) Settle(items []Item) {
 	defer q.mu.Unlock()
 	for _, it := range items {
 		q.removeUnacked(it)
-		q.budget.release(it.Message)
+		q.Budget.release(it.Message)
 		q.totals.Acked++
 	}
 }
@@ -24,7 +24,7 @@ func (q *Queue) Kill(items []Item, failed bool) Effects {
 	defer q.mu.Unlock()
 	for _, it := range items {
 		if q.takeBack(it) {
-			q.addDead(q.rules.returned(it, failed), Rejected)
+			q.addDead(q.Rules.returned(it, failed), Rejected)
 		}
 	}
 	return q.effects()
@@ -43,7 +43,7 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 		}
 		delay := q.settings.Retry.Delay(it, failed)
 		it.Redelivered, it.failedElsewhere = true, false
-		it = q.rules.returned(it, failed)
+		it = q.Rules.returned(it, failed)
 		if q.Type == Classic {
 			q.backlogOf(q.level(it.Message)).returned.push(it)
 			q.ready++
@@ -52,7 +52,7 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 		}
 		it.Count++
 		count, limit := it.Count, q.settings.DeliveryLimit
-		if q.rules.LimitsFailures {
+		if q.Rules.LimitsFailures {
 			count = uint32(it.Failures)
 		}
 		switch {
@@ -60,7 +60,7 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 			q.addDead(it, DeliveryLimit)
 		case delay > 0:
 			q.delay(it, delay)
-		case limit < 0 && asked && !q.rules.ReturnsFirst:
+		case limit < 0 && asked && !q.Rules.ReturnsFirst:
 			q.append(it)
 		default:
 			q.returnFirst(it)
@@ -74,7 +74,7 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 func (q *Queue) takeBack(it Item) bool {
 	q.removeUnacked(it)
 	if q.deleted {
-		q.budget.release(it.Message)
+		q.Budget.release(it.Message)
 	}
 	return !q.deleted
 }
@@ -84,7 +84,7 @@ func (q *Queue) takeBack(it Item) bool {
 func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx Effects) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lastUse = q.clock()
+	q.lastUse = q.Clock()
 	q.promote()
 	q.dropExpired()
 	head := q.head()
@@ -117,12 +117,12 @@ type Purged struct {
 func (q *Queue) Purge() *Purged {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lastUse = q.clock()
+	q.lastUse = q.Clock()
 	return q.purge()
 }
 
 func (q *Queue) purge() *Purged {
-	p := &Purged{levels: q.levels, delayed: q.delayed, left: q.ready + len(q.delayed), budget: q.budget}
+	p := &Purged{levels: q.levels, delayed: q.delayed, left: q.ready + len(q.delayed), budget: q.Budget}
 	q.levels = make([]*backlog, len(p.levels))
 	q.delayed = nil
 	q.ready, q.bytes = 0, 0

@@ -80,11 +80,11 @@ func (q *Queue) Unload() {
 	defer q.mu.Unlock()
 	for _, l := range q.levels {
 		if l != nil {
-			l.each(l.len(), func(it *Item) { q.budget.Unload(it.Message) })
+			l.each(l.len(), func(it *Item) { q.Budget.Unload(it.Message) })
 		}
 	}
 	for _, d := range q.delayed {
-		q.budget.Unload(d.Message)
+		q.Budget.Unload(d.Message)
 	}
 }
 

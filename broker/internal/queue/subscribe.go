@@ -8,13 +8,13 @@ import "slices"
 func (q *Queue) Subscribe(c *Consumer) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	taken := len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) || q.single && c.Exclusive
+	taken := len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) || q.SingleActive && c.Exclusive
 	if taken && q.Type == Classic || q.deleted {
 		return false
 	}
 	q.consumers = append(q.consumers, c)
 	c.state = full
-	if q.single && q.active == nil {
+	if q.SingleActive && q.active == nil {
 		q.active = c
 	}
 	q.timer.set(q)
@@ -37,14 +37,14 @@ func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
 		return Effects{}, len(q.consumers), false
 	}
 	q.consumers = slices.Delete(q.consumers, at, at+1)
-	if !q.single && c.state == ready {
+	if !q.SingleActive && c.state == ready {
 		q.roundRobin.remove(c)
 	}
 	c.state = removed
 	if q.active == c {
 		q.active = q.successor()
 	}
-	q.lastUse = q.clock()
+	q.lastUse = q.Clock()
 	return q.pump(), len(q.consumers), true
 }
 
@@ -66,7 +66,7 @@ func (q *Queue) Resume(c *Consumer) Effects {
 	defer q.mu.Unlock()
 	if c.state == full {
 		c.state = ready
-		if !q.single {
+		if !q.SingleActive {
 			q.roundRobin.add(c)
 		}
 	}
@@ -102,7 +102,7 @@ func (q *Queue) Loaded(unreadable map[*Message]bool) Effects {
 	defer q.mu.Unlock()
 	q.loading = false
 	for head := q.head(); head != nil && unreadable[head.Message]; head = q.head() {
-		q.budget.release(q.pop().Message)
+		q.Budget.release(q.pop().Message)
 	}
 	return q.pump()
 }

@@ -4,7 +4,6 @@ import "time"
 
 // wakeTimer is the timer of a queue: for the expiry of its head, for its own expiry, and for delayed items.
 type wakeTimer struct {
-	wake  func()
 	timer *time.Timer
 	at    time.Duration // when it fires, 0 if it is not set
 }
@@ -20,9 +19,9 @@ func (w *wakeTimer) set(q *Queue) {
 	case at == 0:
 		w.timer.Stop()
 	case w.timer == nil:
-		w.timer = time.AfterFunc(at-q.clock(), w.wake)
+		w.timer = time.AfterFunc(at-q.Clock(), q.Wake)
 	default:
-		w.timer.Reset(at - q.clock())
+		w.timer.Reset(at - q.Clock())
 	}
 }
 

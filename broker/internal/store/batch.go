@@ -49,7 +49,7 @@ func (b *Batch) Publish(m *Message, c Content, meta Meta, queues []QueueID) {
 	b.contents += int64(size)
 }
 
-// checksum returns the checksum of the content as it is stored.
+// checksum returns the checksum of a stored content.
 func (b *Batch) checksum(c Content) uint32 {
 	b.head = appendContent(b.head[:0], Content{Exchange: c.Exchange, Key: c.Key})
 	binary.LittleEndian.PutUint32(b.head[2:], uint32(len(c.Properties)))

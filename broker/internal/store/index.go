@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// The index of a sealed segment is its records without their contents, so that a start need not read
-// those. It is a copy: if it is missing or not sound, the segment itself is read.
+// The index of a sealed segment has its records without their contents, so that a start need not read
+// the contents. If an index is missing or damaged, the segment itself is read.
 //
 //	header of the segment
 //	end     u64  of the segment
@@ -17,13 +17,13 @@ const (
 	indexMin  = indexHead + 4
 )
 
-// unindexed is how many of the newest segments have no index: where messages do not stay for long,
-// those will be gone soon.
+// unindexed is how many of the newest segments have no index: if messages are short-lived, those
+// segments will soon be removed.
 const unindexed = 3
 
 // readIndex returns the records in the index of a segment, and false if it has no sound index.
 func readIndex(fs FS, g *segment) ([]byte, bool) {
-	f, err := fs.Open(indexName(g.header.number))
+	f, err := fs.Open(indexName(g.header.Number))
 	if err != nil {
 		return nil, false
 	}
@@ -50,7 +50,7 @@ func indexHeader(g *segment) []byte {
 // buildIndex reads a sealed segment and returns its index.
 func buildIndex(g *segment) ([]byte, error) {
 	b := indexHeader(g)
-	sc := scan(g.file, g.header.salt, headerSize, g.end)
+	sc := scan(g.file, g.header.Salt, headerSize, g.end)
 	for sc.next() {
 		if len(sc.badContents) > 0 {
 			return nil, &CorruptError{File: g.name, Offset: sc.offset, Problem: "checksum of a content does not match"}
@@ -67,14 +67,14 @@ func buildIndex(g *segment) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, checksum(b)), nil
 }
 
-// indexSegment writes the index of a sealed segment. It is not synced: if a power cut spoils it, the
+// indexSegment writes the index of a sealed segment. It is not synced: if a power failure damages it, the
 // segment is read.
 func (s *Store) indexSegment(g *segment) error {
 	b, err := buildIndex(g)
 	if err != nil {
 		return err
 	}
-	name := indexName(g.header.number)
+	name := indexName(g.header.Number)
 	notSynced := func(File) error { return nil }
 	if err := writeFile(s.fs, name, b, notSynced); err != nil {
 		s.removeFile(name)
@@ -84,12 +84,12 @@ func (s *Store) indexSegment(g *segment) error {
 	return nil
 }
 
-// indexNext writes the oldest index that is missing; false if there is none. A segment without index
-// is read in full at the next start.
+// indexNext writes the oldest missing index. It returns false if none is missing. A segment without index
+// is read completely at the next start.
 func (s *Store) indexNext() bool {
 	s.mu.Lock()
 	var g *segment
-	for _, candidate := range s.ledger.segments[:max(len(s.ledger.segments)-unindexed, 0)] {
+	for _, candidate := range s.index.segments[:max(len(s.index.segments)-unindexed, 0)] {
 		if candidate.sealed && !candidate.indexed {
 			g = candidate
 			g.indexed = true
@@ -101,7 +101,7 @@ func (s *Store) indexNext() bool {
 		return false
 	}
 	if err := s.indexSegment(g); err != nil {
-		s.options.Logger.Error("cannot index a segment; it is read in full at the next start", "file", g.name, "error", err)
+		s.options.Logger.Error("cannot index a segment; the next start reads it completely", "file", g.name, "error", err)
 	}
 	return true
 }

@@ -13,16 +13,16 @@ import (
 //	contents   u32  their length
 //	seq        u64  number of the first message published in it
 //	operations
-//	contents, one after the other, in the order of the operations that name them
+//	contents, one after the other, in the order of the operations that store them
 //
-// The checksum covers no content: each has its own in the operation that names it, so that a content
-// can be checked alone and an index can hold records without contents. The place is in the checksum
-// so that a record is valid where it was written and nowhere else, not even inside of a body.
+// The checksum does not cover contents: each has its own in the operation that stores it, so that a
+// content can be checked alone, and an index can have records without contents. The checksum covers the
+// place, so that a record is valid only where it was written, and not within a body.
 const recordHeaderSize = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordHeader is the decoded head of a record.
+// recordHeader is the decoded header of a record.
 type recordHeader struct {
 	crc                  uint32
 	operations, contents uint32
@@ -52,32 +52,32 @@ func decodeRecordHeader(b []byte) recordHeader {
 
 func checksum(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
 
-// place is where a record lies.
+// place is where a record is.
 type place struct {
 	salt   uint64
 	offset int64
 }
 
-// sealer computes the checksums of records. It has the bytes that they are computed from, which would
-// else be allocated for each.
-type sealer struct {
+// hasher computes the checksums of records. Its buffer avoids an allocation for each.
+type hasher struct {
 	buf [recordHeaderSize + 16]byte
 }
 
 // sum completes the checksum of the operations with the rest of the header and its place.
-func (s *sealer) sum(h recordHeader, operations uint32, at place) uint32 {
+func (s *hasher) sum(h recordHeader, operations uint32, at place) uint32 {
 	b := h.appendTo(s.buf[:0])
 	b = binary.LittleEndian.AppendUint64(b, at.salt)
 	b = binary.LittleEndian.AppendUint64(b, uint64(at.offset))
 	return crc32.Update(operations, castagnoli, b[4:])
 }
 
-// valid says whether the operations are those that were written at this place.
-func (s *sealer) valid(h recordHeader, operations []byte, at place) bool {
+// valid reports whether the operations are those that were written at this place.
+func (s *hasher) valid(h recordHeader, operations []byte, at place) bool {
 	return h.operations > 0 && h.crc == s.sum(h, checksum(operations), at)
 }
 
-// isNote says whether these are the operations of a record that says that all before it is synced.
+// isNote reports whether these are the operations of a note: a record which means that everything before
+// it is synced.
 func isNote(operations []byte) bool {
 	return len(operations) == 1 && (operationKind(operations[0]) == opSynced || operationKind(operations[0]) == opClosed)
 }
@@ -87,15 +87,15 @@ type operationKind uint8
 const (
 	opPublish operationKind = iota + 1 // a message, numbered by the record
 	opCopy                             // a message copied from an older segment, with its number
-	opSettle                           // a queue is done with a message
+	opSettle                           // a queue no longer holds a message
 	opCount                            // how often a queue delivered a message
 	opDiscard                          // segments before this one are not needed
-	opSynced                           // all before this record is on disk for good
-	opClosed                           // as opSynced, and the store was closed in order
+	opSynced                           // everything before this record is synced
+	opClosed                           // like opSynced, and the store was closed cleanly
 	opPut                              // a definition
-	opDelete                           // a definition is gone
-	opDie                              // a message has died in a queue, which has yet to settle it, and others have a copy; since version 2
-	opDelay                            // until when a message is not for consumers of a queue; since version 3
+	opDelete                           // a definition is deleted
+	opDie                              // a message is a dead letter of a queue, and which queues have a copy; since version 2
+	opDelay                            // until when a queue does not deliver a message; since version 3
 )
 
 // change is an operation on the hold of a queue on a message.
@@ -117,7 +117,7 @@ type operation struct {
 	message    storedMessage
 }
 
-// storedMessage is what an operation says of a message.
+// storedMessage is a message in an operation.
 type storedMessage struct {
 	meta             Meta
 	size, crc        uint32 // of the content
@@ -127,8 +127,8 @@ type storedMessage struct {
 	holderCount      int
 }
 
-// appendMessage appends an opPublish, or an opCopy if the message has a number, and notes in the
-// message what that takes.
+// appendMessage appends an opPublish, or an opCopy if the message has a number. It stores the size of the
+// operation in the message.
 func appendMessage(b []byte, m *Message, properties, body int) []byte {
 	before := len(b)
 	if m.seq == 0 {
@@ -186,14 +186,14 @@ func appendBytes[S string | []byte](b []byte, s S) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// decoder reads the operations of a record. It stops at the first that makes no sense and then is
-// bad. What it returns points into its input.
+// decoder reads the operations of a record. It stops at the first invalid one, and is bad then. Its
+// results refer to the input.
 type decoder struct {
 	rest []byte
 	bad  bool
 }
 
-// next decodes the next operation into op; false at the end or when the record makes no sense.
+// next decodes the next operation. It returns false at the end, and if the operation is invalid.
 func (d *decoder) next(op *operation) bool {
 	if d.bad || len(d.rest) == 0 {
 		return false
@@ -268,7 +268,7 @@ func (d *decoder) message(m *storedMessage) {
 	m.holderCount = int(count)
 }
 
-// nextHolder takes a holder from the encoded ones, which the decoder has found to be sound.
+// nextHolder decodes the next holder. The decoder has checked them.
 func (m *storedMessage) nextHolder() holder {
 	d := decoder{rest: m.holders}
 	h := holder{queue: QueueID(d.uvarint()), deliveries: d.uint32()}

@@ -18,7 +18,7 @@ func TestMessageIsSmall(t *testing.T) {
 	}
 }
 
-// Holders are a set, however it is stored.
+// Holders are a set.
 func TestHolders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var m Message
@@ -165,8 +165,8 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-// FuzzScan reads arbitrary bytes as records. With seal they are given right checksums first, so that
-// what is behind the checksum is tried too.
+// FuzzScan reads arbitrary bytes as records. With seal they get correct checksums first, to test the code
+// after the comparison of checksums.
 func FuzzScan(f *testing.F) {
 	m := Message{size: 7, crc: checksum([]byte("content"))}
 	m.hold(holder{1, 2})
@@ -181,11 +181,11 @@ func FuzzScan(f *testing.F) {
 		if seal {
 			sealAll(b, salt)
 		}
-		g := newSegment("fuzz", header{salt: salt})
+		g := newSegment("fuzz", header{Salt: salt})
 		g.file = memory(b)
 		g.end = int64(len(b))
 		l := &messageIndex{segments: []*segment{g}}
-		r := &logReader{ledger: l, replay: newReplay(l, nil, func(Found) *Message { return new(Message) }), salvage: true}
+		r := &logReader{index: l, replay: newReplay(l, nil, func(Found) *Message { return new(Message) }), salvage: true}
 		if err := r.scanSegment(g, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -200,20 +200,20 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 		byNumber := len(r.replay.messages.others)
-		for _, m := range r.replay.messages.line {
+		for _, m := range r.replay.messages.consecutive {
 			if m != nil {
 				byNumber++
 			}
 		}
 		if live != l.messages || byNumber != live {
-			t.Fatalf("got %d messages in the list, %d in the ledger, %d by number", live, l.messages, byNumber)
+			t.Fatalf("got %d messages in the list, %d in the index, %d by number", live, l.messages, byNumber)
 		}
 	})
 }
 
-// sealAll gives records that fit the checksums they should have.
+// sealAll sets the checksums of all records that fit.
 func sealAll(b []byte, salt uint64) {
-	var s sealer
+	var s hasher
 	for at := 0; at+recordHeaderSize <= len(b); {
 		h := decodeRecordHeader(b[at:])
 		if h.size() > int64(len(b)-at) {
@@ -225,7 +225,7 @@ func sealAll(b []byte, salt uint64) {
 	}
 }
 
-// memory is a file that is only read.
+// memory is a read-only file.
 type memory []byte
 
 func (m memory) ReadAt(b []byte, offset int64) (int, error) {
