@@ -22,10 +22,7 @@ func ParsePublish(payload []byte) (PublishArgs, error) {
 	p.Exchange = c.readShort()
 	p.RoutingKey = c.readShort()
 	c.bits(&p.Mandatory, &p.Immediate)
-	if err := c.endOfMethod(IDBasicPublish, payload); err != nil {
-		return PublishArgs{}, err
-	}
-	return p, nil
+	return p, c.endOfMethod(IDBasicPublish, payload)
 }
 
 // AckArgs are the arguments of basic.ack.
@@ -42,10 +39,7 @@ func ParseAck(payload []byte) (AckArgs, error) {
 	}
 	a := AckArgs{Tag: c.readUint64()}
 	c.bits(&a.Multiple)
-	if err := c.endOfMethod(IDBasicAck, payload); err != nil {
-		return AckArgs{}, err
-	}
-	return a, nil
+	return a, c.endOfMethod(IDBasicAck, payload)
 }
 
 // AppendDeliver appends a basic.deliver frame. It adds nothing when a string has more than 255 bytes.

@@ -99,10 +99,7 @@ func scan(raw []byte, checkHeaders bool) (Brief, error) {
 	}
 	c.skipShort(has&HasAppID != 0)
 	c.skipShort(has&HasClusterID != 0)
-	if err := c.endOf("properties"); err != nil {
-		return Brief{}, err
-	}
-	return b, nil
+	return b, c.endOf("properties")
 }
 
 func (c *codec) skipShort(present bool) {

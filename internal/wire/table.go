@@ -224,12 +224,6 @@ func (c *codec) readTable() Table {
 	return t
 }
 
-func (c *codec) readArray() Array {
-	var a Array
-	c.readNested(func() { a = append(a, c.readValue()) })
-	return a
-}
-
 func (c *codec) readValue() any {
 	switch tag := c.readUint8(); tag {
 	case 't':
@@ -265,7 +259,9 @@ func (c *codec) readValue() any {
 	case 'F':
 		return c.readTable()
 	case 'A':
-		return c.readArray()
+		var a Array
+		c.readNested(func() { a = append(a, c.readValue()) })
+		return a
 	case 'V':
 		return nil
 	default:
@@ -330,10 +326,6 @@ func (c *codec) writeTable(t Table) {
 	})
 }
 
-func (c *codec) writeArray(a Array) {
-	c.writeNested(len(a), func(i int) { c.writeValue(a[i]) })
-}
-
 // writeNested writes the length of n entries in bytes, and the entries.
 func (c *codec) writeNested(n int, write func(i int)) {
 	start := len(c.buf)
@@ -394,7 +386,7 @@ func (c *codec) writeValue(value any) {
 		c.writeTable(v)
 	case Array:
 		c.buf = append(c.buf, 'A')
-		c.writeArray(v)
+		c.writeNested(len(v), func(i int) { c.writeValue(v[i]) })
 	case nil:
 		c.buf = append(c.buf, 'V')
 	default:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 )
 
@@ -134,17 +135,8 @@ func rewrite(g *segment) error {
 		}
 	}
 	from := max(g.noted, headerSize)
-	b := make([]byte, min(g.end-from, scanBuffer))
-	for at := from; at < g.end; {
-		b = b[:min(int64(len(b)), g.end-at)]
-		if _, err := g.file.ReadAt(b, at); err != nil {
-			return fmt.Errorf("read %s at offset %d: %w", g.name, at, err)
-		}
-		n, err := g.file.WriteAt(b, at)
-		if err != nil {
-			return fmt.Errorf("write %s again at offset %d: %w", g.name, at, err)
-		}
-		at += int64(n)
+	if _, err := io.Copy(io.NewOffsetWriter(g.file, from), io.NewSectionReader(g.file, from, g.end-from)); err != nil {
+		return fmt.Errorf("write %s again from offset %d: %w", g.name, from, err)
 	}
 	// It may have left the cache since it was checked.
 	sc := scan(g.file, g.header.Salt, from, g.end)
