@@ -23,7 +23,7 @@ type Item struct {
 // repeated reports whether this queue may have delivered the item before.
 func (it Item) repeated() bool { return it.Redelivered && !it.failedElsewhere }
 
-func (it Item) before(other Item) bool { return it.place < other.place }
+func (it Item) Before(other Item) bool { return it.place < other.place }
 
 // Returns is how often an item was returned, and how often its delivery had failed.
 type Returns struct {
@@ -70,14 +70,14 @@ func (b *backlog) each(n int, visit func(*Item)) {
 
 // minHeap is a heap whose first item is before all others. Unlike container/heap, it does not allocate
 // for each item.
-type minHeap[T interface{ before(T) bool }] []T
+type minHeap[T interface{ Before(T) bool }] []T
 
 func (h *minHeap[T]) push(item T) {
 	*h = append(*h, item)
 	items := *h
 	for i := len(items) - 1; i > 0; {
 		parent := (i - 1) / 2
-		if !items[i].before(items[parent]) {
+		if !items[i].Before(items[parent]) {
 			break
 		}
 		items[parent], items[i] = items[i], items[parent]
@@ -95,7 +95,7 @@ func (h *minHeap[T]) pop() T {
 	for i := 0; ; {
 		first := i
 		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if items[child].before(items[first]) {
+			if items[child].Before(items[first]) {
 				first = child
 			}
 		}

@@ -44,8 +44,8 @@ type delayedItem struct {
 	until time.Duration // on the node's clock, never 0
 }
 
-// before orders by the end of the delay, and then by the time of return.
-func (d delayedItem) before(other delayedItem) bool {
+// Before orders by the end of the delay, and then by the time of return.
+func (d delayedItem) Before(other delayedItem) bool {
 	if d.until != other.until {
 		return d.until < other.until
 	}

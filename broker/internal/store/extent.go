@@ -19,7 +19,7 @@ type extent struct {
 	Definitions int64  // end of that file
 }
 
-// extentFile is the file with the extent, as it is on disk. A checksum follows it.
+// extentFile is the format of the file with the extent. A checksum follows it.
 type extentFile struct {
 	Magic   [4]byte
 	Version uint32

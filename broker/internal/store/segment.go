@@ -27,7 +27,7 @@ const (
 	definitionsMagic = "RHDF"
 )
 
-// header is the header of a log file, as it is on disk.
+// header is the format of the header of a log file.
 type header struct {
 	Magic    [4]byte
 	Version  uint32
