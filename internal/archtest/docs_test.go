@@ -258,6 +258,7 @@ var replaced = []struct{ word, write string }{
 var cleanGo = []string{
 	".", "layout", "topology", "rehoptest", "internal/archtest", "internal/consume", "internal/delays", "internal/envelope", "internal/headerjson",
 	"internal/layouts", "internal/prompt", "internal/rabbit", "internal/sqltext", "internal/topologies", "internal/wire",
+	"broker/internal/queue", "broker/internal/store", "broker/internal/exchange",
 }
 
 func TestWords(t *testing.T) {

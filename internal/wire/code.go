@@ -1,7 +1,5 @@
 package wire
 
-import "cmp"
-
 // Reply codes of connection.close, channel.close and basic.return.
 const (
 	ReplySuccess       = 200
@@ -25,18 +23,37 @@ const (
 	InternalError      = 541
 )
 
+// codeNames is never changed.
 var codeNames = map[uint16]string{
-	ReplySuccess: "REPLY_SUCCESS", ContentTooLarge: "CONTENT_TOO_LARGE", NoRoute: "NO_ROUTE", NoConsumers: "NO_CONSUMERS",
-	ConnectionForced: "CONNECTION_FORCED", InvalidPath: "INVALID_PATH", AccessRefused: "ACCESS_REFUSED", NotFound: "NOT_FOUND",
-	ResourceLocked: "RESOURCE_LOCKED", PreconditionFailed: "PRECONDITION_FAILED", FrameFault: "FRAME_ERROR", SyntaxError: "SYNTAX_ERROR",
-	CommandInvalid: "COMMAND_INVALID", ChannelError: "CHANNEL_ERROR", UnexpectedFrame: "UNEXPECTED_FRAME", ResourceError: "RESOURCE_ERROR",
-	NotAllowed: "NOT_ALLOWED", NotImplemented: "NOT_IMPLEMENTED", InternalError: "INTERNAL_ERROR",
+	ReplySuccess:       "REPLY_SUCCESS",
+	ContentTooLarge:    "CONTENT_TOO_LARGE",
+	NoRoute:            "NO_ROUTE",
+	NoConsumers:        "NO_CONSUMERS",
+	ConnectionForced:   "CONNECTION_FORCED",
+	InvalidPath:        "INVALID_PATH",
+	AccessRefused:      "ACCESS_REFUSED",
+	NotFound:           "NOT_FOUND",
+	ResourceLocked:     "RESOURCE_LOCKED",
+	PreconditionFailed: "PRECONDITION_FAILED",
+	FrameFault:         "FRAME_ERROR",
+	SyntaxError:        "SYNTAX_ERROR",
+	CommandInvalid:     "COMMAND_INVALID",
+	ChannelError:       "CHANNEL_ERROR",
+	UnexpectedFrame:    "UNEXPECTED_FRAME",
+	ResourceError:      "RESOURCE_ERROR",
+	NotAllowed:         "NOT_ALLOWED",
+	NotImplemented:     "NOT_IMPLEMENTED",
 }
 
-// CodeName is the name that a reply text begins with.
-func CodeName(code uint16) string { return cmp.Or(codeNames[code], codeNames[InternalError]) }
+// CodeName returns the name with which a reply text begins.
+func CodeName(code uint16) string {
+	if name, ok := codeNames[code]; ok {
+		return name
+	}
+	return "INTERNAL_ERROR"
+}
 
-// ClosesConnection reports whether a code ends the whole connection, and not only a channel.
+// ClosesConnection reports whether a code closes the connection, and not only the channel.
 func ClosesConnection(code uint16) bool {
 	switch code {
 	case ContentTooLarge, NoRoute, NoConsumers, AccessRefused, NotFound, ResourceLocked, PreconditionFailed:
@@ -45,7 +62,8 @@ func ClosesConnection(code uint16) bool {
 	return true
 }
 
-// ReplyText is the code's name and the text, cut to what a short string holds in the way RabbitMQ cuts it.
+// ReplyText returns the name of the code and the text. It truncates them to the size of a short string,
+// as RabbitMQ does.
 func ReplyText(code uint16, text string) string {
 	const ellipsis = "..."
 	text = CodeName(code) + " - " + text

@@ -11,23 +11,23 @@ import (
 const MaxShort = 255
 
 // codec reads or writes values one after another, so that a method is described once for both
-// directions. It keeps its first fault, and what it reads or writes from then on is invalid.
+// directions. It keeps the first error. What it reads or writes afterwards is not used.
 type codec struct {
-	writing  bool
-	buf      []byte // reading: what is left; writing: what was written
-	anyBytes bool   // reading: short strings need not be UTF-8
-	depth    int    // of nested tables and arrays
-	entries  int    // of tables and arrays so far
-	signs    bool   // reading: skipValue makes unsigned integers of 64 bits signed, in place
-	cut      bool   // reading: the fault is that the input ended, and not within a table
-	fault    *FrameError
-	// anonymous: RabbitMQ does not name the method with the fault
-	anonymous bool
+	writing    bool
+	buf        []byte // reading: what is left; writing: what was written
+	longText   bool   // strings are long strings
+	anyBytes   bool   // reading: short strings need not be UTF-8
+	depth      int    // of nested tables and arrays
+	entries    int    // of tables and arrays so far
+	makeSigned bool   // reading: skipValue makes unsigned 64-bit integers signed, in place
+	truncated  bool   // reading: the error is that the input ended, and not within a table
+	err        *FrameError
+	hideMethod bool // RabbitMQ does not report in which method the error is
 }
 
 func (c *codec) fail(code uint16, format string, args ...any) {
-	if c.fault == nil {
-		c.fault = &FrameError{Code: code, Text: fmt.Sprintf(format, args...)}
+	if c.err == nil {
+		c.err = &FrameError{Code: code, Text: fmt.Sprintf(format, args...)}
 	}
 	if !c.writing {
 		c.buf = nil
@@ -36,11 +36,11 @@ func (c *codec) fail(code uint16, format string, args ...any) {
 
 // take returns the next n bytes, which are part of the input.
 func (c *codec) take(n uint32) ([]byte, bool) {
-	if c.fault != nil {
+	if c.err != nil {
 		return nil, false
 	}
 	if uint64(n) > uint64(len(c.buf)) {
-		c.cut = c.depth == 0
+		c.truncated = c.depth == 0
 		c.fail(SyntaxError, "%d bytes are left where %d are announced", len(c.buf), n)
 		return nil, false
 	}
@@ -49,52 +49,48 @@ func (c *codec) take(n uint32) ([]byte, bool) {
 	return taken, true
 }
 
-// readAll ends the reading of a thing that has to end where its bytes end.
-func (c *codec) readAll(thing string) error {
+// endOf returns the error of reading something that must use all of the input.
+func (c *codec) endOf(what string) error {
 	if len(c.buf) > 0 {
-		c.fail(SyntaxError, "%d bytes follow the %s", len(c.buf), thing)
+		c.fail(SyntaxError, "%d bytes follow the %s", len(c.buf), what)
 	}
-	if c.fault != nil {
-		return c.fault
+	if c.err != nil {
+		return c.err
 	}
 	return nil
 }
 
-func (c *codec) readUint8() uint8 {
-	if b, ok := c.take(1); ok {
-		return b[0]
+// writeError returns the error of writing.
+func (c *codec) writeError(what string) error {
+	if c.err != nil {
+		return fmt.Errorf("write %s: %s", what, c.err.Text)
 	}
-	return 0
+	return nil
 }
 
-func (c *codec) readUint16() uint16 {
-	if b, ok := c.take(2); ok {
-		return binary.BigEndian.Uint16(b)
+// zeros is what reads of integers return after an error.
+var zeros [8]byte
+
+// readFixed returns the n bytes of an integer.
+func (c *codec) readFixed(n uint32) []byte {
+	if b, ok := c.take(n); ok {
+		return b
 	}
-	return 0
+	return zeros[:]
 }
 
-func (c *codec) readUint32() uint32 {
-	if b, ok := c.take(4); ok {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
+func (c *codec) readUint8() uint8   { return c.readFixed(1)[0] }
+func (c *codec) readUint16() uint16 { return binary.BigEndian.Uint16(c.readFixed(2)) }
+func (c *codec) readUint32() uint32 { return binary.BigEndian.Uint32(c.readFixed(4)) }
+func (c *codec) readUint64() uint64 { return binary.BigEndian.Uint64(c.readFixed(8)) }
 
-func (c *codec) readUint64() uint64 {
-	if b, ok := c.take(8); ok {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
-
-// readShort returns a short string as part of the input, nil after a fault.
+// readShort returns a short string as part of the input, or nil after an error.
 func (c *codec) readShort() []byte {
 	b, _ := c.take(uint32(c.readUint8()))
 	return b
 }
 
-// readLong returns a long string, or what a table or array consists of, as part of the input.
+// readLong returns a long string, or the entries of a table or array, as part of the input.
 func (c *codec) readLong() []byte {
 	b, _ := c.take(c.readUint32())
 	return b
@@ -109,44 +105,81 @@ func (c *codec) writeShort(s string) {
 	c.buf = append(c.buf, s...)
 }
 
-func (c *codec) writeLength(n int) {
-	if uint64(n) > math.MaxUint32 {
-		c.fail(SyntaxError, "a long string has %d bytes, at most %d fit", n, uint32(math.MaxUint32))
+func writeLong[S string | []byte](c *codec, s S) {
+	if uint64(len(s)) > math.MaxUint32 {
+		c.fail(SyntaxError, "a long string has %d bytes, at most %d fit", len(s), uint32(math.MaxUint32))
 		return
 	}
-	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(n))
+	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(s)))
+	c.buf = append(c.buf, s...)
 }
 
-func (c *codec) octet(v *uint8) {
+// value reads into a variable, or writes it.
+func (c *codec) value(pointer any) {
 	if c.writing {
-		c.buf = append(c.buf, *v)
+		c.write(pointer)
 	} else {
+		c.read(pointer)
+	}
+}
+
+func (c *codec) read(pointer any) {
+	switch v := pointer.(type) {
+	case *uint8:
 		*v = c.readUint8()
-	}
-}
-
-func (c *codec) short(v *uint16) {
-	if c.writing {
-		c.buf = binary.BigEndian.AppendUint16(c.buf, *v)
-	} else {
+	case *uint16:
 		*v = c.readUint16()
-	}
-}
-
-func (c *codec) long(v *uint32) {
-	if c.writing {
-		c.buf = binary.BigEndian.AppendUint32(c.buf, *v)
-	} else {
+	case *uint32:
 		*v = c.readUint32()
+	case *uint64:
+		*v = c.readUint64()
+	case *string:
+		*v = c.readText()
+	case *[]byte:
+		*v = append([]byte(nil), c.readLong()...)
+	case *Table:
+		*v = c.readTable()
+	default: // to print the type would move every value to the heap
+		panic("wire: a field has a type without encoding")
 	}
 }
 
-func (c *codec) longLong(v *uint64) {
-	if c.writing {
+func (c *codec) write(pointer any) {
+	switch v := pointer.(type) {
+	case *uint8:
+		c.buf = append(c.buf, *v)
+	case *uint16:
+		c.buf = binary.BigEndian.AppendUint16(c.buf, *v)
+	case *uint32:
+		c.buf = binary.BigEndian.AppendUint32(c.buf, *v)
+	case *uint64:
 		c.buf = binary.BigEndian.AppendUint64(c.buf, *v)
-	} else {
-		*v = c.readUint64()
+	case *string:
+		if c.longText {
+			writeLong(c, *v)
+		} else {
+			c.writeShort(*v)
+		}
+	case *[]byte:
+		writeLong(c, *v)
+	case *Table:
+		c.writeTable(*v)
+	default:
+		panic("wire: a field has a type without encoding")
 	}
+}
+
+func (c *codec) readText() string {
+	if c.longText {
+		return string(c.readLong())
+	}
+	b := c.readShort()
+	if !c.anyBytes && !utf8.Valid(b) {
+		c.fail(FrameFault, "Malformed UTF-8 in shortstr")
+		c.hideMethod = true
+		return ""
+	}
+	return string(b)
 }
 
 // bits packs up to eight flags into an octet, the first into its lowest bit.
@@ -165,66 +198,4 @@ func (c *codec) bits(flags ...*bool) {
 		}
 	}
 	c.buf = append(c.buf, octet)
-}
-
-func (c *codec) shortString(s *string) {
-	if c.writing {
-		c.writeShort(*s)
-		return
-	}
-	b := c.readShort()
-	if !c.anyBytes && !utf8.Valid(b) {
-		c.fail(FrameFault, "Malformed UTF-8 in shortstr")
-		c.anonymous = true
-		return
-	}
-	*s = string(b)
-}
-
-func (c *codec) longString(s *string) {
-	if c.writing {
-		c.writeLength(len(*s))
-		c.buf = append(c.buf, *s...)
-	} else {
-		*s = string(c.readLong())
-	}
-}
-
-func (c *codec) longBytes(b *[]byte) {
-	if c.writing {
-		c.writeLength(len(*b))
-		c.buf = append(c.buf, *b...)
-	} else {
-		*b = append([]byte(nil), c.readLong()...)
-	}
-}
-
-func (c *codec) table(t *Table) {
-	if c.writing {
-		c.writeTable(*t)
-	} else {
-		*t = c.readTable()
-	}
-}
-
-// The reserved arguments are written as zero and read for their length alone.
-
-func (c *codec) reservedShort() {
-	var v uint16
-	c.short(&v)
-}
-
-func (c *codec) reservedBit() {
-	var v bool
-	c.bits(&v)
-}
-
-func (c *codec) reservedShortString() {
-	var s string
-	c.shortString(&s)
-}
-
-func (c *codec) reservedLongString() {
-	var s string
-	c.longString(&s)
 }

@@ -6,16 +6,6 @@ type ConnectionStart struct {
 	Mechanisms, Locales        string
 }
 
-func (*ConnectionStart) ID() MethodID { return IDConnectionStart }
-
-func (m *ConnectionStart) arguments(c *codec) {
-	c.octet(&m.VersionMajor)
-	c.octet(&m.VersionMinor)
-	c.table(&m.ServerProperties)
-	c.longString(&m.Mechanisms)
-	c.longString(&m.Locales)
-}
-
 type ConnectionStartOK struct {
 	ClientProperties Table
 	Mechanism        string
@@ -23,28 +13,8 @@ type ConnectionStartOK struct {
 	Locale           string
 }
 
-func (*ConnectionStartOK) ID() MethodID { return IDConnectionStartOK }
-
-func (m *ConnectionStartOK) arguments(c *codec) {
-	c.table(&m.ClientProperties)
-	c.shortString(&m.Mechanism)
-	c.longBytes(&m.Response)
-	c.shortString(&m.Locale)
-}
-
-type ConnectionSecure struct {
-	Challenge []byte
-}
-
-func (*ConnectionSecure) ID() MethodID         { return IDConnectionSecure }
-func (m *ConnectionSecure) arguments(c *codec) { c.longBytes(&m.Challenge) }
-
-type ConnectionSecureOK struct {
-	Response []byte
-}
-
-func (*ConnectionSecureOK) ID() MethodID         { return IDConnectionSecureOK }
-func (m *ConnectionSecureOK) arguments(c *codec) { c.longBytes(&m.Response) }
+type ConnectionSecure struct{ Challenge []byte }
+type ConnectionSecureOK struct{ Response []byte }
 
 type ConnectionTune struct {
 	ChannelMax uint16
@@ -52,70 +22,44 @@ type ConnectionTune struct {
 	Heartbeat  uint16 // in seconds
 }
 
-func (*ConnectionTune) ID() MethodID { return IDConnectionTune }
-
-func (m *ConnectionTune) arguments(c *codec) {
-	c.short(&m.ChannelMax)
-	c.long(&m.FrameMax)
-	c.short(&m.Heartbeat)
-}
-
 type ConnectionTuneOK ConnectionTune
-
-func (*ConnectionTuneOK) ID() MethodID { return IDConnectionTuneOK }
-
-func (m *ConnectionTuneOK) arguments(c *codec) { (*ConnectionTune)(m).arguments(c) }
 
 type ConnectionOpen struct {
 	VirtualHost string
+	_           string
+	_           bool
 }
 
-func (*ConnectionOpen) ID() MethodID { return IDConnectionOpen }
+type ConnectionOpenOK struct{ _ string }
 
-func (m *ConnectionOpen) arguments(c *codec) {
-	c.shortString(&m.VirtualHost)
-	c.reservedShortString()
-	c.reservedBit()
+type ConnectionClose struct {
+	ReplyCode         uint16
+	ReplyText         string
+	ClassID, MethodID uint16 // of the method that caused it, if any
 }
 
-type ConnectionOpenOK struct{}
-
-func (*ConnectionOpenOK) ID() MethodID       { return IDConnectionOpenOK }
-func (*ConnectionOpenOK) arguments(c *codec) { c.reservedShortString() }
-
-type ConnectionClose ChannelClose
-
-func (*ConnectionClose) ID() MethodID { return IDConnectionClose }
-
-func (m *ConnectionClose) arguments(c *codec) { (*ChannelClose)(m).arguments(c) }
-
-type ConnectionCloseOK struct{ noArguments }
-
-func (*ConnectionCloseOK) ID() MethodID { return IDConnectionCloseOK }
-
-type ConnectionBlocked struct {
-	Reason string
-}
-
-func (*ConnectionBlocked) ID() MethodID         { return IDConnectionBlocked }
-func (m *ConnectionBlocked) arguments(c *codec) { c.shortString(&m.Reason) }
-
-type ConnectionUnblocked struct{ noArguments }
-
-func (*ConnectionUnblocked) ID() MethodID { return IDConnectionUnblocked }
+type ConnectionCloseOK struct{}
+type ConnectionBlocked struct{ Reason string }
+type ConnectionUnblocked struct{}
 
 type ConnectionUpdateSecret struct {
 	NewSecret []byte
 	Reason    string
 }
 
-func (*ConnectionUpdateSecret) ID() MethodID { return IDConnectionUpdateSecret }
+type ConnectionUpdateSecretOK struct{}
 
-func (m *ConnectionUpdateSecret) arguments(c *codec) {
-	c.longBytes(&m.NewSecret)
-	c.shortString(&m.Reason)
-}
-
-type ConnectionUpdateSecretOK struct{ noArguments }
-
+func (*ConnectionStart) ID() MethodID          { return IDConnectionStart }
+func (*ConnectionStartOK) ID() MethodID        { return IDConnectionStartOK }
+func (*ConnectionSecure) ID() MethodID         { return IDConnectionSecure }
+func (*ConnectionSecureOK) ID() MethodID       { return IDConnectionSecureOK }
+func (*ConnectionTune) ID() MethodID           { return IDConnectionTune }
+func (*ConnectionTuneOK) ID() MethodID         { return IDConnectionTuneOK }
+func (*ConnectionOpen) ID() MethodID           { return IDConnectionOpen }
+func (*ConnectionOpenOK) ID() MethodID         { return IDConnectionOpenOK }
+func (*ConnectionClose) ID() MethodID          { return IDConnectionClose }
+func (*ConnectionCloseOK) ID() MethodID        { return IDConnectionCloseOK }
+func (*ConnectionBlocked) ID() MethodID        { return IDConnectionBlocked }
+func (*ConnectionUnblocked) ID() MethodID      { return IDConnectionUnblocked }
+func (*ConnectionUpdateSecret) ID() MethodID   { return IDConnectionUpdateSecret }
 func (*ConnectionUpdateSecretOK) ID() MethodID { return IDConnectionUpdateSecretOK }

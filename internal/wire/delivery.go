@@ -1,8 +1,11 @@
 package wire
 
-// The methods that come once per message are read and written here without allocating.
+import "encoding/binary"
 
-// PublishArgs are the arguments of basic.publish. Its slices are parts of the payload.
+// Publish, deliver, ack and nack come once per message. Here they are read and written without
+// allocations.
+
+// PublishArgs are the arguments of basic.publish. The slices are parts of the payload.
 type PublishArgs struct {
 	Exchange, RoutingKey []byte
 	Mandatory, Immediate bool
@@ -10,7 +13,7 @@ type PublishArgs struct {
 
 // ParsePublish reads what ParseMethod would return as a *BasicPublish.
 func ParsePublish(payload []byte) (PublishArgs, error) {
-	c, err := argumentsOf(IDBasicPublish, payload)
+	c, err := openArguments(IDBasicPublish, payload)
 	if err != nil {
 		return PublishArgs{}, err
 	}
@@ -19,10 +22,7 @@ func ParsePublish(payload []byte) (PublishArgs, error) {
 	p.Exchange = c.readShort()
 	p.RoutingKey = c.readShort()
 	c.bits(&p.Mandatory, &p.Immediate)
-	if err := c.readArguments(IDBasicPublish, payload); err != nil {
-		return PublishArgs{}, err
-	}
-	return p, nil
+	return p, c.endOfMethod(IDBasicPublish, payload)
 }
 
 // AckArgs are the arguments of basic.ack.
@@ -33,51 +33,44 @@ type AckArgs struct {
 
 // ParseAck reads what ParseMethod would return as a *BasicAck.
 func ParseAck(payload []byte) (AckArgs, error) {
-	c, err := argumentsOf(IDBasicAck, payload)
+	c, err := openArguments(IDBasicAck, payload)
 	if err != nil {
 		return AckArgs{}, err
 	}
-	var a AckArgs
-	c.longLong(&a.Tag)
+	a := AckArgs{Tag: c.readUint64()}
 	c.bits(&a.Multiple)
-	if err := c.readArguments(IDBasicAck, payload); err != nil {
-		return AckArgs{}, err
-	}
-	return a, nil
+	return a, c.endOfMethod(IDBasicAck, payload)
 }
 
 // AppendDeliver appends a basic.deliver frame. It adds nothing when a string has more than 255 bytes.
 func AppendDeliver(dst []byte, channel uint16, consumerTag string, deliveryTag uint64, redelivered bool, exchange, routingKey string) []byte {
-	c := codec{writing: true, buf: openMethod(dst, channel, IDBasicDeliver)}
+	c := openMethod(dst, channel, IDBasicDeliver)
 	c.writeShort(consumerTag)
-	c.longLong(&deliveryTag)
+	c.buf = binary.BigEndian.AppendUint64(c.buf, deliveryTag)
 	c.bits(&redelivered)
 	c.writeShort(exchange)
 	c.writeShort(routingKey)
-	if c.fault != nil {
-		return dst
-	}
-	return closeFrame(c.buf, len(dst))
+	return c.closeMethod(dst)
 }
 
 // AppendAck appends a basic.ack frame.
 func AppendAck(dst []byte, channel uint16, tag uint64, multiple bool) []byte {
-	c := codec{writing: true, buf: openMethod(dst, channel, IDBasicAck)}
-	c.longLong(&tag)
+	c := openMethod(dst, channel, IDBasicAck)
+	c.buf = binary.BigEndian.AppendUint64(c.buf, tag)
 	c.bits(&multiple)
-	return closeFrame(c.buf, len(dst))
+	return c.closeMethod(dst)
 }
 
 // AppendNack appends a basic.nack frame.
 func AppendNack(dst []byte, channel uint16, tag uint64, multiple, requeue bool) []byte {
-	c := codec{writing: true, buf: openMethod(dst, channel, IDBasicNack)}
-	c.longLong(&tag)
+	c := openMethod(dst, channel, IDBasicNack)
+	c.buf = binary.BigEndian.AppendUint64(c.buf, tag)
 	c.bits(&multiple, &requeue)
-	return closeFrame(c.buf, len(dst))
+	return c.closeMethod(dst)
 }
 
-// argumentsOf begins to read the arguments of a method that the payload has to hold.
-func argumentsOf(want MethodID, payload []byte) (codec, error) {
+// openArguments begins to read the arguments of the method that the payload must hold.
+func openArguments(want MethodID, payload []byte) (codec, error) {
 	id, ok := PeekMethod(payload)
 	if !ok || id != want {
 		return codec{}, Frame{Type: FrameMethod, Payload: payload}.Unexpected()

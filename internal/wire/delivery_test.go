@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// checkPublish compares ParsePublish with ParseMethod, whose outcome is given.
+// checkPublish compares ParsePublish with the given result of ParseMethod.
 func checkPublish(t *testing.T, payload []byte, m Method, err error) {
 	t.Helper()
 	if id, _ := PeekMethod(payload); id != IDBasicPublish {
@@ -27,7 +27,7 @@ func checkPublish(t *testing.T, payload []byte, m Method, err error) {
 	}
 }
 
-// checkAck compares ParseAck with ParseMethod, whose outcome is given.
+// checkAck compares ParseAck with the given result of ParseMethod.
 func checkAck(t *testing.T, payload []byte, m Method, err error) {
 	t.Helper()
 	if id, _ := PeekMethod(payload); id != IDBasicAck {
@@ -70,7 +70,7 @@ func TestParsePublishAndAck(t *testing.T) {
 	wantFault(t, err, FrameError{UnexpectedFrame, 0, "type 1, all octets = <<>>"})
 }
 
-func TestAppendOfHotMethodsIsThatOfAppendMethod(t *testing.T) {
+func TestAppendsOfHotMethodsEqualAppendMethod(t *testing.T) {
 	for _, test := range []struct {
 		got  []byte
 		want Method

@@ -1,15 +1,16 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 )
 
-// FrameError is why the data of a peer cannot be read, and how to close its connection.
+// FrameError is why something that a peer sent cannot be read, and how to close its connection.
 type FrameError struct {
 	Code   uint16
-	Method MethodID // the method at fault, 0 when there is none
-	Text   string   // without the code's name: see ReplyText
+	Method MethodID // the method with the error, or 0
+	Text   string   // without the name of the code: see ReplyText
 }
 
 func (e *FrameError) Error() string {
@@ -20,16 +21,16 @@ func (e *FrameError) Error() string {
 	return text
 }
 
-// Unexpected is the error for a frame that is well formed but out of place.
+// Unexpected returns the error for a well-formed frame that is not allowed at this point.
 func (f Frame) Unexpected() *FrameError {
 	return &FrameError{Code: UnexpectedFrame, Text: f.describe()}
 }
 
-func (f Frame) fault(reason string) *FrameError {
+func (f Frame) malformed(reason string) *FrameError {
 	return &FrameError{Code: FrameFault, Text: f.describe() + ": " + reason}
 }
 
-// describe words a frame as RabbitMQ does in its reply text.
+// describe prints a frame as RabbitMQ does in its reply texts.
 func (f Frame) describe() string {
 	share, octets := "all", f.Payload
 	if len(octets) > 16 {
@@ -38,20 +39,16 @@ func (f Frame) describe() string {
 	return fmt.Sprintf("type %d, %s octets = %s", f.Type, share, octetString(octets))
 }
 
-// octetString words bytes as Erlang does when all of them can be printed.
+// octetString prints bytes as Erlang does: as text if all of them can be printed.
 func octetString(octets []byte) string {
-	for _, o := range octets {
-		if o < ' ' || o > '~' || o == '"' || o == '\\' {
-			return octetList(octets)
-		}
-	}
-	if len(octets) == 0 {
+	notText := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
+	if len(octets) == 0 || bytes.ContainsFunc(octets, notText) {
 		return octetList(octets)
 	}
 	return `<<"` + string(octets) + `">>`
 }
 
-// octetList words bytes as Erlang does, though no more of them than a reply text holds.
+// octetList prints bytes as Erlang does, but not more of them than a reply text holds.
 func octetList(octets []byte) string {
 	list := []byte("<<")
 	for i, o := range octets[:min(len(octets), MaxShort)] {

@@ -4,6 +4,7 @@ package wire
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // ProtocolHeader is what a client sends first.
@@ -20,9 +21,9 @@ const (
 const (
 	// FrameEnd is the last byte of every frame.
 	FrameEnd = 0xCE
-	// FrameMinSize is the frame-max that every peer takes, and the limit until another is agreed on.
+	// FrameMinSize is the frame-max that every peer accepts, and the limit until another is negotiated.
 	FrameMinSize = 4096
-	// FrameOverhead is how much longer a frame is than its payload.
+	// FrameOverhead is the size of a frame without its payload.
 	FrameOverhead = prefixSize + 1
 
 	prefixSize = 7 // type, channel, size of the payload
@@ -50,8 +51,8 @@ func (f Frame) wellFormed() bool {
 	return false
 }
 
-// AppendFrame appends a whole frame. As every Append of this package it adds nothing when the value
-// does not fit into the protocol, here a payload of 4 GiB or more.
+// AppendFrame appends a whole frame. Like every Append function of this package, it adds nothing when
+// the protocol has no room for the value: here, a payload of 4 GiB or more.
 func AppendFrame(dst []byte, typ uint8, channel uint16, payload []byte) []byte {
 	start := len(dst)
 	dst = openFrame(dst, typ, channel)
@@ -64,8 +65,8 @@ func AppendHeartbeat(dst []byte) []byte {
 	return AppendFrame(dst, FrameHeartbeat, 0, nil)
 }
 
-// AppendContent appends a content header and the body in as many frames as frameMax asks for. A
-// frameMax that leaves no room for a body, such as 0, is no limit. An empty body has no frame.
+// AppendContent appends a content header, and the body in frames of at most frameMax. A frameMax that
+// leaves no room for a body, such as 0, means no limit. An empty body has no frame.
 func AppendContent(dst []byte, channel, class uint16, props, body []byte, frameMax int) []byte {
 	start := len(dst)
 	dst = openFrame(dst, FrameHeader, channel)
@@ -78,10 +79,8 @@ func AppendContent(dst []byte, channel, class uint16, props, body []byte, frameM
 	if most <= 0 {
 		most = math.MaxInt32
 	}
-	for len(body) > 0 {
-		n := min(len(body), most)
-		dst = AppendFrame(dst, FrameBody, channel, body[:n])
-		body = body[n:]
+	for part := range slices.Chunk(body, most) {
+		dst = AppendFrame(dst, FrameBody, channel, part)
 	}
 	return dst
 }
@@ -91,7 +90,7 @@ func openFrame(dst []byte, typ uint8, channel uint16) []byte {
 	return append(dst, typ, byte(channel>>8), byte(channel), 0, 0, 0, 0)
 }
 
-// closeFrame ends the frame that begins at start, or takes it back when it is too long.
+// closeFrame ends the frame that begins at start, or removes it if it is too long.
 func closeFrame(dst []byte, start int) []byte {
 	size := uint64(len(dst) - start - prefixSize)
 	if size > math.MaxUint32 {

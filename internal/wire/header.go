@@ -18,22 +18,23 @@ type Header struct {
 	Properties []byte
 }
 
-// ParseHeader reads the payload of a header frame. It finds every fault that ParseProperties would find.
+// ParseHeader reads the payload of a header frame. It checks everything that ParseProperties checks.
 func ParseHeader(payload []byte) (Header, error) {
 	if len(payload) < headerSize {
-		return Header{}, Frame{Type: FrameHeader, Payload: payload}.fault("unknown_frame")
+		return Header{}, Frame{Type: FrameHeader, Payload: payload}.malformed("unknown_frame")
 	}
 	h := Header{
 		Class:      binary.BigEndian.Uint16(payload),
 		BodySize:   binary.BigEndian.Uint64(payload[4:]),
 		Properties: payload[headerSize:],
 	}
-	weight := binary.BigEndian.Uint16(payload[2:])
-	if weight != 0 {
-		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf("expected content header for class %d, got non content header frame instead", ClassBasic)}
+	if weight := binary.BigEndian.Uint16(payload[2:]); weight != 0 {
+		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf(
+			"expected content header for class %d, got non content header frame instead", ClassBasic)}
 	}
 	if h.Class != ClassBasic {
-		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf("expected content header for class %d, got one for class %d instead", ClassBasic, h.Class)}
+		return Header{}, &FrameError{Code: UnexpectedFrame, Text: fmt.Sprintf(
+			"expected content header for class %d, got one for class %d instead", ClassBasic, h.Class)}
 	}
 	if _, err := scan(h.Properties, true); err != nil {
 		return Header{}, err
@@ -41,8 +42,8 @@ func ParseHeader(payload []byte) (Header, error) {
 	return h, nil
 }
 
-// Brief is what routing and queueing need to know of the properties. Its slices are parts of them, and
-// nil for properties that are absent.
+// Brief has the properties that routing and queues need. Its slices are parts of the encoded
+// properties, and nil for properties that are absent.
 type Brief struct {
 	DeliveryMode uint8
 	Priority     uint8
@@ -54,12 +55,11 @@ type Brief struct {
 	UserID       []byte
 }
 
-// ScanProperties reads a Brief of properties that ParseHeader has checked, without looking into the headers.
+// ScanProperties reads properties that ParseHeader has checked. It does not read the headers.
 func ScanProperties(raw []byte) (Brief, error) {
 	return scan(raw, false)
 }
 
-// scan is ScanProperties, and can also check the headers.
 func scan(raw []byte, checkHeaders bool) (Brief, error) {
 	var b Brief
 	c := codec{buf: raw}
@@ -99,10 +99,7 @@ func scan(raw []byte, checkHeaders bool) (Brief, error) {
 	}
 	c.skipShort(has&HasAppID != 0)
 	c.skipShort(has&HasClusterID != 0)
-	if err := c.readAll("properties"); err != nil {
-		return Brief{}, err
-	}
-	return b, nil
+	return b, c.endOf("properties")
 }
 
 func (c *codec) skipShort(present bool) {

@@ -34,7 +34,7 @@ func TestMalformedHeaders(t *testing.T) {
 		{"no flags", plain, FrameError{Code: SyntaxError, Text: "0 bytes are left where 2 are announced"}},
 		{"half the flags", plain + "\x00", FrameError{Code: SyntaxError, Text: "1 bytes are left where 2 are announced"}},
 		{"bytes behind", plain + "\x00\x00\x00", FrameError{Code: SyntaxError, Text: "1 bytes follow the properties"}},
-		{"flags that go on", plain + "\x00\x01\x00\x00", FrameError{Code: SyntaxError, Text: "2 bytes follow the properties"}},
+		{"flags that continue", plain + "\x00\x01\x00\x00", FrameError{Code: SyntaxError, Text: "2 bytes follow the properties"}},
 		{"string past the end", plain + "\x80\x00\x05ab", FrameError{Code: SyntaxError, Text: "2 bytes are left where 5 are announced"}},
 		{"headers past the end", plain + "\x20\x00\xff\xff\xff\xff", FrameError{Code: SyntaxError, Text: "0 bytes are left where 4294967295 are announced"}},
 		{"malformed headers", plain + "\x20\x00\x00\x00\x00\x02\x00z", FrameError{Code: SyntaxError, Text: "a table has a field of unknown type 122"}},
@@ -46,7 +46,7 @@ func TestMalformedHeaders(t *testing.T) {
 	}
 }
 
-func TestFlagsWithoutMeaningAreIgnored(t *testing.T) {
+func TestUnknownFlagsAreIgnored(t *testing.T) {
 	for _, flags := range []byte{1, 2, 3} {
 		raw := []byte{0x10, flags, 2}
 		if _, err := ParseHeader(headerPayload(raw, 0)); err != nil {
@@ -76,7 +76,7 @@ func TestScanProperties(t *testing.T) {
 	}
 }
 
-// checkBrief compares a brief with the properties that it is of.
+// checkBrief compares a brief with the properties from which it was scanned.
 func checkBrief(t *testing.T, got Brief, err error, p Properties) {
 	t.Helper()
 	if err != nil {

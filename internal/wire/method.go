@@ -3,43 +3,74 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 )
 
 // methodIDSize is the size of a MethodID on the wire.
 const methodIDSize = 4
 
-// Method is a method with its arguments: a pointer to one of this package's structs. Arguments that
-// AMQP reserves have no field.
+// Method is a method with its arguments: a pointer to one of this package's structs.
+//
+// The fields of such a struct describe the arguments, in their order. Strings are short strings, byte
+// slices are long strings, and adjacent bools share an octet. Blank fields are reserved by AMQP: they
+// are written as zero, and ignored when they are read.
 type Method interface {
 	ID() MethodID
-	arguments(*codec)
 }
-
-// noArguments is embedded in methods without arguments.
-type noArguments struct{}
-
-func (noArguments) arguments(*codec) {}
 
 // ParseMethod reads the payload of a method frame. Its error is a *FrameError.
 func ParseMethod(payload []byte) (Method, error) {
 	id, ok := PeekMethod(payload)
 	if !ok {
-		return nil, Frame{Type: FrameMethod, Payload: payload}.fault("unknown_frame")
+		return nil, Frame{Type: FrameMethod, Payload: payload}.malformed("unknown_frame")
 	}
 	kind, ok := methods[id]
 	if !ok {
 		return nil, &FrameError{Code: NotImplemented, Method: id, Text: fmt.Sprintf("no method has the id %d of class %d", id.Method(), id.Class())}
 	}
-	m := kind.blank()
+	m := kind.empty()
 	c := codec{buf: payload[methodIDSize:]}
-	m.arguments(&c)
-	if err := c.readArguments(id, payload); err != nil {
+	c.arguments(m)
+	if err := c.endOfMethod(id, payload); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// PeekMethod returns which method a payload holds.
+// arguments reads or writes the arguments of a method.
+func (c *codec) arguments(m Method) {
+	switch m.(type) {
+	case *ConnectionStart:
+		c.longText = true
+	case *BasicPublish, *BasicReturn, *BasicDeliver, *BasicGetOK:
+		c.anyBytes = true
+	}
+	fields := reflect.ValueOf(m).Elem()
+	var bits [8]*bool
+	n := 0
+	for i := range fields.NumField() {
+		field := fields.Field(i)
+		if !field.CanSet() { // reserved
+			field = reflect.New(field.Type()).Elem()
+		}
+		pointer := field.Addr().Interface()
+		if bit, ok := pointer.(*bool); ok {
+			bits[n] = bit
+			n++
+			continue
+		}
+		if n > 0 {
+			c.bits(bits[:n]...)
+			n = 0
+		}
+		c.value(pointer)
+	}
+	if n > 0 {
+		c.bits(bits[:n]...)
+	}
+}
+
+// PeekMethod returns which method a payload holds, and false if it is too short for any.
 func PeekMethod(payload []byte) (MethodID, bool) {
 	if len(payload) < methodIDSize {
 		return 0, false
@@ -47,55 +78,58 @@ func PeekMethod(payload []byte) (MethodID, bool) {
 	return MethodID(binary.BigEndian.Uint32(payload)), true
 }
 
-// AppendMethod appends a whole method frame. It adds nothing when Check finds a fault.
+// AppendMethod appends a whole method frame. It adds nothing when Check returns an error.
 func AppendMethod(dst []byte, channel uint16, m Method) []byte {
-	c := codec{writing: true, buf: openMethod(dst, channel, m.ID())}
-	m.arguments(&c)
-	if c.fault != nil {
+	c := openMethod(dst, channel, m.ID())
+	c.arguments(m)
+	return c.closeMethod(dst)
+}
+
+// Check returns why a method cannot be written: a short string has more than 255 bytes, or
+// Table.Check returns an error.
+func Check(m Method) error {
+	c := codec{writing: true}
+	c.arguments(m)
+	return c.writeError(m.ID().String())
+}
+
+// openMethod begins a method frame that closeMethod ends.
+func openMethod(dst []byte, channel uint16, id MethodID) codec {
+	return codec{writing: true, buf: binary.BigEndian.AppendUint32(openFrame(dst, FrameMethod, channel), uint32(id))}
+}
+
+// closeMethod returns dst with the frame that openMethod began, or dst alone after an error.
+func (c *codec) closeMethod(dst []byte) []byte {
+	if c.err != nil {
 		return dst
 	}
 	return closeFrame(c.buf, len(dst))
 }
 
-// Check returns why a method cannot be written: a short string of more than 255 bytes, or a fault in a table.
-func Check(m Method) error {
-	c := codec{writing: true}
-	m.arguments(&c)
-	if c.fault != nil {
-		return fmt.Errorf("write %s: %s", m.ID(), c.fault.Text)
+// endOfMethod returns the error of reading the arguments of a method.
+func (c *codec) endOfMethod(id MethodID, payload []byte) error {
+	if len(c.buf) > 0 || c.truncated {
+		c.err = &FrameError{Code: FrameFault, Text: "cannot decode " + octetList(payload[methodIDSize:])}
 	}
-	return nil
-}
-
-// openMethod begins a method frame that closeFrame ends.
-func openMethod(dst []byte, channel uint16, id MethodID) []byte {
-	return binary.BigEndian.AppendUint32(openFrame(dst, FrameMethod, channel), uint32(id))
-}
-
-// readArguments ends the reading of a method's arguments.
-func (c *codec) readArguments(id MethodID, payload []byte) error {
-	if len(c.buf) > 0 || c.cut {
-		c.fault = &FrameError{Code: FrameFault, Text: "cannot decode " + octetList(payload[methodIDSize:])}
-	}
-	if c.fault == nil {
+	if c.err == nil {
 		return nil
 	}
-	if !c.anonymous {
-		c.fault.Method = id
+	if !c.hideMethod {
+		c.err.Method = id
 	}
-	return c.fault
+	return c.err
 }
 
 // MethodID is a class and a method of it.
 type MethodID uint32
 
-// Class is the class alone.
+// Class returns the number of the class.
 func (id MethodID) Class() uint16 { return uint16(id >> 16) }
 
-// Method is the method within its class.
+// Method returns the number of the method within its class.
 func (id MethodID) Method() uint16 { return uint16(id) }
 
-// String is the name in the specification, such as basic.publish.
+// String returns the name in the specification, such as basic.publish.
 func (id MethodID) String() string {
 	if kind, ok := methods[id]; ok {
 		return kind.name
@@ -183,84 +217,84 @@ const (
 // methods is never changed.
 var methods = map[MethodID]struct {
 	name  string
-	blank func() Method
+	empty func() Method
 }{
-	IDConnectionStart:          {"connection.start", blank[ConnectionStart]},
-	IDConnectionStartOK:        {"connection.start-ok", blank[ConnectionStartOK]},
-	IDConnectionSecure:         {"connection.secure", blank[ConnectionSecure]},
-	IDConnectionSecureOK:       {"connection.secure-ok", blank[ConnectionSecureOK]},
-	IDConnectionTune:           {"connection.tune", blank[ConnectionTune]},
-	IDConnectionTuneOK:         {"connection.tune-ok", blank[ConnectionTuneOK]},
-	IDConnectionOpen:           {"connection.open", blank[ConnectionOpen]},
-	IDConnectionOpenOK:         {"connection.open-ok", blank[ConnectionOpenOK]},
-	IDConnectionClose:          {"connection.close", blank[ConnectionClose]},
-	IDConnectionCloseOK:        {"connection.close-ok", blank[ConnectionCloseOK]},
-	IDConnectionBlocked:        {"connection.blocked", blank[ConnectionBlocked]},
-	IDConnectionUnblocked:      {"connection.unblocked", blank[ConnectionUnblocked]},
-	IDConnectionUpdateSecret:   {"connection.update-secret", blank[ConnectionUpdateSecret]},
-	IDConnectionUpdateSecretOK: {"connection.update-secret-ok", blank[ConnectionUpdateSecretOK]},
+	IDConnectionStart:          {"connection.start", empty[ConnectionStart]},
+	IDConnectionStartOK:        {"connection.start-ok", empty[ConnectionStartOK]},
+	IDConnectionSecure:         {"connection.secure", empty[ConnectionSecure]},
+	IDConnectionSecureOK:       {"connection.secure-ok", empty[ConnectionSecureOK]},
+	IDConnectionTune:           {"connection.tune", empty[ConnectionTune]},
+	IDConnectionTuneOK:         {"connection.tune-ok", empty[ConnectionTuneOK]},
+	IDConnectionOpen:           {"connection.open", empty[ConnectionOpen]},
+	IDConnectionOpenOK:         {"connection.open-ok", empty[ConnectionOpenOK]},
+	IDConnectionClose:          {"connection.close", empty[ConnectionClose]},
+	IDConnectionCloseOK:        {"connection.close-ok", empty[ConnectionCloseOK]},
+	IDConnectionBlocked:        {"connection.blocked", empty[ConnectionBlocked]},
+	IDConnectionUnblocked:      {"connection.unblocked", empty[ConnectionUnblocked]},
+	IDConnectionUpdateSecret:   {"connection.update-secret", empty[ConnectionUpdateSecret]},
+	IDConnectionUpdateSecretOK: {"connection.update-secret-ok", empty[ConnectionUpdateSecretOK]},
 
-	IDChannelOpen:    {"channel.open", blank[ChannelOpen]},
-	IDChannelOpenOK:  {"channel.open-ok", blank[ChannelOpenOK]},
-	IDChannelFlow:    {"channel.flow", blank[ChannelFlow]},
-	IDChannelFlowOK:  {"channel.flow-ok", blank[ChannelFlowOK]},
-	IDChannelClose:   {"channel.close", blank[ChannelClose]},
-	IDChannelCloseOK: {"channel.close-ok", blank[ChannelCloseOK]},
+	IDChannelOpen:    {"channel.open", empty[ChannelOpen]},
+	IDChannelOpenOK:  {"channel.open-ok", empty[ChannelOpenOK]},
+	IDChannelFlow:    {"channel.flow", empty[ChannelFlow]},
+	IDChannelFlowOK:  {"channel.flow-ok", empty[ChannelFlowOK]},
+	IDChannelClose:   {"channel.close", empty[ChannelClose]},
+	IDChannelCloseOK: {"channel.close-ok", empty[ChannelCloseOK]},
 
-	IDAccessRequest:   {"access.request", blank[AccessRequest]},
-	IDAccessRequestOK: {"access.request-ok", blank[AccessRequestOK]},
+	IDAccessRequest:   {"access.request", empty[AccessRequest]},
+	IDAccessRequestOK: {"access.request-ok", empty[AccessRequestOK]},
 
-	IDExchangeDeclare:   {"exchange.declare", blank[ExchangeDeclare]},
-	IDExchangeDeclareOK: {"exchange.declare-ok", blank[ExchangeDeclareOK]},
-	IDExchangeDelete:    {"exchange.delete", blank[ExchangeDelete]},
-	IDExchangeDeleteOK:  {"exchange.delete-ok", blank[ExchangeDeleteOK]},
-	IDExchangeBind:      {"exchange.bind", blank[ExchangeBind]},
-	IDExchangeBindOK:    {"exchange.bind-ok", blank[ExchangeBindOK]},
-	IDExchangeUnbind:    {"exchange.unbind", blank[ExchangeUnbind]},
-	IDExchangeUnbindOK:  {"exchange.unbind-ok", blank[ExchangeUnbindOK]},
+	IDExchangeDeclare:   {"exchange.declare", empty[ExchangeDeclare]},
+	IDExchangeDeclareOK: {"exchange.declare-ok", empty[ExchangeDeclareOK]},
+	IDExchangeDelete:    {"exchange.delete", empty[ExchangeDelete]},
+	IDExchangeDeleteOK:  {"exchange.delete-ok", empty[ExchangeDeleteOK]},
+	IDExchangeBind:      {"exchange.bind", empty[ExchangeBind]},
+	IDExchangeBindOK:    {"exchange.bind-ok", empty[ExchangeBindOK]},
+	IDExchangeUnbind:    {"exchange.unbind", empty[ExchangeUnbind]},
+	IDExchangeUnbindOK:  {"exchange.unbind-ok", empty[ExchangeUnbindOK]},
 
-	IDQueueDeclare:   {"queue.declare", blank[QueueDeclare]},
-	IDQueueDeclareOK: {"queue.declare-ok", blank[QueueDeclareOK]},
-	IDQueueBind:      {"queue.bind", blank[QueueBind]},
-	IDQueueBindOK:    {"queue.bind-ok", blank[QueueBindOK]},
-	IDQueuePurge:     {"queue.purge", blank[QueuePurge]},
-	IDQueuePurgeOK:   {"queue.purge-ok", blank[QueuePurgeOK]},
-	IDQueueDelete:    {"queue.delete", blank[QueueDelete]},
-	IDQueueDeleteOK:  {"queue.delete-ok", blank[QueueDeleteOK]},
-	IDQueueUnbind:    {"queue.unbind", blank[QueueUnbind]},
-	IDQueueUnbindOK:  {"queue.unbind-ok", blank[QueueUnbindOK]},
+	IDQueueDeclare:   {"queue.declare", empty[QueueDeclare]},
+	IDQueueDeclareOK: {"queue.declare-ok", empty[QueueDeclareOK]},
+	IDQueueBind:      {"queue.bind", empty[QueueBind]},
+	IDQueueBindOK:    {"queue.bind-ok", empty[QueueBindOK]},
+	IDQueuePurge:     {"queue.purge", empty[QueuePurge]},
+	IDQueuePurgeOK:   {"queue.purge-ok", empty[QueuePurgeOK]},
+	IDQueueDelete:    {"queue.delete", empty[QueueDelete]},
+	IDQueueDeleteOK:  {"queue.delete-ok", empty[QueueDeleteOK]},
+	IDQueueUnbind:    {"queue.unbind", empty[QueueUnbind]},
+	IDQueueUnbindOK:  {"queue.unbind-ok", empty[QueueUnbindOK]},
 
-	IDBasicQos:          {"basic.qos", blank[BasicQos]},
-	IDBasicQosOK:        {"basic.qos-ok", blank[BasicQosOK]},
-	IDBasicConsume:      {"basic.consume", blank[BasicConsume]},
-	IDBasicConsumeOK:    {"basic.consume-ok", blank[BasicConsumeOK]},
-	IDBasicCancel:       {"basic.cancel", blank[BasicCancel]},
-	IDBasicCancelOK:     {"basic.cancel-ok", blank[BasicCancelOK]},
-	IDBasicPublish:      {"basic.publish", blank[BasicPublish]},
-	IDBasicReturn:       {"basic.return", blank[BasicReturn]},
-	IDBasicDeliver:      {"basic.deliver", blank[BasicDeliver]},
-	IDBasicGet:          {"basic.get", blank[BasicGet]},
-	IDBasicGetOK:        {"basic.get-ok", blank[BasicGetOK]},
-	IDBasicGetEmpty:     {"basic.get-empty", blank[BasicGetEmpty]},
-	IDBasicAck:          {"basic.ack", blank[BasicAck]},
-	IDBasicReject:       {"basic.reject", blank[BasicReject]},
-	IDBasicRecoverAsync: {"basic.recover-async", blank[BasicRecoverAsync]},
-	IDBasicRecover:      {"basic.recover", blank[BasicRecover]},
-	IDBasicRecoverOK:    {"basic.recover-ok", blank[BasicRecoverOK]},
-	IDBasicNack:         {"basic.nack", blank[BasicNack]},
+	IDBasicQos:          {"basic.qos", empty[BasicQos]},
+	IDBasicQosOK:        {"basic.qos-ok", empty[BasicQosOK]},
+	IDBasicConsume:      {"basic.consume", empty[BasicConsume]},
+	IDBasicConsumeOK:    {"basic.consume-ok", empty[BasicConsumeOK]},
+	IDBasicCancel:       {"basic.cancel", empty[BasicCancel]},
+	IDBasicCancelOK:     {"basic.cancel-ok", empty[BasicCancelOK]},
+	IDBasicPublish:      {"basic.publish", empty[BasicPublish]},
+	IDBasicReturn:       {"basic.return", empty[BasicReturn]},
+	IDBasicDeliver:      {"basic.deliver", empty[BasicDeliver]},
+	IDBasicGet:          {"basic.get", empty[BasicGet]},
+	IDBasicGetOK:        {"basic.get-ok", empty[BasicGetOK]},
+	IDBasicGetEmpty:     {"basic.get-empty", empty[BasicGetEmpty]},
+	IDBasicAck:          {"basic.ack", empty[BasicAck]},
+	IDBasicReject:       {"basic.reject", empty[BasicReject]},
+	IDBasicRecoverAsync: {"basic.recover-async", empty[BasicRecoverAsync]},
+	IDBasicRecover:      {"basic.recover", empty[BasicRecover]},
+	IDBasicRecoverOK:    {"basic.recover-ok", empty[BasicRecoverOK]},
+	IDBasicNack:         {"basic.nack", empty[BasicNack]},
 
-	IDConfirmSelect:   {"confirm.select", blank[ConfirmSelect]},
-	IDConfirmSelectOK: {"confirm.select-ok", blank[ConfirmSelectOK]},
+	IDConfirmSelect:   {"confirm.select", empty[ConfirmSelect]},
+	IDConfirmSelectOK: {"confirm.select-ok", empty[ConfirmSelectOK]},
 
-	IDTxSelect:     {"tx.select", blank[TxSelect]},
-	IDTxSelectOK:   {"tx.select-ok", blank[TxSelectOK]},
-	IDTxCommit:     {"tx.commit", blank[TxCommit]},
-	IDTxCommitOK:   {"tx.commit-ok", blank[TxCommitOK]},
-	IDTxRollback:   {"tx.rollback", blank[TxRollback]},
-	IDTxRollbackOK: {"tx.rollback-ok", blank[TxRollbackOK]},
+	IDTxSelect:     {"tx.select", empty[TxSelect]},
+	IDTxSelectOK:   {"tx.select-ok", empty[TxSelectOK]},
+	IDTxCommit:     {"tx.commit", empty[TxCommit]},
+	IDTxCommitOK:   {"tx.commit-ok", empty[TxCommitOK]},
+	IDTxRollback:   {"tx.rollback", empty[TxRollback]},
+	IDTxRollbackOK: {"tx.rollback-ok", empty[TxRollbackOK]},
 }
 
-func blank[T any, M interface {
+func empty[T any, M interface {
 	*T
 	Method
 }]() Method {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// OrderTable puts the fields of an encoded table, its length included, into the order of their keys, and makes unsigned integers of 64 bits signed ones.
-// It does so in place, and reports whether no key is there twice. The table must be one that ParseHeader has checked.
+// OrderTable sorts the fields of an encoded table, which begins with its length, by their keys, and
+// makes unsigned 64-bit integers signed. It works in place, and reports whether all keys are different.
+// The table must be one that ParseHeader has checked.
 func OrderTable(raw []byte) bool {
 	type field struct {
 		key      []byte
@@ -15,8 +16,8 @@ func OrderTable(raw []byte) bool {
 	var few [24]field
 	fields := few[:0]
 	inOrder := true
-	c := codec{buf: raw[4:], signs: true}
-	for len(c.buf) > 0 && c.fault == nil {
+	c := codec{buf: raw[4:], makeSigned: true}
+	for len(c.buf) > 0 && c.err == nil {
 		f := field{from: len(raw) - len(c.buf)}
 		f.key = c.readShort()
 		c.skipValue()
@@ -30,17 +31,17 @@ func OrderTable(raw []byte) bool {
 		return true
 	}
 	slices.SortStableFunc(fields, func(a, b field) int { return bytes.Compare(a.key, b.key) })
-	twice := false
+	unique := true
 	ordered := make([]byte, 0, len(raw)-4)
 	for i, f := range fields {
-		twice = twice || i > 0 && bytes.Equal(fields[i-1].key, f.key)
+		unique = unique && (i == 0 || !bytes.Equal(fields[i-1].key, f.key))
 		ordered = append(ordered, raw[f.from:f.to]...)
 	}
 	copy(raw[4:], ordered)
-	return !twice
+	return unique
 }
 
-// Unique returns a table without those fields whose keys are there before.
+// Unique returns a table with only the first field of each key.
 func (t Table) Unique() Table {
 	var kept Table
 	for i, f := range t {

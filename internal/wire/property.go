@@ -1,7 +1,5 @@
 package wire
 
-import "fmt"
-
 // PropertySet is a set of properties, as flags in the order of the wire.
 type PropertySet uint16
 
@@ -22,13 +20,14 @@ const (
 	HasAppID
 	HasClusterID
 
-	// allProperties leaves out the two lowest flags. RabbitMQ ignores them, the one that announces
-	// more flags too.
+	// allProperties leaves out the two lowest flags. RabbitMQ ignores both, although the lowest
+	// announces more flags.
 	allProperties PropertySet = ^PropertySet(3)
 )
 
-// Properties are the properties of a message. One is present when Has names it or its value is not
-// zero; so Has matters only for those that are present and empty, and to remove one is to clear both.
+// Properties are the properties of a message. A property is present if it is in Has or its value is
+// not zero. So Has is needed only for properties that are present and empty. To remove a property,
+// clear both.
 type Properties struct {
 	Has             PropertySet
 	ContentType     string
@@ -51,109 +50,67 @@ type Properties struct {
 func ParseProperties(raw []byte) (Properties, error) {
 	var p Properties
 	c := codec{buf: raw, anyBytes: true}
-	p.fields(&c)
-	if err := c.readAll("properties"); err != nil {
+	p.code(&c)
+	if err := c.endOf("properties"); err != nil {
 		return Properties{}, err
 	}
 	return p, nil
 }
 
-// Append appends flags and values. It adds nothing when Check finds a fault.
+// Append appends flags and values. It adds nothing when Check returns an error.
 func (p Properties) Append(dst []byte) []byte {
 	c := codec{writing: true, buf: dst}
-	p.fields(&c)
-	if c.fault != nil {
+	p.code(&c)
+	if c.err != nil {
 		return dst
 	}
 	return c.buf
 }
 
-// Check returns why the properties cannot be written: a text of more than 255 bytes, or a fault in Headers.
+// Check returns why the properties cannot be written: a string has more than 255 bytes, or
+// Headers.Check returns an error.
 func (p Properties) Check() error {
 	c := codec{writing: true}
-	p.fields(&c)
-	if c.fault != nil {
-		return fmt.Errorf("write properties: %s", c.fault.Text)
-	}
-	return nil
+	p.code(&c)
+	return c.writeError("properties")
 }
 
-func (p *Properties) fields(c *codec) {
+// fields returns pointers to all properties, in the order of their flags.
+func (p *Properties) fields() [14]any {
+	return [...]any{
+		&p.ContentType, &p.ContentEncoding, &p.Headers, &p.DeliveryMode, &p.Priority, &p.CorrelationID, &p.ReplyTo,
+		&p.Expiration, &p.MessageID, &p.Timestamp, &p.Type, &p.UserID, &p.AppID, &p.ClusterID,
+	}
+}
+
+// code reads or writes flags and values.
+func (p *Properties) code(c *codec) {
+	fields := p.fields()
 	if c.writing {
-		p.Has |= p.set()
-	}
-	p.Has &= allProperties
-	c.short((*uint16)(&p.Has))
-	p.Has &= allProperties
-	if p.Has&HasContentType != 0 {
-		c.shortString(&p.ContentType)
-	}
-	if p.Has&HasContentEncoding != 0 {
-		c.shortString(&p.ContentEncoding)
-	}
-	if p.Has&HasHeaders != 0 {
-		c.table(&p.Headers)
-	}
-	if p.Has&HasDeliveryMode != 0 {
-		c.octet(&p.DeliveryMode)
-	}
-	if p.Has&HasPriority != 0 {
-		c.octet(&p.Priority)
-	}
-	if p.Has&HasCorrelationID != 0 {
-		c.shortString(&p.CorrelationID)
-	}
-	if p.Has&HasReplyTo != 0 {
-		c.shortString(&p.ReplyTo)
-	}
-	if p.Has&HasExpiration != 0 {
-		c.shortString(&p.Expiration)
-	}
-	if p.Has&HasMessageID != 0 {
-		c.shortString(&p.MessageID)
-	}
-	if p.Has&HasTimestamp != 0 {
-		c.longLong(&p.Timestamp)
-	}
-	if p.Has&HasType != 0 {
-		c.shortString(&p.Type)
-	}
-	if p.Has&HasUserID != 0 {
-		c.shortString(&p.UserID)
-	}
-	if p.Has&HasAppID != 0 {
-		c.shortString(&p.AppID)
-	}
-	if p.Has&HasClusterID != 0 {
-		c.shortString(&p.ClusterID)
-	}
-}
-
-// set names the properties that are not zero.
-func (p *Properties) set() PropertySet {
-	var set PropertySet
-	for _, each := range []struct {
-		property PropertySet
-		present  bool
-	}{
-		{HasContentType, p.ContentType != ""},
-		{HasContentEncoding, p.ContentEncoding != ""},
-		{HasHeaders, len(p.Headers) > 0},
-		{HasDeliveryMode, p.DeliveryMode != 0},
-		{HasPriority, p.Priority != 0},
-		{HasCorrelationID, p.CorrelationID != ""},
-		{HasReplyTo, p.ReplyTo != ""},
-		{HasExpiration, p.Expiration != ""},
-		{HasMessageID, p.MessageID != ""},
-		{HasTimestamp, p.Timestamp != 0},
-		{HasType, p.Type != ""},
-		{HasUserID, p.UserID != ""},
-		{HasAppID, p.AppID != ""},
-		{HasClusterID, p.ClusterID != ""},
-	} {
-		if each.present {
-			set |= each.property
+		for i, field := range &fields {
+			if !isEmpty(field) {
+				p.Has |= HasContentType >> i
+			}
 		}
 	}
-	return set
+	p.Has &= allProperties
+	c.value((*uint16)(&p.Has))
+	p.Has &= allProperties
+	for i, field := range &fields {
+		if p.Has&(HasContentType>>i) != 0 {
+			c.value(field)
+		}
+	}
+}
+
+func isEmpty(property any) bool {
+	switch v := property.(type) {
+	case *string:
+		return *v == ""
+	case *Table:
+		return len(*v) == 0
+	case *uint64:
+		return *v == 0
+	}
+	return *property.(*uint8) == 0
 }

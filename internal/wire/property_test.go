@@ -13,7 +13,7 @@ var everyProperty = Properties{
 	Type: "ty", UserID: "ui", AppID: "ai", ClusterID: "cl",
 }
 
-// The bytes are RabbitMQ's.
+// The bytes are those of RabbitMQ.
 func TestPropertiesOnTheWire(t *testing.T) {
 	for _, test := range []struct {
 		name       string

@@ -1,18 +1,10 @@
 package wire
 
 type QueueDeclare struct {
+	_                                               uint16
 	Queue                                           string
 	Passive, Durable, Exclusive, AutoDelete, NoWait bool
 	Arguments                                       Table
-}
-
-func (*QueueDeclare) ID() MethodID { return IDQueueDeclare }
-
-func (m *QueueDeclare) arguments(c *codec) {
-	c.reservedShort()
-	c.shortString(&m.Queue)
-	c.bits(&m.Passive, &m.Durable, &m.Exclusive, &m.AutoDelete, &m.NoWait)
-	c.table(&m.Arguments)
 }
 
 type QueueDeclareOK struct {
@@ -20,90 +12,46 @@ type QueueDeclareOK struct {
 	MessageCount, ConsumerCount uint32
 }
 
-func (*QueueDeclareOK) ID() MethodID { return IDQueueDeclareOK }
-
-func (m *QueueDeclareOK) arguments(c *codec) {
-	c.shortString(&m.Queue)
-	c.long(&m.MessageCount)
-	c.long(&m.ConsumerCount)
-}
-
 type QueueBind struct {
+	_                           uint16
 	Queue, Exchange, RoutingKey string
 	NoWait                      bool
 	Arguments                   Table
 }
 
-func (*QueueBind) ID() MethodID { return IDQueueBind }
-
-func (m *QueueBind) arguments(c *codec) {
-	c.reservedShort()
-	c.shortString(&m.Queue)
-	c.shortString(&m.Exchange)
-	c.shortString(&m.RoutingKey)
-	c.bits(&m.NoWait)
-	c.table(&m.Arguments)
-}
-
-type QueueBindOK struct{ noArguments }
-
-func (*QueueBindOK) ID() MethodID { return IDQueueBindOK }
+type QueueBindOK struct{}
 
 type QueueUnbind struct {
+	_                           uint16
 	Queue, Exchange, RoutingKey string
 	Arguments                   Table
 }
 
-func (*QueueUnbind) ID() MethodID { return IDQueueUnbind }
-
-func (m *QueueUnbind) arguments(c *codec) {
-	c.reservedShort()
-	c.shortString(&m.Queue)
-	c.shortString(&m.Exchange)
-	c.shortString(&m.RoutingKey)
-	c.table(&m.Arguments)
-}
-
-type QueueUnbindOK struct{ noArguments }
-
-func (*QueueUnbindOK) ID() MethodID { return IDQueueUnbindOK }
+type QueueUnbindOK struct{}
 
 type QueuePurge struct {
+	_      uint16
 	Queue  string
 	NoWait bool
 }
 
-func (*QueuePurge) ID() MethodID { return IDQueuePurge }
-
-func (m *QueuePurge) arguments(c *codec) {
-	c.reservedShort()
-	c.shortString(&m.Queue)
-	c.bits(&m.NoWait)
-}
-
-type QueuePurgeOK struct {
-	MessageCount uint32
-}
-
-func (*QueuePurgeOK) ID() MethodID         { return IDQueuePurgeOK }
-func (m *QueuePurgeOK) arguments(c *codec) { c.long(&m.MessageCount) }
+type QueuePurgeOK struct{ MessageCount uint32 }
 
 type QueueDelete struct {
+	_                         uint16
 	Queue                     string
 	IfUnused, IfEmpty, NoWait bool
 }
 
-func (*QueueDelete) ID() MethodID { return IDQueueDelete }
+type QueueDeleteOK struct{ MessageCount uint32 }
 
-func (m *QueueDelete) arguments(c *codec) {
-	c.reservedShort()
-	c.shortString(&m.Queue)
-	c.bits(&m.IfUnused, &m.IfEmpty, &m.NoWait)
-}
-
-type QueueDeleteOK struct {
-	MessageCount uint32
-}
-
-func (*QueueDeleteOK) ID() MethodID         { return IDQueueDeleteOK }
-func (m *QueueDeleteOK) arguments(c *codec) { c.long(&m.MessageCount) }
+func (*QueueDeclare) ID() MethodID   { return IDQueueDeclare }
+func (*QueueDeclareOK) ID() MethodID { return IDQueueDeclareOK }
+func (*QueueBind) ID() MethodID      { return IDQueueBind }
+func (*QueueBindOK) ID() MethodID    { return IDQueueBindOK }
+func (*QueueUnbind) ID() MethodID    { return IDQueueUnbind }
+func (*QueueUnbindOK) ID() MethodID  { return IDQueueUnbindOK }
+func (*QueuePurge) ID() MethodID     { return IDQueuePurge }
+func (*QueuePurgeOK) ID() MethodID   { return IDQueuePurgeOK }
+func (*QueueDelete) ID() MethodID    { return IDQueueDelete }
+func (*QueueDeleteOK) ID() MethodID  { return IDQueueDeleteOK }

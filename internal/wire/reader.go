@@ -8,13 +8,13 @@ import (
 	"math"
 )
 
-// A quiet connection keeps a small buffer; one that fills it at one read gets a larger one.
+// A connection begins with a small buffer. If one read fills it, the connection gets a larger one.
 const (
-	quietBuffer = 4 << 10
-	busyBuffer  = 64 << 10
+	smallBuffer = 4 << 10
+	largeBuffer = 64 << 10
 )
 
-// maxEmptyReads is how often a source may return neither bytes nor an error.
+// maxEmptyReads is how many times in a row a source may return neither bytes nor an error.
 const maxEmptyReads = 100
 
 // Reader reads frames without copying their payloads.
@@ -22,21 +22,21 @@ type Reader struct {
 	source     io.Reader
 	max        int
 	buf        []byte
-	start, end int   // buf[start:end] is read but not yet returned
+	start, end int   // buf[start:end] was read and not yet returned
 	filled     bool  // the last read filled the buffer
-	err        error // what the last read returned along with bytes
+	err        error // returned by the last read, together with bytes
 }
 
-// NewReader reads frames of an agreed frame-max. As RabbitMQ it puts up with clients that forget the
-// 8 bytes around a payload: a payload, not a frame, may be max bytes long. The buffer grows with the
-// bytes that arrive, never by the size that a frame claims.
+// NewReader returns a reader for the negotiated frame-max. Like RabbitMQ, it accepts clients that
+// forget the 8 bytes around a payload: a payload, not a frame, may have max bytes. The buffer grows with
+// the bytes that arrive, never by the size that a frame announces.
 func NewReader(r io.Reader, max int) *Reader {
-	reader := &Reader{source: r, buf: make([]byte, quietBuffer)}
+	reader := &Reader{source: r, buf: make([]byte, smallBuffer)}
 	reader.SetMax(max)
 	return reader
 }
 
-// SetMax changes the frame-max for frames not yet returned.
+// SetMax changes the frame-max for the frames that were not yet returned.
 func (r *Reader) SetMax(max int) { r.max = min(max, math.MaxInt32-FrameOverhead) }
 
 // ProtocolHeader reads the eight bytes that a client sends before its first frame.
@@ -49,16 +49,16 @@ func (r *Reader) ProtocolHeader() ([8]byte, error) {
 	return header, nil
 }
 
-// Next returns the next frame. Its error is io.EOF between two frames, io.ErrUnexpectedEOF within one, a
-// *FrameError for what is not a frame, and else what the connection returned; after a timeout Next can
-// be called again.
+// Next returns the next frame. The error is io.EOF between two frames, io.ErrUnexpectedEOF within a
+// frame, a *FrameError for what is not a frame, or the error of the connection. After a timeout, Next
+// can be called again.
 func (r *Reader) Next() (Frame, error) {
 	if err := r.fill(prefixSize); err != nil {
 		return Frame{}, err
 	}
 	f, size := r.prefix()
 	if size > int64(r.max) {
-		return Frame{}, f.fault(fmt.Sprintf("{frame_too_large,%d,%d}", size, r.max-FrameOverhead))
+		return Frame{}, f.malformed(fmt.Sprintf("{frame_too_large,%d,%d}", size, r.max-FrameOverhead))
 	}
 	if err := r.fill(int(size) + FrameOverhead); err != nil {
 		return Frame{}, err
@@ -67,18 +67,18 @@ func (r *Reader) Next() (Frame, error) {
 	end := r.buf[r.start+prefixSize+int(size)]
 	r.start += int(size) + FrameOverhead
 	if end != FrameEnd {
-		return Frame{}, f.fault(fmt.Sprintf("{invalid_frame_end_marker,%d}", end))
+		return Frame{}, f.malformed(fmt.Sprintf("{invalid_frame_end_marker,%d}", end))
 	}
 	if !f.wellFormed() {
-		return Frame{}, f.fault("unknown_frame")
+		return Frame{}, f.malformed("unknown_frame")
 	}
 	return f, nil
 }
 
-// Buffered is the number of bytes that were read but not yet returned.
+// Buffered returns the number of bytes that were read and not yet returned.
 func (r *Reader) Buffered() int { return r.end - r.start }
 
-// Ready reports whether Next will return without reading from the connection.
+// Ready reports whether Next can return without reading from the connection.
 func (r *Reader) Ready() bool {
 	if r.Buffered() < prefixSize {
 		return false
@@ -118,16 +118,16 @@ func (r *Reader) fill(n int) error {
 	return nil
 }
 
-// makeRoom moves what is buffered to the front and grows a buffer that arriving bytes have filled.
+// makeRoom moves the buffered bytes to the front. It grows the buffer if arriving bytes have filled it.
 func (r *Reader) makeRoom() {
-	waiting := r.buf[r.start:r.end]
-	grow := len(waiting) == len(r.buf) || r.filled && len(r.buf) < busyBuffer
+	buffered := r.buf[r.start:r.end]
+	grow := len(buffered) == len(r.buf) || r.filled && len(r.buf) < largeBuffer
 	if r.start == 0 && !grow {
-		return // not to copy a large frame onto itself whenever a few more of its bytes arrive
+		return // avoids copying a large frame onto itself whenever a few more of its bytes arrive
 	}
 	if grow {
-		r.buf = make([]byte, min(2*len(r.buf), max(busyBuffer, r.max+FrameOverhead)))
+		r.buf = make([]byte, min(2*len(r.buf), max(largeBuffer, r.max+FrameOverhead)))
 	}
-	copy(r.buf, waiting)
-	r.start, r.end = 0, len(waiting)
+	copy(r.buf, buffered)
+	r.start, r.end = 0, len(buffered)
 }

@@ -17,8 +17,8 @@ var sample = []Frame{
 	{FrameBody, 1, []byte{FrameEnd, FrameEnd, FrameEnd}},
 	{FrameBody, 1, []byte{}},
 	{FrameHeartbeat, 0, []byte{}},
-	{FrameBody, 2, bytes.Repeat([]byte("x"), 3*quietBuffer)},
-	{FrameBody, 2, bytes.Repeat([]byte("y"), 2*busyBuffer)},
+	{FrameBody, 2, bytes.Repeat([]byte("x"), 3*smallBuffer)},
+	{FrameBody, 2, bytes.Repeat([]byte("y"), 2*largeBuffer)},
 	{FrameBody, 2, []byte("z")},
 }
 
@@ -30,7 +30,7 @@ func stream(frames ...Frame) []byte {
 	return b
 }
 
-// readAll returns copies of all frames and the error behind them.
+// readAll returns copies of all frames, and the error after them.
 func readAll(r *Reader) ([]Frame, error) {
 	var frames []Frame
 	for {
@@ -146,7 +146,7 @@ func TestReaderBufferStaysSmallOnAQuietConnection(t *testing.T) {
 		name   string
 		reader *Reader
 		want   int
-	}{{"quiet", quiet, quietBuffer}, {"busy", busy, busyBuffer}} {
+	}{{"quiet", quiet, smallBuffer}, {"busy", busy, largeBuffer}} {
 		if _, err := readAll(test.reader); err != io.EOF {
 			t.Errorf("%s: got %v, want EOF", test.name, err)
 		}
@@ -156,7 +156,7 @@ func TestReaderBufferStaysSmallOnAQuietConnection(t *testing.T) {
 	}
 }
 
-func TestReaderGoesOnAfterATimeout(t *testing.T) {
+func TestReaderContinuesAfterATimeout(t *testing.T) {
 	whole := stream(sample[2])
 	r := NewReader(io.MultiReader(bytes.NewReader(whole[:5]), &failOnce{err: os.ErrDeadlineExceeded, then: bytes.NewReader(whole[5:])}), 4096)
 	if _, err := r.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -278,8 +278,8 @@ func FuzzReader(f *testing.F) {
 		if written := stream(frames...); !bytes.HasPrefix(b, written) {
 			t.Fatalf("got % x of % x", written, b)
 		}
-		if len(whole.buf) > busyBuffer {
-			t.Fatalf("got a buffer of %d bytes, want at most %d", len(whole.buf), busyBuffer)
+		if len(whole.buf) > largeBuffer {
+			t.Fatalf("got a buffer of %d bytes, want at most %d", len(whole.buf), largeBuffer)
 		}
 	})
 }

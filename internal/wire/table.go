@@ -2,20 +2,19 @@ package wire
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 )
 
-// Limits of a table, read or written. RabbitMQ has none; a peer could otherwise exhaust the stack by
-// nesting, and the memory by entries of one byte.
+// Limits of a table, read or written. RabbitMQ has none. Without them, a peer could exhaust the stack
+// by nesting, and memory by entries of one byte.
 const (
 	MaxTableDepth   = 32   // tables and arrays within each other
 	MaxTableEntries = 4096 // fields and array items in all
 )
 
-// Table is a field table in the order it was sent in, duplicate keys included.
+// Table is a field table, in the order in which it was sent, with duplicate keys.
 //
 // The type of a value is the type on the wire:
 //
@@ -29,7 +28,7 @@ type Field struct {
 	Value any
 }
 
-// Array is a field array; its items have the types that a Table's values have.
+// Array is a field array. Its items have the same types as the values of a Table.
 type Array []any
 
 // Decimal is Value / 10^Scale.
@@ -38,41 +37,38 @@ type Decimal struct {
 	Value uint32
 }
 
-// Timestamp is in seconds since 1970.
+// Timestamp is a Unix time in seconds.
 type Timestamp uint64
 
-// ParseTable reads a table that begins with its length and fills raw.
+// ParseTable reads a table that begins with its length and takes all of raw.
 func ParseTable(raw []byte) (Table, error) {
 	c := codec{buf: raw}
 	t := c.readTable()
-	if err := c.readAll("table"); err != nil {
+	if err := c.endOf("table"); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// AppendTable appends the table behind its length. It adds nothing when Check finds a fault.
+// AppendTable appends the length of the table and the table. It adds nothing when Check returns an error.
 func AppendTable(dst []byte, t Table) []byte {
 	c := codec{writing: true, buf: dst}
 	c.writeTable(t)
-	if c.fault != nil {
+	if c.err != nil {
 		return dst
 	}
 	return c.buf
 }
 
-// Check returns why the table cannot be written: a key of more than 255 bytes, a Go type that has no type
-// on the wire, NaN or infinity, or a limit exceeded.
+// Check returns why the table cannot be written: a key has more than 255 bytes, a Go type has no type
+// on the wire, a float is NaN or infinite, or a limit is exceeded.
 func (t Table) Check() error {
 	c := codec{writing: true}
 	c.writeTable(t)
-	if c.fault != nil {
-		return fmt.Errorf("write table: %s", c.fault.Text)
-	}
-	return nil
+	return c.writeError("table")
 }
 
-// Weight is about how many bytes the table takes in memory.
+// Weight returns about how many bytes the table takes in memory.
 func (t Table) Weight() int {
 	n := 0
 	for _, f := range t {
@@ -81,10 +77,9 @@ func (t Table) Weight() int {
 	return n
 }
 
-// fieldWeight is what a field takes in addition to its key and value; itemWeight is that for an item of an array.
 const (
-	fieldWeight = 48
-	itemWeight  = 24
+	fieldWeight = 48 // of a field, without its key and value
+	itemWeight  = 24 // of an item of an array, without its value
 )
 
 func valueWeight(value any) int {
@@ -115,43 +110,32 @@ func (t Table) Get(key string) (any, bool) {
 	return nil, false
 }
 
-// With returns a copy in which the key has this value, in the place of its first field or at the end.
+// With returns a copy in which the key has this value: in the place of its first field, or at the end.
 func (t Table) With(key string, value any) Table {
-	changed := make(Table, 0, len(t)+1)
-	found := false
-	for _, f := range t {
-		if f.Key == key {
-			if found {
-				continue
-			}
-			f.Value, found = value, true
-		}
-		changed = append(changed, f)
+	changed := t.Without(key)
+	at := slices.IndexFunc(t, func(f Field) bool { return f.Key == key })
+	if at < 0 {
+		at = len(changed)
 	}
-	if !found {
-		changed = append(changed, Field{key, value})
-	}
-	return changed
+	return slices.Insert(changed, at, Field{key, value})
 }
 
-// Without returns a copy that lacks the key.
+// Without returns a copy without the key.
 func (t Table) Without(key string) Table {
 	return slices.DeleteFunc(slices.Clone(t), func(f Field) bool { return f.Key == key })
 }
 
-// Equal reports whether both have the same values of the same types for the same keys, in any order of
-// the keys.
+// Equal reports whether both have the same values of the same types for the same keys. The order of
+// the keys does not matter.
 func (t Table) Equal(u Table) bool {
-	if len(t) != len(u) {
-		return false
-	}
-	t, u = t.sorted(), u.sorted()
-	return slices.EqualFunc(t, u, func(a, b Field) bool {
+	return slices.EqualFunc(t.Sorted(), u.Sorted(), func(a, b Field) bool {
 		return a.Key == b.Key && equalValues(a.Value, b.Value)
 	})
 }
 
-func (t Table) sorted() Table {
+// Sorted returns the fields in the order of their keys. Fields with the same key keep their order. If
+// nothing changes, it returns the table itself.
+func (t Table) Sorted() Table {
 	byKey := func(a, b Field) int { return strings.Compare(a.Key, b.Key) }
 	if slices.IsSortedFunc(t, byKey) {
 		return t
@@ -180,7 +164,7 @@ func equalValues(a, b any) bool {
 	return a == b
 }
 
-// Integer returns a value of any integer type as RabbitMQ understands it: it takes L for signed.
+// Integer returns the value of any integer type as RabbitMQ reads it: L is signed.
 func Integer(value any) (int64, bool) {
 	switch v := value.(type) {
 	case int8:
@@ -203,19 +187,19 @@ func Integer(value any) (int64, bool) {
 	return 0, false
 }
 
-// nested runs each on the entries of a table or array until its bytes are used up.
-func (c *codec) nested(each func()) {
-	body := c.readLong()
-	rest := c.buf
-	c.buf = body
+// readNested calls read for each entry of a table or array.
+func (c *codec) readNested(read func()) {
+	entries := c.readLong()
+	following := c.buf
+	c.buf = entries
 	c.enter()
 	for len(c.buf) > 0 {
 		c.count()
-		each()
+		read()
 	}
 	c.depth--
-	if c.fault == nil {
-		c.buf = rest
+	if c.err == nil {
+		c.buf = following
 	}
 }
 
@@ -233,17 +217,11 @@ func (c *codec) count() {
 
 func (c *codec) readTable() Table {
 	var t Table
-	c.nested(func() {
+	c.readNested(func() {
 		key := string(c.readShort())
 		t = append(t, Field{key, c.readValue()})
 	})
 	return t
-}
-
-func (c *codec) readArray() Array {
-	var a Array
-	c.nested(func() { a = append(a, c.readValue()) })
-	return a
 }
 
 func (c *codec) readValue() any {
@@ -281,7 +259,9 @@ func (c *codec) readValue() any {
 	case 'F':
 		return c.readTable()
 	case 'A':
-		return c.readArray()
+		var a Array
+		c.readNested(func() { a = append(a, c.readValue()) })
+		return a
 	case 'V':
 		return nil
 	default:
@@ -290,9 +270,9 @@ func (c *codec) readValue() any {
 	}
 }
 
-// skipTable finds what readTable would find wrong, and keeps nothing.
+// skipTable checks what readTable checks, and keeps nothing.
 func (c *codec) skipTable() {
-	c.nested(func() {
+	c.readNested(func() {
 		c.readShort()
 		c.skipValue()
 	})
@@ -308,7 +288,7 @@ func (c *codec) skipValue() {
 	case 'I', 'i':
 		c.take(4)
 	case 'l', 'L', 'T':
-		if tag == 'L' && c.signs {
+		if tag == 'L' && c.makeSigned {
 			at[0] = 'l'
 		}
 		c.take(8)
@@ -323,14 +303,14 @@ func (c *codec) skipValue() {
 	case 'F':
 		c.skipTable()
 	case 'A':
-		c.nested(c.skipValue)
+		c.readNested(c.skipValue)
 	case 'V':
 	default:
 		c.fail(SyntaxError, "a table has a field of unknown type %d", tag)
 	}
 }
 
-// finite refuses what RabbitMQ cannot represent.
+// finite rejects what RabbitMQ cannot represent.
 func (c *codec) finite(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		c.fail(SyntaxError, "a table has a float that is not a finite number")
@@ -346,18 +326,14 @@ func (c *codec) writeTable(t Table) {
 	})
 }
 
-func (c *codec) writeArray(a Array) {
-	c.writeNested(len(a), func(i int) { c.writeValue(a[i]) })
-}
-
-// writeNested writes n entries behind their length in bytes.
-func (c *codec) writeNested(n int, each func(i int)) {
+// writeNested writes the length of n entries in bytes, and the entries.
+func (c *codec) writeNested(n int, write func(i int)) {
 	start := len(c.buf)
 	c.buf = append(c.buf, 0, 0, 0, 0)
 	c.enter()
-	for i := 0; i < n && c.fault == nil; i++ {
+	for i := 0; i < n && c.err == nil; i++ {
 		c.count()
-		each(i)
+		write(i)
 	}
 	c.depth--
 	size := uint64(len(c.buf) - start - 4)
@@ -399,10 +375,10 @@ func (c *codec) writeValue(value any) {
 		c.buf = binary.BigEndian.AppendUint32(append(c.buf, 'D', v.Scale), v.Value)
 	case string:
 		c.buf = append(c.buf, 'S')
-		c.longString(&v)
+		writeLong(c, v)
 	case []byte:
 		c.buf = append(c.buf, 'x')
-		c.longBytes(&v)
+		writeLong(c, v)
 	case Timestamp:
 		c.buf = binary.BigEndian.AppendUint64(append(c.buf, 'T'), uint64(v))
 	case Table:
@@ -410,7 +386,7 @@ func (c *codec) writeValue(value any) {
 		c.writeTable(v)
 	case Array:
 		c.buf = append(c.buf, 'A')
-		c.writeArray(v)
+		c.writeNested(len(v), func(i int) { c.writeValue(v[i]) })
 	case nil:
 		c.buf = append(c.buf, 'V')
 	default:

@@ -19,7 +19,7 @@ var everyType = Table{
 	{"void", nil}, {"bool", "a second time"},
 }
 
-// The bytes are RabbitMQ's, but for L: it reads that and writes l.
+// The bytes are those of RabbitMQ, except for L, which it writes as l.
 func TestFieldTypesOnTheWire(t *testing.T) {
 	for _, test := range []struct {
 		value any
@@ -298,7 +298,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// entries counts fields and items, and fails on what is nested too deep by running far beyond the limit.
+// entries counts fields and items. For a table that is nested too deep, it returns far more than the limit.
 func entries(value any, depth int) int {
 	if depth > MaxTableDepth+1 {
 		return math.MaxInt32

@@ -1,36 +1,19 @@
 package wire
 
-type ConfirmSelect struct {
-	NoWait bool
-}
+type ConfirmSelect struct{ NoWait bool }
+type ConfirmSelectOK struct{}
+type TxSelect struct{}
+type TxSelectOK struct{}
+type TxCommit struct{}
+type TxCommitOK struct{}
+type TxRollback struct{}
+type TxRollbackOK struct{}
 
-func (*ConfirmSelect) ID() MethodID         { return IDConfirmSelect }
-func (m *ConfirmSelect) arguments(c *codec) { c.bits(&m.NoWait) }
-
-type ConfirmSelectOK struct{ noArguments }
-
+func (*ConfirmSelect) ID() MethodID   { return IDConfirmSelect }
 func (*ConfirmSelectOK) ID() MethodID { return IDConfirmSelectOK }
-
-type TxSelect struct{ noArguments }
-
-func (*TxSelect) ID() MethodID { return IDTxSelect }
-
-type TxSelectOK struct{ noArguments }
-
-func (*TxSelectOK) ID() MethodID { return IDTxSelectOK }
-
-type TxCommit struct{ noArguments }
-
-func (*TxCommit) ID() MethodID { return IDTxCommit }
-
-type TxCommitOK struct{ noArguments }
-
-func (*TxCommitOK) ID() MethodID { return IDTxCommitOK }
-
-type TxRollback struct{ noArguments }
-
-func (*TxRollback) ID() MethodID { return IDTxRollback }
-
-type TxRollbackOK struct{ noArguments }
-
-func (*TxRollbackOK) ID() MethodID { return IDTxRollbackOK }
+func (*TxSelect) ID() MethodID        { return IDTxSelect }
+func (*TxSelectOK) ID() MethodID      { return IDTxSelectOK }
+func (*TxCommit) ID() MethodID        { return IDTxCommit }
+func (*TxCommitOK) ID() MethodID      { return IDTxCommitOK }
+func (*TxRollback) ID() MethodID      { return IDTxRollback }
+func (*TxRollbackOK) ID() MethodID    { return IDTxRollbackOK }

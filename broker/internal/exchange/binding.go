@@ -2,8 +2,6 @@ package exchange
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/rehop/rehop/internal/wire"
 )
@@ -15,26 +13,20 @@ type identity[D comparable] struct {
 	args string // encoded, sorted by key
 }
 
-// identify also returns the arguments sorted by key: so RabbitMQ keeps, compares and lists them.
+// identify also returns the arguments sorted by key, as RabbitMQ keeps, compares and lists them.
 func identify[D comparable](dst D, key string, args wire.Table) (identity[D], wire.Table, error) {
 	if len(args) == 0 {
 		return identity[D]{dst: dst, key: key}, nil, nil
 	}
 	if err := args.Check(); err != nil {
-		return identity[D]{}, nil, fmt.Errorf("bind with arguments that AMQP cannot carry: %w", err)
+		return identity[D]{}, nil, fmt.Errorf("bind with arguments that AMQP cannot encode: %w", err)
 	}
-	args = sorted(args)
+	args = args.Sorted()
 	return identity[D]{dst, key, string(wire.AppendTable(nil, args))}, args, nil
 }
 
-// sorted returns a copy in which fields of the same key keep their order.
-func sorted(t wire.Table) wire.Table {
-	t = slices.Clone(t)
-	slices.SortStableFunc(t, func(a, b wire.Field) int { return strings.Compare(a.Key, b.Key) })
-	return t
-}
-
-// binding leads to a destination. It knows its places in the lists that hold it, to leave them in constant time.
+// binding routes to a destination. It has its positions in the lists that contain it, so that it can
+// be removed from them in constant time.
 type binding[D comparable] struct {
 	id      identity[D]
 	args    wire.Table
@@ -46,10 +38,12 @@ type binding[D comparable] struct {
 	inGroup       int
 }
 
-// bindingOverhead is about what a binding takes of memory beside its key and arguments, with its definition on disk.
+// bindingOverhead is about how many bytes a binding takes without its key and arguments, with its
+// definition on disk.
 const bindingOverhead = 768
 
-// weight is about how many bytes the binding takes: its arguments are there as they came, as they are compared, and in its definition.
+// weight is about how many bytes the binding takes. Its arguments are stored three times: in args, in
+// the identity, and in its definition.
 func (b *binding[D]) weight() int64 {
 	return int64(bindingOverhead + 2*len(b.id.key) + 3*b.args.Weight())
 }
@@ -63,18 +57,25 @@ func (g group[D]) with(b *binding[D]) group[D] {
 }
 
 func (g group[D]) without(b *binding[D]) group[D] {
-	last := len(g) - 1
-	g[b.inGroup] = g[last]
-	g[b.inGroup].inGroup = b.inGroup
-	g[last] = nil
-	return g[:last]
+	return removeAt(g, b.inGroup, func(b *binding[D]) *int { return &b.inGroup })
 }
 
-// visit leaves out destinations that have been seen: one may be bound several times, with other arguments or patterns.
-func (g group[D]) visit(seen *once, visit func(D)) {
+// visit skips destinations that were visited: one may be bound several times, with different arguments
+// or patterns.
+func (g group[D]) visit(seen *visited, visit func(D)) {
 	for _, b := range g {
 		if seen.first(b.to.number) {
 			visit(b.id.dst)
 		}
 	}
+}
+
+// removeAt moves the last item of a list to the place of a removed one. Each item has its position in
+// the list.
+func removeAt[T any](list []T, at int, position func(T) *int) []T {
+	last := len(list) - 1
+	list[at] = list[last]
+	*position(list[at]) = at
+	clear(list[last:])
+	return list[:last]
 }

@@ -1,13 +1,13 @@
 package exchange
 
-// destination is where bindings lead.
+// destination is a queue or exchange to which bindings route.
 type destination[D comparable] struct {
 	name     D
-	number   int // its place among all
+	number   int // position in destinations.all
 	bindings []*binding[D]
 }
 
-// destinations is every destination that has a binding, numbered without gaps.
+// destinations has every destination with a binding, numbered without gaps.
 type destinations[D comparable] struct {
 	byName map[D]*destination[D]
 	all    []*destination[D]
@@ -27,21 +27,9 @@ func (ds *destinations[D]) add(b *binding[D]) {
 
 func (ds *destinations[D]) remove(b *binding[D]) {
 	to := b.to
-	last := len(to.bindings) - 1
-	to.bindings[b.inDestination] = to.bindings[last]
-	to.bindings[b.inDestination].inDestination = b.inDestination
-	to.bindings[last] = nil
-	to.bindings = to.bindings[:last]
-	if last == 0 {
-		ds.drop(to)
+	to.bindings = removeAt(to.bindings, b.inDestination, func(b *binding[D]) *int { return &b.inDestination })
+	if len(to.bindings) == 0 {
+		delete(ds.byName, to.name)
+		ds.all = removeAt(ds.all, to.number, func(d *destination[D]) *int { return &d.number })
 	}
-}
-
-func (ds *destinations[D]) drop(to *destination[D]) {
-	delete(ds.byName, to.name)
-	last := len(ds.all) - 1
-	ds.all[to.number] = ds.all[last]
-	ds.all[to.number].number = to.number
-	ds.all[last] = nil
-	ds.all = ds.all[:last]
 }

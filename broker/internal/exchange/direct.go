@@ -10,14 +10,14 @@ import (
 type direct[D comparable] struct {
 	destinations *destinations[D]
 	keys         map[string]group[D]
-	seen         sync.Pool // of *once
+	visited      sync.Pool // of *visited
 }
 
 func newDirect[D comparable](all *destinations[D]) *direct[D] {
 	return &direct[D]{
 		destinations: all,
 		keys:         make(map[string]group[D]),
-		seen:         sync.Pool{New: func() any { return new(once) }},
+		visited:      sync.Pool{New: func() any { return new(visited) }},
 	}
 }
 
@@ -27,12 +27,10 @@ func (d *direct[D]) add(b *binding[D]) error {
 }
 
 func (d *direct[D]) remove(b *binding[D]) {
-	rest := d.keys[b.id.key].without(b)
-	if len(rest) == 0 {
+	d.keys[b.id.key] = d.keys[b.id.key].without(b)
+	if len(d.keys[b.id.key]) == 0 {
 		delete(d.keys, b.id.key)
-		return
 	}
-	d.keys[b.id.key] = rest
 }
 
 func (d *direct[D]) match(key string, _ func() wire.Table, visit func(D)) {
@@ -42,9 +40,9 @@ func (d *direct[D]) match(key string, _ func() wire.Table, visit func(D)) {
 	case 1:
 		visit(bound[0].id.dst)
 	default:
-		seen := d.seen.Get().(*once)
+		seen := d.visited.Get().(*visited)
 		seen.begin(len(d.destinations.all))
 		bound.visit(seen, visit)
-		d.seen.Put(seen)
+		d.visited.Put(seen)
 	}
 }

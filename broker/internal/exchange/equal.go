@@ -2,138 +2,100 @@ package exchange
 
 import (
 	"math"
+	"slices"
 
 	"github.com/rehop/rehop/broker/internal/erlang"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// equal compares as RabbitMQ compares a header with a binding's argument: by value, so that 1 equals 1.0. Only within tables and
-// arrays do types count.
+// equal compares a header with an argument of a binding as RabbitMQ does: by value, so that 1 equals
+// 1.0. Only within tables and arrays are types compared.
 func equal(a, b any) bool {
+	if x, ok := text(a); ok {
+		y, ok := text(b)
+		return ok && x == y
+	}
 	switch a := a.(type) {
-	case nil:
-		return b == nil
-	case bool:
-		b, ok := b.(bool)
-		return ok && a == b
-	case string:
-		switch b := b.(type) {
-		case string:
-			return a == b
-		case []byte:
-			return a == string(b)
-		}
-		return false
-	case []byte:
-		switch b := b.(type) {
-		case string:
-			return string(a) == b
-		case []byte:
-			return string(a) == string(b)
-		}
-		return false
-	case wire.Decimal:
-		b, ok := b.(wire.Decimal)
-		return ok && a == b
+	case nil, bool, wire.Decimal:
+		return a == b
 	case wire.Table:
-		switch b := b.(type) {
-		case wire.Table:
-			return equalTables(a, b)
-		case wire.Array: // both are lists to RabbitMQ
-			return len(a) == 0 && len(b) == 0
+		if b, ok := b.(wire.Array); ok {
+			return len(a) == 0 && len(b) == 0 // RabbitMQ has lists for both
 		}
-		return false
+		b, ok := b.(wire.Table)
+		return ok && slices.EqualFunc(a, b, func(x, y wire.Field) bool { return x.Key == y.Key && equalWithTypes(x.Value, y.Value) })
 	case wire.Array:
-		switch b := b.(type) {
-		case wire.Array:
-			return equalArrays(a, b)
-		case wire.Table:
+		if b, ok := b.(wire.Table); ok {
 			return len(a) == 0 && len(b) == 0
 		}
-		return false
+		b, ok := b.(wire.Array)
+		return ok && slices.EqualFunc(a, b, equalWithTypes)
 	}
 	return equalNumbers(a, b)
 }
 
-// identical compares an argument of a binding with a header as RabbitMQ does from 4.0 on: no integer is the same as a number with a fraction, and
-// the time in a header is in milliseconds, while that in an argument is in seconds.
+func text(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}
+
+func equalWithTypes(a, b any) bool { return erlang.Type(a) == erlang.Type(b) && equal(a, b) }
+
+// identical compares an argument of a binding with a header as RabbitMQ does since 4.0: integers and
+// floats are never equal, and timestamps are in milliseconds in headers, but in seconds in arguments.
 func identical(argument, header any) bool {
 	if t, ok := header.(wire.Timestamp); ok {
 		header = wire.Timestamp(uint64(t) * 1000)
 	}
-	_, ofFloat := float(argument)
-	_, isFloat := float(header)
-	return ofFloat == isFloat && equal(argument, header)
-}
-
-func equalTables(a, b wire.Table) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Key != b[i].Key || erlang.Type(a[i].Value) != erlang.Type(b[i].Value) || !equal(a[i].Value, b[i].Value) {
-			return false
-		}
-	}
-	return true
-}
-
-func equalArrays(a, b wire.Array) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if erlang.Type(a[i]) != erlang.Type(b[i]) || !equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
+	_, argumentIsFloat := float(argument)
+	_, headerIsFloat := float(header)
+	return argumentIsFloat == headerIsFloat && equal(argument, header)
 }
 
 func equalNumbers(a, b any) bool {
-	x, xIsInteger := integer(a)
-	y, yIsInteger := integer(b)
-	if xIsInteger && yIsInteger {
-		return x == y
-	}
+	x, aIsInteger := integer(a)
+	y, bIsInteger := integer(b)
 	f, aIsFloat := float(a)
 	g, bIsFloat := float(b)
 	switch {
+	case aIsInteger && bIsInteger:
+		return x == y
 	case aIsFloat && bIsFloat:
 		return f == g
-	case xIsInteger && bIsFloat:
+	case aIsInteger && bIsFloat:
 		return x.equals(g)
-	case aIsFloat && yIsInteger:
+	case aIsFloat && bIsInteger:
 		return y.equals(f)
 	}
 	return false
 }
 
-// whole is an integer of any field type: a timestamp exceeds int64.
-type whole struct {
+// bigInteger is an integer of any field type: timestamps can exceed int64.
+type bigInteger struct {
 	negative  bool
 	magnitude uint64
 }
 
-func signed(v int64) whole {
-	if v < 0 {
-		return whole{true, -uint64(v)}
-	}
-	return whole{false, uint64(v)}
-}
-
 // equals is exact: no integer is rounded to a float.
-func (w whole) equals(f float64) bool {
+func (n bigInteger) equals(f float64) bool {
 	magnitude := math.Abs(f)
-	return magnitude < 1<<64 && magnitude == math.Trunc(magnitude) && w == whole{f < 0, uint64(magnitude)}
+	return magnitude < 1<<64 && magnitude == math.Trunc(magnitude) && n == bigInteger{f < 0, uint64(magnitude)}
 }
 
-func integer(v any) (whole, bool) {
-	if i, ok := wire.Integer(v); ok {
-		return signed(i), true
+func integer(v any) (bigInteger, bool) {
+	if t, ok := v.(wire.Timestamp); ok {
+		return bigInteger{false, uint64(t)}, true
 	}
-	t, ok := v.(wire.Timestamp)
-	return whole{false, uint64(t)}, ok
+	i, ok := wire.Integer(v)
+	if i < 0 {
+		return bigInteger{true, -uint64(i)}, ok
+	}
+	return bigInteger{false, uint64(i)}, ok
 }
 
 func float(v any) (float64, bool) {

@@ -57,11 +57,11 @@ func TestEqual(t *testing.T) {
 
 		{wire.Table{}, wire.Array{}, true}, // the empty list to RabbitMQ
 		{fields("a", int32(1)), fields("a", int32(1)), true},
-		{fields("a", int32(1)), fields("a", int64(1)), false}, // types count within
+		{fields("a", int32(1)), fields("a", int64(1)), false}, // types are compared within
 		{fields("a", int64(1)), fields("a", uint64(1)), true},
 		{fields("a", int32(1)), fields("b", int32(1)), false},
 		{fields("a", int32(1)), fields("a", int32(2)), false},
-		{fields("a", "1", "b", "2"), fields("b", "2", "a", "1"), false}, // and the order
+		{fields("a", "1", "b", "2"), fields("b", "2", "a", "1"), false}, // and so is the order
 		{fields("a", "1"), fields("a", "1", "b", "2"), false},
 		{fields("a", "1"), wire.Array{"1"}, false},
 		{fields("a", "1"), "1", false},

@@ -2,7 +2,7 @@ package exchange
 
 import "github.com/rehop/rehop/internal/wire"
 
-// fanout needs no index: whatever is bound matches.
+// fanout needs no index: every binding matches.
 type fanout[D comparable] struct {
 	destinations *destinations[D]
 }

@@ -1,13 +1,14 @@
 package exchange
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/rehop/rehop/broker/internal/erlang"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// headers tries every binding: each has its own pattern.
+// headers compares a message with every binding.
 type headers[D comparable] struct {
 	destinations *destinations[D]
 	exact        bool // see NewExact
@@ -25,35 +26,27 @@ func (h headers[D]) match(_ string, read func() wire.Table, visit func(D)) {
 		return
 	}
 	message := newLookup(read())
-	matches := pattern.match
-	if h.exact {
-		matches = pattern.matchExactly
-	}
 	for _, to := range h.destinations.all {
-		for _, b := range to.bindings {
-			if matches(b.pattern, message) {
-				visit(to.name)
-				break
-			}
+		if slices.ContainsFunc(to.bindings, func(b *binding[D]) bool { return b.pattern.match(message, h.exact) }) {
+			visit(to.name)
 		}
 	}
 }
 
-// pattern is what a binding's arguments ask of a message's headers.
+// pattern is what the arguments of a binding require of the headers of a message.
 type pattern struct {
 	any    bool // one field is enough
 	fields []field
 }
 
-// field is one header that is asked for.
+// field is one required header.
 type field struct {
 	key   string
-	nth   int  // of the fields with this key, which RabbitMQ pairs with the message's in order
-	exist bool // whatever its value
-	value any
+	nth   int // among the fields with this key, which RabbitMQ compares with those of the message in order
+	value any // nil: any value
 }
 
-// compile reads arguments that are sorted by key.
+// compile needs arguments that are sorted by key.
 func compile(args wire.Table) (pattern, error) {
 	how, err := howToMatch(args)
 	if err != nil {
@@ -65,7 +58,7 @@ func compile(args wire.Table) (pattern, error) {
 		if arg.Key == "x-match" || !withX && strings.HasPrefix(arg.Key, "x-") {
 			continue
 		}
-		f := field{key: arg.Key, exist: arg.Value == nil, value: arg.Value}
+		f := field{key: arg.Key, value: arg.Value}
 		if n := len(p.fields); n > 0 && p.fields[n-1].key == f.key {
 			f.nth = p.fields[n-1].nth + 1
 		}
@@ -90,29 +83,27 @@ func howToMatch(args wire.Table) (string, error) {
 	return "", Refusal("Invalid x-match field value " + erlang.Term(how) + "; expected all, any, all-with-x, or any-with-x")
 }
 
-func (p pattern) match(message lookup) bool {
+// match compares as RabbitMQ does before 4.0, or as it does since then if exact is set.
+func (p pattern) match(message lookup, exact bool) bool {
 	for _, f := range p.fields {
-		value, ok := message.find(f.key, f.nth)
-		if fits := ok && (f.exist || equal(f.value, value)); fits == p.any {
+		var value any
+		var ok bool
+		if exact {
+			value, ok = message.findLast(f.key)
+			ok = ok && (f.value == nil || identical(f.value, value))
+		} else {
+			value, ok = message.find(f.key, f.nth)
+			ok = ok && (f.value == nil || equal(f.value, value))
+		}
+		if ok == p.any {
 			return p.any
 		}
 	}
 	return !p.any
 }
 
-// matchExactly is match as it is from RabbitMQ 4.0 on.
-func (p pattern) matchExactly(message lookup) bool {
-	for _, f := range p.fields {
-		value, ok := message.findLast(f.key)
-		if fits := ok && (f.exist || identical(f.value, value)); fits == p.any {
-			return p.any
-		}
-	}
-	return !p.any
-}
-
-// Refusal is why a headers exchange does not take a binding, in RabbitMQ's words. RabbitMQ closes the channel for it
-// with 406 PRECONDITION_FAILED.
+// Refusal is why a headers exchange does not accept a binding, in RabbitMQ's words. RabbitMQ closes
+// the channel with 406 PRECONDITION_FAILED.
 type Refusal string
 
 func (r Refusal) Error() string { return string(r) }

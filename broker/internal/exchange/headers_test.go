@@ -58,7 +58,7 @@ func TestHeaders(t *testing.T) {
 		{fields("x-match", "all-with-x"), nil, true},
 		{fields("X-a", "1"), nil, false}, // the prefix is in small letters
 
-		// RabbitMQ sorts both by key and pairs fields of the same key in the order they came.
+		// RabbitMQ sorts both by key, and compares fields with the same key in the order in which they came.
 		{fields("a", int32(1)), fields("a", int32(1), "a", int32(2)), true},
 		{fields("a", int32(2)), fields("a", int32(1), "a", int32(2)), false},
 		{fields("a", int32(1), "a", int32(2)), fields("a", int32(1), "b", int32(0), "a", int32(2)), true},
@@ -129,7 +129,7 @@ func TestInvalidXMatch(t *testing.T) {
 func naiveHeaders(args, message wire.Table) bool {
 	mode, _ := args.Get("x-match")
 	how, _ := mode.(string)
-	args, message = sorted(args), sorted(message)
+	args, message = args.Sorted(), message.Sorted()
 	hits, misses := 0, 0
 	for len(args) > 0 {
 		switch key := args[0].Key; {

@@ -6,12 +6,12 @@ type Kind string
 
 const (
 	Direct  Kind = "direct"  // the routing key equals the binding's key
-	Fanout  Kind = "fanout"  // always
+	Fanout  Kind = "fanout"  // every message
 	Topic   Kind = "topic"   // the routing key's words fit the binding's pattern
 	Headers Kind = "headers" // the message's headers fit the binding's arguments
 )
 
-// ParseKind returns the kind that a client names in exchange.declare.
+// ParseKind returns the kind for the type in exchange.declare.
 func ParseKind(name string) (Kind, bool) {
 	switch kind := Kind(name); kind {
 	case Direct, Fanout, Topic, Headers:

@@ -1,15 +1,16 @@
 package exchange
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// manyHeaders is from where on sorting a message's headers costs less than searching them in order.
+// manyHeaders is from how many headers on it is faster to sort them than to search them in order.
 const manyHeaders = 64
 
-// lookup finds a message's headers by key.
+// lookup finds the headers of a message by key.
 type lookup struct {
 	headers wire.Table
 	sorted  bool
@@ -19,36 +20,35 @@ func newLookup(headers wire.Table) lookup {
 	if len(headers) < manyHeaders {
 		return lookup{headers: headers}
 	}
-	return lookup{headers: sorted(headers), sorted: true}
+	return lookup{headers: headers.Sorted(), sorted: true}
 }
 
-// findLast returns the last header of that key.
+// findLast returns the last header with a key.
 func (l lookup) findLast(key string) (value any, ok bool) {
 	for nth := 0; ; nth++ {
-		next, there := l.find(key, nth)
-		if !there {
+		next, exists := l.find(key, nth)
+		if !exists {
 			return value, ok
 		}
 		value, ok = next, true
 	}
 }
 
-// find returns the nth header of that key.
+// find returns the nth header with a key.
 func (l lookup) find(key string, nth int) (any, bool) {
-	headers := l.headers
 	if l.sorted {
-		headers = headers[sort.Search(len(headers), func(i int) bool { return headers[i].Key >= key }):]
-		if nth >= len(headers) || headers[nth].Key != key {
-			return nil, false
+		at, _ := slices.BinarySearchFunc(l.headers, key, func(f wire.Field, key string) int { return cmp.Compare(f.Key, key) })
+		if at += nth; at < len(l.headers) && l.headers[at].Key == key {
+			return l.headers[at].Value, true
 		}
-		return headers[nth].Value, true
+		return nil, false
 	}
-	for i := range headers {
-		if headers[i].Key != key {
+	for _, f := range l.headers {
+		if f.Key != key {
 			continue
 		}
 		if nth == 0 {
-			return headers[i].Value, true
+			return f.Value, true
 		}
 		nth--
 	}

@@ -9,16 +9,16 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Table is the bindings of one exchange to destinations of type D.
+// Table has the bindings of one exchange to destinations of type D.
 //
-// Any number of goroutines may call Match, Len and All at once, while nobody changes the table.
+// Several goroutines may call Match, Len and All at once, as long as none changes the table.
 type Table[D comparable] struct {
-	// Meter has the memory that bindings take added to it, if it is there.
+	// Meter counts the memory that bindings take, if it is not nil.
 	Meter        *atomic.Int64
 	bindings     map[identity[D]]*binding[D]
 	destinations *destinations[D]
 	index        index[D]
-	added        uint64 // bindings ever added, which numbers them for All
+	added        uint64 // number of bindings that were ever added; orders them for All
 }
 
 // index finds bindings for one kind of exchange.
@@ -28,8 +28,8 @@ type index[D comparable] interface {
 	match(key string, headers func() wire.Table, visit func(D))
 }
 
-// NewExact is New for an exchange that compares headers as RabbitMQ does from 4.0 on: 1 is not 1.0, a time counts in milliseconds, and of several
-// headers with one name the last is compared.
+// NewExact is like New, but for an exchange that compares headers as RabbitMQ does since 4.0: 1 is not
+// 1.0, timestamps are in milliseconds, and of several headers with the same name the last is compared.
 func NewExact[D comparable](kind Kind) *Table[D] {
 	t := New[D](kind)
 	if kind == Headers {
@@ -59,8 +59,8 @@ func New[D comparable](kind Kind) *Table[D] {
 	return t
 }
 
-// Add binds a destination and reports whether that binding is new; the order of its arguments does not matter.
-// Arguments that a client sent are refused with a Refusal or not at all.
+// Add binds a destination and reports whether that binding is new. The order of the arguments does not
+// matter. For arguments that a client sent, the error is a Refusal.
 func (t *Table[D]) Add(dst D, key string, args wire.Table) (added bool, err error) {
 	id, args, err := identify(dst, key, args)
 	if err != nil {
@@ -86,7 +86,7 @@ func (t *Table[D]) weigh(n int64) {
 	}
 }
 
-// Clear forgets all bindings, of an exchange that goes with everything that it is bound to.
+// Clear removes all bindings of an exchange that is deleted together with all its destinations.
 func (t *Table[D]) Clear() {
 	for _, b := range t.bindings {
 		t.weigh(-b.weight())
@@ -94,7 +94,7 @@ func (t *Table[D]) Clear() {
 	clear(t.bindings)
 }
 
-// Remove takes back what Add did with the same arguments in any order, and reports whether there was such a binding.
+// Remove removes a binding and reports whether it existed. The order of the arguments does not matter.
 func (t *Table[D]) Remove(dst D, key string, args wire.Table) (removed bool) {
 	id, _, err := identify(dst, key, args)
 	b := t.bindings[id]
@@ -107,15 +107,13 @@ func (t *Table[D]) Remove(dst D, key string, args wire.Table) (removed bool) {
 
 // RemoveAll removes every binding of a destination and returns how many there were.
 func (t *Table[D]) RemoveAll(dst D) int {
-	to := t.destinations.byName[dst]
-	if to == nil {
-		return 0
+	n := len(t.bindings)
+	if to := t.destinations.byName[dst]; to != nil {
+		for len(to.bindings) > 0 {
+			t.remove(to.bindings[len(to.bindings)-1])
+		}
 	}
-	n := len(to.bindings)
-	for len(to.bindings) > 0 {
-		t.remove(to.bindings[len(to.bindings)-1])
-	}
-	return n
+	return n - len(t.bindings)
 }
 
 func (t *Table[D]) remove(b *binding[D]) {
@@ -125,13 +123,13 @@ func (t *Table[D]) remove(b *binding[D]) {
 	t.destinations.remove(b)
 }
 
-// Match visits each destination that a message matches, once, in no order.
-// Only headers exchanges call headers, at most once.
+// Match visits each destination that a message matches once, in no particular order. Only headers
+// exchanges call headers, and at most once.
 func (t *Table[D]) Match(key string, headers func() wire.Table, visit func(dst D)) {
 	t.index.match(key, headers, visit)
 }
 
-// Of visits the bindings of one destination, in no order.
+// Of visits the bindings of one destination, in no particular order.
 func (t *Table[D]) Of(dst D, visit func(key string, args wire.Table)) {
 	if to := t.destinations.byName[dst]; to != nil {
 		for _, b := range to.bindings {
@@ -143,7 +141,8 @@ func (t *Table[D]) Of(dst D, visit func(key string, args wire.Table)) {
 // Len returns the number of bindings.
 func (t *Table[D]) Len() int { return len(t.bindings) }
 
-// All visits every binding, the oldest first, with its arguments sorted by key. They must not be changed.
+// All visits every binding, the oldest first, with its arguments sorted by key. The arguments must not
+// be changed.
 func (t *Table[D]) All(visit func(dst D, key string, args wire.Table)) {
 	oldestFirst := func(a, b *binding[D]) int { return cmp.Compare(a.number, b.number) }
 	for _, b := range slices.SortedFunc(maps.Values(t.bindings), oldestFirst) {

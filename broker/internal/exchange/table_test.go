@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// matches returns the destinations of one match, sorted, and fails the test when one is visited twice.
+// matches returns the destinations of one match, sorted. It fails the test if one is visited twice.
 func matches(t *testing.T, table *Table[string], key string, message wire.Table) []string {
 	t.Helper()
 	got := []string{}
@@ -180,7 +180,7 @@ func TestMatchConcurrently(t *testing.T) {
 	}
 }
 
-// model is a table that tries every binding with the naive matchers.
+// model is a table that compares every binding with the naive matchers.
 type model struct {
 	kind     Kind
 	bindings []modelBinding
@@ -231,7 +231,7 @@ func (m *model) match(key string, message wire.Table) []string {
 	return slices.Compact(got)
 }
 
-// choices draws decisions from a fuzzer's bytes.
+// choices takes decisions from the bytes of a fuzzer.
 type choices []byte
 
 func (c *choices) below(n int) int {
@@ -245,7 +245,7 @@ func (c *choices) below(n int) int {
 
 func (c *choices) binding() modelBinding {
 	b := modelBinding{dst: c.destination(), key: c.topic("a", "b", "*", "#"), args: c.arguments()}
-	b.sorted = erlang.Term(sorted(b.args))
+	b.sorted = erlang.Term(b.args.Sorted())
 	return b
 }
 
@@ -329,7 +329,7 @@ func TestTableIsLikeModel(t *testing.T) {
 
 func FuzzTable(f *testing.F) {
 	for _, kind := range []Kind{Direct, Fanout, Topic, Headers} {
-		f.Add(string(kind), randomSteps(0, 60)) // short, because long ones take the fuzzer's time to minimize
+		f.Add(string(kind), randomSteps(0, 60)) // short, because the fuzzer takes long to minimize long ones
 	}
 	f.Fuzz(func(t *testing.T, name string, steps []byte) {
 		if kind, ok := ParseKind(name); ok && len(steps) <= 300 {

@@ -7,15 +7,15 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// topic keeps patterns in a tree of their words.
+// topic has the patterns in a tree of their words.
 type topic[D comparable] struct {
 	destinations *destinations[D]
 	root         node[D]
-	hashes       []*node[D] // the nodes that end in "#", each at its number
+	hashes       []*node[D] // the nodes that end in "#", by number
 	walks        sync.Pool  // of *walk[D]
 }
 
-// node is all patterns that begin with the same words.
+// node stands for all patterns that begin with the same words.
 type node[D comparable] struct {
 	words  map[string]*node[D]
 	star   *node[D]
@@ -36,7 +36,7 @@ func (t *topic[D]) add(b *binding[D]) error {
 	for _, word := range split(b.id.key) {
 		next := n.child(word)
 		if next == nil {
-			next = t.grow(n, word)
+			next = t.addChild(n, word)
 		}
 		n = next
 	}
@@ -54,11 +54,12 @@ func (t *topic[D]) remove(b *binding[D]) {
 	leaf := path[len(words)]
 	leaf.bound = leaf.bound.without(b)
 	for i := len(words); i > 0 && path[i].empty(); i-- {
-		t.prune(path[i-1], words[i-1])
+		t.removeChild(path[i-1], words[i-1])
 	}
 }
 
-// split returns a pattern's words. An empty pattern has none, so "#" matches the empty key and "*" does not.
+// split returns the words of a pattern. An empty pattern has none, so "#" matches the empty key, and "*"
+// does not.
 func split(pattern string) []string {
 	if pattern == "" {
 		return nil
@@ -80,7 +81,7 @@ func (n *node[D]) empty() bool {
 	return len(n.bound) == 0 && len(n.words) == 0 && n.star == nil && n.hash == nil
 }
 
-func (t *topic[D]) grow(n *node[D], word string) *node[D] {
+func (t *topic[D]) addChild(n *node[D], word string) *node[D] {
 	child := new(node[D])
 	switch word {
 	case "*":
@@ -98,21 +99,16 @@ func (t *topic[D]) grow(n *node[D], word string) *node[D] {
 	return child
 }
 
-func (t *topic[D]) prune(n *node[D], word string) {
+func (t *topic[D]) removeChild(n *node[D], word string) {
 	switch word {
 	case "*":
 		n.star = nil
 	case "#":
-		last := len(t.hashes) - 1
-		t.hashes[n.hash.number] = t.hashes[last]
-		t.hashes[n.hash.number].number = n.hash.number
-		t.hashes[last] = nil
-		t.hashes = t.hashes[:last]
+		t.hashes = removeAt(t.hashes, n.hash.number, func(n *node[D]) *int { return &n.number })
 		n.hash = nil
 	default:
-		delete(n.words, word)
-		if len(n.words) == 0 {
-			n.words = nil
+		if delete(n.words, word); len(n.words) == 0 {
+			n.words = nil // a map does not get smaller
 		}
 	}
 }

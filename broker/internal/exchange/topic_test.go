@@ -38,7 +38,7 @@ func TestTopicTutorial(t *testing.T) {
 	}
 }
 
-// TestTopicPatterns has the patterns and keys of RabbitMQ's own tests and the borders of words.
+// TestTopicPatterns has the patterns and keys of RabbitMQ's own tests, and edge cases of words.
 func TestTopicPatterns(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
@@ -82,7 +82,7 @@ func TestTopicPatterns(t *testing.T) {
 	}
 }
 
-// hostilePatterns take a matcher that tries every way of sharing words among "#" longer than anyone waits.
+// hostilePatterns take practically forever in a matcher that tries every way to divide words among "#".
 func hostilePatterns() []string {
 	return []string{
 		strings.Repeat("#.", 127) + "#",

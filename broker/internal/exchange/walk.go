@@ -1,32 +1,32 @@
 package exchange
 
-// walk follows a key through all patterns at once, a word at a time. After each word it knows every node that
-// the words so far lead to, each once, so its cost is at most words times nodes, however many "#" there are.
+// walk matches a key with all patterns at once, word by word. After each word it has every node that
+// the words so far lead to, each once. So its cost is at most words times nodes, for any number of "#".
 type walk[D comparable] struct {
-	here []*node[D] // reached with the last word; none ends in "#"
-	next []*node[D] // reached with the word of this step
-	held []*node[D] // end in "#": they swallow any word, so once reached they are never left
+	current []*node[D] // reached with the last word; none ends in "#"
+	next    []*node[D] // reached with the word of this step
+	hashes  []*node[D] // end in "#": they match any word, so once reached they stay
 
-	hashes       once // which nodes are held
-	destinations once
+	visitedHashes       visited
+	visitedDestinations visited
 }
 
 func (w *walk[D]) begin(t *topic[D]) {
-	w.hashes.begin(len(t.hashes))
-	w.destinations.begin(len(t.destinations.all))
+	w.visitedHashes.begin(len(t.hashes))
+	w.visitedDestinations.begin(len(t.destinations.all))
 	w.reach(&t.root)
-	w.arrive()
+	w.endStep()
 }
 
 func (w *walk[D]) step(word string) {
-	held := w.held // those that this step adds begin with the next word
-	for _, n := range w.here {
+	hashes := w.hashes // those that this step adds begin with the next word
+	for _, n := range w.current {
 		w.follow(n, word)
 	}
-	for _, n := range held {
+	for _, n := range hashes {
 		w.follow(n, word)
 	}
-	w.arrive()
+	w.endStep()
 }
 
 func (w *walk[D]) follow(n *node[D], word string) {
@@ -40,25 +40,26 @@ func (w *walk[D]) follow(n *node[D], word string) {
 
 func (w *walk[D]) reach(n *node[D]) {
 	w.next = append(w.next, n)
-	for hash := n.hash; hash != nil && w.hashes.first(hash.number); hash = hash.hash {
-		w.held = append(w.held, hash)
+	for hash := n.hash; hash != nil && w.visitedHashes.first(hash.number); hash = hash.hash {
+		w.hashes = append(w.hashes, hash)
 	}
 }
 
-// arrive makes next here. What was here is cleared, lest a walk in the pool keep removed nodes alive.
-func (w *walk[D]) arrive() {
-	clear(w.here)
-	w.here, w.next = w.next, w.here[:0]
+// endStep makes next current. It clears the old slice, so that a walk in the pool does not keep removed
+// nodes in memory.
+func (w *walk[D]) endStep() {
+	clear(w.current)
+	w.current, w.next = w.next, w.current[:0]
 }
 
 func (w *walk[D]) end(visit func(D)) {
-	for _, n := range w.here {
-		n.bound.visit(&w.destinations, visit)
+	for _, n := range w.current {
+		n.bound.visit(&w.visitedDestinations, visit)
 	}
-	for _, n := range w.held {
-		n.bound.visit(&w.destinations, visit)
+	for _, n := range w.hashes {
+		n.bound.visit(&w.visitedDestinations, visit)
 	}
-	w.arrive()
-	clear(w.held)
-	w.held = w.held[:0]
+	w.endStep()
+	clear(w.hashes)
+	w.hashes = w.hashes[:0]
 }

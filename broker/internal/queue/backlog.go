@@ -5,104 +5,111 @@ import "time"
 // Item is a message in one queue.
 type Item struct {
 	Message *Message
-	// Count is how often the item came back unacknowledged to a quorum queue.
+	// Count is how often the item was returned unacked to a quorum queue.
 	Count uint32
-	// Failures is how often its delivery has failed, those included that it took along from other queues; 65,535 at most.
+	// Failures is how often its delivery failed, in this queue and in queues that dead-lettered it
+	// before; at most 65,535.
 	Failures uint16
-	// Redelivered items may have been seen by a consumer before.
+	// Redelivered items may have been delivered to a consumer before.
 	Redelivered bool
-	// brought: it is marked as redelivered for what happened in other queues alone.
-	brought bool
+	// failedElsewhere: it is marked as redelivered only because of failures in other queues.
+	failedElsewhere bool
 	// Expires is when the item expires, on the node's clock; 0 means never.
 	Expires time.Duration
-	// place orders items that came back.
+	// place orders items that were returned.
 	place uint64
 }
 
-// repeated reports whether the queue has delivered it before, for all that it knows.
-func (it Item) repeated() bool { return it.Redelivered && !it.brought }
+// repeated reports whether this queue may have delivered the item before.
+func (it Item) repeated() bool { return it.Redelivered && !it.failedElsewhere }
 
-// Returns is how often an item came back, and how often of those its delivery had failed.
+func (it Item) Before(other Item) bool { return it.place < other.place }
+
+// Returns is how often an item was returned, and how often its delivery had failed.
 type Returns struct {
 	Count    uint32
 	Failures uint16
-	// Delay is how long it is not ready yet.
+	// Delay is how long it takes until the item is ready.
 	Delay time.Duration
 }
 
-// backlog holds items of one priority: those that came back, which are first, and those never taken out.
+// backlog has the items of one priority: those that were returned, which come first, and the others.
 type backlog struct {
-	back  []Item // a heap by place
-	fresh ring
+	returned minHeap[Item]
+	fresh    ring
 }
 
 func (b *backlog) len() int {
 	if b == nil {
 		return 0
 	}
-	return len(b.back) + b.fresh.n
+	return len(b.returned) + b.fresh.n
 }
 
 func (b *backlog) head() *Item {
-	if len(b.back) > 0 {
-		return &b.back[0]
+	if len(b.returned) > 0 {
+		return &b.returned[0]
 	}
 	return b.fresh.head()
 }
 
 func (b *backlog) pop() Item {
-	if len(b.back) > 0 {
-		return b.popBack()
+	if len(b.returned) > 0 {
+		return b.returned.pop()
 	}
 	return b.fresh.pop()
 }
 
-func (b *backlog) giveBack(it Item) {
-	b.back = append(b.back, it)
-	h := b.back
-	for i := len(h) - 1; i > 0; {
+// each calls visit for up to n items from the head on, roughly in order.
+func (b *backlog) each(n int, visit func(*Item)) {
+	for i := range min(n, len(b.returned)) {
+		visit(&b.returned[i])
+	}
+	b.fresh.each(n-len(b.returned), visit)
+}
+
+// minHeap is a heap whose first item is before all others. Unlike container/heap, it does not allocate
+// for each item.
+type minHeap[T interface{ Before(T) bool }] []T
+
+func (h *minHeap[T]) push(item T) {
+	*h = append(*h, item)
+	items := *h
+	for i := len(items) - 1; i > 0; {
 		parent := (i - 1) / 2
-		if h[parent].place <= h[i].place {
+		if !items[i].Before(items[parent]) {
 			break
 		}
-		h[parent], h[i] = h[i], h[parent]
+		items[parent], items[i] = items[i], items[parent]
 		i = parent
 	}
 }
 
-func (b *backlog) popBack() Item {
-	h := b.back
-	top := h[0]
-	last := len(h) - 1
-	h[0] = h[last]
-	h[last] = Item{}
-	h = h[:last]
+func (h *minHeap[T]) pop() T {
+	items := *h
+	last := len(items) - 1
+	top := items[0]
+	items[0] = items[last]
+	clear(items[last:])
+	items = items[:last]
 	for i := 0; ; {
-		least := i
+		first := i
 		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if h[child].place < h[least].place {
-				least = child
+			if items[child].Before(items[first]) {
+				first = child
 			}
 		}
-		if least == i {
+		if first == i {
 			break
 		}
-		h[i], h[least] = h[least], h[i]
-		i = least
+		items[i], items[first] = items[first], items[i]
+		i = first
 	}
-	b.back = h
+	*h = items
 	if last == 0 {
-		b.back = nil
+		*h = nil // a heap that was once large does not keep its memory
 	}
 	return top
-}
-
-// each calls visit for up to n items from the head on, roughly in order.
-func (b *backlog) each(n int, visit func(*Item)) {
-	for i := range min(n, len(b.back)) {
-		visit(&b.back[i])
-	}
-	b.fresh.each(n-len(b.back), visit)
 }
 
 const blockSize = 128
@@ -112,10 +119,10 @@ type block struct {
 	next  *block
 }
 
-// ring is a first-in first-out line of items in blocks, so that a long queue is never copied to grow.
+// ring is a first-in, first-out list of items in blocks, so that a long queue is not copied when it grows.
 type ring struct {
 	first, last *block
-	from, to    int // in first and in last
+	from, to    int // positions in first and last
 	n           int
 }
 

@@ -45,7 +45,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestRingLetsGo: what has left is not kept alive.
+// TestRingLetsGo: the ring does not keep removed messages in memory.
 func TestRingLetsGo(t *testing.T) {
 	var r ring
 	for range 3 * blockSize {
@@ -71,7 +71,7 @@ func TestRingLetsGo(t *testing.T) {
 	}
 }
 
-// TestBacklogOrder: what came back is first, in the order of its places.
+// TestBacklogOrder: returned items come first, in the order of their places.
 func TestBacklogOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for n := range 50 {
@@ -80,7 +80,7 @@ func TestBacklogOrder(t *testing.T) {
 			b.fresh.push(Item{place: uint64(1000 + i)})
 		}
 		for _, place := range rng.Perm(n) {
-			b.giveBack(Item{place: uint64(place)})
+			b.returned.push(Item{place: uint64(place)})
 		}
 		if b.len() != n+5 {
 			t.Errorf("length: got %d, want %d", b.len(), n+5)

@@ -7,7 +7,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// bin takes everything and keeps the last item.
+// bin accepts everything and keeps the last item.
 type bin struct{ last [1]Item }
 
 func (b *bin) Deliver(it Item, _ *store.Content) bool {
@@ -20,7 +20,7 @@ func benchQueue() *Queue {
 	return New(Config{Type: Classic, Clock: func() time.Duration { return time.Since(began) + 1 }, Budget: &Budget{Limit: 1 << 30}, Wake: func() {}}, Unlimited())
 }
 
-// BenchmarkHandOver is a message for a consumer that waits, and its acknowledgement. The message itself is one allocation.
+// BenchmarkHandOver pushes a message to a waiting consumer and acks it. The message itself is one allocation.
 func BenchmarkHandOver(b *testing.B) {
 	q, content := benchQueue(), &store.Content{Body: make([]byte, 256)}
 	sink := &bin{}
@@ -34,7 +34,7 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklog is a message that waits behind a thousand others before somebody gets and acknowledges it.
+// BenchmarkBacklog pushes a message behind a thousand others, and gets and acks the first.
 func BenchmarkBacklog(b *testing.B) {
 	q, content := benchQueue(), &store.Content{Body: make([]byte, 256)}
 	for range 1000 {
@@ -49,7 +49,7 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
-// BenchmarkReturn is a message that comes back and is delivered again.
+// BenchmarkReturn returns a message, which is delivered again.
 func BenchmarkReturn(b *testing.B) {
 	q, content := benchQueue(), &store.Content{Body: make([]byte, 256)}
 	sink := &bin{}

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// worker consumes in a goroutine of its own.
+// worker consumes in its own goroutine.
 type worker struct {
 	Consumer
 	inbox chan Item
@@ -25,7 +25,7 @@ func (w *worker) Deliver(it Item, _ *store.Content) bool {
 	}
 }
 
-// TestConcurrency: many use a queue at once, and each message is acknowledged once in the end.
+// TestConcurrency: with many users of a queue at once, each message is acked once.
 func TestConcurrency(t *testing.T) {
 	const publishers, each, workers = 4, 500, 3
 	for _, kind := range []Type{Classic, Quorum} {
@@ -36,7 +36,7 @@ func TestConcurrency(t *testing.T) {
 		left.Store(publishers * each)
 		done := make(chan struct{})
 		settle := func(it Item) {
-			if !it.Redelivered { // everything comes back once
+			if !it.Redelivered { // everything is returned once
 				q.Return([]Item{it}, it.Message.Size%2 == 0, true)
 				return
 			}

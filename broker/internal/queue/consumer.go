@@ -7,14 +7,15 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// Sink takes deliveries to a consumer. It is called with the queue locked, and must not call the queue.
+// Sink receives the deliveries to a consumer. It is called with the queue locked, and must not call the
+// queue.
 type Sink interface {
-	// Deliver hands over an item and its content. False: the consumer has no room. The sink then calls Resume
-	// when it has.
+	// Deliver delivers an item and its content. It returns false if the consumer has no room. The sink
+	// then calls Resume as soon as it has.
 	Deliver(Item, *store.Content) bool
 }
 
-// Consumer is somebody who takes messages from a queue.
+// Consumer is a consumer of a queue.
 type Consumer struct {
 	Sink
 	Tag       string
@@ -22,33 +23,33 @@ type Consumer struct {
 	Exclusive bool
 	Priority  int
 
-	standing   standing
+	state      consumerState
 	prev, next *Consumer // in the ring of its priority
 }
 
-// standing is how a consumer takes part in the round.
-type standing int
+type consumerState int
 
 const (
-	gone standing = iota
+	removed consumerState = iota
 	ready
-	parked // has no room
+	full // has no room
 )
 
-// round hands out turns: among the consumers with room, those of the highest priority take turns.
-type round struct {
-	levels []level // by falling priority, each with somebody
+// roundRobin chooses the consumer for the next message: among the consumers with room, those of the
+// highest priority take turns.
+type roundRobin struct {
+	levels []level // by falling priority; none is empty
 }
 
 type level struct {
 	priority int
-	turn     *Consumer // whose turn it is, in a ring
+	turn     *Consumer // the next one, in a ring
 }
 
-// join lets a consumer take part, after all others of its priority.
-func (r *round) join(c *Consumer) {
-	at, there := r.find(c.Priority)
-	if !there {
+// add adds a consumer after all others of its priority.
+func (r *roundRobin) add(c *Consumer) {
+	at, exists := r.find(c.Priority)
+	if !exists {
 		c.prev, c.next = c, c
 		r.levels = slices.Insert(r.levels, at, level{c.Priority, c})
 		return
@@ -58,7 +59,7 @@ func (r *round) join(c *Consumer) {
 	c.prev.next, c.next.prev = c, c
 }
 
-func (r *round) leave(c *Consumer) {
+func (r *roundRobin) remove(c *Consumer) {
 	at, _ := r.find(c.Priority)
 	if c.next == c {
 		r.levels = slices.Delete(r.levels, at, at+1)
@@ -71,18 +72,18 @@ func (r *round) leave(c *Consumer) {
 	c.prev, c.next = nil, nil
 }
 
-// find returns where the level of a priority is, or where it belongs.
-func (r *round) find(priority int) (at int, there bool) {
+// find returns the position of the level of a priority, or where to insert it.
+func (r *roundRobin) find(priority int) (at int, exists bool) {
 	return slices.BinarySearchFunc(r.levels, priority, func(l level, priority int) int { return cmp.Compare(priority, l.priority) })
 }
 
-// next returns whose turn it is, or nil if nobody has room.
-func (r *round) next() *Consumer {
+// next returns the consumer whose turn it is, or nil if none has room.
+func (r *roundRobin) next() *Consumer {
 	if len(r.levels) == 0 {
 		return nil
 	}
 	return r.levels[0].turn
 }
 
-// served passes the turn on.
-func (r *round) served() { r.levels[0].turn = r.levels[0].turn.next }
+// advance ends the turn of the consumer that next returned.
+func (r *roundRobin) advance() { r.levels[0].turn = r.levels[0].turn.next }

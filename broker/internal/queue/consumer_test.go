@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestRound compares turns with those in a plain list.
+// TestRound compares the turns with those of a plain list.
 func TestRound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
-	var r round
+	var r roundRobin
 	var line, away []*Consumer
 	for i := range 12 {
 		away = append(away, &Consumer{Tag: string(rune('a' + i)), Priority: i % 4})
@@ -27,17 +27,17 @@ func TestRound(t *testing.T) {
 		switch n := rng.IntN(4); {
 		case n == 0 && len(away) > 0:
 			at := rng.IntN(len(away))
-			r.join(away[at])
+			r.add(away[at])
 			line = append(line, away[at])
 			away = slices.Delete(away, at, at+1)
 		case n == 1 && len(line) > 0:
 			at := rng.IntN(len(line))
-			r.leave(line[at])
+			r.remove(line[at])
 			away = append(away, line[at])
 			line = slices.Delete(line, at, at+1)
 		case len(line) > 0:
 			c := first()
-			r.served()
+			r.advance()
 			at := slices.Index(line, c)
 			line = append(slices.Delete(line, at, at+1), c)
 		}
@@ -47,13 +47,13 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestRoundForgets: priorities that nobody has any more cost nothing.
+// TestRoundForgets: priorities without consumers take no memory.
 func TestRoundForgets(t *testing.T) {
-	var r round
+	var r roundRobin
 	for p := range 1000 {
 		c := &Consumer{Priority: p}
-		r.join(c)
-		r.leave(c)
+		r.add(c)
+		r.remove(c)
 	}
 	if got := len(r.levels); got != 0 {
 		t.Errorf("levels: got %d, want 0", got)

@@ -1,4 +1,4 @@
-// Package queue holds the messages of one queue in order and hands them to its consumers.
+// Package queue keeps the messages of one queue in order and delivers them to its consumers.
 package queue
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// Message is a published message, shared by the queues that hold it. Nothing of it changes but whether its
-// content is in memory.
+// Message is a published message, shared by the queues that hold it. It does not change, except that
+// its content can leave memory and be loaded again.
 type Message struct {
 	store.Message
 	content atomic.Pointer[store.Content]
@@ -18,18 +18,18 @@ type Message struct {
 	Size uint32
 	// Properties is the length of the properties; 65,535 at most.
 	Properties uint16
-	// Failures of its delivery are those that a dead letter takes along.
+	// Failures is how often the delivery of a dead letter failed in earlier queues.
 	Failures    uint16
 	Priority    uint8
 	HasPriority bool
-	// Persistent is what the publisher asked for by delivery mode 2.
+	// Persistent messages were published with delivery mode 2.
 	Persistent bool
-	// Pinned messages stay in memory though they are stored: a queue holds them that is not on disk, and the others may let go of
-	// them first.
+	// Pinned messages stay in memory although they are stored: a queue that is not on disk holds them,
+	// and the others may settle them first.
 	Pinned bool
 }
 
-// NewMessage returns a message that holders queues are about to hold.
+// NewMessage returns a message that the given number of queues will hold.
 func NewMessage(c *store.Content, holders int) *Message {
 	m := &Message{Size: uint32(len(c.Body)), Properties: upTo16Bits(len(c.Properties))}
 	m.content.Store(c)
@@ -39,27 +39,28 @@ func NewMessage(c *store.Content, holders int) *Message {
 
 func upTo16Bits(n int) uint16 { return uint16(min(n, math.MaxUint16)) }
 
-// Content returns what was published, or nil if it is on disk alone.
+// Content returns the content, or nil if it is only on disk.
 func (m *Message) Content() *store.Content { return m.content.Load() }
 
 // Shared reports whether several queues hold the message.
 func (m *Message) Shared() bool { return m.refs.Load() > 1 }
 
-// What is in memory beside the bytes of contents, about: for each message, for its place in each queue that holds it, and for each content that is there.
+// Approximate bytes in memory, in addition to the bytes of contents.
 const (
-	overhead        = 112
-	placeOverhead   = 64
-	contentOverhead = 96
+	overhead        = 112 // of each message
+	placeOverhead   = 64  // of its place in each queue that holds it
+	contentOverhead = 96  // of each content that is in memory
 )
 
-// weight is what a content takes: properties and body share their memory, which may have been taken in larger pieces than they need.
+// weight is the memory that a content takes. Properties and body share a buffer, which may be larger
+// than they need.
 func weight(c *store.Content) int64 {
 	return int64(contentOverhead + len(c.Exchange) + len(c.Key) + len(c.Properties) + cap(c.Body))
 }
 
-// Budget counts what messages take of memory.
+// Budget counts the memory that messages take.
 type Budget struct {
-	// Limit of contents is where those of stored messages begin to leave memory.
+	// Limit is for the bytes of contents. Above it, contents of stored messages leave memory.
 	Limit    int64
 	contents atomic.Int64 // bytes
 	messages atomic.Int64
@@ -67,10 +68,11 @@ type Budget struct {
 	tight    atomic.Bool
 }
 
-// Tighten has the contents of stored messages leave memory at once, whatever the limit, until it is called with false.
+// Tighten(true) lets the contents of stored messages leave memory at once, regardless of the limit.
+// Tighten(false) ends that.
 func (b *Budget) Tighten(yes bool) { b.tight.Store(yes) }
 
-// Tight reports whether they do.
+// Tight reports whether the last call was Tighten(true).
 func (b *Budget) Tight() bool { return b.tight.Load() }
 
 // Used returns the bytes in memory.
@@ -78,7 +80,7 @@ func (b *Budget) Used() int64 {
 	return b.contents.Load() + overhead*b.messages.Load() + placeOverhead*b.places.Load()
 }
 
-// Admit counts a message with the places that it has in queues, or is about to have.
+// Admit counts a message and its places in queues.
 func (b *Budget) Admit(m *Message) {
 	b.messages.Add(1)
 	b.places.Add(int64(m.refs.Load()))
@@ -87,7 +89,7 @@ func (b *Budget) Admit(m *Message) {
 	}
 }
 
-// Load puts the content of a message back into memory, unless no queue holds it any more.
+// Load puts the content of a message back into memory, unless no queue holds the message any more.
 func (b *Budget) Load(m *Message, c *store.Content) {
 	if m.content.CompareAndSwap(nil, c) {
 		b.contents.Add(weight(c))
@@ -97,44 +99,44 @@ func (b *Budget) Load(m *Message, c *store.Content) {
 	}
 }
 
-// release notes that one queue less holds the message.
+// release is called when a queue no longer holds the message.
 func (b *Budget) release(m *Message) {
 	b.places.Add(-1)
 	if m.refs.Add(-1) > 0 {
-		b.spare(m)
+		b.unloadIfFull(m)
 		return
 	}
 	b.evict(m)
 	b.messages.Add(-1)
 }
 
-// evict takes the content out of memory.
+// evict removes the content from memory.
 func (b *Budget) evict(m *Message) {
 	if c := m.content.Swap(nil); c != nil {
 		b.contents.Add(-weight(c))
 	}
 }
 
-// spare takes the content of a message that is safe on disk out of memory if memory is short.
-func (b *Budget) spare(m *Message) {
+// unloadIfFull removes the content of a stored message from memory if memory is short.
+func (b *Budget) unloadIfFull(m *Message) {
 	if b.tight.Load() || b.contents.Load() > b.Limit {
 		b.Unload(m)
 	}
 }
 
-// Unload takes the content of a message out of memory if it is on disk.
+// Unload removes the content of a message from memory if it is on disk.
 func (b *Budget) Unload(m *Message) {
 	if m.Stored() && !m.Pinned {
 		b.evict(m)
 	}
 }
 
-// Recovered returns a message whose content is on disk alone.
+// Recovered returns a message whose content is only on disk.
 func Recovered(f store.Found) *Message {
 	return &Message{Size: uint32(f.Body), Properties: upTo16Bits(f.Properties), Priority: f.Priority, HasPriority: f.HasPriority, Persistent: f.Persistent}
 }
 
-// Recover counts one more queue that holds a recovered message.
+// Recover counts another queue that holds a recovered message.
 func (b *Budget) Recover(m *Message) {
 	if m.refs.Add(1) == 1 {
 		b.Admit(m)

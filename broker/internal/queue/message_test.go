@@ -13,7 +13,8 @@ func (s *stage) inMemory(m *Message, want bool) {
 	}
 }
 
-// TestEviction: with too much in memory, stored messages leave it as they come, and are read again when their turn comes.
+// TestEviction: if too much is in memory, stored messages leave it when they arrive, and are read again
+// before delivery.
 func TestEviction(t *testing.T) {
 	s := newStage(t, plan{})
 	s.openLog()
@@ -24,7 +25,7 @@ func TestEviction(t *testing.T) {
 	s.inMemory(plain, true)
 	k := s.join("one", 2, nil)
 	s.wantMade("one:kept one:plain")
-	s.inMemory(kept, false) // as long as the client has it
+	s.inMemory(kept, false) // while it is unacked
 	k.giveBack("kept")
 	if it, _, _ := s.get(true); it.Message != kept {
 		t.Errorf("get: got %s, want kept", s.names[it.Message])
@@ -48,7 +49,8 @@ func TestNoEvictionWithRoom(t *testing.T) {
 	}
 }
 
-// TestPinned: a message that another queue holds in memory alone cannot be read when the queues on disk have settled it.
+// TestPinned: a message that a queue holds only in memory stays there, because it cannot be read after the
+// queues on disk have settled it.
 func TestPinned(t *testing.T) {
 	s := newStage(t, plan{})
 	s.openLog()
@@ -60,7 +62,7 @@ func TestPinned(t *testing.T) {
 	s.inMemory(m, true)
 }
 
-// TestUnreadable: a message that cannot be read does not hold up the others.
+// TestUnreadable: a message that cannot be read does not block the others.
 func TestUnreadable(t *testing.T) {
 	s := newStage(t, plan{})
 	s.openLog()
@@ -78,7 +80,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestMissingIsBounded: neither many nor large messages are read at once, but always one.
+// TestMissingIsBounded: the number and size of messages to read is limited, but it is at least one message.
 func TestMissingIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -97,7 +99,7 @@ func TestMissingIsBounded(t *testing.T) {
 	}
 }
 
-// TestOneLoads: while somebody reads contents, nobody else is asked to.
+// TestOneLoads: while one caller reads contents, no other has to.
 func TestOneLoads(t *testing.T) {
 	s := newStage(t, plan{})
 	s.openLog()
@@ -132,7 +134,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("a message that no queue holds: %d bytes used, want 0", b.Used())
 	}
 
-	// Somebody has read it meanwhile, and comes too late.
+	// It was read in the meantime, too late.
 	b.Load(shared, content)
 	if shared.Content() != nil || b.Used() != 0 {
 		t.Errorf("a message that was read too late: %d bytes used, want 0", b.Used())

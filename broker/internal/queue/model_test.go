@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// model is a queue as simple as can be: it is slow, and sorts by looking at everything.
+// model is a queue that is as simple as possible: it is slow, and compares everything.
 type model struct {
 	kind        Type
 	maxPriority int
@@ -13,12 +13,12 @@ type model struct {
 	settings    Settings
 	now, used   time.Duration
 
-	ready     []entry // in the order in which they leave
-	delayed   []entry // in the order in which they came back
+	ready     []entry // in the order of delivery
+	delayed   []entry // in the order of return
 	arrivals  int
 	unacked   map[string]entry
-	consumers []*client // in the order of their coming
-	line      []*client // those with room, who has waited longest first
+	consumers []*client // the oldest first
+	line      []*client // those with room; the one that waited longest is first
 	active    *client
 	made      []string
 	dead      []string
@@ -31,7 +31,7 @@ type entry struct {
 	size        int64
 	priority    int
 	arrival     int
-	back        bool // came back to a quorum queue, which has it before all that never left
+	back        bool // returned to a quorum queue, before all that were never delivered
 	redelivered bool
 	count       uint32
 	expires     time.Duration
@@ -59,7 +59,8 @@ func (m *model) lifetime(own time.Duration) time.Duration {
 	return 0
 }
 
-// insert puts an entry behind all of at least its priority, but before the first of its own that it precedes.
+// insert puts an entry behind all of at least its priority, but before the first of its priority that it
+// precedes.
 func (m *model) insert(e entry, precedes func(entry) bool) {
 	at := slices.IndexFunc(m.ready, func(other entry) bool {
 		return other.priority < e.priority || other.priority == e.priority && precedes(other)
@@ -86,7 +87,7 @@ func (m *model) push(name string, size int, priority uint8, ttl time.Duration) {
 	m.pump()
 }
 
-// turn finds who is to be served, and takes those without room out of the line.
+// turn finds the consumer for the next message, and removes those without room from the line.
 func (m *model) turn() *client {
 	for {
 		var next *client
@@ -149,7 +150,7 @@ func (m *model) bytes() (sum int64) {
 	return sum
 }
 
-// length is how many messages count for the limit.
+// length is the number of messages that count toward the limit.
 func (m *model) length() int64 { return int64(len(m.ready) + len(m.delayed)) }
 
 // nextDelayed finds the entry that is ready first, or returns -1.
@@ -255,7 +256,7 @@ func (m *model) resume(c *client) {
 	m.pump()
 }
 
-// takeBack removes an unacknowledged entry.
+// takeBack removes an unacked entry.
 func (m *model) takeBack(name string) entry {
 	e := m.unacked[name]
 	delete(m.unacked, name)
@@ -275,7 +276,7 @@ func (m *model) kill(names []string) {
 	}
 }
 
-// delays reports whether a message that comes back is not ready at once. The model has queues that do not count failures.
+// delays reports whether a returned message is delayed. The queues of the model do not count failures.
 func (m *model) delays(failed bool) bool {
 	r := m.settings.Retry
 	return r.Type == RetryAll || r.Type == RetryFailed && failed || r.Type == RetryReturned && !failed
@@ -353,7 +354,7 @@ func (m *model) expired() bool {
 	return m.settings.Expires >= 0 && len(m.consumers) == 0 && m.now-m.used >= m.settings.Expires
 }
 
-// deadline is when the queue has to be woken.
+// deadline returns when the queue must be woken.
 func (m *model) deadline() time.Duration {
 	at := time.Duration(0)
 	if len(m.ready) > 0 {

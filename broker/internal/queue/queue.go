@@ -8,10 +8,9 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// Reason is why a message died, as x-death has it.
+// Reason is why a message was dead-lettered, as in the header x-death.
 type Reason string
 
-// The reasons.
 const (
 	Rejected      Reason = "rejected"
 	Expired       Reason = "expired"
@@ -19,62 +18,57 @@ const (
 	DeliveryLimit Reason = "delivery_limit"
 )
 
-// Death is a message that has left its queue and not been acknowledged.
+// Death is a dead letter: a message that has left its queue without being acked.
 type Death struct {
 	Item   Item
 	Reason Reason
-	// Noted deaths are in the log: a restart knows of them.
+	// Noted deaths are in the log, so that they survive a restart.
 	Noted bool
-	// Copied are queues that have taken a copy, while another was full.
+	// Copied are the queues that have accepted a copy while another queue was full.
 	Copied []store.QueueID
 }
 
-// Clock tells the time since some fixed moment; it never goes back.
+// Clock returns the time since some fixed moment. It never goes back.
 type Clock func() time.Duration
 
-// Queue holds messages in order. It does no I/O and calls nobody but its consumers' sinks: what follows from
-// a call is in the Effects that it returns, and the caller must see to them, without locks.
+// Queue keeps messages in order. It does no I/O and calls only its consumers' sinks. What has to be done
+// after a call is in the Effects that it returns. The caller must do that without locks.
 type Queue struct {
-	ID     store.QueueID
-	Type   Type
-	clock  Clock
-	budget *Budget
-	single bool // only one consumer at a time is served
-	rules  Rules
+	Config
 
-	mu        sync.Mutex
-	settings  Settings
-	levels    []*backlog // by rising priority; nil: nothing has come yet
-	highest   int        // above it all levels are empty
-	inARow    int        // of two levels, how often messages were taken since the lower had its turn
-	ready     int
-	bytes     int64 // of ready and delayed messages
-	delayed   delayedItems
-	unacked   int
-	held      int64 // bytes of unacked messages
-	returns   uint64
-	arrivals  uint64
-	consumers []*Consumer // in the order of their coming
-	active    *Consumer   // the one that is served, if single
-	round     round
-	dead      []Death
-	moving    bool  // somebody takes care of dead
-	taken     int   // dead letters that were taken and are not done
-	deadBytes int64 // bytes of all dead letters that are not done
-	loading   bool  // somebody reads contents
-	deleted   bool
-	bounded   atomic.Bool // may refuse messages
-	totals    Totals
-	used      time.Duration // last use, for Expires
-	alarm     wakeTimer
+	mu           sync.Mutex
+	settings     Settings
+	levels       []*backlog // by rising priority; nil until the first message
+	highest      int        // all levels above it are empty
+	inARow       int        // with two levels: how many messages were taken since the turn of the lower level
+	ready        int
+	bytes        int64 // of ready and delayed messages
+	delayed      minHeap[delayedItem]
+	unacked      int
+	unackedBytes int64
+	returns      uint64
+	arrivals     uint64
+	consumers    []*Consumer // the oldest first
+	active       *Consumer   // the one that gets messages, if SingleActive
+	roundRobin   roundRobin
+	dead         []Death
+	takingDead   bool  // a caller of TakeDead processes dead letters
+	deadTaken    int   // dead letters that were taken and are not done
+	deadBytes    int64 // bytes of all dead letters that are not done
+	loading      bool  // a caller reads contents
+	deleted      bool
+	bounded      atomic.Bool // the queue may refuse messages
+	totals       Totals
+	lastUse      time.Duration // for Settings.Expires
+	timer        wakeTimer
 }
 
-// Totals count what has happened in a queue since the broker began.
+// Totals counts what has happened in a queue since the broker started.
 type Totals struct {
 	Published, Delivered, DeliveredNoAck, Got, GotNoAck, GotNothing, Acked, Redelivered uint64
 }
 
-// Plus adds others.
+// Plus returns the sum.
 func (t Totals) Plus(more Totals) Totals {
 	return Totals{
 		Published: t.Published + more.Published, Delivered: t.Delivered + more.Delivered, DeliveredNoAck: t.DeliveredNoAck + more.DeliveredNoAck,
@@ -83,41 +77,44 @@ func (t Totals) Plus(more Totals) Totals {
 	}
 }
 
-// Config is what never changes in a queue.
+// Config has the settings that never change.
 type Config struct {
 	ID     store.QueueID
 	Type   Type
 	Clock  Clock
 	Budget *Budget
-	// MaxPriority is the highest priority; 0 is a queue without priorities.
+	// MaxPriority is the highest priority; 0 means a queue without priorities.
 	MaxPriority uint8
-	// SingleActive serves one consumer at a time.
+	// SingleActive delivers to one consumer at a time.
 	SingleActive bool
-	// Rules are those of the release that the broker follows.
+	// Rules are those of the release of RabbitMQ that the broker follows.
 	Rules Rules
-	// Wake is called by a timer, in a goroutine of its own, when Tick should be called.
+	// Wake is called by a timer, in its own goroutine, when Tick should be called.
 	Wake func()
 }
 
-// New returns an empty queue. Its clock begins to tick with the first call of a method.
+// New returns an empty queue. Its timer starts with the first call of a method.
 func New(c Config, s Settings) *Queue {
-	q := &Queue{ID: c.ID, Type: c.Type, clock: c.Clock, budget: c.Budget, single: c.SingleActive, rules: c.Rules, levels: make([]*backlog, c.levels())}
-	q.alarm.wake = c.Wake
+	q := &Queue{Config: c, levels: make([]*backlog, c.levelCount())}
+	q.configure(s)
+	return q
+}
+
+func (q *Queue) configure(s Settings) {
 	q.settings = s
 	q.bounded.Store(s.refuses())
-	q.used = q.clock()
-	return q
+	q.lastUse = q.Clock()
 }
 
 func (s Settings) refuses() bool {
 	return s.Overflow != DropHead && (s.MaxLength >= 0 || s.MaxBytes >= 0)
 }
 
-// Effects is what the caller of a method has to do next, in this order.
+// Effects is what the caller of a method must do next, in this order.
 type Effects struct {
-	// Settled messages have left the queue for good.
+	// Settled messages have left the queue: settle them in the log.
 	Settled []*Message
-	// Load: call Missing, read the contents and call Loaded.
+	// Load: call Missing, read the contents, and call Loaded.
 	Load bool
 	// Dead: call TakeDead until it returns nothing.
 	Dead bool
@@ -127,14 +124,12 @@ type Effects struct {
 func (q *Queue) Configure(s Settings) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.settings = s
-	q.bounded.Store(s.refuses())
-	q.used = q.clock()
+	q.configure(s)
 	return q.pump()
 }
 
-// Admits reports whether a message of a size may come in, if the queue refuses messages when it is full. A quorum queue
-// takes one more than it should.
+// Admits reports whether the queue accepts a message of a size. It is false only for queues that refuse
+// messages when they are full. A quorum queue accepts one message more than its limit.
 func (q *Queue) Admits(size int) bool {
 	if !q.bounded.Load() {
 		return true
@@ -149,10 +144,10 @@ func (q *Queue) Admits(size int) bool {
 	return !s.refuses() || (s.MaxLength < 0 || length <= s.MaxLength) && (s.MaxBytes < 0 || bytes <= s.MaxBytes)
 }
 
-// length is how many messages count for the limit of them.
+// length is the number of messages that count toward MaxLength.
 func (q *Queue) length() int64 { return int64(q.ready + len(q.delayed)) }
 
-// TooLarge reports whether a message of a size does not come in even if the queue is empty.
+// TooLarge reports whether the queue refuses a message of a size even when it is empty.
 func (q *Queue) TooLarge(size int) bool {
 	if !q.bounded.Load() {
 		return false
@@ -166,80 +161,84 @@ func (q *Queue) TooLarge(size int) bool {
 // Bounded reports whether the queue may refuse messages.
 func (q *Queue) Bounded() bool { return q.bounded.Load() }
 
-// RefusesToDeadLetter reports whether a refused message goes to the dead letter exchange.
+// RefusesToDeadLetter reports whether a refused message goes to the dead-letter exchange.
 func (q *Queue) RefusesToDeadLetter() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.settings.Overflow == RejectPublishDLX && q.settings.HasDeadLetter
 }
 
-// Refuse makes a dead letter of a message that did not come in.
+// Refuse dead-letters a message that the queue does not admit.
 func (q *Queue) Refuse(m *Message) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.die(Item{Message: m}, MaxLength)
+	q.addDead(Item{Message: m}, MaxLength)
 	return q.effects()
 }
 
-// Push appends a message. ttl is the message's own time to live, negative for none.
+// Push appends a message. The ttl is that of the message itself, negative for none.
 func (q *Queue) Push(m *Message, ttl time.Duration) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.deleted {
-		q.budget.release(m)
+		q.Budget.release(m)
 		return Effects{Settled: []*Message{m}}
 	}
 	q.totals.Published++
 	q.arrivals++
-	it := Item{Message: m, place: q.arrivals, Expires: q.lifetime(ttl), Failures: m.Failures, Redelivered: q.rules.ShowsFailures && m.Failures > 0}
-	it.brought = it.Redelivered && q.Type == Classic // RabbitMQ counts such deliveries of quorum queues as repeated
+	it := Item{Message: m, place: q.arrivals, Expires: q.lifetime(ttl), Failures: m.Failures, Redelivered: q.Rules.ShowsFailures && m.Failures > 0}
+	it.failedElsewhere = it.Redelivered && q.Type == Classic // RabbitMQ counts such deliveries of quorum queues as repeated
 	if content := m.Content(); q.ready == 0 && content != nil {
-		if fx, taken := q.handOver(it, content); taken {
+		if fx, ok := q.deliverDirectly(it, content); ok {
 			return fx
 		}
 	}
 	q.put(it)
 	fx := q.pump()
 	if q.ready > 0 && m.refs.Load() > 0 {
-		q.budget.spare(m)
+		q.Budget.unloadIfFull(m)
 	}
 	return fx
 }
 
-// handOver gives a message that has just come to a consumer that waits for it, even if it is to expire at once.
-func (q *Queue) handOver(it Item, content *store.Content) (Effects, bool) {
-	for c := q.turn(); c != nil; c = q.turn() {
+// deliverDirectly delivers a new message to a waiting consumer, even if it would expire at once.
+func (q *Queue) deliverDirectly(it Item, content *store.Content) (Effects, bool) {
+	for c := q.nextConsumer(); c != nil; c = q.nextConsumer() {
 		if !c.Deliver(it, content) {
-			q.park(c)
+			q.setFull(c)
 			continue
 		}
-		settled := q.delivered(c, it)
-		q.alarm.set(q)
-		return Effects{Settled: settled, Dead: q.hasDeadLetters()}, true
+		return q.effects(q.delivered(c, it)...), true
 	}
 	return Effects{}, false
 }
 
-// delivered counts an item that a consumer has taken.
+// delivered accounts for an item that a consumer has accepted.
 func (q *Queue) delivered(c *Consumer, it Item) (settled []*Message) {
+	if !q.SingleActive {
+		q.roundRobin.advance()
+	}
+	return q.taken(it, c.NoAck, &q.totals.Delivered, &q.totals.DeliveredNoAck)
+}
+
+// taken accounts for an item that a client has received. It returns the message if it needs no ack.
+func (q *Queue) taken(it Item, noAck bool, count, countNoAck *uint64) (settled []*Message) {
 	if it.repeated() {
 		q.totals.Redelivered++
 	}
-	if c.NoAck {
-		q.totals.DeliveredNoAck++
-		q.budget.release(it.Message)
-		settled = []*Message{it.Message}
-	} else {
-		q.totals.Delivered++
-		q.hold(it)
+	if noAck {
+		*countNoAck++
+		q.Budget.release(it.Message)
+		return []*Message{it.Message}
 	}
-	if !q.single {
-		q.round.served()
-	}
-	return settled
+	*count++
+	q.unacked++
+	q.unackedBytes += q.Weight(it.Message)
+	q.Budget.unloadIfFull(it.Message)
+	return nil
 }
 
-// lifetime returns when a message that comes now expires.
+// lifetime returns when a message that arrives now expires.
 func (q *Queue) lifetime(own time.Duration) time.Duration {
 	ttl := q.settings.TTL
 	if ttl < 0 || own >= 0 && own < ttl {
@@ -248,15 +247,14 @@ func (q *Queue) lifetime(own time.Duration) time.Duration {
 	if ttl < 0 {
 		return 0
 	}
-	return max(q.clock()+ttl, 1)
+	return max(q.Clock()+ttl, 1)
 }
 
-// Restore appends a message that was found in the log. age is how long it has been in the queue.
+// Restore appends a message that was found in the log. The age is how long it has been in the queue.
 func (q *Queue) Restore(m *Message, ttl, age time.Duration, returns Returns, redelivered bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.arrivals++
-	it := Item{Message: m, place: q.arrivals, Count: returns.Count, Failures: returns.Failures, Redelivered: redelivered}
+	it := Item{Message: m, Count: returns.Count, Failures: returns.Failures, Redelivered: redelivered}
 	if until := q.lifetime(ttl); until != 0 {
 		it.Expires = max(until-age, 1)
 	}
@@ -264,25 +262,31 @@ func (q *Queue) Restore(m *Message, ttl, age time.Duration, returns Returns, red
 		q.delay(it, returns.Delay)
 		return
 	}
-	q.put(it)
+	q.append(it)
 }
 
-// RestoreDead adds a message of which the log says that it has died and is not yet where it belongs.
+// RestoreDead adds a message that is in the log as a dead letter which was not yet routed.
 func (q *Queue) RestoreDead(m *Message, returns Returns, why Reason, copied []store.QueueID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.die(Item{Message: m, Count: returns.Count, Failures: returns.Failures, Redelivered: true}, why)
+	q.addDead(Item{Message: m, Count: returns.Count, Failures: returns.Failures, Redelivered: true}, why)
 	d := &q.dead[len(q.dead)-1]
 	d.Noted, d.Copied = true, copied
 }
 
-// Revive appends a message that has died in this queue and found no way out of it. It does not expire: what it died of must not take it again before
-// somebody has seen it.
+// Revive appends a dead letter of this queue that could not be routed anywhere. It does not expire, so
+// that it is not dead-lettered again before a consumer gets it.
 func (q *Queue) Revive(m *Message, returns Returns) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.append(Item{Message: m, Count: returns.Count, Failures: returns.Failures, Redelivered: true})
+}
+
+// append puts an item behind all others.
+func (q *Queue) append(it Item) {
 	q.arrivals++
-	q.put(Item{Message: m, place: q.arrivals, Count: returns.Count, Failures: returns.Failures, Redelivered: true})
+	it.place = q.arrivals
+	q.put(it)
 }
 
 func (q *Queue) put(it Item) {
@@ -301,24 +305,24 @@ func (q *Queue) head() *Item {
 
 func (q *Queue) pop() Item {
 	top := q.top()
-	q.turnLevels(top)
+	q.countInARow(top)
 	it := top.pop()
 	q.ready--
 	q.bytes -= q.Weight(it.Message)
 	return it
 }
 
-// deathsAtOnce bounds how long a queue is locked when many messages expire.
+// deathsAtOnce limits how long a queue is locked when many messages expire.
 const deathsAtOnce = 256
 
-// pump drops what is too old or too much and hands out what consumers have room for.
+// pump drops expired and excess messages, and delivers what consumers have room for.
 func (q *Queue) pump() Effects {
 	var settled []*Message
 	load := false
 	q.promote()
-	q.cull()
-	for q.ready > 0 && !q.clogged() {
-		c := q.turn()
+	q.drop()
+	for q.ready > 0 && !q.tooManyDead() {
+		c := q.nextConsumer()
 		if c == nil {
 			break
 		}
@@ -330,153 +334,145 @@ func (q *Queue) pump() Effects {
 			break
 		}
 		if !c.Deliver(*head, content) {
-			q.park(c)
+			q.setFull(c)
 			continue
 		}
 		settled = append(settled, q.delivered(c, q.pop())...)
-		q.expire()
+		q.dropExpired()
 	}
 	if q.Type == Quorum && !q.loading {
-		q.trim()
+		q.dropExcess()
 	}
-	q.alarm.set(q)
-	return Effects{Settled: settled, Load: load, Dead: q.hasDeadLetters()}
+	fx := q.effects(settled...)
+	fx.Load = load
+	return fx
 }
 
-// clogged: so much has died that somebody must take it away before anything else happens.
-func (q *Queue) clogged() bool { return len(q.dead) >= deathsAtOnce }
+// tooManyDead reports whether dead letters must be taken before anything else can happen.
+func (q *Queue) tooManyDead() bool { return len(q.dead) >= deathsAtOnce }
 
-// Pump goes on after dead letters were taken away.
+// Pump continues after dead letters were taken.
 func (q *Queue) Pump() Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pump()
 }
 
-// hasDeadLetters: there are dead letters to take.
-func (q *Queue) hasDeadLetters() bool { return len(q.dead) > 0 && !q.moving }
-
-func (q *Queue) effects() Effects {
-	q.alarm.set(q)
-	return Effects{Dead: q.hasDeadLetters()}
+// effects sets the timer and returns what the caller must do.
+func (q *Queue) effects(settled ...*Message) Effects {
+	q.timer.set(q)
+	return Effects{Settled: settled, Dead: len(q.dead) > 0 && !q.takingDead}
 }
 
-// hold keeps account of an item that somebody has and has not acknowledged. What is on disk needs not be in memory too.
-func (q *Queue) hold(it Item) {
-	q.unacked++
-	q.held += q.Weight(it.Message)
-	q.budget.spare(it.Message)
-}
-
-func (q *Queue) letGo(it Item) {
+func (q *Queue) removeUnacked(it Item) {
 	q.unacked--
-	q.held -= q.Weight(it.Message)
+	q.unackedBytes -= q.Weight(it.Message)
 }
 
-// turn returns the consumer that is next, or nil if nobody has room.
-func (q *Queue) turn() *Consumer {
-	if !q.single {
-		return q.round.next()
+// nextConsumer returns the consumer that gets the next message, or nil if none has room.
+func (q *Queue) nextConsumer() *Consumer {
+	if !q.SingleActive {
+		return q.roundRobin.next()
 	}
-	if q.active != nil && q.active.standing == ready {
+	if q.active != nil && q.active.state == ready {
 		return q.active
 	}
 	return nil
 }
 
-func (q *Queue) park(c *Consumer) {
-	c.standing = parked
-	if !q.single {
-		q.round.leave(c)
+func (q *Queue) setFull(c *Consumer) {
+	c.state = full
+	if !q.SingleActive {
+		q.roundRobin.remove(c)
 	}
 }
 
-// cull makes dead letters of what is not for consumers. A quorum queue gives them all it can before it drops what is too much.
-func (q *Queue) cull() {
+// drop dead-letters expired and excess items. A quorum queue delivers as much as it can before it drops
+// excess items.
+func (q *Queue) drop() {
 	if q.Type == Classic {
-		q.trim()
+		q.dropExcess()
 	}
-	q.expire()
+	q.dropExpired()
 }
 
-// expire makes dead letters of the items at the head whose time is over.
-func (q *Queue) expire() {
+// dropExpired dead-letters the expired items at the head.
+func (q *Queue) dropExpired() {
 	head := q.head()
 	if head == nil || head.Expires == 0 {
 		return
 	}
-	now := q.clock()
-	for head != nil && head.Expires != 0 && head.Expires <= now && !q.clogged() {
-		q.die(q.pop(), Expired)
+	now := q.Clock()
+	for head != nil && head.Expires != 0 && head.Expires <= now && !q.tooManyDead() {
+		q.addDead(q.pop(), Expired)
 		head = q.head()
 	}
 }
 
-// trim makes dead letters of the items at the head that are too many.
-func (q *Queue) trim() {
+// dropExcess dead-letters items at the head that exceed the limits.
+func (q *Queue) dropExcess() {
 	s := &q.settings
 	if s.Overflow != DropHead {
 		return
 	}
-	for q.ready > 0 && !q.clogged() && (s.MaxLength >= 0 && q.length() > s.MaxLength || s.MaxBytes >= 0 && q.bytes > s.MaxBytes) {
-		q.die(q.pop(), MaxLength)
+	for q.ready > 0 && !q.tooManyDead() && (s.MaxLength >= 0 && q.length() > s.MaxLength || s.MaxBytes >= 0 && q.bytes > s.MaxBytes) {
+		q.addDead(q.pop(), MaxLength)
 	}
 }
 
-func (q *Queue) die(it Item, why Reason) {
+func (q *Queue) addDead(it Item, why Reason) {
 	q.dead = append(q.dead, Death{Item: it, Reason: why})
 	q.deadBytes += q.Weight(it.Message)
 }
 
-// TakeDead returns the messages that have died, for one caller at a time: it must call again until nothing
-// is returned, and put each lot where it belongs before. So dead letters stay in order.
+// TakeDead returns dead letters, to one caller at a time. That caller must process them and call
+// TakeDead(true), until it returns nothing. So dead letters stay in order.
 func (q *Queue) TakeDead(again bool) []Death {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.moving && !again {
+	if q.takingDead && !again {
 		return nil
 	}
-	q.cull()
-	lot := q.dead
+	q.drop()
+	taken := q.dead
 	q.dead = nil
-	q.moving = len(lot) > 0
-	q.taken += len(lot)
-	q.alarm.set(q)
-	return lot
+	q.takingDead = len(taken) > 0
+	q.deadTaken += len(taken)
+	q.timer.set(q)
+	return taken
 }
 
-// DeadLettersDone notes that dead letters have been taken over by others.
-func (q *Queue) DeadLettersDone(lot []Death) {
+// DeadLettersDone is called when dead letters are in other queues, or were dropped.
+func (q *Queue) DeadLettersDone(letters []Death) {
 	bytes := int64(0)
-	for _, d := range lot {
+	for _, d := range letters {
 		bytes += q.Weight(d.Item.Message)
-		q.budget.release(d.Item.Message)
+		q.Budget.release(d.Item.Message)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.taken -= len(lot)
+	q.deadTaken -= len(letters)
 	q.deadBytes -= bytes
 }
 
-// Tick is to be called when the queue has asked to be woken. It reports whether the queue has not been used for so long
-// that it is to be deleted.
+// Tick must be called after Config.Wake. It reports whether the queue has expired and must be deleted.
 func (q *Queue) Tick() (fx Effects, expired bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.alarm.fired()
-	now := q.clock()
+	q.timer.fired()
+	now := q.Clock()
 	s := &q.settings
-	expired = !q.deleted && s.Expires >= 0 && len(q.consumers) == 0 && now-q.used >= s.Expires
+	expired = !q.deleted && s.Expires >= 0 && len(q.consumers) == 0 && now-q.lastUse >= s.Expires
 	if expired {
-		q.used = now // so that it is not woken again before it is deleted
+		q.lastUse = now // so that the timer does not fire again before the queue is deleted
 	}
 	return q.pump(), expired
 }
 
-// Touch notes that the queue was used.
+// Touch is called when the queue is used, so that it does not expire.
 func (q *Queue) Touch() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.used = q.clock()
-	q.alarm.set(q)
+	q.lastUse = q.Clock()
+	q.timer.set(q)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestReturnPlaces has where messages go that come back: a b c d were sent, and somebody has taken the first three.
+// TestReturnPlaces checks where returned messages go: a b c d were sent, and the first three delivered.
 func TestReturnPlaces(t *testing.T) {
 	unlimited := func(*Settings) {}
 	limited := func(s *Settings) { s.DeliveryLimit = 5 }
@@ -111,7 +111,7 @@ func TestDropHead(t *testing.T) {
 	}
 }
 
-// TestUnackedDoNotCount: limits are about what is ready, and what comes back may be too much.
+// TestUnackedDoNotCount: limits apply to ready messages, so returned messages may exceed them.
 func TestUnackedDoNotCount(t *testing.T) {
 	s := newStage(t, plan{settings: func(s *Settings) { s.MaxLength = 2 }})
 	k := s.join("one", 2, nil)
@@ -123,7 +123,8 @@ func TestUnackedDoNotCount(t *testing.T) {
 	s.wantDead("b maxlen")
 }
 
-// TestTooManyReturn: consumers that wait get what comes back to a quorum queue, and only what a classic one has room for.
+// TestTooManyReturn: waiting consumers get all that is returned to a quorum queue, but of a classic queue
+// only what it has room for.
 func TestTooManyReturn(t *testing.T) {
 	for _, c := range []struct {
 		kind Type
@@ -144,7 +145,7 @@ func TestTooManyReturn(t *testing.T) {
 	}
 }
 
-// TestExpiredBehindTooMuch: what comes to the head because others are too many may be too old.
+// TestExpiredBehindTooMuch: a message that becomes the head because others exceed the limit may be expired.
 func TestExpiredBehindTooMuch(t *testing.T) {
 	s := newStage(t, plan{settings: func(s *Settings) { s.MaxLength = 1 }})
 	one := s.join("one", 2, nil)
@@ -163,7 +164,7 @@ func TestAdmits(t *testing.T) {
 		name     string
 		kind     Type
 		settings func(*Settings)
-		sent     []int // sizes of what is there
+		sent     []int // sizes of the messages in the queue
 		size     int
 		want     bool
 	}{
@@ -261,7 +262,7 @@ func TestExpiryOfPriorities(t *testing.T) {
 	s.wantDead("low expired")
 }
 
-// TestMomentaryMessages: a message with no time to live at all reaches a consumer that waits for it, and nobody else.
+// TestMomentaryMessages: a message with a TTL of 0 reaches only a waiting consumer.
 func TestMomentaryMessages(t *testing.T) {
 	for _, kind := range []Type{Classic, Quorum} {
 		s := newStage(t, plan{kind: kind})
@@ -364,7 +365,7 @@ func TestConfigure(t *testing.T) {
 	if got := s.q.Settings(); got.MaxLength != 1 || got.Overflow != DropHead {
 		t.Errorf("settings: got %+v, want those set last", got)
 	}
-	s.wantReady("c") // it came when there was no time to live
+	s.wantReady("c") // it arrived before there was a TTL
 	if !s.q.Admits(0) {
 		t.Error("a queue that drops what is too much refuses a message")
 	}
@@ -409,7 +410,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestManyDeaths: what dies is handed over in lots, and consumers get the rest only when it was.
+// TestManyDeaths: dead letters are taken in batches, and consumers get the rest only afterwards.
 func TestManyDeaths(t *testing.T) {
 	s := newStage(t, plan{})
 	const many = 2*deathsAtOnce + 10

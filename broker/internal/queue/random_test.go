@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestAgainstModel does the same things, chosen at random, to a queue and to a model of it.
+// TestAgainstModel does the same random steps with a queue and with a model of it.
 func TestAgainstModel(t *testing.T) {
 	runs := uint64(60)
 	if testing.Short() {
@@ -37,7 +37,7 @@ type run struct {
 	rng     *rand.Rand
 	model   *model
 	takers  []*pair
-	gets    []Item // taken by Get and not answered
+	gets    []Item // taken by Get and unacked
 	history []string
 	sent    int
 }
@@ -63,7 +63,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	return r
 }
 
-// restore begins with what an earlier broker has left.
+// restore begins with messages of an earlier broker.
 func (r *run) restore() {
 	for range r.rng.IntN(5) {
 		p := r.parcel()
@@ -89,14 +89,14 @@ func (r *run) parcel() parcel {
 	return p
 }
 
-// note records a step before it is made.
+// note records a step before it is done.
 func (r *run) note(format string, args ...any) {
 	r.history = append(r.history, fmt.Sprintf(format, args...))
 }
 
 func (r *run) step() {
 	r.t.Helper()
-	const most = 60 // so that never so many die that the queue waits for them to be taken
+	const most = 60 // few enough that the queue never waits for dead letters to be taken
 	switch n := r.rng.IntN(100); {
 	case n < 35 && len(r.model.ready) < most:
 		r.publish()
@@ -175,7 +175,7 @@ func (r *run) subscribe() {
 	}
 }
 
-// somebody returns a consumer that is there, or nil.
+// somebody returns a random consumer, or nil.
 func (r *run) somebody() *pair {
 	there := slices.DeleteFunc(slices.Clone(r.takers), func(p *pair) bool { return !slices.Contains(r.model.consumers, p.client) })
 	if len(there) == 0 {
@@ -199,7 +199,7 @@ func (r *run) unsubscribe() {
 	if _, left, ok := r.q.Unsubscribe(&p.Consumer); ok || left != len(r.model.consumers) {
 		r.t.Errorf("unsubscribe again: got %t with %d left, want false with %d", ok, left, len(r.model.consumers))
 	}
-	r.after(r.q.Resume(&p.Consumer)) // comes too late
+	r.after(r.q.Resume(&p.Consumer)) // too late
 }
 
 func (r *run) resume() {
@@ -215,7 +215,7 @@ func (r *run) resume() {
 	r.model.resume(p.client)
 }
 
-// answer does something with messages that somebody holds.
+// answer settles or returns unacked messages.
 func (r *run) answer(what string, do func([]Item, []string)) {
 	holds := &r.gets
 	if len(r.takers) > 0 && r.rng.IntN(4) > 0 {
@@ -258,7 +258,7 @@ func (r *run) purge() {
 			got = append(got, r.names[m])
 		}
 	}
-	slices.Sort(got[min(len(r.model.ready), len(got)):]) // those that were delayed leave in any order
+	slices.Sort(got[min(len(r.model.ready), len(got)):]) // delayed messages are purged in any order
 	if want := r.model.purge(); !slices.Equal(got, want) {
 		r.t.Errorf("purge: got %s, want %s", got, want)
 	}
@@ -292,7 +292,7 @@ func (r *run) configure() {
 	r.model.configure(s)
 }
 
-// tick lets time pass, and sometimes leaves the queue asleep.
+// tick advances the time, and sometimes does not wake the queue.
 func (r *run) tick() {
 	passed := time.Duration(r.rng.IntN(12)) * time.Millisecond
 	awake := r.rng.IntN(4) > 0
@@ -315,12 +315,12 @@ func (r *run) tick() {
 
 func (r *run) takeDead() {
 	r.note("take the dead")
-	if got, want := r.bury(), r.model.takeDead(); !slices.Equal(got, want) {
+	if got, want := r.takeAllDead(), r.model.takeDead(); !slices.Equal(got, want) {
 		r.t.Errorf("dead letters: got %q, want %q", got, want)
 	}
 }
 
-// compare looks for differences between the queue and its model.
+// compare compares the queue with its model.
 func (r *run) compare() {
 	r.t.Helper()
 	m, st := r.model, r.q.Status()
@@ -356,7 +356,7 @@ func (r *run) compare() {
 		r.t.Errorf("totals: got %+v, want %+v", st.Totals, m.totals)
 	}
 	r.compareConsumers(st)
-	if at := r.q.alarm.at; at != m.deadline() {
+	if at := r.q.timer.at; at != m.deadline() {
 		r.t.Errorf("the alarm is set to %s, want %s", at, m.deadline())
 	}
 	r.compareMemory()
@@ -390,7 +390,7 @@ func (r *run) compareConsumers(st Status) {
 	}
 }
 
-// compareMemory sees that the budget has what is in memory, and that nothing is there which is neither in the queue nor on its way.
+// compareMemory checks that the budget has exactly what is in memory: what is in the queue or unacked.
 func (r *run) compareMemory() {
 	r.t.Helper()
 	var held int64
@@ -415,7 +415,7 @@ func (r *run) compareMemory() {
 	}
 }
 
-// finish deletes the queue and answers what clients still hold.
+// finish deletes the queue and settles or returns what is still unacked.
 func (r *run) finish() {
 	r.t.Helper()
 	r.takeDead()
@@ -440,7 +440,7 @@ func (r *run) finish() {
 	if used := r.budget.Used(); used != 0 {
 		r.t.Errorf("bytes in memory at the end: got %d, want 0", used)
 	}
-	if at := r.q.alarm.at; at != 0 {
+	if at := r.q.timer.at; at != 0 {
 		r.t.Errorf("the alarm of a deleted queue is set to %s", at)
 	}
 }

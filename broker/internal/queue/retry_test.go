@@ -36,7 +36,7 @@ func TestRetryDelay(t *testing.T) {
 	}
 }
 
-// The queue is woken when the delay of a message is over, and serves a consumer that waits.
+// The queue is woken when the delay of a message is over, and delivers it to a waiting consumer.
 func TestAlarmOfDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := Unlimited()
@@ -62,7 +62,7 @@ func TestAlarmOfDelayed(t *testing.T) {
 	})
 }
 
-// A restored message waits for what is left of its delay. Deleting the queue counts what was ready.
+// A restored message waits for the rest of its delay. Delete returns the number of ready messages.
 func TestRestoreDelayed(t *testing.T) {
 	s := newStage(t, plan{kind: Quorum})
 	s.q.Restore(s.message(parcel{name: "a"}), -1, 0, Returns{Count: 1, Failures: 1, Delay: time.Minute}, true)

@@ -2,18 +2,19 @@ package queue
 
 import "math"
 
-// Rules are what releases of RabbitMQ do not agree on. The zero value is a classic queue, or a quorum queue before 4.0.
+// Rules are the differences between releases of RabbitMQ. The zero value is for classic queues, and for
+// quorum queues before 4.0.
 type Rules struct {
 	Priorities Priorities
-	// CountsFailures is whether the queue counts the failures of deliveries.
+	// CountsFailures: the queue counts failed deliveries.
 	CountsFailures bool
-	// ShowsFailures marks a message as redelivered that takes along failures from another queue.
+	// ShowsFailures: a message whose delivery failed in another queue is marked as redelivered.
 	ShowsFailures bool
-	// LimitsFailures has the delivery limit count failures, and not all returns.
+	// LimitsFailures: the delivery limit counts failures, not all returns.
 	LimitsFailures bool
-	// ReturnsFirst serves first what comes back to a quorum queue, even if no limit ends that.
+	// ReturnsFirst: a quorum queue delivers returned messages first, even without a delivery limit.
 	ReturnsFirst bool
-	// WeighsProperties counts properties as part of a message's size.
+	// WeighsProperties: properties are part of the size of a message.
 	WeighsProperties bool
 }
 
@@ -21,22 +22,22 @@ type Rules struct {
 type Priorities int
 
 const (
-	// ByMaximum has the levels up to the queue's highest priority; no priority is the same as 0.
+	// ByMaximum has levels up to the queue's highest priority. No priority means 0.
 	ByMaximum Priorities = iota
-	// TwoLevels tells a priority above 4 from others. It is served twice for each time that the others are.
+	// TwoLevels has one level for priorities above 4, and one for the others. The higher level gets two
+	// turns for each turn of the lower one.
 	TwoLevels
-	// Strict has the levels 0 to 31; no priority is the same as 4.
+	// Strict has the levels 0 to 31. No priority means 4.
 	Strict
 )
 
-// The levels of quorum queues.
 const (
 	strictLevels   = 32
 	middlePriority = 4 // of messages without one
 	timesInARow    = 2 // of the higher of two levels
 )
 
-func (c Config) levels() int {
+func (c Config) levelCount() int {
 	switch c.Rules.Priorities {
 	case TwoLevels:
 		return 2
@@ -46,10 +47,10 @@ func (c Config) levels() int {
 	return int(c.MaxPriority) + 1
 }
 
-// level is that of a message among those of its queue.
+// level returns the level of a message.
 func (q *Queue) level(m *Message) int {
 	priority := int(m.Priority)
-	switch q.rules.Priorities {
+	switch q.Rules.Priorities {
 	case TwoLevels:
 		if priority > middlePriority {
 			return 1
@@ -63,7 +64,7 @@ func (q *Queue) level(m *Message) int {
 	return min(priority, len(q.levels)-1)
 }
 
-// backlogOf returns a level, which begins with its first message.
+// backlogOf returns the backlog of a level, and creates it for the first message.
 func (q *Queue) backlogOf(level int) *backlog {
 	q.highest = max(q.highest, level)
 	if q.levels[level] == nil {
@@ -72,7 +73,7 @@ func (q *Queue) backlogOf(level int) *backlog {
 	return q.levels[level]
 }
 
-// top returns the level that is served next, or nil.
+// top returns the backlog with the next message, or nil.
 func (q *Queue) top() *backlog {
 	if q.ready == 0 {
 		return nil
@@ -80,18 +81,18 @@ func (q *Queue) top() *backlog {
 	for q.levels[q.highest].len() == 0 {
 		q.highest--
 	}
-	if q.rules.Priorities == TwoLevels && q.highest == 1 && q.inARow == timesInARow && q.levels[0].len() > 0 {
-		// What came back is first, and what came before the other anyway.
-		if high := q.levels[1]; len(high.back) == 0 && high.fresh.head().place > q.levels[0].fresh.head().place {
+	if q.Rules.Priorities == TwoLevels && q.highest == 1 && q.inARow == timesInARow && q.levels[0].len() > 0 {
+		// Returned messages come first, and so does a message that is older than the head of the lower level.
+		if high := q.levels[1]; len(high.returned) == 0 && high.fresh.head().place > q.levels[0].fresh.head().place {
 			return q.levels[0]
 		}
 	}
 	return q.levels[q.highest]
 }
 
-// turnLevels is called when an item is taken from a level.
-func (q *Queue) turnLevels(from *backlog) {
-	if q.rules.Priorities != TwoLevels || len(from.back) > 0 {
+// countInARow is called when an item is taken from a level.
+func (q *Queue) countInARow(from *backlog) {
+	if q.Rules.Priorities != TwoLevels || len(from.returned) > 0 {
 		return
 	}
 	if q.inARow++; q.inARow > timesInARow {
@@ -99,15 +100,15 @@ func (q *Queue) turnLevels(from *backlog) {
 	}
 }
 
-// Weight is what a message counts for the queue's limit of bytes.
+// Weight returns how many bytes a message counts toward MaxBytes.
 func (q *Queue) Weight(m *Message) int64 {
-	if q.rules.WeighsProperties {
+	if q.Rules.WeighsProperties {
 		return int64(m.Size) + int64(m.Properties)
 	}
 	return int64(m.Size)
 }
 
-// returned is an item whose delivery has ended without an ack.
+// returned returns an item after a delivery without an ack.
 func (r Rules) returned(it Item, failed bool) Item {
 	if failed && r.CountsFailures && it.Failures < math.MaxUint16 {
 		it.Failures++

@@ -6,7 +6,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// A queue of either kind of levels serves what came back first, in the order of its return.
+// With both kinds of levels, returned messages come first, in the order of their return.
 func TestLevels(t *testing.T) {
 	sent := []parcel{{name: "1a", priority: 1}, {name: "9a", priority: 9}, {name: "4a", priority: 4}, {name: "9b", priority: 9}, {name: "200", priority: 200}, {name: "9c", priority: 9}}
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestLevels(t *testing.T) {
 	s.wantTaken("b a high")
 }
 
-// wantTaken takes everything that is ready, in order.
+// wantTaken takes all ready messages, in order.
 func (s *stage) wantTaken(want string) {
 	s.t.Helper()
 	got := ""
@@ -55,7 +55,7 @@ func (s *stage) wantTaken(want string) {
 	}
 }
 
-// No priority is the middle one, and not 0.
+// No priority means the middle one, not 0.
 func TestNoPriority(t *testing.T) {
 	s := newStage(t, plan{kind: Quorum, rules: Rules{Priorities: Strict}})
 	for _, m := range []struct {
@@ -70,7 +70,8 @@ func TestNoPriority(t *testing.T) {
 	s.wantTaken("five none three zero")
 }
 
-// What a dead letter takes along is known to the next queue, and marks the message only where the release does so.
+// The next queue gets the failures of a dead letter. They mark the message as redelivered only in releases
+// that do so.
 func TestCarriedFailures(t *testing.T) {
 	for _, shows := range []bool{false, true} {
 		s := newStage(t, plan{kind: Quorum, rules: Rules{CountsFailures: true, ShowsFailures: shows}})

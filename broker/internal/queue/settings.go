@@ -2,56 +2,54 @@ package queue
 
 import "time"
 
-// Type is the kind of a queue.
+// Type is the type of a queue.
 type Type string
 
-// The types that this broker has.
 const (
 	Classic Type = "classic"
 	Quorum  Type = "quorum"
 )
 
-// Overflow is what becomes of messages when a queue is full.
+// Overflow is what a full queue does.
 type Overflow string
 
-// The ways of a full queue.
 const (
 	DropHead         Overflow = "drop-head"
 	RejectPublish    Overflow = "reject-publish"
 	RejectPublishDLX Overflow = "reject-publish-dlx"
 )
 
-// Settings is how a queue behaves, by its arguments and policies. Those may change while it runs.
+// Settings is how a queue behaves, by its arguments and policies. Policies can change it at any time.
 type Settings struct {
-	// TTL of each message; negative: for ever.
+	// TTL of each message; negative: no limit.
 	TTL time.Duration
-	// Expires deletes the queue when it was not used for so long; negative: never.
+	// Expires deletes the queue if it is not used for this long; negative: never.
 	Expires time.Duration
-	// MaxLength and MaxBytes bound what is ready; negative: unbounded.
+	// MaxLength and MaxBytes limit the ready messages; negative: no limit.
 	MaxLength, MaxBytes int64
 	Overflow            Overflow
-	// DeadLetter is the exchange for dead letters; HasDeadLetter tells the default exchange from none.
+	// DeadLetter is the dead-letter exchange, if HasDeadLetter is set.
 	DeadLetter    string
 	HasDeadLetter bool
-	// DeadLetterKey replaces the routing keys of dead letters, if HasDeadLetterKey.
+	// DeadLetterKey replaces the routing keys of dead letters, if HasDeadLetterKey is set.
 	DeadLetterKey    string
 	HasDeadLetterKey bool
-	// AtLeastOnce keeps dead letters of a quorum queue until some queue has them.
+	// AtLeastOnce keeps dead letters of a quorum queue until another queue has them.
 	AtLeastOnce bool
-	// DeliveryLimit is how often a message may come back, in quorum queues; negative: for ever.
+	// DeliveryLimit is how often a message may be returned to a quorum queue; negative: no limit.
 	DeliveryLimit int
-	// ConsumerTimeout is how long a client may hold a delivery; negative: as long as the node says.
+	// ConsumerTimeout is how long a delivery may stay unacked; negative: the default of the node.
 	ConsumerTimeout time.Duration
-	// Retry delays what comes back to a quorum queue.
+	// Retry delays messages that are returned to a quorum queue.
 	Retry Retry
 }
 
-// Unlimited are the settings of a queue without arguments.
+// Unlimited returns the settings of a queue without arguments.
 func Unlimited() Settings {
 	return Settings{TTL: -1, Expires: -1, MaxLength: -1, MaxBytes: -1, Overflow: DropHead, DeliveryLimit: -1, ConsumerTimeout: -1}
 }
 
-// KeepsDeadLetters says whether a queue of a type keeps its dead letters until another has them.
+// KeepsDeadLetters reports whether a queue of a type keeps its dead letters until another has them.
 func (s Settings) KeepsDeadLetters(t Type) bool {
 	return t == Quorum && s.HasDeadLetter && s.AtLeastOnce
 }

@@ -1,34 +1,39 @@
 package queue
 
-import "github.com/rehop/rehop/broker/internal/store"
+import (
+	"slices"
 
-// Settle notes that items were acknowledged.
+	"github.com/rehop/rehop/broker/internal/store"
+)
+
+// Settle removes items that were acked.
 func (q *Queue) Settle(items []Item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range items {
-		q.letGo(it)
-		q.budget.release(it.Message)
+		q.removeUnacked(it)
+		q.Budget.release(it.Message)
 		q.totals.Acked++
 	}
 }
 
-// Kill makes dead letters of items that a consumer has rejected. failed: their deliveries count as failures.
+// Kill dead-letters items that a consumer has rejected. If failed is set, their deliveries count as
+// failures.
 func (q *Queue) Kill(items []Item, failed bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range items {
 		if q.takeBack(it) {
-			it = q.rules.returned(it, failed)
-			q.die(it, Rejected)
+			q.addDead(q.Rules.returned(it, failed), Rejected)
 		}
 	}
 	return q.effects()
 }
 
-// Return puts items back that were not acknowledged: in a classic queue where they were, in a quorum queue behind those that
-// came back before, or behind all others if the consumer has asked for it and no limit ends its asking. A quorum queue may delay them first.
-// failed: their deliveries count as failures.
+// Return requeues items that were not acked. A classic queue puts them where they were. A quorum queue
+// puts them behind those that were returned earlier, or behind all others if the consumer asked for the
+// requeue and there is no delivery limit. A quorum queue may delay them first. If failed is set, their
+// deliveries count as failures.
 func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,55 +42,51 @@ func (q *Queue) Return(items []Item, asked, failed bool) Effects {
 			continue
 		}
 		delay := q.settings.Retry.Delay(it, failed)
-		it.Redelivered, it.brought = true, false
-		it = q.rules.returned(it, failed)
-		if q.Type == Quorum {
-			it.Count++
-			used, limit := it.Count, q.settings.DeliveryLimit
-			if q.rules.LimitsFailures {
-				used = uint32(it.Failures)
-			}
-			if limit >= 0 && int64(used) > int64(limit) {
-				q.die(it, DeliveryLimit)
-				continue
-			}
-			switch {
-			case delay > 0:
-				q.delay(it, delay)
-			case limit < 0 && asked && !q.rules.ReturnsFirst:
-				q.arrivals++
-				it.place = q.arrivals
-				q.put(it)
-			default:
-				q.giveBackFirst(it)
-				q.bytes += q.Weight(it.Message)
-			}
+		it.Redelivered, it.failedElsewhere = true, false
+		it = q.Rules.returned(it, failed)
+		if q.Type == Classic {
+			q.backlogOf(q.level(it.Message)).returned.push(it)
+			q.ready++
+			q.bytes += q.Weight(it.Message)
 			continue
 		}
-		q.backlogOf(q.level(it.Message)).giveBack(it)
-		q.ready++
-		q.bytes += q.Weight(it.Message)
+		it.Count++
+		count, limit := it.Count, q.settings.DeliveryLimit
+		if q.Rules.LimitsFailures {
+			count = uint32(it.Failures)
+		}
+		switch {
+		case limit >= 0 && int64(count) > int64(limit):
+			q.addDead(it, DeliveryLimit)
+		case delay > 0:
+			q.delay(it, delay)
+		case limit < 0 && asked && !q.Rules.ReturnsFirst:
+			q.append(it)
+		default:
+			q.returnFirst(it)
+			q.bytes += q.Weight(it.Message)
+		}
 	}
 	return q.pump()
 }
 
-// takeBack takes an item from somebody who had it. False: the queue is deleted, and the item with it.
+// takeBack ends a delivery. It returns false if the queue was deleted, and the item with it.
 func (q *Queue) takeBack(it Item) bool {
-	q.letGo(it)
+	q.removeUnacked(it)
 	if q.deleted {
-		q.budget.release(it.Message)
+		q.Budget.release(it.Message)
 	}
 	return !q.deleted
 }
 
-// Get takes the first item out for somebody who asks. If its content is not in memory, the caller sees to the effects
-// and asks again.
+// Get takes the first item. If its content is not in memory, the caller must handle the effects and call
+// Get again.
 func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx Effects) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.used = q.clock()
+	q.lastUse = q.Clock()
 	q.promote()
-	q.expire()
+	q.dropExpired()
 	head := q.head()
 	if head == nil {
 		q.totals.GotNothing++
@@ -97,47 +98,35 @@ func (q *Queue) Get(noAck bool) (it Item, content *store.Content, left int, fx E
 		return it, nil, q.ready, fx
 	}
 	it = q.pop()
-	if it.repeated() {
-		q.totals.Redelivered++
-	}
-	fx = Effects{}
-	if noAck {
-		q.totals.GotNoAck++
-		q.budget.release(it.Message)
-		fx.Settled = []*Message{it.Message}
-	} else {
-		q.totals.Got++
-		q.hold(it)
-	}
-	q.alarm.set(q)
-	fx.Dead = q.hasDeadLetters()
+	fx = q.effects(q.taken(it, noAck, &q.totals.Got, &q.totals.GotNoAck)...)
 	return it, content, q.ready, fx
 }
 
-// Purged is what was taken out of a queue at once. It keeps the places that it had in the queue, which are given up one after the other: to purge a
-// million messages takes no second million of places, and no lock for longer than a moment.
+// Purged has the messages that a purge removed from a queue. It takes over the lists of the queue, and
+// shortens them step by step. So purging a million messages does not copy a million of them, and locks
+// the queue only briefly.
 type Purged struct {
 	levels  []*backlog
-	delayed delayedItems
+	delayed []delayedItem
 	left    int
 	budget  *Budget
-	lot     []*Message
+	batch   []*Message
 }
 
-// Purge takes out what is ready or delayed. The caller takes it over by Next.
+// Purge removes what is ready or delayed. The caller gets the messages by Next.
 func (q *Queue) Purge() *Purged {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.used = q.clock()
+	q.lastUse = q.Clock()
 	return q.purge()
 }
 
 func (q *Queue) purge() *Purged {
-	p := &Purged{levels: q.levels, delayed: q.delayed, left: q.ready + len(q.delayed), budget: q.budget}
+	p := &Purged{levels: q.levels, delayed: q.delayed, left: q.ready + len(q.delayed), budget: q.Budget}
 	q.levels = make([]*backlog, len(p.levels))
 	q.delayed = nil
 	q.ready, q.bytes = 0, 0
-	q.alarm.set(q)
+	q.timer.set(q)
 	return p
 }
 
@@ -147,63 +136,53 @@ func (p *Purged) Len() int { return p.left }
 // purgeAtOnce is how many messages Next returns at most.
 const purgeAtOnce = 1024
 
-// Next returns some messages, none at the end. The slice is used again.
+// Next returns some messages, and none at the end. The next call uses the slice again.
 func (p *Purged) Next() []*Message {
-	p.lot = p.lot[:0]
-	for i := len(p.levels) - 1; i >= 0; i-- {
-		for l := p.levels[i]; l.len() > 0; {
-			if len(p.lot) == purgeAtOnce {
-				return p.lot
-			}
+	p.batch = p.batch[:0]
+	for _, l := range slices.Backward(p.levels) {
+		for l.len() > 0 && len(p.batch) < purgeAtOnce {
 			p.take(l.pop())
 		}
 	}
-	for ; len(p.delayed) > 0 && len(p.lot) < purgeAtOnce; p.delayed = p.delayed[1:] {
+	for ; len(p.delayed) > 0 && len(p.batch) < purgeAtOnce; p.delayed = p.delayed[1:] {
 		p.take(p.delayed[0].Item)
 	}
-	return p.lot
+	return p.batch
 }
 
 func (p *Purged) take(it Item) {
 	p.left--
 	p.budget.release(it.Message)
-	p.lot = append(p.lot, it.Message)
+	p.batch = append(p.batch, it.Message)
 }
 
-// Delete ends the queue if the conditions hold, and returns how many messages were ready and the consumers that it had.
+// Delete deletes the queue if the conditions hold. It returns how many messages were ready, and the
+// consumers.
 func (q *Queue) Delete(ifUnused, ifEmpty bool) (messages int, consumers []*Consumer, ok bool) {
-	purged, messages, consumers, ok := q.end(ifUnused, ifEmpty)
-	if !ok {
+	q.mu.Lock()
+	messages, consumers = q.ready, q.consumers
+	if ifUnused && len(consumers) > 0 || ifEmpty && messages > 0 {
+		q.mu.Unlock()
 		return 0, nil, false
 	}
+	q.deleted = true
+	purged := q.purge()
+	for _, c := range consumers {
+		c.state = removed
+	}
+	q.consumers, q.active, q.roundRobin = nil, nil, roundRobin{}
+	q.timer.stop()
+	q.mu.Unlock()
 	for len(purged.Next()) > 0 {
 		continue
 	}
 	return messages, consumers, true
 }
 
-func (q *Queue) end(ifUnused, ifEmpty bool) (purged *Purged, ready int, consumers []*Consumer, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if ifUnused && len(q.consumers) > 0 || ifEmpty && q.ready > 0 {
-		return nil, 0, nil, false
-	}
-	q.deleted = true
-	ready = q.ready
-	purged = q.purge()
-	consumers = q.consumers
-	for _, c := range consumers {
-		c.standing = gone
-	}
-	q.consumers, q.active, q.round = nil, nil, round{}
-	q.alarm.stop()
-	return purged, ready, consumers, true
-}
-
-// Stop ends the queue's timer.
+// Stop stops the queue's timer.
 func (q *Queue) Stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.deleted = true
-	q.alarm.stop()
+	q.timer.stop()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// stage is a queue with a clock that stands still, and somebody who does what the queue's effects ask for.
+// stage is a queue with a clock that the test sets. It handles the effects of the queue.
 type stage struct {
 	t       testing.TB
 	q       *Queue
@@ -19,13 +19,13 @@ type stage struct {
 	now     time.Duration
 	log     *store.Store // where stored messages are
 	names   map[*Message]string
-	made    []string // deliveries: who, colon, what
+	made    []string // deliveries: consumer, colon, message
 	settled []string
-	due     bool            // dead letters are to be taken
+	due     bool            // dead letters have to be taken
 	torn    map[string]bool // messages that cannot be read
 }
 
-// plan is how a stage is set up.
+// plan configures a stage.
 type plan struct {
 	kind         Type
 	maxPriority  uint8
@@ -51,7 +51,7 @@ func newStage(t testing.TB, p plan) *stage {
 	return s
 }
 
-// openLog gives the stage a log for messages that are to be stored.
+// openLog gives the stage a log for stored messages.
 func (s *stage) openLog() {
 	s.t.Helper()
 	log, err := store.Open(storetest.NewDisk(), store.Options{Sync: store.SyncNever, DiskReserve: -1})
@@ -66,7 +66,7 @@ func (s *stage) openLog() {
 	s.log = log
 }
 
-// parcel is a message to be pushed.
+// parcel is a message to push.
 type parcel struct {
 	name     string
 	size     int
@@ -102,7 +102,7 @@ func (s *stage) push(names ...string) {
 	}
 }
 
-// after does what a queue asks for.
+// after handles the effects of a call.
 func (s *stage) after(fx Effects) {
 	s.t.Helper()
 	for {
@@ -149,8 +149,8 @@ func (s *stage) get(noAck bool) (it Item, found bool, left int) {
 	return it, content != nil, left
 }
 
-// bury takes all dead letters: what and why.
-func (s *stage) bury() (all []string) {
+// takeAllDead takes all dead letters, and returns their names and reasons.
+func (s *stage) takeAllDead() (all []string) {
 	s.t.Helper()
 	s.due = false
 	for lot := s.q.TakeDead(false); len(lot) > 0; lot = s.q.TakeDead(true) {
@@ -163,7 +163,7 @@ func (s *stage) bury() (all []string) {
 	return all
 }
 
-// pass lets time pass, and wakes the queue.
+// pass advances the time, and wakes the queue.
 func (s *stage) pass(d time.Duration) {
 	s.t.Helper()
 	s.now += d
@@ -186,7 +186,7 @@ func (s *stage) wantReady(want string) {
 	}
 }
 
-// wantMade compares the deliveries since it was called last.
+// wantMade compares the deliveries since the last call.
 func (s *stage) wantMade(want string) {
 	s.t.Helper()
 	if got := strings.Join(s.made, " "); got != want {
@@ -197,7 +197,7 @@ func (s *stage) wantMade(want string) {
 
 func (s *stage) wantDead(want ...string) {
 	s.t.Helper()
-	if got := s.bury(); !slices.Equal(got, want) {
+	if got := s.takeAllDead(); !slices.Equal(got, want) {
 		s.t.Errorf("dead letters: got %q, want %q", got, want)
 	}
 }
@@ -226,7 +226,7 @@ func (k *taker) Deliver(it Item, content *store.Content) bool {
 	return true
 }
 
-// join adds a consumer, who is served at once.
+// join adds a consumer, which gets messages at once.
 func (s *stage) join(tag string, room int, how func(*Consumer)) *taker {
 	s.t.Helper()
 	k := &taker{stage: s, room: room}
@@ -247,7 +247,7 @@ func (k *taker) resume(room int) {
 	k.stage.after(k.stage.q.Resume(&k.Consumer))
 }
 
-// take returns what the consumer holds under the names, in that order, and has it hold them no more.
+// take removes the messages with these names from the consumer and returns them in that order.
 func (k *taker) take(names ...string) (items []Item) {
 	k.stage.t.Helper()
 	for _, name := range names {
@@ -261,19 +261,19 @@ func (k *taker) take(names ...string) (items []Item) {
 	return items
 }
 
-// giveBack returns messages as a client does that asks for it.
+// giveBack requeues messages on request of the client.
 func (k *taker) giveBack(names ...string) {
 	k.stage.t.Helper()
 	k.stage.after(k.stage.q.Return(k.take(names...), true, true))
 }
 
-// lose returns messages as a client does that is gone.
+// lose requeues messages of a client that has disconnected.
 func (k *taker) lose(names ...string) {
 	k.stage.t.Helper()
 	k.stage.after(k.stage.q.Return(k.take(names...), false, true))
 }
 
-// wantBooks compares what the queue counts with what is there.
+// wantBooks compares the counters of the queue with the expected values.
 func (s *stage) wantBooks(ready, unacked int, bytes, held int64) {
 	s.t.Helper()
 	st := s.q.Status()

@@ -2,32 +2,33 @@ package queue
 
 import "slices"
 
-// Subscribe adds a consumer, who is served after Resume. False: the queue is deleted, or somebody has exclusive use, or the newcomer
-// asks for it and is not alone, or the queue chooses its only consumer itself. Quorum queues know no exclusive use.
+// Subscribe adds a consumer, which gets messages after Resume. It returns false if the queue is deleted,
+// has an exclusive consumer, or cannot have one: it has other consumers, or a single active consumer.
+// Quorum queues have no exclusive consumers.
 func (q *Queue) Subscribe(c *Consumer) (ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	taken := len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) || q.single && c.Exclusive
+	taken := len(q.consumers) > 0 && (c.Exclusive || q.consumers[0].Exclusive) || q.SingleActive && c.Exclusive
 	if taken && q.Type == Classic || q.deleted {
 		return false
 	}
 	q.consumers = append(q.consumers, c)
-	c.standing = parked
-	if q.single && q.active == nil {
+	c.state = full
+	if q.SingleActive && q.active == nil {
 		q.active = c
 	}
-	q.alarm.set(q)
+	q.timer.set(q)
 	return true
 }
 
-// Deleted reports whether the queue has ended; it never comes back.
+// Deleted reports whether the queue is deleted.
 func (q *Queue) Deleted() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.deleted
 }
 
-// Unsubscribe removes a consumer. left is how many remain; ok is false if it was not there.
+// Unsubscribe removes a consumer. It returns how many are left, and false if the consumer was not there.
 func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -36,18 +37,18 @@ func (q *Queue) Unsubscribe(c *Consumer) (fx Effects, left int, ok bool) {
 		return Effects{}, len(q.consumers), false
 	}
 	q.consumers = slices.Delete(q.consumers, at, at+1)
-	if !q.single && c.standing == ready {
-		q.round.leave(c)
+	if !q.SingleActive && c.state == ready {
+		q.roundRobin.remove(c)
 	}
-	c.standing = gone
+	c.state = removed
 	if q.active == c {
 		q.active = q.successor()
 	}
-	q.used = q.clock()
+	q.lastUse = q.Clock()
 	return q.pump(), len(q.consumers), true
 }
 
-// successor returns who is served next in a queue with a single active consumer: who came first, in classic queues of those with
+// successor returns the next single active consumer: the oldest one, in classic queues the oldest with
 // the highest priority.
 func (q *Queue) successor() *Consumer {
 	var next *Consumer
@@ -59,26 +60,26 @@ func (q *Queue) successor() *Consumer {
 	return next
 }
 
-// Resume serves a consumer again that had no room.
+// Resume delivers to a consumer that has room again.
 func (q *Queue) Resume(c *Consumer) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.standing == parked {
-		c.standing = ready
-		if !q.single {
-			q.round.join(c)
+	if c.state == full {
+		c.state = ready
+		if !q.SingleActive {
+			q.roundRobin.add(c)
 		}
 	}
 	return q.pump()
 }
 
-// loadAtOnce and loadBytes bound what is read ahead for consumers.
+// loadAtOnce and loadBytes limit what is read ahead for consumers.
 const (
 	loadAtOnce = 64
 	loadBytes  = 1 << 20
 )
 
-// Missing returns messages near the head whose contents are on disk alone.
+// Missing returns messages near the head whose contents are only on disk.
 func (q *Queue) Missing() []*Message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -95,13 +96,13 @@ func (q *Queue) Missing() []*Message {
 	return missing
 }
 
-// Loaded goes on after contents were read. Messages that cannot be read leave the queue.
+// Loaded continues after contents were read. Messages that cannot be read leave the queue.
 func (q *Queue) Loaded(unreadable map[*Message]bool) Effects {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.loading = false
 	for head := q.head(); head != nil && unreadable[head.Message]; head = q.head() {
-		q.budget.release(q.pop().Message)
+		q.Budget.release(q.pop().Message)
 	}
 	return q.pump()
 }

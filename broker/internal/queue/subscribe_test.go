@@ -18,7 +18,7 @@ func TestRoundRobin(t *testing.T) {
 	s.wantMade("one:a two:b three:c one:d three:e three:f")
 	two.resume(1)
 	one.resume(1)
-	s.push("g", "h", "i") // those who had no room come behind the one who had
+	s.push("g", "h", "i") // those without room come after the one with room
 	s.wantMade("three:g two:h one:i")
 }
 
@@ -34,7 +34,7 @@ func TestConsumerPriorities(t *testing.T) {
 	s.wantMade("high:d low:e")
 }
 
-// TestBacklogGoesInTurns: what has piled up is shared as what comes one by one.
+// TestBacklogGoesInTurns: a backlog is distributed like messages that arrive one by one.
 func TestBacklogGoesInTurns(t *testing.T) {
 	s := newStage(t, plan{})
 	one, two := s.join("one", 0, nil), s.join("two", 0, nil)
@@ -83,7 +83,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestSingleActive: who is active stays so, full or not, and a newcomer with a higher priority has to wait as well.
+// TestSingleActive: the active consumer stays active, full or not, even if a new one has a higher priority.
 func TestSingleActive(t *testing.T) {
 	for _, kind := range []Type{Classic, Quorum} {
 		s := newStage(t, plan{kind: kind, singleActive: true})
@@ -102,7 +102,7 @@ func TestSingleActive(t *testing.T) {
 	}
 }
 
-// TestSuccession has who follows an active consumer that goes.
+// TestSuccession checks which consumer becomes active next.
 func TestSuccession(t *testing.T) {
 	for _, c := range []struct {
 		kind Type
@@ -143,7 +143,7 @@ func TestNoAck(t *testing.T) {
 	}
 }
 
-// TestServedAfterResume: a consumer's first message does not come before its client knows that it consumes.
+// TestServedAfterResume: a consumer gets no message before its client has received basic.consume-ok.
 func TestServedAfterResume(t *testing.T) {
 	s := newStage(t, plan{})
 	s.push("a")

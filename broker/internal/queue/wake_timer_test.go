@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// clocked runs a queue by the time of a bubble. What happens is noted with the seconds since it began.
+// clocked runs a queue on the clock of a synctest bubble. It records events with the seconds since the
+// start.
 type clocked struct {
 	*stage
 	began time.Time
@@ -39,7 +40,7 @@ func (c *clocked) wake() {
 	defer c.mu.Unlock()
 	fx, expired := c.q.Tick()
 	c.after(fx)
-	what := fmt.Sprint(time.Since(c.began).Seconds(), " ", c.bury())
+	what := fmt.Sprint(time.Since(c.began).Seconds(), " ", c.takeAllDead())
 	if expired {
 		what += " expired"
 		c.q.Delete(false, false)
@@ -47,7 +48,7 @@ func (c *clocked) wake() {
 	c.woken = append(c.woken, what)
 }
 
-// wait lets time pass and compares when the queue was woken and what died by then.
+// wait advances the time, and compares when the queue was woken and what was dead-lettered.
 func (c *clocked) wait(d time.Duration, want ...string) {
 	c.t.Helper()
 	time.Sleep(d)
@@ -79,8 +80,8 @@ func TestAlarmFollowsTheHead(t *testing.T) {
 		c.send(parcel{name: "b", ttl: 9 * time.Second})
 		it, _, _ := c.get(false) // now b is the head
 		c.wait(3 * time.Second)
-		c.after(c.q.Return([]Item{it}, true, true)) // too old to come back
-		if got := fmt.Sprint(c.bury()); got != "[a expired]" {
+		c.after(c.q.Return([]Item{it}, true, true)) // expired, so it does not return
+		if got := fmt.Sprint(c.takeAllDead()); got != "[a expired]" {
 			t.Errorf("dead letters: got %s, want [a expired]", got)
 		}
 		c.wait(time.Hour, "9 [b expired]")
@@ -104,11 +105,11 @@ func TestAlarmOfTheQueue(t *testing.T) {
 		s.Expires = 10 * time.Second
 		c := newClocked(t, s)
 		c.wait(6 * time.Second)
-		c.get(true) // is a use
+		c.get(true) // counts as a use
 		c.wait(6 * time.Second)
 		k := c.join("one", 1, nil)
 		c.wait(time.Hour) // with a consumer it does not expire
-		c.push("a")       // which is not a use
+		c.push("a")       // does not count as a use
 		c.q.Unsubscribe(&k.Consumer)
 		c.wait(5 * time.Second)
 		c.q.Touch()
@@ -126,7 +127,8 @@ func TestAlarmEnds(t *testing.T) {
 	})
 }
 
-// TestAlarmDoesNotSpin: while somebody takes dead letters away, those that are still to die do not wake the queue over and over.
+// TestAlarmDoesNotSpin: while dead letters are taken, those that are still to come do not wake the queue
+// again and again.
 func TestAlarmDoesNotSpin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, plan{})
@@ -146,7 +148,7 @@ func TestAlarmDoesNotSpin(t *testing.T) {
 		if got := woken.Load(); got != 1 {
 			t.Errorf("woken: got %d times, want once", got)
 		}
-		if got, want := len(s.bury()), 2*deathsAtOnce; got != want {
+		if got, want := len(s.takeAllDead()), 2*deathsAtOnce; got != want {
 			t.Errorf("dead letters: got %d, want %d", got, want)
 		}
 	})

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// Batch collects operations that the log keeps or loses as one. The zero value is empty; it can be
-// used again after Reset.
+// Batch collects operations that are committed together: a crash keeps all or none of them. The zero
+// value is empty. It can be used again after Reset.
 type Batch struct {
 	operations []byte
 	steps      []step
@@ -18,18 +18,13 @@ type Batch struct {
 
 // step is what an operation does to the store's memory.
 type step struct {
-	kind       operationKind
-	message    *Message
-	queue      QueueID
-	deliveries uint32
-	death      Death
-	copied     []QueueID
-	until      int64
-	content    Content
+	change
+	message *Message
+	content Content // opPublish
 }
 
-// Publish stores a message that the queues hold until each has settled it. The content must not
-// change until the batch was committed. A message that no queue holds is not stored.
+// Publish stores a message until each of the queues has settled it. The content must not change before
+// the batch is committed. A message for no queue is not stored.
 func (b *Batch) Publish(m *Message, c Content, meta Meta, queues []QueueID) {
 	if m.Stored() {
 		panic("store: message published twice")
@@ -49,12 +44,12 @@ func (b *Batch) Publish(m *Message, c Content, meta Meta, queues []QueueID) {
 		m.hold(holder{queue: q})
 	}
 	b.operations = appendMessage(b.operations, m, len(c.Properties), len(c.Body))
-	b.steps = append(b.steps, step{kind: opPublish, message: m, content: c})
+	b.steps = append(b.steps, step{change: change{kind: opPublish}, message: m, content: c})
 	b.published++
 	b.contents += int64(size)
 }
 
-// checksum is that of the content as it is stored.
+// checksum returns the checksum of a stored content.
 func (b *Batch) checksum(c Content) uint32 {
 	b.head = appendContent(b.head[:0], Content{Exchange: c.Exchange, Key: c.Key})
 	binary.LittleEndian.PutUint32(b.head[2:], uint32(len(c.Properties)))
@@ -63,8 +58,8 @@ func (b *Batch) checksum(c Content) uint32 {
 	return crc32.Update(sum, castagnoli, c.Body)
 }
 
-// bulk returns all contents as they are stored if they are too large to be copied with the store's
-// mutex held, or nil.
+// bulk returns all contents as they are stored, if they are too large to be copied while the store's
+// mutex is held, or nil.
 func (b *Batch) bulk() []byte {
 	if b.contents <= chunkSize {
 		return nil
@@ -78,50 +73,39 @@ func (b *Batch) bulk() []byte {
 	return all
 }
 
-// Settle says that a queue is done with a message: acked, expired, dropped or dead-lettered. It does
-// nothing for a message that is not stored.
-func (b *Batch) Settle(m *Message, q QueueID) {
-	if !m.Stored() {
-		return
-	}
-	b.operations = appendSettle(b.operations, m.seq, q)
-	b.steps = append(b.steps, step{kind: opSettle, message: m, queue: q})
-}
+// The following operations do nothing for a message that is not stored.
 
-// Count notes how often a queue has delivered a message, which is not delayed any more. It does nothing for a message that is not
-// stored.
+// Settle ends the hold of a queue on a message that was acked, expired, dropped or dead-lettered.
+func (b *Batch) Settle(m *Message, q QueueID) { b.add(m, change{kind: opSettle, queue: q}) }
+
+// Count stores how often a queue has delivered a message. It ends the delay of the message.
 func (b *Batch) Count(m *Message, q QueueID, deliveries int) {
-	if !m.Stored() {
-		return
-	}
-	n := uint32(min(max(int64(deliveries), 0), math.MaxUint32))
-	b.operations = appendCount(b.operations, m.seq, q, n)
-	b.steps = append(b.steps, step{kind: opCount, message: m, queue: q, deliveries: n})
+	b.add(m, change{kind: opCount, queue: q, deliveries: uint32(min(max(int64(deliveries), 0), math.MaxUint32))})
 }
 
-// Delay notes until when a message is not for consumers of a queue, as Unix time in milliseconds. It does nothing for a message that is not stored.
+// Delay stores until when a queue must not deliver a message, as Unix time in milliseconds.
 func (b *Batch) Delay(m *Message, q QueueID, until int64) {
-	if !m.Stored() {
-		return
-	}
-	b.operations = appendDelay(b.operations, m.seq, q, until)
-	b.steps = append(b.steps, step{kind: opDelay, message: m, queue: q, until: until})
+	b.add(m, change{kind: opDelay, queue: q, until: until})
 }
 
-// Die notes that a message has died in a queue, which holds it until it is settled, and that other queues have a copy of it now. The same death noted
-// again adds to those; another one begins anew. It does nothing for a message that is not stored.
+// Die stores that a message is a dead letter of a queue, which holds it until it is settled, and which
+// queues have a copy now. Another call with the same death adds to the copies. A different death
+// replaces them.
 func (b *Batch) Die(m *Message, q QueueID, d Death, copied ...QueueID) {
-	if !m.Stored() {
-		return
-	}
-	b.operations = appendDie(b.operations, m.seq, q, d, copied)
-	b.steps = append(b.steps, step{kind: opDie, message: m, queue: q, death: d, copied: copied})
+	b.add(m, change{kind: opDie, queue: q, death: d, copied: copied})
 }
 
-// Len is the number of operations.
+func (b *Batch) add(m *Message, c change) {
+	if m.Stored() {
+		b.operations = appendChange(b.operations, m.seq, &c)
+		b.steps = append(b.steps, step{change: c, message: m})
+	}
+}
+
+// Len returns the number of operations.
 func (b *Batch) Len() int { return len(b.steps) }
 
-// Size is about how many bytes the batch will take; at most MaxBatch can be committed.
+// Size returns about how many bytes the batch will take. At most MaxBatch can be committed.
 func (b *Batch) Size() int64 { return recordHeaderSize + int64(len(b.operations)) + b.contents }
 
 // Reset empties the batch and keeps its memory.
@@ -153,8 +137,8 @@ func appendContent(b []byte, c Content) []byte {
 	return append(b, c.Body...)
 }
 
-// decodeContent takes a stored content apart; what it returns points into b. It returns false if the
-// lengths do not fit.
+// decodeContent reads a stored content. The result refers to b. It returns false if the lengths do not
+// fit.
 func decodeContent(b []byte) (Content, bool) {
 	if len(b) < contentHeaderSize {
 		return Content{}, false

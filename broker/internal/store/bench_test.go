@@ -10,8 +10,8 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// BenchmarkCommit has 64 publishers commit 256 B each, and settles every message as its consumer
-// would, without waiting.
+// BenchmarkCommit has 64 publishers that commit messages of 256 B without waiting, and settles every
+// message as a consumer would.
 func BenchmarkCommit(b *testing.B) {
 	for _, bb := range []struct {
 		name string
@@ -55,7 +55,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkConfirmed has 64 publishers wait for each message to be durable.
+// BenchmarkConfirmed has 64 publishers that wait until each message is durable.
 func BenchmarkConfirmed(b *testing.B) {
 	s, err := store.Open(store.Dir(b.TempDir()), store.Options{})
 	if err != nil {

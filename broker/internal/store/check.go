@@ -17,40 +17,52 @@ type Report struct {
 	Messages    int // that a queue holds
 	Definitions int
 	Bytes       int64 // of all segments
-	Dead        int64 // bytes that are settled or otherwise of no use
-	Torn        int64 // bytes at the end that a crash left; the next start cuts them off
-	Clean       bool  // the store was closed in order
+	Dead        int64 // bytes that are no longer needed, such as settled messages
+	Torn        int64 // bytes of an unfinished write at the end; the next start cuts them off
+	Clean       bool  // the store was closed cleanly
 	Damage      []*CorruptError
-	SetAside    []string // files that are kept under another name because of damage; from Repair those that it has renamed
+	SetAside    []string // damaged files that are kept under another name; from Repair, those that it renamed
 	Recovered   []RecoveredQueue
 }
 
-// RecoveredQueue is a queue that Repair has made for messages whose own queue is lost.
+// RecoveredQueue is a queue that a repair creates for messages whose own queue is lost.
 type RecoveredQueue struct {
 	Vhost, Name string
 	Messages    int
 }
 
-// Check reads everything in a directory that no store has open, compares it with its checksums, and
-// changes nothing. The error is for what could not be read; damage is in the report.
+// Check reads everything in a directory that no store has open and compares the checksums. It changes
+// nothing. Damage is in the report. The error is for what could not be read.
 func Check(ctx context.Context, dir FS) (Report, error) {
-	s, err := openForCheck(dir, lockToRead)
+	var r Report
+	err := examine(ctx, dir, "check", lockToRead, func(x *examination) (err error) {
+		r = x.report()
+		r.SetAside, err = asideFiles(dir)
+		return err
+	})
 	if err != nil {
-		return Report{}, fmt.Errorf("check the store: %w", err)
-	}
-	x := examination{store: s}
-	err = errors.Join(x.run(ctx), s.release())
-	if err != nil {
-		return Report{}, fmt.Errorf("check the store: %w", err)
-	}
-	r := x.report()
-	if r.SetAside, err = asideFiles(dir); err != nil {
-		return Report{}, fmt.Errorf("check the store: %w", err)
+		return Report{}, err
 	}
 	return r, nil
 }
 
-// openForCheck locks a directory in which there is a store.
+// examine reads all of a directory that no store has open, and calls do, which can change it.
+func examine(ctx context.Context, dir FS, what string, lock func(FS) (io.Closer, error), do func(*examination) error) error {
+	s, err := openForCheck(dir, lock)
+	if err == nil {
+		x := &examination{store: s}
+		if err = x.run(ctx); err == nil {
+			err = do(x)
+		}
+		err = errors.Join(err, s.release())
+	}
+	if err != nil {
+		return fmt.Errorf("%s the store: %w", what, err)
+	}
+	return nil
+}
+
+// openForCheck locks a directory with a store.
 func openForCheck(dir FS, lockIt func(FS) (io.Closer, error)) (*Store, error) {
 	there, err := holdsStore(dir)
 	if err != nil {
@@ -67,7 +79,7 @@ func openForCheck(dir FS, lockIt func(FS) (io.Closer, error)) (*Store, error) {
 	return newStore(dir, o, lock), err
 }
 
-// holdsStore reports whether a file in a directory is a store's, by its name and by how it begins.
+// holdsStore reports whether a directory has a file of a store, by its name and by its first bytes.
 func holdsStore(dir FS) (bool, error) {
 	names, err := dir.List()
 	if err != nil {
@@ -89,7 +101,7 @@ func holdsStore(dir FS) (bool, error) {
 	return false, nil
 }
 
-// beginsWith reports whether one of the two headers of a file is of its kind.
+// beginsWith reports whether one of the two headers of a file begins with a magic.
 func beginsWith(dir FS, name, magic string) (bool, error) {
 	f, err := dir.Open(name)
 	if err != nil {
@@ -103,7 +115,7 @@ func beginsWith(dir FS, name, magic string) (bool, error) {
 	return bytes.HasPrefix(b, []byte(magic)) || bytes.HasPrefix(b[headerCopy:], []byte(magic)), nil
 }
 
-// lockToRead locks a directory without leaving anything in it: one that no store has had open where it is has no lock to take.
+// lockToRead locks a directory without creating a file in it. A copied directory may have no lock file.
 func lockToRead(dir FS) (io.Closer, error) {
 	names, err := dir.List()
 	if err != nil || !slices.Contains(names, lockName) {
@@ -112,7 +124,7 @@ func lockToRead(dir FS) (io.Closer, error) {
 	return dir.Lock()
 }
 
-// examination reads all of a directory and goes on after damage.
+// examination reads all of a directory and continues after damage.
 type examination struct {
 	store       *Store
 	extent      []*CorruptError
@@ -124,11 +136,12 @@ type examination struct {
 func (x *examination) run(ctx context.Context) error {
 	s := x.store
 	var err error
-	var corrupt *CorruptError
-	if s.extent, err = readExtent(s.fs); errors.As(err, &corrupt) {
+	if s.extent, err = readExtent(s.fs); err != nil {
+		corrupt, ok := errors.AsType[*CorruptError](err)
+		if !ok {
+			return err
+		}
 		x.extent = append(x.extent, corrupt)
-	} else if err != nil {
-		return err
 	}
 	x.log = s.newLogReader(nil, func(Found) *Message { return new(Message) })
 	x.log.every, x.log.salvage = true, true
@@ -137,33 +150,34 @@ func (x *examination) run(ctx context.Context) error {
 	}
 	x.definitions, err = s.readDefinitions(true)
 	if errors.Is(err, fs.ErrNotExist) {
-		x.definitions.missing(s.extent.segment > 0 || !x.log.empty() || len(x.log.unreadable) > 0)
+		if s.extent.Segment > 0 || !x.log.empty() || len(x.log.unreadable) > 0 {
+			x.definitions.damage = append(x.definitions.damage, missingDefinitions())
+		}
 	} else if err != nil {
 		return err
 	}
 	return x.compareIndexes(ctx)
 }
 
-// compareIndexes finds indexes that are sound but not those of their segments.
+// compareIndexes finds sound indexes that do not belong to their segments.
 func (x *examination) compareIndexes(ctx context.Context) error {
-	for _, g := range x.store.ledger.segments {
+	for _, g := range x.store.index.segments {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		ix, ok := readIndex(x.store.fs, g)
+		records, ok := readIndex(x.store.fs, g)
 		if !ok {
 			continue
 		}
 		want, err := buildIndex(g)
-		var corrupt *CorruptError
-		if errors.As(err, &corrupt) {
+		if isDamage(err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if !bytes.Equal(ix.rest, want[indexHead:len(want)-4]) {
-			x.indexes = append(x.indexes, &CorruptError{File: indexName(g.header.number), Problem: "the index is not that of its segment"})
+		if !bytes.Equal(records, want[indexHead:len(want)-4]) {
+			x.indexes = append(x.indexes, &CorruptError{File: indexName(g.header.Number), Problem: "the index does not belong to its segment"})
 		}
 	}
 	return nil
@@ -172,17 +186,14 @@ func (x *examination) compareIndexes(ctx context.Context) error {
 func (x *examination) report() Report {
 	s := x.store
 	r := Report{
-		Segments:    len(s.ledger.segments),
+		Segments:    len(s.index.segments),
 		Records:     x.log.records,
-		Messages:    s.ledger.messages,
+		Messages:    s.index.messages,
 		Definitions: len(s.values),
 		Torn:        x.log.torn + x.definitions.torn,
 		Clean:       x.log.replay.clean && x.log.torn == 0,
 	}
-	r.Bytes, r.Dead = s.ledger.weigh(0)
-	r.Damage = append(r.Damage, x.extent...)
-	r.Damage = append(r.Damage, x.definitions.damage...)
-	r.Damage = append(r.Damage, x.log.damage...)
-	r.Damage = append(r.Damage, x.indexes...)
+	r.Bytes, r.Dead = s.index.weigh(0)
+	r.Damage = slices.Concat(x.extent, x.definitions.damage, x.log.damage, x.indexes)
 	return r
 }

@@ -6,42 +6,40 @@ import (
 	"io/fs"
 )
 
-// Space is given back from the oldest segment on, and from nowhere else. So a settlement is never in
-// a segment older than the message it is about, and can be forgotten with its segment.
+// Only the oldest segments are removed. So the record that settles a message is never in an older
+// segment than the message, and can be removed together with its segment.
 
-// cleanSlack is how many segments of garbage are left alone.
+// cleanSlack is how many segments of garbage are tolerated.
 const cleanSlack = 2
 
-// errStopping ends the keeper's work when the store closes.
+// errStopping stops the cleaner when the store closes.
 var errStopping = errors.New("the store is closing")
 
-// tendLog is the keeper: it indexes, cleans and removes segments when woken.
-func (s *Store) tendLog() {
+// runCleaner indexes, copies and removes segments whenever it is woken.
+func (s *Store) runCleaner() {
 	for {
 		select {
 		case <-s.stopping:
 			return
-		case <-s.tend:
-		case <-s.trouble.again():
+		case <-s.wakeCleaner:
+		case <-s.readFailures.again():
 		}
 		s.mu.Lock()
-		s.tending = false
+		s.cleanerWoken = false
 		s.mu.Unlock()
-		if err := s.tendOnce(); err != nil {
-			if !errors.Is(err, errStopping) && !s.failed() {
-				s.options.Logger.Error("cannot give back the space of settled messages", "error", err)
-			}
+		if err := s.cleanOnce(); err != nil && !errors.Is(err, errStopping) && !s.failed() {
+			s.options.Logger.Error("cannot free the space of settled messages", "error", err)
 		}
 	}
 }
 
-// wantsTending says whether the keeper is to be woken for the oldest segment. The mutex is held.
-func (s *Store) wantsTending() bool {
-	oldest := s.ledger.segments[0]
-	if s.tending || !oldest.sealed || oldest.first != nil {
+// needsCleaner reports whether to wake the cleaner for the oldest segment. The mutex is held.
+func (s *Store) needsCleaner() bool {
+	oldest := s.index.segments[0]
+	if s.cleanerWoken || !oldest.sealed || oldest.first != nil {
 		return false
 	}
-	s.tending = true
+	s.cleanerWoken = true
 	return true
 }
 
@@ -60,9 +58,9 @@ func (s *Store) stopped() bool {
 	}
 }
 
-// tendOnce does all there is to do, a little of each in turn: there may be more of one than can be done
-// before the next restart.
-func (s *Store) tendOnce() error {
+// cleanOnce does all there is to do, a little of each kind in turn: one kind may be more than can be
+// done before the next restart.
+func (s *Store) cleanOnce() error {
 	if err := s.sweepDropped(); err != nil {
 		return err
 	}
@@ -84,11 +82,11 @@ func (s *Store) tendOnce() error {
 	}
 }
 
-// removeDead removes the oldest segments in which nothing is live; false if there are none.
+// removeDead removes the oldest segments without live messages. It returns false if there are none.
 func (s *Store) removeDead() (bool, error) {
 	s.mu.Lock()
-	n := s.ledger.deadSegments()
-	first := s.ledger.segments[n].header.number
+	n := s.index.deadSegments()
+	first := s.index.segments[n].header.Number
 	s.mu.Unlock()
 	if n == 0 {
 		return false, nil
@@ -101,31 +99,28 @@ func (s *Store) removeDead() (bool, error) {
 	return true, nil
 }
 
-// discardBefore notes in the log that the segments before one are not needed, and returns when that
-// and all copies are synced.
+// discardBefore writes to the log that the segments before one are not needed. It returns when that and
+// all copies are synced.
 func (s *Store) discardBefore(first uint64) error {
 	operations := appendDiscard(nil, first)
 	s.mu.Lock()
 	s.appendRecord(operations, checksum(operations), 0, 0)
 	s.mustSync = true
 	mark, wake := s.committed()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(wake)
 	return s.Wait(context.Background(), mark)
 }
 
-// forget removes the segments before one from memory and disk. A file that cannot be removed is left
-// for the next start.
+// forget removes the segments before one from memory and disk. The next start removes files that cannot
+// be removed now.
 func (s *Store) forget(first uint64) {
 	s.mu.Lock()
 	n := 0
-	for s.ledger.segments[n].header.number < first {
+	for s.index.segments[n].header.Number < first {
 		n++
 	}
-	gone := s.ledger.segments[:n:n]
-	s.ledger.segments = s.ledger.segments[n:]
+	gone := s.index.segments[:n:n]
+	s.index.segments = s.index.segments[n:]
 	s.stats.Removed += int64(n)
 	s.mu.Unlock()
 	for _, g := range gone {
@@ -135,7 +130,7 @@ func (s *Store) forget(first uint64) {
 			g.file.Close()
 			s.removeFile(g.name)
 		}
-		s.removeFile(indexName(g.header.number))
+		s.removeFile(indexName(g.header.Number))
 		s.options.Crash(pointRemoved)
 	}
 }

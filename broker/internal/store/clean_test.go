@@ -40,7 +40,7 @@ func TestDropQueue(t *testing.T) {
 	})
 }
 
-// Queues are dropped now and then, while the keeper, which is woken for each, looks whether there are any; the race detector looks on.
+// Queues are dropped while the cleaner checks for dropped queues. This test is for the race detector.
 func TestDropQueuesMeanwhile(t *testing.T) {
 	u := newUser(t, 7)
 	u.open(storetest.NewDisk(), store.Options{})
@@ -53,8 +53,8 @@ func TestDropQueuesMeanwhile(t *testing.T) {
 	u.close()
 }
 
-// A segment that was to be removed and is there again, because the directory had not been synced, is
-// not read: the settlements of its messages may be gone.
+// A segment that was removed and exists again, because the directory was not synced, is not read: the
+// records that settle its messages may be removed.
 func TestLeftoverSegments(t *testing.T) {
 	disk := storetest.NewDisk()
 	o := store.Options{SegmentSize: 4096}
@@ -66,7 +66,7 @@ func TestLeftoverSegments(t *testing.T) {
 	}
 	u := newUser(t, 8)
 	u.open(disk, o)
-	// Each message is settled after the next is published, and so some in a later segment.
+	// Each message is settled after the next is published, so some are settled in a later segment.
 	var b store.Batch
 	for range 60 {
 		u.publish(&b, 500)
@@ -100,7 +100,7 @@ func TestLeftoverSegments(t *testing.T) {
 	}
 }
 
-// With segments so small that each sync begins a new one, space is given back as fast as it is taken.
+// With segments so small that each sync begins a new one, space is freed fast enough.
 func TestCleaningKeepsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -120,7 +120,7 @@ func TestCleaningKeepsUp(t *testing.T) {
 				u.commit(&b)
 				b.Reset()
 			}
-			// Most are settled soon, and some stay, so that there is something to copy.
+			// Most are settled soon. Some stay, so that there is something to copy.
 			for at := 0; len(u.live) > 100; {
 				if m := u.live[at]; m.Seq()%10 == 0 && m.Seq()+500 > uint64(10*i) {
 					at++
@@ -147,7 +147,7 @@ func TestCleaningKeepsUp(t *testing.T) {
 	})
 }
 
-// A message that cannot be read does not keep the log from being cleaned.
+// A message that cannot be read does not prevent cleaning.
 func TestCleaningSetsAside(t *testing.T) {
 	disk := storetest.NewDisk()
 	o := store.Options{SegmentSize: 4096}

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// group is what is written at once.
+// group is what is written together.
 type group struct {
 	definitions, log chunks
 	mark             Mark
 	sync             bool
-	note             bool // nothing but the note that all before is synced; nobody waits for it
+	note             bool // it has only the note that everything before is synced
 }
 
-// commitGroups is the committer: it writes what is due, until the store closes or fails.
+// commitGroups is the committer: it writes groups until the store closes or fails.
 func (s *Store) commitGroups() {
 	s.checkSpace()
 	for s.awaitTurn() {
@@ -32,21 +32,21 @@ func (s *Store) commitGroups() {
 	}
 }
 
-// takeGroup takes what is pending, or what somebody could not write. When the log has been at rest for
-// a while and all commits are durable it takes the note that says so, so that damage to the last group
-// is known from a torn one. The mutex is held.
+// takeGroup takes what is pending, or what a caller of Flush could not write. If there were no commits
+// for a while and all are durable, it takes a note of that, so that later damage to the last group can
+// be distinguished from an unfinished write. The mutex is held.
 func (s *Store) takeGroup() (group, bool) {
-	if s.handed != nil {
-		g := *s.handed
-		s.handed = nil
+	if s.handedOver != nil {
+		g := *s.handedOver
+		s.handedOver = nil
 		return g, true
 	}
 	note := s.mark == s.Durable()
-	if note && s.lapsed {
+	if note && s.delayOver {
 		s.noteIdle(&s.log)
 		s.noteIdle(&s.defs)
 	}
-	s.lapsed = false
+	s.delayOver = false
 	g := group{definitions: s.defs.take(), log: s.log.take(), mark: s.mark, note: note}
 	g.sync = s.options.Sync == SyncAlways || s.mustSync
 	s.mustSync = s.mustSync && note
@@ -67,10 +67,8 @@ func (s *Store) noteIdle(t *tail) {
 // queue that is not defined.
 func (s *Store) commitGroup(g group) error {
 	s.options.Crash(pointBeforeWrite)
-	for i := range g.definitions {
-		if err := s.writeChunk(&g.definitions[i]); err != nil {
-			return err
-		}
+	if err := s.writeChunks(g.definitions); err != nil {
+		return err
 	}
 	if len(g.definitions) > 0 && g.sync && !g.note {
 		if err := s.sync(g.definitions[0].segment); err != nil {
@@ -81,14 +79,14 @@ func (s *Store) commitGroup(g group) error {
 		if err := s.ensureCreated(g.log[i].segment); err != nil {
 			return err
 		}
-		if err := s.writeChunk(&g.log[i]); err != nil {
+		if err := s.writeChunks(g.log[i : i+1]); err != nil {
 			return err
 		}
 	}
 	return s.finishGroup(g)
 }
 
-// finishGroup makes a group durable that is in its files, and says so.
+// finishGroup syncs a group that was written, and reports that it is durable.
 func (s *Store) finishGroup(g group) error {
 	active := s.written(g)
 	s.options.Crash(pointAfterWrite)
@@ -96,7 +94,7 @@ func (s *Store) finishGroup(g group) error {
 		return nil
 	}
 	if len(g.log) > 0 && g.sync {
-		if err := s.blankAhead(active, g.log.size()); err != nil {
+		if err := s.writeZerosAhead(active, g.log.size()); err != nil {
 			return err
 		}
 		if err := s.sync(active); err != nil {
@@ -113,7 +111,7 @@ func (s *Store) finishGroup(g group) error {
 	return s.snapshotDefinitions()
 }
 
-// written notes that a group is in its files, and returns the segment that is last.
+// written updates the state after a group was written. It returns the last segment.
 func (s *Store) written(g group) *segment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,18 +141,18 @@ func (s *Store) synced(mark Mark) {
 	s.options.Synced(mark)
 }
 
-// ensureCreated makes the file of a segment when the log comes to it, and by then all of the segment
-// before it is on disk: a segment that exists says that those before it are whole.
+// ensureCreated creates the file of a segment if needed. First it syncs the segment before it: so if a
+// segment exists, all before it are complete.
 func (s *Store) ensureCreated(g *segment) error {
 	s.mu.Lock()
-	created := g.file != nil
-	previous := s.ledger.before(g)
-	s.mu.Unlock()
-	if created {
+	if g.file != nil {
+		s.mu.Unlock()
 		return nil
 	}
+	previous := s.index.before(g)
+	s.mu.Unlock()
 	if previous != nil {
-		if err := s.cutBlank(previous); err != nil {
+		if err := s.cutZeros(previous); err != nil {
 			return err
 		}
 		if err := s.sync(previous); err != nil {
@@ -173,11 +171,11 @@ func (s *Store) ensureCreated(g *segment) error {
 	}
 	s.mu.Unlock()
 	s.options.Crash(pointRolled)
-	signal(s.tend)
+	signal(s.wakeCleaner)
 	return nil
 }
 
-// create makes a log file with its header, durable.
+// create creates a log file with its header, and syncs it.
 func (s *Store) create(name string, h header) (File, error) {
 	var f File
 	err := s.untilRoom(func() error {
@@ -203,13 +201,18 @@ func (s *Store) create(name string, h header) (File, error) {
 	return f, nil
 }
 
-// writeChunk writes a chunk, as soon as there is room for it.
-func (s *Store) writeChunk(c *chunk) error {
-	return s.untilRoom(c.write)
+// writeChunks writes chunks. It waits for room on the disk.
+func (s *Store) writeChunks(cs chunks) error {
+	for i := range cs {
+		if err := s.untilRoom(cs[i].write); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// sync makes a segment durable. It is never tried twice: after a failure the kernel may have thrown
-// away what could not be written and report success.
+// sync makes a segment durable. It is never tried twice: after a failure the kernel may have dropped
+// what could not be written, and report success.
 func (s *Store) sync(g *segment) error {
 	if err := g.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", g.name, err)
@@ -217,26 +220,27 @@ func (s *Store) sync(g *segment) error {
 	return nil
 }
 
-// Fail has the log fail as if the disk had, for tests.
+// Fail makes the log fail as if the disk had failed, for tests.
 func (s *Store) Fail(err error) {
 	if !s.failed() {
 		s.fail(err)
 	}
 }
 
-// fail stops the log for good. What is pending stays in memory, where it can be read.
+// fail stops the log. What is pending stays in memory, where it can be read.
 func (s *Store) fail(err error) {
 	s.mu.Lock()
 	s.err = err
-	s.crowded.Store(true)
+	s.throttled.Store(true)
 	s.advance()
 	s.mu.Unlock()
 	signal(s.wake)
-	s.options.Logger.Error("the log cannot be written, nothing is confirmed any more", "error", err)
+	s.options.Logger.Error("the log cannot be written; nothing is confirmed any more", "error", err)
 	s.options.Failed(err)
 }
 
-// noteEnd ends the log such that the next start knows it was closed in order. One that was repaired does not show how it was left before.
+// noteEnd marks the log as closed cleanly. A repaired log does not get this mark, because it is not known
+// how it was closed.
 func (s *Store) noteEnd() error {
 	s.mu.Lock()
 	log, defs := s.log.segment, s.defs.segment
@@ -249,7 +253,7 @@ func (s *Store) noteEnd() error {
 	s.options.Crash(pointClosing)
 	s.mu.Lock()
 	end := opClosed
-	if s.mended {
+	if s.repaired {
 		end = opSynced
 	}
 	s.log.note(end, s.seq, &s.free)
@@ -257,10 +261,10 @@ func (s *Store) noteEnd() error {
 	ends := append(s.defs.take(), s.log.take()...)
 	s.mu.Unlock()
 	for i := range ends {
-		if err := s.writeChunk(&ends[i]); err != nil {
+		if err := s.writeChunks(ends[i : i+1]); err != nil {
 			return err
 		}
-		if err := s.cutBlank(ends[i].segment); err != nil {
+		if err := s.cutZeros(ends[i].segment); err != nil {
 			return err
 		}
 		if err := s.sync(ends[i].segment); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// gate holds up the syncs of a disk.
+// gate blocks the syncs of a disk.
 type gate struct {
 	mu     sync.Mutex
 	closed chan struct{} // nil while open
@@ -73,7 +73,7 @@ func TestSyncedMeansSynced(t *testing.T) {
 		g.open()
 		u.wait(last)
 		synctest.Wait()
-		// What came while the first group was written is the second.
+		// What arrives while the first group is written becomes the second.
 		if want := []store.Mark{first, last}; !slices.Equal(marks, want) {
 			t.Errorf("got marks %v confirmed, want %v", marks, want)
 		}
@@ -93,7 +93,7 @@ func TestSyncedMeansSynced(t *testing.T) {
 	})
 }
 
-// wants has somebody wait for a mark.
+// wants waits for a mark in a goroutine.
 func (u *user) wants(mark store.Mark) {
 	go func() { _ = u.store.Wait(context.Background(), mark) }()
 }
@@ -154,7 +154,7 @@ func TestEmptyBatch(t *testing.T) {
 	}
 }
 
-// Contents of every size come back, also those larger than a segment.
+// Contents of every size can be read, also those larger than a segment.
 func TestSizes(t *testing.T) {
 	disk := storetest.NewDisk()
 	o := store.Options{SegmentSize: 4096}
@@ -212,7 +212,7 @@ func mustPanic(t *testing.T, what string, f func()) {
 	f()
 }
 
-// Many publishers and consumers at once: what each did is there afterwards.
+// After many publishers and consumers at once, what each did is stored.
 func TestConcurrentCommits(t *testing.T) {
 	dir := store.Dir(t.TempDir())
 	o := store.Options{SegmentSize: 64 << 10}
@@ -266,7 +266,7 @@ func TestConcurrentCommits(t *testing.T) {
 	}
 }
 
-// What comes too late for the end of the log is not stored.
+// A commit after the end of the log is not stored.
 func TestCommitWhileClosing(t *testing.T) {
 	disk := storetest.NewDisk()
 	u := newUser(t, 5)

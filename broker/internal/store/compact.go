@@ -8,29 +8,26 @@ import (
 )
 
 const (
-	// compactSlack is how many bytes of garbage are left alone.
+	// compactSlack is how many bytes of garbage are tolerated.
 	compactSlack = 4 << 10
-	// compactingName is a file that is there while a directory is compacted: it was closed in order before.
+	// compactingName is a file that exists while a directory is compacted. It means that the directory was
+	// closed cleanly before.
 	compactingName = "compacting"
 )
 
-// Compact gives back the space of settled messages in a directory that no store has open: it copies all live messages to new segments and
-// removes the old ones, as a running store does when there is more garbage than live data. It does nothing where it would give back next to nothing.
+// Compact frees the space of settled messages in a directory that no store has open: it copies all live
+// messages to new segments and removes the old ones. It does nothing if there is next to nothing to free.
 //
-// The directory must be sound, and closed in order: what a crash left in consumers' hands is marked by the next start, which could no longer tell. When it is
-// interrupted or killed, every message is still there, and it can be run again.
+// The directory must be undamaged and closed cleanly. After a crash, the next start marks the messages
+// that consumers had as redelivered, which it could not do after a compaction. If Compact is interrupted
+// or killed, no message is lost, and it can be run again.
 func Compact(ctx context.Context, dir FS) (before, after Report, err error) {
-	s, err := openForCheck(dir, FS.Lock)
-	if err != nil {
-		return before, after, fmt.Errorf("compact the store: %w", err)
-	}
-	x := examination{store: s}
-	if err = x.run(ctx); err == nil {
+	err = examine(ctx, dir, "compact", FS.Lock, func(x *examination) error {
 		before = x.report()
-		err = x.compact(ctx, before)
-	}
-	if err = errors.Join(err, s.release()); err != nil {
-		return before, before, fmt.Errorf("compact the store: %w", err)
+		return x.compact(ctx, before)
+	})
+	if err != nil {
+		return before, before, err
 	}
 	after, err = Check(ctx, dir)
 	return before, after, err
@@ -39,25 +36,25 @@ func Compact(ctx context.Context, dir FS) (before, after Report, err error) {
 func (x *examination) compact(ctx context.Context, found Report) error {
 	s := x.store
 	names, err := s.fs.List()
-	goesOn := !found.Clean && slices.Contains(names, compactingName)
+	resumes := !found.Clean && slices.Contains(names, compactingName)
 	switch {
 	case err != nil:
 		return err
 	case len(found.Damage) > 0:
 		return fmt.Errorf("repair it first: %w", found.Damage[0])
-	case x.log.empty() || found.Dead < compactSlack && !goesOn:
+	case x.log.empty() || found.Dead < compactSlack && !resumes:
 		return nil
-	case !found.Clean && !goesOn:
+	case !found.Clean && !resumes:
 		return errors.New("the broker was not closed: start it and stop it, then compact")
 	}
 	if err := s.markCompacting(); err != nil {
-		return fmt.Errorf("note that it begins: %w", err)
+		return fmt.Errorf("mark the directory: %w", err)
 	}
 	if err := x.cutUnfinished(); err != nil {
 		return err
 	}
 	p := repair{examination: x, report: &found}
-	// One that is interrupted has ended the log in order.
+	// If it is interrupted, rewriteLog closes the log cleanly.
 	if err := p.rewriteLog(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -65,25 +62,20 @@ func (x *examination) compact(ctx context.Context, found Report) error {
 	return errors.Join(ctx.Err(), s.fs.Sync())
 }
 
-// markCompacting notes, durable, that the directory was closed in order: while it is compacted the log does not say so.
+// markCompacting creates the file that marks the directory as closed cleanly, because the log does not
+// show that while it is compacted.
 func (s *Store) markCompacting() error {
-	f, err := s.fs.Create(compactingName)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close(), s.fs.Sync())
+	return errors.Join(writeFile(s.fs, compactingName, nil, File.Sync), s.fs.Sync())
 }
 
-// cutUnfinished cuts off what a compaction that was killed had not finished, and makes the rest durable.
+// cutUnfinished cuts off the last write of a compaction that was killed, and syncs what is left.
 func (x *examination) cutUnfinished() error {
 	s := x.store
 	if err := s.cutTail(s.defs.segment, x.definitions.torn); err != nil {
 		return err
 	}
-	if x.log.unborn > 0 {
-		if err := s.fs.Remove(segmentName(x.log.unborn)); err != nil {
-			return err
-		}
+	if err := x.log.removeHeaderless(); err != nil {
+		return err
 	}
-	return s.cutTail(s.ledger.active(), x.log.torn)
+	return s.cutTail(s.index.active(), x.log.torn)
 }

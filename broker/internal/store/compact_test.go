@@ -16,7 +16,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// littered is a directory with more garbage than messages, closed in order.
+// littered returns a directory with more garbage than messages, closed cleanly.
 func littered(t *testing.T) (*user, *storetest.Disk) {
 	t.Helper()
 	disk := storetest.NewDisk()
@@ -59,11 +59,11 @@ func TestCompactTwice(t *testing.T) {
 	}
 }
 
-// Whenever it is killed, or the power is cut, every message is there at the next start.
+// Whenever it is killed, or the power fails, the next start finds every message.
 func TestCompactKilled(t *testing.T) {
 	u, disk := littered(t)
 	var (
-		mu     sync.Mutex // the disk is asked by several goroutines
+		mu     sync.Mutex // several goroutines use the disk
 		images []*storetest.Disk
 		rng    = rand.New(rand.NewPCG(23, 0))
 	)
@@ -82,7 +82,7 @@ func TestCompactKilled(t *testing.T) {
 	}
 	for _, image := range images {
 		u.mustRecover(image.Killed(), store.Options{SegmentSize: 64 << 10}, u.durable())
-		// It can be run again, and ends as if it had never been killed.
+		// It can be run again, with the same result as if it had not been killed.
 		_, after, err := store.Compact(t.Context(), image)
 		if err != nil || !after.Clean || after.Dead > 4<<10 {
 			t.Fatalf("compact again: got %v and %+v; want the directory closed in order, and no garbage", err, after)
@@ -91,7 +91,8 @@ func TestCompactKilled(t *testing.T) {
 	}
 }
 
-// A broker that was started since the kill has had messages in consumers' hands: that the directory was in order before says nothing any more.
+// A broker that was started after the kill has delivered messages: that the directory was closed cleanly
+// before no longer matters.
 func TestCompactKilledAndStarted(t *testing.T) {
 	u, disk := littered(t)
 	var killed *storetest.Disk
@@ -122,13 +123,13 @@ func TestCompactKilledAndStarted(t *testing.T) {
 	u.mustRecover(crashed, store.Options{SegmentSize: 64 << 10}, u.durable())
 }
 
-// One that is interrupted stops between two segments, and leaves a directory that is closed in order.
+// If it is interrupted, it stops between two segments and closes the directory cleanly.
 func TestCompactInterrupted(t *testing.T) {
 	u, disk := littered(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	var creations atomic.Int32
 	disk.Fault = func(do storetest.Operation, name string) (int, error) {
-		if do == storetest.Create && creations.Add(1) == 2 { // the first is the note that it begins
+		if do == storetest.Create && creations.Add(1) == 2 { // the first is the file that marks the directory
 			interrupt()
 		}
 		return 0, nil
@@ -147,7 +148,8 @@ func TestCompactInterrupted(t *testing.T) {
 	u.mustRecover(disk, store.Options{SegmentSize: 64 << 10}, u.durable())
 }
 
-// Nothing is made or locked in a directory that is none of a store, whatever its files are called; and a check makes nothing in one that is.
+// In a directory without a store nothing is created or locked, whatever the names of its files. In a
+// directory with a store, a check creates nothing.
 func TestCheckLeavesDirectoriesAlone(t *testing.T) {
 	for _, name := range []string{"app.log", "definitions.log", "0000000000000001.log"} {
 		dir := t.TempDir()

@@ -9,54 +9,55 @@ import (
 )
 
 const (
-	// copyBatch is how much is copied in one record, but for a message that is larger.
+	// copyBatch is how many bytes are copied in one record, unless a message is larger.
 	copyBatch = chunkSize
-	// copyAtOnce is how much is copied before that has to be durable.
+	// copyAtOnce is how many bytes are copied before they have to be durable.
 	copyAtOnce = 1 << 20
-	// segmentsAtOnce is how many segments are copied before they are removed by one note in the log.
-	// Segments can be so small that a new one is begun with each sync.
+	// segmentsAtOnce is how many segments are copied before one record discards them. Segments can be so
+	// small that each sync begins a new one.
 	segmentsAtOnce = 64
 )
 
-// copySome copies the live messages of the oldest segments to the end of the log, if that is worth it;
-// false if it is not.
+// copySome copies the live messages of the oldest segments to the end of the log. It returns false if
+// that is not worth it.
 func (s *Store) copySome() (bool, error) {
 	unsynced := int64(0)
 	for n := range segmentsAtOnce {
 		g := s.wantsCopying()
-		if s.trouble.segment != g {
-			s.trouble = readFailures{} // there is no need to read the other any more
+		if s.readFailures.segment != g {
+			s.readFailures = readFailures{} // the other segment need not be read any more
 		}
-		if g == nil || s.trouble.waits() {
+		if g == nil || s.readFailures.waits() {
 			return n > 0, nil
 		}
-		var unread *readError
-		if err := s.copyOut(g, &unsynced); errors.As(err, &unread) {
-			s.trouble.note(g)
-			s.options.Logger.Warn("a message cannot be read; its space is given back later", "error", err, "try", s.trouble.tries, "again in", s.trouble.pause)
+		err := s.copyOut(g, &unsynced)
+		if _, unread := errors.AsType[*readError](err); unread {
+			s.readFailures.note(g)
+			s.options.Logger.Warn("cannot read a message; its segment is kept and read again later", "error", err, "try", s.readFailures.tries, "again in", s.readFailures.pause)
 			return n > 0, nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return false, err
 		}
-		s.trouble = readFailures{}
+		s.readFailures = readFailures{}
 	}
 	return true, nil
 }
 
 // wantsCopying returns the oldest segment with live messages if there is more garbage than live data.
-// What it costs to copy is then less than what is given back.
+// Then copying frees more than it writes.
 func (s *Store) wantsCopying() *segment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.ledger.deadSegments() // they are about to be removed
-	total, dead := s.ledger.weigh(n)
-	if dead <= total-dead+cleanSlack*s.options.SegmentSize || !s.ledger.segments[n].sealed {
+	n := s.index.deadSegments() // they are about to be removed
+	total, dead := s.index.weigh(n)
+	if dead <= total-dead+cleanSlack*s.options.SegmentSize || !s.index.segments[n].sealed {
 		return nil
 	}
-	return s.ledger.segments[n]
+	return s.index.segments[n]
 }
 
-// copied is a message that is to be copied, and where it was when it was read.
+// copied is a message that is being copied, and where it was when it was read.
 type copied struct {
 	message          *Message
 	offset           int64
@@ -66,9 +67,9 @@ type copied struct {
 	properties, body int // lengths
 }
 
-// copyOut copies the live messages of a segment to the end of the log. It waits when much of that is
-// not durable. A message that is damaged, or that could not be read for long, is set aside; for one that might be readable later, the error is a
-// *readError.
+// copyOut copies the live messages of a segment to the end of the log. It waits if too much of that is
+// not yet durable. It sets aside messages that are damaged, or could not be read for a long time. For a
+// message that may be readable later, the error is a *readError.
 func (s *Store) copyOut(g *segment, unsynced *int64) error {
 	for {
 		if s.stopped() {
@@ -84,7 +85,7 @@ func (s *Store) copyOut(g *segment, unsynced *int64) error {
 			switch {
 			case err == nil:
 				readable = append(readable, c)
-			case !isDamage(err) && !s.trouble.lasts(g):
+			case !isDamage(err) && !s.readFailures.lasts(g):
 				return &readError{err}
 			default:
 				if err := s.setAside(g, c.message, err); err != nil {
@@ -132,8 +133,8 @@ func (c *copied) read(g *segment) error {
 	return nil
 }
 
-// appendCopies appends those messages that are still live, as they are held now. It returns how much
-// that is.
+// appendCopies appends the messages that are still live, with their current holders. It returns the
+// number of bytes.
 func (s *Store) appendCopies(g *segment, batch []copied) (int64, Mark) {
 	s.mu.Lock()
 	var operations []byte
@@ -144,7 +145,7 @@ func (s *Store) appendCopies(g *segment, batch []copied) (int64, Mark) {
 			continue
 		}
 		operations = appendMessage(operations, c.message, c.properties, c.body)
-		operations = s.ledger.appendNotes(operations, c.message)
+		operations = s.index.appendStates(operations, c.message)
 		contents += int64(c.size)
 		live = append(live, c)
 	}
@@ -156,24 +157,21 @@ func (s *Store) appendCopies(g *segment, batch []copied) (int64, Mark) {
 	offset := k.segment.end - contents
 	for _, c := range live {
 		if contents > chunkSize {
-			s.log.attach(c.content) // there is only this one
+			s.log.attach(c.content) // it is the only one
 		} else {
 			k.data = append(k.data, c.content...)
 		}
-		s.ledger.move(c.message, k.segment, offset)
+		s.index.move(c.message, k.segment, offset)
 		offset += int64(c.size)
 	}
 	s.stats.Copied += int64(len(live))
 	mark, wake := s.committed()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(wake)
 	return contents, mark
 }
 
-// setAside leaves a message where it is, because it cannot be read, and lets the others go on. Its
-// segment will be kept under another name, and after a restart the message is not there any more.
+// setAside gives up a message that cannot be read, so that the others can be copied. The file of its
+// segment is kept under another name. After a restart the message does not exist any more.
 func (s *Store) setAside(g *segment, m *Message, why error) error {
 	name, err := asideName(s.fs, g.name)
 	if err != nil {
@@ -182,26 +180,26 @@ func (s *Store) setAside(g *segment, m *Message, why error) error {
 	s.mu.Lock()
 	held := m.segment == g
 	if held {
-		s.ledger.setAside(m, name)
+		s.index.setAside(m, name)
 		s.stats.SetAside++
 	}
 	s.mu.Unlock()
 	if held {
-		s.options.Logger.Error("a message cannot be read and is set aside", "message", m.seq, "error", why, "file will be", name)
+		s.options.Logger.Error("cannot read a message; it is set aside", "message", m.seq, "error", why, "file will be", name)
 	}
 	return nil
 }
 
-// moveAside keeps the file of a segment of which something was set aside.
+// moveAside renames the file of a segment of which a message was set aside.
 func (s *Store) moveAside(g *segment) {
 	if err := errors.Join(s.fs.Rename(g.name, g.aside.name), s.fs.Sync()); err != nil {
-		s.options.Logger.Error("cannot keep a file with a message that cannot be read; the next start will remove it", "file", g.name, "error", err)
+		s.options.Logger.Error("cannot rename a file with a message that cannot be read; the next start will remove it", "file", g.name, "error", err)
 	}
 }
 
 const damagedSuffix = ".damaged"
 
-// asideName is a name that no file has.
+// asideName returns a name for a file that is set aside.
 func asideName(dir FS, name string) (string, error) {
 	taken, err := dir.List()
 	if err != nil {
@@ -214,7 +212,7 @@ func asideName(dir FS, name string) (string, error) {
 	return aside, nil
 }
 
-// asideFiles names the files that were kept under other names.
+// asideFiles returns the names of the files that were set aside.
 func asideFiles(dir FS) ([]string, error) {
 	names, err := dir.List()
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, damagedSuffix) }), err

@@ -23,11 +23,11 @@ const (
 	pointCopied       = "after messages are copied"
 	pointDiscarded    = "after a segment is discarded"
 	pointRemoved      = "after a segment is removed"
-	pointSnapshot     = "after definitions are written anew"
+	pointSnapshot     = "after definitions are rewritten"
 	pointRenamed      = "after definitions are renamed"
 	pointRecovering   = "before the log is read"
 	pointReplayed     = "after the log is read"
-	pointRecovered    = "after the log is mended"
+	pointRecovered    = "after the log is repaired"
 	pointClosing      = "before the end is noted"
 	pointClosed       = "after the end is noted"
 )

@@ -10,14 +10,14 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// image is a disk after a crash, and what had been confirmed by then.
+// image is a disk after a crash, and what was confirmed before it.
 type image struct {
 	point   string
 	disk    *storetest.Disk
 	durable store.Mark
 }
 
-// album takes images of a disk while a user works on it.
+// album collects images of a disk while a user works on it.
 type album struct {
 	user *user
 	disk *storetest.Disk
@@ -34,7 +34,7 @@ func (a *album) shoot(point string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.passes[point]++
-	// The first few, and some of the many that follow.
+	// The first few, and some of those that follow.
 	if n := a.passes[point]; n > a.keep && a.rng.IntN(n) >= a.keep {
 		return
 	}
@@ -44,7 +44,7 @@ func (a *album) shoot(point string) {
 		image{point + ", power cut", a.disk.PowerCut(a.rng), durable})
 }
 
-// TestCrash stops a store at every named point, by kill and by power cut, and starts it again.
+// TestCrash stops a store at every named point, by a kill and by a power failure, and starts it again.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	const wantPasses = 10
@@ -72,7 +72,7 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d images", images)
 }
 
-// work does steps and changes definitions, and now and then flushes or waits.
+// work does steps and changes definitions, and sometimes flushes or waits.
 func (u *user) work(steps int) {
 	for i := range steps {
 		mark := u.step()
@@ -88,7 +88,7 @@ func (u *user) work(steps int) {
 	}
 }
 
-// verifyImages starts a store on each image. A start that is itself cut short must do no harm.
+// verifyImages starts a store on each image. A start that is interrupted must do no harm.
 func (u *user) verifyImages(images []image) {
 	u.t.Helper()
 	for _, im := range images {
@@ -130,7 +130,7 @@ func (u *user) verifyImage(im image, depth int) error {
 	return nil
 }
 
-// TestPowerCut cuts the power at any moment. Without syncs that loses confirmed messages, and does no
+// TestPowerCut cuts the power at any moment. Without syncs, that loses confirmed messages and does no
 // other harm.
 func TestPowerCut(t *testing.T) {
 	for seed, sync := range []store.SyncMode{store.SyncAlways, store.SyncAlways, store.SyncNever} {

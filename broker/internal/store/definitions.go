@@ -2,30 +2,30 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 )
 
 const (
 	definitionsName = "definitions.log"
 	snapshotName    = "definitions.tmp"
-	// snapshotSlack is how much garbage is left alone.
+	// snapshotSlack is how many bytes of garbage are tolerated.
 	snapshotSlack = 64 << 10
-	// definitionOverhead is about what a definition takes besides key and value.
+	// definitionOverhead is about how many bytes a definition takes, without its key and value.
 	definitionOverhead = recordHeaderSize + 8
 )
 
-// Definition is something that has to survive by name: a queue, a binding, a user. The store does
-// not know what is in it.
+// Definition is a queue, a binding, a user and so on, stored by name. The store does not interpret it.
 type Definition struct {
 	Key   string
 	Value []byte
 }
 
-// Define sets and deletes definitions, all or none of them. Values must not change afterwards.
+// Define sets and deletes definitions: a crash keeps all or none of these changes. The values must not be
+// modified afterwards.
 func (s *Store) Define(puts []Definition, deletes []string) Mark {
 	var operations []byte
 	for _, d := range puts {
@@ -53,10 +53,7 @@ func (s *Store) Define(puts []Definition, deletes []string) Mark {
 	s.defs.begin(operations, sum, 0, s.seq, &s.free)
 	s.account(s.defs.segment.end - before)
 	mark, wake := s.committed()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(wake)
 	return mark
 }
 
@@ -69,10 +66,9 @@ func (s *Store) Definitions() []Definition {
 
 func (s *Store) sortedDefinitions() []Definition {
 	all := make([]Definition, 0, len(s.values))
-	for key, value := range s.values {
-		all = append(all, Definition{key, value})
+	for _, key := range slices.Sorted(maps.Keys(s.values)) {
+		all = append(all, Definition{key, s.values[key]})
 	}
-	slices.SortFunc(all, func(a, b Definition) int { return cmp.Compare(a.Key, b.Key) })
 	return all
 }
 
@@ -89,7 +85,8 @@ func (s *Store) remove(key string) {
 	}
 }
 
-// replayDefinitions applies a record and returns what is wrong with it, if anything. What it deletes is handed to deleted, if that is not nil.
+// replayDefinitions applies a record, or returns what is wrong with it. It calls deleted, if not nil, for
+// each definition that the record deletes.
 func (s *Store) replayDefinitions(operations []byte, deleted func(Definition)) (problem string) {
 	d := decoder{rest: operations}
 	var op operation
@@ -98,22 +95,22 @@ func (s *Store) replayDefinitions(operations []byte, deleted func(Definition)) (
 		case opPut:
 			s.put(string(op.key), bytes.Clone(op.value))
 		case opDelete:
-			if value, there := s.values[string(op.key)]; there && deleted != nil {
+			if value, ok := s.values[string(op.key)]; ok && deleted != nil {
 				deleted(Definition{string(op.key), value})
 			}
 			s.remove(string(op.key))
 		case opSynced, opClosed:
 		default:
-			return "the record is not one of definitions"
+			return "the record is not about definitions"
 		}
 	}
 	if d.bad {
-		return "the record makes no sense to this program"
+		return "the record is not valid in this version of the program"
 	}
 	return ""
 }
 
-// loadDefinitions reads the definitions, or begins them in a new directory.
+// loadDefinitions reads the definitions, or creates the file in a new directory.
 func (s *Store) loadDefinitions() error {
 	if err := s.fs.Remove(snapshotName); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -130,22 +127,20 @@ func (s *Store) loadDefinitions() error {
 	return s.cutTail(s.defs.segment, r.torn)
 }
 
-// definitionsRead is what reading the definitions came to.
+// definitionsRead is the result of reading the definitions.
 type definitionsRead struct {
 	damage []*CorruptError
 	torn   int64
-	// deleted are the definitions that a record has deleted. Only a reader that salvages collects them.
+	// deleted are the definitions that records have deleted, if the reader salvages.
 	deleted []Definition
 }
 
-// missing notes that there is no file of definitions, which is damage where there are messages.
-func (r *definitionsRead) missing(messages bool) {
-	if messages {
-		r.damage = append(r.damage, &CorruptError{File: definitionsName, Problem: "the file is missing, and there are messages"})
-	}
+// missingDefinitions is the damage of a directory that has messages and no file of definitions.
+func missingDefinitions() *CorruptError {
+	return &CorruptError{File: definitionsName, Problem: "the file is missing, and there are messages"}
 }
 
-// readDefinitions reads the file of definitions, up to the first damage or past it.
+// readDefinitions reads the file of definitions, up to the first damage, or past it to salvage.
 func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
 	f, err := s.fs.Open(definitionsName)
 	if err != nil {
@@ -158,14 +153,13 @@ func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
 		return r, err
 	}
 	if _, err := readHeader(g, definitionsMagic, 0); err != nil {
-		var corrupt *CorruptError
-		if salvage && errors.As(err, &corrupt) {
+		if corrupt, ok := errors.AsType[*CorruptError](err); ok && salvage {
 			r.damage = append(r.damage, corrupt)
 			return r, nil
 		}
 		return r, err
 	}
-	want := s.extent.endOfDefinitions(g.header.salt)
+	want := s.extent.endOfDefinitions(g.header.Salt)
 	if g.end < want {
 		r.damage = append(r.damage, cutOff(g.name, g.end, want))
 	}
@@ -173,57 +167,36 @@ func (s *Store) readDefinitions(salvage bool) (r definitionsRead, err error) {
 	if salvage {
 		deleted = func(d Definition) { r.deleted = append(r.deleted, d) }
 	}
-	for offset := int64(headerSize); offset > 0; {
-		sc := scan(f, g.header.salt, offset, g.end)
-		offset = 0
-		for sc.next() {
-			if problem := s.replayDefinitions(sc.operations, deleted); problem != "" {
-				sc.reject(problem)
-				break
-			}
-			if isNote(sc.operations) {
-				g.noted = sc.offset
-			}
-		}
-		if sc.err != nil || sc.problem == "" {
-			return r, sc.err
-		}
-		v, err := judge(g, sc, sc.offset >= want)
-		if err != nil {
-			return r, err
-		}
-		if v.ends {
-			r.torn = v.torn
-			g.end = sc.offset
-			return r, nil
-		}
-		r.damage = append(r.damage, sc.corrupt(g.name))
-		if salvage {
-			offset = v.resume
-		}
+	records := recordReader{
+		segment: g,
+		salvage: salvage,
+		apply:   func(sc *scanner) string { return s.replayDefinitions(sc.operations, deleted) },
+		mayEnd:  func(offset int64) bool { return offset >= want },
 	}
-	return r, nil
+	err = records.read(headerSize)
+	r.torn = records.torn
+	r.damage = append(r.damage, records.damage...)
+	return r, err
 }
 
-// beginDefinitions makes the file of a new directory. A directory with segments is not new.
+// beginDefinitions creates the file in a new directory. A directory with segments is not new.
 func (s *Store) beginDefinitions() error {
 	names, err := s.fs.List()
 	if err != nil {
 		return err
 	}
-	var r definitionsRead
-	r.missing(s.extent.segment > 0 || slices.ContainsFunc(names, func(name string) bool {
+	isSegment := func(name string) bool {
 		_, ok := numberOf(name, segmentSuffix)
 		return ok
-	}))
-	if len(r.damage) > 0 {
-		return r.damage[0]
+	}
+	if s.extent.Segment > 0 || slices.ContainsFunc(names, isSegment) {
+		return missingDefinitions()
 	}
 	return s.writeSnapshot(s.newDefinitions())
 }
 
-// snapshotDefinitions writes the definitions anew when the file is mostly garbage. What is pending
-// is part of that.
+// snapshotDefinitions rewrites the definitions if the file is mostly garbage. The new file includes what
+// is pending.
 func (s *Store) snapshotDefinitions() error {
 	s.mu.Lock()
 	if s.defs.segment.end < 2*s.valueSize+snapshotSlack {
@@ -239,11 +212,11 @@ func (s *Store) snapshotDefinitions() error {
 	return errors.Join(s.writeSnapshot(content), old.Close())
 }
 
-// newDefinitions begins a file with all definitions and returns what is to be written to it. Each is a record, so that damage takes few of
-// them. The mutex is held, or nobody else has the store yet.
+// newDefinitions begins a file with all definitions, and returns what to write to it. Each definition is a
+// record, so that damage affects few of them. The mutex is held, or the store is not yet in use.
 func (s *Store) newDefinitions() chunks {
 	s.defs.segment = newSegment(definitionsName, newHeader(definitionsMagic, 0, 0, s.seq))
-	s.defs.noted = true // nothing is before the first record
+	s.defs.noted = true // there is nothing before the first record
 	var operations []byte
 	for _, d := range s.sortedDefinitions() {
 		operations = appendPut(operations[:0], d.Key, d.Value)
@@ -252,7 +225,7 @@ func (s *Store) newDefinitions() chunks {
 	return s.defs.take()
 }
 
-// writeSnapshot puts a new file in the place of the old one.
+// writeSnapshot replaces the file of definitions.
 func (s *Store) writeSnapshot(content chunks) error {
 	g := s.defs.segment
 	f, err := s.create(snapshotName, g.header)
@@ -260,10 +233,8 @@ func (s *Store) writeSnapshot(content chunks) error {
 		return err
 	}
 	g.file = f
-	for i := range content {
-		if err := s.writeChunk(&content[i]); err != nil {
-			return err
-		}
+	if err := s.writeChunks(content); err != nil {
+		return err
 	}
 	if err := s.sync(g); err != nil {
 		return err

@@ -30,8 +30,8 @@ func TestDefinitions(t *testing.T) {
 	u.close()
 }
 
-// The file of definitions does not grow for ever, and a power cut at any time leaves all or nothing
-// of each change.
+// The file of definitions does not grow without limit, and a power failure at any time leaves all or
+// nothing of each change.
 func TestDefinitionsArePackedAndAtomic(t *testing.T) {
 	const keys = 20
 	disk := storetest.NewDisk()

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// fullRetry is how often a full disk is looked at.
+// fullRetry is how often a full disk is checked.
 const fullRetry = 500 * time.Millisecond
 
-// untilRoom tries a write again and again while the disk is full, until the store closes.
+// untilRoom retries a write while the disk is full, until the store closes.
 func (s *Store) untilRoom(write func() error) error {
 	for {
 		err := write()
@@ -26,11 +26,11 @@ func (s *Store) untilRoom(write func() error) error {
 	}
 }
 
-// Free is how many bytes can yet be written.
+// Free returns how many bytes can still be written.
 func (s *Store) Free() (int64, error) { return s.fs.Free() }
 
-// checkSpace compares what is free with the reserve. The way back needs a quarter more, so that it
-// does not flutter.
+// checkSpace compares the free space with the reserve. A full disk counts as full until a quarter more
+// than the reserve is free, so that the state does not change back and forth.
 func (s *Store) checkSpace() {
 	reserve := s.options.DiskReserve
 	if reserve < 0 {
@@ -49,14 +49,13 @@ func (s *Store) checkSpace() {
 	}
 	free, err := s.fs.Free()
 	if err != nil {
-		s.options.Logger.Warn("cannot tell how much space is free on disk", "error", err)
+		s.options.Logger.Warn("cannot determine the free space on disk", "error", err)
 		return
 	}
 	if full {
-		s.setFull(free < reserve+reserve/4)
-	} else {
-		s.setFull(free < reserve)
+		reserve += reserve / 4
 	}
+	s.setFull(free < reserve)
 }
 
 func (s *Store) setFull(full bool) {
@@ -70,7 +69,7 @@ func (s *Store) setFull(full bool) {
 	if full {
 		s.options.Logger.Warn("the disk is nearly full: publishers wait until there is room", "reserve", s.options.DiskReserve)
 	} else {
-		s.options.Logger.Info("the disk has room again")
+		s.options.Logger.Info("the disk has enough free space again")
 	}
 	s.options.Full(full)
 }

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// freeSpace is how many bytes this user can yet write.
+// freeSpace returns how many bytes this user can still write.
 func freeSpace(path string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(path, &st); err != nil {
@@ -15,7 +15,7 @@ func freeSpace(path string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
-// isDiskFull says whether a write failed for want of space, which can pass.
+// isDiskFull reports whether a write failed because the disk or a quota is full, which may be temporary.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

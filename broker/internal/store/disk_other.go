@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// freeSpace does not know: a full disk shows when a write fails.
+// freeSpace is not implemented: a full disk is noticed when a write fails.
 func freeSpace(string) (int64, error) { return math.MaxInt64, nil }
 
-// isDiskFull says whether a write failed for want of space, which can pass.
+// isDiskFull reports whether a write failed because the disk or a quota is full, which may be temporary.
 func isDiskFull(err error) bool { return errors.Is(err, syscall.ENOSPC) }

@@ -1,19 +1,19 @@
 package store
 
-// sweepBatch is how many messages are looked at with the mutex held.
+// sweepBatch is how many messages are checked while the mutex is held.
 const sweepBatch = 1024
 
-// DropQueue ends the hold of a deleted queue on all of its messages. It is not written to the log:
-// what the queue held is gone for good when its definition is. A message that is committed to the
-// queue afterwards has to be settled.
+// DropQueue ends the hold of a deleted queue on all of its messages. That is not written to the log: a
+// start drops what is held by queues without definition. A message that is committed to the queue
+// afterwards must be settled.
 func (s *Store) DropQueue(q QueueID) {
 	s.mu.Lock()
 	s.dropped[q] = true
 	s.mu.Unlock()
-	signal(s.tend)
+	signal(s.wakeCleaner)
 }
 
-// sweepDropped ends the hold of dropped queues, a few messages at a time.
+// sweepDropped ends the hold of dropped queues, some messages at a time.
 func (s *Store) sweepDropped() error {
 	s.mu.Lock()
 	dropped := s.dropped
@@ -32,17 +32,17 @@ func (s *Store) sweepDropped() error {
 	return nil
 }
 
-// beginSweep turns to the messages of the ith segment; false if there is none. Only the keeper takes
-// segments away, so i stays right.
+// beginSweep starts with the messages of the ith segment. It returns false if there is none. Only the
+// cleaner removes segments, so i stays correct.
 func (s *Store) beginSweep(i int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	aside := s.ledger.aside
+	aside := s.index.aside
 	switch {
 	case i < len(aside):
-		s.ledger.sweep = aside[i].first
-	case i-len(aside) < len(s.ledger.segments):
-		s.ledger.sweep = s.ledger.segments[i-len(aside)].first
+		s.index.sweep = aside[i].first
+	case i-len(aside) < len(s.index.segments):
+		s.index.sweep = s.index.segments[i-len(aside)].first
 	default:
 		return false
 	}
@@ -53,12 +53,12 @@ func (s *Store) sweepSome(dropped map[QueueID]bool) (more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for range sweepBatch {
-		m := s.ledger.sweep
+		m := s.index.sweep
 		if m == nil {
 			return false
 		}
-		s.ledger.sweep = m.next
-		s.ledger.drop(m, dropped)
+		s.index.sweep = m.next
+		s.index.drop(m, dropped)
 	}
 	return true
 }

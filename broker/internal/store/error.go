@@ -6,19 +6,19 @@ import (
 )
 
 var (
-	// ErrClosed is returned by what needs an open store.
+	// ErrClosed is returned by methods that need an open store.
 	ErrClosed = errors.New("the store is closed")
-	// ErrLocked is returned when another process has the directory.
+	// ErrLocked is returned if another process has the directory open.
 	ErrLocked = errors.New("another process has this directory open; stop it or use another directory")
-	// ErrNoStore is returned for a directory in which there is no store.
+	// ErrNoStore is returned for a directory without a store.
 	ErrNoStore = errors.New("the directory has no broker data in it")
 	// ErrSettled is returned by Read for a message that no queue holds.
 	ErrSettled = errors.New("the message is not held by any queue")
-	// ErrFull is returned by Close when the disk was too full to write what was pending.
+	// ErrFull is returned by Close if the disk was too full to write what was pending.
 	ErrFull = errors.New("the disk is full: free some space and start again; what was not confirmed is lost")
 )
 
-// CorruptError says where the log is not what was written.
+// CorruptError is a place at which a file is not what was written.
 type CorruptError struct {
 	File    string
 	Offset  int64
@@ -29,7 +29,7 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("%s is corrupt at offset %d: %s; restore it from a copy, or set aside what is bad with a repair", e.File, e.Offset, e.Problem)
 }
 
-// VersionError says that a file was written by another version of this package.
+// VersionError is for a file of an unknown format version.
 type VersionError struct {
 	File    string
 	Version uint32

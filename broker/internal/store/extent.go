@@ -8,22 +8,22 @@ import (
 	"io/fs"
 )
 
-// extent is how far the files of a directory reached when it was last closed in order. None of them is ever shorter afterwards: the log
-// only grows, in its last segment or in later ones, and so do the definitions, until they are written anew under another salt. So a file that is
-// shorter has lost its end, which the file itself cannot tell from what a crash leaves.
-//
-//	magic       4 bytes
-//	version     u32
-//	segment     u64  the last of the log
-//	end         u64  where it ended
-//	salt        u64  of the file of definitions
-//	definitions u64  where that ended
-//	crc         u32  of the above
+// extent is the length of the files when the directory was last closed cleanly. No file gets shorter
+// afterwards: the log only grows, in its last segment or in later ones, and so do the definitions, until
+// they are rewritten under another salt. So a shorter file has lost its end. The file alone does not show
+// that: it looks as after a crash.
 type extent struct {
-	segment     uint64 // 0: the directory was never closed in order
-	end         int64
-	salt        uint64
-	definitions int64
+	Segment     uint64 // the last of the log; 0: the directory was never closed cleanly
+	End         int64  // of that segment
+	Salt        uint64 // of the file of definitions
+	Definitions int64  // end of that file
+}
+
+// extentFile is the format of the file with the extent. A checksum follows it.
+type extentFile struct {
+	Magic   [4]byte
+	Version uint32
+	Extent  extent
 }
 
 const (
@@ -34,38 +34,35 @@ const (
 	extentVersion = 1
 )
 
-// endOf is where a segment of the log has to reach.
+// endOf returns the minimum length of a segment.
 func (x extent) endOf(number uint64) int64 {
-	if number == x.segment {
-		return x.end
+	if number == x.Segment {
+		return x.End
 	}
 	return 0
 }
 
-// mayEnd says whether the log may end at an offset of a segment.
+// mayEnd reports whether the log may end at an offset of a segment.
 func (x extent) mayEnd(number uint64, offset int64) bool {
-	return number > x.segment || number == x.segment && offset >= x.end
+	return number > x.Segment || number == x.Segment && offset >= x.End
 }
 
-// endOfDefinitions is where the file of definitions with a salt has to reach.
+// endOfDefinitions returns the minimum length of the file of definitions with a salt.
 func (x extent) endOfDefinitions(salt uint64) int64 {
-	if x.segment > 0 && salt == x.salt {
-		return x.definitions
+	if x.Segment > 0 && salt == x.Salt {
+		return x.Definitions
 	}
 	return 0
 }
 
 func (x extent) encode() []byte {
-	b := append(make([]byte, 0, extentSize), extentMagic...)
-	b = binary.LittleEndian.AppendUint32(b, extentVersion)
-	b = binary.LittleEndian.AppendUint64(b, x.segment)
-	b = binary.LittleEndian.AppendUint64(b, uint64(x.end))
-	b = binary.LittleEndian.AppendUint64(b, x.salt)
-	b = binary.LittleEndian.AppendUint64(b, uint64(x.definitions))
-	return binary.LittleEndian.AppendUint32(b, checksum(b))
+	b := make([]byte, extentSize)
+	encodeFixed(b, extentFile{[4]byte([]byte(extentMagic)), extentVersion, x})
+	binary.LittleEndian.PutUint32(b[extentSize-4:], checksum(b[:extentSize-4]))
+	return b
 }
 
-// readExtent reads how far the files reached. A directory without the file was never closed in order, or by an older program.
+// readExtent reads the extent. A directory without the file was never closed cleanly, or by an older program.
 func readExtent(dir FS) (extent, error) {
 	f, err := dir.Open(extentName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,28 +78,26 @@ func readExtent(dir FS) (extent, error) {
 		return extent{}, fmt.Errorf("read %s: %w", extentName, err)
 	}
 	if n != extentSize || string(b[:4]) != extentMagic || binary.LittleEndian.Uint32(b[extentSize-4:]) != checksum(b[:extentSize-4]) {
-		return extent{}, &CorruptError{File: extentName, Problem: "it does not say how long the other files were when the broker was closed"}
+		return extent{}, &CorruptError{File: extentName, Problem: "the length of the other files at the last stop cannot be read"}
 	}
-	if v := binary.LittleEndian.Uint32(b[4:]); v != extentVersion {
-		return extent{}, &VersionError{File: extentName, Version: v}
+	var file extentFile
+	decodeFixed(b, &file)
+	if file.Version != extentVersion {
+		return extent{}, &VersionError{File: extentName, Version: file.Version}
 	}
-	return extent{
-		segment:     binary.LittleEndian.Uint64(b[8:]),
-		end:         int64(binary.LittleEndian.Uint64(b[16:])),
-		salt:        binary.LittleEndian.Uint64(b[24:]),
-		definitions: int64(binary.LittleEndian.Uint64(b[32:])),
-	}, nil
+	return file.Extent, nil
 }
 
-// noteExtent notes how far the files reach, which are durable. An older note is true too, so a full disk is no reason to fail.
+// noteExtent writes the extent of the synced files. An older extent is also valid, so a full disk is no
+// reason to fail.
 func (s *Store) noteExtent() error {
 	s.mu.Lock()
 	log, defs := s.log.segment, s.defs.segment
-	x := extent{log.header.number, log.end, defs.header.salt, defs.end}
+	x := extent{log.header.Number, log.end, defs.header.Salt, defs.end}
 	s.mu.Unlock()
 	err := s.writeExtent(x)
 	if isDiskFull(err) {
-		s.options.Logger.Warn("the disk is full: the length of the log is not noted; a later loss of its end may pass for a crash", "error", err)
+		s.options.Logger.Warn("the disk is full: cannot store the length of the log, so that a later loss of its end may look like a crash", "error", err)
 		s.removeFile(newExtentName)
 		return nil
 	}
@@ -110,16 +105,8 @@ func (s *Store) noteExtent() error {
 }
 
 func (s *Store) writeExtent(x extent) error {
-	f, err := s.fs.Create(newExtentName)
-	if err != nil {
+	if err := writeFile(s.fs, newExtentName, x.encode(), File.Sync); err != nil {
 		return err
-	}
-	_, err = f.WriteAt(x.encode(), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", newExtentName, err)
 	}
 	s.options.Crash(pointClosed)
 	if err := s.fs.Rename(newExtentName, extentName); err != nil {
@@ -128,7 +115,7 @@ func (s *Store) writeExtent(x extent) error {
 	return s.fs.Sync()
 }
 
-// cutOff is the damage of a file that is shorter than it was.
+// cutOff returns the damage of a file that is shorter than it was.
 func cutOff(name string, size, want int64) *CorruptError {
 	return &CorruptError{File: name, Offset: size, Problem: fmt.Sprintf("the file ends before offset %d", want)}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// A file that has lost its end since the store was closed in order is damaged, wherever it ends: it is not taken for one that a crash has
-// left. Nothing is changed, and a repair keeps what is there.
+// A file that has lost its end since a clean stop is damaged, wherever it ends now. It is not treated as
+// after a crash. Nothing is changed, and a repair keeps what is left.
 func TestCutAfterClose(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, disk := filled(t, o)
@@ -69,7 +69,7 @@ func (u *user) mustRepair(disk *storetest.Disk, o store.Options) {
 	}
 }
 
-// All files gone but the one that says how long they were.
+// All files are lost, except the one with their lengths.
 func TestOnlyExtentLeft(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, disk := filled(t, o)
@@ -89,7 +89,7 @@ func TestOnlyExtentLeft(t *testing.T) {
 	u.mustRepair(disk, o)
 }
 
-// What a crash leaves behind the last orderly close is cut off as ever, again and again.
+// An unfinished write after the last clean stop is cut off as usual, several times.
 func TestTornAfterClose(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, disk := filled(t, o)
@@ -103,7 +103,7 @@ func TestTornAfterClose(t *testing.T) {
 	}
 }
 
-// The file itself is sound or damaged: nothing in between.
+// The file itself is either sound or damaged.
 func TestDamagedExtent(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, disk := filled(t, o)
@@ -133,7 +133,7 @@ func TestDamagedExtent(t *testing.T) {
 	}
 }
 
-// A disk that is too full to note the length does not keep the store from being closed in order.
+// A disk that is too full for the lengths does not prevent a clean stop.
 func TestNoRoomForExtent(t *testing.T) {
 	disk := storetest.NewDisk()
 	u := newUser(t, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// fuse makes a disk fail now and then.
+// fuse makes a disk fail at random.
 type fuse struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
@@ -21,7 +21,7 @@ type fuse struct {
 	blown int
 }
 
-// arm has one of the next changes fail.
+// arm makes one of the next changes fail.
 func (f *fuse) arm(within int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +40,7 @@ func (f *fuse) disarm() bool {
 func (f *fuse) fault(op storetest.Operation, _ string) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Syncs are what this is about; others fail now and then.
+	// Most faults are those of syncs.
 	if f.left == 0 || op != storetest.Sync && f.rng.IntN(40) > 0 {
 		return 0, nil
 	}
@@ -51,8 +51,8 @@ func (f *fuse) fault(op storetest.Operation, _ string) (int, error) {
 	return f.rng.IntN(600), syscall.EIO
 }
 
-// A sync that has failed once makes the next one succeed, with nothing written. So after a restart a store must not believe that what
-// it reads will survive a power cut.
+// After a failed sync, the next one succeeds without writing anything. So after a restart, a store must
+// not assume that what it reads survives a power failure.
 func TestFailedSyncAcrossRestart(t *testing.T) {
 	for seed := range uint64(max(4, 16/store.Thinning)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestFailedSyncAcrossRestart(t *testing.T) {
 	}
 }
 
-// workUntilFault works with a store until its disk fails, and goes on with it in what is a new process. The power may be cut at any
-// moment of that.
+// workUntilFault works with a store until its disk fails, and continues as in a new process. The power may
+// fail at any time.
 func (u *user) workUntilFault(disk *storetest.Disk, f *fuse, o store.Options) {
 	u.t.Helper()
 	f.arm(20)
@@ -116,7 +116,7 @@ func (u *user) workUntilFault(disk *storetest.Disk, f *fuse, o store.Options) {
 		}
 		u.survives("after a start that failed", disk, durable)
 	}
-	// What was found is what is there from now on, and so is what follows.
+	// What was found stays, and so does what follows.
 	if u.failed() {
 		return
 	}
@@ -129,7 +129,7 @@ func (u *user) workUntilFault(disk *storetest.Disk, f *fuse, o store.Options) {
 	u.survives("after more work", disk, u.durable())
 }
 
-// survives cuts the power and starts again on what is left.
+// survives cuts the power and starts again with what is left.
 func (u *user) survives(when string, disk *storetest.Disk, durable store.Mark) {
 	u.t.Helper()
 	for depth := range 2 {

@@ -16,8 +16,8 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// After a write or a sync has failed nothing is confirmed, nothing is synced again, and a restart
-// finds all that was confirmed.
+// After a failed write or sync, nothing is confirmed, nothing is synced again, and a restart finds
+// everything that was confirmed.
 func TestWriteErrors(t *testing.T) {
 	for _, op := range []storetest.Operation{storetest.Write, storetest.Sync, storetest.SyncDir, storetest.Create} {
 		for _, written := range []int{0, 7, 1 << 20} {
@@ -55,7 +55,7 @@ func testWriteError(t *testing.T, op storetest.Operation, after, written int) {
 		Synced: func(m store.Mark) {
 			mu.Lock()
 			defer mu.Unlock()
-			// An index that cannot be created is no failure.
+			// If an index cannot be created, the store does not fail.
 			if failed && op != storetest.Create {
 				t.Errorf("got mark %d confirmed after the %s failed, want none", m, op)
 			}
@@ -82,7 +82,7 @@ func testWriteError(t *testing.T, op storetest.Operation, after, written int) {
 	if err := u.store.Throttle(context.Background()); !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v from Throttle, want %v", err, syscall.EIO)
 	}
-	// What is in memory can still be read, and nothing is added to it, save what the cleaner was about to note.
+	// What is in memory can still be read. Nothing is added to it, except by the cleaner.
 	const large = 1000
 	pending := u.store.Stats().Pending
 	var b store.Batch
@@ -117,15 +117,15 @@ func testWriteError(t *testing.T, op storetest.Operation, after, written int) {
 	}
 	mu.Unlock()
 	u.mustRecover(image, store.Options{SegmentSize: 4096}, durable)
-	// A restart sees what the failed write or sync has left in memory, and makes it durable.
+	// A restart reads what the failed write or sync has left in memory, and makes it durable.
 	u.mustRecover(restarted, store.Options{SegmentSize: 4096}, durable)
 	u.mustRecover(restarted.PowerCut(u.rng), store.Options{SegmentSize: 4096}, durable)
 }
 
-// aWhile is, in virtual time, more than commits and notes wait for company.
+// aWhile is, in virtual time, longer than commits and notes wait.
 const aWhile = 10 * time.Millisecond
 
-// A full disk holds up confirms until there is room, and loses nothing.
+// A full disk delays confirms until there is room, and loses nothing.
 func TestDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -183,7 +183,7 @@ func TestCloseWhenDiskFull(t *testing.T) {
 	})
 }
 
-// The reserve is reported before the disk is full, and acks go on.
+// The reserve is reported before the disk is full, and acks continue.
 func TestDiskReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const reserve = 64 << 10

@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// filled returns a disk with several segments and definitions, and who filled it. The oldest
+// filled returns a disk with several segments and definitions, and the user that filled it. The oldest
 // segments have indexes.
 func filled(t *testing.T, o store.Options) (*user, *storetest.Disk) {
 	t.Helper()
@@ -92,7 +92,7 @@ func TestAllSegmentsMissing(t *testing.T) {
 	}
 }
 
-// Files of others, copies, and what a crash may leave are of no consequence.
+// Files of other programs, copies, and leftovers of a crash do not matter.
 func TestForeignFiles(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, disk := filled(t, o)
@@ -114,7 +114,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A segment under the name of another is not taken for it.
+// A segment with the name of another is not read as that one.
 func TestDuplicateSegment(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	_, disk := filled(t, o)
@@ -224,7 +224,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// Settled segments are removed while the store runs, and with them their indexes.
+// Settled segments are removed together with their indexes while the store runs.
 func TestFilesAreRemoved(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, disk := filled(t, o)

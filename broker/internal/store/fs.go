@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -13,22 +14,22 @@ import (
 type FS interface {
 	// List returns the names of all files.
 	List() ([]string, error)
-	// Create makes an empty file, in place of any that had the name.
+	// Create creates an empty file, and replaces a file with that name.
 	Create(name string) (File, error)
 	// Open opens a file that exists.
 	Open(name string) (File, error)
 	Rename(from, to string) error
 	Remove(name string) error
-	// Sync makes what was created, renamed and removed durable.
+	// Sync makes created, renamed and removed files durable.
 	Sync() error
-	// Free is how many bytes can yet be written.
+	// Free returns how many bytes can still be written.
 	Free() (int64, error)
-	// Lock makes the directory if there is none and keeps others from locking it until the lock is
-	// closed. The error is ErrLocked if it is locked.
+	// Lock creates the directory if needed, and locks it until the lock is closed. The error is ErrLocked
+	// if it is already locked.
 	Lock() (io.Closer, error)
 }
 
-// File is an open file. Close may be called during ReadAt, which then ends as it can.
+// File is an open file. Close may be called during ReadAt, which then may fail.
 type File interface {
 	io.ReaderAt
 	io.WriterAt
@@ -39,9 +40,28 @@ type File interface {
 	Sync() error
 }
 
+// writeFile creates a file with some content.
+func writeFile(dir FS, name string, content []byte, sync func(File) error) error {
+	f, err := dir.Create(name)
+	if err != nil {
+		return err
+	}
+	n, err := f.WriteAt(content, 0)
+	if err == nil && n < len(content) {
+		err = io.ErrShortWrite
+	}
+	if err == nil {
+		err = sync(f)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
 const lockName = "LOCK"
 
-// Dir is a directory of the operating system.
+// Dir returns a directory of the operating system.
 func Dir(path string) FS { return directory(path) }
 
 type directory string
@@ -83,7 +103,7 @@ func (d directory) Lock() (io.Closer, error) {
 	return lockFile(d.path(lockName))
 }
 
-// makeDir is os.MkdirAll, durable.
+// makeDir is os.MkdirAll, with syncs.
 func makeDir(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -98,7 +118,7 @@ func makeDir(path string) error {
 	return syncDir(parent)
 }
 
-// syncDir makes the names in a directory durable. Windows does so by itself and cannot be asked to.
+// syncDir makes the names in a directory durable. Windows does that itself.
 func syncDir(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil

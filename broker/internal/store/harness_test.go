@@ -15,16 +15,16 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// hold is a queue's claim on a message.
+// hold is the hold of a queue on a message.
 type hold struct {
 	seq   uint64
 	queue store.QueueID
 }
 
-// holds are all claims, with the state of each.
+// holds has all holds, with the state of each.
 type holds map[hold]int
 
-// state is the number of deliveries, until when the message is delayed, whether it has died, and where copies are then.
+// state is the number of deliveries, the delay, the death, and the queues with copies.
 func state(h store.Hold) int {
 	all := h.Deliveries | int(h.Until)<<delayShift | int(h.Death)<<deathShift
 	for _, q := range h.Copied {
@@ -39,7 +39,7 @@ const (
 	copiedShift = deathShift + 8
 )
 
-// mail is a published message and what it was published with.
+// mail is a published message with its content and queues.
 type mail struct {
 	store.Message
 	content store.Content
@@ -47,7 +47,7 @@ type mail struct {
 	queues  []store.QueueID // that hold it
 }
 
-// user does to a store what a broker does, and remembers what the store has to remember.
+// user uses a store as a broker does, and remembers what must be stored.
 type user struct {
 	t       testing.TB
 	store   *store.Store
@@ -64,7 +64,7 @@ type user struct {
 	synced store.Mark
 }
 
-// fingerprint stands for all claims at a mark. Claims are added and removed by xor.
+// fingerprint identifies all holds at a mark. Holds are added and removed by xor.
 type fingerprint struct {
 	mark store.Mark
 	sum  uint64
@@ -98,7 +98,7 @@ func newUser(t testing.TB, seed uint64) *user {
 	}
 }
 
-// open opens a store for the user, who goes on with what is in it.
+// open opens a store for the user, who continues with what is in it.
 func (u *user) open(fs store.FS, o store.Options) {
 	u.t.Helper()
 	r, err := u.tryOpen(fs, o)
@@ -108,7 +108,7 @@ func (u *user) open(fs store.FS, o store.Options) {
 	u.adopt(r)
 }
 
-// tryOpen opens a store for the user, who has yet to adopt it.
+// tryOpen opens a store that the user has to adopt afterwards.
 func (u *user) tryOpen(fs store.FS, o store.Options) (*recovered, error) {
 	notify := o.Synced
 	o.Synced = func(m store.Mark) {
@@ -140,7 +140,7 @@ func (u *user) step() store.Mark {
 		u.publish(&b, u.randomBody())
 	case n < 15:
 		u.settle(&b, u.anyMail())
-	case n < 17: // dead-letter: one message goes, another comes, at once
+	case n < 17: // dead-letter: replaces one message by another
 		u.settle(&b, u.anyMail())
 		u.publish(&b, u.randomBody())
 	case n < 18: // settle many
@@ -274,7 +274,7 @@ func (u *user) close() {
 	}
 }
 
-// recovered is what a store said when it was opened again.
+// recovered is what a store returned when it was opened again.
 type recovered struct {
 	holds holds
 	mails map[uint64]*mail
@@ -319,8 +319,8 @@ func recoverFrom(fs store.FS, o store.Options, queues map[store.QueueID]bool) (*
 	return r, nil
 }
 
-// verify compares what was recovered with what the user did: it has to be all that was done up to
-// some commit, and that is not before the one that was reported durable.
+// verify compares what was recovered with what the user did. It must be everything up to some commit,
+// which is not before the last commit that was reported as durable.
 func (u *user) verify(r *recovered, durable store.Mark) error {
 	if !slices.IsSorted(r.order) {
 		return fmt.Errorf("recovered in order %v, want ascending", r.order)
@@ -353,7 +353,7 @@ func equalContent(a, b store.Content) bool {
 	return a.Exchange == b.Exchange && a.Key == b.Key && bytes.Equal(a.Properties, b.Properties) && bytes.Equal(a.Body, b.Body)
 }
 
-// mustRecover opens a directory, compares it with what the user did, and checks it when closed.
+// mustRecover opens a directory, compares it with what the user did, and checks it after closing.
 func (u *user) mustRecover(fs store.FS, o store.Options, durable store.Mark) {
 	u.t.Helper()
 	r, err := recoverFrom(fs, o, nil)
@@ -369,7 +369,7 @@ func (u *user) mustRecover(fs store.FS, o store.Options, durable store.Mark) {
 	mustCheck(u.t, fs, len(r.mails))
 }
 
-// mustCheck fails unless the directory is sound and holds as many messages.
+// mustCheck fails unless the directory is sound and has this number of messages.
 func mustCheck(t testing.TB, fs store.FS, messages int) {
 	t.Helper()
 	report, err := store.Check(t.Context(), fs)
@@ -381,7 +381,7 @@ func mustCheck(t testing.TB, fs store.FS, messages int) {
 	}
 }
 
-// adopt makes the user go on with a store that was opened again.
+// adopt makes the user continue with a store that was opened again.
 func (u *user) adopt(r *recovered) {
 	u.store = r.store
 	u.live = u.live[:0]

@@ -39,11 +39,11 @@ func TestMain(m *testing.M) {
 // window is how many numbers a victim publishes without waiting.
 const window = 20
 
-// stays says whether a victim leaves a number in its second queue.
+// stays reports whether a victim leaves a number in its second queue.
 func stays(n uint64) bool { return n%4 == 0 }
 
 // beVictim publishes numbers to two queues until it is killed. Each is settled after the next is
-// published, but for those that stay. It writes how many of these commits are durable.
+// published, except those that stay. It prints how many of these commits are durable.
 func beVictim(dir string, first uint64, out io.Writer) error {
 	var mu sync.Mutex
 	var marks []store.Mark // of the commits that are not durable yet
@@ -101,7 +101,7 @@ type claim struct {
 	queue store.QueueID
 }
 
-// afterCommits is what a victim that began with a number leaves after so many commits.
+// afterCommits returns what a victim that began with a number leaves after this number of commits.
 func afterCommits(first uint64, commits int) map[claim]bool {
 	all := make(map[claim]bool)
 	for i, n := 0, first; i < commits; n++ {
@@ -118,7 +118,7 @@ func afterCommits(first uint64, commits int) map[claim]bool {
 	return all
 }
 
-// TestKill kills a process again and again while it writes.
+// TestKill kills a process several times while it writes.
 func TestKill(t *testing.T) {
 	const kills = 5 + 15/store.Thinning
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -142,7 +142,7 @@ func TestKill(t *testing.T) {
 		if err := r.store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// The last number may or may not have had the one before it settled.
+		// The number before the last may be settled or not.
 		commits := max(2*int(last-first), 1)
 		ok := false
 		for _, n := range []int{commits, commits + 1} {
@@ -161,7 +161,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// runVictim kills a victim after so many lines, and returns the number in the last.
+// runVictim kills a victim after a number of lines, and returns the number in the last line.
 func runVictim(t *testing.T, dir string, first uint64, lines int) (durable int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -9,8 +9,7 @@ import (
 	"os"
 )
 
-// lockFile takes a lock that a process which is killed leaves behind: then the file has to be
-// deleted by hand.
+// lockFile creates a lock file. If the process is killed, the file stays and must be deleted manually.
 func lockFile(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// lockFile takes a lock that ends with the process.
+// lockFile takes a lock that the operating system releases when the process ends.
 func lockFile(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

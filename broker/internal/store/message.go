@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// QueueID names a queue in the log. Ids begin at 1 and are never used again.
+// QueueID identifies a queue in the log. Ids begin at 1 and are never reused.
 type QueueID uint64
 
-// Mark is a place in the order of commits. Mark 0 is always durable.
+// Mark is a position in the order of commits. Mark 0 is always durable.
 type Mark uint64
 
 // Content is what a publisher sent.
@@ -17,39 +17,39 @@ type Content struct {
 	Properties, Body []byte
 }
 
-// Death is why a message has died in a queue, by a number that the caller chooses. A dead message is held until it is settled, as any other, but is not for
-// consumers. 0: it is alive.
+// Death is why a queue has dead-lettered a message, as a number that the caller chooses. The queue holds
+// the message until it is settled, but does not deliver it. 0 means that the message is not dead.
 type Death uint8
 
 // Hold is a queue's hold on a message.
 type Hold struct {
 	Queue      QueueID
-	Deliveries int   // that the queue has counted
-	Until      int64 // Unix time in milliseconds before which the message is not for consumers; 0: it was not delayed
+	Deliveries int   // counted by the queue
+	Until      int64 // Unix time in milliseconds until which the message is not delivered; 0: not delayed
 	Death      Death
-	Copied     []QueueID // those that have a copy of it since it has died
+	Copied     []QueueID // the queues that have a copy of the dead letter
 }
 
-// NoTTL is the TTL of a message that does not expire by itself.
+// NoTTL is the TTL of a message without its own expiration.
 const NoTTL = -1
 
-// Meta is what a queue needs to know of a message without reading its content.
+// Meta is what a queue needs of a message without reading its content.
 type Meta struct {
 	Enqueued   int64 // Unix time in milliseconds
 	TTL        int64 // the message's own expiration in milliseconds, or NoTTL
 	Priority   uint8
 	Persistent bool
-	// HasPriority tells the priority 0 from none.
+	// HasPriority is false for a message without priority.
 	HasPriority bool
 }
 
-// Message is the handle of a stored message: where it lies and which queues hold it. The zero value
-// is a message that is not stored. It is meant to be embedded and must not be copied once committed.
+// Message is the handle of a stored message: where it is and which queues hold it. The zero value is a
+// message that is not stored. It is meant to be embedded, and must not be copied after a commit.
 type Message struct {
 	seq      uint64
 	enqueued int64
 
-	// The store's mutex guards these. A message is in its segment's list while a queue holds it.
+	// The store's mutex protects these. A message is in the list of its segment while a queue holds it.
 	segment    *segment
 	next, prev *Message
 	queue      QueueID // the first holder; most messages have one
@@ -60,7 +60,7 @@ type Message struct {
 	size     uint32 // of the content
 	crc      uint32 // of the content
 	ttl      uint32 // in milliseconds, or in seconds with flagSeconds
-	overhead uint16 // what the operation that names it takes, or the largest number that fits
+	overhead uint16 // size of the operation that stores it, at most 65,535
 	priority uint8
 	flags    uint8
 }
@@ -68,24 +68,24 @@ type Message struct {
 const (
 	flagPersistent = 1 << iota
 	flagExpires
-	flagSeconds  // the TTL is too long for milliseconds: seven weeks
-	flagPriority // it has the priority 0, and not none
+	flagSeconds  // the TTL is in seconds, because it is longer than seven weeks
+	flagPriority // the message has a priority, which is 0
 )
 
-// holder is a queue that has yet to settle a message.
+// holder is a queue that has not settled a message.
 type holder struct {
 	queue      QueueID
 	deliveries uint32
 }
 
-// Seq is the message's number; later messages have higher numbers. It is 0 until the message is
+// Seq returns the number of the message. Later messages have higher numbers. It is 0 until the message is
 // committed.
 func (m *Message) Seq() uint64 { return m.seq }
 
-// Stored says whether the message was committed.
+// Stored reports whether the message was committed.
 func (m *Message) Stored() bool { return m.seq != 0 }
 
-// Meta is what the message was published with.
+// Meta returns the Meta that the message was published with.
 func (m *Message) Meta() Meta {
 	ttl := int64(NoTTL)
 	if m.flags&flagExpires != 0 {
@@ -97,7 +97,7 @@ func (m *Message) Meta() Meta {
 	return Meta{Enqueued: m.enqueued, TTL: ttl, Priority: m.priority, Persistent: m.flags&flagPersistent != 0, HasPriority: hasPriority(m.flags, m.priority)}
 }
 
-// hasPriority: older logs have no flag for it.
+// hasPriority is also for older logs, which have no flag for it.
 func hasPriority(flags, priority uint8) bool { return flags&flagPriority != 0 || priority > 0 }
 
 func (m *Message) setMeta(meta Meta) {
@@ -110,7 +110,7 @@ func (m *Message) setMeta(meta Meta) {
 	}
 	if ttl > math.MaxUint32 {
 		m.flags |= flagSeconds
-		ttl = min((ttl+999)/1000, math.MaxUint32) // never too early
+		ttl = min((ttl+999)/1000, math.MaxUint32) // rounded up: it must not expire too early
 	}
 	m.ttl = uint32(ttl)
 	if meta.Persistent {
@@ -123,10 +123,9 @@ func (m *Message) setMeta(meta Meta) {
 
 func (m *Message) setOverhead(n int) { m.overhead = uint16(min(n, math.MaxUint16)) }
 
-// footprint is about what the message takes in a segment, and never more than that.
+// footprint returns about how many bytes the message takes in a segment, and never more than that.
 func (m *Message) footprint() int64 { return int64(m.overhead) + int64(m.size) }
 
-// hold adds a holder.
 func (m *Message) hold(h holder) {
 	switch {
 	case m.queue == 0:
@@ -138,89 +137,78 @@ func (m *Message) hold(h holder) {
 	}
 }
 
-// release removes a holder and says whether it was one.
-func (m *Message) release(q QueueID) bool {
-	if m.queue == q {
-		m.queue, m.deliveries = 0, 0
-		if m.others != nil {
-			last := len(*m.others) - 1
-			m.queue, m.deliveries = (*m.others)[last].queue, (*m.others)[last].deliveries
-			m.shorten(last)
-		}
-		return true
-	}
+// otherHolders returns all holders but the first.
+func (m *Message) otherHolders() []holder {
 	if m.others == nil {
-		return false
+		return nil
 	}
-	for i, h := range *m.others {
-		if h.queue == q {
-			last := len(*m.others) - 1
-			(*m.others)[i] = (*m.others)[last]
-			m.shorten(last)
-			return true
-		}
-	}
-	return false
+	return *m.others
 }
 
+// release removes a holder, and reports whether it was one.
+func (m *Message) release(q QueueID) bool {
+	others := m.otherHolders()
+	last := len(others) - 1
+	if m.queue == q {
+		m.queue, m.deliveries = 0, 0
+		if last >= 0 {
+			m.queue, m.deliveries = others[last].queue, others[last].deliveries
+		}
+	} else if i := slices.IndexFunc(others, func(h holder) bool { return h.queue == q }); i >= 0 {
+		others[i] = others[last]
+	} else {
+		return false
+	}
+	m.shorten(last)
+	return true
+}
+
+// shorten keeps the first n of the other holders.
 func (m *Message) shorten(n int) {
-	if n == 0 {
+	if n <= 0 {
 		m.others = nil
 		return
 	}
 	*m.others = (*m.others)[:n]
 }
 
-// releaseIf removes the holders that are to go.
+// releaseIf removes the holders for which gone returns true.
 func (m *Message) releaseIf(gone func(QueueID) bool) {
-	if m.others != nil {
-		*m.others = slices.DeleteFunc(*m.others, func(h holder) bool { return gone(h.queue) })
-		m.shorten(len(*m.others))
-	}
+	m.shorten(len(slices.DeleteFunc(m.otherHolders(), func(h holder) bool { return gone(h.queue) })))
 	if m.queue != 0 && gone(m.queue) {
 		m.release(m.queue)
 	}
 }
 
-// releaseAll leaves the message without holders.
 func (m *Message) releaseAll() { m.queue, m.deliveries, m.others = 0, 0, nil }
 
-// setDeliveries notes how often a holder delivered the message.
 func (m *Message) setDeliveries(q QueueID, n uint32) {
 	if m.queue == q {
 		m.deliveries = n
 		return
 	}
-	if m.others == nil {
-		return
-	}
-	for i := range *m.others {
-		if (*m.others)[i].queue == q {
-			(*m.others)[i].deliveries = n
-			return
+	for i := range m.otherHolders() {
+		if h := &(*m.others)[i]; h.queue == q {
+			h.deliveries = n
 		}
 	}
 }
 
 // holders yields every holder.
 func (m *Message) holders(yield func(holder) bool) {
-	if m.queue == 0 || !yield(holder{m.queue, m.deliveries}) || m.others == nil {
+	if m.queue == 0 || !yield(holder{m.queue, m.deliveries}) {
 		return
 	}
-	for _, h := range *m.others {
+	for _, h := range m.otherHolders() {
 		if !yield(h) {
 			return
 		}
 	}
 }
 
-// holderCount is how many queues hold the message.
 func (m *Message) holderCount() int {
-	switch {
-	case m.queue == 0:
+	if m.queue == 0 {
 		return 0
-	case m.others == nil:
-		return 1
 	}
-	return 1 + len(*m.others)
+	return 1 + len(m.otherHolders())
 }

@@ -1,116 +1,116 @@
 package store
 
-// messageIndex knows the segments of the log and which messages in them are live. Recovery and commits
-// change it by the same steps, so that what is live in memory is what the log says.
+import "slices"
+
+// messageIndex has the segments of the log and their live messages. Recovery and commits change it by the
+// same steps, so that the live messages in memory are those in the log.
 type messageIndex struct {
-	segments []*segment // oldest first; the last is the one appended to
-	aside    []*segment // parts of segments that are gone or will be, with messages that cannot be read
+	segments []*segment // oldest first; records are appended to the last one
+	aside    []*segment // messages that cannot be read, of segments that are or will be removed
 	messages int        // live
-	sweep    *Message   // the next message to look at for dropped queues; see sweepDropped
-	notes    map[claim]note
+	sweep    *Message   // the next message to check for dropped queues; see sweepDropped
+	states   map[holdKey]holdState
 }
 
-// claim is a queue's hold on a message, which few messages have noted beside the one in themselves.
-type claim struct {
+// holdKey identifies the hold of a queue on a message.
+type holdKey struct {
 	message *Message
 	queue   QueueID
 }
 
-// note is until when a message is delayed, and that it has died, and which queues have a copy of it since.
-type note struct {
+// holdState is what few messages have in addition to their holders: a delay, or a death and the queues
+// that have a copy since.
+type holdState struct {
 	until  int64
 	death  Death
 	copied []QueueID
 }
 
-// admit makes a message live. Its holders are set.
+// admit makes a message live. Its holders must be set.
 func (l *messageIndex) admit(m *Message, seq uint64, g *segment, offset int64) {
 	m.seq, m.offset = seq, uint32(offset)
 	g.link(m)
 	l.messages++
 }
 
-// settle ends a queue's hold on a message.
+// apply changes the hold of a queue on a message.
+func (l *messageIndex) apply(m *Message, c *change) {
+	if c.kind == opSettle {
+		l.settle(m, c.queue)
+		return
+	}
+	n := l.states[holdKey{m, c.queue}]
+	switch c.kind {
+	case opCount: // which ends a delay
+		m.setDeliveries(c.queue, c.deliveries)
+		if n.until == 0 {
+			return
+		}
+		n.until = 0
+	case opDelay:
+		n.until = c.until
+	case opDie:
+		if n.death != c.death {
+			n.copied = nil
+		}
+		n.death, n.copied = c.death, append(n.copied, c.copied...)
+	}
+	l.setState(m, c.queue, n)
+}
+
+// settle ends the hold of a queue on a message.
 func (l *messageIndex) settle(m *Message, q QueueID) {
 	if m.segment == nil || !m.release(q) {
 		return
 	}
-	delete(l.notes, claim{m, q})
+	delete(l.states, holdKey{m, q})
 	if m.queue == 0 {
 		l.remove(m)
 	}
 }
 
-// count notes how often a queue that holds a message has delivered it, which ends its delay.
-func (l *messageIndex) count(m *Message, q QueueID, deliveries uint32) {
-	m.setDeliveries(q, deliveries)
-	if n, ok := l.notes[claim{m, q}]; ok && n.until != 0 {
-		n.until = 0
-		l.annotate(m, q, n)
-	}
-}
-
-// delay notes until when a message is not for consumers of a queue that holds it.
-func (l *messageIndex) delay(m *Message, q QueueID, until int64) {
-	n := l.notes[claim{m, q}]
-	n.until = until
-	l.annotate(m, q, n)
-}
-
-// die notes that a message has died in a queue that holds it, and which queues have a copy since the last note of the same death.
-func (l *messageIndex) die(m *Message, q QueueID, d Death, copied []QueueID) {
-	n := l.notes[claim{m, q}]
-	if n.death != d {
-		n.copied = nil
-	}
-	n.death, n.copied = d, append(n.copied, copied...)
-	l.annotate(m, q, n)
-}
-
-// annotate keeps what is noted of a message for a queue that holds it.
-func (l *messageIndex) annotate(m *Message, q QueueID, n note) {
+// setState sets the state of a hold, if the queue holds the message.
+func (l *messageIndex) setState(m *Message, q QueueID, n holdState) {
 	if n.until == 0 && n.death == 0 {
-		delete(l.notes, claim{m, q})
+		delete(l.states, holdKey{m, q})
 		return
 	}
 	for h := range m.holders {
 		if h.queue == q && m.segment != nil {
-			if l.notes == nil {
-				l.notes = make(map[claim]note)
+			if l.states == nil {
+				l.states = make(map[holdKey]holdState)
 			}
-			l.notes[claim{m, q}] = n
+			l.states[holdKey{m, q}] = n
 		}
 	}
 }
 
 // drop ends the hold of queues that are gone.
 func (l *messageIndex) drop(m *Message, gone map[QueueID]bool) {
-	if len(l.notes) > 0 {
-		for h := range m.holders {
-			if gone[h.queue] {
-				delete(l.notes, claim{m, h.queue})
-			}
+	m.releaseIf(func(q QueueID) bool {
+		if gone[q] {
+			delete(l.states, holdKey{m, q})
 		}
-	}
-	m.releaseIf(func(q QueueID) bool { return gone[q] })
+		return gone[q]
+	})
 	if m.queue == 0 {
 		l.remove(m)
 	}
 }
 
-// remove makes a message dead.
+// remove removes a message that is no longer needed.
 func (l *messageIndex) remove(m *Message) {
 	l.detach(m)
-	if len(l.notes) > 0 {
+	if len(l.states) > 0 {
 		for h := range m.holders {
-			delete(l.notes, claim{m, h.queue})
+			delete(l.states, holdKey{m, h.queue})
 		}
 	}
 	m.releaseAll()
 	l.messages--
 }
 
-// move notes that a live message has been copied.
+// move moves a live message to where it was copied.
 func (l *messageIndex) move(m *Message, g *segment, offset int64) {
 	l.detach(m)
 	m.offset = uint32(offset)
@@ -124,28 +124,28 @@ func (l *messageIndex) detach(m *Message) {
 	m.segment.unlink(m)
 }
 
-// appendNotes appends until when a message is delayed, in which of its queues it has died, if in any, and where copies are.
-func (l *messageIndex) appendNotes(operations []byte, m *Message) []byte {
-	if len(l.notes) == 0 {
+// appendStates appends the operations that restore the states of all holds on a message.
+func (l *messageIndex) appendStates(operations []byte, m *Message) []byte {
+	if len(l.states) == 0 {
 		return operations
 	}
 	for h := range m.holders {
-		n := l.notes[claim{m, h.queue}]
+		n := l.states[holdKey{m, h.queue}]
 		if n.until != 0 {
-			operations = appendDelay(operations, m.seq, h.queue, n.until)
+			operations = appendChange(operations, m.seq, &change{kind: opDelay, queue: h.queue, until: n.until})
 		}
 		if n.death != 0 {
-			operations = appendDie(operations, m.seq, h.queue, n.death, n.copied)
+			operations = appendChange(operations, m.seq, &change{kind: opDie, queue: h.queue, death: n.death, copied: n.copied})
 		}
 	}
 	return operations
 }
 
-// active is the segment that is appended to.
+// active returns the segment to which records are appended.
 func (l *messageIndex) active() *segment { return l.segments[len(l.segments)-1] }
 
-// setAside takes a message out of its segment, which can be given up then, and leaves it in the file,
-// which will have another name.
+// setAside removes a message from its segment, so that the segment can be removed. The message stays in
+// the file, which gets another name.
 func (l *messageIndex) setAside(m *Message, name string) {
 	g := m.segment
 	if g.aside == nil {
@@ -156,7 +156,7 @@ func (l *messageIndex) setAside(m *Message, name string) {
 	g.aside.link(m)
 }
 
-// deadSegments is how many of the oldest segments hold nothing live and are no longer appended to.
+// deadSegments returns how many of the oldest segments are sealed and have no live messages.
 func (l *messageIndex) deadSegments() int {
 	n := 0
 	for l.segments[n].sealed && l.segments[n].first == nil {
@@ -165,7 +165,7 @@ func (l *messageIndex) deadSegments() int {
 	return n
 }
 
-// weigh adds up what the log takes on disk, from a segment on, and how much of that is dead.
+// weigh returns how many bytes the log takes on disk, from a segment on, and how many of them are garbage.
 func (l *messageIndex) weigh(from int) (total, dead int64) {
 	for _, g := range l.segments[from:] {
 		total += g.end
@@ -174,12 +174,10 @@ func (l *messageIndex) weigh(from int) (total, dead int64) {
 	return total, dead
 }
 
-// before is the segment before another, or nil.
+// before returns the segment before another, or nil.
 func (l *messageIndex) before(g *segment) *segment {
-	for i := len(l.segments) - 1; i > 0; i-- {
-		if l.segments[i] == g {
-			return l.segments[i-1]
-		}
+	if i := slices.Index(l.segments, g); i > 0 {
+		return l.segments[i-1]
 	}
 	return nil
 }

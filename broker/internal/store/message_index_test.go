@@ -2,10 +2,10 @@ package store
 
 import "testing"
 
-// A sweep goes on where it was when the message it would look at next goes away.
+// A sweep continues correctly when its next message is removed.
 func TestSweepOutlivesItsMessage(t *testing.T) {
-	g := newSegment("old", header{number: 1})
-	newer := newSegment("new", header{number: 2})
+	g := newSegment("old", header{Number: 1})
+	newer := newSegment("new", header{Number: 2})
 	l := &messageIndex{segments: []*segment{g, newer}}
 	messages := make([]Message, 4)
 	for i := range messages {

@@ -2,5 +2,5 @@
 
 package store
 
-// Thinning makes tests that try every case try one of so many: the race detector makes them slow.
+// Thinning makes tests of every case test only one of this many cases, because the race detector is slow.
 const Thinning = 13

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// Read returns the content of a message that a queue holds, wherever it is: waiting to be written or
-// in a file. A *CorruptError says that the file is not what was written.
+// Read returns the content of a message that a queue holds, from memory if it is not yet written. The
+// error is a *CorruptError if the file is not what was written.
 func (s *Store) Read(m *Message) (Content, error) {
 	for {
 		s.mu.Lock()
@@ -42,7 +42,7 @@ func (s *Store) Read(m *Message) (Content, error) {
 	}
 }
 
-// findPending returns what is not yet in a file. The mutex is held.
+// findPending returns bytes that are not yet written. The mutex is held.
 func (s *Store) findPending(g *segment, offset, size int64) []byte {
 	if b := s.writing.find(g, offset, size); b != nil {
 		return b
@@ -50,7 +50,7 @@ func (s *Store) findPending(g *segment, offset, size int64) []byte {
 	return s.log.pending.find(g, offset, size)
 }
 
-// moved says whether a message has left a segment, whose file may then be gone.
+// moved reports whether a message has left a segment, whose file may then be removed.
 func (s *Store) moved(m *Message, g *segment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// A disk may fail to read for a while: a controller resets, a network disk is away. What cannot be read then is read again later; only what
-// cannot be read for about ten minutes is given up, because space is given back from the oldest segment on, and one bad place would have
-// the log grow for ever.
+// A disk may fail to read for a while: a controller resets, or a network disk is unavailable. Such reads
+// are retried for about ten minutes. Then the message is set aside, because space is freed from the
+// oldest segment on, and the log would grow without limit.
 const (
 	readTries    = 15
 	minReadPause = time.Second
 	maxReadPause = time.Minute
 )
 
-// readError says that a message could not be read, for a reason that may pass.
+// readError is for a message that could not be read and may be readable later.
 type readError struct{ err error }
 
 func (e *readError) Error() string { return e.err.Error() }
 
 func (e *readError) Unwrap() error { return e.err }
 
-// readFailures is what the keeper has with reading a segment. Its zero value is none.
+// readFailures counts how often the cleaner failed to read a segment. The zero value is none.
 type readFailures struct {
 	segment *segment
 	tries   int
@@ -29,7 +29,6 @@ type readFailures struct {
 	next    time.Time
 }
 
-// note counts a failure to read.
 func (t *readFailures) note(g *segment) {
 	t.segment = g
 	t.tries++
@@ -37,13 +36,13 @@ func (t *readFailures) note(g *segment) {
 	t.next = time.Now().Add(t.pause)
 }
 
-// lasts says whether a segment has been tried often enough.
+// lasts reports whether a segment was tried often enough.
 func (t *readFailures) lasts(g *segment) bool { return t.segment == g && t.tries >= readTries }
 
-// waits says whether it is too early to try again.
+// waits reports whether it is too early to try again.
 func (t *readFailures) waits() bool { return t.segment != nil && time.Now().Before(t.next) }
 
-// again returns a channel that says when to try again, or nil.
+// again returns a channel that receives when it is time to try again, or nil.
 func (t *readFailures) again() <-chan time.Time {
 	if t.segment == nil {
 		return nil
@@ -51,8 +50,8 @@ func (t *readFailures) again() <-chan time.Time {
 	return time.After(time.Until(t.next))
 }
 
-// isDamage says whether a message is not what was written, which does not pass.
+// isDamage reports whether an error means that a file is not what was written, which is permanent.
 func isDamage(err error) bool {
-	var corrupt *CorruptError
-	return errors.As(err, &corrupt)
+	_, ok := errors.AsType[*CorruptError](err)
+	return ok
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// A message that cannot be read for a while is not given up by the cleaner: it is copied when it can be read again. One that cannot be read for
-// long is, so that the log does not grow for ever.
+// The cleaner does not give up a message that cannot be read for a while: it copies it later. It gives up
+// one that cannot be read for a long time, so that the log does not grow without limit.
 func TestCleaningWaitsForTheDisk(t *testing.T) {
 	for name, tt := range map[string]struct {
-		outage   time.Duration // 0: for ever
+		outage   time.Duration // 0: without end
 		setAside int64
 	}{"a second": {time.Second, 0}, "five minutes": {5 * time.Minute, 0}, "for ever": {0, 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestCleaningWaitsForTheDisk(t *testing.T) {
 				b.Reset()
 				stay := append([]*mail{}, u.live...)
 				fails.Store(true)
-				// So much garbage that the rest of the oldest segment is to be copied.
+				// Enough garbage, so that the rest of the oldest segment is copied.
 				for range 40 {
 					m := u.publish(&b, 1000)
 					u.wait(u.commit(&b))

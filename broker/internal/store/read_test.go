@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// A message can be read before it is written, while it is, and after.
+// A message can be read before, while and after it is written.
 func TestReadEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -63,7 +63,7 @@ func TestReadSettled(t *testing.T) {
 	}
 }
 
-// A body that is not what was written is not served.
+// A damaged body is not returned.
 func TestReadCorrupt(t *testing.T) {
 	disk := storetest.NewDisk()
 	u := newUser(t, 3)

@@ -13,38 +13,38 @@ const maxDamage = 100
 
 // logReader reads all segments of a directory. It changes nothing.
 type logReader struct {
-	fs      FS
-	extent  extent
-	ledger  *messageIndex
-	replay  *replay
-	every   bool // read contents of indexed segments too
-	salvage bool // go on after damage
-	damage  []*CorruptError
-	unborn  uint64   // the last segment, if a crash kept it from getting its header
-	fresh   bool     // the directory was empty
-	torn    int64    // bytes that a crash left after the last sound record
-	orphans []string // indexes without segment
-	records int
+	fs            FS
+	extent        extent
+	index         *messageIndex
+	replay        *replay
+	every         bool // read contents of indexed segments too
+	salvage       bool // continue after damage
+	damage        []*CorruptError
+	headerless    uint64   // the last segment, if it has no header because of a crash
+	fresh         bool     // the directory was empty
+	torn          int64    // bytes of an unfinished write after the last sound record
+	orphanIndexes []string // indexes without segment
+	records       int
 
 	unreadable []uint64 // segments whose headers are bad
 }
 
 func (s *Store) newLogReader(queues map[QueueID]bool, create func(Found) *Message) *logReader {
-	return &logReader{fs: s.fs, extent: s.extent, ledger: &s.ledger, replay: newReplay(&s.ledger, queues, create)}
+	return &logReader{fs: s.fs, extent: s.extent, index: &s.index, replay: newReplay(&s.index, queues, create)}
 }
 
-func (r *logReader) empty() bool { return len(r.ledger.segments) == 0 }
+func (r *logReader) empty() bool { return len(r.index.segments) == 0 }
 
-// read fills the index. The error is that of a file that cannot be read; damage is noted.
+// read fills the index and collects damage. The error is for a file that cannot be read.
 func (r *logReader) read(ctx context.Context) error {
 	if err := r.open(); err != nil {
 		return err
 	}
-	for i, g := range r.ledger.segments {
-		if i < len(r.ledger.segments)-1 {
+	for i, g := range r.index.segments {
+		if i < len(r.index.segments)-1 {
 			g.sealed = true
-			if next := r.ledger.segments[i+1].header; next.number == g.header.number+1 {
-				g.end = next.previous
+			if next := r.index.segments[i+1].header; next.Number == g.header.Number+1 {
+				g.end = next.Previous
 			}
 		}
 		if err := ctx.Err(); err != nil {
@@ -54,7 +54,7 @@ func (r *logReader) read(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", g.name, err)
 		}
 	}
-	// What is wrong with segments that were about to be removed is of no interest.
+	// Damage to segments that were about to be removed does not matter.
 	r.damage = slices.DeleteFunc(r.damage, func(d *CorruptError) bool {
 		n, ok := numberOf(d.File, segmentSuffix)
 		return ok && n < r.replay.first
@@ -86,7 +86,7 @@ func (r *logReader) open() error {
 		}
 	}
 	for n := range indexes {
-		r.orphans = append(r.orphans, indexName(n))
+		r.orphanIndexes = append(r.orphanIndexes, indexName(n))
 	}
 	return nil
 }
@@ -103,28 +103,27 @@ func (r *logReader) openSegment(number uint64, last bool) error {
 		return errors.Join(err, f.Close())
 	}
 	sound, err := readHeader(g, segmentMagic, number)
-	var corrupt *CorruptError
-	switch {
-	case errors.As(err, &corrupt):
-		if last && size <= headerSize && number > r.extent.segment {
-			r.unborn = number
+	if corrupt, ok := errors.AsType[*CorruptError](err); ok {
+		if last && size <= headerSize && number > r.extent.Segment {
+			r.headerless = number
 		} else {
 			r.damage = append(r.damage, corrupt)
 			r.unreadable = append(r.unreadable, number)
 		}
 		return f.Close()
-	case err != nil:
+	}
+	if err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if size > maxSegmentEnd {
-		r.damage = append(r.damage, &CorruptError{File: g.name, Offset: maxSegmentEnd, Problem: "no segment is that large"})
+		r.damage = append(r.damage, &CorruptError{File: g.name, Offset: maxSegmentEnd, Problem: "the segment is too large"})
 		size = maxSegmentEnd
 	}
 	if !sound && r.every {
 		r.damage = append(r.damage, &CorruptError{File: g.name, Problem: "one of the two copies of the header does not match"})
 	}
 	g.end = size
-	r.ledger.segments = append(r.ledger.segments, g)
+	r.index.segments = append(r.index.segments, g)
 	return nil
 }
 
@@ -141,96 +140,89 @@ func readHeader(g *segment, magic string, number uint64) (sound bool, err error)
 	return sound, err
 }
 
-// readSegment replays a segment, from its index if that will do.
+// readSegment replays a segment, from its index if possible.
 func (r *logReader) readSegment(g *segment) error {
 	size, err := g.file.Size()
 	if err != nil {
 		return err
 	}
-	if want := max(g.end, r.extent.endOf(g.header.number)); size < want {
+	if want := max(g.end, r.extent.endOf(g.header.Number)); size < want {
 		r.damage = append(r.damage, cutOff(g.name, size, want))
 		g.end = size
 	}
 	g.written = g.end
-	r.replay.seq = max(r.replay.seq, g.header.seq)
+	r.replay.seq = max(r.replay.seq, g.header.Seq)
 	if g.sealed && !r.every {
-		if ix, ok := readIndex(r.fs, g); ok {
+		if records, ok := readIndex(r.fs, g); ok {
 			g.indexed = true
-			r.readIndexed(g, ix)
+			r.readIndexed(g, records)
 			return nil
 		}
 	}
-	for offset := int64(headerSize); offset > 0 && err == nil; {
-		offset, err = r.scanSegment(g, offset)
+	return r.scanSegment(g, headerSize)
+}
+
+// scanSegment replays a segment from its own records.
+func (r *logReader) scanSegment(g *segment, from int64) error {
+	records := recordReader{
+		segment: g,
+		salvage: r.salvage,
+		apply: func(sc *scanner) string {
+			problem := r.replay.apply(g, sc.header, sc.offset, sc.operations, sc.badContents)
+			if problem == "" {
+				r.records++
+			}
+			return problem
+		},
+		// All of a segment is synced before the next one begins, even if that has no header yet.
+		mayEnd: func(offset int64) bool {
+			return !g.sealed && r.headerless == 0 && r.extent.mayEnd(g.header.Number, offset)
+		},
 	}
+	err := records.read(from)
+	g.written = g.end
+	r.torn = max(r.torn, records.torn)
+	r.damage = append(r.damage, records.damage...)
 	return err
 }
 
-func (r *logReader) readIndexed(g *segment, ix *index) {
-	for ix.next() {
-		if problem := r.replay.apply(g, ix.header, ix.offset, ix.operations, nil); problem != "" {
-			r.damage = append(r.damage, &CorruptError{File: g.name, Offset: ix.offset, Problem: problem})
+// readIndexed replays the records of an index. Its checksum has been checked.
+func (r *logReader) readIndexed(g *segment, records []byte) {
+	for offset := int64(headerSize); len(records) >= recordHeaderSize; r.records++ {
+		h := decodeRecordHeader(records)
+		end := recordHeaderSize + int64(h.operations)
+		if end > int64(len(records)) {
 			return
 		}
-		r.records++
+		if problem := r.replay.apply(g, h, offset, records[recordHeaderSize:end], nil); problem != "" {
+			r.damage = append(r.damage, &CorruptError{File: g.name, Offset: offset, Problem: problem})
+			return
+		}
+		records = records[end:]
+		offset += h.size()
 	}
 }
 
-// scanSegment replays a segment from its own records, up to its end or to damage. It returns where to
-// go on after damage, or 0.
-func (r *logReader) scanSegment(g *segment, offset int64) (resume int64, err error) {
-	// All of a segment is synced before the next is begun, even if that has got no header.
-	mayEnd := !g.sealed && r.unborn == 0
-	sc := scan(g.file, g.header.salt, offset, g.end)
-	for sc.next() {
-		if len(sc.badContents) > 0 {
-			sc.problem = "checksum of a content does not match"
-			if v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset)); err != nil || v.ends || !r.salvage {
-				break
-			}
-			r.damage = append(r.damage, sc.corrupt(g.name))
-			sc.problem = ""
-		}
-		if problem := r.replay.apply(g, sc.header, sc.offset, sc.operations, sc.badContents); problem != "" {
-			sc.reject(problem)
-			break
-		}
-		if isNote(sc.operations) {
-			g.noted = sc.offset
-		}
-		r.records++
+// removeHeaderless removes the last segment if it has no header.
+func (r *logReader) removeHeaderless() error {
+	if r.headerless == 0 {
+		return nil
 	}
-	if sc.err != nil || sc.problem == "" {
-		return 0, sc.err
-	}
-	v, err := judge(g, sc, mayEnd && r.extent.mayEnd(g.header.number, sc.offset))
-	if err != nil {
-		return 0, err
-	}
-	if v.ends {
-		r.torn = v.torn
-		g.end, g.written = sc.offset, sc.offset
-		return 0, nil
-	}
-	r.damage = append(r.damage, sc.corrupt(g.name))
-	if !r.salvage {
-		return 0, nil
-	}
-	return v.resume, nil
+	return r.fs.Remove(segmentName(r.headerless))
 }
 
-// findMissing notes the segments that should be there and are not.
+// findMissing adds the missing segments to the damage.
 func (r *logReader) findMissing() {
 	present := slices.Clone(r.unreadable)
-	for _, g := range r.ledger.segments {
-		present = append(present, g.header.number)
+	for _, g := range r.index.segments {
+		present = append(present, g.header.Number)
 	}
-	if r.unborn > 0 {
-		present = append(present, r.unborn)
+	if r.headerless > 0 {
+		present = append(present, r.headerless)
 	}
 	slices.Sort(present)
 	want := max(r.replay.first, 1)
-	for _, n := range append(present, r.extent.segment+1) {
+	for _, n := range append(present, r.extent.Segment+1) {
 		for ; want < n && len(r.damage) < maxDamage; want++ {
 			r.damage = append(r.damage, &CorruptError{File: segmentName(want), Problem: "the file is missing"})
 		}

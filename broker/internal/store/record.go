@@ -13,16 +13,16 @@ import (
 //	contents   u32  their length
 //	seq        u64  number of the first message published in it
 //	operations
-//	contents, one after the other, in the order of the operations that name them
+//	contents, one after the other, in the order of the operations that store them
 //
-// The checksum covers no content: each has its own in the operation that names it, so that a content
-// can be checked alone and an index can hold records without contents. The place is in the checksum
-// so that a record is valid where it was written and nowhere else, not even inside of a body.
+// The checksum does not cover contents: each has its own in the operation that stores it, so that a
+// content can be checked alone, and an index can have records without contents. The checksum covers the
+// place, so that a record is valid only where it was written, and not within a body.
 const recordHeaderSize = 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordHeader is the decoded head of a record.
+// recordHeader is the decoded header of a record.
 type recordHeader struct {
 	crc                  uint32
 	operations, contents uint32
@@ -52,32 +52,32 @@ func decodeRecordHeader(b []byte) recordHeader {
 
 func checksum(b []byte) uint32 { return crc32.Update(0, castagnoli, b) }
 
-// place is where a record lies.
+// place is where a record is.
 type place struct {
 	salt   uint64
 	offset int64
 }
 
-// sealer computes the checksums of records. It has the bytes that they are computed from, which would
-// else be allocated for each.
-type sealer struct {
+// hasher computes the checksums of records. Its buffer avoids an allocation for each.
+type hasher struct {
 	buf [recordHeaderSize + 16]byte
 }
 
 // sum completes the checksum of the operations with the rest of the header and its place.
-func (s *sealer) sum(h recordHeader, operations uint32, at place) uint32 {
+func (s *hasher) sum(h recordHeader, operations uint32, at place) uint32 {
 	b := h.appendTo(s.buf[:0])
 	b = binary.LittleEndian.AppendUint64(b, at.salt)
 	b = binary.LittleEndian.AppendUint64(b, uint64(at.offset))
 	return crc32.Update(operations, castagnoli, b[4:])
 }
 
-// valid says whether the operations are those that were written at this place.
-func (s *sealer) valid(h recordHeader, operations []byte, at place) bool {
+// valid reports whether the operations are those that were written at this place.
+func (s *hasher) valid(h recordHeader, operations []byte, at place) bool {
 	return h.operations > 0 && h.crc == s.sum(h, checksum(operations), at)
 }
 
-// isNote says whether these are the operations of a record that says that all before it is synced.
+// isNote reports whether these are the operations of a note: a record which means that everything before
+// it is synced.
 func isNote(operations []byte) bool {
 	return len(operations) == 1 && (operationKind(operations[0]) == opSynced || operationKind(operations[0]) == opClosed)
 }
@@ -87,32 +87,37 @@ type operationKind uint8
 const (
 	opPublish operationKind = iota + 1 // a message, numbered by the record
 	opCopy                             // a message copied from an older segment, with its number
-	opSettle                           // a queue is done with a message
+	opSettle                           // a queue no longer holds a message
 	opCount                            // how often a queue delivered a message
 	opDiscard                          // segments before this one are not needed
-	opSynced                           // all before this record is on disk for good
-	opClosed                           // as opSynced, and the store was closed in order
+	opSynced                           // everything before this record is synced
+	opClosed                           // like opSynced, and the store was closed cleanly
 	opPut                              // a definition
-	opDelete                           // a definition is gone
-	opDie                              // a message has died in a queue, which has yet to settle it, and others have a copy; since version 2
-	opDelay                            // until when a message is not for consumers of a queue; since version 3
+	opDelete                           // a definition is deleted
+	opDie                              // a message is a dead letter of a queue, and which queues have a copy; since version 2
+	opDelay                            // until when a queue does not deliver a message; since version 3
 )
 
-// operation is a decoded operation; which fields are set depends on its kind.
-type operation struct {
-	kind       operationKind
-	seq        uint64 // opCopy, opSettle, opCount, opDie, opDelay
+// change is an operation on the hold of a queue on a message.
+type change struct {
+	kind       operationKind // opSettle, opCount, opDie or opDelay
 	queue      QueueID
-	deliveries uint32
-	death      Death
+	deliveries uint32    // opCount
+	death      Death     // opDie
 	copied     []QueueID // opDie
 	until      int64     // opDelay
-	segment    uint64    // opDiscard
-	key, value []byte    // opPut, opDelete; only valid until the next record
+}
+
+// operation is a decoded operation. Which fields are set depends on its kind.
+type operation struct {
+	change
+	seq        uint64 // of the message: opCopy, and all changes
+	segment    uint64 // opDiscard
+	key, value []byte // opPut, opDelete; only valid until the next record
 	message    storedMessage
 }
 
-// storedMessage is what an operation says of a message.
+// storedMessage is a message in an operation.
 type storedMessage struct {
 	meta             Meta
 	size, crc        uint32 // of the content
@@ -122,8 +127,8 @@ type storedMessage struct {
 	holderCount      int
 }
 
-// appendMessage appends an opPublish, or an opCopy if the message has a number, and notes in the
-// message what that takes.
+// appendMessage appends an opPublish, or an opCopy if the message has a number. It stores the size of the
+// operation in the message.
 func appendMessage(b []byte, m *Message, properties, body int) []byte {
 	before := len(b)
 	if m.seq == 0 {
@@ -148,95 +153,62 @@ func appendMessage(b []byte, m *Message, properties, body int) []byte {
 	return b
 }
 
-func appendSettle(b []byte, seq uint64, q QueueID) []byte {
-	b = append(b, byte(opSettle))
+func appendChange(b []byte, seq uint64, c *change) []byte {
+	b = append(b, byte(c.kind))
 	b = binary.AppendUvarint(b, seq)
-	return binary.AppendUvarint(b, uint64(q))
-}
-
-func appendCount(b []byte, seq uint64, q QueueID, deliveries uint32) []byte {
-	b = append(b, byte(opCount))
-	b = binary.AppendUvarint(b, seq)
-	b = binary.AppendUvarint(b, uint64(q))
-	return binary.AppendUvarint(b, uint64(deliveries))
-}
-
-func appendDie(b []byte, seq uint64, q QueueID, d Death, copied []QueueID) []byte {
-	b = append(b, byte(opDie))
-	b = binary.AppendUvarint(b, seq)
-	b = binary.AppendUvarint(b, uint64(q))
-	b = append(b, byte(d))
-	b = binary.AppendUvarint(b, uint64(len(copied)))
-	for _, other := range copied {
-		b = binary.AppendUvarint(b, uint64(other))
+	b = binary.AppendUvarint(b, uint64(c.queue))
+	switch c.kind {
+	case opCount:
+		b = binary.AppendUvarint(b, uint64(c.deliveries))
+	case opDelay:
+		b = binary.AppendVarint(b, c.until)
+	case opDie:
+		b = append(b, byte(c.death))
+		b = binary.AppendUvarint(b, uint64(len(c.copied)))
+		for _, q := range c.copied {
+			b = binary.AppendUvarint(b, uint64(q))
+		}
 	}
 	return b
 }
 
-func appendDelay(b []byte, seq uint64, q QueueID, until int64) []byte {
-	b = append(b, byte(opDelay))
-	b = binary.AppendUvarint(b, seq)
-	b = binary.AppendUvarint(b, uint64(q))
-	return binary.AppendVarint(b, until)
-}
-
 func appendDiscard(b []byte, segment uint64) []byte {
-	b = append(b, byte(opDiscard))
-	return binary.AppendUvarint(b, segment)
+	return binary.AppendUvarint(append(b, byte(opDiscard)), segment)
 }
 
 func appendPut(b []byte, key string, value []byte) []byte {
-	b = append(b, byte(opPut))
-	b = binary.AppendUvarint(b, uint64(len(key)))
-	b = append(b, key...)
-	b = binary.AppendUvarint(b, uint64(len(value)))
-	return append(b, value...)
+	return appendBytes(appendBytes(append(b, byte(opPut)), key), value)
 }
 
-func appendDelete(b []byte, key string) []byte {
-	b = append(b, byte(opDelete))
-	b = binary.AppendUvarint(b, uint64(len(key)))
-	return append(b, key...)
+func appendDelete(b []byte, key string) []byte { return appendBytes(append(b, byte(opDelete)), key) }
+
+func appendBytes[S string | []byte](b []byte, s S) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// decoder reads the operations of a record. It stops at the first that makes no sense and then is
-// bad. What it returns points into its input.
+// decoder reads the operations of a record. It stops at the first invalid one, and is bad then. Its
+// results refer to the input.
 type decoder struct {
 	rest []byte
 	bad  bool
 }
 
-// next decodes the next operation into op; false at the end or when the record makes no sense.
+// next decodes the next operation. It returns false at the end, and if the operation is invalid.
 func (d *decoder) next(op *operation) bool {
 	if d.bad || len(d.rest) == 0 {
 		return false
 	}
 	before := len(d.rest)
-	*op = operation{kind: operationKind(d.byte())}
+	*op = operation{change: change{kind: operationKind(d.byte())}}
 	switch op.kind {
 	case opPublish:
 		d.message(&op.message)
 	case opCopy:
 		op.seq = d.uvarint()
 		d.message(&op.message)
-	case opSettle:
+	case opSettle, opCount, opDie, opDelay:
 		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-	case opCount:
-		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-		op.deliveries = d.uint32()
-	case opDie:
-		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-		op.death = Death(d.byte())
-		for count := d.uvarint(); count > 0 && !d.bad; count-- {
-			op.copied = append(op.copied, QueueID(d.uvarint()))
-		}
-	case opDelay:
-		op.seq = d.uvarint()
-		op.queue = QueueID(d.uvarint())
-		op.until = d.varint()
+		d.change(&op.change)
 	case opDiscard:
 		op.segment = d.uvarint()
 	case opSynced, opClosed:
@@ -250,6 +222,21 @@ func (d *decoder) next(op *operation) bool {
 	}
 	op.message.overhead = before - len(d.rest)
 	return !d.bad
+}
+
+func (d *decoder) change(c *change) {
+	c.queue = QueueID(d.uvarint())
+	switch c.kind {
+	case opCount:
+		c.deliveries = d.uint32()
+	case opDelay:
+		c.until = d.varint()
+	case opDie:
+		c.death = Death(d.byte())
+		for count := d.uvarint(); count > 0 && !d.bad; count-- {
+			c.copied = append(c.copied, QueueID(d.uvarint()))
+		}
+	}
 }
 
 func (d *decoder) message(m *storedMessage) {
@@ -266,12 +253,9 @@ func (d *decoder) message(m *storedMessage) {
 		m.meta.TTL *= 1000
 	}
 	m.size = d.uint32()
-	if len(d.rest) < 4 {
-		d.bad = true
-		return
+	if b := d.take(4); b != nil {
+		m.crc = binary.LittleEndian.Uint32(b)
 	}
-	m.crc = binary.LittleEndian.Uint32(d.rest)
-	d.rest = d.rest[4:]
 	m.properties = d.uint32()
 	m.body = d.uint32()
 	count := d.uvarint()
@@ -284,7 +268,7 @@ func (d *decoder) message(m *storedMessage) {
 	m.holderCount = int(count)
 }
 
-// nextHolder takes a holder from the encoded ones, which the decoder has found to be sound.
+// nextHolder decodes the next holder. The decoder has checked them.
 func (m *storedMessage) nextHolder() holder {
 	d := decoder{rest: m.holders}
 	h := holder{queue: QueueID(d.uvarint()), deliveries: d.uint32()}
@@ -293,34 +277,45 @@ func (m *storedMessage) nextHolder() holder {
 	return h
 }
 
-func (d *decoder) byte() byte {
-	if len(d.rest) == 0 {
+// take returns the next n bytes, or nil if there are fewer.
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.rest)) {
 		d.bad = true
-		return 0
+		return nil
 	}
-	b := d.rest[0]
-	d.rest = d.rest[1:]
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
 	return b
+}
+
+func (d *decoder) bytes() []byte { return d.take(d.uvarint()) }
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
 }
 
 func (d *decoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.rest)
-	if n <= 0 {
-		d.bad = true
-		return 0
-	}
-	d.rest = d.rest[n:]
+	d.skip(n)
 	return v
 }
 
 func (d *decoder) varint() int64 {
 	v, n := binary.Varint(d.rest)
+	d.skip(n)
+	return v
+}
+
+// skip skips the n bytes of an integer. If n is not positive, there was no integer, and its value is 0.
+func (d *decoder) skip(n int) {
 	if n <= 0 {
 		d.bad = true
-		return 0
+		return
 	}
 	d.rest = d.rest[n:]
-	return v
 }
 
 func (d *decoder) uint32() uint32 {
@@ -330,15 +325,4 @@ func (d *decoder) uint32() uint32 {
 		return 0
 	}
 	return uint32(v)
-}
-
-func (d *decoder) bytes() []byte {
-	n := d.uvarint()
-	if n > uint64(len(d.rest)) {
-		d.bad = true
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
 }

@@ -18,7 +18,7 @@ func TestMessageIsSmall(t *testing.T) {
 	}
 }
 
-// Holders are a set, however it is stored.
+// Holders are a set.
 func TestHolders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var m Message
@@ -68,10 +68,10 @@ func TestOperationsRoundTrip(t *testing.T) {
 	b = appendMessage(b, &big, 1, 2)
 	b = appendMessage(b, &copied, 3, math.MaxInt32)
 	b = appendMessage(b, &plain, 0, 0)
-	b = appendSettle(b, math.MaxUint64, 5)
-	b = appendCount(b, 1, 2, math.MaxUint32)
-	b = appendDie(b, 3, 4, 5, []QueueID{6, math.MaxUint64})
-	b = appendDelay(b, 7, 8, math.MaxInt64)
+	b = appendChange(b, math.MaxUint64, &change{kind: opSettle, queue: 5})
+	b = appendChange(b, 1, &change{kind: opCount, queue: 2, deliveries: math.MaxUint32})
+	b = appendChange(b, 3, &change{kind: opDie, queue: 4, death: 5, copied: []QueueID{6, math.MaxUint64}})
+	b = appendChange(b, 7, &change{kind: opDelay, queue: 8, until: math.MaxInt64})
 	b = appendDiscard(b, 9)
 	b = append(b, byte(opSynced), byte(opClosed))
 	b = appendPut(b, "key", []byte("value"))
@@ -134,8 +134,8 @@ func FuzzOperations(f *testing.F) {
 	m.hold(holder{1, 2})
 	m.hold(holder{3, 4})
 	f.Add(appendMessage(nil, &m, 1, 2))
-	f.Add(appendCount(appendSettle(nil, 1, 2), 3, 4, 5))
-	f.Add(appendDelay(appendDie(nil, 1, 2, 3, []QueueID{4, 5}), 1, 2, 3))
+	f.Add(appendChange(appendChange(nil, 1, &change{kind: opSettle, queue: 2}), 3, &change{kind: opCount, queue: 4, deliveries: 5}))
+	f.Add(appendChange(appendChange(nil, 1, &change{kind: opDie, queue: 2, death: 3, copied: []QueueID{4, 5}}), 1, &change{kind: opDelay, queue: 2, until: 3}))
 	f.Add(appendDelete(appendPut(appendDiscard(nil, 1), "k", []byte("v")), "k"))
 	f.Add([]byte{byte(opPublish), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -165,8 +165,8 @@ func FuzzContent(f *testing.F) {
 	})
 }
 
-// FuzzScan reads arbitrary bytes as records. With seal they are given right checksums first, so that
-// what is behind the checksum is tried too.
+// FuzzScan reads arbitrary bytes as records. With seal they get correct checksums first, to test the code
+// after the comparison of checksums.
 func FuzzScan(f *testing.F) {
 	m := Message{size: 7, crc: checksum([]byte("content"))}
 	m.hold(holder{1, 2})
@@ -181,16 +181,13 @@ func FuzzScan(f *testing.F) {
 		if seal {
 			sealAll(b, salt)
 		}
-		g := newSegment("fuzz", header{salt: salt})
+		g := newSegment("fuzz", header{Salt: salt})
 		g.file = memory(b)
 		g.end = int64(len(b))
 		l := &messageIndex{segments: []*segment{g}}
-		r := &logReader{ledger: l, replay: newReplay(l, nil, func(Found) *Message { return new(Message) }), salvage: true}
-		for offset, again := int64(0), true; again; again = offset > 0 {
-			var err error
-			if offset, err = r.scanSegment(g, offset); err != nil {
-				t.Fatal(err)
-			}
+		r := &logReader{index: l, replay: newReplay(l, nil, func(Found) *Message { return new(Message) }), salvage: true}
+		if err := r.scanSegment(g, 0); err != nil {
+			t.Fatal(err)
 		}
 		live := 0
 		for m := g.first; m != nil; m = m.next {
@@ -203,20 +200,20 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 		byNumber := len(r.replay.messages.others)
-		for _, m := range r.replay.messages.line {
+		for _, m := range r.replay.messages.consecutive {
 			if m != nil {
 				byNumber++
 			}
 		}
 		if live != l.messages || byNumber != live {
-			t.Fatalf("got %d messages in the list, %d in the ledger, %d by number", live, l.messages, byNumber)
+			t.Fatalf("got %d messages in the list, %d in the index, %d by number", live, l.messages, byNumber)
 		}
 	})
 }
 
-// sealAll gives records that fit the checksums they should have.
+// sealAll sets the checksums of all records that fit.
 func sealAll(b []byte, salt uint64) {
-	var s sealer
+	var s hasher
 	for at := 0; at+recordHeaderSize <= len(b); {
 		h := decodeRecordHeader(b[at:])
 		if h.size() > int64(len(b)-at) {
@@ -228,7 +225,7 @@ func sealAll(b []byte, salt uint64) {
 	}
 }
 
-// memory is a file that is only read.
+// memory is a read-only file.
 type memory []byte
 
 func (m memory) ReadAt(b []byte, offset int64) (int, error) {

@@ -4,25 +4,25 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 )
 
-// Found is what is known of a stored message without reading its content.
+// Found is a stored message, without its content.
 type Found struct {
 	Meta
 	Properties, Body int // their sizes
 }
 
-// Recover reads the log. It is called once, before the first commit.
+// Recover reads the log. It must be called once, before the first commit.
 //
-// Create is called for each message as the log is read and returns where its handle lives, or nil to
-// drop it; many of these messages turn out to be settled. Hold is called when all was read, for each
-// message that is left and each queue that holds it, in the order of the messages' numbers. Neither
-// may call the store. What is held by queues that are not among those given is dropped; nil stands
-// for all queues.
+// While it reads the log, it calls create for each message, also for messages that turn out to be
+// settled. Create returns the handle of the message, or nil to drop it. After reading, it calls hold for
+// each remaining message and each queue that holds it, in the order of the messages' numbers. Neither may
+// call the store. Messages of queues that are not in the given set are dropped; nil means all queues.
 //
-// A *CorruptError says that the log is not what was written, other than by a crash: nothing is
-// changed then, and Repair can set aside what is bad.
+// The error is a *CorruptError if the log is not what was written, for other reasons than a crash. Then
+// nothing is changed, and Repair can set aside the damaged files.
 func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, hold func(m *Message, h Hold)) error {
 	s.options.Crash(pointRecovering)
 	r := s.newLogReader(queues, create)
@@ -41,7 +41,7 @@ func (s *Store) Recover(queues map[QueueID]bool, create func(Found) *Message, ho
 	}
 	s.options.Crash(pointRecovered)
 	s.mu.Lock()
-	s.clean = r.fresh || r.replay.clean && r.torn == 0 // asked for while the messages are handed over
+	s.clean = r.fresh || r.replay.clean && r.torn == 0 // hold may call Clean
 	s.mu.Unlock()
 	s.handOver(hold)
 	s.start(r)
@@ -53,71 +53,69 @@ func (s *Store) start(r *logReader) {
 	s.mu.Lock()
 	s.seq = max(s.seq, r.replay.seq)
 	s.queue = r.replay.queue
-	s.log.segment = s.ledger.active()
+	s.log.segment = s.index.active()
 	s.started = true
 	s.spaceChecked = -s.options.DiskReserve
 	s.mu.Unlock()
 	s.committer.Go(s.commitGroups)
-	s.keeper.Go(s.tendLog)
-	signal(s.tend)
+	s.cleaner.Go(s.runCleaner)
+	signal(s.wakeCleaner)
 }
 
-// repairTail cuts off what a crash left, removes what is not needed, and makes the rest durable: what a
-// killed process wrote may not be on disk yet, and it will be noted as synced.
+// repairTail cuts off an unfinished write and removes files that are not needed. It syncs the rest: what a
+// killed process has written may not be on disk, and the next note would claim that it is.
 func (s *Store) repairTail(r *logReader) error {
-	if r.unborn > 0 {
-		if err := s.fs.Remove(segmentName(r.unborn)); err != nil {
-			return err
-		}
+	if err := r.removeHeaderless(); err != nil {
+		return err
 	}
 	if r.empty() {
 		r.fresh = true
 		return s.beginSegment(newHeader(segmentMagic, 1, 0, s.seq))
 	}
-	last := s.ledger.active()
+	last := s.index.active()
 	if err := s.cutTail(last, r.torn); err != nil {
 		return err
 	}
-	if last.header.version < formatVersion {
-		// An older program would not know all that follows, and is to see that by the version.
+	if last.header.Version < formatVersion {
+		// An older program may not know all that follows. It sees that by the version of the new segment.
 		last.sealed = true
-		if err := s.beginSegment(newHeader(segmentMagic, last.header.number+1, last.end, r.replay.seq)); err != nil {
+		if err := s.beginSegment(newHeader(segmentMagic, last.header.Number+1, last.end, r.replay.seq)); err != nil {
 			return err
 		}
 	}
 	s.forget(r.replay.first)
-	for _, name := range r.orphans {
+	for _, name := range r.orphanIndexes {
 		s.removeFile(name)
 	}
 	s.removeFile(newExtentName)
-	s.removeFile(compactingName) // what it says of the log is not true any more
+	s.removeFile(compactingName) // the log is open again
 	return s.fs.Sync()
 }
 
-// beginSegment has the log go on in a new file, durable.
+// beginSegment continues the log in a new file.
 func (s *Store) beginSegment(h header) error {
-	g := newSegment(segmentName(h.number), h)
+	g := newSegment(segmentName(h.Number), h)
 	f, err := s.create(g.name, g.header)
 	if err != nil {
 		return err
 	}
 	g.file, g.written = f, headerSize
-	s.ledger.segments = append(s.ledger.segments, g)
+	s.index.segments = append(s.index.segments, g)
 	return nil
 }
 
-// cutTail ends a file at its last sound record, durable.
+// cutTail truncates a file after its last sound record, and syncs it.
 func (s *Store) cutTail(g *segment, torn int64) error {
 	if torn > 0 {
-		s.options.Logger.Info("cut off what a crash left unfinished", "file", g.name, "offset", g.end, "bytes", torn)
+		s.options.Logger.Info("cut off an unfinished write of a crash", "file", g.name, "offset", g.end, "bytes", torn)
 	}
 	size, err := g.file.Size()
 	if err != nil {
 		return fmt.Errorf("size of %s: %w", g.name, err)
 	}
 	if size > g.end {
-		if err := g.file.Truncate(g.end); err != nil {
-			return fmt.Errorf("cut %s off at offset %d: %w", g.name, g.end, err)
+		if err := g.truncate(); err != nil {
+			return err
 		}
 	}
 	g.written = g.end
@@ -127,9 +125,9 @@ func (s *Store) cutTail(g *segment, torn int64) error {
 	return s.sync(g)
 }
 
-// rewrite writes all that follows the last note again, because nobody has said that it is on disk. It may not be: when a sync fails,
-// the operating system takes the pages that it could not write for written, so that they can be read until they leave its memory,
-// and the next sync, of another process too, succeeds without writing them.
+// rewrite writes everything after the last note again, because it may not be on disk: after a failed sync
+// the operating system regards the pages that it could not write as written. They can be read until they
+// leave its memory, and the next sync, also of another process, succeeds without writing them.
 func rewrite(g *segment) error {
 	if g.noted == 0 {
 		if _, err := g.file.WriteAt(g.header.encode(), 0); err != nil {
@@ -137,20 +135,11 @@ func rewrite(g *segment) error {
 		}
 	}
 	from := max(g.noted, headerSize)
-	b := make([]byte, min(g.end-from, scanBuffer))
-	for at := from; at < g.end; {
-		b = b[:min(int64(len(b)), g.end-at)]
-		if _, err := g.file.ReadAt(b, at); err != nil {
-			return fmt.Errorf("read %s at offset %d: %w", g.name, at, err)
-		}
-		n, err := g.file.WriteAt(b, at)
-		if err != nil {
-			return fmt.Errorf("write %s again at offset %d: %w", g.name, at, err)
-		}
-		at += int64(n)
+	if _, err := io.Copy(io.NewOffsetWriter(g.file, from), io.NewSectionReader(g.file, from, g.end-from)); err != nil {
+		return fmt.Errorf("write %s again from offset %d: %w", g.name, from, err)
 	}
-	// It may have left memory since it was checked.
-	sc := scan(g.file, g.header.salt, from, g.end)
+	// It may have left the cache since it was checked.
+	sc := scan(g.file, g.header.Salt, from, g.end)
 	for sc.next() {
 		if len(sc.badContents) > 0 {
 			sc.problem = "checksum of a content does not match"
@@ -163,10 +152,10 @@ func rewrite(g *segment) error {
 	return sc.err
 }
 
-// handOver tells the caller who holds what.
+// handOver calls hold for each message and each queue that holds it.
 func (s *Store) handOver(hold func(*Message, Hold)) {
-	all := make([]*Message, 0, s.ledger.messages)
-	for _, g := range s.ledger.segments {
+	all := make([]*Message, 0, s.index.messages)
+	for _, g := range s.index.segments {
 		for m := g.first; m != nil; m = m.next {
 			all = append(all, m)
 		}
@@ -174,7 +163,7 @@ func (s *Store) handOver(hold func(*Message, Hold)) {
 	slices.SortFunc(all, func(a, b *Message) int { return cmp.Compare(a.seq, b.seq) })
 	for _, m := range all {
 		for h := range m.holders {
-			n := s.ledger.notes[claim{m, h.queue}]
+			n := s.index.states[holdKey{m, h.queue}]
 			hold(m, Hold{Queue: h.queue, Deliveries: int(h.deliveries), Until: n.until, Death: n.death, Copied: slices.Clone(n.copied)})
 		}
 	}

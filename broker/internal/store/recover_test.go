@@ -48,7 +48,7 @@ func TestReopenDirectory(t *testing.T) {
 	u.mustRecover(dir, o, u.durable())
 }
 
-// The store goes on where it was, again and again, and cleans up behind itself.
+// The store continues where it was, several times, and removes what it does not need.
 func TestModel(t *testing.T) {
 	for s := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestModel(t *testing.T) {
 			u := newUser(t, s)
 			u.open(disk, o)
 			removed := int64(0)
-			// With one processor it may take the cleaner a while to get its turn.
+			// With one processor the cleaner may have to wait for a while.
 			for round := 0; round < 12 || removed == 0 && round < 500; round++ {
 				for range 300 {
 					mark := u.step()

@@ -8,40 +8,33 @@ import (
 	"slices"
 )
 
-// Repair makes a directory fit to be opened again: all messages and definitions that are sound are
-// written anew, and damaged files are kept under other names. Messages in damaged places are lost,
-// and messages whose settlements were there come back. It does nothing if there is no damage. When ctx
-// ends while it looks for damage, nothing was changed; from then on it goes to the end.
+// Repair repairs a damaged directory, so that it can be opened. It rewrites all sound messages and
+// definitions, and keeps damaged files under other names. Messages in damaged places are lost. Messages
+// that were settled in damaged places are delivered again. It does nothing if there is no damage. If ctx
+// ends during the check, nothing is changed; afterwards, Repair ignores ctx.
 //
-// Where definitions are damaged, adopt is called with what is left and returns what is to be defined besides, so that the messages of queues
-// whose definitions are lost belong to somebody. Nil adopts nothing.
+// If definitions are damaged, Repair calls adopt with what is left. Adopt returns definitions to add, so
+// that messages of lost queues get a queue. Nil adds nothing.
 func Repair(ctx context.Context, dir FS, adopt func(Salvage) []Definition) (Report, error) {
-	s, err := openForCheck(dir, FS.Lock)
-	if err != nil {
-		return Report{}, fmt.Errorf("repair the store: %w", err)
-	}
-	x := examination{store: s}
-	if err := x.run(ctx); err != nil {
-		return Report{}, errors.Join(fmt.Errorf("repair the store: %w", err), s.release())
-	}
-	r := x.report()
-	mended := repair{examination: &x, report: &r, adopt: adopt}
-	if err := errors.Join(mended.run(), s.release()); err != nil {
-		return r, fmt.Errorf("repair the store: %w", err)
-	}
-	return r, nil
+	var r Report
+	err := examine(ctx, dir, "repair", FS.Lock, func(x *examination) error {
+		r = x.report()
+		p := repair{examination: x, report: &r, adopt: adopt}
+		return p.run()
+	})
+	return r, err
 }
 
-// Salvage is what damage has left.
+// Salvage is what is left of a damaged directory.
 type Salvage struct {
 	Definitions []Definition
-	// Deleted are definitions that are gone because somebody has deleted them, as far as that can be seen.
+	// Deleted are definitions that were deleted on purpose, as far as the file shows that.
 	Deleted []Definition
-	// Held is how many messages each queue holds, be it defined or not.
+	// Held is how many messages each queue holds, whether it is defined or not.
 	Held map[QueueID]int
 }
 
-// repair repairs what an examination has found.
+// repair repairs the damage that an examination has found.
 type repair struct {
 	*examination
 	report *Report
@@ -91,18 +84,18 @@ func (p *repair) repairDefinitions() error {
 	if err := s.writeSnapshot(s.newDefinitions()); err != nil {
 		return err
 	}
-	if s.extent.segment == 0 {
+	if s.extent.Segment == 0 {
 		return nil
 	}
-	// The log is as long as it was, as far as anybody has said so.
-	s.extent.salt, s.extent.definitions = s.defs.segment.header.salt, s.defs.segment.end
+	// The log still has the length of the last clean stop.
+	s.extent.Salt, s.extent.Definitions = s.defs.segment.header.Salt, s.defs.segment.end
 	return s.writeExtent(s.extent)
 }
 
 func (p *repair) salvage() Salvage {
 	s := p.store
 	left := Salvage{Definitions: s.sortedDefinitions(), Deleted: p.definitions.deleted, Held: make(map[QueueID]int)}
-	for _, g := range s.ledger.segments {
+	for _, g := range s.index.segments {
 		for m := g.first; m != nil; m = m.next {
 			for h := range m.holders {
 				left.Held[h.queue]++
@@ -137,7 +130,7 @@ func (p *repair) copyAside(g *segment) error {
 func (p *repair) rewriteLog(ctx context.Context) error {
 	s := p.store
 	p.beginAnew()
-	old := s.ledger.segments[:len(s.ledger.segments)-1]
+	old := s.index.segments[:len(s.index.segments)-1]
 	s.committer.Go(s.commitGroups)
 	err := p.copyAll(ctx, old)
 	close(s.stopping)
@@ -145,23 +138,23 @@ func (p *repair) rewriteLog(ctx context.Context) error {
 	return errors.Join(err, s.err)
 }
 
-// beginAnew makes the log go on in a new segment.
+// beginAnew continues the log in a new segment.
 func (p *repair) beginAnew() {
 	s := p.store
-	number, end := p.store.extent.segment+1, int64(0)
+	number, end := p.store.extent.Segment+1, int64(0)
 	if n := len(p.log.unreadable); n > 0 {
 		number = p.log.unreadable[n-1] + 1
 	}
-	for _, g := range s.ledger.segments {
+	for _, g := range s.index.segments {
 		g.sealed = true
-		number, end = max(number, g.header.number+1), g.end
+		number, end = max(number, g.header.Number+1), g.end
 	}
 	s.seq = max(s.seq, p.log.replay.seq)
 	s.queue = p.log.replay.queue
 	g := newSegment(segmentName(number), newHeader(segmentMagic, number, end, s.seq))
-	s.ledger.segments = append(s.ledger.segments, g)
+	s.index.segments = append(s.index.segments, g)
 	s.log.segment = g
-	s.started, s.mended = true, len(p.log.damage) > 0
+	s.started, s.repaired = true, len(p.log.damage) > 0
 }
 
 func (p *repair) copyAll(ctx context.Context, old []*segment) error {
@@ -175,7 +168,7 @@ func (p *repair) copyAll(ctx context.Context, old []*segment) error {
 			return err
 		}
 	}
-	first := s.ledger.segments[len(old)].header.number
+	first := s.index.segments[len(old)].header.Number
 	if err := s.discardBefore(first); err != nil {
 		return err
 	}
@@ -188,10 +181,10 @@ func (p *repair) copyAll(ctx context.Context, old []*segment) error {
 	return s.fs.Sync()
 }
 
-// damagedFiles names the segments with damage that exist.
+// damagedFiles returns the names of the damaged segments.
 func (p *repair) damagedFiles() []string {
 	var names []string
-	for _, g := range p.store.ledger.segments {
+	for _, g := range p.store.index.segments {
 		if slices.ContainsFunc(p.log.damage, func(d *CorruptError) bool { return d.File == g.name }) {
 			names = append(names, g.name)
 		}

@@ -68,7 +68,7 @@ func TestRepairOfSoundDirectory(t *testing.T) {
 	}
 }
 
-// Whatever is damaged, the rest is there after a repair, and the damaged file is kept.
+// Whatever is damaged, a repair recovers the rest, and keeps the damaged file.
 func TestRepair(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, sound := filled(t, o)

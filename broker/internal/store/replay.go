@@ -4,29 +4,28 @@ import "slices"
 
 // replay applies the records of a log to an index, in their order.
 type replay struct {
-	ledger   *messageIndex
+	index    *messageIndex
 	queues   map[QueueID]bool // nil: all
 	create   func(Found) *Message
-	messages roster
+	messages messagesBySeq
 	seq      uint64  // of the next message
 	queue    QueueID // the highest seen
 	first    uint64  // segments before this one are not needed
-	clean    bool    // the last record says that the store was closed in order
+	clean    bool    // the last record marks a clean stop
 }
 
 func newReplay(l *messageIndex, queues map[QueueID]bool, create func(Found) *Message) *replay {
-	r := &replay{ledger: l, queues: queues, create: create}
+	r := &replay{index: l, queues: queues, create: create}
 	for q := range queues {
 		r.see(q)
 	}
 	return r
 }
 
-// apply applies a record and returns what is wrong with it, if anything. Messages whose contents are
-// bad are left out.
+// apply applies a record, or returns what is wrong with it. It skips messages whose contents are damaged.
 func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []byte, badContents []int) (problem string) {
 	if h.seq < max(r.seq, 1) {
-		return "the numbers of messages go backwards"
+		return "the numbers of messages decrease"
 	}
 	if h.contents == 0 {
 		g.dead += h.size()
@@ -50,48 +49,29 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 			nth++
 		case opCopy:
 			if op.seq >= h.seq {
-				return "a message is copied that was not published before"
+				return "it copies a message that was not published before"
 			}
 			if !slices.Contains(badContents, nth) {
 				r.copy(g, op.seq, &op.message, content)
 			}
 			content += int64(op.message.size)
 			nth++
-		case opSettle:
-			r.see(op.queue)
-			r.settle(op.seq, op.queue)
-		case opCount:
-			r.see(op.queue)
-			if m := r.messages.find(op.seq); m != nil {
-				r.ledger.count(m, op.queue, op.deliveries)
-			}
-		case opDelay:
-			r.see(op.queue)
-			if m := r.messages.find(op.seq); m != nil {
-				r.ledger.delay(m, op.queue, op.until)
-			}
-		case opDie:
-			r.see(op.queue)
-			for _, q := range op.copied {
-				r.see(q)
-			}
-			if m := r.messages.find(op.seq); m != nil {
-				r.ledger.die(m, op.queue, op.death, op.copied)
-			}
+		case opSettle, opCount, opDelay, opDie:
+			r.change(op.seq, &op.change)
 		case opDiscard:
-			if op.segment > g.header.number {
-				return "a segment is discarded that comes later"
+			if op.segment > g.header.Number {
+				return "it discards a later segment"
 			}
 			r.discard(op.segment)
 		case opClosed:
 			r.clean = true
 		case opSynced:
 		default:
-			return "the record is not one of messages"
+			return "the record is not about messages"
 		}
 	}
 	if d.bad {
-		return "the record makes no sense to this program"
+		return "the record is not valid in this version of the program"
 	}
 	if seq < h.seq {
 		return "the numbers of messages have run out"
@@ -102,7 +82,7 @@ func (r *replay) apply(g *segment, h recordHeader, offset int64, operations []by
 
 func (r *replay) see(q QueueID) { r.queue = max(r.queue, q) }
 
-// admit notes a message and returns its handle, or nil if nobody holds it.
+// admit adds a message and returns its handle, or nil if no queue holds it.
 func (r *replay) admit(g *segment, seq uint64, found *storedMessage, offset int64) *Message {
 	var m *Message
 	for found.holderCount > 0 {
@@ -125,15 +105,15 @@ func (r *replay) admit(g *segment, seq uint64, found *storedMessage, offset int6
 	m.setMeta(found.meta)
 	m.size, m.crc = found.size, found.crc
 	m.setOverhead(found.overhead)
-	r.ledger.admit(m, seq, g, offset)
+	r.index.admit(m, seq, g, offset)
 	return m
 }
 
-// copy notes where a message lies now, and who holds it. What was known of it is of no use: a part of
-// that may have been in segments that are gone.
+// copy replaces a message by its copy. What was known of it is not used: a part of that may have been in
+// segments that were removed.
 func (r *replay) copy(g *segment, seq uint64, found *storedMessage, offset int64) {
 	if old := r.messages.find(seq); old != nil {
-		r.ledger.remove(old)
+		r.index.remove(old)
 		r.messages.remove(seq)
 	}
 	if m := r.admit(g, seq, found, offset); m != nil {
@@ -141,53 +121,56 @@ func (r *replay) copy(g *segment, seq uint64, found *storedMessage, offset int64
 	}
 }
 
-func (r *replay) settle(seq uint64, q QueueID) {
+func (r *replay) change(seq uint64, c *change) {
+	r.see(c.queue)
+	for _, q := range c.copied {
+		r.see(q)
+	}
 	m := r.messages.find(seq)
 	if m == nil {
 		return
 	}
-	r.ledger.settle(m, q)
+	r.index.apply(m, c)
 	if m.segment == nil {
 		r.messages.remove(seq)
 	}
 }
 
-// discard forgets what is left in segments that are not needed: all of it has been settled, in
-// segments that may be gone already, or copied.
+// discard removes the messages that are left in segments that are not needed. They were settled, in
+// segments that may be removed already, or copied.
 func (r *replay) discard(first uint64) {
 	r.first = max(r.first, first)
-	for _, g := range r.ledger.segments {
-		for g.header.number < first && g.first != nil {
+	for _, g := range r.index.segments {
+		for g.header.Number < first && g.first != nil {
 			r.messages.remove(g.first.seq)
-			r.ledger.remove(g.first)
+			r.index.remove(g.first)
 		}
 	}
 }
 
-// roster finds live messages by their numbers. Those that are published one after the other stand in
-// line.
-type roster struct {
-	first  uint64 // number of the first in line
-	line   []*Message
-	others map[uint64]*Message // copies of older messages, and all after a gap
+// messagesBySeq finds live messages by their numbers. Messages with consecutive numbers are in a slice.
+type messagesBySeq struct {
+	first       uint64 // number of the first consecutive message
+	consecutive []*Message
+	others      map[uint64]*Message // copies of older messages, and all after a gap
 }
 
-// publish adds a message, or nil for one that is not to be found.
-func (r *roster) publish(seq uint64, m *Message) {
-	if len(r.line) == 0 {
+// publish adds a message, or nil for one that is not live.
+func (r *messagesBySeq) publish(seq uint64, m *Message) {
+	if len(r.consecutive) == 0 {
 		r.first = seq
 	}
-	if seq == r.first+uint64(len(r.line)) {
-		r.line = append(r.line, m)
+	if seq == r.first+uint64(len(r.consecutive)) {
+		r.consecutive = append(r.consecutive, m)
 	} else if m != nil {
 		r.add(seq, m)
 	}
 }
 
-// add adds a message that is not the next to be published.
-func (r *roster) add(seq uint64, m *Message) {
-	if r.inLine(seq) {
-		r.line[seq-r.first] = m
+// add adds a message that does not have the next number.
+func (r *messagesBySeq) add(seq uint64, m *Message) {
+	if r.isConsecutive(seq) {
+		r.consecutive[seq-r.first] = m
 		return
 	}
 	if r.others == nil {
@@ -196,21 +179,21 @@ func (r *roster) add(seq uint64, m *Message) {
 	r.others[seq] = m
 }
 
-func (r *roster) find(seq uint64) *Message {
-	if r.inLine(seq) {
-		return r.line[seq-r.first]
+func (r *messagesBySeq) find(seq uint64) *Message {
+	if r.isConsecutive(seq) {
+		return r.consecutive[seq-r.first]
 	}
 	return r.others[seq]
 }
 
-func (r *roster) remove(seq uint64) {
-	if r.inLine(seq) {
-		r.line[seq-r.first] = nil
+func (r *messagesBySeq) remove(seq uint64) {
+	if r.isConsecutive(seq) {
+		r.consecutive[seq-r.first] = nil
 	} else {
 		delete(r.others, seq)
 	}
 }
 
-func (r *roster) inLine(seq uint64) bool {
-	return seq >= r.first && seq-r.first < uint64(len(r.line))
+func (r *messagesBySeq) isConsecutive(seq uint64) bool {
+	return seq >= r.first && seq-r.first < uint64(len(r.consecutive))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 )
 
 const scanBuffer = 1 << 20
@@ -15,20 +16,20 @@ const scanBuffer = 1 << 20
 // scanner reads the records of a log file one after the other and checks them.
 type scanner struct {
 	in          *bufio.Reader
-	sealer      sealer
+	hasher      hasher
 	salt        uint64
 	end         int64 // of the file
 	header      recordHeader
 	offset      int64 // of the record
 	nextOffset  int64
 	operations  []byte // of the record, until the next call of next
-	badContents []int  // which of the record's messages have contents that are not what was written
+	badContents []int  // positions of the record's messages with damaged contents
 	problem     string // why the bytes at offset are not a record
-	nonsense    bool   // they are a record, whole, but not one that could have been written
+	invalid     bool   // they are a complete record, but not a valid one
 	err         error  // why the file could not be read
 }
 
-// scan begins at an offset of the file, which is read up to end.
+// scan returns a scanner for the records between two offsets.
 func scan(f File, salt uint64, offset, end int64) *scanner {
 	return &scanner{
 		in:         bufio.NewReaderSize(io.NewSectionReader(f, offset, end-offset), int(min(scanBuffer, max(end-offset, 16)))),
@@ -38,8 +39,8 @@ func scan(f File, salt uint64, offset, end int64) *scanner {
 	}
 }
 
-// next reads the next record. It returns false at the end, when there is no record where one should
-// be, and when the file cannot be read.
+// next reads the next record. It returns false at the end, if the next bytes are not a record, and if the
+// file cannot be read.
 func (s *scanner) next() bool {
 	s.offset = s.nextOffset
 	s.badContents = s.badContents[:0]
@@ -65,7 +66,7 @@ func (s *scanner) next() bool {
 	if err := s.readOperations(); err != nil {
 		return s.readError(err)
 	}
-	if !s.sealer.valid(s.header, s.operations, place{s.salt, s.offset}) {
+	if !s.hasher.valid(s.header, s.operations, place{s.salt, s.offset}) {
 		return s.fail("checksum of the record does not match")
 	}
 	s.nextOffset = s.offset + s.header.size()
@@ -74,15 +75,12 @@ func (s *scanner) next() bool {
 
 func (s *scanner) readOperations() error {
 	n := int(s.header.operations)
-	if cap(s.operations) < n {
-		s.operations = make([]byte, n)
-	}
-	s.operations = s.operations[:n]
+	s.operations = slices.Grow(s.operations[:0], n)[:n]
 	_, err := io.ReadFull(s.in, s.operations)
 	return err
 }
 
-// checkContents compares each content with the checksum in the operation that names it.
+// checkContents compares each content with the checksum in its operation.
 func (s *scanner) checkContents() bool {
 	left := int64(s.header.contents)
 	d := decoder{rest: s.operations}
@@ -104,14 +102,14 @@ func (s *scanner) checkContents() bool {
 		i++
 	}
 	if d.bad || left != 0 {
-		return s.reject("the record makes no sense to this program")
+		return s.reject("the record is not valid in this version of the program")
 	}
 	return true
 }
 
-// reject is for what is wrong with a record whose checksum is right.
+// reject is for an invalid record with a correct checksum.
 func (s *scanner) reject(problem string) bool {
-	s.nonsense = true
+	s.invalid = true
 	return s.fail(problem)
 }
 
@@ -134,7 +132,7 @@ func (s *scanner) fail(problem string) bool {
 	return false
 }
 
-// readError tells a file that is shorter than it was from one that cannot be read.
+// readError handles a file that is shorter than it was, or cannot be read.
 func (s *scanner) readError(err error) bool {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return s.fail("the file ends within a record")
@@ -143,44 +141,104 @@ func (s *scanner) readError(err error) bool {
 	return false
 }
 
-// corrupt says what is wrong with a file that the scanner could not read to its end.
+// corrupt returns why the scanner could not read a file to its end.
 func (s *scanner) corrupt(name string) *CorruptError {
 	return &CorruptError{File: name, Offset: s.offset, Problem: s.problem}
 }
 
-// verdict is what to make of a place at which there should be a record and is none.
-type verdict struct {
-	ends   bool  // the log ends here
-	torn   int64 // how much a crash has left behind the end; zeros do not count
-	resume int64 // where records go on after damage; 0 if nowhere
+// recordReader reads the records of a log file up to its end or to damage, or past damage.
+type recordReader struct {
+	segment *segment
+	salvage bool                    // continue after damage
+	apply   func(*scanner) string   // applies a record, or returns what is wrong with it
+	mayEnd  func(offset int64) bool // whether the log may end there
+	torn    int64                   // bytes that a crash left after the end of the log
+	damage  []*CorruptError
 }
 
-// judge tells the end of a log, and what a crash left there, from damage. A crash can only spoil what was
-// not synced, so that nothing after it says that it was.
-func judge(g *segment, sc *scanner, mayEnd bool) (verdict, error) {
-	note, promised, err := laterNote(g.file, g.header.salt, sc.offset+1, g.end)
+func (r *recordReader) read(from int64) error {
+	for {
+		resume, err := r.readFrom(from)
+		if err != nil || resume == 0 {
+			return err
+		}
+		from = resume
+	}
+}
+
+// readFrom returns where to continue after damage, or 0.
+func (r *recordReader) readFrom(offset int64) (resume int64, err error) {
+	g := r.segment
+	sc := scan(g.file, g.header.Salt, offset, g.end)
+	for sc.next() {
+		if len(sc.badContents) > 0 {
+			sc.problem = "checksum of a content does not match"
+			if v, err := checkEnd(g, sc, r.mayEnd(sc.offset)); err != nil || v.ends || !r.salvage {
+				break
+			}
+			r.damage = append(r.damage, sc.corrupt(g.name))
+			sc.problem = ""
+		}
+		if problem := r.apply(sc); problem != "" {
+			sc.reject(problem)
+			break
+		}
+		if isNote(sc.operations) {
+			g.noted = sc.offset
+		}
+	}
+	if sc.err != nil || sc.problem == "" {
+		return 0, sc.err
+	}
+	v, err := checkEnd(g, sc, r.mayEnd(sc.offset))
+	if err != nil {
+		return 0, err
+	}
+	if v.ends {
+		r.torn = v.torn
+		g.end = sc.offset
+		return 0, nil
+	}
+	r.damage = append(r.damage, sc.corrupt(g.name))
+	if !r.salvage {
+		return 0, nil
+	}
+	return v.resume, nil
+}
+
+// logEnd describes a place at which there is no record.
+type logEnd struct {
+	ends   bool  // the log ends here
+	torn   int64 // bytes of an unfinished write after the end, without zeros
+	resume int64 // where records continue after damage, or 0
+}
+
+// checkEnd finds out whether the log ends where the scanner stopped, or is damaged there. A crash can only
+// damage what was not synced. So if a later note means that it was synced, it is damage.
+func checkEnd(g *segment, sc *scanner, mayEnd bool) (logEnd, error) {
+	note, found, err := laterNote(g.file, g.header.Salt, sc.offset+1, g.end)
 	switch {
 	case err != nil:
-		return verdict{}, err
-	case mayEnd && !promised && !sc.nonsense:
-		blank, err := blankFrom(g.file, sc.offset, g.end)
-		return verdict{ends: true, torn: blank - sc.offset}, err
+		return logEnd{}, err
+	case mayEnd && !found && !sc.invalid:
+		torn, err := zerosFrom(g.file, sc.offset, g.end)
+		return logEnd{ends: true, torn: torn - sc.offset}, err
 	}
 	next := sc.offset + sc.header.size()
-	if next < g.end && scan(g.file, g.header.salt, next, g.end).next() {
-		return verdict{resume: next}, nil
+	if next < g.end && scan(g.file, g.header.Salt, next, g.end).next() {
+		return logEnd{resume: next}, nil
 	}
-	return verdict{resume: note}, nil
+	return logEnd{resume: note}, nil
 }
 
-// laterNote finds the first record at or after an offset that says that all before it is synced.
-// Bytes that look like one by chance do not pass the checksum, which covers the place.
+// laterNote finds the first note at or after an offset. Bytes that look like one by chance have no valid
+// checksum, which covers the place.
 func laterNote(f File, salt uint64, offset, end int64) (at int64, found bool, err error) {
 	const size = recordHeaderSize + 1
 	var lengths [8]byte
 	binary.LittleEndian.PutUint32(lengths[:], 1)
 	buf := make([]byte, min(scanBuffer, max(end-offset, 0)))
-	var sealer sealer
+	var hasher hasher
 	for offset+size <= end {
 		b := buf[:min(int64(len(buf)), end-offset)]
 		if _, err := f.ReadAt(b, offset); err != nil && !errors.Is(err, io.EOF) {
@@ -194,7 +252,7 @@ func laterNote(f File, salt uint64, offset, end int64) (at int64, found bool, er
 			i += skip
 			kind := operationKind(b[i+recordHeaderSize])
 			h := decodeRecordHeader(b[i:])
-			if (kind == opSynced || kind == opClosed) && sealer.valid(h, b[i+recordHeaderSize:][:1], place{salt, offset + int64(i)}) {
+			if (kind == opSynced || kind == opClosed) && hasher.valid(h, b[i+recordHeaderSize:][:1], place{salt, offset + int64(i)}) {
 				return offset + int64(i), true, nil
 			}
 		}

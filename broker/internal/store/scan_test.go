@@ -53,30 +53,30 @@ func readCut(t *testing.T, log []byte) (*logReader, *segment) {
 	if _, err := readHeader(g, segmentMagic, 1); err != nil {
 		t.Fatal(err)
 	}
-	s := &Store{ledger: messageIndex{segments: []*segment{g}}}
+	s := &Store{index: messageIndex{segments: []*segment{g}}}
 	r := s.newLogReader(nil, func(Found) *Message { return new(Message) })
-	if _, err := r.scanSegment(g, headerSize); err != nil {
+	if err := r.scanSegment(g, headerSize); err != nil {
 		t.Fatal(err)
 	}
 	return r, g
 }
 
-// A log that is cut off at any byte, or blank from there on, holds the records that end before the cut, and nothing else.
+// A log that is cut off at any byte, or has zeros from there on, has exactly the records before the cut.
 func TestTruncationAtEveryByte(t *testing.T) {
 	const tail = 64 << 10
 	log := realLog(t, tail+1000)
 	// What is live after each record.
 	messages := make(map[int64]int)
 	r, g := readCut(t, log)
-	sc := scan(g.file, g.header.salt, headerSize, g.end)
+	sc := scan(g.file, g.header.Salt, headerSize, g.end)
 	for sc.next() {
 		upTo, _ := readCut(t, log[:sc.nextOffset])
-		messages[sc.nextOffset] = upTo.ledger.messages
+		messages[sc.nextOffset] = upTo.index.messages
 	}
 	if r.torn != 0 || sc.problem != "" || len(messages) < 50 {
 		t.Fatalf("got %d records, %d bytes torn, problem %q in a whole log", len(messages), r.torn, sc.problem)
 	}
-	records := sc.nextOffset // where they end and the blank begins
+	records := sc.nextOffset // where they end and the zeros begin
 	if records == int64(len(log)) {
 		t.Error("got a log that ends with its last record, want zeros behind that")
 	}
@@ -99,7 +99,7 @@ func TestTruncationAtEveryByte(t *testing.T) {
 				t.Fatalf("cut off at %d of %d, %d bytes: got an end at %d, %d bytes torn, damage %v; want an end at %d, %d bytes torn, and no damage",
 					size, records, len(cut), g.end, r.torn, r.damage, end, torn)
 			}
-			if got, want := r.ledger.messages, messages[end]; got != want {
+			if got, want := r.index.messages, messages[end]; got != want {
 				t.Fatalf("cut off at %d of %d, %d bytes: got %d messages, want %d", size, records, len(cut), got, want)
 			}
 		}

@@ -8,27 +8,18 @@ import (
 	"strings"
 )
 
-// formatVersion is the version that new files have. Version 2 notes in the log that messages have died, and which
-// queues have a copy then. Version 3 notes until when they are delayed.
+// formatVersion is the version of new files. Version 2 added opDie, and version 3 added opDelay.
 const (
 	formatVersion = 3
 	oldestVersion = 1
 )
 
-// A log file begins with a header, twice, because nothing in the file can be checked without its
-// salt:
-//
-//	magic    4 bytes
-//	version  u32
-//	number   u64
-//	salt     u64  random, part of each record's checksum
-//	previous u64  where the segment before this one ends
-//	seq      u64  number of the next message
-//	crc      u32  of the above
+// A log file begins with two copies of its header, each with a checksum, because nothing in the file can
+// be checked without the salt.
 const (
-	headerCopy = 64
+	headerCopy = 64 // bytes of a copy, with zeros at its end
 	headerSize = 2 * headerCopy
-	headerUsed = 44
+	headerUsed = 44 // bytes of a copy, without the zeros
 )
 
 const (
@@ -36,37 +27,32 @@ const (
 	definitionsMagic = "RHDF"
 )
 
-// header is the decoded head of a log file.
+// header is the format of the header of a log file.
 type header struct {
-	magic    string
-	version  uint32
-	number   uint64
-	salt     uint64
-	previous int64
-	seq      uint64
+	Magic    [4]byte
+	Version  uint32
+	Number   uint64
+	Salt     uint64 // random, part of the checksum of each record
+	Previous int64  // length of the segment before this one
+	Seq      uint64 // number of the next message
 }
 
 func newHeader(magic string, number uint64, previous int64, seq uint64) header {
 	var salt [8]byte
 	rand.Read(salt[:])
-	return header{magic: magic, version: formatVersion, number: number, salt: binary.LittleEndian.Uint64(salt[:]), previous: previous, seq: seq}
+	return header{[4]byte([]byte(magic)), formatVersion, number, binary.LittleEndian.Uint64(salt[:]), previous, seq}
 }
 
 func (h header) encode() []byte {
-	b := make([]byte, 0, headerSize)
-	b = append(b, h.magic...)
-	b = binary.LittleEndian.AppendUint32(b, h.version)
-	b = binary.LittleEndian.AppendUint64(b, h.number)
-	b = binary.LittleEndian.AppendUint64(b, h.salt)
-	b = binary.LittleEndian.AppendUint64(b, uint64(h.previous))
-	b = binary.LittleEndian.AppendUint64(b, h.seq)
-	b = binary.LittleEndian.AppendUint32(b, checksum(b))
-	b = b[:headerSize]
-	copy(b[headerCopy:], b[:headerUsed])
+	b := make([]byte, headerSize)
+	for _, c := range [][]byte{b[:headerCopy], b[headerCopy:]} {
+		encodeFixed(c, h)
+		binary.LittleEndian.PutUint32(c[headerUsed-4:], checksum(c[:headerUsed-4]))
+	}
 	return b
 }
 
-// decodeHeader reads a header from either of its copies; sound says whether both were good.
+// decodeHeader reads a header from either of its copies. It reports whether both were sound.
 func decodeHeader(b []byte, name, magic string, number uint64) (h header, sound bool, err error) {
 	first, errFirst := decodeHeaderCopy(b[:headerCopy], name, magic, number)
 	second, errSecond := decodeHeaderCopy(b[headerCopy:], name, magic, number)
@@ -86,22 +72,29 @@ func decodeHeaderCopy(b []byte, name, magic string, number uint64) (header, erro
 	if binary.LittleEndian.Uint32(b[headerUsed-4:]) != checksum(b[:headerUsed-4]) {
 		return header{}, &CorruptError{File: name, Problem: "checksum of the header does not match"}
 	}
-	version := binary.LittleEndian.Uint32(b[4:])
-	if version < oldestVersion || version > formatVersion {
-		return header{}, &VersionError{File: name, Version: version}
+	var h header
+	decodeFixed(b, &h)
+	if h.Version < oldestVersion || h.Version > formatVersion {
+		return header{}, &VersionError{File: name, Version: h.Version}
 	}
-	h := header{
-		magic:    magic,
-		version:  version,
-		number:   binary.LittleEndian.Uint64(b[8:]),
-		salt:     binary.LittleEndian.Uint64(b[16:]),
-		previous: int64(binary.LittleEndian.Uint64(b[24:])),
-		seq:      binary.LittleEndian.Uint64(b[32:]),
-	}
-	if h.number != number {
-		return header{}, &CorruptError{File: name, Problem: fmt.Sprintf("this is segment %d under another name", h.number)}
+	if h.Number != number {
+		return header{}, &CorruptError{File: name, Problem: fmt.Sprintf("this is segment %d under another name", h.Number)}
 	}
 	return h, nil
+}
+
+// encodeFixed writes the fields of a struct of fixed size to the beginning of b.
+func encodeFixed(b []byte, fields any) {
+	if _, err := binary.Encode(b, binary.LittleEndian, fields); err != nil {
+		panic("store: " + err.Error())
+	}
+}
+
+// decodeFixed is the inverse of encodeFixed.
+func decodeFixed(b []byte, fields any) {
+	if _, err := binary.Decode(b, binary.LittleEndian, fields); err != nil {
+		panic("store: " + err.Error())
+	}
 }
 
 const (
@@ -123,34 +116,42 @@ func numberOf(name, suffix string) (uint64, bool) {
 	return n, err == nil && n > 0 && fmt.Sprintf("%016x", n) == digits
 }
 
-// segment is one file of the log, or the file of definitions, and what of it is live.
+// segment is a file of the log, with its live messages, or the file of definitions.
 type segment struct {
 	name   string
 	header header
 
-	// The store's mutex guards these.
+	// The store's mutex protects these.
 	file        File     // nil until the committer has created it
 	end         int64    // where the next record goes
-	written     int64    // how much of it is in the file
-	dead        int64    // bytes that would be free if the live messages lay elsewhere
+	written     int64    // up to here it is in the file
+	dead        int64    // bytes of garbage
 	first, last *Message // the live messages, in the order of their offsets
-	sealed      bool     // all of it is on disk for good and nothing more is appended
+	sealed      bool     // it is synced, and nothing is appended any more
 	indexed     bool     // it has an index, or cannot have one
-	aside       *segment // what cannot be read of it, if anything
+	aside       *segment // its messages that cannot be read, if any
 
-	// noted is where the last note lies that was read: all before it is on disk. 0: there was none, and not even the header need be.
-	// Only who opens a directory uses it.
-	noted int64
-	blank int64 // where the zeros end that were written ahead; only who has the turn to write uses it
+	// noted is the offset of the last note that was read. Everything before it is synced. 0 means that
+	// there was none, so that even the header may not be synced. Only used when a directory is opened.
+	noted    int64
+	zerosEnd int64 // end of the zeros that were written ahead; only the holder of the turn uses it
 }
 
 func newSegment(name string, h header) *segment {
 	return &segment{name: name, header: h, end: headerSize}
 }
 
-func (g *segment) place() place { return place{g.header.salt, g.end} }
+// truncate cuts the file off at the end of its records.
+func (g *segment) truncate() error {
+	if err := g.file.Truncate(g.end); err != nil {
+		return fmt.Errorf("truncate %s at offset %d: %w", g.name, g.end, err)
+	}
+	return nil
+}
 
-// link puts a message at the end of the list.
+func (g *segment) place() place { return place{g.header.Salt, g.end} }
+
+// link appends a message to the list.
 func (g *segment) link(m *Message) {
 	m.segment, m.prev, m.next = g, g.last, nil
 	if g.last == nil {
@@ -161,7 +162,7 @@ func (g *segment) link(m *Message) {
 	g.last = m
 }
 
-// unlink takes a message out of its list; what it took in the segment is dead.
+// unlink removes a message from the list. Its bytes become garbage.
 func (g *segment) unlink(m *Message) {
 	if m.prev == nil {
 		g.first = m.next

@@ -1,5 +1,5 @@
-// Package store keeps messages and definitions in a log on disk, such that what was confirmed is
-// there after a crash.
+// Package store keeps messages and definitions in a log on disk, so that what was confirmed survives a
+// crash.
 package store
 
 import (
@@ -13,66 +13,66 @@ import (
 	"time"
 )
 
-// maxUnwritten is how much may wait to be written before publishers are held up.
+// maxUnwritten is how many bytes may wait to be written before publishers have to wait.
 const maxUnwritten = 16 << 20
 
-// Store is an open log. Its methods may be called by many goroutines at once.
+// Store is an open log. Its methods can be called by several goroutines at once.
 //
-// Commits append to the log in memory. The committer, a goroutine, or whoever calls Flush writes and
-// syncs that, one at a time; another goroutine, the keeper, gives back the space of settled messages.
-// The mutex guards memory alone and is never held while a file is touched.
+// Commits append to the log in memory. The committer, which is a goroutine, or a caller of Flush writes
+// and syncs that, one at a time. Another goroutine, the cleaner, frees the space of settled messages.
+// The mutex protects memory only, and is never held during I/O.
 type Store struct {
 	fs      FS
 	options Options
 	lock    io.Closer
-	extent  extent // when the directory was last closed, before this store opened it
+	extent  extent // of the last clean stop, before this store opened the directory
 
 	mu           sync.Mutex
-	ledger       messageIndex
+	index        messageIndex
 	log          tail
 	defs         tail
 	free         freeList
 	values       map[string][]byte // the definitions
 	valueSize    int64             // of keys and values
 	seq          uint64            // of the next message
-	queue        QueueID           // the highest seen or given out
+	queue        QueueID           // the highest id that was used
 	mark         Mark              // of the last commit
-	writing      chunks            // of the log, taken by the committer and not yet written
+	writing      chunks            // of the log; being written
 	unwritten    int64             // bytes pending or being written
-	mustSync     bool              // the next group is synced in any mode
+	mustSync     bool              // the next group is synced, even with SyncNever
 	dropped      map[QueueID]bool
-	progress     chan struct{} // closed and forgotten when something was written or synced; nil if none waits
-	turn         turn          // to write
-	wanted       Mark          // up to where somebody waits for commits to be durable
-	handed       *group        // taken by somebody who could not write it
-	delayed      bool          // lingering is set
-	rested       Mark          // that of the last commit when it was set
-	lapsed       bool          // what is pending has waited long enough
-	tending      bool          // the keeper was woken
+	progress     chan struct{} // closed and set to nil after a write or sync; nil if nothing waits for it
+	turn         turn          // whose turn it is to write
+	wanted       Mark          // commits up to here should become durable as soon as possible
+	handedOver   *group        // to the committer, because a caller of Flush could not write it
+	delayed      bool          // delayTimer is set
+	markAtDelay  Mark          // of the last commit when delayTimer was set
+	delayOver    bool          // pending commits have waited long enough
+	cleanerWoken bool
 	full         bool
-	spaceChecked int64 // how much had been written when free space was last looked at
+	spaceChecked int64 // stats.Written when free space was last checked
 	clean        bool
-	mended       bool // Repair writes it anew
+	repaired     bool // Repair rewrites the log
 	started      bool
 	closing      bool
-	ending       bool  // the committer is to stop when nothing is left
-	ended        bool  // nothing is appended any more
+	ending       bool  // the committer stops when nothing is left to write
+	ended        bool  // nothing can be appended any more
 	err          error // why nothing becomes durable any more
 	stats        Stats
 
-	durable atomic.Uint64 // a Mark; only the committer changes it, with the mutex held
-	crowded atomic.Bool   // whether Throttle has to look closer
+	durable   atomic.Uint64 // a Mark; only the holder of the turn changes it, with the mutex held
+	throttled atomic.Bool   // Throttle may have to wait
 
-	delayTimer *time.Timer
-	wake       chan struct{} // to the committer
-	tend       chan struct{} // to the keeper
-	stopping   chan struct{} // closed by Close
-	committer  sync.WaitGroup
-	keeper     sync.WaitGroup
-	trouble    readFailures // only the keeper uses it
+	delayTimer   *time.Timer
+	wake         chan struct{} // wakes the committer
+	wakeCleaner  chan struct{}
+	stopping     chan struct{} // closed by Close
+	committer    sync.WaitGroup
+	cleaner      sync.WaitGroup
+	readFailures readFailures // only the cleaner uses it
 }
 
-// Open locks the directory and reads the definitions. Recover has to be called next.
+// Open locks the directory and reads the definitions. Recover must be called next.
 func Open(fs FS, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -94,25 +94,25 @@ func Open(fs FS, o Options) (*Store, error) {
 
 func newStore(fs FS, o Options, lock io.Closer) *Store {
 	s := &Store{
-		fs:         fs,
-		options:    o,
-		lock:       lock,
-		values:     make(map[string][]byte),
-		dropped:    make(map[QueueID]bool),
-		log:        tail{notes: o.Sync == SyncAlways},
-		defs:       tail{notes: o.Sync == SyncAlways},
-		seq:        1,
-		turn:       committers,
-		delayTimer: time.NewTimer(commitDelay),
-		wake:       make(chan struct{}, 1),
-		tend:       make(chan struct{}, 1),
-		stopping:   make(chan struct{}),
+		fs:          fs,
+		options:     o,
+		lock:        lock,
+		values:      make(map[string][]byte),
+		dropped:     make(map[QueueID]bool),
+		log:         tail{notes: o.Sync == SyncAlways},
+		defs:        tail{notes: o.Sync == SyncAlways},
+		seq:         1,
+		turn:        committerTurn,
+		delayTimer:  time.NewTimer(commitDelay),
+		wake:        make(chan struct{}, 1),
+		wakeCleaner: make(chan struct{}, 1),
+		stopping:    make(chan struct{}),
 	}
 	s.delayTimer.Stop()
 	return s
 }
 
-// NewQueue returns an id that no message and no queue has had.
+// NewQueue returns an id that was never used.
 func (s *Store) NewQueue() QueueID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,10 +120,10 @@ func (s *Store) NewQueue() QueueID {
 	return s.queue
 }
 
-// Commit appends a batch to the log and makes its messages stored. It does no I/O; the batch is
-// durable once Synced was called with the mark or a later one, which takes a few milliseconds unless
-// somebody calls Flush or Wait. The mark of an empty batch is 0. After Close, and when the log can no
-// longer be written, nothing is stored, and the mark does not become durable.
+// Commit appends a batch to the log, which makes its messages stored. It does no I/O. The batch is
+// durable after Synced was called with the returned mark or a later one. That takes a few milliseconds,
+// or less after Flush or Wait. The mark of an empty batch is 0. After Close, and when the log cannot be
+// written any more, nothing is stored, and the mark does not become durable.
 func (s *Store) Commit(b *Batch) Mark {
 	if b.Len() == 0 {
 		return 0
@@ -145,40 +145,30 @@ func (s *Store) Commit(b *Batch) Mark {
 	seq, offset := s.seq-uint64(b.published), c.segment.end-b.contents
 	for i := range b.steps {
 		st := &b.steps[i]
-		switch st.kind {
-		case opPublish:
-			if bulk == nil {
-				c.data = appendContent(c.data, st.content)
-			}
-			s.ledger.admit(st.message, seq, c.segment, offset)
-			seq++
-			offset += int64(st.message.size)
-		case opSettle:
-			s.ledger.settle(st.message, st.queue)
-		case opCount:
-			s.ledger.count(st.message, st.queue, st.deliveries)
-		case opDelay:
-			s.ledger.delay(st.message, st.queue, st.until)
-		case opDie:
-			s.ledger.die(st.message, st.queue, st.death, st.copied)
+		if st.kind != opPublish {
+			s.index.apply(st.message, &st.change)
+			continue
 		}
+		if bulk == nil {
+			c.data = appendContent(c.data, st.content)
+		}
+		s.index.admit(st.message, seq, c.segment, offset)
+		seq++
+		offset += int64(st.message.size)
 	}
 	mark, wake := s.committed()
-	tend := s.wantsTending()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
-	if tend {
-		signal(s.tend)
+	wakeCleaner := s.needsCleaner()
+	s.unlock(wake)
+	if wakeCleaner {
+		signal(s.wakeCleaner)
 	}
 	return mark
 }
 
-// never is the mark of what will not become durable.
+// never is a mark that does not become durable.
 const never Mark = math.MaxUint64
 
-// open says whether records can be appended. The mutex is held.
+// open reports whether records can be appended. The mutex is held.
 func (s *Store) open() bool {
 	if !s.started {
 		s.mu.Unlock()
@@ -187,8 +177,8 @@ func (s *Store) open() bool {
 	return !s.ended && s.err == nil
 }
 
-// appendRecord appends a record to the log but for its contents, which the caller appends. The record
-// takes as many message numbers as it publishes messages. The mutex is held.
+// appendRecord appends a record to the log, without its contents, which the caller appends. The mutex
+// is held.
 func (s *Store) appendRecord(operations []byte, sum uint32, contents int64, published int) *chunk {
 	size := recordHeaderSize + int64(len(operations)) + contents
 	if g := s.log.segment; g.end+size > s.options.SegmentSize && g.end > headerSize {
@@ -204,46 +194,53 @@ func (s *Store) appendRecord(operations []byte, sum uint32, contents int64, publ
 	return c
 }
 
-// account changes how much is not yet written. The mutex is held.
+// account changes the number of unwritten bytes. The mutex is held.
 func (s *Store) account(bytes int64) {
 	s.unwritten += bytes
-	s.crowded.Store(s.unwritten >= maxUnwritten || s.err != nil)
+	s.throttled.Store(s.unwritten >= maxUnwritten || s.err != nil)
 }
 
-// roll begins a new segment. The committer makes its file when it comes to it.
+// roll begins a new segment. The committer creates its file before it writes to it.
 func (s *Store) roll() {
 	previous := s.log.segment
-	number := previous.header.number + 1
+	number := previous.header.Number + 1
 	g := newSegment(segmentName(number), newHeader(segmentMagic, number, previous.end, s.seq))
-	s.ledger.segments = append(s.ledger.segments, g)
+	s.index.segments = append(s.index.segments, g)
 	s.log.segment = g
 }
 
-// committed counts a commit and says whether the committer is to be woken. The mutex is held.
+// committed counts a commit, and reports whether to wake the committer. The mutex is held.
 func (s *Store) committed() (mark Mark, wake bool) {
 	s.mark++
 	return s.mark, s.wakeWriter()
 }
 
-// Durable is the mark up to which all commits are durable.
+// unlock unlocks the mutex, and then wakes the committer if it has to write.
+func (s *Store) unlock(wake bool) {
+	s.mu.Unlock()
+	if wake {
+		signal(s.wake)
+	}
+}
+
+// Durable returns the mark up to which all commits are durable.
 func (s *Store) Durable() Mark { return Mark(s.durable.Load()) }
 
-// Wait returns when all commits up to the mark are durable, or why they will not be.
+// Wait returns when all commits up to the mark are durable, or with the reason why they will not be.
 func (s *Store) Wait(ctx context.Context, mark Mark) error {
 	return s.await(ctx, func() bool { return s.Durable() >= mark })
 }
 
-// Throttle returns at once unless much is waiting to be written, and then when it was. Publishers
-// call it between messages, with no lock held. It returns an error if what they publish will never
-// be durable.
+// Throttle waits while too much has to be written. Publishers call it between messages, without locks.
+// It returns an error if nothing becomes durable any more.
 func (s *Store) Throttle(ctx context.Context) error {
-	if !s.crowded.Load() {
+	if !s.throttled.Load() {
 		return nil
 	}
 	return s.await(ctx, func() bool { return s.unwritten < maxUnwritten && s.err == nil })
 }
 
-// await returns when done, which is called with the mutex held, is true.
+// await returns when done returns true. It calls done with the mutex held.
 func (s *Store) await(ctx context.Context, done func() bool) error {
 	for {
 		s.mu.Lock()
@@ -256,10 +253,7 @@ func (s *Store) await(ctx context.Context, done func() bool) error {
 			wake = s.wakeWriter()
 		}
 		progress := s.progress
-		s.mu.Unlock()
-		if wake {
-			signal(s.wake)
-		}
+		s.unlock(wake)
 		if ok {
 			return nil
 		}
@@ -274,7 +268,7 @@ func (s *Store) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// advance wakes those who wait. The mutex is held.
+// advance wakes the callers of await. The mutex is held.
 func (s *Store) advance() {
 	if s.progress != nil {
 		close(s.progress)
@@ -282,15 +276,15 @@ func (s *Store) advance() {
 	}
 }
 
-// Clean says whether the store had been closed in order before it was opened.
+// Clean reports whether the store was closed cleanly before it was opened.
 func (s *Store) Clean() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clean
 }
 
-// Close writes and syncs what is pending, notes that the log ends in order, and releases the
-// directory. It returns the error that made the log fail, if one did.
+// Close writes and syncs what is pending, marks the log as closed cleanly, and unlocks the directory.
+// If the log has failed, it returns the error.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closing {
@@ -300,7 +294,7 @@ func (s *Store) Close() error {
 	s.closing = true
 	s.mu.Unlock()
 	close(s.stopping)
-	s.keeper.Wait()
+	s.cleaner.Wait()
 	s.stopCommitter()
 
 	s.mu.Lock()
@@ -309,13 +303,13 @@ func (s *Store) Close() error {
 		s.err = ErrClosed
 	}
 	s.ended = true
-	s.crowded.Store(true)
+	s.throttled.Store(true)
 	s.advance()
 	s.mu.Unlock()
 	return errors.Join(err, s.release())
 }
 
-// stopCommitter lets the committer finish. Nothing may be committed any more.
+// stopCommitter waits until the committer has finished. Nothing may be committed any more.
 func (s *Store) stopCommitter() {
 	s.mu.Lock()
 	s.ending = true
@@ -326,24 +320,24 @@ func (s *Store) stopCommitter() {
 	s.delayTimer.Stop()
 }
 
-// release closes all files and gives up the lock.
+// release closes all files and the lock.
 func (s *Store) release() error {
 	var errs []error
 	if s.defs.segment != nil && s.defs.segment.file != nil {
 		errs = append(errs, s.defs.segment.file.Close())
 	}
-	for _, g := range s.ledger.segments {
+	for _, g := range s.index.segments {
 		if g.file != nil && g.aside == nil {
 			errs = append(errs, g.file.Close())
 		}
 	}
-	for _, g := range s.ledger.aside {
+	for _, g := range s.index.aside {
 		errs = append(errs, g.file.Close())
 	}
 	return errors.Join(append(errs, s.lock.Close())...)
 }
 
-// signal wakes the receiver of a channel with room for one, or leaves it to the wake-up before.
+// signal wakes the receiver of a channel with a buffer of one, unless a signal is already there.
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

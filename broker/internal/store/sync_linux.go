@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// syncData makes what was written durable, and of the file's metadata only what is needed to read it.
+// syncData syncs the data of a file, and only the metadata that is needed to read it.
 func syncData(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

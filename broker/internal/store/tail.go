@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// chunkSize is how much is usually written at once. Larger contents have a chunk of their own.
+// chunkSize is the usual size of a write. Larger contents have their own chunk.
 const chunkSize = 64 << 10
 
 // chunk is a piece of a segment that is not yet in its file.
@@ -20,8 +20,8 @@ func (c *chunk) reusable() bool { return cap(c.data) == chunkSize }
 
 func (c *chunk) end() int64 { return c.offset + int64(len(c.data)) }
 
-// write writes the chunk to its file. What a failed attempt leaves is written over by the next, or is a
-// torn end to the next start.
+// write writes the chunk to its file. A failed write is overwritten by the next attempt, or cut off by the
+// next start.
 func (c *chunk) write() error {
 	n, err := c.segment.file.WriteAt(c.data, c.offset)
 	if err == nil && n < len(c.data) {
@@ -33,7 +33,7 @@ func (c *chunk) write() error {
 	return nil
 }
 
-// chunks is a run of chunks, in the order of the log. Each is larger than nothing.
+// chunks are in the order of the log. None is empty.
 type chunks []chunk
 
 func (cs chunks) size() int64 {
@@ -44,8 +44,8 @@ func (cs chunks) size() int64 {
 	return n
 }
 
-// find returns the bytes at a place of a segment, which lie in one chunk, or nil. They are a copy if
-// the chunk will be used again.
+// find returns bytes of a segment that are within one chunk, or nil. It copies them if the chunk will be
+// reused.
 func (cs chunks) find(g *segment, offset, size int64) []byte {
 	for i := range cs {
 		c := &cs[i]
@@ -65,9 +65,9 @@ func (cs chunks) find(g *segment, offset, size int64) []byte {
 type tail struct {
 	segment *segment
 	pending chunks
-	notes   bool // whether what is written is also synced before more is written
-	noted   bool // whether the last record says that all before it is synced
-	sealer  sealer
+	notes   bool // everything is synced before more is written, so that notes are true
+	noted   bool // the last record is a note
+	hasher  hasher
 }
 
 // reserve makes room for a record in one chunk of the segment.
@@ -82,8 +82,8 @@ func (t *tail) reserve(size int64, free *freeList) *chunk {
 	return &t.pending[len(t.pending)-1]
 }
 
-// begin appends a record but for its contents, and returns its chunk. The caller appends the contents
-// to that, or attaches them if they are larger than chunkSize.
+// begin appends a record without its contents, and returns its chunk. The caller appends the contents to
+// the chunk, or attaches them if they are larger than chunkSize.
 func (t *tail) begin(operations []byte, sum uint32, contents int64, seq uint64, free *freeList) *chunk {
 	if len(t.pending) == 0 && t.notes && !t.noted {
 		t.note(opSynced, seq, free)
@@ -95,7 +95,7 @@ func (t *tail) begin(operations []byte, sum uint32, contents int64, seq uint64, 
 
 // write appends a record without its contents.
 func (t *tail) write(h recordHeader, operations []byte, sum uint32, free *freeList) *chunk {
-	h.crc = t.sealer.sum(h, sum, t.segment.place())
+	h.crc = t.hasher.sum(h, sum, t.segment.place())
 	size := h.size()
 	if h.contents > chunkSize {
 		size -= int64(h.contents)
@@ -107,13 +107,13 @@ func (t *tail) write(h recordHeader, operations []byte, sum uint32, free *freeLi
 	return c
 }
 
-// attach makes bytes the contents of the record that was begun last.
+// attach adds the contents of the last record.
 func (t *tail) attach(contents []byte) {
 	t.pending = append(t.pending, chunk{t.segment, t.segment.end - int64(len(contents)), contents})
 }
 
-// note appends a record that says that all before it is synced. It is true by the time it is
-// written, because nothing is written before what came earlier is synced.
+// note appends a note: everything before it is synced. That is true when the note is written, because
+// nothing is written before everything earlier is synced.
 func (t *tail) note(kind operationKind, seq uint64, free *freeList) {
 	operations := []byte{byte(kind)}
 	h := recordHeader{operations: 1, seq: seq}
@@ -122,7 +122,7 @@ func (t *tail) note(kind operationKind, seq uint64, free *freeList) {
 	t.noted = true
 }
 
-// wantsNote says whether the last record is one that the next note would promise to be synced.
+// wantsNote reports whether there are records after the last note.
 func (t *tail) wantsNote() bool { return t.notes && !t.noted && t.segment.end > headerSize }
 
 // take removes and returns what is pending.
@@ -132,7 +132,7 @@ func (t *tail) take() chunks {
 	return taken
 }
 
-// freeList keeps a few buffers for chunks.
+// freeList has some buffers for chunks.
 type freeList struct{ buffers [][]byte }
 
 const maxFreeBuffers = 16

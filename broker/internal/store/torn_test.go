@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// A log that is cut off anywhere, or blank from there on, holds what was committed up to there and nothing else.
+// A log that is cut off anywhere, or has zeros from there on, has exactly what was committed up to there.
 func TestTruncation(t *testing.T) {
 	const (
 		tail = 64 << 10
@@ -46,7 +46,7 @@ func TestTruncation(t *testing.T) {
 		cut := killed.Killed()
 		cut.Put(log, whole[:size])
 		if size%2 == 0 {
-			// As a power cut does it in a file that was blank there.
+			// Like a power failure in a file that had zeros there.
 			cut.Put(log, append(bytes.Clone(whole[:size]), make([]byte, len(whole)-size)...))
 		}
 		r, err := recoverFrom(cut, store.Options{}, nil)
@@ -72,7 +72,7 @@ func segments(t testing.TB, disk *storetest.Disk) []string {
 	})
 }
 
-// Where the file has grown but its data was lost there are zeros.
+// If a file has grown and its data was lost, there are zeros.
 func TestZeroFilledTail(t *testing.T) {
 	disk := storetest.NewDisk()
 	u := newUser(t, 2)
@@ -89,8 +89,8 @@ func TestZeroFilledTail(t *testing.T) {
 	u.mustRecover(killed, store.Options{}, durable)
 }
 
-// A flipped bit is either of no consequence or reported with its place. It is never taken for a torn
-// tail and never served, because what came before has been noted as synced.
+// A flipped bit either does not matter or is reported with its place. It is never treated as an unfinished
+// write and never returned, because a note shows that it was synced.
 func TestBitFlips(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u := newUser(t, 3)
@@ -159,7 +159,7 @@ func equalDefinitions(a, b []store.Definition) bool {
 	return slices.EqualFunc(a, b, func(x, y store.Definition) bool { return x.Key == y.Key && bytes.Equal(x.Value, y.Value) })
 }
 
-// A crash can leave the last segment without its header, but not with records behind a bad one.
+// A crash can leave the last segment without its header, but not with records after a damaged header.
 func TestLastHeader(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	_, disk := filled(t, o)
@@ -191,7 +191,7 @@ func TestLastHeader(t *testing.T) {
 	}
 }
 
-// Once the next segment was begun the one before it cannot be torn.
+// After the next segment has begun, the one before it cannot have an unfinished write.
 func TestTornBeforeNextSegment(t *testing.T) {
 	o := store.Options{SegmentSize: 4096}
 	u, disk := filled(t, o)
@@ -209,7 +209,7 @@ func TestTornBeforeNextSegment(t *testing.T) {
 	}
 }
 
-// Records of another log are not taken for those of this one, though each is sound in itself.
+// Records of another log are not accepted, although each of them is sound.
 func TestForeignRecords(t *testing.T) {
 	var disks []*storetest.Disk
 	for range 2 {
@@ -237,7 +237,7 @@ func TestForeignRecords(t *testing.T) {
 	}
 }
 
-// A body that holds a copy of the log does not make a torn end look like damage.
+// A body with a copy of the log does not make an unfinished write look like damage.
 func TestBodyThatLooksLikeLog(t *testing.T) {
 	const log = "0000000000000001.log"
 	disk := storetest.NewDisk()
@@ -252,7 +252,7 @@ func TestBodyThatLooksLikeLog(t *testing.T) {
 		if body == nil || torn != nil {
 			return
 		}
-		// Not every group has the body: there are notes that the log is at rest.
+		// Not every group has the body: some have only a note.
 		if written := disk.Killed(); bytes.LastIndex(written.Bytes(log), *body) > 0 {
 			torn = written
 		}
@@ -276,7 +276,7 @@ func TestBodyThatLooksLikeLog(t *testing.T) {
 	u.mustRecover(torn, store.Options{}, durable)
 }
 
-// FuzzRecover opens directories with arbitrary bytes behind sound headers.
+// FuzzRecover opens directories with arbitrary bytes after sound headers.
 func FuzzRecover(f *testing.F) {
 	disk := storetest.NewDisk()
 	u := newUser(f, 1)

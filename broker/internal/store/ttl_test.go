@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A long TTL survives the log, and is never shorter there.
+// A long TTL survives the log, and does not get shorter.
 func TestLongTTL(t *testing.T) {
 	const tenYears = 315_360_000_000
 	for _, ttl := range []int64{NoTTL, 0, 1, math.MaxUint32, math.MaxUint32 + 1, tenYears} {

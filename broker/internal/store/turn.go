@@ -2,55 +2,57 @@ package store
 
 import "time"
 
-// commitDelay is how long a commit waits for company if nobody waits for it, and how long the log has to be
-// at rest before that is noted.
+// commitDelay is how long a commit waits for others if nothing waits for it, and how long there must be no
+// commits before a note is written.
 const commitDelay = 2 * time.Millisecond
 
-// turn says who may write. Who has the turn looks in the end whether more is due, and passes it on to
-// the committer or gives it up.
+// turn is who may write. At the end of a turn, its holder checks whether more is due, and gives the turn to
+// the committer or to nobody.
 type turn int
 
 const (
-	nobodys turn = iota
-	committers
-	flushers // it is that of a caller of Flush
+	noTurn turn = iota
+	committerTurn
+	flusherTurn // of a caller of Flush
 )
 
-// smallGroup is how many commits a caller of Flush writes itself. Publishers on one connection that each wait for their
-// confirm are confirmed a tenth more by 64 than by 4, be they 16 or 64, and as much with 256 and more, whose groups the committer
-// writes while there is something to read.
+// smallGroup is up to how many commits a caller of Flush writes itself. With 16 or 64 sequential publishers
+// on one connection, 64 gives a tenth more throughput than 4. With 256 or more it makes no difference:
+// the committer writes their groups while the connection is read.
 const smallGroup = 64
 
-// Flush has all commits made durable at once. If they are few and nobody else is at it, the caller
-// writes and syncs them itself, because on an idle machine a change of goroutines and back takes a good
-// part of what a sync takes. Flush does not wait for others, nor for room on the disk.
+// Flush makes all commits durable as soon as possible. If they are few and nobody else writes, the caller
+// writes and syncs them itself, because on an idle machine switching goroutines takes a good part of the
+// time of a sync. Flush does not wait for others, nor for room on the disk.
 func (s *Store) Flush() {
 	s.mu.Lock()
 	s.wanted = s.mark
-	if s.turn != nobodys || !s.due() {
+	if s.turn != noTurn || !s.due() {
 		s.mu.Unlock()
 		return
 	}
 	if !s.isSmall() {
-		s.turn = committers
-		s.mu.Unlock()
-		signal(s.wake)
+		s.turn = committerTurn
+		s.unlock(true)
 		return
 	}
-	s.turn = flushers
+	s.turn = flusherTurn
 	g, _ := s.takeGroup()
 	s.mu.Unlock()
 	s.flush(g)
 }
 
-// flush writes a small group by who has called Flush.
+// flush writes a small group in the goroutine of the caller of Flush.
 func (s *Store) flush(g group) {
 	s.options.Crash(pointBeforeWrite)
 	err := g.log[0].write()
 	if err == nil {
 		err = s.finishGroup(g)
-	} else if isDiskFull(err) {
-		s.passOn(g)
+	} else if isDiskFull(err) { // the committer can wait for room
+		s.mu.Lock()
+		s.handedOver = &g
+		s.turn = committerTurn
+		s.unlock(true)
 		return
 	}
 	if err != nil {
@@ -58,81 +60,67 @@ func (s *Store) flush(g group) {
 		return
 	}
 	s.mu.Lock()
-	wake := s.endTurn()
-	s.mu.Unlock()
-	if wake {
-		signal(s.wake)
-	}
+	s.unlock(s.endTurn())
 }
 
-// passOn leaves a group to the committer, who can wait for room.
-func (s *Store) passOn(g group) {
-	s.mu.Lock()
-	s.handed = &g
-	s.turn = committers
-	s.mu.Unlock()
-	signal(s.wake)
-}
-
-// isSmall says whether what is pending is for a caller of Flush. The mutex is held.
+// isSmall reports whether a caller of Flush may write what is pending. The mutex is held.
 func (s *Store) isSmall() bool {
 	return s.mark-s.Durable() <= smallGroup && len(s.defs.pending) == 0 && len(s.log.pending) == 1 && s.log.pending[0].segment.file != nil && !s.full
 }
 
-// due says whether something is to be written now. The mutex is held.
+// due reports whether something should be written now. The mutex is held.
 func (s *Store) due() bool {
-	return s.err == nil && (s.wanted > s.Durable() || s.unwritten >= chunkSize || s.handed != nil || s.ending)
+	return s.err == nil && (s.wanted > s.Durable() || s.unwritten >= chunkSize || s.handedOver != nil || s.ending)
 }
 
-// wakeWriter has what is due written by the committer if it is nobody's turn, and says whether to wake it.
-// The mutex is held.
+// wakeWriter gives the turn to the committer if something is due and it is nobody's turn. It reports
+// whether to wake the committer. The mutex is held.
 func (s *Store) wakeWriter() (wake bool) {
-	if s.turn != nobodys {
+	if s.turn != noTurn {
 		return false
 	}
 	return s.endTurn()
 }
 
-// endTurn passes the turn on if something is due, and says whether the committer is to be woken. What
-// is not due will be, when it has lingered. The mutex is held.
+// endTurn gives the turn to the committer if something is due, and reports whether to wake it. What is not
+// due will be after commitDelay. The mutex is held.
 func (s *Store) endTurn() (wake bool) {
 	if s.due() {
-		s.turn = committers
+		s.turn = committerTurn
 		return true
 	}
-	s.turn = nobodys
+	s.turn = noTurn
 	waits := s.mark > s.Durable() || s.log.wantsNote() || s.defs.wantsNote()
 	if waits && !s.delayed {
-		s.delayed, s.rested = true, s.mark
+		s.delayed, s.markAtDelay = true, s.mark
 		s.delayTimer.Reset(commitDelay)
 	}
 	return false
 }
 
-// yieldTurn is called when the time of waiting for others is over. It says whether it is the committer's
-// turn by that: it is not if nothing but a note is missing and there were commits meanwhile, because
-// then the log is not at rest.
+// yieldTurn is called when commitDelay is over. It reports whether it is the committer's turn now. It is
+// not if only a note is missing and there were commits in the meantime.
 func (s *Store) yieldTurn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.delayed = false
 	switch {
-	case s.turn != nobodys:
-	case s.mark == s.Durable() && s.mark != s.rested:
+	case s.turn != noTurn:
+	case s.mark == s.Durable() && s.mark != s.markAtDelay:
 		s.endTurn()
 	default:
-		s.lapsed = true
-		s.turn = committers
+		s.delayOver = true
+		s.turn = committerTurn
 	}
-	return s.turn == committers
+	return s.turn == committerTurn
 }
 
-// awaitTurn returns when it is the committer's turn; false when the store has failed, or closes and
-// nothing is left.
+// awaitTurn waits for the committer's turn. It returns false if the store has failed, or is closing and
+// nothing is left to write.
 func (s *Store) awaitTurn() bool {
 	for {
 		s.mu.Lock()
-		over, mine, full := s.ended || s.err != nil, s.turn == committers, s.full
+		over, mine, full := s.ended || s.err != nil, s.turn == committerTurn, s.full
 		s.mu.Unlock()
 		if over || mine {
 			return !over
@@ -153,11 +141,11 @@ func (s *Store) awaitTurn() bool {
 	}
 }
 
-// nextGroup returns what is due, or ends the committer's turn.
+// nextGroup returns the next group, or ends the committer's turn.
 func (s *Store) nextGroup() (group, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lapsed || s.due() {
+	if s.delayOver || s.due() {
 		if g, ok := s.takeGroup(); ok {
 			return g, true
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store/storetest"
 )
 
-// A commit that nobody waits for becomes durable soon, one that somebody waits for at once.
+// A commit becomes durable soon, and at once if somebody waits for it.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -30,7 +30,7 @@ func TestFlush(t *testing.T) {
 			t.Errorf("got mark %d durable by %d syncs after a while, want %d by one", u.store.Durable(), got, second)
 		}
 		mark := u.step()
-		u.store.Flush() // has done it when it returns: nobody else was at it
+		u.store.Flush() // writes itself, because nobody else does
 		if u.store.Durable() < mark || u.durable() < mark {
 			t.Errorf("got mark %d durable and %d reported after Flush, want %d", u.store.Durable(), u.durable(), mark)
 		}
@@ -51,8 +51,8 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// A log at rest says that all of it is synced, but not after every commit of a publisher that sends one
-// message after the other.
+// When there are no commits for a while, the log gets a note that it is synced, but not after every commit
+// of a sequential publisher.
 func TestNoteAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -95,7 +95,7 @@ func TestNoteAtRest(t *testing.T) {
 	})
 }
 
-// Who flushes does not wait for room on the disk; the committer does.
+// A caller of Flush does not wait for room on the disk. The committer does.
 func TestFlushWhenDiskFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -105,7 +105,7 @@ func TestFlushWhenDiskFull(t *testing.T) {
 		time.Sleep(aWhile)
 		disk.SetCapacity(disk.Used())
 		var b store.Batch
-		u.publish(&b, 65_300) // more than the zeros behind the end, and less than what is written unasked
+		u.publish(&b, 65_300) // more than the zeros after the end, and less than what is written without Flush
 		mark := u.commit(&b)
 		began := time.Now()
 		u.store.Flush()
@@ -123,7 +123,7 @@ func TestFlushWhenDiskFull(t *testing.T) {
 	})
 }
 
-// A write that fails for who flushes is the end of the log, as it is for the committer.
+// If a write of a caller of Flush fails, the log fails, as with the committer.
 func TestFlushFails(t *testing.T) {
 	for _, op := range []storetest.Operation{storetest.Write, storetest.Sync} {
 		synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestFlushFails(t *testing.T) {
 	}
 }
 
-// Close waits for who flushes, and takes what came meanwhile.
+// Close waits for callers of Flush, and writes what was committed in the meantime.
 func TestCloseDuringFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := storetest.NewDisk()
@@ -193,7 +193,7 @@ func TestCloseDuringFlush(t *testing.T) {
 	})
 }
 
-// Many flush at once on a real disk: each finds its commit durable sooner or later.
+// Many flush at once on a real disk, and each commit becomes durable.
 func TestConcurrentFlushes(t *testing.T) {
 	dir := store.Dir(t.TempDir())
 	o := store.Options{SegmentSize: 64 << 10}

@@ -1,4 +1,4 @@
-// Package storetest is a disk in memory that fails, fills up and loses power when told to.
+// Package storetest is a disk in memory that can fail, fill up and lose power.
 package storetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// Operation is a change that a store asks a disk for.
+// Operation is a change of a disk.
 type Operation string
 
 const (
@@ -27,21 +27,21 @@ const (
 	SyncDir  Operation = "sync directory"
 )
 
-// Disk is a store.FS in memory. It knows what is durable and what a power cut may take.
+// Disk is a store.FS in memory. It knows what is durable and what a power failure may lose.
 type Disk struct {
-	// Fault, if not nil, is called before each change and can make it fail. A write that fails has
-	// by then written as many bytes as Fault says. It must be set before the disk is used.
+	// Fault, if not nil, is called before each change and can make it fail. A failed write still writes the
+	// number of bytes that Fault returns. It must be set before the disk is used.
 	Fault func(op Operation, name string) (written int, err error)
 	// ReadFault, if not nil, is called before each read and can make it fail. It must be set before the disk is used.
 	ReadFault func(name string, offset int64) error
-	// LosesFailed makes a sync that fails do what Linux does: the pages that could not be written count as written from then on.
-	// They can be read as long as the power is on, a later sync passes over them and succeeds, and a power cut takes them, unless
-	// they were written again. Changes of names and of sizes are in the journal of the file system, and are not lost so: if that
-	// cannot be written, nothing can. It must be set before the disk is used.
+	// LosesFailed makes a failed sync do what Linux does: the pages that could not be written count as
+	// written from then on. They can be read while the power is on, a later sync succeeds without writing
+	// them, and a power failure loses them, unless they were written again. Changes of names and sizes are
+	// in the journal of the file system, and are not lost. It must be set before the disk is used.
 	LosesFailed bool
 
 	mu       sync.Mutex
-	chance   *rand.Rand // which pages a failed sync has written
+	chance   *rand.Rand // chooses the pages that a failed sync has written
 	names    map[string]*inode
 	durable  map[string]*inode
 	unsynced []nameChange
@@ -49,8 +49,8 @@ type Disk struct {
 	locked   bool
 }
 
-// nameChange is a change of the directory: the name belongs to the file, or to none. A rename takes
-// the old name away in the same step.
+// nameChange is a change of the directory: the name belongs to the file, or to none. A rename removes the
+// old name in the same step.
 type nameChange struct {
 	name  string
 	file  *inode
@@ -68,7 +68,7 @@ func (c nameChange) apply(names map[string]*inode) {
 	}
 }
 
-// inode is a file's content.
+// inode is the content of a file.
 type inode struct {
 	data     []byte
 	durable  []byte
@@ -99,7 +99,7 @@ func resize(data []byte, size int64) []byte {
 	return append(data, make([]byte, size-int64(len(data)))...)
 }
 
-// NewDisk returns an empty disk without end.
+// NewDisk returns an empty disk of unlimited size.
 func NewDisk() *Disk {
 	return &Disk{names: make(map[string]*inode), durable: make(map[string]*inode), capacity: math.MaxInt64, chance: rand.New(rand.NewPCG(1, 1))}
 }
@@ -111,7 +111,7 @@ func (d *Disk) SetCapacity(bytes int64) {
 	d.capacity = bytes
 }
 
-// Used is how many bytes are on the disk.
+// Used returns how many bytes are on the disk.
 func (d *Disk) Used() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,8 +126,8 @@ func (d *Disk) used() int64 {
 	return n
 }
 
-// Killed returns a copy of the disk: what a process that is killed leaves behind. All that was written
-// can be read, and what was not synced can still be lost.
+// Killed returns a copy of the disk as a killed process leaves it. Everything that was written can be read,
+// and what was not synced can still be lost.
 func (d *Disk) Killed() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -155,10 +155,10 @@ func (d *Disk) Killed() *Disk {
 	return image
 }
 
-// pageSize is what a power cut takes or leaves as one.
+// pageSize is the unit that a power failure loses or keeps.
 const pageSize = 512
 
-// PowerCut returns a disk with all that is durable and any part of what is not.
+// PowerCut returns a disk with everything that is durable, and some of what is not.
 func (d *Disk) PowerCut(rng *rand.Rand) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -194,7 +194,7 @@ func (f *inode) afterPowerCut(rng *rand.Rand, keep float64) []byte {
 		}
 	}
 	if len(f.unsynced) > 0 && rng.Float64() < 0.2 && len(f.data) > len(data) {
-		data = resize(data, int64(len(f.data))) // the size has grown, the data is lost
+		data = resize(data, int64(len(f.data))) // the size has grown, and the data is lost
 	}
 	return data
 }
@@ -210,7 +210,7 @@ func (c dataChange) pages(yield func(dataChange) bool) {
 	}
 }
 
-// loseUnsynced makes some pages durable and has all of them count as such.
+// loseUnsynced makes some pages durable, and marks all of them as durable.
 func (f *inode) loseUnsynced(rng *rand.Rand) {
 	var sizes []dataChange
 	for _, c := range f.unsynced {
@@ -227,21 +227,21 @@ func (f *inode) loseUnsynced(rng *rand.Rand) {
 	f.unsynced = sizes
 }
 
-// put makes a durable file.
+// put creates a durable file.
 func (d *Disk) put(name string, data []byte) {
 	f := &inode{data: data, durable: slices.Clone(data)}
 	d.names[name] = f
 	d.durable[name] = f
 }
 
-// Put makes a durable file with these bytes.
+// Put creates a durable file with these bytes.
 func (d *Disk) Put(name string, data []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.put(name, slices.Clone(data))
 }
 
-// Bytes returns what is in a file, or nil if there is none.
+// Bytes returns the content of a file, or nil if there is none.
 func (d *Disk) Bytes(name string) []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-func TestOnce(t *testing.T) {
-	o := new(once)
+func TestVisited(t *testing.T) {
+	o := new(visited)
 	for _, round := range []uint32{0, 1, math.MaxUint32 - 1, math.MaxUint32} { // the last one wraps
 		o.round = round
 		o.begin(3)
