@@ -69,7 +69,7 @@ func (e *embedded) SetPolicy(t testing.TB, vhost string, p amqp.Policy) {
 
 func (e *embedded) DeletePolicy(t testing.TB, vhost, name string) {
 	t.Helper()
-	must(t, e.node.Vhost(vhost).DeletePolicy(name))
+	must(t, e.node.Vhost(vhost).DeletePolicy(name, false))
 }
 
 func (e *embedded) SetVhostLimit(t testing.TB, vhost, name string, limit int) {

@@ -7,21 +7,25 @@ import (
 
 func (c *call) consumers() (any, error) {
 	if c.vhost != nil && c.since(node.RabbitMQ43) && !c.isMonitor() && !c.sees(c.vhost.Name) {
-		return nil, notFound() // earlier releases have an empty list
+		return nil, notFound() // earlier releases return an empty list
 	}
-	all := list{}
-	for _, s := range c.subscriptions() {
-		all = append(all, c.consumerObject(s))
-	}
-	return all, nil
+	return c.consumerList(c.subscriptions()), nil
 }
 
-// subscriptions returns the consumers in the virtual hosts that the user may look into.
+// subscriptions returns the consumers in the visible virtual hosts.
 func (c *call) subscriptions() (all []session.Subscription) {
 	for _, v := range c.visible() {
 		for _, q := range v.Queues() {
 			all = append(all, session.Subscriptions(q)...)
 		}
+	}
+	return all
+}
+
+func (a *api) consumerList(subscriptions []session.Subscription) list {
+	all := list{}
+	for _, s := range subscriptions {
+		all = append(all, a.consumerObject(s))
 	}
 	return all
 }

@@ -34,7 +34,7 @@ func TestHealthOfFailedDisk(t *testing.T) {
 		"health/checks/node-is-quorum-critical"} {
 		d.must(503, "GET", "/api/"+check, "")
 	}
-	want := `{"alarms":[{"node":"rehop","resource":"disk"}],"reason":"the disk has failed, restart the broker when it is well","status":"failed"}`
+	want := `{"alarms":[{"node":"rehop","resource":"disk"}],"reason":"the disk has failed; fix the disk and restart the broker","status":"failed"}`
 	if got := d.must(503, "GET", "/api/health/checks/alarms", "").body; got != want {
 		t.Errorf("alarms: got %s, want %s", got, want)
 	}

@@ -52,13 +52,13 @@ func (c *call) overview() (any, error) {
 func (c *call) clusterName() (any, error) { return object{"name": c.node.ClusterName()}, nil }
 
 func (c *call) putClusterName() (any, error) {
-	f, err := c.fields(maxBody, "name")
-	if err != nil {
-		return nil, err
-	}
-	name, ok := f["name"].(string)
+	f := c.fields(maxBody, "name")
+	name, ok := f.values["name"].(string)
 	if !ok {
-		return nil, badRequest([]any{"not_string", "name"})
+		f.fail([]any{"not_string", "name"})
+	}
+	if f.err != nil {
+		return nil, f.err
 	}
 	value, err := json.Marshal(name)
 	if err == nil {
@@ -67,7 +67,7 @@ func (c *call) putClusterName() (any, error) {
 	return done, err
 }
 
-// none lists what this broker does not have, so that tools which ask for everything go on.
+// none lists what this broker does not have, so that tools that request everything get an answer.
 func (c *call) none() (any, error) { return list{}, nil }
 
 func exchangeTypes() list {
@@ -102,8 +102,8 @@ func (c *call) nodeObject() object {
 	if free, ok := c.node.DiskFree(); ok {
 		o["disk_free"] = free
 	}
-	if files, ok := openFiles(); ok {
-		o["fd_used"], o["fd_total"], o["sockets_total"] = files.open, files.limit, files.limit
+	if open, limit, ok := openFiles(); ok {
+		o["fd_used"], o["fd_total"], o["sockets_total"] = open, limit, limit
 	}
 	return o
 }

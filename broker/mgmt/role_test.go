@@ -36,15 +36,15 @@ func wanted(needs role, tags []string, own bool) bool {
 		return false
 	}
 	switch needs {
-	case anybody:
+	case anyUser:
 		return true
-	case member:
+	case vhostUser:
 		return own || is("administrator")
-	case onlooker:
+	case vhostUserOrMonitor:
 		return own || is("monitoring", "administrator")
 	case policymaker:
 		return is("administrator") || own && is("policymaker")
-	case monitor, account: // nobody asks for the own account here
+	case monitor, monitorOrSelf: // nobody requests the own account here
 		return is("monitoring", "administrator")
 	case administrator:
 		return is("administrator")

@@ -59,9 +59,6 @@ func (n *Node) Login(name, password string) *User {
 	return u
 }
 
-// In returns what the user may do in a virtual host; false: it may not even enter.
-func (u *User) In(vhost string) (Permission, bool) { return u.Permission(vhost) }
-
 // EditUser changes a user in one step, or makes one if there is none and create is set. edit must not call the node.
 func (n *Node) EditUser(name string, create bool, edit func(*User)) (created bool, err error) {
 	n.mu.Lock()
@@ -130,11 +127,14 @@ func (x *Exchange) Policy() string {
 	return x.policy
 }
 
-// Policy returns a policy of users by its name.
-func (v *Vhost) Policy(name string) (Policy, bool) { return v.findPolicy(name, false) }
-
-// OperatorPolicy returns a policy of operators by its name.
-func (v *Vhost) OperatorPolicy(name string) (Policy, bool) { return v.findPolicy(name, true) }
+// Policy returns a policy of users or of operators.
+func (v *Vhost) Policy(name string, operator bool) (Policy, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	p, ok := v.rank(operator)[name]
+	p.Definition = maps.Clone(p.Definition)
+	return p, ok
+}
 
 // EffectivePolicy returns what the policies that apply to the queue say together.
 func (q *Queue) EffectivePolicy() map[string]any {
@@ -142,14 +142,6 @@ func (q *Queue) EffectivePolicy() map[string]any {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return maps.Clone(merged(v.policies[q.policy].Definition, v.operators[q.operatorPolicy].Definition))
-}
-
-func (v *Vhost) findPolicy(name string, operator bool) (Policy, bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	p, ok := v.rank(operator)[name]
-	p.Definition = maps.Clone(p.Definition)
-	return p, ok
 }
 
 // ShownTimeout is how long a client may hold a delivery of the queue, as RabbitMQ's API shows it for all its consumers: without what the consumer
@@ -169,3 +161,10 @@ func (q *Queue) VhostName() string { return q.Vhost.Name }
 
 // SingleActive reports whether one consumer at a time is served.
 func (q *Queue) SingleActive() bool { return SingleActive(q.Arguments) }
+
+// Policies returns the names of the policies of users and of operators that apply to the queue, or "".
+func (q *Queue) Policies() (policy, operatorPolicy string) {
+	q.Vhost.mu.RLock()
+	defer q.Vhost.mu.RUnlock()
+	return q.policy, q.operatorPolicy
+}

@@ -84,13 +84,8 @@ func (v *Vhost) rank(operator bool) map[string]Policy {
 	return v.policies
 }
 
-// DeletePolicy removes a policy and all that came from it.
-func (v *Vhost) DeletePolicy(name string) error { return v.deletePolicy(name, false) }
-
-// DeleteOperatorPolicy removes a policy of operators.
-func (v *Vhost) DeleteOperatorPolicy(name string) error { return v.deletePolicy(name, true) }
-
-func (v *Vhost) deletePolicy(name string, operator bool) error {
+// DeletePolicy removes a policy of users or of operators, and all settings that came from it.
+func (v *Vhost) DeletePolicy(name string, operator bool) error {
 	v.mu.Lock()
 	p, ok := v.rank(operator)[name]
 	if !ok {

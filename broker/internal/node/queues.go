@@ -265,17 +265,3 @@ func (q *Queue) AckTimeout(args wire.Table) time.Duration {
 
 // Type returns whether the queue is classic or quorum.
 func (q *Queue) Type() queue.Type { return q.Core.Type }
-
-// Policy returns the name of the policy that applies, or "".
-func (q *Queue) Policy() string {
-	q.Vhost.mu.RLock()
-	defer q.Vhost.mu.RUnlock()
-	return q.policy
-}
-
-// OperatorPolicy returns the name of the operators' policy that applies, or "".
-func (q *Queue) OperatorPolicy() string {
-	q.Vhost.mu.RLock()
-	defer q.Vhost.mu.RUnlock()
-	return q.operatorPolicy
-}

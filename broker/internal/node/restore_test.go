@@ -147,7 +147,7 @@ func (m must) passing() {
 	m.do(n.PutUser(User{Name: "gone"}))
 	m.do(n.DeleteUser("gone"))
 	m.do(v.PutPolicy(Policy{Name: "gone", Pattern: "", Definition: definition{"max-length": 1}}))
-	m.do(v.DeletePolicy("gone"))
+	m.do(v.DeletePolicy("gone", false))
 	m.do(v.DeclareExchange(Exchange{Name: "transient", Kind: exchange.Direct}))
 	_, err := v.DeclareQueue(QueueSpec{Name: "transient"})
 	m.do(err)

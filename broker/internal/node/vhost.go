@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -260,4 +261,17 @@ func (v *Vhost) NoExchange(name string) error {
 
 func (v *Vhost) NoQueue(name string) error {
 	return Refuse(wire.NotFound, "no %s", Resource("queue", name, v.Name))
+}
+
+// Queues returns the queues of all virtual hosts, by virtual host and name.
+func (n *Node) Queues() iter.Seq[*Queue] {
+	return func(yield func(*Queue) bool) {
+		for _, v := range n.Vhosts() {
+			for _, q := range v.Queues() {
+				if !yield(q) {
+					return
+				}
+			}
+		}
+	}
 }
