@@ -56,8 +56,10 @@ func (e *embedded) Vhost(t testing.TB) amqp.Vhost {
 func (e *embedded) AddUser(t testing.TB, vhost, configure, write, read string) (user, password string) {
 	t.Helper()
 	user, password = "u"+rand.Text(), rand.Text()
-	must(t, e.node.PutUser(node.User{Name: user, Password: password,
-		Permissions: map[string]node.Permission{vhost: {Configure: configure, Write: write, Read: read}}}))
+	_, err := e.node.EditUser(user, true, func(u *node.User) {
+		u.Password, u.Permissions[vhost] = password, node.Permission{Configure: configure, Write: write, Read: read}
+	})
+	must(t, err)
 	t.Cleanup(func() { must(t, e.node.DeleteUser(user)) })
 	return user, password
 }

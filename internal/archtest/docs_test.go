@@ -255,7 +255,7 @@ var replaced = []struct{ word, write string }{
 }
 
 // cleanGo are the directories of Go code whose comments have none of the replaced words. The list grows.
-var cleanGo = []string{"internal/archtest"}
+var cleanGo = []string{"internal/archtest", "broker/mgmt", "broker/internal/session", "broker/internal/node", "broker/internal/access", "broker/internal/erlang", "broker/brokertest"}
 
 func TestWords(t *testing.T) {
 	words := make([]*regexp.Regexp, len(replaced))

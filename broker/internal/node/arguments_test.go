@@ -77,7 +77,7 @@ func TestCheckQueueArguments(t *testing.T) {
 			if want != "" {
 				want = "PRECONDITION_FAILED - " + want
 			}
-			if got := said(checkQueueArguments(RabbitMQ310, "q", "/", true, false, false, c.args)); got != want {
+			if got := said(checkQueueArguments(RabbitMQ310, "/", QueueSpec{Name: "q", Durable: true, Arguments: c.args})); got != want {
 				t.Errorf("declare with %v:\n got %q\nwant %q", c.args, got, want)
 			}
 		})
@@ -107,7 +107,7 @@ func TestCheckQueueArgumentsProperties(t *testing.T) {
 		{RabbitMQ43, classic, false, true, false, ""},
 		{RabbitMQ43, classic, true, false, true, ""},
 	} {
-		got := said(checkQueueArguments(c.compat, "q", "/", c.durable, c.exclusive, c.autoDelete, table("x-queue-type", c.typ)))
+		got := said(checkQueueArguments(c.compat, "/", QueueSpec{Name: "q", Durable: c.durable, Exclusive: c.exclusive, AutoDelete: c.autoDelete, Arguments: table("x-queue-type", c.typ)}))
 		if first, _, _ := strings.Cut(got, "\n"); first != c.want {
 			t.Errorf("%v: declare %s, durable %t, exclusive %t, auto-delete %t:\n got %q\nwant %q",
 				c.compat, c.typ, c.durable, c.exclusive, c.autoDelete, got, c.want)
@@ -129,7 +129,7 @@ func TestCheckQueueArgumentsByRelease(t *testing.T) {
 		{RabbitMQ43, table("x-queue-version", int32(1)), true},
 		{RabbitMQ43, table("x-queue-version", int32(2)), false},
 	} {
-		if err := checkQueueArguments(c.compat, "q", "/", true, false, false, c.args); (err != nil) != c.refused {
+		if err := checkQueueArguments(c.compat, "/", QueueSpec{Name: "q", Durable: true, Arguments: c.args}); (err != nil) != c.refused {
 			t.Errorf("%v: declare with %v: got %v, want refused %t", c.compat, c.args, err, c.refused)
 		}
 	}

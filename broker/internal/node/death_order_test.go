@@ -32,7 +32,7 @@ func TestOrderOfDeaths(t *testing.T) {
 		}
 		for i, want := range test.want {
 			var deaths wire.Array
-			headers, deaths = noteDeath(test.release, headers, i > 0, death{queue: string("abcd"[i%4]), reason: queue.Rejected})
+			headers, deaths = addDeath(test.release, headers, i > 0, death{queue: string("abcd"[i%4]), reason: queue.Rejected})
 			var got []string
 			for _, e := range deaths {
 				count, _ := e.(wire.Table).Get("count")

@@ -77,7 +77,7 @@ func (m must) story() {
 	n, v := m.v.node, m.v
 	m.everything()
 	m.do(v.PutPolicy(Policy{Name: "limit", Pattern: "^bulk", Operator: true, Definition: definition{"max-length": 100000}}))
-	m.do(n.PutUser(User{Name: "shop", Password: "secret", Tags: []string{"monitoring"}, Permissions: map[string]Permission{"/": Everything()}}))
+	m.do(putUser(n, User{Name: "shop", Password: "secret", Tags: []string{"monitoring"}, Permissions: map[string]Permission{"/": Everything()}}))
 	m.queue("classic")
 	m.queue("quorum-2", "x-queue-type", "quorum")
 	m.queue("bulk")

@@ -201,7 +201,7 @@ func TestNamesOfDefinitions(t *testing.T) {
 			case policyKind, operatorKind:
 				value = &Policy{}
 			case bindingKind:
-				value = &bindingDefinition{}
+				value = &struct{}{}
 			default:
 				t.Fatalf("%s: the kind %q is not known", d.Key, kind)
 			}

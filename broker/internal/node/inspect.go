@@ -11,24 +11,24 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// What follows is for those who look after a node: they see copies, and change things by whole steps.
+// This file is for management. It returns copies, and each change is one step.
 
-// Name is the name of the node and of its cluster.
+// Name returns the name of the node and of its cluster.
 func (n *Node) Name() string { return n.Config.Name }
 
-// Version is the release that the broker reports to clients.
+// Version returns the release that clients see.
 func (n *Node) Version() string { return n.Config.Version }
 
-// Compat is the release whose rules hold.
+// Compat returns the release whose rules apply.
 func (n *Node) Compat() Compat { return n.Config.Compat }
 
-// Began is when the node was opened.
+// Began returns when the node was opened.
 func (n *Node) Began() time.Time { return n.began }
 
-// Memory returns how much memory messages and topology take, and with how much publishers are blocked.
+// Memory returns how much memory messages and topology use, and the limit above which publishers are blocked.
 func (n *Node) Memory() (used, limit int64) { return n.UsedMemory(), n.Config.MemoryLimit }
 
-// DiskReserve is how many bytes of the disk stay free; 0: nothing is kept on disk.
+// DiskReserve returns how many bytes of the disk stay free; 0: nothing is kept on disk.
 func (n *Node) DiskReserve() int64 {
 	if n.Store == nil {
 		return 0
@@ -36,7 +36,7 @@ func (n *Node) DiskReserve() int64 {
 	return n.Config.Store.DiskReserve
 }
 
-// DiskFree is how many bytes can yet be written; not ok: nothing is kept on disk, or nobody can tell.
+// DiskFree returns how many bytes are free; not ok: nothing is kept on disk, or it is unknown.
 func (n *Node) DiskFree() (free int64, ok bool) {
 	if n.Store == nil {
 		return 0, false
@@ -45,7 +45,7 @@ func (n *Node) DiskFree() (free int64, ok bool) {
 	return free, err == nil
 }
 
-// Login returns the user if the password is right, else nil. It takes as long for users that are not there.
+// Login returns the user if the password is right, otherwise nil. It takes the same time if the user does not exist.
 func (n *Node) Login(name, password string) *User {
 	u := n.User(name)
 	if u == nil {
@@ -59,7 +59,7 @@ func (n *Node) Login(name, password string) *User {
 	return u
 }
 
-// EditUser changes a user in one step, or makes one if there is none and create is set. edit must not call the node.
+// EditUser changes a user in one step, or creates it if it does not exist and create is set. edit must not call the node.
 func (n *Node) EditUser(name string, create bool, edit func(*User)) (created bool, err error) {
 	n.mu.Lock()
 	old := n.users[name]
@@ -100,7 +100,7 @@ func (u *User) checkPermissions() error {
 	return u.checkTopics()
 }
 
-// BindNamed binds what is there by name.
+// BindNamed creates a binding between existing resources.
 func (v *Vhost) BindNamed(b Binding) error {
 	source := v.Exchange(b.Source)
 	if source == nil {
@@ -131,12 +131,12 @@ func (x *Exchange) Policy() string {
 func (v *Vhost) Policy(name string, operator bool) (Policy, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	p, ok := v.rank(operator)[name]
+	p, ok := v.policiesOf(operator)[name]
 	p.Definition = maps.Clone(p.Definition)
 	return p, ok
 }
 
-// EffectivePolicy returns what the policies that apply to the queue say together.
+// EffectivePolicy returns the settings of the policies that apply to the queue.
 func (q *Queue) EffectivePolicy() map[string]any {
 	v := q.Vhost
 	v.mu.RLock()
@@ -144,8 +144,8 @@ func (q *Queue) EffectivePolicy() map[string]any {
 	return maps.Clone(merged(v.policies[q.policy].Definition, v.operators[q.operatorPolicy].Definition))
 }
 
-// ShownTimeout is how long a client may hold a delivery of the queue, as RabbitMQ's API shows it for all its consumers: without what the consumer
-// itself asked for, and also where it does not hold. 0: without limit.
+// ShownTimeout is the consumer timeout that RabbitMQ's API shows for all consumers of the queue: without that in the
+// consumer's own arguments, and also where it does not apply; 0: no limit.
 func (q *Queue) ShownTimeout() time.Duration {
 	if own := q.Core.Settings().ConsumerTimeout; own >= 0 {
 		return own
@@ -153,13 +153,13 @@ func (q *Queue) ShownTimeout() time.Duration {
 	return q.Vhost.node.Config.ConsumerTimeout
 }
 
-// ShownArguments are the arguments of the queue as clients see them: from 4.0 on they have its type even if the declaration had none.
+// ShownArguments returns the arguments that clients see. From 4.0 on they have the queue type even if the declaration had none.
 func (q *Queue) ShownArguments() wire.Table { return q.Vhost.node.Config.Compat.withType(q.Arguments) }
 
 // VhostName returns the name of the queue's virtual host.
 func (q *Queue) VhostName() string { return q.Vhost.Name }
 
-// SingleActive reports whether one consumer at a time is served.
+// SingleActive reports whether the queue delivers to one consumer at a time.
 func (q *Queue) SingleActive() bool { return SingleActive(q.Arguments) }
 
 // Policies returns the names of the policies of users and of operators that apply to the queue, or "".

@@ -60,7 +60,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 			v := openVhost(t, dir)
 			n := v.node
 			must{t, v}.do(n.AddVhost("shop"))
-			must{t, v}.do(n.PutUser(User{Name: "shop", Password: "secret"}))
+			must{t, v}.do(putUser(n, User{Name: "shop", Password: "secret"}))
 			for _, v := range n.Vhosts() {
 				m := must{t, v}
 				m.queue("else")
@@ -75,7 +75,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 				}
 			}
 			for i := 0; tt.snapshot && i < 200; i++ {
-				must{t, v}.do(n.PutUser(User{Name: "often", Tags: []string{fmt.Sprint(i), string(make([]byte, 200))}}))
+				must{t, v}.do(putUser(n, User{Name: "often", Tags: []string{fmt.Sprint(i), string(make([]byte, 200))}}))
 			}
 			id := n.Vhost(tt.vhost).Queue("orders").Core.ID
 			must{t, v}.do(n.Close())

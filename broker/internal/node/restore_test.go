@@ -117,7 +117,7 @@ func (m must) bodies(name string) (bodies []string) {
 func (m must) everything() {
 	n, v := m.v.node, m.v
 	m.do(n.AddVhost("a/b ü"))
-	m.do(n.PutUser(User{Name: "ü/\x00", Password: "secret", Tags: []string{"management", "x"}, LoopbackOnly: true,
+	m.do(putUser(n, User{Name: "ü/\x00", Password: "secret", Tags: []string{"management", "x"}, LoopbackOnly: true,
 		Permissions: map[string]Permission{"/": {"^a", "b", ""}, "a/b ü": Everything()}}))
 	m.do(v.PutPolicy(Policy{Name: "p/1", Pattern: "^own", ApplyTo: "queues", Priority: 3, Definition: definition{"max-length": 7, "overflow": "reject-publish"}}))
 	for _, kind := range []exchange.Kind{exchange.Direct, exchange.Fanout, exchange.Topic, exchange.Headers} {
@@ -144,7 +144,7 @@ func (m must) passing() {
 	n, v := m.v.node, m.v
 	m.do(n.AddVhost("gone"))
 	m.do(n.DeleteVhost("gone"))
-	m.do(n.PutUser(User{Name: "gone"}))
+	m.do(putUser(n, User{Name: "gone"}))
 	m.do(n.DeleteUser("gone"))
 	m.do(v.PutPolicy(Policy{Name: "gone", Pattern: "", Definition: definition{"max-length": 1}}))
 	m.do(v.DeletePolicy("gone", false))
