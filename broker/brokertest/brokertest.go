@@ -66,7 +66,7 @@ func (c *Control) Block(blocked bool) { c.node.SetAlarm(node.TestAlarm, blocked)
 
 // Refuse answers publishes for which f is true with basic.nack; nil ends that. f is called from many goroutines.
 func (c *Control) Refuse(f func(exchange, key string) bool) {
-	c.node.RefusePublishes(withoutVhost(f))
+	c.node.RefusePublishes(f)
 }
 
 // HoldConfirms sends no confirms until it is called with false.
@@ -74,14 +74,7 @@ func (c *Control) HoldConfirms(hold bool) { c.node.HoldConfirms(hold) }
 
 // HoldConfirmsOf sends no confirms for publishes for which f is true; nil ends that. f is called from many goroutines.
 func (c *Control) HoldConfirmsOf(f func(exchange, key string) bool) {
-	c.node.HoldConfirmsOf(withoutVhost(f))
-}
-
-func withoutVhost(f func(exchange, key string) bool) func(vhost, exchange, key string) bool {
-	if f == nil {
-		return nil
-	}
-	return func(_, exchange, key string) bool { return f(exchange, key) }
+	c.node.HoldConfirmsOf(f)
 }
 
 // FailDisk has the log fail as if a write or a sync had failed with this error. It does nothing to a server without a

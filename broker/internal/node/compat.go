@@ -62,7 +62,7 @@ func (c Compat) IgnoresGlobalQos() bool          { return c >= RabbitMQ43 }
 func (c Compat) refusesTransientQueues() bool    { return c >= RabbitMQ43 }
 func (c Compat) refusesOldStorage() bool         { return c >= RabbitMQ43 }
 func (c Compat) LimitBeforeArguments() bool      { return c < RabbitMQ40 }
-func (c Compat) KnowsDeliveryModes() bool        { return c < RabbitMQ40 }
+func (c Compat) ChecksDeliveryMode() bool        { return c < RabbitMQ40 }
 func (c Compat) passiveNeedsPermission() bool    { return c >= RabbitMQ43 }
 func (c Compat) RepliesAreRouted() bool          { return c >= RabbitMQ43 }
 

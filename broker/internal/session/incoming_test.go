@@ -107,7 +107,7 @@ func TestIncomingProperties(t *testing.T) {
 	if b := in.brief; b.DeliveryMode != 2 || b.Priority != 7 || string(b.Expiration) != "10" || !b.HasHeaders {
 		t.Errorf("brief: got %+v", b)
 	}
-	if !in.mandatory || in.way == nil {
+	if !in.mandatory || in.route == nil {
 		t.Error("what the method said is forgotten")
 	}
 }

@@ -64,9 +64,9 @@ func TestWaysRemember(t *testing.T) {
 		t.Errorf("got %+v, want what was remembered", again)
 	}
 	far := ws.to([]byte("x"), []byte("far"))
-	ws.remember(far, 7, make([]*node.Queue, rememberedQueues+1), true)
+	ws.remember(far, 7, make([]*node.Queue, maxRouteQueues+1), true)
 	if far.version != 0 || far.queues != nil {
-		t.Errorf("a way to %d queues is remembered", rememberedQueues+1)
+		t.Errorf("a way to %d queues is remembered", maxRouteQueues+1)
 	}
 	ws.remember(ws.to([]byte("x"), []byte("later")), 8, []*node.Queue{q}, true)
 	if old := ws.to([]byte("x"), []byte("k")); old.version != 0 || old.queues != nil {
