@@ -122,7 +122,6 @@ func (s *amqpClient) close() {
 // channel is the number of the client's only channel.
 const channel = 1
 
-// call sends a method and returns the answer.
 func (s *amqpClient) call(m wire.Method) (wire.Method, error) { return s.callOn(channel, m) }
 
 func (s *amqpClient) callOn(number uint16, m wire.Method) (wire.Method, error) {
@@ -140,7 +139,6 @@ func (s *amqpClient) send(number uint16, m wire.Method) error {
 	return err
 }
 
-// next returns the next method.
 func (s *amqpClient) next() (wire.Method, error) {
 	f, err := s.frame(wire.FrameMethod)
 	if err != nil {

@@ -20,7 +20,6 @@ type call struct {
 	vhost    *node.Vhost       // the one in the path; nil: none, or it does not exist
 }
 
-// path returns a name in the path.
 func (c *call) path(name string) string { return c.values[name] }
 
 // role is which users may use a route. The zero value allows nobody.
@@ -63,7 +62,6 @@ func (c *call) fromThisMachine() bool {
 	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
-// has reports whether the user has one of the tags.
 func (c *call) has(tags ...string) bool {
 	return slices.ContainsFunc(tags, func(tag string) bool { return slices.Contains(c.user.Tags, tag) })
 }

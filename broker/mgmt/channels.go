@@ -73,7 +73,7 @@ func channelName(ch *session.Channel) string {
 func (a *api) channelObject(s session.ChannelStatus) object {
 	conn := s.Channel.Connection()
 	o := object{
-		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Name(),
+		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Config.Name,
 		"vhost": printable(conn.Vhost()), "user": printable(conn.User), "user_who_performed_action": printable(conn.User), "state": "running",
 		"confirm": s.Confirming, "transactional": s.Transactional, "prefetch_count": s.Prefetch,
 		"consumer_count": s.Consumers, "messages_unacknowledged": s.Unacked, "messages_unconfirmed": s.Unconfirmed,

@@ -94,7 +94,7 @@ func (a *api) connectionObject(c *session.Connection) object {
 	host, port := hostPort(local)
 	peerHost, peerPort := hostPort(remote)
 	o := object{
-		"name": printable(c.Name), "vhost": printable(c.Vhost()), "user": printable(c.User), "node": a.node.Name(), "state": state, "type": "network",
+		"name": printable(c.Name), "vhost": printable(c.Vhost()), "user": printable(c.User), "node": a.node.Config.Name, "state": state, "type": "network",
 		"protocol": "AMQP 0-9-1", "auth_mechanism": printable(c.Mechanism), "connected_at": c.Since.UnixMilli(), "user_who_performed_action": printable(c.User),
 		"host": host, "port": port, "peer_host": peerHost, "peer_port": peerPort,
 		"channels": len(c.Channels()), "channel_max": c.ChannelMax, "frame_max": c.FrameMax, "timeout": int(c.Heartbeat.Seconds()),

@@ -32,18 +32,18 @@ func (a *api) consumerList(subscriptions []session.Subscription) list {
 
 func (a *api) consumerObject(s session.Subscription) object {
 	activity := "up"
-	switch {
-	case s.Queue.SingleActive() && s.Active:
-		activity = "single_active"
-	case s.Queue.SingleActive():
+	if node.SingleActive(s.Queue.Arguments) {
 		activity = "waiting"
+		if s.Active {
+			activity = "single_active"
+		}
 	}
 	conn := s.Channel.Connection()
 	channel := connectionBrief(conn)
 	channel["connection_name"], channel["name"] = channel["name"], channelName(s.Channel)
-	channel["number"], channel["node"], channel["user"] = s.Channel.Number, a.node.Name(), printable(conn.User)
+	channel["number"], channel["node"], channel["user"] = s.Channel.Number, a.node.Config.Name, printable(conn.User)
 	o := object{
-		"consumer_tag": printable(s.Tag), "queue": object{"name": printable(s.Queue.Name), "vhost": printable(s.Queue.VhostName())}, "channel_details": channel,
+		"consumer_tag": printable(s.Tag), "queue": object{"name": printable(s.Queue.Name), "vhost": printable(s.Queue.Vhost.Name)}, "channel_details": channel,
 		"ack_required": !s.NoAck, "exclusive": s.Exclusive, "active": s.Active, "activity_status": activity, "prefetch_count": s.Prefetch,
 		"arguments": shown(s.Arguments),
 	}

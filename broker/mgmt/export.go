@@ -6,7 +6,6 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// exportAll exports the definitions of the whole broker.
 func (c *call) exportAll() (any, error) {
 	users, vhosts := list{}, list{}
 	for _, u := range c.node.Users() {
@@ -20,7 +19,7 @@ func (c *call) exportAll() (any, error) {
 		vhosts = append(vhosts, o)
 	}
 	o := c.definitions(c.node.Vhosts(), true)
-	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Version(), "rehop", c.node.Version()
+	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Config.Version, "rehop", c.node.Config.Version
 	o["users"], o["vhosts"], o["global_parameters"] = users, vhosts, globalParameters(c.node)
 	o["permissions"], o["topic_permissions"] = c.permissionsOf(c.node.Users()...), c.topicPermissionsOf(c.node.Users()...)
 	return o, nil
@@ -33,7 +32,7 @@ func (c *call) exportVhost() (any, error) {
 		return o, nil
 	}
 	name, metadata := printable(c.vhost.Name), c.metadata(c.vhost.Metadata())
-	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Version(), "rehop", c.node.Version()
+	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Config.Version, "rehop", c.node.Config.Version
 	o["rabbitmq_definition_format"], o["original_vhost_name"], o["explanation"] = "single_virtual_host", name, "Definitions of virtual host '"+name+"'"
 	o["metadata"], o["description"], o["limits"] = metadata, metadata["description"], shownLimits(c.vhost.Limits())
 	if !c.since(node.RabbitMQ43) {
@@ -85,13 +84,13 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 			}
 		}
 	}
-	return object{"rabbit_version": c.node.Version(), "parameters": parameters, "policies": policies, "queues": queues, "exchanges": exchanges, "bindings": bindings}
+	return object{"rabbit_version": c.node.Config.Version, "parameters": parameters, "policies": policies, "queues": queues, "exchanges": exchanges, "bindings": bindings}
 }
 
 func (a *api) queueDefinition(q *node.Queue) object {
 	o := object{"name": printable(q.Name), "durable": q.Durable, "auto_delete": q.AutoDelete, "arguments": shown(q.ShownArguments())}
 	if a.since(node.RabbitMQ43) {
-		o["type"] = q.Type()
+		o["type"] = q.Core.Type
 	}
 	return o
 }

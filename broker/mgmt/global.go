@@ -59,33 +59,26 @@ func exposeDeadLetters(e *exposition, t node.MessageCounts) {
 // RabbitMQ's global counters. Unlike the counters of queues and connections, they remain when these are gone.
 func (c *call) exposeTotals(e *exposition) {
 	churn, t := c.node.Churn(), c.node.MessageCounts()
-	for _, m := range []struct {
-		name, help string
-		value      uint64
-	}{
-		{"connections_opened_total", "Connections opened", churn.ConnectionsOpened},
-		{"connections_closed_total", "Connections closed or lost", churn.ConnectionsClosed},
-		{"channels_opened_total", "Channels opened", churn.ChannelsOpened},
-		{"channels_closed_total", "Channels closed", churn.ChannelsClosed},
-		{"queues_declared_total", "Queue declarations, also of existing queues", churn.QueuesDeclared},
-		{"queues_created_total", "Queues created", churn.QueuesCreated},
-		{"queues_deleted_total", "Queues deleted", churn.QueuesDeleted},
-	} {
-		e.value("rabbitmq_"+m.name, "counter", m.help, float64(m.value))
-	}
 	protocol := labels("protocol", "amqp091")
 	for _, m := range []struct {
-		name, help string
-		value      uint64
+		name, labels, help string
+		value              uint64
 	}{
-		{"received_total", "Messages received from publishers", t.Traffic.Received},
-		{"received_confirm_total", "Messages received from publishers that use confirms", t.Traffic.Awaited},
-		{"confirmed_total", "Messages confirmed to publishers", t.Traffic.Confirmed},
-		{"routed_total", "Messages routed to queues, counted once per queue", t.Traffic.Routed},
-		{"unroutable_returned_total", "Unroutable messages returned to publishers", t.Traffic.Returned},
-		{"unroutable_dropped_total", "Unroutable messages dropped", t.Traffic.Dropped},
+		{"connections_opened_total", "", "Connections opened", churn.ConnectionsOpened},
+		{"connections_closed_total", "", "Connections closed or lost", churn.ConnectionsClosed},
+		{"channels_opened_total", "", "Channels opened", churn.ChannelsOpened},
+		{"channels_closed_total", "", "Channels closed", churn.ChannelsClosed},
+		{"queues_declared_total", "", "Queue declarations, also of existing queues", churn.QueuesDeclared},
+		{"queues_created_total", "", "Queues created", churn.QueuesCreated},
+		{"queues_deleted_total", "", "Queues deleted", churn.QueuesDeleted},
+		{"global_messages_received_total", protocol, "Messages received from publishers", t.Traffic.Received},
+		{"global_messages_received_confirm_total", protocol, "Messages received from publishers that use confirms", t.Traffic.Awaited},
+		{"global_messages_confirmed_total", protocol, "Messages confirmed to publishers", t.Traffic.Confirmed},
+		{"global_messages_routed_total", protocol, "Messages routed to queues, counted once per queue", t.Traffic.Routed},
+		{"global_messages_unroutable_returned_total", protocol, "Unroutable messages returned to publishers", t.Traffic.Returned},
+		{"global_messages_unroutable_dropped_total", protocol, "Unroutable messages dropped", t.Traffic.Dropped},
 	} {
-		e.family("rabbitmq_global_messages_"+m.name, "counter", m.help, sampled{protocol, float64(m.value)})
+		e.family("rabbitmq_"+m.name, "counter", m.help, sampled{m.labels, float64(m.value)})
 	}
 	for _, m := range globalMetrics {
 		var values []sampled

@@ -67,7 +67,7 @@ func (c *call) aliveness() (any, error) {
 
 // nodeHealth is the old check, which answers with status 200 even if something is wrong.
 func (c *call) nodeHealth() (any, error) {
-	if name := c.path("node"); name != "" && name != c.node.Name() {
+	if name := c.path("node"); name != "" && name != c.node.Config.Name {
 		return nil, notFound()
 	}
 	if err := c.node.Failed(); err != nil {
@@ -89,7 +89,7 @@ func (c *call) alarms() (any, error) {
 		case node.DiskAlarm, node.FailedAlarm:
 			resource = "disk"
 		}
-		raised = append(raised, object{"node": c.node.Name(), "resource": resource})
+		raised = append(raised, object{"node": c.node.Config.Name, "resource": resource})
 	}
 	if c.node.Failed() != nil {
 		return unhealthy(diskFailed, object{"alarms": raised}), nil

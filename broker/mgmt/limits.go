@@ -62,7 +62,6 @@ func (c *call) putUserLimit() (any, error) {
 	return done, err
 }
 
-// userLimits reads limits of a user.
 func (f *fields) userLimits(given map[string]any) node.Limits {
 	limits, fault := node.ReadLimits(given, "user-limits", node.UserLimits()...)
 	if fault != "" {

@@ -44,13 +44,13 @@ func (c *call) endpoints() (all []endpoint) {
 func (c *call) listeners() (listeners, contexts list) {
 	listeners, contexts = list{}, list{}
 	for _, e := range c.endpoints() {
-		o := object{"node": c.node.Name(), "protocol": e.protocol, "ip_address": e.host, "port": e.port}
+		o := object{"node": c.node.Config.Name, "protocol": e.protocol, "ip_address": e.host, "port": e.port}
 		if c.since(node.RabbitMQ43) {
 			o["tls"] = e.encrypted()
 		}
 		listeners = append(listeners, o)
 		if e.protocol == "http" || e.protocol == "https" {
-			contexts = append(contexts, object{"node": c.node.Name(), "description": "RabbitMQ Management", "path": "/", "ip": e.host, "port": strconv.Itoa(e.port)})
+			contexts = append(contexts, object{"node": c.node.Config.Name, "description": "RabbitMQ Management", "path": "/", "ip": e.host, "port": strconv.Itoa(e.port)})
 		}
 	}
 	return listeners, contexts

@@ -38,7 +38,6 @@ func (e *exposition) value(name, kind, help string, value float64) {
 	e.family(name, kind, help, sampled{"", value})
 }
 
-// labels writes pairs of names and values.
 func labels(pairs ...string) string {
 	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 	var b strings.Builder
@@ -75,10 +74,10 @@ func (c *call) exposed(perObject bool) document {
 }
 
 func (c *call) exposeNode(e *exposition) {
-	version := c.node.Version()
+	version := c.node.Config.Version
 	e.family("rabbitmq_build_info", "untyped", "Version of the broker",
 		sampled{labels("rabbitmq_version", version, "prometheus_plugin_version", version, "erlang_version", "none", "product_name", "rehop", "product_version", version), 1})
-	e.family("rabbitmq_identity_info", "untyped", "Name of the broker", sampled{labels("rabbitmq_node", c.node.Name(), "rabbitmq_cluster", c.node.ClusterName()), 1})
+	e.family("rabbitmq_identity_info", "untyped", "Name of the broker", sampled{labels("rabbitmq_node", c.node.Config.Name, "rabbitmq_cluster", c.node.ClusterName()), 1})
 	raised := c.node.Alarms()
 	alarm := func(name, help string, any ...node.Alarm) {
 		value := 0.0
@@ -108,31 +107,44 @@ func (c *call) exposeNode(e *exposition) {
 	e.value("rabbitmq_disk_space_available_limit_bytes", "gauge", "Free disk space below which publishers are blocked", float64(c.node.DiskReserve()))
 }
 
+// metric is a metric of queues or connections.
+type metric[T any] struct {
+	name, kind, help string
+	of               func(T) float64
+}
+
+// expose exposes metrics of all items, or their sums unless perObject.
+func expose[T any](e *exposition, prefix string, metrics []metric[T], items []T, labels []string, perObject bool) {
+	for _, m := range metrics {
+		sum := sampled{}
+		values := make([]sampled, len(items))
+		for i, item := range items {
+			values[i] = sampled{labels[i], m.of(item)}
+			sum.value += values[i].value
+		}
+		if !perObject {
+			values = []sampled{sum}
+		}
+		e.family(prefix+m.name, m.kind, m.help, values...)
+	}
+}
+
 // exposeQueues returns how many queues and consumers there are.
 func (c *call) exposeQueues(e *exposition, perObject bool) (queues, consumers int) {
 	var names []string
 	var statuses []queue.Status
 	for q := range c.node.Queues() {
 		s := q.Status()
-		names = append(names, labels("vhost", q.VhostName(), "queue", q.Name))
+		names = append(names, labels("vhost", q.Vhost.Name, "queue", q.Name))
 		statuses = append(statuses, s)
 		consumers += len(s.Consumers)
 	}
-	for _, m := range queueMetrics {
-		values := make([]sampled, len(statuses))
-		for i, s := range statuses {
-			values[i] = sampled{names[i], m.of(s)}
-		}
-		e.family("rabbitmq_queue_"+m.name, m.kind, m.help, summed(values, perObject)...)
-	}
+	expose(e, "rabbitmq_queue_", queueMetrics, statuses, names, perObject)
 	return len(statuses), consumers
 }
 
 // queueMetrics are the metrics of queues.
-var queueMetrics = []struct {
-	name, kind, help string
-	of               func(queue.Status) float64
-}{
+var queueMetrics = []metric[queue.Status]{
 	{"messages_ready", "gauge", "Messages that wait for a consumer", func(s queue.Status) float64 { return float64(s.Ready) }},
 	{"messages_unacked", "gauge", "Messages that were delivered and not acknowledged", func(s queue.Status) float64 { return float64(s.Unacked) }},
 	{"messages", "gauge", "Messages that are ready, delayed, unacknowledged, or dead letters that the queue keeps", func(s queue.Status) float64 { return float64(s.Ready + s.Delayed + s.Unacked + s.Kept) }},
@@ -145,42 +157,25 @@ var queueMetrics = []struct {
 	{"messages_published_total", "counter", "Messages published to queues", func(s queue.Status) float64 { return float64(s.Totals.Published) }},
 }
 
-// summed returns the sum, or each value if perObject.
-func summed(values []sampled, perObject bool) []sampled {
-	if perObject {
-		return values
-	}
-	sum := sampled{}
-	for _, v := range values {
-		sum.value += v.value
-	}
-	return []sampled{sum}
+var connectionMetrics = []metric[*session.Connection]{
+	{"channels", "gauge", "Channels of connections", func(c *session.Connection) float64 { return float64(len(c.Channels())) }},
+	{"outgoing_bytes_total", "counter", "Bytes sent to clients", func(c *session.Connection) float64 { return float64(c.Sent()) }},
+	{"incoming_bytes_total", "counter", "Bytes received from clients", func(c *session.Connection) float64 { return float64(c.ReceivedBytes()) }},
+	{"incoming_packets_total", "counter", "Frames received from clients", func(c *session.Connection) float64 { return float64(c.Received()) }},
 }
 
 // exposeConnections returns how many channels there are, and how many of them have published.
 func (c *call) exposeConnections(e *exposition, connections []*session.Connection, perObject bool) (channels, publishers int) {
-	var perConnection, sent, received, incoming []sampled
+	var names []string
 	for _, conn := range connections {
-		label := labels("connection", conn.Name)
-		mine := conn.Channels()
-		channels += len(mine)
-		for _, ch := range mine {
+		names = append(names, labels("connection", conn.Name))
+		for _, ch := range conn.Channels() {
+			channels++
 			if ch.Traffic().Published > 0 {
 				publishers++
 			}
 		}
-		perConnection = append(perConnection, sampled{label, float64(len(mine))})
-		sent = append(sent, sampled{label, float64(conn.Sent())})
-		received = append(received, sampled{label, float64(conn.Received())})
-		incoming = append(incoming, sampled{label, float64(conn.ReceivedBytes())})
 	}
-	for _, m := range []struct {
-		name, kind, help string
-		values           []sampled
-	}{{"channels", "gauge", "Channels of connections", perConnection}, {"outgoing_bytes_total", "counter", "Bytes sent to clients", sent},
-		{"incoming_bytes_total", "counter", "Bytes received from clients", incoming},
-		{"incoming_packets_total", "counter", "Frames received from clients", received}} {
-		e.family("rabbitmq_connection_"+m.name, m.kind, m.help, summed(m.values, perObject)...)
-	}
+	expose(e, "rabbitmq_connection_", connectionMetrics, connections, names, perObject)
 	return channels, publishers
 }

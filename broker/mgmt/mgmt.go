@@ -44,8 +44,8 @@ type api struct {
 }
 
 func newAPI(s *broker.Server, n *session.Server) *api {
-	return &api{server: s, node: n, routes: routes(n.Compat())}
+	return &api{server: s, node: n, routes: routes(n.Config.Compat)}
 }
 
 // since reports whether the broker follows this release of RabbitMQ or a later one.
-func (a *api) since(release node.Compat) bool { return a.node.Compat() >= release }
+func (a *api) since(release node.Compat) bool { return a.node.Config.Compat >= release }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -138,19 +139,15 @@ func compare(a, b any) int {
 }
 
 func rank(value any) (int, float64) {
-	switch v := value.(type) {
-	case nil:
+	switch v := reflect.ValueOf(value); {
+	case value == nil:
 		return 0, 0
-	case int:
-		return 1, float64(v)
-	case int64:
-		return 1, float64(v)
-	case uint64:
-		return 1, float64(v)
-	case uint16:
-		return 1, float64(v)
-	case float64:
-		return 1, v
+	case v.CanInt():
+		return 1, float64(v.Int())
+	case v.CanUint():
+		return 1, float64(v.Uint())
+	case v.CanFloat():
+		return 1, v.Float()
 	}
 	return 2, 0
 }

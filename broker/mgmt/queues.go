@@ -25,7 +25,7 @@ func (a *api) queueObject(q *node.Queue) object {
 	s := q.Status()
 	consumers := len(s.Consumers) + s.CountedAsConsumers
 	o := object{
-		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
+		"name": printable(q.Name), "vhost": printable(q.Vhost.Name), "type": q.Core.Type, "node": a.node.Config.Name, "state": "running",
 		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.ShownArguments()),
 		"consumers": consumers, "consumer_capacity": capacity(s), "consumer_utilisation": capacity(s),
 		"message_bytes": s.ReadyBytes + s.UnackedBytes + s.KeptBytes, "message_bytes_ready": s.ReadyBytes, "message_bytes_unacknowledged": s.UnackedBytes,
@@ -43,15 +43,15 @@ func (a *api) queueObject(q *node.Queue) object {
 	if len(s.Consumers) > 0 && s.Consumers[0].Exclusive {
 		exclusive = printable(s.Consumers[0].Tag)
 	}
-	if q.SingleActive() && s.Active != nil {
+	if node.SingleActive(q.Arguments) && s.Active != nil {
 		active = printable(s.Active.Tag)
 	}
 	if a.since(node.RabbitMQ43) {
 		o["internal"], o["internal_owner"] = false, false // for queues of plugins
 	}
-	if q.Type() == queue.Quorum {
-		self := []string{a.node.Name()}
-		o["leader"], o["members"], o["online"] = a.node.Name(), self, self
+	if q.Core.Type == queue.Quorum {
+		self := []string{a.node.Config.Name}
+		o["leader"], o["members"], o["online"] = a.node.Config.Name, self, self
 		o["messages_dlx"], o["message_bytes_dlx"] = s.Kept, s.KeptBytes
 		a.describeQuorum(o, s, active)
 	} else {

@@ -80,14 +80,12 @@ func figuresOfChurn(t node.Churn) figures {
 		channelsClosed: float64(t.ChannelsClosed), queuesDeclared: float64(t.QueuesDeclared), queuesCreated: float64(t.QueuesCreated), queuesDeleted: float64(t.QueuesDeleted)}
 }
 
-// add adds other figures.
 func (f *figures) add(other figures) {
 	for i := range f {
 		f[i] += other[i]
 	}
 }
 
-// sum adds up some of the figures.
 func (f figures) sum(which ...int) (sum float64) {
 	for _, i := range which {
 		sum += f[i]

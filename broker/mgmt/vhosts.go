@@ -21,7 +21,7 @@ func (c *call) vhosts() (any, error) {
 func (c *call) oneVhost() (any, error) { return c.vhostObject(c.vhost), nil }
 
 func (a *api) vhostObject(v *node.Vhost) object {
-	o := object{"name": printable(v.Name), "tracing": false, "cluster_state": object{a.node.Name(): "running"}}
+	o := object{"name": printable(v.Name), "tracing": false, "cluster_state": object{a.node.Config.Name: "running"}}
 	a.describeVhost(o, v.Metadata())
 	if a.since(node.RabbitMQ43) {
 		o["protected_from_deletion"] = false

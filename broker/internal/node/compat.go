@@ -188,7 +188,6 @@ func (c Compat) fails(a Answer) bool {
 	return false
 }
 
-// queueRules are the rules of a queue type.
 func (c Compat) queueRules(t queue.Type) queue.Rules {
 	switch {
 	case t == queue.Classic:

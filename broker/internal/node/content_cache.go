@@ -19,7 +19,6 @@ type contentCache struct {
 	bytes    int
 }
 
-// find returns the content of a message, or nil.
 func (r *contentCache) find(m *queue.Message) *store.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -58,7 +58,6 @@ type counters struct {
 	queues  map[queue.Type]queue.Totals
 }
 
-// countDeadLetters counts dead letters of a queue.
 func (n *Node) countDeadLetters(q *Queue, lot []queue.Death) {
 	t, kind, s := &n.Counters, q.Core.Type, q.Core.Settings()
 	strategy := AtMostOnce
@@ -70,9 +69,7 @@ func (n *Node) countDeadLetters(q *Queue, lot []queue.Death) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.letters == nil {
-		t.letters = make(map[DeadLetters]uint64)
-	}
+
 	for _, d := range lot {
 		t.letters[DeadLetters{kind, strategy, d.Reason}]++
 	}
@@ -112,9 +109,6 @@ func (n *Node) MessageCounts() MessageCounts {
 func (n *Node) keepCounts(v *Vhost) {
 	t := &n.Counters
 	t.traffic = t.traffic.plus(v.Traffic())
-	if t.queues == nil {
-		t.queues = make(map[queue.Type]queue.Totals)
-	}
 	addTotals(t.queues, v.Totals())
 }
 
@@ -132,9 +126,6 @@ func (v *Vhost) Totals() map[queue.Type]queue.Totals {
 
 // keepCounts keeps the counters of a queue that is deleted. The virtual host is locked, so that each number is in one place.
 func (v *Vhost) keepCounts(q *Queue) {
-	if v.former == nil {
-		v.former = make(map[queue.Type]queue.Totals)
-	}
 	v.former[q.Core.Type] = v.former[q.Core.Type].Plus(q.Core.Totals())
 }
 

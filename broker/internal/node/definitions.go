@@ -179,10 +179,7 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 
 func (v *Vhost) restoreExchange(name string, value []byte) error {
 	var d exchangeDefinition
-	if err := json.Unmarshal(value, &d); err != nil {
-		return err
-	}
-	args, err := wire.ParseTable(d.Arguments)
+	args, err := decode(value, &d, &d.Arguments)
 	if err != nil {
 		return err
 	}
@@ -194,15 +191,20 @@ func (v *Vhost) restoreExchange(name string, value []byte) error {
 
 func (v *Vhost) restoreQueue(name string, value []byte) error {
 	var d queueDefinition
-	if err := json.Unmarshal(value, &d); err != nil {
-		return err
-	}
-	args, err := wire.ParseTable(d.Arguments)
+	args, err := decode(value, &d, &d.Arguments)
 	if err != nil {
 		return err
 	}
 	v.queues[name] = newQueue(v, QueueSpec{Name: name, Durable: true, AutoDelete: d.AutoDelete, Arguments: args}, d.ID)
 	return nil
+}
+
+// decode decodes a definition and the arguments in it.
+func decode(value []byte, definition any, arguments *[]byte) (wire.Table, error) {
+	if err := json.Unmarshal(value, definition); err != nil {
+		return nil, err
+	}
+	return wire.ParseTable(*arguments)
 }
 
 // restoreBinding takes the names in the order of bindingKey.

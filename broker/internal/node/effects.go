@@ -97,10 +97,6 @@ func (n *Node) reload(m *queue.Message) error {
 
 // tick is called by a queue's timer.
 func (n *Node) tick(q *Queue) {
-	if !n.Tasks.Enter() {
-		return
-	}
-	defer n.Tasks.Leave()
 	fx, expired := q.Core.Tick()
 	n.Apply(q, fx)
 	if expired {

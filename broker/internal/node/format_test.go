@@ -68,7 +68,7 @@ func (m must) contents() string {
 			note("  binding %q to %s %q by %q, %s", bind.Source, bind.Kind, bind.Destination, bind.Key, erlang.Term(bind.Arguments))
 		}
 		for _, q := range v.Queues() {
-			note("  queue %q: %s, auto-delete %t, %s", q.Name, q.Type(), q.AutoDelete, erlang.Term(q.Arguments))
+			note("  queue %q: %s, auto-delete %t, %s", q.Name, q.Core.Type, q.AutoDelete, erlang.Term(q.Arguments))
 			seen, err := q.PeekMessages()
 			m.do(err)
 			for i, it := range q.Core.Peek(len(seen)) {

@@ -13,15 +13,6 @@ import (
 
 // This file is for management. It returns copies, and each change is one step.
 
-// Name returns the name of the node and of its cluster.
-func (n *Node) Name() string { return n.Config.Name }
-
-// Version returns the release that clients see.
-func (n *Node) Version() string { return n.Config.Version }
-
-// Compat returns the release whose rules apply.
-func (n *Node) Compat() Compat { return n.Config.Compat }
-
 // Began returns when the node was opened.
 func (n *Node) Began() time.Time { return n.began }
 
@@ -106,18 +97,14 @@ func (v *Vhost) BindNamed(b Binding) error {
 	if source == nil {
 		return v.NoExchange(b.Source)
 	}
+	d, missing := Destination{Queue: v.Queue(b.Destination)}, v.NoQueue
 	if b.Kind == "exchange" {
-		to := v.Exchange(b.Destination)
-		if to == nil {
-			return v.NoExchange(b.Destination)
-		}
-		return v.Bind(source, Destination{Exchange: to}, b.Key, b.Arguments)
+		d, missing = Destination{Exchange: v.Exchange(b.Destination)}, v.NoExchange
 	}
-	to := v.Queue(b.Destination)
-	if to == nil {
-		return v.NoQueue(b.Destination)
+	if d == (Destination{}) {
+		return missing(b.Destination)
 	}
-	return v.Bind(source, Destination{Queue: to}, b.Key, b.Arguments)
+	return v.Bind(source, d, b.Key, b.Arguments)
 }
 
 // Policy returns the name of the policy that applies to the exchange, or "".
@@ -155,12 +142,6 @@ func (q *Queue) ShownTimeout() time.Duration {
 
 // ShownArguments returns the arguments that clients see. From 4.0 on they have the queue type even if the declaration had none.
 func (q *Queue) ShownArguments() wire.Table { return q.Vhost.node.Config.Compat.withType(q.Arguments) }
-
-// VhostName returns the name of the queue's virtual host.
-func (q *Queue) VhostName() string { return q.Vhost.Name }
-
-// SingleActive reports whether the queue delivers to one consumer at a time.
-func (q *Queue) SingleActive() bool { return SingleActive(q.Arguments) }
 
 // Policies returns the names of the policies of users and of operators that apply to the queue, or "".
 func (q *Queue) Policies() (policy, operatorPolicy string) {

@@ -58,18 +58,12 @@ func (c *logClock) begin(n *Node, all []store.Definition) error {
 func (c *logClock) watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(clockCheckInterval, c.compare)
+	c.timer = c.node.Tasks.AfterFunc(clockCheckInterval, c.compare)
 }
 
-// now returns the time in milliseconds.
 func (c *logClock) now() int64 { return c.start + time.Since(c.began).Milliseconds() }
 
-// compare is called by the timer.
 func (c *logClock) compare() {
-	if !c.node.Tasks.Enter() {
-		return
-	}
-	defer c.node.Tasks.Leave()
 	c.note()
 	c.mu.Lock()
 	defer c.mu.Unlock()

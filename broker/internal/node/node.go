@@ -114,6 +114,7 @@ type Clients interface {
 func Open(c Config, attach func(*Node) Clients) (*Node, error) {
 	n := &Node{Config: c, Log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
 		globals: make(map[string]json.RawMessage)}
+	n.Counters.letters, n.Counters.queues = make(map[DeadLetters]uint64), make(map[queue.Type]queue.Totals)
 	n.budget.Limit = c.Resident
 	n.MemoryUse.percent = heapPercent()
 	n.Stopping, n.stop = context.WithCancel(context.Background())

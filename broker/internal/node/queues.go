@@ -51,7 +51,7 @@ func newQueue(v *Vhost, spec QueueSpec, id store.QueueID) *Queue {
 	q.Core = queue.New(queue.Config{
 		ID: id, Type: queueType(q.Arguments), Clock: n.Clock, Budget: &n.budget,
 		MaxPriority: maxPriority(q.Arguments), SingleActive: SingleActive(q.Arguments), Rules: n.Config.Compat.queueRules(queueType(q.Arguments)),
-		Wake: func() { n.tick(q) },
+		Wake: func() { n.Tasks.Run(func() { n.tick(q) }) },
 	}, v.settingsFor(q))
 	return q
 }
@@ -255,6 +255,3 @@ func (q *Queue) AckTimeout(args wire.Table) time.Duration {
 	}
 	return c.ConsumerTimeout
 }
-
-// Type returns whether the queue is classic or quorum.
-func (q *Queue) Type() queue.Type { return q.Core.Type }

@@ -30,7 +30,7 @@ func (n *Node) inventory() (lines []string) {
 			note("exchange %q %s %t %t %t %s %q", x.Name, x.Kind, x.Durable, x.AutoDelete, x.Internal, erlang.Term(x.Arguments), x.alternate)
 		}
 		for _, q := range v.Queues() {
-			note("queue %q %s %t %t %s %+v", q.Name, q.Type(), q.Durable, q.AutoDelete, erlang.Term(q.Arguments), q.Core.Settings())
+			note("queue %q %s %t %t %s %+v", q.Name, q.Core.Type, q.Durable, q.AutoDelete, erlang.Term(q.Arguments), q.Core.Settings())
 		}
 		bindings := v.Bindings()
 		slices.SortFunc(bindings, func(a, b Binding) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })

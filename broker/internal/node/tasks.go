@@ -1,6 +1,9 @@
 package node
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // tasks counts what runs in the background, so that Close can wait for it.
 type tasks struct {
@@ -29,6 +32,19 @@ func (t *tasks) Leave() {
 	if t.running == 0 {
 		t.idle.Broadcast()
 	}
+}
+
+// Run calls f as a task, unless it is too late for that.
+func (t *tasks) Run(f func()) {
+	if t.Enter() {
+		defer t.Leave()
+		f()
+	}
+}
+
+// AfterFunc is time.AfterFunc for a task.
+func (t *tasks) AfterFunc(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() { t.Run(f) })
 }
 
 // Ended reports whether no more tasks can start.

@@ -98,7 +98,8 @@ var predeclared = []predeclaredExchange{
 }
 
 func newVhost(n *Node, name string) *Vhost {
-	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy), operators: make(map[string]Policy)}
+	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy), operators: make(map[string]Policy),
+		former: make(map[queue.Type]queue.Totals)}
 	for _, p := range predeclared {
 		v.exchanges[p.name] = newExchange(v, Exchange{Name: p.name, Kind: p.kind, Durable: true, Internal: p.internal})
 	}

@@ -114,7 +114,7 @@ func (s *waitingDeadLetters) lines(o obstacle) map[obstacle]*line {
 // setTimer sets the timer if something waits. The mutex is held.
 func (s *waitingDeadLetters) setTimer(q *Queue) {
 	if s.timer == nil && !s.trying && !s.over && len(s.rooms)+len(s.routes) > 0 {
-		s.timer = time.AfterFunc(deadLetterRetryInterval, func() { q.Vhost.node.retryWaiting(q) })
+		s.timer = q.Vhost.node.Tasks.AfterFunc(deadLetterRetryInterval, func() { q.Vhost.node.retryWaiting(q) })
 	}
 }
 
@@ -152,7 +152,6 @@ func (s *waitingDeadLetters) finish(q *Queue, version uint64, complete bool) {
 	s.setTimer(q)
 }
 
-// waits reports whether letters wait for an obstacle.
 func (s *waitingDeadLetters) waits(o obstacle) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +221,6 @@ func (s *waitingDeadLetters) stop() []queue.Death {
 	return all
 }
 
-// peek returns the letters.
 func (s *waitingDeadLetters) peek() []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,10 +238,6 @@ func (s *waitingDeadLetters) all() (all []queue.Death) {
 
 // retryWaiting tries again to move waiting letters whose obstacle may be gone.
 func (n *Node) retryWaiting(q *Queue) {
-	if !n.Tasks.Enter() {
-		return
-	}
-	defer n.Tasks.Leave()
 	waiting := &q.waiting
 	version := q.Vhost.Version.Load()
 	failed, complete := 0, false

@@ -23,7 +23,7 @@ func (t *ackTimer) expect(ch *Channel, due time.Duration) {
 	t.at = due
 	left := due - ch.node.Clock()
 	if t.timer == nil {
-		t.timer = time.AfterFunc(left, ch.ackOverdue)
+		t.timer = ch.node.Tasks.AfterFunc(left, ch.ackOverdue)
 	} else {
 		t.timer.Reset(left)
 	}
@@ -38,10 +38,7 @@ func (t *ackTimer) stop() {
 
 // ackOverdue is called by the timer.
 func (ch *Channel) ackOverdue() {
-	if !ch.node.Tasks.Enter() {
-		return
-	}
-	defer ch.node.Tasks.Leave()
+
 	now := ch.node.Clock()
 	ch.mu.Lock()
 	ch.acks.at = 0

@@ -52,7 +52,6 @@ func newChannel(c *Connection, number uint16) *Channel {
 	return &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), cancelled: make(map[string]*consumer)}
 }
 
-// handleFrame handles a frame.
 func (ch *Channel) handleFrame(f wire.Frame) error {
 	if ch.closed {
 		return ch.handleFrameClosed(f)

@@ -257,7 +257,6 @@ func asException(err error) (*node.Exception, bool) {
 	return nil, false
 }
 
-// handleFrame handles one frame.
 func (c *Connection) handleFrame(f wire.Frame) error {
 	switch {
 	case f.Channel == 0 && f.Type == wire.FrameMethod:

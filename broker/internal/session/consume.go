@@ -90,7 +90,6 @@ func (ch *Channel) forgetConsumer(c *consumer) (known bool) {
 	return known
 }
 
-// qos sets the prefetch.
 func (ch *Channel) qos(m *wire.BasicQos) error {
 	if m.PrefetchSize != 0 {
 		return node.Refuse(wire.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
@@ -157,7 +156,6 @@ func (ch *Channel) permittedQueue(name string, want node.Right) (*node.Queue, er
 	return q, q.Reachable(ch.conn)
 }
 
-// consume starts a consumer.
 func (ch *Channel) consume(m *wire.BasicConsume) error {
 	tag := m.ConsumerTag
 	if ch.consuming(tag) {
@@ -206,7 +204,6 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 	return nil
 }
 
-// consuming reports whether a tag is in use.
 func (ch *Channel) consuming(tag string) bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -304,7 +301,6 @@ func (c *consumer) answered() {
 	c.stopCounting()
 }
 
-// get takes one message from a queue.
 func (ch *Channel) get(m *wire.BasicGet) error {
 	q, err := ch.permittedQueue(m.Queue, node.Read)
 	if err != nil {

@@ -192,7 +192,6 @@ func (ch *Channel) checkNew(spec node.QueueSpec) error {
 	return ch.checkTarget("queue", spec.Name, "x-dead-letter-exchange", spec.Arguments)
 }
 
-// declared answers a declaration.
 func (ch *Channel) declared(q *node.Queue, noWait bool) error {
 	ch.lastQueue = q.Name
 	q.Core.Touch()

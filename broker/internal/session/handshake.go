@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -189,17 +190,16 @@ func (c *Connection) tune() error {
 		name, unlimited string
 		got, low, high  int
 	}{{"frame_max", "", int(tune.FrameMax), config.Compat.SmallestFrame(), config.FrameMax}, {"channel_max", " (no limit)", int(tune.ChannelMax), 0, config.ChannelMax}} {
-		fault := ""
+		refuse := func(value, than string, limit int) error {
+			return refuseWith(wire.IDConnectionTune, wire.NotAllowed, "negotiated %s = %s is %s allowed value (%d)", agreed.name, value, than, limit)
+		}
 		switch {
 		case agreed.got == 0:
-			fault = fmt.Sprintf("negotiated %s = 0%s is higher than the maximum allowed value (%d)", agreed.name, agreed.unlimited, agreed.high)
+			return refuse("0"+agreed.unlimited, "higher than the maximum", agreed.high)
 		case agreed.got < agreed.low:
-			fault = fmt.Sprintf("negotiated %s = %d is lower than the minimum allowed value (%d)", agreed.name, agreed.got, agreed.low)
+			return refuse(strconv.Itoa(agreed.got), "lower than the minimum", agreed.low)
 		case agreed.got > agreed.high:
-			fault = fmt.Sprintf("negotiated %s = %d is higher than the maximum allowed value (%d)", agreed.name, agreed.got, agreed.high)
-		}
-		if fault != "" {
-			return refuseWith(wire.IDConnectionTune, wire.NotAllowed, "%s", fault)
+			return refuse(strconv.Itoa(agreed.got), "higher than the maximum", agreed.high)
 		}
 	}
 	c.FrameMax, c.ChannelMax = int(tune.FrameMax), int(tune.ChannelMax)
@@ -208,7 +208,6 @@ func (c *Connection) tune() error {
 	return nil
 }
 
-// open opens the virtual host.
 func (c *Connection) open() error {
 	m, err := c.next()
 	if err != nil {

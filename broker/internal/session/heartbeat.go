@@ -26,14 +26,11 @@ func (p *heartbeatTimer) start(c *Connection) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(c.Heartbeat/2, func() { p.tick(c) })
+	p.timer = c.node.Tasks.AfterFunc(c.Heartbeat/2, func() { p.tick(c) })
 }
 
 func (p *heartbeatTimer) tick(c *Connection) {
-	if !c.node.Tasks.Enter() {
-		return
-	}
-	defer c.node.Tasks.Leave()
+
 	sent, received := c.out.sent(), c.received.Load()
 	p.mu.Lock()
 	quiet := sent == p.sent

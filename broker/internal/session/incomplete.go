@@ -43,7 +43,6 @@ type incompleteMessage struct {
 	closing bool // its connection is about to be closed
 }
 
-// received notes that a part has arrived.
 func (h *incompleteMessage) received() {
 	now := time.Now()
 	h.last.Store(&now)
@@ -269,16 +268,12 @@ func (s *incompleteMessages) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.memoryCheck == nil {
-		s.memoryCheck = time.AfterFunc(messagePause, s.checkMemory)
+		s.memoryCheck = s.node.Tasks.AfterFunc(messagePause, s.checkMemory)
 	}
 }
 
 func (s *incompleteMessages) checkMemory() {
 	n := s.node
-	if !n.Tasks.Enter() {
-		return
-	}
-	defer n.Tasks.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !n.ResourceAlarms.Memory.Load() {

@@ -45,7 +45,6 @@ type deadline struct {
 	set   int // how often it was set, to detect a late timer
 }
 
-// setDeadline changes one of the stream's deadlines.
 func (s *stream) setDeadline(d *deadline, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

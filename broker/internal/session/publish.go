@@ -24,7 +24,6 @@ func (ch *Channel) beginPublish(args wire.PublishArgs) error {
 	return nil
 }
 
-// publish publishes a complete message.
 func (ch *Channel) publish() error {
 	in := ch.incoming
 	ch.incoming.reset()

@@ -21,7 +21,6 @@ type replies struct {
 
 func isReplyKey(name string) bool { return strings.HasPrefix(name, replyQueue+".") }
 
-// consumeReplies starts consuming direct replies.
 func (ch *Channel) consumeReplies(m *wire.BasicConsume, tag string) error {
 	switch {
 	case !m.NoAck:
@@ -37,7 +36,6 @@ func (ch *Channel) consumeReplies(m *wire.BasicConsume, tag string) error {
 	return ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
 }
 
-// endReplies ends that.
 func (ch *Channel) endReplies() {
 	if ch.replies == nil {
 		return
@@ -59,7 +57,6 @@ func (n *Server) repliesFor(key string) *replies {
 // maxReplies is how many bytes of replies wait for a client that does not read. More are lost, as they are when the client is gone.
 const maxReplies = 16 << 20
 
-// deliver sends a reply to the client.
 func (r *replies) deliver(c *store.Content) {
 	ch := r.channel
 	ch.mu.Lock()

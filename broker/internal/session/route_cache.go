@@ -33,10 +33,8 @@ const (
 
 func newRouteCache() routeCache { return routeCache{known: make(map[string]*route)} }
 
-// weight is about how many bytes a route uses.
 func (r *route) weight() int { return routeOverhead + 2*(len(r.exchange)+len(r.key)) + 8*cap(r.queues) }
 
-// routeKey appends the key of a route in the cache.
 func routeKey[T string | []byte](buf []byte, exchange, key T) []byte {
 	return append(append(append(buf, byte(len(exchange))), exchange...), key...)
 }

@@ -44,7 +44,6 @@ func (ch *Channel) finish(taken []delivery, a node.Answer) {
 	ch.node.CheckMemory()
 }
 
-// settleAtQueues settles deliveries at their queues.
 func (ch *Channel) settleAtQueues(taken []delivery, a node.Answer) {
 	for len(taken) > 0 {
 		q, n := taken[0].queue, 0
@@ -101,7 +100,6 @@ func sortByTag(all []delivery) {
 	slices.SortFunc(all, func(a, b delivery) int { return cmp.Compare(a.tag, b.tag) })
 }
 
-// transact begins, commits or rolls back a transaction.
 func (ch *Channel) transact(m wire.Method) error {
 	if _, ok := m.(*wire.TxSelect); ok {
 		if ch.confirming {

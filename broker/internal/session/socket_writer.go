@@ -167,7 +167,6 @@ func (o *socketWriter) lockFor(c *consumer) (buf []byte, ok bool) {
 	return o.buf, true
 }
 
-// send writes a method.
 func (o *socketWriter) send(channel uint16, m wire.Method) {
 	o.unlock(wire.AppendMethod(o.lock(), channel, m))
 }
@@ -185,7 +184,6 @@ func (o *socketWriter) awaitRoom(over func() bool) bool {
 	return !o.broken
 }
 
-// isBroken reports whether the client is gone.
 func (o *socketWriter) isBroken() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -207,7 +205,6 @@ func (o *socketWriter) end() {
 	o.work.Signal()
 }
 
-// sent returns how many bytes were written.
 func (o *socketWriter) sent() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
