@@ -33,7 +33,7 @@ func TestLittleMemoryTakesManyMessages(t *testing.T) {
 // The same holds for messages that a consumer has and has not acknowledged.
 func TestUnackedContentsLeaveBeforeTheAlarm(t *testing.T) {
 	const limit, messages, size = 8 << 20, 3000, 8000
-	server := start(t, &broker.Server{Dir: t.TempDir(), Sync: broker.SyncNever, MemoryLimit: limit, Resident: 1 << 30})
+	server := start(t, &broker.Server{Dir: t.TempDir(), Sync: broker.SyncNever, MemoryLimit: limit, MessageCache: 1 << 30})
 	n, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,7 @@ func TestCheckBooks(t *testing.T) {
 		"memory lost": {func(n *Node, _ *Queue) { n.budget.Admit(queue.NewMessage(content(), 1)) }, "bytes of messages in memory: the counter is 277, there are 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := openAlone(Config{Dir: t.TempDir(), Resident: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: t.TempDir(), MessageCache: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

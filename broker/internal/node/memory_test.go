@@ -90,7 +90,7 @@ func TestPurgeIsFrugal(t *testing.T) {
 	for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			const messages = 20_000
-			n, err := openAlone(Config{Dir: dir, MemoryLimit: 1 << 40, Resident: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: dir, MemoryLimit: 1 << 40, MessageCache: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestPurgeServesOthers(t *testing.T) {
 		const messages, step, muchUnwritten = 5000, 1024, 17 << 20
 		var stands atomic.Bool
 		moves := make(chan struct{})
-		n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: 1 << 40, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler), Store: store.Options{Crash: func(string) {
+		n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: 1 << 40, MessageCache: 1 << 40, Logger: slog.New(slog.DiscardHandler), Store: store.Options{Crash: func(string) {
 			if stands.Load() {
 				<-moves
 			}
@@ -175,7 +175,7 @@ func TestPurgeServesOthers(t *testing.T) {
 // Contents that are on disk leave memory before anybody is blocked because of them.
 func TestStoredContentsLeaveBeforeTheAlarm(t *testing.T) {
 	const limit, size = 8 << 20, 8000
-	n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: limit, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler)})
+	n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: limit, MessageCache: 1 << 40, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,8 +39,8 @@ type Config struct {
 	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may use before publishers are
 	// blocked. Messages that are not complete or not committed may use about half of it, or one MaxMessage.
 	MemoryLimit int64
-	// Resident is how many bytes of messages that are on disk are also kept in memory.
-	Resident int64
+	// MessageCache is how many bytes of messages that are on disk are also kept in memory.
+	MessageCache int64
 	// ConsumerTimeout is how long a delivery may be unacked; 0: no limit.
 	ConsumerTimeout time.Duration
 	// MaxConnections is the limit of connections; 0: no limit.
@@ -115,7 +115,7 @@ func Open(c Config, attach func(*Node) Clients) (*Node, error) {
 	n := &Node{Config: c, Log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
 		globals: make(map[string]json.RawMessage)}
 	n.Counters.letters, n.Counters.queues = make(map[DeadLetters]uint64), make(map[queue.Type]queue.Totals)
-	n.budget.Limit = c.Resident
+	n.budget.Limit = c.MessageCache
 	n.MemoryUse.percent = heapPercent()
 	n.Stopping, n.stop = context.WithCancel(context.Background())
 	n.Context, n.end = context.WithCancel(context.Background())
