@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/internal/conformance/amqp"
 )
 
-// The suite runs as each release, in memory and on disk: what a client sees must not differ.
+// The suite runs as each release, in memory and on disk: clients must not see a difference.
 func TestConformance(t *testing.T) {
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
 		for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// embedded is this broker as the suite sees it.
+// embedded is this broker for the suite.
 type embedded struct {
 	server *broker.Server
 	node   *session.Server

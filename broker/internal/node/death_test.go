@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// deathsOf lists what x-death has: queue, reason and count of each.
+// deathsOf lists the entries of x-death: queue, reason and count.
 func deathsOf(deaths wire.Array) string {
 	var all []string
 	for _, e := range deaths {
@@ -41,7 +41,7 @@ func TestNoteDeath(t *testing.T) {
 		{diedIn("a", queue.Expired), "a expired 1"},
 		{diedIn("b", queue.Rejected), "b rejected 1, a expired 1"},
 		{diedIn("a", queue.Expired), "a expired 2, b rejected 1"},
-		// 3.10 turns the older ones round.
+		// 3.10 reverses the older ones.
 		{diedIn("a", queue.Rejected), "a rejected 1, b rejected 1, a expired 2"},
 		{diedIn("b", queue.Rejected), "b rejected 2, a expired 2, a rejected 1"},
 	} {
@@ -74,8 +74,8 @@ func TestNoteDeathInFull(t *testing.T) {
 	}
 }
 
-// TestForeignDeaths has what becomes of an x-death header that a client has sent.
-func TestForeignDeaths(t *testing.T) {
+// TestDeathsOfClients has what becomes of an x-death header that a client has sent.
+func TestDeathsOfClients(t *testing.T) {
 	sent := wire.Array{wire.Table{{Key: "queue", Value: "q"}, {Key: "reason", Value: "expired"}, {Key: "count", Value: int32(7)}}, "odd"}
 	for _, c := range []struct {
 		name   string
@@ -130,7 +130,7 @@ func TestIsCycle(t *testing.T) {
 	}
 }
 
-// TestFlags: clients neither see nor set what the broker notes in the flags of properties, nor see BCC.
+// TestFlags: clients neither see nor set the broker's flags in properties, nor see BCC.
 func TestFlags(t *testing.T) {
 	plain := wire.Properties{ClusterID: "c", ContentType: "t", Headers: table("a", "b")}.Append(nil)
 	blind := wire.Properties{ClusterID: "c", ContentType: "t", Headers: table("BCC", wire.Array{"k"}, "a", "b")}.Append(nil)

@@ -77,7 +77,7 @@ func TestPolicyCheck(t *testing.T) {
 			if want != "" {
 				want = "Validation failed\n\n" + want + "\n"
 			}
-			if got := said(p.check(c.compat)); got != want {
+			if got := replyText(p.check(c.compat)); got != want {
 				t.Errorf("\n got %q\nwant %q", got, want)
 			}
 		})
@@ -262,7 +262,7 @@ func TestPoliciesAreKept(t *testing.T) {
 	}
 }
 
-// TestOperatorPolicy: operators bound what users say, by arguments or by policies, and nothing else.
+// TestOperatorPolicy: operators limit arguments and policies of users, and nothing else.
 func TestOperatorPolicy(t *testing.T) {
 	v := openVhost(t, t.TempDir())
 	m := must{t, v}
@@ -305,12 +305,12 @@ func TestOperatorPolicy(t *testing.T) {
 		t.Errorf("after a restart: got %d and %d policies, want only the operator's", len(v.Policies()), len(v.OperatorPolicies()))
 	}
 	err := v.PutPolicy(Policy{Name: "p", Operator: true, Definition: definition{"dead-letter-exchange": "x", "max-length": 1}})
-	if want := "Validation failed\n\n[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not recognised policy settings\n"; said(err) != want {
-		t.Errorf("got %q, want %q", said(err), want)
+	if want := "Validation failed\n\n[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not recognised policy settings\n"; replyText(err) != want {
+		t.Errorf("got %q, want %q", replyText(err), want)
 	}
 }
 
-// TestMergedDeliveryLimits: no limit is less than any.
+// TestMergedDeliveryLimits: any limit is stricter than none.
 func TestMergedDeliveryLimits(t *testing.T) {
 	for _, c := range []struct{ user, operator, want int64 }{{3, 5, 3}, {5, 3, 3}, {-1, 5, 5}, {5, -1, 5}, {-1, -1, -1}} {
 		got := merged(definition{"delivery-limit": c.user}, definition{"delivery-limit": c.operator})

@@ -17,7 +17,7 @@ func TestHashPassword(t *testing.T) {
 		{HashPassword("secret"), "secret", true},
 		{HashPassword("secret"), "Secret", false},
 		{HashPassword("pässwörd\x00"), "pässwörd\x00", true},
-		{HashPassword(""), "", false}, // nobody logs in with an empty password
+		{HashPassword(""), "", false}, // an empty password never works
 		{"", "", false},
 		{"", "secret", false},
 		{"no base64!", "secret", false},
@@ -111,7 +111,7 @@ func TestAccess(t *testing.T) {
 		{"queue", "q", "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'anna'"},
 		{"exchange", "", "ACCESS_REFUSED - access to exchange 'amq.default' in vhost '/' refused for user 'anna'"},
 	} {
-		if got := said(a.Check(Write, c.kind, c.name)); got != c.want {
+		if got := replyText(a.Check(Write, c.kind, c.name)); got != c.want {
 			t.Errorf("reply text: got %q, want %q", got, c.want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// A connection remembers where messages went within bounds, to however many queues they go, by however many keys, whatever changes meanwhile.
+// A connection caches routes within bounds, for any number of queues and keys, whatever changes meanwhile.
 func TestWaysAreBounded(t *testing.T) {
 	many := make([]*node.Queue, 3000)
 	for i := range many {
@@ -53,7 +53,7 @@ func TestWaysAreBounded(t *testing.T) {
 	}
 }
 
-// What is remembered is found again, and what is not is looked for each time.
+// Cached routes are found again, and others are looked up each time.
 func TestWaysRemember(t *testing.T) {
 	ws := newRouteCache()
 	w := ws.to([]byte("x"), []byte("k"))

@@ -13,7 +13,7 @@ func tagsOf(deliveries []delivery) (tags []uint64) {
 	return tags
 }
 
-// listOf returns a ledger with deliveries under the tags.
+// listOf returns a list with deliveries under the tags.
 func listOf(tags ...uint64) *unackedList {
 	l := &unackedList{}
 	for _, tag := range tags {
@@ -31,7 +31,7 @@ func (l *unackedList) tags() (tags []uint64) {
 	return tags
 }
 
-func TestLedgerTake(t *testing.T) {
+func TestUnackedListTake(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		has      []uint64
@@ -65,7 +65,7 @@ func TestLedgerTake(t *testing.T) {
 	}
 }
 
-func TestLedgerTakesOnce(t *testing.T) {
+func TestUnackedListTakesOnce(t *testing.T) {
 	l := listOf(1, 2, 3)
 	l.take(2, false, nil)
 	if _, ok := l.take(2, false, nil); ok {
@@ -81,7 +81,7 @@ func TestLedgerTakesOnce(t *testing.T) {
 	}
 }
 
-func TestLedgerPutBack(t *testing.T) {
+func TestUnackedListPutBack(t *testing.T) {
 	l := listOf(1, 2, 3, 4, 5)
 	first, _ := l.take(4, false, nil)
 	second, _ := l.take(2, true, nil)
@@ -95,8 +95,8 @@ func TestLedgerPutBack(t *testing.T) {
 	}
 }
 
-// TestLedgerAtRandom compares with a list, and sees that what is settled does not pile up.
-func TestLedgerAtRandom(t *testing.T) {
+// TestUnackedListAtRandom compares with a simple list, and checks that settled entries do not pile up.
+func TestUnackedListAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var l unackedList
 	var open []uint64
