@@ -237,7 +237,7 @@ func TestNamesOfNewerDefinitions(t *testing.T) {
 		}
 	}
 	for want, key := range map[string]string{
-		"clock": clockShiftKind, "doubt": redeliveryMarkKind, "global-parameter": globalKind, "vhost": vhostKind, "user": userKind, "exchange": exchangeKind,
+		"clock": clockShiftKey, "doubt": redeliveryMarkKey, "global-parameter": globalKind, "vhost": vhostKind, "user": userKind, "exchange": exchangeKind,
 		"queue": queueKind, "binding": bindingKind, "policy": policyKind, "operator-policy": operatorKind,
 	} {
 		if key != want {

@@ -28,15 +28,13 @@ type clockShift struct {
 }
 
 const (
-	clockShiftKind = "clock"
+	clockShiftKey = "clock" // of the definition
 	// clockCheckInterval is how often this clock is compared with the wall clock. If the process is killed, a change
 	// since the last comparison is lost.
 	clockCheckInterval = time.Minute
 	// smallShift is ignored.
 	smallShift = time.Second
 )
-
-func clockShiftKey() string { return definitionKey(clockShiftKind) }
 
 // begin starts the clock with the shift among the definitions.
 func (c *logClock) begin(n *Node, all []store.Definition) error {
@@ -45,7 +43,7 @@ func (c *logClock) begin(n *Node, all []store.Definition) error {
 		c.wall = time.Now
 	}
 	var shift clockShift
-	if err := restoreOne(all, clockShiftKey(), &shift); err != nil {
+	if err := restoreOne(all, clockShiftKey, &shift); err != nil {
 		return err
 	}
 	c.noted = shift.Milliseconds
@@ -79,7 +77,7 @@ func (c *logClock) note() {
 		return
 	}
 	c.noted = shift
-	c.node.define(put(clockShiftKey(), clockShift{shift}))
+	c.node.define(put(clockShiftKey, clockShift{shift}))
 }
 
 // end stops the timer and compares the clocks a last time.

@@ -10,6 +10,15 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
+// redeliveryMark is which messages may have been delivered without a record in the log: all that existed when the broker
+// started after a crash. It is kept on disk, because the messages may still exist after the next clean stop.
+type redeliveryMark struct {
+	Last uint64 `json:"Last"` // the highest number of such a message
+}
+
+// redeliveryMarkKey is the key of its definition.
+const redeliveryMarkKey = "doubt"
+
 // openStore opens the log and restores its contents.
 func (n *Node) openStore() error {
 	options := n.Config.Store
@@ -35,7 +44,7 @@ func (n *Node) restore() error {
 		return err
 	}
 	var mark redeliveryMark
-	if err := restoreOne(all, redeliveryMarkKey(), &mark); err != nil {
+	if err := restoreOne(all, redeliveryMarkKey, &mark); err != nil {
 		return err
 	}
 	before := mark
@@ -101,7 +110,7 @@ func (n *Node) restore() error {
 		return err
 	}
 	if mark != before {
-		n.define(put(redeliveryMarkKey(), mark))
+		n.define(put(redeliveryMarkKey, mark))
 	}
 	n.defineFound(all)
 	n.logReturned(alive)

@@ -42,36 +42,33 @@ func newStream() *stream {
 type deadline struct {
 	timer *time.Timer
 	over  bool
-	set   int // how often it was set, to detect a late timer
+}
+
+func (d *deadline) stop() {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
 }
 
 func (s *stream) setDeadline(d *deadline, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d.set++
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
+	d.stop()
+	d.over = !t.IsZero() && time.Until(t) <= 0
+	if !t.IsZero() && !d.over {
+		var timer *time.Timer
+		timer = time.AfterFunc(time.Until(t), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if d.timer == timer { // it was not stopped a moment too late
+				d.over = true
+				s.change.Broadcast()
+			}
+		})
+		d.timer = timer
 	}
-	d.over = false
-	if t.IsZero() {
-		return
-	}
-	wait := time.Until(t)
-	if wait <= 0 {
-		d.over = true
-		s.change.Broadcast()
-		return
-	}
-	set := d.set
-	d.timer = time.AfterFunc(wait, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if d.set == set {
-			d.over = true
-			s.change.Broadcast()
-		}
-	})
+	s.change.Broadcast()
 }
 
 func (s *stream) read(p []byte) (int, error) {
@@ -135,12 +132,8 @@ func (s *stream) close(how *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*how = true
-	for _, d := range []*deadline{&s.reading, &s.writing} {
-		d.set++
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	}
+	s.reading.stop()
+	s.writing.stop()
 	s.change.Broadcast()
 }
 

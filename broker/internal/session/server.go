@@ -61,25 +61,27 @@ func (n *Server) Close() error {
 func (n *Server) Shutdown(reason string) {
 	n.mu.Lock()
 	n.closing = true
-	connections := slices.Collect(maps.Keys(n.connections))
 	n.mu.Unlock()
-	for _, c := range connections {
-		c.Close(reason)
-	}
+	n.closeAllConnections(reason)
 }
 
 // DiskFailed closes all connections and listeners, and accepts no more connections.
 func (n *Server) DiskFailed(err error) {
 	n.mu.Lock()
 	n.failed = err
-	connections := slices.Collect(maps.Keys(n.connections))
-	listeners := slices.Clone(n.listeners)
 	n.mu.Unlock()
-	for _, ln := range listeners {
+	for _, ln := range n.Listeners() {
 		_ = ln.Close()
 	}
+	n.closeAllConnections("the broker's disk has failed")
+}
+
+func (n *Server) closeAllConnections(reason string) {
+	n.mu.Lock()
+	connections := slices.Collect(maps.Keys(n.connections))
+	n.mu.Unlock()
 	for _, c := range connections {
-		c.Close("the broker's disk has failed")
+		c.Close(reason)
 	}
 }
 
