@@ -181,7 +181,7 @@ func (s *Server) config() (node.Config, error) {
 		Dir: s.Dir, Store: store.Options{Sync: store.SyncMode(s.Sync), DiskReserve: s.DiskReserve}, Compat: compat,
 		Name: cmp.Or(s.Name, "rehop"), Version: compat.Release(),
 		FrameMax: cmp.Or(s.FrameMax, 128<<10), ChannelMax: cmp.Or(s.ChannelMax, 2047), Heartbeat: max(cmp.Or(s.Heartbeat, time.Minute), 0),
-		HandshakeLimit: 10 * time.Second, MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections,
+		MaxMessage: cmp.Or(s.MaxMessage, 16<<20), MaxConnections: s.MaxConnections,
 		MemoryLimit: memoryLimit, MessageCache: cmp.Or(s.MessageCache, min(32<<20, memoryLimit/8)),
 		ConsumerTimeout: max(cmp.Or(s.ConsumerTimeout, 30*time.Minute), 0), Logger: cmp.Or(s.Logger, slog.Default()),
 	}
@@ -207,7 +207,7 @@ func (s *Server) config() (node.Config, error) {
 		faults = append(faults, fmt.Errorf("unknown Sync %d: use SyncAlways or SyncNever", int(s.Sync)))
 	}
 	if s.Heartbeat > 65535*time.Second {
-		faults = append(faults, fmt.Errorf("Heartbeat %v must be at most 65535 s", s.Heartbeat))
+		faults = append(faults, fmt.Errorf("the Heartbeat %v must be at most 65535 s", s.Heartbeat))
 	}
 	if s.MemoryLimit < 0 || s.MessageCache < 0 {
 		faults = append(faults, errors.New("MemoryLimit and MessageCache must not be negative"))

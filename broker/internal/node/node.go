@@ -32,8 +32,7 @@ type Config struct {
 	ChannelMax int
 	// Heartbeat is offered to clients; 0: none.
 	Heartbeat time.Duration
-	// HandshakeLimit bounds the time until a connection is open.
-	HandshakeLimit time.Duration
+
 	// MaxMessage is the largest accepted body.
 	MaxMessage int
 	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may use before publishers are

@@ -81,7 +81,7 @@ func (c *Connection) serve() {
 	}
 	defer n.part(c)
 	go c.out.write(c.resume, n.wakeReaders)
-	_ = c.conn.SetDeadline(time.Now().Add(n.Config.HandshakeLimit))
+	_ = c.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	err := c.handshake()
 	if err == nil {
 		_ = c.conn.SetDeadline(time.Time{})

@@ -16,6 +16,9 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
+// handshakeTimeout is how long the handshake may take.
+const handshakeTimeout = 10 * time.Second
+
 // oldHeader is the protocol header of AMQP 0-9, which does not differ in anything that matters here.
 const oldHeader = "AMQP\x01\x01\x00\x09"
 

@@ -18,7 +18,7 @@ func stalling(t *testing.T, stalls *atomic.Bool) *Server {
 	t.Helper()
 	n, err := Open(node.Config{
 		Dir: t.TempDir(), Name: "rehop", Users: []node.User{{Name: "guest", Password: "guest", Permissions: map[string]node.Permission{"*": node.Everything()}}},
-		FrameMax: 128 << 10, ChannelMax: 10, Heartbeat: time.Second, HandshakeLimit: 10 * time.Second, MaxMessage: 1 << 20,
+		FrameMax: 128 << 10, ChannelMax: 10, Heartbeat: time.Second, MaxMessage: 1 << 20,
 		MemoryLimit: 1 << 30, MessageCache: 1 << 20, Logger: slog.New(slog.DiscardHandler),
 		Store: store.Options{Crash: func(point string) {
 			if point == "after a group is written" && stalls.Load() {
