@@ -32,7 +32,6 @@ type Config struct {
 	ChannelMax int
 	// Heartbeat is offered to clients; 0: none.
 	Heartbeat time.Duration
-
 	// MaxMessage is the largest accepted body.
 	MaxMessage int
 	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may use before publishers are
