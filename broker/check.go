@@ -9,16 +9,16 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// ErrNoData is returned for a directory in which there is no data of a server.
+// ErrNoData is the error for a directory without data of a server.
 var ErrNoData = store.ErrNoStore
 
-// CorruptError is a file whose content is not what was written.
+// CorruptError is the error for a damaged file. Restore the directory from a backup, or call RepairDir.
 type CorruptError struct {
-	// File is the path of the file below the server's directory.
+	// File is the path of the file in the server's directory.
 	File string
 	// Offset is where the damage begins, in bytes.
 	Offset int64
-	// Problem is what was found there.
+	// Problem describes the damage.
 	Problem string
 
 	err error
@@ -28,7 +28,7 @@ func (e *CorruptError) Error() string { return e.err.Error() }
 
 func (e *CorruptError) Unwrap() error { return e.err }
 
-// withCorrupt makes an error one that users find as a CorruptError, if it is about a corrupt file.
+// withCorrupt wraps an error about a damaged file in a CorruptError.
 func withCorrupt(err error) error {
 	var corrupt *store.CorruptError
 	if errors.As(err, &corrupt) {
@@ -37,37 +37,39 @@ func withCorrupt(err error) error {
 	return err
 }
 
-// Report is what is in a directory.
+// Report describes the data in a directory.
 type Report struct {
-	// Segments is the number of files of the log.
+	// Segments is the number of log files.
 	Segments int
 	// Records is the number of entries in them.
 	Records int
-	// Messages is the number of messages that a queue holds.
+	// Messages is the number of messages in queues.
 	Messages int
 	// Definitions is the number of virtual hosts, exchanges, queues, bindings, policies, users and parameters.
 	Definitions int
-	// Bytes is the size of all segments.
+	// Bytes is the size of all log files.
 	Bytes int64
-	// Dead is how many of these bytes are no longer needed. CompactDir frees them.
+	// Dead is how many of these bytes are not needed any more. CompactDir frees them.
 	Dead int64
-	// Torn is how many bytes a crash has left incomplete at the end of the log. The next start removes them.
+	// Torn is how many bytes at the end of the log are incomplete because of a crash. They were never confirmed, and the
+	// next start removes them.
 	Torn int64
-	// Clean: the server was closed, and did not crash.
+	// Clean is whether the server was closed. Otherwise it crashed or was killed.
 	Clean bool
-	// Damage is where files are corrupt.
+	// Damage lists the damaged parts of files.
 	Damage []*CorruptError
-	// SetAside lists the damaged files that are kept under another name. From RepairDir, those that it has renamed.
+	// SetAside lists the damaged files that are kept under another name. After RepairDir, these are the files that it has
+	// renamed.
 	SetAside []string
-	// Recovered lists the queues that RepairDir has created for messages whose own queue is lost.
+	// Recovered lists the queues that RepairDir has created.
 	Recovered []RecoveredQueue
 }
 
-// RecoveredQueue is a queue that RepairDir has created for messages whose own queue is lost.
+// RecoveredQueue is a queue that RepairDir has created for messages whose queue definition is lost.
 type RecoveredQueue struct {
-	// Vhost and Name of the queue.
+	// Vhost and Name identify the queue.
 	Vhost, Name string
-	// Messages is how many it has.
+	// Messages is how many messages it has.
 	Messages int
 }
 
@@ -83,9 +85,9 @@ func newReport(r store.Report) Report {
 	return report
 }
 
-// Check verifies the data of a server: that its queues hold what their counters say, and that the log agrees. Nothing
-// may be published or consumed meanwhile. Of a server that was not started or is closed it verifies the directory, as
-// CheckDir does.
+// Check compares the counters of a running server with the messages in its queues and in the log. Nothing may be published
+// or consumed meanwhile. Use it at the end of tests. If the server was not started or is closed, Check reads the
+// directory like CheckDir. It returns an error that lists all differences, or nil.
 func (s *Server) Check() error {
 	if n := s.node.Load(); n != nil && !n.Closed() {
 		if err := n.CheckCounts(); err != nil {
@@ -107,25 +109,29 @@ func (s *Server) Check() error {
 	return errors.Join(faults...)
 }
 
-// CheckDir reads everything in the directory of a server that does not run, and compares it with its checksums. It
-// changes nothing.
+// CheckDir reads all files in the directory of a server that does not run, and verifies their checksums. It changes
+// nothing. Damage is no error: the report lists it. The error is ErrNoData if the directory has no data, and ctx.Err if
+// ctx ends before everything is read.
 func CheckDir(ctx context.Context, dir string) (Report, error) {
 	report, err := store.Check(ctx, store.Dir(dir))
 	return newReport(report), withCorrupt(err)
 }
 
 // RepairDir makes the directory of a server usable again after Start has returned a CorruptError. The server must not
-// run. What is not damaged is kept, and damaged files are renamed; the report lists what is lost. Messages whose queue
-// is lost, because its definition was damaged, go to queues named rehop.recovered.<number> in the virtual host "/",
-// which the report lists. If ctx ends while RepairDir reads, nothing has changed; a repair that has begun is completed.
+// run. RepairDir keeps everything that is not damaged and renames damaged files. The report lists what is lost.
+//
+// Messages whose queue definition is lost go to queues named rehop.recovered.<number> in the virtual host "/". The report
+// lists these queues.
+//
+// If ctx ends while RepairDir reads, nothing has changed. A repair that has begun is completed.
 func RepairDir(ctx context.Context, dir string) (Report, error) {
 	report, err := node.Repair(ctx, dir)
 	return newReport(report), withCorrupt(err)
 }
 
-// CompactDir frees the space of settled messages in the directory of a server that does not run and was closed, not
-// killed. A running server frees space by itself when there is more to free than to keep. If ctx ends, or the process,
-// every message is still there, and CompactDir can be called again.
+// CompactDir frees the space of settled messages in the directory of a server that was closed. It returns an error if the
+// server runs, crashed or was killed: start and close it before. A running server frees space by itself when most of the
+// log is not needed. If ctx or the process ends, no message is lost, and CompactDir can be called again.
 func CompactDir(ctx context.Context, dir string) (before, after Report, err error) {
 	b, a, err := store.Compact(ctx, store.Dir(dir))
 	return newReport(b), newReport(a), withCorrupt(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Check may be called by anybody at any time, before the server has started and while it does.
+// Check can be called at any time, before the server has started and while it starts.
 func TestCheckWhileStarting(t *testing.T) {
 	server := start(t, &broker.Server{})
 	var all sync.WaitGroup
@@ -30,11 +30,11 @@ func TestCheckWhileStarting(t *testing.T) {
 	all.Wait()
 }
 
-// What publishers did and were told is counted, for the channel and for its virtual host.
+// The messages of publishers and their confirms are counted, for the channel and for its virtual host.
 func TestTraffic(t *testing.T) {
 	server := start(t, &broker.Server{Dir: t.TempDir()})
 	p := enter(t, dial(t, server))
-	p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-max-length", Value: int32(2)}, {Key: "x-overflow", Value: "reject-publish"}}},
+	p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-max-length", Value: int32(2)}, {Key: "x-overflow", Value: "reject-publish"}}},
 		&wire.ConfirmSelect{}, &wire.BasicGet{Queue: "q"})
 	expect[*wire.QueueDeclareOK](p)
 	expect[*wire.ConfirmSelectOK](p)
@@ -76,28 +76,28 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// What a channel gives back when its connection ends is not handed to a consumer that ends with it, and would lose it: that one
-// acknowledges by receiving. RabbitMQ leaves this to chance.
+// What a channel returns when its connection ends is not delivered to a consumer that ends with it, and that would lose it
+// because it acknowledges automatically. RabbitMQ leaves this to chance.
 func TestEndingConsumerGetsNothing(t *testing.T) {
 	server := start(t, &broker.Server{})
 	for range 50 {
 		p := enter(t, dial(t, server))
-		p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true})
+		p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true})
 		expect[*wire.QueueDeclareOK](p)
 		p.publish("", "q", wire.Properties{}, []byte("held"))
-		p.say(1, &wire.BasicGet{Queue: "q"})
+		p.sendMethods(1, &wire.BasicGet{Queue: "q"})
 		expect[*wire.BasicGetOK](p)
-		p.say(2, &wire.ChannelOpen{}, &wire.BasicConsume{Queue: "q", NoAck: true})
+		p.sendMethods(2, &wire.ChannelOpen{}, &wire.BasicConsume{Queue: "q", NoAck: true})
 		expect[*wire.ChannelOpenOK](p)
 		expect[*wire.BasicConsumeOK](p)
-		p.say(0, &wire.ConnectionClose{ReplyCode: 200})
+		p.sendMethods(0, &wire.ConnectionClose{ReplyCode: 200})
 		expect[*wire.ConnectionCloseOK](p)
 
 		next := enter(t, dial(t, server))
-		next.say(1, &wire.BasicConsume{Queue: "q", NoAck: true})
+		next.sendMethods(1, &wire.BasicConsume{Queue: "q", NoAck: true})
 		expect[*wire.BasicConsumeOK](next)
 		expect[*wire.BasicDeliver](next)
-		next.say(0, &wire.ConnectionClose{ReplyCode: 200})
+		next.sendMethods(0, &wire.ConnectionClose{ReplyCode: 200})
 		expect[*wire.ConnectionCloseOK](next)
 	}
 }

@@ -37,7 +37,7 @@ func TestCloseOKComesThrough(t *testing.T) {
 	}
 }
 
-// The same by TLS, where the end is a message of its own.
+// The same with TLS, where the end is a message of its own.
 func TestCloseOKComesThroughTLS(t *testing.T) {
 	certificate, roots := selfSigned(t)
 	server := &broker.Server{Logger: quiet(), TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}}
@@ -53,7 +53,7 @@ func TestCloseOKComesThroughTLS(t *testing.T) {
 	}
 }
 
-// A client that has said goodbye and stays is left after a while, is not shown meanwhile, and does not hold up the end of the broker.
+// The broker closes the socket of a client that has closed the connection and stays. Meanwhile it does not list the client, and can be closed itself.
 func TestGuestWhoStays(t *testing.T) {
 	for name, end := range map[string]func(*broker.Server, net.Conn){
 		"for ever":                func(_ *broker.Server, conn net.Conn) { untilRefused(conn) },
@@ -63,7 +63,7 @@ func TestGuestWhoStays(t *testing.T) {
 			server := &broker.Server{}
 			inBubble(t, server, func(t *testing.T) {
 				p := enter(t, dial(t, server))
-				p.say(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
+				p.sendMethods(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
 				expect[*wire.ConnectionCloseOK](p)
 				synctest.Wait()
 				engine, err := access.Start(server, nil)
@@ -90,6 +90,6 @@ func untilRefused(conn net.Conn) {
 		if _, err := conn.Write(make([]byte, 1000)); err != nil {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // by a clock that runs ahead while all wait
+		time.Sleep(100 * time.Millisecond) // virtual time
 	}
 }

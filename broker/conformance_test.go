@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/internal/conformance/amqp"
 )
 
-// The suite runs as each release, in memory and on disk: what a client sees must not differ.
+// The suite runs as each release, in memory and on disk: clients must not see a difference.
 func TestConformance(t *testing.T) {
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
 		for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// embedded is this broker as the suite sees it.
+// embedded is this broker for the suite.
 type embedded struct {
 	server *broker.Server
 	node   *session.Server
@@ -56,8 +56,10 @@ func (e *embedded) Vhost(t testing.TB) amqp.Vhost {
 func (e *embedded) AddUser(t testing.TB, vhost, configure, write, read string) (user, password string) {
 	t.Helper()
 	user, password = "u"+rand.Text(), rand.Text()
-	must(t, e.node.PutUser(node.User{Name: user, Password: password,
-		Permissions: map[string]node.Permission{vhost: {Configure: configure, Write: write, Read: read}}}))
+	_, err := e.node.EditUser(user, true, func(u *node.User) {
+		u.Password, u.Permissions[vhost] = password, node.Permission{Configure: configure, Write: write, Read: read}
+	})
+	must(t, err)
 	t.Cleanup(func() { must(t, e.node.DeleteUser(user)) })
 	return user, password
 }
@@ -69,7 +71,7 @@ func (e *embedded) SetPolicy(t testing.TB, vhost string, p amqp.Policy) {
 
 func (e *embedded) DeletePolicy(t testing.TB, vhost, name string) {
 	t.Helper()
-	must(t, e.node.Vhost(vhost).DeletePolicy(name))
+	must(t, e.node.Vhost(vhost).DeletePolicy(name, false))
 }
 
 func (e *embedded) SetVhostLimit(t testing.TB, vhost, name string, limit int) {

@@ -23,7 +23,7 @@ func isDone(s *broker.Server) bool {
 	}
 }
 
-// When the disk fails, the server says so to its program, stops serving, and the next one has all that was confirmed.
+// When the disk fails, the server reports it to its program and stops serving. The next server has everything that was confirmed.
 func TestFailedDisk(t *testing.T) {
 	dir := t.TempDir()
 	server := &broker.Server{Dir: dir, Logger: slog.New(slog.DiscardHandler)}
@@ -39,7 +39,7 @@ func TestFailedDisk(t *testing.T) {
 	}
 	go func() { served <- server.Serve(context.WithoutCancel(t.Context()), ln) }()
 	p := enter(t, dial(t, server))
-	p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.ConfirmSelect{})
+	p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.ConfirmSelect{})
 	expect[*wire.QueueDeclareOK](p)
 	expect[*wire.ConfirmSelectOK](p)
 	p.publish("", "q", wire.Properties{DeliveryMode: 2}, []byte("confirmed"))
@@ -60,7 +60,7 @@ func TestFailedDisk(t *testing.T) {
 		t.Errorf("got %v from Serve, want %v", err, syscall.EIO)
 	}
 	expect[*wire.ConnectionClose](p)
-	p.say(0, &wire.ConnectionCloseOK{})
+	p.sendMethods(0, &wire.ConnectionCloseOK{})
 	late, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -77,11 +77,11 @@ func TestFailedDisk(t *testing.T) {
 
 	next := start(t, &broker.Server{Dir: dir})
 	p = enter(t, dial(t, next))
-	p.say(1, &wire.BasicGet{Queue: "q"})
+	p.sendMethods(1, &wire.BasicGet{Queue: "q"})
 	expect[*wire.BasicGetOK](p)
 }
 
-// Done and Err tell apart a server that was closed from one that could not start.
+// Done and Err distinguish a server that was closed from one that could not start.
 func TestDone(t *testing.T) {
 	closed := &broker.Server{}
 	if err := closed.Start(); err != nil {

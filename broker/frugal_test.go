@@ -8,12 +8,12 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// A message that comes in costs a few allocations: its content, what a queue knows of it, and now and then a page for many.
+// A received message costs a few allocations: its content, its entry in a queue, and now and then a page for many.
 func TestAllocationsPerMessage(t *testing.T) {
 	const at, times = 500, 20
 	server := start(t, &broker.Server{Dir: t.TempDir()})
 	p := enter(t, dial(t, server))
-	p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.ConfirmSelect{})
+	p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.ConfirmSelect{})
 	expect[*wire.QueueDeclareOK](p)
 	expect[*wire.ConfirmSelectOK](p)
 	var frames []byte
@@ -35,7 +35,7 @@ func TestAllocationsPerMessage(t *testing.T) {
 		publish()
 	}
 	runtime.ReadMemStats(&after)
-	// Three, and with the race detector, which has pools forget, four or five.
+	// Three, and four or five with the race detector, because it empties pools.
 	if got := float64(after.Mallocs-before.Mallocs) / (at * times); got > 5 {
 		t.Errorf("got %.2f allocations for a message, want at most 5", got)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// FuzzConnection sends anything, to a broker that has seen nothing yet and to one that has opened a connection and
+// FuzzConnection sends any bytes, to a broker without connections and to one with a connection and
 // channels 1 and 2.
 func FuzzConnection(f *testing.F) {
 	for _, seed := range conversations() {
@@ -32,7 +32,7 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// FuzzMethods sends good frames in any order, with arguments that meet each other.
+// FuzzMethods sends valid frames in any order, with arguments that refer to each other.
 func FuzzMethods(f *testing.F) {
 	f.Add([]byte("a queue, a message, and somebody who takes it"))
 	f.Add(bytes.Repeat([]byte{0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233}, 20))
@@ -47,7 +47,7 @@ func FuzzMethods(f *testing.F) {
 	})
 }
 
-// conversations are what good clients say on channel 1.
+// conversations are what good clients send on channel 1.
 func conversations() [][]byte {
 	var declare, publish, consume []byte
 	for _, m := range []wire.Method{
@@ -78,7 +78,7 @@ func conversations() [][]byte {
 	return [][]byte{declare, append(declare[:len(declare):len(declare)], append(publish, consume...)...), wire.AppendHeartbeat(nil)}
 }
 
-// login is all that a client says until its connection is open.
+// login is everything that a client sends until its connection is open.
 func login(user, password string) []byte {
 	hello := append([]byte(wire.ProtocolHeader), wire.AppendMethod(nil, 0, &wire.ConnectionStartOK{Mechanism: "PLAIN", Response: []byte("\x00" + user + "\x00" + password)})...)
 	hello = wire.AppendMethod(hello, 0, &wire.ConnectionTuneOK{ChannelMax: 2047, FrameMax: 128 << 10})
@@ -92,7 +92,7 @@ func openChannels(n int) (frames []byte) {
 	return frames
 }
 
-// converse has a fresh broker hear a whole connection, and checks what it says and what is left of it.
+// converse sends a whole connection to a fresh broker, and checks what it answers and what is left of it.
 func converse(t *testing.T, said []byte) {
 	server := &broker.Server{Logger: quiet(), MaxMessage: 1 << 20}
 	engine, err := access.Start(server, nil)
@@ -130,8 +130,7 @@ func converse(t *testing.T, said []byte) {
 	within(t, "the broker closes", closed)
 }
 
-// hang is how long nothing takes, also on a machine that has much else to do: who waits so long waits in vain. It ends a test that would not end, and
-// measures nothing.
+// hang is longer than anything takes, even on a busy machine. It ends a test that would not end, and measures nothing.
 const hang = 5 * time.Minute
 
 func within(t *testing.T, what string, event <-chan struct{}) {
@@ -143,10 +142,10 @@ func within(t *testing.T, what string, event <-chan struct{}) {
 	}
 }
 
-// wellFormed checks that a broker has sent whole frames, but for the protocol header that it may begin and end with.
+// wellFormed checks that a broker has sent whole frames, except for the protocol header at the beginning or the end.
 func wellFormed(t *testing.T, heard []byte) {
 	t.Helper()
-	const sasl = "AMQP\x03\x01\x00\x00" // what RabbitMQ 4 answers to what is not AMQP 0-9-1
+	const sasl = "AMQP\x03\x01\x00\x00" // the answer of RabbitMQ 4 to other protocols
 	if text := string(heard); text == wire.ProtocolHeader || text == sasl {
 		return
 	}
@@ -168,10 +167,10 @@ func wellFormed(t *testing.T, heard []byte) {
 	}
 }
 
-// script is a client that says all it has to say, takes what it hears, and hangs up.
+// script is a client that sends everything, reads the answers, and closes.
 type script struct {
 	said   []byte
-	heard  bytes.Buffer // the broker's until closed
+	heard  bytes.Buffer // only the broker uses it until it is closed
 	once   sync.Once
 	closed chan struct{}
 }
@@ -198,7 +197,7 @@ func (s *script) SetDeadline(time.Time) error      { return nil }
 func (s *script) SetReadDeadline(time.Time) error  { return nil }
 func (s *script) SetWriteDeadline(time.Time) error { return nil }
 
-// dice turns bytes into frames.
+// dice converts bytes to frames.
 type dice struct{ left []byte }
 
 // roll returns a number below n.
@@ -234,7 +233,7 @@ func (d *dice) table(names ...string) (t wire.Table) {
 	return t
 }
 
-// frames appends what one step of a client is.
+// frames appends the frames of one step of a client.
 func (d *dice) frames(dst []byte) []byte {
 	channel := uint16(1 + d.roll(3))
 	var m wire.Method
@@ -280,7 +279,7 @@ func (d *dice) frames(dst []byte) []byte {
 	case 22:
 		m = &wire.ExchangeDelete{Exchange: d.exchange(), IfUnused: d.maybe()}
 	default:
-		// A channel that the broker has closed comes back this way.
+		// This reopens a channel that the broker has closed.
 		dst = wire.AppendMethod(dst, channel, &wire.ChannelCloseOK{})
 		dst = wire.AppendMethod(dst, channel, &wire.ChannelClose{})
 		m = &wire.ChannelOpen{}

@@ -23,8 +23,8 @@ func inBubble(t *testing.T, server *broker.Server, test func(t *testing.T)) {
 	})
 }
 
-// pour writes the same until the broker takes no more, and returns how often it took it.
-func pour(t testing.TB, conn net.Conn, data []byte, most int) int {
+// flood writes the same bytes until the broker reads no more, and returns how often it has read them.
+func flood(t testing.TB, conn net.Conn, data []byte, most int) int {
 	t.Helper()
 	for taken := range most {
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Minute))
@@ -37,7 +37,7 @@ func pour(t testing.TB, conn net.Conn, data []byte, most int) int {
 	return most
 }
 
-// Who does not log in has to go.
+// A client that does not log in is disconnected.
 func TestHostileSilence(t *testing.T) {
 	for name, said := range map[string][]byte{
 		"nothing": nil, "half a header": []byte("AMQP"), "a header": []byte(wire.ProtocolHeader), "half a frame": []byte(wire.ProtocolHeader + "\x01\x00\x00\x00\x00"),
@@ -66,7 +66,7 @@ func TestHostileDrip(t *testing.T) {
 			if _, err := conn.Write([]byte{b}); err != nil {
 				break
 			}
-			time.Sleep(time.Second) // by a clock that runs ahead while all wait
+			time.Sleep(time.Second) // virtual time
 		}
 		if lasted := time.Since(began); lasted > 12*time.Second {
 			t.Errorf("one byte a second was listened to for %v, want 10 s", lasted)
@@ -74,7 +74,7 @@ func TestHostileDrip(t *testing.T) {
 	})
 }
 
-// A peer that has lost track of frames, and does not go, is left.
+// The broker disconnects a peer that sends broken frames and does not close.
 func TestHostileStayer(t *testing.T) {
 	server := &broker.Server{}
 	inBubble(t, server, func(t *testing.T) {
@@ -99,40 +99,40 @@ func TestHostilePublisher(t *testing.T) {
 	server := &broker.Server{}
 	inBubble(t, server, func(t *testing.T) {
 		p := enter(t, dial(t, server))
-		p.say(1, &wire.ConfirmSelect{})
+		p.sendMethods(1, &wire.ConfirmSelect{})
 		lost := wire.AppendMethod(nil, 1, &wire.BasicPublish{RoutingKey: "nowhere", Mandatory: true})
 		lost = wire.AppendContent(lost, 1, wire.ClassBasic, wire.Properties{}.Append(nil), make([]byte, 1000), 4096)
 		const most = 100_000
-		if taken := pour(t, p.conn, lost, most); taken > most/10 {
+		if taken := flood(t, p.conn, lost, most); taken > most/10 {
 			t.Errorf("the broker took %d messages from a client that reads nothing, want at most %d", taken, most/10)
 		}
 		serves(t, dial(t, server))
 	})
 }
 
-// Few bytes may ask for many; they are not answered before the answers are read.
+// A few bytes can request many; no more requests are answered before the answers are read.
 func TestHostileGetter(t *testing.T) {
 	server := &broker.Server{}
 	inBubble(t, server, func(t *testing.T) {
 		p := enter(t, dial(t, server))
-		p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true})
+		p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true})
 		expect[*wire.QueueDeclareOK](p)
 		p.publish("", "q", wire.Properties{}, make([]byte, 1<<20))
 		before := heap()
 		again := wire.AppendMethod(nil, 1, &wire.BasicGet{Queue: "q"})
 		again = wire.AppendMethod(again, 1, &wire.BasicNack{Multiple: true, Requeue: true})
-		pour(t, p.conn, again, 1_000_000)
+		flood(t, p.conn, again, 1_000_000)
 		bounded(t, before, 16<<20)
 		serves(t, dial(t, server))
 	})
 }
 
-// A consumer that does not read keeps a queue from nobody, and holds little of it.
+// A consumer that does not read blocks no other consumer, and holds few messages of the queue.
 func TestHostileConsumer(t *testing.T) {
 	server := &broker.Server{}
 	inBubble(t, server, func(t *testing.T) {
 		p := enter(t, dial(t, server))
-		p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.BasicConsume{Queue: "q", NoAck: true})
+		p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.BasicConsume{Queue: "q", NoAck: true})
 		expect[*wire.QueueDeclareOK](p)
 		expect[*wire.BasicConsumeOK](p)
 		good := enter(t, dial(t, server))
@@ -140,7 +140,7 @@ func TestHostileConsumer(t *testing.T) {
 		for range messages {
 			good.publish("", "q", wire.Properties{}, make([]byte, size))
 		}
-		good.say(1, &wire.QueueDeclare{Queue: "q", Passive: true})
+		good.sendMethods(1, &wire.QueueDeclare{Queue: "q", Passive: true})
 		if left := expect[*wire.QueueDeclareOK](good).MessageCount; left < messages-1000 {
 			t.Errorf("%d of %d messages wait in the queue, want nearly all", left, messages)
 		}
@@ -148,7 +148,7 @@ func TestHostileConsumer(t *testing.T) {
 	})
 }
 
-// What is not committed or not whole has a bound too.
+// Messages that are not committed or not complete are limited, too.
 func TestHostileHoarder(t *testing.T) {
 	// Messages without a body are the cheapest to send.
 	empty := bytes.Repeat(message("", "nowhere", wire.Properties{}, nil), 1000)
@@ -160,7 +160,7 @@ func TestHostileHoarder(t *testing.T) {
 	for name, hoard := range map[string]func(p *peer, i int){
 		"a transaction of empty messages": func(p *peer, i int) {
 			if i == 0 {
-				p.say(1, &wire.TxSelect{})
+				p.sendMethods(1, &wire.TxSelect{})
 			}
 			p.send(empty)
 		},

@@ -14,14 +14,14 @@ import (
 
 const (
 	largest = 1 << 20 // message on the servers of these tests
-	// hoardsOf4MiB is what messages that are not complete or not committed may take there: one of the largest with its header.
-	hoardsOf4MiB = largest + 128<<10 + 512
+	// incompleteOf4MiB is how much memory incomplete and uncommitted messages may use there: one of the largest, with its header.
+	incompleteOf4MiB = largest + 128<<10 + 512
 )
 
-// small is a server on which there is room for one large message at a time that is not complete.
+// small is a server with room for one large incomplete message at a time.
 func small() *broker.Server { return &broker.Server{MemoryLimit: 4 << 20, MaxMessage: largest} }
 
-// engine is what a server is made of.
+// engine is the engine of a server.
 func engine(t testing.TB, server *broker.Server) *session.Server {
 	t.Helper()
 	n, err := access.Start(server, nil)
@@ -37,8 +37,8 @@ func half(key string, size int) []byte {
 	return whole[:len(whole)-2] // and without the end of the frame
 }
 
-// pourIn writes in the background, for a broker that may not read for long, and reads what it answers. It returns how the broker lets go of the peer.
-func pourIn(p *peer, data []byte) <-chan ending {
+// floodAsync writes in the background, because the broker may not read for long, and reads the answers. It returns how the broker ends the connection.
+func floodAsync(p *peer, data []byte) <-chan ending {
 	ended := make(chan ending, 1)
 	_ = p.conn.SetDeadline(time.Now().Add(time.Hour))
 	go func() { _, _ = p.conn.Write(data) }()
@@ -55,7 +55,7 @@ func pourIn(p *peer, data []byte) <-chan ending {
 	return ended
 }
 
-// Messages that many clients begin and do not complete take little memory together, and keep neither small nor large messages of others away for long.
+// Messages that many clients begin and do not complete use little memory together, and do not delay small or large messages of others for long.
 func TestHostileHoardsTogether(t *testing.T) {
 	server := small()
 	inBubble(t, server, func(t *testing.T) {
@@ -63,23 +63,23 @@ func TestHostileHoardsTogether(t *testing.T) {
 		const peers = 20
 		var ended []<-chan ending
 		for range peers {
-			ended = append(ended, pourIn(enter(t, dial(t, server)), half("nowhere", largest-1000)))
+			ended = append(ended, floodAsync(enter(t, dial(t, server)), half("nowhere", largest-1000)))
 		}
-		synctest.Wait() // all of them hold room or wait for it
+		synctest.Wait() // all of them have room or wait for it
 		serves(t, dial(t, server))
 		good := enter(t, dial(t, server))
-		good.say(1, &wire.ConfirmSelect{})
+		good.sendMethods(1, &wire.ConfirmSelect{})
 		expect[*wire.ConfirmSelectOK](good)
 		_ = good.conn.SetDeadline(time.Now().Add(time.Hour))
 		began := time.Now()
 		go func() { _, _ = good.conn.Write(message("", "nowhere", wire.Properties{}, make([]byte, largest))) }()
 		expect[*wire.BasicAck](good)
-		// Each of those before it has its time.
+		// Each of the earlier ones has its time.
 		if took := time.Since(began); took > (peers+1)*2*time.Second {
 			t.Errorf("a large message was confirmed after %v", took)
 		}
-		if used, _ := n.Memory(); used > 2*hoardsOf4MiB {
-			t.Errorf("%d KiB are in use, want at most %d", used>>10, 2*hoardsOf4MiB>>10)
+		if used, _ := n.Memory(); used > 2*incompleteOf4MiB {
+			t.Errorf("%d KiB are in use, want at most %d", used>>10, 2*incompleteOf4MiB>>10)
 		}
 		for i, e := range ended {
 			if got := <-e; got.connection != wire.ResourceError {
@@ -89,7 +89,7 @@ func TestHostileHoardsTogether(t *testing.T) {
 	})
 }
 
-// What is counted is what is there: the heap does not grow with the number of peers.
+// Everything is counted: the heap does not grow with the number of peers.
 func TestHostileHoardsInTheHeap(t *testing.T) {
 	server := start(t, small())
 	begun := half("nowhere", largest-1000)
@@ -97,13 +97,13 @@ func TestHostileHoardsInTheHeap(t *testing.T) {
 	const peers = 50
 	var ended []<-chan ending
 	for range peers {
-		ended = append(ended, pourIn(enter(t, dial(t, server)), begun))
+		ended = append(ended, floodAsync(enter(t, dial(t, server)), begun))
 	}
 	serves(t, dial(t, server))
-	// For each there are buffers of a frame or two.
-	bounded(t, before, 2*hoardsOf4MiB+peers*(300<<10))
-	if used, _ := engine(t, server).Memory(); used > 2*hoardsOf4MiB {
-		t.Errorf("%d KiB are in use, want at most %d", used>>10, 2*hoardsOf4MiB>>10)
+	// Each has buffers for one or two frames.
+	bounded(t, before, 2*incompleteOf4MiB+peers*(300<<10))
+	if used, _ := engine(t, server).Memory(); used > 2*incompleteOf4MiB {
+		t.Errorf("%d KiB are in use, want at most %d", used>>10, 2*incompleteOf4MiB>>10)
 	}
 	shut(t, server)
 	for _, e := range ended {
@@ -118,7 +118,7 @@ func TestLargeMessagesTakeTurns(t *testing.T) {
 		var publishers []*peer
 		for range 30 {
 			p := enter(t, dial(t, server))
-			p.say(1, &wire.ConfirmSelect{})
+			p.sendMethods(1, &wire.ConfirmSelect{})
 			expect[*wire.ConfirmSelectOK](p)
 			publishers = append(publishers, p)
 			_ = p.conn.SetDeadline(time.Now().Add(time.Hour))
@@ -136,7 +136,7 @@ func TestLargeMessagesTakeTurns(t *testing.T) {
 	})
 }
 
-// Transactions share the memory of messages that are not complete, and one that is larger ends its connection. One that fits can be committed.
+// Transactions share the memory of incomplete messages. A transaction that is larger ends its connection, and one that fits can be committed.
 func TestHostileTransactionsTogether(t *testing.T) {
 	server := small()
 	inBubble(t, server, func(t *testing.T) {
@@ -148,18 +148,18 @@ func TestHostileTransactionsTogether(t *testing.T) {
 		large := append(append([]byte(nil), frames...), frames...)
 		begin := func() *peer {
 			p := enter(t, dial(t, server))
-			p.say(1, &wire.TxSelect{})
+			p.sendMethods(1, &wire.TxSelect{})
 			expect[*wire.TxSelectOK](p)
 			return p
 		}
-		if got := <-pourIn(begin(), large); got.connection != wire.ResourceError {
+		if got := <-floodAsync(begin(), large); got.connection != wire.ResourceError {
 			t.Errorf("a transaction that is too large: got %v, want the connection closed with %d", got, wire.ResourceError)
 		}
 		var ended []<-chan ending
 		for range 15 {
-			ended = append(ended, pourIn(begin(), frames))
+			ended = append(ended, floodAsync(begin(), frames))
 		}
-		// Those that wait for each other cannot all go on. Who is closed tries again, and comes through.
+		// Transactions that wait for each other cannot all continue. A client whose connection was closed tries again, and succeeds.
 		whole := wire.AppendMethod(bytes.Clone(frames), 1, &wire.TxCommit{})
 		commit := func() bool {
 			good := begin()
@@ -174,8 +174,8 @@ func TestHostileTransactionsTogether(t *testing.T) {
 				t.Fatalf("a transaction was not committed in %d tries", tries)
 			}
 		}
-		if used, _ := n.Memory(); used > 2*hoardsOf4MiB {
-			t.Errorf("%d KiB are in use, want at most %d", used>>10, 2*hoardsOf4MiB>>10)
+		if used, _ := n.Memory(); used > 2*incompleteOf4MiB {
+			t.Errorf("%d KiB are in use, want at most %d", used>>10, 2*incompleteOf4MiB>>10)
 		}
 		_ = server.Close()
 		for _, e := range ended {
@@ -184,18 +184,18 @@ func TestHostileTransactionsTogether(t *testing.T) {
 	})
 }
 
-// While memory is short, a message that has begun can be completed, so that it does not take memory for as long as others do. Nothing new begins.
+// While memory is short, a message that has begun can be completed, so that it does not use memory for as long as others do. Nothing new begins.
 func TestBegunMessageIsCompletedInAlarm(t *testing.T) {
 	server := small()
 	inBubble(t, server, func(t *testing.T) {
 		n := engine(t, server)
 		begun, filler := enter(t, dial(t, server)), enter(t, dial(t, server))
-		begun.say(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.ConfirmSelect{})
+		begun.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.ConfirmSelect{})
 		expect[*wire.QueueDeclareOK](begun)
 		expect[*wire.ConfirmSelectOK](begun)
 		whole := message("", "nowhere", wire.Properties{}, make([]byte, 500_000))
 		begun.send(whole[:len(whole)/2])
-		filled := pourIn(filler, bytes.Repeat(message("", "q", wire.Properties{}, make([]byte, 50_000)), 200))
+		filled := floodAsync(filler, bytes.Repeat(message("", "q", wire.Properties{}, make([]byte, 50_000)), 200))
 		synctest.Wait()
 		if len(n.Alarms()) == 0 {
 			t.Fatal("there is no alarm: this test shows nothing")
@@ -215,17 +215,17 @@ func TestBegunMessageIsCompletedInAlarm(t *testing.T) {
 	})
 }
 
-// One who does not complete a message does not keep others blocked, on a broker so small that this message alone takes all its memory.
+// A client that does not complete a message does not block others, on a broker so small that this message uses all its memory.
 func TestHostileHoardAndAlarm(t *testing.T) {
 	server := &broker.Server{MemoryLimit: 1 << 20, MaxMessage: largest}
 	inBubble(t, server, func(t *testing.T) {
 		n := engine(t, server)
 		good := enter(t, dial(t, server))
-		good.say(1, &wire.ConfirmSelect{})
+		good.sendMethods(1, &wire.ConfirmSelect{})
 		expect[*wire.ConfirmSelectOK](good)
 		good.publish("", "nowhere", wire.Properties{}, nil)
 		expect[*wire.BasicAck](good)
-		ended := pourIn(enter(t, dial(t, server)), half("nowhere", largest-1000))
+		ended := floodAsync(enter(t, dial(t, server)), half("nowhere", largest-1000))
 		synctest.Wait()
 		if len(n.Alarms()) == 0 {
 			t.Fatal("there is no alarm: this test shows nothing")

@@ -18,8 +18,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// knock tries to log in, as a client that wants to be told why it may not.
-func knock(t testing.TB, conn net.Conn, mechanism, response string) ending {
+// tryLogin tries to log in, as a client that receives the reason if it is refused.
+func tryLogin(t testing.TB, conn net.Conn, mechanism, response string) ending {
 	t.Helper()
 	p := newPeer(t, conn)
 	capabilities := wire.Table{{Key: "capabilities", Value: wire.Table{{Key: "authentication_failure_close", Value: true}}}}
@@ -40,7 +40,7 @@ func knock(t testing.TB, conn net.Conn, mechanism, response string) ending {
 	return ending{connection: refused.ReplyCode, hungUp: true}
 }
 
-// Guessing costs the broker nothing that lasts.
+// Guessing passwords costs the broker nothing that lasts.
 func TestHostileGuesses(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	server := &broker.Server{Logger: quiet()}
@@ -51,7 +51,7 @@ func TestHostileGuesses(t *testing.T) {
 			{"PLAIN", "\x00guest\x00" + rand.Text()}, {"PLAIN", "\x00" + rand.Text() + "\x00guest"}, {"AMQPLAIN", "\x05LOGINS\x00\x00\x00\x05guest"}, {"EXTERNAL", "guest"},
 		}[i%4]
 		conn := dial(t, server)
-		if got, want := knock(t, conn, guess.mechanism, guess.response), closesConnection(403); got != want {
+		if got, want := tryLogin(t, conn, guess.mechanism, guess.response), closesConnection(403); got != want {
 			t.Fatalf("%s %q: got %v, want %v", guess.mechanism, guess.response, got, want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestHostileGuesses(t *testing.T) {
 	settled(t, goroutines)
 }
 
-// from is a listener whose clients come from elsewhere.
+// from is a listener whose clients have another address.
 type from struct {
 	net.Listener
 	address net.Addr
@@ -79,7 +79,7 @@ type foreign struct {
 
 func (c foreign) RemoteAddr() net.Addr { return c.address }
 
-// The password that everybody knows opens nothing from another machine, whatever address the broker listens on.
+// The default password cannot be used from another machine, whatever address the broker listens on.
 func TestHostileGuest(t *testing.T) {
 	for address, want := range map[string]ending{
 		"192.0.2.1": closesConnection(403), "10.0.0.1": closesConnection(403), "0.0.0.0": closesConnection(403), "::ffff:192.0.2.1": closesConnection(403), "fe80::1": closesConnection(403),
@@ -89,7 +89,7 @@ func TestHostileGuest(t *testing.T) {
 			connect := listen(t, &broker.Server{Logger: quiet()}, func(ln net.Listener) net.Listener {
 				return from{ln, &net.TCPAddr{IP: net.ParseIP(address), Port: 40000}}
 			})
-			if got := knock(t, connect(), "PLAIN", "\x00guest\x00guest"); got != want {
+			if got := tryLogin(t, connect(), "PLAIN", "\x00guest\x00guest"); got != want {
 				t.Errorf("got %v, want %v", got, want)
 			}
 		})
@@ -97,16 +97,16 @@ func TestHostileGuest(t *testing.T) {
 	t.Run("user of one's own", func(t *testing.T) {
 		server := &broker.Server{Logger: quiet(), Users: []broker.User{{Name: "app", Password: "secret", Permissions: map[string]broker.Permission{"/": {Configure: ".*", Write: ".*", Read: ".*"}}}}}
 		connect := listen(t, server, func(ln net.Listener) net.Listener { return from{ln, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}} })
-		if got, want := knock(t, connect(), "PLAIN", "\x00app\x00secret"), (ending{}); got != want {
+		if got, want := tryLogin(t, connect(), "PLAIN", "\x00app\x00secret"), (ending{}); got != want {
 			t.Errorf("with its password: got %v, want %v", got, want)
 		}
-		if got, want := knock(t, connect(), "PLAIN", "\x00guest\x00guest"), closesConnection(403); got != want {
+		if got, want := tryLogin(t, connect(), "PLAIN", "\x00guest\x00guest"), closesConnection(403); got != want {
 			t.Errorf("as guest: got %v, want %v", got, want)
 		}
 	})
 }
 
-// selfSigned makes a certificate for localhost, and what has to be trusted for it.
+// selfSigned makes a certificate for localhost, and the pool that trusts it.
 func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -127,7 +127,7 @@ func selfSigned(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, trusted
 }
 
-// TLS below 1.2 is refused, also where a configuration allows it.
+// TLS below 1.2 is refused, even if a configuration allows it.
 func TestHostileTLS(t *testing.T) {
 	certificate, trusted := selfSigned(t)
 	server := &broker.Server{Logger: quiet(), TLS: &tls.Config{MinVersion: tls.VersionTLS10, Certificates: []tls.Certificate{certificate}}}
@@ -153,7 +153,7 @@ func TestHostileTLS(t *testing.T) {
 	})
 }
 
-// Names are no paths: nothing is written outside the broker's directory.
+// Names are not paths: nothing is written outside the broker's directory.
 func TestHostileNames(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "a", "broker")
@@ -163,13 +163,13 @@ func TestHostileNames(t *testing.T) {
 	server := start(t, &broker.Server{Dir: dir})
 	p := enter(t, dial(t, server))
 	for _, name := range []string{"../../escaped", "/escaped", "..", ".", "a/b", "nul\x00byte", "line\nend", "\u202e", "%2e%2e%2f"} {
-		p.say(1, &wire.ExchangeDeclare{Exchange: name, Type: "fanout", Durable: true})
+		p.sendMethods(1, &wire.ExchangeDeclare{Exchange: name, Type: "fanout", Durable: true})
 		expect[*wire.ExchangeDeclareOK](p)
-		p.say(1, &wire.QueueDeclare{Queue: name, Durable: true})
+		p.sendMethods(1, &wire.QueueDeclare{Queue: name, Durable: true})
 		expect[*wire.QueueDeclareOK](p)
 		p.publish("", name, wire.Properties{DeliveryMode: 2}, []byte("kept"))
 	}
-	p.say(1, &wire.TxSelect{}, &wire.TxCommit{}) // all of it is on disk then
+	p.sendMethods(1, &wire.TxSelect{}, &wire.TxCommit{}) // all of it is on disk then
 	expect[*wire.TxSelectOK](p)
 	expect[*wire.TxCommitOK](p)
 	for place, want := range map[string]string{parent: "a", filepath.Join(parent, "a"): "broker"} {

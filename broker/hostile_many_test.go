@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Idle connections cost little, and nothing when they have gone.
+// Idle connections use little memory, and none after they are closed.
 func TestHostileCrowd(t *testing.T) {
 	const crowd, each = 10_000, 32 << 10
 	goroutines := runtime.NumGoroutine()
@@ -50,7 +50,7 @@ func TestHostileChannels(t *testing.T) {
 		expect[*wire.ConnectionTune](p)
 		expect[*wire.ConnectionOpenOK](p)
 		for n := 1; n <= 65535; n++ {
-			p.say(uint16(n), &wire.ChannelOpen{})
+			p.sendMethods(uint16(n), &wire.ChannelOpen{})
 			expect[*wire.ChannelOpenOK](p)
 		}
 		bounded(t, before, perPeer)
@@ -60,10 +60,10 @@ func TestHostileChannels(t *testing.T) {
 		server := start(t, &broker.Server{})
 		p := enter(t, dial(t, server))
 		for n := 2; n <= 2047; n++ {
-			p.say(uint16(n), &wire.ChannelOpen{})
+			p.sendMethods(uint16(n), &wire.ChannelOpen{})
 			expect[*wire.ChannelOpenOK](p)
 		}
-		p.say(2048, &wire.ChannelOpen{})
+		p.sendMethods(2048, &wire.ChannelOpen{})
 		if got, want := p.end(), closesConnection(530); got != want {
 			t.Errorf("got %v, want %v", got, want)
 		}
@@ -73,7 +73,7 @@ func TestHostileChannels(t *testing.T) {
 		p := enter(t, dial(t, server))
 		before := heap()
 		for range 20_000 {
-			p.say(2, &wire.ChannelOpen{}, &wire.BasicQos{PrefetchCount: 1}, &wire.ChannelClose{})
+			p.sendMethods(2, &wire.ChannelOpen{}, &wire.BasicQos{PrefetchCount: 1}, &wire.ChannelClose{})
 			expect[*wire.ChannelOpenOK](p)
 			expect[*wire.BasicQosOK](p)
 			expect[*wire.ChannelCloseOK](p)
@@ -82,7 +82,7 @@ func TestHostileChannels(t *testing.T) {
 	})
 }
 
-// What is done with many queues and bindings takes no longer for each of them than with few.
+// With many queues and bindings, an operation on each takes no longer than with few.
 func TestHostileNumbers(t *testing.T) {
 	const many = 3000
 	server := start(t, &broker.Server{})
@@ -92,7 +92,7 @@ func TestHostileNumbers(t *testing.T) {
 		t.Helper()
 		began := processorTime(t)
 		for i := range many {
-			p.say(1, send(i))
+			p.sendMethods(1, send(i))
 			if m, err := p.method(); err != nil {
 				t.Fatalf("%s: %v", step, err)
 			} else if refused, ok := m.(*wire.ChannelClose); ok {
@@ -107,7 +107,7 @@ func TestHostileNumbers(t *testing.T) {
 	}
 	name := func(i int) string { return fmt.Sprintf("q%d", i) }
 	declaring := each("declare", 0, func(i int) wire.Method { return &wire.QueueDeclare{Queue: name(i), Durable: true} })
-	// Nothing is much dearer than to declare a queue, unless it gets dearer with their number.
+	// No operation costs much more than a declaration, unless its cost grows with the number of queues.
 	limit := 4*declaring + time.Second/2
 	each("bind queues", limit, func(i int) wire.Method { return &wire.QueueBind{Queue: name(i), Exchange: "amq.fanout"} })
 	each("bind keys", limit, func(i int) wire.Method {
@@ -116,7 +116,7 @@ func TestHostileNumbers(t *testing.T) {
 	each("consume", limit, func(i int) wire.Method { return &wire.BasicConsume{Queue: name(1), ConsumerTag: name(i)} })
 	p.publish("amq.fanout", "", wire.Properties{}, []byte("for all"))
 	p.publish("amq.topic", "a.7.b", wire.Properties{}, []byte("for one"))
-	p.say(1, &wire.QueueDeclare{Queue: name(0), Passive: true})
+	p.sendMethods(1, &wire.QueueDeclare{Queue: name(0), Passive: true})
 	var ready uint32
 	for answered := false; !answered; {
 		m, err := p.method()
@@ -143,22 +143,22 @@ func TestHostileNumbers(t *testing.T) {
 func TestHostilePatterns(t *testing.T) {
 	server := start(t, &broker.Server{Compat: broker.RabbitMQ40})
 	p := enter(t, dial(t, server))
-	p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-max-length", Value: int32(1)}}})
+	p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-max-length", Value: int32(1)}}})
 	expect[*wire.QueueDeclareOK](p)
 	for _, pattern := range []string{strings.Repeat("#.", 127) + "#", strings.Repeat("#.a.", 63) + "#", strings.Repeat("*.#.", 63) + "b", strings.Repeat("#.*.", 63) + "#", "#.nowhere"} {
-		p.say(1, &wire.QueueBind{Queue: "q", Exchange: "amq.topic", RoutingKey: pattern})
+		p.sendMethods(1, &wire.QueueBind{Queue: "q", Exchange: "amq.topic", RoutingKey: pattern})
 		expect[*wire.QueueBindOK](p)
 	}
 	for i := range 100 {
-		// Every key is new, so that no answer is remembered.
+		// Every key is new, so that no route is cached.
 		p.publish("amq.topic", strings.Repeat("a.", 120)+fmt.Sprint(i), wire.Properties{}, nil)
 	}
-	// Were the ways through a pattern followed one by one, no time would be enough to get an answer.
-	p.say(1, &wire.QueueDeclare{Queue: "q", Passive: true})
+	// If each path through a pattern were tried, no time would be enough to get an answer.
+	p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Passive: true})
 	expect[*wire.QueueDeclareOK](p)
 }
 
-// Dead letters that go in circles come to rest.
+// Dead letters that would cycle are dropped.
 func TestHostileCycles(t *testing.T) {
 	for name, argument := range map[string]wire.Field{
 		"time to live of 0": {Key: "x-message-ttl", Value: int32(0)},
@@ -168,7 +168,7 @@ func TestHostileCycles(t *testing.T) {
 			server := start(t, &broker.Server{})
 			p := enter(t, dial(t, server))
 			for from, to := range map[string]string{"alone": "alone", "one": "two", "two": "three", "three": "one"} {
-				p.say(1, &wire.QueueDeclare{Queue: from, Durable: true, Arguments: wire.Table{argument, {Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: to}}})
+				p.sendMethods(1, &wire.QueueDeclare{Queue: from, Durable: true, Arguments: wire.Table{argument, {Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: to}}})
 				expect[*wire.QueueDeclareOK](p)
 			}
 			for range 1000 {
@@ -186,10 +186,10 @@ func TestHostileCycles(t *testing.T) {
 		p := enter(t, dial(t, server))
 		for _, x := range []string{"x", "y"} {
 			other := map[string]string{"x": "y", "y": "x"}[x]
-			p.say(1, &wire.ExchangeDeclare{Exchange: x, Type: "fanout", Arguments: wire.Table{{Key: "alternate-exchange", Value: other}}})
+			p.sendMethods(1, &wire.ExchangeDeclare{Exchange: x, Type: "fanout", Arguments: wire.Table{{Key: "alternate-exchange", Value: other}}})
 			expect[*wire.ExchangeDeclareOK](p)
 		}
-		p.say(1, &wire.ExchangeBind{Source: "x", Destination: "y"}, &wire.ExchangeBind{Source: "y", Destination: "x"}, &wire.ExchangeBind{Source: "x", Destination: "x"})
+		p.sendMethods(1, &wire.ExchangeBind{Source: "x", Destination: "y"}, &wire.ExchangeBind{Source: "y", Destination: "x"}, &wire.ExchangeBind{Source: "x", Destination: "x"})
 		for range 3 {
 			expect[*wire.ExchangeBindOK](p)
 		}
@@ -198,14 +198,14 @@ func TestHostileCycles(t *testing.T) {
 	})
 }
 
-// empty waits until a queue has nothing left: what has expired leaves it by a timer.
+// empty waits until a queue is empty: a timer removes what has expired.
 func empty(p *peer, queue string) {
 	p.t.Helper()
 	limit := time.After(hang)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		p.say(1, &wire.QueueDeclare{Queue: queue, Passive: true})
+		p.sendMethods(1, &wire.QueueDeclare{Queue: queue, Passive: true})
 		left := expect[*wire.QueueDeclareOK](p).MessageCount
 		if left == 0 {
 			return
@@ -218,17 +218,17 @@ func empty(p *peer, queue string) {
 	}
 }
 
-// A message that dies in one queue after another gets to the last.
+// A message that is dead-lettered by one queue after another reaches the last.
 func TestHostileChain(t *testing.T) {
 	const links = 600
 	server := start(t, &broker.Server{})
 	p := enter(t, dial(t, server))
 	for i := range links {
-		p.say(1, &wire.QueueDeclare{Queue: fmt.Sprint(i), Durable: true, Arguments: wire.Table{{Key: "x-message-ttl", Value: int32(0)},
+		p.sendMethods(1, &wire.QueueDeclare{Queue: fmt.Sprint(i), Durable: true, Arguments: wire.Table{{Key: "x-message-ttl", Value: int32(0)},
 			{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x-dead-letter-routing-key", Value: fmt.Sprint(i + 1)}}})
 		expect[*wire.QueueDeclareOK](p)
 	}
-	p.say(1, &wire.QueueDeclare{Queue: fmt.Sprint(links), Durable: true}, &wire.BasicConsume{Queue: fmt.Sprint(links), NoAck: true})
+	p.sendMethods(1, &wire.QueueDeclare{Queue: fmt.Sprint(links), Durable: true}, &wire.BasicConsume{Queue: fmt.Sprint(links), NoAck: true})
 	expect[*wire.QueueDeclareOK](p)
 	expect[*wire.BasicConsumeOK](p)
 	before := heap()

@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// perPeer is how much memory one bad peer may cost.
+// perPeer is how much memory one bad peer may use.
 const perPeer = 64 << 20
 
 // Each of these is sent by a new connection, within the process and by TCP.
@@ -25,10 +25,10 @@ func TestHostileInput(t *testing.T) {
 		overTCP := listen(t, server, nil)
 		for name, connect := range map[string]func() net.Conn{"pipe": func() net.Conn { return dial(t, server) }, "tcp": overTCP} {
 			t.Run(name, func(t *testing.T) {
-				for _, c := range strangers() {
+				for _, c := range beforeLogin() {
 					t.Run(c.name, func(t *testing.T) { c.try(t, connect, newPeer) })
 				}
-				for _, c := range members() {
+				for _, c := range afterLogin() {
 					t.Run(c.name, func(t *testing.T) { c.try(t, connect, enter) })
 				}
 			})
@@ -37,11 +37,11 @@ func TestHostileInput(t *testing.T) {
 	settled(t, goroutines)
 }
 
-// hostile is something that nobody should send.
+// hostile is something that no client should send.
 type hostile struct {
 	name string
 	sent []byte
-	want ending // all zero: the broker has to put up with it
+	want ending // all zero: the broker must accept it
 }
 
 func (c hostile) try(t *testing.T, connect func() net.Conn, begin func(testing.TB, net.Conn) *peer) {
@@ -49,7 +49,7 @@ func (c hostile) try(t *testing.T, connect func() net.Conn, begin func(testing.T
 	p := begin(t, connect())
 	p.send(c.sent)
 	if c.want == (ending{}) {
-		p.say(1, &wire.ChannelClose{ReplyCode: wire.ReplySuccess})
+		p.sendMethods(1, &wire.ChannelClose{ReplyCode: wire.ReplySuccess})
 		for closed := false; !closed; {
 			m, err := p.method()
 			if err != nil {
@@ -69,15 +69,15 @@ func (c hostile) try(t *testing.T, connect func() net.Conn, begin func(testing.T
 	serves(t, connect())
 }
 
-// The ways in which a broker lets go of a peer.
+// How a broker ends a connection.
 func hangsUp() ending { return ending{hungUp: true} }
 
 func closesConnection(code uint16) ending { return ending{connection: code, hungUp: true} }
 
 func closesChannel(code uint16) ending { return ending{channel: code} }
 
-// strangers send something before they have logged in.
-func strangers() []hostile {
+// beforeLogin is sent by peers that have not logged in.
+func beforeLogin() []hostile {
 	hello := []byte(wire.ProtocolHeader)
 	after := func(frames ...[]byte) []byte {
 		return append(hello[:len(hello):len(hello)], bytes.Join(frames, nil)...)
@@ -121,8 +121,8 @@ func strangers() []hostile {
 	}
 }
 
-// members send something on their open channel 1.
-func members() []hostile {
+// afterLogin is sent on the open channel 1.
+func afterLogin() []hostile {
 	method := func(m wire.Method) []byte { return wire.AppendMethod(nil, 1, m) }
 	frame := func(typ uint8, payload ...byte) []byte { return wire.AppendFrame(nil, typ, 1, payload) }
 	publish := method(&wire.BasicPublish{RoutingKey: "nowhere"})
@@ -217,12 +217,12 @@ func members() []hostile {
 	}
 }
 
-// frameOf is the beginning of a frame that says that it has so many bytes.
+// frameOf is the beginning of a frame with this size.
 func frameOf(typ uint8, channel uint16, size uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{typ, byte(channel >> 8), byte(channel)}, size)
 }
 
-// nested is a table within a table, and so on.
+// nested is tables within tables.
 func nested(depth int) []byte {
 	table := []byte{0, 0, 0, 0}
 	levels := make([]byte, 0, depth*7)
@@ -234,7 +234,7 @@ func nested(depth int) []byte {
 	return append(table, levels...)
 }
 
-// fields is a table of fields that have no value.
+// fields is a table of fields without values.
 func fields(n int) []byte {
 	entries := bytes.Repeat([]byte{1, 'k', 'V'}, n)
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(entries))), entries...)
@@ -247,7 +247,7 @@ func manyKeys(n int) (keys wire.Array) {
 	return keys
 }
 
-// A connection may be cut anywhere.
+// A connection can be cut anywhere.
 func TestHostileCuts(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	server := &broker.Server{Logger: quiet()}

@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Who declares, binds and consumes with large arguments is refused when that takes half of the memory, or a quarter by consumers. Deleting helps.
+// Declarations, bindings and consumers with large arguments are refused when they use half of the memory, or a quarter by consumers. Deleting helps.
 func TestHostileTopology(t *testing.T) {
 	const limit = 32 << 20
 	long := wire.Table{{Key: "long", Value: strings.Repeat("x", 100_000)}}
@@ -49,14 +49,14 @@ func TestHostileTopology(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := start(t, &broker.Server{MemoryLimit: limit})
 			p := enter(t, dial(t, server))
-			p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true})
+			p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true})
 			expect[*wire.QueueDeclareOK](p)
 			before := heap()
 			const most = 2000
 			made := 0
 			var refused *wire.ChannelClose
 			for made < most && refused == nil {
-				p.say(1, c.method(made, c.args))
+				p.sendMethods(1, c.method(made, c.args))
 				m, err := p.method()
 				if err != nil {
 					t.Fatal(err)
@@ -70,18 +70,18 @@ func TestHostileTopology(t *testing.T) {
 				t.Fatalf("after %d: got %+v, want a refusal that tells of memory", made, refused)
 			}
 			t.Logf("%d were made, the heap grew by %d KiB", made, (heap()-before)>>10)
-			p.say(1, &wire.ChannelCloseOK{}, &wire.ChannelOpen{})
+			p.sendMethods(1, &wire.ChannelCloseOK{}, &wire.ChannelOpen{})
 			expect[*wire.ChannelOpenOK](p)
 			if name == "consumers" {
-				made = 1 // the others went with the channel
+				made = 1 // the others were closed with the channel
 			}
 			for i := range made {
-				p.say(1, c.undo(i, c.args))
+				p.sendMethods(1, c.undo(i, c.args))
 				if _, err := p.method(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			p.say(1, c.method(0, c.args))
+			p.sendMethods(1, c.method(0, c.args))
 			if m, err := p.method(); err != nil || m.ID() == wire.IDChannelClose {
 				t.Fatalf("after all were deleted: got %+v, %v, want that one can be made", m, err)
 			}
@@ -90,21 +90,21 @@ func TestHostileTopology(t *testing.T) {
 	}
 }
 
-// Neither queues nor consumers of others keep a queue from being consumed, which is what makes room again.
+// Neither queues nor consumers of others prevent a queue from being consumed, because only that frees memory.
 func TestCrowdedQueueCanBeDrained(t *testing.T) {
 	server := start(t, &broker.Server{MemoryLimit: 8 << 20})
 	p := enter(t, dial(t, server))
 	// ask returns the refusal, if any, and opens the channel again.
 	ask := func(m wire.Method) *wire.ChannelClose {
 		t.Helper()
-		p.say(1, m)
+		p.sendMethods(1, m)
 		answer, err := p.method()
 		if err != nil {
 			t.Fatal(err)
 		}
 		refused, _ := answer.(*wire.ChannelClose)
 		if refused != nil {
-			p.say(1, &wire.ChannelCloseOK{}, &wire.ChannelOpen{})
+			p.sendMethods(1, &wire.ChannelCloseOK{}, &wire.ChannelOpen{})
 			expect[*wire.ChannelOpenOK](p)
 		}
 		return refused
@@ -133,7 +133,7 @@ func TestCrowdedQueueCanBeDrained(t *testing.T) {
 	must("queues take half of the memory", &wire.BasicConsume{Queue: "work", ConsumerTag: "c"})
 	must("queues take half of the memory", &wire.BasicCancel{ConsumerTag: "c"})
 
-	// Consumers go with the channel on which one more is refused, so another one asks whether it would be.
+	// A refused consumer closes its channel with all its consumers, so another channel asks.
 	large := wire.Table{{Key: "large", Value: strings.Repeat("x", 10_000)}}
 	hog := enter(t, dial(t, server))
 	for i := range most {
@@ -141,7 +141,7 @@ func TestCrowdedQueueCanBeDrained(t *testing.T) {
 			break
 		}
 		must("it consumes", &wire.BasicCancel{ConsumerTag: "probe"})
-		hog.say(1, &wire.BasicConsume{Queue: "other", ConsumerTag: fmt.Sprint(i), Arguments: large})
+		hog.sendMethods(1, &wire.BasicConsume{Queue: "other", ConsumerTag: fmt.Sprint(i), Arguments: large})
 		expect[*wire.BasicConsumeOK](hog)
 	}
 	crowded("many consumers", refused)
@@ -152,7 +152,7 @@ func TestCrowdedQueueCanBeDrained(t *testing.T) {
 	crowded("a second consumer", ask(&wire.BasicConsume{Queue: "work", ConsumerTag: "d", Arguments: usual}))
 }
 
-// What is deleted, in whatever way, is not counted any more.
+// Deleted things are not counted any more, however they were deleted.
 func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 	server := start(t, &broker.Server{})
 	engine, err := access.Start(server, nil)
@@ -172,7 +172,7 @@ func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 			&wire.QueueBind{Queue: "q", Exchange: "x", RoutingKey: "a.b", Arguments: long}, &wire.QueueBind{Queue: "q", Exchange: "y", Arguments: long},
 			&wire.ExchangeBind{Source: "x", Destination: "y", RoutingKey: "#", Arguments: long}, &wire.BasicConsume{Queue: "q", ConsumerTag: "c", Arguments: long},
 		} {
-			p.say(1, m)
+			p.sendMethods(1, m)
 			if _, err := p.method(); err != nil {
 				t.Fatal(err)
 			}
@@ -181,7 +181,7 @@ func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 	undo := func(p *peer, methods ...wire.Method) {
 		t.Helper()
 		for _, m := range methods {
-			p.say(1, m)
+			p.sendMethods(1, m)
 			if answer, err := p.method(); err != nil || answer.ID() == wire.IDChannelClose {
 				t.Fatalf("%s: got %v, %v", m.ID(), answer, err)
 			}
@@ -195,7 +195,7 @@ func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 		"the exchange first": func(p *peer) { undo(p, &wire.ExchangeDelete{Exchange: "x"}, &wire.QueueDelete{Queue: "q"}) },
 		"by the end of the connection": func(p *peer) {
 			undo(p, &wire.ExchangeDelete{Exchange: "x"})
-			p.say(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
+			p.sendMethods(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
 			for _, err := p.method(); err == nil; _, err = p.method() {
 			}
 		},
@@ -206,10 +206,10 @@ func TestTopologyIsCountedUntilItGoes(t *testing.T) {
 			t.Errorf("%s: %d bytes are counted for what was made, want at least %d", name, used()-fresh, 8*10_000)
 		}
 		end(p)
-		// Who asked is answered before the consumers are.
+		// The client that deletes is answered before the consumers are.
 		await.True(t, time.Minute, time.Millisecond, name+": nothing is counted at the end", func() bool { return used() == fresh })
 	}
-	// With a virtual host goes all that is in it.
+	// A virtual host is deleted with everything in it.
 	if err := engine.AddVhost("v"); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMain runs many tests at once, however few processors there are: most of them wait most of the time.
+// TestMain runs many tests at once, even on few processors: most of them wait most of the time.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	asked := false

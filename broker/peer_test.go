@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// peer is a client that may send anything.
+// peer is a client that can send anything.
 type peer struct {
 	t      testing.TB
 	conn   net.Conn
@@ -46,19 +46,19 @@ func enter(t testing.TB, conn net.Conn) *peer {
 	expect[*wire.ConnectionStart](p)
 	expect[*wire.ConnectionTune](p)
 	expect[*wire.ConnectionOpenOK](p)
-	p.say(1, &wire.ChannelOpen{})
+	p.sendMethods(1, &wire.ChannelOpen{})
 	expect[*wire.ChannelOpenOK](p)
 	return p
 }
 
-// send writes bytes; that the broker has hung up shows when its answers are read, for which there is time from now on.
+// send writes bytes, and starts the timeout for the answers. Whether the broker has closed is seen when they are read.
 func (p *peer) send(data []byte) {
 	_ = p.conn.SetDeadline(time.Now().Add(hang))
 	_, _ = p.conn.Write(data)
 }
 
-// say writes methods.
-func (p *peer) say(channel uint16, methods ...wire.Method) {
+// sendMethods sends methods.
+func (p *peer) sendMethods(channel uint16, methods ...wire.Method) {
 	p.t.Helper()
 	var frames []byte
 	for _, m := range methods {
@@ -81,7 +81,7 @@ func message(exchange, key string, properties wire.Properties, body []byte) []by
 	return wire.AppendContent(frames, 1, wire.ClassBasic, properties.Append(nil), body, 128<<10)
 }
 
-// method reads frames until one holds a method.
+// method reads frames until one has a method.
 func (p *peer) method() (wire.Method, error) {
 	for {
 		f, err := p.reader.Next()
@@ -94,7 +94,7 @@ func (p *peer) method() (wire.Method, error) {
 	}
 }
 
-// expect reads the next method, which has to be of this type.
+// expect reads the next method, which must have this type.
 func expect[M wire.Method](p *peer) M {
 	p.t.Helper()
 	m, err := p.method()
@@ -108,9 +108,9 @@ func expect[M wire.Method](p *peer) M {
 	return want
 }
 
-// ending is how a broker lets go of a peer.
+// ending is how a broker ends a connection.
 type ending struct {
-	channel, connection uint16 // codes; 0: it was not told
+	channel, connection uint16 // codes; 0: the broker sent none
 	hungUp              bool
 }
 
@@ -118,7 +118,7 @@ func (e ending) String() string {
 	return fmt.Sprintf("channel closed with %d, connection with %d, hung up: %t", e.channel, e.connection, e.hungUp)
 }
 
-// end reads until the broker closes the channel or hangs up, and agrees to what it is told.
+// end reads until the broker closes the channel or the connection, and agrees.
 func (p *peer) end() (e ending) {
 	p.t.Helper()
 	for {
@@ -133,13 +133,13 @@ func (p *peer) end() (e ending) {
 		switch m := m.(type) {
 		case *wire.ChannelClose:
 			e.channel = m.ReplyCode
-			p.say(1, &wire.ChannelCloseOK{})
+			p.sendMethods(1, &wire.ChannelCloseOK{})
 			return e
 		case *wire.ConnectionClose:
 			e.connection = m.ReplyCode
-			p.say(0, &wire.ConnectionCloseOK{})
+			p.sendMethods(0, &wire.ConnectionCloseOK{})
 			if m.ReplyCode == wire.FrameFault {
-				// The broker has lost track of what is a frame, and gives the peer some time to hang up first.
+				// The broker cannot read further frames, and gives the peer some time to close first.
 				e.hungUp = true
 				_ = p.conn.Close()
 				return e
@@ -148,15 +148,15 @@ func (p *peer) end() (e ending) {
 	}
 }
 
-// serves checks that a broker does its work for a good client.
+// serves checks that a broker still serves a good client.
 func serves(t testing.TB, conn net.Conn) {
 	t.Helper()
 	p := enter(t, conn)
 	const body = "all is well"
-	p.say(1, &wire.QueueDeclare{Exclusive: true})
+	p.sendMethods(1, &wire.QueueDeclare{Exclusive: true})
 	q := expect[*wire.QueueDeclareOK](p).Queue
 	p.publish("", q, wire.Properties{}, []byte(body))
-	p.say(1, &wire.BasicGet{Queue: q, NoAck: true})
+	p.sendMethods(1, &wire.BasicGet{Queue: q, NoAck: true})
 	expect[*wire.BasicGetOK](p)
 	if f, err := p.reader.Next(); err != nil || f.Type != wire.FrameHeader {
 		t.Fatalf("got a frame of type %d (%v), want a header", f.Type, err)
@@ -164,14 +164,14 @@ func serves(t testing.TB, conn net.Conn) {
 	if f, err := p.reader.Next(); err != nil || string(f.Payload) != body {
 		t.Fatalf("got the body %q (%v), want %q", f.Payload, err, body)
 	}
-	p.say(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
+	p.sendMethods(0, &wire.ConnectionClose{ReplyCode: wire.ReplySuccess})
 	expect[*wire.ConnectionCloseOK](p)
 	if _, err := p.method(); !errors.Is(err, io.EOF) {
 		t.Fatalf("after connection.close-ok: got %v, want the end", err)
 	}
 }
 
-// listen serves on a port of this machine and returns how to reach it.
+// listen serves on a port of this machine and returns a function that connects to it.
 func listen(t testing.TB, server *broker.Server, wrap func(net.Listener) net.Listener) func() net.Conn {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -199,7 +199,7 @@ func listen(t testing.TB, server *broker.Server, wrap func(net.Listener) net.Lis
 	}
 }
 
-// start returns a server that is closed when its peers have gone.
+// start returns a server that is closed after its peers.
 func start(t testing.TB, server *broker.Server) *broker.Server {
 	t.Helper()
 	server.Logger = quiet()
@@ -222,7 +222,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// allocated is how much memory was ever asked for, also what is free again.
+// allocated is how much memory was allocated so far, including what is free again.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
@@ -237,7 +237,7 @@ func bounded(t testing.TB, before, limit int64) {
 	}
 }
 
-// settled checks that no more goroutines run than before. One that has said that it ends may still take a moment.
+// settled checks that no more goroutines run than before. A goroutine that is about to end may take a moment.
 func settled(t testing.TB, before int) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// processorTime is not known here, so that nothing is found to take too long.
+// processorTime is unknown here, so that nothing takes too long.
 func processorTime(testing.TB) time.Duration { return 0 }

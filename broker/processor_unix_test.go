@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// processorTime is how long the processors have worked for this process, which does not depend on what else the machine does.
+// processorTime is how much processor time this process has used, which does not depend on other processes.
 func processorTime(t testing.TB) time.Duration {
 	t.Helper()
 	var used syscall.Rusage

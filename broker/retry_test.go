@@ -9,12 +9,12 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// What a client holds when the server is closed has failed, and is delayed by the next server, too.
+// A delivery that is unacked when the server is closed has failed, and the next server delays it.
 func TestDelayedRetryOfHeld(t *testing.T) {
 	dir := t.TempDir()
 	server := start(t, &broker.Server{Dir: dir})
 	p := enter(t, dial(t, server))
-	p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-queue-type", Value: "quorum"},
+	p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-queue-type", Value: "quorum"},
 		{Key: "x-delayed-retry-type", Value: "failed"}, {Key: "x-delayed-retry-min", Value: time.Hour.Milliseconds()}}}, &wire.ConfirmSelect{})
 	expect[*wire.QueueDeclareOK](p)
 	expect[*wire.ConfirmSelectOK](p)
@@ -22,12 +22,12 @@ func TestDelayedRetryOfHeld(t *testing.T) {
 		p.publish("", "q", wire.Properties{}, []byte(body))
 		expect[*wire.BasicAck](p)
 	}
-	p.say(1, &wire.BasicGet{Queue: "q"})
+	p.sendMethods(1, &wire.BasicGet{Queue: "q"})
 	expect[*wire.BasicGetOK](p)
 	closed := make(chan error, 1)
 	go func() { closed <- server.Close() }()
 	expect[*wire.ConnectionClose](p)
-	p.say(0, &wire.ConnectionCloseOK{})
+	p.sendMethods(0, &wire.ConnectionCloseOK{})
 	if err := <-closed; err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// On a machine with little memory, what is kept of stored messages to save reading takes a small part of it, and no publisher waits because of that.
+// On a machine with little memory, the cache of stored messages uses a small part of it, and no publisher waits because of it.
 func TestLittleMemoryTakesManyMessages(t *testing.T) {
 	const limit, messages, size = 8 << 20, 3000, 8000
 	server := start(t, &broker.Server{Dir: t.TempDir(), Sync: broker.SyncNever, MemoryLimit: limit})
@@ -17,7 +17,7 @@ func TestLittleMemoryTakesManyMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := enter(t, dial(t, server))
-	p.say(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-queue-type", Value: "quorum"}}}, &wire.ConfirmSelect{})
+	p.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true, Arguments: wire.Table{{Key: "x-queue-type", Value: "quorum"}}}, &wire.ConfirmSelect{})
 	expect[*wire.QueueDeclareOK](p)
 	expect[*wire.ConfirmSelectOK](p)
 	for published := range uint64(messages) {
@@ -30,16 +30,16 @@ func TestLittleMemoryTakesManyMessages(t *testing.T) {
 	}
 }
 
-// The same holds for messages that a consumer has and has not acknowledged.
+// The same holds for unacked messages.
 func TestUnackedContentsLeaveBeforeTheAlarm(t *testing.T) {
 	const limit, messages, size = 8 << 20, 3000, 8000
-	server := start(t, &broker.Server{Dir: t.TempDir(), Sync: broker.SyncNever, MemoryLimit: limit, Resident: 1 << 30})
+	server := start(t, &broker.Server{Dir: t.TempDir(), Sync: broker.SyncNever, MemoryLimit: limit, MessageCache: 1 << 30})
 	n, err := access.Start(server, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	consumer, publisher := enter(t, dial(t, server)), enter(t, dial(t, server))
-	consumer.say(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.BasicConsume{Queue: "q"})
+	consumer.sendMethods(1, &wire.QueueDeclare{Queue: "q", Durable: true}, &wire.BasicConsume{Queue: "q"})
 	expect[*wire.QueueDeclareOK](consumer)
 	expect[*wire.BasicConsumeOK](consumer)
 	for i := range messages {

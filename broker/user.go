@@ -2,52 +2,55 @@ package broker
 
 import "github.com/rehop/rehop/broker/internal/node"
 
-// User may log in, and do in each virtual host what its permissions allow.
+// User is a user that can log in.
 type User struct {
-	// Name is what the user logs in with.
+	// Name is the name for the login. It must be UTF-8.
 	Name string
-	// Password of the user. Default: Hash.
+	// Password is the password for the login. Set Hash instead to keep it out of the program. Default: none.
 	Password string
-	// Hash of the password in RabbitMQ's format, if Password is empty: 4 bytes of salt and the SHA-256 of salt and
-	// password, in base64. Default: the user cannot log in with a password.
+	// Hash is the hash of the password in RabbitMQ's format: 4 bytes of salt and the SHA-256 of salt and password, in
+	// base64. It is ignored if Password is set. Default: the user cannot log in with a password.
 	Hash string
-	// Tags are RabbitMQ's, for the HTTP API: management, policymaker, monitoring, administrator. Default: no access.
+	// Tags are RabbitMQ's tags for the HTTP API: management, policymaker, monitoring, administrator.
+	// Default: no access to the HTTP API.
 	Tags []string
-	// Permissions by virtual host; "*" applies to all others. Default: none.
+	// Permissions are the permissions by virtual host. "*" applies to virtual hosts that are not listed.
+	// Default: the user has no access to any virtual host.
 	Permissions map[string]Permission
-	// LoopbackOnly lets the user log in from this machine only.
+	// LoopbackOnly allows the login only from this machine. Default: from everywhere.
 	LoopbackOnly bool
-	// TopicPermissions by virtual host and exchange. Default: all routing keys are allowed.
+	// TopicPermissions are by virtual host and exchange. Default: all routing keys are allowed.
 	TopicPermissions map[string]map[string]TopicPermission
-	// Limits of the user. Default: none.
+	// Limits are the limits of the user. Default: no limits.
 	Limits Limits
 }
 
-// Permission is what a user may do in a virtual host: regular expressions that the names of exchanges and queues
-// must match. An empty one matches nothing.
+// Permission is what a user may do in a virtual host. Each field is a regular expression that can match anywhere in the
+// name of an exchange or a queue. An empty one matches nothing.
 type Permission struct {
-	// Configure is for declaring and deleting.
+	// Configure allows to declare and delete.
 	Configure string
-	// Write is for publishing to an exchange and binding a queue.
+	// Write allows to publish to an exchange, and to bind a queue.
 	Write string
-	// Read is for consuming from a queue and binding to an exchange.
+	// Read allows to consume from a queue, and to bind to an exchange.
 	Read string
 }
 
-// TopicPermission is which routing keys a user may use with a topic exchange: regular expressions, in which
-// {username} and {vhost} stand for the user's values.
+// TopicPermission is which routing keys a user may use with a topic exchange. Each field is a regular expression, in which
+// {username} and {vhost} stand for the user's values. An empty one matches no key.
 type TopicPermission struct {
-	// Write is for publishing.
+	// Write allows to publish.
 	Write string
-	// Read is for binding.
+	// Read allows to bind.
 	Read string
 }
 
-// Limits is how much a user may have at a time.
+// Limits are limits of a user.
 type Limits struct {
-	// MaxConnections is how many connections the user may have; negative: none. Default: no limit.
+	// MaxConnections is how many connections the user can have. A negative value allows none. Default: no limit.
 	MaxConnections int
-	// MaxChannels is how many channels the user may have, on all connections; negative: none. Default: no limit.
+	// MaxChannels is how many channels the user can have on all connections. A negative value allows none.
+	// Default: no limit.
 	MaxChannels int
 }
 

@@ -1,4 +1,4 @@
-// Package brokertest gives tests a look into a broker.Server, and lets them inject faults.
+// Package brokertest shows tests the queues and messages of a broker.Server, and injects faults.
 package brokertest
 
 import (
@@ -14,21 +14,23 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// Control is a server's state and faults.
+// Control reads the state of a server and injects faults.
 type Control struct{ node *session.Server }
 
-// Open starts a server unless it runs, and returns its control.
+// Open returns the control of a server. It starts the server if it does not run.
 func Open(s *broker.Server) (*Control, error) { return open(s, nil) }
 
 // Log is how a server writes its log.
 type Log struct {
-	// SegmentSize is how large a file of the log grows, in bytes. Default: that of the server.
+	// SegmentSize is the size in bytes at which the log continues in a new file. Set a small one to test many files.
+	// Default: that of a server without this setting.
 	SegmentSize int64
-	// Reached is called at each of LogPoints that the log reaches, and may end the process. Default: nothing.
+	// Reached is called each time the log reaches one of LogPoints. It can kill the process to test a crash there.
+	// Default: nothing is called.
 	Reached func(point string)
 }
 
-// OpenWithLog is Open for a server that has not been started, with another log than users get.
+// OpenWithLog is Open with settings of the log that users cannot change. The server must not have been started.
 func OpenWithLog(s *broker.Server, log Log) (*Control, error) {
 	return open(s, func(c *node.Config) { c.Store.SegmentSize, c.Store.Crash = log.SegmentSize, log.Reached })
 }
@@ -41,10 +43,10 @@ func open(s *broker.Server, configure func(*node.Config)) (*Control, error) {
 	return &Control{n}, nil
 }
 
-// LogPoints names the points between two writes of the log at which a crash differs from others.
+// LogPoints returns the names of the points between two writes of the log at which a crash has different effects.
 func LogPoints() []string { return store.CrashPoints() }
 
-// File is a file that is written and synced as those of the log are.
+// File is a file that is written and synced like those of the log.
 type File interface {
 	io.WriterAt
 	io.Closer
@@ -52,44 +54,33 @@ type File interface {
 	Sync() error
 }
 
-// CreateFile creates such a file, to measure what a disk can do.
+// CreateFile creates such a file, to measure the speed of a disk.
 func CreateFile(dir, name string) (File, error) { return store.Dir(dir).Create(name) }
 
 // AddVhost creates a virtual host unless it exists.
 func (c *Control) AddVhost(name string) error { return c.node.AddVhost(name) }
 
-// DropConnections closes all connections without connection.close, and returns how many there were.
+// DropConnections closes all sockets without connection.close, and returns how many there were.
 func (c *Control) DropConnections() int { return c.node.DropConnections() }
 
-// Block blocks publishers, as a server does that is short of memory or disk, until it is called with false.
+// Block blocks publishers, as if memory or disk were short, until it is called with false.
 func (c *Control) Block(blocked bool) { c.node.SetAlarm(node.TestAlarm, blocked) }
 
-// Refuse answers publishes for which f is true with basic.nack; nil ends that. f is called from many goroutines.
-func (c *Control) Refuse(f func(exchange, key string) bool) {
-	c.node.RefusePublishes(withoutVhost(f))
-}
+// Refuse answers messages for which f returns true with basic.nack; nil ends that. f is called from many goroutines.
+func (c *Control) Refuse(f func(exchange, key string) bool) { c.node.RefusePublishes(f) }
 
-// HoldConfirms sends no confirms until it is called with false.
+// HoldConfirms holds all confirms until it is called with false, which sends them.
 func (c *Control) HoldConfirms(hold bool) { c.node.HoldConfirms(hold) }
 
-// HoldConfirmsOf sends no confirms for publishes for which f is true; nil ends that. f is called from many goroutines.
-func (c *Control) HoldConfirmsOf(f func(exchange, key string) bool) {
-	c.node.HoldConfirmsOf(withoutVhost(f))
-}
+// HoldConfirmsOf holds the confirms of messages for which f returns true; nil ends that and sends them. f is called from
+// many goroutines.
+func (c *Control) HoldConfirmsOf(f func(exchange, key string) bool) { c.node.HoldConfirmsOf(f) }
 
-func withoutVhost(f func(exchange, key string) bool) func(vhost, exchange, key string) bool {
-	if f == nil {
-		return nil
-	}
-	return func(_, exchange, key string) bool { return f(exchange, key) }
-}
-
-// FailDisk has the log fail as if a write or a sync had failed with this error. It does nothing to a server without a
-// directory.
+// FailDisk makes the log fail as if a write or a sync had failed with this error. A server without a directory is not
+// affected.
 func (c *Control) FailDisk(err error) { c.node.FailDisk(err) }
 
-// Connections returns the names of the clients that are connected: the connection_name that a client has set, or its
-// address.
+// Connections returns the names of the connected clients: the connection_name that a client has set, or its address.
 func (c *Control) Connections() (names []string) {
 	for _, open := range c.node.Connections() {
 		names = append(names, cmp.Or(open.ClientName(), open.Name))
@@ -107,16 +98,16 @@ func (c *Control) LastConfirmChannel(ctx context.Context) (number uint16) {
 	return number
 }
 
-// DeadLetters returns how many dead letters are on their way from one queue to others, and how many steps such
-// messages have made since the server was started. A test that looks at several queues has seen all messages if none
-// was on its way before, and no step was made meanwhile.
+// DeadLetters returns how many dead letters are between queues, and how many steps dead letters have made since the
+// server was started. A test that reads several queues has seen all messages if none was between queues before, and no
+// step was made meanwhile.
 func (c *Control) DeadLetters() (moving int, steps uint64) {
 	steps, moving = c.node.Moving()
 	return moving, steps
 }
 
-// NextDue returns how long it takes until the next message at the head of a queue expires or a delayed one becomes
-// ready, and whether there is one.
+// NextDue returns the time until the next message at the head of a queue expires or a delayed one becomes ready, and
+// whether there is one.
 func (c *Control) NextDue() (wait time.Duration, waits bool) { return c.node.NextDue() }
 
 // Check compares the counters of queues, memory and log with the messages that are there. Nothing may be published or

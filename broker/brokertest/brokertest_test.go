@@ -57,7 +57,7 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// A connection is counted from the moment at which its client knows that it is open, until the client knows that it is closed.
+// A connection is counted from before its client is notified that it is open, until the client is notified that it is closed.
 func TestConnectionsAreCountedAtOnce(t *testing.T) {
 	server := &broker.Server{}
 	defer server.Close()

@@ -25,7 +25,7 @@ func (c *Control) Queues(vhost string) (all []*Queue) {
 	return all
 }
 
-// Queue returns a queue, or nil if there is none.
+// Queue returns a queue, or nil if it does not exist.
 func (c *Control) Queue(vhost, name string) *Queue {
 	if v := c.node.Vhost(vhost); v != nil {
 		if q := v.Queue(name); q != nil {
@@ -37,10 +37,10 @@ func (c *Control) Queue(vhost, name string) *Queue {
 
 func newQueue(q *node.Queue) *Queue { return &Queue{q.Name, tableMap(q.Arguments), q} }
 
-// Counts is how much is in a queue.
+// Counts is how many messages and consumers a queue has.
 type Counts struct{ Ready, Unacked, Consumers int }
 
-// Counts returns how much is in the queue.
+// Counts returns how many messages and consumers the queue has.
 func (q *Queue) Counts() Counts {
 	s := q.queue.Status()
 	return Counts{Ready: s.Ready, Unacked: s.Unacked, Consumers: len(s.Consumers)}
@@ -90,10 +90,10 @@ func (q *Queue) Messages() (all []Message, err error) {
 	return all, nil
 }
 
-// persistent is the delivery mode of messages that are written to disk.
+// persistent is the delivery mode of persistent messages.
 const persistent = 2
 
-// tableMap returns a table with Go's own types.
+// tableMap converts a table to Go types.
 func tableMap(t wire.Table) map[string]any {
 	fields := make(map[string]any, len(t))
 	for _, f := range t {
@@ -114,7 +114,7 @@ func fieldValue(v any) any {
 		return list
 	case wire.Timestamp:
 		return time.Unix(int64(v), 0)
-	case wire.Decimal: // as text: Go has no type for it
+	case wire.Decimal: // as text, because Go has no type for it
 		scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(v.Scale)), nil)
 		return new(big.Rat).SetFrac(big.NewInt(int64(int32(v.Value))), scale).FloatString(int(v.Scale))
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// callTimeout is how long an AMQP session may take. Publishers may be blocked for longer.
+// callTimeout is how long the AMQP calls of one request may take. Publishers may be blocked for longer.
 const callTimeout = 15 * time.Second
 
-// amqpClient is a connection to the broker as the user who asks, with one channel. So all that AMQP checks is checked.
+// amqpClient is a connection to the broker as the user of a request, with one channel. So the request is subject to all
+// checks of AMQP.
 type amqpClient struct {
 	conn   net.Conn
 	reader *wire.Reader
@@ -31,7 +32,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.code, r.text) }
 
-// plain leaves out the name of the code, with which reply texts begin.
+// plain returns the text without the name of the code at its beginning.
 func (r *refusal) plain() string {
 	if _, text, ok := strings.Cut(r.text, " - "); ok {
 		return text
@@ -39,7 +40,7 @@ func (r *refusal) plain() string {
 	return r.text
 }
 
-// amqp does something in a session with the virtual host of the path.
+// amqp calls do with a connection to the virtual host of the path.
 func (c *call) amqp(do func(*amqpClient) error) error {
 	s, err := c.connect()
 	if err != nil {
@@ -53,7 +54,7 @@ func (c *call) amqp(do func(*amqpClient) error) error {
 	return err
 }
 
-// unblocked refuses to publish while publishers are blocked: the broker would not even see that the client has given up.
+// unblocked returns an error while publishers are blocked: the broker would not notice that the client has given up.
 func (c *call) unblocked() error {
 	if raised := c.node.Alarms(); len(raised) > 0 {
 		return &failure{http.StatusServiceUnavailable, "blocked", fmt.Sprintf("publishers are blocked, because the broker is %s", raised[0])}
@@ -61,7 +62,7 @@ func (c *call) unblocked() error {
 	return nil
 }
 
-// ask has one method answered.
+// ask sends one method and waits for the answer.
 func (c *call) ask(m wire.Method) error {
 	return c.amqp(func(s *amqpClient) error {
 		_, err := s.call(m)
@@ -112,17 +113,15 @@ func (s *amqpClient) open(ctx context.Context, user, password, vhost string) err
 	return ctx.Err()
 }
 
-// close waits until the broker has closed its side, so that the next request does not list the connection. If the broker has closed the
-// connection itself, there is nothing to wait for.
+// close waits until the broker has closed the connection, so that the next request does not list it.
 func (s *amqpClient) close() {
 	_, _ = s.callOn(0, &wire.ConnectionClose{ReplyCode: 200, ReplyText: "OK"})
 	_ = s.conn.Close()
 }
 
-// channel is the number of the session's only channel.
+// channel is the number of the client's only channel.
 const channel = 1
 
-// call sends a method and returns the answer.
 func (s *amqpClient) call(m wire.Method) (wire.Method, error) { return s.callOn(channel, m) }
 
 func (s *amqpClient) callOn(number uint16, m wire.Method) (wire.Method, error) {
@@ -134,13 +133,12 @@ func (s *amqpClient) callOn(number uint16, m wire.Method) (wire.Method, error) {
 
 func (s *amqpClient) send(number uint16, m wire.Method) error {
 	if err := wire.Check(m); err != nil {
-		return badRequest(err.Error())
+		return err
 	}
 	_, err := s.conn.Write(wire.AppendMethod(nil, number, m))
 	return err
 }
 
-// next returns the next method.
 func (s *amqpClient) next() (wire.Method, error) {
 	f, err := s.frame(wire.FrameMethod)
 	if err != nil {
@@ -161,7 +159,7 @@ func (s *amqpClient) next() (wire.Method, error) {
 	return m, nil
 }
 
-// frame returns the next frame, which must be of a type.
+// frame returns the next frame, which must have this type.
 func (s *amqpClient) frame(typ uint8) (wire.Frame, error) {
 	for {
 		f, err := s.reader.Next()
@@ -177,7 +175,8 @@ func (s *amqpClient) frame(typ uint8) (wire.Frame, error) {
 	}
 }
 
-// content reads what follows a method that carries a message. Of the body it keeps as much as is wanted.
+// content reads the properties and the body that follow a method. It returns the first wanted bytes of the body, and the
+// size of all of it.
 func (s *amqpClient) content(wanted int) (properties wire.Properties, body []byte, size int, err error) {
 	f, err := s.frame(wire.FrameHeader)
 	if err != nil {

@@ -9,26 +9,26 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// What a route may answer besides these is a failure or plain bytes.
+// The types of answers that are not plain JSON values. A handler can also return an error.
 type (
-	// object is a JSON object. Its keys are those of RabbitMQ.
+	// object is a JSON object with RabbitMQ's keys.
 	object map[string]any
-	// list is of objects, and can be asked for by pages.
+	// list is a JSON array that can be sorted and split into pages.
 	list []object
 	// status is an answer without content.
 	status int
-	// document is of a type that is not JSON.
+	// document is content that is not JSON.
 	document struct {
 		contentType string
 		content     []byte
 	}
 )
 
-// failure is an answer that says why something was not done.
+// failure is an error with RabbitMQ's status and words.
 type failure struct {
 	status int
 	kind   string
-	reason any // text, or a list as RabbitMQ has it
+	reason any // text, or a list where RabbitMQ has one
 }
 
 func (f *failure) Error() string {
@@ -40,7 +40,7 @@ func notFound() error { return &failure{http.StatusNotFound, "Object Not Found",
 
 func badRequest(reason any) error { return &failure{http.StatusBadRequest, "bad_request", reason} }
 
-// unauthorised is for those who are known, unauthenticated for those who are not.
+// unauthorised is for users that have logged in, unauthenticated for those that have not.
 func unauthorised(reason string) error {
 	return &failure{http.StatusUnauthorized, "not_authorised", reason}
 }
@@ -57,7 +57,7 @@ func made(created bool) status {
 	return http.StatusNoContent
 }
 
-// done answers what has nothing to tell.
+// done is the answer if there is nothing to return.
 const done = status(http.StatusNoContent)
 
 // write sends an answer or an error.
@@ -77,7 +77,7 @@ func write(w http.ResponseWriter, answer any) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="RabbitMQ Management"`)
 		}
 		code, answer = f.status, object{"error": f.kind, "reason": f.shownReason()}
-	case verdict:
+	case checkResult:
 		code, answer = a.status, a.object
 	}
 	content, err := json.Marshal(answer)
@@ -86,10 +86,10 @@ func write(w http.ResponseWriter, answer any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(content) // a client that has gone needs no answer
+	_, _ = w.Write(content) // fails if the client is gone
 }
 
-// shownReason disarms markup, as RabbitMQ does: reasons hold names that anybody may have chosen.
+// shownReason escapes markup, as RabbitMQ does: reasons contain names that clients have chosen.
 func (f *failure) shownReason() any {
 	if text, ok := f.reason.(string); ok {
 		return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text)
@@ -97,7 +97,7 @@ func (f *failure) shownReason() any {
 	return f.reason
 }
 
-// asFailure words an error of the broker as RabbitMQ's API does.
+// asFailure converts an error of the broker to what RabbitMQ's API answers.
 func asFailure(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {

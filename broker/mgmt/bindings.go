@@ -1,8 +1,8 @@
 package mgmt
 
 import (
+	"cmp"
 	"encoding/base64"
-	"encoding/binary"
 	"hash/fnv"
 	"net/http"
 	"net/url"
@@ -12,41 +12,29 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-func (c *call) bindings() (any, error) {
-	all := list{}
-	for _, v := range c.visible() {
-		for _, b := range v.Bindings() {
-			all = append(all, bindingObject(v.Name, b))
-		}
-	}
-	return all, nil
-}
-
-func bindingObject(vhost string, b node.Binding) object {
-	return object{"source": printable(b.Source), "vhost": printable(vhost), "destination": printable(b.Destination), "destination_type": b.Kind,
+func bindingObject(_ *call, v *node.Vhost, b node.Binding) object {
+	return object{"source": printable(b.Source), "vhost": printable(v.Name), "destination": printable(b.Destination), "destination_type": b.Kind,
 		"routing_key": printable(b.Key), "arguments": shown(b.Arguments), "properties_key": propertiesKey(b)}
 }
 
-// propertiesKey tells bindings between the same two apart: by the routing key, and a hash of the arguments if there are any.
+// propertiesKey identifies one of the bindings between the same source and destination: by the routing key, and a hash
+// of the arguments if there are any.
 func propertiesKey(b node.Binding) string {
-	key := strings.ReplaceAll(url.QueryEscape(b.Key), "+", "%20")
+	key := strings.NewReplacer("+", "%20", "~", "%7E").Replace(url.QueryEscape(b.Key))
 	if len(b.Arguments) == 0 {
-		if key == "" {
-			return "~"
-		}
-		return strings.ReplaceAll(key, "~", "%7E")
+		return cmp.Or(key, "~")
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write(wire.AppendTable(nil, b.Arguments)) // never fails
-	return strings.ReplaceAll(key, "~", "%7E") + "~" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, hash.Sum32()))
+	return key + "~" + base64.RawURLEncoding.EncodeToString(hash.Sum(nil))
 }
 
-// chosen lists the bindings of the path's virtual host that fit.
-func (c *call) chosen(fits func(node.Binding) bool) list {
+// bindingsWhere lists the bindings in the virtual host of the path that match.
+func (c *call) bindingsWhere(matches func(node.Binding) bool) list {
 	all := list{}
 	for _, b := range c.vhost.Bindings() {
-		if fits(b) {
-			all = append(all, bindingObject(c.vhost.Name, b))
+		if matches(b) {
+			all = append(all, bindingObject(c, c.vhost, b))
 		}
 	}
 	return all
@@ -54,31 +42,26 @@ func (c *call) chosen(fits func(node.Binding) bool) list {
 
 func (c *call) bindingsFromExchange() (any, error) {
 	name := c.exchangeName("exchange")
-	return c.chosen(func(b node.Binding) bool { return b.Source == name }), nil
+	return c.bindingsWhere(func(b node.Binding) bool { return b.Source == name }), nil
 }
 
 func (c *call) bindingsToExchange() (any, error) {
 	name := c.exchangeName("exchange")
-	return c.chosen(func(b node.Binding) bool { return b.Kind == "exchange" && b.Destination == name }), nil
+	return c.bindingsWhere(func(b node.Binding) bool { return b.Kind == "exchange" && b.Destination == name }), nil
 }
 
 func (c *call) bindingsToQueue() (any, error) {
 	name := c.path("queue")
-	return c.chosen(func(b node.Binding) bool { return b.Kind == "queue" && b.Destination == name }), nil
+	return c.bindingsWhere(func(b node.Binding) bool { return b.Kind == "queue" && b.Destination == name }), nil
 }
 
-// ends returns what the path says of a binding.
+// ends returns the source and the destination of a binding in the path.
 func (c *call) ends() (node.Binding, error) {
-	b := node.Binding{Source: c.exchangeName("source"), Destination: c.path("destination")}
-	switch c.path("kind") {
-	case "q":
-		b.Kind = "queue"
-	case "e":
-		b.Kind = "exchange"
-	default:
-		return b, notFound()
+	kind := map[string]string{"q": "queue", "e": "exchange"}[c.path("kind")]
+	if kind == "" {
+		return node.Binding{}, notFound()
 	}
-	return b, nil
+	return node.Binding{Source: c.exchangeName("source"), Kind: kind, Destination: c.path("destination")}, nil
 }
 
 func between(ends node.Binding) func(node.Binding) bool {
@@ -89,21 +72,17 @@ func between(ends node.Binding) func(node.Binding) bool {
 
 func (c *call) bindingsBetween() (any, error) {
 	ends, err := c.ends()
-	if err != nil {
-		return nil, err
-	}
-	return c.chosen(between(ends)), nil
+	return c.bindingsWhere(between(ends)), err
 }
 
-// named returns the one binding that the path names.
-func (c *call) named() (node.Binding, error) {
+// bindingInPath returns the one binding that the path names.
+func (c *call) bindingInPath() (node.Binding, error) {
 	ends, err := c.ends()
 	if err != nil {
 		return ends, err
 	}
-	key := c.path("key")
 	for _, b := range c.vhost.Bindings() {
-		if between(ends)(b) && propertiesKey(b) == key {
+		if between(ends)(b) && propertiesKey(b) == c.path("key") {
 			return b, nil
 		}
 	}
@@ -111,23 +90,15 @@ func (c *call) named() (node.Binding, error) {
 }
 
 func (c *call) oneBinding() (any, error) {
-	b, err := c.named()
-	return bindingObject(c.vhost.Name, b), err
+	b, err := c.bindingInPath()
+	return bindingObject(c, c.vhost, b), err
 }
 
 func (c *call) bind() (any, error) {
 	b, err := c.ends()
-	if err != nil {
-		return nil, err
-	}
-	f, err := c.fields(maxBody)
-	if err != nil {
-		return nil, err
-	}
-	if b.Key, err = f.text("routing_key", ""); err != nil {
-		return nil, err
-	}
-	if b.Arguments, err = f.arguments(); err != nil {
+	f := c.fields(maxBody)
+	b.Key, b.Arguments = f.text("routing_key", ""), f.arguments()
+	if err := cmp.Or(err, f.err); err != nil {
 		return nil, err
 	}
 	var m wire.Method = &wire.QueueBind{Queue: b.Destination, Exchange: b.Source, RoutingKey: b.Key, Arguments: b.Arguments}
@@ -142,7 +113,7 @@ func (c *call) bind() (any, error) {
 }
 
 func (c *call) unbind() (any, error) {
-	b, err := c.named()
+	b, err := c.bindingInPath()
 	if err != nil {
 		return nil, err
 	}

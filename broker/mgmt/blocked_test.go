@@ -39,7 +39,7 @@ func TestBlockedPublishers(t *testing.T) {
 		}
 		engine.SetAlarm(node.DiskAlarm, true)
 		synctest.Wait()
-		if err := s.send(channel, message); err != nil { // takes the reader from its socket to where it waits
+		if err := s.send(channel, message); err != nil { // makes the reader wait for the alarm
 			t.Fatal(err)
 		}
 		synctest.Wait()

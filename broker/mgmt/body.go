@@ -11,82 +11,108 @@ import (
 	"unicode/utf8"
 )
 
-// The largest bodies that are taken: of most requests, and of those that carry a message or definitions.
+// The largest request bodies: of most requests, and of those with a message or definitions.
 const (
 	maxBody      = 1 << 20
 	maxLargeBody = 10_000_000
 )
 
-// fields is the JSON object of a request. Fields that nobody knows are let pass, as tools send some.
-type fields map[string]any
+// fields is a JSON object: the body of a request, or an object in it. Its methods read one field each. For a field of
+// the wrong type they return a zero value and keep the error in err, which has the first one. So a handler reads all
+// fields and then checks err once. Unknown fields are ignored, because tools send some.
+type fields struct {
+	values map[string]any
+	err    error
+}
 
-// fields reads the body of a request, which must have the keys.
-func (c *call) fields(limit int64, required ...string) (fields, error) {
+// fields reads the body of a request, which must have the required fields.
+func (c *call) fields(limit int64, required ...string) *fields {
+	f := &fields{}
 	content, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, badRequest("http_body_limit_exceeded")
+		f.fail("http_body_limit_exceeded")
 	case err != nil:
-		return nil, badRequest("the body could not be read")
+		f.fail("the body could not be read")
 	case !utf8.Valid(content):
-		return nil, badRequest("not_json")
-	}
-	f := fields{}
-	if len(content) > 0 {
+		f.fail("not_json")
+	case len(content) > 0:
 		decoder := json.NewDecoder(bytes.NewReader(content))
 		decoder.UseNumber()
-		if err := decoder.Decode(&f); err != nil || f == nil || decoder.More() {
-			return nil, badRequest("not_json")
+		if err := decoder.Decode(&f.values); err != nil || f.values == nil || decoder.More() {
+			f.fail("not_json")
 		}
 	}
 	var missing []string
 	for _, key := range required {
-		if _, ok := f[key]; !ok {
+		if _, ok := f.values[key]; !ok {
 			missing = append(missing, "{key_missing,"+key+"}")
 		}
 	}
 	if missing != nil {
-		return nil, badRequest("[" + strings.Join(missing, ",") + "]")
+		f.fail("[" + strings.Join(missing, ",") + "]")
 	}
-	return f, nil
+	return f
 }
 
-// text returns a string, or what is the default.
-func (f fields) text(key, otherwise string) (string, error) {
-	switch v := f[key].(type) {
+// query returns the parameters of the query as fields.
+func (c *call) query() *fields {
+	f := &fields{values: make(map[string]any)}
+	for key, values := range c.r.URL.Query() {
+		f.values[key] = values[0]
+	}
+	return f
+}
+
+// fail keeps why the request is refused, unless there is an error already.
+func (f *fields) fail(reason any) { f.failWith(badRequest(reason)) }
+
+func (f *fields) failWith(err error) {
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+// text returns a string, or the default if the field is missing.
+func (f *fields) text(key, otherwise string) string {
+	switch v := f.values[key].(type) {
 	case nil:
-		return otherwise, nil
+		return otherwise
 	case string:
-		return v, nil
+		return v
 	}
-	return "", badRequest([]any{"not_string", key})
+	f.fail([]any{"not_string", key})
+	return ""
 }
 
-// flag returns a boolean, which may be given as a string.
-func (f fields) flag(key string) (bool, error) {
-	switch v := f[key].(type) {
-	case nil:
-		return false, nil
-	case bool:
-		return v, nil
-	case string:
-		switch v {
-		case "true":
-			return true, nil
-		case "false", "":
-			return false, nil
-		}
+// name returns the name in a definition, which must have one.
+func (f *fields) name(what string) string {
+	name, _ := f.values["name"].(string)
+	if name == "" {
+		f.fail(what + " needs a name")
 	}
-	return false, badRequest([]any{"not_boolean", f[key]})
+	return name
 }
 
-// integer returns a whole number, which may be given as a string.
-func (f fields) integer(key string, otherwise int) (int, error) {
+// flag returns a boolean, which may be a string.
+func (f *fields) flag(key string) bool {
+	switch v := f.values[key]; v {
+	case true, "true":
+		return true
+	case nil, false, "false", "":
+	default:
+		f.fail([]any{"not_boolean", v})
+	}
+	return false
+}
+
+// integer returns a whole number, which may be a string, or the default if the field is missing.
+func (f *fields) integer(key string, otherwise int) int {
 	digits := ""
-	switch v := f[key].(type) {
+	switch v := f.values[key].(type) {
 	case nil:
-		return otherwise, nil
+		return otherwise
 	case json.Number:
 		digits = v.String()
 	case string:
@@ -94,34 +120,23 @@ func (f fields) integer(key string, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil {
-		return 0, badRequest([]any{"not_integer", key})
+		f.fail([]any{"not_integer", key})
 	}
-	return n, nil
+	return n
 }
 
-// table returns a JSON object. RabbitMQ takes an empty array for an empty object.
-func (f fields) table(key string) (map[string]any, error) {
-	switch v := f[key].(type) {
+// table returns a JSON object. Like RabbitMQ, it reads an empty array as an empty object.
+func (f *fields) table(key string) map[string]any {
+	switch v := f.values[key].(type) {
 	case nil:
-		return nil, nil
+		return nil
 	case map[string]any:
-		return v, nil
+		return v
 	case []any:
 		if len(v) == 0 {
-			return nil, nil
+			return nil
 		}
 	}
-	return nil, badRequest([]any{"not_object", key})
-}
-
-// condition reads under which condition something is to be deleted. A value that nobody understands must not count as none.
-func (c *call) condition(key string) (bool, error) {
-	switch value := c.r.URL.Query().Get(key); value {
-	case "true":
-		return true, nil
-	case "false", "":
-		return false, nil
-	default:
-		return false, badRequest([]any{"not_boolean", value})
-	}
+	f.fail([]any{"not_object", key})
+	return nil
 }

@@ -17,26 +17,25 @@ type call struct {
 	user     *node.User
 	password string
 	values   map[string]string // of the names in the route's pattern
-	vhost    *node.Vhost       // that the path names, if it is there
+	vhost    *node.Vhost       // the one in the path; nil: none, or it does not exist
 }
 
-// path returns a name in the path.
 func (c *call) path(name string) string { return c.values[name] }
 
-// role is what a route asks of a user. The zero value lets nobody in.
+// role is which users may use a route. The zero value allows nobody.
 type role int
 
 const (
-	anybody       role = iota + 1 // with one of the tags
-	member                        // who may enter the virtual host
-	onlooker                      // who may enter it, or see what others do
-	policymaker                   // who may change policies there
-	monitor                       // who may see what others do
-	account                       // who may see what others do, or is the user whom the path names
-	administrator                 // who may do everything
+	anyUser            role = iota + 1 // with one of the tags
+	vhostUser                          // with a permission in the virtual host
+	vhostUserOrMonitor                 // one of both
+	policymaker                        // with a permission in the virtual host and the tag policymaker
+	monitor                            // with the tag monitoring
+	monitorOrSelf                      // with the tag monitoring, or the user in the path
+	administrator                      // with the tag administrator, which allows everything
 )
 
-// login finds out who asks.
+// login authenticates the user.
 func (c *call) login() error {
 	name, password, given := c.r.BasicAuth()
 	if !given {
@@ -54,7 +53,7 @@ func (c *call) login() error {
 	return nil
 }
 
-// fromThisMachine judges by the peer's own address, never by a header.
+// fromThisMachine uses the address of the connection, never a header.
 func (c *call) fromThisMachine() bool {
 	if local, ok := c.r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && (local.Network() == "unix" || local.Network() == "pipe") {
 		return true
@@ -63,7 +62,6 @@ func (c *call) fromThisMachine() bool {
 	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
-// has reports whether the user has one of the tags.
 func (c *call) has(tags ...string) bool {
 	return slices.ContainsFunc(tags, func(tag string) bool { return slices.Contains(c.user.Tags, tag) })
 }
@@ -71,14 +69,14 @@ func (c *call) has(tags ...string) bool {
 func (c *call) isAdministrator() bool { return c.has("administrator") }
 func (c *call) isMonitor() bool       { return c.has("administrator", "monitoring") }
 
-// permit refuses those who lack a role.
+// permit returns an error if the user lacks a role.
 func (c *call) permit(needs role) error {
 	mayEnter := c.vhost == nil || c.sees(c.vhost.Name)
 	switch needs {
-	case anybody:
+	case anyUser:
 		return nil
-	case member, onlooker:
-		if mayEnter || needs == onlooker && c.isMonitor() {
+	case vhostUser, vhostUserOrMonitor:
+		if mayEnter || needs == vhostUserOrMonitor && c.isMonitor() {
 			return nil
 		}
 		return unauthorised("User not authorised to access virtual host")
@@ -92,7 +90,7 @@ func (c *call) permit(needs role) error {
 			return nil
 		}
 		return unauthorised("Not monitor user")
-	case account:
+	case monitorOrSelf:
 		if c.isMonitor() || c.user.Name == c.path("user") {
 			return nil
 		}
@@ -106,20 +104,48 @@ func (c *call) permit(needs role) error {
 	return unauthorised("Nobody may do this")
 }
 
-// sees reports whether the user may look into a virtual host.
+// sees reports whether the user has access to a virtual host.
 func (c *call) sees(vhost string) bool {
 	if c.isAdministrator() {
 		return true
 	}
-	_, ok := c.user.In(vhost)
+	_, ok := c.user.Permission(vhost)
 	return ok
 }
 
-// visible returns the virtual hosts that a list is about: the one of the path, or all that the user may look into.
-func (c *call) visible() []*node.Vhost {
-	all := c.node.Vhosts()
+// pathVhosts returns the virtual host of the path, or all if the path has none.
+func (c *call) pathVhosts() []*node.Vhost {
 	if c.vhost != nil {
-		all = []*node.Vhost{c.vhost}
+		return []*node.Vhost{c.vhost}
 	}
-	return slices.DeleteFunc(all, func(v *node.Vhost) bool { return !c.sees(v.Name) })
+	return c.node.Vhosts()
+}
+
+// visible returns those of pathVhosts that the user has access to.
+func (c *call) visible() []*node.Vhost {
+	return slices.DeleteFunc(c.pathVhosts(), func(v *node.Vhost) bool { return !c.sees(v.Name) })
+}
+
+// listOf returns a handler that lists everything of one kind in the visible virtual hosts.
+func listOf[T any](items func(*node.Vhost) []T, describe func(*call, *node.Vhost, T) object) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		all := list{}
+		for _, v := range c.visible() {
+			for _, item := range items(v) {
+				all = append(all, describe(c, v, item))
+			}
+		}
+		return all, nil
+	}
+}
+
+// ofUser returns a handler for the user in the path, who must exist.
+func ofUser(serve func(*call, *node.User) (any, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		u := c.node.User(c.path("user"))
+		if u == nil {
+			return nil, notFound()
+		}
+		return serve(c, u)
+	}
 }

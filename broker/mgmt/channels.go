@@ -3,6 +3,7 @@ package mgmt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/broker/internal/node"
@@ -54,23 +55,17 @@ func (c *call) oneChannel() (any, error) {
 
 func (c *call) channelInFull(ch *session.Channel) (any, error) {
 	for _, s := range c.statuses([]*session.Connection{ch.Connection()}) {
-		if s.Channel != ch {
-			continue
+		if s.Channel == ch {
+			consumers := slices.DeleteFunc(c.subscriptions(), func(sub session.Subscription) bool { return sub.Channel != ch })
+			o := c.channelObject(s)
+			o["consumer_details"], o["publishes"], o["deliveries"] = c.consumerList(consumers), list{}, list{}
+			return o, nil
 		}
-		details := list{}
-		for _, sub := range c.subscriptions() {
-			if sub.Channel == ch {
-				details = append(details, c.consumerObject(sub))
-			}
-		}
-		o := c.channelObject(s)
-		o["consumer_details"], o["publishes"], o["deliveries"] = details, list{}, list{}
-		return o, nil
 	}
 	return nil, notFound()
 }
 
-// channelName is that of the connection and the number.
+// channelName is the name of the connection and the number of the channel.
 func channelName(ch *session.Channel) string {
 	return fmt.Sprintf("%s (%d)", printable(ch.Connection().Name), ch.Number)
 }
@@ -78,7 +73,7 @@ func channelName(ch *session.Channel) string {
 func (a *api) channelObject(s session.ChannelStatus) object {
 	conn := s.Channel.Connection()
 	o := object{
-		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Name(),
+		"name": channelName(s.Channel), "number": s.Channel.Number, "connection_details": connectionBrief(conn), "node": a.node.Config.Name,
 		"vhost": printable(conn.Vhost()), "user": printable(conn.User), "user_who_performed_action": printable(conn.User), "state": "running",
 		"confirm": s.Confirming, "transactional": s.Transactional, "prefetch_count": s.Prefetch,
 		"consumer_count": s.Consumers, "messages_unacknowledged": s.Unacked, "messages_unconfirmed": s.Unconfirmed,
@@ -89,7 +84,7 @@ func (a *api) channelObject(s session.ChannelStatus) object {
 	}
 	now := figuresOfTraffic(s.Traffic)
 	if rates := a.rates.of(s.Channel, now); now.happened() {
-		o["message_stats"] = now.publisherStats(rates)
+		o["message_stats"] = now.publisherStats(object{}, rates)
 	}
 	return o
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/session"
 )
 
-// connections lists those that the user may see: all for those who monitor, else one's own.
+// connections lists the connections that the user can see: with the tag monitoring all, otherwise the user's own.
 func (c *call) connections() (any, error) {
 	all := list{}
 	for _, conn := range c.visibleConnections() {
@@ -19,16 +19,17 @@ func (c *call) connections() (any, error) {
 	return all, nil
 }
 
+// visibleConnections returns the connections that the user can see, in the virtual host and of the user in the path.
 func (c *call) visibleConnections() []*session.Connection {
 	all := slices.DeleteFunc(c.node.Connections(), func(conn *session.Connection) bool {
-		elsewhere := c.vhost != nil && conn.Vhost() != c.vhost.Name
-		return elsewhere || !c.isMonitor() && conn.User != c.user.Name
+		excluded := c.vhost != nil && conn.Vhost() != c.vhost.Name || c.path("user") != "" && conn.User != c.path("user")
+		return excluded || !c.isMonitor() && conn.User != c.user.Name
 	})
 	slices.SortFunc(all, func(a, b *session.Connection) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// connection finds the connection of the path, if the user may see it, or close it.
+// connection returns the connection of the path. Only a privileged user may use those of other users.
 func (c *call) connection(privileged bool) (*session.Connection, error) {
 	for _, conn := range c.node.Connections() {
 		if conn.Name != c.path("connection") {
@@ -59,7 +60,7 @@ func (c *call) closeConnection() (any, error) {
 	return done, nil
 }
 
-// reason is what the client of a connection is told.
+// reason is what the client of a closed connection receives.
 func (c *call) reason() string {
 	if reason := c.r.Header.Get("X-Reason"); reason != "" {
 		return shortened(printable(reason))
@@ -67,28 +68,15 @@ func (c *call) reason() string {
 	return "Closed via management plugin"
 }
 
-// connectionsOfUser lists those of one user that the caller may see.
-func (c *call) connectionsOfUser() (any, error) {
-	all := list{}
-	for _, conn := range c.visibleConnections() {
-		if conn.User == c.path("user") {
-			all = append(all, c.connectionObject(conn))
-		}
-	}
-	return all, nil
-}
-
-// closeConnectionsOfUser closes all of one user. That there are none is no fault.
+// closeConnectionsOfUser closes all connections of one user. It is no error if there are none.
 func (c *call) closeConnectionsOfUser() (any, error) {
-	for _, conn := range c.node.Connections() {
-		if conn.User == c.path("user") {
-			conn.Close(c.reason())
-		}
+	for _, conn := range c.visibleConnections() {
+		conn.Close(c.reason())
 	}
 	return done, nil
 }
 
-// shortened keeps a reason within what a reply text can hold.
+// shortened limits a reason to what fits into a reply text.
 func shortened(reason string) string {
 	const most = 200
 	if len(reason) > most {
@@ -106,7 +94,7 @@ func (a *api) connectionObject(c *session.Connection) object {
 	host, port := hostPort(local)
 	peerHost, peerPort := hostPort(remote)
 	o := object{
-		"name": printable(c.Name), "vhost": printable(c.Vhost()), "user": printable(c.User), "node": a.node.Name(), "state": state, "type": "network",
+		"name": printable(c.Name), "vhost": printable(c.Vhost()), "user": printable(c.User), "node": a.node.Config.Name, "state": state, "type": "network",
 		"protocol": "AMQP 0-9-1", "auth_mechanism": printable(c.Mechanism), "connected_at": c.Since.UnixMilli(), "user_who_performed_action": printable(c.User),
 		"host": host, "port": port, "peer_host": peerHost, "peer_port": peerPort,
 		"channels": len(c.Channels()), "channel_max": c.ChannelMax, "frame_max": c.FrameMax, "timeout": int(c.Heartbeat.Seconds()),
@@ -120,7 +108,7 @@ func (a *api) connectionObject(c *session.Connection) object {
 	if name := c.ClientName(); name != "" {
 		o["user_provided_name"] = name
 	}
-	if c.Inside() { // in RabbitMQ's words for those of its own process
+	if c.Inside() { // RabbitMQ's name for connections within its own process
 		o["type"] = "direct"
 	}
 	if c.Own() {
@@ -146,7 +134,7 @@ func (a *api) describeTLS(o object, state tls.ConnectionState) {
 	}
 }
 
-// hostPort splits an address; those within the process have no port.
+// hostPort splits an address. Connections within the process have no port.
 func hostPort(addr net.Addr) (string, int) {
 	if tcp, ok := addr.(*net.TCPAddr); ok {
 		return tcp.IP.String(), tcp.Port

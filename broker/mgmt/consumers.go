@@ -7,16 +7,12 @@ import (
 
 func (c *call) consumers() (any, error) {
 	if c.vhost != nil && c.since(node.RabbitMQ43) && !c.isMonitor() && !c.sees(c.vhost.Name) {
-		return nil, notFound() // earlier releases have an empty list
+		return nil, notFound() // earlier releases return an empty list
 	}
-	all := list{}
-	for _, s := range c.subscriptions() {
-		all = append(all, c.consumerObject(s))
-	}
-	return all, nil
+	return c.consumerList(c.subscriptions()), nil
 }
 
-// subscriptions returns the consumers in the virtual hosts that the user may look into.
+// subscriptions returns the consumers in the visible virtual hosts.
 func (c *call) subscriptions() (all []session.Subscription) {
 	for _, v := range c.visible() {
 		for _, q := range v.Queues() {
@@ -26,20 +22,28 @@ func (c *call) subscriptions() (all []session.Subscription) {
 	return all
 }
 
+func (a *api) consumerList(subscriptions []session.Subscription) list {
+	all := list{}
+	for _, s := range subscriptions {
+		all = append(all, a.consumerObject(s))
+	}
+	return all
+}
+
 func (a *api) consumerObject(s session.Subscription) object {
 	activity := "up"
-	switch {
-	case s.Queue.SingleActive() && s.Active:
-		activity = "single_active"
-	case s.Queue.SingleActive():
+	if node.SingleActive(s.Queue.Arguments) {
 		activity = "waiting"
+		if s.Active {
+			activity = "single_active"
+		}
 	}
 	conn := s.Channel.Connection()
 	channel := connectionBrief(conn)
 	channel["connection_name"], channel["name"] = channel["name"], channelName(s.Channel)
-	channel["number"], channel["node"], channel["user"] = s.Channel.Number, a.node.Name(), printable(conn.User)
+	channel["number"], channel["node"], channel["user"] = s.Channel.Number, a.node.Config.Name, printable(conn.User)
 	o := object{
-		"consumer_tag": printable(s.Tag), "queue": object{"name": printable(s.Queue.Name), "vhost": printable(s.Queue.VhostName())}, "channel_details": channel,
+		"consumer_tag": printable(s.Tag), "queue": object{"name": printable(s.Queue.Name), "vhost": printable(s.Queue.Vhost.Name)}, "channel_details": channel,
 		"ack_required": !s.NoAck, "exclusive": s.Exclusive, "active": s.Active, "activity_status": activity, "prefetch_count": s.Prefetch,
 		"arguments": shown(s.Arguments),
 	}

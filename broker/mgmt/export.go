@@ -6,7 +6,6 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// exportAll is the definitions of the whole broker.
 func (c *call) exportAll() (any, error) {
 	users, vhosts := list{}, list{}
 	for _, u := range c.node.Users() {
@@ -19,24 +18,21 @@ func (c *call) exportAll() (any, error) {
 		}
 		vhosts = append(vhosts, o)
 	}
-	permissions, err := c.permissions()
-	if err != nil {
-		return nil, err
-	}
 	o := c.definitions(c.node.Vhosts(), true)
-	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Version(), "rehop", c.node.Version()
-	o["users"], o["vhosts"], o["permissions"], o["topic_permissions"], o["global_parameters"] = users, vhosts, permissions, c.topicPermissionsOf(c.node.Users()), globalParameters(c.node)
+	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Config.Version, "rehop", c.node.Config.Version
+	o["users"], o["vhosts"], o["global_parameters"] = users, vhosts, globalParameters(c.node)
+	o["permissions"], o["topic_permissions"] = c.permissionsOf(c.node.Users()...), c.topicPermissionsOf(c.node.Users()...)
 	return o, nil
 }
 
-// exportVhost is the definitions of one virtual host, which can be imported into another.
+// exportVhost exports the definitions of one virtual host, which can be imported into another.
 func (c *call) exportVhost() (any, error) {
 	o := c.definitions([]*node.Vhost{c.vhost}, false)
 	if !c.since(node.RabbitMQ40) {
 		return o, nil
 	}
 	name, metadata := printable(c.vhost.Name), c.metadata(c.vhost.Metadata())
-	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Version(), "rehop", c.node.Version()
+	o["rabbitmq_version"], o["product_name"], o["product_version"] = c.node.Config.Version, "rehop", c.node.Config.Version
 	o["rabbitmq_definition_format"], o["original_vhost_name"], o["explanation"] = "single_virtual_host", name, "Definitions of virtual host '"+name+"'"
 	o["metadata"], o["description"], o["limits"] = metadata, metadata["description"], shownLimits(c.vhost.Limits())
 	if !c.since(node.RabbitMQ43) {
@@ -48,7 +44,7 @@ func (c *call) exportVhost() (any, error) {
 	return o, nil
 }
 
-// definitions has what is in virtual hosts, but for what a broker makes itself and what belongs to connections.
+// definitions describes what is in virtual hosts, except what every broker has and what belongs to connections.
 func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 	parameters, policies, queues, exchanges, bindings := list{}, list{}, list{}, list{}, list{}
 	for _, v := range vhosts {
@@ -59,7 +55,7 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 			return o
 		}
 		for _, p := range v.Policies() {
-			o := policyObject(v.Name, p)
+			o := policyObject(c, v, p)
 			if !named && c.since(node.RabbitMQ40) {
 				delete(o, "vhost")
 			}
@@ -88,18 +84,19 @@ func (c *call) definitions(vhosts []*node.Vhost, named bool) object {
 			}
 		}
 	}
-	return object{"rabbit_version": c.node.Version(), "parameters": parameters, "policies": policies, "queues": queues, "exchanges": exchanges, "bindings": bindings}
+	return object{"rabbit_version": c.node.Config.Version, "parameters": parameters, "policies": policies, "queues": queues, "exchanges": exchanges, "bindings": bindings}
 }
 
 func (a *api) queueDefinition(q *node.Queue) object {
 	o := object{"name": printable(q.Name), "durable": q.Durable, "auto_delete": q.AutoDelete, "arguments": shown(q.ShownArguments())}
 	if a.since(node.RabbitMQ43) {
-		o["type"] = q.Type()
+		o["type"] = q.Core.Type
 	}
 	return o
 }
 
-// exchangeDefinition has what is needed to declare an exchange. RabbitMQ 4.3 does not export those that are internal, and so has no word for them.
+// exchangeDefinition has what is needed to declare an exchange. RabbitMQ 4.3 does not export internal exchanges, and so
+// has no key for that.
 func (a *api) exchangeDefinition(x *node.Exchange) object {
 	o := object{"name": printable(x.Name), "type": x.Kind, "durable": x.Durable, "auto_delete": x.AutoDelete, "arguments": shown(x.Arguments)}
 	if x.Internal || !a.since(node.RabbitMQ43) {

@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/access"
 )
 
-// When the disk has failed, no check says that all is well.
+// When the disk has failed, no check reports success.
 func TestHealthOfFailedDisk(t *testing.T) {
 	server := &broker.Server{Dir: t.TempDir(), Logger: quiet()}
 	handler, err := Handler(server)
@@ -26,7 +26,7 @@ func TestHealthOfFailedDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, node: engine, server: server, http: web}
+	d := &testAPI{t: t, node: engine, server: server, http: web}
 	engine.FailDisk(syscall.EIO)
 	port := web.Listener.Addr().(*net.TCPAddr).Port
 	for _, check := range []string{"aliveness-test/%2F", "health/checks/alarms", "health/checks/local-alarms", "health/checks/virtual-hosts",
@@ -34,7 +34,7 @@ func TestHealthOfFailedDisk(t *testing.T) {
 		"health/checks/node-is-quorum-critical"} {
 		d.must(503, "GET", "/api/"+check, "")
 	}
-	want := `{"alarms":[{"node":"rehop","resource":"disk"}],"reason":"the disk has failed, restart the broker when it is well","status":"failed"}`
+	want := `{"alarms":[{"node":"rehop","resource":"disk"}],"reason":"the disk has failed; fix the disk and restart the broker","status":"failed"}`
 	if got := d.must(503, "GET", "/api/health/checks/alarms", "").body; got != want {
 		t.Errorf("alarms: got %s, want %s", got, want)
 	}

@@ -1,10 +1,8 @@
 package mgmt
 
-import (
-	"github.com/rehop/rehop/broker/internal/node"
-)
+import "github.com/rehop/rehop/broker/internal/node"
 
-// The deprecated features of RabbitMQ 4 that this broker has, or refuses as the release does which it follows.
+// The deprecated features of RabbitMQ 4 that this broker has, or refuses if its release does.
 const (
 	globalQos       = "global_qos"
 	transientQueues = "transient_nonexcl_queues"
@@ -14,13 +12,11 @@ func (c *call) deprecatedFeatures() (any, error) {
 	return list{c.featureObject(globalQos), c.featureObject(transientQueues)}, nil
 }
 
-// usedFeatures are the deprecated features of which something is in use. RabbitMQ does not tell for global_qos, either.
+// usedFeatures lists the deprecated features in use. Like RabbitMQ, it does not report global_qos.
 func (c *call) usedFeatures() (any, error) {
-	for _, v := range c.node.Vhosts() {
-		for _, q := range v.Queues() {
-			if !q.Durable && !q.Exclusive {
-				return list{c.featureObject(transientQueues)}, nil
-			}
+	for q := range c.node.Queues() {
+		if !q.Durable && !q.Exclusive {
+			return list{c.featureObject(transientQueues)}, nil
 		}
 	}
 	return list{}, nil

@@ -8,17 +8,17 @@ import (
 	"syscall"
 )
 
-// openFiles counts them; not ok: the system does not tell.
-func openFiles() (descriptors, bool) {
+// openFiles returns how many files and sockets the process has open, and how many it may have; not ok: unknown.
+func openFiles() (open, limit int64, ok bool) {
 	dir, err := os.Open("/dev/fd")
 	if err != nil {
-		return descriptors{}, false
+		return 0, 0, false
 	}
 	names, err := dir.Readdirnames(-1)
 	_ = dir.Close()
-	var limit syscall.Rlimit
-	if err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
-		return descriptors{}, false
+	var most syscall.Rlimit
+	if err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &most) != nil {
+		return 0, 0, false
 	}
-	return descriptors{open: int64(len(names)) - 1, limit: int64(min(uint64(limit.Cur), math.MaxInt32))}, true // without that of the directory itself
+	return int64(len(names)) - 1, int64(min(uint64(most.Cur), math.MaxInt32)), true // without that of the directory itself
 }

@@ -11,34 +11,33 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// verdict is the answer of a check.
-type verdict struct {
+// checkResult is the answer of a health check.
+type checkResult struct {
 	status int
 	object object
 }
 
-// diskFailed is what every check says when the broker has stopped working.
-const diskFailed = "the disk has failed, restart the broker when it is well"
+// diskFailed is the reason of every check after the disk has failed.
+const diskFailed = "the disk has failed; fix the disk and restart the broker"
 
-// working makes a check one that fails when the disk has failed, whatever it is about: the broker does nothing any more.
+// working returns a check that also fails if the disk has failed, because the broker has stopped working then.
 func working(check func(*call) (any, error)) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		if c.node.Failed() != nil {
-			return ill(diskFailed, nil), nil
+			return unhealthy(diskFailed, nil), nil
 		}
 		return check(c)
 	}
 }
 
-func healthy() verdict { return verdict{http.StatusOK, object{"status": "ok"}} }
+func healthy() checkResult { return checkResult{http.StatusOK, object{"status": "ok"}} }
 
-// ill says what is wrong, with details if there are any.
-func ill(reason string, details object) verdict {
-	o := merged(details, object{"status": "failed", "reason": reason})
-	return verdict{http.StatusServiceUnavailable, o}
+// unhealthy returns the reason, with details if there are any.
+func unhealthy(reason string, details object) checkResult {
+	return checkResult{http.StatusServiceUnavailable, merged(details, object{"status": "failed", "reason": reason})}
 }
 
-// aliveness takes a message through a queue, as the user.
+// aliveness publishes a message and gets it from a queue, as the user.
 func (c *call) aliveness() (any, error) {
 	const name = "aliveness-test"
 	if err := c.unblocked(); err != nil {
@@ -66,9 +65,9 @@ func (c *call) aliveness() (any, error) {
 	return healthy(), nil
 }
 
-// nodeHealth is the old check: it says what is wrong with status 200.
+// nodeHealth is the old check, which answers with status 200 even if something is wrong.
 func (c *call) nodeHealth() (any, error) {
-	if name := c.path("node"); name != "" && name != c.node.Name() {
+	if name := c.path("node"); name != "" && name != c.node.Config.Name {
 		return nil, notFound()
 	}
 	if err := c.node.Failed(); err != nil {
@@ -90,31 +89,31 @@ func (c *call) alarms() (any, error) {
 		case node.DiskAlarm, node.FailedAlarm:
 			resource = "disk"
 		}
-		raised = append(raised, object{"node": c.node.Name(), "resource": resource})
+		raised = append(raised, object{"node": c.node.Config.Name, "resource": resource})
 	}
 	if c.node.Failed() != nil {
-		return ill(diskFailed, object{"alarms": raised}), nil
+		return unhealthy(diskFailed, object{"alarms": raised}), nil
 	}
 	if len(raised) > 0 {
-		return ill("There are alarms in effect in the cluster", object{"alarms": raised}), nil
+		return unhealthy("There are alarms in effect in the cluster", object{"alarms": raised}), nil
 	}
 	return healthy(), nil
 }
 
-// vhostHealth: virtual hosts are down when the disk has failed.
+// vhostHealth reports virtual hosts as down after the disk has failed.
 func (c *call) vhostHealth() (any, error) {
 	if err := c.node.Failed(); err != nil {
-		return ill("Some virtual hosts are down: "+diskFailed, nil), nil
+		return unhealthy("Some virtual hosts are down: "+diskFailed, nil), nil
 	}
 	return healthy(), nil
 }
 
-// alone answers the checks whether other nodes could go on without this one.
-func (c *call) alone() (any, error) {
+// singleNode answers the checks whether a cluster can continue without this node.
+func (c *call) singleNode() (any, error) {
 	return object{"status": "ok", "reason": "single node cluster"}, nil
 }
 
-// certificates sees whether a certificate of the broker expires soon.
+// certificates checks whether a certificate of the broker expires soon.
 func (c *call) certificates() (any, error) {
 	within, err := strconv.Atoi(c.path("within"))
 	units := map[string]func(n int) time.Time{
@@ -136,7 +135,7 @@ func (c *call) certificates() (any, error) {
 			leaf, _ = x509.ParseCertificate(pair.Certificate[0])
 		}
 		if leaf != nil && leaf.NotAfter.Before(unit(within)) {
-			return ill("Certificates expiring", object{"expired": list{{"cert_expires_on": leaf.NotAfter.UTC().Format(time.RFC3339)}}}), nil
+			return unhealthy("Certificates expiring", object{"expired": list{{"cert_expires_on": leaf.NotAfter.UTC().Format(time.RFC3339)}}}), nil
 		}
 	}
 	return healthy(), nil

@@ -7,32 +7,24 @@ import (
 
 	"github.com/rehop/rehop/broker/internal/exchange"
 	"github.com/rehop/rehop/broker/internal/node"
-	"github.com/rehop/rehop/broker/internal/session"
 )
 
-func (c *call) importAll() (any, error)   { return c.importInto(nil) }
-func (c *call) importVhost() (any, error) { return c.importInto(c.vhost) }
-
-// importInto adds definitions to those that are there. What is there already stays, even if it differs; users, permissions and policies are
-// replaced. With a virtual host, all goes there.
-func (c *call) importInto(only *node.Vhost) (any, error) {
+// importDefinitions adds definitions to the existing ones. Existing queues, exchanges and bindings stay, even if they
+// differ; users, permissions, policies and parameters are replaced. If the path has a virtual host, everything goes there.
+func (c *call) importDefinitions() (any, error) {
 	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, &failure{http.StatusUnsupportedMediaType, "unsupported_media_type", "definitions must come as application/json"}
 	}
-	f, err := c.fields(maxLargeBody)
-	if err != nil {
-		return nil, err
-	}
-	im := importer{node: c.node, only: only}
-	steps := []struct {
+	f := c.fields(maxLargeBody)
+	for _, step := range []struct {
 		key string
-		add func(fields) error
-	}{{"users", im.user}, {"vhosts", im.vhost}, {"permissions", im.permission}, {"topic_permissions", im.topicPermission},
-		{"global_parameters", im.globalParameter}, {"parameters", im.parameter}, {"policies", im.policy}, {"queues", im.queue}, {"exchanges", im.exchange}, {"bindings", im.binding}}
-	for _, step := range steps {
-		definitions, err := f.objects(step.key)
-		if err != nil {
-			return nil, err
+		add func(*fields) error
+	}{{"users", c.importUser}, {"vhosts", c.importVhost}, {"permissions", c.importPermission}, {"topic_permissions", c.importTopicPermission},
+		{"global_parameters", c.importGlobalParameter}, {"parameters", c.importParameter}, {"policies", c.importPolicy}, {"queues", c.importQueue},
+		{"exchanges", c.importExchange}, {"bindings", c.importBinding}} {
+		definitions := f.objects(step.key)
+		if f.err != nil {
+			return nil, f.err
 		}
 		for i, definition := range definitions {
 			if err := step.add(definition); err != nil {
@@ -44,9 +36,9 @@ func (c *call) importInto(only *node.Vhost) (any, error) {
 }
 
 // describe names a definition in an error.
-func describe(definition fields) string {
+func describe(definition *fields) string {
 	for _, key := range []string{"name", "user", "source"} {
-		if name, ok := definition[key].(string); ok {
+		if name, ok := definition.values[key].(string); ok {
 			return fmt.Sprintf("%q", name)
 		}
 	}
@@ -54,225 +46,137 @@ func describe(definition fields) string {
 }
 
 // objects returns a list of JSON objects.
-func (f fields) objects(key string) ([]fields, error) {
-	if f[key] == nil {
-		return nil, nil
+func (f *fields) objects(key string) (all []*fields) {
+	if f.values[key] == nil {
+		return nil
 	}
-	entries, ok := f[key].([]any)
+	entries, ok := f.values[key].([]any)
 	if !ok {
-		return nil, badRequest([]any{"not_list", key})
+		f.fail([]any{"not_list", key})
 	}
-	var all []fields
 	for _, e := range entries {
 		o, ok := e.(map[string]any)
 		if !ok {
-			return nil, badRequest([]any{"not_object", key})
+			f.fail([]any{"not_object", key})
 		}
-		all = append(all, o)
+		all = append(all, &fields{values: o})
 	}
-	return all, nil
+	return all
 }
 
-// parameter takes the policies of operators and limits; others belong to plugins that this broker does not have, and are refused: to leave them out
-// in silence might let people in.
-func (im importer) parameter(f fields) error {
-	v, err := im.in(f)
-	if err != nil {
-		return err
+// vhostOf returns the virtual host that a definition belongs to.
+func (c *call) vhostOf(f *fields) *node.Vhost {
+	if c.vhost != nil {
+		return c.vhost
 	}
-	component, err := f.text("component", "")
-	if err != nil {
-		return err
+	name := f.text("vhost", "")
+	v := c.node.Vhost(name)
+	if v == nil {
+		f.failWith(fmt.Errorf("no virtual host %q", name))
 	}
-	name, err := f.text("name", "")
-	if err != nil {
-		return err
+	return v
+}
+
+// editUser changes a user, unless a field could not be read.
+func (c *call) editUser(f *fields, name string, create bool, edit func(*node.User)) (created bool, err error) {
+	if f.err != nil {
+		return false, f.err
+	}
+	return c.node.EditUser(name, create, edit)
+}
+
+func (c *call) importUser(f *fields) error {
+	_, err := c.editUser(f, f.name("a user"), true, userEdit(f))
+	return err
+}
+
+func (c *call) importVhost(f *fields) error {
+	name, edit := f.name("a virtual host"), vhostEdit(f, true)
+	if f.err != nil {
+		return f.err
+	}
+	return c.addVhost(name, edit)
+}
+
+func (c *call) importPermission(f *fields) error {
+	v, user, p := c.vhostOf(f), f.text("user", ""), f.permission()
+	_, err := c.editUser(f, user, false, func(u *node.User) { u.Permissions[v.Name] = p })
+	return err
+}
+
+func (c *call) importTopicPermission(f *fields) error {
+	v, user := c.vhostOf(f), f.text("user", "")
+	_, err := c.editUser(f, user, false, topicEdit(f, v))
+	return err
+}
+
+func (c *call) importGlobalParameter(f *fields) error {
+	name := f.name("a global parameter")
+	if f.err != nil {
+		return f.err
+	}
+	_, err := setGlobalParameter(c.node, name, f)
+	return err
+}
+
+// importParameter takes policies of operators and limits. Others belong to plugins that this broker does not have. They
+// are refused, because to ignore them could give access to users who should not have it.
+func (c *call) importParameter(f *fields) error {
+	v, component, name := c.vhostOf(f), f.text("component", ""), f.text("name", "")
+	if f.err != nil {
+		return f.err
 	}
 	return putParameter(v, component, name, f)
 }
 
-func (im importer) globalParameter(f fields) error {
-	name, err := f.text("name", "")
-	if err != nil || name == "" {
-		return badRequest("a global parameter needs a name")
-	}
-	_, err = setGlobalParameter(im.node, name, f)
-	return err
-}
-
-func (im importer) topicPermission(f fields) error {
-	v, err := im.in(f)
-	if err != nil {
-		return err
-	}
-	user, err := f.text("user", "")
-	if err != nil {
-		return err
-	}
-	edit, err := topicEdit(f, v.Name)
-	if err == nil {
-		_, err = im.node.EditUser(user, false, edit)
-	}
-	return err
-}
-
-// importer makes what definitions say.
-type importer struct {
-	node *session.Server
-	only *node.Vhost
-}
-
-// in returns the virtual host that a definition belongs to.
-func (im importer) in(f fields) (*node.Vhost, error) {
-	if im.only != nil {
-		return im.only, nil
-	}
-	name, err := f.text("vhost", "")
-	if err != nil {
-		return nil, err
-	}
-	if v := im.node.Vhost(name); v != nil {
-		return v, nil
-	}
-	return nil, fmt.Errorf("no virtual host %q", name)
-}
-
-func (im importer) user(f fields) error {
-	name, err := f.text("name", "")
-	if err != nil || name == "" {
-		return badRequest("a user needs a name")
-	}
-	edit, err := userEdit(f)
-	if err == nil {
-		_, err = im.node.EditUser(name, true, edit)
-	}
-	return err
-}
-
-func (im importer) vhost(f fields) error {
-	name, err := f.text("name", "")
-	if err != nil || name == "" {
-		return badRequest("a virtual host needs a name")
-	}
-	edit, err := vhostEdit(f, true)
-	if err != nil {
-		return err
-	}
-	if err := im.node.AddVhost(name); err != nil {
-		return err
-	}
-	if v := im.node.Vhost(name); v != nil {
-		return v.Describe(edit)
-	}
-	return nil
-}
-
-func (im importer) permission(f fields) error {
-	v, err := im.in(f)
-	if err != nil {
-		return err
-	}
-	user, err := f.text("user", "")
-	if err != nil {
-		return err
-	}
-	p, err := readPermission(f)
-	if err == nil {
-		_, err = im.node.EditUser(user, false, func(u *node.User) { u.Permissions[v.Name] = p })
-	}
-	return err
-}
-
-func (im importer) policy(f fields) error {
-	v, err := im.in(f)
-	if err != nil {
-		return err
-	}
-	p, err := readPolicy(f)
-	if err != nil {
-		return err
-	}
-	if p.Name, err = f.text("name", ""); err != nil {
-		return err
+func (c *call) importPolicy(f *fields) error {
+	v, p := c.vhostOf(f), f.policy()
+	p.Name = f.text("name", "")
+	if f.err != nil {
+		return f.err
 	}
 	return v.PutPolicy(p)
 }
 
-func (im importer) queue(f fields) error {
-	v, err := im.in(f)
-	if err != nil {
-		return err
+func (c *call) importQueue(f *fields) error {
+	v, name := c.vhostOf(f), f.name("a queue")
+	if f.err != nil || v.Queue(name) != nil {
+		return f.err
 	}
-	var q node.QueueSpec
-	if q.Name, err = f.text("name", ""); err != nil || q.Name == "" {
-		return badRequest("a queue needs a name")
+	q := node.QueueSpec{Name: name, Durable: f.flag("durable"), AutoDelete: f.flag("auto_delete"), Arguments: f.arguments()}
+	if f.err != nil {
+		return f.err
 	}
-	if v.Queue(q.Name) != nil {
-		return nil
-	}
-	if q.Durable, err = f.flag("durable"); err != nil {
-		return err
-	}
-	if q.AutoDelete, err = f.flag("auto_delete"); err != nil {
-		return err
-	}
-	if q.Arguments, err = f.arguments(); err != nil {
-		return err
-	}
-	_, err = v.DeclareQueue(q)
+	_, err := v.DeclareQueue(q)
 	return err
 }
 
-func (im importer) exchange(f fields) error {
-	v, err := im.in(f)
-	if err != nil {
-		return err
+func (c *call) importExchange(f *fields) error {
+	v, name := c.vhostOf(f), f.name("an exchange")
+	if f.err != nil || v.Exchange(name) != nil {
+		return f.err
 	}
-	var x node.Exchange
-	if x.Name, err = f.text("name", ""); err != nil || x.Name == "" {
-		return badRequest("an exchange needs a name")
+	typ := f.text("type", "")
+	kind, known := exchange.ParseKind(typ)
+	if !known {
+		f.failWith(fmt.Errorf("unknown exchange type '%s'", typ))
 	}
-	if v.Exchange(x.Name) != nil {
-		return nil
-	}
-	kind, err := f.text("type", "")
-	if err != nil {
-		return err
-	}
-	known := false
-	if x.Kind, known = exchange.ParseKind(kind); !known {
-		return fmt.Errorf("unknown exchange type '%s'", kind)
-	}
-	for key, flag := range map[string]*bool{"durable": &x.Durable, "auto_delete": &x.AutoDelete, "internal": &x.Internal} {
-		if *flag, err = f.flag(key); err != nil {
-			return err
-		}
-	}
-	if x.Arguments, err = f.arguments(); err != nil {
-		return err
+	x := node.Exchange{Name: name, Kind: kind, Durable: f.flag("durable"), AutoDelete: f.flag("auto_delete"), Internal: f.flag("internal"), Arguments: f.arguments()}
+	if f.err != nil {
+		return f.err
 	}
 	return v.DeclareExchange(x)
 }
 
-func (im importer) binding(f fields) error {
-	v, err := im.in(f)
-	if err != nil {
-		return err
-	}
-	var b node.Binding
-	for key, text := range map[string]*string{"source": &b.Source, "destination": &b.Destination, "destination_type": &b.Kind, "routing_key": &b.Key} {
-		if *text, err = f.text(key, ""); err != nil {
-			return err
-		}
-	}
+func (c *call) importBinding(f *fields) error {
+	v := c.vhostOf(f)
+	b := node.Binding{Source: f.text("source", ""), Destination: f.text("destination", ""), Kind: f.text("destination_type", ""), Key: f.text("routing_key", "")}
 	if b.Kind != "queue" && b.Kind != "exchange" {
-		return fmt.Errorf("destination_type %q must be queue or exchange", b.Kind)
+		f.failWith(fmt.Errorf("destination_type %q must be queue or exchange", b.Kind))
 	}
-	if b.Arguments, err = f.arguments(); err != nil {
-		return err
-	}
-	if b.Source == "" {
-		return nil // every queue is bound to the default exchange
+	b.Arguments = f.arguments()
+	if f.err != nil || b.Source == "" { // every queue is bound to the default exchange
+		return f.err
 	}
 	return v.BindNamed(b)
 }

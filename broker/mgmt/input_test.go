@@ -16,7 +16,7 @@ func newRecorder(method, path string) (*httptest.ResponseRecorder, *http.Request
 }
 
 func TestBadRequests(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true}`)
 	deep := strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100)
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestOddNamesComeBackAsTheyWere(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	for _, name := range []string{"a/b", "..", ".", "a;b", "ü 🐰", "<b>&", "a%2Fb", "a+b c", "a?b#c", "\u202etxt", "~", strings.Repeat("n", 255)} {
 		path := "/api/queues/%2F/" + url.PathEscape(name)
 		d.must(201, "PUT", path, `{"durable":true}`)
@@ -135,7 +135,7 @@ func quote(s string) string {
 }
 
 func TestBrowsersOnOtherSitesAreRefused(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	for _, c := range []struct {
 		header, value string
 		want          int
@@ -162,7 +162,7 @@ func TestBrowsersOnOtherSitesAreRefused(t *testing.T) {
 }
 
 func TestUnknownUsersLearnNothing(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	for _, path := range []string{"/", "/api/", "/api/nothing", "/api/auth", "/metrics", "/api/queues/none"} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE", "TRACE"} {
 			got := d.as("", "", method, path, "")
@@ -173,9 +173,9 @@ func TestUnknownUsersLearnNothing(t *testing.T) {
 	}
 }
 
-// FuzzRequest looks for requests that the API fails at: it must answer each with JSON, and never by a fault of its own.
+// FuzzRequest looks for requests that break the API: it must answer each with JSON, and never with an internal error.
 func FuzzRequest(f *testing.F) {
-	d := newDesk(f)
+	d := newTestAPI(f)
 	for _, seed := range []struct{ method, path, query, body string }{
 		{"GET", "api/queues/%2F/q", "page=1&name=a", ""}, {"PUT", "api/queues/%2F/q", "", `{"arguments":{"x":[1,{"a":1.5}]}}`},
 		{"POST", "api/exchanges/%2F//publish", "", `{"routing_key":"q","properties":{"headers":{"a":1}},"payload":"x","payload_encoding":"string"}`},

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// endpoint is where clients come in.
+// endpoint is an address on which clients connect.
 type endpoint struct {
 	protocol string
 	host     string
@@ -19,7 +19,7 @@ type endpoint struct {
 
 func (e endpoint) encrypted() bool { return e.protocol == "amqp/ssl" || e.protocol == "https" }
 
-// endpoints returns the broker's listeners, and the one by which the request came.
+// endpoints returns the broker's listeners, and the one through which the request came.
 func (c *call) endpoints() (all []endpoint) {
 	protocol := "amqp"
 	if c.server.TLS != nil {
@@ -40,23 +40,23 @@ func (c *call) endpoints() (all []endpoint) {
 	return all
 }
 
-// listeners describes where clients come in, and contexts the part of it that is the API's.
+// listeners describes the endpoints, and contexts those of the HTTP API.
 func (c *call) listeners() (listeners, contexts list) {
 	listeners, contexts = list{}, list{}
 	for _, e := range c.endpoints() {
-		o := object{"node": c.node.Name(), "protocol": e.protocol, "ip_address": e.host, "port": e.port}
+		o := object{"node": c.node.Config.Name, "protocol": e.protocol, "ip_address": e.host, "port": e.port}
 		if c.since(node.RabbitMQ43) {
 			o["tls"] = e.encrypted()
 		}
 		listeners = append(listeners, o)
 		if e.protocol == "http" || e.protocol == "https" {
-			contexts = append(contexts, object{"node": c.node.Name(), "description": "RabbitMQ Management", "path": "/", "ip": e.host, "port": strconv.Itoa(e.port)})
+			contexts = append(contexts, object{"node": c.node.Config.Name, "description": "RabbitMQ Management", "path": "/", "ip": e.host, "port": strconv.Itoa(e.port)})
 		}
 	}
 	return listeners, contexts
 }
 
-// portListener sees whether something listens on a port.
+// portListener checks whether something listens on a port.
 func (c *call) portListener() (any, error) {
 	port, err := strconv.Atoi(c.path("port"))
 	if err != nil {
@@ -69,10 +69,10 @@ func (c *call) portListener() (any, error) {
 	if slices.Contains(ports, port) {
 		return object{"status": "ok", "port": port}, nil
 	}
-	return ill("No active listener", object{"missing": port, "ports": ports}), nil
+	return unhealthy("No active listener", object{"missing": port, "ports": ports}), nil
 }
 
-// protocolListener sees whether a protocol is spoken; from 4.3 on one can ask for several, with commas.
+// protocolListener checks whether a listener has a protocol. From 4.3 on there can be several, separated by commas.
 func (c *call) protocolListener() (any, error) {
 	var protocols, missing []string
 	for _, e := range c.endpoints() {
@@ -90,16 +90,16 @@ func (c *call) protocolListener() (any, error) {
 	}
 	switch {
 	case len(missing) > 0 && several:
-		return ill("No active listener", object{"missing": missing, "protocols": protocols}), nil
+		return unhealthy("No active listener", object{"missing": missing, "protocols": protocols}), nil
 	case len(missing) > 0:
-		return ill("No active listener", object{"missing": missing[0], "protocols": protocols}), nil
+		return unhealthy("No active listener", object{"missing": missing[0], "protocols": protocols}), nil
 	case several:
 		return object{"status": "ok", "protocols": protocols}, nil
 	}
 	return object{"status": "ok", "protocol": wanted[0]}, nil
 }
 
-// protocolName is what listeners call a protocol that has other names, too.
+// protocolName returns the name of a protocol in the list of endpoints.
 func protocolName(wanted string) string {
 	switch wanted {
 	case "amqp091", "amqp0.9.1":

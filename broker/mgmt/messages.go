@@ -7,39 +7,30 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// publish publishes one message and says whether a queue got it.
+// publish publishes one message and reports whether it was routed to a queue.
 func (c *call) publish() (any, error) {
-	f, err := c.fields(maxLargeBody, "routing_key", "properties", "payload", "payload_encoding")
-	if err != nil {
-		return nil, err
-	}
-	m := &wire.BasicPublish{Exchange: c.exchangeName("exchange"), Mandatory: true}
-	if m.RoutingKey, err = f.text("routing_key", ""); err != nil {
-		return nil, err
-	}
-	body, err := f.payload()
-	if err != nil {
-		return nil, err
-	}
-	properties, err := f.properties()
-	if err != nil {
-		return nil, err
+	f := c.fields(maxLargeBody, "routing_key", "properties", "payload", "payload_encoding")
+	m := &wire.BasicPublish{Exchange: c.exchangeName("exchange"), RoutingKey: f.text("routing_key", ""), Mandatory: true}
+	body, properties := f.payload(), f.properties()
+	if f.err != nil {
+		return nil, f.err
 	}
 	if err := c.unblocked(); err != nil {
 		return nil, err
 	}
 	routed := false
-	err = c.amqp(func(s *amqpClient) error {
+	err := c.amqp(func(s *amqpClient) (err error) {
 		routed, err = s.publish(m, properties, body)
 		return err
 	})
 	if r, ok := err.(*refusal); ok {
-		return nil, badRequest(r.Error()) // RabbitMQ has these as they are
+		return nil, badRequest(r.Error()) // RabbitMQ returns the whole text here
 	}
 	return object{"routed": routed}, err
 }
@@ -77,51 +68,37 @@ func (s *amqpClient) publish(m *wire.BasicPublish, properties wire.Properties, b
 	}
 }
 
-func (f fields) payload() ([]byte, error) {
-	text, ok := f["payload"].(string)
+func (f *fields) payload() []byte {
+	text, ok := f.values["payload"].(string)
 	if !ok {
-		return nil, badRequest("payload_not_string")
+		f.fail("payload_not_string")
 	}
-	encoding, err := f.text("payload_encoding", "")
-	if err != nil {
-		return nil, err
-	}
-	switch encoding {
+	switch encoding := f.text("payload_encoding", ""); encoding {
 	case "string":
-		return []byte(text), nil
+		return []byte(text)
 	case "base64":
 		body, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, badRequest([]any{"not_base64", "payload"})
+			f.fail([]any{"not_base64", "payload"})
 		}
-		return body, nil
+		return body
+	default:
+		f.fail([]any{"unsupported_encoding", encoding})
+		return nil
 	}
-	return nil, badRequest([]any{"unsupported_encoding", encoding})
 }
 
-// properties reads the properties of a message. Those that nobody knows are let pass.
-func (f fields) properties() (wire.Properties, error) {
-	var p wire.Properties
-	o, err := f.table("properties")
-	if err != nil {
-		return p, err
-	}
-	given := fields(o)
-	headers, err := given.table("headers")
-	if err != nil {
-		return p, err
-	}
-	if p.Headers, err = table(headers); err != nil {
-		return p, err
-	}
+// properties reads the properties of a message. Unknown properties are ignored.
+func (f *fields) properties() (p wire.Properties) {
+	given := fields{values: f.table("properties")}
+	var err error
+	p.Headers, err = table(given.table("headers"))
+	given.failWith(err)
 	for _, field := range textProperties(&p) {
-		if _, ok := given[field.name]; !ok {
-			continue
+		if _, ok := given.values[field.name]; ok {
+			*field.value = given.text(field.name, "")
+			p.Has |= field.flag
 		}
-		if *field.value, err = given.text(field.name, ""); err != nil {
-			return p, err
-		}
-		p.Has |= field.flag
 	}
 	for _, field := range []struct {
 		name string
@@ -132,24 +109,23 @@ func (f fields) properties() (wire.Properties, error) {
 		{"priority", math.MaxUint8, func(n uint64) { p.Priority, p.Has = uint8(n), p.Has|wire.HasPriority }},
 		{"timestamp", math.MaxInt64, func(n uint64) { p.Timestamp, p.Has = n, p.Has|wire.HasTimestamp }},
 	} {
-		value, ok := given[field.name]
+		value, ok := given.values[field.name]
 		if !ok {
 			continue
 		}
 		number, _ := value.(json.Number)
 		n, err := number.Int64()
 		if err != nil || n < 0 || uint64(n) > field.top {
-			return p, badRequest([]any{"not_int", field.name})
+			given.fail([]any{"not_int", field.name})
 		}
 		field.set(uint64(n))
 	}
-	if err := p.Check(); err != nil {
-		return p, badRequest(err.Error())
-	}
-	return p, nil
+	given.failWith(p.Check())
+	f.failWith(given.err)
+	return p
 }
 
-// textProperty is a property that is text.
+// textProperty is a property that is a string.
 type textProperty struct {
 	name  string
 	value *string
@@ -165,34 +141,46 @@ func textProperties(p *wire.Properties) []textProperty {
 	}
 }
 
-// Bounds of what one request returns, so that it cannot ask for a whole queue at once.
+// Bounds of what one request returns, so that it cannot get a whole queue at once.
 const (
 	maxGot      = 50_000
 	maxGotBytes = 64 << 20
 )
 
-// getMessages takes messages from a queue, or looks at them and gives them back.
+// getMessages takes messages from a queue, or returns them to the queue after reading them.
 func (c *call) getMessages() (any, error) {
-	f, err := c.fields(maxBody, "ackmode", "count", "encoding")
-	if err != nil {
-		return nil, err
-	}
-	g := getter{queue: c.path("queue")}
-	if err := g.read(f); err != nil {
-		return nil, err
+	f := c.fields(maxBody, "ackmode", "count", "encoding")
+	g := newGetter(c.path("queue"), f)
+	if f.err != nil {
+		return nil, f.err
 	}
 	var got []object
-	err = c.amqp(func(s *amqpClient) error {
+	err := c.amqp(func(s *amqpClient) (err error) {
 		got, err = g.get(s)
 		return err
 	})
 	if r, ok := err.(*refusal); ok && r.code == wire.NotFound {
 		return nil, &failure{http.StatusNotFound, "not_found", r.text}
 	}
-	if err != nil {
-		return nil, err
+	return got, err
+}
+
+func newGetter(queue string, f *fields) getter {
+	g := getter{queue: queue, mode: f.text("ackmode", "")}
+	modes := []string{"ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"}
+	if !slices.Contains(modes, g.mode) {
+		f.fail(fmt.Sprintf("Invalid ackmode value: %s. Valid values are: %s", g.mode, strings.Join(modes, ", ")))
 	}
-	return got, nil
+	g.count = f.integer("count", 0)
+	encoding := f.text("encoding", "")
+	if encoding != "auto" && encoding != "base64" {
+		f.fail("Unsupported encoding. Please use auto or base64.")
+	}
+	g.base64 = encoding == "base64"
+	if g.truncate = f.integer("truncate", math.MaxInt); g.truncate < 0 {
+		f.fail([]any{"not_integer", "truncate"})
+	}
+	return g
 }
 
 // getter is a request for messages.
@@ -202,34 +190,6 @@ type getter struct {
 	count    int
 	base64   bool
 	truncate int
-}
-
-func (g *getter) read(f fields) (err error) {
-	if g.mode, err = f.text("ackmode", ""); err != nil {
-		return err
-	}
-	modes := []string{"ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"}
-	if !slices.Contains(modes, g.mode) {
-		return badRequest(fmt.Sprintf("Invalid ackmode value: %s. Valid values are: %s", g.mode, "ack_requeue_true, ack_requeue_false, reject_requeue_true, reject_requeue_false"))
-	}
-	if g.count, err = f.integer("count", 0); err != nil {
-		return err
-	}
-	encoding, err := f.text("encoding", "")
-	if err != nil {
-		return err
-	}
-	if encoding != "auto" && encoding != "base64" {
-		return badRequest("Unsupported encoding. Please use auto or base64.")
-	}
-	g.base64 = encoding == "base64"
-	if g.truncate, err = f.integer("truncate", math.MaxInt); err != nil {
-		return err
-	}
-	if g.truncate < 0 {
-		return badRequest([]any{"not_integer", "truncate"})
-	}
-	return nil
 }
 
 func (g *getter) get(s *amqpClient) ([]object, error) {
@@ -263,7 +223,7 @@ func (g *getter) get(s *amqpClient) ([]object, error) {
 	return got, g.settle(s, tag)
 }
 
-// settle gives back or rejects all messages up to a tag.
+// settle requeues or rejects all messages up to a tag.
 func (g *getter) settle(s *amqpClient, tag uint64) error {
 	if tag == 0 || g.mode == "ack_requeue_false" {
 		return nil
@@ -271,7 +231,7 @@ func (g *getter) settle(s *amqpClient, tag uint64) error {
 	return s.send(channel, &wire.BasicNack{DeliveryTag: tag, Multiple: true, Requeue: g.mode != "reject_requeue_false"})
 }
 
-// shownProperties has an empty list for no properties, as RabbitMQ has.
+// shownProperties returns an empty list if there are no properties, as RabbitMQ does.
 func shownProperties(p wire.Properties) any {
 	o := object{}
 	for _, field := range textProperties(&p) {

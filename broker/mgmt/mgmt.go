@@ -1,4 +1,5 @@
-// Package mgmt serves RabbitMQ's HTTP API for the embedded broker, so that rabbitmqadmin, client libraries and collectors of metrics work with it.
+// Package mgmt serves RabbitMQ's HTTP API for the embedded broker, so that rabbitmqadmin, client libraries and
+// Prometheus work with it.
 package mgmt
 
 import (
@@ -11,13 +12,20 @@ import (
 	"github.com/rehop/rehop/broker/internal/session"
 )
 
-// Handler serves the API below /api, and metrics for Prometheus at /metrics.
+// Handler returns a handler for a server: RabbitMQ's HTTP API at /api, and metrics for Prometheus at /metrics. It starts
+// the server if it does not run, and returns an error if that fails.
 //
-// Every request needs the name and password of a user (HTTP basic authentication) who has one of RabbitMQ's tags: management sees
-// and uses what the user's permissions allow, policymaker also changes policies, monitoring sees all connections and the metrics, and administrator
-// does everything. What is changed in a virtual host is changed by AMQP as that user, so that permissions hold here as they do there.
+// Every request needs the name and password of a user (HTTP basic authentication) with one of RabbitMQ's tags:
 //
-// Serve it on this machine alone or behind TLS: basic authentication does not encrypt. The http.Server should have a ReadHeaderTimeout.
+//   - management can see and use what the user's permissions allow.
+//   - policymaker can also change policies.
+//   - monitoring can also see all connections and the metrics.
+//   - administrator can do everything.
+//
+// The API changes a virtual host through AMQP connections of that user, so that the same permissions apply.
+//
+// Basic authentication does not encrypt passwords: serve the handler only on this machine, or behind TLS. Set
+// ReadHeaderTimeout of the http.Server, so that slow clients cannot keep connections open.
 func Handler(s *broker.Server) (http.Handler, error) {
 	n, err := access.Start(s, nil)
 	if err != nil {
@@ -26,18 +34,18 @@ func Handler(s *broker.Server) (http.Handler, error) {
 	return newAPI(s, n), nil
 }
 
-// api is what all requests share.
+// api has what all requests share.
 type api struct {
 	server     *broker.Server
 	node       *session.Server
 	routes     []route
 	rates      sampler
-	protection http.CrossOriginProtection // browsers send passwords along with requests of other sites, too
+	protection http.CrossOriginProtection // because browsers also send passwords with requests of other sites
 }
 
 func newAPI(s *broker.Server, n *session.Server) *api {
-	return &api{server: s, node: n, routes: routes(n.Compat())}
+	return &api{server: s, node: n, routes: routes(n.Config.Compat)}
 }
 
-// since reports whether the broker follows that release of RabbitMQ or a later one.
-func (a *api) since(release node.Compat) bool { return a.node.Compat() >= release }
+// since reports whether the broker follows this release of RabbitMQ or a later one.
+func (a *api) since(release node.Compat) bool { return a.node.Config.Compat >= release }

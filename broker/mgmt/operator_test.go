@@ -7,7 +7,7 @@ import (
 )
 
 func TestOperatorPolicies(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true}`)
 	d.must(201, "PUT", "/api/policies/%2F/p", `{"pattern":"","definition":{"max-length":10,"overflow":"reject-publish"}}`)
 	d.must(201, "PUT", "/api/operator-policies/%2F/p", `{"pattern":"^q","definition":{"max-length":5},"priority":3,"apply-to":"queues"}`)
@@ -49,7 +49,7 @@ func TestOperatorPolicies(t *testing.T) {
 }
 
 func TestPublishersAreCounted(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true}`)
 	d.must(200, "POST", "/api/exchanges/%2F//publish", `{"routing_key":"q","payload":"x","payload_encoding":"string","properties":{}}`)
 	d.must(200, "POST", "/api/exchanges/%2F//publish", `{"routing_key":"none","payload":"x","payload_encoding":"string","properties":{}}`)

@@ -32,8 +32,8 @@ func (c *call) overview() (any, error) {
 	now.messages(totals, rates)
 	churn := figuresOfChurn(c.node.Churn())
 	o := object{
-		"management_version": c.node.Version(), "rabbitmq_version": c.node.Version(), "product_name": "rehop", "product_version": c.node.Version(),
-		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": printable(c.node.ClusterName()), "node": c.node.Name(),
+		"management_version": c.node.Config.Version, "rabbitmq_version": c.node.Config.Version, "product_name": "rehop", "product_version": c.node.Config.Version,
+		"erlang_version": "none", "erlang_full_version": "none, " + runtime.Version(), "cluster_name": printable(c.node.ClusterName()), "node": c.node.Config.Name,
 		"rates_mode": "basic", "disable_stats": false, "enable_queue_totals": false, "statistics_db_event_queue": 0,
 		"exchange_types": exchangeTypes(), "message_stats": now.allStats(rates), "queue_totals": totals,
 		"churn_rates":   churn.churnRates(c.rates.of(c.node, churn)),
@@ -52,13 +52,13 @@ func (c *call) overview() (any, error) {
 func (c *call) clusterName() (any, error) { return object{"name": c.node.ClusterName()}, nil }
 
 func (c *call) putClusterName() (any, error) {
-	f, err := c.fields(maxBody, "name")
-	if err != nil {
-		return nil, err
-	}
-	name, ok := f["name"].(string)
+	f := c.fields(maxBody, "name")
+	name, ok := f.values["name"].(string)
 	if !ok {
-		return nil, badRequest([]any{"not_string", "name"})
+		f.fail([]any{"not_string", "name"})
+	}
+	if f.err != nil {
+		return nil, f.err
 	}
 	value, err := json.Marshal(name)
 	if err == nil {
@@ -67,7 +67,7 @@ func (c *call) putClusterName() (any, error) {
 	return done, err
 }
 
-// none lists what this broker does not have, so that tools which ask for everything go on.
+// none lists what this broker does not have, so that tools that request everything get an answer.
 func (c *call) none() (any, error) { return list{}, nil }
 
 func exchangeTypes() list {
@@ -81,7 +81,7 @@ func exchangeTypes() list {
 func (c *call) nodes() (any, error) { return list{c.nodeObject()}, nil }
 
 func (c *call) oneNode() (any, error) {
-	if c.path("node") != c.node.Name() {
+	if c.path("node") != c.node.Config.Name {
 		return nil, notFound()
 	}
 	return c.nodeObject(), nil
@@ -92,7 +92,7 @@ func (c *call) nodeObject() object {
 	used, limit := c.node.Memory()
 	_, contexts := c.listeners()
 	o := object{
-		"name": c.node.Name(), "type": "disc", "running": true, "os_pid": strconv.Itoa(os.Getpid()), "uptime": time.Since(c.node.Began()).Milliseconds(),
+		"name": c.node.Config.Name, "type": "disc", "running": true, "os_pid": strconv.Itoa(os.Getpid()), "uptime": time.Since(c.node.Began()).Milliseconds(),
 		"processors": runtime.NumCPU(), "run_queue": 0, "proc_used": runtime.NumGoroutine(), "sockets_used": len(c.node.Connections()),
 		"mem_used": used, "mem_limit": limit, "mem_alarm": slices.Contains(raised, node.MemoryAlarm),
 		"disk_free_limit": c.node.DiskReserve(), "disk_free_alarm": slices.Contains(raised, node.DiskAlarm) || slices.Contains(raised, node.FailedAlarm),
@@ -102,8 +102,8 @@ func (c *call) nodeObject() object {
 	if free, ok := c.node.DiskFree(); ok {
 		o["disk_free"] = free
 	}
-	if files, ok := openFiles(); ok {
-		o["fd_used"], o["fd_total"], o["sockets_total"] = files.open, files.limit, files.limit
+	if open, limit, ok := openFiles(); ok {
+		o["fd_used"], o["fd_total"], o["sockets_total"] = open, limit, limit
 	}
 	return o
 }

@@ -3,15 +3,17 @@ package mgmt
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Bounds of what a client may ask for.
+// Bounds of what a client may request.
 const (
 	pageSize    = 100
 	maxPageSize = 500
@@ -19,7 +21,7 @@ const (
 	maxColumns  = 64
 )
 
-// shape does to an answer what the query asks for: sorting, pages, columns.
+// shape applies the parameters of the query: sorting, pages, columns.
 func (c *call) shape(answer any) (any, error) {
 	query := c.r.URL.Query()
 	columns, err := parseColumns(query.Get("columns"))
@@ -44,7 +46,7 @@ func (c *call) shape(answer any) (any, error) {
 	return answer, nil
 }
 
-// columns are the keys that a client wants to see, such as message_stats.publish; none: all.
+// columns are the keys that a client wants, such as message_stats.publish; nil: all.
 type columns [][]string
 
 func parseColumns(text string) (columns, error) {
@@ -102,11 +104,8 @@ func (cs columns) of(o object) object {
 
 func merged(a, b object) object {
 	both := object{}
-	for _, o := range []object{a, b} {
-		for key, value := range o {
-			both[key] = value
-		}
-	}
+	maps.Copy(both, a)
+	maps.Copy(both, b)
 	return both
 }
 
@@ -132,7 +131,7 @@ func (l list) sort(path []string, reverse bool) {
 	})
 }
 
-// compare orders numbers before text, and what is missing before both.
+// compare sorts missing values before numbers, and numbers before text.
 func compare(a, b any) int {
 	rankA, numberA := rank(a)
 	rankB, numberB := rank(b)
@@ -140,24 +139,20 @@ func compare(a, b any) int {
 }
 
 func rank(value any) (int, float64) {
-	switch v := value.(type) {
-	case nil:
+	switch v := reflect.ValueOf(value); {
+	case value == nil:
 		return 0, 0
-	case int:
-		return 1, float64(v)
-	case int64:
-		return 1, float64(v)
-	case uint64:
-		return 1, float64(v)
-	case uint16:
-		return 1, float64(v)
-	case float64:
-		return 1, v
+	case v.CanInt():
+		return 1, float64(v.Int())
+	case v.CanUint():
+		return 1, float64(v.Uint())
+	case v.CanFloat():
+		return 1, v.Float()
 	}
 	return 2, 0
 }
 
-// page returns a part of a list with its place in the whole.
+// page returns one page of a list, with its position in the list.
 func (l list) page(query url.Values, cs columns) (any, error) {
 	invalid := badRequest("Pagination parameters are invalid")
 	page, err := strconv.Atoi(query.Get("page"))
@@ -189,7 +184,7 @@ func (l list) page(query url.Values, cs columns) (any, error) {
 		"page": page, "page_size": size, "page_count": pages, "items": cs.ofAll(items)}, nil
 }
 
-// named returns the objects whose name has the text in it, or matches it. Upper and lower case are the same.
+// named returns the objects whose name contains the text, or matches it. It ignores case.
 func (l list) named(text string, regex bool) (list, error) {
 	if text == "" {
 		return l, nil

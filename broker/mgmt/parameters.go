@@ -18,10 +18,10 @@ const (
 	limitsName        = "limits" // the one parameter of its kind
 )
 
-// plugins are kinds of parameters that others may look for here.
+// plugins are the kinds of parameters that belong to RabbitMQ's plugins.
 var plugins = map[string]string{"federation-upstream": "federation", "federation-upstream-set": "federation", "federation": "federation", "shovel": "shovels"}
 
-// unknownComponent says that there are no such parameters, and why.
+// unknownComponent reports that there are no such parameters, and why.
 func unknownComponent(component string) error {
 	reason := fmt.Sprintf("component %s not found", component)
 	if plugin := plugins[component]; plugin != "" {
@@ -30,7 +30,8 @@ func unknownComponent(component string) error {
 	return invalid(reason)
 }
 
-// parameters lists those of the virtual hosts that the user may see, of one component or all. Policies of users are not among them, as in RabbitMQ.
+// parameters lists those of the visible virtual hosts, of one component or all. Like RabbitMQ, it does not list policies
+// of users.
 func (c *call) parameters() (any, error) {
 	all := list{}
 	for _, v := range c.visible() {
@@ -68,7 +69,7 @@ func policyParameter(v *node.Vhost, p node.Policy) object {
 func (c *call) oneParameter() (any, error) {
 	component, name := c.path("component"), c.path("name")
 	if component == policyComponent {
-		if p, ok := c.vhost.Policy(name); ok {
+		if p, ok := c.vhost.Policy(name, false); ok {
 			return policyParameter(c.vhost, p), nil
 		}
 	}
@@ -81,16 +82,16 @@ func (c *call) oneParameter() (any, error) {
 }
 
 func (c *call) putParameter() (any, error) {
-	f, err := c.fields(maxBody, "value")
-	if err != nil {
-		return nil, err
+	f := c.fields(maxBody, "value")
+	if f.err != nil {
+		return nil, f.err
 	}
 	_, missing := c.oneParameter()
 	return made(missing != nil), putParameter(c.vhost, c.path("component"), c.path("name"), f)
 }
 
-// putParameter sets what a kind of parameters stands for.
-func putParameter(v *node.Vhost, component, name string, f fields) error {
+// putParameter sets a parameter to the field "value".
+func putParameter(v *node.Vhost, component, name string, f *fields) error {
 	switch component {
 	case policyComponent:
 		return badRequest("policies may not be set using this method")
@@ -98,19 +99,19 @@ func putParameter(v *node.Vhost, component, name string, f fields) error {
 	default:
 		return unknownComponent(component)
 	}
-	value, err := f.table("value")
-	if err != nil {
-		return err
+	value := &fields{values: f.table("value"), err: f.err}
+	if value.err != nil {
+		return value.err
 	}
 	if component == operatorComponent {
 		for _, key := range []string{"pattern", "definition", "priority"} {
-			if _, ok := value[key]; !ok {
+			if _, ok := value.values[key]; !ok {
 				return invalid(fmt.Sprintf("Key %q not found in %s", key, name))
 			}
 		}
-		p, err := readPolicy(value)
-		if err != nil {
-			return err
+		p := value.policy()
+		if value.err != nil {
+			return value.err
 		}
 		p.Name, p.Operator = name, true
 		return v.PutPolicy(p)
@@ -118,7 +119,7 @@ func putParameter(v *node.Vhost, component, name string, f fields) error {
 	if name != limitsName {
 		return invalid(fmt.Sprintf("component %s has one parameter, %s", limitsComponent, limitsName))
 	}
-	limits, fault := node.ReadLimits(value, limitsName, node.VhostLimits()...)
+	limits, fault := node.ReadLimits(value.values, limitsName, node.VhostLimits()...)
 	if fault != "" {
 		return invalid(fault)
 	}
@@ -136,12 +137,12 @@ func (c *call) deleteParameter() (any, error) {
 	case policyComponent:
 		return nil, badRequest("policies may not be cleared using this method")
 	case operatorComponent:
-		return done, c.vhost.DeleteOperatorPolicy(c.path("name"))
+		return done, c.vhost.DeletePolicy(c.path("name"), true)
 	}
 	return done, c.vhost.EditLimits(func(l node.Limits) { clear(l) })
 }
 
-// globalParameters lists what plugins and tools keep for the whole broker.
+// globalParameters lists the parameters that plugins and tools keep for the whole broker.
 func (c *call) globalParameters() (any, error) { return globalParameters(c.node), nil }
 
 func globalParameters(n *session.Server) list {
@@ -161,18 +162,18 @@ func (c *call) oneGlobalParameter() (any, error) {
 }
 
 func (c *call) putGlobalParameter() (any, error) {
-	f, err := c.fields(maxBody, "value")
-	if err != nil {
-		return nil, err
+	f := c.fields(maxBody, "value")
+	if f.err != nil {
+		return nil, f.err
 	}
 	created, err := setGlobalParameter(c.node, c.path("name"), f)
 	return made(created), err
 }
 
-func setGlobalParameter(n *session.Server, name string, f fields) (created bool, err error) {
-	value, err := json.Marshal(f["value"])
+func setGlobalParameter(n *session.Server, name string, f *fields) (created bool, err error) {
+	value, err := json.Marshal(f.values["value"])
 	if err != nil {
-		return false, badRequest(err.Error())
+		return false, err
 	}
 	return n.PutGlobalParameter(name, value)
 }

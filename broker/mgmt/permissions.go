@@ -1,56 +1,29 @@
 package mgmt
 
-import (
-	"github.com/rehop/rehop/broker/internal/node"
-)
+import "github.com/rehop/rehop/broker/internal/node"
 
-// everywhere stands for all virtual hosts that a user has no permission of its own in.
+// everywhere is the key of the permission for all virtual hosts in which a user has no permission of its own.
 const everywhere = "*"
 
-func (c *call) permissions() (any, error) {
+// permissions lists those of all users, in the virtual host of the path or in all.
+func (c *call) permissions() (any, error) { return c.permissionsOf(c.node.Users()...), nil }
+
+func (c *call) permissionsOfUser(u *node.User) (any, error) { return c.permissionsOf(u), nil }
+
+func (c *call) permissionsOf(users ...*node.User) list {
 	all := list{}
-	for _, v := range c.node.Vhosts() {
-		for _, u := range c.node.Users() {
-			all = appendPermission(all, u, v.Name)
+	for _, v := range c.pathVhosts() {
+		for _, u := range users {
+			if p, ok := u.Permission(v.Name); ok {
+				all = append(all, object{"user": printable(u.Name), "vhost": printable(v.Name), "configure": p.Configure, "write": p.Write, "read": p.Read})
+			}
 		}
 	}
-	return all, nil
+	return all
 }
 
-func (c *call) permissionsInVhost() (any, error) {
-	all := list{}
-	for _, u := range c.node.Users() {
-		all = appendPermission(all, u, c.vhost.Name)
-	}
-	return all, nil
-}
-
-func (c *call) permissionsOfUser() (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
-	all := list{}
-	for _, v := range c.node.Vhosts() {
-		all = appendPermission(all, u, v.Name)
-	}
-	return all, nil
-}
-
-func appendPermission(all list, u *node.User, vhost string) list {
-	p, ok := u.In(vhost)
-	if !ok {
-		return all
-	}
-	return append(all, object{"user": printable(u.Name), "vhost": printable(vhost), "configure": p.Configure, "write": p.Write, "read": p.Read})
-}
-
-func (c *call) onePermission() (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
-	one := appendPermission(nil, u, c.vhost.Name)
+func (c *call) onePermission(u *node.User) (any, error) {
+	one := c.permissionsOf(u)
 	if len(one) == 0 {
 		return nil, notFound()
 	}
@@ -58,42 +31,31 @@ func (c *call) onePermission() (any, error) {
 }
 
 func (c *call) putPermission() (any, error) {
-	f, err := c.fields(maxBody, "configure", "write", "read")
-	if err != nil {
-		return nil, err
-	}
-	p, err := readPermission(f)
-	if err != nil {
-		return nil, err
-	}
-	u := c.node.User(c.path("user"))
+	f := c.fields(maxBody, "configure", "write", "read")
+	p, u := f.permission(), c.node.User(c.path("user"))
 	if u == nil {
-		return nil, badRequest("vhost_or_user_not_found")
+		f.fail("vhost_or_user_not_found")
 	}
-	_, there := u.In(c.vhost.Name)
-	_, err = c.node.EditUser(u.Name, false, func(u *node.User) { u.Permissions[c.vhost.Name] = p })
-	return made(!there), err
+	if f.err != nil {
+		return nil, f.err
+	}
+	_, exists := u.Permission(c.vhost.Name)
+	_, err := c.node.EditUser(u.Name, false, func(u *node.User) { u.Permissions[c.vhost.Name] = p })
+	return made(!exists), err
 }
 
-func readPermission(f fields) (p node.Permission, err error) {
-	for key, pattern := range map[string]*string{"configure": &p.Configure, "write": &p.Write, "read": &p.Read} {
-		if *pattern, err = f.text(key, ""); err != nil {
-			return p, err
-		}
-	}
-	return p, nil
+func (f *fields) permission() node.Permission {
+	return node.Permission{Configure: f.text("configure", ""), Write: f.text("write", ""), Read: f.text("read", "")}
 }
 
-func (c *call) deletePermission() (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
-	if _, there := u.In(c.vhost.Name); !there {
+// deletePermission deletes the permission of a user in a virtual host. A permission for all virtual hosts becomes one for
+// each of the others.
+func (c *call) deletePermission(u *node.User) (any, error) {
+	if _, exists := u.Permission(c.vhost.Name); !exists {
 		return nil, notFound()
 	}
 	others := c.node.Vhosts()
-	_, err = c.node.EditUser(u.Name, false, func(u *node.User) {
+	_, err := c.node.EditUser(u.Name, false, func(u *node.User) {
 		if p, ok := u.Permissions[everywhere]; ok {
 			for _, v := range others {
 				if _, own := u.Permissions[v.Name]; !own {

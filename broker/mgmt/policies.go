@@ -6,83 +6,50 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-func (c *call) policies() (any, error) { return c.policiesBy((*node.Vhost).Policies), nil }
-func (c *call) operatorPolicies() (any, error) {
-	return c.policiesBy((*node.Vhost).OperatorPolicies), nil
-}
-
-func (c *call) policiesBy(of func(*node.Vhost) []node.Policy) list {
-	all := list{}
-	for _, v := range c.visible() {
-		for _, p := range of(v) {
-			all = append(all, policyObject(v.Name, p))
-		}
-	}
-	return all
-}
-
-func policyObject(vhost string, p node.Policy) object {
-	return object{"vhost": printable(vhost), "name": printable(p.Name), "pattern": printable(p.Pattern), "apply-to": p.ApplyTo, "priority": p.Priority,
+func policyObject(_ *call, v *node.Vhost, p node.Policy) object {
+	return object{"vhost": printable(v.Name), "name": printable(p.Name), "pattern": printable(p.Pattern), "apply-to": p.ApplyTo, "priority": p.Priority,
 		"definition": p.Definition}
 }
 
-func (c *call) onePolicy() (any, error)         { return c.policyBy(c.vhost.Policy) }
-func (c *call) oneOperatorPolicy() (any, error) { return c.policyBy(c.vhost.OperatorPolicy) }
-
-func (c *call) policyBy(find func(name string) (node.Policy, bool)) (any, error) {
-	p, ok := find(c.path("name"))
-	if !ok {
-		return nil, notFound()
+// onePolicy returns a handler for policies of users, or for those of operators.
+func onePolicy(operator bool) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		p, ok := c.vhost.Policy(c.path("name"), operator)
+		if !ok {
+			return nil, notFound()
+		}
+		return policyObject(c, c.vhost, p), nil
 	}
-	return policyObject(c.vhost.Name, p), nil
 }
 
-func (c *call) putPolicy() (any, error)         { return c.putPolicyAs(false, c.vhost.Policy) }
-func (c *call) putOperatorPolicy() (any, error) { return c.putPolicyAs(true, c.vhost.OperatorPolicy) }
-
-func (c *call) putPolicyAs(operator bool, find func(name string) (node.Policy, bool)) (any, error) {
-	f, err := c.fields(maxBody, "pattern", "definition")
-	if err != nil {
-		return nil, err
+func putPolicy(operator bool) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		f := c.fields(maxBody, "pattern", "definition")
+		p := f.policy()
+		if f.err != nil {
+			return nil, f.err
+		}
+		p.Name, p.Operator = c.path("name"), operator
+		_, exists := c.vhost.Policy(p.Name, operator)
+		return made(!exists), c.vhost.PutPolicy(p)
 	}
-	p, err := readPolicy(f)
-	if err != nil {
-		return nil, err
-	}
-	p.Name, p.Operator = c.path("name"), operator
-	_, there := find(p.Name)
-	return made(!there), c.vhost.PutPolicy(p)
 }
 
-func readPolicy(f fields) (p node.Policy, err error) {
-	if p.Pattern, err = f.text("pattern", ""); err != nil {
-		return p, err
+func (f *fields) policy() node.Policy {
+	p := node.Policy{Pattern: f.text("pattern", ""), ApplyTo: f.text("apply-to", "")}
+	if _, ok := f.values["priority"].(json.Number); !ok && f.values["priority"] != nil {
+		f.failWith(invalid("priority should be a number"))
 	}
-	if p.ApplyTo, err = f.text("apply-to", ""); err != nil {
-		return p, err
-	}
-	if _, ok := f["priority"].(json.Number); !ok && f["priority"] != nil {
-		return p, badRequest("Validation failed\n\npriority should be a number\n")
-	}
-	if p.Priority, err = f.integer("priority", 0); err != nil {
-		return p, err
-	}
-	p.Definition, err = f.table("definition")
-	return p, err
+	p.Priority, p.Definition = f.integer("priority", 0), f.table("definition")
+	return p
 }
 
-func (c *call) deletePolicy() (any, error) {
-	name := c.path("name")
-	if _, ok := c.vhost.Policy(name); !ok {
-		return nil, notFound()
+func deletePolicy(operator bool) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		name := c.path("name")
+		if _, ok := c.vhost.Policy(name, operator); !ok {
+			return nil, notFound()
+		}
+		return done, c.vhost.DeletePolicy(name, operator)
 	}
-	return done, c.vhost.DeletePolicy(name)
-}
-
-func (c *call) deleteOperatorPolicy() (any, error) {
-	name := c.path("name")
-	if _, ok := c.vhost.OperatorPolicy(name); !ok {
-		return nil, notFound()
-	}
-	return done, c.vhost.DeleteOperatorPolicy(name)
 }

@@ -10,38 +10,13 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-func (c *call) queues() (any, error) {
-	all := list{}
-	for _, v := range c.visible() {
-		for _, q := range v.Queues() {
-			all = append(all, c.queueBrief(q))
-		}
-	}
-	return all, nil
-}
-
-// queueBrief describes a queue in a list, which says less than the queue's own page from 4.0 on.
-func (a *api) queueBrief(q *node.Queue) object {
-	o := a.queueObject(q)
-	if a.since(node.RabbitMQ40) {
-		for _, key := range []string{"operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag"} {
-			delete(o, key)
-		}
-	}
-	return o
-}
-
 func (c *call) oneQueue() (any, error) {
 	q := c.vhost.Queue(c.path("queue"))
 	if q == nil {
 		return nil, notFound()
 	}
 	o := c.queueObject(q)
-	details := list{}
-	for _, s := range session.Subscriptions(q) {
-		details = append(details, c.consumerObject(s))
-	}
-	o["consumer_details"], o["incoming"], o["deliveries"] = details, list{}, list{}
+	o["consumer_details"], o["incoming"], o["deliveries"] = c.consumerList(session.Subscriptions(q)), list{}, list{}
 	return o, nil
 }
 
@@ -50,14 +25,15 @@ func (a *api) queueObject(q *node.Queue) object {
 	s := q.Status()
 	consumers := len(s.Consumers) + s.CountedAsConsumers
 	o := object{
-		"name": printable(q.Name), "vhost": printable(q.VhostName()), "type": q.Type(), "node": a.node.Name(), "state": "running",
+		"name": printable(q.Name), "vhost": printable(q.Vhost.Name), "type": q.Core.Type, "node": a.node.Config.Name, "state": "running",
 		"durable": q.Durable, "auto_delete": q.AutoDelete, "exclusive": q.Exclusive, "arguments": shown(q.ShownArguments()),
 		"consumers": consumers, "consumer_capacity": capacity(s), "consumer_utilisation": capacity(s),
 		"message_bytes": s.ReadyBytes + s.UnackedBytes + s.KeptBytes, "message_bytes_ready": s.ReadyBytes, "message_bytes_unacknowledged": s.UnackedBytes,
 		"policy": nil, "operator_policy": nil, "effective_policy_definition": object{},
 	}
 	describePolicy(q, o)
-	now := figuresOf(q)
+	now := figuresOfTotals(s.Totals)
+	now.addMessages(s)
 	rates := a.rates.of(q, now)
 	now.messages(o, rates)
 	if now.happened() {
@@ -67,15 +43,15 @@ func (a *api) queueObject(q *node.Queue) object {
 	if len(s.Consumers) > 0 && s.Consumers[0].Exclusive {
 		exclusive = printable(s.Consumers[0].Tag)
 	}
-	if q.SingleActive() && s.Active != nil {
+	if node.SingleActive(q.Arguments) && s.Active != nil {
 		active = printable(s.Active.Tag)
 	}
 	if a.since(node.RabbitMQ43) {
-		o["internal"], o["internal_owner"] = false, false // of those that plugins make
+		o["internal"], o["internal_owner"] = false, false // for queues of plugins
 	}
-	if q.Type() == queue.Quorum {
-		self := []string{a.node.Name()}
-		o["leader"], o["members"], o["online"] = a.node.Name(), self, self
+	if q.Core.Type == queue.Quorum {
+		self := []string{a.node.Config.Name}
+		o["leader"], o["members"], o["online"] = a.node.Config.Name, self, self
 		o["messages_dlx"], o["message_bytes_dlx"] = s.Kept, s.KeptBytes
 		a.describeQuorum(o, s, active)
 	} else {
@@ -90,7 +66,7 @@ func (a *api) queueObject(q *node.Queue) object {
 	return o
 }
 
-// describeQuorum adds what releases tell of a quorum queue in their own ways.
+// describeQuorum adds the keys of quorum queues, which differ between releases.
 func (a *api) describeQuorum(o object, s queue.Status, active any) {
 	if !a.since(node.RabbitMQ40) {
 		o["single_active_consumer_ctag"] = active
@@ -118,18 +94,19 @@ func (a *api) describeQuorum(o object, s queue.Status, active any) {
 }
 
 func describePolicy(q *node.Queue, o object) {
-	if name := q.Policy(); name != "" {
-		o["policy"] = printable(name)
+	policy, operatorPolicy := q.Policies()
+	if policy != "" {
+		o["policy"] = printable(policy)
 	}
-	if name := q.OperatorPolicy(); name != "" {
-		o["operator_policy"] = printable(name)
+	if operatorPolicy != "" {
+		o["operator_policy"] = printable(operatorPolicy)
 	}
 	if definition := q.EffectivePolicy(); definition != nil {
 		o["effective_policy_definition"] = definition
 	}
 }
 
-// capacity is whether a message that came now would be delivered at once. RabbitMQ has the mean over some seconds.
+// capacity is 1 if the queue would deliver a message at once. RabbitMQ has the mean over some seconds.
 func capacity(s queue.Status) float64 {
 	if len(s.Consumers) > 0 && s.Waiting {
 		return 1
@@ -138,35 +115,23 @@ func capacity(s queue.Status) float64 {
 }
 
 func (c *call) declareQueue() (any, error) {
-	f, err := c.fields(maxBody)
-	if err != nil {
-		return nil, err
-	}
-	m := &wire.QueueDeclare{Queue: c.path("queue")}
-	if m.Durable, err = f.flag("durable"); err != nil {
-		return nil, err
-	}
-	if m.AutoDelete, err = f.flag("auto_delete"); err != nil {
-		return nil, err
-	}
-	if m.Arguments, err = f.arguments(); err != nil {
-		return nil, err
+	f := c.fields(maxBody)
+	m := &wire.QueueDeclare{Queue: c.path("queue"), Durable: f.flag("durable"), AutoDelete: f.flag("auto_delete"), Arguments: f.arguments()}
+	if f.err != nil {
+		return nil, f.err
 	}
 	created := c.vhost.Queue(m.Queue) == nil
 	return made(created), c.ask(m)
 }
 
 func (c *call) deleteQueue() (any, error) {
-	m := &wire.QueueDelete{Queue: c.path("queue")}
+	q := c.query()
+	m := &wire.QueueDelete{Queue: c.path("queue"), IfUnused: q.flag("if-unused"), IfEmpty: q.flag("if-empty")}
 	if c.vhost.Queue(m.Queue) == nil {
 		return nil, notFound()
 	}
-	var err error
-	if m.IfUnused, err = c.condition("if-unused"); err != nil {
-		return nil, err
-	}
-	if m.IfEmpty, err = c.condition("if-empty"); err != nil {
-		return nil, err
+	if q.err != nil {
+		return nil, q.err
 	}
 	return done, c.ask(m)
 }
@@ -177,4 +142,15 @@ func (c *call) purgeQueue() (any, error) {
 		return nil, notFound()
 	}
 	return done, c.ask(&wire.QueuePurge{Queue: name})
+}
+
+// queueBrief describes a queue in a list. From 4.0 on it has fewer keys than the queue alone.
+func queueBrief(c *call, _ *node.Vhost, q *node.Queue) object {
+	o := c.queueObject(q)
+	if c.since(node.RabbitMQ40) {
+		for _, key := range []string{"operator_policy", "exclusive_consumer_tag", "single_active_consumer_tag"} {
+			delete(o, key)
+		}
+	}
+	return o
 }

@@ -23,10 +23,10 @@ func TestRates(t *testing.T) {
 		{4 * time.Second, 130, 50},
 	} {
 		now := sample{at: began.Add(step.after)}
-		now.publish, now.ready = step.published, step.published
+		now.figures[published], now.figures[ready] = step.published, step.published
 		got := s.note(q, now)
-		if got.publish != step.want || got.ready != step.want {
-			t.Errorf("after %v with %v published: got the rates %v and %v, want %v", step.after, step.published, got.publish, got.ready, step.want)
+		if got[published] != step.want || got[ready] != step.want {
+			t.Errorf("after %v with %v published: got the rates %v and %v, want %v", step.after, step.published, got[published], got[ready], step.want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/rehop/rehop/broker"
 )
 
-// restrict sets one of everything that operators can say about virtual hosts, users and the broker.
-func (d *desk) restrict() {
+// restrict sets one of each setting that operators have for virtual hosts, users and the broker.
+func (d *testAPI) restrict() {
 	d.t.Helper()
 	d.must(201, "PUT", "/api/vhosts/v", `{"description":"of the shop","tags":"a,b","default_queue_type":"quorum"}`)
 	d.must(201, "PUT", "/api/users/u", `{"password":"secret","tags":"management","limits":{"max-channels":9}}`)
@@ -23,8 +23,8 @@ func (d *desk) restrict() {
 	d.must(201, "PUT", "/api/parameters/operator_policy/v/p", `{"value":{"pattern":"^q","definition":{"max-length":5},"priority":1,"apply-to":"queues"}}`)
 }
 
-// described is all of that as the API tells it.
-func (d *desk) described() string {
+// described is all of that as the API returns it.
+func (d *testAPI) described() string {
 	d.t.Helper()
 	var all []string
 	for _, path := range []string{"/api/vhosts/v", "/api/users/u", "/api/user-limits", "/api/vhost-limits", "/api/topic-permissions", "/api/global-parameters", "/api/cluster-name", "/api/parameters"} {
@@ -33,12 +33,12 @@ func (d *desk) described() string {
 	return strings.Join(all, "\n")
 }
 
-// What operators say survives a restart, and goes from one broker to another with the definitions.
+// Settings of operators survive a restart, and are exported and imported with the definitions.
 func TestRestrictionsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	var before, definitions string
 	t.Run("first", func(t *testing.T) {
-		d := deskOf(t, &broker.Server{Logger: quiet(), Dir: dir})
+		d := testAPIOf(t, &broker.Server{Logger: quiet(), Dir: dir})
 		d.restrict()
 		before = d.described()
 		definitions = d.must(200, "GET", "/api/definitions", "").body
@@ -50,11 +50,11 @@ func TestRestrictionsAreKept(t *testing.T) {
 		}
 	})
 	t.Run("after a restart", func(t *testing.T) {
-		d := deskOf(t, &broker.Server{Logger: quiet(), Dir: dir})
+		d := testAPIOf(t, &broker.Server{Logger: quiet(), Dir: dir})
 		if after := d.described(); after != before {
 			t.Errorf("got\n%s\nwant\n%s", after, before)
 		}
-		// What is taken back stays away, too.
+		// What was deleted stays deleted, too.
 		d.must(204, "DELETE", "/api/vhost-limits/v/max-queues", "")
 		d.must(204, "DELETE", "/api/user-limits/u/max-connections", "")
 		d.must(204, "PUT", "/api/topic-permissions/v/u", `{"exchange":"amq.headers","write":"^other","read":""}`)
@@ -64,7 +64,7 @@ func TestRestrictionsAreKept(t *testing.T) {
 		before = d.described()
 	})
 	t.Run("after another", func(t *testing.T) {
-		d := deskOf(t, &broker.Server{Logger: quiet(), Dir: dir})
+		d := testAPIOf(t, &broker.Server{Logger: quiet(), Dir: dir})
 		if after := d.described(); after != before {
 			t.Errorf("got\n%s\nwant\n%s", after, before)
 		}
@@ -78,7 +78,7 @@ func TestRestrictionsAreKept(t *testing.T) {
 		}
 	})
 	t.Run("imported", func(t *testing.T) {
-		d := newDesk(t)
+		d := newTestAPI(t)
 		d.must(204, "POST", "/api/definitions", definitions)
 		var want, got map[string]any
 		if err := json.Unmarshal([]byte(definitions), &want); err != nil {
@@ -93,9 +93,9 @@ func TestRestrictionsAreKept(t *testing.T) {
 	})
 }
 
-// A deleted virtual host or user takes its limits and permissions along.
+// The limits and permissions of a virtual host or a user are deleted with it.
 func TestRestrictionsGoWithWhatTheyAreAbout(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.restrict()
 	d.must(204, "DELETE", "/api/vhosts/v", "")
 	d.must(201, "PUT", "/api/vhosts/v", "")
@@ -113,9 +113,9 @@ func TestRestrictionsGoWithWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// What the API does itself is not held up by limits, and its connections are told apart from those of clients.
+// Limits do not apply to the connections of the API, which are marked in the list of connections.
 func TestOwnConnections(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(204, "PUT", "/api/vhost-limits/%2F/max-connections", `{"value":0}`)
 	d.must(204, "PUT", "/api/user-limits/guest/max-connections", `{"value":0}`)
 	d.must(204, "PUT", "/api/user-limits/guest/max-channels", `{"value":0}`)
@@ -134,9 +134,9 @@ func TestOwnConnections(t *testing.T) {
 	}
 }
 
-// When a request has its answer, the connection that served it is not listed any more, also after an error.
+// When a request is answered, its connection is not listed any more, even after an error.
 func TestOwnConnectionsAreGone(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true}`)
 	for range 300 {
 		d.must(200, "GET", "/api/aliveness-test/%2F", "")
@@ -151,9 +151,9 @@ func TestOwnConnectionsAreGone(t *testing.T) {
 	}
 }
 
-// Federation and shovels are refused, and the answer says why.
+// Federation and shovels are refused, and the answer has the reason.
 func TestPluginsAreRefused(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	for _, component := range []string{"federation-upstream", "federation-upstream-set", "shovel"} {
 		got := d.do("PUT", "/api/parameters/"+component+"/%2F/name", `{"value":{"uri":"amqp://elsewhere"}}`)
 		if got.status != 400 || !strings.Contains(got.reason(), "component "+component+" not found: this broker has no ") {

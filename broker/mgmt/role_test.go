@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// callers of the matrix. All who have a name may enter the virtual host "own".
+// callers of the matrix. All with a name have access to the virtual host "own".
 var callers = []struct {
 	name, password string
 	tags           []string
@@ -27,7 +27,7 @@ var callers = []struct {
 	{"admin", "secret", []string{"administrator"}},
 }
 
-// wanted says whether somebody with tags may use a route, in the own virtual host or another.
+// wanted is whether a user with tags may use a route, in the own virtual host or another.
 func wanted(needs role, tags []string, own bool) bool {
 	is := func(some ...string) bool {
 		return slices.ContainsFunc(some, func(tag string) bool { return slices.Contains(tags, tag) })
@@ -36,15 +36,15 @@ func wanted(needs role, tags []string, own bool) bool {
 		return false
 	}
 	switch needs {
-	case anybody:
+	case anyUser:
 		return true
-	case member:
+	case vhostUser:
 		return own || is("administrator")
-	case onlooker:
+	case vhostUserOrMonitor:
 		return own || is("monitoring", "administrator")
 	case policymaker:
 		return is("administrator") || own && is("policymaker")
-	case monitor, account: // nobody asks for the own account here
+	case monitor, monitorOrSelf: // no test requests its own user
 		return is("monitoring", "administrator")
 	case administrator:
 		return is("administrator")
@@ -53,7 +53,7 @@ func wanted(needs role, tags []string, own bool) bool {
 }
 
 func TestEveryRouteAsksForItsRole(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	for _, rt := range routes(node.Compat(broker.DefaultCompat)) {
 		method, pattern, _ := strings.Cut(rt.pattern, " ")
 		for _, vhost := range []string{"own", "other"} {
@@ -61,7 +61,7 @@ func TestEveryRouteAsksForItsRole(t *testing.T) {
 			for _, caller := range callers {
 				d.people(t)
 				got := d.as(caller.name, caller.password, method, path, "{}")
-				// What AMQP refuses is refused later, with these words.
+				// What AMQP refuses is refused later, with this text.
 				allowed := got.status != http.StatusUnauthorized || got.reason() == "Access refused."
 				want := wanted(rt.needs, caller.tags, vhost == "own" || !strings.Contains(pattern, "{vhost}"))
 				if allowed != want {
@@ -75,8 +75,8 @@ func TestEveryRouteAsksForItsRole(t *testing.T) {
 	}
 }
 
-// people makes the virtual hosts and users of the matrix, which a request may have deleted.
-func (d *desk) people(t *testing.T) {
+// people creates the virtual hosts and users of the matrix, which a request may have deleted.
+func (d *testAPI) people(t *testing.T) {
 	t.Helper()
 	for _, v := range []string{"own", "other"} {
 		if err := d.node.AddVhost(v); err != nil {
@@ -97,7 +97,7 @@ func (d *desk) people(t *testing.T) {
 }
 
 func TestARouteWithoutARoleLetsNobodyIn(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	c := &call{api: newAPI(d.server, d.node), user: &node.User{Tags: []string{"administrator"}}}
 	if err := c.permit(0); err == nil {
 		t.Error("a route that declares no role was allowed to an administrator")
@@ -113,7 +113,7 @@ func TestEveryPatternDeclaresARole(t *testing.T) {
 }
 
 func TestListsShowOnlyWhatTheUserMaySee(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.people(t)
 	for _, vhost := range []string{"own", "other"} {
 		v := d.node.Vhost(vhost)
@@ -138,7 +138,7 @@ func TestListsShowOnlyWhatTheUserMaySee(t *testing.T) {
 }
 
 func TestPermissionsHoldAsInAMQP(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.people(t)
 	_, err := d.node.EditUser("manager", false, func(u *node.User) {
 		u.Permissions["own"] = node.Permission{Configure: "^mine", Write: "^mine", Read: "^mine"}
@@ -164,7 +164,7 @@ func TestPermissionsHoldAsInAMQP(t *testing.T) {
 		{"DELETE", "/api/queues/own/yours/contents", "", 401},
 		{"DELETE", "/api/queues/own/yours", "", 401},
 		{"DELETE", "/api/queues/own/mine", "", 204},
-		{"POST", "/api/exchanges/own/amq.default/publish", message, 400}, // RabbitMQ has all refusals of a publish as 400
+		{"POST", "/api/exchanges/own/amq.default/publish", message, 400}, // RabbitMQ answers all refusals of a publish with 400
 		{"POST", "/api/bindings/own/e/amq.topic/q/mine-too", "{}", 401},
 		{"DELETE", "/api/exchanges/own/amq.topic", "", 401},
 		{"GET", "/api/aliveness-test/own", "", 401},
@@ -197,9 +197,9 @@ func TestLoopbackUsersStayOnThisMachine(t *testing.T) {
 }
 
 func TestOthersConnectionsAreNotShown(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.people(t)
-	// Each request below has a connection of its own for a moment; this one stays.
+	// Each request below has a connection of its own for a moment. This one stays.
 	c := &call{api: newAPI(d.server, d.node), user: d.node.User("admin"), password: "secret", vhost: d.node.Vhost("own")}
 	_, c.r = newRecorder("GET", "/")
 	s, err := c.connect()

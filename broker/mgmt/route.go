@@ -9,61 +9,66 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// route is one method on one path. Its pattern is in the manner of http.ServeMux, which could not be used: it does not match a segment that
-// is %2F alone, the name of the usual virtual host, and redirects names such as ".." elsewhere.
+// route is one method on one path. Its pattern looks like one of http.ServeMux, which does not match a segment that is
+// only %2F, the name of the default virtual host, and redirects names such as "..".
 type route struct {
 	pattern string
 	needs   role
 	serve   func(*call) (any, error)
 }
 
-// routes is the whole API of a release. The first that fits is taken.
+// routes is the whole API of a release. The first matching route is used.
 func routes(release node.Compat) []route {
+	bindings := listOf((*node.Vhost).Bindings, bindingObject)
+	exchanges := listOf((*node.Vhost).Exchanges, exchangeObject)
+	queues := listOf((*node.Vhost).Queues, queueBrief)
+	policies := listOf((*node.Vhost).Policies, policyObject)
+	operatorPolicies := listOf((*node.Vhost).OperatorPolicies, policyObject)
 	all := []route{
-		{"GET /api/overview", anybody, (*call).overview},
-		{"GET /api/cluster-name", anybody, (*call).clusterName},
+		{"GET /api/overview", anyUser, (*call).overview},
+		{"GET /api/cluster-name", anyUser, (*call).clusterName},
 		{"PUT /api/cluster-name", administrator, (*call).putClusterName},
 		{"GET /api/nodes", monitor, (*call).nodes},
 		{"GET /api/nodes/{node}", monitor, (*call).oneNode},
-		{"GET /api/whoami", anybody, (*call).whoami},
+		{"GET /api/whoami", anyUser, (*call).whoami},
 
 		{"GET /api/definitions", administrator, (*call).exportAll},
-		{"POST /api/definitions", administrator, (*call).importAll},
+		{"POST /api/definitions", administrator, (*call).importDefinitions},
 		{"GET /api/definitions/{vhost}", administrator, (*call).exportVhost},
-		{"POST /api/definitions/{vhost}", administrator, (*call).importVhost},
+		{"POST /api/definitions/{vhost}", administrator, (*call).importDefinitions},
 
-		{"GET /api/vhosts", anybody, (*call).vhosts},
+		{"GET /api/vhosts", anyUser, (*call).vhosts},
 		{"GET /api/vhosts/{vhost}", administrator, (*call).oneVhost},
 		{"PUT /api/vhosts/{name}", administrator, (*call).putVhost},
 		{"DELETE /api/vhosts/{vhost}", administrator, (*call).deleteVhost},
-		{"GET /api/vhosts/{vhost}/permissions", administrator, (*call).permissionsInVhost},
-		{"GET /api/vhosts/{vhost}/connections", member, (*call).connections},
-		{"GET /api/vhosts/{vhost}/channels", member, (*call).channels},
+		{"GET /api/vhosts/{vhost}/permissions", administrator, (*call).permissions},
+		{"GET /api/vhosts/{vhost}/connections", vhostUser, (*call).connections},
+		{"GET /api/vhosts/{vhost}/channels", vhostUser, (*call).channels},
 
 		{"GET /api/users", administrator, (*call).users},
 		{"GET /api/users/without-permissions", administrator, (*call).usersWithoutPermissions},
 		{"POST /api/users/bulk-delete", administrator, (*call).deleteUsers},
-		{"GET /api/users/{user}", administrator, (*call).oneUser},
+		{"GET /api/users/{user}", administrator, ofUser((*call).oneUser)},
 		{"PUT /api/users/{user}", administrator, (*call).putUser},
-		{"DELETE /api/users/{user}", administrator, (*call).deleteUser},
-		{"GET /api/users/{user}/permissions", administrator, (*call).permissionsOfUser},
+		{"DELETE /api/users/{user}", administrator, ofUser((*call).deleteUser)},
+		{"GET /api/users/{user}/permissions", administrator, ofUser((*call).permissionsOfUser)},
 		{"GET /api/permissions", administrator, (*call).permissions},
-		{"GET /api/permissions/{vhost}/{user}", administrator, (*call).onePermission},
+		{"GET /api/permissions/{vhost}/{user}", administrator, ofUser((*call).onePermission)},
 		{"PUT /api/permissions/{vhost}/{user}", administrator, (*call).putPermission},
-		{"DELETE /api/permissions/{vhost}/{user}", administrator, (*call).deletePermission},
+		{"DELETE /api/permissions/{vhost}/{user}", administrator, ofUser((*call).deletePermission)},
 
-		{"GET /api/operator-policies", anybody, (*call).operatorPolicies},
-		{"GET /api/operator-policies/{vhost}", member, (*call).operatorPolicies},
-		{"GET /api/operator-policies/{vhost}/{name}", administrator, (*call).oneOperatorPolicy},
-		{"PUT /api/operator-policies/{vhost}/{name}", administrator, (*call).putOperatorPolicy},
-		{"DELETE /api/operator-policies/{vhost}/{name}", administrator, (*call).deleteOperatorPolicy},
-		{"GET /api/policies", anybody, (*call).policies},
-		{"GET /api/policies/{vhost}", member, (*call).policies},
-		{"GET /api/policies/{vhost}/{name}", policymaker, (*call).onePolicy},
-		{"PUT /api/policies/{vhost}/{name}", policymaker, (*call).putPolicy},
-		{"DELETE /api/policies/{vhost}/{name}", policymaker, (*call).deletePolicy},
+		{"GET /api/operator-policies", anyUser, operatorPolicies},
+		{"GET /api/operator-policies/{vhost}", vhostUser, operatorPolicies},
+		{"GET /api/operator-policies/{vhost}/{name}", administrator, onePolicy(true)},
+		{"PUT /api/operator-policies/{vhost}/{name}", administrator, putPolicy(true)},
+		{"DELETE /api/operator-policies/{vhost}/{name}", administrator, deletePolicy(true)},
+		{"GET /api/policies", anyUser, policies},
+		{"GET /api/policies/{vhost}", vhostUser, policies},
+		{"GET /api/policies/{vhost}/{name}", policymaker, onePolicy(false)},
+		{"PUT /api/policies/{vhost}/{name}", policymaker, putPolicy(false)},
+		{"DELETE /api/policies/{vhost}/{name}", policymaker, deletePolicy(false)},
 
-		{"GET /api/extensions", anybody, (*call).none},
+		{"GET /api/extensions", anyUser, (*call).none},
 
 		{"GET /api/global-parameters", policymaker, (*call).globalParameters},
 		{"GET /api/global-parameters/{name}", policymaker, (*call).oneGlobalParameter},
@@ -76,87 +81,87 @@ func routes(release node.Compat) []route {
 		{"PUT /api/parameters/{component}/{vhost}/{name}", policymaker, (*call).putParameter},
 		{"DELETE /api/parameters/{component}/{vhost}/{name}", policymaker, (*call).deleteParameter},
 		{"GET /api/topic-permissions", administrator, (*call).topicPermissions},
-		{"GET /api/topic-permissions/{vhost}/{user}", administrator, (*call).topicPermissionsOfUserInVhost},
+		{"GET /api/topic-permissions/{vhost}/{user}", administrator, ofUser((*call).topicPermissionsOfUserInVhost)},
 		{"PUT /api/topic-permissions/{vhost}/{user}", administrator, (*call).putTopicPermission},
-		{"DELETE /api/topic-permissions/{vhost}/{user}", administrator, (*call).deleteTopicPermissions},
-		// As in RabbitMQ, the exchange matters only for who deletes.
-		{"GET /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, (*call).topicPermissionsOfUserInVhost},
+		{"DELETE /api/topic-permissions/{vhost}/{user}", administrator, ofUser((*call).deleteTopicPermissions)},
+		// As in RabbitMQ, the exchange matters only for DELETE.
+		{"GET /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, ofUser((*call).topicPermissionsOfUserInVhost)},
 		{"PUT /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, (*call).putTopicPermission},
-		{"DELETE /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, (*call).deleteTopicPermission},
-		{"GET /api/users/{user}/topic-permissions", administrator, (*call).topicPermissionsOfUser},
+		{"DELETE /api/topic-permissions/{vhost}/{user}/{exchange}", administrator, ofUser((*call).deleteTopicPermission)},
+		{"GET /api/users/{user}/topic-permissions", administrator, ofUser((*call).topicPermissionsOfUser)},
 		{"GET /api/vhosts/{vhost}/topic-permissions", administrator, (*call).topicPermissions},
 		{"PUT /api/user-limits/{user}/{name}", administrator, (*call).putUserLimit},
-		{"DELETE /api/user-limits/{user}/{name}", administrator, (*call).deleteUserLimit},
-		{"GET /api/vhost-limits", anybody, (*call).vhostLimits},
-		{"GET /api/vhost-limits/{vhost}", onlooker, (*call).vhostLimits},
+		{"DELETE /api/user-limits/{user}/{name}", administrator, ofUser((*call).deleteUserLimit)},
+		{"GET /api/vhost-limits", anyUser, (*call).vhostLimits},
+		{"GET /api/vhost-limits/{vhost}", vhostUserOrMonitor, (*call).vhostLimits},
 		{"PUT /api/vhost-limits/{vhost}/{name}", administrator, (*call).putVhostLimit},
 		{"DELETE /api/vhost-limits/{vhost}/{name}", administrator, (*call).deleteVhostLimit},
 
-		{"GET /api/connections", anybody, (*call).connections},
-		{"GET /api/connections/username/{user}", anybody, (*call).connectionsOfUser},
+		{"GET /api/connections", anyUser, (*call).connections},
+		{"GET /api/connections/username/{user}", anyUser, (*call).connections},
 		{"DELETE /api/connections/username/{user}", administrator, (*call).closeConnectionsOfUser},
-		{"GET /api/connections/{connection}", anybody, (*call).oneConnection},
-		{"DELETE /api/connections/{connection}", anybody, (*call).closeConnection},
-		{"GET /api/connections/{connection}/channels", anybody, (*call).channelsOfConnection},
-		{"GET /api/channels", anybody, (*call).channels},
-		{"GET /api/channels/{channel}", anybody, (*call).oneChannel},
-		{"GET /api/consumers", anybody, (*call).consumers},
-		{"GET /api/consumers/{vhost}", anybody, (*call).consumers},
+		{"GET /api/connections/{connection}", anyUser, (*call).oneConnection},
+		{"DELETE /api/connections/{connection}", anyUser, (*call).closeConnection},
+		{"GET /api/connections/{connection}/channels", anyUser, (*call).channelsOfConnection},
+		{"GET /api/channels", anyUser, (*call).channels},
+		{"GET /api/channels/{channel}", anyUser, (*call).oneChannel},
+		{"GET /api/consumers", anyUser, (*call).consumers},
+		{"GET /api/consumers/{vhost}", anyUser, (*call).consumers},
 
-		{"GET /api/exchanges", anybody, (*call).exchanges},
-		{"GET /api/exchanges/{vhost}", member, (*call).exchanges},
-		{"GET /api/exchanges/{vhost}/{exchange}", member, (*call).oneExchange},
-		{"PUT /api/exchanges/{vhost}/{exchange}", member, (*call).declareExchange},
-		{"DELETE /api/exchanges/{vhost}/{exchange}", member, (*call).deleteExchange},
-		{"POST /api/exchanges/{vhost}/{exchange}/publish", member, (*call).publish},
-		{"GET /api/exchanges/{vhost}/{exchange}/bindings/source", member, (*call).bindingsFromExchange},
-		{"GET /api/exchanges/{vhost}/{exchange}/bindings/destination", member, (*call).bindingsToExchange},
+		{"GET /api/exchanges", anyUser, exchanges},
+		{"GET /api/exchanges/{vhost}", vhostUser, exchanges},
+		{"GET /api/exchanges/{vhost}/{exchange}", vhostUser, (*call).oneExchange},
+		{"PUT /api/exchanges/{vhost}/{exchange}", vhostUser, (*call).declareExchange},
+		{"DELETE /api/exchanges/{vhost}/{exchange}", vhostUser, (*call).deleteExchange},
+		{"POST /api/exchanges/{vhost}/{exchange}/publish", vhostUser, (*call).publish},
+		{"GET /api/exchanges/{vhost}/{exchange}/bindings/source", vhostUser, (*call).bindingsFromExchange},
+		{"GET /api/exchanges/{vhost}/{exchange}/bindings/destination", vhostUser, (*call).bindingsToExchange},
 
-		{"GET /api/queues", anybody, (*call).queues},
-		{"GET /api/queues/{vhost}", member, (*call).queues},
-		{"GET /api/queues/{vhost}/{queue}", member, (*call).oneQueue},
-		{"PUT /api/queues/{vhost}/{queue}", member, (*call).declareQueue},
-		{"DELETE /api/queues/{vhost}/{queue}", member, (*call).deleteQueue},
-		{"GET /api/queues/{vhost}/{queue}/bindings", member, (*call).bindingsToQueue},
-		{"DELETE /api/queues/{vhost}/{queue}/contents", member, (*call).purgeQueue},
-		{"POST /api/queues/{vhost}/{queue}/get", member, (*call).getMessages},
+		{"GET /api/queues", anyUser, queues},
+		{"GET /api/queues/{vhost}", vhostUser, queues},
+		{"GET /api/queues/{vhost}/{queue}", vhostUser, (*call).oneQueue},
+		{"PUT /api/queues/{vhost}/{queue}", vhostUser, (*call).declareQueue},
+		{"DELETE /api/queues/{vhost}/{queue}", vhostUser, (*call).deleteQueue},
+		{"GET /api/queues/{vhost}/{queue}/bindings", vhostUser, (*call).bindingsToQueue},
+		{"DELETE /api/queues/{vhost}/{queue}/contents", vhostUser, (*call).purgeQueue},
+		{"POST /api/queues/{vhost}/{queue}/get", vhostUser, (*call).getMessages},
 
-		{"GET /api/bindings", anybody, (*call).bindings},
-		{"GET /api/bindings/{vhost}", member, (*call).bindings},
-		{"GET /api/bindings/{vhost}/e/{source}/{kind}/{destination}", member, (*call).bindingsBetween},
-		{"POST /api/bindings/{vhost}/e/{source}/{kind}/{destination}", member, (*call).bind},
-		{"GET /api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", member, (*call).oneBinding},
-		{"DELETE /api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", member, (*call).unbind},
+		{"GET /api/bindings", anyUser, bindings},
+		{"GET /api/bindings/{vhost}", vhostUser, bindings},
+		{"GET /api/bindings/{vhost}/e/{source}/{kind}/{destination}", vhostUser, (*call).bindingsBetween},
+		{"POST /api/bindings/{vhost}/e/{source}/{kind}/{destination}", vhostUser, (*call).bind},
+		{"GET /api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", vhostUser, (*call).oneBinding},
+		{"DELETE /api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", vhostUser, (*call).unbind},
 
-		{"GET /api/aliveness-test/{vhost}", member, (*call).aliveness},
-		{"GET /api/healthchecks/node", anybody, (*call).nodeHealth},
-		{"GET /api/healthchecks/node/{node}", anybody, (*call).nodeHealth},
-		{"GET /api/health/checks/alarms", anybody, (*call).alarms},
-		{"GET /api/health/checks/local-alarms", anybody, (*call).alarms},
-		{"GET /api/health/checks/virtual-hosts", anybody, (*call).vhostHealth},
-		{"GET /api/health/checks/certificate-expiration/{within}/{unit}", anybody, working((*call).certificates)},
-		{"GET /api/health/checks/port-listener/{port}", anybody, working((*call).portListener)},
-		{"GET /api/health/checks/protocol-listener/{protocol}", anybody, working((*call).protocolListener)},
-		{"GET /api/health/checks/node-is-quorum-critical", anybody, working((*call).alone)},
+		{"GET /api/aliveness-test/{vhost}", vhostUser, (*call).aliveness},
+		{"GET /api/healthchecks/node", anyUser, (*call).nodeHealth},
+		{"GET /api/healthchecks/node/{node}", anyUser, (*call).nodeHealth},
+		{"GET /api/health/checks/alarms", anyUser, (*call).alarms},
+		{"GET /api/health/checks/local-alarms", anyUser, (*call).alarms},
+		{"GET /api/health/checks/virtual-hosts", anyUser, (*call).vhostHealth},
+		{"GET /api/health/checks/certificate-expiration/{within}/{unit}", anyUser, working((*call).certificates)},
+		{"GET /api/health/checks/port-listener/{port}", anyUser, working((*call).portListener)},
+		{"GET /api/health/checks/protocol-listener/{protocol}", anyUser, working((*call).protocolListener)},
+		{"GET /api/health/checks/node-is-quorum-critical", anyUser, working((*call).singleNode)},
 
 		{"GET /metrics", monitor, (*call).metrics},
 		{"GET /metrics/per-object", monitor, (*call).metricsPerObject},
 	}
 	if release < node.RabbitMQ40 {
-		all = append(all, route{"GET /api/health/checks/node-is-mirror-sync-critical", anybody, working((*call).alone)},
+		all = append(all, route{"GET /api/health/checks/node-is-mirror-sync-critical", anyUser, working((*call).singleNode)},
 			route{"GET /api/feature-flags", administrator, (*call).none})
 	} else {
-		all = append(all, route{"GET /api/feature-flags", anybody, (*call).none},
-			route{"GET /api/deprecated-features", anybody, (*call).deprecatedFeatures}, route{"GET /api/deprecated-features/used", anybody, (*call).usedFeatures})
+		all = append(all, route{"GET /api/feature-flags", anyUser, (*call).none},
+			route{"GET /api/deprecated-features", anyUser, (*call).deprecatedFeatures}, route{"GET /api/deprecated-features/used", anyUser, (*call).usedFeatures})
 	}
-	limits, limitsOfUser := anybody, anybody
+	limits, limitsOfUser := anyUser, anyUser
 	if release >= node.RabbitMQ43 {
-		limits, limitsOfUser = administrator, account
+		limits, limitsOfUser = administrator, monitorOrSelf
 	}
-	return append(all, route{"GET /api/user-limits", limits, (*call).userLimits}, route{"GET /api/user-limits/{user}", limitsOfUser, (*call).limitsOfUser})
+	return append(all, route{"GET /api/user-limits", limits, (*call).userLimits}, route{"GET /api/user-limits/{user}", limitsOfUser, ofUser((*call).limitsOfUser)})
 }
 
-// match returns the values of a pattern's names if a path fits.
+// match returns the values of the names in a pattern if a path matches.
 func (rt route) match(path []string) (values map[string]string, ok bool) {
 	_, pattern, _ := strings.Cut(rt.pattern, " /")
 	segments := strings.Split(pattern, "/")
@@ -179,7 +184,7 @@ func (rt route) method() string {
 	return method
 }
 
-// find returns the route for a request and the values of its path. Without one, it returns which methods there are.
+// find returns the route of a request and the values of its path. If there is none, it returns the methods that exist.
 func (a *api) find(method string, path []string) (found route, values map[string]string, allowed []string) {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -199,7 +204,7 @@ func (a *api) find(method string, path []string) (found route, values map[string
 	return route{}, nil, allowed
 }
 
-// split returns the names in a path. An empty exchange is the default exchange, and a slash at the end says nothing.
+// split returns the segments of a path. An empty exchange is the default exchange, and a slash at the end is ignored.
 func split(escaped string) ([]string, error) {
 	segments := strings.Split(strings.Trim(escaped, "/"), "/")
 	for i, s := range segments {
@@ -215,10 +220,10 @@ func split(escaped string) ([]string, error) {
 	return segments, nil
 }
 
-// defaultExchange is how the API names the exchange without a name.
+// defaultExchange is the API's name for the default exchange.
 const defaultExchange = "amq.default"
 
-// ServeHTTP answers a request of somebody who is known.
+// ServeHTTP authenticates the user and answers the request.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -265,7 +270,7 @@ func (c *call) answer() (any, error) {
 	return c.shape(answer)
 }
 
-// refuseMethod answers what has no route: 405 if another method has.
+// refuseMethod answers a request without a route: 405 if there is a route with another method.
 func (c *call) refuseMethod(allowed []string) (any, error) {
 	if len(allowed) == 0 {
 		return nil, notFound()

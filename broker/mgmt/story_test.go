@@ -19,7 +19,7 @@ import (
 )
 
 func TestMessagesThroughTheAPI(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":"true","arguments":{"x-max-length":2,"x-overflow":"reject-publish"}}`)
 	send := func(want int, message string) reply {
 		return d.must(want, "POST", "/api/exchanges/%2F//publish", message)
@@ -66,7 +66,7 @@ func TestMessagesThroughTheAPI(t *testing.T) {
 }
 
 func TestAQueueIsDescribed(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/queues/%2F/q", `{"durable":true,"arguments":{"x-single-active-consumer":true}}`)
 	d.must(201, "PUT", "/api/policies/%2F/p", `{"pattern":"^q","definition":{"max-length":10},"apply-to":"queues"}`)
 	_, r := newRecorder("GET", "/")
@@ -129,7 +129,7 @@ func TestAQueueIsDescribed(t *testing.T) {
 }
 
 func TestDefinitionsRoundTrip(t *testing.T) {
-	from, to := newDesk(t), newDesk(t)
+	from, to := newTestAPI(t), newTestAPI(t)
 	for _, c := range [][2]string{
 		{"vhosts/v%2F1", `{}`}, {"users/bob", `{"password":"secret","tags":"monitoring, management"}`},
 		{"permissions/v%2F1/bob", `{"configure":"^a","write":"","read":".*"}`},
@@ -168,7 +168,7 @@ func TestDefinitionsRoundTrip(t *testing.T) {
 }
 
 func TestPermissionsEverywhereCanBeTakenInOnePlace(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/vhosts/a", "")
 	d.must(201, "PUT", "/api/vhosts/b", "")
 	d.must(204, "DELETE", "/api/permissions/a/guest", "")
@@ -185,7 +185,7 @@ func TestPermissionsEverywhereCanBeTakenInOnePlace(t *testing.T) {
 }
 
 func TestUsersKeepTheirPermissions(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/users/bob", `{"password":"one","tags":["management"]}`)
 	d.must(201, "PUT", "/api/permissions/%2F/bob", `{"configure":".*","write":".*","read":".*"}`)
 	d.must(204, "PUT", "/api/users/bob", `{"password":"two","tags":"management"}`)
@@ -211,7 +211,7 @@ func TestUsersKeepTheirPermissions(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	for i := range 7 {
 		d.must(201, "PUT", fmt.Sprintf("/api/queues/%%2F/q%d", i), `{"durable":true}`)
 	}
@@ -230,7 +230,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	checks := []string{"aliveness-test/%2F", "healthchecks/node", "healthchecks/node/rehop", "health/checks/alarms", "health/checks/local-alarms", "health/checks/virtual-hosts",
 		"health/checks/node-is-quorum-critical", "health/checks/certificate-expiration/1/months"}
 	for _, check := range checks {
@@ -248,7 +248,7 @@ func TestHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The broker answers what is not AMQP with its header: by then it serves.
+	// The broker answers other protocols with its header: then it serves.
 	if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestHealth(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/queues/%2F/a%22%0A", `{"durable":true}`)
 	d.must(201, "PUT", "/api/queues/%2F/b", `{"durable":true}`)
 	d.must(200, "POST", "/api/exchanges/%2F/amq.default/publish", `{"routing_key":"b","payload":"12345","payload_encoding":"string","properties":{}}`)
@@ -301,9 +301,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// What the process has and may have is told in pairs of which dashboards make what is left.
+// Dashboards compute what is left from pairs: what the process has, and what it may have.
 func TestResources(t *testing.T) {
-	d := deskOf(t, &broker.Server{Logger: quiet(), Dir: t.TempDir(), MemoryLimit: 1 << 20})
+	d := testAPIOf(t, &broker.Server{Logger: quiet(), Dir: t.TempDir(), MemoryLimit: 1 << 20})
 	value := func(metric string) float64 {
 		t.Helper()
 		_, rest, _ := strings.Cut(d.must(200, "GET", "/metrics", "").body, "\nrabbitmq_"+metric+" ")
@@ -335,9 +335,9 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// What was counted in a queue or a virtual host that is gone stays counted.
+// The counts of deleted queues and virtual hosts remain.
 func TestCountersOutliveWhatTheyCount(t *testing.T) {
-	d := newDesk(t)
+	d := newTestAPI(t)
 	d.must(201, "PUT", "/api/vhosts/v", "")
 	d.must(204, "PUT", "/api/permissions/v/guest", `{"configure":".*","write":".*","read":".*"}`)
 	d.must(201, "PUT", "/api/queues/v/q", `{"arguments":{"x-queue-type":"quorum"},"durable":true}`)

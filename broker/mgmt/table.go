@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// shown turns a table of AMQP into JSON.
+// shown converts an AMQP table to JSON.
 func shown(t wire.Table) object {
 	o := make(object, len(t))
 	for _, f := range t {
@@ -41,10 +41,10 @@ func shownValue(value any) any {
 	return value
 }
 
-// printable replaces bytes that JSON cannot hold.
+// printable replaces bytes that are not UTF-8, which JSON cannot have.
 func printable(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// table turns a JSON object into a table of AMQP, with RabbitMQ's choice of types.
+// table converts a JSON object to an AMQP table, with the types that RabbitMQ chooses.
 func table(o map[string]any) (wire.Table, error) {
 	var t wire.Table
 	for _, key := range slices.Sorted(maps.Keys(o)) {
@@ -87,17 +87,11 @@ func tableValue(value any) (any, error) {
 }
 
 // arguments reads the arguments of a declaration or binding.
-func (f fields) arguments() (wire.Table, error) {
-	o, err := f.table("arguments")
-	if err != nil {
-		return nil, err
+func (f *fields) arguments() wire.Table {
+	t, err := table(f.table("arguments"))
+	if err == nil {
+		err = t.Check()
 	}
-	t, err := table(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.Check(); err != nil {
-		return nil, badRequest(err.Error())
-	}
-	return t, nil
+	f.failWith(err)
+	return t
 }

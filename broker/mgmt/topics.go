@@ -8,9 +8,9 @@ import (
 )
 
 // topicPermissions lists those of all users, in the virtual host of the path or in all.
-func (c *call) topicPermissions() (any, error) { return c.topicPermissionsOf(c.node.Users()), nil }
+func (c *call) topicPermissions() (any, error) { return c.topicPermissionsOf(c.node.Users()...), nil }
 
-func (c *call) topicPermissionsOf(users []*node.User) list {
+func (c *call) topicPermissionsOf(users ...*node.User) list {
 	all := list{}
 	for _, u := range users {
 		for _, vhost := range slices.Sorted(maps.Keys(u.TopicPermissions)) {
@@ -27,20 +27,10 @@ func (c *call) topicPermissionsOf(users []*node.User) list {
 	return all
 }
 
-func (c *call) topicPermissionsOfUser() (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
-	return c.topicPermissionsOf([]*node.User{u}), nil
-}
+func (c *call) topicPermissionsOfUser(u *node.User) (any, error) { return c.topicPermissionsOf(u), nil }
 
-func (c *call) topicPermissionsOfUserInVhost() (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
-	all := c.topicPermissionsOf([]*node.User{u})
+func (c *call) topicPermissionsOfUserInVhost(u *node.User) (any, error) {
+	all := c.topicPermissionsOf(u)
 	if len(all) == 0 {
 		return nil, notFound()
 	}
@@ -48,58 +38,44 @@ func (c *call) topicPermissionsOfUserInVhost() (any, error) {
 }
 
 func (c *call) putTopicPermission() (any, error) {
-	f, err := c.fields(maxBody, "exchange", "write", "read")
-	if err != nil {
-		return nil, err
-	}
-	edit, err := topicEdit(f, c.vhost.Name)
-	if err != nil {
-		return nil, err
-	}
-	u := c.node.User(c.path("user"))
+	f := c.fields(maxBody, "exchange", "write", "read")
+	edit, u := topicEdit(f, c.vhost), c.node.User(c.path("user"))
 	if u == nil {
-		return nil, badRequest("vhost_or_user_not_found")
+		f.fail("vhost_or_user_not_found")
 	}
-	if exchange, _ := f["exchange"].(string); c.since(node.RabbitMQ43) && c.vhost.Exchange(exchange) == nil {
-		return nil, badRequest([]any{"no_such_exchange", exchange})
+	if exchange := f.text("exchange", ""); c.since(node.RabbitMQ43) && c.vhost.Exchange(exchange) == nil {
+		f.fail([]any{"no_such_exchange", exchange})
 	}
-	_, err = c.node.EditUser(u.Name, false, edit)
+	if f.err != nil {
+		return nil, f.err
+	}
+	_, err := c.node.EditUser(u.Name, false, edit)
 	return made(len(u.TopicPermissions[c.vhost.Name]) == 0), err
 }
 
-// topicEdit reads what becomes of a user's permission for a topic exchange.
-func topicEdit(f fields, vhost string) (func(*node.User), error) {
-	exchange, err := f.text("exchange", "")
-	if err != nil {
-		return nil, err
-	}
-	var p node.TopicPermission
-	if p.Write, err = f.text("write", ""); err != nil {
-		return nil, err
-	}
-	if p.Read, err = f.text("read", ""); err != nil {
-		return nil, err
-	}
+// topicEdit reads a topic permission and returns what sets it.
+func topicEdit(f *fields, v *node.Vhost) func(*node.User) {
+	exchange, p := f.text("exchange", ""), node.TopicPermission{Write: f.text("write", ""), Read: f.text("read", "")}
 	return func(u *node.User) {
 		if u.TopicPermissions == nil {
 			u.TopicPermissions = make(map[string]map[string]node.TopicPermission)
 		}
-		if u.TopicPermissions[vhost] == nil {
-			u.TopicPermissions[vhost] = make(map[string]node.TopicPermission)
+		if u.TopicPermissions[v.Name] == nil {
+			u.TopicPermissions[v.Name] = make(map[string]node.TopicPermission)
 		}
-		u.TopicPermissions[vhost][exchange] = p
-	}, nil
+		u.TopicPermissions[v.Name][exchange] = p
+	}
 }
 
 // deleteTopicPermissions deletes those of a user for all exchanges of a virtual host.
-func (c *call) deleteTopicPermissions() (any, error) {
-	return c.editTopicPermissions(func(u *node.User) { delete(u.TopicPermissions, c.vhost.Name) })
+func (c *call) deleteTopicPermissions(u *node.User) (any, error) {
+	return c.editTopicPermissions(u, func(u *node.User) { delete(u.TopicPermissions, c.vhost.Name) })
 }
 
-// deleteTopicPermission deletes that of a user for one exchange. As in RabbitMQ it is no error if there is none, as long as the user has one for another
-// exchange of the virtual host.
-func (c *call) deleteTopicPermission() (any, error) {
-	return c.editTopicPermissions(func(u *node.User) {
+// deleteTopicPermission deletes that of a user for one exchange. As in RabbitMQ it is no error if there is none, as long
+// as the user has one for another exchange of the virtual host.
+func (c *call) deleteTopicPermission(u *node.User) (any, error) {
+	return c.editTopicPermissions(u, func(u *node.User) {
 		left := u.TopicPermissions[c.vhost.Name]
 		delete(left, c.path("exchange"))
 		if len(left) == 0 {
@@ -108,15 +84,11 @@ func (c *call) deleteTopicPermission() (any, error) {
 	})
 }
 
-// editTopicPermissions changes those of a user who has some in the virtual host.
-func (c *call) editTopicPermissions(edit func(*node.User)) (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
+// editTopicPermissions changes those of a user, who must have some in the virtual host.
+func (c *call) editTopicPermissions(u *node.User, edit func(*node.User)) (any, error) {
 	if len(u.TopicPermissions[c.vhost.Name]) == 0 {
 		return nil, notFound()
 	}
-	_, err = c.node.EditUser(u.Name, false, edit)
+	_, err := c.node.EditUser(u.Name, false, edit)
 	return done, err
 }

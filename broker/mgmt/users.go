@@ -9,9 +9,9 @@ import (
 )
 
 func (c *call) whoami() (any, error) {
-	o := object{"name": printable(c.user.Name), "tags": tags(c.user)}
+	o := object{"name": printable(c.user.Name), "tags": shownTags(c.user.Tags)}
 	if c.since(node.RabbitMQ40) {
-		o["is_internal_user"] = true // there is no other place where users are known
+		o["is_internal_user"] = true // the broker has no other users
 	}
 	return o, nil
 }
@@ -32,145 +32,86 @@ func (c *call) usersWho(fit func(*node.User) bool) list {
 	return all
 }
 
-// theUser returns the user whom the path names.
-func (c *call) theUser() (*node.User, error) {
-	u := c.node.User(c.path("user"))
-	if u == nil {
-		return nil, notFound()
-	}
-	return u, nil
-}
+func (c *call) oneUser(u *node.User) (any, error) { return userObject(u), nil }
 
-func (c *call) oneUser() (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
-	return userObject(u), nil
-}
-
-// hashing is the one way of hashing passwords that this broker knows.
+// hashing is the only password hashing algorithm of this broker.
 const hashing = "rabbit_password_hashing_sha256"
 
 func userObject(u *node.User) object {
-	return object{"name": printable(u.Name), "password_hash": u.Hash, "hashing_algorithm": hashing, "tags": tags(u), "limits": shownLimits(u.Limits)}
+	return object{"name": printable(u.Name), "password_hash": u.Hash, "hashing_algorithm": hashing, "tags": shownTags(u.Tags), "limits": shownLimits(u.Limits)}
 }
 
-func tags(u *node.User) []string {
-	if u.Tags == nil {
-		return []string{}
-	}
-	return u.Tags
-}
+// shownTags returns an empty list if there are no tags.
+func shownTags(tags []string) []string { return append([]string{}, tags...) }
 
 func (c *call) putUser() (any, error) {
-	f, err := c.fields(maxBody)
-	if err != nil {
-		return nil, err
-	}
-	edit, err := userEdit(f)
-	if err != nil {
-		return nil, err
-	}
-	created, err := c.node.EditUser(c.path("user"), true, edit)
+	f := c.fields(maxBody)
+	created, err := c.editUser(f, c.path("user"), true, userEdit(f))
 	return made(created), err
 }
 
-// userEdit reads what becomes of a user; permissions stay, and so do limits that are not given. Without password and hash nobody can log in by password.
-func userEdit(f fields) (func(*node.User), error) {
-	given, err := readTags(f)
-	if err != nil {
-		return nil, err
+// userEdit reads the settings of a user and returns what sets them. It keeps permissions, and limits that are not given.
+// Without a password and a hash, the user cannot log in with a password.
+func userEdit(f *fields) func(*node.User) {
+	if f.values["tags"] == nil {
+		f.fail("tags_not_present")
 	}
-	password, err := f.text("password", "")
-	if err != nil {
-		return nil, err
-	}
-	hash, err := f.text("password_hash", "")
-	if err != nil {
-		return nil, err
-	}
-	algorithm, err := f.text("hashing_algorithm", hashing)
-	if err != nil {
-		return nil, err
-	}
+	given, password, hash := f.tags(), f.text("password", ""), f.text("password_hash", "")
+	algorithm := f.text("hashing_algorithm", hashing)
 	if raw, err := base64.StdEncoding.DecodeString(hash); err != nil || hash != "" && len(raw) != 36 || algorithm != hashing {
-		return nil, badRequest("password_hash must be a salted hash of " + hashing + ", which is the only algorithm here")
+		f.fail("password_hash must be a salted hash of " + hashing + ", which is the only algorithm here")
 	}
-	bounds, err := f.table("limits")
-	if err != nil {
-		return nil, err
-	}
-	limits, fault := node.ReadLimits(bounds, "user-limits", node.UserLimits()...)
-	if fault != "" {
-		return nil, badRequest(fault)
-	}
+	limits := f.userLimits(f.table("limits"))
 	return func(u *node.User) {
 		u.Tags, u.Password, u.Hash = given, password, hash
 		addLimits(u, limits)
-	}, nil
-}
-
-// readTags takes a list, or text with commas.
-func readTags(f fields) ([]string, error) {
-	if f["tags"] == nil {
-		return nil, badRequest("tags_not_present")
 	}
-	return f.tags()
 }
 
-// tags reads a list, or text with commas; nil: there are none.
-func (f fields) tags() ([]string, error) {
-	switch v := f["tags"].(type) {
+// tags reads a list, or a string with commas; nil: there are none.
+func (f *fields) tags() (all []string) {
+	switch v := f.values["tags"].(type) {
 	case nil:
-		return nil, nil
 	case string:
-		var all []string
-		for _, tag := range strings.Split(v, ",") {
+		for tag := range strings.SplitSeq(v, ",") {
 			if tag = strings.TrimSpace(tag); tag != "" {
 				all = append(all, tag)
 			}
 		}
-		return all, nil
 	case []any:
-		all := []string{}
+		all = []string{}
 		for _, tag := range v {
 			text, ok := tag.(string)
 			if !ok {
-				return nil, badRequest([]any{"not_string", "tags"})
+				f.fail([]any{"not_string", "tags"})
 			}
 			all = append(all, text)
 		}
-		return all, nil
+	default:
+		f.fail([]any{"not_string", "tags"})
 	}
-	return nil, badRequest([]any{"not_string", "tags"})
+	return all
 }
 
-func (c *call) deleteUser() (any, error) {
-	u, err := c.theUser()
-	if err != nil {
-		return nil, err
-	}
-	return done, c.node.DeleteUser(u.Name)
-}
+func (c *call) deleteUser(u *node.User) (any, error) { return done, c.node.DeleteUser(u.Name) }
 
-// deleteUsers deletes several, and none if one is not there.
+// deleteUsers deletes several users, or none if one does not exist.
 func (c *call) deleteUsers() (any, error) {
-	f, err := c.fields(maxBody, "users")
-	if err != nil {
-		return nil, err
-	}
-	listed, ok := f["users"].([]any)
+	f := c.fields(maxBody, "users")
+	listed, ok := f.values["users"].([]any)
 	if !ok {
-		return nil, badRequest([]any{"not_list", "users"})
+		f.fail([]any{"not_list", "users"})
 	}
 	var names []string
 	for _, e := range listed {
 		name, _ := e.(string)
 		if c.node.User(name) == nil {
-			return nil, badRequest([]any{"no_such_user", e})
+			f.fail([]any{"no_such_user", e})
 		}
 		names = append(names, name)
+	}
+	if f.err != nil {
+		return nil, f.err
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

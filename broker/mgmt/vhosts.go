@@ -1,11 +1,13 @@
 package mgmt
 
 import (
+	"cmp"
+
 	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/broker/internal/queue"
 )
 
-// vhosts lists those that the user may enter; who monitors sees all.
+// vhosts lists the virtual hosts that the user has access to; with the tag monitoring all.
 func (c *call) vhosts() (any, error) {
 	all := list{}
 	for _, v := range c.node.Vhosts() {
@@ -19,7 +21,7 @@ func (c *call) vhosts() (any, error) {
 func (c *call) oneVhost() (any, error) { return c.vhostObject(c.vhost), nil }
 
 func (a *api) vhostObject(v *node.Vhost) object {
-	o := object{"name": printable(v.Name), "tracing": false, "cluster_state": object{a.node.Name(): "running"}}
+	o := object{"name": printable(v.Name), "tracing": false, "cluster_state": object{a.node.Config.Name: "running"}}
 	a.describeVhost(o, v.Metadata())
 	if a.since(node.RabbitMQ43) {
 		o["protected_from_deletion"] = false
@@ -32,7 +34,7 @@ func (a *api) vhostObject(v *node.Vhost) object {
 	return o
 }
 
-// describeVhost adds what people say of a virtual host, twice, as RabbitMQ does.
+// describeVhost adds the metadata of a virtual host, twice, as RabbitMQ does.
 func (a *api) describeVhost(o object, m node.VhostMetadata) {
 	metadata := a.metadata(m)
 	o["description"], o["tags"], o["metadata"], o["default_queue_type"] = metadata["description"], metadata["tags"], metadata, "undefined"
@@ -41,12 +43,9 @@ func (a *api) describeVhost(o object, m node.VhostMetadata) {
 	}
 }
 
-// metadata is what people say of a virtual host. From 4.0 on each has a default queue type.
+// metadata describes a virtual host. From 4.0 on each has a default queue type.
 func (a *api) metadata(m node.VhostMetadata) object {
-	if m.Tags == nil {
-		m.Tags = []string{}
-	}
-	o := object{"description": m.Description, "tags": m.Tags}
+	o := object{"description": m.Description, "tags": shownTags(m.Tags)}
 	if m.DefaultQueueType == "" && a.since(node.RabbitMQ40) {
 		m.DefaultQueueType = defaultQueueType
 	}
@@ -56,47 +55,33 @@ func (a *api) metadata(m node.VhostMetadata) object {
 	return o
 }
 
-// defaultQueueType is that of a virtual host for which none was chosen.
+// defaultQueueType is that of a virtual host without a configured one.
 const defaultQueueType = string(queue.Classic)
 
-// vhostEdit reads what becomes of a virtual host. Definitions may have all of it in the metadata. A default queue type that is not given stays; so do
-// description and tags if keep is set, else they are empty then.
-func vhostEdit(f fields, keep bool) (func(*node.VhostMetadata), error) {
-	metadata, err := f.table("metadata")
-	if err != nil {
-		return nil, err
-	}
-	all := fields{}
-	for _, from := range []fields{metadata, f} {
+// vhostEdit reads the metadata of a virtual host and returns what sets it. Definitions can have all of it in "metadata".
+// A default queue type that is not given stays. So do description and tags if keep is set; otherwise they become empty.
+func vhostEdit(f *fields, keep bool) func(*node.VhostMetadata) {
+	all := fields{values: make(map[string]any)}
+	for _, from := range []map[string]any{f.table("metadata"), f.values} {
 		for _, key := range []string{"description", "tags", "default_queue_type"} {
 			if from[key] != nil {
-				all[key] = from[key]
+				all.values[key] = from[key]
 			}
 		}
 	}
-	description, err := all.text("description", "")
-	if err != nil {
-		return nil, err
-	}
-	tags, err := all.tags()
-	if err != nil {
-		return nil, err
-	}
-	typ, err := all.text("default_queue_type", "")
-	if err != nil {
-		return nil, err
-	}
+	description, tags, typ := all.text("description", ""), all.tags(), all.text("default_queue_type", "")
+	f.failWith(all.err)
 	return func(m *node.VhostMetadata) {
-		if all["description"] != nil || !keep {
+		if all.values["description"] != nil || !keep {
 			m.Description = description
 		}
-		if all["tags"] != nil || !keep {
+		if all.values["tags"] != nil || !keep {
 			m.Tags = tags
 		}
 		if typ != "" && typ != "undefined" {
 			m.DefaultQueueType = typ
 		}
-	}, nil
+	}
 }
 
 // sum adds up the figures of virtual hosts.
@@ -109,45 +94,40 @@ func (a *api) sum(vhosts []*node.Vhost) (now, rates figures) {
 	return now, rates
 }
 
-// putVhost makes a virtual host, or changes what is said of it.
+// putVhost creates a virtual host or changes its metadata.
 func (c *call) putVhost() (any, error) {
-	f, err := c.fields(maxBody)
-	if err != nil {
+	f, name := c.fields(maxBody), c.path("name")
+	if f.flag("tracing") {
+		f.fail("this broker cannot trace messages; leave tracing out")
+	}
+	edit := vhostEdit(f, false)
+	var draft node.VhostMetadata
+	edit(&draft)
+	if err := cmp.Or(f.err, draft.Check()); err != nil { // before anything is created
 		return nil, err
 	}
-	if tracing, err := f.flag("tracing"); err != nil {
-		return nil, err
-	} else if tracing {
-		return nil, badRequest("this broker cannot trace messages; leave tracing out")
-	}
-	edit, err := vhostEdit(f, false)
-	if err != nil {
-		return nil, err
-	}
-	var sketch node.VhostMetadata
-	if edit(&sketch); sketch.Check() != nil { // before anything is made
-		return nil, badRequest(sketch.Check().Error())
-	}
-	name := c.path("name")
 	created := c.node.Vhost(name) == nil
-	if err := c.node.AddVhost(name); err != nil {
-		return nil, err
+	if err := c.addVhost(name, edit); err != nil || !created {
+		return made(false), err
 	}
-	if v := c.node.Vhost(name); v != nil {
-		if err := v.Describe(edit); err != nil {
-			return nil, err
-		}
-	}
-	if !created {
-		return made(false), nil
-	}
-	// Who makes a virtual host may do everything there.
-	_, err = c.node.EditUser(c.user.Name, false, func(u *node.User) {
-		if _, ok := u.In(name); !ok {
+	// The creator of a virtual host gets all permissions there.
+	_, err := c.node.EditUser(c.user.Name, false, func(u *node.User) {
+		if _, ok := u.Permission(name); !ok {
 			u.Permissions[name] = node.Everything()
 		}
 	})
 	return made(created), err
+}
+
+// addVhost creates a virtual host unless it exists, and edits its metadata.
+func (c *call) addVhost(name string, edit func(*node.VhostMetadata)) error {
+	if err := c.node.AddVhost(name); err != nil {
+		return err
+	}
+	if v := c.node.Vhost(name); v != nil {
+		return v.Describe(edit)
+	}
+	return nil
 }
 
 func (c *call) deleteVhost() (any, error) { return done, c.node.DeleteVhost(c.vhost.Name) }

@@ -62,7 +62,7 @@ func (o orders) serve() error {
 	defer stop()
 	server := &rehopbroker.Server{
 		Dir: o.Dir, DiskReserve: o.DiskReserve, Name: "crashes", Compat: rehopbroker.RabbitMQ310, ConsumerTimeout: -1,
-		MemoryLimit: 1 << 30, Resident: 1 << 20, // so little that messages are read back from disk
+		MemoryLimit: 1 << 30, MessageCache: 1 << 20, // so little that messages are read back from disk
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	if _, err := brokertest.OpenWithLog(server, brokertest.Log{SegmentSize: o.SegmentSize, Reached: o.pass()}); err != nil {

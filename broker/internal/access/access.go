@@ -1,4 +1,4 @@
-// Package access gives the packages below broker the engine of a broker.Server, which its users do not see.
+// Package access gives the packages below broker the engine of a broker.Server, which users of broker cannot reach.
 package access
 
 import (
@@ -6,9 +6,9 @@ import (
 	"github.com/rehop/rehop/broker/internal/session"
 )
 
-// Start starts a *broker.Server unless it runs, and returns its engine. A server that it starts gets its config
-// from configure, unless that is nil. Package broker sets Start, as package log does for log/slog: a method of
-// Server would be there for everybody.
+// Start starts a *broker.Server unless it runs, and returns its engine. configure, unless it is nil, changes the config
+// of a server that was not started before. Package broker sets Start, as package log does for log/slog: a method of
+// Server would be visible to everybody.
 var Start func(server any, configure func(*node.Config)) (*session.Server, error)
 
 // Provide sets Start.

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Type is RabbitMQ's name for the type of a value in a table.
+// Type returns RabbitMQ's name for the type of a value in a table.
 func Type(v any) string {
 	switch v.(type) {
 	case bool:
@@ -50,8 +50,8 @@ func Type(v any) string {
 	return "void"
 }
 
-// Term prints a value of a table or of a JSON document, on one line. Two values of a table are the same to RabbitMQ when they
-// are printed the same.
+// Term prints a value of a table or of a JSON document on one line. RabbitMQ considers two values of a table equal if
+// they are printed the same.
 func Term(v any) string {
 	if i, ok := wire.Integer(v); ok {
 		return strconv.FormatInt(i, 10)
@@ -87,7 +87,7 @@ func Term(v any) string {
 	return fmt.Sprint(v)
 }
 
-// List prints items, each in its own way.
+// List prints a list of items.
 func List[T any](items []T, print func(T) string) string { return "[" + commas(items, print) + "]" }
 
 func commas[T any](items []T, print func(T) string) string {
@@ -98,7 +98,7 @@ func commas[T any](items []T, print func(T) string) string {
 	return strings.Join(printed, ",")
 }
 
-// Binary prints bytes as a text where all of them are printable Latin-1, else as numbers.
+// Binary prints bytes as text if all of them are printable Latin-1, otherwise as numbers.
 func Binary(s string) string {
 	if s == "" {
 		return "<<>>"
@@ -109,7 +109,7 @@ func Binary(s string) string {
 	return "<<" + numbers(s) + ">>"
 }
 
-// String prints a text that RabbitMQ has made itself, which is a list and not a binary.
+// String prints a text that RabbitMQ has created itself, which is a list and not a binary.
 func String(s string) string {
 	if !printable(s) {
 		return "[" + numbers(s) + "]"
@@ -121,18 +121,14 @@ func numbers(s string) string {
 	return commas([]byte(s), func(b byte) string { return strconv.Itoa(int(b)) })
 }
 
-// printable reports whether Erlang takes bytes for Latin-1 text.
+// printable reports whether Erlang prints bytes as Latin-1 text.
 func printable(s string) bool {
-	for _, b := range []byte(s) {
-		if b >= ' ' && b <= '~' || b >= 0xa0 || b >= '\b' && b <= '\r' || b == '\x1b' {
-			continue
-		}
-		return false
-	}
-	return true
+	return !slices.ContainsFunc([]byte(s), func(b byte) bool {
+		return !(b >= ' ' && b <= '~' || b >= 0xa0 || b >= '\b' && b <= '\r' || b == '\x1b')
+	})
 }
 
-// float takes the shorter of both notations, each with a digit behind the point.
+// float uses the shorter of both notations, each with a digit after the point.
 func float(f float64) string {
 	plain := strconv.FormatFloat(f, 'f', -1, 64)
 	if !strings.Contains(plain, ".") {

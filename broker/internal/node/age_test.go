@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// kill leaves a node as a process does that is killed, and opens what that leaves on disk.
+// kill opens what a killed process leaves on disk.
 func kill(t *testing.T, v *Vhost) *Vhost {
 	t.Helper()
 	dir := killed(t, v.node)
@@ -36,7 +36,7 @@ func killed(t *testing.T, n *Node) (dir string) {
 	return dir
 }
 
-// A message expires in time on a broker that does nothing else and is restarted again and again, in order or not.
+// A message expires in time on a broker that does nothing else and is restarted again and again, cleanly or not.
 func TestTTLCountsAcrossRestarts(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, restart := range map[string]func(*testing.T, *Vhost) *Vhost{"closed": reopen, "killed": kill} {
@@ -61,7 +61,7 @@ func TestTTLCountsAcrossRestarts(t *testing.T) {
 	}
 }
 
-// The time for which no broker runs counts, all of it. A clock that was set back meanwhile makes no message older.
+// All the time counts in which no broker runs. A clock that was set back meanwhile makes no message older.
 func TestTTLCountsWhileAway(t *testing.T) {
 	dir := t.TempDir()
 	const years = 30 * 365 * 24 * time.Hour
@@ -94,7 +94,7 @@ func TestTTLCountsWhileAway(t *testing.T) {
 	})
 }
 
-// A clock that is set while the broker runs makes no message older or younger, in whichever direction and however the broker ends.
+// Setting the clock while the broker runs makes no message older or younger, in either direction and however the broker ends.
 func TestClockSetWhileRunning(t *testing.T) {
 	const ttl, years = 2 * time.Hour, 30 * 365 * 24 * time.Hour
 	for name, set := range map[string]time.Duration{"ahead": years, "back": -years} {

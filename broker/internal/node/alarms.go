@@ -5,26 +5,26 @@ import (
 	"sync/atomic"
 )
 
-// Alarm is a reason to take no messages.
+// Alarm is a reason to block publishers.
 type Alarm string
 
-// The alarms. Reasons are worded as RabbitMQ words them.
+// The alarms. RabbitMQ sends the same reasons.
 const (
 	MemoryAlarm Alarm = "low on memory"
 	DiskAlarm   Alarm = "low on disk"
-	// FailedAlarm is raised for good when a write or a sync has failed.
+	// FailedAlarm is raised when a write or a sync has failed, and never cleared.
 	FailedAlarm Alarm = "unable to write to its disk"
 	// TestAlarm is raised by tests.
 	TestAlarm Alarm = "blocked by a test"
 )
 
-// resourceAlarms stop connections that publish while something runs short. Others go on, so that queues can be emptied.
+// resourceAlarms block connections that publish while a resource is short. Others continue, so that they can empty queues.
 type resourceAlarms struct {
 	node   *Node
 	Raised atomic.Bool
 	Memory atomic.Bool
 
-	turn    sync.Mutex // one change at a time, so that clients hear of them in order
+	turn    sync.Mutex // one change at a time, so that clients receive them in order
 	mu      sync.Mutex
 	cleared sync.Cond
 	raised  map[Alarm]bool
@@ -55,7 +55,7 @@ func (n *Node) logAlarm(which Alarm, raised, changed bool) {
 	}
 }
 
-// setAlarm is SetAlarm for those whose turn it is. It reports whether publishers are blocked now, or no longer.
+// setAlarm is SetAlarm for callers that hold the turn. It reports whether publishers have become blocked or unblocked.
 func (n *Node) setAlarm(which Alarm, raised bool) (changed bool) {
 	a := &n.ResourceAlarms
 	a.mu.Lock()
@@ -78,7 +78,7 @@ func (n *Node) setAlarm(which Alarm, raised bool) (changed bool) {
 	return true
 }
 
-// Alarms returns what is raised.
+// Alarms returns the raised alarms.
 func (n *Node) Alarms() (raised []Alarm) {
 	a := &n.ResourceAlarms
 	a.mu.Lock()
@@ -91,7 +91,7 @@ func (n *Node) Alarms() (raised []Alarm) {
 	return raised
 }
 
-// CheckMemory raises or clears the alarm for memory. It costs next to nothing when there is nothing to do.
+// CheckMemory raises or clears the alarm for memory. It costs next to nothing if nothing has to change.
 func (n *Node) CheckMemory() {
 	if !n.memoryAlarmMayChange() {
 		return
@@ -105,7 +105,8 @@ func (n *Node) CheckMemory() {
 		n.budget.Tighten(false)
 		high = false
 	case n.memoryIsShort() && !before:
-		// What is on disk too leaves memory first. As long as memory is tight it stays away, so this walk through all messages is not repeated soon.
+		// First drop from memory what is also on disk. It stays away while memory is tight, so that this walk through
+		// all messages is not repeated soon.
 		if !n.budget.Tight() {
 			n.budget.Tighten(true)
 			n.unload()
@@ -123,7 +124,7 @@ func (n *Node) CheckMemory() {
 	n.logAlarm(MemoryAlarm, high, changed)
 }
 
-// memoryAlarmMayChange reports whether memory has become short, or plentiful again.
+// memoryAlarmMayChange reports whether memory has become short, or is no longer short.
 func (n *Node) memoryAlarmMayChange() bool {
 	if n.budget.Tight() {
 		return n.memoryIsBelowClearMark() || !n.ResourceAlarms.Memory.Load() && n.memoryIsShort()
@@ -131,7 +132,7 @@ func (n *Node) memoryAlarmMayChange() bool {
 	return n.memoryIsShort()
 }
 
-// Wait returns when no alarm is raised, or when over says that waiting is of no use.
+// Wait returns when no alarm is raised, or when over returns true.
 func (a *resourceAlarms) Wait(over func() bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +141,7 @@ func (a *resourceAlarms) Wait(over func() bool) {
 	}
 }
 
-// Wake has those who wait look again.
+// Wake makes Wait call over again.
 func (a *resourceAlarms) Wake() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,7 +155,7 @@ func (a *resourceAlarms) stop() {
 	a.cleared.Broadcast()
 }
 
-// OnlyMemory reports whether no alarm is raised but the one for memory, at the most.
+// OnlyMemory reports whether no alarm other than the one for memory is raised.
 func (a *resourceAlarms) OnlyMemory() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// noClients is for nodes to which nobody connects.
+// noClients is for nodes without clients.
 type noClients struct{}
 
 func (noClients) Shutdown(string)                                    {}

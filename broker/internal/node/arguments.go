@@ -9,8 +9,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// queueArguments are those that a queue of a type has. A declaration of a queue that is there already must agree in them, and is
-// told the first difference in this order.
+// queueArguments are the arguments of each queue type. A declaration of an existing queue must have the same ones; the
+// error reports the first difference in this order.
 var queueArguments = map[queue.Type][]string{
 	queue.Classic: {"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-length",
 		"x-max-length-bytes", "x-max-priority", "x-overflow", "x-queue-mode", "x-queue-version", "x-single-active-consumer",
@@ -20,13 +20,13 @@ var queueArguments = map[queue.Type][]string{
 		"x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit", "x-message-ttl", "x-queue-leader-locator"},
 }
 
-// consumerArguments are those that consumers of a type of queue have.
+// consumerArguments are the arguments of consumers of each queue type.
 var consumerArguments = map[queue.Type][]string{
 	queue.Classic: {"x-cancel-on-ha-failover", "x-priority", "x-credit"},
 	queue.Quorum:  {"x-priority", "x-credit"},
 }
 
-// queueArguments are those of a release.
+// queueArguments are the arguments in a release.
 func (c Compat) queueArguments(t queue.Type) []string {
 	known := slices.Clip(queueArguments[t])
 	switch {
@@ -48,23 +48,23 @@ func (c Compat) consumerArguments(t queue.Type) []string {
 	return []string{"x-priority"}
 }
 
-// Of streams, RabbitMQ knows these too, and refuses them elsewhere.
+// Arguments of streams, which RabbitMQ also knows, and refuses for other types.
 var (
 	streamArguments         = []string{"x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-queue-leader-locator"}
 	streamConsumerArguments = []string{"x-stream-offset"}
 )
 
-// A check returns what is wrong with the value of an argument as RabbitMQ prints it, or "".
+// A check returns what is wrong with the value of an argument, in RabbitMQ's words, or "".
 type check func(value any, args wire.Table) string
 
-// argumentChecks are tried in this order.
+// argumentChecks are done in this order.
 type argumentChecks []struct {
 	key   string
 	check check
 }
 
 var queueChecks = argumentChecks{
-	{"x-expires", aPositiveLifetime},
+	{"x-expires", notZero(aLifetime)},
 	{"x-message-ttl", aLifetime},
 	{"x-dead-letter-exchange", aString},
 	{"x-dead-letter-routing-key", deadLetterKey},
@@ -73,14 +73,14 @@ var queueChecks = argumentChecks{
 	{"x-max-length-bytes", notNegative},
 	{"x-max-in-memory-length", notNegative},
 	{"x-max-in-memory-bytes", notNegative},
-	{"x-max-priority", priorityLevels},
+	{"x-max-priority", atMost(255, "max_value_exceeded")},
 	{"x-overflow", oneOf("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx")},
 	{"x-queue-mode", namedOneOf("unsupported queue mode '%s'", "default", "lazy")},
 	{"x-queue-version", queueVersion},
 	{"x-single-active-consumer", aBoolean},
 	{"x-consumer-timeout", notNegative},
 	{"x-consumer-disconnected-timeout", notNegative},
-	{"x-quorum-initial-group-size", positive},
+	{"x-quorum-initial-group-size", notZero(notNegative)},
 	{"x-queue-leader-locator", oneOf("invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders")},
 }
 
@@ -90,9 +90,9 @@ var consumerChecks = argumentChecks{
 	{"x-consumer-timeout", notNegative},
 }
 
-// checkQueueArguments refuses the declaration of a new queue as RabbitMQ does.
-func checkQueueArguments(c Compat, name, vhost string, durable, exclusive, autoDelete bool, args wire.Table) error {
-	what := Resource("queue", name, vhost)
+// checkQueueArguments refuses a declaration of a new queue that RabbitMQ refuses.
+func checkQueueArguments(c Compat, vhost string, q QueueSpec) error {
+	what, args := Resource("queue", q.Name, vhost), q.Arguments
 	if err := (argumentChecks{{"x-queue-type", knownType}}).refuse(what, args); err != nil {
 		return err
 	}
@@ -100,25 +100,23 @@ func checkQueueArguments(c Compat, name, vhost string, durable, exclusive, autoD
 	if err := queueChecks.only(c.queueArguments(typ)).refuse(what, c.checked(args)); err != nil {
 		return err
 	}
-	if err := refuseForeign(what, typ, args, c.queueArguments, streamArguments); err != nil {
+	if err := refuseOtherTypes(what, typ, args, c.queueArguments, streamArguments); err != nil {
 		return err
 	}
-	if c.refusesOldStorage() {
-		if err := refuseOldStorage(what, args); err != nil {
-			return err
-		}
+	if version, _ := integerArgument(args, "x-queue-version"); version == 1 && c.refusesOldStorage() {
+		return Refuse(wire.PreconditionFailed, `invalid arg 'x-queue-version' for %s: "unsupported queue version '1'"`, what)
 	}
-	if c.refusesTransientQueues() && !durable && !exclusive {
+	if c.refusesTransientQueues() && !q.Durable && !q.Exclusive {
 		return Refuse(wire.InternalError, "Feature `transient_nonexcl_queues` is deprecated.\nBy default, this feature is not permitted anymore.\n"+
 			"The feature will be removed from a future major RabbitMQ version, regardless of the configuration; actual version to be determined.")
 	}
 	if typ == queue.Quorum {
-		return refuseProperties(what, durable, exclusive, autoDelete)
+		return refuseProperties(what, q)
 	}
 	return nil
 }
 
-// CheckServerNamed refuses a queue whose name the broker should choose, if it has to be a quorum queue.
+// CheckServerNamed refuses a quorum queue without a name: the broker chooses names only for classic queues.
 func CheckServerNamed(args wire.Table) error {
 	if typ := queueType(args); typ != queue.Classic {
 		return Refuse(wire.PreconditionFailed, "Cannot declare a server-named queue for type %s", typeModule(typ))
@@ -126,18 +124,22 @@ func CheckServerNamed(args wire.Table) error {
 	return nil
 }
 
-// CheckConsumerArguments refuses what a consumer cannot ask of a type of queue, and returns the consumer's priority.
+// CheckConsumerArguments refuses arguments that consumers of this queue type cannot have. It returns the consumer's priority.
 func CheckConsumerArguments(c Compat, name, vhost string, typ queue.Type, args wire.Table) (priority int, err error) {
 	what := Resource("queue", name, vhost)
 	if err := consumerChecks.only(c.consumerArguments(typ)).refuse(what, args); err != nil {
 		return 0, err
 	}
-	if err := refuseForeign(what, typ, args, c.consumerArguments, streamConsumerArguments); err != nil {
+	if err := refuseOtherTypes(what, typ, args, c.consumerArguments, streamConsumerArguments); err != nil {
 		return 0, err
 	}
-	value, _ := args.Get("x-priority")
-	p, _ := wire.Integer(value)
+	p, _ := integerArgument(args, "x-priority")
 	return int(p), nil
+}
+
+func integerArgument(args wire.Table, key string) (int64, bool) {
+	value, _ := args.Get(key)
+	return wire.Integer(value)
 }
 
 func (checks argumentChecks) only(keys []string) argumentChecks {
@@ -163,8 +165,8 @@ func (checks argumentChecks) refuse(what string, args wire.Table) error {
 	return nil
 }
 
-// refuseForeign refuses arguments that only other types of queue have. Arguments that nobody knows are let pass.
-func refuseForeign(what string, typ queue.Type, args wire.Table, known func(queue.Type) []string, stream []string) error {
+// refuseOtherTypes refuses arguments that only other queue types have. Unknown arguments are ignored.
+func refuseOtherTypes(what string, typ queue.Type, args wire.Table, known func(queue.Type) []string, stream []string) error {
 	for _, f := range args {
 		if slices.Contains(known(typ), f.Key) {
 			continue
@@ -176,21 +178,12 @@ func refuseForeign(what string, typ queue.Type, args wire.Table, known func(queu
 	return nil
 }
 
-// refuseOldStorage refuses the storage of classic queues that is gone.
-func refuseOldStorage(what string, args wire.Table) error {
-	version, _ := args.Get("x-queue-version")
-	if v, ok := wire.Integer(version); ok && v == 1 {
-		return Refuse(wire.PreconditionFailed, `invalid arg 'x-queue-version' for %s: "unsupported queue version '1'"`, what)
-	}
-	return nil
-}
-
 // refuseProperties refuses what a quorum queue cannot be.
-func refuseProperties(what string, durable, exclusive, autoDelete bool) error {
+func refuseProperties(what string, q QueueSpec) error {
 	for _, p := range []struct {
 		name string
 		set  bool
-	}{{"auto-delete", autoDelete}, {"exclusive-owner", exclusive}, {"non-durable", !durable}} {
+	}{{"auto-delete", q.AutoDelete}, {"exclusive-owner", q.Exclusive}, {"non-durable", !q.Durable}} {
 		if p.set {
 			return Refuse(wire.PreconditionFailed, "invalid property '%s' for %s", p.name, what)
 		}
@@ -198,57 +191,52 @@ func refuseProperties(what string, durable, exclusive, autoDelete bool) error {
 	return nil
 }
 
-// typeModule is RabbitMQ's name for a type of queue in reply texts.
+// typeModule is RabbitMQ's name for a queue type in reply texts.
 func typeModule(t queue.Type) string { return "rabbit_" + string(t) + "_queue" }
 
-func knownType(value any, _ wire.Table) string {
+func knownType(value any, args wire.Table) string {
 	if value == "stream" {
 		return "this broker has no streams; leave it out, or choose classic or quorum"
 	}
-	return namedOneOf("unsupported queue type '%s'", string(queue.Classic), string(queue.Quorum))(value, nil)
+	return namedOneOf("unsupported queue type '%s'", string(queue.Classic), string(queue.Quorum))(value, args)
 }
 
-func aString(value any, _ wire.Table) string {
-	if erlang.Type(value) != "longstr" {
+func aString(value any, args wire.Table) string { return ofType("longstr", value) }
+
+func aBoolean(value any, args wire.Table) string { return ofType("bool", value) }
+
+func ofType(typ string, value any) string {
+	if erlang.Type(value) != typ {
 		return "{unacceptable_type," + erlang.Type(value) + "}"
 	}
 	return ""
 }
 
-func aBoolean(value any, _ wire.Table) string {
-	if erlang.Type(value) != "bool" {
-		return "{unacceptable_type," + erlang.Type(value) + "}"
-	}
-	return ""
-}
-
-// oneOf has the fault as a whole, namedOneOf as a text around the value.
+// oneOf returns the fault unchanged, namedOneOf with the value in it.
 func oneOf(fault string, choice ...string) check {
-	return func(value any, _ wire.Table) string {
+	return func(value any, args wire.Table) string {
 		if s, ok := value.(string); ok && !slices.Contains(choice, s) {
 			return fault
 		}
-		return aString(value, nil)
+		return aString(value, args)
 	}
 }
 
 func namedOneOf(fault string, choice ...string) check {
-	return func(value any, _ wire.Table) string {
+	return func(value any, args wire.Table) string {
 		if s, ok := value.(string); ok && !slices.Contains(choice, s) {
 			return erlang.String(fmt.Sprintf(fault, s))
 		}
-		return aString(value, nil)
+		return aString(value, args)
 	}
 }
 
 func deadLetterKey(value any, args wire.Table) string {
-	if fault := aString(value, nil); fault != "" {
-		return fault
-	}
-	if _, ok := args.Get("x-dead-letter-exchange"); !ok {
+	fault := aString(value, args)
+	if _, ok := args.Get("x-dead-letter-exchange"); !ok && fault == "" {
 		return "routing_key_but_no_dlx_defined"
 	}
-	return ""
+	return fault
 }
 
 func anInteger(value any, _ wire.Table) string {
@@ -258,58 +246,47 @@ func anInteger(value any, _ wire.Table) string {
 	return ""
 }
 
-func notNegative(value any, _ wire.Table) string {
-	if fault := anInteger(value, nil); fault != "" {
-		return fault
-	}
+func notNegative(value any, args wire.Table) string {
 	if v, _ := wire.Integer(value); v < 0 {
 		return fmt.Sprintf("{value_negative,%d}", v)
 	}
-	return ""
+	return anInteger(value, args)
 }
 
-func positive(value any, _ wire.Table) string {
-	if v, ok := wire.Integer(value); ok && v == 0 {
-		return "{value_zero,0}"
+// notZero refuses 0, and what next refuses.
+func notZero(next check) check {
+	return func(value any, args wire.Table) string {
+		if v, ok := wire.Integer(value); ok && v == 0 {
+			return "{value_zero,0}"
+		}
+		return next(value, args)
 	}
-	return notNegative(value, nil)
+}
+
+// atMost refuses larger and negative numbers.
+func atMost(limit int64, fault string) check {
+	return func(value any, args wire.Table) string {
+		if v, _ := wire.Integer(value); v > limit {
+			return fmt.Sprintf("{%s,%d}", fault, v)
+		}
+		return notNegative(value, args)
+	}
 }
 
 // maxLifetime is ten years, in milliseconds.
 const maxLifetime = 315_360_000_000
 
-func aLifetime(value any, _ wire.Table) string {
-	if v, ok := wire.Integer(value); ok && v > maxLifetime {
-		return fmt.Sprintf("{value_too_large,%d}", v)
-	}
-	return notNegative(value, nil)
-}
+var aLifetime = atMost(maxLifetime, "value_too_large")
 
-func aPositiveLifetime(value any, _ wire.Table) string {
-	if v, ok := wire.Integer(value); ok && v == 0 {
-		return "{value_zero,0}"
-	}
-	return aLifetime(value, nil)
-}
-
-func priorityLevels(value any, _ wire.Table) string {
-	if v, ok := wire.Integer(value); ok && v > 255 {
-		return fmt.Sprintf("{max_value_exceeded,%d}", v)
-	}
-	return notNegative(value, nil)
-}
-
-func queueVersion(value any, _ wire.Table) string {
-	if fault := notNegative(value, nil); fault != "" {
-		return fault
-	}
-	if v, _ := wire.Integer(value); v != 1 && v != 2 {
+func queueVersion(value any, args wire.Table) string {
+	fault := notNegative(value, args)
+	if v, _ := wire.Integer(value); v != 1 && v != 2 && fault == "" {
 		return erlang.String(fmt.Sprintf("unsupported queue version '%d'", v))
 	}
-	return ""
+	return fault
 }
 
-// queueType returns the type that arguments ask for.
+// queueType returns the queue type in the arguments, which is classic by default.
 func queueType(args wire.Table) queue.Type {
 	if t, _ := args.Get("x-queue-type"); t == string(queue.Quorum) {
 		return queue.Quorum
@@ -317,17 +294,24 @@ func queueType(args wire.Table) queue.Type {
 	return queue.Classic
 }
 
-// maxPriority returns the highest priority that a queue tells from others.
+// maxPriority returns the number of priorities that a queue distinguishes.
 func maxPriority(args wire.Table) uint8 {
-	value, _ := args.Get("x-max-priority")
-	p, _ := wire.Integer(value)
+	p, _ := integerArgument(args, "x-max-priority")
 	return uint8(min(max(p, 0), 255))
 }
 
-// SingleActive reports whether one consumer at a time is served.
+// SingleActive reports whether the queue delivers to one consumer at a time.
 func SingleActive(args wire.Table) bool {
 	value, _ := args.Get("x-single-active-consumer")
 	return value == true
+}
+
+// sameFlag refuses a declaration whose flag differs from that of what exists.
+func sameFlag(name, what string, received, current bool) error {
+	if received == current {
+		return nil
+	}
+	return inequivalent(name, what, quoted(fmt.Sprint(received)), quoted(fmt.Sprint(current)))
 }
 
 // sameArguments refuses a declaration whose arguments differ in one of the keys.
@@ -350,14 +334,14 @@ func sameArguments(what string, have, want wire.Table, keys []string) error {
 	return nil
 }
 
-// inequivalent refuses a declaration of what is there already, but different.
+// inequivalent refuses a declaration that differs from what exists.
 func inequivalent(name, what, received, current string) error {
 	return Refuse(wire.PreconditionFailed, "inequivalent arg '%s' for %s: received %s but current is %s", name, what, received, current)
 }
 
 func quoted(s string) string { return "'" + s + "'" }
 
-// untyped and typed print a value among those that differ; which of them is used depends on whether both are there.
+// untyped prints a value if both declarations have one, and typed if only one has it.
 func untyped(value any) string {
 	if value == nil {
 		return "none"
@@ -369,7 +353,7 @@ func typed(value any) string {
 	return fmt.Sprintf("the value '%s' of type '%s'", plainTerm(value), erlang.Type(value))
 }
 
-// plainTerm is like erlang.Term, but with strings as they are.
+// plainTerm is like erlang.Term, but prints strings without quotes.
 func plainTerm(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -8,8 +8,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// said is the reply text of an error, or "".
-func said(err error) string {
+// replyText is the reply text of an error, or "".
+func replyText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -77,7 +77,7 @@ func TestCheckQueueArguments(t *testing.T) {
 			if want != "" {
 				want = "PRECONDITION_FAILED - " + want
 			}
-			if got := said(checkQueueArguments(RabbitMQ310, "q", "/", true, false, false, c.args)); got != want {
+			if got := replyText(checkQueueArguments(RabbitMQ310, "/", QueueSpec{Name: "q", Durable: true, Arguments: c.args})); got != want {
 				t.Errorf("declare with %v:\n got %q\nwant %q", c.args, got, want)
 			}
 		})
@@ -107,7 +107,7 @@ func TestCheckQueueArgumentsProperties(t *testing.T) {
 		{RabbitMQ43, classic, false, true, false, ""},
 		{RabbitMQ43, classic, true, false, true, ""},
 	} {
-		got := said(checkQueueArguments(c.compat, "q", "/", c.durable, c.exclusive, c.autoDelete, table("x-queue-type", c.typ)))
+		got := replyText(checkQueueArguments(c.compat, "/", QueueSpec{Name: "q", Durable: c.durable, Exclusive: c.exclusive, AutoDelete: c.autoDelete, Arguments: table("x-queue-type", c.typ)}))
 		if first, _, _ := strings.Cut(got, "\n"); first != c.want {
 			t.Errorf("%v: declare %s, durable %t, exclusive %t, auto-delete %t:\n got %q\nwant %q",
 				c.compat, c.typ, c.durable, c.exclusive, c.autoDelete, got, c.want)
@@ -129,7 +129,7 @@ func TestCheckQueueArgumentsByRelease(t *testing.T) {
 		{RabbitMQ43, table("x-queue-version", int32(1)), true},
 		{RabbitMQ43, table("x-queue-version", int32(2)), false},
 	} {
-		if err := checkQueueArguments(c.compat, "q", "/", true, false, false, c.args); (err != nil) != c.refused {
+		if err := checkQueueArguments(c.compat, "/", QueueSpec{Name: "q", Durable: true, Arguments: c.args}); (err != nil) != c.refused {
 			t.Errorf("%v: declare with %v: got %v, want refused %t", c.compat, c.args, err, c.refused)
 		}
 	}
@@ -153,7 +153,7 @@ func TestCheckConsumerArguments(t *testing.T) {
 		{queue.Classic, table("x-stream-offset", "first"), 0, failed + "'x-stream-offset' for queue 'q' in vhost '/' of queue type rabbit_classic_queue"},
 	} {
 		priority, err := CheckConsumerArguments(RabbitMQ310, "q", "/", c.typ, c.args)
-		if got := said(err); priority != c.priority || got != c.want {
+		if got := replyText(err); priority != c.priority || got != c.want {
 			t.Errorf("consume from a %s queue with %v:\n got %d, %q\nwant %d, %q", c.typ, c.args, priority, got, c.priority, c.want)
 		}
 	}
@@ -163,7 +163,7 @@ func TestCheckServerNamed(t *testing.T) {
 	if err := CheckServerNamed(table("x-queue-type", "classic")); err != nil {
 		t.Errorf("classic: got %v, want nothing", err)
 	}
-	got := said(CheckServerNamed(table("x-queue-type", "quorum")))
+	got := replyText(CheckServerNamed(table("x-queue-type", "quorum")))
 	if want := "PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue"; got != want {
 		t.Errorf("quorum: got %q, want %q", got, want)
 	}
@@ -195,7 +195,7 @@ func TestSameArguments(t *testing.T) {
 		{"other boolean", table("x-single-active-consumer", true), table("x-single-active-consumer", false), failed + "'x-single-active-consumer' for queue 'q' in vhost '/': received 'false' but current is 'true'"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := said(sameArguments("queue 'q' in vhost '/'", c.have, c.want, queueArguments[queue.Classic])); got != c.text {
+			if got := replyText(sameArguments("queue 'q' in vhost '/'", c.have, c.want, queueArguments[queue.Classic])); got != c.text {
 				t.Errorf("\n got %q\nwant %q", got, c.text)
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// PeekedMessage is a message in a queue, as one sees it who does not take it.
+// PeekedMessage is a message that stays in its queue.
 type PeekedMessage struct {
 	Exchange, Key string
 	Properties    wire.Properties
@@ -17,7 +17,7 @@ type PeekedMessage struct {
 	Redelivered   bool
 }
 
-// PeekMessages returns what is ready in a queue, from its head, and takes nothing.
+// PeekMessages returns the ready messages of a queue, from its head. They stay in the queue.
 func (q *Queue) PeekMessages() ([]PeekedMessage, error) {
 	items := q.Core.Peek(q.Status().Ready)
 	seen := make([]PeekedMessage, 0, len(items))
@@ -30,7 +30,7 @@ func (q *Queue) PeekMessages() ([]PeekedMessage, error) {
 			}
 			content = &stored
 		}
-		if content == nil { // somebody has taken and acknowledged it meanwhile
+		if content == nil { // it was delivered and acknowledged meanwhile
 			continue
 		}
 		properties, err := wire.ParseProperties(content.Properties)
@@ -42,7 +42,8 @@ func (q *Queue) PeekMessages() ([]PeekedMessage, error) {
 	return seen, nil
 }
 
-// NextDue returns how long it takes until a message at the head of a queue expires or a delayed one is ready, and whether there is one that does.
+// NextDue returns the time until a message at the head of a queue expires or a delayed one becomes ready, and whether
+// there is one.
 func (n *Node) NextDue() (wait time.Duration, waits bool) {
 	now := n.Clock()
 	due := func(left time.Duration) {
@@ -50,34 +51,30 @@ func (n *Node) NextDue() (wait time.Duration, waits bool) {
 			wait, waits = left, true
 		}
 	}
-	for _, v := range n.Vhosts() {
-		for _, q := range v.Queues() {
-			for _, head := range q.Core.Peek(1) {
-				if head.Expires != 0 {
-					due(max(head.Expires-now, 0))
-				}
+	for q := range n.Queues() {
+		for _, head := range q.Core.Peek(1) {
+			if head.Expires != 0 {
+				due(max(head.Expires-now, 0))
 			}
-			if s := q.Core.Status(); s.Delayed > 0 {
-				due(s.NextReady)
-			}
+		}
+		if s := q.Core.Status(); s.Delayed > 0 {
+			due(s.NextReady)
 		}
 	}
 	return wait, waits
 }
 
-// Moving returns how many steps dead letters have taken so far, and how many of them are on their way. Who looks at several queues
-// has seen all messages if nothing was on its way before and no step was taken meanwhile.
+// Moving returns how many steps dead letters have made so far, and how many dead letters are between queues. A caller
+// that reads several queues has seen all messages if none was between queues before, and no step was made meanwhile.
 func (n *Node) Moving() (steps uint64, dying int) {
 	steps = n.steps.Load()
-	for _, v := range n.Vhosts() {
-		for _, q := range v.Queues() {
-			dying += q.Status().Dying
-		}
+	for q := range n.Queues() {
+		dying += q.Status().Dying
 	}
 	return steps, dying
 }
 
-// holding is what a queue has, counted by going through it.
+// holding is what a queue has, counted message by message.
 type holding struct {
 	messages int
 	bytes    int64
@@ -88,13 +85,13 @@ func (h *holding) add(q *Queue, it queue.Item) {
 	h.bytes += q.Core.Weight(it.Message)
 }
 
-// CheckCounts compares what the queues, the memory and the log say of themselves with the messages that are there. Nothing may
-// move meanwhile.
+// CheckCounts compares the counters of queues, memory and log with the messages that are there. Nothing may be published
+// or consumed meanwhile.
 func (n *Node) CheckCounts() error {
 	var faults []error
-	compare := func(what string, says, has any) {
-		if says != has {
-			faults = append(faults, fmt.Errorf("%s: the counter says %v, there are %v", what, says, has))
+	compare := func(what string, counter, has any) {
+		if counter != has {
+			faults = append(faults, fmt.Errorf("%s: the counter is %v, there are %v", what, counter, has))
 		}
 	}
 	held := make(map[*queue.Message]bool)
@@ -105,31 +102,25 @@ func (n *Node) CheckCounts() error {
 			logged[it.Message] = true
 		}
 	}
-	unacked := make(map[*Queue]*holding)
+	unacked := make(map[*Queue]holding)
 	n.clients.EachUnacked(func(q *Queue, it queue.Item) {
-		if unacked[q] == nil {
-			unacked[q] = &holding{}
-		}
-		unacked[q].add(q, it)
+		h := unacked[q]
+		h.add(q, it)
+		unacked[q] = h
 		note(q, it)
 	})
-	for _, v := range n.Vhosts() {
-		for _, q := range v.Queues() {
-			status := q.Status()
-			var waiting, inHand holding
-			for _, it := range append(q.Core.Peek(status.Ready+1), q.Core.Delayed()...) {
-				waiting.add(q, it)
-				note(q, it)
-			}
-			if h := unacked[q]; h != nil {
-				inHand = *h
-			}
-			for _, d := range q.waiting.peek() {
-				note(q, d.Item)
-			}
-			compare(q.String()+", ready or delayed", holding{status.Ready + status.Delayed, status.ReadyBytes}, waiting)
-			compare(q.String()+", unacknowledged", holding{status.Unacked, status.UnackedBytes}, inHand)
+	for q := range n.Queues() {
+		status := q.Status()
+		var waiting holding
+		for _, it := range append(q.Core.Peek(status.Ready+1), q.Core.Delayed()...) {
+			waiting.add(q, it)
+			note(q, it)
 		}
+		for _, d := range q.waiting.peek() {
+			note(q, d.Item)
+		}
+		compare(q.String()+", ready or delayed", holding{status.Ready + status.Delayed, status.ReadyBytes}, waiting)
+		compare(q.String()+", unacknowledged", holding{status.Unacked, status.UnackedBytes}, unacked[q])
 	}
 	if len(held) == 0 {
 		compare("bytes of messages in memory", n.budget.Used(), int64(0))

@@ -26,21 +26,21 @@ func TestCheckBooks(t *testing.T) {
 		"taken by nobody": {func(n *Node, q *Queue) {
 			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
 			q.Core.Get(false)
-		}, "unacknowledged: the counter says {1 4}, there are {0 0}"},
+		}, "unacknowledged: the counter is {1 4}, there are {0 0}"},
 		"not in the log": {func(n *Node, q *Queue) {
 			m := queue.NewMessage(content(), 1)
 			m.Persistent = true
 			n.budget.Admit(m)
 			q.Core.Push(m, -1)
-		}, "messages in the log: the counter says 0, there are 1"},
+		}, "messages in the log: the counter is 0, there are 1"},
 		"purged behind the log's back": {func(n *Node, q *Queue) {
 			n.Publish(content(), wire.Brief{DeliveryMode: 2}, -1, []*Queue{q})
 			q.Core.Purge()
-		}, "messages in the log: the counter says 1, there are 0"},
-		"memory lost": {func(n *Node, _ *Queue) { n.budget.Admit(queue.NewMessage(content(), 1)) }, "bytes of messages in memory: the counter says 277, there are 0"},
+		}, "messages in the log: the counter is 1, there are 0"},
+		"memory lost": {func(n *Node, _ *Queue) { n.budget.Admit(queue.NewMessage(content(), 1)) }, "bytes of messages in memory: the counter is 277, there are 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := openAlone(Config{Dir: t.TempDir(), Resident: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: t.TempDir(), MessageCache: 1 << 20, MemoryLimit: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Compat is the release of RabbitMQ whose rules apply where releases differ. The list of rules is at broker.Compat.
+// Compat is a release of RabbitMQ whose rules apply where releases differ. The rules are listed at broker.Compat.
 type Compat int
 
 // The releases that changed a rule.
@@ -34,7 +34,7 @@ func (c Compat) String() string {
 // Known reports whether there is such a release.
 func (c Compat) Known() bool { return c >= RabbitMQ310 && int(c) < len(releases) }
 
-// ParseCompat reads the name of a release, such as 4.3.
+// ParseCompat parses the name of a release, such as 4.3.
 func ParseCompat(name string) (Compat, error) {
 	if i := slices.Index(releases[:], name); i >= int(RabbitMQ310) {
 		return Compat(i), nil
@@ -42,16 +42,16 @@ func ParseCompat(name string) (Compat, error) {
 	return 0, fmt.Errorf("unknown RabbitMQ release %q; use one of %s", name, strings.Join(releases[RabbitMQ310:], ", "))
 }
 
-// Release returns the whole number of a release, for clients that look at it.
+// Release returns the full version of a release, which clients see.
 func (c Compat) Release() string {
 	return [...]string{RabbitMQ310: "3.10.8", RabbitMQ313: "3.13.7", RabbitMQ40: "4.0.5", RabbitMQ43: "4.3.6"}[c]
 }
 
-func (c Compat) readsForeignDeaths() bool        { return c < RabbitMQ40 }
-func (c Compat) turnsDeaths() bool               { return c < RabbitMQ313 }
-func (c Compat) notesLastDeath() bool            { return c >= RabbitMQ313 }
+func (c Compat) trustsClientDeaths() bool        { return c < RabbitMQ40 }
+func (c Compat) reversesDeaths() bool            { return c < RabbitMQ313 }
+func (c Compat) addsLastDeath() bool             { return c >= RabbitMQ313 }
 func (c Compat) sortsDeaths() bool               { return c < RabbitMQ40 }
-func (c Compat) forgetsCopies() bool             { return c < RabbitMQ40 }
+func (c Compat) dropsCC() bool                   { return c < RabbitMQ40 }
 func (c Compat) policiesByQueueType() bool       { return c >= RabbitMQ313 }
 func (c Compat) queuesHaveConsumerTimeout() bool { return c >= RabbitMQ313 }
 func (c Compat) QueuesTimeOut() bool             { return c >= RabbitMQ43 }
@@ -62,17 +62,17 @@ func (c Compat) IgnoresGlobalQos() bool          { return c >= RabbitMQ43 }
 func (c Compat) refusesTransientQueues() bool    { return c >= RabbitMQ43 }
 func (c Compat) refusesOldStorage() bool         { return c >= RabbitMQ43 }
 func (c Compat) LimitBeforeArguments() bool      { return c < RabbitMQ40 }
-func (c Compat) KnowsDeliveryModes() bool        { return c < RabbitMQ40 }
-func (c Compat) passiveNeedsRight() bool         { return c >= RabbitMQ43 }
+func (c Compat) ChecksDeliveryMode() bool        { return c < RabbitMQ40 }
+func (c Compat) passiveNeedsPermission() bool    { return c >= RabbitMQ43 }
 func (c Compat) RepliesAreRouted() bool          { return c >= RabbitMQ43 }
 
-// Normalizes: headers arrive in the order of their names, without duplicates.
+// Normalizes reports whether headers arrive in the order of their names, without duplicates.
 func (c Compat) Normalizes() bool { return c >= RabbitMQ40 }
 
-// negativeIsUnlimited is about delivery limits.
+// negativeIsUnlimited is for delivery limits.
 func (c Compat) negativeIsUnlimited() bool { return c >= RabbitMQ40 }
 
-// deliveryLimit is that of a quorum queue which has none of its own; negative: none.
+// deliveryLimit is that of a quorum queue without one of its own; negative: no limit.
 func (c Compat) deliveryLimit() int64 {
 	if c >= RabbitMQ40 {
 		return 20
@@ -88,7 +88,7 @@ func (c Compat) access(r Right) string {
 	return r.String() + " access"
 }
 
-// unknownKind is the code for an exchange of an unknown type.
+// unknownKind is the reply code for an unknown exchange type.
 func (c Compat) unknownKind() uint16 {
 	if c < RabbitMQ40 {
 		return wire.CommandInvalid
@@ -96,7 +96,7 @@ func (c Compat) unknownKind() uint16 {
 	return wire.PreconditionFailed
 }
 
-// ChannelLimit is the text for a channel that is one too many for its user.
+// ChannelLimit is the reply text if a user has too many channels.
 func (c Compat) ChannelLimit() string {
 	const text = "number of channels opened for user '%s' has reached the maximum allowed user limit of "
 	if c < RabbitMQ43 {
@@ -105,7 +105,7 @@ func (c Compat) ChannelLimit() string {
 	return text + "%d"
 }
 
-// ProtocolAnswer is the protocol header that answers one which is none of AMQP 0-9-1.
+// ProtocolAnswer is the answer to a protocol header that is not one of AMQP 0-9-1.
 func (c Compat) ProtocolAnswer(header [8]byte) string {
 	const sasl = "AMQP\x03\x01\x00\x00"
 	isAMQP := string(header[:4]) == "AMQP"
@@ -115,7 +115,7 @@ func (c Compat) ProtocolAnswer(header [8]byte) string {
 	return sasl
 }
 
-// SmallestFrame is the smallest limit of frames that a client may choose, which holds until it has.
+// SmallestFrame is the lowest frame-max that a client may choose. It applies until the client has chosen.
 func (c Compat) SmallestFrame() int {
 	if c < RabbitMQ43 {
 		return wire.FrameMinSize
@@ -123,7 +123,7 @@ func (c Compat) SmallestFrame() int {
 	return 2 * wire.FrameMinSize
 }
 
-// Bindings returns the bindings of an exchange that has none.
+// Bindings returns an empty table of bindings for an exchange.
 func (c Compat) Bindings(kind exchange.Kind) *exchange.Table[Destination] {
 	if c < RabbitMQ40 {
 		return exchange.New[Destination](kind)
@@ -131,7 +131,7 @@ func (c Compat) Bindings(kind exchange.Kind) *exchange.Table[Destination] {
 	return exchange.NewExact[Destination](kind)
 }
 
-// maxHashes is how many # a key of a binding to a topic exchange may have, from 4.3 on.
+// maxHashes is how many # the key of a binding to a topic exchange may have, from 4.3 on.
 const maxHashes = 2
 
 // CheckKey refuses the key of a new binding.
@@ -151,7 +151,7 @@ func (c Compat) CheckKey(kind exchange.Kind, key string) error {
 	return nil
 }
 
-// checked are the arguments of a queue that are looked at.
+// checked returns the arguments of a queue that are checked.
 func (c Compat) checked(args wire.Table) wire.Table {
 	if c < RabbitMQ43 || queueType(args) != queue.Classic {
 		return args
@@ -159,7 +159,7 @@ func (c Compat) checked(args wire.Table) wire.Table {
 	return args.Without("x-queue-mode")
 }
 
-// withType are the arguments of a queue as they are compared with others.
+// withType returns the arguments of a queue with its type, as they are compared and shown from 4.0 on.
 func (c Compat) withType(args wire.Table) wire.Table {
 	if _, ok := args.Get("x-queue-type"); ok || c < RabbitMQ40 {
 		return args
@@ -175,7 +175,7 @@ func (c Compat) QuorumInGet() string {
 	return `<<"quorum">>`
 }
 
-// fails reports whether an answer is a failure of the delivery. A lost consumer is one everywhere.
+// fails reports whether an answer counts as a failed delivery. A lost consumer always does.
 func (c Compat) fails(a Answer) bool {
 	switch a {
 	case Rejected, Lost:
@@ -188,7 +188,6 @@ func (c Compat) fails(a Answer) bool {
 	return false
 }
 
-// queueRules are those of a type of queue.
 func (c Compat) queueRules(t queue.Type) queue.Rules {
 	switch {
 	case t == queue.Classic:
@@ -201,8 +200,8 @@ func (c Compat) queueRules(t queue.Type) queue.Rules {
 	return queue.Rules{}
 }
 
-// logged is what the log has of an item that comes back: never 0, so that it is marked as redelivered after a restart, and what uses up the delivery
-// limit, which is the failures from 4.3 on.
+// logged is the count that the log keeps of a returned item. It is never 0, so that the item is marked as redelivered
+// after a restart. It includes what counts for the delivery limit, which are failures from 4.3 on.
 func (c Compat) logged(it queue.Item, failed bool) int {
 	if c < RabbitMQ43 {
 		return int(it.Count) + 1
@@ -214,7 +213,7 @@ func (c Compat) logged(it queue.Item, failed bool) int {
 	return n
 }
 
-// restored is what the log says of an item that came back.
+// restored is the opposite of logged.
 func (c Compat) restored(logged int) queue.Returns {
 	if c < RabbitMQ43 || logged == 0 {
 		return queue.Returns{Count: uint32(logged)}
@@ -223,11 +222,11 @@ func (c Compat) restored(logged int) queue.Returns {
 	return queue.Returns{Count: uint32(max(failures, 1)), Failures: uint16(failures)}
 }
 
-// noteReturns adds to headers what a quorum queue says of an item.
+// noteReturns adds the headers that a quorum queue sets on a returned item.
 func (c Compat) noteReturns(headers wire.Table, it queue.Item) wire.Table {
 	returns := int64(it.Count)
 	if returns == 0 {
-		returns = int64(it.Failures) // it has brought them from another queue
+		returns = int64(it.Failures) // they are from another queue
 	}
 	if c < RabbitMQ43 {
 		return withHeader(headers, "x-delivery-count", returns)
@@ -238,5 +237,5 @@ func (c Compat) noteReturns(headers wire.Table, it queue.Item) wire.Table {
 	return withHeader(headers, "x-acquired-count", returns)
 }
 
-// CountsGets: basic.get from a quorum queue says always how often a message came back, even if it did not.
+// CountsGets reports whether basic.get from a quorum queue always adds x-delivery-count, even if it is 0.
 func (c Compat) CountsGets() bool { return c < RabbitMQ40 }

@@ -7,11 +7,11 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// recentBytes is how much is kept of contents that were read from disk.
+// recentBytes is the size of the cache.
 const recentBytes = 4 << 20
 
-// contentCache keeps contents that were read from disk for one queue while others hold the messages too, and will ask for them soon: in a
-// fanout all queues have the same messages, and consumers that are about as fast.
+// contentCache keeps contents that were read from disk for one queue while other queues have the message too and will
+// need it soon: in a fanout, all queues have the same messages, and their consumers are often equally fast.
 type contentCache struct {
 	mu       sync.Mutex
 	contents map[*queue.Message]*store.Content
@@ -19,14 +19,13 @@ type contentCache struct {
 	bytes    int
 }
 
-// find returns the content of a message, or nil.
 func (r *contentCache) find(m *queue.Message) *store.Content {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.contents[m]
 }
 
-// add keeps a content, and forgets the oldest if there are too many.
+// add keeps a content, and drops the oldest if the cache is full.
 func (r *contentCache) add(m *queue.Message, c *store.Content) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,8 +46,8 @@ func (r *contentCache) add(m *queue.Message, c *store.Content) {
 	}
 }
 
-// PublicationOverhead is about what a publication costs in memory beside its content.
+// PublicationOverhead is about how much memory a message uses in addition to its content.
 const PublicationOverhead = 512
 
-// recentSize is about what a content takes in memory.
+// recentSize is about how much memory a content uses.
 func recentSize(c *store.Content) int { return PublicationOverhead + len(c.Properties) + len(c.Body) }

@@ -32,7 +32,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestFanoutReadsOnce: a message that several queues hold is read from disk once, though it does not stay in memory.
+// TestFanoutReadsOnce: a message in several queues is read from disk once, although it does not stay in memory.
 func TestFanoutReadsOnce(t *testing.T) {
 	v := openVhost(t, t.TempDir()) // nothing stays in memory
 	m := must{t, v}
@@ -50,7 +50,7 @@ func TestFanoutReadsOnce(t *testing.T) {
 			t.Errorf("%s: the content was read again", q)
 		}
 	}
-	// One that nobody else holds is not kept.
+	// A message in no other queue is not kept.
 	alone := m.queue("alone")
 	send(v, "body", wire.Brief{DeliveryMode: 2}, "alone")
 	message := alone.Core.Peek(1)[0].Message

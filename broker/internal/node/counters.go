@@ -9,30 +9,31 @@ import (
 	"github.com/rehop/rehop/broker/internal/queue"
 )
 
-// Churn is what has come and gone since the broker began. Its numbers never go back.
+// Churn counts what was opened, closed, created and deleted since the broker started. The counters never decrease.
 type Churn struct {
 	ConnectionsOpened, ConnectionsClosed         uint64
 	ChannelsOpened, ChannelsClosed               uint64
 	QueuesDeclared, QueuesCreated, QueuesDeleted uint64
 }
 
-// MessageCounts is what has happened to messages since the broker began, also in queues and virtual hosts that are gone meanwhile. Its numbers never go back.
+// MessageCounts counts what has happened to messages since the broker started, also in queues and virtual hosts that were
+// deleted. The counters never decrease.
 type MessageCounts struct {
 	Traffic     Traffic
 	Queues      map[queue.Type]queue.Totals
 	DeadLetters map[DeadLetters]uint64
-	// DeadLettersMoved dead letters are those of queues that keep them until another has them, and another has.
+	// DeadLettersMoved is how many dead letters of queues with the strategy at-least-once have reached another queue.
 	DeadLettersMoved uint64
 }
 
-// DeadLetters are messages that have died in one kind of queue, for one reason.
+// DeadLetters are messages that were dead-lettered by one kind of queue, for one reason.
 type DeadLetters struct {
 	Type     queue.Type
 	Strategy Strategy
 	Reason   queue.Reason
 }
 
-// Strategy is what a queue does with its dead letters, in RabbitMQ's words.
+// Strategy is what a queue does with dead letters, in RabbitMQ's words.
 type Strategy string
 
 // The strategies.
@@ -42,7 +43,7 @@ const (
 	AtLeastOnce Strategy = "at_least_once"
 )
 
-// counters counts that.
+// counters has the counters of Churn and MessageCounts.
 type counters struct {
 	ConnectionsOpened, ConnectionsClosed         atomic.Uint64
 	ChannelsOpened, ChannelsClosed               atomic.Uint64
@@ -52,12 +53,11 @@ type counters struct {
 	mu      sync.Mutex
 	letters map[DeadLetters]uint64
 
-	// Of virtual hosts that are gone; the node's lock guards these.
+	// Of deleted virtual hosts. The node's lock guards these.
 	traffic Traffic
 	queues  map[queue.Type]queue.Totals
 }
 
-// countDeadLetters counts dead letters of a queue.
 func (n *Node) countDeadLetters(q *Queue, lot []queue.Death) {
 	t, kind, s := &n.Counters, q.Core.Type, q.Core.Settings()
 	strategy := AtMostOnce
@@ -69,15 +69,13 @@ func (n *Node) countDeadLetters(q *Queue, lot []queue.Death) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.letters == nil {
-		t.letters = make(map[DeadLetters]uint64)
-	}
+
 	for _, d := range lot {
 		t.letters[DeadLetters{kind, strategy, d.Reason}]++
 	}
 }
 
-// Churn returns what has come and gone. What has gone is looked at first, so that never more seems to be gone than has come.
+// Churn returns the counters. It reads closed and deleted first, so that they are never larger than opened and created.
 func (n *Node) Churn() Churn {
 	t := &n.Counters
 	c := Churn{ConnectionsClosed: t.ConnectionsClosed.Load(), ChannelsClosed: t.ChannelsClosed.Load(), QueuesDeleted: t.queuesDeleted.Load()}
@@ -99,7 +97,7 @@ func (n *Node) MessageCounts() MessageCounts {
 	addTotals(sum.Queues, t.queues)
 	vhosts := slices.Collect(maps.Values(n.vhosts))
 	n.mu.Unlock()
-	// One that goes meanwhile is counted by itself here, and among those that are gone the next time.
+	// One that is deleted meanwhile is counted here, and the next time among the deleted ones.
 	for _, v := range vhosts {
 		sum.Traffic = sum.Traffic.plus(v.Traffic())
 		addTotals(sum.Queues, v.Totals())
@@ -107,17 +105,14 @@ func (n *Node) MessageCounts() MessageCounts {
 	return sum
 }
 
-// keepCounts adds what was counted in a virtual host that goes. The node is locked, so that each number is in one place.
+// keepCounts keeps the counters of a virtual host that is deleted. The node is locked, so that each number is in one place.
 func (n *Node) keepCounts(v *Vhost) {
 	t := &n.Counters
 	t.traffic = t.traffic.plus(v.Traffic())
-	if t.queues == nil {
-		t.queues = make(map[queue.Type]queue.Totals)
-	}
 	addTotals(t.queues, v.Totals())
 }
 
-// Totals returns what has happened in all queues of a virtual host, also in those that are gone.
+// Totals returns what has happened in all queues of a virtual host, including deleted ones.
 func (v *Vhost) Totals() map[queue.Type]queue.Totals {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -129,11 +124,8 @@ func (v *Vhost) Totals() map[queue.Type]queue.Totals {
 	return sum
 }
 
-// keepCounts adds the numbers of a queue that goes to those of all before. The virtual host is locked, so that each number is in one place.
+// keepCounts keeps the counters of a queue that is deleted. The virtual host is locked, so that each number is in one place.
 func (v *Vhost) keepCounts(q *Queue) {
-	if v.former == nil {
-		v.former = make(map[queue.Type]queue.Totals)
-	}
 	v.former[q.Core.Type] = v.former[q.Core.Type].Plus(q.Core.Totals())
 }
 

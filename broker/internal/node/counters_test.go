@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// However much comes and goes meanwhile, never more is gone than has come.
+// Whatever happens meanwhile, the number of closed things is never larger than that of opened ones.
 func TestChurn(t *testing.T) {
 	n := &Node{}
 	over := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// deadLetterAll moves the dead letters of a queue to where they belong, and those that die on the way after them.
+// deadLetterAll moves the dead letters of a queue to their targets, and then those of queues that overflow because of that.
 func (n *Node) deadLetterAll(q *Queue) {
 	work := []*Queue{q}
 	for len(work) > 0 {
@@ -35,33 +35,33 @@ func (n *Node) deadLetterAll(q *Queue) {
 	}
 }
 
-// arrival is a message on its way into a queue.
+// arrival is a message that is about to enter a queue.
 type arrival struct {
 	queue   *Queue
 	message *queue.Message
 }
 
-// noTTL is the time to live of messages that have none of their own.
+// noTTL is the TTL of messages without one of their own.
 const noTTL = time.Duration(-1)
 
 // lettersAtOnce is about how many bytes of dead letters are moved in one step of the log.
 const lettersAtOnce = 1 << 20
 
-// deadLetter publishes dead letters again and takes them out of their queue, each letter in one step of the log. It returns the
-// queues in which messages have died by that, and the letters that their queue has to keep because not all queues that they are for take them.
-// Those that have waited for turn are tried before others that wait for it.
-func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*Queue, left []waitingDeadLetter) {
+// deadLetter publishes dead letters to their targets and removes them from their queue, each in one step of the log. It
+// returns the queues that have dead letters because of that, and the letters that their queue has to keep because not
+// all target queues accept them. Letters that have waited for turn go before others that wait for it.
+func (n *Node) deadLetter(q *Queue, letters []queue.Death, turn obstacle) (dying []*Queue, left []waitingDeadLetter) {
 	settings := q.Core.Settings()
 	keeps := settings.KeepsDeadLetters(q.Core.Type)
-	var missing map[obstacle]bool // what some of this lot wait for
+	missing := make(map[obstacle]bool) // what some of these letters wait for
 	waits := func(o obstacle) bool { return keeps && (missing[o] || o != turn && q.waiting.waits(o)) }
-	for len(lot) > 0 {
+	for len(letters) > 0 {
 		n.steps.Add(1)
 		b := n.Batch()
 		var arrivals []arrival
-		var buried []queue.Death
-		for len(lot) > 0 && b.Size() < lettersAtOnce {
-			l := lot[0]
+		var removed []queue.Death
+		for len(letters) > 0 && b.Size() < lettersAtOnce {
+			l := letters[0]
 			if settings.HasDeadLetter {
 				version := q.Vhost.Version.Load()
 				more, missed, err := n.deadLetterOne(q, settings, l, b, arrivals, waits)
@@ -69,17 +69,14 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 					break
 				}
 				if err != nil {
-					lot = lot[1:]
-					n.Log.Error("a dead letter cannot be read; it is left in the log", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
-					buried = append(buried, q.logDeath(l, b, nil))
+					letters = letters[1:]
+					n.Log.Error("a dead letter cannot be read; it stays in the log", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
+					removed = append(removed, q.logDeath(l, b, nil))
 					continue
 				}
 				arrivals = append(arrivals, more...)
 				if keeps && missed != nil {
-					lot = lot[1:]
-					if missing == nil {
-						missing = make(map[obstacle]bool)
-					}
+					letters = letters[1:]
 					missing[*missed] = true
 					left = append(left, waitingDeadLetter{q.logDeath(l, b, more), *missed, version})
 					continue
@@ -88,9 +85,9 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 					n.Counters.deadLettersMoved.Add(1)
 				}
 			}
-			lot = lot[1:]
+			letters = letters[1:]
 			b.Settle(&l.Item.Message.Message, q.Core.ID)
-			buried = append(buried, l)
+			removed = append(removed, l)
 		}
 		n.Commit(b)
 		n.logFailures(arrivals)
@@ -100,21 +97,22 @@ func (n *Node) deadLetter(q *Queue, lot []queue.Death, turn obstacle) (dying []*
 				dying = append(dying, a.queue)
 			}
 		}
-		q.Core.DeadLettersDone(buried)
+		q.Core.DeadLettersDone(removed)
 	}
 	return dying, left
 }
 
-// errQueueBusy: a queue that refuses messages when it is full is about to get one already, so that nobody can tell yet whether it takes another.
+// errQueueBusy: a queue that refuses messages when it is full is about to get one already. So it is unknown whether it
+// accepts another.
 var errQueueBusy = errors.New("a queue is about to get a message")
 
-// deadLetterOne prepares one dead letter. If not all queues that it is for take it, missed is what stands in the way. Others are about to arrive. It
-// does not overtake those that wait for room.
+// deadLetterOne prepares one dead letter. If not all target queues accept it, missed is the first obstacle. Others are
+// about to arrive. The letter does not overtake those that wait for room.
 func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store.Batch, others []arrival, waits func(obstacle) bool) (arrivals []arrival, missed *obstacle, err error) {
 	v := q.Vhost
 	x := v.Exchange(s.DeadLetter)
 	if x == nil {
-		return nil, &obstacle{way: routeHash(s.DeadLetter, nil, nil, true)}, nil
+		return nil, &obstacle{route: routeHash(s.DeadLetter, nil, nil, true)}, nil
 	}
 	message := d.Item.Message
 	content := message.Content()
@@ -132,19 +130,19 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	compat := n.Config.Compat
 	keys, blind := deadKeys(content, properties.Headers)
 	key := content.Key
-	obituary := death{queue: q.Name, reason: d.Reason, exchange: content.Exchange, keys: keys, expiration: properties.Expiration, time: time.Now()}
+	entry := death{queue: q.Name, reason: d.Reason, exchange: content.Exchange, keys: keys, expiration: properties.Expiration, time: time.Now()}
 	headers := properties.Headers
-	hidden := len(blind) > 0 || holdsNoMore(content, headers)
+	hidden := len(blind) > 0 || ignoresCC(content, headers)
 	if s.HasDeadLetterKey {
 		key, keys, blind, hidden = s.DeadLetterKey, []string{s.DeadLetterKey}, nil, false
 		headers = headers.Without("BCC")
-		if _, copied := headers.Get("CC"); compat.forgetsCopies() {
+		if _, copied := headers.Get("CC"); compat.dropsCC() {
 			headers = headers.Without("CC")
 		} else if copied {
 			headers, hidden = headers.With("BCC", wire.Array{}), true
 		}
 	}
-	headers, deaths := noteDeath(compat, headers, hasOurDeaths(content.Properties), obituary)
+	headers, deaths := addDeath(compat, headers, hasOurDeaths(content.Properties), entry)
 	properties.Headers = headers
 	properties.Has |= wire.HasHeaders
 	properties.Expiration = ""
@@ -173,15 +171,15 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	})
 	if len(queues) == 0 {
 		if missed == nil && len(d.Copied) == 0 {
-			missed = &obstacle{way: routeHash(x.Name, keys, content.Properties, plain)}
-			if cyclic { // where it has been decides, too, which is its own affair
-				missed.way = maphash.Comparable(seed, message)
+			missed = &obstacle{route: routeHash(x.Name, keys, content.Properties, plain)}
+			if cyclic { // its route also depends on the queues that this message was in
+				missed.route = maphash.Comparable(seed, message)
 			}
 		}
 		return nil, missed, nil
 	}
 	raw := properties.Append(nil)
-	if len(raw) == 0 { // there is no room for so many headers; a message without its deaths is better than none
+	if len(raw) == 0 { // the headers are too large; a message without its deaths is better than none
 		raw = WithoutFlags(content.Properties)
 	} else {
 		raw = SetFlag(raw, DeathFlag)
@@ -198,23 +196,23 @@ func (n *Node) deadLetterOne(q *Queue, s queue.Settings, d queue.Death, b *store
 	return arrivals, missed, nil
 }
 
-// deadKeys are the keys that a message was routed by last: its own with those in CC, and those in BCC.
+// deadKeys are the keys that a message was last routed by: its own and those in CC, and those in BCC.
 func deadKeys(c *store.Content, headers wire.Table) (keys, blind []string) {
-	if holdsNoMore(c, headers) {
+	if ignoresCC(c, headers) {
 		return []string{c.Key}, nil
 	}
 	return append([]string{c.Key}, KeyList(headers, "CC")...), KeyList(headers, "BCC")
 }
 
-// holdsNoMore reports whether a message was routed by its own key alone though it has a CC header: a queue has had a key for dead letters. An
-// empty BCC header stands for that, which clients do not see.
-func holdsNoMore(c *store.Content, headers wire.Table) bool {
-	v, ok := headers.Get("BCC")
+// ignoresCC reports whether a message was routed only by its own key although it has a CC header, because a queue had a
+// dead-letter routing key. An empty BCC header, which clients do not see, stands for that.
+func ignoresCC(c *store.Content, headers wire.Table) bool {
+	v, _ := headers.Get("BCC")
 	list, isList := v.(wire.Array)
-	return ok && isList && len(list) == 0 && hasOurDeaths(c.Properties)
+	return isList && len(list) == 0 && hasOurDeaths(c.Properties)
 }
 
-// logFailures notes what dead letters take along, where that uses up a delivery limit.
+// logFailures logs the failures that dead letters bring along, which count for a delivery limit.
 func (n *Node) logFailures(arrivals []arrival) {
 	brings := func(a arrival) bool { return a.message.Failures > 0 && a.queue.kept() }
 	if n.Config.Compat < RabbitMQ43 || !slices.ContainsFunc(arrivals, brings) {

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// send publishes a message to queues as a channel does.
+// send publishes a message to queues like a channel.
 func send(v *Vhost, body string, brief wire.Brief, names ...string) {
 	var queues []*Queue
 	for _, name := range names {
@@ -20,7 +20,7 @@ func send(v *Vhost, body string, brief wire.Brief, names ...string) {
 	v.node.Publish(&store.Content{Key: names[0], Properties: properties, Body: []byte(body)}, brief, -1, queues)
 }
 
-// A dead letter that no queue takes is kept, in memory too, and goes on its way when there is one.
+// A dead letter that no queue accepts is kept, also in memory, and moves when a queue does.
 func TestDeadLetterWaitsForARoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := openVhost(t, "")
@@ -31,7 +31,7 @@ func TestDeadLetterWaitsForARoute(t *testing.T) {
 			t.Fatal(err)
 		}
 		send(v, "kept", wire.Brief{DeliveryMode: 2}, "source")
-		time.Sleep(10 * time.Second) // of virtual time, in which it dies and finds nobody
+		time.Sleep(10 * time.Second) // virtual time, in which it dies and finds no queue
 		target, err := v.DeclareQueue(QueueSpec{Name: "target", Durable: true})
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestDeadLetterWaitsForARoute(t *testing.T) {
 	})
 }
 
-// Many large messages that die at once are moved in steps that the log can take.
+// Many large messages that are dead-lettered at once are moved in steps that fit into the log.
 func TestDeadLettersInSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := openVhost(t, "")
@@ -72,7 +72,7 @@ func TestDeadLettersInSteps(t *testing.T) {
 	})
 }
 
-// A queue that is not on disk keeps its messages in memory, though another queue has them on disk and is done with them.
+// A queue that is not on disk keeps its messages in memory, even if another queue had them on disk and has settled them.
 func TestSharedMessageStaysWithTransientQueue(t *testing.T) {
 	v := openVhost(t, t.TempDir())
 	v.node.budget.Limit = 0
@@ -109,7 +109,7 @@ func TestExclusiveQueueDoesNotStopAStart(t *testing.T) {
 	}
 }
 
-// Who binds a queue that is deleted at the same moment is told so.
+// Binding a queue that is deleted at the same moment returns an error.
 func TestBindDeletedQueue(t *testing.T) {
 	v := openVhost(t, "")
 	q, err := v.DeclareQueue(QueueSpec{Name: "q"})

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// death is what the x-death header says of one death.
+// death is an entry of the x-death header.
 type death struct {
 	queue      string
 	reason     queue.Reason
@@ -43,15 +43,15 @@ func (d death) table(c Compat, count int64) wire.Table {
 	return slices.Insert(t, 0, expiration)
 }
 
-// noteDeath returns headers with one death more, the newest first, and that list. Deaths in the same queue for the same
-// reason are one entry with a count. ours says whether it is this broker that has noted the deaths that are there.
-func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wire.Array) {
+// addDeath returns headers with one more death, and the list of deaths, newest first. Deaths in the same queue for the
+// same reason are one entry with a count. ours is whether this broker has added the deaths that are there.
+func addDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wire.Array) {
 	old, first := wire.Array(nil), true
-	if v, ok := headers.Get("x-death"); ok && (ours || c.readsForeignDeaths()) {
+	if v, ok := headers.Get("x-death"); ok && (ours || c.trustsClientDeaths()) {
 		old, _ = v.(wire.Array)
 		first = false
 	}
-	if c.turnsDeaths() {
+	if c.reversesDeaths() {
 		old = slices.Clone(old)
 		slices.Reverse(old)
 	}
@@ -64,10 +64,8 @@ func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wi
 	for _, e := range old {
 		t, ok := e.(wire.Table)
 		if ok && TextField(t, "queue") == d.queue && TextField(t, "reason") == string(d.reason) {
-			if n, ok := t.Get("count"); ok {
-				if i, ok := wire.Integer(n); ok {
-					count = i + 1
-				}
+			if n, ok := integerArgument(t, "count"); ok {
+				count = n + 1
 			}
 			if entry = t.With("count", count); c.sortsDeaths() {
 				entry = sorted(entry)
@@ -81,13 +79,13 @@ func noteDeath(c Compat, headers wire.Table, ours bool, d death) (wire.Table, wi
 	if first {
 		headers = headers.With("x-first-death-exchange", d.exchange).With("x-first-death-queue", d.queue).With("x-first-death-reason", string(d.reason))
 	}
-	if c.notesLastDeath() {
+	if c.addsLastDeath() {
 		headers = headers.With("x-last-death-exchange", d.exchange).With("x-last-death-queue", d.queue).With("x-last-death-reason", string(d.reason))
 	}
 	return sorted(headers), deaths
 }
 
-// withHeader sets a header. As in RabbitMQ, all headers are in the order of their names then.
+// withHeader sets a header and sorts all headers by name, as RabbitMQ does.
 func withHeader(headers wire.Table, name string, value any) wire.Table {
 	return sorted(headers.With(name, value))
 }
@@ -97,13 +95,14 @@ func sorted(headers wire.Table) wire.Table {
 	return headers
 }
 
-// Flags that stand for no property say something of properties that clients never see, and cannot set.
+// Flags of the broker in the raw properties, in bits that stand for no property. Clients never see them and cannot set them.
 const (
-	BlindFlag = 1 << iota // there is a BCC header, which is for the broker alone
-	DeathFlag             // the deaths were noted by this broker and not made up by a client
+	BlindFlag = 1 << iota // there is a BCC header, which clients must not see
+	DeathFlag             // the deaths were added by this broker, not by a client
 	OwnFlags  = BlindFlag | DeathFlag
 )
 
+// SetFlag sets flags of the broker.
 func SetFlag(properties []byte, flag byte) []byte {
 	properties[1] |= flag
 	return properties
@@ -111,7 +110,7 @@ func SetFlag(properties []byte, flag byte) []byte {
 
 func hasOurDeaths(properties []byte) bool { return properties[1]&DeathFlag != 0 }
 
-// WithoutFlags returns properties as a client is to see them.
+// WithoutFlags returns properties as a client sees them.
 func WithoutFlags(properties []byte) []byte {
 	if properties[1]&OwnFlags == 0 {
 		return properties
@@ -127,7 +126,7 @@ func WithoutFlags(properties []byte) []byte {
 	return plain
 }
 
-// isCycle reports whether a message came from a queue before without having been rejected since: it would go round for ever.
+// isCycle reports whether a message was in a queue before and was not rejected since: it would cycle forever.
 func isCycle(deaths wire.Array, target string) bool {
 	for _, e := range deaths {
 		t, _ := e.(wire.Table)
@@ -141,13 +140,14 @@ func isCycle(deaths wire.Array, target string) bool {
 	return false
 }
 
+// TextField returns a string in a table, or "".
 func TextField(t wire.Table, key string) string {
 	v, _ := t.Get(key)
 	s, _ := v.(string)
 	return s
 }
 
-// KeyList returns the strings of a header that holds a list, such as CC.
+// KeyList returns the strings in a header that is a list, such as CC.
 func KeyList(headers wire.Table, name string) (keys []string) {
 	v, _ := headers.Get(name)
 	list, _ := v.(wire.Array)
@@ -159,5 +159,5 @@ func KeyList(headers wire.Table, name string) (keys []string) {
 	return keys
 }
 
-// MayHoldRoutes is a quick look whether raw headers could have CC or BCC.
+// MayHoldRoutes is a quick check whether raw headers could have CC or BCC.
 func MayHoldRoutes(raw []byte) bool { return bytes.Contains(raw, []byte("CC")) }

@@ -9,8 +9,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// A message goes round four queues, each of which rejects it, with and without a record that a client has made up. What is wanted was measured with
-// RabbitMQ 3.10.8 and 4.0.5; 4.3.6 does as 4.0.5.
+// A message passes four queues, each of which rejects it, with and without an x-death header of a client. The wanted results were measured with
+// RabbitMQ 3.10.8 and 4.0.5; 4.3.6 behaves like 4.0.5.
 func TestOrderOfDeaths(t *testing.T) {
 	for _, test := range []struct {
 		release Compat
@@ -32,7 +32,7 @@ func TestOrderOfDeaths(t *testing.T) {
 		}
 		for i, want := range test.want {
 			var deaths wire.Array
-			headers, deaths = noteDeath(test.release, headers, i > 0, death{queue: string("abcd"[i%4]), reason: queue.Rejected})
+			headers, deaths = addDeath(test.release, headers, i > 0, death{queue: string("abcd"[i%4]), reason: queue.Rejected})
 			var got []string
 			for _, e := range deaths {
 				count, _ := e.(wire.Table).Get("count")

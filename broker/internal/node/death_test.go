@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// deathsOf lists what x-death has: queue, reason and count of each.
+// deathsOf lists the entries of x-death: queue, reason and count.
 func deathsOf(deaths wire.Array) string {
 	var all []string
 	for _, e := range deaths {
@@ -41,11 +41,11 @@ func TestNoteDeath(t *testing.T) {
 		{diedIn("a", queue.Expired), "a expired 1"},
 		{diedIn("b", queue.Rejected), "b rejected 1, a expired 1"},
 		{diedIn("a", queue.Expired), "a expired 2, b rejected 1"},
-		// 3.10 turns the older ones round.
+		// 3.10 reverses the older ones.
 		{diedIn("a", queue.Rejected), "a rejected 1, b rejected 1, a expired 2"},
 		{diedIn("b", queue.Rejected), "b rejected 2, a expired 2, a rejected 1"},
 	} {
-		headers, deaths = noteDeath(RabbitMQ310, headers, true, step.death)
+		headers, deaths = addDeath(RabbitMQ310, headers, true, step.death)
 		if got := deathsOf(deaths); got != step.want {
 			t.Errorf("after %s %s: got %s, want %s", step.death.queue, step.death.reason, got, step.want)
 		}
@@ -62,7 +62,7 @@ func TestNoteDeath(t *testing.T) {
 func TestNoteDeathInFull(t *testing.T) {
 	d := diedIn("q", queue.MaxLength)
 	d.keys, d.expiration = []string{"k", "cc"}, "100"
-	headers, _ := noteDeath(RabbitMQ313, table("z", "kept", "b", true), false, d)
+	headers, _ := addDeath(RabbitMQ313, table("z", "kept", "b", true), false, d)
 	want := `[{<<"b">>,bool,true},{<<"x-death">>,array,[{table,[{<<"count">>,long,1},{<<"reason">>,longstr,<<"maxlen">>},{<<"queue">>,longstr,<<"q">>},` +
 		`{<<"time">>,timestamp,5},{<<"exchange">>,longstr,<<"x">>},{<<"routing-keys">>,array,[{longstr,<<"k">>},{longstr,<<"cc">>}]},` +
 		`{<<"original-expiration">>,longstr,<<"100">>}]}]},` +
@@ -74,8 +74,8 @@ func TestNoteDeathInFull(t *testing.T) {
 	}
 }
 
-// TestForeignDeaths has what becomes of an x-death header that a client has sent.
-func TestForeignDeaths(t *testing.T) {
+// TestDeathsOfClients has what becomes of an x-death header that a client has sent.
+func TestDeathsOfClients(t *testing.T) {
 	sent := wire.Array{wire.Table{{Key: "queue", Value: "q"}, {Key: "reason", Value: "expired"}, {Key: "count", Value: int32(7)}}, "odd"}
 	for _, c := range []struct {
 		name   string
@@ -91,7 +91,7 @@ func TestForeignDeaths(t *testing.T) {
 		{"count is no number", RabbitMQ310, false, wire.Array{wire.Table{{Key: "queue", Value: "q"}, {Key: "reason", Value: "expired"}, {Key: "count", Value: "x"}}}, "q expired 1"},
 	} {
 		headers := table("x-death", c.value)
-		if _, deaths := noteDeath(c.compat, headers, c.ours, diedIn("q", queue.Expired)); deathsOf(deaths) != c.want {
+		if _, deaths := addDeath(c.compat, headers, c.ours, diedIn("q", queue.Expired)); deathsOf(deaths) != c.want {
 			t.Errorf("%s: got %s, want %s", c.name, deathsOf(deaths), c.want)
 		}
 		if v, _ := headers.Get("x-death"); erlang.Term(v) != erlang.Term(c.value) {
@@ -119,7 +119,7 @@ func TestIsCycle(t *testing.T) {
 		var headers wire.Table
 		var deaths wire.Array
 		for _, d := range c.deaths {
-			headers, deaths = noteDeath(RabbitMQ310, headers, true, d)
+			headers, deaths = addDeath(RabbitMQ310, headers, true, d)
 		}
 		if got := isCycle(deaths, c.target); got != c.want {
 			t.Errorf("%s: got %t, want %t", c.name, got, c.want)
@@ -130,7 +130,7 @@ func TestIsCycle(t *testing.T) {
 	}
 }
 
-// TestFlags: clients neither see nor set what the broker notes in the flags of properties, nor see BCC.
+// TestFlags: clients neither see nor set the broker's flags in properties, nor see BCC.
 func TestFlags(t *testing.T) {
 	plain := wire.Properties{ClusterID: "c", ContentType: "t", Headers: table("a", "b")}.Append(nil)
 	blind := wire.Properties{ClusterID: "c", ContentType: "t", Headers: table("BCC", wire.Array{"k"}, "a", "b")}.Append(nil)

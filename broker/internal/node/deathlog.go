@@ -7,20 +7,22 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// loggedReasons are the reasons by their numbers in the log, from 1 on. What is here stays as it is, and others are added behind.
+// loggedReasons are the reasons by their numbers in the log, from 1 on. The order must not change; new reasons go to the end.
 var loggedReasons = []queue.Reason{queue.Rejected, queue.Expired, queue.MaxLength, queue.DeliveryLimit}
 
-// returnedAlive is the number of messages that have died and are alive again. A queue keeps dead letters because it promises to. If it is found without a
-// dead-letter exchange at a start, its definition or its policy may have been damaged, and then nobody may drop what it has kept.
+// returnedAlive is the number of dead letters that are ordinary messages again. A queue keeps dead letters because it
+// promises to. If a start finds it without a dead-letter exchange, its definition or its policy may have been damaged,
+// and what it has kept must not be dropped.
 const returnedAlive store.Death = 255
 
-// claim is the hold of a queue on a message.
+// claim is a message in a queue.
 type claim struct {
 	message *queue.Message
 	queue   store.QueueID
 }
 
-// logReturned notes which messages are alive again, so that later starts treat them as this one does. Their deliveries are counted anew.
+// logReturned logs which dead letters are ordinary messages again, so that later starts treat them like this one. Their
+// deliveries are counted from 0.
 func (n *Node) logReturned(all []claim) {
 	for len(all) > 0 {
 		b := n.Batch()
@@ -36,13 +38,13 @@ func (n *Node) logReturned(all []claim) {
 
 func reasonOf(d store.Death) queue.Reason {
 	if int(d) > len(loggedReasons) {
-		return queue.Rejected // by a program that knew more
+		return queue.Rejected // by a newer version of rehop
 	}
 	return loggedReasons[d-1]
 }
 
-// logDeath notes in the log that a message has died and is not yet where it belongs, and to which queues it goes now. Without that it would come back
-// to its consumers after a restart, and go to those queues once more.
+// logDeath logs that a message was dead-lettered and has not reached all targets, and which queues it enters now.
+// Otherwise its consumers would get it again after a restart, and those queues would get it twice.
 func (q *Queue) logDeath(d queue.Death, b *store.Batch, copies []arrival) queue.Death {
 	copied := make([]store.QueueID, len(copies))
 	for i, a := range copies {

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// A message that has died and found no queue stays dead when the broker is restarted, in order or not, and goes on its way when there is one.
+// A dead letter without a queue stays dead when the broker is restarted, cleanly or not, and moves when there is a queue.
 func TestStrandedDeadLetterStaysDead(t *testing.T) {
 	for _, tt := range []struct {
 		reason queue.Reason

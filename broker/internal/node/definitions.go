@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// change is what becomes of durable definitions.
+// change is a change of durable definitions.
 type change struct {
 	key     string
 	value   any
@@ -22,8 +22,8 @@ type change struct {
 
 func put(key string, value any) change { return change{key: key, value: value} }
 
-// define notes a change in the log. It is called under the lock under which the change is made, so that the log has all changes
-// in their order; kept says when it is on disk.
+// define logs a change. It is called with the lock held under which the change is made, so that the log has all changes
+// in their order. kept waits until they are on disk.
 func (n *Node) define(c change) store.Mark {
 	if n.Store == nil || c.key == "" && len(c.removed) == 0 {
 		return 0
@@ -39,7 +39,7 @@ func (n *Node) define(c change) store.Mark {
 	return n.Store.Define(puts, c.removed)
 }
 
-// kept returns when what was noted up to a mark is on disk.
+// kept returns when the log is on disk up to a mark.
 func (n *Node) kept(mark store.Mark) error {
 	if n.Store == nil {
 		return nil
@@ -50,7 +50,7 @@ func (n *Node) kept(mark store.Mark) error {
 	return nil
 }
 
-// Keys of definitions begin with their kind; names may hold any byte.
+// Keys of definitions begin with their kind. Names may have any bytes.
 const (
 	vhostKind    = "vhost"
 	userKind     = "user"
@@ -89,16 +89,14 @@ func userKey(name string) string            { return definitionKey(userKind, nam
 func exchangeKey(vhost, name string) string { return definitionKey(exchangeKind, vhost, name) }
 func queueKey(vhost, name string) string    { return definitionKey(queueKind, vhost, name) }
 
-// bindingKey is the same for a binding in whatever order its arguments come.
+// bindingKey does not depend on the order of the arguments.
 func bindingKey(vhost, source string, d Destination, key string, args wire.Table) string {
 	return definitionKey(bindingKind, vhost, source, d.kind(), d.name(), key, string(wire.AppendTable(nil, sorted(slices.Clone(args)))))
 }
 
-// bindingDefinition is empty: all is in the key.
-type bindingDefinition struct{}
-
-// exchangeDefinition and queueDefinition are kept on disk, with arguments as the client sent them. A binding is all in its key. The names of
-// what is kept, in User, Permission and Policy too, belong to the format: they stay when a field is renamed.
+// exchangeDefinition and queueDefinition are kept on disk, with the arguments that the client sent. A binding is
+// completely in its key. The JSON names, also those in User, Permission and Policy, are part of the format: they stay
+// when a field is renamed.
 type exchangeDefinition struct {
 	Kind       exchange.Kind `json:"Kind"`
 	AutoDelete bool          `json:"AutoDelete"`
@@ -120,7 +118,7 @@ func (q *Queue) definition() queueDefinition {
 	return queueDefinition{q.Core.ID, q.AutoDelete, wire.AppendTable(nil, q.Arguments)}
 }
 
-// restoreDefinitions makes what the log defines. Bindings come last, because they refer to the others.
+// restoreDefinitions creates what the log defines. Bindings come last, because they refer to the others.
 func (n *Node) restoreDefinitions(all []store.Definition) error {
 	var faults []error
 	for _, kinds := range [][]string{{vhostKind, globalKind}, {userKind}, {policyKind, operatorKind, exchangeKind, queueKind}, {bindingKind}} {
@@ -141,7 +139,7 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 	switch kind {
 	case vhostKind:
 		n.vhosts[names[0]] = newVhost(n, names[0])
-		return n.vhosts[names[0]].restoreAbout(value)
+		return json.Unmarshal(value, &n.vhosts[names[0]].about)
 	case globalKind:
 		n.globals[names[0]] = value
 		return nil
@@ -159,8 +157,8 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 	}
 	v := n.vhosts[names[0]]
 	if v == nil {
-		// A virtual host is deleted with all that is in it, in one step. So it is only lost, by damage.
-		n.Log.Warn("a virtual host is made again because its definition is lost", "vhost", names[0])
+		// A virtual host is deleted with all its contents in one step. So its definition was lost by damage.
+		n.Log.Warn("virtual host recreated because its definition is lost", "vhost", names[0])
 		v = newVhost(n, names[0])
 		n.vhosts[v.Name] = v
 	}
@@ -181,10 +179,7 @@ func (n *Node) restoreDefinition(kind string, names []string, value []byte) erro
 
 func (v *Vhost) restoreExchange(name string, value []byte) error {
 	var d exchangeDefinition
-	if err := json.Unmarshal(value, &d); err != nil {
-		return err
-	}
-	args, err := wire.ParseTable(d.Arguments)
+	args, err := decode(value, &d, &d.Arguments)
 	if err != nil {
 		return err
 	}
@@ -196,10 +191,7 @@ func (v *Vhost) restoreExchange(name string, value []byte) error {
 
 func (v *Vhost) restoreQueue(name string, value []byte) error {
 	var d queueDefinition
-	if err := json.Unmarshal(value, &d); err != nil {
-		return err
-	}
-	args, err := wire.ParseTable(d.Arguments)
+	args, err := decode(value, &d, &d.Arguments)
 	if err != nil {
 		return err
 	}
@@ -207,7 +199,15 @@ func (v *Vhost) restoreQueue(name string, value []byte) error {
 	return nil
 }
 
-// restoreBinding takes names as bindingKey has put them.
+// decode decodes a definition and the arguments in it.
+func decode(value []byte, definition any, arguments *[]byte) (wire.Table, error) {
+	if err := json.Unmarshal(value, definition); err != nil {
+		return nil, err
+	}
+	return wire.ParseTable(*arguments)
+}
+
+// restoreBinding takes the names in the order of bindingKey.
 func (v *Vhost) restoreBinding(names []string) error {
 	if len(names) != 6 {
 		return fmt.Errorf("the key of a binding has %d parts, want 6", len(names))
@@ -223,12 +223,24 @@ func (v *Vhost) restoreBinding(names []string) error {
 		d = Destination{Exchange: v.exchanges[to]}
 	}
 	if source == nil || d == (Destination{}) {
-		v.node.Log.Warn("a binding is left out because one end of it is not there", "vhost", v.Name, "exchange", sourceName, kind, to)
+		v.node.Log.Warn("binding dropped because its source or its destination does not exist", "vhost", v.Name, "exchange", sourceName, kind, to)
 		return nil
 	}
 	if _, err := source.bindings.Add(d, key, args); err != nil {
 		return err
 	}
 	d.sources()[source] = struct{}{}
+	return nil
+}
+
+// restoreOne finds a definition that has one value, if it exists.
+func restoreOne(all []store.Definition, key string, value any) error {
+	for _, d := range all {
+		if d.Key == key {
+			if err := json.Unmarshal(d.Value, value); err != nil {
+				return fmt.Errorf("definition %s: %w", key, err)
+			}
+		}
+	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// FuzzDefinitionKey: names of any bytes come back, and no two definitions have one key.
+// FuzzDefinitionKey: names of any bytes are restored, and no two definitions have the same key.
 func FuzzDefinitionKey(f *testing.F) {
 	for _, s := range []string{"", "/", "a/b", "\x00\xff", "ü", "queue", strings.Repeat("x", 255), "="} {
 		f.Add(s, "other")
@@ -26,7 +26,7 @@ func FuzzDefinitionKey(f *testing.F) {
 	})
 }
 
-// FuzzSplitKey: what is not a key is refused, and what is taken is written the same again.
+// FuzzSplitKey: other strings are refused, and accepted ones are written the same again.
 func FuzzSplitKey(f *testing.F) {
 	f.Add("queue/Lw/cQ")
 	f.Add("queue/!")

@@ -6,7 +6,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Properties adds what a quorum queue says of messages that came back.
+// Properties returns the properties of a delivery. A quorum queue adds headers to messages that were returned.
 func (q *Queue) Properties(it queue.Item, content *store.Content) []byte {
 	if q.Core.Type != queue.Quorum || it.Count == 0 && it.Failures == 0 {
 		return WithoutFlags(content.Properties)
@@ -14,7 +14,7 @@ func (q *Queue) Properties(it queue.Item, content *store.Content) []byte {
 	return q.PropertiesWithCount(it, content)
 }
 
-// PropertiesWithCount adds how often a message came back.
+// PropertiesWithCount adds how often a message was returned.
 func (q *Queue) PropertiesWithCount(it queue.Item, content *store.Content) []byte {
 	p, err := wire.ParseProperties(content.Properties)
 	if err != nil {
@@ -24,7 +24,7 @@ func (q *Queue) PropertiesWithCount(it queue.Item, content *store.Content) []byt
 	if raw := p.Append(nil); len(raw) > 0 {
 		return raw
 	}
-	return WithoutFlags(content.Properties) // there is no room for one header more
+	return WithoutFlags(content.Properties) // the headers are too large for one more
 }
 
 // CountAsConsumers adds to what RabbitMQ counts as consumers of a quorum queue: messages of basic.get that are unacked,

@@ -5,9 +5,10 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
+// Batch returns an empty batch for the log.
 func (n *Node) Batch() *store.Batch { return n.batches.Get().(*store.Batch) }
 
-// Commit writes a batch to the log, if there is one, and takes it back.
+// Commit writes a batch to the log, if there is a log. The caller must not use the batch any more.
 func (n *Node) Commit(b *store.Batch) store.Mark {
 	var mark store.Mark
 	if n.Store != nil {
@@ -24,12 +25,12 @@ func (n *Node) Commit(b *store.Batch) store.Mark {
 // Throttle waits while much is to be written. No lock is held.
 func (n *Node) Throttle() {
 	if n.Store != nil && n.opened.Load() {
-		// An error is the end of the log or of the node, which everybody is told of elsewhere.
+		// An error means that the log has failed or the node is closed, which is reported elsewhere.
 		_ = n.Store.Throttle(n.Context)
 	}
 }
 
-// Apply sees to what follows from a call to a queue. No lock is held.
+// Apply does what follows from a call to a queue. No lock is held.
 func (n *Node) Apply(q *Queue, fx queue.Effects) {
 	if n.settleAndLoad(q, fx) {
 		n.deadLetterAll(q)
@@ -37,7 +38,7 @@ func (n *Node) Apply(q *Queue, fx queue.Effects) {
 	n.CheckMemory()
 }
 
-// settleAndLoad does what must be done at once, and reports whether messages have died.
+// settleAndLoad does what must be done at once. It reports whether there are dead letters.
 func (n *Node) settleAndLoad(q *Queue, fx queue.Effects) (dead bool) {
 	for {
 		n.settled(q, fx.Settled)
@@ -49,7 +50,7 @@ func (n *Node) settleAndLoad(q *Queue, fx queue.Effects) (dead bool) {
 	}
 }
 
-// settled notes in the log that messages have left a queue.
+// settled logs that messages have left a queue.
 func (n *Node) settled(q *Queue, messages []*queue.Message) {
 	if len(messages) == 0 || !q.kept() {
 		return
@@ -63,12 +64,12 @@ func (n *Node) settled(q *Queue, messages []*queue.Message) {
 	n.Commit(b)
 }
 
-// load reads contents that consumers wait for. It returns the messages that cannot be read.
+// load reads the contents that consumers wait for. It returns the messages that cannot be read.
 func (n *Node) load(q *Queue) map[*queue.Message]bool {
 	var unreadable map[*queue.Message]bool
 	for _, m := range q.Core.Missing() {
 		if err := n.reload(m); err != nil {
-			n.Log.Error("a stored message cannot be read and is dropped from its queue; its file is kept", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
+			n.Log.Error("a stored message cannot be read and was dropped from its queue; its file is kept", "queue", q.Name, "vhost", q.Vhost.Name, "error", err)
 			if unreadable == nil {
 				unreadable = make(map[*queue.Message]bool)
 			}
@@ -96,10 +97,6 @@ func (n *Node) reload(m *queue.Message) error {
 
 // tick is called by a queue's timer.
 func (n *Node) tick(q *Queue) {
-	if !n.Tasks.Enter() {
-		return
-	}
-	defer n.Tasks.Leave()
 	fx, expired := q.Core.Tick()
 	n.Apply(q, fx)
 	if expired {

@@ -6,11 +6,11 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Exception ends a channel, or the whole connection, for a reason that the client receives.
+// Exception closes a channel or the connection. The client receives the code and the text.
 type Exception struct {
 	Code   uint16
 	Text   string
-	Method wire.MethodID // at fault; 0: none
+	Method wire.MethodID // that caused it; 0: none
 }
 
 func (e *Exception) Error() string { return wire.ReplyText(e.Code, e.Text) }
@@ -20,7 +20,7 @@ func Refuse(code uint16, format string, args ...any) error {
 	return &Exception{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// A resource is named in reply texts as RabbitMQ does.
+// Resource names a queue or an exchange in reply texts as RabbitMQ does.
 func Resource(kind, name, vhost string) string {
 	return fmt.Sprintf("%s '%s' in vhost '%s'", kind, name, vhost)
 }

@@ -1,78 +1,75 @@
 package node
 
 import (
-	"fmt"
+	"cmp"
+	"slices"
 
 	"github.com/rehop/rehop/broker/internal/exchange"
 	"github.com/rehop/rehop/broker/internal/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// DeclareExchange makes an exchange, or sees whether the one that is there is the same.
-func (v *Vhost) DeclareExchange(want Exchange) error {
+// update makes a change with the virtual host locked, and waits until it is on disk.
+func (v *Vhost) update(change func() (store.Mark, error)) error {
 	v.mu.Lock()
-	if x := v.exchanges[want.Name]; x != nil {
-		defer v.mu.Unlock()
-		return x.sameAs(want)
-	}
-	if v.deleted {
-		v.mu.Unlock()
-		return Refuse(wire.NotFound, "no vhost '%s'", v.Name)
-	}
-	if err := v.node.checkTopologyMemory(Resource("exchange", want.Name, v.Name)); err != nil {
-		v.mu.Unlock()
+	mark, err := change()
+	v.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	x := newExchange(v, want)
-	v.exchanges[x.Name] = x
-	x.applyPolicy(v.policies)
-	v.changed()
-	var mark store.Mark
-	if x.Durable {
-		mark = v.node.define(put(exchangeKey(v.Name, x.Name), x.definition()))
-	}
-	v.mu.Unlock()
 	v.node.CheckMemory()
 	return v.node.kept(mark)
 }
 
-// sameAs reports what differs from a declaration, in RabbitMQ's words.
+// DeclareExchange creates an exchange, or checks that the existing one is the same.
+func (v *Vhost) DeclareExchange(want Exchange) error {
+	return v.update(func() (mark store.Mark, err error) {
+		if x := v.exchanges[want.Name]; x != nil {
+			return 0, x.sameAs(want)
+		}
+		if v.deleted {
+			return 0, v.noVhost()
+		}
+		if err := v.node.checkTopologyMemory(Resource("exchange", want.Name, v.Name)); err != nil {
+			return 0, err
+		}
+		x := newExchange(v, want)
+		v.exchanges[x.Name] = x
+		x.applyPolicy(v.policies)
+		v.changed()
+		if x.Durable {
+			mark = v.node.define(put(exchangeKey(v.Name, x.Name), x.definition()))
+		}
+		return mark, nil
+	})
+}
+
+// sameAs reports a difference from a declaration, in RabbitMQ's words.
 func (x *Exchange) sameAs(want Exchange) error {
 	what := Resource("exchange", x.Name, x.vhost.Name)
 	if x.Kind != want.Kind {
 		return inequivalent("type", what, quoted(string(want.Kind)), quoted(string(x.Kind)))
 	}
-	for _, f := range []struct {
-		name       string
-		want, have bool
-	}{{"durable", want.Durable, x.Durable}, {"auto_delete", want.AutoDelete, x.AutoDelete}, {"internal", want.Internal, x.Internal}} {
-		if f.want != f.have {
-			return inequivalent(f.name, what, quoted(fmt.Sprint(f.want)), quoted(fmt.Sprint(f.have)))
-		}
-	}
-	return sameArguments(what, x.Arguments, want.Arguments, []string{"alternate-exchange"})
+	return cmp.Or(sameFlag("durable", what, want.Durable, x.Durable), sameFlag("auto_delete", what, want.AutoDelete, x.AutoDelete),
+		sameFlag("internal", what, want.Internal, x.Internal), sameArguments(what, x.Arguments, want.Arguments, []string{"alternate-exchange"}))
 }
 
-// DeleteExchange removes an exchange and all bindings from and to it. One that is not there is deleted already.
+// DeleteExchange removes an exchange and all bindings from and to it. It is no error if the exchange does not exist.
 func (v *Vhost) DeleteExchange(name string, ifUnused bool) error {
-	v.mu.Lock()
-	x := v.exchanges[name]
-	if x == nil {
-		v.mu.Unlock()
-		return nil
-	}
-	if ifUnused && x.bindings.Len() > 0 {
-		v.mu.Unlock()
-		return Refuse(wire.PreconditionFailed, "%s in use", Resource("exchange", name, v.Name))
-	}
-	mark := v.node.define(change{removed: v.dropExchange(x)})
-	v.mu.Unlock()
-	v.node.CheckMemory()
-	return v.node.kept(mark)
+	return v.update(func() (store.Mark, error) {
+		x := v.exchanges[name]
+		if x == nil {
+			return 0, nil
+		}
+		if ifUnused && x.bindings.Len() > 0 {
+			return 0, Refuse(wire.PreconditionFailed, "%s in use", Resource("exchange", name, v.Name))
+		}
+		return v.node.define(change{removed: v.dropExchange(x)}), nil
+	})
 }
 
-// dropExchange removes an exchange, and those that are deleted with their last binding; it returns the keys of the definitions
-// that are void. The virtual host is locked.
+// dropExchange removes an exchange, and auto-delete exchanges that lose their last binding. It returns the keys of the
+// removed definitions. The virtual host is locked.
 func (v *Vhost) dropExchange(x *Exchange) (removed []string) {
 	if v.exchanges[x.Name] != x {
 		return nil
@@ -105,12 +102,7 @@ func (v *Vhost) exchangeRemoval(x *Exchange) (keys []string) {
 }
 
 func (x *Exchange) system() bool {
-	for _, p := range predeclared {
-		if p.name == x.Name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(predeclared, func(p predeclaredExchange) bool { return p.name == x.Name })
 }
 
 // unbindAll removes all bindings to a destination. The virtual host is locked.
@@ -128,7 +120,7 @@ func (v *Vhost) unbindAll(d Destination) (removed []string) {
 	return removed
 }
 
-// unbound deletes an exchange that was to be deleted with its last binding.
+// unbound deletes an auto-delete exchange without bindings.
 func (v *Vhost) unbound(x *Exchange) []string {
 	if x.AutoDelete && x.bindings.Len() == 0 {
 		return v.dropExchange(x)
@@ -138,36 +130,31 @@ func (v *Vhost) unbound(x *Exchange) []string {
 
 // Bind binds a queue or an exchange to an exchange.
 func (v *Vhost) Bind(source *Exchange, d Destination, key string, args wire.Table) error {
-	v.mu.Lock()
-	if err := v.bindable(source, d); err != nil {
-		v.mu.Unlock()
-		return err
-	}
-	added, err := source.bindings.Add(d, key, args)
-	if added {
+	return v.update(func() (mark store.Mark, err error) {
+		if err := v.bindable(source, d); err != nil {
+			return 0, err
+		}
+		added, err := source.bindings.Add(d, key, args)
+		if err != nil {
+			return 0, Refuse(wire.PreconditionFailed, "%s", err)
+		}
+		if !added {
+			return 0, nil
+		}
 		if err := v.node.checkTopologyMemory("a binding of " + Resource("exchange", source.Name, v.Name)); err != nil {
 			source.bindings.Remove(d, key, args)
-			v.mu.Unlock()
-			return err
+			return 0, err
 		}
-	}
-	var mark store.Mark
-	if added {
 		d.sources()[source] = struct{}{}
 		v.changed()
 		if source.Durable && d.durable() {
-			mark = v.node.define(put(bindingKey(v.Name, source.Name, d, key, args), bindingDefinition{}))
+			mark = v.node.define(put(bindingKey(v.Name, source.Name, d, key, args), struct{}{})) // all is in the key
 		}
-	}
-	v.mu.Unlock()
-	if err != nil {
-		return Refuse(wire.PreconditionFailed, "%s", err)
-	}
-	v.node.CheckMemory()
-	return v.node.kept(mark)
+		return mark, nil
+	})
 }
 
-// bindable refuses ends that were deleted while somebody looked for them. The virtual host is locked.
+// bindable refuses a source or a destination that was deleted meanwhile. The virtual host is locked.
 func (v *Vhost) bindable(source *Exchange, d Destination) error {
 	switch {
 	case v.deleted || v.exchanges[source.Name] != source:
@@ -180,31 +167,28 @@ func (v *Vhost) bindable(source *Exchange, d Destination) error {
 	return nil
 }
 
-// Unbind takes a binding away, if it is there.
+// Unbind removes a binding, if it exists.
 func (v *Vhost) Unbind(source *Exchange, d Destination, key string, args wire.Table) error {
-	v.mu.Lock()
-	if !source.bindings.Remove(d, key, args) {
-		v.mu.Unlock()
-		return nil
-	}
-	last := true
-	source.bindings.Of(d, func(string, wire.Table) { last = false })
-	if last {
-		delete(d.sources(), source)
-	}
-	var removed []string
-	if source.Durable && d.durable() {
-		removed = append(removed, bindingKey(v.Name, source.Name, d, key, args))
-	}
-	removed = append(removed, v.unbound(source)...)
-	v.changed()
-	mark := v.node.define(change{removed: removed})
-	v.mu.Unlock()
-	v.node.CheckMemory()
-	return v.node.kept(mark)
+	return v.update(func() (store.Mark, error) {
+		if !source.bindings.Remove(d, key, args) {
+			return 0, nil
+		}
+		last := true
+		source.bindings.Of(d, func(string, wire.Table) { last = false })
+		if last {
+			delete(d.sources(), source)
+		}
+		var removed []string
+		if source.Durable && d.durable() {
+			removed = append(removed, bindingKey(v.Name, source.Name, d, key, args))
+		}
+		removed = append(removed, v.unbound(source)...)
+		v.changed()
+		return v.node.define(change{removed: removed}), nil
+	})
 }
 
-// Bound reports whether there is such a binding.
+// Bound reports whether a binding exists.
 func (v *Vhost) Bound(source *Exchange, d Destination, key string, args wire.Table) (yes bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -212,13 +196,13 @@ func (v *Vhost) Bound(source *Exchange, d Destination, key string, args wire.Tab
 	return yes
 }
 
-// Binding is a binding as people see it.
+// Binding describes a binding by names.
 type Binding struct {
 	Source, Destination, Kind, Key string
 	Arguments                      wire.Table
 }
 
-// Bindings returns all, those of the default exchange too.
+// Bindings returns all bindings, including those of the default exchange.
 func (v *Vhost) Bindings() []Binding {
 	var all []Binding
 	for _, q := range v.Queues() {
@@ -234,7 +218,7 @@ func (v *Vhost) Bindings() []Binding {
 	return all
 }
 
-// ParseKind refuses unknown kinds as RabbitMQ does.
+// ParseKind parses an exchange type. It refuses unknown types as RabbitMQ does.
 func ParseKind(c Compat, kind string) (exchange.Kind, error) {
 	k, ok := exchange.ParseKind(kind)
 	if !ok {

@@ -16,10 +16,10 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// writtenFormat is for who changes the format: commit what is written there as testdata/format<version>, and add it to formats.
+// writtenFormat is for changes of the format: commit what is written there as testdata/format<version>, and add it to formats.
 var writtenFormat = flag.String("written-format", "", "keep what TestPresentFormat writes in this directory")
 
-// TestPresentFormat writes a directory as it is today, and opens it: closed in order, and as a process leaves it that is killed.
+// TestPresentFormat writes a directory in today's format and opens it: after a clean stop, and as a killed process leaves it.
 func TestPresentFormat(t *testing.T) {
 	base := *writtenFormat
 	if base == "" {
@@ -77,7 +77,7 @@ func (m must) story() {
 	n, v := m.v.node, m.v
 	m.everything()
 	m.do(v.PutPolicy(Policy{Name: "limit", Pattern: "^bulk", Operator: true, Definition: definition{"max-length": 100000}}))
-	m.do(n.PutUser(User{Name: "shop", Password: "secret", Tags: []string{"monitoring"}, Permissions: map[string]Permission{"/": Everything()}}))
+	m.do(putUser(n, User{Name: "shop", Password: "secret", Tags: []string{"monitoring"}, Permissions: map[string]Permission{"/": Everything()}}))
 	m.queue("classic")
 	m.queue("quorum-2", "x-queue-type", "quorum")
 	m.queue("bulk")

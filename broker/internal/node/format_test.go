@@ -19,7 +19,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// formats are the directories that earlier versions have written. Those are never changed: every later version must open them.
+// formats are directories that earlier versions have written. They never change: every later version must open them.
 var formats = []struct {
 	dir    string
 	killed bool
@@ -43,7 +43,7 @@ func ofFormat(t *testing.T, dir string) string {
 	return to
 }
 
-// contents lists what is in a node, in words that belong to these tests alone, because they are compared with files.
+// contents lists what is in a node, in a format of its own, because it is compared with files.
 func (m must) contents() string {
 	var b strings.Builder
 	note := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -68,7 +68,7 @@ func (m must) contents() string {
 			note("  binding %q to %s %q by %q, %s", bind.Source, bind.Kind, bind.Destination, bind.Key, erlang.Term(bind.Arguments))
 		}
 		for _, q := range v.Queues() {
-			note("  queue %q: %s, auto-delete %t, %s", q.Name, q.Type(), q.AutoDelete, erlang.Term(q.Arguments))
+			note("  queue %q: %s, auto-delete %t, %s", q.Name, q.Core.Type, q.AutoDelete, erlang.Term(q.Arguments))
 			seen, err := q.PeekMessages()
 			m.do(err)
 			for i, it := range q.Core.Peek(len(seen)) {
@@ -84,7 +84,7 @@ func (m must) contents() string {
 	return b.String()
 }
 
-// Everything that a directory of an earlier format has is there, and stays there when this version goes on with it.
+// Everything in a directory of an earlier format is restored, and stays when this version continues with it.
 func TestFormats(t *testing.T) {
 	for _, f := range formats {
 		t.Run(f.dir, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestFormats(t *testing.T) {
 					m.use(start)
 					m.do(n.Close())
 				}
-				// Time has stood still for the delayed one, and goes on.
+				// The delay was stopped with the broker, and continues.
 				n, err := openAlone(Config{Dir: dir, Compat: f.compat, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
@@ -140,7 +140,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// use has the log go on, and leaves nothing behind.
+// use lets the log continue, and leaves nothing behind.
 func (m must) use(start int) {
 	m.t.Helper()
 	m.queue("new", "x-queue-type", "quorum", "x-overflow", "reject-publish", "x-dead-letter-exchange", "amq.direct", "x-dead-letter-strategy", "at-least-once")
@@ -151,7 +151,7 @@ func (m must) use(start int) {
 	m.do(err)
 }
 
-// Tools take a directory of an earlier format as any other.
+// Tools accept a directory of an earlier format.
 func TestToolsOnFormats(t *testing.T) {
 	for _, f := range formats {
 		t.Run(f.dir, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestToolsOnFormats(t *testing.T) {
 	}
 }
 
-// What is defined is written under the same names as ever.
+// Definitions are written under the same names as ever.
 func TestNamesOfDefinitions(t *testing.T) {
 	for _, f := range formats {
 		s, err := store.Open(store.Dir(ofFormat(t, f.dir)), store.Options{})
@@ -201,7 +201,7 @@ func TestNamesOfDefinitions(t *testing.T) {
 			case policyKind, operatorKind:
 				value = &Policy{}
 			case bindingKind:
-				value = &bindingDefinition{}
+				value = &struct{}{}
 			default:
 				t.Fatalf("%s: the kind %q is not known", d.Key, kind)
 			}
@@ -219,7 +219,7 @@ func TestNamesOfDefinitions(t *testing.T) {
 	}
 }
 
-// So is what no directory of an old format has. An entry here stays as it is: what was written under its names must be found under them.
+// So is what no directory of an old format has. An entry here never changes: what was written under its names must be found under them.
 func TestNamesOfNewerDefinitions(t *testing.T) {
 	for want, value := range map[string]any{
 		`{"description":"d","tags":["t"],"default_queue_type":"quorum","limits":{"max-connections":1,"max-queues":2}}`: vhostDefinition{
@@ -237,7 +237,7 @@ func TestNamesOfNewerDefinitions(t *testing.T) {
 		}
 	}
 	for want, key := range map[string]string{
-		"clock": clockShiftKind, "doubt": redeliveryMarkKind, "global-parameter": globalKind, "vhost": vhostKind, "user": userKind, "exchange": exchangeKind,
+		"clock": clockShiftKey, "doubt": redeliveryMarkKey, "global-parameter": globalKind, "vhost": vhostKind, "user": userKind, "exchange": exchangeKind,
 		"queue": queueKind, "binding": bindingKind, "policy": policyKind, "operator-policy": operatorKind,
 	} {
 		if key != want {

@@ -7,10 +7,10 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// clusterName is the one global parameter that the broker itself looks at. The others are for tools, and plugins of RabbitMQ.
+// clusterName is the only global parameter that the broker uses. The others are for tools and for RabbitMQ's plugins.
 const clusterName = "cluster_name"
 
-// ClusterName is what clients are told.
+// ClusterName returns the name that clients see.
 func (n *Node) ClusterName() string {
 	if raw, ok := n.GlobalParameter(clusterName); ok {
 		var name string
@@ -21,14 +21,14 @@ func (n *Node) ClusterName() string {
 	return n.Config.Name
 }
 
-// GlobalParameters returns all, by name.
+// GlobalParameters returns all parameters by name.
 func (n *Node) GlobalParameters() map[string]json.RawMessage {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return maps.Clone(n.globals)
 }
 
-// GlobalParameter returns one.
+// GlobalParameter returns a parameter.
 func (n *Node) GlobalParameter(name string) (json.RawMessage, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -36,7 +36,7 @@ func (n *Node) GlobalParameter(name string) (json.RawMessage, bool) {
 	return value, ok
 }
 
-// PutGlobalParameter makes or replaces one, whose value is JSON.
+// PutGlobalParameter creates or replaces a parameter. Its value is JSON.
 func (n *Node) PutGlobalParameter(name string, value json.RawMessage) (created bool, err error) {
 	if err := checkUTF8("global parameter", name); err != nil {
 		return false, err
@@ -49,7 +49,7 @@ func (n *Node) PutGlobalParameter(name string, value json.RawMessage) (created b
 	return !there, n.kept(mark)
 }
 
-// DeleteGlobalParameter removes one and reports whether it was there.
+// DeleteGlobalParameter removes a parameter and reports whether it existed.
 func (n *Node) DeleteGlobalParameter(name string) (there bool, err error) {
 	n.mu.Lock()
 	_, there = n.globals[name]
@@ -62,7 +62,7 @@ func (n *Node) DeleteGlobalParameter(name string) (there bool, err error) {
 	return there, n.kept(mark)
 }
 
-// globalKind is that of definitions of global parameters.
+// globalKind is the kind of definitions of global parameters.
 const globalKind = "global-parameter"
 
 func globalKey(name string) string { return definitionKey(globalKind, name) }

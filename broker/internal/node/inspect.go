@@ -11,24 +11,15 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// What follows is for those who look after a node: they see copies, and change things by whole steps.
+// This file is for management. It returns copies, and each change is one step.
 
-// Name is the name of the node and of its cluster.
-func (n *Node) Name() string { return n.Config.Name }
-
-// Version is the release that the broker reports to clients.
-func (n *Node) Version() string { return n.Config.Version }
-
-// Compat is the release whose rules hold.
-func (n *Node) Compat() Compat { return n.Config.Compat }
-
-// Began is when the node was opened.
+// Began returns when the node was opened.
 func (n *Node) Began() time.Time { return n.began }
 
-// Memory returns how much memory messages and topology take, and with how much publishers are blocked.
+// Memory returns how much memory messages and topology use, and the limit above which publishers are blocked.
 func (n *Node) Memory() (used, limit int64) { return n.UsedMemory(), n.Config.MemoryLimit }
 
-// DiskReserve is how many bytes of the disk stay free; 0: nothing is kept on disk.
+// DiskReserve returns how many bytes of the disk stay free; 0: nothing is kept on disk.
 func (n *Node) DiskReserve() int64 {
 	if n.Store == nil {
 		return 0
@@ -36,7 +27,7 @@ func (n *Node) DiskReserve() int64 {
 	return n.Config.Store.DiskReserve
 }
 
-// DiskFree is how many bytes can yet be written; not ok: nothing is kept on disk, or nobody can tell.
+// DiskFree returns how many bytes are free; not ok: nothing is kept on disk, or it is unknown.
 func (n *Node) DiskFree() (free int64, ok bool) {
 	if n.Store == nil {
 		return 0, false
@@ -45,7 +36,7 @@ func (n *Node) DiskFree() (free int64, ok bool) {
 	return free, err == nil
 }
 
-// Login returns the user if the password is right, else nil. It takes as long for users that are not there.
+// Login returns the user if the password is right, otherwise nil. It takes the same time if the user does not exist.
 func (n *Node) Login(name, password string) *User {
 	u := n.User(name)
 	if u == nil {
@@ -59,10 +50,7 @@ func (n *Node) Login(name, password string) *User {
 	return u
 }
 
-// In returns what the user may do in a virtual host; false: it may not even enter.
-func (u *User) In(vhost string) (Permission, bool) { return u.Permission(vhost) }
-
-// EditUser changes a user in one step, or makes one if there is none and create is set. edit must not call the node.
+// EditUser changes a user in one step, or creates it if it does not exist and create is set. edit must not call the node.
 func (n *Node) EditUser(name string, create bool, edit func(*User)) (created bool, err error) {
 	n.mu.Lock()
 	old := n.users[name]
@@ -103,24 +91,20 @@ func (u *User) checkPermissions() error {
 	return u.checkTopics()
 }
 
-// BindNamed binds what is there by name.
+// BindNamed creates a binding between existing resources.
 func (v *Vhost) BindNamed(b Binding) error {
 	source := v.Exchange(b.Source)
 	if source == nil {
 		return v.NoExchange(b.Source)
 	}
+	d, missing := Destination{Queue: v.Queue(b.Destination)}, v.NoQueue
 	if b.Kind == "exchange" {
-		to := v.Exchange(b.Destination)
-		if to == nil {
-			return v.NoExchange(b.Destination)
-		}
-		return v.Bind(source, Destination{Exchange: to}, b.Key, b.Arguments)
+		d, missing = Destination{Exchange: v.Exchange(b.Destination)}, v.NoExchange
 	}
-	to := v.Queue(b.Destination)
-	if to == nil {
-		return v.NoQueue(b.Destination)
+	if d == (Destination{}) {
+		return missing(b.Destination)
 	}
-	return v.Bind(source, Destination{Queue: to}, b.Key, b.Arguments)
+	return v.Bind(source, d, b.Key, b.Arguments)
 }
 
 // Policy returns the name of the policy that applies to the exchange, or "".
@@ -130,13 +114,16 @@ func (x *Exchange) Policy() string {
 	return x.policy
 }
 
-// Policy returns a policy of users by its name.
-func (v *Vhost) Policy(name string) (Policy, bool) { return v.findPolicy(name, false) }
+// Policy returns a policy of users or of operators.
+func (v *Vhost) Policy(name string, operator bool) (Policy, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	p, ok := v.policiesOf(operator)[name]
+	p.Definition = maps.Clone(p.Definition)
+	return p, ok
+}
 
-// OperatorPolicy returns a policy of operators by its name.
-func (v *Vhost) OperatorPolicy(name string) (Policy, bool) { return v.findPolicy(name, true) }
-
-// EffectivePolicy returns what the policies that apply to the queue say together.
+// EffectivePolicy returns the settings of the policies that apply to the queue.
 func (q *Queue) EffectivePolicy() map[string]any {
 	v := q.Vhost
 	v.mu.RLock()
@@ -144,16 +131,8 @@ func (q *Queue) EffectivePolicy() map[string]any {
 	return maps.Clone(merged(v.policies[q.policy].Definition, v.operators[q.operatorPolicy].Definition))
 }
 
-func (v *Vhost) findPolicy(name string, operator bool) (Policy, bool) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	p, ok := v.rank(operator)[name]
-	p.Definition = maps.Clone(p.Definition)
-	return p, ok
-}
-
-// ShownTimeout is how long a client may hold a delivery of the queue, as RabbitMQ's API shows it for all its consumers: without what the consumer
-// itself asked for, and also where it does not hold. 0: without limit.
+// ShownTimeout is the consumer timeout that RabbitMQ's API shows for all consumers of the queue: without that in the
+// consumer's own arguments, and also where it does not apply; 0: no limit.
 func (q *Queue) ShownTimeout() time.Duration {
 	if own := q.Core.Settings().ConsumerTimeout; own >= 0 {
 		return own
@@ -161,11 +140,12 @@ func (q *Queue) ShownTimeout() time.Duration {
 	return q.Vhost.node.Config.ConsumerTimeout
 }
 
-// ShownArguments are the arguments of the queue as clients see them: from 4.0 on they have its type even if the declaration had none.
+// ShownArguments returns the arguments that clients see. From 4.0 on they have the queue type even if the declaration had none.
 func (q *Queue) ShownArguments() wire.Table { return q.Vhost.node.Config.Compat.withType(q.Arguments) }
 
-// VhostName returns the name of the queue's virtual host.
-func (q *Queue) VhostName() string { return q.Vhost.Name }
-
-// SingleActive reports whether one consumer at a time is served.
-func (q *Queue) SingleActive() bool { return SingleActive(q.Arguments) }
+// Policies returns the names of the policies of users and of operators that apply to the queue, or "".
+func (q *Queue) Policies() (policy, operatorPolicy string) {
+	q.Vhost.mu.RLock()
+	defer q.Vhost.mu.RUnlock()
+	return q.policy, q.operatorPolicy
+}

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Limits bound what a virtual host or a user may have at a time, by RabbitMQ's names. What is not there or negative is unlimited.
+// Limits bound what a virtual host or a user may have at a time, by RabbitMQ's names. A missing or negative limit is none.
 type Limits map[string]int64
 
 // The limits: connections of virtual hosts and users, queues of virtual hosts, channels of users.
@@ -21,13 +21,13 @@ const (
 	MaxChannels    = "max-channels"
 )
 
-// Reached reports whether with so many there can be no more.
+// Reached reports whether a limit allows no more than what there is.
 func (l Limits) Reached(name string, have int) (limit int64, yes bool) {
 	limit, there := l[name]
 	return limit, there && limit >= 0 && int64(have) >= limit
 }
 
-// ReadLimits reads the limits of a JSON object, which may have these names. A fault of it is told in RabbitMQ's words, in which it is about something.
+// ReadLimits reads the limits in a JSON object, which may have these names. The fault is RabbitMQ's text, with about in it.
 func ReadLimits(object map[string]any, about string, names ...string) (limits Limits, fault string) {
 	limits = make(Limits)
 	for _, name := range slices.Sorted(maps.Keys(object)) {
@@ -59,7 +59,7 @@ func VhostLimits() []string { return []string{MaxConnections, MaxQueues} }
 // UserLimits are the names of limits of users.
 func UserLimits() []string { return []string{MaxConnections, MaxChannels} }
 
-// LimitsOf returns those of a user.
+// LimitsOf returns the limits of a user.
 func (n *Node) LimitsOf(user string) Limits {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -69,7 +69,7 @@ func (n *Node) LimitsOf(user string) Limits {
 	return nil
 }
 
-// Limits returns those of the virtual host.
+// Limits returns the limits of the virtual host.
 func (v *Vhost) Limits() Limits {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -88,7 +88,7 @@ func (v *Vhost) EditLimits(edit func(Limits)) error {
 	})
 }
 
-// queueRoom refuses a queue that is one too many for clients. The virtual host is locked.
+// queueRoom refuses a queue if the virtual host has as many as it may. The virtual host is locked.
 func (v *Vhost) queueRoom(name string) error {
 	if limit, reached := v.about.Limits.Reached(MaxQueues, len(v.queues)); reached {
 		return Refuse(wire.PreconditionFailed, "cannot declare queue '%s': queue limit in vhost '%s' (%d) is reached", name, v.Name, limit)
@@ -96,7 +96,7 @@ func (v *Vhost) queueRoom(name string) error {
 	return nil
 }
 
-// CheckQueueLimit refuses a queue that is one too many for clients.
+// CheckQueueLimit refuses a queue if the virtual host has as many as it may.
 func (v *Vhost) CheckQueueLimit(name string) error {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// What the limit allows is what the process has, not only what is live between two collections of garbage.
+// The limit is for what the process has, not only for what is live between two garbage collections.
 func TestMemoryLimitBoundsTheHeap(t *testing.T) {
 	const limit = 32 << 20
 	for _, body := range []int{0, 1000} {
@@ -44,7 +44,7 @@ func TestMemoryLimitBoundsTheHeap(t *testing.T) {
 						most = max(most, int64(m.HeapInuse))
 					}
 				}
-				// What there was before has its garbage too.
+				// What was there before has its garbage, too.
 				if grown := most - 2*before; grown > limit*5/4 {
 					t.Errorf("the heap grew by %d MiB, want at most %d and a quarter more", grown>>20, limit>>20)
 				}
@@ -57,7 +57,7 @@ func TestMemoryLimitBoundsTheHeap(t *testing.T) {
 	}
 }
 
-// The least of what the machine has and the control groups allow is what there is.
+// The least of the machine's memory and the limits of control groups counts.
 func TestAvailableMemory(t *testing.T) {
 	file := func(content string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(content)} }
 	meminfo := file("MemTotal:       16384 kB\nMemFree:          100 kB\n")
@@ -85,12 +85,12 @@ func TestAvailableMemory(t *testing.T) {
 	}
 }
 
-// A purge of many messages takes next to no memory, and many small steps of the log.
+// A purge of many messages uses next to no memory, and many small steps of the log.
 func TestPurgeIsFrugal(t *testing.T) {
 	for name, dir := range map[string]string{"memory": "", "disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
 			const messages = 20_000
-			n, err := openAlone(Config{Dir: dir, MemoryLimit: 1 << 40, Resident: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
+			n, err := openAlone(Config{Dir: dir, MemoryLimit: 1 << 40, MessageCache: 1 << 20, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,14 +121,14 @@ func TestPurgeIsFrugal(t *testing.T) {
 	}
 }
 
-// A purge of a large queue does not stall other queues: it writes to the log in steps of 1024 messages, and others write between them. The disk stands
-// still here, so that the purge waits after its first step.
+// A purge of a large queue does not stall other queues: it writes to the log in steps of 1024 messages, and others write in between. The disk is
+// stopped here, so that the purge waits after its first step.
 func TestPurgeServesOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const messages, step, muchUnwritten = 5000, 1024, 17 << 20
 		var stands atomic.Bool
 		moves := make(chan struct{})
-		n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: 1 << 40, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler), Store: store.Options{Crash: func(string) {
+		n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: 1 << 40, MessageCache: 1 << 40, Logger: slog.New(slog.DiscardHandler), Store: store.Options{Crash: func(string) {
 			if stands.Load() {
 				<-moves
 			}
@@ -172,10 +172,10 @@ func TestPurgeServesOthers(t *testing.T) {
 	})
 }
 
-// Contents that are on disk leave memory before anybody is blocked because of them.
+// Contents that are on disk are dropped from memory before publishers are blocked because of them.
 func TestStoredContentsLeaveBeforeTheAlarm(t *testing.T) {
 	const limit, size = 8 << 20, 8000
-	n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: limit, Resident: 1 << 40, Logger: slog.New(slog.DiscardHandler)})
+	n, err := openAlone(Config{Dir: t.TempDir(), MemoryLimit: limit, MessageCache: 1 << 40, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package node is the state of a broker: virtual hosts, exchanges, queues, policies, users, the log, and how messages
-// go from exchanges to queues and, when they are dead-lettered, to other exchanges.
+// Package node is the state of a broker: virtual hosts, exchanges, queues, policies, users and the log. It routes
+// messages from exchanges to queues and, when they are dead-lettered, to other exchanges.
 package node
 
 import (
@@ -16,44 +16,43 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// Config is how a node behaves. Every field has a value.
+// Config is the configuration of a node. Every field has a value.
 type Config struct {
-	// Dir is where durable things are kept; empty: nowhere.
+	// Dir is the directory for durable data; empty: nothing is durable.
 	Dir    string
 	Store  store.Options
 	Compat Compat
 	// Name of the node and of its cluster, in the server properties.
 	Name    string
 	Version string
-	// Users that exist beside those that were added while running and are kept in Dir.
+	// Users in addition to those that were added while running and are kept in Dir.
 	Users []User
 	// FrameMax and ChannelMax are offered to clients.
 	FrameMax   int
 	ChannelMax int
 	// Heartbeat is offered to clients; 0: none.
 	Heartbeat time.Duration
-	// HandshakeLimit bounds the time until a connection is open.
-	HandshakeLimit time.Duration
-	// MaxMessage is the largest body that is taken.
+	// MaxMessage is the largest accepted body.
 	MaxMessage int
-	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may take before publishers are blocked. Messages that are not
-	// complete or not committed may take about half of it, or as much as one of MaxMessage.
+	// MemoryLimit is how much memory messages, queues, exchanges, bindings and consumers may use before publishers are
+	// blocked. Messages that are not complete or not committed may use about half of it, or one MaxMessage.
 	MemoryLimit int64
-	// Resident is how many bytes of messages that are on disk are also kept in memory.
-	Resident int64
-	// ConsumerTimeout closes a channel that has held a delivery for this long; 0: never.
+	// MessageCache is how many bytes of messages that are on disk are also kept in memory.
+	MessageCache int64
+	// ConsumerTimeout is how long a delivery may be unacked; 0: no limit.
 	ConsumerTimeout time.Duration
-	// MaxConnections bounds the connections; 0: as many as there is room for.
+	// MaxConnections is the limit of connections; 0: no limit.
 	MaxConnections int
-	// Failed is called once if the disk fails: nothing is confirmed any more, and Close is all that is left to do. Nil: it is only logged.
+	// Failed is called once if the disk fails. Nothing is confirmed any more, and the node can only be closed.
+	// Nil: the error is only logged.
 	Failed func(error)
 	Logger *slog.Logger
-	// wall is the wall clock, which tests set. Nil: that of the system.
+	// wall is the wall clock, for tests. Nil: that of the system.
 	wall func() time.Time
 }
 
-// CloseLimit is how long a connection that is being closed is waited for: for connection.close-ok, for the client to
-// read what was last written, and for it to close the socket.
+// CloseLimit is how long the broker waits for a client while it closes a connection: for connection.close-ok, until the
+// client has read the last bytes, and until it has closed the socket.
 const CloseLimit = 5 * time.Second
 
 // Node is a running broker.
@@ -63,21 +62,22 @@ type Node struct {
 	Store          *store.Store // nil: nothing is durable
 	budget         queue.Budget
 	MemoryUse      memoryUse
-	logClock       logClock // of the log
+	logClock       logClock
 	began          time.Time
-	opened         atomic.Bool     // before that nobody waits for the disk
-	Stopping       chan struct{}   // closed when Close begins
-	Context        context.Context // ends when Close begins, or when the log fails
+	opened         atomic.Bool     // before that, nothing waits for the disk
+	Stopping       context.Context // ends when Close begins
+	stop           context.CancelFunc
+	Context        context.Context // ends when all connections are closed, or when the log fails
 	end            context.CancelFunc
 	Tasks          tasks
 	ResourceAlarms resourceAlarms
 	Counters       counters
-	queues         atomic.Uint64 // made so far, if there is no log to number them
+	queues         atomic.Uint64 // created so far, if there is no log to number them
 	batches        sync.Pool
 	contentCache   contentCache
 	Latest         atomic.Uint64 // mark of the log
 	steps          atomic.Uint64 // of dead letters
-	permissions    atomic.Uint64 // changes of what users may do
+	permissions    atomic.Uint64 // number of changes of permissions
 	clients        Clients
 
 	mu         sync.Mutex
@@ -90,15 +90,15 @@ type Node struct {
 	failed     error
 }
 
-// Clients is what a node knows of the clients that are connected to it.
+// Clients are the connected clients of a node.
 type Clients interface {
-	// Shutdown closes all connections for good.
+	// Shutdown closes all connections and accepts no more.
 	Shutdown(reason string)
-	// DiskFailed closes all connections for good because the log cannot be written.
+	// DiskFailed closes all connections and accepts no more because the log cannot be written.
 	DiskFailed(err error)
-	// CloseConnections closes those that are chosen.
+	// CloseConnections closes the chosen connections.
 	CloseConnections(reason string, chosen func(user string, v *Vhost) bool)
-	// AlarmChanged is called when publishers are to be blocked, or no longer.
+	// AlarmChanged is called when publishers become blocked or unblocked.
 	AlarmChanged(which Alarm, raised bool)
 	// MemoryShort is called when the alarm for memory is raised.
 	MemoryShort()
@@ -108,16 +108,17 @@ type Clients interface {
 	EachUnacked(visit func(*Queue, queue.Item))
 }
 
-// Open starts a node, with what it finds in its directory. Its clients are attached before anything happens.
+// Open starts a node with the data in its directory. It calls attach before anything happens.
 func Open(c Config, attach func(*Node) Clients) (*Node, error) {
 	n := &Node{Config: c, Log: c.Logger, began: time.Now(), vhosts: make(map[string]*Vhost), users: make(map[string]*User),
 		globals: make(map[string]json.RawMessage)}
-	n.budget.Limit = c.Resident
+	n.Counters.letters, n.Counters.queues = make(map[DeadLetters]uint64), make(map[queue.Type]queue.Totals)
+	n.budget.Limit = c.MessageCache
 	n.MemoryUse.percent = heapPercent()
+	n.Stopping, n.stop = context.WithCancel(context.Background())
 	n.Context, n.end = context.WithCancel(context.Background())
 	n.batches.New = func() any { return new(store.Batch) }
-	n.Stopping = make(chan struct{})
-	n.Tasks.init()
+	n.Tasks.idle.L = &n.Tasks.mu
 	n.ResourceAlarms.init(n)
 	n.clients = attach(n)
 	if c.Dir != "" {
@@ -135,10 +136,10 @@ func Open(c Config, attach func(*Node) Clients) (*Node, error) {
 	return n, nil
 }
 
-// seed makes what every broker has.
+// seed creates what every broker has.
 func (n *Node) seed() error {
 	for _, u := range n.Config.Users {
-		// Those that are given are never on disk, and go before those that are: who changes or removes them here has done so.
+		// Configured users are never on disk, and replace those that are: the configuration decides.
 		ready, err := u.ready()
 		if err != nil {
 			return err
@@ -148,15 +149,10 @@ func (n *Node) seed() error {
 		n.users[u.Name] = ready
 		n.mu.Unlock()
 	}
-	if n.Vhost("/") == nil {
-		if err := n.AddVhost("/"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return n.AddVhost("/")
 }
 
-// Clock tells the time since the node began. It never goes back.
+// Clock returns the time since the node began. It never goes back.
 func (n *Node) Clock() time.Duration { return time.Since(n.began) + 1 }
 
 // Close ends all connections and waits until everything has ended and is on disk.
@@ -169,17 +165,15 @@ func (n *Node) close() error {
 	n.mu.Lock()
 	n.closing = true
 	n.mu.Unlock()
-	close(n.Stopping)
+	n.stop()
 	n.clients.Shutdown("broker shut down")
-	patience := time.AfterFunc(CloseLimit, n.end) // for those who wait for a disk that is full
+	timeout := time.AfterFunc(CloseLimit, n.end) // for tasks that wait for a full disk
 	n.Tasks.end()
-	patience.Stop()
+	timeout.Stop()
 	n.end()
 	n.ResourceAlarms.stop()
-	for _, v := range n.Vhosts() {
-		for _, q := range v.Queues() {
-			q.Stop()
-		}
+	for q := range n.Queues() {
+		q.Stop()
 	}
 	if n.Store != nil {
 		n.logClock.end()
@@ -188,7 +182,7 @@ func (n *Node) close() error {
 	return nil
 }
 
-// fail ends the node's work when its disk has failed: nothing can be confirmed any more.
+// fail stops the node when its disk has failed: nothing can be confirmed any more.
 func (n *Node) fail(err error) {
 	err = fmt.Errorf("the log in %s cannot be written, and nothing is confirmed any more: %w; fix the disk and restart the broker", n.Config.Dir, err)
 	n.mu.Lock()
@@ -216,7 +210,7 @@ func (n *Node) Failed() error {
 	return n.failed
 }
 
-// FailDisk has the log fail, as it does when a write or a sync has failed. A node without a log goes on.
+// FailDisk makes the log fail as if a write or a sync had failed. A node without a log is not affected.
 func (n *Node) FailDisk(err error) {
 	if n.Store != nil {
 		n.Store.Fail(err)

@@ -6,17 +6,16 @@ import (
 	"maps"
 	"math"
 	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/rehop/rehop/broker/internal/queue"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Policy gives settings to all queues and exchanges whose names match. At most one of users and one of operators apply to each.
+// Policy has settings for all queues and exchanges with matching names. At most one policy of users and one of operators
+// apply to each.
 type Policy struct {
 	Name string `json:"Name"`
-	// Pattern is a regular expression that may match anywhere in a name.
+	// Pattern is a regular expression that can match anywhere in a name.
 	Pattern string `json:"Pattern"`
 	// ApplyTo is all, queues, exchanges, classic_queues or quorum_queues; empty: all.
 	ApplyTo string `json:"ApplyTo"`
@@ -24,13 +23,13 @@ type Policy struct {
 	Priority int `json:"Priority"`
 	// Definition has RabbitMQ's keys and JSON values.
 	Definition map[string]any `json:"Definition"`
-	// Operator is whether it is one of operators, which bound what arguments and other policies say. They have names of their own.
+	// Operator: it is a policy of operators, which limits arguments and policies of users. Both kinds have their own names.
 	Operator bool `json:"-"`
 
 	re *regexp.Regexp
 }
 
-// key is that of its definition in the log.
+// key is the key of the definition in the log.
 func (p *Policy) key(vhost string) string {
 	if p.Operator {
 		return definitionKey(operatorKind, vhost, p.Name)
@@ -45,7 +44,7 @@ const exchangeTarget target = "exchanges"
 
 func queueTarget(t queue.Type) target { return target(t) + "_queues" }
 
-// uselessPolicyKeys keep a whole policy away from queues of a type.
+// uselessPolicyKeys are keys with which a policy does not apply to a queue type at all.
 var uselessPolicyKeys = map[target][]string{
 	queueTarget(queue.Classic): {"max-age", "stream-max-segment-size-bytes", "queue-leader-locator", "initial-cluster-size",
 		"delivery-limit", "dead-letter-strategy"},
@@ -54,7 +53,7 @@ var uselessPolicyKeys = map[target][]string{
 		"initial-cluster-size"},
 }
 
-// PutPolicy makes or replaces a policy, and applies it.
+// PutPolicy creates or replaces a policy, and applies it.
 func (v *Vhost) PutPolicy(p Policy) error {
 	p = p.normal()
 	if err := checkUTF8("policy", p.Name); err != nil {
@@ -68,7 +67,7 @@ func (v *Vhost) PutPolicy(p Policy) error {
 		v.mu.Unlock()
 		return fmt.Errorf("put policy %q: no virtual host %q", p.Name, v.Name)
 	}
-	v.rank(p.Operator)[p.Name] = p
+	v.policiesOf(p.Operator)[p.Name] = p
 	reactions := v.applyPolicies()
 	mark := v.node.define(put(p.key(v.Name), p))
 	v.mu.Unlock()
@@ -76,28 +75,23 @@ func (v *Vhost) PutPolicy(p Policy) error {
 	return v.node.kept(mark)
 }
 
-// rank returns the policies of operators, or those of users. The virtual host is locked.
-func (v *Vhost) rank(operator bool) map[string]Policy {
+// policiesOf returns the policies of operators, or those of users. The virtual host is locked.
+func (v *Vhost) policiesOf(operator bool) map[string]Policy {
 	if operator {
 		return v.operators
 	}
 	return v.policies
 }
 
-// DeletePolicy removes a policy and all that came from it.
-func (v *Vhost) DeletePolicy(name string) error { return v.deletePolicy(name, false) }
-
-// DeleteOperatorPolicy removes a policy of operators.
-func (v *Vhost) DeleteOperatorPolicy(name string) error { return v.deletePolicy(name, true) }
-
-func (v *Vhost) deletePolicy(name string, operator bool) error {
+// DeletePolicy removes a policy of users or of operators, and all settings that came from it.
+func (v *Vhost) DeletePolicy(name string, operator bool) error {
 	v.mu.Lock()
-	p, ok := v.rank(operator)[name]
+	p, ok := v.policiesOf(operator)[name]
 	if !ok {
 		v.mu.Unlock()
 		return fmt.Errorf("no policy %q in virtual host %q", name, v.Name)
 	}
-	delete(v.rank(operator), name)
+	delete(v.policiesOf(operator), name)
 	reactions := v.applyPolicies()
 	mark := v.node.define(change{removed: []string{p.key(v.Name)}})
 	v.mu.Unlock()
@@ -114,38 +108,37 @@ func (v *Vhost) OperatorPolicies() []Policy { return v.listPolicies(true) }
 func (v *Vhost) listPolicies(operator bool) []Policy {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	all := slices.Collect(maps.Values(v.rank(operator)))
+	all := byName(v.policiesOf(operator))
 	for i := range all {
 		all[i].Definition = maps.Clone(all[i].Definition)
 	}
-	slices.SortFunc(all, func(a, b Policy) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// restorePolicy takes a policy that was checked when it was put. Queues have no messages yet, so that nothing follows.
+// restorePolicy adds a policy that was checked before. Queues have no messages yet, so that nothing follows from it.
 func (v *Vhost) restorePolicy(p Policy) error {
 	p = p.normal()
 	if fault := p.compile(); fault != "" {
 		return InvalidPolicy{fault}
 	}
-	v.rank(p.Operator)[p.Name] = p
+	v.policiesOf(p.Operator)[p.Name] = p
 	v.applyPolicies()
 	return nil
 }
 
-// reaction is what a queue asks for after a change of its settings.
+// reaction is what follows from a change of a queue's settings.
 type reaction struct {
 	queue   *Queue
 	effects queue.Effects
 }
 
-// applyPolicies applies the policies to all that is there. The virtual host is locked.
+// applyPolicies applies the policies to all queues and exchanges. The virtual host is locked.
 func (v *Vhost) applyPolicies() (reactions []reaction) {
 	for _, x := range v.exchanges {
 		x.applyPolicy(v.policies)
 	}
 	for _, q := range v.queues {
-		// A queue whose settings stay the same is left alone: its expiry would start anew.
+		// A queue with the same settings is not touched, because its expiry would start again.
 		if s := v.settingsFor(q); s != q.Core.Settings() {
 			reactions = append(reactions, reaction{q, q.Core.Configure(s)})
 		}
@@ -160,7 +153,7 @@ func (v *Vhost) handle(reactions []reaction) {
 	}
 }
 
-// settingsFor returns a queue's settings by its arguments and its policy, whose name it notes. The virtual host is locked.
+// settingsFor returns a queue's settings from its arguments and its policies, whose names it keeps. The virtual host is locked.
 func (v *Vhost) settingsFor(q *Queue) queue.Settings {
 	typ := queueType(q.Arguments)
 	p := policyFor(v.policies, q.Name, queueTarget(typ))
@@ -169,8 +162,8 @@ func (v *Vhost) settingsFor(q *Queue) queue.Settings {
 	return queueSettings(v.node.Config.Compat, typ, q.Arguments, merged(p.Definition, operator.Definition))
 }
 
-// merged returns what policies of a user and of an operator say together: of both numbers the lower, but for a least delay, and else what the
-// operator says.
+// merged returns the settings of a policy of users and one of operators together: of two numbers the lower, except for
+// the minimum delay, and otherwise the operator's value.
 func merged(user, operator map[string]any) map[string]any {
 	if len(operator) == 0 {
 		return user
@@ -193,7 +186,7 @@ func merged(user, operator map[string]any) map[string]any {
 	return all
 }
 
-// applyPolicy finds the exchange's policy and its alternate. The virtual host is locked.
+// applyPolicy sets the exchange's policy and its alternate exchange. The virtual host is locked.
 func (x *Exchange) applyPolicy(policies map[string]Policy) {
 	p := policyFor(policies, x.Name, exchangeTarget)
 	x.policy = p.Name
@@ -205,7 +198,7 @@ func (x *Exchange) applyPolicy(policies map[string]Policy) {
 	x.alternate, _ = p.Definition["alternate-exchange"].(string)
 }
 
-// policyFor returns the one policy that applies, or an empty one.
+// policyFor returns the policy that applies, or an empty one.
 func policyFor(policies map[string]Policy, name string, t target) (best Policy) {
 	for _, p := range policies {
 		if !p.appliesTo(name, t) {
@@ -232,7 +225,7 @@ func (p *Policy) appliesTo(name string, t target) bool {
 	return p.re.MatchString(name)
 }
 
-// normal returns the policy with its defaults, and with whole numbers as int64. Only a json.Number tells 1 from 1.0.
+// normal returns the policy with its defaults, and with whole numbers as int64. Only a json.Number distinguishes 1 from 1.0.
 func (p Policy) normal() Policy {
 	if p.ApplyTo == "" {
 		p.ApplyTo = "all"

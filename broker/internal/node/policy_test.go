@@ -77,7 +77,7 @@ func TestPolicyCheck(t *testing.T) {
 			if want != "" {
 				want = "Validation failed\n\n" + want + "\n"
 			}
-			if got := said(p.check(c.compat)); got != want {
+			if got := replyText(p.check(c.compat)); got != want {
 				t.Errorf("\n got %q\nwant %q", got, want)
 			}
 		})
@@ -196,8 +196,8 @@ func TestPutPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := later.Core.Settings().MaxLength; got != 5 || later.Policy() != "limit" {
-		t.Errorf("a queue declared later: got length %d by policy %q, want 5 by limit", got, later.Policy())
+	if got := later.Core.Settings().MaxLength; got != 5 || later.policy != "limit" {
+		t.Errorf("a queue declared later: got length %d by policy %q, want 5 by limit", got, later.policy)
 	}
 
 	put(Policy{Name: "limit", Pattern: "^ord", Priority: 1, Definition: definition{"max-length": 3}})
@@ -210,11 +210,11 @@ func TestPutPolicy(t *testing.T) {
 	}
 	expect("after a policy that is not valid", `queue: policy "limit", length 3; exchange: policy "limit", alternate ""`)
 
-	if err := v.DeletePolicy("limit"); err != nil {
+	if err := v.DeletePolicy("limit", false); err != nil {
 		t.Errorf("delete policy limit: %v", err)
 	}
 	expect("with a policy deleted", `queue: policy "", length 10; exchange: policy "spare", alternate "amq.fanout"`)
-	if err := v.DeletePolicy("limit"); err == nil {
+	if err := v.DeletePolicy("limit", false); err == nil {
 		t.Error("a policy that is not there was deleted")
 	}
 }
@@ -231,7 +231,7 @@ func TestPoliciesAreKept(t *testing.T) {
 			t.Fatalf("put policy %s: %v", p.Name, err)
 		}
 	}
-	if err := v.DeletePolicy("gone"); err != nil {
+	if err := v.DeletePolicy("gone", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := v.DeclareQueue(QueueSpec{Name: "orders", Durable: true}); err != nil {
@@ -262,7 +262,7 @@ func TestPoliciesAreKept(t *testing.T) {
 	}
 }
 
-// TestOperatorPolicy: operators bound what users say, by arguments or by policies, and nothing else.
+// TestOperatorPolicy: operators limit arguments and policies of users, and nothing else.
 func TestOperatorPolicy(t *testing.T) {
 	v := openVhost(t, t.TempDir())
 	m := must{t, v}
@@ -282,8 +282,8 @@ func TestOperatorPolicy(t *testing.T) {
 	if got := plain.Core.Settings(); got.TTL != time.Second || got.Overflow != queue.RejectPublish {
 		t.Errorf("both: got %+v, want the operator's time to live and the user's overflow", got)
 	}
-	if plain.Policy() != "same" || plain.OperatorPolicy() != "same" || len(v.Policies()) != 1 || len(v.OperatorPolicies()) != 1 {
-		t.Errorf("got policies %q and %q of %d and %d, want one of each, by the same name", plain.Policy(), plain.OperatorPolicy(), len(v.Policies()), len(v.OperatorPolicies()))
+	if plain.policy != "same" || plain.operatorPolicy != "same" || len(v.Policies()) != 1 || len(v.OperatorPolicies()) != 1 {
+		t.Errorf("got policies %q and %q of %d and %d, want one of each, by the same name", plain.policy, plain.operatorPolicy, len(v.Policies()), len(v.OperatorPolicies()))
 	}
 	if got, want := fmt.Sprint(own.EffectivePolicy()), "map[max-length:5 message-ttl:1000 overflow:reject-publish]"; got != want {
 		t.Errorf("effective: got %s, want %s", got, want)
@@ -291,11 +291,11 @@ func TestOperatorPolicy(t *testing.T) {
 	v = reopen(t, v)
 	want("after a restart", 5, 3, 5)
 	m.v = v
-	m.do(v.DeletePolicy("same"))
+	m.do(v.DeletePolicy("same", false))
 	want("operator alone", 5, 3, 5)
-	m.do(v.DeleteOperatorPolicy("same"))
+	m.do(v.DeletePolicy("same", true))
 	want("none", -1, 3, -1)
-	if err := v.DeleteOperatorPolicy("same"); err == nil {
+	if err := v.DeletePolicy("same", true); err == nil {
 		t.Error("an operator policy that is not there was deleted")
 	}
 	m.do(v.PutPolicy(Policy{Name: "high", Operator: true, Definition: definition{"max-length": 100}}))
@@ -305,12 +305,12 @@ func TestOperatorPolicy(t *testing.T) {
 		t.Errorf("after a restart: got %d and %d policies, want only the operator's", len(v.Policies()), len(v.OperatorPolicies()))
 	}
 	err := v.PutPolicy(Policy{Name: "p", Operator: true, Definition: definition{"dead-letter-exchange": "x", "max-length": 1}})
-	if want := "Validation failed\n\n[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not recognised policy settings\n"; said(err) != want {
-		t.Errorf("got %q, want %q", said(err), want)
+	if want := "Validation failed\n\n[{<<\"dead-letter-exchange\">>,<<\"x\">>}] are not recognised policy settings\n"; replyText(err) != want {
+		t.Errorf("got %q, want %q", replyText(err), want)
 	}
 }
 
-// TestMergedDeliveryLimits: no limit is less than any.
+// TestMergedDeliveryLimits: any limit is stricter than none.
 func TestMergedDeliveryLimits(t *testing.T) {
 	for _, c := range []struct{ user, operator, want int64 }{{3, 5, 3}, {5, 3, 3}, {-1, 5, 5}, {5, -1, 5}, {-1, -1, -1}} {
 		got := merged(definition{"delivery-limit": c.user}, definition{"delivery-limit": c.operator})

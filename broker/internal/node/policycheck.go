@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ type InvalidPolicy []string
 
 func (e InvalidPolicy) Error() string { return "Validation failed\n\n" + strings.Join(e, "\n") + "\n" }
 
-// policyRule is which values a key may have, and what RabbitMQ says of others.
+// policyRule is which values a key may have, and RabbitMQ's text for others.
 type policyRule struct {
 	valid func(value any) bool
 	fault string // %s is the value
@@ -48,12 +49,13 @@ var policyRules = map[string]policyRule{
 	"queue-master-locator":          {among("min-masters", "client-local", "random"), "%s invalid queue-master-locator value"},
 }
 
-// policyKeysSince are the releases that brought a key. The others are older.
+// policyKeysSince are the releases that added a key. The other keys are older.
 var policyKeysSince = map[string]Compat{
 	"consumer-timeout": RabbitMQ313, "delayed-retry-type": RabbitMQ43, "delayed-retry-min": RabbitMQ43, "delayed-retry-max": RabbitMQ43,
 }
 
-// mirrorRules are for mirrors of classic queues, which a broker that is alone does not have: such policies are taken and mean nothing.
+// mirrorRules are for mirrored classic queues, which a broker without a cluster cannot have: such policies are accepted
+// and have no effect.
 var mirrorRules = map[string]policyRule{
 	"ha-params":              {func(any) bool { return true }, ""}, // see checkMirrors
 	"ha-mode":                {among("all", "exactly", "nodes"), "%s is not a valid ha-mode value"},
@@ -89,11 +91,11 @@ func checkApplyTo(c Compat, to string) string {
 	return fmt.Sprintf("apply-to '%s' unrecognised; should be one of: 'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'", to)
 }
 
-// operatorKeys are what operators can bound.
+// operatorKeys are the keys that policies of operators can have.
 var operatorKeys = []string{"expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes", "delivery-limit",
 	"delayed-retry-type", "delayed-retry-min", "delayed-retry-max"}
 
-// checkDefinition returns the first fault by key, and only if there is none the keys that nobody knows.
+// checkDefinition returns the first fault by key. If there is none, it returns the unknown keys.
 func checkDefinition(c Compat, definition map[string]any, operator bool) string {
 	if len(definition) == 0 {
 		return "no policy provided"
@@ -129,7 +131,7 @@ func checkDefinition(c Compat, definition map[string]any, operator bool) string 
 	return ""
 }
 
-// checkRetry returns how keys about delayed retry do not go together. Each alone is valid.
+// checkRetry returns a conflict between the keys of delayed retries. Each is valid alone.
 func checkRetry(definition map[string]any) string {
 	least, hasMin := wire.Integer(definition["delayed-retry-min"])
 	most, hasMax := wire.Integer(definition["delayed-retry-max"])
@@ -142,7 +144,7 @@ func checkRetry(definition map[string]any) string {
 	return ""
 }
 
-// checkMirrors returns how keys about mirrors do not go together.
+// checkMirrors returns a conflict between the keys of mirrors.
 func checkMirrors(definition map[string]any) string {
 	params, given := definition["ha-params"]
 	shown := "none"
@@ -187,12 +189,7 @@ func among(choice ...string) func(any) bool {
 	}
 }
 
-func atLeast(low int64) func(any) bool {
-	return func(value any) bool {
-		n, ok := wire.Integer(value)
-		return ok && n >= low
-	}
-}
+func atLeast(low int64) func(any) bool { return between(low, math.MaxInt64) }
 
 func between(low, high int64) func(any) bool {
 	return func(value any) bool {

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// enqueue prepares a message for its queues and notes it in a batch of the log. The queues get it when the batch is committed.
+// enqueue prepares a message for its queues and adds it to a batch of the log. The queues get it after the commit.
 func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queues []*Queue, ttl time.Duration) *queue.Message {
 	m := queue.NewMessage(c, len(queues))
 	m.Priority, m.HasPriority = brief.Priority, brief.HasPriority
@@ -36,14 +37,14 @@ func (n *Node) enqueue(b *store.Batch, c *store.Content, brief wire.Brief, queue
 	return m
 }
 
-// Outcome is what became of a publish.
+// Outcome is the result of a publish.
 type Outcome struct {
 	Routed  bool
 	Refused bool
-	Mark    store.Mark // when it is safe; 0: nothing of it is on disk
+	Mark    store.Mark // it is on disk when the log is, up to here; 0: nothing of it is stored
 }
 
-// Publish gives a message to the queues that it was routed to. A queue that is full refuses it; the others take it all the same.
+// Publish adds a message to the queues that it was routed to. A full queue can refuse it; the others accept it anyway.
 func (n *Node) Publish(c *store.Content, brief wire.Brief, ttl time.Duration, queues []*Queue) Outcome {
 	out := Outcome{Routed: len(queues) > 0}
 	queues, refused := n.admitted(queues, c)
@@ -64,19 +65,14 @@ func (n *Node) Publish(c *store.Content, brief wire.Brief, ttl time.Duration, qu
 	return out
 }
 
-// admitted leaves out the queues that refuse a message because they are full.
+// admitted returns the queues without those that refuse a message because they are full.
 func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refused bool) {
-	full := 0
-	for _, q := range queues {
-		if !q.Core.Admits(len(c.Body)) {
-			full++
-		}
-	}
-	if full == 0 {
+	full := func(q *Queue) bool { return !q.Core.Admits(len(c.Body)) }
+	if !slices.ContainsFunc(queues, full) {
 		return queues, false
 	}
 	for _, q := range queues {
-		if q.Core.Admits(len(c.Body)) {
+		if !full(q) {
 			open = append(open, q)
 			continue
 		}
@@ -90,10 +86,10 @@ func (n *Node) admitted(queues []*Queue, c *store.Content) (open []*Queue, refus
 	return open, refused
 }
 
-// maxTTL is the longest time to live that RabbitMQ takes.
+// maxTTL is the longest TTL that RabbitMQ accepts.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// ParseExpiration reads a message's own time to live as RabbitMQ does: a sign, digits, and nothing else; negative: it has none.
+// ParseExpiration parses a message's own TTL as RabbitMQ does: a sign, digits, and nothing else. Negative: there is none.
 func ParseExpiration(raw []byte) (time.Duration, error) {
 	if raw == nil {
 		return -1, nil
@@ -124,6 +120,7 @@ func ParseExpiration(raw []byte) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
+// LeadingDigits returns how many digits are at the beginning.
 func LeadingDigits(b []byte) int {
 	for i, c := range b {
 		if c < '0' || c > '9' {

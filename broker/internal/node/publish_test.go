@@ -34,8 +34,8 @@ func TestParseExpiration(t *testing.T) {
 		"0099999999999999999999": "{value_too_large,99999999999999999999}",
 	} {
 		_, err := ParseExpiration([]byte(raw))
-		if want := "PRECONDITION_FAILED - invalid expiration '" + raw + "': " + reason; said(err) != want {
-			t.Errorf("%q: got %s, want %s", raw, said(err), want)
+		if want := "PRECONDITION_FAILED - invalid expiration '" + raw + "': " + reason; replyText(err) != want {
+			t.Errorf("%q: got %s, want %s", raw, replyText(err), want)
 		}
 	}
 }

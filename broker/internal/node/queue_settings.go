@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// queueSettings is how a queue with these arguments behaves under a policy.
+// queueSettings returns the settings of a queue with these arguments and this policy.
 func queueSettings(c Compat, typ queue.Type, args wire.Table, policy map[string]any) queue.Settings {
 	rules := ruleSources{args, policy}
 	s := queue.Unlimited()
@@ -30,10 +30,10 @@ func queueSettings(c Compat, typ queue.Type, args wire.Table, policy map[string]
 	if expires, ok := rules.byPolicy("expires"); ok && c.quorumExpiresByPolicy() {
 		s.Expires = milliseconds(expires)
 	}
-	// The argument yields to the policy here, other than in classic queues, and there is but one way to refuse messages.
+	// Unlike in classic queues, the policy has priority over the argument, and there is only one way to refuse messages.
 	if overflow, _ := rules.policyFirst("overflow"); overflow == string(queue.RejectPublish) {
 		s.Overflow = queue.RejectPublish
-		// Only with this: a queue that drops what it has no room for could not keep its dead letters either.
+		// Only with this: a queue that drops messages when it is full could not keep its dead letters either.
 		strategy, _ := rules.argumentFirst("dead-letter-strategy")
 		s.AtLeastOnce = strategy == "at-least-once"
 	}
@@ -44,16 +44,13 @@ func queueSettings(c Compat, typ queue.Type, args wire.Table, policy map[string]
 	return s
 }
 
-// ruleSources is where a queue's settings come from. The name of an argument is that of the policy's key with "x-" before it.
+// ruleSources is where a queue's settings come from. The name of an argument is "x-" and the policy's key.
 type ruleSources struct {
 	args   wire.Table
 	policy map[string]any
 }
 
-func (r ruleSources) byArgument(name string) (int64, bool) {
-	value, _ := r.args.Get("x-" + name)
-	return wire.Integer(value)
-}
+func (r ruleSources) byArgument(name string) (int64, bool) { return integerArgument(r.args, "x-"+name) }
 
 func (r ruleSources) byPolicy(name string) (int64, bool) { return wire.Integer(r.policy[name]) }
 
@@ -104,7 +101,7 @@ func (r ruleSources) deliveryLimit(c Compat) int {
 	return int(max(limit, -1))
 }
 
-// retry returns how what comes back is delayed. RabbitMQ accepts any arguments, and delays nothing by those that make no sense.
+// retry returns how returned messages are delayed. RabbitMQ accepts any arguments, and ignores those that make no sense.
 func (r ruleSources) retry() queue.Retry {
 	name, _ := r.policyFirst("delayed-retry-type")
 	typ := queue.RetryType(name)
@@ -118,7 +115,7 @@ func (r ruleSources) retry() queue.Retry {
 	return queue.Retry{Type: typ, Min: milliseconds(least), Max: milliseconds(most)}
 }
 
-// milliseconds bounds a lifetime: policies may have any.
+// milliseconds limits a lifetime, because policies may have any.
 func milliseconds(n int64) time.Duration {
 	if n < 0 {
 		return -1

@@ -1,7 +1,7 @@
 package node
 
 import (
-	"fmt"
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +24,10 @@ type QueueSpec struct {
 	AutoDelete bool
 	Arguments  wire.Table
 	Owner      Owner // of an exclusive queue
-	Limited    bool  // a client declares it, for whom the limits of the virtual host hold
+	Limited    bool  // the limits of the virtual host apply, because a client declares it
 }
 
-// Queue is a queue with all that clients know of it.
+// Queue is a queue with its definition and what clients know of it.
 type Queue struct {
 	QueueSpec
 	Vhost *Vhost
@@ -43,7 +43,7 @@ type Queue struct {
 	waiting            waitingDeadLetters
 }
 
-// newQueue returns a queue that nobody can see yet. The virtual host is locked.
+// newQueue returns a queue that is not visible yet. The virtual host is locked.
 func newQueue(v *Vhost, spec QueueSpec, id store.QueueID) *Queue {
 	n := v.node
 	q := &Queue{QueueSpec: spec, Vhost: v, sources: make(map[*Exchange]struct{})}
@@ -51,7 +51,7 @@ func newQueue(v *Vhost, spec QueueSpec, id store.QueueID) *Queue {
 	q.Core = queue.New(queue.Config{
 		ID: id, Type: queueType(q.Arguments), Clock: n.Clock, Budget: &n.budget,
 		MaxPriority: maxPriority(q.Arguments), SingleActive: SingleActive(q.Arguments), Rules: n.Config.Compat.queueRules(queueType(q.Arguments)),
-		Wake: func() { n.tick(q) },
+		Wake: func() { n.Tasks.Run(func() { n.tick(q) }) },
 	}, v.settingsFor(q))
 	return q
 }
@@ -61,106 +61,99 @@ func (q *Queue) kept() bool { return q.Durable && !q.Exclusive && q.Vhost.node.S
 
 func (q *Queue) String() string { return Resource("queue", q.Name, q.Vhost.Name) }
 
-// DeclareQueue makes a queue, or sees whether the one that is there is the same.
+// DeclareQueue creates a queue, or checks that the existing one is the same.
 func (v *Vhost) DeclareQueue(spec QueueSpec) (*Queue, error) {
-	q, err := v.findOrMake(spec)
-	if q != nil { // also if it is not the same
+	q, err := v.findOrCreate(spec)
+	if q != nil { // even if it differs
 		v.node.Counters.queuesDeclared.Add(1)
 	}
 	return q, err
 }
 
-func (v *Vhost) findOrMake(spec QueueSpec) (*Queue, error) {
+func (v *Vhost) findOrCreate(spec QueueSpec) (*Queue, error) {
 	n := v.node
 	if q := v.Queue(spec.Name); q != nil {
 		return q, q.sameAs(spec)
 	}
-	if err := checkQueueArguments(n.Config.Compat, spec.Name, v.Name, spec.Durable, spec.Exclusive, spec.AutoDelete, spec.Arguments); err != nil {
+	if err := checkQueueArguments(n.Config.Compat, v.Name, spec); err != nil {
 		return nil, err
 	}
-	v.mu.Lock()
-	if q := v.queues[spec.Name]; q != nil {
-		v.mu.Unlock()
-		return q, q.sameAs(spec)
-	}
-	if v.deleted {
-		v.mu.Unlock()
-		return nil, Refuse(wire.NotFound, "no vhost '%s'", v.Name)
-	}
-	err := n.checkTopologyMemory(Resource("queue", spec.Name, v.Name))
-	if err == nil && spec.Limited {
-		err = v.queueRoom(spec.Name)
-	}
-	if err != nil {
-		v.mu.Unlock()
-		return nil, err
-	}
-	q := newQueue(v, spec, n.NewQueueID())
-	v.queues[q.Name] = q
-	n.Counters.queuesCreated.Add(1)
-	v.changed()
-	var mark store.Mark
-	if q.kept() {
-		mark = n.define(put(queueKey(v.Name, q.Name), q.definition()))
-	}
-	v.mu.Unlock()
-	if q.Owner != nil {
+	q, created := (*Queue)(nil), false
+	err := v.update(func() (mark store.Mark, err error) {
+		if q = v.queues[spec.Name]; q != nil {
+			return 0, q.sameAs(spec)
+		}
+		if v.deleted {
+			return 0, v.noVhost()
+		}
+		err = n.checkTopologyMemory(Resource("queue", spec.Name, v.Name))
+		if err == nil && spec.Limited {
+			err = v.queueRoom(spec.Name)
+		}
+		if err != nil {
+			return 0, err
+		}
+		q, created = newQueue(v, spec, n.NewQueueID()), true
+		v.queues[q.Name] = q
+		n.Counters.queuesCreated.Add(1)
+		v.changed()
+		if q.kept() {
+			mark = n.define(put(queueKey(v.Name, q.Name), q.definition()))
+		}
+		return mark, nil
+	})
+	if created && q.Owner != nil {
 		q.Owner.Owns(q, true)
 	}
-	n.CheckMemory()
-	q.Core.Touch()
-	return q, n.kept(mark)
+	if created {
+		q.Core.Touch()
+	}
+	return q, err
 }
 
 // Reachable refuses a queue that belongs to another connection.
 func (q *Queue) Reachable(by Owner) error {
 	if q.Owner != nil && q.Owner != by {
-		return Refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
+		return q.locked()
 	}
 	return nil
 }
 
-// sameAs reports what differs from a declaration, in RabbitMQ's words.
+func (q *Queue) locked() error {
+	return Refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
+}
+
+// sameAs reports a difference from a declaration, in RabbitMQ's words.
 func (q *Queue) sameAs(want QueueSpec) error {
 	if err := q.Reachable(want.Owner); err != nil {
 		return err
 	}
 	if q.Exclusive != want.Exclusive {
-		return Refuse(wire.ResourceLocked, "cannot obtain exclusive access to locked %s. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.", q)
+		return q.locked()
 	}
 	compat := q.Vhost.node.Config.Compat
-	if err := sameArguments(q.String(), compat.withType(q.Arguments), compat.withType(want.Arguments), compat.queueArguments(q.Core.Type)); err != nil {
-		return err // RabbitMQ compares them first
-	}
-	for _, f := range []struct {
-		name       string
-		want, have bool
-	}{{"durable", want.Durable, q.Durable}, {"auto_delete", want.AutoDelete, q.AutoDelete}} {
-		if f.want != f.have {
-			return inequivalent(f.name, q.String(), quoted(fmt.Sprint(f.want)), quoted(fmt.Sprint(f.have)))
-		}
-	}
-	return nil
+	return cmp.Or(sameArguments(q.String(), compat.withType(q.Arguments), compat.withType(want.Arguments), compat.queueArguments(q.Core.Type)),
+		sameFlag("durable", q.String(), want.Durable, q.Durable), sameFlag("auto_delete", q.String(), want.AutoDelete, q.AutoDelete))
 }
 
-// Delete ends a queue if the conditions hold, tells its consumers, and returns how many messages it had.
+// Delete deletes a queue if the conditions are met, notifies its consumers, and returns how many messages it had.
 func (q *Queue) Delete(ifUnused, ifEmpty bool) (messages int, err error) {
 	messages, consumers, err := q.Remove(ifUnused, ifEmpty)
 	CancelAll(consumers)
 	return messages, err
 }
 
-// canceller is a consumer that learns that its queue is gone.
+// canceller is a consumer that is notified when its queue is deleted.
 type canceller interface{ CancelledByServer() }
 
-// CancelAll tells consumers that their queue is gone.
+// CancelAll notifies consumers that their queue was deleted.
 func CancelAll(consumers []*queue.Consumer) {
 	for _, c := range consumers {
 		c.Sink.(canceller).CancelledByServer()
 	}
 }
 
-// Remove is delete for who tells the consumers itself: the one who asked for the end has to be answered first.
+// Remove is Delete without CancelAll: the client that deletes the queue has to be answered before.
 func (q *Queue) Remove(ifUnused, ifEmpty bool) (messages int, consumers []*queue.Consumer, err error) {
 	v, n := q.Vhost, q.Vhost.node
 	messages, consumers, ok := q.Core.Delete(ifUnused, ifEmpty)
@@ -197,7 +190,7 @@ func (q *Queue) Remove(ifUnused, ifEmpty bool) (messages int, consumers []*queue
 	return messages, consumers, err
 }
 
-// RefuseCondition refuses what quorum queues cannot do.
+// RefuseCondition refuses conditions that quorum queues do not support.
 func (q *Queue) RefuseCondition(ifUnused, ifEmpty bool) error {
 	flag := ""
 	switch {
@@ -213,7 +206,7 @@ func (q *Queue) RefuseCondition(ifUnused, ifEmpty bool) error {
 	return Refuse(wire.NotImplemented, "cannot delete %s. queue.delete operations with %s flag set are not supported by quorum queues", q, flag)
 }
 
-// Purge removes what is ready and returns how much that was. Much of it is noted in the log in steps, between which others have their turn.
+// Purge removes the ready messages and returns their number. It logs many of them in steps, so that others can write in between.
 func (q *Queue) Purge() int {
 	n := q.Vhost.node
 	purged := q.Core.Purge()
@@ -232,21 +225,21 @@ func (q *Queue) Stop() {
 	_ = q.waiting.stop()
 }
 
-// ConsumerGone notes that a consumer has gone, and deletes the queue if it was to go with its last one.
+// ConsumerGone deletes an auto-delete queue after its last consumer.
 func (q *Queue) ConsumerGone() {
 	if q.AutoDelete && q.HadConsumer.Load() {
 		_, _ = q.Delete(true, false)
 	}
 }
 
-// Status describes the queue at a moment.
+// Status returns the current state of the queue.
 func (q *Queue) Status() queue.Status {
 	s := q.Core.Status()
 	s.CountedAsConsumers = int(q.CountedAsConsumers.Load())
 	return s
 }
 
-// AckTimeout is how long a client may hold a delivery of the queue, given the arguments of its consumer; 0: without limit.
+// AckTimeout is how long a delivery of the queue may be unacked, given the arguments of the consumer; 0: no limit.
 func (q *Queue) AckTimeout(args wire.Table) time.Duration {
 	c := q.Vhost.node.Config
 	if c.Compat.QueuesTimeOut() {
@@ -261,21 +254,4 @@ func (q *Queue) AckTimeout(args wire.Table) time.Duration {
 		return own
 	}
 	return c.ConsumerTimeout
-}
-
-// Type returns whether the queue is classic or quorum.
-func (q *Queue) Type() queue.Type { return q.Core.Type }
-
-// Policy returns the name of the policy that applies, or "".
-func (q *Queue) Policy() string {
-	q.Vhost.mu.RLock()
-	defer q.Vhost.mu.RUnlock()
-	return q.policy
-}
-
-// OperatorPolicy returns the name of the operators' policy that applies, or "".
-func (q *Queue) OperatorPolicy() string {
-	q.Vhost.mu.RLock()
-	defer q.Vhost.mu.RUnlock()
-	return q.operatorPolicy
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Repair makes a directory fit to be opened again. Messages whose queues are lost, because their definitions were damaged, are in queues of
-// their own then, which the report names: a start drops what no queue holds.
+// Repair makes a damaged directory usable. Messages whose queue definition is lost go to new queues, which the report
+// lists: otherwise a start would drop messages without a queue.
 func Repair(ctx context.Context, dir string) (store.Report, error) {
 	var recovered []store.RecoveredQueue
 	report, err := store.Repair(ctx, store.Dir(dir), func(left store.Salvage) (more []store.Definition) {
@@ -25,14 +25,14 @@ func Repair(ctx context.Context, dir string) (store.Report, error) {
 	return report, err
 }
 
-// recoveredVhost is where queues are made whose virtual host is not known.
+// recoveredVhost is where queues are created whose virtual host is unknown.
 const recoveredVhost = "/"
 
 func recoveredName(id store.QueueID) string { return fmt.Sprintf("rehop.recovered.%d", id) }
 
-// adopt defines a queue for each that holds messages and has no definition. Its name and its kind are not known, nor in which virtual host it
-// was. One that was deleted before the file of definitions was last written anew cannot be told from one that is lost, and comes back with those
-// of its messages that are still in the log.
+// adopt defines a queue for each that has messages and no definition. Its name, its type and its virtual host are
+// unknown. A queue that was deleted before the file of definitions was last rewritten looks the same as a lost one, and
+// comes back with those of its messages that are still in the log.
 func adopt(left store.Salvage) (made []store.RecoveredQueue, more []store.Definition) {
 	orphans := maps.Clone(left.Held)
 	for _, d := range slices.Concat(left.Definitions, left.Deleted) {
@@ -41,7 +41,7 @@ func adopt(left store.Salvage) (made []store.RecoveredQueue, more []store.Defini
 			delete(orphans, q.ID)
 		}
 	}
-	// A quorum queue keeps what is not persistent too, and no limit of deliveries takes what an operator looks at.
+	// A quorum queue also keeps messages that are not persistent, and without a delivery limit an operator can read them often.
 	arguments := wire.AppendTable(nil, wire.Table{{Key: "x-queue-type", Value: "quorum"}, {Key: "x-delivery-limit", Value: int32(math.MaxInt32)}})
 	for id, messages := range orphans {
 		name := recoveredName(id)

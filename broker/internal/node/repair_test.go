@@ -35,8 +35,8 @@ func damageDefinition(t *testing.T, dir, key string) {
 	}
 }
 
-// Whichever definition is damaged, no message is lost by a repair: a virtual host is there by what is in it, and messages whose queue is lost
-// are in one that the report names.
+// Whichever definition is damaged, a repair loses no message: a virtual host is recreated because of its contents, and messages whose queue is lost
+// are in a queue that the report lists.
 func TestRepairKeepsEveryMessage(t *testing.T) {
 	const messages = 200
 	for _, tt := range []struct {
@@ -60,7 +60,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 			v := openVhost(t, dir)
 			n := v.node
 			must{t, v}.do(n.AddVhost("shop"))
-			must{t, v}.do(n.PutUser(User{Name: "shop", Password: "secret"}))
+			must{t, v}.do(putUser(n, User{Name: "shop", Password: "secret"}))
 			for _, v := range n.Vhosts() {
 				m := must{t, v}
 				m.queue("else")
@@ -75,7 +75,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 				}
 			}
 			for i := 0; tt.snapshot && i < 200; i++ {
-				must{t, v}.do(n.PutUser(User{Name: "often", Tags: []string{fmt.Sprint(i), string(make([]byte, 200))}}))
+				must{t, v}.do(putUser(n, User{Name: "often", Tags: []string{fmt.Sprint(i), string(make([]byte, 200))}}))
 			}
 			id := n.Vhost(tt.vhost).Queue("orders").Core.ID
 			must{t, v}.do(n.Close())
@@ -88,7 +88,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 				t.Fatal(err)
 			}
 			var want []store.RecoveredQueue
-			if tt.snapshot { // nothing says any more that these were deleted
+			if tt.snapshot { // nothing shows any more that these were deleted
 				want = append(want, store.RecoveredQueue{Vhost: "/", Name: "rehop.recovered.2", Messages: 1}, store.RecoveredQueue{Vhost: "/", Name: "rehop.recovered.5", Messages: 1})
 			}
 			if tt.recovered {
@@ -132,7 +132,7 @@ func TestRepairKeepsEveryMessage(t *testing.T) {
 	}
 }
 
-// Dead letters that a queue keeps outlive the loss of its definition, or of the policy that says where they go: they are messages of the queue then,
+// Dead letters that a queue keeps survive the loss of its definition, or of the policy with their target: they become ordinary messages of the queue,
 // whatever they died of, and stay that.
 func TestRepairKeepsDeadLetters(t *testing.T) {
 	for _, damaged := range []string{"queue", "policy"} {
@@ -179,13 +179,13 @@ func TestRepairKeepsDeadLetters(t *testing.T) {
 					time.Sleep(time.Minute)
 					m.wantBodies(name, "rejected", "delivered too often", "expired", "alive")
 					m.do(m.v.node.CheckCounts())
-					if q := m.v.Queue(name); start == 1 { // somebody looks at them, as often as the limit allows
+					if q := m.v.Queue(name); start == 1 { // read them as often as the limit allows
 						looked := []queue.Item{m.take(q), m.take(q), m.take(q), m.take(q)}
 						m.v.node.Settle(q, looked, Lost)
 					}
 					m.v = reopen(t, m.v)
 				}
-				// An exchange for dead letters takes what dies from then on.
+				// A dead-letter exchange gets what dies from then on.
 				m.do(m.v.PutPolicy(dlx))
 				m.v = reopen(t, m.v)
 				m.wantBodies(name, "rejected", "delivered too often", "expired", "alive")

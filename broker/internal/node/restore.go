@@ -10,7 +10,16 @@ import (
 	"github.com/rehop/rehop/broker/internal/store"
 )
 
-// openStore opens the log and makes what it tells of.
+// redeliveryMark is which messages may have been delivered without a record in the log: all that existed when the broker
+// started after a crash. It is kept on disk, because the messages may still exist after the next clean stop.
+type redeliveryMark struct {
+	Last uint64 `json:"Last"` // the highest number of such a message
+}
+
+// redeliveryMarkKey is the key of its definition.
+const redeliveryMarkKey = "doubt"
+
+// openStore opens the log and restores its contents.
 func (n *Node) openStore() error {
 	options := n.Config.Store
 	options.Synced = n.clients.Synced
@@ -34,11 +43,11 @@ func (n *Node) restore() error {
 	if err := n.restoreDefinitions(all); err != nil {
 		return err
 	}
-	doubt, err := restoreRedeliveryMark(all)
-	if err != nil {
+	var mark redeliveryMark
+	if err := restoreOne(all, redeliveryMarkKey, &mark); err != nil {
 		return err
 	}
-	before := doubt
+	before := mark
 	if err := n.logClock.begin(n, all); err != nil {
 		return err
 	}
@@ -51,12 +60,12 @@ func (n *Node) restore() error {
 		}
 		v.handle(v.applyPolicies())
 	}
-	// The store knows handles and hands them over by their numbers: so the messages they belong to are found by going along.
+	// The store passes handles in the order of their numbers, so that their messages are found in one pass.
 	var messages []*queue.Message
 	next, inOrder := 0, false
 	var alive []claim
 	now := n.logClock.now()
-	err = n.Store.Recover(known,
+	err := n.Store.Recover(known,
 		func(f store.Found) *store.Message {
 			m := queue.Recovered(f)
 			messages = append(messages, m)
@@ -73,7 +82,7 @@ func (n *Node) restore() error {
 			m, meta := messages[next], handle.Meta()
 			n.budget.Recover(m)
 			if !n.Store.Clean() {
-				doubt.Last = max(doubt.Last, m.Seq())
+				mark.Last = max(mark.Last, m.Seq())
 			}
 			q := queues[h.Queue].Core
 			returns := n.Config.Compat.restored(h.Deliveries)
@@ -95,13 +104,13 @@ func (n *Node) restore() error {
 			}
 			age := time.Duration(max(now-meta.Enqueued, 0)) * time.Millisecond
 			returns.Delay = time.Duration(max(h.Until-now, 0)) * time.Millisecond
-			q.Restore(m, ttl, age, returns, h.Deliveries > 0 || m.Seq() <= doubt.Last)
+			q.Restore(m, ttl, age, returns, h.Deliveries > 0 || m.Seq() <= mark.Last)
 		})
 	if err != nil {
 		return err
 	}
-	if doubt != before {
-		n.define(put(redeliveryMarkKey(), doubt))
+	if mark != before {
+		n.define(put(redeliveryMarkKey, mark))
 	}
 	n.defineFound(all)
 	n.logReturned(alive)
@@ -111,7 +120,7 @@ func (n *Node) restore() error {
 	return nil
 }
 
-// defineFound defines the virtual hosts that were made again because of what is in them.
+// defineFound defines the virtual hosts that were recreated because of their contents.
 func (n *Node) defineFound(all []store.Definition) {
 	for name := range n.vhosts {
 		key := vhostKey(name)
@@ -129,6 +138,7 @@ func (n *Node) Durable() store.Mark {
 	return n.Store.Durable()
 }
 
+// NewQueueID returns an unused number for a queue.
 func (n *Node) NewQueueID() store.QueueID {
 	if n.Store == nil {
 		return store.QueueID(n.queues.Add(1))

@@ -30,7 +30,7 @@ func (n *Node) inventory() (lines []string) {
 			note("exchange %q %s %t %t %t %s %q", x.Name, x.Kind, x.Durable, x.AutoDelete, x.Internal, erlang.Term(x.Arguments), x.alternate)
 		}
 		for _, q := range v.Queues() {
-			note("queue %q %s %t %t %s %+v", q.Name, q.Type(), q.Durable, q.AutoDelete, erlang.Term(q.Arguments), q.Core.Settings())
+			note("queue %q %s %t %t %s %+v", q.Name, q.Core.Type, q.Durable, q.AutoDelete, erlang.Term(q.Arguments), q.Core.Settings())
 		}
 		bindings := v.Bindings()
 		slices.SortFunc(bindings, func(a, b Binding) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
@@ -41,7 +41,7 @@ func (n *Node) inventory() (lines []string) {
 	return lines
 }
 
-// reopen ends a node as an operator does, and opens it again.
+// reopen closes a node and opens it again.
 func reopen(t *testing.T, v *Vhost) *Vhost {
 	t.Helper()
 	if err := v.node.Close(); err != nil {
@@ -113,11 +113,11 @@ func (m must) bodies(name string) (bodies []string) {
 	return bodies
 }
 
-// everything makes durable definitions of every kind, with names of any bytes.
+// everything creates durable definitions of every kind, with names of any bytes.
 func (m must) everything() {
 	n, v := m.v.node, m.v
 	m.do(n.AddVhost("a/b ü"))
-	m.do(n.PutUser(User{Name: "ü/\x00", Password: "secret", Tags: []string{"management", "x"}, LoopbackOnly: true,
+	m.do(putUser(n, User{Name: "ü/\x00", Password: "secret", Tags: []string{"management", "x"}, LoopbackOnly: true,
 		Permissions: map[string]Permission{"/": {"^a", "b", ""}, "a/b ü": Everything()}}))
 	m.do(v.PutPolicy(Policy{Name: "p/1", Pattern: "^own", ApplyTo: "queues", Priority: 3, Definition: definition{"max-length": 7, "overflow": "reject-publish"}}))
 	for _, kind := range []exchange.Kind{exchange.Direct, exchange.Fanout, exchange.Topic, exchange.Headers} {
@@ -139,15 +139,15 @@ func (m must) everything() {
 	m.do(v.Bind(v.Exchange("amq.topic"), to("auto"), "#", nil))
 }
 
-// passing makes what does not outlive a broker, and what is deleted again.
+// passing creates what does not survive a restart, and what is deleted again.
 func (m must) passing() {
 	n, v := m.v.node, m.v
 	m.do(n.AddVhost("gone"))
 	m.do(n.DeleteVhost("gone"))
-	m.do(n.PutUser(User{Name: "gone"}))
+	m.do(putUser(n, User{Name: "gone"}))
 	m.do(n.DeleteUser("gone"))
 	m.do(v.PutPolicy(Policy{Name: "gone", Pattern: "", Definition: definition{"max-length": 1}}))
-	m.do(v.DeletePolicy("gone"))
+	m.do(v.DeletePolicy("gone", false))
 	m.do(v.DeclareExchange(Exchange{Name: "transient", Kind: exchange.Direct}))
 	_, err := v.DeclareQueue(QueueSpec{Name: "transient"})
 	m.do(err)
@@ -180,7 +180,7 @@ func TestDefinitionsAreKept(t *testing.T) {
 	}
 }
 
-// TestRoutesAreKept: bindings do after a restart what they did before.
+// TestRoutesAreKept: bindings route after a restart as before.
 func TestRoutesAreKept(t *testing.T) {
 	v := openVhost(t, t.TempDir())
 	must{t, v}.everything()
@@ -221,7 +221,7 @@ func TestMessagesAreKept(t *testing.T) {
 	m.publish("", "plain", wire.Properties{DeliveryMode: 1}, "transient")
 	m.publish("", "quorum", wire.Properties{DeliveryMode: 1}, "transient") // but kept: a quorum queue keeps all
 
-	// One is acknowledged, one dies without a dead letter exchange, one comes back twice.
+	// One is acknowledged, one dies without a dead-letter exchange, one is returned twice.
 	n := v.node
 	n.Settle(v.Queue("plain"), []queue.Item{m.take(v.Queue("plain"))}, Acked)
 	n.Settle(v.Queue("plain"), []queue.Item{m.take(v.Queue("plain"))}, Rejected)
@@ -258,9 +258,9 @@ func TestMessagesAreKept(t *testing.T) {
 	}
 }
 
-// TestDoubtIsKept: a message that was in a consumer's hands when the broker crashed is marked as redelivered, also if the broker was started
-// and stopped in order since. One that was published after the crash is not.
-func TestDoubtIsKept(t *testing.T) {
+// TestRedeliveryMarkIsKept: a message that was unacked when the broker crashed is marked as redelivered, even if the broker was started
+// and stopped cleanly since. One that was published after the crash is not.
+func TestRedeliveryMarkIsKept(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		m := must{t, openVhost(t, dir)}
@@ -286,8 +286,8 @@ func TestDoubtIsKept(t *testing.T) {
 	})
 }
 
-// TestTimeGoesOn: messages grow older while no broker runs, and each dies at its time.
-func TestTimeGoesOn(t *testing.T) {
+// TestMessagesAgeWhileStopped: messages grow older while no broker runs, and each expires at its time.
+func TestMessagesAgeWhileStopped(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		v := openVhost(t, dir)

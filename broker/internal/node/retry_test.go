@@ -10,14 +10,14 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// retrying declares a quorum queue that delays what comes back, by a minute for each failure.
+// retrying declares a quorum queue that delays returned messages, by a minute for each failure.
 func (m must) retrying(name string) *Queue {
 	m.t.Helper()
 	return m.queue(name, "x-queue-type", "quorum", "x-delayed-retry-type", "all", "x-delayed-retry-min", time.Minute.Milliseconds(),
 		"x-delayed-retry-max", time.Hour.Milliseconds())
 }
 
-// giveBack takes a message and answers so that it comes back.
+// giveBack takes a message and returns it to its queue.
 func (m must) giveBack(name string, a Answer) {
 	m.t.Helper()
 	q := m.v.Queue(name)
@@ -32,7 +32,7 @@ func (m must) wantDelayed(name string, delayed int, next time.Duration) {
 	m.do(m.v.node.CheckCounts())
 }
 
-// A delay ends when it would have ended without a restart, in order or not.
+// A delay ends at the same time as without a restart, clean or not.
 func TestDelayedRetryAcrossRestarts(t *testing.T) {
 	for name, restart := range map[string]func(*testing.T, *Vhost) *Vhost{"closed": reopen, "killed": kill} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestDelayedRetryAcrossRestarts(t *testing.T) {
 				synctest.Wait()
 				m.wantDelayed("q", 0, 0)
 				m.wantBodies("q", "a", "b")
-				// Its failures are known, too.
+				// Its failures are restored, too.
 				m.giveBack("q", RejectedBack)
 				m.wantDelayed("q", 1, 2*time.Minute)
 				time.Sleep(time.Second) // for the log
@@ -72,7 +72,7 @@ func TestDelayedRetryAcrossRestarts(t *testing.T) {
 	}
 }
 
-// A delay that is over stays over, whatever becomes of the message.
+// A delay that is over stays over, whatever happens to the message.
 func TestDelayedRetryIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestDelayedRetryIsForgotten(t *testing.T) {
 	})
 }
 
-// An operator's least delay is one that no user goes below.
+// Users cannot set a shorter delay than the operator's minimum.
 func TestMergedRetry(t *testing.T) {
 	user := definition{"delayed-retry-type": "all", "delayed-retry-min": int64(5), "delayed-retry-max": int64(50)}
 	for _, c := range []struct {

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"slices"
+
 	"github.com/rehop/rehop/broker/internal/exchange"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Route finds the queues that a message with some keys reaches through an exchange. Another message with the same
-// keys takes the same way if plain.
+// Route returns the queues that a message with these keys reaches through an exchange. If plain, every message with the
+// same keys reaches the same queues.
 func (v *Vhost) Route(x *Exchange, keys []string, headers func() wire.Table) (queues []*Queue, plain bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -45,31 +47,28 @@ func (v *Vhost) Route(x *Exchange, keys []string, headers func() wire.Table) (qu
 	return reached.all, plain
 }
 
-// set keeps values in the order of their coming, each once.
+// set keeps each value once, in the order in which they were added.
 type set[T comparable] struct {
 	all   []T
 	known map[T]struct{} // when there are many
 }
 
-// few is how many values are looked through faster than looked up.
+// few is up to how many values a search is faster than a map.
 const few = 16
 
 func (s *set[T]) add(value T) {
-	if s.known != nil {
-		if _, there := s.known[value]; there {
+	if s.known == nil {
+		if slices.Contains(s.all, value) {
 			return
 		}
-		s.known[value] = struct{}{}
-		s.all = append(s.all, value)
+	} else if _, there := s.known[value]; there {
 		return
 	}
-	for _, other := range s.all {
-		if other == value {
-			return
-		}
-	}
 	s.all = append(s.all, value)
-	if len(s.all) > few {
+	switch {
+	case s.known != nil:
+		s.known[value] = struct{}{}
+	case len(s.all) > few:
 		s.known = make(map[T]struct{}, 2*few)
 		for _, other := range s.all {
 			s.known[other] = struct{}{}

@@ -2,19 +2,20 @@ package node
 
 import "github.com/rehop/rehop/broker/internal/queue"
 
-// Answer is what becomes of a delivery.
+// Answer is how a client settles a delivery.
 type Answer int
 
+// The answers.
 const (
-	Acked Answer = iota
-	Rejected
-	Nacked       // rejected by basic.nack
-	RejectedBack // to its queue, by basic.reject
-	NackedBack   // to its queue, by basic.nack
-	Lost         // its channel has ended
+	Acked        Answer = iota
+	Rejected            // by basic.reject
+	Nacked              // by basic.nack
+	RejectedBack        // requeued by basic.reject
+	NackedBack          // requeued by basic.nack
+	Lost                // the channel was closed
 )
 
-// Settle does what was answered to deliveries of one queue.
+// Settle settles deliveries of one queue.
 func (n *Node) Settle(q *Queue, items []queue.Item, a Answer) {
 	switch a {
 	case Acked:

@@ -1,6 +1,9 @@
 package node
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // tasks counts what runs in the background, so that Close can wait for it.
 type tasks struct {
@@ -8,16 +11,9 @@ type tasks struct {
 	idle    sync.Cond
 	running int
 	over    bool
-	atClose map[int]func()
-	next    int
 }
 
-func (t *tasks) init() {
-	t.idle.L = &t.mu
-	t.atClose = make(map[int]func())
-}
-
-// Enter begins a task; false: it is too late for that.
+// Enter starts a task; false: it is too late for that.
 func (t *tasks) Enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -28,6 +24,7 @@ func (t *tasks) Enter() bool {
 	return true
 }
 
+// Leave ends a task.
 func (t *tasks) Leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,38 +34,31 @@ func (t *tasks) Leave() {
 	}
 }
 
-// AtEnd has something called when the end begins, unless it is taken back before.
-func (t *tasks) AtEnd(f func()) (takeBack func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	id := t.next
-	t.next++
-	t.atClose[id] = f
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.atClose, id)
+// Run calls f as a task, unless it is too late for that.
+func (t *tasks) Run(f func()) {
+	if t.Enter() {
+		defer t.Leave()
+		f()
 	}
 }
 
+// AfterFunc is time.AfterFunc for a task.
+func (t *tasks) AfterFunc(d time.Duration, f func()) *time.Timer {
+	return time.AfterFunc(d, func() { t.Run(f) })
+}
+
+// Ended reports whether no more tasks can start.
 func (t *tasks) Ended() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.over
 }
 
-// end lets no more tasks begin and waits for those that run.
+// end lets no more tasks start and waits for those that run.
 func (t *tasks) end() {
 	t.mu.Lock()
-	t.over = true
-	calls := t.atClose
-	t.atClose = make(map[int]func())
-	t.mu.Unlock()
-	for _, f := range calls {
-		f()
-	}
-	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.over = true
 	for t.running > 0 {
 		t.idle.Wait()
 	}

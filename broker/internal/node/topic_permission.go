@@ -9,17 +9,17 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// TopicPermission is with which routing keys a user may publish to a topic exchange, and bind to it. {username} and {vhost} stand for themselves. Where a
-// user has none for an exchange, all keys are allowed.
+// TopicPermission is which routing keys a user may use to publish to a topic exchange, and to bind to it. {username} and
+// {vhost} stand for the user's values. A user without one for an exchange may use all keys.
 type TopicPermission struct {
 	Write string `json:"write"`
 	Read  string `json:"read"`
 }
 
-// topicRules are those of one exchange, compiled.
+// topicRules are the compiled rules of one exchange.
 type topicRules struct{ write, read *regexp.Regexp }
 
-// compile puts names in for variables, as RabbitMQ does.
+// compile replaces the variables, as RabbitMQ does.
 func (p TopicPermission) compile(user, vhost string) (r topicRules, err error) {
 	names := strings.NewReplacer("{username}", user, "{vhost}", vhost)
 	if r.write, err = compilePermission(names.Replace(p.Write)); err != nil {
@@ -29,7 +29,7 @@ func (p TopicPermission) compile(user, vhost string) (r topicRules, err error) {
 	return r, err
 }
 
-// checkTopics compiles what a user may do with topics, to see whether it can be.
+// checkTopics checks whether the topic permissions can be compiled.
 func (u *User) checkTopics() error {
 	for vhost, exchanges := range u.TopicPermissions {
 		for name, p := range exchanges {
@@ -46,16 +46,9 @@ func (a *Access) CheckTopic(want Right, x *Exchange, key string) error {
 	if x.Kind != exchange.Topic {
 		return nil
 	}
-	rules := a.current()
-	if rules != nil {
+	if rules := a.current(); rules != nil {
 		topic, restricted := rules.topics[x.Name]
-		if !restricted {
-			return nil
-		}
-		if re := topic.read; want == Read && re.MatchString(key) {
-			return nil
-		}
-		if re := topic.write; want == Write && re.MatchString(key) {
+		if !restricted || want == Read && topic.read.MatchString(key) || want == Write && topic.write.MatchString(key) {
 			return nil
 		}
 	}

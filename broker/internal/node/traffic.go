@@ -1,18 +1,16 @@
 package node
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
-// Traffic is what publishers did and were told since the broker began.
+// Traffic counts the messages of publishers since the broker started.
 type Traffic struct {
-	Received  uint64 // messages that have come, also such as could not be published
-	Awaited   uint64 // of these are those whose publisher waits for a confirm, or for its transaction
-	Published uint64 // messages, wherever they went
+	Received  uint64 // including those that could not be published
+	Awaited   uint64 // whose publisher waits for a confirm or a transaction
+	Published uint64 // routed or not
 	Confirmed uint64 // and not refused
-	Routed    uint64 // times that a queue was to get one
-	Returned  uint64 // because no queue was bound
-	Dropped   uint64 // for the same reason, because nobody wanted them back
+	Routed    uint64 // once per queue
+	Returned  uint64 // unroutable and mandatory
+	Dropped   uint64 // unroutable and not mandatory
 }
 
 func (t Traffic) plus(more Traffic) Traffic {
@@ -22,15 +20,16 @@ func (t Traffic) plus(more Traffic) Traffic {
 	}
 }
 
-// TrafficCounter counts that for a channel or a virtual host.
+// TrafficCounter counts the traffic of a channel or a virtual host.
 type TrafficCounter struct{ received, awaited, published, Confirmed, routed, returned, dropped atomic.Uint64 }
 
+// Sum returns the current counts.
 func (t *TrafficCounter) Sum() Traffic {
 	return Traffic{Received: t.received.Load(), Awaited: t.awaited.Load(), Published: t.published.Load(), Confirmed: t.Confirmed.Load(), Routed: t.routed.Load(),
 		Returned: t.returned.Load(), Dropped: t.dropped.Load()}
 }
 
-// Receive counts a message that has come whole.
+// Receive counts a complete message.
 func (t *TrafficCounter) Receive(awaited bool) {
 	t.received.Add(1)
 	if awaited {
@@ -38,13 +37,13 @@ func (t *TrafficCounter) Receive(awaited bool) {
 	}
 }
 
-// Publish counts a message that goes to some queues.
+// Publish counts a message for a number of queues.
 func (t *TrafficCounter) Publish(routed int) {
 	t.published.Add(1)
 	t.routed.Add(uint64(routed))
 }
 
-// Unroutable counts a message that no queue is to get.
+// Unroutable counts a message without a queue.
 func (t *TrafficCounter) Unroutable(returned bool) {
 	if returned {
 		t.returned.Add(1)
@@ -53,5 +52,5 @@ func (t *TrafficCounter) Unroutable(returned bool) {
 	}
 }
 
-// Traffic returns what the publishers of a virtual host did.
+// Traffic returns the traffic of a virtual host.
 func (v *Vhost) Traffic() Traffic { return v.Publishing.Sum() }

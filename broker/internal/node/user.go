@@ -9,30 +9,29 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/rehop/rehop/broker/internal/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// User may log in, and do in each virtual host what its permissions allow.
+// User can log in, and has permissions in virtual hosts.
 type User struct {
 	Name string `json:"Name"`
-	// Password is hashed when the user is stored; empty with Hash set.
+	// Password is hashed when the user is stored. Empty if Hash is set.
 	Password string `json:"Password"`
-	// Hash is RabbitMQ's: 4 bytes of salt and SHA-256 of salt and password, in base64. Empty: nobody can log in by password.
+	// Hash is RabbitMQ's: 4 bytes of salt and SHA-256 of salt and password, in base64. Empty: no login with a password.
 	Hash string   `json:"Hash"`
 	Tags []string `json:"Tags"`
 	// Permissions by virtual host; "*" stands for all others.
 	Permissions map[string]Permission `json:"Permissions"`
-	// LoopbackOnly users may log in from this machine alone.
+	// LoopbackOnly users can log in only from this machine.
 	LoopbackOnly bool `json:"LoopbackOnly"`
 	// TopicPermissions by virtual host and exchange.
 	TopicPermissions map[string]map[string]TopicPermission `json:"topic_permissions,omitempty"`
 	// Limits of connections and channels. They are not changed in place.
 	Limits Limits `json:"limits,omitempty"`
-	given  bool   // by the settings, and never on disk
+	given  bool   // by the configuration, and never on disk
 }
 
 // Permission is what a user may do with resources whose names match.
@@ -42,7 +41,7 @@ type Permission struct {
 	Read      string `json:"Read"`
 }
 
-// Everything is the permission for all.
+// Everything is the permission to do everything.
 func Everything() Permission { return Permission{".*", ".*", ".*"} }
 
 // HashPassword hashes a password as RabbitMQ does.
@@ -62,7 +61,7 @@ func (u *User) knows(password string) bool {
 	return err == nil && len(b) == 4+sha256.Size && password != "" && subtle.ConstantTimeCompare(saltedHash(b[:4], password), b[4:]) == 1
 }
 
-// Permission returns what a user may do in a virtual host.
+// Permission returns what a user may do in a virtual host; false: the user has no access to it.
 func (u *User) Permission(vhost string) (Permission, bool) {
 	p, ok := u.Permissions[vhost]
 	if !ok {
@@ -94,33 +93,18 @@ func (u *User) clone() *User {
 	return &c
 }
 
-// Users returns copies of all, by name.
+// Users returns copies of all users, by name.
 func (n *Node) Users() []*User {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []*User
-	for _, u := range n.users {
-		all = append(all, u.clone())
+	all := byName(n.users)
+	for i, u := range all {
+		all[i] = u.clone()
 	}
-	slices.SortFunc(all, func(a, b *User) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// PutUser makes or replaces a user.
-func (n *Node) PutUser(u User) error {
-	stored, err := u.ready()
-	if err != nil {
-		return err
-	}
-	n.mu.Lock()
-	n.users[u.Name] = stored
-	mark := n.defineUser(stored)
-	n.mu.Unlock()
-	n.permissionsChanged()
-	return n.kept(mark)
-}
-
-// ready returns a checked copy without a readable password.
+// ready returns a checked copy with a hashed password.
 func (u *User) ready() (*User, error) {
 	if err := checkUTF8("user", u.Name); err != nil {
 		return nil, err
@@ -153,7 +137,7 @@ func (n *Node) DeleteUser(name string) error {
 	return n.kept(mark)
 }
 
-// defineUser notes a user in the log. The node is locked.
+// defineUser logs a user. The node is locked.
 func (n *Node) defineUser(u *User) store.Mark {
 	if u.given {
 		return 0
@@ -161,7 +145,7 @@ func (n *Node) defineUser(u *User) store.Mark {
 	return n.define(put(userKey(u.Name), u))
 }
 
-// permissionsChanged makes everything void that was remembered of permissions.
+// permissionsChanged invalidates everything that was cached of permissions.
 func (n *Node) permissionsChanged() {
 	n.permissions.Add(1)
 	for _, v := range n.Vhosts() {
@@ -169,7 +153,7 @@ func (n *Node) permissionsChanged() {
 	}
 }
 
-// maxPattern bounds what has to be compiled.
+// maxPattern is the largest pattern that is compiled, in bytes.
 const maxPattern = 4096
 
 func compilePermission(pattern string) (*regexp.Regexp, error) {
@@ -182,23 +166,24 @@ func compilePermission(pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(pattern)
 }
 
-// nothingMatches is for patterns that cannot be used.
+// nothingMatches stands for invalid patterns.
 var nothingMatches = regexp.MustCompile(`\z.`)
 
-// Right is one of the three things that a permission allows.
+// Right is one of the rights in a permission.
 type Right int
 
 func (r Right) String() string {
 	return [...]string{Configure: "configure", Write: "write", Read: "read"}[r]
 }
 
+// The rights.
 const (
 	Configure Right = iota
 	Write
 	Read
 )
 
-// Access remembers what a connection's user may do in its virtual host.
+// Access caches what a connection's user may do in its virtual host.
 type Access struct {
 	Node    *Node
 	Vhost   *Vhost
@@ -207,7 +192,7 @@ type Access struct {
 	rules   atomic.Pointer[rights]
 }
 
-// rights is what a user may do, compiled.
+// rights is a compiled permission.
 type rights struct {
 	resources [3]*regexp.Regexp
 	topics    map[string]topicRules // by exchange
@@ -226,9 +211,9 @@ func (a *Access) Check(want Right, kind, name string) error {
 	return Refuse(wire.AccessRefused, "%s to %s refused for user '%s'", a.Node.Config.Compat.access(want), Resource(kind, shown, a.Vhost.Name), a.User)
 }
 
-// CheckPassive refuses to tell of something that the user has no right to, in releases that do.
+// CheckPassive refuses a passive declaration without any right to the resource, in releases that do.
 func (a *Access) CheckPassive(kind, name string) error {
-	if !a.Node.Config.Compat.passiveNeedsRight() || a.Check(Write, kind, name) == nil || a.Check(Read, kind, name) == nil {
+	if !a.Node.Config.Compat.passiveNeedsPermission() || a.Check(Write, kind, name) == nil || a.Check(Read, kind, name) == nil {
 		return nil
 	}
 	return a.Check(Configure, kind, name)
@@ -252,7 +237,7 @@ func (a *Access) current() *rights {
 			}
 			for name, p := range u.TopicPermissions[a.Vhost.Name] {
 				topic, err := p.compile(a.User, a.Vhost.Name)
-				if err != nil { // a name has made a pattern of it that is none
+				if err != nil { // with the names, the pattern is invalid
 					topic = topicRules{nothingMatches, nothingMatches}
 				}
 				rules.topics[name] = topic

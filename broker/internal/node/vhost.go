@@ -2,9 +2,9 @@ package node
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
@@ -15,11 +15,11 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Vhost is a virtual host: exchanges, queues and policies of their own.
+// Vhost is a virtual host: a set of exchanges, queues and policies.
 type Vhost struct {
 	Name string
 	node *Node
-	// version changes with everything that routes depend on: bindings, policies, permissions.
+	// Version changes with everything that routes depend on: bindings, policies, permissions.
 	Version    atomic.Uint64
 	Publishing TrafficCounter
 
@@ -28,8 +28,8 @@ type Vhost struct {
 	queues    map[string]*Queue
 	policies  map[string]Policy           // of users
 	operators map[string]Policy           // policies of operators
-	former    map[queue.Type]queue.Totals // of queues that are gone
-	about     vhostDefinition             // what people say of it, and its limits
+	former    map[queue.Type]queue.Totals // of deleted queues
+	about     vhostDefinition             // metadata and limits
 	deleted   bool
 	gone      atomic.Bool // is being deleted
 }
@@ -46,7 +46,7 @@ type Exchange struct {
 
 	// All of these are under the lock of the virtual host.
 	bindings  *exchange.Table[Destination]
-	sources   map[*Exchange]struct{} // those that are bound to this one
+	sources   map[*Exchange]struct{} // that this one is bound to
 	policy    string
 	alternate string // by argument or policy
 }
@@ -71,7 +71,7 @@ func (d Destination) kind() string {
 	return "exchange"
 }
 
-// durable reports whether a binding to it survives a restart.
+// durable reports whether a binding to it can survive a restart.
 func (d Destination) durable() bool {
 	if d.Queue != nil {
 		return d.Queue.Durable && !d.Queue.Exclusive
@@ -87,11 +87,7 @@ func (d Destination) sources() map[*Exchange]struct{} {
 }
 
 // predeclared are the exchanges that every virtual host has.
-var predeclared = []struct {
-	name     string
-	kind     exchange.Kind
-	internal bool
-}{
+var predeclared = []predeclaredExchange{
 	{"", exchange.Direct, false},
 	{"amq.direct", exchange.Direct, false},
 	{"amq.fanout", exchange.Fanout, false},
@@ -102,7 +98,8 @@ var predeclared = []struct {
 }
 
 func newVhost(n *Node, name string) *Vhost {
-	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy), operators: make(map[string]Policy)}
+	v := &Vhost{Name: name, node: n, exchanges: make(map[string]*Exchange), queues: make(map[string]*Queue), policies: make(map[string]Policy), operators: make(map[string]Policy),
+		former: make(map[queue.Type]queue.Totals)}
 	for _, p := range predeclared {
 		v.exchanges[p.name] = newExchange(v, Exchange{Name: p.name, Kind: p.kind, Durable: true, Internal: p.internal})
 	}
@@ -128,16 +125,36 @@ func (n *Node) Vhost(name string) *Vhost {
 	return nil
 }
 
-// Vhosts returns all, by name.
+// Vhosts returns all virtual hosts, by name.
 func (n *Node) Vhosts() []*Vhost {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	all := slices.DeleteFunc(slices.Collect(maps.Values(n.vhosts)), func(v *Vhost) bool { return v.gone.Load() })
-	slices.SortFunc(all, func(a, b *Vhost) int { return strings.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(byName(n.vhosts), func(v *Vhost) bool { return v.gone.Load() })
+}
+
+// byName returns the values of a map in the order of their names.
+func byName[T any](values map[string]T) []T {
+	all := make([]T, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, values[name])
+	}
 	return all
 }
 
-// AddVhost makes a virtual host unless it is there.
+// Queues returns the queues of all virtual hosts, by virtual host and name.
+func (n *Node) Queues() iter.Seq[*Queue] {
+	return func(yield func(*Queue) bool) {
+		for _, v := range n.Vhosts() {
+			for _, q := range v.Queues() {
+				if !yield(q) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// AddVhost creates a virtual host unless it exists.
 func (n *Node) AddVhost(name string) error {
 	if err := checkUTF8("virtual host", name); err != nil {
 		return err
@@ -155,7 +172,7 @@ func (n *Node) AddVhost(name string) error {
 	return n.kept(mark)
 }
 
-// checkUTF8 refuses names that cannot be shown, nor kept.
+// checkUTF8 refuses names that cannot be shown or stored.
 func checkUTF8(kind, name string) error {
 	if !utf8.ValidString(name) {
 		return fmt.Errorf("the name of the %s %q is not UTF-8", kind, name)
@@ -163,7 +180,7 @@ func checkUTF8(kind, name string) error {
 	return nil
 }
 
-// DeleteVhost removes a virtual host with all that is in it, and closes its connections.
+// DeleteVhost removes a virtual host with everything in it, and closes its connections.
 func (n *Node) DeleteVhost(name string) error {
 	n.mu.Lock()
 	v := n.vhosts[name]
@@ -192,21 +209,21 @@ func (n *Node) DeleteVhost(name string) error {
 		n.MemoryUse.topology.Add(-x.weight())
 	}
 	for _, operator := range []bool{false, true} {
-		for _, p := range v.rank(operator) {
+		for _, p := range v.policiesOf(operator) {
 			removed = append(removed, p.key(name))
 		}
 	}
 	v.mu.Unlock()
 	n.mu.Lock()
 	n.keepCounts(v)
-	delete(n.vhosts, name) // the name is free when nothing of the old one is left
+	delete(n.vhosts, name) // the name can be used again when nothing of the old one is left
 	mark := n.define(change{removed: removed})
 	n.mu.Unlock()
 	n.CheckMemory()
 	return n.kept(mark)
 }
 
-// dropPermissions removes what users may do in a virtual host. The node is locked.
+// dropPermissions removes the permissions in a virtual host. The node is locked.
 func (n *Node) dropPermissions(vhost string) {
 	for _, u := range n.users {
 		_, permitted := u.Permissions[vhost]
@@ -219,7 +236,7 @@ func (n *Node) dropPermissions(vhost string) {
 	}
 }
 
-// changed makes all cached routes void.
+// changed invalidates all cached routes.
 func (v *Vhost) changed() { v.Version.Add(1) }
 
 // Exchange returns an exchange, or nil.
@@ -229,13 +246,11 @@ func (v *Vhost) Exchange(name string) *Exchange {
 	return v.exchanges[name]
 }
 
-// Exchanges returns all, by name.
+// Exchanges returns all exchanges, by name.
 func (v *Vhost) Exchanges() []*Exchange {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	all := slices.Collect(maps.Values(v.exchanges))
-	slices.SortFunc(all, func(a, b *Exchange) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	return byName(v.exchanges)
 }
 
 // Queue returns a queue, or nil.
@@ -245,19 +260,27 @@ func (v *Vhost) Queue(name string) *Queue {
 	return v.queues[name]
 }
 
-// Queues returns all, by name.
+// Queues returns all queues, by name.
 func (v *Vhost) Queues() []*Queue {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	all := slices.Collect(maps.Values(v.queues))
-	slices.SortFunc(all, func(a, b *Queue) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	return byName(v.queues)
 }
 
+// NoExchange is RabbitMQ's answer if an exchange does not exist.
 func (v *Vhost) NoExchange(name string) error {
 	return Refuse(wire.NotFound, "no %s", Resource("exchange", name, v.Name))
 }
 
+// NoQueue is RabbitMQ's answer if a queue does not exist.
 func (v *Vhost) NoQueue(name string) error {
 	return Refuse(wire.NotFound, "no %s", Resource("queue", name, v.Name))
+}
+
+func (v *Vhost) noVhost() error { return Refuse(wire.NotFound, "no vhost '%s'", v.Name) }
+
+type predeclaredExchange struct {
+	name     string
+	kind     exchange.Kind
+	internal bool
 }

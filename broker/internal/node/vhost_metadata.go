@@ -1,30 +1,30 @@
 package node
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/rehop/rehop/broker/internal/queue"
+	"github.com/rehop/rehop/broker/internal/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// VhostMetadata is what people say of a virtual host.
+// VhostMetadata describes a virtual host.
 type VhostMetadata struct {
 	Description string   `json:"description,omitempty"`
 	Tags        []string `json:"tags,omitempty"`
-	// DefaultQueueType is that of queues whose declaration has none, if the declaration suits it: a quorum queue is durable, not exclusive and not
-	// deleted by itself. Empty: classic.
+	// DefaultQueueType is the type of queues that are declared without one. Quorum applies only to declarations that are
+	// durable, not exclusive and not auto-delete. Empty: classic.
 	DefaultQueueType string `json:"default_queue_type,omitempty"`
 }
 
-// vhostDefinition is what is kept on disk of a virtual host.
+// vhostDefinition is the definition of a virtual host on disk.
 type vhostDefinition struct {
 	VhostMetadata
 	Limits Limits `json:"limits,omitempty"`
 }
 
-// Metadata returns what people say of the virtual host.
+// Metadata returns the metadata of the virtual host.
 func (v *Vhost) Metadata() VhostMetadata {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -33,7 +33,7 @@ func (v *Vhost) Metadata() VhostMetadata {
 	return m
 }
 
-// Describe changes what people say of the virtual host. edit must not call the node.
+// Describe changes the metadata of the virtual host. edit must not call the node.
 func (v *Vhost) Describe(edit func(*VhostMetadata)) error {
 	next := v.Metadata()
 	edit(&next)
@@ -43,7 +43,7 @@ func (v *Vhost) Describe(edit func(*VhostMetadata)) error {
 	return v.edit(func(a *vhostDefinition) { edit(&a.VhostMetadata) })
 }
 
-// Check refuses what cannot be.
+// Check refuses invalid metadata.
 func (m VhostMetadata) Check() error {
 	switch m.DefaultQueueType {
 	case "", string(queue.Classic), string(queue.Quorum):
@@ -58,23 +58,18 @@ func (m VhostMetadata) Check() error {
 	return nil
 }
 
-// edit changes what is kept of the virtual host.
+// edit changes the definition of the virtual host.
 func (v *Vhost) edit(edit func(*vhostDefinition)) error {
-	v.mu.Lock()
-	if v.deleted {
-		v.mu.Unlock()
-		return fmt.Errorf("no virtual host %q", v.Name)
-	}
-	edit(&v.about)
-	mark := v.node.define(put(vhostKey(v.Name), v.about))
-	v.mu.Unlock()
-	return v.node.kept(mark)
+	return v.update(func() (store.Mark, error) {
+		if v.deleted {
+			return 0, fmt.Errorf("no virtual host %q", v.Name)
+		}
+		edit(&v.about)
+		return v.node.define(put(vhostKey(v.Name), v.about)), nil
+	})
 }
 
-// restoreAbout takes what was kept of the virtual host. Before there was anything to keep, an empty object was.
-func (v *Vhost) restoreAbout(value []byte) error { return json.Unmarshal(value, &v.about) }
-
-// Typed adds the default type to the arguments of a declaration that has none, as RabbitMQ does.
+// Typed returns the arguments of a declaration, with the default queue type if it has none, as RabbitMQ does.
 func (v *Vhost) Typed(m *wire.QueueDeclare) wire.Table {
 	if _, has := m.Arguments.Get("x-queue-type"); has {
 		return m.Arguments

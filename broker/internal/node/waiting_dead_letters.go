@@ -2,6 +2,7 @@ package node
 
 import (
 	"hash/maphash"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,60 +12,62 @@ import (
 
 // obstacle is what a dead letter waits for: room in a queue, or a route for messages with the same keys.
 type obstacle struct {
-	full *Queue
-	way  uint64 // a hash of what the route depends on; tooLarge for a queue that never has room
+	full  *Queue
+	route uint64 // a hash of what the route depends on; tooLarge for a queue that never has room
 }
 
-// tooLarge keeps letters that alone are larger than a queue may be in a line of their own: others do not wait behind them.
+// tooLarge is for letters that are larger than their target queue may be. They have a line of their own, so that others
+// do not wait behind them.
 const tooLarge = 1
 
-// roomIn is what a letter of a size waits for that a queue does not take.
+// roomIn is the obstacle of a letter that a queue does not accept.
 func roomIn(target *Queue, size int) obstacle {
 	if target.Core.TooLarge(size) {
-		return obstacle{full: target, way: tooLarge}
+		return obstacle{full: target, route: tooLarge}
 	}
 	return obstacle{full: target}
 }
 
-// waitingDeadLetter is a dead letter that did not get everywhere.
+// waitingDeadLetter is a dead letter that has not reached all its targets.
 type waitingDeadLetter struct {
 	letter   queue.Death
 	obstacle obstacle
 	version  uint64 // of the virtual host when it was tried
 }
 
-// waitingDeadLetters holds dead letters that some queue does not take, while their own queue promises to keep them. Those that wait for the same are in line: as long as
-// the first cannot move, the others are not tried, and nor are letters that die later.
+// waitingDeadLetters are the dead letters of a queue with the strategy at-least-once that a target does not accept.
+// Those that wait for the same obstacle are in line: as long as the first cannot move, the others are not tried, and
+// neither are later dead letters.
 type waitingDeadLetters struct {
 	mu     sync.Mutex
 	rooms  map[obstacle]*line // that wait for room in a queue
-	ways   map[obstacle]*line // that wait for a route
+	routes map[obstacle]*line // that wait for a route
 	timer  *time.Timer
-	trying bool   // somebody tries them, and sets the timer afterwards
+	trying bool   // a goroutine tries them, and sets the timer afterwards
 	tried  uint64 // the version of the virtual host at which no line that waits for a route can move
 	over   bool
 }
 
-// never is the version at which lines were tried that were not.
+// never is the version of lines that have not been tried.
 const never = ^uint64(0)
 
 // line is letters in the order in which they died, and the version of the virtual host when the first was tried.
 type line struct {
 	letters []queue.Death
 	version uint64
-	busy    bool // somebody has taken the letters out and tries to move them
+	busy    bool // a goroutine has taken the letters out and tries to move them
 }
 
-// deadLetterRetryInterval is the time between tries to move them. RabbitMQ takes three minutes; here it costs little to look more often.
+// deadLetterRetryInterval is the time between attempts to move them. RabbitMQ waits three minutes, but here an attempt costs little.
 const deadLetterRetryInterval = time.Second
 
-// triesAtOnce bounds the fruitless tries each time, however many letters wait and however often bindings change.
+// triesAtOnce limits the failed attempts each time, however many letters wait and however often bindings change.
 const triesAtOnce = 256
 
 // seed is for the hashes of routes.
 var seed = maphash.MakeSeed()
 
-// routeHash is a hash of what decides where a dead letter goes. Headers do only if a headers exchange is on the way.
+// routeHash is a hash of what decides where a dead letter goes. Headers matter only if there is a headers exchange.
 func routeHash(exchange string, keys []string, headers []byte, plain bool) uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -78,7 +81,7 @@ func routeHash(exchange string, keys []string, headers []byte, plain bool) uint6
 	return h.Sum64()
 }
 
-// add keeps a dead letter. False: the queue is gone.
+// add keeps a dead letter. False: the queue was deleted.
 func (s *waitingDeadLetters) add(q *Queue, l waitingDeadLetter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +89,7 @@ func (s *waitingDeadLetters) add(q *Queue, l waitingDeadLetter) bool {
 		return false
 	}
 	if s.rooms == nil {
-		s.rooms, s.ways, s.tried = make(map[obstacle]*line), make(map[obstacle]*line), never
+		s.rooms, s.routes, s.tried = make(map[obstacle]*line), make(map[obstacle]*line), never
 	}
 	if at := s.lines(l.obstacle)[l.obstacle]; at != nil {
 		at.letters = append(at.letters, l.letter)
@@ -96,39 +99,37 @@ func (s *waitingDeadLetters) add(q *Queue, l waitingDeadLetter) bool {
 			s.tried = never
 		}
 	}
-	s.wind(q)
+	s.setTimer(q)
 	return true
 }
 
-// lines returns those of the kind of an obstacle. The box is locked.
+// lines returns the lines with the same kind of obstacle. The mutex is held.
 func (s *waitingDeadLetters) lines(o obstacle) map[obstacle]*line {
 	if o.full != nil {
 		return s.rooms
 	}
-	return s.ways
+	return s.routes
 }
 
-// wind sets the timer if something waits. The box is locked.
-func (s *waitingDeadLetters) wind(q *Queue) {
-	if s.timer == nil && !s.trying && !s.over && len(s.rooms)+len(s.ways) > 0 {
-		s.timer = time.AfterFunc(deadLetterRetryInterval, func() { q.Vhost.node.retryWaiting(q) })
+// setTimer sets the timer if something waits. The mutex is held.
+func (s *waitingDeadLetters) setTimer(q *Queue) {
+	if s.timer == nil && !s.trying && !s.over && len(s.rooms)+len(s.routes) > 0 {
+		s.timer = q.Vhost.node.Tasks.AfterFunc(deadLetterRetryInterval, func() { q.Vhost.node.retryWaiting(q) })
 	}
 }
 
-// begin returns obstacles that may be gone: full queues, which have to be asked, and if the topology has changed, routes that were tried before. Of these
-// some may be left for the next time.
+// begin returns obstacles that may be gone: full queues, and if the topology has changed, routes. If complete is false,
+// some routes are left for the next time.
 func (s *waitingDeadLetters) begin(version uint64) (all []obstacle, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer, s.trying = nil, true
-	for o := range s.rooms {
-		all = append(all, o)
-	}
+	all = slices.Collect(maps.Keys(s.rooms))
 	if s.tried == version {
 		return all, true
 	}
 	most := len(all) + triesAtOnce
-	for o, l := range s.ways {
+	for o, l := range s.routes {
 		if l.busy || l.version == version {
 			continue
 		}
@@ -140,7 +141,7 @@ func (s *waitingDeadLetters) begin(version uint64) (all []obstacle, complete boo
 	return all, true
 }
 
-// finish lets the timer run again. complete: nothing that waits for a route is left to try at this version.
+// finish sets the timer again. complete: no line that waits for a route is left to try at this version.
 func (s *waitingDeadLetters) finish(q *Queue, version uint64, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,27 +149,23 @@ func (s *waitingDeadLetters) finish(q *Queue, version uint64, complete bool) {
 	if complete {
 		s.tried = version
 	}
-	s.wind(q)
+	s.setTimer(q)
 }
 
-// waits reports whether letters wait for something.
 func (s *waitingDeadLetters) waits(o obstacle) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lines(o)[o] != nil
 }
 
-// full returns what letters wait for that have a route.
-func (s *waitingDeadLetters) full() (all []obstacle) {
+// full returns the full queues that letters wait for.
+func (s *waitingDeadLetters) full() []obstacle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for o := range s.rooms {
-		all = append(all, o)
-	}
-	return all
+	return slices.Collect(maps.Keys(s.rooms))
 }
 
-// take takes out those that wait for something. They must be given back, or none of them, if they have moved.
+// take takes out the letters that wait for an obstacle. The caller must call giveBack, with those that have not moved.
 func (s *waitingDeadLetters) take(o obstacle) []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +178,7 @@ func (s *waitingDeadLetters) take(o obstacle) []queue.Death {
 	return letters
 }
 
-// first returns the size of the first in a line that nobody tries to move, and at which version it was tried.
+// first returns the size of the first letter in a line that is not busy, and the version at which it was tried.
 func (s *waitingDeadLetters) first(o obstacle) (size int, version uint64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +189,7 @@ func (s *waitingDeadLetters) first(o obstacle) (size int, version uint64, ok boo
 	return int(l.letters[0].Item.Message.Size), l.version, true
 }
 
-// giveBack puts letters that were taken back to the head of their line. False: the queue is gone.
+// giveBack puts letters back to the head of their line. False: the queue was deleted.
 func (s *waitingDeadLetters) giveBack(o obstacle, back []queue.Death, version uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +208,7 @@ func (s *waitingDeadLetters) giveBack(o obstacle, back []queue.Death, version ui
 	return true
 }
 
-// stop ends it and returns what it held.
+// stop ends the waiting and returns the letters.
 func (s *waitingDeadLetters) stop() []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,11 +217,10 @@ func (s *waitingDeadLetters) stop() []queue.Death {
 		s.timer.Stop()
 	}
 	all := s.all()
-	s.rooms, s.ways = nil, nil
+	s.rooms, s.routes = nil, nil
 	return all
 }
 
-// peek returns what it holds.
 func (s *waitingDeadLetters) peek() []queue.Death {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +228,7 @@ func (s *waitingDeadLetters) peek() []queue.Death {
 }
 
 func (s *waitingDeadLetters) all() (all []queue.Death) {
-	for _, lines := range []map[obstacle]*line{s.rooms, s.ways} {
+	for _, lines := range []map[obstacle]*line{s.rooms, s.routes} {
 		for _, l := range lines {
 			all = append(all, l.letters...)
 		}
@@ -240,20 +236,16 @@ func (s *waitingDeadLetters) all() (all []queue.Death) {
 	return all
 }
 
-// retryWaiting tries again to move what waits, if what it waits for may have come.
+// retryWaiting tries again to move waiting letters whose obstacle may be gone.
 func (n *Node) retryWaiting(q *Queue) {
-	if !n.Tasks.Enter() {
-		return
-	}
-	defer n.Tasks.Leave()
-	box := &q.waiting
+	waiting := &q.waiting
 	version := q.Vhost.Version.Load()
 	failed, complete := 0, false
 	for !complete && failed < triesAtOnce {
 		var obstacles []obstacle
-		obstacles, complete = box.begin(version)
+		obstacles, complete = waiting.begin(version)
 		for _, o := range obstacles {
-			size, tried, ok := box.first(o)
+			size, tried, ok := waiting.first(o)
 			if !ok || o.full != nil && tried == version && !o.full.Core.Admits(size) {
 				continue
 			}
@@ -267,11 +259,11 @@ func (n *Node) retryWaiting(q *Queue) {
 			}
 		}
 	}
-	box.finish(q, version, complete && failed < triesAtOnce)
+	waiting.finish(q, version, complete && failed < triesAtOnce)
 }
 
-// moveUp moves letters that wait for room in queues which have some by now, before others that died later are tried. It returns the queues in which
-// messages have died by that.
+// moveUp moves letters that wait for room in queues that have some now, before later letters are tried. It returns the
+// queues that have dead letters because of that.
 func (n *Node) moveUp(q *Queue) (dying []*Queue) {
 	for _, o := range q.waiting.full() {
 		if size, _, ok := q.waiting.first(o); ok && o.full.Core.Admits(size) {
@@ -282,8 +274,8 @@ func (n *Node) moveUp(q *Queue) (dying []*Queue) {
 	return dying
 }
 
-// retryLine moves the letters of one line until one of them meets the same obstacle again. It returns the queues in which messages have died by that,
-// and how many letters could not be moved.
+// retryLine moves the letters of one line until one of them meets the same obstacle again. It returns the queues that
+// have dead letters because of that, and how many letters could not be moved.
 func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 	const atOnce = 64
 	waiting, tried := q.waiting.take(o), never
@@ -310,14 +302,14 @@ func (n *Node) retryLine(q *Queue, o obstacle) (dying []*Queue, failed int) {
 			tried = version
 		}
 	}
-	// If their queue is deleted meanwhile, they are too.
+	// If their queue was deleted meanwhile, so are they.
 	if !q.waiting.giveBack(o, waiting, tried) {
 		q.Core.DeadLettersDone(waiting)
 	}
 	return dying, failed
 }
 
-// keepWaiting keeps a dead letter that did not get everywhere. If its queue is deleted meanwhile, the letter is too.
+// keepWaiting keeps a dead letter that has not reached all its targets. If its queue was deleted meanwhile, so is the letter.
 func (n *Node) keepWaiting(q *Queue, l waitingDeadLetter) {
 	if !q.waiting.add(q, l) {
 		q.Core.DeadLettersDone([]queue.Death{l.letter})

@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// keeper declares a quorum queue whose messages die after a second, and which keeps them until all queues that they are for have them.
+// keeper declares a quorum queue whose messages die after a second, and which keeps them until all their target queues have them.
 func keeper(t *testing.T, v *Vhost, exchange string) {
 	t.Helper()
 	declare(t, v, QueueSpec{Name: "source", Durable: true, Arguments: wire.Table{
@@ -40,7 +40,7 @@ func (q *Queue) bodies(t *testing.T) (all []string) {
 	return all
 }
 
-// A dead letter for several queues of which one is full goes to the others at once, once, and to the full one when that has room.
+// A dead letter for several queues of which one is full goes to the others at once, and only once, and to the full one when that has room.
 func TestDeadLetterWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := openVhost(t, "")
@@ -82,7 +82,7 @@ func TestDeadLetterWaitsForRoom(t *testing.T) {
 	})
 }
 
-// While a queue takes fewer dead letters than die, it gets them in the order in which they died: none waits behind younger ones.
+// If a queue accepts fewer dead letters than die, it gets them in the order in which they died: none waits behind younger ones.
 func TestOldestDeadLetterFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const letters = 300
@@ -129,7 +129,7 @@ func TestOldestDeadLetterFirst(t *testing.T) {
 	})
 }
 
-// A letter that alone is larger than a queue may be holds up no other.
+// A letter that alone is larger than a queue may be delays no other.
 func TestTooLargeLetterHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := openVhost(t, "")
@@ -151,7 +151,7 @@ func TestTooLargeLetterHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A queue that was full and is deleted keeps nobody waiting.
+// When a full queue is deleted, nothing waits for it any more.
 func TestDeadLetterForgetsADeletedQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := openVhost(t, "")
@@ -173,7 +173,7 @@ func TestDeadLetterForgetsADeletedQueue(t *testing.T) {
 	})
 }
 
-// A letter that may not go where it has been holds up no other that may.
+// A letter that may not return to a queue delays no other that may enter it.
 func TestCycleHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := openVhost(t, "")
@@ -197,7 +197,7 @@ func TestCycleHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// Dead letters that wait for a route cost nothing while nothing changes, little when something does, however many there are, and all go when there is a route.
+// Dead letters that wait for a route cost nothing while nothing changes, little when something does, however many there are, and all move when there is a route.
 func TestManyStrandedLetters(t *testing.T) {
 	for name, keys := range map[string]int{"one key": 1, "many keys": 5000} {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestManyStrandedLetters(t *testing.T) {
 					}
 				}
 				spent("a minute in which nothing changes", 1<<20, func() { time.Sleep(time.Minute) })
-				// A try allocates 2 KiB or so.
+				// An attempt allocates about 2 KiB.
 				const changes = 20
 				spent("changes of the topology", changes*triesAtOnce*(4<<10), func() {
 					for range changes {
@@ -255,7 +255,7 @@ func TestManyStrandedLetters(t *testing.T) {
 	}
 }
 
-// A dead letter that one queue has and a full one has not is copied once, however often the broker is restarted, in order or not, and whatever the
+// A dead letter that one queue has and a full one has not is copied once, however often the broker is restarted, cleanly or not, and whatever the
 // cleaner has copied meanwhile. A queue of the same name that is declared later is another one.
 func TestDeadLetterIsCopiedOnce(t *testing.T) {
 	for name, restart := range map[string]func(*testing.T, *Vhost) *Vhost{"closed": reopen, "killed": kill, "compacted": compacted} {
@@ -310,7 +310,7 @@ func TestDeadLetterIsCopiedOnce(t *testing.T) {
 	}
 }
 
-// A letter that is where it belongs, except for a queue that is deleted, is settled, though the queues that had a copy are deleted too.
+// A letter that has reached all targets except a queue that is deleted is settled, even if the queues with a copy are deleted too.
 func TestDeadLetterOfDeletedQueuesIsSettled(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,14 +8,14 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// ackTimer fires when a client has held a delivery for too long. The channel is locked when its methods are called.
+// ackTimer fires when a delivery was unacked for too long. The channel is locked when its methods are called.
 type ackTimer struct {
 	timer *time.Timer
 	at    time.Duration // when it fires; 0: it is not set
 	done  bool
 }
 
-// expect sets the timer unless it fires before: that it fires too early does not matter.
+// expect sets the timer unless it fires earlier. It does not matter if it fires too early.
 func (t *ackTimer) expect(ch *Channel, due time.Duration) {
 	if due == 0 || t.done || t.at != 0 && t.at <= due {
 		return
@@ -23,7 +23,7 @@ func (t *ackTimer) expect(ch *Channel, due time.Duration) {
 	t.at = due
 	left := due - ch.node.Clock()
 	if t.timer == nil {
-		t.timer = time.AfterFunc(left, ch.ackOverdue)
+		t.timer = ch.node.Tasks.AfterFunc(left, ch.ackOverdue)
 	} else {
 		t.timer.Reset(left)
 	}
@@ -38,10 +38,7 @@ func (t *ackTimer) stop() {
 
 // ackOverdue is called by the timer.
 func (ch *Channel) ackOverdue() {
-	if !ch.node.Tasks.Enter() {
-		return
-	}
-	defer ch.node.Tasks.Leave()
+
 	now := ch.node.Clock()
 	ch.mu.Lock()
 	ch.acks.at = 0
@@ -70,8 +67,8 @@ func (ch *Channel) closeOverdue(limit int64) {
 		"This timeout value can be configured, see consumers doc guide to learn more", ch.Number, limit)})
 }
 
-// release gives back what the client has held for too long, and ends the consumers that got it. The client still has to answer those
-// deliveries, which then means nothing. A client that cannot learn of it loses its channel.
+// release returns deliveries that were unacked for too long to their queues, and cancels their consumers. The client
+// still has to answer those deliveries, which has no effect then. A client that cannot be notified loses its channel.
 func (ch *Channel) release() {
 	ch.mu.Lock()
 	taken := ch.unackedList.release(ch.node.Clock())
@@ -79,20 +76,20 @@ func (ch *Channel) release() {
 		ch.acks.expect(ch, next.due)
 	}
 	ch.mu.Unlock()
-	ended, deaf := make(map[*consumer]bool), false
+	ended, unnotified := make(map[*consumer]bool), false
 	for _, d := range taken {
 		switch c := d.consumer; {
 		case c == nil || !ch.conn.hasCapability("consumer_cancel_notify"):
-			deaf = true
+			unnotified = true
 		case !ended[c]:
 			ended[c] = true
-			known := ch.endConsumer(c, func() { ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true}) })
-			deaf = deaf || !known && !c.timedOut // the client has cancelled it, and has unacked messages of it
-			c.timedOut = true                    // what it got a moment later is overdue next
+			known := ch.endConsumer(c, func() { _ = ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true}) })
+			unnotified = unnotified || !known && !c.timedOut // the client has cancelled it, and has unacked messages of it
+			c.timedOut = true                                // its later deliveries become overdue next
 		}
 	}
 	ch.settleAtQueues(taken, node.NackedBack)
-	if deaf {
+	if unnotified {
 		ch.closeOverdue(-1)
 	}
 }

@@ -5,15 +5,15 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// alarmChanged tells a client that has published that it is blocked, or free again.
+// alarmChanged notifies a client that has published that it is blocked or unblocked.
 func (c *Connection) alarmChanged(which node.Alarm, raised bool) {
 	if !c.published.Load() || !c.opened.Load() {
 		return
 	}
 	if raised {
 		c.sendBlocked(which)
-	} else if c.blocked.CompareAndSwap(true, false) && c.hasCapability("connection.blocked") {
-		c.out.send(0, &wire.ConnectionUnblocked{})
+	} else {
+		c.sendUnblocked()
 	}
 }
 
@@ -23,14 +23,19 @@ func (c *Connection) sendBlocked(which node.Alarm) {
 	}
 }
 
-// awaitUnblocked stops reading from a connection that publishes while an alarm is raised. While only memory is short, what it has begun is completed or
-// committed first, which takes no more memory than was counted when it began; but nothing new begins.
-func (c *Connection) awaitUnblocked() {
-	n := c.node
-	if !n.ResourceAlarms.Raised.Load() || !c.published.Load() || c.largeIncomplete > 0 && n.ResourceAlarms.OnlyMemory() {
-		return
+func (c *Connection) sendUnblocked() {
+	if c.blocked.CompareAndSwap(true, false) && c.hasCapability("connection.blocked") {
+		c.out.send(0, &wire.ConnectionUnblocked{})
 	}
-	c.awaitNoAlarm()
+}
+
+// awaitUnblocked stops reading from a connection that publishes while an alarm is raised. If only memory is short, the
+// connection can complete or commit what it has begun, whose memory was counted before, but it can begin nothing new.
+func (c *Connection) awaitUnblocked() {
+	alarms := &c.node.ResourceAlarms
+	if alarms.Raised.Load() && c.published.Load() && !(c.largeIncomplete > 0 && alarms.OnlyMemory()) {
+		c.awaitNoAlarm()
+	}
 }
 
 // awaitNoAlarm waits until no alarm is raised.
@@ -40,8 +45,5 @@ func (c *Connection) awaitNoAlarm() {
 		c.sendBlocked(raised[0])
 	}
 	n.ResourceAlarms.Wait(func() bool { return c.isClosing() || c.out.isBroken() })
-	// The alarm may have been cleared before this connection was told that it is blocked.
-	if c.blocked.CompareAndSwap(true, false) && c.hasCapability("connection.blocked") {
-		c.out.send(0, &wire.ConnectionUnblocked{})
-	}
+	c.sendUnblocked() // alarmChanged may have been called before sendBlocked
 }

@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/rehop/rehop/broker/internal/node"
@@ -11,47 +13,45 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Channel is a client's line of commands and deliveries.
+// Channel is a channel of a connection.
 type Channel struct {
 	Number uint16
 	conn   *Connection
 	node   *Server
 
-	// The reader's own.
-	closed     bool // by us; the client has not agreed yet
+	// Only the reader uses these.
+	closed     bool // by the broker, and the client has not answered yet
 	incoming   incoming
-	lastQueue  string // declared last, which stands for ""
+	lastQueue  string // declared last; "" stands for it
 	confirming bool
 	published  uint64
 	tx         *transaction // nil: not transactional
-	prefetch   int          // of consumers to come
-	dirty      bool         // listed with the connection
-	taken      []delivery   // kept for the next time
-	items      []queue.Item
+	prefetch   int          // of new consumers
+	dirty      bool         // in the connection's list
+	taken      []delivery   // reused
+	items      []queue.Item // reused
 
-	replies *replies // nil: does not wait for direct replies
+	replies *replies // nil: the channel does not consume direct replies
 
 	confirms confirms
 	traffic  node.TrafficCounter
 
 	mu          sync.Mutex
-	over        bool // nothing is delivered any more
+	over        bool // nothing more is delivered
 	nextTag     uint64
 	unackedList unackedList
 	shared      int // prefetch of all consumers together; 0: unlimited
-	unacked     int // deliveries to consumers that are not settled; what was answered in a transaction is when that commits
+	unacked     int // deliveries to consumers that are not settled; in a transaction they are settled by the commit
 	consumers   map[string]*consumer
 	cancelled   map[string]*consumer // of quorum queues, with unacked messages: RabbitMQ counts them as consumers
-	full        []*consumer          // have turned a message down since something was last settled
+	full        []*consumer          // have refused a message since the last one was settled
 	acks        ackTimer
 }
 
 func newChannel(c *Connection, number uint16) *Channel {
-	ch := &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), cancelled: make(map[string]*consumer)}
-	return ch
+	return &Channel{Number: number, conn: c, node: c.node, consumers: make(map[string]*consumer), cancelled: make(map[string]*consumer)}
 }
 
-// handleFrame does what a frame says.
 func (ch *Channel) handleFrame(f wire.Frame) error {
 	if ch.closed {
 		return ch.handleFrameClosed(f)
@@ -59,18 +59,14 @@ func (ch *Channel) handleFrame(f wire.Frame) error {
 	switch f.Type {
 	case wire.FrameMethod:
 		if ch.incoming.expects != nothing {
-			return ch.incoming.interrupted(f)
+			return ch.incoming.interrupted()
 		}
 		id, ok := wire.PeekMethod(f.Payload)
 		if !ok {
 			_, err := wire.ParseMethod(f.Payload)
 			return err
 		}
-		err := ch.handleMethod(id, f.Payload)
-		if x, ok := err.(*node.Exception); ok && x.Method == 0 {
-			x.Method = id
-		}
-		return err
+		return withMethod(ch.handleMethod(id, f.Payload), id)
 	case wire.FrameHeader:
 		done, err := ch.incoming.header(f, ch.node.Config.MaxMessage, ch.node.Config.Compat)
 		if err == nil {
@@ -87,39 +83,41 @@ func (ch *Channel) handleFrame(f wire.Frame) error {
 	return f.Unexpected()
 }
 
-// received publishes a message that has come whole.
-func (ch *Channel) received(done bool, err error) error {
-	if done && err == nil {
-		err = ch.publish()
-	}
+// withMethod adds the method to an exception that has none.
+func withMethod(err error, id wire.MethodID) error {
 	if x, ok := err.(*node.Exception); ok && x.Method == 0 {
-		x.Method = wire.IDBasicPublish
+		x.Method = id
 	}
 	return err
 }
 
-// handleFrameClosed waits for the client to agree to the end of a channel, and hears nothing else.
-func (ch *Channel) handleFrameClosed(f wire.Frame) error {
-	if f.Type != wire.FrameMethod {
-		return nil
+// received publishes a message that is complete.
+func (ch *Channel) received(done bool, err error) error {
+	if done && err == nil {
+		err = ch.publish()
 	}
-	switch id, _ := wire.PeekMethod(f.Payload); id {
-	case wire.IDChannelCloseOK:
+	return withMethod(err, wire.IDBasicPublish)
+}
+
+// handleFrameClosed waits until the client agrees to the end of a channel, and ignores everything else.
+func (ch *Channel) handleFrameClosed(f wire.Frame) error {
+	switch {
+	case isMethod(f, wire.IDChannelCloseOK):
 		ch.forget()
-	case wire.IDChannelClose:
-		ch.conn.out.send(ch.Number, &wire.ChannelCloseOK{})
+	case isMethod(f, wire.IDChannelClose):
+		ch.send(&wire.ChannelCloseOK{})
 	}
 	return nil
 }
 
-// forget lets the number be used again.
+// forget allows the client to use the number again.
 func (ch *Channel) forget() {
 	ch.conn.mu.Lock()
 	defer ch.conn.mu.Unlock()
 	delete(ch.conn.channels, ch.Number)
 }
 
-// handleMethod does what a method says. The frequent ones are not taken apart in full.
+// handleMethod executes a method. The frequent ones are not parsed completely.
 func (ch *Channel) handleMethod(id wire.MethodID, payload []byte) error {
 	switch id {
 	case wire.IDBasicPublish:
@@ -144,7 +142,7 @@ func (ch *Channel) handleMethod(id wire.MethodID, payload []byte) error {
 	return ch.execute(m)
 }
 
-// execute does what the rarer methods say.
+// execute executes the less frequent methods.
 func (ch *Channel) execute(m wire.Method) error {
 	switch m := m.(type) {
 	case *wire.ChannelOpen:
@@ -152,19 +150,16 @@ func (ch *Channel) execute(m wire.Method) error {
 	case *wire.ChannelClose:
 		ch.close()
 		ch.forget()
-		ch.send(&wire.ChannelCloseOK{})
-		return nil
+		return ch.send(&wire.ChannelCloseOK{})
 	case *wire.ChannelCloseOK:
 		return nil
 	case *wire.ChannelFlow:
 		if !m.Active {
 			return node.Refuse(wire.NotImplemented, "active=false")
 		}
-		ch.send(&wire.ChannelFlowOK{Active: true})
-		return nil
+		return ch.send(&wire.ChannelFlowOK{Active: true})
 	case *wire.AccessRequest:
-		ch.send(&wire.AccessRequestOK{Ticket: 1})
-		return nil
+		return ch.send(&wire.AccessRequestOK{Ticket: 1})
 	case *wire.ExchangeDeclare:
 		return ch.declareExchange(m)
 	case *wire.ExchangeDelete:
@@ -205,8 +200,7 @@ func (ch *Channel) execute(m wire.Method) error {
 		if err := ch.recover(m.Requeue); err != nil {
 			return err
 		}
-		ch.send(&wire.BasicRecoverOK{})
-		return nil
+		return ch.send(&wire.BasicRecoverOK{})
 	case *wire.BasicRecoverAsync:
 		return ch.recover(m.Requeue)
 	case *wire.ConfirmSelect:
@@ -217,13 +211,18 @@ func (ch *Channel) execute(m wire.Method) error {
 	return node.Refuse(wire.CommandInvalid, "unimplemented method")
 }
 
-func (ch *Channel) send(m wire.Method) { ch.conn.out.send(ch.Number, m) }
+// send sends a method. It returns nil, so that the handler of a method can end with it.
+func (ch *Channel) send(m wire.Method) error {
+	ch.conn.out.send(ch.Number, m)
+	return nil
+}
 
-// reply answers unless the client has asked for silence.
-func (ch *Channel) reply(noWait bool, m wire.Method) {
-	if !noWait {
-		ch.send(m)
+// reply is send unless the client has set no-wait.
+func (ch *Channel) reply(noWait bool, m wire.Method) error {
+	if noWait {
+		return nil
 	}
+	return ch.send(m)
 }
 
 // closeFor closes the channel for an error.
@@ -231,17 +230,17 @@ func (ch *Channel) closeFor(x *node.Exception) {
 	ch.close()
 	ch.closed = true
 	level := slog.LevelInfo
-	if x.Code == wire.NotFound { // how a client asks whether something is there
+	if x.Code == wire.NotFound { // clients use it to check whether something exists
 		level = slog.LevelDebug
 	}
 	ch.node.Log.Log(context.Background(), level, "channel closed with an error", "connection", ch.conn.Name, "channel", ch.Number, "error", x)
-	ch.send(&wire.ChannelClose{ReplyCode: x.Code, ReplyText: wire.ReplyText(x.Code, x.Text), ClassID: x.Method.Class(), MethodID: x.Method.Method()})
+	_ = ch.send(&wire.ChannelClose{ReplyCode: x.Code, ReplyText: wire.ReplyText(x.Code, x.Text), ClassID: x.Method.Class(), MethodID: x.Method.Method()})
 }
 
-// close ends consuming and gives back what was not acknowledged.
+// close ends consuming and returns unacked messages to their queues.
 func (ch *Channel) close() { closeAll([]*Channel{ch}) }
 
-// closeAll closes channels of one client. None of them may be handed what another gives back.
+// closeAll closes channels of one client. No channel may receive what another one returns.
 func closeAll(channels []*Channel) {
 	left := make([]remainder, len(channels))
 	for i, ch := range channels {
@@ -255,10 +254,10 @@ func closeAll(channels []*Channel) {
 	}
 }
 
-// remainder are what a channel leaves behind when it ends.
+// remainder is what is left of a channel when it ends.
 type remainder struct {
-	deliveries []delivery  // not acknowledged, by their tags
-	consumers  []*consumer // that were still there
+	deliveries []delivery  // unacked, by their tags
+	consumers  []*consumer // not cancelled
 }
 
 // stopConsuming ends consuming.
@@ -272,9 +271,7 @@ func (ch *Channel) stopConsuming() (left remainder) {
 	ch.node.Counters.ChannelsClosed.Add(1)
 	ch.node.registry.leaveChannel(ch.conn)
 	ch.acks.stop()
-	for _, c := range ch.consumers {
-		left.consumers = append(left.consumers, c)
-	}
+	left.consumers = slices.Collect(maps.Values(ch.consumers))
 	clear(ch.consumers)
 	left.deliveries, _ = ch.unackedList.take(0, true, nil)
 	ch.mu.Unlock()
@@ -295,22 +292,19 @@ func (ch *Channel) stopConsuming() (left remainder) {
 	return left
 }
 
-// selectConfirms has every message confirmed from now on.
+// selectConfirms turns on confirms for the messages that follow.
 func (ch *Channel) selectConfirms(m *wire.ConfirmSelect) error {
 	if ch.tx != nil {
 		return node.Refuse(wire.PreconditionFailed, "cannot switch from tx to confirm mode")
 	}
 	ch.confirming = true
-	ch.reply(m.NoWait, &wire.ConfirmSelectOK{})
-	return nil
+	return ch.reply(m.NoWait, &wire.ConfirmSelectOK{})
 }
 
-// addConfirm notes what is to be told of a message, and when.
+// addConfirm adds the confirm of a message, which is sent when the message is on disk.
 func (ch *Channel) addConfirm(p publication, out node.Outcome) {
 	ch.published++
-	held := ch.node.faults.holds(ch.conn.vhost.Name, p.content.Exchange, p.content.Key)
-	list := ch.confirms.add(pendingConfirm{tag: ch.published, mark: out.Mark, refused: out.Refused, held: held})
-	if list {
+	if ch.confirms.add(pendingConfirm{tag: ch.published, mark: out.Mark, refused: out.Refused, held: ch.node.faults.hold.matches(p.content)}) {
 		ch.node.commits.list(ch)
 	}
 	if out.Mark > ch.node.Durable() {
@@ -321,17 +315,17 @@ func (ch *Channel) addConfirm(p publication, out node.Outcome) {
 	}
 }
 
-// Traffic returns what was published on a channel.
+// Traffic returns the traffic of the channel.
 func (ch *Channel) Traffic() node.Traffic { return ch.traffic.Sum() }
 
-// counters are those of the traffic that a channel is a part of.
+// counters are the counters that a message of the channel counts for.
 func (ch *Channel) counters() [2]*node.TrafficCounter {
 	return [...]*node.TrafficCounter{&ch.traffic, &ch.conn.vhost.Publishing}
 }
 
-// releaseConfirms tells the client what is safe at a mark, and reports whether something is left to tell.
-func (ch *Channel) releaseConfirms(mark store.Mark, shut func(*socketWriter, []byte)) (left bool) {
-	if ch.node.faults.hold.Load() {
+// releaseConfirms sends the confirms of messages that are on disk at a mark, and reports whether some are left.
+func (ch *Channel) releaseConfirms(mark store.Mark, unlock func(*socketWriter, []byte)) (left bool) {
+	if ch.node.faults.holdAll.Load() {
 		return true
 	}
 	buf := ch.conn.out.lock()
@@ -339,6 +333,6 @@ func (ch *Channel) releaseConfirms(mark store.Mark, shut func(*socketWriter, []b
 	for _, t := range ch.counters() {
 		t.Confirmed.Add(confirmed)
 	}
-	shut(ch.conn.out, buf)
+	unlock(ch.conn.out, buf)
 	return left
 }

@@ -7,25 +7,25 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// pendingConfirm is the answer to a publish, sent when the log is durable up to a mark.
+// pendingConfirm is the answer to a publish. It is sent when the log is on disk up to a mark.
 type pendingConfirm struct {
 	tag     uint64
-	mark    store.Mark // 0: nothing of it is in the log
+	mark    store.Mark // 0: nothing of the message is in the log
 	refused bool
-	held    bool // a test keeps it back
+	held    bool // by a test
 }
 
-// confirms are the pending confirms of a channel, sent in order so that many of them take one frame.
+// confirms are the pending confirms of a channel. They are sent in order, so that one frame can confirm many messages.
 type confirms struct {
 	mu      sync.Mutex
 	pending []pendingConfirm
-	held    []pendingConfirm // by a test; no frame may then tell of many, or it would tell of these, too
+	held    []pendingConfirm // by a test; then each frame confirms one message, because a frame for many would include these
 	first   int
 	waits   bool // the node will call release
-	ended   bool // the channel is closed, and its number may be another's
+	ended   bool // the channel is closed, and another one may have its number
 }
 
-// add adds a confirm. It returns whether the channel is to be added to those that wait for the log.
+// add adds a confirm. It returns whether the channel must be listed among those that wait for the log.
 func (c *confirms) add(v pendingConfirm) (list bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,14 +40,14 @@ func (c *confirms) add(v pendingConfirm) (list bool) {
 	return false
 }
 
-// end forgets all confirms: nothing is sent on a channel that is closed.
+// end drops all confirms: nothing is sent on a closed channel.
 func (c *confirms) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended, c.pending, c.held, c.first = true, nil, nil, 0
 }
 
-// restore ends the holding back.
+// restore releases the held confirms.
 func (c *confirms) restore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +58,8 @@ func (c *confirms) restore() {
 	}
 }
 
-// release appends the frames for all confirms that are durable at a mark. It returns how many messages are confirmed by that, and whether
-// some confirms are left.
+// release appends the frames of all confirms that are on disk at a mark. It returns how many messages they confirm, and
+// whether confirms are left.
 func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byte, confirmed uint64, left bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,7 @@ func (c *confirms) release(channel uint16, mark store.Mark, buf []byte) (_ []byt
 	return buf, confirmed, true
 }
 
-// confirmWaiters knows which channels wait for the log.
+// confirmWaiters are the channels that wait for the log.
 type confirmWaiters struct {
 	mu      sync.Mutex
 	waiting []*Channel
@@ -112,22 +112,23 @@ func (c *confirmWaiters) list(ch *Channel) {
 	c.waiting = append(c.waiting, ch)
 }
 
-// fewChannels is how many publishers are told by who has synced the log. If there are more, the log goes on while they are told.
+// fewChannels is up to how many publishers the goroutine that has synced the log notifies itself. If there are more,
+// their connections do it, so that the log continues meanwhile.
 const fewChannels = 2
 
-// Synced tells the publishers what is safe now.
+// Synced sends the confirms of messages that are on disk now.
 func (n *Server) Synced(mark store.Mark) {
 	c := &n.commits
 	c.mu.Lock()
 	waiting := c.waiting
 	c.waiting, c.spare = c.spare[:0], nil
 	c.mu.Unlock()
-	shut := (*socketWriter).unlock
+	unlock := (*socketWriter).unlock
 	if len(waiting) <= fewChannels {
-		shut = (*socketWriter).flush
+		unlock = (*socketWriter).flush
 	}
 	for _, ch := range waiting {
-		if ch.releaseConfirms(mark, shut) {
+		if ch.releaseConfirms(mark, unlock) {
 			c.list(ch)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// spoken reads acks and nacks: "ack 3+" is all up to 3.
-func spoken(t *testing.T, frames []byte) string {
+// framesIn reads acks and nacks: "ack 3+" is all up to 3.
+func framesIn(t *testing.T, frames []byte) string {
 	t.Helper()
 	r := wire.NewReader(bytes.NewReader(frames), 1<<20)
 	var said []string
@@ -43,12 +43,12 @@ func spoken(t *testing.T, frames []byte) string {
 
 func TestConfirms(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		verdicts []pendingConfirm
-		safe     store.Mark
-		want     string
-		told     uint64 // messages that are confirmed
-		left     bool
+		name      string
+		verdicts  []pendingConfirm
+		safe      store.Mark
+		want      string
+		confirmed uint64 // messages that are confirmed
+		left      bool
 	}{
 		{"one", []pendingConfirm{{tag: 1, mark: 7}}, 7, "ack 1", 1, false},
 		{"not safe yet", []pendingConfirm{{tag: 1, mark: 7}}, 6, "", 0, true},
@@ -66,13 +66,13 @@ func TestConfirms(t *testing.T) {
 			cs.add(v)
 		}
 		frames, confirmed, left := cs.release(5, c.safe, nil)
-		if got := spoken(t, frames); got != c.want || confirmed != c.told || left != c.left {
-			t.Errorf("%s: got %q, %d confirmed, left %t, want %q, %d, %t", c.name, got, confirmed, left, c.want, c.told, c.left)
+		if got := framesIn(t, frames); got != c.want || confirmed != c.confirmed || left != c.left {
+			t.Errorf("%s: got %q, %d confirmed, left %t, want %q, %d, %t", c.name, got, confirmed, left, c.want, c.confirmed, c.left)
 		}
 	}
 }
 
-// TestConfirmsList: a channel is listed once, until all is told.
+// TestConfirmsList: a channel is listed once, until all confirms are sent.
 func TestConfirmsList(t *testing.T) {
 	var cs confirms
 	for i, c := range []struct {
@@ -87,21 +87,21 @@ func TestConfirmsList(t *testing.T) {
 	}
 }
 
-// A channel's number may be another's when it is closed: what it has not been told by then is never told.
+// When a channel is closed, another one may get its number: confirms that were not sent by then are never sent.
 func TestConfirmsEndWithTheChannel(t *testing.T) {
 	var cs confirms
 	cs.add(pendingConfirm{tag: 1, mark: 5})
 	cs.end()
 	cs.add(pendingConfirm{tag: 2})
 	if frames, _, left := cs.release(5, 9, nil); len(frames) > 0 || left {
-		t.Errorf("after the end: got %q, left %t, want nothing, false", spoken(t, frames), left)
+		t.Errorf("after the end: got %q, left %t, want nothing, false", framesIn(t, frames), left)
 	}
 }
 
-// TestConfirmsDoNotPileUp: with a publisher that is always ahead, what was told is forgotten all the same.
+// TestConfirmsDoNotPileUp: sent confirms are removed even if the publisher is always ahead.
 func TestConfirmsDoNotPileUp(t *testing.T) {
 	var cs confirms
-	tag, told := uint64(0), []string{}
+	tag, sent := uint64(0), []string{}
 	for round := range store.Mark(200) {
 		for range 50 {
 			tag++
@@ -109,9 +109,9 @@ func TestConfirmsDoNotPileUp(t *testing.T) {
 		}
 		frames, _, left := cs.release(5, round, nil)
 		if round > 0 {
-			told = append(told, spoken(t, frames))
-			if want := fmt.Sprintf("ack %d+", tag-50); told[len(told)-1] != want || !left {
-				t.Fatalf("round %d: got %q, left %t, want %q, true", round, told[len(told)-1], left, want)
+			sent = append(sent, framesIn(t, frames))
+			if want := fmt.Sprintf("ack %d+", tag-50); sent[len(sent)-1] != want || !left {
+				t.Fatalf("round %d: got %q, left %t, want %q, true", round, sent[len(sent)-1], left, want)
 			}
 		}
 	}

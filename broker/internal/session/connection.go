@@ -17,15 +17,14 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Connection is a client. One goroutine reads and does what the client says, one writes.
+// Connection is the connection of a client. One goroutine reads and executes methods, one writes.
 type Connection struct {
 	node   *Server
 	conn   net.Conn
-	meter  meter
 	poller *pollingReader
 	reader *wire.Reader
 	out    *socketWriter
-	// Name is the client's address and ours.
+	// Name is the client's address and the broker's.
 	Name  string
 	Since time.Time
 
@@ -38,42 +37,41 @@ type Connection struct {
 	Heartbeat  time.Duration
 	vhost      *node.Vhost
 	access     *node.Access
-	own        bool // the broker's, not a client's
+	own        bool // used by the broker itself
 
 	stage       stage
 	opened      atomic.Bool                    // the handshake is over
 	closing     atomic.Bool                    // one side has sent connection.close
-	closeReason atomic.Pointer[node.Exception] // why we are to close it
+	closeReason atomic.Pointer[node.Exception] // why the reader has to close it
 	published   atomic.Bool
 	blocked     atomic.Bool
 	received    atomic.Uint64 // frames
-	working     atomic.Bool   // the reader works, and may be waiting for the disk: the client is not to blame for its silence
+	working     atomic.Bool   // the reader executes a method, and reads no heartbeats meanwhile
 	heartbeats  heartbeatTimer
 
 	mu        sync.Mutex
-	channels  map[uint16]*Channel      // only the reader changes it, and so reads it without the lock
-	exclusive map[*node.Queue]struct{} // queues of this connection alone
-	asked     []func()                 // what others want the reader to do
-	// The reader's own.
+	channels  map[uint16]*Channel      // only the reader changes it, and so it reads without the lock
+	exclusive map[*node.Queue]struct{} // the exclusive queues
+	asked     []func()                 // what other goroutines want the reader to do
+	// Only the reader uses these.
 	dirty           []*Channel // have confirms that can be sent at once
 	needsFlush      bool       // a publisher waits for the log
-	flushedMark     store.Mark // of the log when that was last so
-	awaited         store.Mark // that of the last message whose publisher waits
+	flushedMark     store.Mark // of the log at the last flush
+	awaited         store.Mark // of the last message whose publisher waits
 	routes          routeCache
-	smallIncomplete int   // bytes of messages that are not complete or not committed, which are not counted
-	largeIncomplete int64 // the others; changes with the mutex of incompleteMessages held
+	smallIncomplete int   // bytes of small messages that are not complete or not committed; they are not limited
+	largeIncomplete int64 // bytes of the others; changes with the mutex of incompleteMessages held
 }
 
 func newConnection(n *Server, conn net.Conn) *Connection {
 	c := &Connection{node: n, conn: conn, out: newSocketWriter(conn), poller: newPollingReader(conn), channels: make(map[uint16]*Channel), Since: time.Now()}
-	c.meter.source = c.poller
-	c.reader = wire.NewReader(&c.meter, n.Config.Compat.SmallestFrame())
+	c.reader = wire.NewReader(c.poller, n.Config.Compat.SmallestFrame())
 	c.routes = newRouteCache()
 	c.Name = fmt.Sprintf("%s -> %s", conn.RemoteAddr(), conn.LocalAddr())
 	return c
 }
 
-// serve serves the client until it goes.
+// serve serves the client until the connection ends.
 func (c *Connection) serve() {
 	n := c.node
 	defer func() { _ = c.conn.Close() }()
@@ -83,20 +81,20 @@ func (c *Connection) serve() {
 	}
 	defer n.part(c)
 	go c.out.write(c.resume, n.wakeReaders)
-	_ = c.conn.SetDeadline(time.Now().Add(n.Config.HandshakeLimit))
+	_ = c.conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	err := c.handshake()
 	if err == nil {
 		_ = c.conn.SetDeadline(time.Time{})
 		c.opened.Store(true)
 		n.Counters.ConnectionsOpened.Add(1)
 		defer n.Counters.ConnectionsClosed.Add(1)
-		// The connection is listed and counted before its client knows that it is open.
+		// The connection is listed and counted before the client is notified that it is open.
 		c.out.send(0, &wire.ConnectionOpenOK{})
 		switch {
 		case n.Tasks.Ended():
-			c.shutdown("broker shut down")
+			c.Close("broker shut down")
 		case n.Vhost(c.vhost.Name) != c.vhost:
-			c.shutdown(fmt.Sprintf("vhost '%s' is deleted", c.vhost.Name))
+			c.Close(fmt.Sprintf("vhost '%s' is deleted", c.vhost.Name))
 		}
 		c.heartbeats.start(c)
 		err = c.readLoop()
@@ -112,13 +110,13 @@ func (c *Connection) serve() {
 	}
 }
 
-// awaitHangup waits for a client that has closed the connection to close the transport too, and discards what it still sends: other goroutines of a client
-// may publish until they learn of the end. To close a socket on which unread bytes arrive is to reset it, and then the client may lose close-ok. A
-// client that stays is left after a while.
+// awaitHangup waits until a client that has closed the connection also closes the socket, and discards what it still
+// sends: other goroutines of the client may publish until they notice the end. Closing a socket while unread bytes
+// arrive resets it, and then the client may lose close-ok. After CloseLimit it waits no longer.
 func (c *Connection) awaitHangup() {
-	c.opened.Store(false) // it is not shown any more, and the end of the node does not wait for it
+	c.opened.Store(false) // it is not listed any more, and the end of the node does not wait for it
 	if half, ok := c.conn.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // for clients that wait for the broker to hang up first
+		_ = half.CloseWrite() // for clients that wait for the broker to close first
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(node.CloseLimit))
 	if c.node.Closed() {
@@ -141,7 +139,7 @@ func (c *Connection) log(err error) {
 	}
 }
 
-// readLoop does what the client says until it goes, or has to.
+// readLoop executes what the client sends until the connection ends.
 func (c *Connection) readLoop() error {
 	for {
 		if !c.reader.Ready() {
@@ -172,7 +170,7 @@ func (c *Connection) readLoop() error {
 	}
 }
 
-// ask has the reader do something soon, because much of a connection is the reader's own. It interrupts its reading.
+// ask makes the reader call a function soon, because only the reader may use much of a connection. It interrupts reading.
 func (c *Connection) ask(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +180,7 @@ func (c *Connection) ask(f func()) {
 	}
 }
 
-// answer does what others have asked for, and reports whether reading goes on.
+// answer calls what was asked for, and reports whether reading continues.
 func (c *Connection) answer() bool {
 	c.mu.Lock()
 	asked := c.asked
@@ -197,30 +195,27 @@ func (c *Connection) answer() bool {
 	return len(asked) > 0
 }
 
-// errClosedByClient: the client has closed the connection, or has agreed that we do.
+// errClosedByClient: the client has closed the connection, or has agreed that the broker does.
 var errClosedByClient = errors.New("the connection is closed")
 
-// closeFor closes a connection for an error, if the client can still be told.
+// closeFor closes a connection because of an error. It sends the error if the client can still receive it.
 func (c *Connection) closeFor(err error) error {
-	x, told := asException(err)
+	x, ok := asException(err)
 	var broken *wire.FrameError
 	if errors.As(err, &broken) && broken.Code == wire.NotImplemented {
-		return err // RabbitMQ hangs up on who sends methods that do not exist
+		return err // RabbitMQ closes the socket if a client sends unknown methods
 	}
-	if !told || c.closing.Load() || !c.stage.tells(x.Code) {
+	if !ok || c.closing.Load() || !c.stage.sends(x.Code) {
 		return err
 	}
-	c.mu.Lock() // so that nobody interrupts the reader any more
-	c.closing.Store(true)
-	c.mu.Unlock()
-	// What was the client's is free before it knows, so that it can begin anew at once.
+	c.setClosing()
+	// What belongs to the client is free before the client is notified, so that it can start again at once.
 	c.releaseAll()
 	_ = c.conn.SetWriteDeadline(time.Now().Add(node.CloseLimit))
 	c.out.send(0, &wire.ConnectionClose{ReplyCode: x.Code, ReplyText: wire.ReplyText(x.Code, x.Text), ClassID: x.Method.Class(), MethodID: x.Method.Method()})
 	_ = c.conn.SetReadDeadline(time.Now().Add(node.CloseLimit))
 	if broken != nil && broken.Code == wire.FrameFault {
-		// Nobody knows where the next frame begins.
-		_, _ = io.Copy(io.Discard, c.conn)
+		_, _ = io.Copy(io.Discard, c.conn) // where the next frame begins is unknown
 		return err
 	}
 	for {
@@ -228,21 +223,28 @@ func (c *Connection) closeFor(err error) error {
 		switch {
 		case failed != nil:
 			return err
-		case frame.Type != wire.FrameMethod || frame.Channel != 0:
+		case frame.Channel != 0:
 		case isMethod(frame, wire.IDConnectionCloseOK):
 			return err
-		case isMethod(frame, wire.IDConnectionClose): // at the same time as ours
+		case isMethod(frame, wire.IDConnectionClose): // both sides close at the same time
 			c.out.send(0, &wire.ConnectionCloseOK{})
 		}
 	}
 }
 
-func isMethod(f wire.Frame, id wire.MethodID) bool {
-	got, ok := wire.PeekMethod(f.Payload)
-	return ok && got == id
+// setClosing locks, so that nothing interrupts the reader any more.
+func (c *Connection) setClosing() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closing.Store(true)
 }
 
-// asException finds what a client is to be told of an error.
+func isMethod(f wire.Frame, id wire.MethodID) bool {
+	got, ok := wire.PeekMethod(f.Payload)
+	return f.Type == wire.FrameMethod && ok && got == id
+}
+
+// asException returns what a client receives for an error.
 func asException(err error) (*node.Exception, bool) {
 	var x *node.Exception
 	if errors.As(err, &x) {
@@ -255,19 +257,14 @@ func asException(err error) (*node.Exception, bool) {
 	return nil, false
 }
 
-// handleFrame does what one frame says.
 func (c *Connection) handleFrame(f wire.Frame) error {
 	switch {
-	case f.Type == wire.FrameHeartbeat:
-		if f.Channel != 0 {
-			return f.Unexpected()
-		}
-		return nil
-	case f.Channel == 0:
-		if f.Type != wire.FrameMethod {
-			return f.Unexpected()
-		}
+	case f.Channel == 0 && f.Type == wire.FrameMethod:
 		return c.control(f)
+	case f.Channel == 0 && f.Type == wire.FrameHeartbeat:
+		return nil
+	case f.Channel == 0, f.Type == wire.FrameHeartbeat:
+		return f.Unexpected()
 	case c.closing.Load():
 		return nil
 	}
@@ -284,20 +281,21 @@ func (c *Connection) handleFrame(f wire.Frame) error {
 	return nil
 }
 
-// openChannel takes the first frame of a channel, which must open it.
+// openChannel handles the first frame of a channel, which must open it.
 func (c *Connection) openChannel(f wire.Frame) error {
 	if f.Type != wire.FrameMethod {
 		return f.Unexpected()
 	}
-	if _, err := wire.ParseMethod(f.Payload); err != nil {
+	m, err := wire.ParseMethod(f.Payload)
+	if err != nil {
 		return err
 	}
-	id, _ := wire.PeekMethod(f.Payload)
-	switch {
-	case id == wire.IDChannelCloseOK:
+	switch m.(type) {
+	case *wire.ChannelCloseOK:
 		return nil
-	case id != wire.IDChannelOpen:
-		return &node.Exception{Code: wire.ChannelError, Text: "expected 'channel.open'", Method: id}
+	case *wire.ChannelOpen:
+	default:
+		return &node.Exception{Code: wire.ChannelError, Text: "expected 'channel.open'", Method: m.ID()}
 	}
 	// Only the reader adds channels.
 	if open := len(c.channels); open >= c.ChannelMax {
@@ -311,53 +309,41 @@ func (c *Connection) openChannel(f wire.Frame) error {
 	c.channels[f.Channel] = ch
 	c.mu.Unlock()
 	c.node.Counters.ChannelsOpened.Add(1)
-	c.out.send(f.Channel, &wire.ChannelOpenOK{})
-	return nil
+	return ch.send(&wire.ChannelOpenOK{})
 }
 
-// control does what a method on channel 0 says.
+// control executes a method on channel 0.
 func (c *Connection) control(f wire.Frame) error {
 	m, err := wire.ParseMethod(f.Payload)
 	if err != nil {
 		return err
 	}
+	closing := c.closing.Load()
 	switch m.(type) {
 	case *wire.ConnectionClose:
-		c.mu.Lock() // so that nobody interrupts the reader any more
-		c.closing.Store(true)
-		c.mu.Unlock()
+		c.setClosing()
 		c.releaseAll()
 		c.out.send(0, &wire.ConnectionCloseOK{})
 		return errClosedByClient
 	case *wire.ConnectionCloseOK:
-		if c.closing.Load() {
+		if closing {
 			return errClosedByClient
 		}
 	case *wire.ConnectionUpdateSecret:
-		// It is for users that somebody else vouches for for a while, which none of ours is.
-		if c.closing.Load() {
-			return nil
+		// It is for users with temporary credentials, which this broker does not have.
+		if !closing {
+			c.out.send(0, &wire.ConnectionUpdateSecretOK{})
 		}
-		c.out.send(0, &wire.ConnectionUpdateSecretOK{})
 		return nil
 	}
-	if c.closing.Load() {
+	if closing {
 		return nil
 	}
-	return &node.Exception{Code: wire.ChannelError, Text: "unexpected method in connection state running", Method: m.ID()}
+	return unexpected(m, "running")
 }
 
-// shutdown has the reader close the connection from our side.
-func (c *Connection) shutdown(reason string) {
-	if !c.opened.Load() {
-		_ = c.conn.Close()
-		return
-	}
-	c.requestClose(&node.Exception{Code: wire.ConnectionForced, Text: reason})
-	c.node.incomplete.wake()
-}
-
-// requestClose has the reader close the connection for an error. Whoever waits for room for messages has to be woken, too.
+// requestClose makes the reader close the connection for an error. The caller also has to wake a reader that waits for
+// room for messages.
 func (c *Connection) requestClose(why *node.Exception) {
 	c.closeReason.CompareAndSwap(nil, why)
 	c.out.wake()
@@ -365,14 +351,21 @@ func (c *Connection) requestClose(why *node.Exception) {
 	c.ask(func() {})
 }
 
-// wakeReaders has readers that wait look again.
+// wakeReaders makes waiting readers check whether they still have to wait.
 func (n *Server) wakeReaders() {
 	n.ResourceAlarms.Wake()
 	n.incomplete.wake()
 }
 
-// Close closes the connection for a reason that the client receives.
-func (c *Connection) Close(reason string) { c.shutdown(reason) }
+// Close makes the reader close the connection for a reason that the client receives.
+func (c *Connection) Close(reason string) {
+	if !c.opened.Load() {
+		_ = c.conn.Close()
+		return
+	}
+	c.requestClose(&node.Exception{Code: wire.ConnectionForced, Text: reason})
+	c.node.incomplete.wake()
+}
 
 func (c *Connection) isClosing() bool { return c.closing.Load() || c.closeReason.Load() != nil }
 
@@ -385,12 +378,13 @@ func (c *Connection) hasCapability(capability string) bool {
 	return yes
 }
 
-// resume serves a consumer again when what was written to its client has left.
+// resume delivers to a consumer again after its client has read.
 func (c *Connection) resume(waiting *consumer) {
 	c.node.Apply(waiting.queue, waiting.queue.Core.Resume(&waiting.Consumer))
 }
 
-// flushConfirms confirms what can be confirmed and has the rest made safe, before the reader waits for the client.
+// flushConfirms sends the confirms that can be sent and flushes the log for the others, before the reader waits for the
+// client.
 func (c *Connection) flushConfirms() {
 	if c.needsFlush {
 		c.needsFlush = false
@@ -406,15 +400,15 @@ func (c *Connection) flushConfirms() {
 	c.dirty = c.dirty[:0]
 }
 
-// pollNext has the reader look for the next message if since last time nothing was committed but one of this connection's, and that is safe: then its publisher is
-// alone, and was told.
+// pollNext makes the reader poll for the next message if one message of this connection is all that was committed since
+// the last time, and it is on disk: then its publisher is the only one, and has its confirm.
 func (c *Connection) pollNext() {
-	safe := c.node.Durable()
-	c.poller.expects = safe == c.flushedMark+1 && safe == c.awaited
-	c.flushedMark = safe
+	durable := c.node.Durable()
+	c.poller.expects = durable == c.flushedMark+1 && durable == c.awaited
+	c.flushedMark = durable
 }
 
-// releaseAll ends all channels and deletes the queues that are this connection's own.
+// releaseAll ends all channels and deletes the exclusive queues.
 func (c *Connection) releaseAll() {
 	closeAll(c.Channels())
 	c.mu.Lock()
@@ -427,7 +421,7 @@ func (c *Connection) releaseAll() {
 	c.node.registry.leave(c)
 }
 
-// Owns notes that an exclusive queue was made or deleted.
+// Owns adds or removes an exclusive queue.
 func (c *Connection) Owns(q *node.Queue, yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -444,7 +438,7 @@ func (c *Connection) Owns(q *node.Queue, yes bool) {
 // Vhost returns the connection's virtual host.
 func (c *Connection) Vhost() string { return c.vhost.Name }
 
-// Blocked reports whether the connection waits for an alarm to be cleared.
+// Blocked reports whether the connection waits until an alarm is cleared.
 func (c *Connection) Blocked() bool { return c.blocked.Load() }
 
 // Channels returns the open channels by number.
@@ -456,7 +450,7 @@ func (c *Connection) Channels() []*Channel {
 	return all
 }
 
-// Connections returns those that are open and not being closed.
+// Connections returns the connections that are open and not being closed.
 func (n *Server) Connections() []*Connection {
 	return slices.DeleteFunc(n.openConnections(), func(c *Connection) bool { return c.closing.Load() })
 }

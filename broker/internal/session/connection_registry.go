@@ -8,7 +8,8 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// connectionRegistry counts the connections of virtual hosts and users, and the channels of users, for their limits. The broker's own are not counted.
+// connectionRegistry counts the connections of virtual hosts and users, and the channels of users, for their limits. It
+// does not count the broker's own connections.
 type connectionRegistry struct {
 	mu       sync.Mutex
 	inside   map[*Connection]*node.Vhost
@@ -22,15 +23,12 @@ func (s *connectionRegistry) init() {
 	s.users, s.channels = make(map[string]int), make(map[string]int)
 }
 
-// enterVhost counts a connection that is about to enter a virtual host, unless that or its user has as many as it may.
+// enterVhost counts a connection to a virtual host, unless the virtual host or the user has as many as it may.
 func (n *Server) enterVhost(c *Connection, v *node.Vhost) error {
 	if c.own {
 		return nil
 	}
-	inVhost, ofUser := v.Limits(), node.Limits(nil)
-	if u := n.User(c.User); u != nil {
-		ofUser = u.Limits
-	}
+	inVhost, ofUser := v.Limits(), n.LimitsOf(c.User)
 	s := &n.registry
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,24 +44,25 @@ func (n *Server) enterVhost(c *Connection, v *node.Vhost) error {
 	return nil
 }
 
-// leave ends that, once.
+// leave counts a connection no longer. It can be called more than once.
 func (s *connectionRegistry) leave(c *Connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v, inside := s.inside[c]
-	if !inside {
-		return
-	}
-	delete(s.inside, c)
-	if s.vhosts[v]--; s.vhosts[v] == 0 {
-		delete(s.vhosts, v)
-	}
-	if s.users[c.User]--; s.users[c.User] == 0 {
-		delete(s.users, c.User)
+	if v, inside := s.inside[c]; inside {
+		delete(s.inside, c)
+		decrement(s.vhosts, v)
+		decrement(s.users, c.User)
 	}
 }
 
-// enterChannel counts a channel that is about to be opened, unless the user has as many as it may.
+// decrement removes a counter that becomes 0.
+func decrement[K comparable](counters map[K]int, key K) {
+	if counters[key]--; counters[key] == 0 {
+		delete(counters, key)
+	}
+}
+
+// enterChannel counts a channel, unless the user has as many as it may.
 func (n *Server) enterChannel(c *Connection) error {
 	if c.own {
 		return nil
@@ -80,12 +79,9 @@ func (n *Server) enterChannel(c *Connection) error {
 }
 
 func (s *connectionRegistry) leaveChannel(c *Connection) {
-	if c.own {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.channels[c.User]--; s.channels[c.User] == 0 {
-		delete(s.channels, c.User)
+	if !c.own {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		decrement(s.channels, c.User)
 	}
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// consumer takes messages from a queue to a channel.
+// consumer delivers messages of a queue to a channel.
 type consumer struct {
 	queue.Consumer
 	channel   *Channel
 	queue     *node.Queue
 	arguments wire.Table
 
-	// Under the lock of the channel.
+	// The lock of the channel guards these.
 	prefetch int           // 0: unlimited
 	timeout  time.Duration // for its deliveries; 0: none
 	unacked  int
 	lastTag  uint64 // tag of the last delivery
 
 	counted  atomic.Bool // its memory is counted
-	timedOut bool        // the reader's own: we have cancelled it because a message was unacked for too long
+	timedOut bool        // it was cancelled because a message was unacked for too long; only the reader uses it
 }
 
-// countMemory counts the memory of a consumer that has come, or has gone, once.
+// countMemory counts the memory of a consumer that was added or removed, once.
 func (c *consumer) countMemory(here bool) {
 	if !c.counted.CompareAndSwap(!here, here) {
 		return
@@ -41,7 +41,7 @@ func (c *consumer) countMemory(here bool) {
 	c.channel.node.MemoryUse.Consumers.Add(n)
 }
 
-// Deliver writes a message to the client if it has room for one more. The queue is locked.
+// Deliver writes a message to the client if the client accepts one more. The queue is locked.
 func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 	ch := c.channel
 	ch.mu.Lock()
@@ -71,60 +71,59 @@ func (c *consumer) Deliver(it queue.Item, content *store.Content) bool {
 	return true
 }
 
-// CancelledByServer tells the client that its queue is gone.
+// CancelledByServer notifies the client that its queue was deleted.
 func (c *consumer) CancelledByServer() {
-	ch := c.channel
-	ch.mu.Lock()
-	known := ch.consumers[c.Tag] == c
-	if known {
-		delete(ch.consumers, c.Tag)
-	}
-	ch.mu.Unlock()
+	known := c.channel.forgetConsumer(c)
 	c.countMemory(false)
-	if known && ch.conn.hasCapability("consumer_cancel_notify") {
-		ch.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true})
+	if known && c.channel.conn.hasCapability("consumer_cancel_notify") {
+		_ = c.channel.send(&wire.BasicCancel{ConsumerTag: c.Tag, NoWait: true})
 	}
 }
 
-// qos says how much the client wants at a time.
+// forgetConsumer frees the tag of a consumer, and reports whether the consumer had it.
+func (ch *Channel) forgetConsumer(c *consumer) (known bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if known = ch.consumers[c.Tag] == c; known {
+		delete(ch.consumers, c.Tag)
+	}
+	return known
+}
+
 func (ch *Channel) qos(m *wire.BasicQos) error {
 	if m.PrefetchSize != 0 {
 		return node.Refuse(wire.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
 	}
-	if !m.Global {
+	switch {
+	case !m.Global:
 		ch.prefetch = int(m.PrefetchCount)
 		ch.share(0)
-		ch.send(&wire.BasicQosOK{})
-		return nil
-	}
-	if ch.node.Config.Compat.IgnoresGlobalQos() {
+	case ch.node.Config.Compat.IgnoresGlobalQos():
 		ch.prefetch = int(m.PrefetchCount)
-		ch.send(&wire.BasicQosOK{})
-		return nil
+	default:
+		ch.share(int(m.PrefetchCount))
 	}
-	ch.share(int(m.PrefetchCount))
-	ch.send(&wire.BasicQosOK{})
-	return nil
+	return ch.send(&wire.BasicQosOK{})
 }
 
 // share sets the prefetch of all consumers together.
 func (ch *Channel) share(prefetch int) {
 	ch.mu.Lock()
 	ch.shared = prefetch
-	sated := ch.takeFull()
+	full := ch.takeFull()
 	ch.mu.Unlock()
-	ch.resume(sated)
+	ch.resume(full)
 }
 
-// takeFull returns the consumers that had no room and may have it again, first the one that has waited longest, so that
-// none of them uses up the prefetch that they share. The channel is locked.
+// takeFull returns the consumers that refused a message and may accept one again. The one that has waited longest is
+// first, so that none of them uses up the shared prefetch. The channel is locked.
 func (ch *Channel) takeFull() []*consumer {
-	sated := ch.full
+	full := ch.full
 	ch.full = nil
-	if len(sated) > 1 {
-		slices.SortFunc(sated, func(a, b *consumer) int { return cmp.Compare(a.lastTag, b.lastTag) })
+	if len(full) > 1 {
+		slices.SortFunc(full, func(a, b *consumer) int { return cmp.Compare(a.lastTag, b.lastTag) })
 	}
-	return sated
+	return full
 }
 
 func (ch *Channel) resume(consumers []*consumer) {
@@ -133,12 +132,22 @@ func (ch *Channel) resume(consumers []*consumer) {
 	}
 }
 
-// usableQueue returns a queue that this connection may use.
-func (ch *Channel) usableQueue(name string) (*node.Queue, error) {
-	if name == "" {
-		if name = ch.lastQueue; name == "" {
-			return nil, node.Refuse(wire.NotFound, "no previously declared queue")
-		}
+// queueName returns the name of a queue, or that of the last declared one if it is empty.
+func (ch *Channel) queueName(name string) (string, error) {
+	if name = cmp.Or(name, ch.lastQueue); name == "" {
+		return "", node.Refuse(wire.NotFound, "no previously declared queue")
+	}
+	return name, nil
+}
+
+// permittedQueue returns a queue if the user has a right to it, and no other connection owns it.
+func (ch *Channel) permittedQueue(name string, want node.Right) (*node.Queue, error) {
+	name, err := ch.queueName(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.conn.access.Check(want, "queue", name); err != nil {
+		return nil, err
 	}
 	q := ch.conn.vhost.Queue(name)
 	if q == nil {
@@ -147,20 +156,6 @@ func (ch *Channel) usableQueue(name string) (*node.Queue, error) {
 	return q, q.Reachable(ch.conn)
 }
 
-// permittedQueue returns a queue if the user may do something with it.
-func (ch *Channel) permittedQueue(name string, want node.Right) (*node.Queue, error) {
-	if name == "" {
-		if name = ch.lastQueue; name == "" {
-			return nil, node.Refuse(wire.NotFound, "no previously declared queue")
-		}
-	}
-	if err := ch.conn.access.Check(want, "queue", name); err != nil {
-		return nil, err
-	}
-	return ch.usableQueue(name)
-}
-
-// consume starts a consumer.
 func (ch *Channel) consume(m *wire.BasicConsume) error {
 	tag := m.ConsumerTag
 	if ch.consuming(tag) {
@@ -203,13 +198,12 @@ func (ch *Channel) consume(m *wire.BasicConsume) error {
 		return node.Refuse(wire.AccessRefused, "%s in exclusive use", q)
 	}
 	q.HadConsumer.Store(true)
-	// The answer comes before the first message.
-	ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
+	// The answer is sent before the first message.
+	_ = ch.reply(m.NoWait, &wire.BasicConsumeOK{ConsumerTag: tag})
 	ch.conn.resume(c)
 	return nil
 }
 
-// consuming reports whether a tag is in use.
 func (ch *Channel) consuming(tag string) bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -224,7 +218,7 @@ func (ch *Channel) drop(c *consumer) {
 	c.countMemory(false)
 }
 
-// cancel ends a consumer. One that is not there has ended already.
+// cancel cancels a consumer. It is no error if there is none.
 func (ch *Channel) cancel(m *wire.BasicCancel) error {
 	ch.mu.Lock()
 	c := ch.consumers[m.ConsumerTag]
@@ -232,24 +226,19 @@ func (ch *Channel) cancel(m *wire.BasicCancel) error {
 	if ch.replies != nil && ch.replies.tag == m.ConsumerTag {
 		ch.endReplies()
 	}
+	answer := func() { _ = ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag}) }
 	if c == nil {
-		ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag})
-		return nil
+		answer()
+	} else {
+		ch.endConsumer(c, answer)
 	}
-	ch.endConsumer(c, func() { ch.reply(m.NoWait, &wire.BasicCancelOK{ConsumerTag: m.ConsumerTag}) })
 	return nil
 }
 
-// endConsumer takes a consumer from its queue, and says so before the queue, which may end with its last consumer, does. A consumer that is
-// gone already is not known, and left alone.
-func (ch *Channel) endConsumer(c *consumer, say func()) (known bool) {
-	ch.mu.Lock()
-	known = ch.consumers[c.Tag] == c
-	if known {
-		delete(ch.consumers, c.Tag)
-	}
-	ch.mu.Unlock()
-	if !known {
+// endConsumer removes a consumer from its queue. It calls notify before the queue, which may be auto-delete, is deleted.
+// A consumer that has ended before is not known, and notify is not called.
+func (ch *Channel) endConsumer(c *consumer, notify func()) (known bool) {
+	if !ch.forgetConsumer(c) {
 		return false
 	}
 	c.countMemory(false)
@@ -257,7 +246,7 @@ func (ch *Channel) endConsumer(c *consumer, say func()) (known bool) {
 	ch.mu.Lock()
 	c.keepCounted()
 	ch.mu.Unlock()
-	say()
+	notify()
 	ch.node.Apply(c.queue, fx)
 	if ok {
 		c.queue.ConsumerGone()
@@ -265,7 +254,7 @@ func (ch *Channel) endConsumer(c *consumer, say func()) (known bool) {
 	return true
 }
 
-// hold notes a delivery that the client has to answer. The channel is locked.
+// hold adds a delivery that the client has to answer. The channel is locked.
 func (ch *Channel) hold(d delivery, timeout time.Duration) {
 	d.since = ch.node.Clock()
 	if timeout > 0 {
@@ -275,7 +264,7 @@ func (ch *Channel) hold(d delivery, timeout time.Duration) {
 	ch.unackedList.add(d)
 }
 
-// keepCounted counts a cancelled consumer of a quorum queue until it has no unacked message. The channel is locked.
+// keepCounted counts a cancelled consumer of a quorum queue until it has no unacked messages. The channel is locked.
 func (c *consumer) keepCounted() {
 	if c.unacked == 0 || c.queue.Core.Type != queue.Quorum {
 		return
@@ -305,14 +294,13 @@ func (c *consumer) takeOver() {
 	old.stopCounting()
 }
 
-// answered notes that a delivery was. The channel is locked.
+// answered counts the answer to a delivery. The channel is locked.
 func (c *consumer) answered() {
 	c.unacked--
 	c.channel.unacked--
 	c.stopCounting()
 }
 
-// get takes one message from a queue.
 func (ch *Channel) get(m *wire.BasicGet) error {
 	q, err := ch.permittedQueue(m.Queue, node.Read)
 	if err != nil {
@@ -328,8 +316,7 @@ func (ch *Channel) get(m *wire.BasicGet) error {
 	}
 	if content == nil {
 		ch.node.Apply(q, fx)
-		ch.send(&wire.BasicGetEmpty{})
-		return nil
+		return ch.send(&wire.BasicGetEmpty{})
 	}
 	properties := node.WithoutFlags(content.Properties)
 	if q.Core.Type == queue.Quorum {

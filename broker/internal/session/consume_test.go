@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// TestConsumeDeleted: a queue that is deleted between being found and being consumed from was never there.
+// TestConsumeDeleted: a queue that is deleted while a consumer subscribes is reported as missing.
 func TestConsumeDeleted(t *testing.T) {
 	n, err := Open(node.Config{Logger: slog.New(slog.DiscardHandler), Users: []node.User{{Name: "me", Permissions: map[string]node.Permission{"*": node.Everything()}}}})
 	if err != nil {
@@ -27,7 +27,7 @@ func TestConsumeDeleted(t *testing.T) {
 	}
 	q.Core.Delete(false, false) // and it is still to be found by its name
 	err = newChannel(c, 1).consume(&wire.BasicConsume{Queue: "q"})
-	if want := "NOT_FOUND - no queue 'q' in vhost '/'"; said(err) != want {
-		t.Errorf("got %s, want %s", said(err), want)
+	if want := "NOT_FOUND - no queue 'q' in vhost '/'"; replyText(err) != want {
+		t.Errorf("got %s, want %s", replyText(err), want)
 	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/rehop/rehop/broker/internal/erlang"
@@ -9,7 +10,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// checkName refuses names that are the broker's own.
+// checkName refuses names that are reserved for the broker.
 func checkName(kind, name string) error {
 	if strings.HasPrefix(name, "amq.") {
 		return node.Refuse(wire.AccessRefused, "%s name '%s' contains reserved prefix 'amq.*'", kind, name)
@@ -17,7 +18,7 @@ func checkName(kind, name string) error {
 	return nil
 }
 
-// bare removes line ends, which RabbitMQ forgives in names.
+// bare removes line breaks, which RabbitMQ ignores in names.
 func bare(name string) string { return strings.NewReplacer("\r", "", "\n", "").Replace(name) }
 
 func notDefault(exchange string) error {
@@ -27,88 +28,61 @@ func notDefault(exchange string) error {
 	return nil
 }
 
-// exchangeNamed returns an exchange or a refusal.
-func (ch *Channel) exchangeNamed(name string) (*node.Exchange, error) {
-	x := ch.conn.vhost.Exchange(name)
-	if x == nil {
-		return nil, ch.conn.vhost.NoExchange(name)
-	}
-	return x, nil
-}
-
 func (ch *Channel) declareExchange(m *wire.ExchangeDeclare) error {
-	name := bare(m.Exchange)
+	v, access, name := ch.conn.vhost, ch.conn.access, bare(m.Exchange)
 	if m.Passive {
-		if err := notDefault(name); err != nil {
+		if err := cmp.Or(notDefault(name), access.CheckPassive("exchange", name)); err != nil {
 			return err
 		}
-		if err := ch.conn.access.CheckPassive("exchange", name); err != nil {
-			return err
+		if v.Exchange(name) == nil {
+			return v.NoExchange(name)
 		}
-		if _, err := ch.exchangeNamed(name); err != nil {
-			return err
-		}
-		ch.reply(m.NoWait, &wire.ExchangeDeclareOK{})
-		return nil
+		return ch.reply(m.NoWait, &wire.ExchangeDeclareOK{})
 	}
 	kind, err := node.ParseKind(ch.node.Config.Compat, m.Type)
-	if err != nil {
+	if err := cmp.Or(err, notDefault(name), access.Check(node.Configure, "exchange", name)); err != nil {
 		return err
 	}
-	if err := notDefault(name); err != nil {
-		return err
-	}
-	if err := ch.conn.access.Check(node.Configure, "exchange", name); err != nil {
-		return err
+	if v.Exchange(name) == nil {
+		if err := cmp.Or(checkName("exchange", name), ch.checkTarget("exchange", name, "alternate-exchange", m.Arguments)); err != nil {
+			return err
+		}
 	}
 	want := node.Exchange{Name: name, Kind: kind, Durable: m.Durable, AutoDelete: m.AutoDelete, Internal: m.Internal, Arguments: m.Arguments}
-	if ch.conn.vhost.Exchange(name) == nil {
-		if err := checkName("exchange", name); err != nil {
-			return err
-		}
-		if err := ch.checkAlternate(name, m.Arguments); err != nil {
-			return err
-		}
-	}
-	if err := ch.conn.vhost.DeclareExchange(want); err != nil {
+	if err := v.DeclareExchange(want); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &wire.ExchangeDeclareOK{})
-	return nil
+	return ch.reply(m.NoWait, &wire.ExchangeDeclareOK{})
 }
 
-// checkAlternate sees whether the user may have unroutable messages go to another exchange.
-func (ch *Channel) checkAlternate(name string, args wire.Table) error {
-	v, ok := args.Get("alternate-exchange")
+// checkTarget checks that the user has the rights for messages of a queue or an exchange to go to the exchange in an argument.
+func (ch *Channel) checkTarget(kind, name, argument string, args wire.Table) error {
+	v, ok := args.Get(argument)
 	if !ok {
 		return nil
 	}
-	alternate, ok := v.(string)
+	target, ok := v.(string)
 	if !ok {
-		return node.Refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'alternate-exchange' in %s", erlang.Type(v), node.Resource("exchange", name, ch.conn.vhost.Name))
+		return node.Refuse(wire.PreconditionFailed, "invalid type '%s' for arg '%s' in %s", erlang.Type(v), argument, node.Resource(kind, name, ch.conn.vhost.Name))
 	}
-	if err := ch.conn.access.Check(node.Read, "exchange", name); err != nil {
-		return err
-	}
-	return ch.conn.access.Check(node.Write, "exchange", alternate)
+	return cmp.Or(ch.conn.access.Check(node.Read, kind, name), ch.conn.access.Check(node.Write, "exchange", target))
 }
 
 func (ch *Channel) deleteExchange(m *wire.ExchangeDelete) error {
-	name := bare(m.Exchange)
+	v, name := ch.conn.vhost, bare(m.Exchange)
 	if err := notDefault(name); err != nil {
 		return err
 	}
 	if strings.HasPrefix(name, "amq.") {
-		return node.Refuse(wire.AccessRefused, "deletion of system %s not allowed", node.Resource("exchange", name, ch.conn.vhost.Name))
+		return node.Refuse(wire.AccessRefused, "deletion of system %s not allowed", node.Resource("exchange", name, v.Name))
 	}
 	if err := ch.conn.access.Check(node.Configure, "exchange", name); err != nil {
 		return err
 	}
-	if err := ch.conn.vhost.DeleteExchange(name, m.IfUnused); err != nil {
+	if err := v.DeleteExchange(name, m.IfUnused); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &wire.ExchangeDeleteOK{})
-	return nil
+	return ch.reply(m.NoWait, &wire.ExchangeDeleteOK{})
 }
 
 func (ch *Channel) bindExchange(m *wire.ExchangeBind) error {
@@ -122,8 +96,7 @@ func (ch *Channel) bindExchange(m *wire.ExchangeBind) error {
 	if err := ch.conn.vhost.Bind(source, d, m.RoutingKey, m.Arguments); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &wire.ExchangeBindOK{})
-	return nil
+	return ch.reply(m.NoWait, &wire.ExchangeBindOK{})
 }
 
 func (ch *Channel) unbindExchange(m *wire.ExchangeUnbind) error {
@@ -134,34 +107,26 @@ func (ch *Channel) unbindExchange(m *wire.ExchangeUnbind) error {
 	if !missing(err) {
 		return err
 	}
-	ch.reply(m.NoWait, &wire.ExchangeUnbindOK{})
-	return nil
+	return ch.reply(m.NoWait, &wire.ExchangeUnbindOK{})
 }
 
-func (ch *Channel) exchangesToBind(source, destinationName, key string) (*node.Exchange, node.Destination, error) {
-	source, destinationName = bare(source), bare(destinationName)
-	for _, name := range []string{source, destinationName} {
-		if err := notDefault(name); err != nil {
-			return nil, node.Destination{}, err
-		}
-	}
-	if err := ch.conn.access.Check(node.Write, "exchange", destinationName); err != nil {
-		return nil, node.Destination{}, err
-	}
-	if err := ch.conn.access.Check(node.Read, "exchange", source); err != nil {
-		return nil, node.Destination{}, err
-	}
-	if x := ch.conn.vhost.Exchange(source); x != nil {
-		if err := ch.conn.access.CheckTopic(node.Read, x, key); err != nil {
-			return nil, node.Destination{}, err
-		}
-	}
-	from, err := ch.exchangeNamed(source)
+func (ch *Channel) exchangesToBind(source, destination, key string) (from *node.Exchange, to node.Destination, err error) {
+	v, access := ch.conn.vhost, ch.conn.access
+	source, destination = bare(source), bare(destination)
+	err = cmp.Or(notDefault(source), notDefault(destination), access.Check(node.Write, "exchange", destination), access.Check(node.Read, "exchange", source))
 	if err != nil {
-		return nil, node.Destination{}, err
+		return nil, to, err
 	}
-	to, err := ch.exchangeNamed(destinationName)
-	return from, node.Destination{Exchange: to}, err
+	if from = v.Exchange(source); from == nil {
+		return nil, to, v.NoExchange(source)
+	}
+	if err := access.CheckTopic(node.Read, from, key); err != nil {
+		return nil, to, err
+	}
+	if to.Exchange = v.Exchange(destination); to.Exchange == nil {
+		return nil, to, v.NoExchange(destination)
+	}
+	return from, to, nil
 }
 
 func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
@@ -170,8 +135,7 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 		if name != replyQueue && ch.node.repliesFor(name) == nil {
 			return ch.conn.vhost.NoQueue(name)
 		}
-		ch.reply(m.NoWait, &wire.QueueDeclareOK{Queue: name, ConsumerCount: 1})
-		return nil
+		return ch.reply(m.NoWait, &wire.QueueDeclareOK{Queue: name, ConsumerCount: 1})
 	}
 	v := ch.conn.vhost
 	if m.Passive {
@@ -218,40 +182,21 @@ func (ch *Channel) declareQueue(m *wire.QueueDeclare) error {
 	return ch.declared(q, m.NoWait)
 }
 
-// checkNew sees whether a queue that is not there may be made.
+// checkNew checks whether a queue that does not exist may be created.
 func (ch *Channel) checkNew(spec node.QueueSpec) error {
-	v := ch.conn.vhost
 	if ch.node.Config.Compat.LimitBeforeArguments() {
-		if err := v.CheckQueueLimit(spec.Name); err != nil {
+		if err := ch.conn.vhost.CheckQueueLimit(spec.Name); err != nil {
 			return err
 		}
 	}
-	return ch.checkDeadLetter(spec.Name, spec.Arguments)
+	return ch.checkTarget("queue", spec.Name, "x-dead-letter-exchange", spec.Arguments)
 }
 
-// checkDeadLetter sees whether the user may have dead letters go to an exchange.
-func (ch *Channel) checkDeadLetter(name string, args wire.Table) error {
-	v, ok := args.Get("x-dead-letter-exchange")
-	if !ok {
-		return nil
-	}
-	exchange, ok := v.(string)
-	if !ok {
-		return node.Refuse(wire.PreconditionFailed, "invalid type '%s' for arg 'x-dead-letter-exchange' in %s", erlang.Type(v), node.Resource("queue", name, ch.conn.vhost.Name))
-	}
-	if err := ch.conn.access.Check(node.Read, "queue", name); err != nil {
-		return err
-	}
-	return ch.conn.access.Check(node.Write, "exchange", exchange)
-}
-
-// declared answers a declaration.
 func (ch *Channel) declared(q *node.Queue, noWait bool) error {
 	ch.lastQueue = q.Name
 	q.Core.Touch()
 	ready, consumers := q.Core.Counts()
-	ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers + int(q.CountedAsConsumers.Load()))})
-	return nil
+	return ch.reply(noWait, &wire.QueueDeclareOK{Queue: q.Name, MessageCount: uint32(ready), ConsumerCount: uint32(consumers + int(q.CountedAsConsumers.Load()))})
 }
 
 func (ch *Channel) bindQueue(m *wire.QueueBind) error {
@@ -270,7 +215,7 @@ func (ch *Channel) bindQueue(m *wire.QueueBind) error {
 	}
 	d := node.Destination{Queue: ends.queue}
 	if err := ends.queue.Reachable(ch.conn); err != nil {
-		// RabbitMQ looks at the binding first.
+		// RabbitMQ checks the binding first.
 		if _, fault := ch.node.Config.Compat.Bindings(ends.source.Kind).Add(d, ends.key, m.Arguments); fault != nil {
 			return node.Refuse(wire.PreconditionFailed, "%s", fault)
 		}
@@ -279,11 +224,10 @@ func (ch *Channel) bindQueue(m *wire.QueueBind) error {
 	if err := v.Bind(ends.source, d, ends.key, m.Arguments); err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &wire.QueueBindOK{})
-	return nil
+	return ch.reply(m.NoWait, &wire.QueueBindOK{})
 }
 
-// unbindQueue takes away a binding. To take away what is not there is no fault.
+// unbindQueue removes a binding. It is no error if there is none.
 func (ch *Channel) unbindQueue(m *wire.QueueUnbind) error {
 	v := ch.conn.vhost
 	ends, err := ch.queueEnds(m.Exchange, m.Queue, m.RoutingKey)
@@ -298,44 +242,37 @@ func (ch *Channel) unbindQueue(m *wire.QueueUnbind) error {
 			return err
 		}
 	}
-	ch.send(&wire.QueueUnbindOK{})
-	return nil
+	return ch.send(&wire.QueueUnbindOK{})
 }
 
-// queueEnds are the two ends of a queue's binding, nil where there is nothing.
+// queueEnds are the two ends of a queue's binding, nil if they do not exist.
 type queueEnds struct {
 	exchange, name, key string
 	source              *node.Exchange
 	queue               *node.Queue
 }
 
-func (ch *Channel) queueEnds(exchange, name, key string) (queueEnds, error) {
-	e := queueEnds{exchange: bare(exchange), name: bare(name), key: key}
-	if e.name == "" {
-		if ch.lastQueue == "" {
-			return e, node.Refuse(wire.NotFound, "no previously declared queue")
-		}
-		if e.name = ch.lastQueue; key == "" {
-			e.key = e.name
-		}
-	}
-	if err := ch.conn.access.Check(node.Write, "queue", e.name); err != nil {
+func (ch *Channel) queueEnds(exchange, name, key string) (e queueEnds, err error) {
+	v, access, bareName := ch.conn.vhost, ch.conn.access, bare(name)
+	e = queueEnds{exchange: bare(exchange), key: key}
+	if e.name, err = ch.queueName(bareName); err != nil {
 		return e, err
 	}
-	if err := notDefault(e.exchange); err != nil {
+	if bareName == "" {
+		e.key = cmp.Or(key, e.name)
+	}
+	err = cmp.Or(access.Check(node.Write, "queue", e.name), notDefault(e.exchange), access.Check(node.Read, "exchange", e.exchange))
+	if err != nil {
 		return e, err
 	}
-	if err := ch.conn.access.Check(node.Read, "exchange", e.exchange); err != nil {
-		return e, err
-	}
-	e.source, e.queue = ch.conn.vhost.Exchange(e.exchange), ch.conn.vhost.Queue(e.name)
+	e.source, e.queue = v.Exchange(e.exchange), v.Queue(e.name)
 	if e.source != nil {
-		return e, ch.conn.access.CheckTopic(node.Read, e.source, e.key)
+		err = access.CheckTopic(node.Read, e.source, e.key)
 	}
-	return e, nil
+	return e, err
 }
 
-// missing reports whether nothing stands in the way of an end: there is no error, or there is nothing to end.
+// missing reports whether an unbind or a delete has succeeded: there is no error, or the resource does not exist.
 func missing(err error) bool {
 	x, ok := err.(*node.Exception)
 	return err == nil || ok && x.Code == wire.NotFound
@@ -346,14 +283,13 @@ func (ch *Channel) purgeQueue(m *wire.QueuePurge) error {
 	if err != nil {
 		return err
 	}
-	ch.reply(m.NoWait, &wire.QueuePurgeOK{MessageCount: uint32(q.Purge())})
-	return nil
+	return ch.reply(m.NoWait, &wire.QueuePurgeOK{MessageCount: uint32(q.Purge())})
 }
 
 func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
-	name := bare(m.Queue)
-	if name == "" {
-		name = ch.lastQueue
+	name, err := ch.queueName(bare(m.Queue))
+	if err != nil {
+		return err
 	}
 	q, err := ch.permittedQueue(name, node.Configure)
 	messages := 0
@@ -365,9 +301,8 @@ func (ch *Channel) deleteQueue(m *wire.QueueDelete) error {
 		messages, consumers, err = q.Remove(m.IfUnused, m.IfEmpty)
 		defer node.CancelAll(consumers)
 	}
-	if !missing(err) || name == "" {
+	if !missing(err) {
 		return err
 	}
-	ch.reply(m.NoWait, &wire.QueueDeleteOK{MessageCount: uint32(messages)})
-	return nil
+	return ch.reply(m.NoWait, &wire.QueueDeleteOK{MessageCount: uint32(messages)})
 }

@@ -1,44 +1,48 @@
 package session
 
-import "sync/atomic"
+import (
+	"sync/atomic"
 
-// faults are what tests inject.
+	"github.com/rehop/rehop/broker/internal/store"
+)
+
+// faults are the faults that tests inject.
 type faults struct {
-	refuse atomic.Pointer[func(vhost, exchange, key string) bool]
-	holdOf atomic.Pointer[func(vhost, exchange, key string) bool]
-	hold   atomic.Bool
+	refuse  matcher     // messages that are refused
+	hold    matcher     // messages whose confirms are held
+	holdAll atomic.Bool // all confirms are held
 }
 
-// RefusePublishes has messages refused for which f is true; nil ends that.
-func (n *Server) RefusePublishes(f func(vhost, exchange, key string) bool) {
+// matcher is a test's function that selects messages.
+type matcher struct {
+	function atomic.Pointer[func(exchange, key string) bool]
+}
+
+func (m *matcher) set(f func(exchange, key string) bool) {
 	if f == nil {
-		n.faults.refuse.Store(nil)
-		return
+		m.function.Store(nil)
+	} else {
+		m.function.Store(&f)
 	}
-	n.faults.refuse.Store(&f)
 }
 
-func (f *faults) refuses(vhost, exchange, key string) bool {
-	refuse := f.refuse.Load()
-	return refuse != nil && (*refuse)(vhost, exchange, key)
+func (m *matcher) matches(c *store.Content) bool {
+	f := m.function.Load()
+	return f != nil && (*f)(c.Exchange, c.Key)
 }
 
-// HoldConfirmsOf keeps the confirms of messages back for which f is true, until it is called with nil.
-func (n *Server) HoldConfirmsOf(f func(vhost, exchange, key string) bool) {
-	if f != nil {
-		n.faults.holdOf.Store(&f)
-		return
+// RefusePublishes refuses messages for which f is true; nil ends that.
+func (n *Server) RefusePublishes(f func(exchange, key string) bool) { n.faults.refuse.set(f) }
+
+// HoldConfirmsOf holds the confirms of messages for which f is true, until it is called with nil.
+func (n *Server) HoldConfirmsOf(f func(exchange, key string) bool) {
+	n.faults.hold.set(f)
+	if f == nil {
+		n.eachChannel(func(ch *Channel) {
+			ch.confirms.restore()
+			ch.releaseConfirms(n.Durable(), (*socketWriter).unlock)
+		})
 	}
-	n.faults.holdOf.Store(nil)
-	n.eachChannel(func(ch *Channel) {
-		ch.confirms.restore()
-		ch.releaseConfirms(n.Durable(), (*socketWriter).unlock)
-	})
-}
-
-func (f *faults) holds(vhost, exchange, key string) bool {
-	hold := f.holdOf.Load()
-	return hold != nil && (*hold)(vhost, exchange, key)
 }
 
 func (n *Server) eachChannel(do func(ch *Channel)) {
@@ -49,16 +53,15 @@ func (n *Server) eachChannel(do func(ch *Channel)) {
 	}
 }
 
-// HoldConfirms keeps confirms back until it is called with false.
+// HoldConfirms holds all confirms until it is called with false.
 func (n *Server) HoldConfirms(hold bool) {
-	n.faults.hold.Store(hold)
-	if hold {
-		return
+	n.faults.holdAll.Store(hold)
+	if !hold {
+		n.eachChannel(func(ch *Channel) { ch.releaseConfirms(n.Durable(), (*socketWriter).unlock) })
 	}
-	n.eachChannel(func(ch *Channel) { ch.releaseConfirms(n.Durable(), (*socketWriter).unlock) })
 }
 
-// DropConnections cuts all connections without a word, and returns how many there were.
+// DropConnections closes all sockets without connection.close, and returns how many there were.
 func (n *Server) DropConnections() int {
 	all := n.openConnections()
 	for _, c := range all {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,10 +16,13 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// oldHeader is that of AMQP 0-9, which differs in nothing that matters here.
+// handshakeTimeout is how long the handshake may take.
+const handshakeTimeout = 10 * time.Second
+
+// oldHeader is the protocol header of AMQP 0-9, which does not differ in anything that matters here.
 const oldHeader = "AMQP\x01\x01\x00\x09"
 
-// handshake takes a connection from its first byte to connection.open-ok.
+// handshake handles a connection from its first byte to connection.open-ok.
 func (c *Connection) handshake() error {
 	header, err := c.reader.ProtocolHeader()
 	if err != nil {
@@ -37,7 +41,7 @@ func (c *Connection) handshake() error {
 	return nil
 }
 
-// stage is how far a connection is.
+// stage is the progress of the handshake.
 type stage int
 
 const (
@@ -46,17 +50,6 @@ const (
 	opening
 	running
 )
-
-// tells reports whether RabbitMQ tells a client of an exception at a stage. Else it hangs up.
-func (s stage) tells(code uint16) bool {
-	switch s {
-	case starting:
-		return code == wire.AccessRefused
-	case tuning:
-		return false
-	}
-	return true
-}
 
 // next returns the next method, which must be on channel 0.
 func (c *Connection) next() (wire.Method, error) {
@@ -75,16 +68,16 @@ func (c *Connection) next() (wire.Method, error) {
 }
 
 func unexpected(m wire.Method, state string) error {
-	return &node.Exception{Code: wire.ChannelError, Text: "unexpected method in connection state " + state, Method: m.ID()}
+	return refuseWith(m.ID(), wire.ChannelError, "unexpected method in connection state %s", state)
 }
 
-// mechanisms in the order in which RabbitMQ names them.
+// The mechanisms, in RabbitMQ's order.
 const (
 	mechanismsPlain = "PLAIN AMQPLAIN"
 	mechanismsTLS   = mechanismsPlain + " EXTERNAL"
 )
 
-// authenticate learns who the client is.
+// authenticate finds out which user the client is.
 func (c *Connection) authenticate() error {
 	mechanisms := mechanismsPlain
 	if c.certificateName() != "" {
@@ -103,7 +96,7 @@ func (c *Connection) authenticate() error {
 	user, err := c.login(start.Mechanism, start.Response)
 	if err != nil {
 		if !c.hasCapability("authentication_failure_close") {
-			// RabbitMQ says nothing then, and neither do we.
+			// Like RabbitMQ, send nothing then.
 			return fmt.Errorf("log in as %q: %s", user, err)
 		}
 		return err
@@ -113,7 +106,7 @@ func (c *Connection) authenticate() error {
 }
 
 func (c *Connection) login(mechanism string, response []byte) (user string, err error) {
-	refused := &node.Exception{Code: wire.AccessRefused, Text: fmt.Sprintf("Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism), Method: 0}
+	refused := node.Refuse(wire.AccessRefused, "Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism)
 	var password string
 	switch mechanism {
 	case "PLAIN":
@@ -135,35 +128,27 @@ func (c *Connection) login(mechanism string, response []byte) (user string, err 
 		}
 		return user, nil
 	default:
-		return "", &node.Exception{Code: wire.CommandInvalid, Text: fmt.Sprintf("unsupported authentication mechanism '%s'", mechanism), Method: wire.IDConnectionStartOK}
+		return "", refuseWith(wire.IDConnectionStartOK, wire.CommandInvalid, "unsupported authentication mechanism '%s'", mechanism)
 	}
-	if !c.node.authenticates(user, password) {
+	u := c.node.Login(user, password)
+	if u == nil {
 		return user, refused
 	}
-	if u := c.node.User(user); u != nil && u.LoopbackOnly && !fromLoopback(c.conn) {
-		return user, &node.Exception{Code: wire.AccessRefused, Text: fmt.Sprintf("Login was refused using authentication mechanism %s: user '%s' can only connect via localhost", mechanism, user), Method: wire.IDConnectionStartOK}
+	if u.LoopbackOnly && !fromLoopback(c.conn) {
+		return user, refuseWith(wire.IDConnectionStartOK, wire.AccessRefused, "Login was refused using authentication mechanism %s: user '%s' can only connect via localhost", mechanism, user)
 	}
 	return user, nil
 }
 
-func (n *Server) authenticates(user, password string) bool {
-	return n.Login(user, password) != nil
-}
-
 // certificateName returns the common name of the client's certificate, if TLS has verified one.
 func (c *Connection) certificateName() string {
-	state, ok := c.conn.(tlsConn)
-	if !ok {
-		return ""
+	if state, ok := c.TLS(); ok && len(state.VerifiedChains) > 0 {
+		return state.VerifiedChains[0][0].Subject.CommonName
 	}
-	chains := state.ConnectionState().VerifiedChains
-	if len(chains) == 0 {
-		return ""
-	}
-	return chains[0][0].Subject.CommonName
+	return ""
 }
 
-// fromLoopback judges by the peer's own address. A pipe inside the process has none.
+// fromLoopback uses the address of the client. A pipe within the process has none.
 func fromLoopback(conn net.Conn) bool {
 	switch a := conn.RemoteAddr().(type) {
 	case *net.TCPAddr:
@@ -187,12 +172,12 @@ func (n *Server) serverProperties() wire.Table {
 		{Key: "copyright", Value: "Apache License 2.0"},
 		{Key: "information", Value: "rehop's embedded broker, which follows RabbitMQ"},
 		{Key: "platform", Value: runtime.Version()},
-		{Key: "product", Value: "RabbitMQ"}, // clients look at it to know what they may use
+		{Key: "product", Value: "RabbitMQ"}, // clients decide by it what they can use
 		{Key: "version", Value: n.Config.Version},
 	}
 }
 
-// tune agrees on limits: the lower of ours and the client's, where 0 means none.
+// tune negotiates limits: the lower of the broker's and the client's, where 0 means none.
 func (c *Connection) tune() error {
 	config := c.node.Config
 	c.out.send(0, &wire.ConnectionTune{ChannelMax: uint16(config.ChannelMax), FrameMax: uint32(config.FrameMax), Heartbeat: uint16(config.Heartbeat / time.Second)})
@@ -208,17 +193,16 @@ func (c *Connection) tune() error {
 		name, unlimited string
 		got, low, high  int
 	}{{"frame_max", "", int(tune.FrameMax), config.Compat.SmallestFrame(), config.FrameMax}, {"channel_max", " (no limit)", int(tune.ChannelMax), 0, config.ChannelMax}} {
-		fault := ""
+		refuse := func(value, than string, limit int) error {
+			return refuseWith(wire.IDConnectionTune, wire.NotAllowed, "negotiated %s = %s is %s allowed value (%d)", agreed.name, value, than, limit)
+		}
 		switch {
 		case agreed.got == 0:
-			fault = fmt.Sprintf("negotiated %s = 0%s is higher than the maximum allowed value (%d)", agreed.name, agreed.unlimited, agreed.high)
+			return refuse("0"+agreed.unlimited, "higher than the maximum", agreed.high)
 		case agreed.got < agreed.low:
-			fault = fmt.Sprintf("negotiated %s = %d is lower than the minimum allowed value (%d)", agreed.name, agreed.got, agreed.low)
+			return refuse(strconv.Itoa(agreed.got), "lower than the minimum", agreed.low)
 		case agreed.got > agreed.high:
-			fault = fmt.Sprintf("negotiated %s = %d is higher than the maximum allowed value (%d)", agreed.name, agreed.got, agreed.high)
-		}
-		if fault != "" {
-			return &node.Exception{Code: wire.NotAllowed, Text: fault, Method: wire.IDConnectionTune}
+			return refuse(strconv.Itoa(agreed.got), "higher than the maximum", agreed.high)
 		}
 	}
 	c.FrameMax, c.ChannelMax = int(tune.FrameMax), int(tune.ChannelMax)
@@ -227,7 +211,6 @@ func (c *Connection) tune() error {
 	return nil
 }
 
-// open enters a virtual host.
 func (c *Connection) open() error {
 	m, err := c.next()
 	if err != nil {
@@ -239,24 +222,24 @@ func (c *Connection) open() error {
 	}
 	v := c.node.Vhost(open.VirtualHost)
 	if v == nil {
-		return &node.Exception{Code: wire.NotAllowed, Text: fmt.Sprintf("vhost %s not found", open.VirtualHost), Method: m.ID()}
+		return refuseWith(m.ID(), wire.NotAllowed, "vhost %s not found", open.VirtualHost)
 	}
 	if err := c.node.enterVhost(c, v); err != nil {
-		return &node.Exception{Code: wire.NotAllowed, Text: err.Error(), Method: m.ID()}
+		return refuseWith(m.ID(), wire.NotAllowed, "%s", err)
 	}
-	u := c.node.User(c.User)
-	if u == nil {
-		return &node.Exception{Code: wire.NotAllowed, Text: fmt.Sprintf("access to vhost '%s' refused for user '%s'", v.Name, c.User), Method: m.ID()}
+	allowed := false
+	if u := c.node.User(c.User); u != nil {
+		_, allowed = u.Permission(v.Name)
 	}
-	if _, ok := u.Permission(v.Name); !ok {
-		return &node.Exception{Code: wire.NotAllowed, Text: fmt.Sprintf("access to vhost '%s' refused for user '%s'", v.Name, c.User), Method: m.ID()}
+	if !allowed {
+		return refuseWith(m.ID(), wire.NotAllowed, "access to vhost '%s' refused for user '%s'", v.Name, c.User)
 	}
 	c.vhost = v
 	c.access = &node.Access{Node: c.node.Node, Vhost: v, User: c.User}
 	return nil
 }
 
-// ClientName returns the name that the client gives itself, made fit to be shown.
+// ClientName returns the connection_name that the client has set, as valid UTF-8.
 func (c *Connection) ClientName() string {
 	name := node.TextField(c.Properties, "connection_name")
 	return strings.ToValidUTF8(name, "\uFFFD")
@@ -265,4 +248,20 @@ func (c *Connection) ClientName() string {
 // tlsConn is a connection that knows the client's certificate.
 type tlsConn interface {
 	ConnectionState() tls.ConnectionState
+}
+
+// sends reports whether RabbitMQ sends an exception to the client at a stage. Otherwise it closes the socket.
+func (s stage) sends(code uint16) bool {
+	switch s {
+	case starting:
+		return code == wire.AccessRefused
+	case tuning:
+		return false
+	}
+	return true
+}
+
+// refuseWith returns an exception that names a method.
+func refuseWith(method wire.MethodID, code uint16, format string, args ...any) error {
+	return withMethod(node.Refuse(code, format, args...), method)
 }

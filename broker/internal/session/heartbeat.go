@@ -7,7 +7,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// heartbeatTimer sends heartbeats and notices when those of the client stay away.
+// heartbeatTimer sends heartbeats and closes the connection if those of the client stay away.
 type heartbeatTimer struct {
 	mu       sync.Mutex
 	timer    *time.Timer
@@ -17,7 +17,7 @@ type heartbeatTimer struct {
 	silent   int
 }
 
-// A client is given up when nothing came for two intervals and a half; we look twice in each.
+// silentTicks is after how many ticks without a frame a client is lost. There are two in each interval.
 const silentTicks = 5
 
 func (p *heartbeatTimer) start(c *Connection) {
@@ -26,14 +26,11 @@ func (p *heartbeatTimer) start(c *Connection) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(c.Heartbeat/2, func() { p.tick(c) })
+	p.timer = c.node.Tasks.AfterFunc(c.Heartbeat/2, func() { p.tick(c) })
 }
 
 func (p *heartbeatTimer) tick(c *Connection) {
-	if !c.node.Tasks.Enter() {
-		return
-	}
-	defer c.node.Tasks.Leave()
+
 	sent, received := c.out.sent(), c.received.Load()
 	p.mu.Lock()
 	quiet := sent == p.sent

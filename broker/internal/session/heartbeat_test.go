@@ -18,8 +18,8 @@ func stalling(t *testing.T, stalls *atomic.Bool) *Server {
 	t.Helper()
 	n, err := Open(node.Config{
 		Dir: t.TempDir(), Name: "rehop", Users: []node.User{{Name: "guest", Password: "guest", Permissions: map[string]node.Permission{"*": node.Everything()}}},
-		FrameMax: 128 << 10, ChannelMax: 10, Heartbeat: time.Second, HandshakeLimit: 10 * time.Second, MaxMessage: 1 << 20,
-		MemoryLimit: 1 << 30, Resident: 1 << 20, Logger: slog.New(slog.DiscardHandler),
+		FrameMax: 128 << 10, ChannelMax: 10, Heartbeat: time.Second, MaxMessage: 1 << 20,
+		MemoryLimit: 1 << 30, MessageCache: 1 << 20, Logger: slog.New(slog.DiscardHandler),
 		Store: store.Options{Crash: func(point string) {
 			if point == "after a group is written" && stalls.Load() {
 				time.Sleep(10 * time.Second)
@@ -32,7 +32,7 @@ func stalling(t *testing.T, stalls *atomic.Bool) *Server {
 	return n
 }
 
-// A client whose messages wait for a slow disk is not taken for dead, whether its connection's reader syncs them or a declaration
+// A client whose messages wait for a slow disk is not considered dead, whether its connection's reader syncs them or a declaration
 // waits for them.
 func TestPulseOfSlowDisk(t *testing.T) {
 	for name, ask := range map[string]func() []byte{
@@ -98,7 +98,7 @@ func TestPulseOfSlowDisk(t *testing.T) {
 	}
 }
 
-// persistent is so many messages for the queue q.
+// persistent is n messages for the queue q.
 func persistent(n int) (frames []byte) {
 	for range n {
 		frames = wire.AppendMethod(frames, 1, &wire.BasicPublish{RoutingKey: "q"})

@@ -10,8 +10,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// said is the reply text of an error, or "".
-func said(err error) string {
+// replyText is the reply text of an error, or "".
+func replyText(err error) string {
 	if err == nil {
 		return ""
 	}

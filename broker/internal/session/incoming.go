@@ -1,8 +1,6 @@
 package session
 
 import (
-	"fmt"
-
 	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/internal/wire"
 )
@@ -16,53 +14,53 @@ const (
 	aBody
 )
 
-// incoming is a message that a client is sending.
+// incoming is a message that is being received.
 type incoming struct {
 	expects   expectation
-	way       *route
+	route     *route
 	mandatory bool
 	brief     wire.Brief
 	buf       []byte // properties, then body
 	split     int    // where the body begins
-	size      uint64 // of the body, as the client says
-	twice     bool   // a header is there more than once, which must not arrive
+	size      uint64 // of the body, according to the header
+	twice     bool   // a header occurs more than once, and consumers must get it once
 	charge    reservation
 }
 
-// errNotAMethod: content comes that no method has announced.
+// errNotAMethod: a header or a body arrives without a method before it.
 var errNotAMethod = &wire.FrameError{Code: wire.UnexpectedFrame, Text: "expected method frame, got non method frame instead"}
 
-// firstBody is how much is set aside for a body before it has come: most are small, and need to be allocated once. Of larger ones
-// the client must send what it wants to be kept.
+// firstBody is how much is allocated for a body in advance. It is enough for most bodies. The buffer of a larger one
+// grows with what the client really sends.
 const firstBody = 4 << 10
 
-func (in *incoming) begin(w *route, mandatory bool) {
-	*in = incoming{expects: aHeader, way: w, mandatory: mandatory}
+func (in *incoming) begin(r *route, mandatory bool) {
+	*in = incoming{expects: aHeader, route: r, mandatory: mandatory}
 }
 
-// cost is how many bytes of memory the message takes when it is complete.
+// cost is how many bytes of memory the complete message uses.
 func (in *incoming) cost() int { return node.PublicationOverhead + in.split + int(in.size) }
 
-// come is how many bytes of the body have come.
+// come is how many bytes of the body have arrived.
 func (in *incoming) come() int { return len(in.buf) - in.split }
 
 func (in *incoming) reset() { *in = incoming{} }
 
-// interrupted says why a method must not come now.
-func (in *incoming) interrupted(f wire.Frame) error {
+// interrupted returns the exception for a frame of the wrong type.
+func (in *incoming) interrupted() error {
 	if in.expects == aHeader {
-		return &node.Exception{Code: wire.UnexpectedFrame, Text: fmt.Sprintf("expected content header for class %d, got non content header frame instead", wire.ClassBasic), Method: wire.IDBasicPublish}
+		return refuseWith(wire.IDBasicPublish, wire.UnexpectedFrame, "expected content header for class %d, got non content header frame instead", wire.ClassBasic)
 	}
-	return &node.Exception{Code: wire.UnexpectedFrame, Text: "expected content body, got non content body frame instead", Method: wire.IDBasicPublish}
+	return refuseWith(wire.IDBasicPublish, wire.UnexpectedFrame, "expected content body, got non content body frame instead")
 }
 
-// header takes the header; done: there is no body.
+// header handles the header; done: there is no body.
 func (in *incoming) header(f wire.Frame, max int, compat node.Compat) (done bool, err error) {
 	switch in.expects {
 	case nothing:
 		return false, errNotAMethod
 	case aBody:
-		return false, in.interrupted(f)
+		return false, in.interrupted()
 	}
 	h, err := wire.ParseHeader(f.Payload)
 	if err != nil {
@@ -88,18 +86,18 @@ func (in *incoming) header(f wire.Frame, max int, compat node.Compat) (done bool
 	return in.size == 0, nil
 }
 
-// body takes a part of the body; done: it was the last.
+// body handles a part of the body; done: it was the last.
 func (in *incoming) body(f wire.Frame) (done bool, err error) {
 	switch in.expects {
 	case nothing:
 		return false, errNotAMethod
 	case aHeader:
-		return false, in.interrupted(f)
+		return false, in.interrupted()
 	}
 	if uint64(in.come())+uint64(len(f.Payload)) > in.size {
 		return false, node.Refuse(wire.FrameFault, "the body has more than the %d bytes of its header", in.size)
 	}
-	if need := len(in.buf) + len(f.Payload); need > cap(in.buf) { // grows with what has come, and never beyond the whole message
+	if need := len(in.buf) + len(f.Payload); need > cap(in.buf) { // grow with what has arrived, and never beyond the whole message
 		in.buf = append(make([]byte, 0, min(max(need, 2*cap(in.buf)), in.split+int(in.size))), in.buf...)
 	}
 	in.buf = append(in.buf, f.Payload...)

@@ -20,7 +20,7 @@ func bodyFrame(body string) wire.Frame {
 	return wire.Frame{Type: wire.FrameBody, Channel: 1, Payload: []byte(body)}
 }
 
-// receive hands frames over until one is refused or the message is whole.
+// receive passes frames until one is refused or the message is complete.
 func (in *incoming) receive(frames ...wire.Frame) (done bool, err error) {
 	for _, f := range frames {
 		if f.Type == wire.FrameHeader {
@@ -64,7 +64,7 @@ func TestIncoming(t *testing.T) {
 			if done != c.done {
 				t.Errorf("done: got %t, want %t", done, c.done)
 			}
-			if got := said(err); got != c.fault && (c.fault != "SYNTAX_ERROR" || err == nil) {
+			if got := replyText(err); got != c.fault && (c.fault != "SYNTAX_ERROR" || err == nil) {
 				t.Errorf("fault: got %q, want %q", got, c.fault)
 			}
 			if got := string(in.buf[in.split:]); got != c.body {
@@ -88,7 +88,7 @@ func TestIncomingUnannounced(t *testing.T) {
 	}
 }
 
-// TestIncomingProperties: they are kept as they came, but for what the broker notes in them, and outlive the frame.
+// TestIncomingProperties: they are unchanged, except for the broker's flags, and outlive the frame.
 func TestIncomingProperties(t *testing.T) {
 	properties := wire.Properties{DeliveryMode: 2, Priority: 7, Expiration: "10", Headers: wire.Table{{Key: "k", Value: "v"}}}.Append(nil)
 	frame := headerFrame(3, node.SetFlag(bytes.Clone(properties), node.DeathFlag))
@@ -107,12 +107,12 @@ func TestIncomingProperties(t *testing.T) {
 	if b := in.brief; b.DeliveryMode != 2 || b.Priority != 7 || string(b.Expiration) != "10" || !b.HasHeaders {
 		t.Errorf("brief: got %+v", b)
 	}
-	if !in.mandatory || in.way == nil {
+	if !in.mandatory || in.route == nil {
 		t.Error("what the method said is forgotten")
 	}
 }
 
-// TestIncomingMemory: the size that a client claims costs nothing before it sends.
+// TestIncomingMemory: the size in a header costs nothing before the client sends the body.
 func TestIncomingMemory(t *testing.T) {
 	var in incoming
 	in.begin(&route{}, false)

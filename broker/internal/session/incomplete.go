@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -12,22 +13,23 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// incompleteMessages are the messages of all connections that no queue can have yet, because they are not complete or not committed. Room for a message is
-// taken when its header comes, for all of it: then a message that has begun can always be completed, and publishers of large messages take turns
-// instead of waiting for each other. Who finds no room is not read from until there is. As some never complete what they begin, a connection that
-// takes long is closed when others need its room. Transactions may come to wait for each other; then the last that began is closed.
+// incompleteMessages are the messages of all connections that are not complete or not committed, and so are in no queue.
+// Memory for a message is reserved when its header arrives, for all of it. So a message that has begun can always be
+// completed, and publishers of large messages take turns instead of waiting for each other. If there is not enough
+// memory, the connection is not read until there is. Some clients never complete what they begin: a connection that
+// takes long is closed if others wait for its memory. If transactions wait for each other, the youngest is closed.
 type incompleteMessages struct {
 	node  *Server
 	limit int64         // bytes of all
 	total *atomic.Int64 // changes with the mutex held
 
 	mu     sync.Mutex
-	room   sync.Cond // may be there, or waiting is of no use any more
+	room   sync.Cond // there may be room, or waiting makes no sense any more
 	all    map[*incompleteMessage]struct{}
-	queued []*Connection // wait for room and hold none; first come, first served
-	// waiting is for how much connections wait, those in line and those that hold room already.
+	queued []*Connection // wait for room and have none; first come, first served
+	// waiting is how much room connections wait for, those in line and those that have some already.
 	waiting map[*Connection]int64
-	// memoryCheck looks at incomplete messages while the alarm for memory is raised; nil: it is not.
+	// memoryCheck checks incomplete messages while the alarm for memory is raised; nil: it is not.
 	memoryCheck *time.Timer
 }
 
@@ -36,50 +38,52 @@ type incompleteMessage struct {
 	conn    *Connection
 	size    int64
 	began   time.Time
-	last    atomic.Pointer[time.Time] // when the last part came
+	last    atomic.Pointer[time.Time] // when the last part arrived
 	tx      bool
 	closing bool // its connection is about to be closed
 }
 
-// received notes that a part has come.
 func (h *incompleteMessage) received() {
 	now := time.Now()
 	h.last.Store(&now)
 }
 
-// due is when an incomplete message is given up, if others wait for its room.
+// due is when the connection of an incomplete message is closed, if others wait for its room.
 func (h *incompleteMessage) due() time.Time {
-	stall := messagePause
+	pause := messagePause
 	if h.tx {
-		stall = transactionPause
+		pause = transactionPause
 	}
-	stalled, late := h.last.Load().Add(stall), h.began.Add(incompleteTimeout)
+	stalled, late := h.last.Load().Add(pause), h.began.Add(incompleteTimeout)
 	if stalled.Before(late) {
 		return stalled
 	}
 	return late
 }
 
-// reservation is what a connection is charged for a message or a transaction.
+// reservation is what a connection has reserved for a message or a transaction.
 type reservation struct {
 	small int
 	large *incompleteMessage // nil: it is small
 }
 
 const (
-	// maxIncomplete is how much a connection may have of messages that are not complete or not committed, beside one of the largest messages.
+	// maxIncomplete is how many bytes of messages that are not complete or not committed a connection may have, in
+	// addition to one of the largest messages.
 	maxIncomplete = 16 << 20
-	// maxSmall is how much of that a connection may always have. It is not counted: the buffers that it is read into are larger. So no publisher of
-	// small messages waits for those of large ones.
+	// maxSmall is how much of that a connection may always have. It is not counted, because the buffers of the socket
+	// are larger. So publishers of small messages never wait for publishers of large ones.
 	maxSmall = 64 << 10
-	// If others wait for its room, a message or a transaction may take hoardGrace. A message that has begun comes without pauses, so that one of which
-	// nothing has come for messageStall is given up. An application may do other things in a transaction, but not for longer than transactionStall.
+	// If others wait for its room, a message or a transaction may take incompleteTimeout. Clients send a message without
+	// pauses, so its connection is closed if nothing arrives for messagePause. An application may do other things in a
+	// transaction, but not for longer than transactionPause.
 	incompleteTimeout = 30 * time.Second
 	messagePause      = 2 * time.Second
 	transactionPause  = 10 * time.Second
 )
 
-// init sets the limit: a quarter of the memory, which with garbage is about half. One of the largest messages must fit on the smallest machine.
+// init sets the limit: a quarter of the memory, which is about half with garbage. One of the largest messages must
+// always fit.
 func (s *incompleteMessages) init(n *Server) {
 	s.node = n
 	s.total = &n.MemoryUse.Incomplete
@@ -89,8 +93,8 @@ func (s *incompleteMessages) init(n *Server) {
 	s.waiting = make(map[*Connection]int64)
 }
 
-// reserve takes room for a message that a client has begun to send. It waits for others if there is none. One connection may not begin many large
-// messages on many channels and finish none, nor open transactions without end.
+// reserve takes room for a message whose header has arrived. It waits if there is none. A connection cannot begin many
+// large messages on many channels without completing them, or open transactions without limit.
 func (c *Connection) reserve(size int) (reservation, error) {
 	s := &c.node.incomplete
 	limit := min(int64(c.node.Config.MaxMessage+maxIncomplete), s.limit)
@@ -109,7 +113,7 @@ func (c *Connection) reserve(size int) (reservation, error) {
 	return reservation{large: h}, nil
 }
 
-// release gives back what was claimed.
+// release returns a reservation.
 func (c *Connection) release(ch reservation) {
 	c.smallIncomplete -= ch.small
 	if ch.large == nil {
@@ -119,7 +123,7 @@ func (c *Connection) release(ch reservation) {
 	c.node.CheckMemory()
 }
 
-// join makes a part of a transaction of a message that is complete.
+// join adds a complete message to a transaction.
 func (s *incompleteMessages) join(tx *reservation, message reservation) {
 	tx.small += message.small
 	h := message.large
@@ -164,7 +168,8 @@ func (s *incompleteMessages) remove(h *incompleteMessage) {
 	s.room.Broadcast()
 }
 
-// fits reports whether a connection can have so much now. Those that hold room already go before those in line, because these may wait for that room.
+// fits reports whether a connection can have more room now. Connections that have some go before those in line, because
+// these may wait for that room.
 func (s *incompleteMessages) fits(c *Connection, size int64) bool {
 	if s.total.Load()+size > s.limit {
 		return false
@@ -172,7 +177,8 @@ func (s *incompleteMessages) fits(c *Connection, size int64) bool {
 	return c.largeIncomplete > 0 || len(s.queued) == len(s.waiting) && (len(s.queued) == 0 || s.queued[0] == c)
 }
 
-// wait returns when there is room, or why there is no use in waiting. It ends, because others that hold room give it back or are closed. The mutex is held.
+// wait returns when there is room, or why waiting makes no sense. It ends, because connections that have room give it
+// back or are closed. The mutex is held.
 func (s *incompleteMessages) wait(c *Connection, size int64) error {
 	s.mu.Unlock()
 	c.flushConfirms() // before it waits, as before it waits for the client
@@ -203,12 +209,13 @@ func (s *incompleteMessages) wait(c *Connection, size int64) error {
 	return nil
 }
 
-// makeRoom closes a connection if nothing else helps, and returns when to look again. One at a time: its room may be enough. The mutex is held.
+// makeRoom closes a connection if nothing else helps, and returns when to try again. It closes one at a time, because
+// its room may be enough. The mutex is held.
 func (s *incompleteMessages) makeRoom() time.Duration {
-	var idle, last *incompleteMessage // the first due of those that could be completed, and the youngest of all
+	var idle, last *incompleteMessage // the first due of those whose connection does not wait, and the youngest of all
 	for h := range s.all {
 		if h.closing {
-			return incompleteTimeout // it is about to go, which wakes those who wait
+			return incompleteTimeout // it will be closed, which wakes the waiting connections
 		}
 		if _, waits := s.waiting[h.conn]; !waits && (idle == nil || h.due().Before(idle.due())) {
 			idle = h
@@ -219,11 +226,11 @@ func (s *incompleteMessages) makeRoom() time.Duration {
 	}
 	for c, size := range s.waiting {
 		if s.fits(c, size) {
-			return incompleteTimeout // it has been woken
+			return incompleteTimeout // it was woken
 		}
 	}
 	switch {
-	case last == nil || !s.node.ResourceAlarms.OnlyMemory(): // while the disk is full, for example, nobody can complete anything
+	case last == nil || !s.node.ResourceAlarms.OnlyMemory(): // while the disk is full, for example, no connection can complete anything
 	case idle == nil: // they wait for each other
 		s.closeConnection(last, "transactions of several connections wait for each other's memory")
 	case time.Until(idle.due()) > 0:
@@ -248,28 +255,25 @@ func (s *incompleteMessages) closeConnection(h *incompleteMessage, why string) {
 	s.room.Broadcast()
 }
 
-// wake has those who wait look again.
+// wake makes waiting connections check for room again.
 func (s *incompleteMessages) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.room.Broadcast()
 }
 
-// watch begins when the alarm for memory is raised: a connection that does not complete what it has begun must not keep all publishers blocked.
+// watch starts when the alarm for memory is raised: a connection that does not complete what it has begun must not keep
+// all publishers blocked.
 func (s *incompleteMessages) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.memoryCheck == nil {
-		s.memoryCheck = time.AfterFunc(messagePause, s.checkMemory)
+		s.memoryCheck = s.node.Tasks.AfterFunc(messagePause, s.checkMemory)
 	}
 }
 
 func (s *incompleteMessages) checkMemory() {
 	n := s.node
-	if !n.Tasks.Enter() {
-		return
-	}
-	defer n.Tasks.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !n.ResourceAlarms.Memory.Load() {
@@ -289,12 +293,7 @@ func (s *incompleteMessages) closeBlocking() {
 	if n.WithGarbage(s.total.Load()) <= excess {
 		return // it is raised because of something else
 	}
-	byDue := make([]*incompleteMessage, 0, len(s.all))
-	for h := range s.all {
-		byDue = append(byDue, h)
-	}
-	slices.SortFunc(byDue, func(a, b *incompleteMessage) int { return a.due().Compare(b.due()) })
-	for _, h := range byDue {
+	for _, h := range slices.SortedFunc(maps.Keys(s.all), func(a, b *incompleteMessage) int { return a.due().Compare(b.due()) }) {
 		if excess < 0 || time.Until(h.due()) > 0 {
 			return
 		}

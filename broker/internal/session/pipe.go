@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -9,8 +10,8 @@ import (
 	"time"
 )
 
-// newPipe returns the two ends of a connection within the process. Unlike net.Pipe it has room for what is written, so that writers
-// need not wait for readers one by one. All waiting is by condition variables and timers, which virtual time sees through.
+// newPipe returns the two ends of a connection within the process. Unlike net.Pipe it has a buffer, so that writers need
+// not wait for each read. It waits only with condition variables and timers, which testing/synctest supports.
 func newPipe(number uint64) (client, server net.Conn) {
 	up, down := newStream(), newStream()
 	return &pipeConn{number, down, up}, &pipeConn{number, up, down}
@@ -41,37 +42,33 @@ func newStream() *stream {
 type deadline struct {
 	timer *time.Timer
 	over  bool
-	set   int // how often it was set, so that a late timer is known
 }
 
-// setDeadline changes one of the stream's deadlines.
-func (s *stream) setDeadline(d *deadline, t time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d.set++
+func (d *deadline) stop() {
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil
 	}
-	d.over = false
-	if t.IsZero() {
-		return
+}
+
+func (s *stream) setDeadline(d *deadline, t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.stop()
+	d.over = !t.IsZero() && time.Until(t) <= 0
+	if !t.IsZero() && !d.over {
+		var timer *time.Timer
+		timer = time.AfterFunc(time.Until(t), func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if d.timer == timer { // it was not stopped a moment too late
+				d.over = true
+				s.change.Broadcast()
+			}
+		})
+		d.timer = timer
 	}
-	wait := time.Until(t)
-	if wait <= 0 {
-		d.over = true
-		s.change.Broadcast()
-		return
-	}
-	set := d.set
-	d.timer = time.AfterFunc(wait, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if d.set == set {
-			d.over = true
-			s.change.Broadcast()
-		}
-	})
+	s.change.Broadcast()
 }
 
 func (s *stream) read(p []byte) (int, error) {
@@ -99,7 +96,7 @@ func (s *stream) read(p []byte) (int, error) {
 	}
 }
 
-// write writes all, or what there is room for if it is not to wait.
+// write writes everything, or what there is room for if wait is false.
 func (s *stream) write(p []byte, wait bool) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +124,7 @@ func (s *stream) write(p []byte, wait bool) (n int, err error) {
 	}
 }
 
-// end is called by the writer, drop by the reader.
+// The writer calls end, the reader calls drop.
 func (s *stream) end()  { s.close(&s.ended) }
 func (s *stream) drop() { s.close(&s.dropped) }
 
@@ -135,12 +132,8 @@ func (s *stream) close(how *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*how = true
-	for _, d := range []*deadline{&s.reading, &s.writing} {
-		d.set++
-		if d.timer != nil {
-			d.timer.Stop()
-		}
-	}
+	s.reading.stop()
+	s.writing.stop()
 	s.change.Broadcast()
 }
 
@@ -153,7 +146,7 @@ type pipeConn struct {
 func (c *pipeConn) Read(p []byte) (int, error)  { return c.in.read(p) }
 func (c *pipeConn) Write(p []byte) (int, error) { return c.out.write(p, true) }
 
-// TryWrite is for the node, which would rather write itself than wake its writer.
+// TryWrite writes what there is room for. It is for the socketWriter.
 func (c *pipeConn) TryWrite(p []byte) (int, error) { return c.out.write(p, false) }
 
 func (c *pipeConn) Close() error {
@@ -169,9 +162,7 @@ func (c *pipeConn) CloseWrite() error {
 }
 
 func (c *pipeConn) SetDeadline(t time.Time) error {
-	c.in.setDeadline(&c.in.reading, t)
-	c.out.setDeadline(&c.out.writing, t)
-	return nil
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 func (c *pipeConn) SetReadDeadline(t time.Time) error {

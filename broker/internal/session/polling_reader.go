@@ -3,40 +3,49 @@ package session
 import (
 	"net"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/rehop/rehop/internal/prompt"
 )
 
-// pollingReader reads from a client. A client that publishes one message at a time sends the next within a few microseconds of the confirm. To sleep and be
-// woken takes about as long again, and nearly as much of the processor, so where it pays the reader looks for that message instead.
+// pollingReader reads from a client and counts the bytes. A sequential publisher sends the next message within a few
+// microseconds of the confirm. To sleep and be woken takes about as long again, and nearly as much processor time. So the
+// reader polls for that message instead, if this has worked before.
 type pollingReader struct {
 	conn    net.Conn
-	prompt  prompt.Reader // nil: it sleeps
-	expects bool          // the next message may come at once
-	misses  int           // beyond hits
-	pause   int           // how often not to look for it after these
+	prompt  prompt.Reader // nil: it never polls
+	expects bool          // the next message may arrive at once
+	misses  int           // failed polls, less successful ones
+	pause   int           // how often not to poll
+	bytes   atomic.Uint64
 }
 
 const (
-	// pollTime is how long it looks: longer than such a client on the same machine usually takes, and not much longer than it takes to sleep and be woken.
-	// Others wait for the processor at most so long, if all are busy.
+	// pollTime is how long it polls: longer than a sequential publisher on the same machine usually takes, and not much
+	// longer than it takes to sleep and be woken. If all processors are busy, others wait at most this long.
 	pollTime = 75 * time.Microsecond
-	// fewMisses do not matter, because the machine may have been busy. With each of the others the pauses double, up to maxMisses: who publishes at leisure
-	// costs a look in a thousand messages.
+	// fewMisses are ignored, because the machine may have been busy. Each further miss doubles the pauses, up to
+	// maxMisses: then the reader polls for one message in a thousand.
 	fewMisses = 4
 	maxMisses = fewMisses + 10
 )
 
 func newPollingReader(conn net.Conn) *pollingReader {
 	l := &pollingReader{conn: conn}
-	if runtime.GOMAXPROCS(0) > 1 { // else it would look while the client, or all else, waits for it to end
+	if runtime.GOMAXPROCS(0) > 1 { // with one processor, polling would keep the client from sending
 		l.prompt = prompt.From(conn)
 	}
 	return l
 }
 
 func (l *pollingReader) Read(p []byte) (int, error) {
+	n, err := l.read(p)
+	l.bytes.Add(uint64(n))
+	return n, err
+}
+
+func (l *pollingReader) read(p []byte) (int, error) {
 	expects := l.expects
 	l.expects = false
 	if l.prompt == nil || !expects || l.pauses() {
@@ -58,7 +67,7 @@ func (l *pollingReader) Read(p []byte) (int, error) {
 	return l.conn.Read(p)
 }
 
-// pauses says whether it is not to look this time.
+// pauses reports whether not to poll this time.
 func (l *pollingReader) pauses() bool {
 	if l.pause == 0 {
 		return false

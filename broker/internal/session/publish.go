@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// beginPublish takes the method; header and body follow.
+// beginPublish handles the method. Header and body follow.
 func (ch *Channel) beginPublish(args wire.PublishArgs) error {
 	if args.Immediate {
 		return node.Refuse(wire.NotImplemented, "immediate=true")
@@ -24,7 +24,6 @@ func (ch *Channel) beginPublish(args wire.PublishArgs) error {
 	return nil
 }
 
-// publish does what a whole message asks for.
 func (ch *Channel) publish() error {
 	in := ch.incoming
 	ch.incoming.reset()
@@ -52,40 +51,38 @@ type publication struct {
 	brief     wire.Brief
 	ttl       time.Duration
 	queues    []*node.Queue
-	replyTo   *replies // the one that the message answers
+	replyTo   *replies // the receiver of a direct reply
 	mandatory bool
 }
 
 // prepare checks a message and finds its queues.
 func (ch *Channel) prepare(in incoming) (publication, error) {
-	p := publication{brief: in.brief, mandatory: in.mandatory, content: &store.Content{Exchange: in.way.exchange, Key: in.way.key, Properties: in.buf[:in.split:in.split], Body: in.buf[in.split:]}}
-	version := ch.conn.vhost.Version.Load() + 1
-	w := in.way
-	queues, plain := w.queues, w.plain
-	if w.version != version {
-		var err error
-		if queues, plain, err = ch.findRoute(w, version); err != nil {
+	r := in.route
+	p := publication{brief: in.brief, mandatory: in.mandatory, content: &store.Content{Exchange: r.exchange, Key: r.key, Properties: in.buf[:in.split:in.split], Body: in.buf[in.split:]}}
+	queues, plain := r.queues, r.plain
+	var err error
+	if version := ch.conn.vhost.Version.Load() + 1; r.version != version {
+		if queues, plain, err = ch.findRoute(r, version); err != nil {
 			return p, err
 		}
 	}
 	if in.brief.UserID != nil && string(in.brief.UserID) != ch.conn.User {
 		return p, node.Refuse(wire.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", in.brief.UserID, ch.conn.User)
 	}
-	if mode := in.brief.DeliveryMode; mode > 2 && ch.node.Config.Compat.KnowsDeliveryModes() {
+	if mode := in.brief.DeliveryMode; mode > 2 && ch.node.Config.Compat.ChecksDeliveryMode() {
 		return p, node.Refuse(wire.PreconditionFailed, "invalid message: {delivery_mode_unknown,%d}", mode)
 	}
-	var err error
 	if p.ttl, err = node.ParseExpiration(in.brief.Expiration); err != nil {
 		return p, err
 	}
-	if p.content, err = ch.directReplyTo(in, p.content); err != nil {
+	if err := ch.setReplyTo(in, p.content); err != nil {
 		return p, err
 	}
-	if w.exchange == "" && isReplyKey(w.key) {
-		p.replyTo = ch.node.repliesFor(w.key)
+	if r.exchange == "" && isReplyKey(r.key) {
+		p.replyTo = ch.node.repliesFor(r.key)
 	} else if plain && !node.MayHoldRoutes(in.brief.Headers) {
 		p.queues = queues
-	} else if p.queues, err = ch.route(w, in.brief, p.content); err != nil {
+	} else if p.queues, err = ch.routeByHeaders(r, in.brief, p.content); err != nil {
 		return p, err
 	}
 	if in.twice || p.ttl >= 0 && ch.node.Config.Compat.Normalizes() && !isPlain(in.brief.Expiration) {
@@ -94,12 +91,13 @@ func (ch *Channel) prepare(in incoming) (publication, error) {
 	return p, nil
 }
 
-// isPlain: digits, without zeros that mean nothing.
+// isPlain reports whether a number has only digits, without leading zeros.
 func isPlain(number []byte) bool {
 	return node.LeadingDigits(number) == len(number) && (len(number) == 1 || number[0] != '0')
 }
 
-// normalize makes of the properties what RabbitMQ delivers from 4.0 on: of several headers with one name the first, and a plain number as expiration.
+// normalize changes the properties to what RabbitMQ delivers from 4.0 on: of several headers with one name the first, and
+// a plain number as expiration.
 func (p *publication) normalize() error {
 	flags := p.content.Properties[1] & node.OwnFlags
 	properties, err := wire.ParseProperties(p.content.Properties)
@@ -114,29 +112,29 @@ func (p *publication) normalize() error {
 	return nil
 }
 
-// findRoute finds a route again after something has changed, and remembers it if there is room.
-func (ch *Channel) findRoute(w *route, version uint64) (queues []*node.Queue, plain bool, err error) {
+// findRoute finds a route after something has changed, and caches it if there is room.
+func (ch *Channel) findRoute(r *route, version uint64) (queues []*node.Queue, plain bool, err error) {
 	v := ch.conn.vhost
-	if err := ch.conn.access.Check(node.Write, "exchange", w.exchange); err != nil {
+	if err := ch.conn.access.Check(node.Write, "exchange", r.exchange); err != nil {
 		return nil, false, err
 	}
-	w.source = v.Exchange(w.exchange)
-	if w.source == nil {
-		return nil, false, v.NoExchange(w.exchange)
+	r.source = v.Exchange(r.exchange)
+	if r.source == nil {
+		return nil, false, v.NoExchange(r.exchange)
 	}
-	if w.source.Internal {
-		return nil, false, node.Refuse(wire.AccessRefused, "cannot publish to internal %s", node.Resource("exchange", w.exchange, v.Name))
+	if r.source.Internal {
+		return nil, false, node.Refuse(wire.AccessRefused, "cannot publish to internal %s", node.Resource("exchange", r.exchange, v.Name))
 	}
-	if err := ch.conn.access.CheckTopic(node.Write, w.source, w.key); err != nil {
+	if err := ch.conn.access.CheckTopic(node.Write, r.source, r.key); err != nil {
 		return nil, false, err
 	}
-	queues, plain = v.Route(w.source, []string{w.key}, func() wire.Table { return nil })
-	ch.conn.routes.remember(w, version, queues, plain)
+	queues, plain = v.Route(r.source, []string{r.key}, func() wire.Table { return nil })
+	ch.conn.routes.remember(r, version, queues, plain)
 	return queues, plain, nil
 }
 
-// route finds the queues of a message that has a say in it by its headers.
-func (ch *Channel) route(w *route, brief wire.Brief, content *store.Content) ([]*node.Queue, error) {
+// routeByHeaders finds the queues of a message whose headers may matter.
+func (ch *Channel) routeByHeaders(r *route, brief wire.Brief, content *store.Content) ([]*node.Queue, error) {
 	var headers wire.Table
 	if brief.HasHeaders {
 		var err error
@@ -144,7 +142,7 @@ func (ch *Channel) route(w *route, brief wire.Brief, content *store.Content) ([]
 			return nil, err
 		}
 	}
-	keys := []string{w.key}
+	keys := []string{r.key}
 	for _, name := range []string{"CC", "BCC"} {
 		if v, ok := headers.Get(name); ok {
 			if _, ok := v.(wire.Array); !ok {
@@ -156,7 +154,7 @@ func (ch *Channel) route(w *route, brief wire.Brief, content *store.Content) ([]
 	if _, ok := headers.Get("BCC"); ok {
 		content.Properties = node.SetFlag(content.Properties, node.BlindFlag)
 	}
-	queues, _ := ch.conn.vhost.Route(w.source, keys, func() wire.Table { return headers })
+	queues, _ := ch.conn.vhost.Route(r.source, keys, func() wire.Table { return headers })
 	return queues, nil
 }
 
@@ -166,19 +164,19 @@ func (ch *Channel) deliver(p publication) node.Outcome {
 	for _, t := range ch.counters() {
 		t.Publish(len(p.queues))
 	}
-	if n.faults.refuses(ch.conn.vhost.Name, p.content.Exchange, p.content.Key) {
+	if n.faults.refuse.matches(p.content) {
 		return node.Outcome{Routed: true, Refused: true}
 	}
 	if p.replyTo != nil {
 		p.replyTo.deliver(p.content)
-		return node.Outcome{Routed: n.Config.Compat.RepliesAreRouted()} // before, no queue has taken it
+		return node.Outcome{Routed: n.Config.Compat.RepliesAreRouted()} // in earlier releases no queue has accepted it
 	}
 	out := n.Publish(p.content, p.brief, p.ttl, p.queues)
 	n.CheckMemory()
 	return out
 }
 
-// report tells the publisher what became of a message: returned first, then confirmed.
+// report answers the publisher: first it returns the message if needed, then it confirms.
 func (ch *Channel) report(p publication, out node.Outcome) {
 	if !out.Routed {
 		for _, t := range ch.counters() {

@@ -6,85 +6,81 @@ import "github.com/rehop/rehop/broker/internal/node"
 type route struct {
 	exchange string
 	key      string
-	version  uint64 // of the virtual host when this was found out; 0: it is not known
+	version  uint64 // of the virtual host when the route was found; 0: it is unknown
 	source   *node.Exchange
 	queues   []*node.Queue
-	plain    bool // all such messages go to these queues
+	plain    bool // all messages with this key go to these queues
 }
 
-// routeCache remembers where messages went.
+// routeCache has the routes of a connection.
 type routeCache struct {
 	known   map[string]*route
 	last    *route
 	key     []byte
-	size    int    // about how many bytes all that is remembered takes
-	version uint64 // of the virtual host when the newest was found out: what is older is of no use, and may lead to queues that are gone
+	size    int    // about how many bytes the cache uses
+	version uint64 // of the virtual host when the newest was found: older routes are useless, and may have deleted queues
 }
 
-// manyWays and waysSize bound what is remembered.
+// Bounds of the cache.
 const (
 	maxRoutes      = 4096
 	routeCacheSize = 1 << 20
+	// maxRouteQueues is how many queues a cached route may have. To find more takes long, but to publish to them takes longer.
+	maxRouteQueues = 512
+	// routeOverhead is about how much memory a route uses in addition to its queues and its names, which it has twice.
+	routeOverhead = 192
 )
-
-// rememberedQueues is to how many queues a route may lead to be remembered. To find more takes long, but handing over takes longer.
-const rememberedQueues = 512
-
-// routeOverhead is about what a route takes besides its names, which are held twice, and its queues.
-const routeOverhead = 192
 
 func newRouteCache() routeCache { return routeCache{known: make(map[string]*route)} }
 
-// weight is about how many bytes a route takes.
-func (w *route) weight() int { return routeOverhead + 2*(len(w.exchange)+len(w.key)) + 8*cap(w.queues) }
+func (r *route) weight() int { return routeOverhead + 2*(len(r.exchange)+len(r.key)) + 8*cap(r.queues) }
 
-// to returns the route of an exchange and a key, which the payload of a frame holds.
-func (ws *routeCache) to(exchange, key []byte) *route {
-	if w := ws.last; w != nil && w.exchange == string(exchange) && w.key == string(key) {
-		return w
-	}
-	ws.key = append(append(append(ws.key[:0], byte(len(exchange))), exchange...), key...)
-	w := ws.known[string(ws.key)]
-	if w == nil {
-		w = &route{exchange: string(exchange), key: string(key)}
-		ws.makeRoom(w.weight())
-		ws.known[string(ws.key)] = w
-		ws.size += w.weight()
-	}
-	ws.last = w
-	return w
+func routeKey[T string | []byte](buf []byte, exchange, key T) []byte {
+	return append(append(append(buf, byte(len(exchange))), exchange...), key...)
 }
 
-// makeRoom forgets everything if there is no room for so much more. Those who hold a route can still use it.
-func (ws *routeCache) makeRoom(size int) {
-	if len(ws.known) >= maxRoutes || ws.size+size > routeCacheSize {
-		ws.clear()
+// to returns the route of an exchange and a key, which are parts of a frame.
+func (c *routeCache) to(exchange, key []byte) *route {
+	if r := c.last; r != nil && r.exchange == string(exchange) && r.key == string(key) {
+		return r
 	}
+	c.key = routeKey(c.key[:0], exchange, key)
+	r := c.known[string(c.key)]
+	if r == nil {
+		r = &route{exchange: string(exchange), key: string(key)}
+		if len(c.known) >= maxRoutes || c.size+r.weight() > routeCacheSize {
+			c.clear()
+		}
+		c.known[string(c.key)] = r
+		c.size += r.weight()
+	}
+	c.last = r
+	return r
 }
 
-// clear forgets everything. A route that a message in progress holds is not known any more.
-func (ws *routeCache) clear() {
-	for _, w := range ws.known {
-		w.version, w.queues, w.plain = 0, nil, false
+// clear removes everything. A message in progress can still use its route, which becomes unknown.
+func (c *routeCache) clear() {
+	for _, r := range c.known {
+		r.version, r.queues, r.plain = 0, nil, false
 	}
-	ws.known, ws.size, ws.last = make(map[string]*route), 0, nil
+	c.known, c.size, c.last = make(map[string]*route), 0, nil
 }
 
-// remember notes what was found out about a route, unless it takes too much room.
-func (ws *routeCache) remember(w *route, version uint64, queues []*node.Queue, plain bool) {
+// remember sets a route, unless it uses too much memory.
+func (c *routeCache) remember(r *route, version uint64, queues []*node.Queue, plain bool) {
 	more := 8 * cap(queues)
-	if len(queues) > rememberedQueues {
+	if len(queues) > maxRouteQueues {
 		more = 0
 	}
-	if ws.version != version || ws.size+more > routeCacheSize {
-		ws.clear()
-		ws.version = version
-		ws.known[string(append(append([]byte{byte(len(w.exchange))}, w.exchange...), w.key...))] = w
-		ws.size = w.weight()
+	if c.version != version || c.size+more > routeCacheSize {
+		c.clear()
+		c.version = version
+		c.known[string(routeKey(nil, r.exchange, r.key))] = r
+		c.size = r.weight()
 	}
-	if len(queues) > rememberedQueues {
+	if len(queues) > maxRouteQueues {
 		return
 	}
-	w.version, w.queues, w.plain = version, queues, plain
-	ws.size += more
+	r.version, r.queues, r.plain = version, queues, plain
+	c.size += more
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/broker/internal/node"
 )
 
-// A connection remembers where messages went within bounds, to however many queues they go, by however many keys, whatever changes meanwhile.
+// A connection caches routes within bounds, for any number of queues and keys, whatever changes meanwhile.
 func TestWaysAreBounded(t *testing.T) {
 	many := make([]*node.Queue, 3000)
 	for i := range many {
@@ -53,7 +53,7 @@ func TestWaysAreBounded(t *testing.T) {
 	}
 }
 
-// What is remembered is found again, and what is not is looked for each time.
+// Cached routes are found again, and others are looked up each time.
 func TestWaysRemember(t *testing.T) {
 	ws := newRouteCache()
 	w := ws.to([]byte("x"), []byte("k"))
@@ -64,9 +64,9 @@ func TestWaysRemember(t *testing.T) {
 		t.Errorf("got %+v, want what was remembered", again)
 	}
 	far := ws.to([]byte("x"), []byte("far"))
-	ws.remember(far, 7, make([]*node.Queue, rememberedQueues+1), true)
+	ws.remember(far, 7, make([]*node.Queue, maxRouteQueues+1), true)
 	if far.version != 0 || far.queues != nil {
-		t.Errorf("a way to %d queues is remembered", rememberedQueues+1)
+		t.Errorf("a way to %d queues is remembered", maxRouteQueues+1)
 	}
 	ws.remember(ws.to([]byte("x"), []byte("later")), 8, []*node.Queue{q}, true)
 	if old := ws.to([]byte("x"), []byte("k")); old.version != 0 || old.queues != nil {

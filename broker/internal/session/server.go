@@ -1,4 +1,4 @@
-// Package session is what a client has of a node: its connection, channels, consumers, publishes and confirms.
+// Package session serves the clients of a node: their connections, channels, consumers, publishes and confirms.
 package session
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/rehop/rehop/broker/internal/queue"
 )
 
-// Server is a node with the clients that are connected to it.
+// Server is a node with its connected clients.
 type Server struct {
 	*node.Node
 	incomplete incompleteMessages
 	commits    confirmWaiters
 	faults     faults
 	registry   connectionRegistry
-	pipes      atomic.Uint64 // created so far
+	pipes      atomic.Uint64 // number of those created so far
 
 	mu          sync.Mutex
 	connections map[*Connection]struct{}
@@ -35,7 +35,7 @@ type Server struct {
 	failed      error
 }
 
-// Open starts a server, with what it finds in its directory.
+// Open starts a server with the data in its directory.
 func Open(c node.Config) (*Server, error) {
 	s := &Server{connections: make(map[*Connection]struct{}), replies: make(map[string]*replies)}
 	s.registry.init()
@@ -50,7 +50,7 @@ func Open(c node.Config) (*Server, error) {
 	return s, nil
 }
 
-// Close ends all connections and waits until everything has ended and is on disk.
+// Close closes all connections and returns when everything has ended and is on disk.
 func (n *Server) Close() error {
 	err := n.Node.Close()
 	n.incomplete.stop()
@@ -61,38 +61,40 @@ func (n *Server) Close() error {
 func (n *Server) Shutdown(reason string) {
 	n.mu.Lock()
 	n.closing = true
-	connections := slices.Collect(maps.Keys(n.connections))
 	n.mu.Unlock()
-	for _, c := range connections {
-		c.shutdown(reason)
-	}
+	n.closeAllConnections(reason)
 }
 
 // DiskFailed closes all connections and listeners, and accepts no more connections.
 func (n *Server) DiskFailed(err error) {
 	n.mu.Lock()
 	n.failed = err
-	connections := slices.Collect(maps.Keys(n.connections))
-	listeners := slices.Clone(n.listeners)
 	n.mu.Unlock()
-	for _, ln := range listeners {
+	for _, ln := range n.Listeners() {
 		_ = ln.Close()
 	}
+	n.closeAllConnections("the broker's disk has failed")
+}
+
+func (n *Server) closeAllConnections(reason string) {
+	n.mu.Lock()
+	connections := slices.Collect(maps.Keys(n.connections))
+	n.mu.Unlock()
 	for _, c := range connections {
-		c.shutdown("the broker's disk has failed")
+		c.Close(reason)
 	}
 }
 
-// CloseConnections closes the open connections that are chosen by their user and virtual host.
+// CloseConnections closes the open connections for which chosen returns true.
 func (n *Server) CloseConnections(reason string, chosen func(user string, v *node.Vhost) bool) {
 	for _, c := range n.openConnections() {
 		if chosen(c.User, c.vhost) {
-			c.shutdown(reason)
+			c.Close(reason)
 		}
 	}
 }
 
-// AlarmChanged tells the clients that have published that they are blocked, or no longer.
+// AlarmChanged notifies the clients that have published that they are blocked or unblocked.
 func (n *Server) AlarmChanged(which node.Alarm, raised bool) {
 	for _, c := range n.openConnections() {
 		c.alarmChanged(which, raised)
@@ -102,7 +104,7 @@ func (n *Server) AlarmChanged(which node.Alarm, raised bool) {
 // MemoryShort watches incomplete messages while the alarm for memory is raised.
 func (n *Server) MemoryShort() { n.incomplete.watch() }
 
-// Serve takes connections from a listener until it is closed, the context ends or the disk fails.
+// Serve accepts connections from a listener until it is closed, the context ends or the disk fails.
 func (n *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if !n.Tasks.Enter() {
 		return net.ErrClosed
@@ -116,10 +118,9 @@ func (n *Server) Serve(ctx context.Context, ln net.Listener) error {
 		_ = ln.Close()
 	}
 	defer n.forgetListener(ln)
-	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
-	defer stop()
-	ended := n.Tasks.AtEnd(func() { _ = ln.Close() })
-	defer ended()
+	for _, end := range []context.Context{ctx, n.Stopping} {
+		defer context.AfterFunc(end, func() { _ = ln.Close() })()
+	}
 	pause := 5 * time.Millisecond
 	for {
 		conn, err := ln.Accept()
@@ -130,17 +131,17 @@ func (n *Server) Serve(ctx context.Context, ln net.Listener) error {
 			pause = 5 * time.Millisecond
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case n.Tasks.Ended():
+		case n.Closed():
 			return net.ErrClosed
 		case n.Failed() != nil:
 			return n.Failed()
 		case errors.As(err, &temporary) && temporary.Temporary():
-			// Out of file descriptors, most often: it passes when somebody goes.
+			// Usually there are no file descriptors left, until a client disconnects.
 			n.Log.Warn("accept a connection", "error", err, "retry in", pause)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
-			case <-n.Stopping:
+			case <-n.Stopping.Done():
 			}
 			pause = min(2*pause, time.Second)
 		default:
@@ -155,7 +156,7 @@ func (n *Server) forgetListener(ln net.Listener) {
 	n.listeners = slices.DeleteFunc(n.listeners, func(l net.Listener) bool { return l == ln })
 }
 
-// Listeners returns those that are served.
+// Listeners returns the listeners that are served.
 func (n *Server) Listeners() []net.Listener {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,8 +166,8 @@ func (n *Server) Listeners() []net.Listener {
 // Handle serves a connection in the background.
 func (n *Server) Handle(conn net.Conn) { n.handle(conn, false) }
 
-// Dial connects within the process. The broker's own connections, which serve requests of the HTTP API, are marked: they are not those of clients
-// and count for no limit.
+// Dial connects within the process. The broker's own connections, which serve requests of the HTTP API, are marked: no
+// limit applies to them.
 func (n *Server) Dial(own bool) net.Conn {
 	client, server := newPipe(n.pipes.Add(1))
 	n.handle(server, own)
@@ -207,14 +208,14 @@ func (n *Server) part(c *Connection) {
 	delete(n.connections, c)
 }
 
-// randomName makes names as RabbitMQ does: a prefix and 22 characters that nobody can guess.
+// randomName returns a name like those of RabbitMQ: a prefix and 22 characters that cannot be guessed.
 func randomName(prefix string) string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// EachUnacked visits the deliveries that clients have not settled, while nothing of their channel changes.
+// EachUnacked visits the unacked deliveries. The channel of a delivery is locked meanwhile.
 func (n *Server) EachUnacked(visit func(*node.Queue, queue.Item)) {
 	n.eachChannel(func(ch *Channel) {
 		ch.mu.Lock()

@@ -1,15 +1,15 @@
 package session
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 
 	"github.com/rehop/rehop/broker/internal/node"
 	"github.com/rehop/rehop/broker/internal/store"
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// settle does what a client answers to deliveries.
+// settle handles the answer to deliveries.
 func (ch *Channel) settle(tag uint64, multiple bool, a node.Answer) error {
 	ch.mu.Lock()
 	taken, ok := ch.unackedList.take(tag, multiple, ch.taken[:0])
@@ -27,7 +27,7 @@ func (ch *Channel) settle(tag uint64, multiple bool, a node.Answer) error {
 	return nil
 }
 
-// finish settles deliveries that have left the list of unacked ones, and serves consumers that have room by that.
+// finish settles deliveries that were removed from the list of unacked ones, and delivers to consumers that have room now.
 func (ch *Channel) finish(taken []delivery, a node.Answer) {
 	ch.mu.Lock()
 	for _, d := range taken {
@@ -37,14 +37,13 @@ func (ch *Channel) finish(taken []delivery, a node.Answer) {
 			d.queue.CountAsConsumers(-1)
 		}
 	}
-	sated := ch.takeFull()
+	full := ch.takeFull()
 	ch.mu.Unlock()
 	ch.settleAtQueues(slices.DeleteFunc(taken, func(d delivery) bool { return d.released }), a)
-	ch.resume(sated)
+	ch.resume(full)
 	ch.node.CheckMemory()
 }
 
-// settleAtQueues does what becomes of deliveries at their queues.
 func (ch *Channel) settleAtQueues(taken []delivery, a node.Answer) {
 	for len(taken) > 0 {
 		q, n := taken[0].queue, 0
@@ -60,7 +59,7 @@ func (ch *Channel) settleAtQueues(taken []delivery, a node.Answer) {
 	}
 }
 
-// recover gives back all that was not acknowledged.
+// recover requeues all unacked messages.
 func (ch *Channel) recover(requeue bool) error {
 	if !requeue {
 		return node.Refuse(wire.NotImplemented, "requeue=false")
@@ -72,7 +71,7 @@ func (ch *Channel) recover(requeue bool) error {
 	return nil
 }
 
-// transaction is what a channel will do when it commits.
+// transaction is what a channel does when it commits.
 type transaction struct {
 	publishes []publication
 	charge    reservation // for them
@@ -86,7 +85,7 @@ type answered struct {
 }
 
 func (tx *transaction) add(taken []delivery, a node.Answer) {
-	tx.answers = append(tx.answers, answered{append([]delivery(nil), taken...), a})
+	tx.answers = append(tx.answers, answered{slices.Clone(taken), a})
 }
 
 // deliveries returns those that were answered and not committed.
@@ -98,10 +97,9 @@ func (tx *transaction) deliveries() (all []delivery) {
 }
 
 func sortByTag(all []delivery) {
-	sort.Slice(all, func(i, j int) bool { return all[i].tag < all[j].tag })
+	slices.SortFunc(all, func(a, b delivery) int { return cmp.Compare(a.tag, b.tag) })
 }
 
-// transact begins, commits or rolls back.
 func (ch *Channel) transact(m wire.Method) error {
 	if _, ok := m.(*wire.TxSelect); ok {
 		if ch.confirming {
@@ -110,8 +108,7 @@ func (ch *Channel) transact(m wire.Method) error {
 		if ch.tx == nil {
 			ch.tx = &transaction{}
 		}
-		ch.send(&wire.TxSelectOK{})
-		return nil
+		return ch.send(&wire.TxSelectOK{})
 	}
 	if ch.tx == nil {
 		return node.Refuse(wire.PreconditionFailed, "channel is not transactional")
@@ -126,17 +123,15 @@ func (ch *Channel) transact(m wire.Method) error {
 			ch.acks.expect(ch, next.due)
 		}
 		ch.mu.Unlock()
-		ch.send(&wire.TxRollbackOK{})
-		return nil
+		return ch.send(&wire.TxRollbackOK{})
 	}
 	if err := ch.commit(tx); err != nil {
 		return err
 	}
-	ch.send(&wire.TxCommitOK{})
-	return nil
+	return ch.send(&wire.TxCommitOK{})
 }
 
-// commit publishes and answers, and returns when all of it is on disk.
+// commit publishes and settles, and returns when everything is on disk.
 func (ch *Channel) commit(tx *transaction) error {
 	n := ch.node
 	refused := false

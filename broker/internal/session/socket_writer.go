@@ -11,33 +11,33 @@ import (
 
 // Bounds of what waits to be written to one client.
 const (
-	// stopDeliveringAt is where no more is delivered until the client has read.
+	// stopDeliveringAt is above how many bytes nothing more is delivered until the client has read.
 	stopDeliveringAt = 256 << 10
-	// stopReadingAt is where nothing more is read from a client that does not read its answers.
+	// stopReadingAt is above how many bytes nothing more is read from a client that does not read its answers.
 	stopReadingAt = 1 << 20
-	// keptBuffer is the largest buffer that is kept for the next time.
+	// keptBuffer is the largest buffer that is reused.
 	keptBuffer = 1 << 20
-	// promptBytes is how much is written by who has it rather than by the writer.
+	// promptBytes is up to how many bytes flush writes itself instead of waking the writer.
 	promptBytes = 16 << 10
 )
 
-// socketWriter gathers frames and writes many of them at once.
+// socketWriter collects frames and writes many of them at once.
 type socketWriter struct {
 	conn   net.Conn
 	prompt prompt.Writer // nil: only the writer writes
 
-	full atomic.Bool // there is more in buf than crammedOutbox
+	full atomic.Bool // buf has more than stopReadingAt
 
 	mu      sync.Mutex
 	work    sync.Cond // something to write, or the end
 	room    sync.Cond // less to write, or the end
-	busy    bool      // somebody writes
+	busy    bool      // a goroutine writes
 	rest    []byte    // what could not be written at once, before buf
 	buf     []byte
 	spare   []byte
 	ending  bool        // write what is there, then end
 	broken  bool        // nothing can be written
-	waiting []*consumer // to be served again when there is room
+	waiting []*consumer // to be resumed when there is room
 	written uint64      // bytes
 	ended   chan struct{}
 }
@@ -48,7 +48,7 @@ func newSocketWriter(conn net.Conn) *socketWriter {
 	return o
 }
 
-// write writes until the end. It calls resume for consumers that there is room for again, and failed if the client is gone.
+// write writes until the end. It calls resume for consumers when there is room again, and failed if the client is gone.
 func (o *socketWriter) write(resume func(*consumer), failed func()) {
 	defer close(o.ended)
 	o.mu.Lock()
@@ -89,7 +89,7 @@ func (o *socketWriter) write(resume func(*consumer), failed func()) {
 	}
 }
 
-// take returns what is to be written next. The writer is locked.
+// take returns what has to be written next. The writer is locked.
 func (o *socketWriter) take() []byte {
 	if buf := o.rest; len(buf) > 0 {
 		o.rest = nil
@@ -126,8 +126,8 @@ func (o *socketWriter) unlock(buf []byte) {
 	o.mu.Unlock()
 }
 
-// flush is shut for who would rather write itself than wake the writer. It does not wait for the client: what that does not take
-// at once is left to the writer, and so is an error.
+// flush is unlock for callers that write themselves instead of waking the writer. It does not wait for the client: it
+// leaves the rest, and errors, to the writer.
 func (o *socketWriter) flush(buf []byte) {
 	if o.prompt == nil || o.busy || o.broken || o.ending || len(o.rest) > 0 || len(buf) == 0 || len(buf) > promptBytes {
 		o.unlock(buf)
@@ -152,7 +152,7 @@ func (o *socketWriter) flush(buf []byte) {
 	}
 }
 
-// lockFor is open for a delivery: if there is no room, it is not open, and the consumer is called when there is.
+// lockFor is lock for a delivery. If there is no room, it does not lock, and the consumer is resumed when there is.
 func (o *socketWriter) lockFor(c *consumer) (buf []byte, ok bool) {
 	o.mu.Lock()
 	if o.broken || o.ending {
@@ -167,13 +167,11 @@ func (o *socketWriter) lockFor(c *consumer) (buf []byte, ok bool) {
 	return o.buf, true
 }
 
-// send writes a method.
 func (o *socketWriter) send(channel uint16, m wire.Method) {
 	o.unlock(wire.AppendMethod(o.lock(), channel, m))
 }
 
-// awaitRoom returns when the client has read most of what was written to it, or when over says that waiting is of no use.
-// False: the client is gone.
+// awaitRoom returns when the client has read most of what was written, or when over returns true. False: the client is gone.
 func (o *socketWriter) awaitRoom(over func() bool) bool {
 	if !o.full.Load() {
 		return true // a client that is gone cannot be read from either
@@ -186,21 +184,20 @@ func (o *socketWriter) awaitRoom(over func() bool) bool {
 	return !o.broken
 }
 
-// isBroken reports whether the client is gone.
 func (o *socketWriter) isBroken() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.broken
 }
 
-// wake has those who wait for room look again.
+// wake makes awaitRoom call over again.
 func (o *socketWriter) wake() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.room.Broadcast()
 }
 
-// end writes what is there and ends the writer; it returns at once.
+// end makes the writer write the rest and end. It returns at once.
 func (o *socketWriter) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -208,7 +205,6 @@ func (o *socketWriter) end() {
 	o.work.Signal()
 }
 
-// sent returns how many bytes were written.
 func (o *socketWriter) sent() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

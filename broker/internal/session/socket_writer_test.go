@@ -10,17 +10,17 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// mailbox is an outbox with its writer, and the client that may read from it.
-type mailbox struct {
+// testWriter is a socketWriter that runs, and the client that can read from it.
+type testWriter struct {
 	*socketWriter
 	client  net.Conn
 	resumed []*consumer
 	failed  bool
 }
 
-func newMailbox(t *testing.T) *mailbox {
+func newTestWriter(t *testing.T) *testWriter {
 	server, client := net.Pipe()
-	m := &mailbox{socketWriter: newSocketWriter(server), client: client}
+	m := &testWriter{socketWriter: newSocketWriter(server), client: client}
 	go m.write(func(c *consumer) { m.resumed = append(m.resumed, c) }, func() { m.failed = true })
 	t.Cleanup(func() {
 		m.end()
@@ -30,10 +30,10 @@ func newMailbox(t *testing.T) *mailbox {
 	return m
 }
 
-// stuff puts n bytes into the outbox.
-func (m *mailbox) stuff(n int) { m.unlock(append(m.lock(), make([]byte, n)...)) }
+// stuff appends n bytes.
+func (m *testWriter) stuff(n int) { m.unlock(append(m.lock(), make([]byte, n)...)) }
 
-func (m *mailbox) read(t *testing.T, n int) {
+func (m *testWriter) read(t *testing.T, n int) {
 	t.Helper()
 	if _, err := io.ReadFull(m.client, make([]byte, n)); err != nil {
 		t.Fatal(err)
@@ -41,9 +41,9 @@ func (m *mailbox) read(t *testing.T, n int) {
 	synctest.Wait()
 }
 
-func TestOutboxOrder(t *testing.T) {
+func TestSocketWriterOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMailbox(t)
+		m := newTestWriter(t)
 		go func() {
 			for tag := range uint64(100) {
 				m.send(uint16(tag), &wire.BasicAck{DeliveryTag: tag})
@@ -72,10 +72,10 @@ func TestOutboxOrder(t *testing.T) {
 	})
 }
 
-// TestOutboxGathers: what comes while the client is slow is written at once.
-func TestOutboxGathers(t *testing.T) {
+// TestSocketWriterCollects: what arrives while the client is slow is written at once.
+func TestSocketWriterCollects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMailbox(t)
+		m := newTestWriter(t)
 		m.stuff(1)
 		synctest.Wait() // the writer has it
 		for range 10 {
@@ -92,10 +92,10 @@ func TestOutboxGathers(t *testing.T) {
 	})
 }
 
-// TestOutboxFull: nothing is delivered to a client that does not read, and its consumers are called when it does.
-func TestOutboxFull(t *testing.T) {
+// TestSocketWriterFull: nothing is delivered to a client that does not read, and its consumers are resumed when it does.
+func TestSocketWriterFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMailbox(t)
+		m := newTestWriter(t)
 		one, two := &consumer{}, &consumer{}
 		m.stuff(1)
 		synctest.Wait()
@@ -125,15 +125,15 @@ func TestOutboxFull(t *testing.T) {
 	})
 }
 
-func TestOutboxAwaitRoom(t *testing.T) {
+func TestSocketWriterAwaitRoom(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		then func(t *testing.T, m *mailbox, over *bool)
+		then func(t *testing.T, m *testWriter, over *bool)
 		want bool
 	}{
-		{"the client reads", func(t *testing.T, m *mailbox, _ *bool) { m.read(t, 1) }, true},
-		{"the client goes", func(_ *testing.T, m *mailbox, _ *bool) { _ = m.client.Close() }, false},
-		{"waiting is of no use any more", func(_ *testing.T, m *mailbox, over *bool) {
+		{"the client reads", func(t *testing.T, m *testWriter, _ *bool) { m.read(t, 1) }, true},
+		{"the client goes", func(_ *testing.T, m *testWriter, _ *bool) { _ = m.client.Close() }, false},
+		{"waiting is of no use any more", func(_ *testing.T, m *testWriter, over *bool) {
 			m.mu.Lock()
 			*over = true
 			m.mu.Unlock()
@@ -142,7 +142,7 @@ func TestOutboxAwaitRoom(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMailbox(t)
+				m := newTestWriter(t)
 				m.stuff(1)
 				synctest.Wait()
 				m.stuff(stopReadingAt + 1)
@@ -164,15 +164,15 @@ func TestOutboxAwaitRoom(t *testing.T) {
 	}
 }
 
-// TestOutboxBroken: when the client is gone, everything ends and nothing is kept.
-func TestOutboxBroken(t *testing.T) {
+// TestSocketWriterBroken: when the client is gone, everything ends and nothing is kept.
+func TestSocketWriterBroken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMailbox(t)
+		m := newTestWriter(t)
 		_ = m.client.Close()
 		m.stuff(10)
 		<-m.ended
 		if !m.failed {
-			t.Error("nobody was told")
+			t.Error("the end was not reported")
 		}
 		m.stuff(10)
 		if _, ok := m.lockFor(&consumer{}); ok {
@@ -187,10 +187,10 @@ func TestOutboxBroken(t *testing.T) {
 	})
 }
 
-// TestOutboxLargeBuffer: a buffer that was once very large is not kept.
-func TestOutboxLargeBuffer(t *testing.T) {
+// TestSocketWriterLargeBuffer: a buffer that was once very large is not kept.
+func TestSocketWriterLargeBuffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMailbox(t)
+		m := newTestWriter(t)
 		m.stuff(keptBuffer + 1)
 		m.read(t, keptBuffer+1)
 		m.mu.Lock()

@@ -11,19 +11,19 @@ import (
 	"github.com/rehop/rehop/internal/wire"
 )
 
-// Subscription is a consumer as people see it.
+// Subscription describes a consumer.
 type Subscription struct {
 	Tag       string
 	Queue     *node.Queue
 	Channel   *Channel
 	NoAck     bool
 	Exclusive bool
-	Active    bool // false: it waits for the one that is served to go
+	Active    bool // false: it waits until the active consumer is gone
 	Prefetch  int
 	Arguments wire.Table
 }
 
-// Subscriptions returns the consumers of a queue, in the order of their coming.
+// Subscriptions returns the consumers of a queue, in the order in which they subscribed.
 func Subscriptions(q *node.Queue) []Subscription {
 	status := q.Status()
 	all := make([]Subscription, 0, len(status.Consumers))
@@ -38,7 +38,7 @@ func Subscriptions(q *node.Queue) []Subscription {
 	return all
 }
 
-// Own reports whether the connection is one of the broker's own, by which it does what somebody asks for elsewhere.
+// Own reports whether the broker itself uses the connection, for requests of the HTTP API.
 func (c *Connection) Own() bool { return c.own }
 
 // Inside reports whether the client is in this process.
@@ -47,7 +47,7 @@ func (c *Connection) Inside() bool {
 	return pipe
 }
 
-// Addresses returns the client's address and ours.
+// Addresses returns the client's address and the broker's.
 func (c *Connection) Addresses() (remote, local net.Addr) {
 	return c.conn.RemoteAddr(), c.conn.LocalAddr()
 }
@@ -65,24 +65,20 @@ func (c *Connection) TLS() (tls.ConnectionState, bool) {
 func (c *Connection) Received() uint64 { return c.received.Load() }
 
 // ReceivedBytes returns how many bytes the client has sent.
-func (c *Connection) ReceivedBytes() uint64 { return c.meter.bytes.Load() }
+func (c *Connection) ReceivedBytes() uint64 { return c.poller.bytes.Load() }
 
 // Sent returns how many bytes were written to the client.
-func (c *Connection) Sent() uint64 {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	return c.out.written
-}
+func (c *Connection) Sent() uint64 { return c.out.sent() }
 
 // Connection returns the connection that the channel belongs to.
 func (ch *Channel) Connection() *Connection { return ch.conn }
 
-// ChannelStatus is how a channel is at a moment.
+// ChannelStatus describes a channel.
 type ChannelStatus struct {
 	Channel                 *Channel
 	Confirming              bool
 	Transactional           bool
-	Prefetch                int // of consumers to come
+	Prefetch                int // of new consumers
 	SharedPrefetch          int // of all consumers together
 	Unacked, Consumers      int
 	Unconfirmed             int
@@ -91,8 +87,8 @@ type ChannelStatus struct {
 	Traffic                 node.Traffic
 }
 
-// ChannelStatuses describes the channels of connections. Much of it only a connection's reader knows: one that does not answer before
-// the context ends, because its client is blocked, is described without that.
+// ChannelStatuses describes the channels of connections. Only a connection's reader knows everything. If a reader does
+// not answer before the context ends, because its client is blocked, the description is incomplete.
 func ChannelStatuses(ctx context.Context, connections []*Connection) []ChannelStatus {
 	answers := make([]chan []ChannelStatus, len(connections))
 	for i, c := range connections {
@@ -106,7 +102,7 @@ func ChannelStatuses(ctx context.Context, connections []*Connection) []ChannelSt
 		case statuses := <-answers[i]:
 			all = append(all, statuses...)
 		case <-c.out.ended:
-			// The connection has gone meanwhile.
+			// The connection has ended meanwhile.
 		case <-ctx.Done():
 			all = append(all, c.channelStatuses(false)...)
 		}
@@ -117,7 +113,7 @@ func ChannelStatuses(ctx context.Context, connections []*Connection) []ChannelSt
 	return all
 }
 
-// channelStatuses may be called by the reader alone if it is to tell what is the reader's.
+// channelStatuses describes the channels completely only if the reader calls it.
 func (c *Connection) channelStatuses(byReader bool) []ChannelStatus {
 	channels := c.Channels()
 	all := make([]ChannelStatus, 0, len(channels))

@@ -8,21 +8,21 @@ import (
 	"github.com/rehop/rehop/broker/internal/queue"
 )
 
-// delivery is a message that a client has and has not answered.
+// delivery is a message that was delivered and is unacked.
 type delivery struct {
 	tag      uint64
 	item     queue.Item
 	queue    *node.Queue
 	consumer *consumer // nil: taken by basic.get
 	since    time.Duration
-	due      time.Duration // when it will have been with the client for too long; 0: never
+	due      time.Duration // when it will have been unacked for too long; 0: never
 	settled  bool
-	released bool // its queue has it back, and the client has not answered it yet
+	released bool // it is back in its queue, and the client has not answered it yet
 }
 
-// unackedList holds the deliveries of a channel by their tags.
+// unackedList has the deliveries of a channel by their tags.
 type unackedList struct {
-	entries []delivery // by rising tag; settled ones remain until they are many
+	entries []delivery // by tag; settled ones remain until they are many
 	first   int        // the first that is not settled
 	open    int
 }
@@ -32,7 +32,7 @@ func (l *unackedList) add(d delivery) {
 	l.open++
 }
 
-// find returns the place of a tag, or false if it is not open.
+// find returns the index of a tag, or false if it is not unacked.
 func (l *unackedList) find(tag uint64) (int, bool) {
 	if l.first == len(l.entries) {
 		return 0, false
@@ -52,34 +52,30 @@ func (l *unackedList) find(tag uint64) (int, bool) {
 	return at, !l.entries[at].settled
 }
 
-// take removes a delivery, or with multiple all up to it (tag 0: all), and appends them to into in order of their tags.
+// take removes a delivery, or with multiple all up to it (tag 0: all), and appends them to into in the order of their tags.
 func (l *unackedList) take(tag uint64, multiple bool, into []delivery) ([]delivery, bool) {
-	if !multiple {
+	from, to := l.first, len(l.entries)
+	if tag != 0 || !multiple {
 		at, ok := l.find(tag)
 		if !ok {
 			return into, false
 		}
-		into = append(into, l.entries[at])
-		l.settle(at)
-		l.removeSettled()
-		return into, true
-	}
-	if tag != 0 {
-		if _, ok := l.find(tag); !ok {
-			return into, false
+		if to = at + 1; !multiple {
+			from = at
 		}
 	}
-	for i := l.first; i < len(l.entries) && (tag == 0 || l.entries[i].tag <= tag); i++ {
+	for i := from; i < to; i++ {
 		if !l.entries[i].settled {
 			into = append(into, l.entries[i])
-			l.settle(i)
+			l.entries[i] = delivery{tag: l.entries[i].tag, settled: true}
+			l.open--
 		}
 	}
 	l.removeSettled()
 	return into, true
 }
 
-// reassign gives what one consumer has not answered to another, and returns how much that is.
+// reassign moves the unacked deliveries of one consumer to another, and returns their number.
 func (l *unackedList) reassign(from, to *consumer) (n int) {
 	for i := l.first; i < len(l.entries); i++ {
 		if d := &l.entries[i]; !d.settled && d.consumer == from {
@@ -90,12 +86,7 @@ func (l *unackedList) reassign(from, to *consumer) (n int) {
 	return n
 }
 
-func (l *unackedList) settle(at int) {
-	l.entries[at] = delivery{tag: l.entries[at].tag, settled: true}
-	l.open--
-}
-
-// removeSettled forgets settled entries when they are at the front or many.
+// removeSettled removes settled entries when they are at the front or many.
 func (l *unackedList) removeSettled() {
 	for l.first < len(l.entries) && l.entries[l.first].settled {
 		l.first++
@@ -115,7 +106,7 @@ func (l *unackedList) removeSettled() {
 	}
 }
 
-// firstDue returns the open delivery that will be the first to have been with the client for too long.
+// firstDue returns the unacked delivery that is due first.
 func (l *unackedList) firstDue() (first delivery, held bool) {
 	for _, d := range l.entries[l.first:] {
 		if d.mayExpire() && (!held || d.due < first.due) {
@@ -127,7 +118,7 @@ func (l *unackedList) firstDue() (first delivery, held bool) {
 
 func (d *delivery) mayExpire() bool { return !d.settled && !d.released && d.due != 0 }
 
-// release marks those that have been with the client for too long, and returns them as they were.
+// release marks the deliveries that were unacked for too long, and returns them as they were before.
 func (l *unackedList) release(now time.Duration) (taken []delivery) {
 	for i := l.first; i < len(l.entries); i++ {
 		if d := &l.entries[i]; d.mayExpire() && d.due <= now {
@@ -145,6 +136,6 @@ func (l *unackedList) putBack(deliveries []delivery) {
 			deliveries = append(deliveries, d)
 		}
 	}
-	sort.Slice(deliveries, func(i, j int) bool { return deliveries[i].tag < deliveries[j].tag })
+	sortByTag(deliveries)
 	l.entries, l.first, l.open = deliveries, 0, len(deliveries)
 }

@@ -13,8 +13,8 @@ func tagsOf(deliveries []delivery) (tags []uint64) {
 	return tags
 }
 
-// ledgerOf returns a ledger with deliveries under the tags.
-func ledgerOf(tags ...uint64) *unackedList {
+// listOf returns a list with deliveries under the tags.
+func listOf(tags ...uint64) *unackedList {
 	l := &unackedList{}
 	for _, tag := range tags {
 		l.add(delivery{tag: tag, consumer: &consumer{}})
@@ -31,7 +31,7 @@ func (l *unackedList) tags() (tags []uint64) {
 	return tags
 }
 
-func TestLedgerTake(t *testing.T) {
+func TestUnackedListTake(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		has      []uint64
@@ -57,7 +57,7 @@ func TestLedgerTake(t *testing.T) {
 		{"all of nothing", nil, 0, true, true, nil, nil},
 		{"all up to one of nothing", nil, 3, true, false, nil, nil},
 	} {
-		l := ledgerOf(c.has...)
+		l := listOf(c.has...)
 		taken, ok := l.take(c.tag, c.multiple, nil)
 		if ok != c.ok || !slices.Equal(tagsOf(taken), c.taken) || !slices.Equal(l.tags(), c.left) || l.open != len(c.left) {
 			t.Errorf("%s: got %d, %t with %d left (%d open), want %d, %t with %d left", c.name, tagsOf(taken), ok, l.tags(), l.open, c.taken, c.ok, c.left)
@@ -65,8 +65,8 @@ func TestLedgerTake(t *testing.T) {
 	}
 }
 
-func TestLedgerTakesOnce(t *testing.T) {
-	l := ledgerOf(1, 2, 3)
+func TestUnackedListTakesOnce(t *testing.T) {
+	l := listOf(1, 2, 3)
 	l.take(2, false, nil)
 	if _, ok := l.take(2, false, nil); ok {
 		t.Error("a tag was taken twice")
@@ -81,8 +81,8 @@ func TestLedgerTakesOnce(t *testing.T) {
 	}
 }
 
-func TestLedgerPutBack(t *testing.T) {
-	l := ledgerOf(1, 2, 3, 4, 5)
+func TestUnackedListPutBack(t *testing.T) {
+	l := listOf(1, 2, 3, 4, 5)
 	first, _ := l.take(4, false, nil)
 	second, _ := l.take(2, true, nil)
 	l.add(delivery{tag: 6, consumer: &consumer{}})
@@ -95,8 +95,8 @@ func TestLedgerPutBack(t *testing.T) {
 	}
 }
 
-// TestLedgerAtRandom compares with a list, and sees that what is settled does not pile up.
-func TestLedgerAtRandom(t *testing.T) {
+// TestUnackedListAtRandom compares with a simple list, and checks that settled entries do not pile up.
+func TestUnackedListAtRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var l unackedList
 	var open []uint64

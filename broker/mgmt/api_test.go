@@ -14,8 +14,8 @@ import (
 	"github.com/rehop/rehop/broker/internal/session"
 )
 
-// desk is a broker with its API, on which a test makes requests as guest unless it says otherwise.
-type desk struct {
+// testAPI is a broker with its API. Requests are made as guest unless a test uses another user.
+type testAPI struct {
 	t      testing.TB
 	node   *session.Server
 	server *broker.Server
@@ -24,12 +24,12 @@ type desk struct {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func newDesk(t testing.TB) *desk {
+func newTestAPI(t testing.TB) *testAPI {
 	t.Helper()
-	return deskOf(t, &broker.Server{Logger: quiet()})
+	return testAPIOf(t, &broker.Server{Logger: quiet()})
 }
 
-func deskOf(t testing.TB, server *broker.Server) *desk {
+func testAPIOf(t testing.TB, server *broker.Server) *testAPI {
 	t.Helper()
 	handler, err := Handler(server)
 	if err != nil {
@@ -46,10 +46,10 @@ func deskOf(t testing.TB, server *broker.Server) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &desk{t: t, node: engine, server: server, http: web}
+	return &testAPI{t: t, node: engine, server: server, http: web}
 }
 
-// reply is what came back.
+// reply is an answer.
 type reply struct {
 	status int
 	header http.Header
@@ -65,9 +65,11 @@ func (r reply) reason() string {
 	return text
 }
 
-func (d *desk) do(method, path, body string) reply { return d.as("guest", "guest", method, path, body) }
+func (d *testAPI) do(method, path, body string) reply {
+	return d.as("guest", "guest", method, path, body)
+}
 
-func (d *desk) as(user, password, method, path, body string) reply {
+func (d *testAPI) as(user, password, method, path, body string) reply {
 	d.t.Helper()
 	r, err := http.NewRequest(method, d.http.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -80,7 +82,7 @@ func (d *desk) as(user, password, method, path, body string) reply {
 	return d.send(r)
 }
 
-func (d *desk) send(r *http.Request) reply {
+func (d *testAPI) send(r *http.Request) reply {
 	d.t.Helper()
 	answer, err := http.DefaultTransport.RoundTrip(r) // follows no redirect
 	if err != nil {
@@ -94,8 +96,8 @@ func (d *desk) send(r *http.Request) reply {
 	return reply{answer.StatusCode, answer.Header, string(content)}
 }
 
-// must makes a request that has to be answered with a status.
-func (d *desk) must(want int, method, path, body string) reply {
+// must makes a request whose answer must have a status.
+func (d *testAPI) must(want int, method, path, body string) reply {
 	d.t.Helper()
 	got := d.do(method, path, body)
 	if got.status != want {
@@ -105,7 +107,7 @@ func (d *desk) must(want int, method, path, body string) reply {
 }
 
 // read decodes an answer.
-func (d *desk) read(path string, into any) {
+func (d *testAPI) read(path string, into any) {
 	d.t.Helper()
 	got := d.must(http.StatusOK, "GET", path, "")
 	if err := json.Unmarshal([]byte(got.body), into); err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestPromptSocket: a client that does not read holds up nobody, and gets everything when it does.
+// TestPromptSocket: a client that does not read blocks nothing, and gets everything when it reads.
 func TestPromptSocket(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// promptConn takes some bytes at once, and passes on the rest.
+// promptConn accepts some bytes at once, and passes on the rest.
 type promptConn struct {
 	net.Conn
 	room  int
@@ -25,8 +25,8 @@ func (c *promptConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestOutboxDispatch: what the client takes at once is not left to the writer, and the order stays.
-func TestOutboxDispatch(t *testing.T) {
+// TestSocketWriterFlush: what the client reads at once is not left to the writer, and the order stays.
+func TestSocketWriterFlush(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		room int
@@ -36,7 +36,7 @@ func TestOutboxDispatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server, client := net.Pipe()
 				conn := &promptConn{Conn: server, room: c.room}
-				m := &mailbox{socketWriter: newSocketWriter(conn), client: client}
+				m := &testWriter{socketWriter: newSocketWriter(conn), client: client}
 				go m.write(func(*consumer) {}, func() {})
 				synctest.Wait()
 				for _, part := range []string{"one ", "two ", "last"} {
@@ -57,12 +57,12 @@ func TestOutboxDispatch(t *testing.T) {
 	}
 }
 
-// TestOutboxDispatchBusy: while the writer waits for the client nobody passes it.
-func TestOutboxDispatchBusy(t *testing.T) {
+// TestSocketWriterFlushBusy: while the writer waits for the client, nothing overtakes it.
+func TestSocketWriterFlushBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, client := net.Pipe()
 		conn := &promptConn{Conn: server, room: 100}
-		m := &mailbox{socketWriter: newSocketWriter(conn), client: client}
+		m := &testWriter{socketWriter: newSocketWriter(conn), client: client}
 		go m.write(func(*consumer) {}, func() {})
 		m.unlock(append(m.lock(), "slow "...))
 		synctest.Wait() // the writer has it
