@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"cmp"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,13 +8,13 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// embeddedProduct is how rehop's own broker calls itself.
+// embeddedProduct is the product name of the embedded broker.
 const embeddedProduct = "rehop"
 
-// embedded reports whether the broker is rehop's own, which has no Erlang and no feature flags.
+// embedded reports whether the broker is the embedded one, which has no Erlang and no feature flags.
 func (c *checkup) embedded() bool { return c.chart.overview.Product == embeddedProduct }
 
-// embeddedOr is the first text for rehop's own broker, and the second for RabbitMQ.
+// embeddedOr is the first text for the embedded broker, and the second for RabbitMQ.
 func (c *checkup) embeddedOr(embedded, rabbit string) string {
 	if c.embedded() {
 		return embedded
@@ -24,19 +22,17 @@ func (c *checkup) embeddedOr(embedded, rabbit string) string {
 	return rabbit
 }
 
-// ctl is what to run: a command of RabbitMQ's, or a request to the management API of rehop's own broker, which has no such commands. In both %q or %s
-// stands for the virtual host.
+// ctl is what to run: a command of RabbitMQ, or a request to the management API of the embedded broker, which has no such commands. %q in the command
+// and %s in the request stand for the virtual host.
 func (c *checkup) ctl(command, request string) string {
-	vhost := c.admin.management.vhost
 	if c.embedded() {
-		return strings.ReplaceAll(request, "%s", url.PathEscape(vhost)) + " of the management API"
+		return c.admin.management.path(request) + " of the management API"
 	}
-	return strings.ReplaceAll(command, "%q", strconv.Quote(vhost))
+	return strings.ReplaceAll(command, "%q", strconv.Quote(c.admin.management.vhost))
 }
 
-// prevents is what a feature flag that is disabled prevents by itself, besides upgrades.
+// prevents is what a disabled feature flag prevents, in addition to upgrades.
 var prevents = map[string]string{
-	"quorum_queue":                 "no quorum queue can be declared",
 	"stream_queue":                 "no stream can be declared",
 	"quorum_queue_non_voters":      "a new member of a quorum queue votes before it has caught up",
 	"message_containers_deaths_v2": "cycles of dead letters are not always found",
@@ -49,15 +45,14 @@ func (c *checkup) flags() {
 		if f.State == "enabled" || f.State == "unavailable" || f.Stability != "stable" && f.Stability != "required" {
 			continue
 		}
-		said := f.Name
-		if what, known := prevents[f.Name]; known {
-			said += " (without it " + what + ")"
-		}
 		if f.Name == "quorum_queue" {
 			c.find("broker.feature-flag", c.broker(), "rabbitmqctl enable_feature_flag quorum_queue", "feature flag quorum_queue is %s: no quorum queue can be declared", f.State)
 			continue
 		}
-		off = append(off, said)
+		if what, known := prevents[f.Name]; known {
+			f.Name += " (without it " + what + ")"
+		}
+		off = append(off, f.Name)
 	}
 	if len(off) > 0 {
 		slices.Sort(off)
@@ -78,10 +73,10 @@ func (c *checkup) nodes() {
 			c.find("broker.alarm", node, "consume messages, stop publishers, or "+c.embeddedOr("give the process more memory (its control group, or GOMEMLIMIT)", "raise vm_memory_high_watermark"), "it has a memory alarm")
 		}
 		if n.DiskFull {
-			c.find("broker.alarm", node, c.embeddedOr("free disk space; rehop broker compact gives back that of settled messages while the broker is stopped", "free disk space, or lower disk_free_limit"), "it has a disk alarm")
+			c.find("broker.alarm", node, c.embeddedOr("free disk space; rehop broker compact frees the space of acked messages while the broker is stopped", "free disk space, or lower disk_free_limit"), "it has a disk alarm")
 		}
 		if len(n.Partitions) > 0 {
-			c.find("broker.partition", node, "mend the network, then restart the nodes of the side that is given up; set cluster_partition_handling to pause_minority",
+			c.find("broker.partition", node, "repair the network, then restart the nodes of the side that you give up; set cluster_partition_handling to pause_minority",
 				"it has lost %s", strings.Join(n.Partitions, ", "))
 		}
 	}
@@ -92,7 +87,7 @@ func (c *checkup) unroutable() {
 		c.find("broker.unroutable", c.vhost(), "publish mandatory, as rehop does, or give the exchanges an alternate exchange", "%d messages were dropped because no queue was bound for them", n)
 	}
 	if n := c.chart.vhost.Stats.object.Returned; n > 0 {
-		c.findAs(Info, "broker.unroutable", c.vhost(), "bind a queue for their keys, or correct the keys", "%d messages went back to their publishers because no queue was bound for them", n)
+		c.findAs(Info, "broker.unroutable", c.vhost(), "bind a queue for their keys, or correct the keys", "%d messages were returned to their publishers because no queue was bound for them", n)
 	}
 }
 
@@ -100,25 +95,12 @@ func (c *checkup) churn() {
 	churn := c.chart.overview.Churn.object
 	for what, rate := range map[string]float64{"connections": churn.Connections.Rate, "channels": churn.Channels.Rate, "queues": churn.Queues.Rate} {
 		if rate > c.options.MaxChurn {
-			c.find("broker.churn", c.broker(), "keep connections and channels open, and declare queues once; a client of rehop does", "%.0f %s are opened or declared per second", rate, what)
+			c.find("broker.churn", c.broker(), "keep connections and channels open, and declare queues once, as rehop does", "%.0f %s are opened or declared per second", rate, what)
 		}
 	}
 	if slices.ContainsFunc(c.chart.live.Queues, atLeastOnce) && !c.embedded() {
 		c.find("broker.dead-letter-timeout", c.broker(),
 			"look with rabbitmqctl eval 'application:get_env(rabbit, dead_letter_worker_publisher_confirm_timeout).'; in advanced.config: {rabbit, [{dead_letter_worker_publisher_confirm_timeout, 15000}]}",
-			"queues dead-letter at least once, and the API does not tell the timeout")
+			"queues dead-letter at least once, and the API does not show the timeout")
 	}
-}
-
-// atLeastOnce reports whether a queue keeps its dead letters until they are confirmed.
-func atLeastOnce(q topology.LiveQueue) bool {
-	_, dies := q.Effective("dead-letter-exchange")
-	return dies && q.Type == "quorum" && setting(q, "dead-letter-strategy") == "at-least-once" && setting(q, "overflow") == "reject-publish"
-}
-
-// setting is what an argument and the policies come to, as text.
-func setting(q topology.LiveQueue, name string) string {
-	v, _ := q.Effective(name)
-	text, _ := v.(string)
-	return cmp.Or(text, "")
 }

@@ -2,22 +2,23 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
-// series is what is known of a release series of RabbitMQ.
+// series is what is known about a release series of RabbitMQ.
 type series struct {
 	release   release
 	community string // the last day of community support
 	extended  string // the last day of support under a commercial license
 	erlang    release
-	next      string // where an upgrade in place goes first; "" for the newest series
+	next      string // the first series of an upgrade in place; "" for the newest series
 }
 
-// knownSeries are those that RabbitMQ's release information lists (https://www.rabbitmq.com/release-information, as of August 2026), the oldest
-// first. Community support is for the newest series only: it ends with the month in which the next one comes, or on the day that is
-// announced. The upgrade paths are those of https://www.rabbitmq.com/docs/upgrade, the lowest version of Erlang is that of
-// https://www.rabbitmq.com/docs/which-erlang. A series that is newer than these is not known, and nothing is reported of it.
+// knownSeries are the series in RabbitMQ's release information (https://www.rabbitmq.com/release-information, as of August 2026), the oldest
+// first. Only the newest series has community support: it ends with the month in which the next series is released, or on the day that is
+// announced. The upgrade paths are from https://www.rabbitmq.com/docs/upgrade, the lowest versions of Erlang from
+// https://www.rabbitmq.com/docs/which-erlang. Newer series are not known, and nothing is reported about them.
 var knownSeries = []series{
 	{release{3, 10}, "2022-09-30", "2023-12-31", release{23, 2}, "3.11"},
 	{release{3, 11}, "2023-06-30", "2024-06-30", release{25, 0}, "3.12"},
@@ -29,14 +30,13 @@ var knownSeries = []series{
 	{release{4, 3}, "2026-11-30", "2028-04-30", release{26, 2}, ""},
 }
 
-// seriesOf finds what is known of a release.
+// seriesOf finds what is known about a release.
 func seriesOf(r release) (series, bool) {
-	for _, s := range knownSeries {
-		if s.release == r {
-			return s, true
-		}
+	i := slices.IndexFunc(knownSeries, func(s series) bool { return s.release == r })
+	if i < 0 {
+		return series{}, false
 	}
-	return series{}, false
+	return knownSeries[i], true
 }
 
 // day reads a date of the table.
@@ -48,10 +48,10 @@ func day(text string) time.Time {
 	return t
 }
 
-// yearWithoutFixes is how long a series may be out of community support before that is worse than worth knowing.
+// yearWithoutFixes is how long a series may be out of community support before that is a warning.
 const yearWithoutFixes = 365 * 24 * time.Hour
 
-// unsupported reports whether the series gets no more fixes on that day, and how bad that is.
+// unsupported reports whether the series gets no more fixes on a day, and how bad that is.
 func (s series) unsupported(now time.Time) (Severity, bool) {
 	ended := day(s.community).AddDate(0, 0, 1)
 	switch {
@@ -63,7 +63,7 @@ func (s series) unsupported(now time.Time) (Severity, bool) {
 	return Warning, true
 }
 
-// path is the way to the newest series that is known, in place.
+// path is the upgrade path to the newest known series, in place.
 func (s series) path() string {
 	way := s.release.String()
 	for s.next != "" {
@@ -97,12 +97,12 @@ func (c *checkup) versions() {
 	}
 }
 
-// leave is how to get from a series to one that is supported.
+// leave is how to upgrade from a series to a supported one.
 func (s series) leave() string {
-	newest := knownSeries[len(knownSeries)-1].release
 	if s.next == "" {
 		return "upgrade to the newest release series; see docs/upgrade.md"
 	}
+	newest := knownSeries[len(knownSeries)-1].release
 	return fmt.Sprintf("upgrade in place by way of %s, or move to a new cluster of RabbitMQ %s; see docs/upgrade.md", s.path(), newest)
 }
 
@@ -117,4 +117,40 @@ func (r release) requiring() string {
 		return "RabbitMQ 4.3"
 	}
 	return "a later release"
+}
+
+// deprecation is a deprecated feature of RabbitMQ.
+type deprecation struct {
+	about    string // the check that finds the objects that use it; "": there is none
+	severity Severity
+	fix      string
+}
+
+// deprecations are from https://www.rabbitmq.com/release-information/deprecated-features-list.
+var deprecations = map[string]deprecation{
+	"transient_nonexcl_queues": {"queue.transient", Warning, "declare queues durable or exclusive; until that is done, put deprecated_features.permit.transient_nonexcl_queues = true into the rabbitmq.conf of all nodes before an upgrade to 4.3, which refuses them otherwise"},
+	"global_qos":               {"channel.global-prefetch", Warning, "set the prefetch for each consumer: basic.qos with global false; RabbitMQ 4.3 applies it to each consumer anyway"},
+	"queue_master_locator":     {"queue.old-arguments", Warning, "use x-queue-leader-locator, or queue-leader-locator in policies; RabbitMQ 4.3 refuses x-queue-master-locator"},
+	"classic_queue_mirroring":  {"policy.mirrors", Warning, "migrate classic queues to quorum queues (rehop topology migrate), and remove the ha- keys from policies"},
+	"ram_node_type":            {"broker.ram-node", Warning, "rabbitmqctl change_cluster_node_type disc, on the RAM nodes"},
+	// It does not affect rehop, and every management plugin uses it.
+	"management_metrics_collection": {"", Info, "use the Prometheus plugin for metrics"},
+}
+
+// deprecated finds deprecated features that are in use, unless the objects that use them were found in this virtual host.
+func (c *checkup) deprecated() {
+	for _, f := range c.chart.used {
+		d, known := deprecations[f.Name]
+		if !known {
+			d = deprecation{"", Warning, "see https://www.rabbitmq.com/release-information/deprecated-features-list"}
+		}
+		if d.about != "" && slices.ContainsFunc(c.findings, func(found Finding) bool { return found.ID == d.about }) {
+			continue
+		}
+		found := "feature %s is deprecated, and in use"
+		if d.about != "" {
+			found += " in another virtual host"
+		}
+		c.findAs(d.severity, "broker.deprecated-feature", c.broker(), d.fix, found, f.Name)
+	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Each ailment has an id of its own, a reason, and a place in the documentation.
-func TestAilments(t *testing.T) {
+// Each check has its own id and a reason, and is documented.
+func TestChecks(t *testing.T) {
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]bool)
-	for _, a := range Ailments() {
+	for _, a := range Checks() {
 		if seen[a.ID] || a.Why == "" || a.Severity.rank() < 0 {
-			t.Errorf("ailment %+v is there twice, or not complete", a)
+			t.Errorf("check %+v exists twice, or is not complete", a)
 		}
 		seen[a.ID] = true
 		if !strings.Contains(string(text), "`"+a.ID+"`") {

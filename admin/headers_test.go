@@ -7,6 +7,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
@@ -108,7 +109,8 @@ func TestFailedByLibrary(t *testing.T) {
 		name          string
 		headers       amqp091.Table
 		attempts      int
-		kind, reason  string
+		kind          rehop.Kind
+		reason        string
 		exchange, key string
 	}{
 		{"rascal has republished it", rascal(amqp091.Table{"republished": int64(2)}), 3, "error", "boom", "order", "order.created"},

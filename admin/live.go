@@ -5,13 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"github.com/rehop/rehop/topology"
 )
 
-// Live reads what the broker has in the virtual host. It needs the management API, whose counts of messages
-// are some seconds old.
+// Live returns the exchanges, queues, bindings and policies of the virtual host. It needs the management API, whose message counts
+// are a few seconds old.
 func (a *Admin) Live(ctx context.Context) (topology.Live, error) {
 	live, err := a.management.live(ctx)
 	if err != nil {
@@ -20,12 +19,11 @@ func (a *Admin) Live(ctx context.Context) (topology.Live, error) {
 	return live, nil
 }
 
-func (m *management) live(ctx context.Context) (topology.Live, error) {
+func (m *management) live(ctx context.Context) (live topology.Live, err error) {
 	var (
 		exchanges []apiExchange
-		queues    []apiLiveQueue
+		queues    []apiQueue
 		bindings  []apiRoute
-		live      topology.Live
 	)
 	for _, list := range []struct {
 		path string
@@ -62,14 +60,13 @@ func (m *management) live(ctx context.Context) (topology.Live, error) {
 	return live, nil
 }
 
-// defaults finds the broker's version, and the type that it gives to queues which are declared without one. Not
-// every user may read that.
+// defaults finds the version of the broker, and the type of queues that are declared without one. Not every user may read the latter.
 func (m *management) defaults(ctx context.Context, live *topology.Live) error {
 	var overview struct {
 		Version string `json:"rabbitmq_version"`
 		Product string `json:"product_name"`
 	}
-	if err := m.call(ctx, http.MethodGet, "/api/overview?columns=rabbitmq_version,product_name", nil, &overview); err != nil {
+	if err := m.get(ctx, "/api/overview?columns=rabbitmq_version,product_name", &overview); err != nil {
 		return err
 	}
 	live.Version, live.Product = overview.Version, overview.Product
@@ -85,69 +82,76 @@ func (m *management) defaults(ctx context.Context, live *topology.Live) error {
 	return nil
 }
 
-// apiArgs are arguments as the API writes them: without any they can be a list.
-type apiArgs topology.Args
+// perhaps is an object of the API. RabbitMQ writes an empty one as a list.
+type perhaps[T any] struct{ object T }
 
-func (a *apiArgs) UnmarshalJSON(text []byte) error {
-	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
+func (p *perhaps[T]) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte("[")) {
 		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	var table map[string]any
-	if err := decoder.Decode(&table); err != nil {
-		return err
-	}
-	*a = apiArgs(table)
-	return nil
+	return decoder.Decode(&p.object)
 }
 
 type apiExchange struct {
-	Name       string  `json:"name"`
-	Kind       string  `json:"type"`
-	Durable    bool    `json:"durable"`
-	AutoDelete bool    `json:"auto_delete"`
-	Internal   bool    `json:"internal"`
-	Arguments  apiArgs `json:"arguments"`
-	Policy     string  `json:"policy"`
+	Name       string                 `json:"name"`
+	Kind       string                 `json:"type"`
+	Durable    bool                   `json:"durable"`
+	AutoDelete bool                   `json:"auto_delete"`
+	Internal   bool                   `json:"internal"`
+	Arguments  perhaps[topology.Args] `json:"arguments"`
+	Policy     string                 `json:"policy"`
 }
 
 func (x apiExchange) live() topology.LiveExchange {
 	return topology.LiveExchange{
-		Exchange: topology.Exchange{Name: x.Name, Kind: x.Kind, Internal: x.Internal, AutoDelete: x.AutoDelete, Args: topology.Args(x.Arguments)},
+		Exchange: topology.Exchange{Name: x.Name, Kind: x.Kind, Internal: x.Internal, AutoDelete: x.AutoDelete, Args: x.Arguments.object},
 		Durable:  x.Durable, Policy: x.Policy,
 	}
 }
 
-type apiLiveQueue struct {
-	apiQueue
-	Durable        bool    `json:"durable"`
-	AutoDelete     bool    `json:"auto_delete"`
-	Exclusive      bool    `json:"exclusive"`
-	Arguments      apiArgs `json:"arguments"`
-	Policy         string  `json:"policy"`
-	OperatorPolicy string  `json:"operator_policy"`
+// apiQueue has the columns of a queue that a request has asked for.
+type apiQueue struct {
+	Name           string                 `json:"name"`
+	Type           string                 `json:"type"`
+	Durable        bool                   `json:"durable"`
+	AutoDelete     bool                   `json:"auto_delete"`
+	Exclusive      bool                   `json:"exclusive"`
+	Arguments      perhaps[topology.Args] `json:"arguments"`
+	Policy         string                 `json:"policy"`
+	OperatorPolicy string                 `json:"operator_policy"`
+	Ready          int                    `json:"messages_ready"`
+	Unacked        int                    `json:"messages_unacknowledged"`
+	Delayed        int                    `json:"messages_delayed"` // by a quorum queue of RabbitMQ 4.3
+	Dying          int                    `json:"messages_dlx"`     // dead-lettered, and not yet confirmed by their next queue
+	Bytes          int                    `json:"message_bytes"`
+	Consumers      int                    `json:"consumers"`
+	Members        []string               `json:"members"` // of a quorum queue
+	Online         []string               `json:"online"`
 }
 
-func (q apiLiveQueue) live() topology.LiveQueue {
+func (q apiQueue) live() topology.LiveQueue {
 	return topology.LiveQueue{
-		Queue: topology.Queue{Name: q.Name, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Args: topology.Args(q.Arguments)},
+		Queue: topology.Queue{Name: q.Name, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Args: q.Arguments.object},
 		Type:  q.Type, Durable: q.Durable, Policy: q.Policy, OperatorPolicy: q.OperatorPolicy,
 		Ready: q.Ready, Unacked: q.Unacked, Delayed: q.Delayed, Consumers: q.Consumers,
 	}
 }
 
+// apiRoute is a binding.
 type apiRoute struct {
-	apiBinding
-	Source     string  `json:"source"`
-	Key        string  `json:"routing_key"`
-	Arguments  apiArgs `json:"arguments"`
-	Properties string  `json:"properties_key"` // the key, and a hash of the arguments with their types
+	Source          string                 `json:"source"`
+	Destination     string                 `json:"destination"`
+	DestinationType string                 `json:"destination_type"`
+	Key             string                 `json:"routing_key"`
+	Arguments       perhaps[topology.Args] `json:"arguments"`
+	Properties      string                 `json:"properties_key"` // the key, and a hash of the arguments with their types
 }
 
 // id identifies the key and the arguments of a binding.
 func (r apiRoute) id() string { return r.Key + "\x00" + r.Properties }
 
 func (r apiRoute) binding() topology.Binding {
-	return topology.Binding{Source: r.Source, Destination: r.Destination, ToExchange: r.DestinationType == "exchange", Key: r.Key, Args: topology.Args(r.Arguments)}
+	return topology.Binding{Source: r.Source, Destination: r.Destination, ToExchange: r.DestinationType == "exchange", Key: r.Key, Args: r.Arguments.object}
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// management speaks to RabbitMQ's management API.
+// management is a client of RabbitMQ's management API.
 type management struct {
 	base        string // without credentials; "" if there is none
 	vhost       string
@@ -25,16 +25,16 @@ type management struct {
 	transport   *http.Transport // nil if the client is the caller's
 }
 
-// ErrNoManagement: the call needs the management API, and Config.Management is empty.
+// ErrNoManagement: the method needs the management API, and Config.Management is empty.
 var ErrNoManagement = errors.New("this needs the management API; set Config.Management")
 
-// ErrManagementLogin: the management API does not know the user, or not with this password.
+// ErrManagementLogin: the management API does not accept the user or the password.
 var ErrManagementLogin = errors.New("the management API refuses user and password")
 
 func newManagement(config Config) (*management, error) {
 	m := &management{client: config.HTTP, credentials: config.Credentials, vhost: "/"}
 	if m.client == nil {
-		// The default transport is everybody's: whoever closes its idle connections may break a request that is just being written to one.
+		// All packages share the default transport: if one of them closes its idle connections, a request that is being written to one fails.
 		m.transport = http.DefaultTransport.(*http.Transport).Clone()
 		m.client = &http.Client{Timeout: 30 * time.Second, Transport: m.transport}
 	}
@@ -50,7 +50,7 @@ func newManagement(config Config) (*management, error) {
 	}
 	u, err := url.Parse(config.Management)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		// What the parser says quotes the URL, and so the password.
+		// The error of the parser quotes the URL, and so the password.
 		return nil, errors.New("management URL must be like http://user:password@host:15672")
 	}
 	m.login(u.User)
@@ -68,22 +68,30 @@ func (m *management) login(user *url.Userinfo) {
 	}
 }
 
-// close lets go of the connections that nothing uses.
+// close closes idle connections.
 func (m *management) close() {
 	if m.transport != nil {
 		m.transport.CloseIdleConnections()
 	}
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer is how many bytes of a response are read.
 const maxAnswer = 64 << 20
 
-// get reads path, in which %s stands for the virtual host.
-func (m *management) get(ctx context.Context, path string, out any) error {
-	return m.call(ctx, http.MethodGet, fmt.Sprintf(path, url.PathEscape(m.vhost)), nil, out)
+// path replaces each %s of a path, the first one by the virtual host and the others by names.
+func (m *management) path(path string, names ...string) string {
+	for _, name := range append([]string{m.vhost}, names...) {
+		path = strings.Replace(path, "%s", url.PathEscape(name), 1)
+	}
+	return path
 }
 
-// statusError is an answer that says no.
+// get reads from a path, which is completed as path does it.
+func (m *management) get(ctx context.Context, path string, out any, names ...string) error {
+	return m.call(ctx, http.MethodGet, m.path(path, names...), nil, out)
+}
+
+// statusError is a response with an error status.
 type statusError struct {
 	status int
 	text   string
@@ -95,13 +103,23 @@ func (e *statusError) Is(target error) bool {
 	return target == ErrManagementLogin && e.status == http.StatusUnauthorized
 }
 
-// refused reports whether the API answered, and said that there is no such thing for this user.
-func refused(err error) bool {
-	var s *statusError
-	return errors.As(err, &s) && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed}, s.status)
+// statusOf is the status with which the API has refused a request, or 0 if err is something else.
+func statusOf(err error) int {
+	if s, ok := errors.AsType[*statusError](err); ok {
+		return s.status
+	}
+	return 0
 }
 
-// call sends in, if there is any, and reads out. It may send twice, so method and path must mean the same at the second time.
+// missing reports whether the API does not have what was asked for.
+func missing(err error) bool { return statusOf(err) == http.StatusNotFound }
+
+// refused reports whether the API does not have what was asked for, or does not show it to this user.
+func refused(err error) bool {
+	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed}, statusOf(err))
+}
+
+// call sends in, unless it is nil, and decodes the response into out, unless that is nil. The request may be sent twice, so it must be idempotent.
 func (m *management) call(ctx context.Context, method, path string, in, out any) error {
 	if m.base == "" {
 		return ErrNoManagement
@@ -126,8 +144,8 @@ func (m *management) call(ctx context.Context, method, path string, in, out any)
 	}
 	req.SetBasicAuth(user, password)
 	req.Header.Set("Content-Type", "application/json")
-	// The server may close an idle connection while a request is on its way to it. Without values this header is not sent, and has PUT and
-	// DELETE repeated on a new connection, as GET is anyway.
+	// The server may close an idle connection while a request is on its way. With this header, which is not sent because it has no values,
+	// net/http then repeats PUT and DELETE on a new connection, as it does with GET.
 	req.Header["Idempotency-Key"] = []string{}
 	res, err := m.client.Do(req)
 	if err != nil {
@@ -148,11 +166,11 @@ func (m *management) call(ctx context.Context, method, path string, in, out any)
 	return nil
 }
 
-// reasonOf is what the API says of its own no.
+// reasonOf is the reason that the API gives for an error status.
 func reasonOf(body io.Reader) string {
-	var said struct{ Reason any }
-	if json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&said) != nil || said.Reason == nil {
+	var answer struct{ Reason any }
+	if json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&answer) != nil || answer.Reason == nil {
 		return ""
 	}
-	return fmt.Sprintf(": %v", said.Reason)
+	return fmt.Sprintf(": %v", answer.Reason)
 }

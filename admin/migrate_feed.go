@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/rehop/rehop/internal/layouts"
@@ -12,37 +11,37 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// moversIn are the queues whose consumers move failed messages to this one by its name, as rehop's do.
+// moversIn are the queues whose consumers move failed messages to this queue by its name, as rehop's do.
 func (m *migration) moversIn(live topology.Live) []topology.LiveQueue {
 	var all []topology.LiveQueue
 	for _, b := range live.Bindings {
 		if b.Source != layouts.ReturnExchange || b.ToExchange || b.Destination == m.want.Name {
 			continue
 		}
-		rest := m.admin.layouts.of(b.Destination).Fail(layouts.Failure{Letter: layouts.Letter{Queue: b.Destination}})
-		if q, there := live.Queue(b.Destination); there && rest.Do == layouts.Move && rest.Address.Exchange == "" && rest.Key == m.want.Name {
+		verdict := m.admin.layouts.of(b.Destination).Fail(layouts.Failure{Letter: layouts.Letter{Queue: b.Destination}})
+		if q, exists := live.Queue(b.Destination); exists && verdict.Do == layouts.Move && verdict.Address.Exchange == "" && verdict.Key == m.want.Name {
 			all = append(all, q)
 		}
 	}
 	return all
 }
 
-// feeder is a queue whose dead letters may come to the one that is migrated by its name, through the default exchange.
+// feeder is a queue whose dead letters may come to the migrated queue by its name, through the default exchange.
 type feeder struct {
 	topologies.Feeder
-	// lossy: what dies on its way while the queue does not exist may be dropped. No exchange of rehop's can be put in between, so the feeder has to be
-	// empty by then. Otherwise the last queue on the way keeps it, and tries again.
+	// lossy: messages that are dead-lettered while the queue does not exist may be dropped. No exchange of rehop's can be put in between, so the feeder has
+	// to be empty by then. Otherwise the last queue on the way keeps them, and tries again.
 	lossy bool
 }
 
-// feedersIn finds them.
+// feedersIn finds the feeders of the queue.
 func (m *migration) feedersIn(live topology.Live) []feeder {
 	router := topologies.RouterOf(live)
-	names := make(map[string]bool)
+	names := map[string]bool{layouts.MovingQueue(m.want.Name): true}
 	var all []feeder
 	add := func(found []topologies.Feeder, lossy bool) {
 		for _, f := range found {
-			if f.Name != layouts.MovingQueue(m.want.Name) && !names[f.Name] {
+			if !names[f.Name] {
 				names[f.Name] = true
 				all = append(all, feeder{f, lossy})
 			}
@@ -53,23 +52,16 @@ func (m *migration) feedersIn(live topology.Live) []feeder {
 	return all
 }
 
-// how tells by which way the dead letters come, and what makes it so if that is not plain.
+// how is the way of the dead letters, and the reason if that is not obvious.
 func (f feeder) how() string {
-	var s strings.Builder
+	s := ""
 	if len(f.Through) > 0 {
-		fmt.Fprintf(&s, " by way of %s", strings.Join(quoted(f.Through), ", "))
+		s = fmt.Sprintf(` by way of "%s"`, strings.Join(f.Through, `", "`))
 	}
-	if _, fixed := f.Effective("dead-letter-routing-key"); !fixed {
-		s.WriteString(" (it sets no x-dead-letter-routing-key, so they keep the key that they came with, which may be that name)")
+	if !sets(f.LiveQueue, "dead-letter-routing-key") {
+		s += " (it sets no x-dead-letter-routing-key, so they keep the key that they came with, which may be that name)"
 	}
-	return s.String()
-}
-
-func quoted(names []string) (all []string) {
-	for _, name := range names {
-		all = append(all, strconv.Quote(name))
-	}
-	return all
+	return s
 }
 
 // feederWarnings name the queues whose dead letters come by name.
@@ -77,19 +69,20 @@ func (m *migration) feederWarnings() []string {
 	var all []string
 	for _, f := range m.feeders {
 		if !f.lossy {
-			all = append(all, fmt.Sprintf("queue %q dead-letters to this queue by its name%s: what dies there while the queue is replaced comes late", f.Name, f.how()))
+			all = append(all, fmt.Sprintf("queue %q dead-letters to this queue by its name%s: messages that it dead-letters while the queue is replaced arrive late", f.Name, f.how()))
 			continue
 		}
-		all = append(all, fmt.Sprintf("queue %q dead-letters to this queue by its name%s and holds %d messages: the queue is not replaced before that one is empty, and nobody may publish to it until the end",
+		all = append(all, fmt.Sprintf("queue %q dead-letters to this queue by its name%s and holds %d messages: the migration waits until that one is empty, and nobody may publish to it until the end",
 			f.Name, f.how(), f.Messages()))
 	}
 	return all
 }
 
-// ErrFeeders: other queues hold messages that they dead-letter to the queue by its name.
+// ErrFeeders: other queues hold messages that they dead-letter to the queue by its name. Migrate again when they are empty, or set
+// MigrateOptions.Consumers to AwaitConsumers.
 var ErrFeeders = errors.New("other queues hold messages that they dead-letter to this one by its name")
 
-// unfed refuses to begin while messages may die in another queue and come by name, unless they are to be waited for.
+// unfed refuses to begin while another queue holds messages that it may dead-letter to this one by name, unless the migration is to wait for them.
 func (m *migration) unfed(ctx context.Context) error {
 	if m.options.Consumers != RefuseConsumers || m.progress.Step > 0 {
 		return nil
@@ -109,31 +102,28 @@ func (m *migration) unfed(ctx context.Context) error {
 	return nil
 }
 
-// inFeeder is how many messages another queue holds, as far as the broker can tell at once.
+// inFeeder is how many messages another queue holds, by the figures that the broker has now.
 func (m *migration) inFeeder(ctx context.Context, q topology.LiveQueue) (int, error) {
 	ready, err := m.ready(ctx, q)
 	if err != nil {
 		return 0, err
 	}
-	told, err := m.admin.management.figures(ctx, q.Name)
+	figures, err := m.admin.management.figures(ctx, q.Name)
 	if missing(err) {
 		return 0, nil
 	}
-	return ready + told.away(), err
+	return ready + figures.away(), err
 }
 
-// ready is how many messages of a queue wait to be delivered, without delay unless it belongs to another connection.
+// ready is how many messages of a queue wait to be delivered. The number is exact, unless the queue is exclusive to another connection.
 func (m *migration) ready(ctx context.Context, q topology.LiveQueue) (int, error) {
 	if q.Exclusive {
-		told, err := m.admin.management.figures(ctx, q.Name)
+		figures, err := m.admin.management.figures(ctx, q.Name)
 		if missing(err) {
 			return 0, nil
 		}
-		return told.waiting(), err
+		return figures.waiting(), err
 	}
-	depth, err := m.admin.read.InspectClosely(ctx, q.Name)
-	if errors.Is(queueError(err), ErrNoQueue) {
-		return 0, nil
-	}
+	depth, _, err := existing(m.admin.read.InspectClosely(ctx, q.Name))
 	return depth.Messages, err
 }

@@ -5,23 +5,21 @@ import (
 	"slices"
 
 	"github.com/rehop/rehop/internal/layouts"
-	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/topology"
 )
 
-// lettersOf is the part of a plan in which dead letters of a queue come to rest, as its failed queue. Without it, what another program rejects would be
-// lost or go astray until a subscriber starts. It is empty where dead letters do not rest but come back to the queue: such a circle does not work before
-// all of it is there, and a part of it would lose what comes there.
+// lettersOf is the part of a plan to which a queue dead-letters, such as its failed queue. Without it, messages that other programs reject would be lost
+// or unroutable until a subscriber starts. It is empty if dead letters return to the queue: such a cycle works only when all of it exists, and a part of it
+// would lose messages.
 func lettersOf(plan topology.Plan, queue topology.Queue) topology.Plan {
-	kind := layout.Classic
+	kind := classic
 	if layouts.IsQuorum(queue) {
-		kind = layout.Quorum
+		kind = quorum
 	}
-	// Policies of the plan may say where they go.
-	ruled := topology.Live{Queues: []topology.LiveQueue{{Queue: queue, Type: string(kind)}}, Policies: plan.Policies}
-	ruled.ApplyPolicies()
-	exchange, dies := ruled.Queues[0].Effective("dead-letter-exchange")
-	key, fixed := ruled.Queues[0].Effective("dead-letter-routing-key")
+	// Policies of the plan may set where they go.
+	ruled := foreseen(topology.Live{Policies: plan.Policies}, topology.LiveQueue{Queue: queue, Type: kind})
+	exchange, dies := ruled.Effective("dead-letter-exchange")
+	key, fixed := ruled.Effective("dead-letter-routing-key")
 	if !dies || exchange == "" {
 		return topology.Plan{}
 	}
@@ -40,16 +38,16 @@ func lettersOf(plan topology.Plan, queue topology.Queue) topology.Plan {
 // letterWays are the ways of dead letters through a plan.
 type letterWays struct {
 	plan      topology.Plan
-	from      string // the queue in which they die
+	from      string // the queue that dead-letters
 	key       string // their routing key
 	fixed     bool   // it is always the same
 	exchanges map[string]bool
 	queues    map[string]bool
 	bindings  []topology.Binding
-	returns   bool // some come back, or die again
+	returns   bool // some return to the queue, or are dead-lettered again
 }
 
-// follow goes on from an exchange.
+// follow adds what dead letters reach from an exchange.
 func (w *letterWays) follow(exchange string) {
 	i := slices.IndexFunc(w.plan.Exchanges, func(x topology.Exchange) bool { return x.Name == exchange })
 	if i < 0 || w.exchanges[exchange] {
@@ -75,7 +73,7 @@ func (w *letterWays) follow(exchange string) {
 	}
 }
 
-// takes reports whether dead letters certainly take a binding of an exchange.
+// takes reports whether an exchange certainly routes dead letters by a binding.
 func (w *letterWays) takes(x topology.Exchange, b topology.Binding) bool {
 	switch x.Kind {
 	case "fanout":

@@ -314,7 +314,7 @@ func TestMigrateWithoutStatistics(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute+100*time.Millisecond)
 		defer cancel()
 		_, err := w.admin.Migrate(ctx, wanted, "q", admin.MigrateOptions{})
-		if err == nil || !strings.Contains(err.Error(), `the broker to tell whether a consumer holds messages of queue "q"`) {
+		if err == nil || !strings.Contains(err.Error(), `the broker to show whether consumers hold messages of queue "q"`) {
 			t.Errorf("got %v, want that it waits for the broker", err)
 		}
 		if got := w.depth(layouts.MovingQueue("q")); got != 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// vacate moves messages out of the queue until it can be deleted: nothing has come for Settle, no consumer holds a message of it, it delays none, and no
-// other queue holds messages that it would dead-letter to this one by its name.
+// vacate moves messages out of the queue until it can be deleted: no message has arrived for Settle, none is unacked or delayed, and no other queue holds
+// messages that it would dead-letter to this one by its name.
 func (m *migration) vacate(ctx context.Context) error {
 	queue := m.want.Name
 	for {
@@ -25,7 +25,7 @@ func (m *migration) vacate(ctx context.Context) error {
 	}
 }
 
-// still waits until the queue can be deleted, or returns false when it has to be emptied again.
+// still waits until the queue can be deleted, or returns false if it has to be emptied again.
 func (m *migration) still(ctx context.Context) (bool, error) {
 	watched := []*statistics{{queue: m.have}}
 	for _, f := range m.feeders {
@@ -60,7 +60,7 @@ func (m *migration) still(ctx context.Context) (bool, error) {
 			}
 		}
 		left := m.options.Settle - time.Since(since)
-		// During the first pass a message may have gone from a queue that was yet to be looked at into one that had been.
+		// During the first pass a message may have moved from a queue that was not yet checked to one that was.
 		if left <= 0 && pending == "" && passes > 1 {
 			return true, nil
 		}
@@ -68,9 +68,9 @@ func (m *migration) still(ctx context.Context) (bool, error) {
 		switch {
 		case left <= 0 && pending == "":
 		case left <= 0:
-			err = m.waiting(ctx, fmt.Sprintf("the broker to tell whether a consumer holds messages of queue %q", pending))
+			err = m.waiting(ctx, fmt.Sprintf("the broker to show whether consumers hold messages of queue %q", pending))
 		default:
-			err = rabbit.Pause(ctx, min(lookAgain, left))
+			err = rabbit.Pause(ctx, min(pollPause, left))
 		}
 		if err != nil {
 			return false, err
@@ -78,14 +78,14 @@ func (m *migration) still(ctx context.Context) (bool, error) {
 	}
 }
 
-// statistics are what the broker says of a queue from the moment on in which they are first read.
+// statistics are the broker's statistics of a queue since they were first read.
 //
-// Only statistics tell what consumers hold, and they are late: RabbitMQ has each queue write them down every few seconds, collects what was
-// written every few seconds, and shows what was last collected. With the number of messages a queue writes down the reductions that its process has
-// used, and writing uses some, so figures with other reductions are other ones. The first that are seen may be older than the first look. The second may be, too:
-// written before it, and collected after it. The third were written after the second were collected, and so after the first look. But the counts of a
-// queue may be shown later than its reductions, up to seconds later where there are very many queues. One collection ends before the next begins, so with the
-// fourth reductions the counts are as new as the third at least.
+// Only statistics show unacked messages, and they are late: in RabbitMQ each queue writes them every few seconds, a collector collects what was
+// written every few seconds, and the API shows what was last collected. With the number of messages a queue writes the reductions that its process has
+// used. Writing uses some, so figures with other reductions are newer ones. The first figures may be older than the first request. The second
+// may be, too: written before it, and collected after it. The third were written after the second were collected, and so after the first request. But the
+// counts of a queue may be shown later than its reductions, up to seconds later if there are very many queues. One collection ends before the next begins,
+// so with the fourth reductions the counts are at least as new as the third.
 type statistics struct {
 	queue   topology.LiveQueue
 	began   time.Time
@@ -93,27 +93,27 @@ type statistics struct {
 	changes int // of them
 }
 
-// away is how many messages the broker says that consumers hold or that the queue delays, and whether that is as new as the first call.
+// away is how many messages are unacked or delayed, and whether this figure is newer than the first call.
 func (s *statistics) away(ctx context.Context, m *migration) (n int, sure bool, err error) {
 	if s.began.IsZero() {
 		s.began = time.Now()
 	}
-	told, err := m.admin.management.figures(ctx, s.queue.Name)
+	f, err := m.admin.management.figures(ctx, s.queue.Name)
 	switch {
 	case missing(err):
 		return 0, true, nil
-	case err != nil || told.Unacked == nil:
+	case err != nil || f.Unacked == nil:
 		return 0, false, err
 	case m.instant:
-		return told.away(), true, nil
-	case told.Reductions == nil: // not RabbitMQ: no more is known than that other brokers are not slower
-		return told.away(), time.Since(s.began) >= defaultSettle, nil
+		return f.away(), true, nil
+	case f.Reductions == nil: // not RabbitMQ: other brokers are assumed to be no slower
+		return f.away(), time.Since(s.began) >= defaultSettle, nil
 	}
-	if now := *told.Reductions; now != s.last {
+	if now := *f.Reductions; now != s.last {
 		if s.last != 0 {
 			s.changes++
 		}
 		s.last = now
 	}
-	return told.away(), s.changes >= 3, nil
+	return f.away(), s.changes >= 3, nil
 }

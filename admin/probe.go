@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"maps"
 	"regexp"
 	"strconv"
 
@@ -10,23 +11,15 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// probe finds through AMQP alone what a broker has of a plan.
+// probe finds out, with AMQP only, what a broker has of a plan.
 //
-// Nothing is created: what does not exist is asked for passively only. What exists is then declared as planned,
-// which changes nothing, and the broker's no names what differs.
+// It creates nothing: it first declares each object passively, to see whether it exists. If so, it declares it as planned, which changes nothing, and
+// the error of the broker names what differs.
 type probe struct {
 	link  *rabbit.Link
 	live  topology.Live
 	blind topology.Diff // what could not be compared
 }
-
-// The broker's answers to a declaration, from AMQP.
-const (
-	accessRefused      = 403
-	notFound           = 404
-	resourceLocked     = 405
-	preconditionFailed = 406
-)
 
 func (p *probe) look(ctx context.Context, plan topology.Plan) error {
 	line, err := p.link.Line(ctx)
@@ -49,7 +42,7 @@ func (p *probe) look(ctx context.Context, plan topology.Plan) error {
 
 func (p *probe) exchange(ctx context.Context, x topology.Exchange) error {
 	passive := topology.Exchange{Name: x.Name, Passive: true}
-	there, err := p.there(ctx, x.Object(), topology.Plan{Exchanges: []topology.Exchange{passive}})
+	there, err := p.there(ctx, topology.Plan{Exchanges: []topology.Exchange{passive}})
 	if !there || err != nil {
 		return err
 	}
@@ -65,12 +58,12 @@ func (p *probe) exchange(ctx context.Context, x topology.Exchange) error {
 
 func (p *probe) queue(ctx context.Context, q topology.Queue) error {
 	passive := topology.Queue{Name: q.Name, Passive: true}
-	there, err := p.there(ctx, q.Object(), topology.Plan{Queues: []topology.Queue{passive}})
+	there, err := p.there(ctx, topology.Plan{Queues: []topology.Queue{passive}})
 	if !there || err != nil {
 		return err
 	}
 	have := topology.LiveQueue{Queue: q, Durable: !q.Exclusive}
-	if !q.Passive && !q.Temporary() { // which might be gone by now, and would be made
+	if !q.Passive && !q.Temporary() { // a temporary queue may be gone by now, and would be created
 		err = p.refusals(ctx, q.Object(),
 			func() topology.Plan { return topology.Plan{Queues: []topology.Queue{have.Queue}} },
 			func(r refusal) bool { return r.ofQueue(&have) })
@@ -79,36 +72,33 @@ func (p *probe) queue(ctx context.Context, q topology.Queue) error {
 	return err
 }
 
-// there reports whether an object exists. One that cannot be seen does: it is in somebody else's hands.
-func (p *probe) there(ctx context.Context, name topology.Object, passive topology.Plan) (bool, error) {
+// there reports whether an object exists. An object that this user cannot see exists: refusals then adds what could not be compared.
+func (p *probe) there(ctx context.Context, passive topology.Plan) (bool, error) {
 	err := p.link.Declare(ctx, passive)
-	var d *rabbit.DeclareError
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.As(err, &d) && d.Code == notFound:
+	switch declareCode(err) {
+	case notFound:
 		return false, nil
-	case errors.As(err, &d) && (d.Code == resourceLocked || d.Code == accessRefused):
-		return true, nil // refusals says so, too
+	case resourceLocked, accessRefused:
+		return true, nil
 	}
-	return false, err
+	return err == nil, err
 }
 
-// maxRefusals is more than an object has arguments.
+// maxRefusals is more than the number of arguments of an object.
 const maxRefusals = 40
 
-// refusals declares an object that exists until the broker agrees, each time adapted to what it said last.
+// refusals declares an existing object until the broker accepts the declaration, each time adapted to its last error.
 func (p *probe) refusals(ctx context.Context, name topology.Object, object func() topology.Plan, adapt func(refusal) bool) error {
-	said := ""
+	last := ""
 	for range maxRefusals {
 		err := p.link.Declare(ctx, object())
-		var d *rabbit.DeclareError
-		if !errors.As(err, &d) {
+		d, isRefusal := errors.AsType[*rabbit.DeclareError](err)
+		if !isRefusal {
 			return err
 		}
 		r, ok := readRefusal(d)
-		if ok && r.argument != said && adapt(r) {
-			said = r.argument
+		if ok && r.argument != last && adapt(r) {
+			last = r.argument
 			continue
 		}
 		if !ok {
@@ -119,7 +109,7 @@ func (p *probe) refusals(ctx context.Context, name topology.Object, object func(
 	return nil
 }
 
-// refusal is what a broker says about the one thing in which a declaration differs from what exists.
+// refusal is one difference between a declaration and the existing object, from the broker's error.
 type refusal struct {
 	argument string // or property, as in durable
 	have     any    // nil: nothing
@@ -149,7 +139,7 @@ func readRefusal(d *rabbit.DeclareError) (refusal, bool) {
 	return r, true
 }
 
-// ofExchange notes it, and reports whether an exchange like that can be declared, to learn what else differs.
+// ofExchange applies the refusal to an exchange, and reports whether it can be declared again, to find out what else differs.
 func (r refusal) ofExchange(x *topology.LiveExchange) bool {
 	flag, _ := r.have.(bool)
 	switch r.argument {
@@ -169,7 +159,7 @@ func (r refusal) ofExchange(x *topology.LiveExchange) bool {
 	return true
 }
 
-// ofQueue notes it, and reports whether a queue like that can be declared, to learn what else differs.
+// ofQueue applies the refusal to a queue, and reports whether it can be declared again, to find out what else differs.
 func (r refusal) ofQueue(q *topology.LiveQueue) bool {
 	flag, _ := r.have.(bool)
 	switch r.argument {
@@ -184,12 +174,10 @@ func (r refusal) ofQueue(q *topology.LiveQueue) bool {
 	return true
 }
 
-// in is a table that has it.
+// in returns a copy of a table with the value that the broker has.
 func (r refusal) in(args topology.Args) topology.Args {
 	changed := make(topology.Args, len(args)+1)
-	for name, value := range args {
-		changed[name] = value
-	}
+	maps.Copy(changed, args)
 	if r.have == nil {
 		delete(changed, r.argument)
 	} else {

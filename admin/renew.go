@@ -10,11 +10,12 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// ErrNotRenewed: messages were returned to their queue so often that it may drop them, and the broker did not accept copies of them.
-var ErrNotRenewed = errors.New("messages that were returned often could not be published anew")
+// ErrNotRepublished: messages were returned to their queue so often that it may drop them, and the broker did not accept copies of them.
+var ErrNotRepublished = errors.New("messages that were returned often could not be republished")
 
-// renew puts messages that were returned often behind the others, as new ones, instead of returning them once more: the broker then counts
-// anew. The messages behind one that was renewed are renewed, too, so that all stay in their order. If the broker has taken the originals back meanwhile, they are removed when they come again.
+// renew republishes messages that were returned often to the end of the queue, instead of returning them once more: the broker then counts their
+// deliveries from 0. The messages behind a renewed one are renewed, too, so that all stay in their order. If the broker has requeued the originals
+// meanwhile, they are removed when they are delivered again.
 func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 	var items []rabbit.Item
 	var old []found
@@ -41,14 +42,14 @@ func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 			done = append(done, old[i])
 		} else if refused == nil {
 			refused = fmt.Errorf("%w: message %s of queue %q, which was returned %d times and may be dropped when it is read again: %w. "+
-				"Before you read the queue again, make sure that it accepts messages, or replay or drop all of it",
-				ErrNotRenewed, items[i].Message.MessageId, s.from.source, returns(old[i].delivery), err)
+				"Before you read the queue again, make sure that it accepts messages, or replay or discard all of its messages",
+				ErrNotRepublished, items[i].Message.MessageId, s.from.source, returns(old[i].delivery), err)
 		}
 	}
 	err := s.remove(longer, b, done)
 	if errors.Is(err, rabbit.ErrHeldTooLong) {
 		for _, f := range done {
-			if f.message.ID != "" { // without one, another may be alike, and a second copy is better than none
+			if f.message.ID != "" { // without an id it may be another message, and a second copy is better than none
 				s.owe(f)
 			}
 		}
@@ -56,7 +57,7 @@ func (s *sweep) renew(ctx context.Context, b rabbit.Batch, kept []found) error {
 	return errors.Join(err, refused)
 }
 
-// isTired reports whether a message was returned so often that it is to be renewed. What this sweep has renewed is behind all others already, and
+// isTired reports whether a message was returned often enough to be renewed. A message that this sweep has renewed is behind all others already, and
 // would lose its place among those that were renewed with it; so it may be returned once more.
 func (s *sweep) isTired(f found) bool {
 	from := s.renewFrom
@@ -69,7 +70,7 @@ func (s *sweep) isTired(f found) bool {
 // isMine reports whether this sweep has renewed a message.
 func (s *sweep) isMine(f found) bool { return f.delivery.Headers[envelope.RenewedBy] == s.id }
 
-// renewUnread renews what has come and was not taken, before it is given back: otherwise what is never reached would be returned by every sweep.
+// renewUnread renews messages that were delivered and not visited, before they are returned: otherwise every sweep would return them once more.
 func (s *sweep) renewUnread(ctx context.Context) error {
 	if s.renewFrom == never {
 		return nil
@@ -82,7 +83,7 @@ func (s *sweep) renewUnread(ctx context.Context) error {
 	for _, d := range b.Messages {
 		kept = append(kept, found{tag: d.DeliveryTag, message: s.from.read(d), delivery: d, unread: true})
 	}
-	for some := range slices.Chunk(kept, sweepBatch) { // what is killed meanwhile is in the queue twice
+	for some := range slices.Chunk(kept, sweepBatch) { // if the process is killed, at most a chunk is in the queue twice
 		if err := s.renew(ctx, b, some); err != nil {
 			return err
 		}
@@ -90,7 +91,7 @@ func (s *sweep) renewUnread(ctx context.Context) error {
 	return nil
 }
 
-// again are the messages of a batch that the sweep has come to before.
+// again are the messages of a batch that the sweep has visited before.
 func (s *sweep) again(b rabbit.Batch) (all []found) {
 	for _, d := range b.Again {
 		all = append(all, found{tag: d.DeliveryTag, message: s.from.read(d), delivery: d})
@@ -107,21 +108,14 @@ func returns(d rabbit.Message) int {
 	return n
 }
 
-// renewed is a message as it was, without what the broker has counted. It is published to its queue by name, so it has with it where it came from.
+// renewed is a copy of a message without the counts of the broker. It is published to its queue by name, so it records where it came from.
 func (p place) renewed(d rabbit.Message) *rabbit.Publishing {
 	exchange, key := p.origin(d)
-	again := &rabbit.Publishing{
-		MessageId: d.MessageId, Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
-		DeliveryMode: d.DeliveryMode, Priority: d.Priority, Timestamp: d.Timestamp, Expiration: d.Expiration,
-		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppId: d.AppId, Headers: make(rabbit.Table, len(d.Headers)),
-	}
-	if again.MessageId == "" {
-		again.MessageId = rabbit.NewID() // what is sent again can then be told from its copy
-	}
+	again := copyOf(d)
 	for name, value := range d.Headers {
 		switch name {
 		case "x-delivery-count", "x-acquired-count", envelope.RenewedBy:
-		case "CC": // it would lead copies to other queues
+		case "CC": // the broker would send copies to other queues
 			again.Headers[envelope.CC] = value
 		default:
 			again.Headers[name] = value
@@ -133,12 +127,10 @@ func (p place) renewed(d rabbit.Message) *rabbit.Publishing {
 	return again
 }
 
-// origin is the exchange by which a message came to the queue, and its routing key, also if it was renewed since.
+// origin is the exchange through which a message came to the queue, and its routing key, also if it was renewed since.
 func (p place) origin(d rabbit.Message) (exchange, key string) {
-	if d.Exchange != "" || d.RoutingKey != p.source { // another way than a renewed message takes
-		return d.Exchange, d.RoutingKey
-	}
-	if key, ok := d.Headers[envelope.CameKey].(string); ok {
+	renewed := d.Exchange == "" && d.RoutingKey == p.source // renewed messages are published like this
+	if key, ok := d.Headers[envelope.CameKey].(string); ok && renewed {
 		return envelope.Text(d.Headers[envelope.CameBy]), key
 	}
 	return d.Exchange, d.RoutingKey

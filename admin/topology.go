@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/rehop/rehop/internal/layouts"
@@ -10,11 +9,11 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Diff compares a plan (see rehop.Topology) with what the broker has. It changes nothing. A subscription whose layout has several forms is compared
-// in the one that the broker has.
+// Diff compares a plan (see rehop.Topology) with the broker. It changes nothing. A subscription whose layout has several forms is
+// compared in the form that the broker has.
 //
-// Without the management API it asks through AMQP, which tells whether exchanges and queues exist and are
-// declared alike, and nothing about bindings and policies.
+// Without the management API it uses AMQP, which shows only whether exchanges and queues exist and whether their declarations differ.
+// Bindings and policies are then not compared.
 func (a *Admin) Diff(ctx context.Context, plan topology.Plan) (topology.Diff, error) {
 	_, diff, err := a.compare(ctx, plan)
 	if err == nil {
@@ -26,8 +25,8 @@ func (a *Admin) Diff(ctx context.Context, plan topology.Plan) (topology.Diff, er
 	return diff, nil
 }
 
-// nameMigrations says of what a migration has turned aside that it has: to declare it again would double messages, to remove what
-// leads there would lose them.
+// nameMigrations marks differences that come from an unfinished migration: to declare such an object again would duplicate messages, and to remove what
+// a migration has added would lose them.
 func (a *Admin) nameMigrations(ctx context.Context, diff topology.Diff) error {
 	known := make(map[string]bool)
 	for i, d := range diff {
@@ -49,23 +48,20 @@ func (a *Admin) nameMigrations(ctx context.Context, diff topology.Diff) error {
 		}
 		if migrating {
 			diff[i].Do = topology.Migrate
-			diff[i].Hint = fmt.Sprintf("queue %q is being migrated, its messages are in queue %q: migrate it to the end (rehop topology migrate), and declare and remove nothing until then",
+			diff[i].Hint = fmt.Sprintf("queue %q is being migrated, its messages are in queue %q: finish the migration (rehop topology migrate), and do not declare or remove anything until then",
 				queue, layouts.MovingQueue(queue))
 		}
 	}
 	return nil
 }
 
-// migrating reports whether a queue is being migrated, or was and is not at the end of it.
+// migrating reports whether a migration of a queue has begun and is not finished.
 func (a *Admin) migrating(ctx context.Context, queue string) (bool, error) {
-	_, err := a.read.Inspect(ctx, layouts.MovingQueue(queue))
-	if errors.Is(queueError(err), ErrNoQueue) {
-		return false, nil
-	}
-	return err == nil, err
+	_, migrating, err := existing(a.read.Inspect(ctx, layouts.MovingQueue(queue)))
+	return migrating, err
 }
 
-// compare finds how the broker differs from the plan, and returns the plan in the forms that it has been compared in.
+// compare finds how the broker differs from the plan, and returns the plan in the forms in which it was compared.
 func (a *Admin) compare(ctx context.Context, plan topology.Plan) (topology.Plan, topology.Diff, error) {
 	if a.management.base == "" {
 		return a.compareBlind(ctx, plan)
@@ -82,7 +78,7 @@ func (a *Admin) compare(ctx context.Context, plan topology.Plan) (topology.Plan,
 	return plan, diff, err
 }
 
-// compareBlind is compare through AMQP alone.
+// compareBlind is compare with AMQP only.
 func (a *Admin) compareBlind(ctx context.Context, plan topology.Plan) (topology.Plan, topology.Diff, error) {
 	plan, err := topologies.Fit(plan, func(form topology.Plan) (bool, error) {
 		p := &probe{link: a.read}
@@ -99,23 +95,23 @@ func (a *Admin) compareBlind(ctx context.Context, plan topology.Plan) (topology.
 	return plan, append(topology.Compare(plan, p.live, ownOf(plan)), p.blind...), nil
 }
 
-// isForm reports whether the broker would accept all declarations of a form. Policies are set, and not declared.
+// isForm reports whether the broker would accept all declarations of a form. Policies do not count: they are set, not declared.
 func isForm(form topology.Plan, live topology.Live) bool {
 	form.Policies = nil
 	return len(topology.Compare(form, live, nil).Of(topology.Differs)) == 0
 }
 
-// onlyEmpty takes out what is said to be superfluous and is not empty: the management API counts late.
+// onlyEmpty removes superfluous queues that are not empty: the counts of the management API are late.
 func (a *Admin) onlyEmpty(ctx context.Context, diff topology.Diff) (topology.Diff, error) {
 	var sure topology.Diff
 	for _, d := range diff {
 		if d.Kind == topology.Superfluous {
-			depth, err := a.read.InspectClosely(ctx, d.Object.Name)
-			switch {
-			case errors.Is(queueError(err), ErrNoQueue) || depth.Messages > 0 || depth.Consumers > 0:
-				continue
-			case err != nil:
+			depth, exists, err := existing(a.read.InspectClosely(ctx, d.Object.Name))
+			if err != nil {
 				return nil, err
+			}
+			if !exists || depth.Messages > 0 || depth.Consumers > 0 {
+				continue
 			}
 		}
 		sure = append(sure, d)
@@ -123,15 +119,13 @@ func (a *Admin) onlyEmpty(ctx context.Context, diff topology.Diff) (topology.Dif
 	return sure, nil
 }
 
-// ownOf tells the queues that rehop has for queues of the plan alone: their landing queues. Steps and levels of the cascade are not among them: all
-// services of a virtual host share them, and those that this plan does not have may be another's.
+// ownOf recognises queues that belong to queues of the plan only: their landing queues. Delay queues are not among them: all services of a virtual host
+// share them, so those that are not in this plan may belong to another service.
 func ownOf(plan topology.Plan) func(queue string) bool {
 	landings := make(map[string]bool)
 	for _, q := range plan.Queues {
 		landings[layouts.LandingQueue(q.Name)] = true
 		landings[layouts.HomeQueue(q.Name)] = true
 	}
-	return func(queue string) bool {
-		return landings[queue]
-	}
+	return func(queue string) bool { return landings[queue] }
 }

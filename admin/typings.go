@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// typings are the values that the API may show as v, the likely ones first. A program mostly gives all its numbers the same type, and all its texts: these
-// combinations come first. Then come mixed ones: all of the two likeliest types of each value, all of three, and so on.
+// typings are the AMQP values that the API may show as v, the likely ones first. Most programs give all their numbers the same type, and all their texts:
+// these combinations come first. Then come mixed ones: all of the two likeliest types of each value, all of three, and so on.
 func typings(v any) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		var f form
@@ -34,7 +34,7 @@ func typings(v any) iter.Seq[any] {
 	}
 }
 
-// form is what a value leaves open: for each number and each text in it, what that may be.
+// form is what JSON leaves open about a value: the possible AMQP values of each number and each text in it.
 type form []open
 
 type open struct {
@@ -52,7 +52,7 @@ const (
 	kinds
 )
 
-// add adds what a value leaves open, which is all arguments or something in them. The result makes a value of the given choices.
+// add adds what is open about a value, which is all arguments or a part of them. The result builds a value from choices.
 func (f *form) add(v any, all bool) func(pick []int) any {
 	choose := func(kind kind, values ...any) func([]int) any {
 		i := len(*f)
@@ -86,7 +86,7 @@ func (f *form) add(v any, all bool) func(pick []int) any {
 	case map[string]any:
 		fields := make(map[string]func([]int) any, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if match, ok := v[key].(string); ok && all && key == "x-match" { // a broker refuses it as anything else
+			if match, ok := v[key].(string); ok && all && key == "x-match" { // a broker refuses other types
 				fields[key] = func([]int) any { return match }
 				continue
 			}
@@ -104,7 +104,7 @@ func (f *form) add(v any, all bool) func(pick []int) any {
 	}
 }
 
-// uniform are the choices in which all values of a kind have the same type, but for those that cannot have it. Some may come twice.
+// uniform are the choices in which all values of a kind have the same type, except those that cannot have it. Some may come twice.
 func (f form) uniform() iter.Seq[[]int] {
 	var types [kinds][]reflect.Type
 	for _, o := range f {
@@ -155,7 +155,7 @@ func (f form) mixed() iter.Seq[[]int] {
 	}
 }
 
-// counts are all lists of numbers from 0 on that are below the sizes. The first number changes fastest.
+// counts are all lists of numbers from 0 up to the sizes. The first number changes fastest.
 func counts(sizes []int) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		at := make([]int, len(sizes))

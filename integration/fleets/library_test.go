@@ -207,5 +207,5 @@ type known struct {
 }
 
 func knownOf(m admin.Message) known {
-	return known{queue: m.Queue, exchange: m.Exchange, key: m.Key, kind: m.Kind, reason: m.Error, attempts: m.Attempts, replays: m.Replays}
+	return known{queue: m.Queue, exchange: m.Exchange, key: m.Key, kind: string(m.Kind), reason: m.Error, attempts: m.Attempts, replays: m.Replays}
 }

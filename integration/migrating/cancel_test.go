@@ -64,7 +64,7 @@ func (s *site) cancelAt(p topology.Plan, step int, seen map[admin.Action]bool) {
 	if !errors.Is(err, context.Canceled) {
 		s.t.Fatalf("canceled at step %d: got %v, want context.Canceled", step+1, err)
 	}
-	for _, text := range []string{fmt.Sprintf("canceled at step %d of ", step+1), "run it again, and it goes on"} {
+	for _, text := range []string{fmt.Sprintf("canceled at step %d of ", step+1), "run it again to continue"} {
 		wantError(s.t, err, nil, text)
 	}
 	if strings.Contains(err.Error(), "not connected") {

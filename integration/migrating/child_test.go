@@ -121,7 +121,7 @@ func TestMigrateKilled(t *testing.T) {
 		}
 		for i, step := range all.Steps {
 			switch step.Action {
-			case admin.ActionCarry:
+			case admin.ActionMove:
 				for n := range rounds {
 					kill(i+1, 1+n*40)
 				}

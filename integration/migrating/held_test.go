@@ -137,7 +137,7 @@ func TestMigrateDoubtsOldStatistics(t *testing.T) {
 		var held []amqp.Delivery
 		s.migrate(want, "orders", admin.MigrateOptions{Progress: func(p admin.MigrationProgress) {
 			switch {
-			case p.Now.Action == admin.ActionCarry && p.Moved == 0 && held == nil:
+			case p.Now.Action == admin.ActionMove && p.Moved == 0 && held == nil:
 				for range 5 { // by hand, so that there is no consumer that could be seen
 					d, ok, err := ch.Get("orders", false)
 					if err != nil || !ok {

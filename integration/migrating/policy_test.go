@@ -183,7 +183,7 @@ func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	harmful := rule{name: "others", pattern: "^(?!orders)", sets: map[string]any{"max-length": 5, "overflow": "reject-publish"}}
 	s.rule(harmful)
 	m, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{})
-	if err != nil || !strings.Contains(m.String(), "warning: only the broker can tell whether a policy takes messages") {
+	if err != nil || !strings.Contains(m.String(), "warning: only the broker can tell whether a policy removes messages") {
 		t.Errorf("got %v, %v, want a warning", m, err)
 	}
 	_, err = s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
@@ -260,7 +260,7 @@ func TestDiffNamesMigration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, at := range []admin.Action{admin.ActionCarry, admin.ActionDeclare, admin.ActionRestore} {
+		for _, at := range []admin.Action{admin.ActionMove, admin.ActionDeclare, admin.ActionRestore} {
 			s.cancelAt(want, slices.IndexFunc(all.Steps, func(step admin.Step) bool { return step.Action == at }), make(map[admin.Action]bool))
 			diff, err := s.admin.Diff(s.ctx, want)
 			if err != nil {
@@ -287,7 +287,7 @@ func TestDiffNamesMigration(t *testing.T) {
 func TestDoctorNamesMigratedQueue(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long", 62)
-	for _, at := range []admin.Action{admin.ActionCarry, admin.ActionDeclare} {
+	for _, at := range []admin.Action{admin.ActionMove, admin.ActionDeclare} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			t.Parallel()
 			r := lab.Embedded(t)

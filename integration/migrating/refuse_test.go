@@ -226,7 +226,7 @@ func TestMigrateMovesWhatComesByName(t *testing.T) {
 				published++
 			}
 		}})
-		wantError(t, err, context.Canceled, "until nothing has come")
+		wantError(t, err, context.Canceled, "until none has arrived")
 		s.migrate(want, "orders", admin.MigrateOptions{})
 		wantOrder(s, "orders", 0, all)
 	})
@@ -258,7 +258,7 @@ func TestMigrateBadInput(t *testing.T) {
 		p := plan(t, orders(classic), rehop.Subscriber{Queue: "gone"}, rehop.Subscriber{Queue: "foreign", ExistingQueue: true},
 			rehop.Subscriber{Queue: "mine", Exclusive: true})
 		for queue, says := range map[string]string{
-			"nowhere": "the plan has no such queue", "foreign": "somebody else", "mine": "comes and goes", "gone": "no such queue",
+			"nowhere": "the plan has no such queue", "foreign": "another application", "mine": "temporary queue", "gone": "no such queue",
 		} {
 			_, err := s.admin.Migrate(s.ctx, p, queue, admin.MigrateOptions{})
 			wantError(t, err, nil, says)

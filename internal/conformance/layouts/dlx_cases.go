@@ -134,7 +134,7 @@ func dlxUnrouted(b *Bench) {
 	}
 	a := b.Admin(layout.DLX{})
 	for _, m := range a.WantFailed("dlq", 2) {
-		equal(b, "queue, kind, exchange and key", m.Queue+" "+m.Kind+" "+m.Exchange+" "+m.Key, " unrouted order order.deleted")
+		equal(b, "queue, kind, exchange and key", m.Queue+" "+string(m.Kind)+" "+m.Exchange+" "+m.Key, " unrouted order order.deleted")
 	}
 	p.WantBodies("dlq", "1", "2")
 }
@@ -211,7 +211,7 @@ func dlxRequeuedOnce(b *Bench) {
 		b.t.Errorf("second attempt: got it after %v, want it at once", second.At.Sub(sent))
 	}
 	failed := b.Admin(layout.DLX{}).WantFailed(orderSummary, 1)[0]
-	equal(b, "attempts, kind and error", strconv.Itoa(failed.Attempts)+" "+failed.Kind+" "+failed.Error, "2 error "+errFailed.Error())
+	equal(b, "attempts, kind and error", strconv.Itoa(failed.Attempts)+" "+string(failed.Kind)+" "+failed.Error, "2 error "+errFailed.Error())
 	d := p.Take("dlq")
 	equal(b, "reason, as the broker writes it", deathReason(d), "rejected")
 	equal(b, "key in the dead-letter queue", d.RoutingKey, "order.created")
@@ -411,7 +411,7 @@ func wantCrashLoopEnds(b *Bench, desk *Desk) {
 		return err == nil && len(rest) == n
 	})
 	for _, m := range rest {
-		equal(b, "id and kind", m.ID+", "+m.Kind, "id of 1, crash")
+		equal(b, "id and kind", m.ID+", "+string(m.Kind), "id of 1, crash")
 	}
 	if runs := len(desk.seen); runs < crashLimit || runs == endlessRuns {
 		b.t.Errorf("runs of the handler: got %d, want some more than %d", runs, crashLimit)

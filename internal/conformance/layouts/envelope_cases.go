@@ -466,7 +466,7 @@ func envelopeReplaySeed(b *Bench) {
 	worker.Stop()
 	a := b.Admin(l)
 	failed := a.WantFailed(orderMain, 1)[0]
-	equal(b, "attempts, kind and reason", strconv.Itoa(failed.Attempts)+" "+failed.Kind+" "+failed.Error, "3 permanent business_rejected")
+	equal(b, "attempts, kind and reason", strconv.Itoa(failed.Attempts)+" "+string(failed.Kind)+" "+failed.Error, "3 permanent business_rejected")
 	a.Replay(orderMain, 1)
 	equal(b, "body of the replayed message", string(fleet.Take(orderMain).Body), `{"order_id":7}`)
 	fleet.WantEmpty(orderDead)

@@ -163,7 +163,7 @@ func byQueueReplay(b *Bench) {
 		}
 		a := b.Admin(l)
 		failed := a.WantFailed(queue, 1)[0]
-		equal(b, "origin of the failed message", failed.Queue+" "+failed.Exchange+" "+failed.Key+" "+failed.Kind, queue+" master user.created error")
+		equal(b, "origin of the failed message", failed.Queue+" "+failed.Exchange+" "+failed.Key+" "+string(failed.Kind), queue+" master user.created error")
 		a.Replay(queue, 1)
 		desk := b.Desk(succeeds)
 		sub := b.Client().Subscribe(pubSubSubscription(l, queue, desk))
@@ -191,7 +191,7 @@ func byQueueReplayTwice(b *Bench) {
 		equal(b, "count that the fleet's worker reads", retryCount(d), 0)
 		fleet.Send(fleet.failedExchange(), queue, again(d)) // as it does after its last attempt
 		failed := a.WantFailed(queue, 1)[0]
-		equal(b, "kind and error of the second failure", failed.Kind+" "+failed.Error, "error ")
+		equal(b, "kind and error of the second failure", string(failed.Kind)+" "+failed.Error, "error ")
 		fleet.Take(queue + "@failed")
 		fleet.Delete(queue)
 	})

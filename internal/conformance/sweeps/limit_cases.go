@@ -235,7 +235,7 @@ func fullQueue(b *Bench) {
 	for range limit + 3 {
 		count, err := a.CountFailed(b.context(), queue, admin.Filter{})
 		switch {
-		case counts && (!errors.Is(err, admin.ErrNotRenewed) || !strings.Contains(err.Error(), "max-length")):
+		case counts && (!errors.Is(err, admin.ErrNotRepublished) || !strings.Contains(err.Error(), "max-length")):
 			b.t.Fatalf("count: got %d messages and %v, want that the queue is full", count.Messages, err)
 		case !counts && (err != nil || count.Messages != n):
 			b.t.Fatalf("count: got %d messages and %v, want %d, because looks do not count", count.Messages, err, n)

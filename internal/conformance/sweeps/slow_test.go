@@ -247,8 +247,8 @@ func TestLooksInAlarm(t *testing.T) {
 		b, a, name := limitedQueue(t, broker.RabbitMQ40, limit, small(n))
 		b.Block()
 		for range limit + 2 {
-			if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); !errors.Is(err, admin.ErrNotRenewed) {
-				t.Errorf("in an alarm: got %d messages and %v, want %v", len(found), err, admin.ErrNotRenewed)
+			if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); !errors.Is(err, admin.ErrNotRepublished) {
+				t.Errorf("in an alarm: got %d messages and %v, want %v", len(found), err, admin.ErrNotRepublished)
 			}
 		}
 		b.Unblock()
@@ -278,7 +278,7 @@ func TestEndWithoutRenewal(t *testing.T) {
 						b.Refuse(func(_, key string) bool { return key == name })
 						return 0, full
 					}), admin.Filter{})
-					if !errors.Is(err, full) || !errors.Is(err, admin.ErrNotRenewed) || !strings.Contains(err.Error(), name) {
+					if !errors.Is(err, full) || !errors.Is(err, admin.ErrNotRepublished) || !strings.Contains(err.Error(), name) {
 						t.Errorf("got %v, want %v, and that messages of queue %q could not be published anew", err, full, name)
 					}
 					wantEachOnce(t, b, name, n)

@@ -150,7 +150,7 @@ func TestTakenBackAndCanceled(t *testing.T) {
 			wait(p)
 			cancel()
 		}})
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, admin.ErrTakenBack) || !strings.Contains(err.Error(), "up to 128 messages") {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, admin.ErrRequeued) || !strings.Contains(err.Error(), "up to 128 messages") {
 			t.Errorf("got %v, want that it was canceled, and that up to 128 messages may be there twice", err)
 		}
 		if n := strings.Count(err.Error(), context.Canceled.Error()); n != 1 {

@@ -5,16 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/topology"
 )
 
-// look finds on the broker how far the migration is.
-func (m *migration) look(ctx context.Context) error {
+// refresh finds out from the broker how far the migration is, and whether it can continue.
+func (m *migration) refresh(ctx context.Context) error {
 	live, err := m.admin.Live(ctx)
 	if err != nil {
 		return err
@@ -26,7 +24,8 @@ func (m *migration) look(ctx context.Context) error {
 	m.instant = live.Product == embeddedProduct
 	m.have, _ = live.Queue(m.want.Name)
 	m.kept, _ = live.Queue(layouts.MovingQueue(m.want.Name))
-	m.changes = topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, nil).Of(topology.Differs)
+	diff := topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, nil)
+	m.changes = diff.Of(topology.Differs)
 	m.state = stateOf(live, m.want, m.changes)
 	m.missing = m.letters.Missing(topology.Compare(m.letters, live, nil))
 	m.state.astray = !m.missing.Empty()
@@ -40,21 +39,20 @@ func (m *migration) look(ctx context.Context) error {
 	case !m.state.there && m.kept.Name == "":
 		return fmt.Errorf("%w: apply the plan instead", ErrNoQueue)
 	case m.have.Type == "stream":
-		return errors.New("it is a stream, which keeps what was consumed, so there is no moving it")
+		return errors.New("it is a stream, which keeps consumed messages, so it cannot be migrated")
 	case m.have.Temporary():
-		return errors.New("it comes and goes with its consumers: stop those, and it is declared as planned")
+		return errors.New("it is a temporary queue: stop its consumers, and it is declared as planned when they start again")
 	}
 	if _, _, more := m.state.next(); !more {
 		return nil
 	}
-	unsupported := topology.Compare(topology.Plan{Queues: []topology.Queue{m.want}}, live, nil).Of(topology.Unsupported)
-	if len(unsupported) > 0 {
+	if unsupported := diff.Of(topology.Unsupported); len(unsupported) > 0 {
 		return fmt.Errorf("%s; nothing has been changed", unsupported[0].Hint)
 	}
 	return m.dangers(ctx, live)
 }
 
-// exact gives the bindings of the queue, and of the exchange before it, the arguments that they were declared with.
+// exact gives the bindings of the queue, and of the gate, the arguments with which they were declared.
 func (m *migration) exact(ctx context.Context, live *topology.Live) error {
 	moving := layouts.MovingQueue(m.want.Name)
 	concerned := func(b topology.Binding) bool {
@@ -71,9 +69,9 @@ func (m *migration) exact(ctx context.Context, live *topology.Live) error {
 	return err
 }
 
-// migratedQueue is the queue whose messages are kept in another one. A long name does not fit into that one's: then it is looked for
-// among what is there, and in the keys of what was led aside, of which rehop's own is the name. If nothing tells, it is the part that
-// fits.
+// migratedQueue is the queue whose messages are kept in another one. A long name does not fit into the name of the other one: then it is found
+// among the existing queues, or among the keys of diverted bindings, one of which is rehop's own with the name as its key. If it is not found, it is the
+// part of the name that fits.
 func migratedQueue(live topology.Live, moving string) string {
 	for _, q := range live.Queues {
 		if layouts.MovingQueue(q.Name) == moving {
@@ -88,7 +86,7 @@ func migratedQueue(live topology.Live, moving string) string {
 	return layouts.Moved(moving)
 }
 
-// dangers are settings with which a queue would not keep what it is given.
+// dangers refuses settings with which one of the two queues would not keep its messages.
 func (m *migration) dangers(ctx context.Context, live topology.Live) error {
 	m.unread = unread(live)
 	m.fresh = m.newQueue(live)
@@ -102,10 +100,9 @@ func (m *migration) dangers(ctx context.Context, live topology.Live) error {
 		return err
 	}
 	if x := setting(m.fresh, "dead-letter-exchange"); x != "" {
-		_, there := live.Exchange(x)
-		comes := slices.ContainsFunc(m.missing.Exchanges, func(missing topology.Exchange) bool { return missing.Name == x })
-		if !there && !comes {
-			return fmt.Errorf("its dead letters are to go to exchange %q, which does not exist, and would be dropped: apply the plan first%s", x, m.orChange(live, "dead-letter-exchange"))
+		_, exists := live.Exchange(x)
+		if !exists && !slices.ContainsFunc(m.missing.Exchanges, func(missing topology.Exchange) bool { return missing.Name == x }) {
+			return fmt.Errorf("it would dead-letter to exchange %q, which does not exist, so dead letters would be dropped: apply the plan first%s", x, m.orChange(live, "dead-letter-exchange"))
 		}
 	}
 	if err := m.overflow(ctx, live); err != nil {
@@ -114,7 +111,7 @@ func (m *migration) dangers(ctx context.Context, live topology.Live) error {
 	return m.try(ctx)
 }
 
-// overflow refuses a new queue that would drop messages which it is given back.
+// overflow refuses a new queue that would drop messages when they are moved back.
 func (m *migration) overflow(ctx context.Context, live topology.Live) error {
 	length, limited := limitOf(m.fresh, "max-length")
 	size, limitedBytes := limitOf(m.fresh, "max-length-bytes")
@@ -125,17 +122,17 @@ func (m *migration) overflow(ctx context.Context, live topology.Live) error {
 	if err != nil {
 		return err
 	}
-	const advice = "and would drop its oldest: raise the limit, set x-overflow to reject-publish, or consume what is there"
+	const advice = "and would drop its oldest: raise the limit, set x-overflow to reject-publish, or consume its messages"
 	switch {
 	case limited && messages > length:
-		return fmt.Errorf("it holds %d messages and is to hold %d at the most, %s%s", messages, length, advice, m.orChange(live, "max-length"))
+		return fmt.Errorf("it holds %d messages and is to hold %d at most, %s%s", messages, length, advice, m.orChange(live, "max-length"))
 	case limitedBytes && bytes > size:
-		return fmt.Errorf("it holds %d bytes and is to hold %d at the most, %s%s", bytes, size, advice, m.orChange(live, "max-length-bytes"))
+		return fmt.Errorf("it holds %d bytes and is to hold %d at most, %s%s", bytes, size, advice, m.orChange(live, "max-length-bytes"))
 	}
 	return nil
 }
 
-// orChange is advice to change the policy that sets a key of the new queue, if one does.
+// orChange is advice to change the policy that sets a key for the new queue, if there is one.
 func (m *migration) orChange(live topology.Live, key string) string {
 	v, _ := m.fresh.Effective(key)
 	if ruled, set := m.fresh.Ruled[key]; !set || plainValue(ruled) != plainValue(v) {
@@ -144,7 +141,7 @@ func (m *migration) orChange(live topology.Live, key string) string {
 	return fmt.Sprintf("; or change %s, which sets %s", ruler(live, m.fresh, key), key)
 }
 
-// held is what the queue and the one that keeps its messages hold together.
+// held is how much the queue and the one that keeps its messages hold together.
 func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 	for _, q := range []string{m.have.Name, m.kept.Name} {
 		if q == "" {
@@ -158,29 +155,29 @@ func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		told, _ := figures.bytes()
-		messages, bytes = messages+depth.Messages, bytes+told
+		size, _ := figures.bytes()
+		messages, bytes = messages+depth.Messages, bytes+size
 	}
 	return messages, bytes, nil
 }
 
-// figures are what the broker's statistics say of a queue, seconds late.
+// figures are the broker's statistics of a queue, which are seconds late. Pointers are nil while the broker has no figure yet.
 type figures struct {
-	Ready          *int            `json:"messages_ready"` // none: it has not told yet, as with all that follow
+	Ready          *int            `json:"messages_ready"`
 	Unacked        *int            `json:"messages_unacknowledged"`
-	Delayed        int             `json:"messages_delayed"` // of a quorum queue of RabbitMQ 4.3
+	Delayed        int             `json:"messages_delayed"` // by a quorum queue of RabbitMQ 4.3
 	Reductions     *int            `json:"reductions"`
 	Bytes          *int            `json:"message_bytes"`
-	Persistent     *int            `json:"messages_persistent"` // of a classic queue of RabbitMQ, told together with the bytes
+	Persistent     *int            `json:"messages_persistent"` // of a classic queue of RabbitMQ, collected together with the bytes
 	Policy         string          `json:"policy"`
 	OperatorPolicy string          `json:"operator_policy"`
 	Backing        json.RawMessage `json:"backing_queue_status"`        // of a classic queue of RabbitMQ 3
-	Ruled          json.RawMessage `json:"effective_policy_definition"` // none: it has not told yet
+	Ruled          json.RawMessage `json:"effective_policy_definition"` // empty while the broker does not have it yet
 }
 
-// bytes is how much the queue holds, and in how many messages at least. RabbitMQ collects the bytes of a classic queue at other times than
-// how many messages it has, so that number is not one of the messages whose bytes are known. RabbitMQ 3 has the right one in the status of the
-// backing queue; RabbitMQ 4 shows only how many persistent messages it has counted, of which consumers hold some.
+// bytes is how many bytes the queue holds, and in how many messages at least. RabbitMQ collects the bytes of a classic queue at other times than the
+// number of its messages, so that number does not belong to the bytes. RabbitMQ 3 has the right number in the status of the backing queue. RabbitMQ 4
+// shows only how many persistent messages it has counted, some of which are unacked.
 func (f figures) bytes() (bytes, messages int) {
 	if f.Bytes == nil {
 		return 0, 0
@@ -198,31 +195,27 @@ func (f figures) bytes() (bytes, messages int) {
 }
 
 // waiting is how many messages wait to be delivered.
-func (f figures) waiting() int {
-	if f.Ready == nil {
+func (f figures) waiting() int { return zeroIfNil(f.Ready) }
+
+// held is how many messages are unacked.
+func (f figures) held() int { return zeroIfNil(f.Unacked) }
+
+func zeroIfNil(n *int) int {
+	if n == nil {
 		return 0
 	}
-	return *f.Ready
+	return *n
 }
 
-// held is how many messages consumers hold.
-func (f figures) held() int {
-	if f.Unacked == nil {
-		return 0
-	}
-	return *f.Unacked
-}
-
-// away is how many messages are not ready and come back: consumers hold them, or the queue delays them.
+// away is how many messages are not ready but may become so: they are unacked, or the queue delays them.
 func (f figures) away() int { return f.held() + f.Delayed }
 
 func (m *management) figures(ctx context.Context, queue string) (f figures, err error) {
-	err = m.call(ctx, http.MethodGet, fmt.Sprintf("/api/queues/%s/%s", url.PathEscape(m.vhost), url.PathEscape(queue)), nil, &f)
+	err = m.get(ctx, "/api/queues/%s/%s", &f, queue)
 	return f, err
 }
 
-// consumers sees to it that nobody consumes the queue which is to be deleted, and that no consumer of another one
-// moves messages there by its name.
+// consumers makes sure that the queue to be deleted has no consumers, and that no consumers of other queues publish to it by name.
 func (m *migration) consumers(ctx context.Context) error {
 	if m.state.wanted || !m.state.there || m.options.Consumers == IgnoreConsumers {
 		return nil
@@ -233,7 +226,7 @@ func (m *migration) consumers(ctx context.Context) error {
 	}
 	for _, q := range busy {
 		if q.Exclusive {
-			continue // nobody else may ask for its consumers; what they hold is waited for
+			continue // other connections cannot see its consumers; the migration waits until nothing is unacked
 		}
 		if err := m.unconsumed(ctx, q.Name); err != nil {
 			return err
@@ -246,14 +239,14 @@ func (m *migration) unconsumed(ctx context.Context, queue string) error {
 	for {
 		depth, err := m.admin.read.InspectClosely(ctx, queue)
 		switch {
-		case errors.Is(queueError(err), ErrNoQueue) && queue != m.want.Name:
-			return nil // it is gone
+		case declareCode(err) == notFound && queue != m.want.Name:
+			return nil
 		case err != nil:
 			return queueError(err)
 		case depth.Consumers == 0:
 			return nil
 		case m.options.Consumers == RefuseConsumers && queue != m.want.Name:
-			return fmt.Errorf("%w: %d of queue %q, which put there what fails; stop them first", ErrConsumers, depth.Consumers, queue)
+			return fmt.Errorf("%w: %d of queue %q, which move failed messages to it; stop them first", ErrConsumers, depth.Consumers, queue)
 		case m.options.Consumers == RefuseConsumers:
 			return fmt.Errorf("%w: %d; stop them first", ErrConsumers, depth.Consumers)
 		}
