@@ -80,14 +80,22 @@ func (x Applied) String() string {
 // Apply changes nothing if the broker refuses a policy, because queues would be without their settings; if a queue that needs a
 // declaration is being migrated; and if a policy with overflow reject-publish would make the broker drop messages of a classic queue.
 func (a *Admin) Apply(ctx context.Context, plan topology.Plan, o ApplyOptions) (Applied, error) {
+	done, err := a.apply(ctx, plan, o.DryRun)
+	if err != nil {
+		err = fmt.Errorf("apply the plan: %w", err)
+	}
+	return done, err
+}
+
+func (a *Admin) apply(ctx context.Context, plan topology.Plan, dry bool) (Applied, error) {
 	if len(plan.Policies) > 0 && a.management.base == "" {
-		return Applied{}, fmt.Errorf("apply the plan: it has policies: %w", ErrNoManagement)
+		return Applied{}, fmt.Errorf("it has policies: %w", ErrNoManagement)
 	}
 	plan, diff, err := a.compare(ctx, plan)
 	if err != nil {
-		return Applied{}, fmt.Errorf("apply the plan: compare it with the broker: %w", err)
+		return Applied{}, fmt.Errorf("compare it with the broker: %w", err)
 	}
-	w := &application{admin: a, dry: o.DryRun, absent: make(map[string]bool)}
+	w := &application{admin: a, dry: dry, absent: make(map[string]bool)}
 	work := plan.Missing(diff)
 	for _, d := range diff {
 		switch {
@@ -99,18 +107,16 @@ func (a *Admin) Apply(ctx context.Context, plan topology.Plan, o ApplyOptions) (
 			w.absent[d.Object.String()] = d.Kind == topology.Missing || d.Kind == topology.Unsupported
 		}
 	}
-	if err := a.refuseMigrating(ctx, work); err != nil {
-		return Applied{Left: w.done.Left}, fmt.Errorf("apply the plan: %w", err)
-	}
 	// The highest priority first: no queue gets a policy only because the one that is planned for it is not set yet.
 	slices.SortStableFunc(work.Policies, func(a, b topology.Policy) int { return cmp.Compare(b.Priority, a.Priority) })
+	if err := a.refuseMigrating(ctx, work); err != nil {
+		return Applied{Left: w.done.Left}, err
+	}
 	if err := a.refuseDropping(ctx, work.Policies); err != nil {
-		return Applied{Left: w.done.Left}, fmt.Errorf("apply the plan: %w", err)
+		return Applied{Left: w.done.Left}, err
 	}
-	if err := w.declare(ctx, work); err != nil {
-		return w.done, fmt.Errorf("apply the plan: %w", err)
-	}
-	return w.done, nil
+	err = w.declare(ctx, work)
+	return w.done, err
 }
 
 // refuseMigrating refuses work on queues that are being migrated: declaring a binding that the migration has diverted would duplicate messages.
@@ -151,8 +157,11 @@ type application struct {
 func (w *application) declare(ctx context.Context, work topology.Plan) error {
 	for _, p := range work.Policies {
 		var err error
-		if !w.dry {
-			err = w.admin.management.putPolicy(ctx, p)
+		if api := w.admin.management; !w.dry {
+			err = api.call(ctx, http.MethodPut, api.path("/api/policies/%s/%s", p.Name), p, nil)
+		}
+		if err != nil {
+			err = fmt.Errorf("set %s: %w", p.Object(), err)
 		}
 		if err := w.note(p.Object(), err); err != nil {
 			return err
@@ -237,15 +246,6 @@ func (w *application) note(name topology.Object, err error) error {
 		w.done.Ensured = append(w.done.Ensured, name)
 	} else {
 		w.done.Declared = append(w.done.Declared, name)
-	}
-	return nil
-}
-
-// putPolicy sets a policy.
-func (m *management) putPolicy(ctx context.Context, p topology.Policy) error {
-	err := m.call(ctx, http.MethodPut, m.path("/api/policies/%s/%s", p.Name), p, nil)
-	if err != nil {
-		return fmt.Errorf("set %s: %w", p.Object(), err)
 	}
 	return nil
 }

@@ -54,14 +54,18 @@ func (o DoctorOptions) withDefaults() DoctorOptions {
 // Doctor finds settings and states of the broker and the virtual host that can lose or delay messages; Checks lists them. It needs the
 // management API. It sees most as a user with the tag administrator; what the user may not see is a finding, too. Doctor changes
 // nothing, but it reads and requeues the first message of each delay queue.
-func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
-	known, err := a.layouts.withSubscriptions(o.Subscriptions)
-	if err != nil {
-		return nil, fmt.Errorf("examine the broker: %w", err)
+func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (findings Findings, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("examine the broker: %w", err)
+		}
+	}()
+	c := &checkup{admin: a, options: o.withDefaults(), now: time.Now()}
+	if c.known, err = a.layouts.withSubscriptions(o.Subscriptions); err != nil {
+		return nil, err
 	}
-	c := &checkup{admin: a, known: known, options: o.withDefaults(), now: time.Now()}
 	if err := c.read(ctx); err != nil {
-		return nil, fmt.Errorf("examine the broker: %w", err)
+		return nil, err
 	}
 	c.chart.shared, c.chart.roles, c.chart.letters = c.declaredByOthers(), c.roles(), c.letterSources()
 	for _, check := range []func(){
@@ -74,7 +78,7 @@ func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
 		check()
 	}
 	if err := c.stalled(ctx); err != nil {
-		return c.findings, fmt.Errorf("examine the broker: %w", err)
+		return c.findings, err
 	}
 	c.findings.sort()
 	return c.findings, nil

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,14 +39,8 @@ func (c *checkup) policies() {
 }
 
 // mirroring are the keys of a policy for mirrored classic queues.
-func mirroring(p topology.Policy) (keys []string) {
-	for key := range p.Definition {
-		if strings.HasPrefix(key, "ha-") {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
+func mirroring(p topology.Policy) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.Definition)), func(key string) bool { return !strings.HasPrefix(key, "ha-") })
 }
 
 // mirrors finds policies for mirrored classic queues.

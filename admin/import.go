@@ -44,7 +44,7 @@ func (e *ImportError) Unwrap() error { return e.err }
 // their queues. When ctx ends, it waits for the messages that it has published, so that the number is exact. Only if the connection
 // is lost the number is not exact: some of the next 64 messages may be in their queues, too.
 func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
-	i := &importing{admin: a, ways: make(map[string]bool)}
+	i := &importing{admin: a, ways: waysBack{a, make(map[string]bool)}}
 	err := eachRecord(r, func(line int, r record) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -53,10 +53,12 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		if err != nil {
 			return &lineError{line, err}
 		}
-		if err := i.wayBack(ctx, r.Queue); declareCode(err) != 0 {
-			return &lineError{line, err}
-		} else if err != nil {
-			return fmt.Errorf("line %d: %w", line, err)
+		if of := a.layouts.of(r.Queue); of.KeepsKey() && !shared(r.Queue) {
+			if err := i.ways.declare(ctx, of, r.Queue); declareCode(err) != 0 {
+				return &lineError{line, err}
+			} else if err != nil {
+				return fmt.Errorf("line %d: %w", line, err)
+			}
 		}
 		if i.batch, i.lines = append(i.batch, item), append(i.lines, line); len(i.batch) < batchSize {
 			return nil
@@ -159,7 +161,7 @@ func readRecord(line []byte) (record, error) {
 // importing is a run of Import.
 type importing struct {
 	admin   *Admin
-	ways    map[string]bool // queues whose way back is declared
+	ways    waysBack
 	batch   []rabbit.Item
 	lines   []int // of the batch
 	tried   int   // messages that were sent
@@ -223,17 +225,6 @@ func (i *importing) ended(err error) error {
 		end.Tried++
 	}
 	return end
-}
-
-// wayBack declares what returns messages to a queue, if its layout needs that.
-func (i *importing) wayBack(ctx context.Context, queue string) error {
-	of := i.admin.layouts.of(queue)
-	if shared(queue) || !of.KeepsKey() || i.ways[queue] {
-		return nil
-	}
-	err := i.admin.wayBack(ctx, of, queue)
-	i.ways[queue] = err == nil
-	return err
 }
 
 // layoutItem is a record as it is published. It returns an error if the record cannot be published.

@@ -67,14 +67,11 @@ func (l *lease) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockLimit)
 	defer cancel()
 	if _, err := l.line.DeleteQueue(ctx, l.name, false); err != nil {
-		l.drop()
+		l.admin.drop(l.link) // the lease ends with it, and the broker requeues all messages that were read
 		return
 	}
 	l.admin.handBack(l.link)
 }
-
-// drop closes the connection. The lease ends with it, and the broker requeues all messages that were read.
-func (l *lease) drop() { l.admin.drop(l.link) }
 
 // maxIdle is how many connections are kept for the next sweeps.
 const maxIdle = 2

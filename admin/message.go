@@ -43,7 +43,8 @@ type Message struct {
 	Replays     int        // how often it was replayed
 
 	failure envelope.Failure
-	// when it failed, as far as is known: rehop's record, else the broker's newest dead-lettering, else when it was published.
+	// when it failed, as far as is known. Other programs often record no time: then it failed after the broker last dead-lettered it, and after it was
+	// published.
 	when time.Time
 }
 
@@ -115,7 +116,7 @@ func (p place) read(d rabbit.Message) Message {
 		ContentType: l.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,
 		CorrelationID: l.CorrelationID, ReplyTo: l.ReplyTo, Type: l.Type, AppID: l.AppID,
 		Attempts: f.Attempt, Error: f.Error, Kind: rehop.Kind(f.Kind), Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
-		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f, when: whenFailed(f, l.Headers, d.Timestamp),
+		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f, when: cmp.Or(f.FailedAt, envelope.LatestDeath(l.Headers), d.Timestamp),
 	}
 }
 
@@ -128,9 +129,7 @@ func astray(l layouts.Letter, source string) envelope.Failure {
 		return envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 	}
 	f := envelope.Read(l.Headers, l.Exchange, l.Key)
-	if f.FailedAt.IsZero() {
-		f.FailedAt = envelope.LatestDeath(l.Headers)
-	}
+	f.FailedAt = cmp.Or(f.FailedAt, envelope.LatestDeath(l.Headers))
 	if l.Headers[layouts.HeaderTo] == layouts.ToQueue && f.Queue == "" {
 		f.Queue = l.Key // it was a delayed message, and its key is the name of its queue
 	}
@@ -142,18 +141,6 @@ func astray(l layouts.Letter, source string) envelope.Failure {
 		f.Kind, f.Error = envelope.KindUnrouted, "its queue did not exist when its delay was over"
 	}
 	return f
-}
-
-// whenFailed is when a message failed, as far as is known. Other programs often record no time: then the message failed after the broker last
-// dead-lettered it, and after it was published.
-func whenFailed(f envelope.Failure, headers map[string]any, published time.Time) time.Time {
-	if !f.FailedAt.IsZero() {
-		return f.FailedAt
-	}
-	if died := envelope.LatestDeath(headers); !died.IsZero() {
-		return died
-	}
-	return published
 }
 
 // publishing is the message with the record of a failure in its headers.

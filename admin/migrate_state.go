@@ -181,38 +181,22 @@ type Action string
 
 // The actions, in the order in which a migration does them.
 const (
-	// ActionDeadLetters declares what is missing of where the planned queue dead-letters to, such as its failed queue.
-	ActionDeadLetters Action = "dead-letters"
-	// ActionPrepare declares the queue that keeps messages, and the exchanges that route to it.
-	ActionPrepare Action = "prepare"
-	// ActionDivert adds a binding to rehop's exchange for a binding to the queue.
-	ActionDivert Action = "divert"
-	// ActionUnbind removes the binding to the queue.
-	ActionUnbind Action = "unbind"
-	// ActionMove moves the messages of the queue to the queue that keeps them, while the queue still receives others.
-	ActionMove Action = "move"
-	// ActionClose switches rehop's exchange to the queue that keeps messages.
-	ActionClose Action = "close"
-	// ActionEmpty moves the remaining messages, until none has arrived for a while.
-	ActionEmpty Action = "empty"
-	// ActionDelete deletes the queue.
-	ActionDelete Action = "delete"
-	// ActionDeclare declares the queue as planned.
-	ActionDeclare Action = "declare"
-	// ActionPrepareReturn declares the exchange through which messages return to the queue.
-	ActionPrepareReturn Action = "prepare-return"
-	// ActionReturnEarly returns messages before the queue receives new ones, so that they stay in order.
-	ActionReturnEarly Action = "return-early"
-	// ActionOpen switches rehop's exchange to the queue.
-	ActionOpen Action = "open"
-	// ActionRestore adds a binding to the queue again.
-	ActionRestore Action = "restore"
-	// ActionUndivert removes the binding to rehop's exchange.
-	ActionUndivert Action = "undivert"
-	// ActionReturn returns the remaining messages, until none has arrived for a while.
-	ActionReturn Action = "return"
-	// ActionClear deletes what was declared for the migration.
-	ActionClear Action = "clear"
+	ActionDeadLetters   Action = "dead-letters"   // declares what is missing of where the planned queue dead-letters to, such as its failed queue
+	ActionPrepare       Action = "prepare"        // declares the queue that keeps messages, and the exchanges that route to it
+	ActionDivert        Action = "divert"         // adds a binding to rehop's exchange for a binding to the queue
+	ActionUnbind        Action = "unbind"         // removes the binding to the queue
+	ActionMove          Action = "move"           // moves the messages of the queue to the queue that keeps them, while the queue still receives others
+	ActionClose         Action = "close"          // switches rehop's exchange to the queue that keeps messages
+	ActionEmpty         Action = "empty"          // moves the remaining messages, until none has arrived for a while
+	ActionDelete        Action = "delete"         // deletes the queue
+	ActionDeclare       Action = "declare"        // declares the queue as planned
+	ActionPrepareReturn Action = "prepare-return" // declares the exchange through which messages return to the queue
+	ActionReturnEarly   Action = "return-early"   // returns messages before the queue receives new ones, so that they stay in order
+	ActionOpen          Action = "open"           // switches rehop's exchange to the queue
+	ActionRestore       Action = "restore"        // adds a binding to the queue again
+	ActionUndivert      Action = "undivert"       // removes the binding to rehop's exchange
+	ActionReturn        Action = "return"         // returns the remaining messages, until none has arrived for a while
+	ActionClear         Action = "clear"          // deletes what was declared for the migration
 )
 
 // Step is one step of a migration. A migration can be interrupted at any step, and run again.

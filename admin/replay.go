@@ -48,13 +48,8 @@ type Progress struct {
 // up to 256 messages may then have been replayed twice. A message whose queue no longer exists stays in the failed queue, and the
 // error names it.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
-	run := rabbit.NewID()
-	from, err := a.placeOf(queue)
-	if err != nil {
-		return Progress{}, err
-	}
-	ways := make(map[string]bool)
-	return a.take(ctx, queue, run, o, func(m Message) (rabbit.Item, error) {
+	run, ways := rabbit.NewID(), waysBack{a, make(map[string]bool)}
+	return a.take(ctx, queue, run, o, func(from place, m Message) (rabbit.Item, error) {
 		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
 		f := envelope.Failure{
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
@@ -76,11 +71,8 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 		// Celery sends the retries of a task to the exchange from which the task came, so that must not be one of rehop's exchanges. From the default
 		// exchange they go to the queue.
 		if from.layout.KeepsKey() && !shared(queue) && !isTask(m.Headers) {
-			if !ways[f.Queue] {
-				if err := a.wayBack(ctx, from.layout, f.Queue); err != nil {
-					return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
-				}
-				ways[f.Queue] = true
+			if err := ways.declare(ctx, from.layout, f.Queue); err != nil {
+				return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
 			}
 			item.Exchange, item.Key = layouts.LandedExchange, m.Key
 		}
@@ -88,11 +80,20 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 	})
 }
 
-// wayBack declares what returns a message to a queue with its own routing key.
-func (a *Admin) wayBack(ctx context.Context, of layouts.Layout, queue string) error {
-	if err := a.write.Declare(ctx, layouts.Back(of, layouts.Native{}, queue)); err != nil {
+// waysBack declares, once for each queue, what returns messages to it with their own routing keys.
+type waysBack struct {
+	admin *Admin
+	done  map[string]bool // by queue
+}
+
+func (w waysBack) declare(ctx context.Context, of layouts.Layout, queue string) error {
+	if w.done[queue] {
+		return nil
+	}
+	if err := w.admin.write.Declare(ctx, layouts.Back(of, layouts.Native{}, queue)); err != nil {
 		return fmt.Errorf("declare the way back to %q: %w", queue, queueError(err))
 	}
+	w.done[queue] = true
 	return nil
 }
 
@@ -102,7 +103,7 @@ func (a *Admin) Discard(ctx context.Context, queue string, o Options) (Progress,
 }
 
 // take replays or discards messages that are in the failed queue at the start. If move is nil, they are discarded.
-func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(Message) (rabbit.Item, error)) (done Progress, err error) {
+func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(place, Message) (rabbit.Item, error)) (done Progress, err error) {
 	from, err := a.placeOf(queue)
 	if err != nil {
 		return Progress{}, err
@@ -142,7 +143,7 @@ type taking struct {
 	sweep    *sweep
 	from     place
 	options  Options
-	move     func(Message) (rabbit.Item, error)
+	move     func(place, Message) (rabbit.Item, error)
 	progress Progress
 	faults   []error
 	lapses   int // how often in a row the broker has requeued messages that were to be removed, and no others
@@ -150,12 +151,6 @@ type taking struct {
 
 // maxFaults is how many causes an error lists.
 const maxFaults = 10
-
-func (t *taking) fault(err error) {
-	if len(t.faults) < maxFaults {
-		t.faults = append(t.faults, err)
-	}
-}
 
 // load is messages that are being moved.
 type load struct {
@@ -325,7 +320,7 @@ func (t *taking) send(ctx context.Context, l *load) {
 		return
 	}
 	for i, f := range l.chosen {
-		item, err := t.move(f.message)
+		item, err := t.move(t.from, f.message)
 		if err != nil {
 			l.outcomes[i] = err
 			continue
@@ -359,7 +354,9 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 			}
 			continue
 		}
-		t.fault(l.outcomes[i])
+		if len(t.faults) < maxFaults {
+			t.faults = append(t.faults, l.outcomes[i])
+		}
 		if !f.moved {
 			t.progress.Kept++
 			kept = append(kept, f)

@@ -79,10 +79,19 @@ func (a *Admin) sweepOf(ctx context.Context, from place, ahead int, returns bool
 	if err != nil {
 		return nil, err
 	}
-	has, err := a.limitsOf(ctx, from, l.line)
+	s, err := l.sweep(ctx, from, ahead, returns)
 	if err != nil {
 		l.end()
 		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
+	}
+	return s, nil
+}
+
+func (l *lease) sweep(ctx context.Context, from place, ahead int, returns bool) (*sweep, error) {
+	a := l.admin
+	has, err := a.limitsOf(ctx, from, l.line)
+	if err != nil {
+		return nil, err
 	}
 	tired := renewFrom(has.deliveries, l.line.CountsReturns())
 	if tired == 0 {
@@ -97,19 +106,16 @@ func (a *Admin) sweepOf(ctx context.Context, from place, ahead int, returns bool
 	}
 	reader, depth, err := l.line.OpenSweep(ctx, from.source, rabbit.SweepOptions{Ahead: ahead, Room: a.readAhead, Passing: !from.open, Fragile: tired == 0})
 	if err != nil {
-		l.end()
-		return nil, fmt.Errorf("read queue %q: %w", from.source, queueError(err))
+		return nil, queueError(err)
 	}
 	if tired == 0 {
 		reader.MakeRoom()
 	}
 	if returns {
-		err = l.allowsReturns(ctx, has, depth)
-	}
-	if err != nil {
-		_ = reader.Close(ctx) // it has read nothing
-		l.end()
-		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
+		if err := l.allowsReturns(ctx, has, depth); err != nil {
+			_ = reader.Close(ctx) // it has read nothing
+			return nil, err
+		}
 	}
 	now := time.Now()
 	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, since: now, until: now.Add(a.sweepLimit),
@@ -129,7 +135,7 @@ func (s *sweep) end() error {
 		refused = nil // the broker has requeued the messages, and the next sweep renews them
 	}
 	if err := s.reader.Close(ctx); err != nil {
-		s.lease.drop()
+		s.lease.admin.drop(s.lease.link)
 		return refused
 	}
 	s.lease.end()
