@@ -60,43 +60,42 @@ func (c *checkup) deadLetters() {
 	}
 }
 
+// letterKeys are the keys that dead letters of a queue can have.
+func letterKeys(router *topologies.Router, q topology.LiveQueue) (keys []topologies.Keys, fixed bool) {
+	if key, fixed := q.Effective("dead-letter-routing-key"); fixed {
+		return []topologies.Keys{topologies.Key(fmt.Sprint(key))}, true
+	}
+	return router.Incoming(q.Name), false
+}
+
 // arrival checks whether dead letters are routed to a queue, with each of the keys that they can have.
 func (c *checkup) arrival(router *topologies.Router, q topology.LiveQueue, exchange string) {
 	const id = "queue.dead-letter-nowhere"
-	fixed, isFixed := q.Effective("dead-letter-routing-key")
-	if isFixed {
-		key := fmt.Sprint(fixed)
-		switch {
-		case len(router.Route(exchange, topologies.Key(key))) > 0:
-		case exchange == "":
-			c.find(id, q.Object(), "declare that queue, or correct x-dead-letter-routing-key", "its dead letters go to queue %q, which does not exist", key)
-		case len(router.Route(exchange, topologies.AnyKey())) == 0:
-			c.find(id, q.Object(), "bind a queue to that exchange", "its dead letters go to exchange %q, to which no queue is bound", exchange)
-		default:
-			c.find(id, q.Object(), "bind a queue to that exchange with this key, or correct x-dead-letter-routing-key",
-				"its dead letters go to exchange %q with the key %q, for which no queue is bound there", exchange, key)
-		}
-		return
-	}
+	all, fixed := letterKeys(router, q)
 	var lost []string
-	incoming := router.Incoming(q.Name)
-	for _, keys := range incoming {
+	for _, keys := range all {
 		if len(router.Route(exchange, keys)) == 0 {
 			lost = append(lost, fmt.Sprintf("%q", keys))
 		}
 	}
+	names := strings.Join(lost, ", ")
 	switch {
-	case len(lost) == 0 && exchange == "" && slices.Contains(incoming, topologies.AnyKey()) && !layouts.IsWaitQueue(q.Name):
+	case len(lost) == 0 && !fixed && exchange == "" && slices.Contains(all, topologies.AnyKey()) && !layouts.IsWaitQueue(q.Name):
 		c.findAs(Warning, id, q.Object(), "set x-dead-letter-routing-key to the name of a queue",
 			"its dead letters go to the queues whose names are the keys with which they were published, and it is bound for every key")
 	case len(lost) == 0:
+	case exchange == "" && fixed:
+		c.find(id, q.Object(), "declare that queue, or correct x-dead-letter-routing-key", "its dead letters go to queue %s, which does not exist", names)
 	case exchange == "":
-		c.find(id, q.Object(), "set x-dead-letter-routing-key to the name of a queue", "its dead letters keep the key with which they were published, as %s, and no queue has that name", strings.Join(lost, ", "))
+		c.find(id, q.Object(), "set x-dead-letter-routing-key to the name of a queue", "its dead letters keep the key with which they were published, as %s, and no queue has that name", names)
 	case len(router.Route(exchange, topologies.AnyKey())) == 0:
 		c.find(id, q.Object(), "bind a queue to that exchange", "its dead letters go to exchange %q, to which no queue is bound", exchange)
+	case fixed:
+		c.find(id, q.Object(), "bind a queue to that exchange with this key, or correct x-dead-letter-routing-key",
+			"its dead letters go to exchange %q with the key %s, for which no queue is bound there", exchange, names)
 	default:
 		c.find(id, q.Object(), "bind a queue to that exchange with these keys, or set x-dead-letter-routing-key",
-			"its dead letters go to exchange %q with the key with which they were published, as %s, for which no queue is bound there", exchange, strings.Join(lost, ", "))
+			"its dead letters go to exchange %q with the key with which they were published, as %s, for which no queue is bound there", exchange, names)
 	}
 }
 
@@ -126,11 +125,8 @@ func (c *checkup) letterSources() map[string][]topology.LiveQueue {
 		if !dies || q.Type == "stream" {
 			continue
 		}
-		keys := router.Incoming(q.Name)
-		if fixed, is := q.Effective("dead-letter-routing-key"); is {
-			keys = []topologies.Keys{topologies.Key(fmt.Sprint(fixed))}
-		}
 		var to []string
+		keys, _ := letterKeys(router, q)
 		for _, k := range keys {
 			to = append(to, router.Route(fmt.Sprint(exchange), k)...)
 		}

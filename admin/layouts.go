@@ -31,7 +31,7 @@ func layoutsOf(config Config) (layoutSet, error) {
 	}
 	for _, queue := range slices.Sorted(maps.Keys(config.Layouts)) {
 		if config.Layouts[queue] == nil {
-			return l, fmt.Errorf("admin: Layouts: that of queue %q is nil; set layout.Native{} for the native one", queue)
+			return l, fmt.Errorf("admin: Layouts: queue %q: it is nil; set layout.Native{} for the native layout", queue)
 		}
 		of, err := layoutOf(config.Layouts[queue])
 		if err != nil {

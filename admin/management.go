@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,17 +35,14 @@ var ErrNoManagement = errors.New("this needs the management API; set Config.Mana
 var ErrManagementLogin = errors.New("the management API refuses user and password")
 
 func newManagement(config Config) (*management, error) {
-	m := &management{client: config.HTTP, credentials: config.Credentials, vhost: "/"}
+	m := &management{client: config.HTTP, credentials: config.Credentials, vhost: "/", user: "guest", password: "guest"}
 	if m.client == nil {
 		// All packages share the default transport: if one of them closes its idle connections, a request that is being written to one fails.
 		m.transport = http.DefaultTransport.(*http.Transport).Clone()
 		m.client = &http.Client{Timeout: 30 * time.Second, Transport: m.transport}
 	}
-	broker, err := url.Parse(config.URLs[0])
-	if err == nil {
-		if v := strings.TrimPrefix(broker.Path, "/"); v != "" {
-			m.vhost = v
-		}
+	if broker, err := url.Parse(config.URLs[0]); err == nil {
+		m.vhost = cmp.Or(strings.TrimPrefix(broker.Path, "/"), "/")
 		m.login(broker.User)
 	}
 	if config.Management == "" {
@@ -61,12 +59,9 @@ func newManagement(config Config) (*management, error) {
 }
 
 func (m *management) login(user *url.Userinfo) {
-	if user != nil {
+	if user.Username() != "" { // of nil, too
 		m.user = user.Username()
 		m.password, _ = user.Password()
-	}
-	if m.user == "" {
-		m.user, m.password = "guest", "guest"
 	}
 }
 

@@ -90,25 +90,29 @@ func migratedQueue(live topology.Live, moving string) string {
 func (m *migration) dangers(ctx context.Context, live topology.Live) error {
 	m.unread = unread(live)
 	m.fresh = m.newQueue(live)
-	if err := m.safekeeping(ctx, live, m.keeper(live)); err != nil {
-		return err
-	}
-	if err := m.plannedPolicies(live); err != nil {
-		return err
-	}
-	if err := m.newcomers(live); err != nil {
-		return err
-	}
-	if x := setting(m.fresh, "dead-letter-exchange"); x != "" {
-		_, exists := live.Exchange(x)
-		if !exists && !slices.ContainsFunc(m.missing.Exchanges, func(missing topology.Exchange) bool { return missing.Name == x }) {
-			return fmt.Errorf("it would dead-letter to exchange %q, which does not exist, so dead letters would be dropped: apply the plan first%s", x, m.orChange(live, "dead-letter-exchange"))
+	for _, check := range []func() error{
+		func() error { return m.safekeeping(ctx, live, m.keeper(live)) },
+		func() error { return m.plannedPolicies(live) },
+		func() error { return m.newcomers(live) },
+		func() error { return m.letterExchange(live) },
+		func() error { return m.overflow(ctx, live) },
+		func() error { return m.try(ctx) },
+	} {
+		if err := check(); err != nil {
+			return err
 		}
 	}
-	if err := m.overflow(ctx, live); err != nil {
-		return err
+	return nil
+}
+
+// letterExchange refuses a new queue that would dead-letter to an exchange that does not exist.
+func (m *migration) letterExchange(live topology.Live) error {
+	x := setting(m.fresh, "dead-letter-exchange")
+	_, exists := live.Exchange(x)
+	if x == "" || exists || slices.ContainsFunc(m.missing.Exchanges, func(missing topology.Exchange) bool { return missing.Name == x }) {
+		return nil
 	}
-	return m.try(ctx)
+	return fmt.Errorf("it would dead-letter to exchange %q, which does not exist, so dead letters would be dropped: apply the plan first%s", x, m.orChange(live, "dead-letter-exchange"))
 }
 
 // overflow refuses a new queue that would drop messages when they are moved back.
