@@ -71,7 +71,7 @@ func TestEverything(t *testing.T) {
 	}
 }
 
-// The pattern that is suggested spares what rehop has beside a queue, in each layout.
+// The suggested pattern does not match the queues that rehop adds to a queue, in any layout.
 func TestSparingPattern(t *testing.T) {
 	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}, layout.Sneakers{ErrorName: "broken+mail"}} {
 		spec := layouts.QueueSpec{Name: "orders", Exchange: "order", Kind: "topic"}
@@ -92,7 +92,7 @@ func TestSparingPattern(t *testing.T) {
 	}
 }
 
-// What rehop has for itself is told by name.
+// rehop's own queues are recognised by name.
 func TestOwnQueues(t *testing.T) {
 	own := ownOf(topology.Plan{Queues: []topology.Queue{{Name: "orders"}}})
 	for queue, want := range map[string]bool{

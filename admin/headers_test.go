@@ -97,7 +97,7 @@ func TestReplayOfTask(t *testing.T) {
 	})
 }
 
-// What a library has written into a message that it then rejects says why and how often it failed, and where it came from.
+// The headers that a library writes before it rejects a message show why and how often it failed, and where it came from.
 func TestFailedByLibrary(t *testing.T) {
 	rascal := func(own amqp091.Table) amqp091.Table {
 		return amqp091.Table{"rascal": amqp091.Table{

@@ -227,7 +227,7 @@ func (i *importing) ended(err error) error {
 	return end
 }
 
-// layoutItem is a record as it is published. It returns an error if the record cannot be published.
+// layoutItem is what is published for a record. It returns an error if the record cannot be published.
 func (a *Admin) layoutItem(r record) (rabbit.Item, error) {
 	item, err := a.itemOf(r)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// api is a management API with fixed answers: by path as it is escaped, or a status.
+// api is a management API with fixed answers, by escaped path. Other paths get a status.
 func api(t *testing.T, answers map[string]string) *management {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -160,7 +160,7 @@ func (m Message) publishing(f envelope.Failure) *rabbit.Publishing {
 	}
 }
 
-// copyOf is a message as it was delivered, without headers. It gets an id if it has none, so that it can be told from its copies.
+// copyOf is a message as it was delivered, without headers. It gets an id if it has none, so that it can be distinguished from its copies.
 func copyOf(d rabbit.Message) *rabbit.Publishing {
 	return &rabbit.Publishing{
 		MessageId: cmp.Or(d.MessageId, rabbit.NewID()), Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,

@@ -81,7 +81,7 @@ type MigrationProgress struct {
 	Steps   int    // how many steps there are
 	Now     Step   // the current step
 	Moved   int    // messages that this run has moved, in both directions
-	Left    int    // messages that this step has still to move, as far as the broker could tell
+	Left    int    // messages that this step has still to move, as far as the broker knew
 	Waiting string // what the migration waits for, if anything
 }
 
@@ -154,7 +154,7 @@ type migration struct {
 	instant  bool                 // the broker's statistics are never late
 	tried    bool                 // the broker has accepted a queue with the wanted arguments
 	typing   *typing              // of bindings
-	unread   bool                 // only the broker can tell which policies apply to the queue that keeps messages
+	unread   bool                 // only the broker knows which policies apply to the queue that keeps messages
 
 	progress MigrationProgress
 	moved    volume

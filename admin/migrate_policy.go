@@ -17,7 +17,7 @@ import (
 // Policies change a queue at once, whatever its arguments are. A migration computes what they do to the queue that keeps messages and to the new queue,
 // before either exists.
 
-// keeper is the queue that keeps messages, as it is or as it will be.
+// keeper is the queue that keeps messages, which may not exist yet.
 func (m *migration) keeper(live topology.Live) topology.LiveQueue {
 	if m.kept.Name != "" {
 		return m.kept
@@ -156,7 +156,7 @@ func unread(live topology.Live) bool {
 	})
 }
 
-// prepare declares what keeps messages. If only the broker can tell which policies apply to that queue, it is asked before any message is routed there. If
+// prepare declares what keeps messages. If only the broker knows which policies apply to that queue, it is asked before any message is routed there. If
 // one is harmful, everything is deleted again.
 func (m *migration) prepare(ctx context.Context) error {
 	if err := m.declare(ctx, m.keeping()); err != nil || !m.unread {

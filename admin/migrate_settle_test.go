@@ -305,7 +305,7 @@ func migrateWhileHeld(t *testing.T, late *lateStatistics, hold time.Duration) {
 	}
 }
 
-// A broker that tells no statistics at all leaves the migration waiting, and says for what.
+// If a broker has no statistics at all, the migration waits and reports for what.
 func TestMigrateWithoutStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, &lateStatistics{queue: "q", interval: time.Hour})

@@ -35,7 +35,7 @@ type Progress struct {
 	Seen  int // messages that were read
 	Done  int // messages that were replayed or discarded
 	Kept  int // messages that did not match the filter, or could not be replayed
-	Total int // messages in the queue at the start, as far as the broker could tell
+	Total int // messages in the queue at the start, as far as the broker knew
 	// Delayed is how many messages could not be read because the queue delayed them at the start; see Admin.Delayed.
 	Delayed int
 }

@@ -91,7 +91,7 @@ func ids(messages []admin.Message) string {
 func TestPeekDisturbsNothing(t *testing.T) {
 	d := newDesk(t)
 	d.fail("q", 5, boom, nil)
-	for range 25 { // RabbitMQ 4 drops a message after 20 deliveries unless told otherwise
+	for range 25 { // RabbitMQ 4 drops a message after 20 deliveries by default
 		found, err := d.admin.Failed(d.ctx, "q", 3, admin.Filter{})
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func TestReplayOfDeadLettered(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatal("not in the queue", err)
 	}
-	if err := m.Reject(false); err != nil { // a foreign consumer has the broker dead-letter it
+	if err := m.Reject(false); err != nil { // a consumer of another application has the broker dead-letter it
 		t.Fatal(err)
 	}
 	kit.WantDepth(t, d.rabbit, d.ch, "q.failed", 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// Messages that found no queue after they had waited have the kind that says so, or that of their last failure, and a replay takes them where they were to go:
+// Messages that found no queue after they had waited have the kind unrouted, or that of their last failure, and a replay takes them where they were to go:
 // the broker's record is about rehop's own queues, in which they waited.
 func TestAstrayAfterWaiting(t *testing.T) {
 	t.Parallel()

@@ -185,7 +185,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// Whoever watches is told when the connection is lost, and can begin again.
+// A watch ends with an error when the connection is lost, and can be started again.
 func TestWatchLosesConnection(t *testing.T) {
 	d := newDesk(t)
 	conns := make(chan net.Conn, 10)

@@ -17,7 +17,7 @@ import (
 // long: the runs with many kills, which make faults does.
 func long() bool { return os.Getenv("REHOP_FAULTS") == "long" }
 
-// A migration that is canceled at any step goes on when it is run again; publishers go on all the time. What was under way when it
+// A migration that is canceled at any step continues when it is run again; publishers publish all the time. What was under way when it
 // was canceled is waited for, so no message is there twice.
 func TestMigrateCanceledAtEachStep(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func (s *site) cancelQueueAt(p topology.Plan, queue string, at admin.Action) {
 	}
 }
 
-// Applying a plan in the middle of a migration would bind the queue again, beside the way on which its messages are kept: it is refused.
+// Applying a plan in the middle of a migration would bind the queue again, in addition to the diverted bindings: it is refused.
 func TestApplyWhileMigrating(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {

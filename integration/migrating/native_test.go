@@ -244,7 +244,7 @@ func (w *flow) send(exchange, key string) {
 	w.next++
 }
 
-// stop ends the flow, and tells how many messages there were.
+// stop ends the flow, and returns how many messages there were.
 func (w *flow) stop() int {
 	close(w.stopped)
 	w.all.Wait()

@@ -212,7 +212,7 @@ func sortedSteps(text string) string {
 	return strings.Join(lines, "")
 }
 
-// A queue that cannot take a message for ever keeps it, and says which one.
+// If the new queue can never accept a message, it is kept, and the error names it.
 func TestMigrateKeepsWhatCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
@@ -237,7 +237,7 @@ func TestMigrateKeepsWhatCannotBeMoved(t *testing.T) {
 	})
 }
 
-// On a cluster an exchange may be asked where a message goes on any node.
+// On a cluster an exchange may route a message on any node.
 func TestMigrateOnCluster(t *testing.T) {
 	t.Parallel()
 	r := lab.Cluster(t)

@@ -50,7 +50,7 @@ func undying(s *rehop.Subscriber) {
 	s.QueueType, s.QueueArgs = layout.Classic, map[string]any{"x-dead-letter-exchange": nil, "x-dead-letter-routing-key": nil}
 }
 
-// refusing is such a queue that takes no more than so many messages.
+// refusing is such a queue that accepts no more than n messages.
 func refusing(s *rehop.Subscriber) {
 	undying(s)
 	s.MaxLength, s.Overflow = 1000, "reject-publish"
@@ -171,7 +171,7 @@ func TestMigrateUnderCapOfOperator(t *testing.T) {
 	})
 }
 
-// Whether a policy with a lookahead matches a name only RabbitMQ can tell, and only of a queue that exists: it is asked before any message is
+// Whether a policy with a lookahead matches a name only RabbitMQ knows, and only for a queue that exists: it is asked before any message is
 // led there, and what was prepared is removed when it is refused.
 func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	t.Parallel()
@@ -283,7 +283,7 @@ func TestDiffNamesMigration(t *testing.T) {
 	})
 }
 
-// The doctor tells which queue is being migrated, even if its name does not fit into that of the queue which keeps its messages.
+// The doctor reports which queue is being migrated, even if its name does not fit into that of the queue which keeps its messages.
 func TestDoctorNamesMigratedQueue(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long", 62)

@@ -54,7 +54,7 @@ func byQueueFleetFirst(b *Bench) {
 	})
 }
 
-// A subscription that says nothing of the form takes what is there: to bind a retry queue of the older form by the queue's name, or one of the newer form
+// A subscription without a form uses the one that exists: to bind a retry queue of the older form by the queue's name, or one of the newer form
 // by its keys, would lead messages astray.
 func pubSubEitherForm(b *Bench) {
 	delay := b.Wait(30*time.Second, 250*time.Millisecond)
@@ -219,7 +219,7 @@ func byQueueFleetReplays(b *Bench) {
 	})
 }
 
-// The fleet tries a message once more than rehop does. A handler that gets it then is told that this is the last attempt, and not that it is attempt
+// The fleet tries a message once more than rehop does. A handler that gets it then sees that this is the last attempt, and not that it is attempt
 // five of four.
 func pubSubMoreAttempts(b *Bench) {
 	byQueue(b, func(l layout.PubSub, fleet pubSubNewerFleet, queue string) {

@@ -260,7 +260,7 @@ func TestLooksInAlarm(t *testing.T) {
 }
 
 // A sweep that ends early returns what the broker has sent ahead. Where that was returned often, and the broker does not accept copies of it any more,
-// the error says so: it may be dropped when it is read again.
+// the error reports it: it may be dropped when it is read again.
 func TestEndWithoutRenewal(t *testing.T) {
 	const limit = 2
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40} {
