@@ -64,10 +64,7 @@ func (x Applied) String() string {
 	for _, d := range x.Left {
 		fmt.Fprintf(&s, "%s\n", d)
 	}
-	if s.Len() == 0 {
-		return "nothing to do\n"
-	}
-	return s.String()
+	return cmp.Or(s.String(), "nothing to do\n")
 }
 
 // Apply declares what a plan has and the broker does not have. Objects that exist are not changed, even if they differ; the result

@@ -47,14 +47,11 @@ type Findings []Finding
 
 // String is all findings, or "nothing found".
 func (all Findings) String() string {
-	if len(all) == 0 {
-		return "nothing found\n"
-	}
 	var s strings.Builder
 	for _, f := range all {
 		s.WriteString(f.String())
 	}
-	return s.String()
+	return cmp.Or(s.String(), "nothing found\n")
 }
 
 // Above returns the findings that are worse than a severity.

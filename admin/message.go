@@ -88,11 +88,11 @@ func (p place) isCopy(m Message) bool {
 }
 
 func (p place) read(d rabbit.Message) Message {
-	exchange, key := p.origin(d)
 	l := layouts.Letter{
-		Queue: p.owner, ID: d.MessageId, Exchange: exchange, Key: key, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
+		Queue: p.owner, ID: d.MessageId, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
 		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 	}
+	l.Exchange, l.Key = p.origin(d)
 	var f envelope.Failure
 	switch {
 	case p.source == layouts.UnroutedQueue || p.source == layouts.OrphansQueue:

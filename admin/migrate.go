@@ -40,10 +40,7 @@ func (m Migration) String() string {
 	for i, step := range m.Steps {
 		fmt.Fprintf(&s, "%2d. %s\n", i+1, step)
 	}
-	if s.Len() == 0 {
-		return "nothing to do\n"
-	}
-	return s.String()
+	return cmp.Or(s.String(), "nothing to do\n")
 }
 
 // MigrateOptions are options of Migrate and PlanMigration.

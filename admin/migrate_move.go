@@ -324,13 +324,10 @@ func (m *migration) still(ctx context.Context) (bool, error) {
 		pending := ""
 		for i, s := range watched {
 			ready, err := m.ready(ctx, s.queue)
-			if err != nil {
+			switch {
+			case err != nil || i == 0 && ready > 0:
 				return false, err
-			}
-			if i == 0 && ready > 0 {
-				return false, nil
-			}
-			if ready > 0 {
+			case ready > 0:
 				return false, m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that it dead-letters to this one by its name", ready, s.queue.Name))
 			}
 			held, sure, err := s.away(ctx, m)

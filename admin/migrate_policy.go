@@ -85,15 +85,12 @@ func (m *migration) room(ctx context.Context, own, kept topology.LiveQueue, refu
 		if mine, also := limitOf(own, key); !also || limit < mine {
 			return refuse(key, "the queue itself may hold more")
 		}
-		messages, bytes, err := m.held(ctx)
+		n, unit, err := m.held(ctx, key)
 		if err != nil {
 			return err
 		}
-		if key == "max-length" && messages > limit {
-			return refuse(key, fmt.Sprintf("the queue holds %d messages", messages))
-		}
-		if key == "max-length-bytes" && bytes > limit {
-			return refuse(key, fmt.Sprintf("the queue holds %d bytes", bytes))
+		if n > limit {
+			return refuse(key, fmt.Sprintf("the queue holds %d %s", n, unit))
 		}
 	}
 	return nil

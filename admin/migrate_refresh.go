@@ -58,12 +58,7 @@ func (m *migration) exact(ctx context.Context, live *topology.Live) error {
 	concerned := func(b topology.Binding) bool {
 		return len(b.Args) > 0 && (!b.ToExchange && b.Destination == m.want.Name || b.ToExchange && b.Destination == moving)
 	}
-	var some []topology.Binding
-	for _, b := range live.Bindings {
-		if concerned(b) {
-			some = append(some, b)
-		}
-	}
+	some := slices.DeleteFunc(slices.Clone(live.Bindings), func(b topology.Binding) bool { return !concerned(b) })
 	typed, err := m.typing.of(ctx, some)
 	live.Bindings = append(slices.DeleteFunc(live.Bindings, concerned), typed...)
 	return err
@@ -117,21 +112,19 @@ func (m *migration) letterExchange(live topology.Live) error {
 
 // overflow refuses a new queue that would drop messages when they are moved back.
 func (m *migration) overflow(ctx context.Context, live topology.Live) error {
-	length, limited := limitOf(m.fresh, "max-length")
-	size, limitedBytes := limitOf(m.fresh, "max-length-bytes")
-	if !limited && !limitedBytes || !drops(m.fresh) {
-		return nil
-	}
-	messages, bytes, err := m.held(ctx)
-	if err != nil {
-		return err
-	}
-	const advice = "and would drop its oldest: raise the limit, set x-overflow to reject-publish, or consume its messages"
-	switch {
-	case limited && messages > length:
-		return fmt.Errorf("it holds %d messages and is to hold %d at most, %s%s", messages, length, advice, m.orChange(live, "max-length"))
-	case limitedBytes && bytes > size:
-		return fmt.Errorf("it holds %d bytes and is to hold %d at most, %s%s", bytes, size, advice, m.orChange(live, "max-length-bytes"))
+	for _, key := range lengthLimits {
+		limit, limited := limitOf(m.fresh, key)
+		if !limited || !drops(m.fresh) {
+			continue
+		}
+		n, unit, err := m.held(ctx, key)
+		if err != nil {
+			return err
+		}
+		if n > limit {
+			return fmt.Errorf("it holds %d %s and is to hold %d at most, and would drop its oldest: raise the limit, set x-overflow to reject-publish, or consume its messages%s",
+				n, unit, limit, m.orChange(live, key))
+		}
 	}
 	return nil
 }
@@ -145,24 +138,28 @@ func (m *migration) orChange(live topology.Live, key string) string {
 	return fmt.Sprintf("; or change %s, which sets %s", ruler(live, m.fresh, key), key)
 }
 
-// held is how much the queue and the one that keeps its messages hold together.
-func (m *migration) held(ctx context.Context) (messages, bytes int, err error) {
+// held is how many messages or bytes, depending on the limit, the queue and the one that keeps its messages hold together.
+func (m *migration) held(ctx context.Context, limit string) (n int, unit string, err error) {
 	for _, q := range []string{m.have.Name, m.kept.Name} {
 		if q == "" {
 			continue
 		}
 		depth, err := m.admin.read.InspectClosely(ctx, q)
 		if err != nil {
-			return 0, 0, queueError(err)
+			return 0, "", queueError(err)
+		}
+		if limit == "max-length" {
+			n, unit = n+depth.Messages, "messages"
+			continue
 		}
 		figures, err := m.admin.management.figures(ctx, q)
 		if err != nil {
-			return 0, 0, err
+			return 0, "", err
 		}
-		size, _ := figures.bytes()
-		messages, bytes = messages+depth.Messages, bytes+size
+		bytes, _ := figures.bytes()
+		n, unit = n+bytes, "bytes"
 	}
-	return messages, bytes, nil
+	return n, unit, nil
 }
 
 // figures are the broker's statistics of a queue, which are seconds late. Pointers are nil while the broker has no figure yet.

@@ -78,6 +78,7 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			listed = append(listed, apiQueue{Name: name})
 		}
 	}
+	slices.SortFunc(listed, func(x, y apiQueue) int { return strings.Compare(x.Name, y.Name) })
 	var o Overview
 	for _, listed := range listed {
 		q := listed.live()
@@ -97,10 +98,6 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers,
 				Waiting: -1, Failed: byName[of.FailedQueue(q.Name)].Messages(), Migrating: migrating, Moving: moving.Messages()})
 		}
-	}
-	slices.SortFunc(o.Queues, func(x, y Queue) int { return strings.Compare(x.Name, y.Name) })
-	for _, some := range [][]QueueSize{o.DelayQueues, o.Recovered} {
-		slices.SortFunc(some, func(x, y QueueSize) int { return strings.Compare(x.Name, y.Name) })
 	}
 	return o, nil
 }

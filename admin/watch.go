@@ -109,33 +109,26 @@ func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (topology.Plan, e
 }
 
 // watchable are the bindings that a watch can copy without making unroutable messages routable.
-func watchable(live topology.Live, o WatchOptions) (bindings []topology.Binding, err error) {
-	if o.Queue != "" {
-		if _, exists := live.Queue(o.Queue); !exists {
-			return nil, fmt.Errorf("%w: %q", ErrNoQueue, o.Queue)
-		}
-		for _, b := range live.Bindings {
-			if b.Destination == o.Queue && !b.ToExchange {
-				bindings = append(bindings, b)
-			}
-		}
-		if len(bindings) == 0 {
-			err = fmt.Errorf("queue %q has no bindings: messages arrive only by its name, through the default exchange, which cannot be watched", o.Queue)
-		}
-		return bindings, err
+func watchable(live topology.Live, o WatchOptions) ([]topology.Binding, error) {
+	if _, exists := live.Queue(o.Queue); o.Queue != "" && !exists {
+		return nil, fmt.Errorf("%w: %q", ErrNoQueue, o.Queue)
 	}
-	if _, exists := live.Exchange(o.Exchange); !exists {
+	if _, exists := live.Exchange(o.Exchange); o.Exchange != "" && !exists {
 		return nil, fmt.Errorf("no exchange %q", o.Exchange)
 	}
-	for _, b := range live.Bindings {
-		if b.Source == o.Exchange && keeps(live, b) {
-			bindings = append(bindings, b)
+	bindings := slices.DeleteFunc(slices.Clone(live.Bindings), func(b topology.Binding) bool {
+		if o.Queue != "" {
+			return b.ToExchange || b.Destination != o.Queue
 		}
+		return b.Source != o.Exchange || !keeps(live, b)
+	})
+	switch {
+	case len(bindings) > 0:
+		return bindings, nil
+	case o.Queue != "":
+		return nil, fmt.Errorf("queue %q has no bindings: messages arrive only by its name, through the default exchange, which cannot be watched", o.Queue)
 	}
-	if len(bindings) == 0 {
-		err = fmt.Errorf("exchange %q has no bindings to a permanent queue, one that is neither exclusive nor auto-delete: to watch it anyway, give binding keys", o.Exchange)
-	}
-	return bindings, err
+	return nil, fmt.Errorf("exchange %q has no bindings to a permanent queue, one that is neither exclusive nor auto-delete: to watch it anyway, give binding keys", o.Exchange)
 }
 
 // keeps reports whether messages of a binding reach a queue that lasts as long as the watch. Queues of a connection can be deleted at any time, and
