@@ -15,43 +15,45 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// Config says how to reach the broker.
+// Config is how to reach the broker, and which layouts its queues have. The zero value connects to a broker on this machine.
 type Config struct {
 	// URL of the broker, amqp:// or amqps://. Default: "amqp://guest:guest@localhost:5672/".
 	URL string
-	// URLs of several brokers of a cluster, tried in turn. Default: URL alone.
+	// URLs of several nodes of a cluster, tried in turn. Default: only URL.
 	URLs []string
-	// Dial opens the transport. Default: a net.Dialer.
+	// Dial opens the connection to a node. Set it for proxies, or for an embedded broker in the same process. Default: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// TLS is used for amqps URLs. Default: the system's roots.
+	// TLS is used for amqps URLs. Default: the certificate authorities of the system.
 	TLS *tls.Config
-	// External uses the client certificate of TLS to log in. Default: user and password.
+	// External logs in with the client certificate in TLS. Default: user and password.
 	External bool
-	// Credentials are asked for at every connection and at every call of the management API.
-	// Default: those of the URLs.
+	// Credentials is called for each connection and each request to the management API. Set it if passwords or tokens expire.
+	// Default: user and password of the URLs.
 	Credentials func(ctx context.Context) (user, password string, err error)
-	// Layout is that of the queues that Layouts does not name. Default: that of Layouts if it is the same for all queues, else layout.Native.
+	// Layout is the layout of queues that are not in Layouts. Default: the layout in Layouts if all queues there have the same one,
+	// otherwise layout.Native.
 	Layout layout.Layout
-	// Layouts are those of single queues, by name, for a broker whose queues have different ones. Queues also lists queues that are not
-	// named here and whose failed queue is there by one of these layouts, or by Layout if it is set. Import needs Layout for such queues.
-	// Default: all queues have Layout.
+	// Layouts are the layouts of single queues, by name, for a broker whose queues have different ones. Queues also lists queues
+	// that are not named here, if they have a failed queue of one of these layouts, or of Layout if it is set. Import needs Layout
+	// for such queues. Default: all queues have Layout.
 	Layouts map[string]layout.Layout
-	// Management is the URL of the management API, as in "http://localhost:15672". User and password
-	// are taken from it, else from URL. Default: none; Queues cannot list, and reading failed messages assumes that their queues
-	// have a low delivery limit.
+	// Management is the URL of the management API, as in "http://localhost:15672". User and password come from this URL, or from
+	// URL if it has none. Default: none. Without it some methods return ErrNoManagement, and methods that read failed messages
+	// assume that the failed queue has a low delivery limit.
 	Management string
 	// HTTP is used for the management API. Default: a client with a timeout of 30 s.
 	HTTP *http.Client
-	// ConsumerTimeout is the broker's consumer_timeout, after which it takes back messages that a consumer holds. Reading a failed
-	// queue gives messages back after two thirds of it, and continues. Default: 30 minutes, which is RabbitMQ's. If the broker's is
-	// shorter, that is noticed; ErrTooSlow is returned only if the broker takes messages back again and again.
+	// ConsumerTimeout is the broker's consumer_timeout, after which it requeues unacked messages. Methods that read a failed queue
+	// return its messages after two thirds of this time, and continue. If the broker's timeout is shorter, they adapt to it; they
+	// return ErrTooSlow only if the broker requeues messages again and again. Default: 30 minutes, as in RabbitMQ.
 	ConsumerTimeout time.Duration
-	// ReadAhead is how many bytes of message bodies may wait in memory while a failed queue is read. Lower it where memory is short; what
-	// does not fit is returned to the queue and read again, which takes longer and counts toward the delivery limit of the queue. One message is read whatever its size. Default: 32 MiB.
+	// ReadAhead is how many bytes of message bodies may be in memory while a failed queue is read. Lower it where memory is
+	// short. What does not fit is returned to the queue and read again, which takes longer and counts toward the delivery limit
+	// of the queue. A single message is read whatever its size. Default: 32 MiB.
 	ReadAhead int
 }
 
-// Admin looks after the queues of one virtual host. It is safe for concurrent use.
+// Admin inspects and changes the queues of one virtual host. It is safe for concurrent use.
 type Admin struct {
 	read       *rabbit.Link
 	write      *rabbit.Link
@@ -60,24 +62,21 @@ type Admin struct {
 	layouts    layoutSet
 	options    rabbit.Options // of connections for sweeps
 	sweepLimit time.Duration  // how long a sweep may hold messages
-	readAhead  int            // how many bytes of bodies may wait to be taken by a sweep
+	readAhead  int            // how many bytes of bodies a sweep may fetch ahead
 
 	mu     sync.Mutex
 	closed bool
 	links  map[*rabbit.Link]struct{} // for sweeps
-	idle   []*rabbit.Link            // of these, are not used
+	idle   []*rabbit.Link            // those of links that are not in use
 }
 
-// adminName is how the broker's tools show the connections.
+// adminName is the name of the connections in the broker's tools.
 const adminName = "rehop admin"
 
-// Open connects, within ctx.
+// Open connects to the broker. It returns an error if ctx ends first, or if the configuration is wrong.
 func Open(ctx context.Context, config Config) (*Admin, error) {
 	if len(config.URLs) == 0 {
-		if config.URL == "" {
-			config.URL = "amqp://guest:guest@localhost:5672/"
-		}
-		config.URLs = []string{config.URL}
+		config.URLs = []string{cmp.Or(config.URL, "amqp://guest:guest@localhost:5672/")}
 	}
 	for i, u := range config.URLs {
 		if err := rabbit.CheckURL(u); err != nil {
@@ -97,13 +96,12 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 		Backoff: rabbit.Backoff{Min: 100 * time.Millisecond, Max: time.Second},
 	}
 	of, err := layoutsOf(config)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if config.ConsumerTimeout < 0 {
+	case config.ConsumerTimeout < 0:
 		return nil, fmt.Errorf("admin: ConsumerTimeout is %v; it must not be negative", config.ConsumerTimeout)
-	}
-	if config.ReadAhead < 0 {
+	case config.ReadAhead < 0:
 		return nil, fmt.Errorf("admin: ReadAhead is %d; it must not be negative", config.ReadAhead)
 	}
 	a := &Admin{management: api, layouts: of, options: opts, links: make(map[*rabbit.Link]struct{}),
@@ -127,7 +125,7 @@ func Open(ctx context.Context, config Config) (*Admin, error) {
 	return a, nil
 }
 
-// Close closes the connections.
+// Close closes the connections. Calls that are in progress return an error; the broker requeues the messages that they have read.
 func (a *Admin) Close() {
 	a.closeLinks()
 	a.sender.Close()
@@ -140,10 +138,33 @@ func (a *Admin) Close() {
 // ErrNoQueue: there is no such queue.
 var ErrNoQueue = errors.New("no such queue")
 
+// Reply codes of AMQP with which the broker refuses a declaration.
+const (
+	accessRefused      = 403
+	notFound           = 404
+	resourceLocked     = 405
+	preconditionFailed = 406
+)
+
+// declareCode is the reply code with which the broker has refused a declaration, or 0 if err is something else.
+func declareCode(err error) int {
+	if d, ok := errors.AsType[*rabbit.DeclareError](err); ok {
+		return d.Code
+	}
+	return 0
+}
+
 func queueError(err error) error {
-	var d *rabbit.DeclareError
-	if errors.As(err, &d) && d.Code == 404 {
+	if d, ok := errors.AsType[*rabbit.DeclareError](err); ok && d.Code == notFound {
 		return fmt.Errorf("%w: %q", ErrNoQueue, d.Name)
 	}
 	return err
+}
+
+// existing turns the error of a queue that does not exist into false.
+func existing(depth rabbit.Depth, err error) (rabbit.Depth, bool, error) {
+	if declareCode(err) == notFound {
+		return rabbit.Depth{}, false, nil
+	}
+	return depth, err == nil, err
 }

@@ -1,13 +1,13 @@
-// Package admin is for the people who look after queues: it lists them, looks into the failed ones,
-// and replays, discards, exports and imports what rests there.
+// Package admin has the functions that operators need: it lists queues, shows failed messages, and
+// replays, discards, exports and imports them.
 //
-// Replaying takes a message back to the one queue that failed it, with its counters reset. The
-// broker has confirmed the copy before the original is removed, so a replay that is killed can be
-// run again: a message may then be replayed twice, and none is lost.
+// Replaying returns a message to the queue in which it failed, and only there, with all its
+// attempts. The original is removed after the broker has confirmed the copy. So you can run a replay
+// again after it was killed: it loses no message, but some may have been replayed twice.
 //
-// Watch shows what passes an exchange or comes to a queue, without taking it away from anybody.
+// Watch shows the messages that pass an exchange or arrive in a queue, without consuming them.
 //
-// It also compares a plan of what is to be on a broker (rehop.Topology) with what is there, declares what
-// is missing, migrates queues to other arguments without losing a message, and examines a broker for what
-// loses messages or holds them up.
+// Diff, Apply and Migrate compare a plan (see rehop.Topology) with the broker, declare what is
+// missing, and change the arguments of existing queues without losing messages. Doctor finds settings
+// and states of the broker that can lose or delay messages.
 package admin

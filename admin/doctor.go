@@ -12,34 +12,33 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// DoctorOptions are what Doctor cannot see on the broker, and where it begins to worry.
+// DoctorOptions are limits for Doctor, and what it cannot see on the broker.
 type DoctorOptions struct {
-	// HandlerTimeout is the longest time that a consumer holds a message: the largest Subscriber.Timeout, with the
-	// time that its messages wait behind others in the prefetch. Default: not known, and not compared with the
-	// broker's consumer timeout.
+	// HandlerTimeout is the longest time for which a consumer holds a message: the largest Subscriber.Timeout, plus the time that a
+	// message waits in the prefetch of the consumer. Doctor compares it with the broker's consumer timeout. Default: not known, and not compared.
 	HandlerTimeout time.Duration
-	// Subscriptions is what is known of those who consume, by queue. It holds for these queues instead of HandlerTimeout.
+	// Subscriptions describes subscriptions, by queue. For these queues it replaces HandlerTimeout. Default: nothing is known.
 	Subscriptions map[string]DoctorSubscription
-	// ConsumerTimeout is the broker's consumer_timeout, for releases before 4.0, whose API does not show it. Default: 30 minutes.
+	// ConsumerTimeout is the broker's consumer_timeout. Set it for RabbitMQ before 4.0, whose API does not show it. Default: 30 minutes.
 	ConsumerTimeout time.Duration
-	// MaxFailed is how many messages may rest in a failed queue. Default: 1000.
+	// MaxFailed is from how many messages on a failed queue is a finding. Default: 1000.
 	MaxFailed int
-	// MaxUnacked is how many messages of one queue consumers may hold. Default: 1000.
+	// MaxUnacked is from how many unacked messages on a queue is a finding. Default: 1000.
 	MaxUnacked int
-	// MaxChurn is how many connections, or channels, may be opened per second. Default: 50.
+	// MaxChurn is how many connections, channels or queues may be opened per second. Default: 50.
 	MaxChurn float64
-	// Watch is how long messages that are about to leave a queue are watched, if there are any. Only if they are
-	// as many then are they said to stand still. The broker's figures are up to 10 s old. Default: 15 s.
+	// Watch is how long Doctor waits, if messages are being dead-lettered, to see whether they leave their queue. The broker's
+	// counts are up to 10 s old, so a shorter time can report messages that are not stuck. Default: 15 s.
 	Watch time.Duration
 }
 
 // DoctorSubscription describes a subscription to Doctor.
 type DoctorSubscription struct {
-	// HandlerTimeout is the longest time that it holds a message, as in DoctorOptions. 0: not known.
+	// HandlerTimeout is the longest time for which the subscription holds a message, as in DoctorOptions. Default: not known.
 	HandlerTimeout time.Duration
-	// Layout is that of the subscription. Default: not known, and guessed from what is on the broker.
+	// Layout of the subscription. Default: not known, and guessed from what is on the broker.
 	Layout layout.Layout
-	// Priorities: it has a highest priority, and its queue is a quorum queue (rehop.Subscriber.MaxPriority and QueueType).
+	// Priorities: the subscription sets rehop.Subscriber.MaxPriority, and its queue is a quorum queue. Default: it does not.
 	Priorities bool
 }
 
@@ -52,58 +51,62 @@ func (o DoctorOptions) withDefaults() DoctorOptions {
 	return o
 }
 
-// Doctor examines the broker and the virtual host for what is known to lose messages or to hold them up. It needs the
-// management API, and sees most as a user with the tag administrator; what the user may not see is a finding, too.
-// It changes nothing; of each queue in which messages wait it takes the first one in hand and puts it back.
-func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (Findings, error) {
-	there, err := a.layouts.withSubscriptions(o.Subscriptions)
-	if err != nil {
-		return nil, fmt.Errorf("examine the broker: %w", err)
+// Doctor finds settings and states of the broker and the virtual host that can lose or delay messages; Checks lists them. It needs the
+// management API. It sees most as a user with the tag administrator; what the user may not see is a finding, too. Doctor changes
+// nothing, but it reads and requeues the first message of each delay queue.
+func (a *Admin) Doctor(ctx context.Context, o DoctorOptions) (findings Findings, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("examine the broker: %w", err)
+		}
+	}()
+	c := &checkup{admin: a, options: o.withDefaults(), now: time.Now()}
+	if c.known, err = a.layouts.withSubscriptions(o.Subscriptions); err != nil {
+		return nil, err
 	}
-	c := &checkup{admin: a, layoutsThere: there, options: o.withDefaults(), now: time.Now()}
 	if err := c.read(ctx); err != nil {
-		return nil, fmt.Errorf("examine the broker: %w", err)
+		return nil, err
 	}
-	c.chart.shared = c.declaredByOthers()
+	c.chart.shared, c.chart.roles, c.chart.letters = c.declaredByOthers(), c.roles(), c.letterSources()
 	for _, check := range []func(){
 		c.versions, c.flags, c.nodes, c.unroutable, c.churn,
 		c.policies, c.mirrors, c.ownPolicies,
 		c.queues, c.deadLetters, c.members, c.unreplicated, c.contents, c.layouts, c.priorities,
 		c.exchanges, c.timeouts, c.consumers, c.channels, c.users,
-		c.deprecated, // it leaves out what was found of single objects
+		c.deprecated, // must be last: it skips features of which the other checks have found the objects
 	} {
 		check()
 	}
 	if err := c.stalled(ctx); err != nil {
-		return c.findings, fmt.Errorf("examine the broker: %w", err)
+		return c.findings, err
 	}
 	c.findings.sort()
 	return c.findings, nil
 }
 
-// checkup is one examination.
+// checkup is one run of Doctor.
 type checkup struct {
-	admin        *Admin
-	layoutsThere layoutSet
-	options      DoctorOptions
-	now          time.Time
-	chart        chart
-	findings     Findings
+	admin    *Admin
+	known    layoutSet
+	options  DoctorOptions
+	now      time.Time
+	chart    chart
+	findings Findings
 }
 
-// find notes a finding with the severity that its ailment has at the most.
+// find adds a finding with the severity of its check.
 func (c *checkup) find(id string, object topology.Object, fix, found string, args ...any) {
 	c.findAs("", id, object, fix, found, args...)
 }
 
-// findAs notes a finding with another severity.
+// findAs adds a finding with another severity.
 func (c *checkup) findAs(severity Severity, id string, object topology.Object, fix, found string, args ...any) {
-	i := slices.IndexFunc(ailments, func(a Ailment) bool { return a.ID == id })
+	i := slices.IndexFunc(checks, func(check Check) bool { return check.ID == id })
 	if i < 0 {
-		panic("admin: no ailment " + id)
+		panic("admin: no check " + id)
 	}
-	c.findings = append(c.findings, Finding{ID: id, Severity: cmp.Or(severity, ailments[i].Severity), Object: object,
-		Found: fmt.Sprintf(found, args...), Why: ailments[i].Why, Fix: fix})
+	c.findings = append(c.findings, Finding{ID: id, Severity: cmp.Or(severity, checks[i].Severity), Object: object,
+		Found: fmt.Sprintf(found, args...), Why: checks[i].Why, Fix: fix})
 }
 
 // broker is the cluster as a whole.
@@ -115,45 +118,44 @@ func (c *checkup) vhost() topology.Object {
 	return topology.Object{Kind: "virtual host", Name: c.admin.management.vhost}
 }
 
-// role is what rehop uses a queue for.
+// role is what rehop uses a queue for. The zero value is for queues that rehop does not use, as far as is known.
 type role int
 
 const (
-	foreign   role = iota // nothing that is known
-	consumed              // subscriptions consume it, or shall
-	waiting               // messages wait there, and leave by themselves
-	resting               // messages rest there until a person takes them
-	moving                // messages are kept there while their queue is migrated
-	recovered             // the repair of an embedded broker has put messages there
+	roleConsumed  role = iota + 1 // subscriptions consume it
+	roleDelay                     // messages wait there, and leave when their delay is over
+	roleFailed                    // messages stay there until an operator replays or discards them
+	roleMoving                    // messages are kept there while their queue is migrated
+	roleRecovered                 // the repair of an embedded broker has put messages there
 )
 
 // roles finds what rehop uses each queue for.
 func (c *checkup) roles() map[string]role {
 	live := c.chart.live
-	returns := make(map[string]bool) // the way back to it is what makes a queue rehop's
+	returns := make(map[string]bool) // a binding of the return exchange makes a queue rehop's
 	for _, b := range live.Bindings {
 		if b.Source == layouts.ReturnExchange && !b.ToExchange && b.Key == b.Destination {
 			returns[b.Destination] = true
 		}
 	}
-	recognised := c.layoutsThere.recognise(returns, func(queue string) bool {
-		_, there := live.Queue(queue)
-		return there
+	recognised := c.known.recognise(returns, func(queue string) bool {
+		_, exists := live.Queue(queue)
+		return exists
 	})
 	roles := make(map[string]role)
 	for _, q := range live.Queues {
 		of, isConsumed := recognised[q.Name]
 		switch {
 		case q.Name == layouts.OrphansQueue || q.Name == layouts.UnroutedQueue:
-			roles[q.Name] = resting
+			roles[q.Name] = roleFailed
 		case layouts.IsWaitQueue(q.Name), layouts.IsLandingQueue(q.Name) && returns[q.Name]:
-			roles[q.Name] = waiting
+			roles[q.Name] = roleDelay
 		case layouts.Moved(q.Name) != q.Name:
-			roles[q.Name] = moving
+			roles[q.Name] = roleMoving
 		case layouts.IsRecoveredQueue(q.Name):
-			roles[q.Name] = recovered
+			roles[q.Name] = roleRecovered
 		case isConsumed:
-			roles[q.Name], roles[of.FailedQueue(q.Name)] = consumed, resting
+			roles[q.Name], roles[of.FailedQueue(q.Name)] = roleConsumed, roleFailed
 		}
 	}
 	return roles

@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +11,7 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// chart is what was read of a broker.
+// chart is what Doctor has read from a broker.
 type chart struct {
 	live        topology.Live
 	version     release
@@ -21,21 +19,22 @@ type chart struct {
 	nodes       []apiNode
 	flags       []apiFlag
 	vhost       apiVhost
-	queues      map[string]apiVitals
+	queues      map[string]apiQueue
 	users       []apiUser
 	permissions []apiPermission
 	connections []apiConnection
 	channels    []apiChannel
 	consumers   []apiConsumer
 	whoami      apiUser
-	features    []apiFeature    // deprecated ones that the broker knows
-	used        []apiFeature    // those of them that are in use
-	shared      map[string]bool // queues that other programs declare, too
+	features    []apiFeature                    // deprecated ones that the broker knows
+	used        []apiFeature                    // those of them that are in use
+	shared      map[string]bool                 // queues that other programs declare, too
+	roles       map[string]role                 // by queue
+	letters     map[string][]topology.LiveQueue // queues that dead-letter to a queue, by that queue
 }
 
 type apiOverview struct {
 	Cluster string `json:"cluster_name"`
-	Version string `json:"rabbitmq_version"`
 	Product string `json:"product_name"`
 	Erlang  string `json:"erlang_version"`
 	Churn   perhaps[struct {
@@ -43,16 +42,6 @@ type apiOverview struct {
 		Channels    apiRate `json:"channel_created_details"`
 		Queues      apiRate `json:"queue_declared_details"`
 	}] `json:"churn_rates"`
-}
-
-// perhaps is an object. RabbitMQ writes one that is empty as a list.
-type perhaps[T any] struct{ object T }
-
-func (p *perhaps[T]) UnmarshalJSON(text []byte) error {
-	if bytes.HasPrefix(text, []byte("[")) {
-		return nil
-	}
-	return json.Unmarshal(text, &p.object)
 }
 
 type apiName struct {
@@ -83,16 +72,6 @@ type apiVhost struct {
 		Dropped  int `json:"drop_unroutable"`
 		Returned int `json:"return_unroutable"`
 	}] `json:"message_stats"`
-}
-
-// apiVitals are figures of a queue that Live has not.
-type apiVitals struct {
-	Name    string   `json:"name"`
-	State   string   `json:"state"`
-	Members []string `json:"members"`
-	Online  []string `json:"online"`
-	Dying   int      `json:"messages_dlx"` // dead, and not yet where they are to go
-	Ready   int      `json:"messages_ready"`
 }
 
 type apiUser struct {
@@ -130,7 +109,6 @@ type apiConnection struct {
 
 type apiChannel struct {
 	Name   string `json:"name"`
-	User   string `json:"user"`
 	Shared *int   `json:"global_prefetch_count"` // nil: the API does not show it, as from RabbitMQ 4.0 on
 }
 
@@ -141,13 +119,13 @@ type apiFeature struct {
 }
 
 type apiConsumer struct {
-	Tag      string           `json:"consumer_tag"`
-	Acks     bool             `json:"ack_required"`
-	Prefetch int              `json:"prefetch_count"`
-	Queue    perhaps[apiName] `json:"queue"`
-	Channel  perhaps[apiName] `json:"channel_details"`
-	Timeout  consumerTimeout  `json:"consumer_timeout"` // of its queue, or of the node; from RabbitMQ 4.0 on
-	Args     apiArgs          `json:"arguments"`
+	Tag      string                 `json:"consumer_tag"`
+	Acks     bool                   `json:"ack_required"`
+	Prefetch int                    `json:"prefetch_count"`
+	Queue    perhaps[apiName]       `json:"queue"`
+	Channel  perhaps[apiName]       `json:"channel_details"`
+	Timeout  consumerTimeout        `json:"consumer_timeout"` // of its queue, or of the node; from RabbitMQ 4.0 on
+	Args     perhaps[topology.Args] `json:"arguments"`
 }
 
 // consumerTimeout is a number of milliseconds. Anything else is no timeout.
@@ -160,20 +138,16 @@ func (t *consumerTimeout) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// read asks for everything. What the user may not see, or what the broker does not have, is left out.
-func (c *checkup) read(ctx context.Context) error {
+// read reads everything. What the user may not see, or what the broker does not have, is left out.
+func (c *checkup) read(ctx context.Context) (err error) {
 	m := c.admin.management
-	live, err := m.live(ctx)
-	if err != nil {
+	if c.chart.live, err = m.live(ctx); err != nil {
 		return err
 	}
-	c.chart.live = live
-	c.chart.version = releaseOf(live.Version)
-	vitals, err := c.vitals(ctx)
-	if err != nil {
+	c.chart.version = releaseOf(c.chart.live.Version)
+	if c.chart.queues, err = c.vitals(ctx); err != nil {
 		return err
 	}
-	c.chart.queues = vitals
 	for _, part := range []struct {
 		what, path string
 		out        any
@@ -191,14 +165,10 @@ func (c *checkup) read(ctx context.Context) error {
 		{"deprecated features", "/api/deprecated-features", &c.chart.features},
 		{"the use of deprecated features", "/api/deprecated-features/used", &c.chart.used},
 	} {
-		get := m.get
-		if !strings.Contains(part.path, "%s") {
-			get = func(ctx context.Context, path string, out any) error { return m.call(ctx, "GET", path, nil, out) }
-		}
-		err := get(ctx, part.path, part.out)
+		err := m.get(ctx, part.path, part.out)
 		switch {
 		case missing(err):
-			// This broker has no such thing.
+			// This broker does not have it.
 		case refused(err):
 			c.find("doctor.blind", c.broker(), "give the user the tag monitoring; for users and permissions, administrator", "%s cannot be seen: %v", part.what, err)
 		case err != nil:
@@ -212,12 +182,13 @@ func (c *checkup) read(ctx context.Context) error {
 	return nil
 }
 
-func (c *checkup) vitals(ctx context.Context) (map[string]apiVitals, error) {
-	var all []apiVitals
-	if err := c.admin.management.get(ctx, "/api/queues/%s?columns=name,state,members,online,messages_dlx,messages_ready", &all); err != nil {
+// vitals are figures of queues that topology.Live does not have.
+func (c *checkup) vitals(ctx context.Context) (map[string]apiQueue, error) {
+	var all []apiQueue
+	if err := c.admin.management.get(ctx, "/api/queues/%s?columns=name,members,online,messages_dlx,messages_ready", &all); err != nil {
 		return nil, err
 	}
-	byName := make(map[string]apiVitals, len(all))
+	byName := make(map[string]apiQueue, len(all))
 	for _, q := range all {
 		byName[q.Name] = q
 	}
@@ -228,16 +199,11 @@ func (c *checkup) vitals(ctx context.Context) (map[string]apiVitals, error) {
 type release struct{ major, minor int }
 
 func releaseOf(text string) release {
-	parts := strings.SplitN(text, ".", 3)
-	if len(parts) < 2 {
+	var r release
+	if n, _ := fmt.Sscanf(text, "%d.%d", &r.major, &r.minor); n < 2 {
 		return release{}
 	}
-	major, err := strconv.Atoi(parts[0])
-	if err != nil {
-		return release{}
-	}
-	minor, _ := strconv.Atoi(parts[1])
-	return release{major, minor}
+	return r
 }
 
 // before and atLeast are both false if the version is not known.

@@ -2,14 +2,15 @@ package admin
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/rehop/rehop/layout"
 	"github.com/rehop/rehop/topology"
 )
 
-// timeouts compares how long consumers hold a message with how long the broker waits for their ack.
+// timeouts compares how long consumers may hold a message with how long the broker waits for the ack.
 func (c *checkup) timeouts() {
 	if c.embedded() {
 		return
@@ -26,21 +27,20 @@ func (c *checkup) timeouts() {
 		c.find(id, c.broker(), "lower Subscriber.Timeout, or "+c.raise("…"), "handlers may hold a message for %v, the broker waits for %v%s", o.HandlerTimeout, node, known)
 	case o.HandlerTimeout > 0 || len(o.Subscriptions) > 0:
 	case seen:
-		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it, or set DoctorSubscription.HandlerTimeout", "consumer_timeout is %v, and the options do not say how long handlers may take", node)
+		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it, or set DoctorSubscription.HandlerTimeout", "consumer_timeout is %v, and it is not known how long handlers may take", node)
 	default:
-		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it; look with rabbitmqctl eval 'application:get_env(rabbit, consumer_timeout).'",
-			"the API does not show consumer_timeout, and the options do not say how long handlers may take")
+		c.findAs(Info, id, c.broker(), "keep Subscriber.Timeout below it; read it with rabbitmqctl eval 'application:get_env(rabbit, consumer_timeout).'",
+			"the API does not show consumer_timeout, and it is not known how long handlers may take")
 	}
 	for _, q := range c.chart.live.Queues {
 		limit, own := c.queueTimeout(q)
-		told := o.Subscriptions[q.Name].HandlerTimeout
-		handler := told
-		if told == 0 && own && q.Consumers > 0 {
+		handler := o.Subscriptions[q.Name].HandlerTimeout
+		if handler == 0 && own && q.Consumers > 0 {
 			handler = o.HandlerTimeout
 		}
 		switch {
 		case limit == 0 || handler < limit:
-		case !own && q.Consumers == 0 && c.chart.version.atLeast(4, 3): // its subscription will ask for a timeout of its own
+		case !own && q.Consumers == 0 && c.chart.version.atLeast(4, 3): // its subscription will set its own timeout
 		case own:
 			c.find(id, q.Object(), "lower Subscriber.Timeout, or raise x-consumer-timeout, or consumer-timeout in its policy", "its handlers may hold a message for %v, the queue waits for %v", handler, limit)
 		default:
@@ -49,7 +49,7 @@ func (c *checkup) timeouts() {
 	}
 }
 
-// raise is how to have the broker wait longer for acks of a queue.
+// raise is how to make the broker wait longer for acks of a queue.
 func (c *checkup) raise(queue string) string {
 	if c.chart.version.before(3, 12) {
 		return "raise consumer_timeout in rabbitmq.conf"
@@ -57,25 +57,24 @@ func (c *checkup) raise(queue string) string {
 	return fmt.Sprintf("raise consumer-timeout, in milliseconds, in a policy for queue %s, or consumer_timeout in rabbitmq.conf", queue)
 }
 
-// nodeTimeout is the node's consumer timeout, and whether the API has shown it: from RabbitMQ 4.0 on, consumers have it.
+// nodeTimeout is the consumer timeout of the node, and whether the API has shown it: from RabbitMQ 4.0 on, consumers have it.
 func (c *checkup) nodeTimeout() (timeout time.Duration, seen bool) {
 	for _, consumer := range c.chart.consumers {
-		q, there := c.chart.live.Queue(consumer.Queue.object.Name)
-		if _, own := q.Effective("consumer-timeout"); there && !own && consumer.Timeout > 0 {
+		if q, exists := c.chart.live.Queue(consumer.Queue.object.Name); exists && !sets(q, "consumer-timeout") && consumer.Timeout > 0 {
 			return time.Duration(consumer.Timeout), true
 		}
 	}
 	return c.options.ConsumerTimeout, false
 }
 
-// queueTimeout is how long the broker waits for acks of a queue, and whether the queue or a consumer has set that. 0: for ever.
+// queueTimeout is how long the broker waits for acks of a queue, and whether the queue or a consumer has set that. 0: forever.
 func (c *checkup) queueTimeout(q topology.LiveQueue) (timeout time.Duration, own bool) {
-	if c.chart.version.atLeast(4, 3) && q.Type != string(layout.Quorum) {
-		return 0, false
-	}
 	if c.chart.version.atLeast(4, 3) {
+		if q.Type != quorum {
+			return 0, false
+		}
 		for _, consumer := range c.chart.consumers {
-			if ms, set := number(consumer.Args["x-consumer-timeout"]); set && consumer.Queue.object.Name == q.Name {
+			if ms, set := number(consumer.Args.object["x-consumer-timeout"]); set && consumer.Queue.object.Name == q.Name {
 				return time.Duration(ms) * time.Millisecond, true
 			}
 		}
@@ -106,10 +105,86 @@ func (c *checkup) consumers() {
 	}
 }
 
+// sharesPrefetch reports whether the consumers of a channel share a prefetch, and whether that is known: the API of RabbitMQ 4 does not show it.
+func (c *checkup) sharesPrefetch(channel string) (shares, known bool) {
+	for _, ch := range c.chart.channels {
+		if ch.Name == channel && ch.Shared != nil {
+			return *ch.Shared > 0, true
+		}
+	}
+	// If the broker denies global_qos, it applies a shared prefetch to each consumer.
+	return false, slices.ContainsFunc(c.chart.features, func(f apiFeature) bool { return f.Name == "global_qos" && f.State == "denied" })
+}
+
 func (c *checkup) channels() {
 	for _, ch := range c.chart.channels {
 		if ch.Shared != nil && *ch.Shared > 0 {
 			c.find("channel.global-prefetch", topology.Object{Kind: "channel", Name: ch.Name}, "set the prefetch for each consumer: basic.qos with global false", "its prefetch of %d is shared by all its consumers", *ch.Shared)
 		}
 	}
+}
+
+// users checks who may do what in the virtual host.
+func (c *checkup) users() {
+	clients := make(map[string]bool) // users of applications
+	remote := make(map[string]bool)  // users that are connected from other machines
+	for _, conn := range c.chart.connections {
+		if !strings.HasPrefix(conn.Client.object.Name, adminName) {
+			clients[conn.User] = true
+		}
+		addr, err := netip.ParseAddr(conn.Peer)
+		if err != nil || addr.IsLoopback() {
+			continue
+		}
+		remote[conn.User] = true
+		if conn.User == "guest" {
+			c.find("user.guest", topology.Object{Kind: "connection", Name: conn.Name},
+				c.embeddedOr("give it its own user: users in rehop.yaml", "rabbitmqctl delete_user guest, after you gave its programs other users; keep the default of loopback_users"),
+				"user guest is connected from %s", conn.Peer)
+		}
+	}
+	for _, u := range c.chart.users {
+		object := topology.Object{Kind: "user", Name: u.Name}
+		permission, allowed := c.permission(u.Name)
+		switch {
+		case u.Name == "guest":
+			c.findAs(Info, "user.guest", object, c.embeddedOr("nothing, if all programs run on this machine: guest may not log in from others; for those, name users in rehop.yaml", "rabbitmqctl change_password guest …, or delete_user guest"), "it exists")
+		case !allowed:
+			continue
+		}
+		switch {
+		case u.has("administrator") && clients[u.Name]:
+			if c.embedded() && u.Name == "guest" && !remote["guest"] {
+				continue // only programs on this machine can log in as guest, and they can read its files as well
+			}
+			c.find("user.administrator", object, "give applications their own users, without tags: "+c.embeddedOr("users in rehop.yaml", "rabbitmqctl set_user_tags "+u.Name),
+				"it has the tag administrator, and applications are connected as it")
+		case !u.has("administrator") && allowed && everything(permission.Configure):
+			c.wide(object)
+		}
+	}
+}
+
+// wide adds a finding for a user that may configure everything.
+func (c *checkup) wide(user topology.Object) {
+	const found = "it may configure everything in virtual host %q"
+	vhost := c.admin.management.vhost
+	if c.embedded() { // users in rehop.yaml may do everything, which cannot be changed
+		c.findAs(Info, "user.wide", user, "for a user that rehop.yaml does not name: "+c.ctl("", "PUT /api/permissions/%s/"+user.Name), found, vhost)
+		return
+	}
+	c.find("user.wide", user, c.ctl("rabbitmqctl set_permissions -p %q "+user.Name+" '^(rehop\\.|its own names).*' …", ""), found, vhost)
+}
+
+func (c *checkup) permission(user string) (apiPermission, bool) {
+	i := slices.IndexFunc(c.chart.permissions, func(p apiPermission) bool { return p.User == user && p.Vhost == c.admin.management.vhost })
+	if i < 0 {
+		return apiPermission{}, false
+	}
+	return c.chart.permissions[i], true
+}
+
+// everything reports whether a pattern matches every name.
+func everything(pattern string) bool {
+	return slices.Contains([]string{".*", "^.*$", "^.*", ".*$", "^", ".", ".+", "^.+$", "(.*)", "^(.*)$"}, pattern)
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// layouts finds queues whose failures are counted in an x-death that clients send.
+// layouts finds queues whose layout counts failures in an x-death that clients send.
 func (c *checkup) layouts() {
-	told := c.options.Subscriptions
 	for _, q := range c.chart.live.Queues {
-		of, sure := told[q.Name].Layout, true
+		of, sure := c.options.Subscriptions[q.Name].Layout, true
 		if of == nil {
 			if guess, known := c.layoutOf(q.Name); guess != nil {
 				of, sure = guess.Settings(), known
@@ -23,11 +22,11 @@ func (c *checkup) layouts() {
 			continue
 		}
 		severity, when := Info, "RabbitMQ 4 will ignore"
-		if c.chart.version.atLeast(4, 0) && sure {
-			severity = Warning
-		}
 		if c.chart.version.atLeast(4, 0) {
 			when = "RabbitMQ " + c.chart.live.Version + " ignores"
+			if sure {
+				severity = Warning
+			}
 		}
 		found := "its layout is %s, which counts failures in the header x-death; %s what clients write there"
 		if !sure {
@@ -37,7 +36,7 @@ func (c *checkup) layouts() {
 	}
 }
 
-// priorities finds subscriptions that ask for priorities which this release does not have.
+// priorities finds subscriptions with priorities that this release does not have.
 func (c *checkup) priorities() {
 	for _, queue := range slices.Sorted(maps.Keys(c.options.Subscriptions)) {
 		if c.options.Subscriptions[queue].Priorities && c.chart.version.before(4, 0) {
@@ -48,11 +47,11 @@ func (c *checkup) priorities() {
 }
 
 // declaredByOthers are the queues that the programs of a fleet declare, too, in the layout that rehop shares with them. If such a queue gets another type
-// or other arguments, the broker refuses their declarations, and rehop's.
+// or other arguments, the broker refuses their declarations and rehop's.
 func (c *checkup) declaredByOthers() map[string]bool {
 	shared := make(map[string]bool)
 	for _, q := range c.chart.live.Queues {
-		of := c.layoutsThere.byQueue[q.Name]
+		of := c.known.byQueue[q.Name]
 		if of == nil {
 			of, _ = c.layoutOf(q.Name)
 		}
@@ -67,19 +66,19 @@ func (c *checkup) declaredByOthers() map[string]bool {
 			continue
 		}
 		shared[q.Name] = true
-		for _, beside := range of.RetryTopology(layouts.QueueSpec{Name: q.Name}).Queues {
-			shared[beside.Name] = true
+		for _, other := range of.RetryTopology(layouts.QueueSpec{Name: q.Name}).Queues {
+			shared[other.Name] = true
 		}
 	}
 	return shared
 }
 
-// otherwise is how to fix a queue that has to get another type or other arguments: as given, unless other programs declare it, too.
+// otherwise is how to fix a queue that needs another type or other arguments: the given fix, unless other programs declare the queue, too.
 func (c *checkup) otherwise(queue, fix string) string {
 	if !c.chart.shared[queue] {
 		return fix
 	}
-	return "do not change this queue alone: the programs that share its layout declare it as it is, and the broker refuses that, and what rehop declares, once it has another type or other arguments (406). " +
+	return "do not change this queue alone: the programs that share its layout declare it with its present type and arguments, and after a change the broker refuses their declarations and rehop's (406). " +
 		"Change the declaration in all of these programs and in rehop at the same time, or move to the native layout (docs/topology.md, From a layout to the native one)"
 }
 
@@ -88,28 +87,28 @@ func (c *checkup) isBound(exchange, queue string) bool {
 	return slices.ContainsFunc(c.chart.live.Bindings, func(b topology.Binding) bool { return b.Source == exchange && !b.ToExchange && b.Destination == queue })
 }
 
-// returnsByHeader reports whether messages return to a queue as rehop has it in layouts that others share.
+// returnsByHeader reports whether rehop's messages return to a queue as they do in layouts that other programs share.
 func (c *checkup) returnsByHeader(queue string) bool {
 	return c.isBound(layouts.HomeExchange, queue) || c.isBound(layouts.HomeExchange, layouts.HomeQueue(queue))
 }
 
-// has reports whether the queues are there that a layout has beside a queue.
+// has reports whether the other queues exist that a layout has for a queue.
 func (c *checkup) has(l layouts.Layout, queue string) bool {
 	return !slices.ContainsFunc(l.RetryTopology(layouts.QueueSpec{Name: queue}).Queues, func(q topology.Queue) bool {
-		_, there := c.chart.live.Queue(q.Name)
-		return !there
+		_, exists := c.chart.live.Queue(q.Name)
+		return !exists
 	})
 }
 
-// layoutOf guesses the layout of a queue from the queues beside it, and whether that is sure. It knows those that count in x-death, by the names that
-// they have unless set otherwise. Nil: it is none of them.
+// layoutOf guesses the layout of a queue from its other queues, and whether that is sure. It knows layouts that count in x-death, with their default
+// names. Nil: it is none of them.
 func (c *checkup) layoutOf(queue string) (of layouts.Layout, sure bool) {
 	pubsub, sneakers, tiers := layouts.Must(layout.PubSub{}), layouts.Must(layout.Sneakers{}), layouts.Must(layout.Tiers{})
 	switch {
 	case c.has(pubsub, queue):
 		return pubsub, true
 	case c.returnsByHeader(queue) && c.has(sneakers, queue):
-		// Programs of Sneakers reject, and the broker counts that. Of rehop among them nothing on the broker says what it does.
+		// Programs of Sneakers reject messages, and the broker counts that. Whether rehop does so, too, cannot be seen on the broker.
 		return sneakers, false
 	}
 	for _, b := range tiers.Subscription(layouts.QueueSpec{Name: queue}).Bindings {

@@ -11,16 +11,16 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Each ailment has an id of its own, a reason, and a place in the documentation.
-func TestAilments(t *testing.T) {
+// Each check has its own id and a reason, and is documented.
+func TestChecks(t *testing.T) {
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := make(map[string]bool)
-	for _, a := range Ailments() {
+	for _, a := range Checks() {
 		if seen[a.ID] || a.Why == "" || a.Severity.rank() < 0 {
-			t.Errorf("ailment %+v is there twice, or not complete", a)
+			t.Errorf("check %+v exists twice, or is not complete", a)
 		}
 		seen[a.ID] = true
 		if !strings.Contains(string(text), "`"+a.ID+"`") {
@@ -71,7 +71,7 @@ func TestEverything(t *testing.T) {
 	}
 }
 
-// The pattern that is suggested spares what rehop has beside a queue, in each layout.
+// The suggested pattern does not match the queues that rehop adds to a queue, in any layout.
 func TestSparingPattern(t *testing.T) {
 	for _, l := range []layout.Layout{layout.Native{}, layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}, layout.Sneakers{ErrorName: "broken+mail"}} {
 		spec := layouts.QueueSpec{Name: "orders", Exchange: "order", ExchangeType: "topic"}
@@ -92,7 +92,7 @@ func TestSparingPattern(t *testing.T) {
 	}
 }
 
-// What rehop has for itself is told by name.
+// rehop's own queues are recognised by name.
 func TestOwnQueues(t *testing.T) {
 	own := ownOf(topology.Plan{Queues: []topology.Queue{{Name: "orders"}}})
 	for queue, want := range map[string]bool{

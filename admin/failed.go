@@ -1,27 +1,24 @@
 package admin
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"time"
+	"unicode/utf8"
+
+	"github.com/rehop/rehop/internal/headerjson"
 )
 
-func contains(list []string, s string) bool { return slices.Contains(list, s) }
-
-func headerText(v any) string {
-	if b, ok := v.([]byte); ok {
-		return string(b)
-	}
-	return fmt.Sprint(v)
-}
-
-// Failed looks at up to limit messages that rest in the failed queue of queue, oldest first, and
-// leaves them where they are. Queue may also be layout.OrphansQueue, layout.UnroutedQueue or a
-// queue that a repair of the embedded broker has made (layout.IsRecoveredQueue).
+// Failed returns up to limit messages from the failed queue of a queue, the oldest first, and leaves them there. queue may also be
+// layout.OrphansQueue, layout.UnroutedQueue or a queue that a repair of the embedded broker has created (layout.IsRecoveredQueue).
 //
-// Where all queues of a layout share one, only those of queue are found; named by itself, all of them. A
-// message whose Queue is another one is a copy of one that rests for that queue, and is not replayed from here.
+// In layouts in which all queues share a failed queue, only messages of queue are returned; to get all, pass the name of the shared
+// queue. A message whose Queue is another one is a copy of a message in that queue's failed queue. It cannot be replayed from here.
 func (a *Admin) Failed(ctx context.Context, queue string, limit int, filter Filter) ([]Message, error) {
 	from, err := a.placeOf(queue)
 	if err != nil {
@@ -30,56 +27,50 @@ func (a *Admin) Failed(ctx context.Context, queue string, limit int, filter Filt
 	return a.peek(ctx, from, limit, filter)
 }
 
-func (a *Admin) peek(ctx context.Context, from place, limit int, filter Filter) ([]Message, error) {
+func (a *Admin) peek(ctx context.Context, from place, limit int, filter Filter) (found []Message, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	largest := 0
+	ahead := 0
 	if filter.isEmpty() && !from.common {
-		largest = limit
+		ahead = limit
 	}
-	var found []Message
-	err := a.each(ctx, from, largest, func(m Message) (bool, error) {
-		if from.has(m) && filter.accepts(m) {
-			found = append(found, m)
-		}
+	_, err = a.each(ctx, from, ahead, filter, func(m Message) (bool, error) {
+		found = append(found, m)
 		return len(found) < limit, nil
 	})
 	return found, err
 }
 
-// Count is how many messages rest, and until when they have failed.
+// Count is how many failed messages there are, and when the latest of them failed.
 type Count struct {
 	Messages int
-	// Latest is when the last of them failed, by the clock of who failed it, as Filter has it. Zero: nothing says when.
+	// Latest is when the last of them failed, by the clock of the host that failed it; see Filter. It is zero if no time is known.
 	Latest time.Time
-	// Delayed is how many messages the queue held back, so that they were not counted: see Admin.Delayed.
+	// Delayed is how many messages could not be counted because the queue delays them; see Admin.Delayed.
 	Delayed int
 }
 
-// CountFailed counts the messages in the failed queue of queue that meet the filter, and leaves them where they are.
-func (a *Admin) CountFailed(ctx context.Context, queue string, filter Filter) (Count, error) {
-	var n Count
+// CountFailed counts the messages in the failed queue of a queue that match the filter, and leaves them there.
+func (a *Admin) CountFailed(ctx context.Context, queue string, filter Filter) (n Count, err error) {
 	from, err := a.placeOf(queue)
 	if err != nil {
 		return n, err
 	}
-	err = a.eachOf(ctx, from, 0, func(s *sweep) { n.Delayed = s.delayed }, func(m Message) (bool, error) {
-		if from.has(m) && filter.accepts(m) {
-			n.Messages++
-			if m.when.After(n.Latest) {
-				n.Latest = m.when
-			}
+	n.Delayed, err = a.each(ctx, from, 0, filter, func(m Message) (bool, error) {
+		n.Messages++
+		if m.when.After(n.Latest) {
+			n.Latest = m.when
 		}
 		return true, nil
 	})
 	return n, err
 }
 
-// Delayed is how many messages of the failed queue of queue RabbitMQ 4.3 holds back because somebody has returned them: a quorum queue does so if
-// its arguments or a policy set delayed-retry-type. Nobody sees such messages until their time is up, so Failed, CountFailed, Export, Replay and Discard
-// pass over them, and what these return to such a queue is held back in its turn. The number is that of the management API, which it needs, and some
-// seconds old.
+// Delayed returns how many messages in the failed queue of a queue are delayed because they were returned to it. Quorum queues of
+// RabbitMQ 4.3 delay returned messages if an argument or a policy sets delayed-retry-type. Nobody receives such messages before the
+// delay is over, so Failed, CountFailed, Export, Replay and Discard do not see them; and messages that these methods return to such
+// a queue are delayed, too. The number comes from the management API, which this method needs, and is some seconds old.
 func (a *Admin) Delayed(ctx context.Context, queue string) (int, error) {
 	from, err := a.placeOf(queue)
 	if err != nil {
@@ -94,8 +85,97 @@ func (a *Admin) Delayed(ctx context.Context, queue string) (int, error) {
 	return f.Delayed, nil
 }
 
-// UpTo is a filter for what was counted: what is known to have failed since does not meet it.
-func (f Filter) UpTo(n Count) Filter {
-	f.until = n.Latest
-	return f
+// record is a line of an export.
+type record struct {
+	ID              string         `json:"id"`
+	Queue           string         `json:"queue"`
+	Exchange        string         `json:"exchange"`
+	Key             string         `json:"key"`
+	Headers         map[string]any `json:"headers,omitempty"`
+	Body            []byte         `json:"body"` // base64
+	ContentType     string         `json:"content_type,omitempty"`
+	ContentEncoding string         `json:"content_encoding,omitempty"`
+	Priority        uint8          `json:"priority,omitempty"`
+	Timestamp       time.Time      `json:"timestamp,omitzero"`
+	CorrelationID   string         `json:"correlation_id,omitempty"`
+	ReplyTo         string         `json:"reply_to,omitempty"`
+	Type            string         `json:"type,omitempty"`
+	AppID           string         `json:"app_id,omitempty"`
+	Attempts        int            `json:"attempts"`
+	Error           string         `json:"error,omitempty"`
+	Kind            string         `json:"kind,omitempty"`
+	Stack           string         `json:"stack,omitempty"`
+	FailedAt        time.Time      `json:"failed_at,omitzero"`
+	FirstFailed     time.Time      `json:"first_failed,omitzero"`
+	Host            string         `json:"host,omitempty"`
+	Expiration      string         `json:"expiration,omitempty"`
+	Transient       bool           `json:"transient,omitempty"`
+	Dropped         string         `json:"dropped_headers,omitempty"`
+	Replays         int            `json:"replays,omitempty"`
+	// Bytes has the fields that are not UTF-8, by name. JSON cannot represent them as strings.
+	Bytes map[string][]byte `json:"bytes,omitempty"` // base64
+}
+
+// texts are the fields that a publisher may fill with any bytes.
+func (r *record) texts() map[string]*string {
+	return map[string]*string{"id": &r.ID, "key": &r.Key, "content_type": &r.ContentType, "content_encoding": &r.ContentEncoding,
+		"correlation_id": &r.CorrelationID, "reply_to": &r.ReplyTo, "type": &r.Type, "app_id": &r.AppID, "expiration": &r.Expiration}
+}
+
+// keepBytes fills Bytes.
+func (r *record) keepBytes() {
+	for name, text := range r.texts() {
+		if !utf8.ValidString(*text) {
+			if r.Bytes == nil {
+				r.Bytes = make(map[string][]byte)
+			}
+			r.Bytes[name] = []byte(*text)
+		}
+	}
+}
+
+// restoreBytes sets the fields that are in Bytes.
+func (r *record) restoreBytes() error {
+	texts := r.texts()
+	for name, bytes := range r.Bytes {
+		text, known := texts[name]
+		if !known {
+			return fmt.Errorf("\"bytes\" has %q, which is not a text field of a message", name)
+		}
+		*text = string(bytes)
+	}
+	return nil
+}
+
+// Export writes the messages in the failed queue of a queue that match the filter as JSON lines, the oldest first, and leaves them
+// there. It returns how many it wrote. Import reads the lines.
+func (a *Admin) Export(ctx context.Context, queue string, w io.Writer, filter Filter) (n int, err error) {
+	from, err := a.placeOf(queue)
+	if err != nil {
+		return 0, err
+	}
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	_, err = a.each(ctx, from, 0, filter, func(m Message) (bool, error) {
+		line := recordOf(m)
+		line.Queue = cmp.Or(line.Queue, queue) // as Replay does, so that it can be imported
+		line.keepBytes()
+		if err := lines.Encode(line); err != nil {
+			return false, fmt.Errorf("export message %s: %w", m.ID, err)
+		}
+		n++
+		return true, nil
+	})
+	return n, errors.Join(err, out.Flush())
+}
+
+func recordOf(m Message) record {
+	return record{
+		ID: m.ID, Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Headers: headerjson.Plain(m.Headers), Body: m.Body,
+		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: m.Timestamp,
+		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
+		Attempts: m.Attempts, Error: m.Error, Kind: string(m.Kind), Stack: m.Stack, FailedAt: m.FailedAt,
+		FirstFailed: m.FirstFailed, Host: m.Host, Expiration: m.failure.Expiration,
+		Transient: m.failure.Transient, Dropped: m.failure.Dropped, Replays: m.Replays,
+	}
 }

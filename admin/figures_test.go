@@ -6,7 +6,7 @@ import (
 )
 
 // TestBytesAreOfCountedMessages has answers of brokers whose statistics are not all of one moment: how many messages the bytes are of is
-// not what messages_ready says.
+// not messages_ready.
 func TestBytesAreOfCountedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer          string

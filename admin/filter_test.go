@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Messages of another application say nothing of when they failed, or say it in their own way. What is not known to be old is never chosen
+// Messages of another application have no time of failure, or have it in their own form. What is not known to be old is never chosen
 // as old: failed drop would lose it.
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

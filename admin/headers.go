@@ -6,18 +6,18 @@ import (
 	"github.com/rehop/rehop/internal/envelope"
 )
 
-// rascal is the header in which the Node library of that name keeps its own record of a message.
+// rascal is the header in which the Node library of that name keeps its record of a message.
 const rascal = "rascal"
 
 // retries is the header by which Celery counts how often it has retried a task.
 const retries = "retries"
 
-// isTask reports whether these are the headers of a task of Celery, as version 2 of its protocol has them.
+// isTask reports whether these are the headers of a Celery task, in version 2 of its protocol.
 func isTask(headers map[string]any) bool {
 	return envelope.Text(headers["lang"]) != "" && envelope.Text(headers["task"]) != "" && envelope.Text(headers["id"]) != ""
 }
 
-// byLibrary adds to the failure of a message that a consumer has rejected what the consumer's library has written into the headers.
+// byLibrary adds to the failure of a rejected message what the consumer's library has written into its headers.
 func byLibrary(f envelope.Failure, headers map[string]any) envelope.Failure {
 	deaths := envelope.Deaths(headers)
 	if f.Kind != envelope.KindDead || len(deaths) == 0 || deaths[0].Reason != "rejected" {
@@ -40,19 +40,19 @@ func byLibrary(f envelope.Failure, headers map[string]any) envelope.Failure {
 	if n := envelope.Count(own["republished"]) + envelope.Count(own["forwarded"]); n > 0 {
 		f.Attempt = max(f.Attempt, n+1)
 	}
-	// rascal has published it again itself, to the queue or to an exchange of its own. Where rehop has written down where it came from, that holds.
+	// rascal has republished it, to the queue or to its own exchange. If rehop has recorded where it came from, that record is right.
 	if key := envelope.Text(record["originalRoutingKey"]); key != "" && !envelope.Written(headers) {
 		f.Exchange, f.Key = envelope.Text(record["originalExchange"]), key
 	}
 	return f
 }
 
-// replayedHeaders are the headers of a message with which it is replayed: without those whose names are given, and without what other libraries
-// count failures by. A name with a * at its end stands for all that begin so.
+// replayedHeaders are the headers of a message for its replay: without those in drop, where a * at the end of a name matches any rest, and without what
+// other libraries count failures by.
 //
-// rascal notes in its header what it has done with a message (recovery), among it that it is to be rejected the next time (immediateNack) unless its x-death
-// has grown since. A replay takes x-death away, so with that note the message would go straight back to the failed queue. The rest of that
-// header is kept: it may say where the message came from, and how it is encrypted. Celery would find that it has used up its retries.
+// rascal records in its header what it has done with a message (recovery), and whether to reject it the next time (immediateNack) unless its x-death
+// has grown since. A replay removes x-death, so with that record the message would go straight back to the failed queue. The rest of the header is kept:
+// it may have the origin of the message, and how it is encrypted. For Celery, the count of retries is reset.
 func replayedHeaders(headers map[string]any, drop []string) map[string]any {
 	kept := maps.Clone(headers)
 	for _, pattern := range drop {

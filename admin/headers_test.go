@@ -7,6 +7,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/layout"
@@ -96,7 +97,7 @@ func TestReplayOfTask(t *testing.T) {
 	})
 }
 
-// What a library has written into a message that it then rejects says why and how often it failed, and where it came from.
+// The headers that a library writes before it rejects a message show why and how often it failed, and where it came from.
 func TestFailedByLibrary(t *testing.T) {
 	rascal := func(own amqp091.Table) amqp091.Table {
 		return amqp091.Table{"rascal": amqp091.Table{
@@ -108,7 +109,8 @@ func TestFailedByLibrary(t *testing.T) {
 		name          string
 		headers       amqp091.Table
 		attempts      int
-		kind, reason  string
+		kind          rehop.Kind
+		reason        string
 		exchange, key string
 	}{
 		{"rascal has republished it", rascal(amqp091.Table{"republished": int64(2)}), 3, "error", "boom", "order", "order.created"},

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
@@ -18,18 +19,18 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// MaxLine bounds a line of an import.
+// MaxLine is how many bytes a line of an import may have.
 const MaxLine = 1 << 30
 
-// importGrace is how long an import that is interrupted waits for the broker's answer to what is under way.
+// importGrace is how long an interrupted import waits for the confirms of messages that it has published.
 const importGrace = 5 * time.Second
 
-// ImportError reports the lines at which an import has ended.
+// ImportError reports the lines at which an import has stopped.
 type ImportError struct {
-	// Lines are those that were not taken.
+	// Lines are the numbers of the lines that were not imported.
 	Lines []int
-	// Tried is how many messages, from the first on, were tried. All but those on Lines are in their queues: without the first Tried
-	// messages the import can be run again.
+	// Tried is how many messages, counted from the first, were tried. All of them except Lines are in their queues. To continue the
+	// import, remove the first Tried messages and import the rest.
 	Tried int
 
 	err error
@@ -38,12 +39,12 @@ type ImportError struct {
 func (e *ImportError) Error() string { return e.err.Error() }
 func (e *ImportError) Unwrap() error { return e.err }
 
-// Import puts the messages of an export back into the failed queues that they came from. It stops at
-// the first line that it cannot read or that the broker does not take, with an *ImportError. It returns how many messages, from the
-// first on, are in their queues by then. When ctx ends, what is under way is finished, so that the number is exact. Only when the connection is lost is it
-// not: of the next 64 messages some may be there too.
+// Import publishes the messages of an export to the failed queues from which they came. It stops at the first line that it cannot
+// read or that the broker does not accept, and returns an *ImportError. It returns how many messages, counted from the first, are in
+// their queues. When ctx ends, it waits for the messages that it has published, so that the number is exact. Only if the connection
+// is lost the number is not exact: some of the next 64 messages may be in their queues, too.
 func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
-	i := &importing{admin: a, ways: make(map[string]bool)}
+	i := &importing{admin: a, ways: waysBack{a, make(map[string]bool)}}
 	err := eachRecord(r, func(line int, r record) error {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -52,11 +53,12 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 		if err != nil {
 			return &lineError{line, err}
 		}
-		var no *rabbit.DeclareError
-		if err := i.wayBack(ctx, r.Queue); errors.As(err, &no) {
-			return &lineError{line, err}
-		} else if err != nil {
-			return fmt.Errorf("line %d: %w", line, err)
+		if of := a.layouts.of(r.Queue); of.KeepsKey() && !shared(r.Queue) {
+			if err := i.ways.declare(ctx, of, r.Queue); declareCode(err) != 0 {
+				return &lineError{line, err}
+			} else if err != nil {
+				return fmt.Errorf("line %d: %w", line, err)
+			}
 		}
 		if i.batch, i.lines = append(i.batch, item), append(i.lines, line); len(i.batch) < batchSize {
 			return nil
@@ -72,8 +74,8 @@ func (a *Admin) Import(ctx context.Context, r io.Reader) (int, error) {
 	return i.done, i.ended(err)
 }
 
-// CheckImport reads what Import would, and returns how many messages there are, or what is wrong with the first line that Import would not take. Of
-// the configuration it uses Layout and Layouts. It needs no broker, and so does not know whether the queues exist.
+// CheckImport reads what Import would read, and returns how many messages there are, or what is wrong with the first line that Import
+// would not accept. It uses only Layout and Layouts of the configuration. It needs no broker, so it does not check whether queues exist.
 func CheckImport(r io.Reader, config Config) (int, error) {
 	of, err := layoutsOf(config)
 	if err != nil {
@@ -90,7 +92,7 @@ func CheckImport(r io.Reader, config Config) (int, error) {
 	return n, err
 }
 
-// byteOrderMark is what some editors put at the beginning of a file.
+// byteOrderMark is written by some editors at the beginning of a file.
 const byteOrderMark = "\ufeff"
 
 // lineError is what is wrong with a line.
@@ -133,7 +135,7 @@ func eachRecord(r io.Reader, do func(line int, r record) error) error {
 	return nil
 }
 
-// readRecord reads a line. A member that is not known is a mistake: what it was meant to say would be missing in the message.
+// readRecord reads a line. An unknown field is an error: the message would lack what it was meant to set.
 func readRecord(line []byte) (record, error) {
 	var r record
 	decoder := json.NewDecoder(bytes.NewReader(line))
@@ -159,20 +161,20 @@ func readRecord(line []byte) (record, error) {
 // importing is a run of Import.
 type importing struct {
 	admin   *Admin
-	ways    map[string]bool // queues for which what their messages need is there
+	ways    waysBack
 	batch   []rabbit.Item
 	lines   []int // of the batch
 	tried   int   // messages that were sent
-	done    int   // messages, from the first on, that are in their queues
-	refused []int // lines of messages that the broker did not take
+	done    int   // messages, counted from the first, that are in their queues
+	refused []int // lines of messages that the broker did not accept
 	faults  []error
-	unsure  bool // of some messages it is not known whether they are there
+	unsure  bool // of some messages it is not known whether they are in their queues
 }
 
-// errStop: the faults say why.
+// errStop: the faults are the reason.
 var errStop = errors.New("stop")
 
-// flush publishes the batch. Once begun it is not called back.
+// flush publishes the batch. Once begun it is not interrupted.
 func (i *importing) flush(ctx context.Context) error {
 	longer, end := rabbit.Grace(ctx, importGrace)
 	defer end()
@@ -194,23 +196,19 @@ func (i *importing) flush(ctx context.Context) error {
 	return nil
 }
 
-// declined reports whether the broker, or the check before it is asked, has said no to a message.
+// declined reports whether the broker, or the check before publishing, has refused a message.
 func declined(err error) bool {
-	for _, no := range []error{rabbit.ErrUnroutable, rabbit.ErrRefused, rabbit.ErrNacked, rabbit.ErrTooLarge, rabbit.ErrInvalid} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{rabbit.ErrUnroutable, rabbit.ErrRefused, rabbit.ErrNacked, rabbit.ErrTooLarge, rabbit.ErrInvalid},
+		func(refusal error) bool { return errors.Is(err, refusal) })
 }
 
-// ended is why an import has ended. If all that was wrong are lines, it says with which message to go on.
+// ended is the error with which an import ends. If only lines were wrong, it is an *ImportError.
 func (i *importing) ended(err error) error {
 	if err == nil {
 		return nil
 	}
-	var unread *lineError // comes behind all that were sent
-	bad, stopped := errors.As(err, &unread), errors.Is(err, errStop)
+	unread, bad := errors.AsType[*lineError](err) // comes after all that were sent
+	stopped := errors.Is(err, errStop)
 	all := i.faults
 	if bad {
 		all = append(all, unread)
@@ -229,20 +227,7 @@ func (i *importing) ended(err error) error {
 	return end
 }
 
-// wayBack sees to it that messages can go back to a queue.
-func (i *importing) wayBack(ctx context.Context, queue string) error {
-	of := i.admin.layouts.of(queue)
-	if shared(queue) || !of.KeepsKey() || i.ways[queue] {
-		return nil
-	}
-	if err := i.admin.wayBack(ctx, of, queue); err != nil {
-		return err
-	}
-	i.ways[queue] = true
-	return nil
-}
-
-// layoutItem is what a record becomes on the broker, if it can be sent.
+// layoutItem is what is published for a record. It returns an error if the record cannot be published.
 func (a *Admin) layoutItem(r record) (rabbit.Item, error) {
 	item, err := a.itemOf(r)
 	if err != nil {
@@ -258,27 +243,26 @@ func (a *Admin) layoutItem(r record) (rabbit.Item, error) {
 const maxName = 255
 
 func (a *Admin) itemOf(r record) (rabbit.Item, error) {
-	headers := r.Headers
 	m := Message{
-		ID: r.ID, Headers: headers, Body: r.Body, ContentType: r.ContentType, ContentEncoding: r.ContentEncoding,
-		Priority: r.Priority, Timestamp: at(r.Timestamp), CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID,
+		ID: r.ID, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType, ContentEncoding: r.ContentEncoding,
+		Priority: r.Priority, Timestamp: r.Timestamp, CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID,
 	}
 	f := envelope.Failure{
-		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: at(r.FailedAt), FirstFailed: at(r.FirstFailed),
+		Attempt: r.Attempts, Error: r.Error, Kind: r.Kind, Stack: r.Stack, FailedAt: r.FailedAt, FirstFailed: r.FirstFailed,
 		Host: r.Host, Queue: r.Queue, Exchange: r.Exchange, Key: r.Key, Expiration: r.Expiration,
 		Transient: r.Transient, Dropped: r.Dropped, Replays: r.Replays, InFailedQueue: true,
 	}
 	if shared(r.Queue) {
-		f.Queue = "" // nothing said which one it belongs to
+		f.Queue = "" // it is not known which one it belongs to
 		return rabbit.Item{Key: r.Queue, Message: m.publishing(f)}, nil
 	}
 	of, err := a.layouts.known(r.Queue)
 	if err != nil {
 		return rabbit.Item{}, err
 	}
-	// It comes to rest as one that has just failed does.
+	// It goes to the failed queue like a message that has just failed.
 	verdict := of.Fail(layouts.Failure{
-		Message: layouts.Message{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: headers, Body: r.Body, ContentType: r.ContentType,
+		Message: layouts.Message{Queue: r.Queue, ID: r.ID, Exchange: r.Exchange, Key: r.Key, Headers: r.Headers, Body: r.Body, ContentType: r.ContentType,
 			CorrelationID: r.CorrelationID, ReplyTo: r.ReplyTo, Type: r.Type, AppID: r.AppID},
 		Attempt: r.Attempts, Kind: r.Kind, Error: r.Error, Stack: r.Stack, At: f.FailedAt,
 	})

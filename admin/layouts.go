@@ -11,11 +11,11 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// layoutSet are the layouts of the queues that an Admin looks after.
+// layoutSet are the layouts of the queues of an Admin.
 type layoutSet struct {
 	usual   layouts.Layout            // of queues that are not named
 	byQueue map[string]layouts.Layout // of those that are
-	guessed bool                      // nobody has set the usual one, and those by queue differ
+	guessed bool                      // the usual one was not set, and those by queue differ
 	all     []layouts.Layout          // each of them once, the usual one first unless it is guessed
 }
 
@@ -31,7 +31,7 @@ func layoutsOf(config Config) (layoutSet, error) {
 	}
 	for _, queue := range slices.Sorted(maps.Keys(config.Layouts)) {
 		if config.Layouts[queue] == nil {
-			return l, fmt.Errorf("admin: Layouts: that of queue %q is nil; set layout.Native{} for the native one", queue)
+			return l, fmt.Errorf("admin: Layouts: queue %q: it is nil; set layout.Native{} for the native layout", queue)
 		}
 		of, err := layoutOf(config.Layouts[queue])
 		if err != nil {
@@ -53,7 +53,7 @@ func layoutsOf(config Config) (layoutSet, error) {
 	return l, nil
 }
 
-// layoutOf is the mechanics of a layout whose settings are possible.
+// layoutOf is the implementation of a layout, after its settings are validated.
 func layoutOf(settings layout.Layout) (layouts.Layout, error) {
 	of, err := layouts.Of(settings)
 	if err != nil {
@@ -100,11 +100,11 @@ func (l layoutSet) of(queue string) layouts.Layout {
 	return l.usual
 }
 
-// ErrNoLayout: the queues of Config.Layouts have different layouts, and nothing says which of them another queue has. Add the queue there, or set
-// Config.Layout.
-var ErrNoLayout = errors.New("nothing says which layout it has")
+// ErrNoLayout: the queues in Config.Layouts have different layouts, so the layout of another queue is not known. Add the queue to Config.Layouts, or
+// set Config.Layout.
+var ErrNoLayout = errors.New("its layout is not known")
 
-// known is the layout of a queue whose failed queue is used, which must not be guessed: there may be another one by another layout.
+// known is the layout of a queue whose failed queue is used. It must not be guessed: the failed queue of another layout may exist, too.
 func (l layoutSet) known(queue string) (layouts.Layout, error) {
 	of := l.of(queue)
 	if _, named := l.byQueue[queue]; !named && l.guessed && of.FailedQueue(queue) != queue {
@@ -113,8 +113,8 @@ func (l layoutSet) known(queue string) (layouts.Layout, error) {
 	return of, nil
 }
 
-// mayConsume reports whether a subscription may consume a queue whose failed queue is there. A failed queue that all queues share says nothing of one of
-// them, and nobody consumes the queues of rehop's own.
+// mayConsume reports whether a subscription may consume a queue whose failed queue exists. A failed queue that all queues share proves nothing about one
+// of them, and subscriptions do not consume rehop's own queues.
 func (l layoutSet) mayConsume(queue string) bool {
 	if _, named := l.byQueue[queue]; named {
 		return true
@@ -140,8 +140,8 @@ func (l layoutSet) candidates(queue string) []layouts.Layout {
 	return l.all
 }
 
-// recognise finds which of the queues are consumed, and the layout of each: the one whose failed queue is there. A failed queue of its own says
-// more of a queue than one that all queues share.
+// recognise finds which of the queues are consumed, and the layout of each: the one whose failed queue exists. A queue's own failed queue counts more
+// than one that all queues share.
 func (l layoutSet) recognise(queues map[string]bool, there func(queue string) bool) map[string]layouts.Layout {
 	failed := make(map[string]bool)
 	for queue := range queues {
@@ -155,7 +155,7 @@ func (l layoutSet) recognise(queues map[string]bool, there func(queue string) bo
 			continue
 		}
 		for _, of := range l.candidates(queue) {
-			if rest := of.FailedQueue(queue); rest == queue || !there(rest) {
+			if name := of.FailedQueue(queue); name == queue || !there(name) {
 				continue
 			}
 			if found[queue] = of; !isCommon(of, queue) {
@@ -166,12 +166,12 @@ func (l layoutSet) recognise(queues map[string]bool, there func(queue string) bo
 	return found
 }
 
-// hasOwnFailed reports whether a failed queue is there for this queue alone, as for one that is called mail.failed and is consumed, too.
+// hasOwnFailed reports whether a queue has its own failed queue, as a queue with the name mail.failed can have that is consumed, too.
 func (l layoutSet) hasOwnFailed(queue string, there func(queue string) bool) bool {
 	return slices.ContainsFunc(l.candidates(queue), func(of layouts.Layout) bool { return !isCommon(of, queue) && there(of.FailedQueue(queue)) })
 }
 
-// isCommon reports whether the failed queue of a queue is that of all others, too.
+// isCommon reports whether all queues of a layout share the failed queue.
 func isCommon(of layouts.Layout, queue string) bool {
 	return of.FailedQueue(queue) == of.FailedQueue("another queue")
 }

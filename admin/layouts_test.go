@@ -30,7 +30,7 @@ func TestRecogniseLayouts(t *testing.T) {
 	want := map[string]layout.Layout{
 		"mail": layout.Native{}, "shop@user": layout.PubSub{}, "letters": layout.DLX{},
 		"odd.failed": layout.DLX{},                             // named, although it could be the failed queue of another
-		"odd":        layout.Native{}, "post": layout.Native{}, // a failed queue of its own says more than the common one
+		"odd":        layout.Native{}, "post": layout.Native{}, // its own failed queue counts more than the common one
 		"shop@order": layout.PubSub{},
 		"stray":      layout.DLX{}, // nothing but the common failed queue is there for it
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// ErrBusy is returned when another command or process lists, replays, discards, exports or migrates the messages of the same queue, and has not ended
-// within 5 s. Nothing was read or changed: call again later. If the other process was killed, the broker notices within seconds.
+// ErrBusy: another command or process lists, replays, discards, exports or migrates messages of the same queue, and did not finish within 5 s.
+// Nothing was read or changed: call again later. If the other process was killed, the broker notices within seconds.
 var ErrBusy = errors.New("the queue is in use by another command")
 
 const (
-	// leaseWait is how long a sweep waits for another one of the same queue to end. Listing takes less.
+	// leaseWait is how long a sweep waits until another sweep of the same queue ends. Listing usually takes less.
 	leaseWait  = 5 * time.Second
 	leasePause = 50 * time.Millisecond
 )
 
-// lease is the right to read a queue, which one at a time has. It is an exclusive queue: the broker deletes it with the
-// connection, at the latest when that is lost. It is the one that keeps others from migrating the queue.
+// lease is the right to read a queue, which one sweep at a time has. It is an exclusive queue, which the broker deletes with the connection. A
+// migration of the queue uses the same one.
 type lease struct {
 	admin *Admin
 	link  *rabbit.Link
@@ -30,7 +30,7 @@ type lease struct {
 	name  string
 }
 
-// leaseOf waits a little for the right to read a queue. The lease has a connection of its own.
+// leaseOf gets the right to read a queue, and waits up to leaseWait for it. The lease has its own connection.
 func (a *Admin) leaseOf(ctx context.Context, queue string) (*lease, error) {
 	link, err := a.borrow(ctx)
 	if err != nil {
@@ -44,23 +44,21 @@ func (a *Admin) leaseOf(ctx context.Context, queue string) (*lease, error) {
 	l := &lease{admin: a, link: link, line: line, name: layouts.LockQueue(queue)}
 	for until := time.Now().Add(leaseWait); ; {
 		err := line.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: l.name, Exclusive: true}}})
-		if err == nil {
+		switch {
+		case err == nil:
 			return l, nil
-		}
-		var d *rabbit.DeclareError
-		if locked := errors.As(err, &d) && d.Code == resourceLocked; !locked {
-			a.handBack(link)
-			return nil, fmt.Errorf("reserve queue %q: %w", queue, err)
-		}
-		if !time.Now().Before(until) {
-			a.handBack(link)
-			return nil, fmt.Errorf("%w: another command or process lists, replays, discards, exports or migrates messages of queue %q; "+
+		case declareCode(err) != resourceLocked:
+			err = fmt.Errorf("reserve queue %q: %w", queue, err)
+		case !time.Now().Before(until):
+			err = fmt.Errorf("%w: another command or process lists, replays, discards, exports or migrates messages of queue %q; "+
 				"wait until it has ended, and try again. If it was killed, the broker notices within seconds", ErrBusy, queue)
+		default:
+			if err = rabbit.Pause(ctx, leasePause); err == nil {
+				continue
+			}
 		}
-		if err := rabbit.Pause(ctx, leasePause); err != nil {
-			a.handBack(link)
-			return nil, err
-		}
+		a.handBack(link)
+		return nil, err
 	}
 }
 
@@ -69,19 +67,16 @@ func (l *lease) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockLimit)
 	defer cancel()
 	if _, err := l.line.DeleteQueue(ctx, l.name, false); err != nil {
-		l.drop()
+		l.admin.drop(l.link) // the lease ends with it, and the broker requeues all messages that were read
 		return
 	}
 	l.admin.handBack(l.link)
 }
 
-// drop closes the connection. The lease ends with it, and the broker takes back all that was read.
-func (l *lease) drop() { l.admin.drop(l.link) }
-
 // maxIdle is how many connections are kept for the next sweeps.
 const maxIdle = 2
 
-// borrow returns a connection that nobody else uses.
+// borrow returns a connection that is not in use.
 func (a *Admin) borrow(ctx context.Context) (*rabbit.Link, error) {
 	for {
 		a.mu.Lock()
@@ -110,7 +105,7 @@ func (a *Admin) borrow(ctx context.Context) (*rabbit.Link, error) {
 	}
 }
 
-// handBack keeps a connection for the next one who borrows.
+// handBack keeps a connection for the next call of borrow.
 func (a *Admin) handBack(link *rabbit.Link) {
 	a.mu.Lock()
 	keep := !a.closed && len(a.idle) < maxIdle
@@ -130,7 +125,7 @@ func (a *Admin) drop(link *rabbit.Link) {
 	link.Close()
 }
 
-// closeLinks closes all connections that were opened for sweeps, and ends those with them.
+// closeLinks closes all connections of sweeps, which ends the sweeps.
 func (a *Admin) closeLinks() {
 	a.mu.Lock()
 	a.closed = true

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,9 +13,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rehop/rehop/topology"
 )
 
-// management speaks to RabbitMQ's management API.
+// management is a client of RabbitMQ's management API.
 type management struct {
 	base        string // without credentials; "" if there is none
 	vhost       string
@@ -25,24 +28,21 @@ type management struct {
 	transport   *http.Transport // nil if the client is the caller's
 }
 
-// ErrNoManagement: the call needs the management API, and Config.Management is empty.
+// ErrNoManagement: the method needs the management API, and Config.Management is empty.
 var ErrNoManagement = errors.New("this needs the management API; set Config.Management")
 
-// ErrManagementLogin: the management API does not know the user, or not with this password.
+// ErrManagementLogin: the management API does not accept the user or the password.
 var ErrManagementLogin = errors.New("the management API refuses user and password")
 
 func newManagement(config Config) (*management, error) {
-	m := &management{client: config.HTTP, credentials: config.Credentials, vhost: "/"}
+	m := &management{client: config.HTTP, credentials: config.Credentials, vhost: "/", user: "guest", password: "guest"}
 	if m.client == nil {
-		// The default transport is everybody's: whoever closes its idle connections may break a request that is just being written to one.
+		// All packages share the default transport: if one of them closes its idle connections, a request that is being written to one fails.
 		m.transport = http.DefaultTransport.(*http.Transport).Clone()
 		m.client = &http.Client{Timeout: 30 * time.Second, Transport: m.transport}
 	}
-	broker, err := url.Parse(config.URLs[0])
-	if err == nil {
-		if v := strings.TrimPrefix(broker.Path, "/"); v != "" {
-			m.vhost = v
-		}
+	if broker, err := url.Parse(config.URLs[0]); err == nil {
+		m.vhost = cmp.Or(strings.TrimPrefix(broker.Path, "/"), "/")
 		m.login(broker.User)
 	}
 	if config.Management == "" {
@@ -50,7 +50,7 @@ func newManagement(config Config) (*management, error) {
 	}
 	u, err := url.Parse(config.Management)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		// What the parser says quotes the URL, and so the password.
+		// The error of the parser quotes the URL, and so the password.
 		return nil, errors.New("management URL must be like http://user:password@host:15672")
 	}
 	m.login(u.User)
@@ -59,31 +59,36 @@ func newManagement(config Config) (*management, error) {
 }
 
 func (m *management) login(user *url.Userinfo) {
-	if user != nil {
+	if user.Username() != "" { // of nil, too
 		m.user = user.Username()
 		m.password, _ = user.Password()
 	}
-	if m.user == "" {
-		m.user, m.password = "guest", "guest"
-	}
 }
 
-// close lets go of the connections that nothing uses.
+// close closes idle connections.
 func (m *management) close() {
 	if m.transport != nil {
 		m.transport.CloseIdleConnections()
 	}
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer is how many bytes of a response are read.
 const maxAnswer = 64 << 20
 
-// get reads path, in which %s stands for the virtual host.
-func (m *management) get(ctx context.Context, path string, out any) error {
-	return m.call(ctx, http.MethodGet, fmt.Sprintf(path, url.PathEscape(m.vhost)), nil, out)
+// path replaces each %s of a path, the first one by the virtual host and the others by names.
+func (m *management) path(path string, names ...string) string {
+	for _, name := range append([]string{m.vhost}, names...) {
+		path = strings.Replace(path, "%s", url.PathEscape(name), 1)
+	}
+	return path
 }
 
-// statusError is an answer that says no.
+// get reads from a path, which is completed as path does it.
+func (m *management) get(ctx context.Context, path string, out any, names ...string) error {
+	return m.call(ctx, http.MethodGet, m.path(path, names...), nil, out)
+}
+
+// statusError is a response with an error status.
 type statusError struct {
 	status int
 	text   string
@@ -95,13 +100,23 @@ func (e *statusError) Is(target error) bool {
 	return target == ErrManagementLogin && e.status == http.StatusUnauthorized
 }
 
-// refused reports whether the API answered, and said that there is no such thing for this user.
-func refused(err error) bool {
-	var s *statusError
-	return errors.As(err, &s) && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed}, s.status)
+// statusOf is the status with which the API has refused a request, or 0 if err is something else.
+func statusOf(err error) int {
+	if s, ok := errors.AsType[*statusError](err); ok {
+		return s.status
+	}
+	return 0
 }
 
-// call sends in, if there is any, and reads out. It may send twice, so method and path must mean the same at the second time.
+// missing reports whether the API does not have what was asked for.
+func missing(err error) bool { return statusOf(err) == http.StatusNotFound }
+
+// refused reports whether the API does not have what was asked for, or does not show it to this user.
+func refused(err error) bool {
+	return slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed}, statusOf(err))
+}
+
+// call sends in, unless it is nil, and decodes the response into out, unless that is nil. The request may be sent twice, so it must be idempotent.
 func (m *management) call(ctx context.Context, method, path string, in, out any) error {
 	if m.base == "" {
 		return ErrNoManagement
@@ -126,8 +141,8 @@ func (m *management) call(ctx context.Context, method, path string, in, out any)
 	}
 	req.SetBasicAuth(user, password)
 	req.Header.Set("Content-Type", "application/json")
-	// The server may close an idle connection while a request is on its way to it. Without values this header is not sent, and has PUT and
-	// DELETE repeated on a new connection, as GET is anyway.
+	// The server may close an idle connection while a request is on its way. With this header, which is not sent because it has no values,
+	// net/http then repeats PUT and DELETE on a new connection, as it does with GET.
 	req.Header["Idempotency-Key"] = []string{}
 	res, err := m.client.Do(req)
 	if err != nil {
@@ -148,11 +163,158 @@ func (m *management) call(ctx context.Context, method, path string, in, out any)
 	return nil
 }
 
-// reasonOf is what the API says of its own no.
+// reasonOf is the reason that the API gives for an error status.
 func reasonOf(body io.Reader) string {
-	var said struct{ Reason any }
-	if json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&said) != nil || said.Reason == nil {
+	var answer struct{ Reason any }
+	if json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&answer) != nil || answer.Reason == nil {
 		return ""
 	}
-	return fmt.Sprintf(": %v", said.Reason)
+	return fmt.Sprintf(": %v", answer.Reason)
+}
+
+// Live returns the exchanges, queues, bindings and policies of the virtual host. It needs the management API, whose message counts
+// are a few seconds old.
+func (a *Admin) Live(ctx context.Context) (topology.Live, error) {
+	live, err := a.management.live(ctx)
+	if err != nil {
+		return live, fmt.Errorf("look at the virtual host %q: %w", a.management.vhost, err)
+	}
+	return live, nil
+}
+
+func (m *management) live(ctx context.Context) (live topology.Live, err error) {
+	var (
+		exchanges []apiExchange
+		queues    []apiQueue
+		bindings  []apiRoute
+	)
+	for _, list := range []struct {
+		path string
+		out  any
+	}{
+		{"/api/exchanges/%s?columns=name,type,durable,auto_delete,internal,arguments,policy", &exchanges},
+		{"/api/queues/%s?columns=name,type,durable,auto_delete,exclusive,arguments,policy,operator_policy," +
+			"messages_ready,messages_unacknowledged,messages_delayed,consumers", &queues},
+		{"/api/bindings/%s", &bindings},
+		{"/api/policies/%s", &live.Policies},
+	} {
+		if err := m.get(ctx, list.path, list.out); err != nil {
+			return live, err
+		}
+	}
+	if err := m.get(ctx, "/api/operator-policies/%s", &live.OperatorPolicies); err != nil && !refused(err) {
+		return live, err
+	}
+	if err := m.defaults(ctx, &live); err != nil {
+		return live, err
+	}
+	for _, x := range exchanges {
+		live.Exchanges = append(live.Exchanges, x.live())
+	}
+	for _, q := range queues {
+		live.Queues = append(live.Queues, q.live())
+	}
+	for _, b := range bindings {
+		if b.Source != "" { // every queue is bound to the default exchange
+			live.Bindings = append(live.Bindings, b.binding())
+		}
+	}
+	live.ApplyPolicies()
+	return live, nil
+}
+
+// defaults finds the version of the broker, and the type of queues that are declared without one. Not every user may read the latter.
+func (m *management) defaults(ctx context.Context, live *topology.Live) error {
+	var overview struct {
+		Version string `json:"rabbitmq_version"`
+		Product string `json:"product_name"`
+	}
+	if err := m.get(ctx, "/api/overview?columns=rabbitmq_version,product_name", &overview); err != nil {
+		return err
+	}
+	live.Version, live.Product = overview.Version, overview.Product
+	var vhost struct {
+		DefaultType string `json:"default_queue_type"`
+	}
+	if err := m.get(ctx, "/api/vhosts/%s", &vhost); err != nil && !refused(err) {
+		return err
+	}
+	if vhost.DefaultType != "undefined" {
+		live.DefaultType = vhost.DefaultType
+	}
+	return nil
+}
+
+// perhaps is an object of the API. RabbitMQ writes an empty one as a list.
+type perhaps[T any] struct{ object T }
+
+func (p *perhaps[T]) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(text, []byte("[")) {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(&p.object)
+}
+
+type apiExchange struct {
+	Name       string                 `json:"name"`
+	Kind       string                 `json:"type"`
+	Durable    bool                   `json:"durable"`
+	AutoDelete bool                   `json:"auto_delete"`
+	Internal   bool                   `json:"internal"`
+	Arguments  perhaps[topology.Args] `json:"arguments"`
+	Policy     string                 `json:"policy"`
+}
+
+func (x apiExchange) live() topology.LiveExchange {
+	return topology.LiveExchange{
+		Exchange: topology.Exchange{Name: x.Name, Type: x.Kind, Internal: x.Internal, AutoDelete: x.AutoDelete, Args: x.Arguments.object},
+		Durable:  x.Durable, Policy: x.Policy,
+	}
+}
+
+// apiQueue has the columns of a queue that a request has asked for.
+type apiQueue struct {
+	Name           string                 `json:"name"`
+	Type           string                 `json:"type"`
+	Durable        bool                   `json:"durable"`
+	AutoDelete     bool                   `json:"auto_delete"`
+	Exclusive      bool                   `json:"exclusive"`
+	Arguments      perhaps[topology.Args] `json:"arguments"`
+	Policy         string                 `json:"policy"`
+	OperatorPolicy string                 `json:"operator_policy"`
+	Ready          int                    `json:"messages_ready"`
+	Unacked        int                    `json:"messages_unacknowledged"`
+	Delayed        int                    `json:"messages_delayed"` // by a quorum queue of RabbitMQ 4.3
+	Dying          int                    `json:"messages_dlx"`     // dead-lettered, and not yet confirmed by their next queue
+	Bytes          int                    `json:"message_bytes"`
+	Consumers      int                    `json:"consumers"`
+	Members        []string               `json:"members"` // of a quorum queue
+	Online         []string               `json:"online"`
+}
+
+func (q apiQueue) live() topology.LiveQueue {
+	return topology.LiveQueue{
+		Queue: topology.Queue{Name: q.Name, AutoDelete: q.AutoDelete, Exclusive: q.Exclusive, Args: q.Arguments.object},
+		Type:  q.Type, Durable: q.Durable, Policy: q.Policy, OperatorPolicy: q.OperatorPolicy,
+		Ready: q.Ready, Unacked: q.Unacked, Delayed: q.Delayed, Consumers: q.Consumers,
+	}
+}
+
+// apiRoute is a binding.
+type apiRoute struct {
+	Source          string                 `json:"source"`
+	Destination     string                 `json:"destination"`
+	DestinationType string                 `json:"destination_type"`
+	Key             string                 `json:"routing_key"`
+	Arguments       perhaps[topology.Args] `json:"arguments"`
+	Properties      string                 `json:"properties_key"` // the key, and a hash of the arguments with their types
+}
+
+// id identifies the key and the arguments of a binding.
+func (r apiRoute) id() string { return r.Key + "\x00" + r.Properties }
+
+func (r apiRoute) binding() topology.Binding {
+	return topology.Binding{Source: r.Source, Destination: r.Destination, ToExchange: r.DestinationType == "exchange", Key: r.Key, Args: r.Arguments.object}
 }

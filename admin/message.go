@@ -1,21 +1,26 @@
 package admin
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// Message is a message that rests in a failed queue, or waits.
+// Message is a message in a failed queue, or one that Watch has seen.
 type Message struct {
 	ID       string
-	Queue    string // the queue that failed it, and to which it is replayed
-	Exchange string // where it was first published to
+	Queue    string // in which it failed, and to which it is replayed; empty if it is not known
+	Exchange string // to which it was first published
 	Key      string
-	Headers  map[string]any // without those of rehop and the broker
+	Headers  map[string]any // without the headers of rehop and of the broker
 	Body     []byte
 
 	ContentType     string
@@ -27,32 +32,32 @@ type Message struct {
 	Type            string
 	AppID           string
 
-	Attempts    int       // how often a handler has failed it
-	Error       string    // why, the last time
-	Kind        string    // error, permanent, decode, timeout, panic, crash, dead (by the broker), unrouted
-	Stack       string    // where the handler panicked
-	FailedAt    time.Time // when, the last time
-	FirstFailed time.Time
-	Due         time.Time // while it waits: when it is tried again
-	Host        string    // where the last handler ran
-	Replays     int       // how often it has been replayed
+	Attempts    int        // how many attempts have failed
+	Error       string     // of the last attempt
+	Kind        rehop.Kind // why it failed
+	Stack       string     // of the panic, if the handler panicked
+	FailedAt    time.Time  // time of the last failure
+	FirstFailed time.Time  // time of the first failure
+	Due         time.Time  // time of the next attempt, while it waits
+	Host        string     // on which the last handler ran
+	Replays     int        // how often it was replayed
 
 	failure envelope.Failure
-	// when is when it failed, as far as anything says so: rehop's record, else the broker's newest dead-lettering, else when it was published.
+	// when it failed, as far as is known. Other programs often record no time: then it failed after the broker last dead-lettered it, and after it was
+	// published.
 	when time.Time
 }
 
-// place is a queue in which messages rest or wait.
+// place is a queue with failed messages, or a delay queue.
 type place struct {
 	layout layouts.Layout
 	source string // the queue
-	owner  string // whose messages are looked for; "": everybody's
-	common bool   // several queues have it in common
-	open   bool   // what rests is taken out of what the layout wraps it in
+	owner  string // the queue whose messages are wanted; "": those of all queues
+	common bool   // several queues share it
+	open   bool   // messages are unwrapped, for layouts that wrap failed messages
 }
 
-// placeOf is where failed messages of a queue rest; the orphans, the unrouted, those that a repair has recovered and a queue that all share
-// are named by themselves.
+// placeOf is the failed queue of a queue. Shared queues (orphans, unrouted, recovered, a common failed queue) are their own place.
 func (a *Admin) placeOf(queue string) (place, error) {
 	if shared(queue) {
 		return place{layout: layouts.Native{}, source: queue, open: true}, nil
@@ -73,22 +78,21 @@ func shared(queue string) bool {
 	return queue == layouts.OrphansQueue || queue == layouts.UnroutedQueue || layouts.IsRecoveredQueue(queue)
 }
 
-// has reports whether a message belongs to whom the place is looked at for.
+// has reports whether a message is one of those that are wanted.
 func (p place) has(m Message) bool { return !p.common || p.owner == "" || m.Queue == p.owner }
 
-// isCopy reports whether a message belongs to another queue, which has its own of it: it can be discarded here, and
-// is not replayed from here. There are such where a layout's own programs put a failed message to rest for all
-// subscribers of its key.
+// isCopy reports whether a message belongs to another queue, which has its own copy. It can be discarded from here, but is not replayed. Such copies
+// exist where the programs of a layout send a failed message to the failed queues of all subscribers of its key.
 func (p place) isCopy(m Message) bool {
 	return !p.common && p.owner != "" && m.Queue != "" && m.Queue != p.owner && p.layout.KeepsKey()
 }
 
 func (p place) read(d rabbit.Message) Message {
-	exchange, key := p.origin(d)
 	l := layouts.Message{
-		Queue: p.owner, ID: d.MessageId, Exchange: exchange, Key: key, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
+		Queue: p.owner, ID: d.MessageId, Headers: rabbit.FromTable(d.Headers), Body: d.Body,
 		ContentType: d.ContentType, CorrelationID: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppID: d.AppId,
 	}
+	l.Exchange, l.Key = p.origin(d)
 	var f envelope.Failure
 	switch {
 	case p.source == layouts.UnroutedQueue || p.source == layouts.OrphansQueue:
@@ -99,7 +103,7 @@ func (p place) read(d rabbit.Message) Message {
 		f = envelope.Read(l.Headers, l.Exchange, l.Key)
 	}
 	f = byLibrary(f, l.Headers)
-	// It may have died while its queue was migrated.
+	// It may have been dead-lettered while its queue was migrated.
 	if f.Queue == layouts.MovingQueue(p.owner) {
 		f.Queue = p.owner
 	}
@@ -111,13 +115,13 @@ func (p place) read(d rabbit.Message) Message {
 		ID: l.ID, Queue: f.Queue, Exchange: f.Exchange, Key: f.Key, Headers: envelope.Clean(l.Headers), Body: l.Body,
 		ContentType: l.ContentType, ContentEncoding: d.ContentEncoding, Priority: d.Priority, Timestamp: d.Timestamp,
 		CorrelationID: l.CorrelationID, ReplyTo: l.ReplyTo, Type: l.Type, AppID: l.AppID,
-		Attempts: f.Attempt, Error: f.Error, Kind: f.Kind, Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
-		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f, when: whenFailed(f, l.Headers, d.Timestamp),
+		Attempts: f.Attempt, Error: f.Error, Kind: rehop.Kind(f.Kind), Stack: f.Stack, FailedAt: f.FailedAt, FirstFailed: f.FirstFailed,
+		Due: f.Due, Host: f.Host, Replays: f.Replays, failure: f, when: cmp.Or(f.FailedAt, envelope.LatestDeath(l.Headers), d.Timestamp),
 	}
 }
 
-// astray is what is known of a message that found no queue. That it has waited in queues of rehop's own, from which the broker dead-letters it, is no failure:
-// rehop's record holds, and if there is none, the message was published and has not been handled yet.
+// astray is what is known of a message that found no queue. The broker may have dead-lettered it from rehop's own delay queues, which is not a failure:
+// then rehop's record counts. Without a record, the message was published and not handled yet.
 func astray(l layouts.Message, source string) envelope.Failure {
 	died := envelope.LastDeath(l.Headers)
 	waited := layouts.IsWaitQueue(died) || layouts.IsLandingQueue(died) && (envelope.Written(l.Headers) || l.Headers[layouts.HeaderTo] != nil)
@@ -125,11 +129,9 @@ func astray(l layouts.Message, source string) envelope.Failure {
 		return envelope.ReadDead(l.Headers, l.Exchange, l.Key)
 	}
 	f := envelope.Read(l.Headers, l.Exchange, l.Key)
-	if f.FailedAt.IsZero() {
-		f.FailedAt = envelope.LatestDeath(l.Headers)
-	}
+	f.FailedAt = cmp.Or(f.FailedAt, envelope.LatestDeath(l.Headers))
 	if l.Headers[layouts.HeaderTo] == layouts.ToQueue && f.Queue == "" {
-		f.Queue = l.Key // it was delayed, and its key is the name of the queue that it was to come to
+		f.Queue = l.Key // it was a delayed message, and its key is the name of its queue
 	}
 	switch {
 	case f.Kind != "":
@@ -141,56 +143,54 @@ func astray(l layouts.Message, source string) envelope.Failure {
 	return f
 }
 
-// whenFailed is when a message failed, as far as anything says so. What other programs failed often has no time of its own: it failed after the
-// broker last dead-lettered it, and after it was published.
-func whenFailed(f envelope.Failure, headers map[string]any, published time.Time) time.Time {
-	if !f.FailedAt.IsZero() {
-		return f.FailedAt
-	}
-	if died := envelope.LatestDeath(headers); !died.IsZero() {
-		return died
-	}
-	return published
-}
-
-// publishing is the message with a failure's record in its headers.
+// publishing is the message with the record of a failure in its headers.
 func (m Message) publishing(f envelope.Failure) *rabbit.Publishing {
 	headers := make(map[string]any, len(m.Headers)+8)
-	for name, value := range m.Headers {
-		headers[name] = value
-	}
-	if cc, ok := headers["CC"]; ok { // left in place it would lead copies to other queues
+	maps.Copy(headers, m.Headers)
+	if cc, ok := headers["CC"]; ok { // the broker would send copies to other queues
 		f.CC = cc
 		delete(headers, "CC")
 	}
-	delete(headers, "BCC") // the broker takes it out of every message, so only what was written by hand has it
+	delete(headers, "BCC") // the broker removes it from every message, so an imported line has it
 	f.Write(headers)
-	id := m.ID
-	if id == "" {
-		id = rabbit.NewID()
-	}
 	return &rabbit.Publishing{
-		MessageId: id, Headers: rabbit.ToTable(headers), Body: m.Body, ContentType: m.ContentType,
+		MessageId: cmp.Or(m.ID, rabbit.NewID()), Headers: rabbit.ToTable(headers), Body: m.Body, ContentType: m.ContentType,
 		ContentEncoding: m.ContentEncoding, DeliveryMode: rabbit.Persistent, Priority: m.Priority, Timestamp: m.Timestamp,
 		CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppId: m.AppID,
 	}
 }
 
-// Filter chooses messages. A message must meet everything that is set.
+// copyOf is a message as it was delivered, without headers. It gets an id if it has none, so that it can be distinguished from its copies.
+func copyOf(d rabbit.Message) *rabbit.Publishing {
+	return &rabbit.Publishing{
+		MessageId: cmp.Or(d.MessageId, rabbit.NewID()), Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
+		DeliveryMode: d.DeliveryMode, Priority: d.Priority, Timestamp: d.Timestamp, Expiration: d.Expiration,
+		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppId: d.AppId, Headers: make(rabbit.Table, len(d.Headers)+4),
+	}
+}
+
+// Filter chooses messages: those that match all fields that are set. The zero Filter matches every message.
 //
-// Since and Before use the time of the last failure. Where a message has none, because another program failed it, they use the time of its newest
-// dead-lettering by the broker, and then the time at which it was published. A message that has none of these never meets them. RabbitMQ writes down
-// when a message first died in a queue for a reason, and not when it did so again: such a message can have failed later than Before says.
+// Since and Before use the time of the last failure. If a message has none, because another program failed it, they use the time of
+// its newest dead-lettering, or else the time at which it was published. A message that has none of these never matches them.
+// RabbitMQ records when a message was first dead-lettered from a queue for a reason, but not when that happened again: such a
+// message can have failed later than Before.
 type Filter struct {
 	IDs    []string          // one of these ids
-	Kinds  []string          // one of these kinds of failure
-	Text   string            // contained in the error's text, whatever the case
-	Key    string            // the routing key; a * at the end stands for anything
+	Kinds  []rehop.Kind      // one of these kinds of failure
+	Text   string            // is contained in the text of the error, in upper or lower case
+	Key    string            // the routing key; a * at the end matches any rest
 	Since  time.Time         // failed at this time or later
 	Before time.Time         // failed before this time
-	Header map[string]string // headers with these values, written as text
+	Header map[string]string // headers with these values, as text
 
-	until time.Time // what is known to have failed later was not counted
+	until time.Time // messages that failed later do not match; see UpTo
+}
+
+// UpTo is a filter for the messages that CountFailed has counted: messages that are known to have failed since then do not match it.
+func (f Filter) UpTo(n Count) Filter {
+	f.until = n.Latest
+	return f
 }
 
 func (f Filter) isEmpty() bool {
@@ -199,12 +199,12 @@ func (f Filter) isEmpty() bool {
 
 func (f Filter) accepts(m Message) bool {
 	switch {
-	case len(f.IDs) > 0 && !contains(f.IDs, m.ID),
-		len(f.Kinds) > 0 && !contains(f.Kinds, m.Kind),
+	case len(f.IDs) > 0 && !slices.Contains(f.IDs, m.ID),
+		len(f.Kinds) > 0 && !slices.Contains(f.Kinds, m.Kind),
 		f.Text != "" && !strings.Contains(strings.ToLower(m.Error), strings.ToLower(f.Text)),
 		f.Key != "" && !keyMatches(f.Key, m.Key),
 		!f.Since.IsZero() && m.when.Before(f.Since),
-		!f.Before.IsZero() && (m.when.IsZero() || !m.when.Before(f.Before)), // what is not known to be old is not
+		!f.Before.IsZero() && (m.when.IsZero() || !m.when.Before(f.Before)), // a message of unknown age is not old
 		!f.until.IsZero() && m.when.After(f.until):
 		return false
 	}
@@ -214,6 +214,13 @@ func (f Filter) accepts(m Message) bool {
 		}
 	}
 	return true
+}
+
+func headerText(v any) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return fmt.Sprint(v)
 }
 
 func keyMatches(pattern, key string) bool {

@@ -14,17 +14,17 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// Migration is what it takes to give a queue other arguments. RabbitMQ cannot change those of a queue that
-// exists: it has to be deleted and declared again, and meanwhile its messages are kept in another one.
+// Migration is what is needed to give a queue other arguments. RabbitMQ cannot change the arguments of an existing queue: the queue has
+// to be deleted and declared again, and meanwhile its messages are kept in another queue.
 type Migration struct {
 	Queue string `json:"queue"`
-	// Changes is in what the queue differs from the plan.
+	// Changes are the differences between the queue and the plan.
 	Changes topology.Diff `json:"changes"`
-	// Steps are what is to be done. None: the queue is as planned, and nothing is left of a migration.
+	// Steps are what is to be done. If there are none, the queue is as planned, and nothing is left of an earlier migration.
 	Steps []Step `json:"steps"`
-	// Resumed: an earlier run has done a part of it.
+	// Resumed: an earlier run has done some of the steps.
 	Resumed bool `json:"resumed"`
-	// Warnings are what may surprise.
+	// Warnings are effects that you may not expect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -40,85 +40,78 @@ func (m Migration) String() string {
 	for i, step := range m.Steps {
 		fmt.Fprintf(&s, "%2d. %s\n", i+1, step)
 	}
-	if s.Len() == 0 {
-		return "nothing to do\n"
-	}
-	return s.String()
+	return cmp.Or(s.String(), "nothing to do\n")
 }
 
-// MigrateOptions say how to migrate a queue.
+// MigrateOptions are options of Migrate and PlanMigration.
 type MigrateOptions struct {
-	// Consumers says what to do while the queue has consumers. Default: refuse.
+	// Consumers is what to do while the queue has consumers. Default: RefuseConsumers.
 	Consumers ConsumerRule
-	// KeepOrder has messages that are published meanwhile wait until those before them are back in the queue.
-	// Rehop's subscribers wait until the end; others must not start before it: once they have bound the queue, what is
-	// published comes to it twice. Default: the queue receives again as soon as it exists, and what it held before
-	// comes later.
+	// KeepOrder keeps the order of messages: messages that are published during the migration wait until the older ones are back in
+	// the queue. Subscribers of rehop wait until the end. Other consumers must not start before the end: once they bind the queue,
+	// each published message reaches it twice. Default: the queue receives new messages as soon as it exists, and the older ones follow.
 	KeepOrder bool
-	// Settle is for how long nothing may have come to the queue before it is deleted: choose more where messages come seldom by the
-	// queue's name. However short it is, the queue is deleted only when statistics of the broker that are newer than its last message say that no
-	// consumer holds one; RabbitMQ takes up to about 15 s for that. Default: 12 s.
+	// Settle is for how long no message must have arrived in the queue before it is deleted. Choose more if publishers that use the name
+	// of the queue publish seldom. In any case the queue is deleted only when the broker's statistics, which must be newer than its last
+	// message, show no unacked messages; RabbitMQ takes up to about 15 s for that. Default: 12 s.
 	Settle time.Duration
-	// Progress is called at each step, and while messages are moved.
+	// Progress is called at each step, and while messages are moved. Default: none.
 	Progress func(MigrationProgress)
 }
 
-// ConsumerRule says what a migration does while the queue has consumers.
+// ConsumerRule is what a migration does while the queue has consumers.
 type ConsumerRule string
 
 const (
-	// RefuseConsumers ends the migration with ErrConsumers before it has begun.
+	// RefuseConsumers returns ErrConsumers before anything is changed.
 	RefuseConsumers ConsumerRule = "refuse"
 	// AwaitConsumers waits until there are none.
 	AwaitConsumers ConsumerRule = "wait"
-	// IgnoreConsumers goes on. They share in emptying the queue, which is deleted when they hold no message;
-	// the broker cancels them then. One that declares the queue as it was, in that moment, is in the way.
+	// IgnoreConsumers migrates the queue while it is consumed. Consumers help to empty it. It is deleted when they have no unacked
+	// messages, and the broker then cancels them. A consumer that declares the queue with its old arguments at that moment is in the way.
 	IgnoreConsumers ConsumerRule = "ignore"
 )
 
-// MigrationProgress tells how far a migration is.
+// MigrationProgress is how far a migration is.
 type MigrationProgress struct {
-	Step    int    // which one is being done, from 1, of those of this run
-	Steps   int    // how many there are
-	Now     Step   // it
-	Moved   int    // messages that this run has moved, there and back
-	Left    int    // messages still to be moved by this step, as far as the broker could tell
-	Waiting string // for what, if anything
+	Step    int    // the number of the current step in this run, from 1
+	Steps   int    // how many steps there are
+	Now     Step   // the current step
+	Moved   int    // messages that this run has moved, in both directions
+	Left    int    // messages that this step has still to move, as far as the broker knew
+	Waiting string // what the migration waits for, if anything
 }
 
-// ErrConsumers: the queue has consumers, and a migration would delete it under them.
+// ErrConsumers: the queue has consumers, or consumers of another queue publish to it. Stop them, or set MigrateOptions.Consumers.
 var ErrConsumers = errors.New("the queue has consumers")
 
 const defaultSettle = 12 * time.Second
 
-// PlanMigration looks at the broker, and says what Migrate would do there. It changes nothing, except that it declares and deletes a queue
-// rehop.try.… to try the new arguments. It needs the management API.
+// PlanMigration returns what Migrate would do. It changes nothing, but it declares and deletes a queue rehop.try.ID to find out whether
+// the broker accepts the new arguments. It needs the management API.
 func (a *Admin) PlanMigration(ctx context.Context, plan topology.Plan, queue string, o MigrateOptions) (Migration, error) {
 	m, err := a.newMigration(plan, queue, o)
 	if err != nil {
 		return Migration{}, err
 	}
-	if err := m.look(ctx); err != nil {
+	if err := m.refresh(ctx); err != nil {
 		return Migration{}, m.fault(err)
 	}
-	return m.told(), nil
+	return m.value(), nil
 }
 
-// Migrate gives a queue the arguments that the plan says, under the same name, and loses no message. It needs the
-// management API.
+// Migrate gives a queue the arguments of the plan, under the same name, without losing messages. It needs the management API.
 //
-// Exchanges go on taking messages all the time. While the queue is replaced, its messages are kept in
-// layouts.MovingQueue(queue); each is moved there and back by a copy that the broker confirms before the
-// original is removed, with its properties, headers and routing key. Publishers that publish to the queue by its name,
-// through the default exchange, must pause: the queue is not deleted before nothing has come for
-// MigrateOptions.Settle.
+// Publishers can publish to exchanges all the time. While the queue is replaced, its messages are kept in the queue
+// rehop.moving.<queue>. Each message is moved there and back by a copy with the same properties, headers and routing key; the original
+// is removed after the broker has confirmed the copy. Publishers that use the name of the queue, through the default exchange, must
+// pause: the queue is deleted when no message has arrived for MigrateOptions.Settle.
 //
-// It is refused while a policy would take messages from the queue that keeps them or from the new one, and while policies
-// of the plan that are for the queue are not set: Apply sets them.
+// Migrate returns an error, and changes nothing, if a policy would remove messages from the queue that keeps them or from the new queue,
+// or if policies of the plan for the queue are not set; Apply sets them.
 //
-// When ctx ends or the process dies, the broker knows how far it was: Migrate goes on from there. Up to 256
-// messages that were under way each time a process died are then in the queue twice. Run with the plan of
-// the queue as it was, it goes back.
+// When ctx ends or the process dies, call Migrate again: it continues from what it finds on the broker. Each time a process dies, up to
+// 256 messages may be in the queue twice. With the plan of the old queue, Migrate undoes an unfinished migration.
 func (a *Admin) Migrate(ctx context.Context, plan topology.Plan, queue string, o MigrateOptions) (Migration, error) {
 	m, err := a.newMigration(plan, queue, o)
 	if err != nil {
@@ -128,10 +121,10 @@ func (a *Admin) Migrate(ctx context.Context, plan topology.Plan, queue string, o
 		return Migration{}, m.ended(ctx, err)
 	}
 	defer m.unlock()
-	if err := m.look(ctx); err != nil {
+	if err := m.refresh(ctx); err != nil {
 		return Migration{}, m.ended(ctx, err)
 	}
-	all := m.told()
+	all := m.value()
 	if err := m.run(ctx); err != nil {
 		return all, m.ended(ctx, err)
 	}
@@ -143,22 +136,22 @@ type migration struct {
 	admin    *Admin
 	want     topology.Queue
 	policies []topology.Policy // of the plan
-	letters  topology.Plan     // where dead letters of the queue as planned rest
+	letters  topology.Plan     // where the planned queue dead-letters to
 	options  MigrateOptions
 
-	have     topology.LiveQueue // the queue as it was when it was last looked at
-	kept     topology.LiveQueue // the one in which messages are kept
-	fresh    topology.LiveQueue // the queue as it will be, with what policies make of it
+	have     topology.LiveQueue // the queue, at the last refresh
+	kept     topology.LiveQueue // the queue that keeps messages
+	fresh    topology.LiveQueue // the new queue, with its settings by policies
 	changes  topology.Diff
-	missing  topology.Plan // of letters, what is not on the broker
+	missing  topology.Plan // what of letters the broker does not have
 	state    migrationState
-	consumed bool                 // subscriptions consume the queue; otherwise messages rest there
+	consumed bool                 // subscriptions consume the queue; otherwise it may be a failed queue
 	movers   []topology.LiveQueue // queues with consumers that publish to this one by its name
 	feeders  []feeder             // queues that dead-letter to this one by its name
 	instant  bool                 // the broker's statistics are never late
 	tried    bool                 // the broker has accepted a queue with the wanted arguments
 	typing   *typing              // of bindings
-	unread   bool                 // which policies will apply to the one that keeps messages only the broker can tell
+	unread   bool                 // only the broker knows which policies apply to the queue that keeps messages
 
 	progress MigrationProgress
 	moved    volume
@@ -175,11 +168,11 @@ func (a *Admin) newMigration(plan topology.Plan, queue string, o MigrateOptions)
 	case i < 0:
 		return nil, m.fault(errors.New("the plan has no such queue"))
 	case plan.Queues[i].Passive:
-		return nil, m.fault(errors.New("in the plan it belongs to somebody else"))
+		return nil, m.fault(errors.New("in the plan it belongs to another application"))
 	case plan.Queues[i].Temporary():
-		return nil, m.fault(errors.New("in the plan it comes and goes with its consumers: stop those, and it is declared as planned"))
+		return nil, m.fault(errors.New("in the plan it is a temporary queue: stop its consumers, and it is declared as planned when they start again"))
 	case plan.Queues[i].Args["x-queue-type"] == "stream":
-		return nil, m.fault(errors.New("a stream keeps what was consumed, so there is no moving it"))
+		return nil, m.fault(errors.New("a stream keeps consumed messages, so it cannot be migrated"))
 	case !slices.Contains([]ConsumerRule{RefuseConsumers, AwaitConsumers, IgnoreConsumers}, o.Consumers):
 		return nil, m.fault(fmt.Errorf("option Consumers is %q, must be %q, %q or %q", o.Consumers, RefuseConsumers, AwaitConsumers, IgnoreConsumers))
 	case o.Settle < 0:
@@ -193,8 +186,7 @@ func (m *migration) fault(err error) error {
 	return fmt.Errorf("migrate queue %q: %w", m.want.Name, err)
 }
 
-// ended is why a run has ended. When ctx has, what was under way says something of a connection that did not answer, which is
-// nobody's concern.
+// ended is the error with which a run ends. If ctx has ended, the error of the interrupted call is about a connection, and of no use.
 func (m *migration) ended(ctx context.Context, err error) error {
 	cause := ctx.Err()
 	if cause == nil || !errors.Is(err, cause) {
@@ -202,7 +194,7 @@ func (m *migration) ended(ctx context.Context, err error) error {
 	}
 	how := "canceled"
 	if errors.Is(cause, context.DeadlineExceeded) {
-		how = "its time was up"
+		how = "timed out"
 	}
 	if m.progress.Step == 0 {
 		return m.fault(fmt.Errorf("%s before it had begun: %w", how, cause))
@@ -211,11 +203,11 @@ func (m *migration) ended(ctx context.Context, err error) error {
 	if m.progress.Waiting != "" {
 		waiting = ", while it waited for " + m.progress.Waiting
 	}
-	return m.fault(fmt.Errorf("%s at step %d of %d (%s)%s; run it again, and it goes on: %w", how, m.progress.Step, m.progress.Steps, m.progress.Now, waiting, cause))
+	return m.fault(fmt.Errorf("%s at step %d of %d (%s)%s; run it again to continue: %w", how, m.progress.Step, m.progress.Steps, m.progress.Now, waiting, cause))
 }
 
-// told is the migration as a value.
-func (m *migration) told() Migration {
+// value is the migration as users see it.
+func (m *migration) value() Migration {
 	all := Migration{Queue: m.want.Name, Changes: m.changes, Resumed: m.state.aside || m.state.gate || m.state.back}
 	all.Steps = m.steps()
 	if len(all.Steps) > 0 {
@@ -224,7 +216,7 @@ func (m *migration) told() Migration {
 	return all
 }
 
-// steps are what is left to do if nobody else changes anything.
+// steps are the steps that are left, if nobody else changes anything.
 func (m *migration) steps() []Step {
 	var all []Step
 	s := m.state
@@ -241,13 +233,13 @@ func (m *migration) steps() []Step {
 func (m *migration) warnings() []string {
 	var all []string
 	if ttl, _ := limitOf(m.fresh, "message-ttl"); ttl > 0 {
-		all = append(all, fmt.Sprintf("the time to live of %v begins anew for each message", time.Duration(ttl)*time.Millisecond))
+		all = append(all, fmt.Sprintf("the message TTL of %v starts again for each message", time.Duration(ttl)*time.Millisecond))
 	}
 	if len(m.state.direct)+len(m.state.diverted) == 0 {
 		all = append(all, "no exchange is bound to the queue: publishers that publish to it by its name must pause")
 	}
 	if m.unread && m.kept.Name == "" {
-		all = append(all, fmt.Sprintf("only the broker can tell whether a policy takes messages from queue %q: it is asked when that is there", layouts.MovingQueue(m.want.Name)))
+		all = append(all, fmt.Sprintf("only the broker can tell whether a policy removes messages from queue %q: that is checked when the queue exists", layouts.MovingQueue(m.want.Name)))
 	}
 	if !m.state.wanted {
 		all = append(all, m.feederWarnings()...)
@@ -258,11 +250,11 @@ func (m *migration) warnings() []string {
 	return all
 }
 
-// run does what is left to do, and looks at the broker again until that is nothing.
+// run does the steps that are left, and refreshes the state until there are none.
 func (m *migration) run(ctx context.Context) error {
 	for first := true; ; first = false {
 		if !first {
-			if err := m.look(ctx); err != nil {
+			if err := m.refresh(ctx); err != nil {
 				return err
 			}
 		}
@@ -278,8 +270,8 @@ func (m *migration) run(ctx context.Context) error {
 	}
 }
 
-// errLook: what is to be done next depends on what is on the broker now.
-var errLook = errors.New("look again")
+// errChanged: the broker has changed, so the next steps must be found again.
+var errChanged = errors.New("the broker has changed")
 
 func (m *migration) runSteps(ctx context.Context, steps []Step) error {
 	m.progress.Steps = m.progress.Step + len(steps)
@@ -289,10 +281,10 @@ func (m *migration) runSteps(ctx context.Context, steps []Step) error {
 		}
 		m.progress.Step++
 		m.progress.Now, m.progress.Left, m.progress.Waiting = step, 0, ""
-		m.tell()
+		m.report()
 		err := m.do(ctx, step)
 		switch {
-		case errors.Is(err, errLook):
+		case errors.Is(err, errChanged):
 			return nil
 		case err != nil:
 			return fmt.Errorf("%s: %w", step, err)
@@ -302,22 +294,22 @@ func (m *migration) runSteps(ctx context.Context, steps []Step) error {
 	return nil
 }
 
-func (m *migration) tell() {
+func (m *migration) report() {
 	if m.options.Progress != nil {
 		m.options.Progress(m.progress)
 	}
 }
 
-// waiting says for what the migration waits, and waits a little.
+// waiting reports what the migration waits for, and waits for a moment.
 func (m *migration) waiting(ctx context.Context, forWhat string) error {
 	m.progress.Waiting = forWhat
-	m.tell()
-	if err := rabbit.Pause(ctx, lookAgain); err != nil {
+	m.report()
+	if err := rabbit.Pause(ctx, pollPause); err != nil {
 		return err
 	}
 	m.progress.Waiting = ""
 	return nil
 }
 
-// lookAgain is the pause between looks at what others have to do.
-const lookAgain = 200 * time.Millisecond
+// pollPause is the pause before the broker is asked again.
+const pollPause = 200 * time.Millisecond

@@ -2,13 +2,11 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,32 +16,32 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// do takes one step. Each can be repeated.
+// do does one step. Each can be repeated.
 func (m *migration) do(ctx context.Context, step Step) error {
 	queue, moving := m.want.Name, layouts.MovingQueue(m.want.Name)
 	gateToQueue := topology.Binding{Source: moving, Destination: queue}
 	diverted := step.binding
 	diverted.Destination, diverted.ToExchange = moving, true
 	switch step.Action {
-	case ActionLetters:
+	case ActionDeadLetters:
 		return m.admin.write.Declare(ctx, m.missing)
 	case ActionPrepare:
 		return m.prepare(ctx)
 	case ActionDivert:
 		return m.bind(ctx, diverted)
-	case ActionRelease:
+	case ActionUnbind:
 		return m.unbind(ctx, step.binding)
 	case ActionRestore:
 		return m.bind(ctx, step.binding)
-	case ActionWithdraw:
+	case ActionUndivert:
 		return m.unbind(ctx, diverted)
 	case ActionClose:
 		return m.unbind(ctx, gateToQueue)
 	case ActionOpen:
 		return m.bind(ctx, gateToQueue)
-	case ActionCarry:
+	case ActionMove:
 		return m.catchUp(ctx, queue, layouts.AsideExchange(queue))
-	case ActionAhead:
+	case ActionReturnEarly:
 		return m.catchUp(ctx, moving, layouts.BackExchange(queue))
 	case ActionEmpty:
 		return m.vacate(ctx)
@@ -51,14 +49,14 @@ func (m *migration) do(ctx context.Context, step Step) error {
 		return m.delete(ctx)
 	case ActionDeclare:
 		return m.declare(ctx, topology.Plan{Queues: []topology.Queue{m.want}})
-	case ActionLead:
+	case ActionPrepareReturn:
 		back := layouts.BackExchange(queue)
 		return m.declare(ctx, topology.Plan{
 			Exchanges: []topology.Exchange{{Name: back, Type: "fanout"}},
 			Bindings:  []topology.Binding{{Source: back, Destination: queue}},
 		})
 	case ActionReturn:
-		// Nobody else consumes it: the lock sees to that.
+		// Because of the lock, nobody else consumes it.
 		return m.empty(ctx, moving, layouts.BackExchange(queue), min(m.options.Settle, inFlight))
 	case ActionClear:
 		return m.clear(ctx)
@@ -66,10 +64,10 @@ func (m *migration) do(ctx context.Context, step Step) error {
 	return fmt.Errorf("there is no step %q", step.Action)
 }
 
-// inFlight is how long a message may take from an exchange that was asked where it goes to the queue.
+// inFlight is how long a message may take from the exchange, after it was routed, to the queue.
 const inFlight = time.Second
 
-// keeping is what keeps messages meanwhile. The gate leads to the queue until the first binding leads to it.
+// keeping is what keeps messages during the migration. The gate is bound to the queue until the first binding is diverted to it.
 func (m *migration) keeping() topology.Plan {
 	queue := m.want.Name
 	gate, aside := layouts.MovingQueue(queue), layouts.AsideExchange(queue)
@@ -89,15 +87,14 @@ func (m *migration) keeping() topology.Plan {
 	return plan
 }
 
-// keepingArgs are those of the queue that keeps messages. What expires there goes where it would have gone
-// from the queue itself.
+// keepingArgs are the arguments of the queue that keeps messages. Messages that expire there are dead-lettered as from the queue itself.
 func (m *migration) keepingArgs() topology.Args {
 	kind := layout.Classic
-	if m.have.Type == string(layout.Quorum) || layouts.IsQuorum(m.want) {
+	if m.have.Type == quorum || layouts.IsQuorum(m.want) {
 		kind = layout.Quorum
 	}
 	args := layouts.KeepArgs(kind)
-	args["x-overflow"] = "reject-publish" // should a policy limit it: what is confirmed must not drop what was before it
+	args["x-overflow"] = "reject-publish" // if a policy limits its length, new messages must not push out others
 	exchange, dies := m.have.Effective("dead-letter-exchange")
 	if !dies {
 		return args
@@ -116,15 +113,15 @@ func (m *migration) bind(ctx context.Context, b topology.Binding) error {
 	return m.admin.write.Declare(ctx, topology.Plan{Bindings: []topology.Binding{b}})
 }
 
-// unbind removes a binding through the management API, which does so in one call for each that it shows.
+// unbind removes a binding with the management API. If several bindings are equal, it removes all of them.
 func (m *migration) unbind(ctx context.Context, b topology.Binding) error {
 	api, kind := m.admin.management, "q"
 	if b.ToExchange {
 		kind = "e"
 	}
-	ends := fmt.Sprintf("/api/bindings/%s/e/%s/%s/%s", url.PathEscape(api.vhost), url.PathEscape(b.Source), kind, url.PathEscape(b.Destination))
+	path := api.path("/api/bindings/%s/e/%s/"+kind+"/%s", b.Source, b.Destination)
 	var found []apiRoute
-	if err := api.call(ctx, http.MethodGet, ends, nil, &found); err != nil && !missing(err) {
+	if err := api.call(ctx, http.MethodGet, path, nil, &found); err != nil && !missing(err) {
 		return err
 	}
 	typed, err := m.typing.routes(ctx, found)
@@ -135,26 +132,21 @@ func (m *migration) unbind(ctx context.Context, b topology.Binding) error {
 		if !b.Equal(typed[i]) {
 			continue
 		}
-		if err := api.call(ctx, http.MethodDelete, ends+"/"+url.PathEscape(f.Properties), nil, nil); err != nil && !missing(err) {
+		if err := api.call(ctx, http.MethodDelete, path+"/"+url.PathEscape(f.Properties), nil, nil); err != nil && !missing(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func missing(err error) bool {
-	var s *statusError
-	return errors.As(err, &s) && s.status == http.StatusNotFound
-}
-
-// delete deletes the queue if it is empty and unused, and if nobody has bound it meanwhile. A quorum queue is not
-// asked for that by the broker.
+// delete deletes the queue if it is empty and unused, and if nobody has bound it meanwhile. It checks that itself, because the broker does not
+// check it for quorum queues.
 func (m *migration) delete(ctx context.Context) error {
-	if err := m.look(ctx); err != nil {
+	if err := m.refresh(ctx); err != nil {
 		return err
 	}
 	if len(m.state.direct) > 0 || m.state.open && len(m.state.diverted) > 0 {
-		return errLook
+		return errChanged
 	}
 	queue := m.want.Name
 	depth, err := m.admin.read.InspectClosely(ctx, queue)
@@ -163,20 +155,20 @@ func (m *migration) delete(ctx context.Context) error {
 	}
 	ignore := m.options.Consumers == IgnoreConsumers
 	if depth.Messages > 0 || depth.Consumers > 0 && !ignore {
-		return errLook
+		return errChanged
 	}
-	spare := m.have.Type == string(layout.Classic) && !(ignore && depth.Consumers > 0)
+	spare := m.have.Type == classic && !(ignore && depth.Consumers > 0)
 	lost, err := m.admin.write.DeleteQueue(ctx, queue, spare)
 	switch {
 	case errors.Is(err, rabbit.ErrInUse):
-		return errLook
+		return errChanged
 	case err == nil && lost > 0:
-		return fmt.Errorf("%d messages came by the queue's name in the moment in which it was deleted, and are lost: have those who publish by name pause", lost)
+		return fmt.Errorf("%d messages were published to the name of the queue at the moment when it was deleted, and are lost: pause publishers that use its name", lost)
 	}
 	return err
 }
 
-// clear deletes what was only there for the migration, from the way in on.
+// clear deletes what was declared for the migration, in the direction in which messages flow.
 func (m *migration) clear(ctx context.Context) error {
 	queue := m.want.Name
 	moving := layouts.MovingQueue(queue)
@@ -186,13 +178,13 @@ func (m *migration) clear(ctx context.Context) error {
 		}
 	}
 	if m.kept.Name != "" || m.state.aside {
-		depth, err := m.admin.read.InspectClosely(ctx, moving)
+		depth, _, err := existing(m.admin.read.InspectClosely(ctx, moving))
 		switch {
-		case err != nil && !errors.Is(queueError(err), ErrNoQueue):
+		case err != nil:
 			return err
-		case err == nil && depth.Messages > 0:
+		case depth.Messages > 0:
 			m.state.returned = false
-			return errLook
+			return errChanged
 		}
 		if _, err := m.admin.write.DeleteQueue(ctx, moving, false); err != nil {
 			return err
@@ -201,12 +193,11 @@ func (m *migration) clear(ctx context.Context) error {
 	return m.admin.write.DeleteExchange(ctx, layouts.BackExchange(queue))
 }
 
-// lock keeps others from migrating the queue at the same time. The broker forgets it with the connection that
-// reads messages, and gives back what that held.
+// lock keeps others from migrating or reading the queue at the same time. The broker removes the lock with the connection that reads messages, and
+// requeues what that has read.
 func (m *migration) lock(ctx context.Context) error {
 	err := m.admin.read.Declare(ctx, topology.Plan{Queues: []topology.Queue{{Name: layouts.LockQueue(m.want.Name), Exclusive: true}}})
-	var d *rabbit.DeclareError
-	if errors.As(err, &d) && d.Code == resourceLocked {
+	if declareCode(err) == resourceLocked {
 		return errors.New("it is being migrated; if the process that did so has died, the broker notices within seconds")
 	}
 	return err
@@ -215,58 +206,78 @@ func (m *migration) lock(ctx context.Context) error {
 func (m *migration) unlock() {
 	ctx, cancel := context.WithTimeout(context.Background(), unlockLimit)
 	defer cancel()
-	// If that fails, the connection ends, and the lock with it.
+	// If that fails, the lock ends with the connection.
 	_, _ = m.admin.read.DeleteQueue(ctx, layouts.LockQueue(m.want.Name), false)
 }
 
 const unlockLimit = 2 * time.Second
 
-// number reads an argument that is a whole number.
-func number(v any) (int, bool) {
-	switch v := v.(type) {
-	case int:
-		return v, true
-	case int32:
-		return int(v), true
-	case int64:
-		return int(v), true
-	case float64:
-		return int(v), v == math.Trunc(v)
-	case json.Number:
-		n, err := v.Int64()
-		return int(n), err == nil
+// tryExpires is after how long the broker deletes a queue that was declared to try its arguments, if this process dies.
+const tryExpires = time.Minute
+
+// try finds out whether the broker accepts the new arguments, before the old queue is deleted. It does nothing once the new queue exists, or was tried
+// in this run.
+func (m *migration) try(ctx context.Context) error {
+	if m.state.wanted || m.tried {
+		return nil
 	}
-	return 0, false
+	err := m.admin.tryQueue(ctx, m.want)
+	if d, ok := errors.AsType[*rabbit.DeclareError](err); ok && !errors.Is(err, errNotTried) {
+		return fmt.Errorf("the broker refuses a queue with %s: %s (%d); nothing has been changed. Correct the arguments in the plan, or what the broker names, and run it again",
+			arguments(m.want.Args), d.Reason, d.Code)
+	}
+	m.tried = err == nil
+	return err
 }
 
-// plainValue is a value in which all whole numbers are of one type.
-func plainValue(v any) any {
-	if n, ok := number(v); ok {
-		return n
+// errNotTried: the user may not declare the queue for the trial.
+var errNotTried = errors.New("the arguments were not tried: give the user configure permission for queues " + tryPrefix + "*")
+
+// tryQueue declares a permanent queue under another name, and deletes it. If the broker refuses it, the error is a *rabbit.DeclareError with the name of
+// the queue itself.
+func (a *Admin) tryQueue(ctx context.Context, want topology.Queue) error {
+	q := want
+	q.Name = tryPrefix + rabbit.NewID()
+	q.Args = make(topology.Args)
+	maps.Copy(q.Args, want.Args)
+	// The plan's own x-expires is tried if it is short enough: the broker may not accept it.
+	const most = int(tryExpires / time.Millisecond)
+	if own, set := number(q.Args["x-expires"]); q.Args["x-expires"] == nil || set && own > most {
+		q.Args["x-expires"] = int64(most)
 	}
-	return v
+	err := a.write.Declare(ctx, topology.Plan{Queues: []topology.Queue{q}})
+	d, isRefusal := errors.AsType[*rabbit.DeclareError](err)
+	if isRefusal && d.Code == accessRefused && strings.Contains(d.Reason, q.Name) {
+		return fmt.Errorf("%w: %w", errNotTried, err)
+	}
+	if isRefusal {
+		refused := *d
+		refused.Name, refused.Reason, refused.Hint = want.Name, strings.ReplaceAll(d.Reason, q.Name, want.Name), "correct this in the plan, or what the broker names"
+		return &refused
+	}
+	if err != nil {
+		return err
+	}
+	longer, end := rabbit.Grace(ctx, unlockLimit)
+	defer end()
+	_, err = a.write.DeleteQueue(longer, q.Name, false)
+	return err
 }
 
-// argument is a value as people read it.
-func argument(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "none"
-	case string:
-		return fmt.Sprintf("%q", v)
+// declare declares a part of what the migration needs. If the broker refuses the queue itself because another program has declared it meanwhile with its
+// old arguments, the next refresh shows what to do.
+func (m *migration) declare(ctx context.Context, plan topology.Plan) error {
+	err := m.admin.write.Declare(ctx, plan)
+	d, isRefusal := errors.AsType[*rabbit.DeclareError](err)
+	if !isRefusal || d.Code != preconditionFailed || d.Object != "queue" || d.Name != m.want.Name {
+		return err
 	}
-	return fmt.Sprint(v)
-}
-
-// arguments are as in: x-message-ttl 5000, x-queue-type "quorum".
-func arguments(args topology.Args) string {
-	if len(args) == 0 {
-		return "no arguments"
+	_, exists, fault := existing(m.admin.read.Inspect(ctx, m.want.Name))
+	switch {
+	case exists:
+		return errChanged
+	case fault == nil:
+		return fmt.Errorf("%w; its messages are kept meanwhile, and the same migration continues when the broker accepts the queue", err)
 	}
-	var all []string
-	for name, value := range args {
-		all = append(all, name+" "+argument(value))
-	}
-	slices.Sort(all)
-	return strings.Join(all, ", ")
+	return errors.Join(err, fault)
 }

@@ -4,34 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rehop/rehop/internal/envelope"
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/topology"
 )
 
 const (
-	// underWay is how many messages are moved together, and movedTwice how many the broker may have given us. When
-	// the process dies, those of them whose copies were confirmed and whose removal was not are there twice.
+	// underWay is how many messages are moved together, and movedTwice how many may be unacked. If the process dies, those whose copies were confirmed and
+	// whose removal was not exist twice.
 	underWay   = 2 * batchSize
 	movedTwice = 2 * underWay
-	// inHand is about how many bytes the messages may have that are in hand at once. The first few tell how large they are.
-	inHand   = 64 << 20
-	firstFew = 16
-	// idle is how long a queue that had messages may take to deliver the next one. Others may have taken it.
+	// windowBytes is about how many bytes of unacked messages there may be. The first few messages show how large they are.
+	windowBytes = 64 << 20
+	firstFew    = 16
+	// idle is how long a queue that had messages may take to deliver the next one. Other consumers may have taken it.
 	idle = 5 * time.Second
-	// lastWord is how long the broker may take to confirm what is under way when a migration is canceled.
-	lastWord = 5 * time.Second
-	// Behind publishers that never pause, a queue is not emptied; it is near enough to that with so few messages, or
-	// after so many rounds.
+	// cancelGrace is how long the broker may take to confirm messages after a migration was canceled.
+	cancelGrace = 5 * time.Second
+	// A queue with publishers that never pause does not get empty. It is near enough to that with fewLeft messages, or after maxRounds rounds.
 	fewLeft   = 16
 	maxRounds = 20
 	// refusedPause is the pause after the broker has refused a message.
 	refusedPause = 100 * time.Millisecond
 )
 
-// empty moves messages until none has come for a while.
+// empty moves messages until none has arrived for a while.
 func (m *migration) empty(ctx context.Context, from, exchange string, quiet time.Duration) error {
 	last := time.Now()
 	for {
@@ -48,13 +49,13 @@ func (m *migration) empty(ctx context.Context, from, exchange string, quiet time
 		case time.Since(last) >= quiet:
 			return nil
 		}
-		if err := rabbit.Pause(ctx, min(lookAgain, quiet-time.Since(last))); err != nil {
+		if err := rabbit.Pause(ctx, min(pollPause, quiet-time.Since(last))); err != nil {
 			return err
 		}
 	}
 }
 
-// catchUp moves messages while more come, so that few are left when they are led elsewhere: those come late.
+// catchUp moves messages while more arrive, so that few are left when the gate is switched: those get behind newer ones.
 func (m *migration) catchUp(ctx context.Context, from, exchange string) error {
 	for range maxRounds {
 		if err := m.carry(ctx, from, exchange); err != nil {
@@ -68,10 +69,9 @@ func (m *migration) catchUp(ctx context.Context, from, exchange string) error {
 	return nil
 }
 
-// carry moves as many messages as are in a queue now, in their order, through an exchange that leads to one
-// queue alone.
+// carry moves as many messages as are in a queue now, in their order, through an exchange that routes to one queue only.
 func (m *migration) carry(ctx context.Context, from, exchange string) error {
-	// On this connection nobody else can hold messages of the queue then.
+	// With the lock, nobody else has unacked messages of the queue on this connection.
 	if err := m.lock(ctx); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (m *migration) carry(ctx context.Context, from, exchange string) error {
 	for left := depth.Messages; left > 0; {
 		n := left
 		if m.moved.messages == 0 {
-			n = min(left, firstFew) // how large they are is not known yet
+			n = min(left, firstFew) // their size is not known yet
 		}
 		if err := m.carrySome(ctx, from, exchange, n); err != nil {
 			return err
@@ -92,16 +92,16 @@ func (m *migration) carry(ctx context.Context, from, exchange string) error {
 	return nil
 }
 
-// volume is what a run has moved.
+// volume is how much a run has moved.
 type volume struct{ messages, bytes int }
 
-// window is how many messages may be in hand at once, so that they fit into memory.
+// window is how many messages may be unacked, so that they fit into memory.
 func (v volume) window() int {
 	if v.messages == 0 {
 		return firstFew
 	}
 	mean := max(1, v.bytes/v.messages)
-	return min(movedTwice, max(1, inHand/mean))
+	return min(movedTwice, max(1, windowBytes/mean))
 }
 
 func (m *migration) carrySome(ctx context.Context, from, exchange string, n int) error {
@@ -113,7 +113,7 @@ func (m *migration) carrySome(ctx context.Context, from, exchange string, n int)
 	c := &carriage{migration: m, session: session, from: from, exchange: exchange, n: n, window: window, deliveries: make(chan rabbit.Delivery, window)}
 	go c.receive()
 	err = c.all(ctx)
-	session.Close() // gives back what was not moved
+	session.Close() // the broker requeues what was not moved
 	for range c.deliveries {
 	}
 	return err
@@ -121,21 +121,20 @@ func (m *migration) carrySome(ctx context.Context, from, exchange string, n int)
 
 // carriage moves messages from one queue to another.
 //
-// It takes exactly as many as it wants. RabbitMQ gives back, and counts, what is on its way to a consumer that is
-// canceled; so the last ones are removed from their queue only when all have come, and until then the broker
-// sends no more.
+// It receives exactly as many as it wants. When a consumer is canceled, RabbitMQ requeues messages that are on their way to it, which counts as a
+// delivery. So the last messages are acked only when all have arrived, and until then the broker sends no more.
 type carriage struct {
 	*migration
 	session    *rabbit.Session
 	from       string
 	exchange   string
 	n          int                  // how many it wants
-	window     int                  // how many the broker sends ahead
-	taken      int                  // so many have come
-	removed    int                  // so many have been removed from their queue
-	confirmed  []rabbit.Delivery    // and not yet removed
-	unmoved    []rabbit.Delivery    // what could not be moved, at the end
-	deliveries chan rabbit.Delivery // closed when no more will come
+	window     int                  // how many the broker sends without an ack
+	taken      int                  // how many have arrived
+	removed    int                  // how many were removed from their queue
+	confirmed  []rabbit.Delivery    // copies were confirmed, originals not yet removed
+	unmoved    []rabbit.Delivery    // messages that could not be moved
+	deliveries chan rabbit.Delivery // closed when no more will arrive
 }
 
 func (c *carriage) receive() {
@@ -159,14 +158,14 @@ func (c *carriage) all(ctx context.Context) error {
 			end = err
 		}
 		c.progress.Moved, c.progress.Left = c.moved.messages, max(0, c.n-c.taken)
-		c.tell()
+		c.report()
 	}
-	// Given back earlier, the first would come again behind the others.
+	// Not earlier: the first messages would be delivered again behind the others.
 	c.session.Cancel()
 	for _, d := range c.unmoved {
 		d.Requeue()
 	}
-	for d := range c.deliveries { // only if it ends early
+	for d := range c.deliveries { // there are some only if it ends early
 		d.Requeue()
 	}
 	if err := c.remove(c.n); err != nil {
@@ -174,21 +173,21 @@ func (c *carriage) all(ctx context.Context) error {
 	}
 	<-c.session.Ended() // the broker has every ack
 	if errors.Is(end, errIdle) {
-		return rabbit.Pause(ctx, lookAgain)
+		return rabbit.Pause(ctx, pollPause)
 	}
 	return end
 }
 
 // errIdle: the queue has fewer messages than it had.
-var errIdle = errors.New("no message has come")
+var errIdle = errors.New("no message has arrived")
 
-// batch takes the next messages. An error says why no more follow.
+// batch takes the next messages. An error is the reason why no more follow.
 func (c *carriage) batch(ctx context.Context) (batch []rabbit.Delivery, err error) {
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	for len(batch) < min(c.n-c.taken, underWay, c.window) {
 		if len(batch) > 0 && len(c.deliveries) == 0 {
-			break // what is here need not wait
+			break // messages that have arrived need not wait
 		}
 		select {
 		case d, ok := <-c.deliveries:
@@ -205,7 +204,7 @@ func (c *carriage) batch(ctx context.Context) (batch []rabbit.Delivery, err erro
 	return batch, nil
 }
 
-// remove removes moved messages from their queue until so many have been.
+// remove removes moved messages from their queue, until upTo were removed.
 func (c *carriage) remove(upTo int) error {
 	for len(c.confirmed) > 0 && c.removed < upTo {
 		if !c.confirmed[0].Ack() {
@@ -217,21 +216,21 @@ func (c *carriage) remove(upTo int) error {
 	return nil
 }
 
-// move publishes messages, and removes from their queue what the broker has confirmed. What it refuses, because
-// the queue is full, is tried again until ctx ends; what it can never take stays where it is.
+// move publishes messages, and removes those from their queue that the broker has confirmed. If it rejects a message because the queue is full, move
+// tries again until ctx ends; a message that it can never accept stays in its queue.
 func (c *carriage) move(ctx context.Context, batch []rabbit.Delivery) error {
-	// What is under way when ctx ends is waited for: otherwise it would be there twice.
+	// When ctx ends, this waits for confirms of published messages: otherwise they would exist twice.
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastWord, cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(cancelGrace, cancel) })()
 	for {
 		left, refusal, err := c.publish(late, batch)
 		if err == nil && len(left) == 0 {
 			return c.remove(c.n - c.window)
 		}
 		if err == nil {
-			c.progress.Waiting = fmt.Sprintf("the broker to take messages: %v", refusal)
-			c.tell()
+			c.progress.Waiting = fmt.Sprintf("the broker to accept messages: %v", refusal)
+			c.report()
 			if err = rabbit.Pause(ctx, refusedPause); err == nil {
 				c.progress.Waiting = ""
 			}
@@ -248,7 +247,7 @@ func (c *carriage) move(ctx context.Context, batch []rabbit.Delivery) error {
 func (c *carriage) publish(ctx context.Context, batch []rabbit.Delivery) (left []rabbit.Delivery, refusal, fault error) {
 	items := make([]rabbit.Item, len(batch))
 	for i, d := range batch {
-		items[i] = rabbit.Item{Exchange: c.exchange, Key: d.RoutingKey, Message: c.copyOf(d.Delivery)}
+		items[i] = rabbit.Item{Exchange: c.exchange, Key: d.RoutingKey, Message: c.copyWithOrigin(d.Delivery)}
 	}
 	for i, err := range c.admin.sender.PublishBatch(ctx, items, true) {
 		switch {
@@ -267,18 +266,11 @@ func (c *carriage) publish(ctx context.Context, batch []rabbit.Delivery) (left [
 	return left, refusal, fault
 }
 
-// copyOf is a message as it was published, and with where it was published to, which the broker forgets.
-func (m *migration) copyOf(d rabbit.Message) *rabbit.Publishing {
-	p := &rabbit.Publishing{
-		MessageId: d.MessageId, Body: d.Body, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding,
-		DeliveryMode: d.DeliveryMode, Priority: d.Priority, Timestamp: d.Timestamp, Expiration: d.Expiration,
-		CorrelationId: d.CorrelationId, ReplyTo: d.ReplyTo, Type: d.Type, AppId: d.AppId, Headers: make(rabbit.Table, len(d.Headers)+4),
-	}
-	if p.MessageId == "" {
-		p.MessageId = rabbit.NewID() // what is sent again can then be told from its copy
-	}
+// copyWithOrigin is a copy of a message, with the exchange and the key to which it was published, which the broker does not keep.
+func (m *migration) copyWithOrigin(d rabbit.Message) *rabbit.Publishing {
+	p := copyOf(d)
 	for name, value := range d.Headers {
-		// The broker counts anew in each queue.
+		// The broker counts in each queue separately.
 		if name != "x-delivery-count" && name != "x-acquired-count" {
 			p.Headers[name] = value
 		}
@@ -293,10 +285,7 @@ func (m *migration) copyOf(d rabbit.Message) *rabbit.Publishing {
 		origin.Exchange, origin.Key = m.admin.layouts.of(m.want.Name).Origin(layouts.Message{Queue: m.want.Name, ID: d.MessageId, Exchange: d.Exchange, Key: d.RoutingKey,
 			Headers: headers, Body: d.Body, ContentType: d.ContentType, Redelivered: d.Redelivered})
 	}
-	with := make(map[string]any, len(p.Headers)+4)
-	for name, value := range p.Headers {
-		with[name] = value
-	}
+	with := maps.Clone(map[string]any(p.Headers))
 	origin.Write(with)
 	if size, err := rabbit.HeaderSize(rabbit.ToTable(with)); err == nil && size+roomForCounts <= rabbit.HeaderRoom(p) {
 		p.Headers = rabbit.ToTable(with)
@@ -304,5 +293,110 @@ func (m *migration) copyOf(d rabbit.Message) *rabbit.Publishing {
 	return p
 }
 
-// roomForCounts is what the broker may add to the headers until a message is delivered.
+// roomForCounts is how many bytes the broker may add to the headers until a message is delivered.
 const roomForCounts = 256
+
+// vacate moves messages out of the queue until it can be deleted: no message has arrived for Settle, none is unacked or delayed, and no other queue holds
+// messages that it would dead-letter to this one by its name.
+func (m *migration) vacate(ctx context.Context) error {
+	queue := m.want.Name
+	for {
+		if err := m.empty(ctx, queue, layouts.AsideExchange(queue), 0); err != nil {
+			return err
+		}
+		still, err := m.still(ctx)
+		if still || err != nil {
+			return err
+		}
+	}
+}
+
+// still waits until the queue can be deleted, or returns false if it has to be emptied again.
+func (m *migration) still(ctx context.Context) (bool, error) {
+	watched := []*statistics{{queue: m.have}}
+	for _, f := range m.feeders {
+		if f.lossy {
+			watched = append(watched, &statistics{queue: f.LiveQueue})
+		}
+	}
+	since := time.Now()
+	for passes := 1; ; passes++ {
+		pending := ""
+		for i, s := range watched {
+			ready, err := m.ready(ctx, s.queue)
+			switch {
+			case err != nil || i == 0 && ready > 0:
+				return false, err
+			case ready > 0:
+				return false, m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that it dead-letters to this one by its name", ready, s.queue.Name))
+			}
+			held, sure, err := s.away(ctx, m)
+			switch {
+			case err != nil:
+				return false, err
+			case held > 0 && i == 0:
+				return false, m.waiting(ctx, fmt.Sprintf("%d messages of queue %q that consumers hold or that it delays", held, s.queue.Name))
+			case held > 0:
+				return false, m.waiting(ctx, fmt.Sprintf("%d messages that consumers of queue %q hold or that it delays, and it dead-letters to this one by its name", held, s.queue.Name))
+			case !sure:
+				pending = s.queue.Name
+			}
+		}
+		left := m.options.Settle - time.Since(since)
+		// During the first pass a message may have moved from a queue that was not yet checked to one that was.
+		if left <= 0 && pending == "" && passes > 1 {
+			return true, nil
+		}
+		var err error
+		switch {
+		case left <= 0 && pending == "":
+		case left <= 0:
+			err = m.waiting(ctx, fmt.Sprintf("the broker to show whether consumers hold messages of queue %q", pending))
+		default:
+			err = rabbit.Pause(ctx, min(pollPause, left))
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+}
+
+// statistics are the broker's statistics of a queue since they were first read.
+//
+// Only statistics show unacked messages, and they are late: in RabbitMQ each queue writes them every few seconds, a collector collects what was
+// written every few seconds, and the API shows what was last collected. With the number of messages a queue writes the reductions that its process has
+// used. Writing uses some, so figures with other reductions are newer ones. The first figures may be older than the first request. The second
+// may be, too: written before it, and collected after it. The third were written after the second were collected, and so after the first request. But the
+// counts of a queue may be shown later than its reductions, up to seconds later if there are very many queues. One collection ends before the next begins,
+// so with the fourth reductions the counts are at least as new as the third.
+type statistics struct {
+	queue   topology.LiveQueue
+	began   time.Time
+	last    int // reductions
+	changes int // of them
+}
+
+// away is how many messages are unacked or delayed, and whether this figure is newer than the first call.
+func (s *statistics) away(ctx context.Context, m *migration) (n int, sure bool, err error) {
+	if s.began.IsZero() {
+		s.began = time.Now()
+	}
+	f, err := m.admin.management.figures(ctx, s.queue.Name)
+	switch {
+	case missing(err):
+		return 0, true, nil
+	case err != nil || f.Unacked == nil:
+		return 0, false, err
+	case m.instant:
+		return f.away(), true, nil
+	case f.Reductions == nil: // not RabbitMQ: other brokers are assumed to be no slower
+		return f.away(), time.Since(s.began) >= defaultSettle, nil
+	}
+	if now := *f.Reductions; now != s.last {
+		if s.last != 0 {
+			s.changes++
+		}
+		s.last = now
+	}
+	return f.away(), s.changes >= 3, nil
+}

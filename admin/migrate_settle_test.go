@@ -305,7 +305,7 @@ func migrateWhileHeld(t *testing.T, late *lateStatistics, hold time.Duration) {
 	}
 }
 
-// A broker that tells no statistics at all leaves the migration waiting, and says for what.
+// If a broker has no statistics at all, the migration waits and reports for what.
 func TestMigrateWithoutStatistics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWard(t, &lateStatistics{queue: "q", interval: time.Hour})
@@ -314,7 +314,7 @@ func TestMigrateWithoutStatistics(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute+100*time.Millisecond)
 		defer cancel()
 		_, err := w.admin.Migrate(ctx, wanted, "q", admin.MigrateOptions{})
-		if err == nil || !strings.Contains(err.Error(), `the broker to tell whether a consumer holds messages of queue "q"`) {
+		if err == nil || !strings.Contains(err.Error(), `the broker to show whether consumers hold messages of queue "q"`) {
 			t.Errorf("got %v, want that it waits for the broker", err)
 		}
 		if got := w.depth(layouts.MovingQueue("q")); got != 1 {

@@ -123,7 +123,7 @@ func TestMigrationWithAnotherPlan(t *testing.T) {
 	}
 }
 
-// Messages in hand are as many as fit into memory.
+// There are as many unacked messages as fit into memory.
 func TestMigrationWindow(t *testing.T) {
 	for _, c := range []struct {
 		moved volume

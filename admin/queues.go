@@ -2,82 +2,66 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/rehop/rehop/internal/layouts"
 	"github.com/rehop/rehop/internal/rabbit"
+	"github.com/rehop/rehop/topology"
 )
 
-// Queue is a queue that rehop subscriptions consume.
+// Queue is a queue that subscriptions of rehop consume.
 type Queue struct {
 	Name      string
-	Type      string // quorum or classic
+	Type      string // quorum or classic; empty if it is not known
 	Ready     int    // waiting to be delivered
-	Unacked   int    // delivered, not yet answered for
+	Unacked   int    // delivered and not yet acked; -1 if it is not known
 	Consumers int
-	// Waiting is how many messages wait for their next attempt in this queue. It is counted only by
-	// QueuesWithWaiting; else -1.
+	// Waiting is how many messages of this queue wait for their next attempt. Only QueuesWithWaiting counts them; otherwise it is -1.
 	Waiting int
-	// Failed is how many messages rest in its failed queue, which in some layouts all queues share.
+	// Failed is how many messages are in the failed queue. In some layouts all queues share one.
 	Failed int
-	// Migrating: the queue is being replaced by one with other arguments, and may not be there for a while.
+	// Migrating: the queue is being replaced by one with other arguments. For some time it may not exist.
 	Migrating bool
-	// Moving is how many messages are kept aside for it meanwhile.
+	// Moving is how many messages are kept in another queue during the migration.
 	Moving int
 }
 
 // Overview is what rehop has on a broker.
 type Overview struct {
 	Queues []Queue
-	// Steps and levels in which messages wait, with how many.
-	Waits []Wait
+	// DelayQueues are the queues in which messages wait for their next attempt.
+	DelayQueues []QueueSize
 	// Orphans is how many messages lost their queue while they waited.
 	Orphans int
 	// Unrouted is how many messages found no queue when they were published.
 	Unrouted int
-	// Recovered are the queues that a repair of the embedded broker has made for messages whose queue is lost.
-	Recovered []Wait
+	// Recovered are the queues that a repair of the embedded broker has created for messages whose queue is lost.
+	Recovered []QueueSize
 }
 
-// Wait is a queue in which messages wait, or were recovered.
-type Wait struct {
+// QueueSize is a queue with the number of its messages.
+type QueueSize struct {
 	Name     string
 	Messages int
 }
 
-type apiQueue struct {
-	Name      string `json:"name"`
-	Type      string `json:"type"`
-	Ready     int    `json:"messages_ready"`
-	Unacked   int    `json:"messages_unacknowledged"`
-	Delayed   int    `json:"messages_delayed"` // of a quorum queue of RabbitMQ 4.3
-	Consumers int    `json:"consumers"`
-}
-
-// messages is how many messages the queue holds.
-func (q apiQueue) messages() int { return q.Ready + q.Unacked + q.Delayed }
-
-type apiBinding struct {
-	Destination     string `json:"destination"`
-	DestinationType string `json:"destination_type"`
-}
-
-// Queues lists rehop's queues, by name. It needs the management API, whose figures are some seconds
-// old.
+// Queues lists rehop's queues, sorted by name. It needs the management API, whose message counts are a few seconds old.
 func (a *Admin) Queues(ctx context.Context) (Overview, error) {
-	var queues []apiQueue
-	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,messages_delayed,consumers", &queues); err != nil {
+	var listed []apiQueue
+	if err := a.management.get(ctx, "/api/queues/%s?columns=name,type,messages_ready,messages_unacknowledged,messages_delayed,consumers", &listed); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
 	var bindings []apiRoute
 	if err := a.management.get(ctx, "/api/exchanges/%s/"+layouts.ReturnExchange+"/bindings/source", &bindings); err != nil {
 		return Overview{}, fmt.Errorf("list queues: %w", err)
 	}
-	// The way back to it is what makes a queue rehop's.
-	ours := make(map[string]bool)
+	byName := make(map[string]topology.LiveQueue)
+	for _, q := range listed {
+		byName[q.Name] = q.live()
+	}
+	ours := make(map[string]bool) // a binding of the return exchange makes a queue rehop's
 	for _, b := range bindings {
 		if b.DestinationType == "queue" {
 			ours[b.Destination] = true
@@ -85,57 +69,49 @@ func (a *Admin) Queues(ctx context.Context) (Overview, error) {
 			ours[b.Key] = true
 		}
 	}
-	byName := make(map[string]apiQueue)
-	for _, q := range queues {
-		byName[q.Name] = q
-	}
+	recognised := a.layouts.recognise(ours, func(queue string) bool {
+		_, exists := byName[queue]
+		return exists
+	})
 	for name := range ours {
-		if _, exists := byName[name]; !exists { // it is about to be declared again
-			queues = append(queues, apiQueue{Name: name})
+		if _, exists := byName[name]; !exists { // a migration is about to declare it again
+			listed = append(listed, apiQueue{Name: name})
 		}
 	}
-	recognised := a.layouts.recognise(ours, func(queue string) bool {
-		_, there := byName[queue]
-		return there
-	})
+	slices.SortFunc(listed, func(x, y apiQueue) int { return strings.Compare(x.Name, y.Name) })
 	var o Overview
-	for _, q := range queues {
+	for _, listed := range listed {
+		q := listed.live()
+		size := QueueSize{Name: q.Name, Messages: q.Messages()}
 		of, consumed := recognised[q.Name]
 		switch {
 		case q.Name == layouts.OrphansQueue:
-			o.Orphans = q.messages()
+			o.Orphans = size.Messages
 		case q.Name == layouts.UnroutedQueue:
-			o.Unrouted = q.messages()
+			o.Unrouted = size.Messages
 		case layouts.IsRecoveredQueue(q.Name):
-			o.Recovered = append(o.Recovered, Wait{Name: q.Name, Messages: q.messages()})
+			o.Recovered = append(o.Recovered, size)
 		case layouts.IsWaitQueue(q.Name), layouts.IsLandingQueue(q.Name) && ours[q.Name]:
-			o.Waits = append(o.Waits, Wait{Name: q.Name, Messages: q.messages()})
+			o.DelayQueues = append(o.DelayQueues, size)
 		case consumed:
-			failed := byName[of.FailedQueue(q.Name)]
 			moving, migrating := byName[layouts.MovingQueue(q.Name)]
-			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked,
-				Consumers: q.Consumers, Waiting: -1, Failed: failed.messages(),
-				Migrating: migrating, Moving: moving.messages()})
+			o.Queues = append(o.Queues, Queue{Name: q.Name, Type: q.Type, Ready: q.Ready, Unacked: q.Unacked, Consumers: q.Consumers,
+				Waiting: -1, Failed: byName[of.FailedQueue(q.Name)].Messages(), Migrating: migrating, Moving: moving.Messages()})
 		}
-	}
-	slices.SortFunc(o.Queues, func(x, y Queue) int { return strings.Compare(x.Name, y.Name) })
-	for _, some := range [][]Wait{o.Waits, o.Recovered} {
-		slices.SortFunc(some, func(x, y Wait) int { return strings.Compare(x.Name, y.Name) })
 	}
 	return o, nil
 }
 
-// QueuesWithWaiting is Queues with the number of waiting messages of each queue. For that it takes
-// up to limit messages of each wait queue in hand and puts them back, which can make those late by
-// as long as it takes, never early.
+// QueuesWithWaiting is Queues with the number of waiting messages of each queue. To count them, it reads up to limit messages of
+// each delay queue and requeues them. This can delay their next attempt by the time that it takes; it is never early.
 func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, error) {
 	o, err := a.Queues(ctx)
 	if err != nil {
 		return o, err
 	}
 	counts := make(map[string]int)
-	for _, w := range o.Waits {
-		messages, err := a.peek(ctx, place{layout: a.layouts.usual, source: w.Name}, limit, Filter{})
+	for _, q := range o.DelayQueues {
+		messages, err := a.peek(ctx, place{layout: a.layouts.usual, source: q.Name}, limit, Filter{})
 		if err != nil {
 			return o, err
 		}
@@ -149,16 +125,16 @@ func (a *Admin) QueuesWithWaiting(ctx context.Context, limit int) (Overview, err
 	return o, nil
 }
 
-// Queue looks at one queue over AMQP, without the management API: Unacked is then -1.
+// Queue returns one queue. It uses only AMQP and needs no management API, so Type is empty, and Unacked and Waiting are -1. If the
+// queue or its failed queue does not exist, it returns ErrNoQueue.
 func (a *Admin) Queue(ctx context.Context, name string) (Queue, error) {
-	moving, err := a.read.Inspect(ctx, layouts.MovingQueue(name))
-	migrating := err == nil
-	if err != nil && !errors.Is(queueError(err), ErrNoQueue) {
+	moving, migrating, err := existing(a.read.Inspect(ctx, layouts.MovingQueue(name)))
+	if err != nil {
 		return Queue{}, err
 	}
 	depth, err := a.read.Inspect(ctx, name)
-	if err = queueError(err); err != nil && !(migrating && errors.Is(err, ErrNoQueue)) {
-		return Queue{}, err
+	if err != nil && !(migrating && declareCode(err) == notFound) {
+		return Queue{}, queueError(err)
 	}
 	var failed rabbit.Depth
 	if !layouts.IsRecoveredQueue(name) { // which has no failed queue

@@ -15,44 +15,41 @@ import (
 // batchSize is how many messages are imported or migrated together.
 const batchSize = 64
 
-// Options say what to replay or discard, and how fast.
+// Options are what Replay and Discard take, and how fast.
 type Options struct {
 	// Filter chooses the messages. Default: all.
 	Filter Filter
-	// Limit is how many are taken at the most. Default: all that are there at the start.
+	// Limit is how many messages are taken at most. Default: all that are in the queue at the start.
 	Limit int
-	// Rate is how many are taken per second at the most. Default: as fast as the broker goes.
+	// Rate is how many messages are taken per second at most. Set it to spare a handler that has just recovered. Default: no limit.
 	Rate float64
-	// DropHeaders are headers without which messages are replayed; a * at the end of a name stands for anything. A library that keeps its own record
-	// of failures in headers may otherwise find what it wrote before. What rehop, RabbitMQ, Sneakers, rascal and Celery count by is reset anyway.
+	// DropHeaders are headers that Replay removes; a * at the end of a name matches any rest. Set it if a library that counts failures
+	// in its own headers would otherwise find the old count. The counts of rehop, RabbitMQ, Sneakers, rascal and Celery are always reset.
 	DropHeaders []string
-	// Progress is called after every step.
+	// Progress is called after each batch. Default: none.
 	Progress func(Progress)
 }
 
-// Progress tells how far a replay or discard is.
+// Progress is how far a replay or discard is.
 type Progress struct {
-	Seen  int // looked at
-	Done  int // replayed or discarded
-	Kept  int // did not meet the filter, or could not be moved
-	Total int // how many there were at the start, as far as the broker could tell
-	// Delayed is how many messages the queue held back at the start, so that they were not seen: see Admin.Delayed.
+	Seen  int // messages that were read
+	Done  int // messages that were replayed or discarded
+	Kept  int // messages that did not match the filter, or could not be replayed
+	Total int // messages in the queue at the start, as far as the broker knew
+	// Delayed is how many messages could not be read because the queue delayed them at the start; see Admin.Delayed.
 	Delayed int
 }
 
-// Replay takes messages from the failed queue of queue back to the queue that failed them, and only
-// there; one that never found a queue, or that a repair of the embedded broker has recovered and that nothing says the queue of, is published to its
-// exchange again. Counters are reset. The broker confirms each copy before the original is removed, so it is
-// safe to kill a replay and to run it again. A message whose queue no longer exists stays where it
-// is, and the error says so.
+// Replay returns messages from the failed queue of a queue to the queue in which they failed, and only there, with all their
+// attempts. A message that never was in a queue is published to its exchange again; so is a message from a recovered queue, if
+// its queue is not known. Queue may be all that Failed accepts.
+//
+// The broker confirms each copy before the original is removed, so a replay that was killed loses no message and can be run again;
+// up to 256 messages may then have been replayed twice. A message whose queue no longer exists stays in the failed queue, and the
+// error names it.
 func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, error) {
-	run := rabbit.NewID()
-	from, err := a.placeOf(queue)
-	if err != nil {
-		return Progress{}, err
-	}
-	ways := make(map[string]bool)
-	return a.take(ctx, queue, run, o, func(m Message) (rabbit.Item, error) {
+	run, ways := rabbit.NewID(), waysBack{a, make(map[string]bool)}
+	return a.take(ctx, queue, run, o, func(from place, m Message) (rabbit.Item, error) {
 		m.Headers = replayedHeaders(m.Headers, o.DropHeaders)
 		f := envelope.Failure{
 			Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Expiration: m.failure.Expiration,
@@ -61,9 +58,9 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 		switch {
 		case m.Queue != "":
 		case queue == layouts.OrphansQueue, from.owner == "" && m.Kind != envelope.KindUnrouted && !shared(queue):
-			return rabbit.Item{}, fmt.Errorf("message %s: nothing says which queue it belongs to", m.ID)
+			return rabbit.Item{}, fmt.Errorf("message %s: it is not known which queue it belongs to", m.ID)
 		case m.Kind == envelope.KindUnrouted || queue == layouts.UnroutedQueue || layouts.IsRecoveredQueue(queue):
-			// It never was in a queue, or nobody knows in which. If there is none for it, the broker hands it back.
+			// It never was in a queue, or it is not known in which. If no queue is bound for it, the broker returns it.
 			again := m.publishing(f)
 			again.Headers[layouts.HeaderReturn] = true
 			return rabbit.Item{Exchange: m.Exchange, Key: m.Key, Message: again}, nil
@@ -71,14 +68,11 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 			f.Queue = queue
 		}
 		item := rabbit.Item{Key: f.Queue, Message: m.publishing(f)}
-		// Celery sends the retries of a task to the exchange from which the task came, so that must not be one of rehop's. From the default exchange
-		// they go to the queue.
+		// Celery sends the retries of a task to the exchange from which the task came, so that must not be one of rehop's exchanges. From the default
+		// exchange they go to the queue.
 		if from.layout.KeepsKey() && !shared(queue) && !isTask(m.Headers) {
-			if !ways[f.Queue] {
-				if err := a.wayBack(ctx, from.layout, f.Queue); err != nil {
-					return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
-				}
-				ways[f.Queue] = true
+			if err := ways.declare(ctx, from.layout, f.Queue); err != nil {
+				return rabbit.Item{}, fmt.Errorf("message %s: %w", m.ID, err)
 			}
 			item.Exchange, item.Key = layouts.LandedExchange, m.Key
 		}
@@ -86,21 +80,30 @@ func (a *Admin) Replay(ctx context.Context, queue string, o Options) (Progress, 
 	})
 }
 
-// wayBack declares what brings a message back to a queue with the key that it has.
-func (a *Admin) wayBack(ctx context.Context, of layouts.Layout, queue string) error {
-	if err := a.write.Declare(ctx, layouts.ReplayPlan(of, layouts.Native{}, queue)); err != nil {
+// waysBack declares, once for each queue, what returns messages to it with their own routing keys.
+type waysBack struct {
+	admin *Admin
+	done  map[string]bool // by queue
+}
+
+func (w waysBack) declare(ctx context.Context, of layouts.Layout, queue string) error {
+	if w.done[queue] {
+		return nil
+	}
+	if err := w.admin.write.Declare(ctx, layouts.ReplayPlan(of, layouts.Native{}, queue)); err != nil {
 		return fmt.Errorf("declare the way back to %q: %w", queue, queueError(err))
 	}
+	w.done[queue] = true
 	return nil
 }
 
-// Discard removes messages from the failed queue of queue, for good.
+// Discard deletes messages from the failed queue of a queue. This cannot be undone: Export them first if you may need them.
 func (a *Admin) Discard(ctx context.Context, queue string, o Options) (Progress, error) {
 	return a.take(ctx, queue, "", o, nil)
 }
 
-// take goes once through what is in the queue at the start. With move nil, messages are removed.
-func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(Message) (rabbit.Item, error)) (done Progress, err error) {
+// take replays or discards messages that are in the failed queue at the start. If move is nil, they are discarded.
+func (a *Admin) take(ctx context.Context, queue, run string, o Options, move func(place, Message) (rabbit.Item, error)) (done Progress, err error) {
 	from, err := a.placeOf(queue)
 	if err != nil {
 		return Progress{}, err
@@ -110,28 +113,28 @@ func (a *Admin) take(ctx context.Context, queue, run string, o Options, move fun
 		ahead = int(max(1, min(o.Rate*fetchAhead.Seconds(), math.MaxInt16)))
 	}
 	if o.Limit > 0 && o.Filter.isEmpty() && !from.common && (ahead == 0 || o.Limit < ahead) {
-		ahead = o.Limit // the first are those that are taken
+		ahead = o.Limit // only the first messages are taken
 	}
 	all := o.Limit == 0 && o.Filter.isEmpty() && !from.common
 	s, err := a.sweepOf(ctx, from, ahead, !all)
 	if err != nil {
 		return Progress{}, err
 	}
-	// This gives back what was kept, and makes sure that the broker has every removal.
+	// This returns what was kept, and makes sure that the broker has removed the others.
 	defer func() { err = errors.Join(err, s.end()) }()
 	s.run = run
 	t := &taking{admin: a, sweep: s, from: from, options: o, move: move, progress: Progress{Total: s.depth, Delayed: s.delayed}}
 	err = t.all(ctx)
-	if !errors.Is(err, ErrTakenBack) {
+	if !errors.Is(err, ErrRequeued) {
 		err = errors.Join(err, s.unsettled())
 	}
 	return t.progress, err
 }
 
 const (
-	// fetchAhead is for how long the messages last that a replay with a rate fetches ahead.
+	// fetchAhead is for how much time a replay with a rate fetches messages ahead.
 	fetchAhead = 10 * time.Second
-	// moveGrace is how long a replay that is interrupted waits for the broker's answer to what is under way.
+	// moveGrace is how long an interrupted replay waits for the confirms of messages that it has published.
 	moveGrace = 5 * time.Second
 )
 
@@ -140,27 +143,21 @@ type taking struct {
 	sweep    *sweep
 	from     place
 	options  Options
-	move     func(Message) (rabbit.Item, error)
+	move     func(place, Message) (rabbit.Item, error)
 	progress Progress
 	faults   []error
-	lapses   int // how often in a row the broker has taken back what was to be removed, and nothing else
+	lapses   int // how often in a row the broker has requeued messages that were to be removed, and no others
 }
 
-// maxFaults is how many reasons an error lists.
+// maxFaults is how many causes an error lists.
 const maxFaults = 10
-
-func (t *taking) fault(err error) {
-	if len(t.faults) < maxFaults {
-		t.faults = append(t.faults, err)
-	}
-}
 
 // load is messages that are being moved.
 type load struct {
 	haul     rabbit.Batch
 	chosen   []found
-	moved    []found // were moved before, and are only removed
-	outcomes []error // of those that cannot be moved
+	moved    []found // messages that were moved before, and are only removed
+	outcomes []error // of the chosen
 	sending  *rabbit.Sending
 	items    []rabbit.Item
 	index    []int // of the items, among the chosen
@@ -176,14 +173,14 @@ func (l *load) fresh() (n int) {
 	return n
 }
 
-// all has two loads under way: while the broker takes note that the messages of one are removed, the next is sent.
+// all has two loads in progress: while the broker removes the messages of one, the next is sent.
 func (t *taking) all(ctx context.Context) error {
 	longer, end := rabbit.Grace(ctx, moveGrace)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
-		case <-t.sweep.reader.Gone(): // what is sent now could not be removed
+		case <-t.sweep.reader.Gone(): // messages that are sent now could not be removed
 			end()
 		case <-longer.Done():
 		}
@@ -226,7 +223,7 @@ func (t *taking) all(ctx context.Context) error {
 	}
 }
 
-// read takes the next messages and chooses those that meet the filter, as many as the rate allows for one step. last is under way.
+// read takes the next messages and chooses those that match the filter, as many as the rate allows for one step. last is the load in progress.
 func (t *taking) read(ctx context.Context, last *load) (next *load, more bool, err error) {
 	size, taken := sweepBatch, t.progress.Done
 	if t.move != nil {
@@ -238,7 +235,7 @@ func (t *taking) read(ctx context.Context, last *load) (next *load, more bool, e
 	if r := t.options.Rate; r > 0 {
 		size = max(1, min(size, int(r/5))) // a step takes about a fifth of a second, or one message
 		if last != nil {
-			return nil, true, nil // one at a time, so that what is held can be given back in a pause
+			return nil, true, nil // one at a time, so that what is held can be returned in a pause
 		}
 		if err := t.pause(ctx, t.sweep.began.Add(time.Duration(float64(taken)/r*float64(time.Second)))); err != nil {
 			return nil, false, err
@@ -247,7 +244,7 @@ func (t *taking) read(ctx context.Context, last *load) (next *load, more bool, e
 	if l := t.options.Limit; l > 0 {
 		if size = min(size, l-taken); size <= 0 {
 			if last != nil {
-				return nil, true, nil // what of it cannot be moved does not count
+				return nil, true, nil // messages of it that cannot be moved do not count
 			}
 			if t.sweep.owed == 0 {
 				return nil, false, nil
@@ -274,13 +271,13 @@ func (t *taking) read(ctx context.Context, last *load) (next *load, more bool, e
 	return next, len(h.messages) > 0, err
 }
 
-// choose finds what is to be moved. Nil: nothing.
+// choose returns the messages to move, or nil if there are none.
 func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 	next := &load{haul: h.batch}
 	var kept []found
 	for _, f := range h.messages {
 		if f.moved {
-			// Without an id, many may be alike, and it may be another: it is then moved, rather than lost.
+			// Without an id it may be another message that is equal: moving it twice is better than losing it.
 			if t.move == nil || f.message.ID != "" {
 				next.moved = append(next.moved, f)
 			} else {
@@ -306,7 +303,7 @@ func (t *taking) choose(ctx context.Context, h haul) (*load, error) {
 	return next, err
 }
 
-// pause waits. What is held is given back if it would be held for too long.
+// pause waits. What is held is returned to the queue if it would be held for too long.
 func (t *taking) pause(ctx context.Context, due time.Time) error {
 	if due.After(t.sweep.until) {
 		if err := t.sweep.rewind(ctx, due); err != nil {
@@ -323,7 +320,7 @@ func (t *taking) send(ctx context.Context, l *load) {
 		return
 	}
 	for i, f := range l.chosen {
-		item, err := t.move(f.message)
+		item, err := t.move(t.from, f.message)
 		if err != nil {
 			l.outcomes[i] = err
 			continue
@@ -334,7 +331,7 @@ func (t *taking) send(ctx context.Context, l *load) {
 	l.sending.Sent() // the order is that of the failed queue
 }
 
-// settle waits for the outcome of a load, and removes from the source what the broker has confirmed.
+// settle waits for the outcome of a load, and removes confirmed messages from the failed queue.
 func (t *taking) settle(ctx context.Context, l *load) error {
 	if l.sending != nil {
 		outcomes := l.sending.Outcomes()
@@ -357,7 +354,9 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 			}
 			continue
 		}
-		t.fault(l.outcomes[i])
+		if len(t.faults) < maxFaults {
+			t.faults = append(t.faults, l.outcomes[i])
+		}
 		if !f.moved {
 			t.progress.Kept++
 			kept = append(kept, f)
@@ -366,7 +365,7 @@ func (t *taking) settle(ctx context.Context, l *load) error {
 	done = append(done, l.moved...)
 	err := t.sweep.remove(ctx, l.haul, done)
 	if err = t.sweep.expire(err); errors.Is(err, errExpired) {
-		// They come again, as far as the broker has not removed them yet, and are then removed.
+		// Those that the broker has not removed are delivered again, and are removed then.
 		for _, f := range done {
 			t.sweep.owe(f)
 		}

@@ -14,127 +14,135 @@ import (
 const (
 	// sweepBatch is how many messages are taken together.
 	sweepBatch = 256
-	// replayBatch is how many are replayed together. While the broker removes the originals of one batch, the next is published. So two batches
-	// are in both queues when a replay is killed: at most sweepBatch messages.
+	// replayBatch is how many are replayed together. While the broker removes the originals of one batch, the next is published. So when a replay is
+	// killed, two batches can be in both queues: at most sweepBatch messages.
 	replayBatch = sweepBatch / 2
-	// giveBackLimit is how long the broker may take to put back what a sweep has read.
+	// giveBackLimit is how long the broker may take to requeue what a sweep has read.
 	giveBackLimit = 5 * time.Minute
-	// keepOrder is how many messages a sweep that has found what it wants may read to keep the order of the queue.
+	// keepOrder is how many messages a sweep may read to keep the order of the queue, after it has found what it wants.
 	keepOrder = 1000
 	// gatherMost is how many messages are read, and renewed where needed, before the first of them is visited.
 	gatherMost = 4096
-	// fewAhead is how many messages are fetched ahead if the queue drops what is returned twice. All of them stay in memory.
+	// fewAhead is how many messages are fetched ahead if the queue drops messages that are returned twice. All of them stay in memory.
 	fewAhead = 16
-	// manyNew is how many messages that came while a sweep went on it passes over before it believes that it has seen all others.
+	// manyNew is how many messages that arrived during a sweep it skips before it assumes that it has seen all others.
 	manyNew = 1000
+	// maxRewinds is how often in a row the broker may requeue messages before one is read.
+	maxRewinds = 3
 )
 
-// sweep goes once through the messages that were in a queue at the start, from the oldest on. It has the lease of the queue, and ends before the
-// broker's consumer timeout. What it does not remove goes back to its place when it ends, or when the process dies.
+// sweep visits each message that was in a queue at the start once, the oldest first. It has the lease of the queue, and holds no message for longer than
+// the broker's consumer timeout. Messages that it does not remove return to their place when it ends, or when the process dies.
 type sweep struct {
 	lease     *lease
 	from      place
 	reader    *rabbit.Sweep
 	began     time.Time
 	limit     time.Duration              // how long messages may be held
-	since     time.Time                  // from when on they are held
-	until     time.Time                  // when the broker might take them back
-	rewinds   int                        // how often in a row the broker has taken messages back
+	since     time.Time                  // since when they are held
+	until     time.Time                  // when the broker might requeue them
+	rewinds   int                        // how often in a row the broker has requeued messages
 	depth     int                        // messages that were there at the start
-	delayed   int                        // messages that the queue held back then, and that cannot be seen
-	left      int                        // of these, were not seen yet
-	extra     int                        // others that were seen
-	seen      int                        // all that were seen
+	delayed   int                        // messages that the queue delayed then, so that they cannot be seen
+	left      int                        // those of depth that were not seen yet
+	extra     int                        // other messages that were seen
+	seen      int                        // all messages that were seen
 	bytes     int                        // of their bodies
-	returned  bool                       // the last one was given back before, and others that were, too, may follow
+	returned  bool                       // the last one was returned before, and more of this kind may follow
 	run       string                     // of the replay that takes them
 	id        string                     // of the sweep
-	renewFrom int                        // from how many returns on messages are published anew
-	renewing  bool                       // one was, so the following are, too
+	renewFrom int                        // after how many returns messages are republished
+	renewing  bool                       // one message was, so the following are, too
 	finishing bool                       // only messages that were moved before are still wanted
 	moved     map[rabbit.Fingerprint]int // messages that were moved and may not have been removed
-	owed      int                        // how many those are
+	owed      int                        // how many of them there are
 }
 
-// haul is messages that a sweep has come to, all at once.
+// haul is messages that a sweep has taken together.
 type haul struct {
 	batch    rabbit.Batch
 	messages []found
 }
 
-// found is a message that a sweep has come to.
+// found is a message that a sweep has taken.
 type found struct {
 	tag      uint64
 	message  Message
 	delivery rabbit.Message // as the broker sent it
 	moved    bool           // this sweep has moved it already
-	unread   bool           // this sweep has not come to it, and gives it back
+	unread   bool           // this sweep has not visited it, and returns it
 }
 
-// sweepOf begins a sweep. largest bounds how many messages are fetched ahead; 0: as many as fit. returns: it is to return messages to the queue.
-func (a *Admin) sweepOf(ctx context.Context, from place, largest int, returns bool) (*sweep, error) {
+// sweepOf begins a sweep. ahead is how many messages are fetched ahead at most; 0: as many as fit. returns: it will return messages to the queue.
+func (a *Admin) sweepOf(ctx context.Context, from place, ahead int, returns bool) (*sweep, error) {
 	l, err := a.leaseOf(ctx, from.source)
 	if err != nil {
 		return nil, err
 	}
-	has, err := a.limitsOf(ctx, from, l.line)
+	s, err := l.sweep(ctx, from, ahead, returns)
 	if err != nil {
 		l.end()
 		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
 	}
+	return s, nil
+}
+
+func (l *lease) sweep(ctx context.Context, from place, ahead int, returns bool) (*sweep, error) {
+	a := l.admin
+	has, err := a.limitsOf(ctx, from, l.line)
+	if err != nil {
+		return nil, err
+	}
 	tired := renewFrom(has.deliveries, l.line.CountsReturns())
 	if tired == 0 {
-		// What was sent ahead counts as returned when the process dies.
+		// Messages that were fetched ahead count as returned when the process dies.
 		few := fewAhead
 		if has.deliveries == 0 {
 			few = 1
 		}
-		if largest == 0 || largest > few {
-			largest = few
+		if ahead == 0 || ahead > few {
+			ahead = few
 		}
 	}
-	reader, depth, err := l.line.OpenSweep(ctx, from.source, rabbit.SweepOptions{Ahead: largest, Room: a.readAhead, Passing: !from.open, Fragile: tired == 0})
+	reader, depth, err := l.line.OpenSweep(ctx, from.source, rabbit.SweepOptions{Ahead: ahead, Room: a.readAhead, Passing: !from.open, Fragile: tired == 0})
 	if err != nil {
-		l.end()
-		return nil, fmt.Errorf("read queue %q: %w", from.source, queueError(err))
+		return nil, queueError(err)
 	}
 	if tired == 0 {
 		reader.MakeRoom()
 	}
 	if returns {
-		err = l.allowsReturns(ctx, has, depth)
-	}
-	if err != nil {
-		_ = reader.Close(ctx) // it has read nothing
-		l.end()
-		return nil, fmt.Errorf("read queue %q: %w", from.source, err)
+		if err := l.allowsReturns(ctx, has, depth); err != nil {
+			_ = reader.Close(ctx) // it has read nothing
+			return nil, err
+		}
 	}
 	now := time.Now()
-	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, since: now, until: now.Add(a.sweepLimit), depth: depth, left: depth, delayed: has.delayed, moved: make(map[rabbit.Fingerprint]int),
-		id: rabbit.NewID(), renewFrom: tired}, nil
+	return &sweep{lease: l, from: from, reader: reader, began: now, limit: a.sweepLimit, since: now, until: now.Add(a.sweepLimit),
+		depth: depth, left: depth, delayed: has.delayed, moved: make(map[rabbit.Fingerprint]int), id: rabbit.NewID(), renewFrom: tired}, nil
 }
 
-// end gives back what was not removed, and waits until it is in the queue again. An error says that what nobody has visited could not be renewed.
+// end returns what was not removed, and waits until it is in the queue again. An error means that messages which were not visited could not be renewed.
 func (s *sweep) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackLimit)
 	defer cancel()
 	s.finishing = false
 	refused := s.straighten(ctx)
-	if unread := s.renewUnread(ctx); !errors.Is(refused, ErrNotRenewed) {
+	if unread := s.renewUnread(ctx); !errors.Is(refused, ErrNotRepublished) {
 		refused = unread
 	}
-	if !errors.Is(refused, ErrNotRenewed) {
-		refused = nil // the broker has the messages again, and the next sweep renews them
+	if !errors.Is(refused, ErrNotRepublished) {
+		refused = nil // the broker has requeued the messages, and the next sweep renews them
 	}
 	if err := s.reader.Close(ctx); err != nil {
-		s.lease.drop()
+		s.lease.admin.drop(s.lease.link)
 		return refused
 	}
 	s.lease.end()
 	return refused
 }
 
-// take returns the next messages. None: all that were there have been seen.
+// take returns the next messages. None: all that were there at the start have been seen.
 func (s *sweep) take(ctx context.Context, most int) (haul, error) {
 	for s.wanted() > 0 {
 		if s.extra > s.depth+manyNew {
@@ -144,7 +152,7 @@ func (s *sweep) take(ctx context.Context, most int) (haul, error) {
 		if err != nil {
 			return haul{}, s.expire(err)
 		}
-		if len(raw.Messages)+len(raw.Again) == 0 { // so the broker had removed what was moved and did not come again
+		if len(raw.Messages)+len(raw.Again) == 0 { // so the broker had removed the moved messages that were not delivered again
 			clear(s.moved)
 			s.owed = 0
 			break
@@ -197,12 +205,12 @@ func (s *sweep) remove(ctx context.Context, b rabbit.Batch, some []found) error 
 	return s.reader.Sync(ctx, b)
 }
 
-// batchBytes is about how many bytes of bodies are taken together, and orderBytes how many a sweep that has found what it wants may read to keep the
-// order of the queue, as far as it can tell.
+// batchBytes is about how many bytes of bodies are taken together. orderBytes is about how many a sweep may read to keep the order of the queue, after it
+// has found what it wants.
 func (s *sweep) batchBytes() int { return s.lease.admin.readAhead / 2 }
 func (s *sweep) orderBytes() int { return s.lease.admin.readAhead / 4 }
 
-// wanted is how many messages are still looked for.
+// wanted is how many messages are still to be taken.
 func (s *sweep) wanted() int {
 	if s.finishing {
 		return s.owed
@@ -210,14 +218,14 @@ func (s *sweep) wanted() int {
 	return s.left + s.owed
 }
 
-// owe notes that a message was moved, and that the broker may have taken it back before it was removed.
+// owe records that a message was moved, and that the broker may have requeued it before it was removed.
 func (s *sweep) owe(f found) {
 	s.moved[rabbit.FingerprintOf(&f.delivery)]++
 	s.owed++
 }
 
-// comesAgain reports whether a message is one that was moved and was not removed. It is that only if nothing in it differs: another one with the
-// same id must not be taken for it, and a message that was never delivered is none of them.
+// comesAgain reports whether a message is one that was moved and was not removed. It must be identical: another message with the same id is not the
+// same, nor is a message that was never delivered before.
 func (s *sweep) comesAgain(d *rabbit.Message) bool {
 	if s.owed == 0 || !d.Redelivered || !rabbit.TakeOne(s.moved, rabbit.FingerprintOf(d)) {
 		return false
@@ -226,30 +234,29 @@ func (s *sweep) comesAgain(d *rabbit.Message) bool {
 	return true
 }
 
-// unsettled is an error if messages were moved that may not have been removed.
+// unsettled returns an error if messages were moved that may not have been removed.
 func (s *sweep) unsettled() error {
 	if s.owed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: up to %d messages of queue %q; list it before you run the command again, because what is replayed again comes twice", ErrTakenBack, s.owed, s.from.source)
+	return fmt.Errorf("%w: up to %d messages of queue %q; list it before you run the command again, because a message that is replayed again is delivered twice", ErrRequeued, s.owed, s.from.source)
 }
 
-// ErrTakenBack: the broker has taken back messages that were replayed or discarded, and nothing shows that they were removed. Those that were
-// replayed may be there twice.
-var ErrTakenBack = errors.New("the broker has taken messages back before they were removed, and they may still be in their failed queue")
+// ErrRequeued: the broker has requeued messages that were replayed or discarded, and nothing shows that they were removed. Replayed ones may exist
+// twice. List the failed queue before you call again.
+var ErrRequeued = errors.New("the broker has requeued messages before they were removed, and they may still be in their failed queue")
 
-// isAgain reports whether this replay has taken a message already, and it has failed again.
+// isAgain reports whether this replay has replayed a message already, and it has failed again.
 func (s *sweep) isAgain(m Message) bool { return s.run != "" && m.failure.ReplayRun == s.run }
 
-// isNew reports whether a message is, or may be, none of those that were there at the start. Messages come behind those, unless they have
-// priorities; then nothing but the clock of who failed them says when they came.
+// isNew reports whether a message has, or may have, arrived after the start. New messages are behind the others, unless they have priorities; then only
+// the time of their failure shows when they arrived.
 func (s *sweep) isNew(m Message) bool {
 	return s.isAgain(m) || m.Priority > 0 && m.FailedAt.After(s.began)
 }
 
-// straighten reads on, after a sweep that ends early: a quorum queue puts what it gets back behind what it has got back before, so
-// the messages that were taken must not be put behind others that are newer. The same holds for messages that were renewed. Where that would read
-// many, the order is given up.
+// straighten continues to read after a sweep that ends early. A quorum queue puts returned messages behind those that were returned before, so the
+// messages that were taken must not get behind newer ones. The same holds for renewed messages. If that would read many messages, the order is given up.
 func (s *sweep) straighten(ctx context.Context) error {
 	for (s.renewing || s.returned && s.reader.Holds()) && s.left <= keepOrder && s.left*(s.bytes/s.seen) <= s.orderBytes() {
 		h, err := s.take(ctx, sweepBatch)
@@ -263,20 +270,19 @@ func (s *sweep) straighten(ctx context.Context) error {
 	return nil
 }
 
-// expire notes that the broker has taken messages back, because its timeout is shorter than we know. Nothing is lost by that: the sweep is
-// due. Other errors are returned.
+// expire handles that the broker has requeued messages because its consumer timeout is shorter than expected. No message is lost: the sweep is due, and
+// expire returns errExpired. Other errors are returned unchanged.
 func (s *sweep) expire(err error) error {
 	if !errors.Is(err, rabbit.ErrHeldTooLong) {
 		return err
 	}
 	if s.rewinds++; s.rewinds > maxRewinds {
-		return fmt.Errorf("%w: %d of %d messages of queue %q were read, and none since the broker has taken them back %d times: %w; raise its consumer_timeout",
+		return fmt.Errorf("%w: %d of %d messages of queue %q were read, and none since the broker has requeued them %d times: %w; raise its consumer_timeout",
 			ErrTooSlow, s.depth-s.left, s.depth, s.from.source, maxRewinds, err)
 	}
 	s.limit = min(s.limit, time.Since(s.since)) / 2
-	var told *rabbit.TimeoutError
-	if errors.As(err, &told) {
-		s.limit = told.Timeout * 2 / 3
+	if timeout, ok := errors.AsType[*rabbit.TimeoutError](err); ok {
+		s.limit = timeout.Timeout * 2 / 3
 	}
 	s.limit = max(s.limit, time.Millisecond)
 	s.until = time.Time{}
@@ -284,19 +290,16 @@ func (s *sweep) expire(err error) error {
 	return errExpired
 }
 
-// errExpired: what is held must be given back before more is taken.
+// errExpired: what is held must be returned before more is taken.
 var errExpired = errors.New("messages were held for too long")
 
-// maxRewinds is how often in a row the broker may take messages back before one is read.
-const maxRewinds = 3
-
-// ErrTooSlow: the messages of a queue could not be read before the broker's consumer timeout.
+// ErrTooSlow: the messages of a queue could not be read within the broker's consumer timeout. Raise consumer_timeout on the broker.
 var ErrTooSlow = errors.New("reading takes longer than the broker allows")
 
-// isDue reports whether what is held must be given back.
+// isDue reports whether what is held must be returned to the queue.
 func (s *sweep) isDue() bool { return !time.Now().Before(s.until) }
 
-// rewind gives back what is held, and takes it again before it goes on, from then on: it may be held for as long again.
+// rewind returns what is held to the queue. The messages are taken again before the sweep continues; the time for which they may be held starts then.
 func (s *sweep) rewind(ctx context.Context, then time.Time) error {
 	s.since, s.until = then, then.Add(s.limit)
 	if err := s.renewUnread(ctx); err != nil && !errors.Is(err, rabbit.ErrHeldTooLong) {
@@ -305,9 +308,8 @@ func (s *sweep) rewind(ctx context.Context, then time.Time) error {
 	return s.reader.Rewind(ctx)
 }
 
-// gather takes messages, and renews those that were returned often. If there can be such, it takes all that the broker has sent ahead, as far as
-// they fit: a visit may take long, and if the process dies meanwhile, each counts as returned. The messages are to be visited also if there is an
-// error.
+// gather takes messages, and renews those that were returned often. If there can be such messages, it takes all that were fetched ahead, as far as they
+// fit: a visit may take long, and if the process dies meanwhile, each counts as returned. The messages must be visited even if there is an error.
 func (s *sweep) gather(ctx context.Context) (all []found, err error) {
 	var hauls []haul
 	for size := 0; ; {
@@ -324,9 +326,9 @@ func (s *sweep) gather(ctx context.Context) (all []found, err error) {
 		}
 	}
 	if errors.Is(err, errExpired) || s.reader.Lost() != nil {
-		return all, err // what was not removed is in the queue again
+		return all, err // the broker has requeued what was not removed
 	}
-	// Only now, because what is removed makes room for messages that are not wanted yet.
+	// Not earlier: removing messages makes room for others that are not wanted yet.
 	for _, h := range hauls {
 		broken := s.removeAgain(ctx, h)
 		if broken == nil {
@@ -351,24 +353,18 @@ func (s *sweep) removeAgain(ctx context.Context, h haul) error {
 	return s.expire(err)
 }
 
-// each visits the messages that are in a place and leaves them there, until visit returns false. What it has renewed and the broker has taken back
-// it removes before it ends.
-func (a *Admin) each(ctx context.Context, from place, largest int, visit func(Message) (bool, error)) (err error) {
-	return a.eachOf(ctx, from, largest, func(*sweep) {}, visit)
-}
-
-// eachOf does so, and shows the sweep before it begins.
-func (a *Admin) eachOf(ctx context.Context, from place, largest int, begin func(*sweep), visit func(Message) (bool, error)) (err error) {
-	s, err := a.sweepOf(ctx, from, largest, true)
+// each visits the messages of a place that match the filter, and leaves them there, until visit returns false. Before it ends, it removes messages that it
+// has renewed and that the broker has requeued. It returns how many messages the queue delayed at the start.
+func (a *Admin) each(ctx context.Context, from place, ahead int, filter Filter, visit func(Message) (bool, error)) (delayed int, err error) {
+	s, err := a.sweepOf(ctx, from, ahead, true)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	begin(s)
 	defer func() { err = errors.Join(err, s.end()) }()
 	for {
 		if s.isDue() {
 			if err := s.rewind(ctx, time.Now()); err != nil {
-				return err
+				return s.delayed, err
 			}
 		}
 		all, err := s.gather(ctx)
@@ -383,11 +379,13 @@ func (a *Admin) eachOf(ctx context.Context, from place, largest int, begin func(
 			if err == nil && s.isDue() {
 				err = s.rewind(ctx, time.Now())
 			}
-			more, refused := visit(f.message)
-			s.finishing, err = !more || refused != nil, errors.Join(err, refused)
+			if from.has(f.message) && filter.accepts(f.message) {
+				more, refused := visit(f.message)
+				s.finishing, err = !more || refused != nil, errors.Join(err, refused)
+			}
 		}
 		if err != nil || len(all) == 0 && !expired {
-			return err
+			return s.delayed, err
 		}
 	}
 }

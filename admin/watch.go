@@ -11,32 +11,35 @@ import (
 	"github.com/rehop/rehop/topology"
 )
 
-// WatchOptions say what to watch: an exchange, or a queue.
+// WatchOptions are what Watch watches: an exchange or a queue.
 type WatchOptions struct {
-	// Exchange: copies of what the exchange routes to queues that last, by the bindings that these have when watching begins. The
-	// management API tells them. What no such queue is bound for is not seen, and what goes on to another exchange is seen there.
+	// Exchange watches the messages that an exchange routes to permanent queues, which are neither exclusive nor auto-delete, by the
+	// bindings that exist when the watch begins. It needs the management API. Messages that are not routed to such a queue are not
+	// seen; messages that are routed to another exchange are seen when you watch that one.
 	Exchange string
-	// Keys to bind with instead. To the broker the watcher is then a queue like any other: what nobody else is bound for counts as
-	// routed, is confirmed, is not kept with the unrouted, and ends with the watch.
+	// Keys are binding keys to use instead of the existing bindings. For the broker, the watch is then a queue like any other: a message that
+	// no other queue is bound for counts as routed, is confirmed and not kept in the unrouted queue, and is lost with the watch.
+	// Default: the existing bindings.
 	Keys []string
-	// Queue: copies of what comes to the queue by its bindings, which the management API tells. What is published to it by name,
-	// through the default exchange, is not seen.
+	// Queue watches the messages that arrive in a queue through its bindings. It needs the management API. Messages that are published
+	// to the queue by name, through the default exchange, are not seen.
 	Queue string
-	// Began is called when watching has begun: what is published from then on is seen.
+	// Began is called when the watch has begun: messages that are published from then on are seen. Default: none.
 	Began func()
 }
 
 const (
 	watchPrefix   = "rehop.watch."
-	watchLength   = 10_000 // messages that the broker keeps for a watcher who is slow; the oldest of more are dropped
+	watchLength   = 10_000 // messages that the broker keeps for a slow watcher; it drops the oldest of more
 	watchPrefetch = 256
 )
 
-// ErrWatchEnded: the broker or the connection has ended a watch. What has passed since is not seen.
+// ErrWatchEnded: the connection was lost, or the broker has deleted the queue of the watch. Messages since then were not seen.
 var ErrWatchEnded = errors.New("the watch has ended: the connection is lost, or the broker has deleted its queue")
 
-// Watch calls see for each message that passes, until ctx ends or see returns an error, which is returned then. It takes no message away from
-// anybody: the broker makes copies for a queue of the watcher's own, which is bound beside the others and ends with the watch.
+// Watch calls see for each message that passes, until ctx ends or see returns an error, and returns that error. Other consumers receive
+// all messages as before: the broker routes copies to a queue of the watch, which is deleted when the watch ends. If see is slow, the
+// broker drops the oldest of more than 10,000 copies.
 func (a *Admin) Watch(ctx context.Context, o WatchOptions, see func(Message) error) error {
 	plan, err := a.watchPlan(ctx, o)
 	if err != nil {
@@ -72,7 +75,7 @@ func (a *Admin) Watch(ctx context.Context, o WatchOptions, see func(Message) err
 	}
 }
 
-// watchPlan is the watcher's queue with its bindings.
+// watchPlan is the queue of a watch, with its bindings.
 func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (topology.Plan, error) {
 	own := topology.Queue{Name: watchPrefix + rabbit.NewID(), Exclusive: true, AutoDelete: true, Args: topology.Args{"x-max-length": int64(watchLength)}}
 	plan := topology.Plan{Queues: []topology.Queue{own}}
@@ -105,38 +108,31 @@ func (a *Admin) watchPlan(ctx context.Context, o WatchOptions) (topology.Plan, e
 	return plan, nil
 }
 
-// watchable are the bindings that a watcher can have too without making a route where there is none.
-func watchable(live topology.Live, o WatchOptions) (bindings []topology.Binding, err error) {
-	if o.Queue != "" {
-		if _, exists := live.Queue(o.Queue); !exists {
-			return nil, fmt.Errorf("%w: %q", ErrNoQueue, o.Queue)
-		}
-		for _, b := range live.Bindings {
-			if b.Destination == o.Queue && !b.ToExchange {
-				bindings = append(bindings, b)
-			}
-		}
-		if len(bindings) == 0 {
-			err = fmt.Errorf("queue %q has no bindings: messages come to it by its name alone, and of those the broker makes no copies", o.Queue)
-		}
-		return bindings, err
+// watchable are the bindings that a watch can copy without making unroutable messages routable.
+func watchable(live topology.Live, o WatchOptions) ([]topology.Binding, error) {
+	if _, exists := live.Queue(o.Queue); o.Queue != "" && !exists {
+		return nil, fmt.Errorf("%w: %q", ErrNoQueue, o.Queue)
 	}
-	if _, exists := live.Exchange(o.Exchange); !exists {
+	if _, exists := live.Exchange(o.Exchange); o.Exchange != "" && !exists {
 		return nil, fmt.Errorf("no exchange %q", o.Exchange)
 	}
-	for _, b := range live.Bindings {
-		if b.Source == o.Exchange && keeps(live, b) {
-			bindings = append(bindings, b)
+	bindings := slices.DeleteFunc(slices.Clone(live.Bindings), func(b topology.Binding) bool {
+		if o.Queue != "" {
+			return b.ToExchange || b.Destination != o.Queue
 		}
+		return b.Source != o.Exchange || !keeps(live, b)
+	})
+	switch {
+	case len(bindings) > 0:
+		return bindings, nil
+	case o.Queue != "":
+		return nil, fmt.Errorf("queue %q has no bindings: messages arrive only by its name, through the default exchange, which cannot be watched", o.Queue)
 	}
-	if len(bindings) == 0 {
-		err = fmt.Errorf("exchange %q leads to no queue that lasts: there is nothing to watch, unless by keys of the watcher's own", o.Exchange)
-	}
-	return bindings, err
+	return nil, fmt.Errorf("exchange %q has no bindings to a permanent queue, one that is neither exclusive nor auto-delete: to watch it anyway, give binding keys", o.Exchange)
 }
 
-// keeps reports whether what follows a binding is in a queue for as long as the watch may take. Queues of a connection go away without notice;
-// another exchange may lead nowhere, but for one that a migration puts before a queue, which never does.
+// keeps reports whether messages of a binding reach a queue that lasts as long as the watch. Queues of a connection can be deleted at any time, and
+// another exchange may have no bindings; but the exchange of a migration always has one.
 func keeps(live topology.Live, b topology.Binding) bool {
 	if b.ToExchange {
 		return layouts.Moved(b.Destination) != b.Destination

@@ -300,7 +300,7 @@ func (o overview) Queues(context.Context) (admin.Overview, error) { return o() }
 func TestWatch(t *testing.T) {
 	m := measure(t)
 	before := m.values()
-	seen, fault := admin.Overview{Orphans: 1, Unrouted: 2, Waits: []admin.Wait{{Name: "rehop.step.10s", Messages: 3}},
+	seen, fault := admin.Overview{Orphans: 1, Unrouted: 2, DelayQueues: []admin.QueueSize{{Name: "rehop.step.10s", Messages: 3}},
 		Queues: []admin.Queue{{Name: "q", Ready: 4, Unacked: 5, Consumers: 6, Waiting: -1, Failed: 7}}}, error(nil)
 	registration, err := rehopotel.Watch(overview(func() (admin.Overview, error) { return seen, fault }), m.config)
 	if err != nil {

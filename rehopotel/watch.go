@@ -46,7 +46,7 @@ func Watch(broker Overviewer, config Config) (metric.Registration, error) {
 			}
 			o.ObserveInt64(consumers, int64(q.Consumers), with(keyQueue.String(q.Name)))
 		}
-		for _, wait := range seen.Waits {
+		for _, wait := range seen.DelayQueues {
 			o.ObserveInt64(waiting, int64(wait.Messages), with(keyWait.String(wait.Name)))
 		}
 		o.ObserveInt64(orphans, int64(seen.Orphans))

@@ -124,7 +124,7 @@ func everything(t *testing.T) exported {
 type overview struct{}
 
 func (overview) Queues(context.Context) (admin.Overview, error) {
-	return admin.Overview{Queues: []admin.Queue{{Name: "q"}}, Waits: []admin.Wait{{Name: "w"}}}, nil
+	return admin.Overview{Queues: []admin.Queue{{Name: "q"}}, DelayQueues: []admin.QueueSize{{Name: "w"}}}, nil
 }
 
 var (

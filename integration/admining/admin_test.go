@@ -91,7 +91,7 @@ func ids(messages []admin.Message) string {
 func TestPeekDisturbsNothing(t *testing.T) {
 	d := newDesk(t)
 	d.fail("q", 5, boom, nil)
-	for range 25 { // RabbitMQ 4 drops a message after 20 deliveries unless told otherwise
+	for range 25 { // RabbitMQ 4 drops a message after 20 deliveries by default
 		found, err := d.admin.Failed(d.ctx, "q", 3, admin.Filter{})
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +174,7 @@ func TestReplayByFilter(t *testing.T) {
 		want   string
 	}{
 		{"text", admin.Filter{Text: "customer 4"}, 0, "m4"},
-		{"kind and header", admin.Filter{Kinds: []string{"permanent"}, Header: map[string]string{"tenant": "0"}}, 0, "m0 m6"},
+		{"kind and header", admin.Filter{Kinds: []rehop.Kind{"permanent"}, Header: map[string]string{"tenant": "0"}}, 0, "m0 m6"},
 		{"key", admin.Filter{Key: "q.k9"}, 0, "m9"},
 		{"key prefix", admin.Filter{Key: "q.k3*"}, 0, "m3"},
 		{"future", admin.Filter{Since: middle.Add(time.Hour)}, 0, ""},
@@ -271,11 +271,11 @@ func TestReplayOfDeadLettered(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatal("not in the queue", err)
 	}
-	if err := m.Reject(false); err != nil { // a foreign consumer has the broker dead-letter it
+	if err := m.Reject(false); err != nil { // a consumer of another application has the broker dead-letter it
 		t.Fatal(err)
 	}
 	kit.WantDepth(t, d.rabbit, d.ch, "q.failed", 1)
-	found, err := d.admin.Failed(d.ctx, "q", 1, admin.Filter{Kinds: []string{"dead"}})
+	found, err := d.admin.Failed(d.ctx, "q", 1, admin.Filter{Kinds: []rehop.Kind{"dead"}})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %v, %v", found, err)
 	}
@@ -374,8 +374,8 @@ func TestQueues(t *testing.T) {
 	if err != nil || q.Ready != 3 || q.Failed != 4 {
 		t.Fatalf("%+v, %v", q, err)
 	}
-	if len(last.Waits) != 1 || last.Waits[0].Name != "rehop.step.1h" || last.Waits[0].Messages != 2 {
-		t.Fatalf("waits: %+v", last.Waits)
+	if len(last.DelayQueues) != 1 || last.DelayQueues[0].Name != "rehop.step.1h" || last.DelayQueues[0].Messages != 2 {
+		t.Fatalf("delay queues: %+v", last.DelayQueues)
 	}
 	plainAdmin, err := admin.Open(d.ctx, admin.Config{URL: d.rabbit.URL})
 	if err != nil {

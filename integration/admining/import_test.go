@@ -32,7 +32,7 @@ func importer(t *testing.T, r *lab.Rabbit) *admin.Admin {
 	return a
 }
 
-// line is one of an import, with members beside those that all have.
+// line is one of an import, with fields in addition to those that all have.
 func line(id, queue, members string) string {
 	return fmt.Sprintf(`{"id":%q,"queue":%q,"exchange":"","key":"mail","body":"aGk="%s}`+"\n", id, queue, members)
 }
@@ -99,7 +99,7 @@ func TestImportWithByteOrderMark(t *testing.T) {
 	})
 }
 
-// An import that ends at lines that the broker refuses names them, and says how far it was: continued there, it imports each of the others once.
+// An import that ends at lines that the broker refuses names them, and reports how far it was: continued there, it imports each of the others once.
 func TestImportGoesOnBehindRefusedLines(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {

@@ -167,7 +167,7 @@ func TestWatchEnds(t *testing.T) {
 		{"nothing named", admin.WatchOptions{}, "either an exchange or a queue"},
 		{"both named", admin.WatchOptions{Exchange: "order", Queue: "mail"}, "either an exchange or a queue"},
 		{"no such exchange", admin.WatchOptions{Exchange: "nowhere"}, "nowhere"},
-		{"leads nowhere", admin.WatchOptions{Exchange: "amq.topic"}, "leads to no queue that lasts"},
+		{"leads nowhere", admin.WatchOptions{Exchange: "amq.topic"}, "has no bindings to a permanent queue"},
 		{"no such queue", admin.WatchOptions{Queue: "nowhere"}, "no such queue"},
 	} {
 		err := d.admin.Watch(d.ctx, tt.o, func(admin.Message) error { return enough })
@@ -185,7 +185,7 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// Whoever watches is told when the connection is lost, and can begin again.
+// A watch ends with an error when the connection is lost, and can be started again.
 func TestWatchLosesConnection(t *testing.T) {
 	d := newDesk(t)
 	conns := make(chan net.Conn, 10)

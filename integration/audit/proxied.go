@@ -37,7 +37,7 @@ const (
 )
 
 // CutMoves cuts connections while failed messages are on their way to where they wait, and no confirm has
-// come. An original that was acked too soon is lost for certain, which other faults leave to luck. It reports whether so many
+// come. An original that was acked too soon is lost for certain, which other faults leave to luck. It reports whether that many
 // failed, and others were handled, before the limit. They are not where consumers have died of a message before: it is to be handled alone, and that
 // waits for those that cannot be moved.
 func (x *Trial) CutMoves(p *proxy.Proxy, limit time.Duration, moves, others int) bool {
@@ -58,7 +58,7 @@ func (x *Trial) more(limit time.Duration, kind delivery.Kind, n int) bool {
 	return x.Books.Await(ctx, kind, x.Books.Count(kind)+n) == nil
 }
 
-// CutInHand cuts the connection of consumers that have messages in hand.
+// CutInHand cuts the connection of consumers that have unacked messages.
 func (x *Trial) CutInHand(p *proxy.Proxy) {
 	x.T.Helper()
 	x.See(x.Books.Len(), delivery.Soon, "a message in a handler's hands", func(e delivery.Event) bool { return e.Kind == delivery.Start })

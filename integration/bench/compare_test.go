@@ -21,7 +21,7 @@ import (
 //	go test ./bench -run '^TestCompare$' -count=1 -v -timeout=60m -args -rounds=15 -messages=10000 -retries=1000
 //
 // and compare the ratios rather than the absolute numbers: the broker shares the machine with its
-// clients. On a machine that does other things too, many short rounds tell more than a few long ones.
+// clients. On a machine that does other things too, many short rounds show more than a few long ones.
 var (
 	rounds      = flag.Int("rounds", 1, "how often everything is measured; the table shows medians")
 	messages    = flag.Int("messages", 1000, "messages per round that are published and consumed")

@@ -119,7 +119,7 @@ func (b *bench) consuming(ctx context.Context, contenders []contender, round int
 	return samples, nil
 }
 
-// emptying measures how a queue is emptied of n messages, after some more, and returns how many it was exactly: others go on while one
+// emptying measures how a queue is emptied of n messages, after some more, and returns how many it was exactly: others continue while one
 // starts the watch.
 func (b *bench) emptying(ctx context.Context, c contender, queue string, n int, watch *stopwatch) (int, error) {
 	warm := int64(max(warmup(n), b.prefetch))
@@ -231,7 +231,7 @@ func await(ctx context.Context, event <-chan struct{}) error {
 // settleTime is how long a queue may take to show what a closed connection has left in it.
 const settleTime = 10 * time.Second
 
-// depthIs waits for a queue to have so many messages ready.
+// depthIs waits for a queue to have n messages ready.
 func (b *bench) depthIs(queue string, want int) error {
 	return b.depthBetween(queue, want, want)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// stopwatch measures the time between start and stop, which may be several, and what the process uses meanwhile. The collector stays on, as it is for
+// stopwatch measures the time between start and stop, which may be several, and what the process uses meanwhile. The collector stays on, as for
 // users; what is allocated is counted when it is allocated, so collections do not change that count.
 type stopwatch struct {
 	mu            sync.Mutex // handlers start and stop it

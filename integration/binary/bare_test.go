@@ -12,10 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// bareRole is the variable by which this test binary knows that it is to be the bare loop, and what it holds says where.
+// bareRole is the variable by which this test binary knows that it is to be the bare loop, and its value is where.
 const bareRole = "REHOP_BINARY_BARE"
 
-// bareOrders are what the bare loop is told.
+// bareOrders are the instructions of the bare loop.
 type bareOrders struct {
 	Broker, Queue, URL    string
 	Concurrency, Prefetch int

@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/integration/kit"
 )
 
-// endpoint is a service that keeps books by message id, and fails as the id says.
+// endpoint is a service that keeps books by message id, and fails as the id requires.
 type endpoint struct {
 	*httptest.Server
 	quit chan struct{} // ends requests that hang
@@ -67,7 +67,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	case way == "slow":
-		// It has said yes; that its body has no end is no failure.
+		// It has accepted; that its body has no end is no failure.
 		e.note(e.done, id)
 		w.WriteHeader(http.StatusOK)
 		for tick := time.Tick(50 * time.Millisecond); ; {
@@ -141,7 +141,7 @@ func (e *endpoint) audit(t testing.TB, ids []string, maxTwice int) {
 	}
 }
 
-// ids are names of so many messages of each way.
+// ids are names of n messages of each way.
 func ids(each int, ways ...string) []string {
 	var all []string
 	for i := range each {

@@ -28,7 +28,7 @@ flows:
       http: {url: "%s", timeout: 1s}
 `
 
-// An endpoint that fails in every way: each message is done once or rests in the failed queue, and none is lost.
+// An endpoint that fails in every way: each message is done once or goes to the failed queue, and none is lost.
 func TestFailingEndpoint(t *testing.T) {
 	t.Parallel()
 	t.Run("up", func(t *testing.T) {
@@ -81,7 +81,7 @@ flows:
     target: {http: "%s"}
 `
 
-// One of three copies is killed under load: the others go on, and nothing is lost.
+// One of three copies is killed under load: the others continue, and nothing is lost.
 func TestKillOneOfThree(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
@@ -130,14 +130,14 @@ func TestKillUp(t *testing.T) {
 	<-p.exited
 	p = up(t, anyPort("--data", data, file)...)
 	e.await(t, soon, "everything done", func() bool { return len(e.done) == len(all) })
-	// What was in hand comes again, and so does what was acked since the broker's last sync: nobody waits for an ack to be on disk.
+	// What was unacked is delivered again, and so does what was acked since the broker's last sync: nobody waits for an ack to be on disk.
 	e.audit(t, all, 4*16)
 	if code := p.end(); code != 0 {
 		t.Errorf("got exit code %d, want 0", code)
 	}
 }
 
-// At the end, what is in hand comes to its end, and what is not goes back to the broker.
+// At the end, what is being handled is finished, and the rest goes back to the broker.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan string, 10), make(chan struct{})
@@ -168,7 +168,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A second signal ends the wait for what is in hand.
+// A second signal ends the wait for what is being handled.
 func TestDrainInHaste(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}, 10), make(chan struct{})
@@ -221,7 +221,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A file with another broker that cannot be reached changes nothing, and the program says which broker it uses.
+// A file with another broker that cannot be reached changes nothing, and the program logs which broker it uses.
 func TestReloadToNowhere(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 10)
@@ -270,7 +270,7 @@ func TestRunBeforeTheBroker(t *testing.T) {
 	}
 }
 
-// What the program cannot do, it says, and exits by what it is.
+// The program reports what it cannot do, and exits with a code for it.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	p := up(t, anyPort("--memory")...)

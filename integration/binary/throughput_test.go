@@ -24,7 +24,7 @@ var (
 // least is what a flow must reach of the throughput of a bare loop.
 const least = 0.8
 
-// A flow to a local endpoint, beside a bare loop of amqp091-go and net/http in a process of its own, turn by turn.
+// A flow to a local endpoint, compared with a bare loop of amqp091-go and net/http in a process of its own, turn by turn.
 func TestThroughput(t *testing.T) {
 	r := lab.Single(t)
 	var arrived atomic.Int64

@@ -117,8 +117,8 @@ func (c *child) obey(input io.Reader) {
 	}
 }
 
-// say writes a line at once, so that it is not lost when the child is killed.
-func (c *child) say(words ...any) {
+// write writes a line at once, so that it is not lost when the child is killed.
+func (c *child) write(words ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fmt.Fprintln(c.out, words...)
@@ -126,17 +126,17 @@ func (c *child) say(words ...any) {
 
 // stopHere never returns.
 func (c *child) stopHere() {
-	c.say(wordHangs)
+	c.write(wordHangs)
 	select {}
 }
 
 // OnFault is a hook of the relay.
-func (c *child) OnFault(error) { c.say(wordFault) }
+func (c *child) OnFault(error) { c.write(wordFault) }
 
 // OnPause is a hook of the client: the inbox cannot reach its database.
 func (c *child) OnPause(e rehop.PauseEvent) {
 	if e.Paused {
-		c.say(wordFault)
+		c.write(wordFault)
 	}
 }
 
@@ -148,9 +148,9 @@ func (c *child) OnState(s rehop.StateChange) {
 	c.mu.Unlock()
 	switch {
 	case s.State == rehop.StateRecovering && before == rehop.StateOpen:
-		c.say(wordAway)
+		c.write(wordAway)
 	case s.State == rehop.StateOpen && before == rehop.StateRecovering:
-		c.say(wordBack)
+		c.write(wordBack)
 	}
 }
 
@@ -185,7 +185,7 @@ func (c *child) broker(ctx context.Context) error {
 	if err := server.Start(); err != nil {
 		return err
 	}
-	c.say(wordReady)
+	c.write(wordReady)
 	if err := server.Serve(ctx, ln); ctx.Err() == nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (c *child) consumer(ctx context.Context) error {
 			return err
 		})
 	}
-	retries := make([]time.Duration, 60) // so many that no message goes to the failed queue
+	retries := make([]time.Duration, 60) // enough that no message goes to the failed queue
 	for i := range retries {
 		retries[i] = 100 * time.Millisecond
 	}
@@ -49,7 +49,7 @@ func (c *child) consumer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.say(wordReady)
+	c.write(wordReady)
 	<-ctx.Done()
 	return closeClient(client)
 }

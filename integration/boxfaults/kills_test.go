@@ -134,10 +134,10 @@ func (s *scene) killStore(delay int) bool {
 // has broken a writer's transaction.
 func (s *scene) killServer(delay int) bool {
 	s.t.Helper()
-	broken := s.writer.said(wordBroken)
+	broken := s.writer.written(wordBroken)
 	var faults [len(s.relays)]int
 	for i, r := range s.relays {
-		faults[i] = r.said(wordFault)
+		faults[i] = r.written(wordFault)
 	}
 	if err := s.store.Kill(); err != nil {
 		s.t.Fatal(err)
@@ -146,7 +146,7 @@ func (s *scene) killServer(delay int) bool {
 		r.await(wordFault, faults[i]+1)
 	}
 	own.restart(s.t, delay, s.store.Node)
-	return s.writer.said(wordBroken) > broken
+	return s.writer.written(wordBroken) > broken
 }
 
 // killProcesses kills all processes that use the database, and starts others. It reports whether messages were under way.

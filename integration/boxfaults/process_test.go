@@ -78,8 +78,8 @@ func (p *process) count(word string) {
 	p.news = make(chan struct{})
 }
 
-// said is how many times the child has written a word.
-func (p *process) said(word string) int {
+// written is how many times the child has written a word.
+func (p *process) written(word string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.words[word]

@@ -38,7 +38,7 @@ func (c *child) relay(ctx context.Context) error {
 		}
 		relay.Waker = outboxpgx.Listener{Config: config}
 	}
-	c.say(wordReady)
+	c.write(wordReady)
 	return errors.Join(relay.Run(ctx), closeClient(client))
 }
 
@@ -71,7 +71,7 @@ func (s *stopper) PublishEach(ctx context.Context, messages []rehop.Message, set
 		s.child.hang.Store(true)
 	}
 	if s.child.gate.CompareAndSwap(true, false) {
-		s.child.say(wordHangs)
+		s.child.write(wordHangs)
 		<-s.child.goes
 	}
 	outcomes := make([]error, len(messages))
@@ -79,7 +79,7 @@ func (s *stopper) PublishEach(ctx context.Context, messages []rehop.Message, set
 	switch {
 	case errors.Join(outcomes...) != nil:
 		s.failures.Add(1)
-		s.child.say(wordFailed)
+		s.child.write(wordFailed)
 	case s.child.hang.Load():
 		s.child.stopHere()
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// report is the result of an audit. It counts messages, unless a field says otherwise.
+// report is the result of an audit. It counts messages, except where noted.
 type report struct {
 	committed, published int // different messages
 

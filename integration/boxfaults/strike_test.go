@@ -68,7 +68,7 @@ func (s *scene) killConsumer() int {
 func (s *scene) killBroker() int {
 	s.t.Helper()
 	s.progress()
-	before := s.consumer.said(wordAway)
+	before := s.consumer.written(wordAway)
 	s.consumer.await(wordBack, before) // from the last time: others may be at work again before it
 	s.broker.kill()
 	s.consumer.await(wordAway, before+1)
@@ -80,7 +80,7 @@ func (s *scene) killBroker() int {
 func (s *scene) loseBroker() int {
 	s.t.Helper()
 	r := s.relays[s.random.IntN(len(s.relays))]
-	hung, failed := r.said(wordHangs), r.said(wordFailed)
+	hung, failed := r.written(wordHangs), r.written(wordFailed)
 	r.order(orderGate)
 	r.await(wordHangs, hung+1)
 	s.broker.kill()

@@ -52,7 +52,7 @@ func (c *child) writer(ctx context.Context) error {
 			}
 		})
 	}
-	c.say(wordReady)
+	c.write(wordReady)
 	writing.Wait()
 	return nil
 }
@@ -82,20 +82,20 @@ func (c *child) transact(db *sql.DB, id string, random *rand.Rand) (began bool) 
 	}
 	if err != nil || random.IntN(5) == 0 {
 		_ = tx.Rollback()
-		c.say(wordRollback, id)
+		c.write(wordRollback, id)
 		if err != nil {
-			c.say(wordBroken)
+			c.write(wordBroken)
 		}
 		return true
 	}
 	switch err := tx.Commit(); {
 	case err != nil:
-		c.say(wordDoubt) // the database knows
-		c.say(wordBroken)
+		c.write(wordDoubt) // the database knows
+		c.write(wordBroken)
 	case survives:
-		c.say(wordCommit, id)
+		c.write(wordCommit, id)
 	default:
-		c.say(wordDoubt)
+		c.write(wordDoubt)
 	}
 	return true
 }

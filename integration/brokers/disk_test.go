@@ -18,7 +18,7 @@ type disk struct {
 
 var disks = []disk{{"bare disk, growing", 0}, {"bare disk, over zeros", 512 << 10}}
 
-// recordOverhead is what the embedded broker writes beside a body.
+// recordOverhead is what the embedded broker writes in addition to a body.
 const recordOverhead = 96
 
 // bareLog is a file to which records are written.

@@ -38,7 +38,7 @@ func beFloor(dir string) int {
 	return 0
 }
 
-// serveFloor serves one client after the other, for ever.
+// serveFloor serves one client after the other, without end.
 func serveFloor(dir string, n int) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

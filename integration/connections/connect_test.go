@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// One connection publishes, the other consumes, and the broker's tools tell them apart.
+// One connection publishes, the other consumes, and the broker's tools distinguish them.
 func TestTwoNamedConnections(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
@@ -134,7 +134,7 @@ func TestConnectionOutlivesDialTimeout(t *testing.T) {
 	}
 }
 
-// A broker that accepts and then says nothing.
+// A broker that accepts and then sends nothing.
 func TestSilentPeer(t *testing.T) {
 	t.Parallel()
 	l := listen(t, nil)

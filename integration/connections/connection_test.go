@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// connection is what the management API tells.
+// connection is what the management API shows.
 type connection struct {
 	Name string `json:"name"`
 	User string `json:"user"`
@@ -43,7 +43,7 @@ func closeAll(r *lab.Rabbit, all []connection) {
 	}
 }
 
-// user makes a user who may do what configure says, and everything else.
+// user makes a user with the permission configure, and all others.
 func user(t testing.TB, r *lab.Rabbit, name, password, configure string) {
 	t.Helper()
 	r.API("PUT", "/api/users/"+name, map[string]string{"password": password, "tags": ""}, nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// The password changes; the function knows the new one when the connection is made again.
+// The password changes; the function knows the new one when the client reconnects.
 func TestCredentialsRotate(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/integration/kit"
 )
 
-// events remembers what a client's hooks are told, and when.
+// events remembers what a client's hooks receive, and when.
 type events struct {
 	mu        sync.Mutex
 	states    []rehop.StateChange
@@ -105,7 +105,7 @@ func (e *events) in(connection string, s rehop.State) int {
 	return n
 }
 
-// errors are all that hooks were told.
+// errors are all that hooks received.
 func (e *events) errors() []error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -130,7 +130,7 @@ func settle(t testing.TB, c *rehop.Client, e *events, queue string, got <-chan *
 	e.await(t, "second session of "+queue, func() bool { return e.ups(queue) >= 2 })
 }
 
-// wantUntouched checks that a subscription was never interrupted, and no connection made again.
+// wantUntouched checks that a subscription was never interrupted, and no connection reopened.
 func wantUntouched(t testing.TB, w *kit.Wire, e *events, queue string) {
 	t.Helper()
 	e.mu.Lock()

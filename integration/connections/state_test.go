@@ -108,7 +108,7 @@ func TestCloseDuringAlarm(t *testing.T) {
 	}
 }
 
-// A memory alarm: the broker takes no more messages, and consumers go on.
+// A memory alarm: the broker accepts no more messages, and consumers continue.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
 	r := lab.Alone(t) // it changes the whole node
@@ -125,7 +125,7 @@ func TestBlocked(t *testing.T) {
 	few, efew := openOne(rehop.Config{MaxWaiting: 3})
 	small, esmall := openOne(rehop.Config{MaxWaitingBytes: 10_000})
 
-	// Handlers that have messages in hand when the alarm begins.
+	// Handlers that are running when the alarm begins.
 	begun, finish := make(chan struct{}, 10), make(chan struct{})
 	sub := kit.Subscribe(t, a, rehop.Subscriber{Queue: "q", Concurrency: 5, Handler: rehop.HandlerFunc(func(context.Context, *rehop.Delivery) error {
 		begun <- struct{}{}
@@ -143,7 +143,7 @@ func TestBlocked(t *testing.T) {
 	watermark(r, "absolute", "1MB")
 	alarmed()
 
-	// The broker tells a connection that it is blocked when that one next publishes; this message is
+	// The broker notifies a connection that it is blocked when that one next publishes; this message is
 	// sent, and confirmed when the broker has read it: at once, or when the alarm is over.
 	results, firsts := make(chan error, 100), make(chan error, 3)
 	start := func(c *rehop.Client, m rehop.Message, results chan<- error) {

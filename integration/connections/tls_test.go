@@ -18,7 +18,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// listen accepts connections, with TLS if config is set, and never says anything of AMQP.
+// listen accepts connections, with TLS if config is set, and never sends anything of AMQP.
 func listen(t testing.TB, config *tls.Config) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -99,7 +99,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The client certificate says who we are; the URL's user is not even looked at.
+// The client certificate names the user; the URL's user is not even looked at.
 func TestMutualTLSExternal(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
@@ -113,7 +113,7 @@ func TestMutualTLSExternal(t *testing.T) {
 			t.Errorf("got user %q by %q, TLS %v; want rehop-external by EXTERNAL with TLS", conn.User, conn.AuthMechanism, conn.SSL)
 		}
 	}
-	// Without a certificate the broker says no.
+	// Without a certificate the broker refuses.
 	_, err := rehop.Open(kit.Context(t), rehop.Config{URL: nobody, External: true, TLS: &tls.Config{RootCAs: roots(t)},
 		Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
@@ -152,7 +152,7 @@ func TestWrongCA(t *testing.T) {
 	})
 }
 
-// wantConnectError checks that a client cannot connect, and says why wherever one may look.
+// wantConnectError checks that a client cannot connect, and reports why wherever one may look.
 func wantConnectError(t *testing.T, config rehop.Config, want string) {
 	t.Helper()
 	e := &events{}

@@ -81,7 +81,7 @@ func TestTopologyErrors(t *testing.T) {
 	wantUntouched(t, w, e, "q")
 }
 
-// Open declares the config's exchanges, and says what is wrong with them.
+// Open declares the config's exchanges, and reports what is wrong with them.
 func TestOpenReportsTopologyErrors(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)
@@ -94,8 +94,8 @@ func TestOpenReportsTopologyErrors(t *testing.T) {
 	}
 }
 
-// A queue is replaced by one that does not fit while it is consumed: the subscription says so, tries
-// again at a leisurely pace, and goes on when the queue is mended. Others do not notice.
+// A queue is replaced by one that does not fit while it is consumed: the subscription reports it, tries
+// again at a leisurely pace, and continues when the queue is repaired. Others do not notice.
 func TestTopologyBreaksLater(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)

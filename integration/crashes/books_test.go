@@ -129,7 +129,7 @@ func (b *books) setLimit(n int) { b.note(func() { b.limit = n }) }
 type counts struct {
 	confirmed, unknown int // messages, by their outcomes
 	answers            int // acks and rejects
-	blocks             int // times that a connection was told that it is blocked
+	blocks             int // times that a connection was notified that it is blocked
 }
 
 func (b *books) count() counts {
@@ -169,7 +169,7 @@ func (b *books) concluded(id string, generation int, o outcome) {
 	})
 }
 
-// blocked notes that a client was told that it is blocked.
+// blocked records that a client was notified that it is blocked.
 func (b *books) blocked() { b.note(func() { b.counts.blocks++ }) }
 
 // fault notes something that none of the other words is for.

@@ -20,7 +20,7 @@ import (
 // brokerRole is the variable by which this test binary knows that it is to be the broker.
 const brokerRole = "REHOP_CRASHES_BROKER"
 
-// orders are what the broker's process is told.
+// orders are the instructions of the broker's process.
 type orders struct {
 	Dir         string
 	Addr        string

@@ -45,7 +45,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// tally is what the line at the end tells.
+// tally is what the line at the end shows.
 type tally struct {
 	seed      uint64
 	confirmed int

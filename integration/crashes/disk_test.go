@@ -21,7 +21,7 @@ const (
 	diskReserve = 4 << 20
 )
 
-// fillDisk: somebody else fills the disk, to the reserve or wholly. Publishers are blocked, consumers go on, and work
+// fillDisk: somebody else fills the disk, to the reserve or wholly. Publishers are blocked, consumers continue, and work
 // resumes when there is room. Every other time the broker is killed and started again while the disk is full.
 func fillDisk(t *testing.T, seed uint64) tally {
 	mount := smallDisk(t)
@@ -97,7 +97,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// fill leaves so many bytes free, or none.
+// fill leaves n bytes free, or none.
 func fill(t *testing.T, mount, ballast string, leave int64) {
 	t.Helper()
 	f, err := os.Create(ballast)
@@ -141,7 +141,7 @@ func failCall(t *testing.T, seed uint64, call string) (total tally) {
 
 func failOnce(t *testing.T, seed uint64, call string) tally {
 	b := newBroker(t, "")
-	b.orders.SegmentSize = 64 << 20 // one segment, which strace is told of
+	b.orders.SegmentSize = 64 << 20 // one segment, which strace watches
 	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 	defer cancel()
 	trace := newTracer(b, call, 20+int(seed%50))

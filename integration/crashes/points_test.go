@@ -101,7 +101,7 @@ func furthest(point string) int64 {
 	return 1 // once in a life, or seldom
 }
 
-// anyLoad has everything go on. What is passed while the broker starts comes after a kill, and what is passed while
+// anyLoad lets everything continue. What is passed while the broker starts comes after a kill, and what is passed while
 // it stops after a signal.
 func (x *exits) anyLoad(o orders) bool {
 	x.broker.t.Helper()

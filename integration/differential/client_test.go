@@ -13,10 +13,10 @@ import (
 
 const frameMax = 128 << 10
 
-// patience is how long a broker may take for what it has to do anyway.
-const patience = 2 * time.Minute
+// timeLimit is how long a broker may take for what it has to do anyway.
+const timeLimit = 2 * time.Minute
 
-// event is something that a broker has told a client. The order of events counts within a lane alone: what
+// event is something that a broker has sent to a client. The order of events counts within a lane alone: what
 // different queues and the channel itself send meets by chance.
 type event struct{ lane, text string }
 
@@ -47,7 +47,7 @@ type channel struct {
 	content  *content
 	unacked  []delivery
 	shuffled bool            // tags differ between brokers
-	confirms map[uint64]bool // verdicts that were told
+	confirms map[uint64]bool // verdicts that were received
 	noAck    map[string]bool // consumers whose deliveries need no answer; "" stands for basic.get
 }
 
@@ -112,7 +112,7 @@ func (c *client) hangUp() {
 
 // send writes frames. That the broker has gone shows when its answers are read, for which there is time from now on.
 func (c *client) send(frames []byte) {
-	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	_ = c.conn.SetDeadline(time.Now().Add(timeLimit))
 	_, _ = c.conn.Write(frames)
 }
 
@@ -160,13 +160,13 @@ func (c *client) settle() error {
 	return nil
 }
 
-// read notes what the next frame says.
+// read records the next frame.
 func (c *client) read() error {
 	f, err := c.reader.Next()
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%s: no answer from the broker after %v", c.name, patience)
+		return fmt.Errorf("%s: no answer from the broker after %v", c.name, timeLimit)
 	case err != nil:
 		c.note("connection", "the broker hangs up")
 		c.hangUp()
@@ -212,7 +212,7 @@ func (c *client) readControl(f wire.Frame) error {
 	return nil
 }
 
-// hear notes what a method says.
+// hear records a method.
 func (c *client) hear(ch *channel, m wire.Method) error {
 	lane := fmt.Sprintf("%s.%d", c.name, ch.number)
 	switch m := m.(type) {
@@ -308,7 +308,7 @@ func (c *client) complete(ch *channel) error {
 	return nil
 }
 
-// timeless is a value without times, which tell when something happened.
+// timeless is a value without times.
 func timeless(value any) any {
 	switch v := value.(type) {
 	case wire.Table:

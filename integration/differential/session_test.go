@@ -67,7 +67,7 @@ func (s *session) begin(st step, target *event) error {
 		frames := wire.AppendMethod(nil, ch.number, &st.publish.BasicPublish)
 		c.send(wire.AppendContent(frames, ch.number, wire.ClassBasic, st.publish.properties.Append(nil), []byte(st.publish.body), frameMax))
 	case st.answer != nil && target == nil && st.answer.pick > 0:
-		// There is nothing to answer. Now and then it is done all the same.
+		// There is nothing to answer. Now and then it is done anyway.
 	case st.answer != nil:
 		c.sendMethod(ch, ch.answer(st.answer, target))
 	case st.end.what == closeChannel:
@@ -100,7 +100,7 @@ func (ch *channel) answer(a *answer, target *event) wire.Method {
 	return a.method(tag, multiple)
 }
 
-// look waits until the broker has done what it was told, and returns what is to be seen of its queues.
+// look waits until the broker has done what was requested, and returns what is to be seen of its queues.
 func (s *session) look() ([]event, error) {
 	for _, c := range s.clients {
 		if err := c.fence(); err != nil {

@@ -21,7 +21,7 @@ type step struct {
 	end     *end
 }
 
-// call is a method that goes out as it is.
+// call is a method that is sent unchanged.
 type call struct{ wire.Method }
 
 // publish is a message.
@@ -64,7 +64,7 @@ func describe(m wire.Method) string {
 	return m.ID().String() + " " + strings.TrimPrefix(fmt.Sprintf("%+v", m), "&")
 }
 
-// method is what the answer says of a delivery tag.
+// method is the answer to a delivery tag.
 func (a *answer) method(tag uint64, multiple bool) wire.Method {
 	switch a.verb {
 	case "ack":

@@ -31,7 +31,7 @@ func (w *ward) crash(queue string) {
 }
 
 // From RabbitMQ 4.3 on a dead letter keeps how often it was delivered, and a queue with the default limit drops it when it is delivered once more.
-// Doctor says so, and what it advises helps.
+// Doctor reports it, and its advice helps.
 func TestLettersLimit(t *testing.T) {
 	t.Parallel()
 	w := newWard(t, lab.Single(t))
@@ -136,7 +136,7 @@ func TestTimeoutsOfQueues(t *testing.T) {
 	})
 }
 
-// Layouts that count in x-death are found by what is on the broker, and by what the caller says.
+// Layouts that count in x-death are found by what is on the broker, and by the caller's options.
 func TestLayoutsThatCountInDeaths(t *testing.T) {
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
 		w := newWard(t, r)

@@ -104,7 +104,7 @@ func TestDeclaredWrong(t *testing.T) {
 		expect(`warning exchange.alternate-missing exchange "astray"`)
 
 		found := slices.DeleteFunc(w.examine(w.admin, options()), func(f admin.Finding) bool {
-			// Of the broker as a whole, and of who is connected, other tests tell.
+			// Other tests cover the broker as a whole, and who is connected.
 			return f.Object.Kind == "broker" || f.Object.Kind == "user" || f.Object.Kind == "virtual host" || f.Object.Kind == "node"
 		})
 		for _, f := range found {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if _, served := provoked.Load("queue.few-members"); all && served && code == 0 {
-		for _, a := range admin.Ailments() {
+		for _, a := range admin.Checks() {
 			if _, found := provoked.Load(a.ID); !found {
 				fmt.Fprintf(os.Stderr, "no test has made Doctor find %s\n", a.ID)
 				code = 1

@@ -136,7 +136,7 @@ func (b *baseline) channel(ctx context.Context, use func(*amqp.Channel) error) e
 	return use(ch)
 }
 
-// round publishes and consumes, strikes, goes on for a while, and then waits until nothing moves.
+// round publishes and consumes, strikes, continues for a while, and then waits until nothing moves.
 func (b *baseline) round(ctx context.Context, strike func()) error {
 	consuming, stopConsuming := context.WithCancel(ctx)
 	publishing, stopPublishing := context.WithCancel(ctx)

@@ -82,7 +82,7 @@ func killLeader(t *testing.T, seed uint64) delivery.Report {
 		x.Fault("leader "+node+" killed", func(began int) {
 			t.Cleanup(func() { x.Rabbit.Services("start", node) }) // whatever happens meanwhile
 			x.Rabbit.Services("kill", node)
-			// The cluster must go on without it: before it is back, something new is confirmed.
+			// The cluster must continue without it: before it is back, something new is confirmed.
 			x.SeeOrCure(began, "a confirm with one node missing", delivery.Confirmed)
 			x.newLeader(led[i%len(led)], node)
 			x.Rabbit.Services("start", node)
@@ -123,7 +123,7 @@ func (x *trial) clusterWhole() {
 }
 
 // memoryAlarm: the broker takes no messages. Publishers must end with their contexts, and handlers
-// must go on and ack.
+// must continue and ack.
 func memoryAlarm(t *testing.T, seed uint64) delivery.Report {
 	x := newTrial(t, lab.Single(t), seed)
 	x.Work.PublishTimeout = 2 * time.Second

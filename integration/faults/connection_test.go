@@ -56,7 +56,7 @@ func cutConnections(t *testing.T, seed uint64) delivery.Report {
 	return report
 }
 
-// blackHole: all bytes disappear while the connections stay. Only heartbeats can tell.
+// blackHole: all bytes disappear while the connections stay. Only heartbeats can detect that.
 func blackHole(t *testing.T, seed uint64) delivery.Report {
 	x := newTrial(t, lab.Single(t), seed)
 	p := x.Proxied()

@@ -19,13 +19,13 @@ import (
 // childRole is the variable by which this test binary knows that it is to be a consumer.
 const childRole = "REHOP_FAULTS_CHILD"
 
-// orders are what a child is told.
+// orders are the instructions of a child.
 type orders struct {
 	URLs                  []string
 	Script                delivery.Script
 	Queue                 string
 	Concurrency, Prefetch int
-	Work                  time.Duration // so that there is always something in hand
+	Work                  time.Duration // so that there is always something unacked
 }
 
 // child consumes one queue until its input ends, and writes its history to its output. It is the main
@@ -119,7 +119,7 @@ func (p *process) kill(queue string) {
 	p.x.Books.Record(delivery.Event{Kind: delivery.Killed, Client: "child", Queue: queue})
 }
 
-// stop lets the child finish what it has in hand.
+// stop lets the child finish what it is handling.
 func (p *process) stop() {
 	p.x.T.Helper()
 	p.x.Must(p.input.Close())
@@ -133,7 +133,7 @@ func (p *process) end() error {
 	return p.cmd.Wait()
 }
 
-// killProcess: kill -9 of a process that consumes, amid the messages that it has in hand.
+// killProcess: kill -9 of a process that consumes, with unacked messages.
 func killProcess(t *testing.T, seed uint64) delivery.Report {
 	return killConsumers(newTrial(t, lab.Single(t), seed), times(4, 40))
 }

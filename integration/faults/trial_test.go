@@ -63,7 +63,7 @@ func (x *trial) start() {
 	x.Run(500)
 }
 
-// finish balances the books, and says what the broker had to be helped with.
+// finish balances the books, and logs what the broker had to be helped with.
 func (x *trial) finish(rules delivery.Rules) delivery.Report {
 	x.T.Helper()
 	report := x.Finish(rules)
@@ -77,7 +77,7 @@ func (x *trial) finish(rules delivery.Rules) delivery.Report {
 const maxCures = 6
 
 // cure does for a cluster what an operator would do for queues that RabbitMQ has left ailing, and
-// says so. Nothing is forgiven but the time: what was confirmed must be there afterwards.
+// logs that. Nothing is forgiven but the time: what was confirmed must be there afterwards.
 //
 // A queue whose leader changes twice in a row may be left without the process that dead-letters from
 // it (rabbitmq-server pull requests 7677, 15548 and 16203, the last of April 2026): its messages

@@ -25,10 +25,10 @@ type fleet struct {
 	programTries  int                         // how often the program tries a message in all
 	rehopTries    int
 	reason        string // that is known of a message that was tried too often, if the fleet notes it down
-	permanent     bool   // a worker can say that no retry helps
+	permanent     bool   // a worker can report that no retry helps
 	loses         losses
-	content       func(body string) string // what of a body stays as it is
-	// shares says by what both sides count.
+	content       func(body string) string // what of a body stays unchanged
+	// shares is by what both sides count.
 	shares count
 	// lostFrom is the release from which a count that the broker keeps does not always last: what rehop sends round, because it was given back
 	// before, begins anew.

@@ -24,7 +24,7 @@ func TestFleets(t *testing.T) {
 						if declares == "rehop" {
 							first, second = second, first
 						}
-						newMeeting(t, f, r, first, second).tell()
+						newMeeting(t, f, r, first, second).play()
 					})
 				})
 			}

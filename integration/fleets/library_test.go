@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// library is a fleet whose workers use a library that retries, as it is published: nothing of it is rebuilt here.
+// library is a fleet whose workers use a published library that retries: nothing of it is rebuilt here.
 type library struct {
 	fleet
 	failed []known // what is known of a message that a worker has given up: the first time, and after a replay
@@ -71,7 +71,7 @@ func libraries() []library {
 		rascal("rascal forwards and nacks", 3, 3, strategy{"strategy": "forward", "attempts": 2, "publication": "retry_soon", "xDeathFix": true}, nack),
 		celery("Celery", false),
 	}
-	if lab.Release() < broker.RabbitMQ43 { // which refuses queues that are transient and not exclusive, as it is configured here
+	if lab.Release() < broker.RabbitMQ43 { // which refuses queues that are transient and not exclusive, in this configuration
 		all = append(all, celery("Celery with remote control", true))
 	}
 	return all
@@ -207,5 +207,5 @@ type known struct {
 }
 
 func knownOf(m admin.Message) known {
-	return known{queue: m.Queue, exchange: m.Exchange, key: m.Key, kind: m.Kind, reason: m.Error, attempts: m.Attempts, replays: m.Replays}
+	return known{queue: m.Queue, exchange: m.Exchange, key: m.Key, kind: string(m.Kind), reason: m.Error, attempts: m.Attempts, replays: m.Replays}
 }

@@ -47,7 +47,7 @@ func (m *meeting) publish(by side, orders ...order) []message {
 	return all
 }
 
-// take has a side deal with so many messages.
+// take has a side deal with n messages.
 func (m *meeting) take(by side, n int, fixed bool) []delivery {
 	m.t.Helper()
 	all := by.take(n, fixed)
@@ -149,7 +149,7 @@ func (m *meeting) tries(by side) int {
 	return m.fleet.programTries
 }
 
-// wantResting checks that so many messages rest and that there are no others.
+// wantResting checks that n messages have failed for good, and that there are no others.
 func (m *meeting) wantResting(n int) {
 	m.t.Helper()
 	wantDepths(m.t, m.rabbit, m.channel, m.queues, map[string]int{m.fleet.failedQueue(): n})
@@ -174,7 +174,7 @@ func wantDepths(t testing.TB, r *lab.Rabbit, ch *amqp.Channel, queues []string, 
 	}
 }
 
-// tellDepths says where messages are.
+// tellDepths logs where messages are.
 func (m *meeting) tellDepths() {
 	for _, q := range m.queues {
 		if n := m.rabbit.Depth(m.channel, q); n > 0 {

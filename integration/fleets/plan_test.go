@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// definitions is what the management API tells of a virtual host.
+// definitions is what the management API shows of a virtual host.
 type definitions struct {
 	Exchanges []struct {
 		Name, Type        string
@@ -62,7 +62,7 @@ func beyond(lines, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
 }
 
-// foreign are the lines about objects that do not belong to rehop alone.
-func foreign(lines []string) []string {
+// notOnlyRehops returns the lines about objects that do not belong to rehop alone.
+func notOnlyRehops(lines []string) []string {
 	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasPrefix(line, "rehop.") })
 }

@@ -14,9 +14,9 @@ type side interface {
 	isRehop() bool
 	declare()
 	publish(messages ...message)
-	// take deals with so many messages. What makes messages fail may be fixed by then.
+	// take deals with n messages. What makes messages fail may be fixed by then.
 	take(n int, fixed bool) []delivery
-	// consume deals with messages until cancel, and tells by deliveries.
+	// consume deals with messages until cancel, and reports to deliveries.
 	consume(fixed bool)
 	cancel()
 	deliveries() <-chan delivery
@@ -36,7 +36,7 @@ type message struct {
 type order struct {
 	Order     string `json:"order"`
 	Fails     int    `json:"fails"`
-	Permanent bool   `json:"permanent,omitempty"` // where workers can tell: no retry helps
+	Permanent bool   `json:"permanent,omitempty"` // where workers can report it: no retry helps
 	Note      string `json:"note"`
 }
 
@@ -68,7 +68,7 @@ func (m message) order() (o order, err error) {
 	return o, nil
 }
 
-// delivery is what a side says of a message that it has dealt with.
+// delivery is what a side reports about a message that it has dealt with.
 type delivery struct {
 	message
 	Count       int     `json:"count"` // how often it had failed before
@@ -105,7 +105,7 @@ func next(t testing.TB, s side) delivery {
 	return d
 }
 
-// nextOf waits for a side to deal with so many messages.
+// nextOf waits for a side to deal with n messages.
 func nextOf(t testing.TB, s side, n int) (all []delivery) {
 	t.Helper()
 	for range n {

@@ -7,8 +7,8 @@ import (
 	"github.com/rehop/rehop/integration/kit"
 )
 
-// tell tells what happens when a program and rehop meet, one story after the other on the same queues.
-func (m *meeting) tell() {
+// play plays what happens when a program and rehop meet, one story after the other on the same queues.
+func (m *meeting) play() {
 	m.declare()
 	v := m.rabbit.Version()
 	if m.fleet.shares == byClients && v >= "4" || m.fleet.lostFrom != "" && v >= m.fleet.lostFrom {
@@ -28,7 +28,7 @@ func (m *meeting) tell() {
 	m.wantBalance()
 }
 
-// declare has both sides declare all that they need. It must be the same, but for what rehop has beside it.
+// declare has both sides declare all that they need. It must be the same, except for what rehop adds.
 func (m *meeting) declare() {
 	m.first.declare()
 	before := define(m.rabbit).lines()
@@ -37,7 +37,7 @@ func (m *meeting) declare() {
 	m.queues = all.queues()
 	added := beyond(all.lines(), before)
 	if m.second.isRehop() {
-		added = foreign(added)
+		added = notOnlyRehops(added)
 	}
 	for _, line := range added {
 		if name, _, _ := strings.Cut(line, ":"); slices.Contains(m.fleet.own, name) {
@@ -47,7 +47,7 @@ func (m *meeting) declare() {
 	}
 }
 
-// handOver has each side fail and handle what the other has published, without counting, and rehop's own messages come to rest and back.
+// handOver has each side fail and handle what the other has published, without counting, and rehop's own messages go to the failed queue and back.
 func (m *meeting) handOver() {
 	for _, by := range []side{m.first, m.second} {
 		other := m.second
@@ -128,7 +128,7 @@ func (m *meeting) refuse() {
 	m.wantResting(0)
 }
 
-// wantFailed has the second side look for the one message that rests.
+// wantFailed has the second side look for the one failed message.
 func (m *meeting) wantFailed(reason string) message {
 	m.t.Helper()
 	m.wantResting(1)
@@ -143,7 +143,7 @@ func (m *meeting) wantFailed(reason string) message {
 	return found[0]
 }
 
-// recover has one side replay the one message that rests. Another one fails it once more, as if it were new, and then handles it.
+// recover has one side replay the one failed message. Another one fails it once more, as if it were new, and then handles it.
 func (m *meeting) recover(replays, handles side) delivery {
 	m.t.Helper()
 	m.replay(replays, 1)
@@ -154,7 +154,7 @@ func (m *meeting) recover(replays, handles side) delivery {
 	return d
 }
 
-// replay has a side replay what rests.
+// replay has a side replay the failed messages.
 func (m *meeting) replay(by side, n int) {
 	m.t.Helper()
 	if got := by.replay(); got != n {
@@ -162,7 +162,7 @@ func (m *meeting) replay(by side, n int) {
 	}
 }
 
-// compete has both sides consume at once. Each message is handled once, or rests once, after as many failures as it is to have.
+// compete has both sides consume at once. Each message is handled once, or fails for good once, after the expected number of failures.
 func (m *meeting) compete() {
 	const messages, resting = 200, 10
 	orders := make([]order, messages)
@@ -198,7 +198,7 @@ func (m *meeting) compete() {
 	}
 	for _, by := range []side{m.first, m.second} {
 		by.cancel()
-		for range len(by.deliveries()) { // a side may say late that it has failed what the other has handled since
+		for range len(by.deliveries()) { // a side may report late that it has failed what the other has handled since
 			count(by, m.note(by, next(m.t, by)))
 		}
 	}

@@ -74,7 +74,7 @@ func TestStrays(t *testing.T) {
 		n.consume(publish, turn{programFixed: true, program: []outcome{handled}, rehop: []outcome{retried, handled}})
 		wantDepths(t, r, ch, queues, nil)
 
-		// What the program gives up comes to rest in the failed queues of both, and belongs to the program.
+		// What the program gives up goes to the failed queues of both, and belongs to the program.
 		n.consume(func() { publishLast(t, ch, f.key) }, turn{program: []outcome{failed}, strays: 1})
 		wantDepths(t, r, ch, queues, map[string]int{theirs + "@failed": 1, ours + "@failed": 1})
 		found, err := n.rehop.admin.Failed(kit.Context(t), ours, 10, admin.Filter{})

@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// Open opens a client that is closed with the test. Unless the config says otherwise, it is named
+// Open opens a client that is closed with the test. By default it is named
 // "test", and its log is shown if the test fails.
 func Open(t testing.TB, config rehop.Config) *rehop.Client {
 	t.Helper()

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// Main runs a package's tests, so many of them at once.
+// Main runs a package's tests, n of them at once.
 func Main(m *testing.M, parallel int) {
 	AtOnce(parallel)
 	os.Exit(m.Run())
 }
 
-// AtOnce has so many tests run at once unless the command line says otherwise: they wait for the broker much more than they compute, so there
+// AtOnce runs n tests at once unless the command line has another number: they wait for the broker much more than they compute, so there
 // may be more of them than CPUs.
 func AtOnce(parallel int) {
 	flag.Parse()

@@ -44,7 +44,7 @@ func Exchange(t testing.TB, ch *amqp.Channel, name, kind string) {
 	}
 }
 
-// DeleteQueue deletes a queue whatever is in it, and says how many messages that were.
+// DeleteQueue deletes a queue whatever is in it, and returns how many messages it had.
 func DeleteQueue(t testing.TB, ch *amqp.Channel, name string) int {
 	t.Helper()
 	n, err := ch.QueueDelete(name, false, false, false)
@@ -85,7 +85,7 @@ func TakeAll(t testing.TB, ch *amqp.Channel, queue string) []amqp.Delivery {
 	}
 }
 
-// Failure is what a message in a failed queue says about itself.
+// Failure is what the headers of a failed message contain.
 func Failure(d amqp.Delivery) envelope.Failure {
 	return envelope.ReadDead(rabbit.FromTable(d.Headers), d.Exchange, d.RoutingKey)
 }

@@ -54,5 +54,5 @@ func (r *Recorder) OnConsumer(e rehop.ConsumerEvent) {
 // OnStuck records that a handler does not return, or does so after all.
 func (r *Recorder) OnStuck(s rehop.StuckHandler) { r.Stuck <- s }
 
-// OnPause records that a subscription pauses or goes on.
+// OnPause records that a subscription pauses or resumes.
 func (r *Recorder) OnPause(e rehop.PauseEvent) { r.Pauses <- e }

@@ -64,7 +64,7 @@ func (s *PostgresServer) PgBouncer(t testing.TB) *Database {
 func sharesServers() bool { return os.Getenv("REHOP_FAULTS_SERVICES") == "given" }
 
 // alone starts services that only this test uses, and stops and removes them with the test. It returns their state directory, and what
-// scripts/services says about them, for a release of RabbitMQ if one is given.
+// scripts/services reports about them, for a release of RabbitMQ if one is given.
 func alone(t testing.TB, release string, services ...string) (dir string, env map[string]string) {
 	t.Helper()
 	// Not t.TempDir: its path is too long for sockets, and servers may still write there.

@@ -33,7 +33,7 @@ func (d *Database) Open(t testing.TB) *sql.DB {
 	if err != nil {
 		t.Fatalf("open database: %v", err)
 	}
-	// MySQL's driver says goodbye on each idle connection. That fails if the test has killed the server, and means nothing.
+	// MySQL's driver sends a goodbye on each idle connection. That fails if the test has killed the server, and means nothing.
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

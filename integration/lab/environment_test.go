@@ -21,7 +21,7 @@ func TestEnvironmentOfRelease(t *testing.T) {
 	}
 }
 
-// The broker has the version that the environment says.
+// The broker has the version of the environment.
 func TestVersion(t *testing.T) {
 	if got, want := Single(t).Version(), Setting(t, "REHOP_RABBITMQ_VERSION"); got != want {
 		t.Errorf("the broker says that it is %s, want %s", got, want)

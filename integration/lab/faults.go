@@ -54,7 +54,7 @@ func Own(services ...string) (down func() error, err error) {
 		own.dir = dir
 	}
 	if _, err := run(own.dir, append([]string{"up"}, services...)...); err != nil {
-		// Setting says what is missing, and whether that fails or skips a test.
+		// Setting is what is missing, and whether that fails or skips a test.
 		fmt.Fprintln(os.Stderr, err)
 	}
 	environments.Delete(own.dir)
@@ -86,7 +86,7 @@ func ofServers(name string) bool {
 	case "REHOP_SERVICES_PORT", "REHOP_SERVICES_MISSING":
 		return true
 	}
-	// Not REHOP_RABBITMQ, which says what release to start.
+	// Not REHOP_RABBITMQ, which sets what release to start.
 	for _, prefix := range []string{"REHOP_RABBITMQ_", "REHOP_CLUSTER_", "REHOP_POSTGRES_", "REHOP_PGBOUNCER_", "REHOP_MARIADB_", "REHOP_MYSQL_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true

@@ -139,7 +139,7 @@ func fresh(t testing.TB, urls, management, nodes []string) *Rabbit {
 // Management is the URL of the management API, with user and password.
 func (r *Rabbit) Management() string { return r.management[0] }
 
-// Version is the broker's version as it says itself, such as 4.3.6. Releases come from Debian, where they change.
+// Version is the version that the broker reports, such as 4.3.6. Releases come from Debian, where they change.
 func (r *Rabbit) Version() string {
 	r.t.Helper()
 	var overview struct {
@@ -235,7 +235,7 @@ func (r *Rabbit) Channel() *amqp.Channel {
 	return ch
 }
 
-// Depth is how many messages are ready in a queue, as the queue itself says.
+// Depth is how many messages are ready in a queue, as the queue itself reports.
 func (r *Rabbit) Depth(ch *amqp.Channel, queue string) int {
 	r.t.Helper()
 	q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)

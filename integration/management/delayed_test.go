@@ -12,7 +12,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// TestDelayedMessages: messages that a quorum queue delays are told apart from those that are ready, though their bytes are not. Releases before 4.3
+// TestDelayedMessages: messages that a quorum queue delays are counted apart from those that are ready, though their bytes are not. Releases before 4.3
 // know nothing of it.
 func TestDelayedMessages(t *testing.T) {
 	each(t, func(t *testing.T, p *place) {

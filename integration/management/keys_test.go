@@ -13,7 +13,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// left is what the embedded broker does not tell, by the end of the key's path, and why.
+// left is what the embedded broker does not show, by the end of the key's path, and why.
 var left = map[string][]string{
 	"Erlang and its processes": {"garbage_collection", "reductions", "reductions_details", "backing_queue_status", "memory", "pending_raft_commands", "open_files",
 		"recoverable_slaves", "statistics_db_event_queue", "release_series_support_status", "sample_retention_policies", "cached_segments"},

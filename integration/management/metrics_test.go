@@ -241,7 +241,7 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// rise tells a broker the story, and returns by how much its counters have risen since before.
+// rise plays the story on a broker, and returns by how much its counters have risen since before.
 func rise(p *place) func() map[string]float64 {
 	p.t.Helper()
 	before := counters(p)

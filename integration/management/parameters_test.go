@@ -14,7 +14,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// TestParameters makes the same requests of both: limits, topic permissions, parameters, and what is said of virtual hosts.
+// TestParameters makes the same requests of both: limits, topic permissions, parameters, and properties of virtual hosts.
 func TestParameters(t *testing.T) {
 	const whatever = "*"
 	each(t, func(t *testing.T, p *place) {

@@ -284,7 +284,7 @@ func mirrorsAreHealthy(h *hole) (bool, error) {
 	return r.Ok() && lab.Release() < broker.RabbitMQ40, err
 }
 
-// lacksMQTT reports whether the broker says that it does not speak MQTT. RabbitMQ 4.3 lists what is missing, which the client cannot read.
+// lacksMQTT reports whether the broker reports that it does not speak MQTT. RabbitMQ 4.3 lists what is missing, which the client cannot read.
 func lacksMQTT(p *place, h *hole) (bool, error) {
 	if lab.Release() < broker.RabbitMQ43 {
 		r, err := h.HealthCheckProtocolListener(rabbithole.MQTT)

@@ -35,7 +35,7 @@ func TestRolesAreTheSame(t *testing.T) {
 		got, want := ours.status[what], theirs.status[what]
 		switch {
 		case want >= 500: // RabbitMQ fails at what is not there, if the one who asks is not an administrator
-		case got == 401 && (want == 404 || want == 405): // RabbitMQ tells strangers which routes it has
+		case got == 401 && (want == 404 || want == 405): // RabbitMQ shows strangers which routes it has
 		case got != want:
 			t.Errorf("%s: got %d, RabbitMQ has %d", what, got, want)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// TestStrandedDeadLetters: dead letters that a queue keeps because nobody takes them are told apart from its other messages. A queue that drops what it has
+// TestStrandedDeadLetters: dead letters that a queue keeps because nobody takes them are counted apart from its other messages. A queue that drops what it has
 // no room for keeps none.
 func TestStrandedDeadLetters(t *testing.T) {
 	each(t, func(t *testing.T, p *place) {

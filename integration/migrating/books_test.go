@@ -17,7 +17,7 @@ import (
 
 func id(n int) string { return strconv.Itoa(n) }
 
-// books are what publishers were told: at the end each confirmed message must be there once.
+// books are the results that publishers got: at the end each confirmed message must be there once.
 type books struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -92,7 +92,7 @@ func (b *books) add(first, n int) {
 	}
 }
 
-// merge adds what other publishers were told.
+// merge adds the results of other publishers.
 func (b *books) merge(other *books) {
 	for n := range other.confirmed {
 		b.confirmed[n] = true

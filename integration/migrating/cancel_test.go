@@ -17,7 +17,7 @@ import (
 // long: the runs with many kills, which make faults does.
 func long() bool { return os.Getenv("REHOP_FAULTS") == "long" }
 
-// A migration that is canceled at any step goes on when it is run again; publishers go on all the time. What was under way when it
+// A migration that is canceled at any step continues when it is run again; publishers publish all the time. What was under way when it
 // was canceled is waited for, so no message is there twice.
 func TestMigrateCanceledAtEachStep(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func (s *site) cancelAt(p topology.Plan, step int, seen map[admin.Action]bool) {
 	if !errors.Is(err, context.Canceled) {
 		s.t.Fatalf("canceled at step %d: got %v, want context.Canceled", step+1, err)
 	}
-	for _, text := range []string{fmt.Sprintf("canceled at step %d of ", step+1), "run it again, and it goes on"} {
+	for _, text := range []string{fmt.Sprintf("canceled at step %d of ", step+1), "run it again to continue"} {
 		wantError(s.t, err, nil, text)
 	}
 	if strings.Contains(err.Error(), "not connected") {
@@ -87,7 +87,7 @@ func (s *site) cancelQueueAt(p topology.Plan, queue string, at admin.Action) {
 	}
 }
 
-// Applying a plan in the middle of a migration would bind the queue again, beside the way on which its messages are kept: it is refused.
+// Applying a plan in the middle of a migration would bind the queue again, in addition to the diverted bindings: it is refused.
 func TestApplyWhileMigrating(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {

@@ -22,7 +22,7 @@ import (
 // migratorRole is the variable by which this test binary knows that it is to migrate a queue, and to die on the way.
 const migratorRole = "REHOP_MIGRATING_ORDERS"
 
-// deathPlan is what the process is told.
+// deathPlan is the instructions of the process.
 type deathPlan struct {
 	URL, Management string
 	Classic         bool // what the queue is to be; else quorum
@@ -86,7 +86,7 @@ func (s *site) die(d deathPlan) {
 }
 
 // A process that dies at any step, and while messages are under way, leaves nothing behind that the next one cannot take up; publishers
-// go on all the time. Only what was under way may be there twice.
+// publish all the time. Only what was under way may be there twice.
 func TestMigrateKilled(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
@@ -121,7 +121,7 @@ func TestMigrateKilled(t *testing.T) {
 		}
 		for i, step := range all.Steps {
 			switch step.Action {
-			case admin.ActionCarry:
+			case admin.ActionMove:
 				for n := range rounds {
 					kill(i+1, 1+n*40)
 				}

@@ -84,7 +84,7 @@ func TestMigrateKeepsContent(t *testing.T) {
 	})
 }
 
-// What waits for its next attempt returns to the queue, at whatever moment; its count goes on.
+// What waits for its next attempt returns to the queue, at whatever moment; its count continues.
 func TestMigrateWhileMessagesWait(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
@@ -200,7 +200,7 @@ func (s *site) publishDead() {
 	kit.WantDepth(s.t, s.rabbit, s.ch, "orders.failed", 4)
 }
 
-// A queue of another layout changes its type, and goes on as before.
+// A queue of another layout changes its type, and works as before.
 func TestMigrateOtherLayouts(t *testing.T) {
 	t.Parallel()
 	for _, l := range []layout.Layout{layout.PubSub{}, layout.Sneakers{}, layout.DLX{}, layout.Tiers{}, layout.Envelope{}} {

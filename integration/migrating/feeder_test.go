@@ -132,7 +132,7 @@ func TestMigrateWithDeadLettersAtLeastOnce(t *testing.T) {
 			"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"})
 		s.fill("", "orders.wait", 0, 1)
 		want := plan(t, orders(nil))
-		if m := s.migrate(want, "orders", admin.MigrateOptions{}); !strings.Contains(strings.Join(m.Warnings, "\n"), "comes late") {
+		if m := s.migrate(want, "orders", admin.MigrateOptions{}); !strings.Contains(strings.Join(m.Warnings, "\n"), "arrive late") {
 			t.Errorf("got warnings %q, want one of queue orders.wait", m.Warnings)
 		}
 		s.wantPlanned(want)

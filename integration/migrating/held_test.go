@@ -15,7 +15,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// However short Settle is, what a consumer holds is not deleted with the queue, though the broker's statistics tell of it only seconds later.
+// However short Settle is, what a consumer holds is not deleted with the queue, though the broker's statistics show it only seconds later.
 func TestMigrateKeepsHeldMessages(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
@@ -124,7 +124,7 @@ func wantAll(s *site, queue string, n int) {
 	}
 }
 
-// Statistics that were written down before the messages were delivered say that nobody holds any. They are not believed, also
+// Statistics that were written down before the messages were delivered show no unacked ones. They are not believed, also
 // where they are written anew in the meantime.
 func TestMigrateDoubtsOldStatistics(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestMigrateDoubtsOldStatistics(t *testing.T) {
 		var held []amqp.Delivery
 		s.migrate(want, "orders", admin.MigrateOptions{Progress: func(p admin.MigrationProgress) {
 			switch {
-			case p.Now.Action == admin.ActionCarry && p.Moved == 0 && held == nil:
+			case p.Now.Action == admin.ActionMove && p.Moved == 0 && held == nil:
 				for range 5 { // by hand, so that there is no consumer that could be seen
 					d, ok, err := ch.Get("orders", false)
 					if err != nil || !ok {

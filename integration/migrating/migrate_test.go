@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// Each change of a queue, while publishers go on all the time.
+// Each change of a queue, while publishers publish all the time.
 func TestMigrateWhilePublishing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestMigrateWhilePublishing(t *testing.T) {
 	}
 }
 
-// after waits until so many more messages are confirmed.
+// after waits until n more messages are confirmed.
 func after(t *testing.T, b *books, n int) {
 	t.Helper()
 	from := b.count()

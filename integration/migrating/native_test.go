@@ -244,7 +244,7 @@ func (w *flow) send(exchange, key string) {
 	w.next++
 }
 
-// stop ends the flow, and tells how many messages there were.
+// stop ends the flow, and returns how many messages there were.
 func (w *flow) stop() int {
 	close(w.stopped)
 	w.all.Wait()
@@ -263,7 +263,7 @@ func TestFailedQueueAfterMigration(t *testing.T) {
 		s.fill("order", "order.1", 0, 3)
 		native := plan(t, orders(func(s *rehop.Subscriber) { s.ExistingExchange, s.Keys = true, []string{"order.#"} }))
 		m := s.migrate(native, "orders", admin.MigrateOptions{})
-		if !slices.ContainsFunc(m.Steps, func(step admin.Step) bool { return step.Action == admin.ActionLetters }) {
+		if !slices.ContainsFunc(m.Steps, func(step admin.Step) bool { return step.Action == admin.ActionDeadLetters }) {
 			t.Errorf("got steps %v, want one that declares the failed queue", m.Steps)
 		}
 		d, ok, err := s.ch.Get("orders", false)

@@ -113,24 +113,24 @@ func TestPlanMigration(t *testing.T) {
 queue "q": x-delivery-limit is none, planned is 50
 queue "q": x-overflow is none, planned is "reject-publish"
 queue "q": x-queue-type is "classic", planned is "quorum"
- 1. declare queue "rehop.moving.q" to keep messages in, and exchange "rehop.moving.q", which leads to queue "q"
+ 1. declare queue "rehop.moving.q", which keeps messages, and exchange "rehop.moving.q", which routes to queue "q"
  2. add the binding of exchange "h" to exchange "rehop.moving.q" with key "k" and n = 5, x-match = "all"
  3. add the binding of exchange "rehop.return" to exchange "rehop.moving.q" with key "q"
  4. remove the binding of exchange "h" to queue "q" with key "k" and n = 5, x-match = "all"
  5. remove the binding of exchange "rehop.return" to queue "q" with key "q"
- 6. move what is in queue "q" to queue "rehop.moving.q"
- 7. lead exchange "rehop.moving.q" to queue "rehop.moving.q" instead of "q"
- 8. move the rest of queue "q" to queue "rehop.moving.q", until nothing has come for 12s and nobody holds a message
+ 6. move the messages of queue "q" to queue "rehop.moving.q"
+ 7. switch exchange "rehop.moving.q" to queue "rehop.moving.q" instead of "q"
+ 8. move the remaining messages of queue "q" to queue "rehop.moving.q", until none has arrived for 12s and none is unacked
  9. delete queue "q"
 10. declare queue "q" with x-dead-letter-exchange "rehop.return", x-dead-letter-routing-key "q.failed", x-dead-letter-strategy "at-least-once", x-delivery-limit 50, x-overflow "reject-publish", x-queue-type "quorum"
-11. lead exchange "rehop.moving.q" to queue "q" again
-12. declare exchange "rehop.back.q", which leads to queue "q"
+11. switch exchange "rehop.moving.q" to queue "q" again
+12. declare exchange "rehop.back.q", which routes to queue "q"
 13. add the binding of exchange "h" to queue "q" with key "k" and n = 5, x-match = "all"
 14. add the binding of exchange "rehop.return" to queue "q" with key "q"
 15. remove the binding of exchange "h" to exchange "rehop.moving.q" with key "k" and n = 5, x-match = "all"
 16. remove the binding of exchange "rehop.return" to exchange "rehop.moving.q" with key "q"
-17. move what is in queue "rehop.moving.q" back to queue "q"
-18. delete queue "rehop.moving.q" and the exchanges that led there
+17. move the messages of queue "rehop.moving.q" back to queue "q"
+18. delete queue "rehop.moving.q" and the exchanges of the migration
 `
 		if got := sortedSteps(m.String()); got != sortedSteps(text) {
 			t.Errorf("got\n%swant\n%s", m, text)
@@ -212,7 +212,7 @@ func sortedSteps(text string) string {
 	return strings.Join(lines, "")
 }
 
-// A queue that cannot take a message for ever keeps it, and says which one.
+// If the new queue can never accept a message, it is kept, and the error names it.
 func TestMigrateKeepsWhatCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	lab.EachBroker(t, func(t *testing.T, r *lab.Rabbit) {
@@ -237,7 +237,7 @@ func TestMigrateKeepsWhatCannotBeMoved(t *testing.T) {
 	})
 }
 
-// On a cluster an exchange may be asked where a message goes on any node.
+// On a cluster an exchange may route a message on any node.
 func TestMigrateOnCluster(t *testing.T) {
 	t.Parallel()
 	r := lab.Cluster(t)

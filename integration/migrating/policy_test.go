@@ -50,7 +50,7 @@ func undying(s *rehop.Subscriber) {
 	s.QueueType, s.QueueArgs = layout.Classic, map[string]any{"x-dead-letter-exchange": nil, "x-dead-letter-routing-key": nil}
 }
 
-// refusing is such a queue that takes no more than so many messages.
+// refusing is such a queue that accepts no more than n messages.
 func refusing(s *rehop.Subscriber) {
 	undying(s)
 	s.MaxLength, s.Overflow = 1000, "reject-publish"
@@ -171,7 +171,7 @@ func TestMigrateUnderCapOfOperator(t *testing.T) {
 	})
 }
 
-// Whether a policy with a lookahead matches a name only RabbitMQ can tell, and only of a queue that exists: it is asked before any message is
+// Whether a policy with a lookahead matches a name only RabbitMQ knows, and only for a queue that exists: it is asked before any message is
 // led there, and what was prepared is removed when it is refused.
 func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func TestMigrateAsksBrokerForPolicy(t *testing.T) {
 	harmful := rule{name: "others", pattern: "^(?!orders)", sets: map[string]any{"max-length": 5, "overflow": "reject-publish"}}
 	s.rule(harmful)
 	m, err := s.admin.PlanMigration(s.ctx, want, "orders", admin.MigrateOptions{})
-	if err != nil || !strings.Contains(m.String(), "warning: only the broker can tell whether a policy takes messages") {
+	if err != nil || !strings.Contains(m.String(), "warning: only the broker can tell whether a policy removes messages") {
 		t.Errorf("got %v, %v, want a warning", m, err)
 	}
 	_, err = s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
@@ -260,7 +260,7 @@ func TestDiffNamesMigration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, at := range []admin.Action{admin.ActionCarry, admin.ActionDeclare, admin.ActionRestore} {
+		for _, at := range []admin.Action{admin.ActionMove, admin.ActionDeclare, admin.ActionRestore} {
 			s.cancelAt(want, slices.IndexFunc(all.Steps, func(step admin.Step) bool { return step.Action == at }), make(map[admin.Action]bool))
 			diff, err := s.admin.Diff(s.ctx, want)
 			if err != nil {
@@ -283,11 +283,11 @@ func TestDiffNamesMigration(t *testing.T) {
 	})
 }
 
-// The doctor tells which queue is being migrated, even if its name does not fit into that of the queue which keeps its messages.
+// The doctor reports which queue is being migrated, even if its name does not fit into that of the queue which keeps its messages.
 func TestDoctorNamesMigratedQueue(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long", 62)
-	for _, at := range []admin.Action{admin.ActionCarry, admin.ActionDeclare} {
+	for _, at := range []admin.Action{admin.ActionMove, admin.ActionDeclare} {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			t.Parallel()
 			r := lab.Embedded(t)

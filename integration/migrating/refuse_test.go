@@ -16,7 +16,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// wantError checks that an error is of a kind, if one is given, and says something.
+// wantError checks that an error is of a kind, if one is given, and contains a text.
 func wantError(t *testing.T, err, kind error, text string) {
 	t.Helper()
 	if err == nil || kind != nil && !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
@@ -40,7 +40,7 @@ func TestMigrateWithConsumers(t *testing.T) {
 		_, err = s.admin.Migrate(s.ctx, want, "orders", admin.MigrateOptions{Settle: settle})
 		wantError(t, err, admin.ErrConsumers, "1")
 
-		// Waiting for them: it goes on when the consumer has gone.
+		// Waiting for them: it continues when the consumer has gone.
 		waits := make(chan string, 10_000)
 		ended := make(chan error, 1)
 		ctx, cancel := context.WithCancel(s.ctx)
@@ -226,7 +226,7 @@ func TestMigrateMovesWhatComesByName(t *testing.T) {
 				published++
 			}
 		}})
-		wantError(t, err, context.Canceled, "until nothing has come")
+		wantError(t, err, context.Canceled, "until none has arrived")
 		s.migrate(want, "orders", admin.MigrateOptions{})
 		wantOrder(s, "orders", 0, all)
 	})
@@ -258,7 +258,7 @@ func TestMigrateBadInput(t *testing.T) {
 		p := plan(t, orders(classic), rehop.Subscriber{Queue: "gone"}, rehop.Subscriber{Queue: "foreign", ExistingQueue: true},
 			rehop.Subscriber{Queue: "mine", Exclusive: true})
 		for queue, says := range map[string]string{
-			"nowhere": "the plan has no such queue", "foreign": "somebody else", "mine": "comes and goes", "gone": "no such queue",
+			"nowhere": "the plan has no such queue", "foreign": "another application", "mine": "temporary queue", "gone": "no such queue",
 		} {
 			_, err := s.admin.Migrate(s.ctx, p, queue, admin.MigrateOptions{})
 			wantError(t, err, nil, says)

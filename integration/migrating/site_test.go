@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	kit.Main(m, 8)
 }
 
-// settle is short: nothing comes by a queue's name but where a test says so.
+// settle is short: nothing comes by a queue's name except in some tests.
 const settle = 50 * time.Millisecond
 
 // site is a virtual host with an admin, and a channel for what is done by hand.

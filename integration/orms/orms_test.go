@@ -162,7 +162,7 @@ func testOutbox(t *testing.T, d database, l library) {
 	}
 }
 
-// same: a library may wrap the error by which it was told to roll back, and must not add one of its own.
+// same: a library may wrap the error that made it roll back, and must not add one of its own.
 func same(err, want error) bool {
 	return (err == nil) == (want == nil) && errors.Is(err, want)
 }

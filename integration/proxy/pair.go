@@ -110,7 +110,7 @@ func (c *pair) held(pass <-chan struct{}) bool {
 	}
 }
 
-// write hands on a piece as slowly as the way says.
+// write forwards a piece as slowly as the way requires.
 func (c *pair) write(dst *net.TCPConn, piece []byte, way Way) bool {
 	for len(piece) > 0 {
 		if way.Latency > 0 && !c.pause(way.Latency) {
@@ -177,7 +177,7 @@ func (c *pair) close() {
 	})
 }
 
-// reset closes a connection by RST: with no time to linger, the kernel does not say goodbye.
+// reset closes a connection by RST: with no time to linger, the kernel sends no FIN.
 func reset(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	_ = conn.Close()

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Way says what happens to the bytes of one connection in one direction. The zero value hands them
+// Way is what happens to the bytes of one connection in one direction. The zero value hands them
 // on as they come.
 type Way struct {
-	// CutAfter breaks the connection when exactly so many bytes have been handed on. 0: never.
+	// CutAfter breaks the connection when exactly this many bytes have been forwarded. 0: never.
 	CutAfter int64
 	// Swallow makes a cut silent: the bytes after CutAfter disappear, and the connection stays.
 	Swallow bool
@@ -24,7 +24,7 @@ type Way struct {
 	Latency time.Duration
 }
 
-// Plan says what happens to one connection.
+// Plan is what happens to one connection.
 type Plan struct {
 	Up, Down Way  // to the server, and to the client
 	Reset    bool // a cut is a reset (RST); else the proxy closes in order (FIN)
@@ -77,7 +77,7 @@ func New(target string) (*Proxy, error) {
 // Addr is where the proxy listens.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// SetPlan has every connection from now on treated by what plan says; n counts them from 0. Nil: all
+// SetPlan has every connection from now on treated by plan; n counts them from 0. Nil: all
 // are handed on unharmed.
 func (p *Proxy) SetPlan(plan func(n int) Plan) {
 	p.mu.Lock()
@@ -100,7 +100,7 @@ func (p *Proxy) Open() int {
 }
 
 // Cut resets the connections in whose first bytes from the client the mark occurs; "" is all of them.
-// An AMQP client tells its name there.
+// An AMQP client sends its name there.
 func (p *Proxy) Cut(mark string) {
 	for _, c := range p.all() {
 		if c.marked(mark) {

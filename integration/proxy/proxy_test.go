@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo is a server that sends back what it gets, and tells what it got when the connection ends.
+// echo is a server that sends back what it gets, and reports what it got when the connection ends.
 func echo(t *testing.T) (addr string, got <-chan []byte) {
 	t.Helper()
 	return server(t, func(conn net.Conn, seen io.Writer) { _, _ = io.Copy(conn, io.TeeReader(conn, seen)) })

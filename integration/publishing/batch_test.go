@@ -111,7 +111,7 @@ func TestBatchSameIDs(t *testing.T) {
 }
 
 // Batches that are each larger than the window, with ids that they share, do not wait for each other
-// for ever.
+// forever.
 func TestConcurrentBatches(t *testing.T) {
 	t.Parallel()
 	r := lab.Single(t)

@@ -94,7 +94,7 @@ func TestOutcomesAreDistinct(t *testing.T) {
 }
 
 // A message that may be stored stays unknown, whatever becomes of sending it again: the errors that
-// say "not sent" and "stored nowhere" would not be true.
+// report "not sent" and "stored nowhere" would not be true.
 func TestUnknownStaysUnknown(t *testing.T) {
 	t.Parallel()
 	type world struct {

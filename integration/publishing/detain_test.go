@@ -35,7 +35,7 @@ func TestDelayedToFullQueueHoldsUpNobody(t *testing.T) {
 				})})
 			got := subscribe(t, c, rehop.Subscriber{Queue: "roomy", Exchange: "free"})
 			var err error
-			for tries := 0; tries < 100 && err == nil; tries++ { // a quorum queue takes a few more before it says so
+			for tries := 0; tries < 100 && err == nil; tries++ { // a quorum queue accepts a few more before it refuses
 				err = c.Publish(kit.Context(t), to)
 			}
 			wantError(t, "full queue", err, rehop.ErrRefused)

@@ -145,7 +145,7 @@ func (h *startHook) OnPublishStart(ctx context.Context, _ *rehop.Message) contex
 	return ctx
 }
 
-// The broker's own limit: it closes the channel, and says how much it takes.
+// The broker's own limit: it closes the channel, and reports how much it accepts.
 func TestBrokersOwnLimit(t *testing.T) {
 	t.Parallel()
 	r := lab.Alone(t) // it changes the whole node

@@ -108,7 +108,7 @@ func TestHeadersRoundTrip(t *testing.T) {
 		if len(d.Headers) != 2 {
 			t.Errorf("%s: got headers %v, want two", test.name, d.Headers)
 		}
-		foreign(t, test.name, d.Headers)
+		wantNoDriverTypes(t, test.name, d.Headers)
 		if h := normal(d.Headers["h"]); !reflect.DeepEqual(h, normal(test.want)) {
 			t.Errorf("%s: got %#v, want %#v", test.name, h, test.want)
 		}
@@ -155,8 +155,8 @@ func normal(v any) any {
 	return v
 }
 
-// foreign looks for types of amqp091-go.
-func foreign(t testing.TB, name string, v any) {
+// wantNoDriverTypes looks for types of amqp091-go.
+func wantNoDriverTypes(t testing.TB, name string, v any) {
 	t.Helper()
 	if v == nil {
 		return
@@ -167,11 +167,11 @@ func foreign(t testing.TB, name string, v any) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			foreign(t, name, e)
+			wantNoDriverTypes(t, name, e)
 		}
 	case map[string]any:
 		for _, e := range v {
-			foreign(t, name, e)
+			wantNoDriverTypes(t, name, e)
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestForeignHeaders(t *testing.T) {
 	if len(d.Headers) != len(headers) {
 		t.Errorf("got headers %v, want %d of them", d.Headers, len(headers))
 	}
-	foreign(t, "headers", d.Headers)
+	wantNoDriverTypes(t, "headers", d.Headers)
 	if s := fmt.Sprint(d.Headers["decimal"]); s != "3.14" {
 		t.Errorf("got decimal %v, want 3.14 in some form", s)
 	}

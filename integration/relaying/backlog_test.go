@@ -50,9 +50,9 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// steady is the rate while so many rows wait.
+// steady is the rate while the given number of rows waits.
 func (b *bench) steady(ctx context.Context, rows, round int) (perSecond float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	c, err := openRehop(b, fmt.Sprintf("backlog-%d-%d", rows, round))
 	if err != nil {

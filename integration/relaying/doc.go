@@ -1,3 +1,3 @@
-// Package relaying measures rehop's outbox and inbox on PostgreSQL and RabbitMQ beside others that do a similar job. It has only
+// Package relaying measures rehop's outbox and inbox on PostgreSQL and RabbitMQ, compared with others that do a similar job. It has only
 // tests; see relaying_test.go for how to run it.
 package relaying

@@ -17,7 +17,7 @@ import (
 // TestInbox measures what an inbox adds to a handler's transaction.
 func TestInbox(t *testing.T) {
 	b := newBench(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeLimit)
 	defer cancel()
 	if err := dialect.Postgres.Migrate(ctx, b.db); err != nil {
 		t.Fatal(err)

@@ -171,7 +171,7 @@ func (b *bench) declare(queue string) error {
 	return err
 }
 
-// tally counts messages, each once, and tells when all are there.
+// tally counts messages, each once, and notifies when all are there.
 type tally struct {
 	mu      sync.Mutex
 	seen    map[int]time.Time
@@ -195,7 +195,7 @@ func (c *tally) got(n int) {
 	}
 }
 
-// reaches is closed when so many different messages have come.
+// reaches is closed when n different messages have come.
 func (c *tally) reaches(n int) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,8 +221,8 @@ func (c *tally) count() int {
 	return len(c.seen)
 }
 
-// patience is how long a measurement may take.
-const patience = 10 * time.Minute
+// timeLimit is how long a measurement may take.
+const timeLimit = 10 * time.Minute
 
 func await(ctx context.Context, what string, event <-chan struct{}) error {
 	select {
@@ -277,7 +277,7 @@ func throughput(ctx context.Context, c carrier) (perSecond float64, err error) {
 	return float64(*messages) / took.Seconds(), err
 }
 
-// latencies are the times from a commit to the consumer while so many transactions as flags say commit in a second.
+// latencies are the times from a commit to the consumer while transactions commit at the rate of the flags.
 func latencies(ctx context.Context, c carrier) (sorted []time.Duration, err error) {
 	const writers = 10
 	n := max(writers, int(float64(*rate)*lasting.Seconds()))
@@ -380,7 +380,7 @@ func TestRelaying(t *testing.T) {
 }
 
 func (b *bench) measure(ctx context.Context, c contender, round int, r *result) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	line, err := c.open(b, fmt.Sprintf("throughput-%d", round))
 	if err != nil {

@@ -53,7 +53,7 @@ const manyKeys = 1000
 
 // behind measures latencies after many messages were relayed, while a snapshot from before them is open or not.
 func (b *bench) behind(ctx context.Context, queue string, keys int, snapshot bool) (sorted []time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	c, err := openRehop(b, queue)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// What was published is what the handler sees at every attempt, and what rests in the failed queue.
+// What was published is what the handler sees at every attempt, and what is in the failed queue.
 func TestMessageIsIntact(t *testing.T) {
 	t.Parallel()
 	for name, transient := range map[string]bool{"persistent": false, "transient": true} {
@@ -158,7 +158,7 @@ func TestLargeHeaders(t *testing.T) {
 	for name, test := range map[string]struct {
 		size    int
 		foreign bool // a queue of somebody else's, without dead-lettering
-		attempt int  // so many are possible before there is no room for more history
+		attempt int  // how many are possible before there is no room for more history
 	}{
 		"120 KB":                 {size: 120_000, attempt: 2},
 		"room for a short error": {size: frame - 1000, attempt: 1},
@@ -283,7 +283,7 @@ func TestBrokerHistoryIsNotCopied(t *testing.T) {
 	})
 }
 
-// A consumer that knows nothing of rehop rejects a message: it rests where people look.
+// A consumer that knows nothing of rehop rejects a message: it goes to the failed queue.
 func TestRejectedByOthers(t *testing.T) {
 	t.Parallel()
 	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {

@@ -32,7 +32,7 @@ func crashing(queueType layout.QueueType, handle rehop.HandlerFunc) rehop.Subscr
 		Retry: rehop.NoRetry(), Handler: handle}
 }
 
-// child is a process that dies of poison. It says on its standard output what it has handled, and
+// child is a process that dies of poison. It prints on its standard output what it has handled, and
 // ends in good order when its standard input ends.
 func child() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*kit.Limit)
@@ -97,8 +97,8 @@ func TestCrashLoopOfForgedDeadLettersEnds(t *testing.T) {
 	})
 }
 
-// crashLoopEnds has processes die of one among many messages that come into the queue as feed says. That one ends in the failed queue after
-// so many crashes at the most.
+// crashLoopEnds has processes die of one among many messages that feed puts into the queue. That one ends in the failed queue after
+// the given number of crashes at most.
 func crashLoopEnds(t *testing.T, mostCrashes int, feed func(*testing.T, *lab.Rabbit, *rehop.Client, []rehop.Message)) {
 	kit.EachType(t, func(t *testing.T, queueType layout.QueueType) {
 		const innocents = 40
@@ -111,7 +111,7 @@ func crashLoopEnds(t *testing.T, mostCrashes int, feed func(*testing.T, *lab.Rab
 		feed(t, r, c, messages)
 
 		var handled kit.Tally
-		var history []string      // what the children say, to be shown when the test fails
+		var history []string      // output of the children, to be shown when the test fails
 		finished := func() bool { // every message is accounted for
 			failed := r.Depth(ch, "q.failed")
 			return failed > 0 && handled.Len()+failed >= innocents+1 && r.Depth(ch, "q") == 0
@@ -152,7 +152,7 @@ func crashLoopEnds(t *testing.T, mostCrashes int, feed func(*testing.T, *lab.Rab
 	})
 }
 
-// runChild runs a child until it dies, or until all is done. It reports whether it died, and what it said.
+// runChild runs a child until it dies, or until all is done. It reports whether it died, and its output.
 func runChild(t *testing.T, r *lab.Rabbit, queueType layout.QueueType, handled *kit.Tally, finished func() bool) (died bool, said []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

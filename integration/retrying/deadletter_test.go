@@ -121,7 +121,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// takes has consumers take all n messages of the queue "source" so many times. They die then, or reject the messages for good.
+// takes has consumers take all n messages of the queue "source" several times. They die then, or reject the messages for good.
 func takes(t *testing.T, r *lab.Rabbit, n, times int, reject bool) {
 	t.Helper()
 	conn, err := amqp.Dial(r.URL)

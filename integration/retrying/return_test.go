@@ -348,7 +348,7 @@ func TestFullQueueDoesNotJamOthers(t *testing.T) {
 
 // fullQueue reports whether the queue was full when enough messages waited.
 func fullQueue(t *testing.T, messages int, delay time.Duration, bound func(*testing.T, *amqp.Channel, *rehop.Subscriber)) bool {
-	const window = 32 // so many that wait in vain jam a broker
+	const window = 32 // this many that wait in vain jam a broker
 	r, ch, rec, c := kit.Setup(t)
 	var back kit.Tally
 	s := rehop.Subscriber{Concurrency: 8, Retry: rehop.Steps(delay),
@@ -370,7 +370,7 @@ func fullQueue(t *testing.T, messages int, delay time.Duration, bound func(*test
 	kit.Stop(t, sub)
 	// Nobody consumes it any more: it is filled before the first one returns.
 	var err error
-	for tries := 0; tries < 10 && err == nil; tries++ { // a quorum queue takes a few more before it says so
+	for tries := 0; tries < 10 && err == nil; tries++ { // a quorum queue accepts a few more before it refuses
 		err = c.PublishBatch(kit.Context(t), kit.Numbered("full", messages))
 	}
 	if !errors.Is(err, rehop.ErrRefused) {

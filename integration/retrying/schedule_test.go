@@ -130,7 +130,7 @@ func TestImmediateRetrySucceeds(t *testing.T) {
 	kit.WantDepth(t, r, ch, layouts.StepQueue(time.Hour), 0)
 }
 
-// valve is a Config.Dial that can say connection.blocked to the publishing connection, as a broker
+// valve is a Config.Dial that can send connection.blocked to the publishing connection, as a broker
 // in need does, without one in need.
 type valve struct {
 	mu   sync.Mutex
@@ -218,7 +218,7 @@ func (v *valve) say(method uint16, args ...byte) {
 func (v *valve) block()   { v.say(60, 4, 't', 'e', 's', 't') }
 func (v *valve) unblock() { v.say(61) }
 
-// While the broker takes no messages, what fails waits in hand; successes are acked all the same.
+// While the broker takes no messages, what fails waits unacked; successes are acked anyway.
 func TestRetryWhileBlocked(t *testing.T) {
 	t.Parallel()
 	const failing, fine = 3, 20

@@ -96,7 +96,7 @@ func (p *place) variables() map[string]string {
 	return all
 }
 
-// state is what status says of a node, and its pid.
+// state is what status reports of a node, and its pid.
 func (p *place) state(node string) (word, pid string) {
 	p.t.Helper()
 	for line := range strings.Lines(p.run("status")) {

@@ -47,7 +47,7 @@ func ids(prefix string, n int) (all []string) {
 }
 
 // Somebody has locked the row of a message that is published, and the server does not wait for the lock as long as the relay would. Other
-// messages go on.
+// messages continue.
 func TestLockedRowAndShortLockTimeout(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, d *server) {
@@ -74,7 +74,7 @@ func TestLockedRowAndShortLockTimeout(t *testing.T) {
 }
 
 // A connection vanishes at COMMIT with the row of its relay locked, and the server does not wait for that lock as long as a lease lasts. The
-// relay goes on under another name.
+// relay continues under another name.
 func TestVanishedAndShortLockTimeout(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, d *server) {

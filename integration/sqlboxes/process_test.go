@@ -26,7 +26,7 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// Variables by which this program is told that it is to be a relay.
+// Variables that make this program a relay.
 const (
 	relayDriver   = "REHOP_SQLBOXES_DRIVER"
 	relayDatabase = "REHOP_SQLBOXES_DATABASE"
@@ -58,7 +58,7 @@ func relayProcess() error {
 	return outbox.Relay{Client: signer{client}, DB: db, Dialect: dialect.Dialect(os.Getenv(relayDialect)), Name: "process", Lease: processLease}.Run(ctx)
 }
 
-// signer is a publisher whose messages tell that they come from a process of its own.
+// signer is a publisher whose messages show that they come from a process of its own.
 type signer struct{ outbox.Publisher }
 
 const signature = "process"
@@ -70,7 +70,7 @@ func (s signer) PublishEach(ctx context.Context, messages []rehop.Message, settl
 	s.Publisher.PublishEach(ctx, messages, settled)
 }
 
-// scene is two relays, one in a process of its own, and a writer that never rests.
+// scene is two relays, one in a process of its own, and a writer that never pauses.
 type scene struct {
 	t        *testing.T
 	db       *sql.DB
@@ -149,7 +149,7 @@ func (s *scene) process() *os.Process {
 	return cmd.Process
 }
 
-// awaitLeases waits until relays with a name hold at least so many leases.
+// awaitLeases waits until relays with a name hold at least n leases.
 func (s *scene) awaitLeases(name string, n int) {
 	s.t.Helper()
 	lab.Eventually(s.t, kit.Limit, fmt.Sprintf("%d leases of the relay %q", n, name), func() bool {
@@ -301,7 +301,7 @@ func killed(t *testing.T, k kind) {
 	s.check(func(int) bool { return false })
 }
 
-// A relay that was stopped, and goes on when others have taken its place, publishes nothing that is not its own any more.
+// A relay that was stopped, and continues when others have taken its place, publishes nothing that is not its own any more.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	eachKind(t, stopped)
@@ -387,7 +387,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 	}
 }
 
-// transcript is what was said on some connections.
+// transcript is what was sent on some connections.
 type transcript struct {
 	mu   sync.Mutex
 	said map[*pgx.Conn][]string
@@ -405,7 +405,7 @@ func (tr *transcript) TraceQueryStart(ctx context.Context, conn *pgx.Conn, data 
 
 func (tr *transcript) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// transactions counts those that were begun, and returns what was said first in those that did not begin with a statement.
+// transactions counts those that were begun, and returns what was sent first in those that did not begin with a statement.
 func (tr *transcript) transactions(first string) (begun int, otherwise []string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -167,7 +167,7 @@ func TestDisk(t *testing.T) {
 	})
 }
 
-// A pool that prepares statements gets an error that says what to do.
+// A pool that prepares statements gets an error with what to do.
 func TestPgBouncerPrepared(t *testing.T) {
 	t.Parallel()
 	d := lab.PgBouncer(t)

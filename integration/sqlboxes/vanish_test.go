@@ -50,7 +50,7 @@ func TestVanished(t *testing.T) {
 }
 
 // Connections die without a word when the relay begins its work, or just when it commits: then the server keeps the locks of the
-// transaction, because nobody tells it that the client is gone. The relay gives the connections up and continues with others.
+// transaction, because it does not learn that the client is gone. The relay gives the connections up and continues with others.
 func TestVanishedAt(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, d *server) {
@@ -68,7 +68,7 @@ func (d *server) commit() string {
 	return "COMMIT"
 }
 
-// vanish has the first connections die without a word when they carry a text, and tells of each.
+// vanish has the first connections die without a word when they carry a text, and reports each.
 func (d *server) vanish(text string, bad int64) (held <-chan struct{}) {
 	told := make(chan struct{}, 100)
 	var connections atomic.Int64

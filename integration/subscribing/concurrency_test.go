@@ -216,7 +216,7 @@ func TestOneWorkerKeepsOrder(t *testing.T) {
 	})
 }
 
-// Who handles a message whose handler may have run before is told so.
+// A handler can see that a message may have been handled before.
 func TestRedelivered(t *testing.T) {
 	t.Parallel()
 	kit.EachType(t, func(t *testing.T, kind layout.QueueType) {

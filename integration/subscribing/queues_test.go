@@ -381,7 +381,7 @@ func TestQuorumPriorityOrder(t *testing.T) {
 	wantPriorities(t, r, s, want...)
 }
 
-// A queue of somebody else's, with arguments that rehop would not choose, is used as it is.
+// A queue of another application, with arguments that rehop would not choose, is used unchanged.
 func TestForeignQueue(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]amqp.Table{

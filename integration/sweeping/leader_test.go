@@ -11,7 +11,7 @@ import (
 	"github.com/rehop/rehop/internal/layouts"
 )
 
-// RabbitMQ says of a quorum queue whose leader does not answer within 250 ms that it is empty. A list of its messages, and a plan that would delete
+// RabbitMQ reports a quorum queue whose leader does not answer within 250 ms as empty. A list of its messages, and a plan that would delete
 // it, wait for the leader.
 func TestLeaderDoesNotAnswer(t *testing.T) {
 	t.Parallel()

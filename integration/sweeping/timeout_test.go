@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/integration/lab"
 )
 
-// A replay learns of a consumer timeout that is shorter than it was told when the broker takes messages back, and continues. Nothing is lost, and
+// A replay learns of a consumer timeout that is shorter than configured when the broker requeues messages, and continues. Nothing is lost, and
 // nothing is replayed twice.
 func TestConsumerTimeout(t *testing.T) {
 	t.Parallel()

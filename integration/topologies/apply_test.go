@@ -82,7 +82,7 @@ func TestDryRunSaysWhatIsDone(t *testing.T) {
 	})
 }
 
-// A subscription whose queue is ruled by a policy declares it without the arguments; what the policy says holds, and can be changed while the queue is
+// A subscription whose queue is ruled by a policy declares it without the arguments; the policy's settings apply, and can be changed while the queue is
 // in use.
 func TestQueueRuledByPolicy(t *testing.T) {
 	each(t, func(d *desk) {
@@ -109,7 +109,7 @@ func TestQueueRuledByPolicy(t *testing.T) {
 	})
 }
 
-// What exists and differs stays as it is, and all the rest is declared.
+// What exists and differs stays unchanged, and all the rest is declared.
 func TestApplyChangesNothing(t *testing.T) {
 	each(t, func(d *desk) {
 		d.queue("q", amqp.Table{"x-queue-type": "classic", "x-message-ttl": int64(5)})
@@ -173,7 +173,7 @@ func TestApplyWaitsForOthers(t *testing.T) {
 	})
 }
 
-// A broker that refuses one thing is told the others all the same, and the error names what it refused.
+// If a broker refuses one thing, the others are declared anyway, and the error names what it refused.
 func TestApplyNamesWhatIsRefused(t *testing.T) {
 	each(t, func(d *desk) {
 		user := "u" + d.rabbit.Vhost

@@ -119,7 +119,7 @@ func TestDiffOfBindings(t *testing.T) {
 	})
 }
 
-// Policies that change what a plan says, or add to it.
+// Policies that change what a plan has, or add to it.
 func TestDiffOfPolicies(t *testing.T) {
 	each(t, func(d *desk) {
 		p := plan(d.t, rehop.Subscriber{Queue: "q", Exchange: "order", MessageTTL: time.Hour, Retry: rehop.NoRetry()})

@@ -86,7 +86,7 @@ func TestPoliciesDoWhatArgumentsDid(t *testing.T) {
 		arguments, ruled := p, p.ByPolicy(5)
 		d.apply(d.admin, ruled)
 		d.wantSame(ruled)
-		// One who declares with arguments is refused, and told so beforehand.
+		// A client that declares with arguments is refused, and the plan warns of that beforehand.
 		diff := d.diff(d.admin, arguments)
 		if len(diff) != 7 || diff[1].Policy != "rehop:queue:a.b+(c)" {
 			d.t.Errorf("compared with the arguments: got %d differences, want 7 of which the second names its policy:\n%s", len(diff), diff)
@@ -136,19 +136,19 @@ func TestPoliciesAsRabbitMQSeesThem(t *testing.T) {
 	d.policy("lazy", "^(other|lazy)", 2, map[string]any{"queue-mode": "lazy"})
 	d.rabbit.API("PUT", "/api/operator-policies/"+d.rabbit.Vhost+"/cap", map[string]any{"pattern": "^orders", "apply-to": "queues", "priority": 0,
 		"definition": map[string]any{"max-length": 10, "message-ttl": 70000}}, nil)
-	told := d.told()
+	rulings := d.rulings()
 	live, err := d.admin.Live(d.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range told {
+	for _, want := range rulings {
 		q, _ := live.Queue(want.Name)
 		if got := (ruling{q.Name, q.Policy, q.OperatorPolicy, q.PolicyArgs}); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("got %v, RabbitMQ says %v", got, want)
 		}
 	}
-	if len(told) != 4 || told[0].Policy == "" {
-		t.Errorf("RabbitMQ tells %v, want four queues with policies", told)
+	if len(rulings) != 4 || rulings[0].Policy == "" {
+		t.Errorf("RabbitMQ has %v, want four queues with policies", rulings)
 	}
 }
 
@@ -158,8 +158,8 @@ type ruling struct {
 	Ruled                  topology.Args
 }
 
-// told is what RabbitMQ knows at once; its API tells it later.
-func (d *desk) told() (all []ruling) {
+// rulings are what RabbitMQ knows at once; its API shows it later.
+func (d *desk) rulings() (all []ruling) {
 	d.t.Helper()
 	code := `rabbit_json:encode([#{name => element(4, amqqueue:get_name(Q)), policy => rabbit_policy:name(Q), operator => rabbit_policy:name_op(Q),
 		ruled => maps:from_list(rabbit_policy:effective_definition(Q))} || Q <- rabbit_amqqueue:list(<<"` + d.rabbit.Vhost + `">>)]).`

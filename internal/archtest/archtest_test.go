@@ -77,6 +77,12 @@ func (s source) line(pos token.Pos) int { return s.set.Position(pos).Line }
 // the go command is cached without regard to them.
 func sources(t *testing.T) []source {
 	t.Helper()
+	return sourcesOf(t, false)
+}
+
+// sourcesOf is sources, and with allModules also the files of the other modules.
+func sourcesOf(t *testing.T, allModules bool) []source {
+	t.Helper()
 	var all []source
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -84,7 +90,8 @@ func sources(t *testing.T) []source {
 		}
 		if d.IsDir() {
 			if p != root {
-				if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
+				_, err := os.Stat(filepath.Join(p, "go.mod"))
+				if err == nil && !allModules || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
 					return fs.SkipDir
 				}
 			}
@@ -144,23 +151,23 @@ func forbids(r rule, imported string) bool {
 }
 
 func TestPackageComments(t *testing.T) {
-	says := make(map[string]bool)
+	commented := make(map[string]bool)
 	for _, s := range sources(t) {
 		if strings.HasSuffix(s.file.Name.Name, "_test") {
 			continue
 		}
-		if _, ok := says[s.dir]; !ok {
-			says[s.dir] = false
+		if _, ok := commented[s.dir]; !ok {
+			commented[s.dir] = false
 		}
 		want := "Package " + s.file.Name.Name + " "
 		if s.file.Name.Name == "main" {
 			want = "Command " + path.Base(s.dir) + " "
 		}
 		if doc := s.file.Doc; doc != nil && strings.HasPrefix(doc.Text(), want) {
-			says[s.dir] = true
+			commented[s.dir] = true
 		}
 	}
-	for dir, ok := range says {
+	for dir, ok := range commented {
 		if !ok {
 			t.Errorf("package in %s has no comment that begins %q or, if it is a program, %q", dir, "Package …", "Command …")
 		}

@@ -36,7 +36,7 @@ func (h *host) remove(dir state.Dir) error {
 // removeOrphans removes what belongs to checkouts of this user that no longer exist.
 func (h *host) removeOrphans() {
 	for _, dir := range state.Orphans() {
-		h.say("%s is gone: removing its services", dir.Checkout())
+		h.logf("%s is gone: removing its services", dir.Checkout())
 		unlock, err := dir.Lock()
 		if err == nil {
 			err = h.remove(dir)

@@ -87,8 +87,8 @@ func main() {
 	os.Exit(code)
 }
 
-// say writes a line for the user.
-func (p process) say(format string, args ...any) {
+// logf writes a line for the user.
+func (p process) logf(format string, args ...any) {
 	fmt.Fprintf(p.log, "services: "+format+"\n", args...)
 }
 
@@ -98,13 +98,13 @@ func (p process) report(err error) {
 	if errors.As(err, &failed) {
 		fmt.Fprintln(p.log, failed.Console)
 	}
-	p.say("failed: %v", err)
+	p.logf("failed: %v", err)
 }
 
 // claimCommand is the command that keeps a block of ports, by the listener that it inherits.
 const claimCommand = "_claim"
 
-// run does what the arguments say, and returns the exit code.
+// run runs the command in the arguments, and returns the exit code.
 func (p process) run() (code int, err error) {
 	checkout := ""
 	if len(p.args) >= 2 && p.args[0] == "-checkout" {
@@ -152,7 +152,7 @@ func (p process) run() (code int, err error) {
 		}
 		return h.node(command, args[0], args[1:])
 	}
-	p.say("there is no command %q", command)
+	p.logf("there is no command %q", command)
 	p.usage(p.log)
 	return 2, nil
 }

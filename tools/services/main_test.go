@@ -64,7 +64,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// env says where the program is, what release tests use, and why each service cannot be used.
+// env prints where the program is, what release tests use, and why each service cannot be used.
 func TestEnvOfNothing(t *testing.T) {
 	_, out, _, err := run(t, map[string]string{"REHOP_RABBITMQ": "4.3"}, "env")
 	if err != nil {

@@ -83,7 +83,7 @@ func (h *host) lock() (unlock func(), err error) {
 		if err != nil || h.dir.Current() {
 			return unlock, err
 		}
-		h.say("removing what an older version of this program has started in %s", h.dir.Path)
+		h.logf("removing what an older version of this program has started in %s", h.dir.Path)
 		err = h.remove(h.dir)
 		unlock()
 		if err != nil {
@@ -103,9 +103,9 @@ func (h *host) install(services []entry, fail func(entry, error)) {
 	}
 	// All at once is quicker. If that fails, each service has its own try.
 	if packages := lacks(services); len(packages) > 0 {
-		h.say("installing %s", strings.Join(packages, " "))
+		h.logf("installing %s", strings.Join(packages, " "))
 		if err := debian.Install(packages, h.log); err != nil {
-			h.say("could not install all of it: %v", err)
+			h.logf("could not install all of it: %v", err)
 		}
 	}
 	for _, e := range services {
@@ -137,7 +137,7 @@ func (h *host) choosePorts() error {
 	claim := daemon.In(h.dir, "claim")
 	if b := h.dir.Block(); b != 0 && len(daemon.Pids(h.dir)) > 0 {
 		if h.wanted != 0 && h.wanted != b {
-			h.say("REHOP_SERVICES_PORT is ignored: the services already run on ports from %d on", b)
+			h.logf("REHOP_SERVICES_PORT is ignored: the services already run on ports from %d on", b)
 		}
 		if claim.Runs() {
 			return nil

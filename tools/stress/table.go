@@ -15,8 +15,8 @@ var (
 	underWay   = regexp.MustCompile(`(?m)^\s+(\S+) \(\d[^)]*\)$`)
 )
 
-// failuresIn returns the tests that failed in a run which ended with an error: those without subtests that failed, and what the program
-// said last if it died.
+// failuresIn returns the tests that failed in a run which ended with an error: those without subtests that failed, and the last output of the program if it
+// died.
 func failuresIn(out string, end error) (failures []string) {
 	var all []string
 	for _, m := range failedTest.FindAllStringSubmatch(out, -1) {

@@ -208,7 +208,7 @@ func shorten(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + " ..."
 }
 
-// reason is what a test said before it was skipped, or failed.
+// reason is the output of a test before it was skipped, or failed.
 func reason(lines []string) string {
 	var said []string
 	for _, l := range lines {

@@ -61,7 +61,7 @@ func acksCases() []Case {
 	}
 }
 
-// answer is what a client says to a delivery.
+// answer is how a client settles a delivery.
 type answer func(*Channel) error
 
 const (

@@ -81,7 +81,7 @@ func alternateMissing(_ *testing.T, b *Bench) {
 	ch.Sync()
 }
 
-// mandatory publishes a mandatory message and says how many returns came before its confirm.
+// mandatory publishes a mandatory message and returns how many returns came before its confirm.
 func (ch *Channel) mandatory(exchange, key string) int {
 	ch.b.t.Helper()
 	returns := ch.NotifyReturn(make(chan amqp091.Return, 1))

@@ -67,7 +67,7 @@ func (b *Bench) dial() net.Conn {
 	if err != nil {
 		b.t.Fatalf("dial the broker: %v", err)
 	}
-	// amqp091-go waits for an answer for ever, and sets its own deadlines.
+	// amqp091-go waits for an answer forever, and sets its own deadlines.
 	timer := time.AfterFunc(2*limit, func() { _ = conn.Close() })
 	b.t.Cleanup(func() {
 		timer.Stop()

@@ -138,7 +138,7 @@ func (ch *Channel) WantBodies(queue string, want ...string) {
 	}
 }
 
-// WantCount waits until so many messages are ready in a queue: RabbitMQ may answer a look at a queue
+// WantCount waits until n messages are ready in a queue: RabbitMQ may answer a look at a queue
 // ahead of what it was sent before.
 func (ch *Channel) WantCount(queue string, want int) {
 	ch.b.t.Helper()

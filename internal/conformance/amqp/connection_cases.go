@@ -106,7 +106,7 @@ func headerRefused(header, since40 string) func(*testing.T, *Bench) {
 			t.Fatalf("got %q, %v, want the protocol header %q", got, err, want)
 		}
 		if header == want {
-			return // a broker with AMQP 1.0 goes on
+			return // a broker with AMQP 1.0 continues
 		}
 		r.WantEnd()
 	}
@@ -176,7 +176,7 @@ func loginOddProperties(_ *testing.T, b *Bench) {
 	Expect[*wire.ConnectionTune](r, 0)
 }
 
-// failureClose is what a client says that wants to hear why it may not log in.
+// failureClose is the capability of a client that wants to receive why it may not log in.
 func failureClose() wire.Table {
 	return wire.Table{{Key: "capabilities", Value: wire.Table{{Key: "authentication_failure_close", Value: true}}}}
 }

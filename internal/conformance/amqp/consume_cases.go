@@ -252,7 +252,7 @@ func consumeCancelFreesOthers(_ *testing.T, b *Bench) {
 	b.WantDelivery(deliveries, "c")
 }
 
-// cancelledByDelete is a case in which a consumer is told that its queue was deleted.
+// cancelledByDelete is a case in which a consumer is notified that its queue was deleted.
 func cancelledByDelete(args amqp091.Table) func(*testing.T, *Bench) {
 	return func(_ *testing.T, b *Bench) {
 		ch := b.Channel()

@@ -121,7 +121,7 @@ func (b *Bench) WantRedelivered(d amqp091.Delivery, want bool) {
 	Equal(b, "redelivered flag of message "+string(d.Body), d.Redelivered, want)
 }
 
-// AwaitCount waits until so many messages are ready in a queue.
+// AwaitCount waits until n messages are ready in a queue.
 func (b *Bench) AwaitCount(queue string, want int) {
 	b.t.Helper()
 	ch := b.Channel()

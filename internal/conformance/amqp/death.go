@@ -95,7 +95,7 @@ func (b *Bench) death(entry any) death {
 	return got
 }
 
-// WantFirstDeath checks the headers that tell how a message died first.
+// WantFirstDeath checks the headers of a message's first death.
 func (b *Bench) WantFirstDeath(d amqp091.Delivery, reason, queue, exchange string) {
 	b.t.Helper()
 	want := [3]any{reason, queue, exchange}

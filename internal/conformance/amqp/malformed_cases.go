@@ -104,7 +104,7 @@ func refuses(frames func(r *Raw) []byte, code uint16, text string, about wire.Me
 }
 
 // givesUp is a case in which the broker ends the connection because of what comes on an open channel 1. What
-// it says then is its own affair: RabbitMQ's reader or channel crashes, so that it says 541 or nothing.
+// it answers then is not defined: RabbitMQ's reader or channel crashes, so that it answers 541 or nothing.
 func givesUp(frames []byte) func(*testing.T, *Bench) {
 	return func(t *testing.T, b *Bench) {
 		r := b.RawChannel()

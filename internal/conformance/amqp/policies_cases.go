@@ -160,13 +160,13 @@ func policyAlternateExchangeArgument(_ *testing.T, b *Bench) {
 	ch.WantBodies("policy")
 }
 
-// buried is a policy's definition that sends dead letters to a queue.
-func buried(queue string) map[string]any {
+// deadLettering is a policy's definition that sends dead letters to a queue.
+func deadLettering(queue string) map[string]any {
 	return map[string]any{"dead-letter-exchange": "", "dead-letter-routing-key": queue}
 }
 
 func policyDeadLetterExchange(_ *testing.T, b *Bench) {
-	b.SetPolicy("burial", "^"+source+"$", 0, buried(dead))
+	b.SetPolicy("burial", "^"+source+"$", 0, deadLettering(dead))
 	ch := b.Channel()
 	ch.Queue(dead, nil)
 	ch.Queue(source, nil)
@@ -176,7 +176,7 @@ func policyDeadLetterExchange(_ *testing.T, b *Bench) {
 }
 
 func policyDeadLetterArgument(_ *testing.T, b *Bench) {
-	b.SetPolicy("burial", "^"+source+"$", 0, buried("policy"))
+	b.SetPolicy("burial", "^"+source+"$", 0, deadLettering("policy"))
 	ch := b.Channel()
 	ch.Queue("policy", nil)
 	ch.Queue(dead, nil)
@@ -192,7 +192,7 @@ func policyDeadLetterForOlder(_ *testing.T, b *Bench) {
 	ch.Queue(dead, nil)
 	ch.Queue(source, nil)
 	ch.SendAll(source, "a")
-	b.SetPolicy("burial", "^"+source+"$", 0, buried(dead))
+	b.SetPolicy("burial", "^"+source+"$", 0, deadLettering(dead))
 	reject(ch)
 	b.WantArrivals(dead, "a")
 }

@@ -159,7 +159,7 @@ func qosSharedByRunningConsumers(_ *testing.T, b *Bench) {
 	held := b.WantDelivery(first, "a")
 	b.WantDelivery(second, "b")
 	ch.SharedPrefetch(1)
-	ch.Take("q") // RabbitMQ's queues serve acks before a new limit that they were told of earlier, but a get after it
+	ch.Take("q") // RabbitMQ's queues serve acks before a new limit that was set earlier, but a get after it
 	b.Must(held.Ack(false))
 	if b.Since(release43) {
 		b.WantDelivery(first, "d")

@@ -80,7 +80,7 @@ func quorumQueue(b *Bench, args amqp091.Table) *Channel {
 	return ch
 }
 
-// wantReturns checks what a delivery says of how often the message came back to its quorum queue, and how often of those its
+// wantReturns checks the headers of a delivery: how often the message came back to its quorum queue, and how often of those its
 // delivery had failed. From 4.3 on these are two headers; before, one counts all returns.
 func wantReturns(b *Bench, d amqp091.Delivery, returns, failures int) {
 	b.t.Helper()
@@ -408,7 +408,7 @@ func quorumLimitOfNack(_ *testing.T, b *Bench) {
 	b.WantDelivery(deliveries, either(b, release43, "a", "next"))
 }
 
-// From 4.0 on a quorum queue has a limit of 20 if nothing else is said.
+// From 4.0 on a quorum queue has a limit of 20 by default.
 func quorumLimitByDefault(_ *testing.T, b *Bench) {
 	ch := quorumQueue(b, nil)
 	ch.SendAll("q", "a")

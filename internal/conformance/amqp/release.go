@@ -44,7 +44,7 @@ func either[T any](b *Bench, r release, since, before T) T {
 	return before
 }
 
-// denied is the text of a refusal for lack of a permission. Before 4.0 it does not say which is lacking.
+// denied is the text of a refusal for lack of a permission. Before 4.0 it does not name the missing one.
 func denied(b *Bench, right, resource, user string) string {
 	b.t.Helper()
 	access := either(b, release40, right+" access", "access")

@@ -133,7 +133,7 @@ func repliesToGone(_ *testing.T, b *Bench) {
 	service.Sync()
 }
 
-// Before 4.3 a reply that has arrived is returned all the same.
+// Before 4.3 a reply that has arrived is returned anyway.
 func repliesMandatory(_ *testing.T, b *Bench) {
 	client := b.Channel()
 	replies := client.Replies("")

@@ -24,7 +24,7 @@ type Target interface {
 	SetUserLimit(t testing.TB, user, name string, limit int)
 	// SetTopicPermission bounds the keys that a user may publish to an exchange with, and bind to it.
 	SetTopicPermission(t testing.TB, vhost, user, exchange, write, read string)
-	// SetDefaultQueueType says of which type queues are whose declaration does not.
+	// SetDefaultQueueType sets the type of queues that are declared without one.
 	SetDefaultQueueType(t testing.TB, vhost, typ string)
 	// Version is the version of RabbitMQ that the broker is or follows.
 	Version() string
@@ -49,7 +49,7 @@ type Policy struct {
 // Case is one thing that a client can see of a broker.
 type Case struct {
 	Name string
-	Doc  string // which page and section of RabbitMQ's documentation, or of the specification, says so
+	Doc  string // which page and section of RabbitMQ's documentation, or of the specification, requires it
 	Run  func(t *testing.T, b *Bench)
 }
 

@@ -75,7 +75,7 @@ func timesOutAfterGet(_ *testing.T, b *Bench) {
 	b.WantArrivals("q", "a")
 }
 
-// wantTimedOut waits for the end of a channel whose client cannot be told of a timeout by the end of a consumer.
+// wantTimedOut waits for the end of a channel whose client cannot be notified of a timeout by the end of a consumer.
 func (ch *Channel) wantTimedOut() {
 	ch.b.t.Helper()
 	ch.WantClosed(406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: -1 ms. "+

@@ -13,7 +13,7 @@ func One[T any](t testing.TB, from <-chan T, limit time.Duration, what string) T
 	return v
 }
 
-// Next waits for an event, and tells whether there was one before the channel was closed.
+// Next waits for an event, and reports whether there was one before the channel was closed.
 func Next[T any](t testing.TB, from <-chan T, limit time.Duration, what string) (T, bool) {
 	t.Helper()
 	timer := time.NewTimer(limit)

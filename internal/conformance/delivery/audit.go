@@ -45,7 +45,7 @@ type place struct{ queue, id string }
 // noQueue stands for the queue of a message that belongs to none.
 const noQueue = ""
 
-// maxTracked is how many attempts are told apart.
+// maxTracked is how many attempts are distinguished.
 const maxTracked = 16
 
 // course is what became of a message in a queue.
@@ -312,7 +312,7 @@ func (a *auditor) checkMessages() {
 			r.breach(BreachOutcome, "%s has a route, and Publish said that it has none", id)
 		}
 		if m.attempts == 0 {
-			continue // said so already
+			continue // reported already
 		}
 		if unbound || !m.confirmed && !m.maybe {
 			a.checkNotStored(id, m)
@@ -369,7 +369,7 @@ func compare(a, b string) int {
 	return 0
 }
 
-// story tells what a lost message had been through.
+// story is what had happened to a lost message.
 func (a *auditor) story(p place) string {
 	c := a.copies[p]
 	if c == nil {
@@ -383,7 +383,7 @@ func (a *auditor) story(p place) string {
 	return "; a handler began with it"
 }
 
-// checkNotStored: the publisher was told that the message is stored nowhere, or no queue is bound for it.
+// checkNotStored: the publisher got the error that the message is stored nowhere, or no queue is bound for it.
 func (a *auditor) checkNotStored(id string, m *message) {
 	queues := slices.Clone(a.queues(id, m))
 	if !m.confirmed && !m.maybe {
@@ -446,8 +446,8 @@ func (a *auditor) reckon(id string, m *message) reckoning {
 	return result
 }
 
-// where says in which part of a producer's messages the lost ones are: at the beginning, at the end
-// or in the middle, which tells much about the cause.
+// where is in which part of a producer's messages the lost ones are: at the beginning, at the end
+// or in the middle, which often points to the cause.
 func (a *auditor) where(producer string, lost []int) string {
 	slices.Sort(lost)
 	before, between, after := 0, 0, 0
@@ -476,7 +476,7 @@ func (a *auditor) where(producer string, lost []int) string {
 	return fmt.Sprintf("lost of producer %s: %d, numbers %d to %d, %s (%d confirmed before, %d after)", producer, len(lost), first, last, part, before, after)
 }
 
-// checkCourses looks at what handlers and failed queues say together.
+// checkCourses compares handlers and failed queues.
 func (a *auditor) checkCourses() {
 	r := &a.report
 	for p, c := range a.copies {

@@ -26,7 +26,7 @@ func (b *book) skip(queue, other, id string) {
 	b.change(Start, queue, id, 2, func(e *Event) { e.Again = true })
 }
 
-// layoutSample is the sample as it is in such a layout.
+// layoutSample is the sample in such a layout.
 func layoutSample() *book {
 	b := sample()
 	b.change(Unroutable, "", nowhere, 0, func(e *Event) { e.Kind = Confirmed })
@@ -145,7 +145,7 @@ func TestAuditOfLayoutsAllows(t *testing.T) {
 		{"a second copy of what was sent again without a route", func(b *book, _ *Rules) { b.found(InUnrouted, noQueue, nowhere, 0) }},
 		{"attempts skipped by what was in the queue of a broker that crashed", func(b *book, r *Rules) {
 			r.Crashes = true
-			for n := range 6 { // one more than was in hand
+			for n := range 6 { // one more than was unacked
 				b.skip("one", "two", id("s", n))
 			}
 			// As it happens: what was published after the crash is not in the queue then.

@@ -33,7 +33,7 @@ func (a *auditor) checkDuplicates(events []Event) {
 	}
 }
 
-// checkSkips holds attempts that a redelivery has skipped against how many messages were in hand when sessions
+// checkSkips holds attempts that a redelivery has skipped against how many messages were unacked when sessions
 // ended.
 func (a *auditor) checkSkips(bounds map[string]int) {
 	skipped := make(map[string]int)
@@ -56,7 +56,7 @@ func (a *auditor) bounds(events []Event) (copies, skips map[string]int) {
 	type consumer struct{ client, queue string }
 	var (
 		receiving = make(map[consumer]bool)
-		sessions  = make(map[string]int) // ended with messages in hand, by queue
+		sessions  = make(map[string]int) // ended with unacked messages, by queue
 		underway  = make(map[string]int) // publishes without an outcome, by client
 		publishes = make(map[string]bool)
 		resends   int // messages that may have been sent twice, each to all queues
@@ -72,7 +72,7 @@ func (a *auditor) bounds(events []Event) (copies, skips map[string]int) {
 		case Receiving:
 			receiving[who] = true
 		case Ceased:
-			if receiving[who] { // further ones tell of tries to begin again
+			if receiving[who] { // further ones are about attempts to start again
 				sessions[e.Queue]++
 			}
 			receiving[who] = false

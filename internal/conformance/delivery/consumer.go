@@ -65,7 +65,7 @@ func (c Consumer) toil(ctx context.Context) error {
 	}
 }
 
-// hook records what a client tells.
+// hook records the events of a client.
 type hook struct {
 	recorder Recorder
 	client   string

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// patience is how long a message that is missing is waited for while nothing else moves. Brokers
+	// missingTimeout is how long a message that is missing is waited for while nothing else moves. Brokers
 	// may hold back a dead-lettered message for long after a fault: RabbitMQ for up to three minutes
-	// unless told otherwise.
-	patience = 4 * time.Minute
-	// quiet is how long nothing must happen for the queues to be at rest; longer than any delay.
+	// by default.
+	missingTimeout = 4 * time.Minute
+	// quiet is how long nothing must happen until the queues count as settled; longer than any delay.
 	quiet = 1500 * time.Millisecond
 	// look is the pause between looks at what no event announces.
 	look = 100 * time.Millisecond
 )
 
-// Drain stops publishing, waits until everything confirmed has been handled or rests in a failed
-// queue, closes the clients, and writes down what lies in the queues. Its error says what went wrong
-// while looking; what is missing is for the auditor to tell.
+// Drain stops publishing, waits until everything confirmed has been handled or is in a failed
+// queue, closes the clients, and records what is in the queues. Its error is what went wrong
+// while looking; the auditor finds what is missing.
 func (w *Workload) Drain(ctx context.Context) error {
 	w.stopPublishing()
 	rested := w.settled(ctx)
@@ -63,8 +63,8 @@ func (w *Workload) settled(ctx context.Context) error {
 				asked, moved = false, time.Now()
 			}
 		}
-		if time.Since(moved) > patience {
-			return fmt.Errorf("nothing has moved for %v, and %s", patience, open)
+		if time.Since(moved) > missingTimeout {
+			return fmt.Errorf("nothing has moved for %v, and %s", missingTimeout, open)
 		}
 		select {
 		case <-tick.C:
@@ -138,7 +138,7 @@ func (l *ledger) take(e Event) bool {
 	return true
 }
 
-// settled does not wait for the report of a consumer that was killed. Whether the message is in the failed queue is for the auditor to say.
+// settled does not wait for the report of a consumer that was killed. The auditor finds out whether the message is in the failed queue.
 func (l *ledger) settled() bool {
 	for p := range l.missing {
 		if _, spent := l.spent[p]; !spent || !l.killed[p.queue] {
@@ -179,7 +179,7 @@ func (w *Workload) rest(ctx context.Context) error {
 		if full == "" && w.History.Len() == before {
 			return nil
 		}
-		if time.Since(began) > patience+quiet {
+		if time.Since(began) > missingTimeout+quiet {
 			return fmt.Errorf("queue %q is not empty, or something still happens, after %v", full, time.Since(began))
 		}
 		select {

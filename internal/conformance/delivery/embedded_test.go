@@ -116,14 +116,14 @@ func (x *trial) connect(ctx context.Context) (*amqp.Connection, error) {
 	return amqp.Open(conn, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})
 }
 
-// finish lets work go on for a little, and balances the books.
+// finish lets work continue for a little, and balances the books.
 func (x *trial) finish(rules delivery.Rules) delivery.Report {
 	x.T.Helper()
 	x.Run(100)
 	return x.Finish(rules)
 }
 
-// recovery is how soon, in virtual time, work goes on after a fault.
+// recovery is how soon, in virtual time, work continues after a fault.
 const recovery = 30 * time.Second
 
 // rules are those of the workload, for a fault that strikes so often and shows itself by events of these kinds.

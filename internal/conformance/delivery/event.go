@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Kind says what an event tells.
+// Kind is what happened in an event.
 type Kind string
 
 // The kinds of events, by who writes them.
@@ -28,11 +28,11 @@ const (
 	Start    Kind = "start"
 	Handled  Kind = "handled"
 	Failed   Kind = "failed"
-	Canceled Kind = "canceled" // it was told to stop, and has done nothing
-	// Parked: the library says that the message is now in the failed queue.
+	Canceled Kind = "canceled" // it was canceled, and has done nothing
+	// Parked: the library reports that the message is now in the failed queue.
 	Parked Kind = "parked"
 
-	// Connections, as a client's hooks tell. Lost: one was lost. Blocked: the broker takes no messages.
+	// Connections, from a client's hooks. Lost: one was lost. Blocked: the broker takes no messages.
 	Lost      Kind = "lost"
 	Blocked   Kind = "blocked"
 	Connected Kind = "connected"
@@ -48,8 +48,8 @@ const (
 	// Witnessed: who injects faults has seen by other means that one has struck.
 	Witnessed Kind = "witnessed"
 
-	// Found: a message that lay in a queue when all had come to rest. Drained: the waiting for that
-	// succeeded; a history without it is of a run that never came to rest.
+	// Found: a message that was in a queue when all had settled. Drained: the waiting for that
+	// succeeded; a history without it is of a run that never settled.
 	Found   Kind = "found"
 	Drained Kind = "drained"
 	// Returned: a copy of a message as it came back to its queue.

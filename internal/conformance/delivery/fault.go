@@ -3,7 +3,7 @@ package delivery
 import "time"
 
 // checkFaults sees whether the run shows anything at all: there was work, the faults have really
-// struck, messages were waiting for their retries then, and work went on afterwards.
+// struck, messages were waiting for their retries then, and work continued afterwards.
 func (a *auditor) checkFaults(events []Event) {
 	r := &a.report
 	if r.Faults < a.rules.Faults {

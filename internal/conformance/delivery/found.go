@@ -20,7 +20,7 @@ import (
 type searched struct {
 	name  string
 	place Place
-	owner string // "": what the message says
+	owner string // "": the queue in the message's record
 }
 
 // plan is everything that the clients declare.

@@ -78,7 +78,7 @@ func (h *History) next() <-chan struct{} {
 	return h.changed
 }
 
-// Await waits until so many events of a kind have come.
+// Await waits until n events of a kind have come.
 func (h *History) Await(ctx context.Context, k Kind, n int) error {
 	for {
 		next := h.next()
@@ -168,7 +168,7 @@ func (h *History) Close() error {
 }
 
 // Import records the events that another process writes, one JSON line each, until the input ends.
-// A last line that was cut short, because the writer was killed, tells nothing and is left out.
+// A last line that was cut short, because the writer was killed, is left out.
 func (h *History) Import(r io.Reader) error {
 	return decode(r, h.Record)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// Layouts are scripts for all layouts beside rehop's own, in the names of a fleet that uses them, and with
+// Layouts are scripts for all layouts except rehop's own, in the names of a fleet that uses them, and with
 // waits that are short and failures that are many, so that a short run shows much.
 func Layouts(seed uint64) []Script {
 	const short = 300 * time.Millisecond

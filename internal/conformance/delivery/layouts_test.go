@@ -99,7 +99,7 @@ func (x *trial) refuseMoves(began int) {
 }
 
 // TestEmbeddedLayoutsStop stops the subscriptions while handlers run and the broker has sent messages ahead, and
-// begins them anew. That is no fault and explains nothing: no attempt is burnt, and nothing is done twice.
+// begins them anew. That is no fault and explains nothing: no attempt is used, and nothing is done twice.
 func TestEmbeddedLayoutsStop(t *testing.T) {
 	const times = 3
 	seed := rand.Uint64() >> 32

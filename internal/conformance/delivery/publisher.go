@@ -14,7 +14,7 @@ type producer struct {
 	name   string // of its messages
 	client string // in the history
 	rehop  *rehop.Client
-	batch  int // so many at once by PublishBatch; 0: each by Publish
+	batch  int // how many at once by PublishBatch; 0: each by Publish
 	next   int
 }
 
@@ -105,12 +105,12 @@ func (p *producer) recordOutcome(id string, err error) bool {
 	return e.Kind == Unknown || e.Kind == Refused
 }
 
-// outcomeOf says what Publish promises by an error.
+// outcomeOf is what Publish promises with an error.
 func outcomeOf(err error) Kind {
 	switch {
 	case err == nil:
 		return Confirmed
-	case errors.Is(err, rehop.ErrUnknown): // first: it outweighs what was said of a later try
+	case errors.Is(err, rehop.ErrUnknown): // first: it outweighs the error of a later try
 		return Unknown
 	case errors.Is(err, rehop.ErrUnroutable):
 		return Unroutable

@@ -14,8 +14,8 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// misread says what a program that knows the layout and nothing of rehop would misread in a message that returns
-// after so many failures; "" is nothing.
+// misread is what a program that knows the layout and nothing of rehop would misread in a message that returns
+// after n failures; "" is nothing.
 //
 // Like all of this file it reads as such programs do, rather than with the library's own code: that is
 // under audit.
@@ -52,7 +52,7 @@ func (s Script) failuresOf(queue string, d amqp.Delivery) (n int, tells bool) {
 	return 0, false
 }
 
-// recordIsForgotten reports whether the record has only what happened since a client last published the message. It may say too
+// recordIsForgotten reports whether the record has only what happened since a client last published the message. It may have too
 // little then, but never more than rehop's own count: a message that has waited has failed.
 func (s Script) recordIsForgotten() bool {
 	_, inBody := s.Layout.(layout.Envelope)
@@ -69,7 +69,7 @@ func tierOf(queue string) time.Duration {
 	return d
 }
 
-// misstated is misread for a message that rests.
+// misstated is misread for a failed message.
 func (s Script) misstated(queue string, failures int, d amqp.Delivery) string {
 	switch s.Layout.(type) {
 	case layout.DLX:

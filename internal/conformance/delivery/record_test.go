@@ -149,7 +149,7 @@ func TestRecordsAreRead(t *testing.T) {
 	}
 }
 
-// TestForgottenRecords shows the checker messages of a broker that ignores the x-death which a client sends: the record may say too little,
+// TestForgottenRecords shows the checker messages of a broker that ignores the x-death which a client sends: the record may have too little,
 // but not too much, and a record in the body is as good as ever.
 func TestForgottenRecords(t *testing.T) {
 	for _, c := range []struct {
@@ -187,7 +187,7 @@ func TestForgottenRecords(t *testing.T) {
 	}
 }
 
-// TestFoundWhereAllShareAQueue tells whose a message is by what is written in it.
+// TestFoundWhereAllShareAQueue: the owner of a message is found from its headers.
 func TestFoundWhereAllShareAQueue(t *testing.T) {
 	s, err := LayoutScript("DLX", 7)
 	if err != nil {

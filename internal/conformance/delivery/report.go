@@ -22,17 +22,17 @@ const (
 	BreachDuplicates Breach = "duplicates"  // I5: more than the faults explain
 	BreachEarly      Breach = "early"       // I6: retried before its time
 	BreachAttempts   Breach = "attempts"    // I6: more attempts than allowed, or fewer before it failed
-	BreachOutcome    Breach = "outcome"     // I7: the publisher was told something untrue
-	BreachRecovery   Breach = "recovery"    // I11: too long until work went on
-	BreachNotDrained Breach = "not-drained" // I11: did not come to rest
-	BreachMisparked  Breach = "misparked"   // a message rests where nobody looks for it
+	BreachOutcome    Breach = "outcome"     // I7: the publisher got a wrong result
+	BreachRecovery   Breach = "recovery"    // I11: too long until work continued
+	BreachNotDrained Breach = "not-drained" // I11: did not settle
+	BreachMisparked  Breach = "misparked"   // a failed message is where nobody looks for it
 	BreachRecord     Breach = "record"      // a program without rehop would misread how often it has failed, or why
 )
 
 // Report is what an audit has found.
 type Report struct {
 	Seed      uint64
-	Confirmed int // messages whose publisher was told that the broker has them
+	Confirmed int // messages that the broker has confirmed to their publisher
 	Handled   int // of these: handled in every queue that they belong to
 	Failed    int // of these: rest in a failed queue
 	Orphaned  int // of these: rest among the orphans because their queue was deleted
@@ -46,7 +46,7 @@ type Report struct {
 	// redelivery as a failure.
 	Skipped                   int
 	Returned                  int // copies of what came back after a failure that were looked at
-	Canceled                  int // handlers that were told to stop, and have done nothing
+	Canceled                  int // handlers that were canceled, and have done nothing
 	Early, Stray              int
 	Faults                    int
 	Unknown, Refused, NotSent int // outcomes of publishing
@@ -55,7 +55,7 @@ type Report struct {
 	Breaches map[Breach]int
 	// Examples has a line for the first few breaches of each kind.
 	Examples []string
-	// Inconclusive says why the run shows nothing.
+	// Inconclusive is why the run shows nothing.
 	Inconclusive []string
 }
 

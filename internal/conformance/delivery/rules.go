@@ -11,8 +11,8 @@ type Rules struct {
 	// Attempts is how often a handler may run for one message.
 	Attempts int
 
-	// KeepsUnrouted: a message that has no route is confirmed, and rests among the unrouted. Default: its
-	// publisher is told.
+	// KeepsUnrouted: a message that has no route is confirmed, and kept in the unrouted queue. Default: its
+	// publisher gets an error.
 	KeepsUnrouted bool
 	// RedeliveryFails: a message that is delivered again counts as failed, so an attempt may come without the one
 	// before and without its wait, as often as sessions that ended explain.
@@ -20,13 +20,13 @@ type Rules struct {
 	// Watched: copies of what returned were looked at, and there must be some.
 	Watched bool
 
-	// Prefetch is, for each queue, how many messages one consumer may have in hand.
+	// Prefetch is, for each queue, how many unacked messages one consumer may have.
 	Prefetch map[string]int
 	// Windows is, for each client that sends again by itself what it does not know the fate of, how
 	// many messages it may have under way: a lost connection may double each of them.
 	Windows map[string]int
 	// DeadLetters is how many messages the broker may return twice from where they wait when a fault
-	// hits it: its at-least-once dead-lettering has so many under way.
+	// hits it: its at-least-once dead-lettering sends this many at a time.
 	DeadLetters int
 	// Crashes: faults end the broker without warning, after which it marks all messages that a classic queue has
 	// as delivered before.
@@ -39,7 +39,7 @@ type Rules struct {
 	// Confirms is how many there must have been before the first fault. Default: 100, which Start waits for.
 	Confirms int
 	// Recovery is how soon after the end of a fault messages must be confirmed and handled again, where time is
-	// virtual. Default: no bound. Real time depends on the machine, and a trial waits for as long as Soon says.
+	// virtual. Default: no bound. Real time depends on the machine, and a trial waits for the duration Soon.
 	Recovery time.Duration
 	// NoRetries: no message needs to wait for a retry when a fault begins. Default: one at least must,
 	// or the run shows nothing about retries.

@@ -22,7 +22,7 @@ const (
 	FailsOnce               // handled at the second, one step later
 	FailsLater              // the same, with a delay that has no step and so passes the cascade
 	FailsAlways             // ends in the failed queue after the last attempt
-	Unbound                 // no queue is bound for it: Publish must say so
+	Unbound                 // no queue is bound for it: Publish must report that
 	Orphaned                // its queue is deleted while it waits: it ends among the orphans
 )
 
@@ -78,7 +78,7 @@ func NewScript(seed uint64) Script {
 // Attempts is how often a handler may run for one message.
 func (s Script) Attempts() int { return len(s.Steps) + 1 }
 
-// Of a thousand messages so many have each fate, times Share.
+// How many of a thousand messages have each fate, times Share.
 const (
 	failOnce   = 50
 	failLater  = 20

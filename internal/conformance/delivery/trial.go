@@ -14,7 +14,7 @@ type Trial struct {
 	Seed  uint64
 	Work  *Workload
 	Books *History
-	// Random says when and where faults strike; the seed repeats it.
+	// Random chooses when and where faults strike; the seed repeats it.
 	Random *rand.Rand
 	// Between is about how many messages are confirmed between two faults.
 	Between int
@@ -54,7 +54,7 @@ func (x *Trial) Start() {
 	x.await(enough)
 }
 
-// Run lets the workload go on until n more messages are confirmed.
+// Run lets the workload continue until n more messages are confirmed.
 func (x *Trial) Run(n int) {
 	x.T.Helper()
 	x.await(x.Books.Count(Confirmed) + n)
@@ -101,8 +101,8 @@ func (x *Trial) SeeOrCure(after int, what string, kind Kind) {
 	x.See(after, Soon, what, fits)
 }
 
-// Fault lets work go on until a random moment at which a message waits, strikes, and waits until work goes on.
-// The strike is told how many events there were when it began.
+// Fault lets work continue until a random moment at which a message waits, strikes, and waits until work continues.
+// The strike gets the number of events at its beginning.
 func (x *Trial) Fault(name string, strike func(began int)) {
 	x.T.Helper()
 	x.Run(x.Between/4 + x.Random.IntN(x.Between))

@@ -36,7 +36,7 @@ type Workload struct {
 	CrashLimit int
 	// Work is how long a handler takes. Default: no time.
 	Work time.Duration
-	// Unstick is asked when nothing has moved for long, and reports whether it has mended something on
+	// Unstick is asked when nothing has moved for long, and reports whether it has repaired something on
 	// the broker, so that it is worth waiting on. Nil: nothing can be done.
 	Unstick func(ctx context.Context) bool
 	// Remote queues are consumed by somebody else, who records in the same history.
@@ -187,7 +187,7 @@ func (w *Workload) pace(ctx context.Context, tokens chan<- struct{}, producers i
 		if !w.gate.wait(ctx) {
 			return
 		}
-		// Not to nothing: messages that stand still must not keep others from showing that work goes on.
+		// Not to nothing: messages that stand still must not keep others from showing that work continues.
 		if turn++; w.backlog() > w.Backlog && turn%10 != 0 {
 			continue
 		}
@@ -249,7 +249,7 @@ func (w *Workload) Rules() Rules {
 	return r
 }
 
-// Close ends everything that is still there; what is in hand goes back to the broker.
+// Close ends everything that is still there; unacked messages go back to the broker.
 func (w *Workload) Close(ctx context.Context) error {
 	if w.abort != nil {
 		w.abort()

@@ -22,7 +22,7 @@ type Admin struct {
 	b *Bench
 }
 
-// WantFailed waits until so many messages of a queue rest, and returns them.
+// WantFailed waits until n messages of a queue have failed, and returns them.
 func (a *Admin) WantFailed(queue string, n int) []admin.Message {
 	a.b.t.Helper()
 	var found []admin.Message
@@ -35,7 +35,7 @@ func (a *Admin) WantFailed(queue string, n int) []admin.Message {
 	return found
 }
 
-// Replay replays all that rests of a queue, and checks how many that is.
+// Replay replays all failed messages of a queue, and checks how many there are.
 func (a *Admin) Replay(queue string, n int) {
 	a.b.t.Helper()
 	p, err := a.Admin.Replay(a.b.Context(), queue, admin.Options{})

@@ -56,13 +56,13 @@ func (c *cable) cut() {
 	}
 }
 
-// pull cuts the cable until mend.
+// pull cuts the cable until repair.
 func (c *cable) pull() {
 	c.setDown(true)
 	c.cut()
 }
 
-func (c *cable) mend() {
+func (c *cable) repair() {
 	c.deaf.Store(false)
 	c.setDown(false)
 }

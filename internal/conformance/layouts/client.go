@@ -38,7 +38,7 @@ func (b *Bench) Client(change ...func(*rehop.Config)) *Client {
 		b.t.Fatalf("open a client: %v", err)
 	}
 	b.t.Cleanup(func() {
-		line.mend()
+		line.repair()
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// errFailed is what a handler says that fails.
+// errFailed is what a failing handler returns.
 var errFailed = errors.New("it does not work")
 
 // Rule is what a handler answers to a delivery.
@@ -27,7 +27,7 @@ func failsUntil(attempt int) Rule {
 	}
 }
 
-// waitsThenFails is a handler that says that it has begun, and fails when it may.
+// waitsThenFails is a handler that reports that it has begun, and fails when it may.
 func waitsThenFails(began chan<- struct{}, may <-chan struct{}) rehop.HandlerFunc {
 	return func(ctx context.Context, _ *rehop.Delivery) error {
 		began <- struct{}{}
@@ -39,7 +39,7 @@ func waitsThenFails(began chan<- struct{}, may <-chan struct{}) rehop.HandlerFun
 	}
 }
 
-// Desk is a handler that answers by a rule, and tells the test of each delivery.
+// Desk is a handler that answers by a rule, and reports each delivery to the test.
 type Desk struct {
 	b    *Bench
 	rule Rule

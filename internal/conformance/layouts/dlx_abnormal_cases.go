@@ -23,7 +23,7 @@ func dlxAbnormalCases() []Case {
 	}
 }
 
-// publishWithin publishes with little patience.
+// publishWithin publishes with a short timeout.
 func (c *Client) publishWithin(d time.Duration, m rehop.Message) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -38,7 +38,7 @@ func dlxUnreachable(b *Bench) {
 	if err := client.publishWithin(100*time.Millisecond, orderCreated("1")); !errors.Is(err, rehop.ErrDisconnected) {
 		b.t.Errorf("publish without a broker: got %v, want ErrDisconnected", err)
 	}
-	client.mend()
+	client.repair()
 	client.Publish(orderCreated("1"))
 	desk.WantBodies("1")
 }
@@ -57,13 +57,13 @@ func dlxNeverThrough(b *Bench) {
 		}
 	}
 	sender.cut()
-	sender.mend()
+	sender.repair()
 	sender.Publish(unsent...)
 	desk.WantBodies("1", "2", "3")
 	desk.WantNone()
 }
 
-// Without the exchange there is no ack. The sender is told, other messages are not harmed, and the message can be sent when the exchange is there.
+// Without the exchange there is no ack. The sender gets an error, other messages are not harmed, and the message can be sent when the exchange is there.
 func dlxExchangeMissing(b *Bench) {
 	sender, desk := b.Client(), b.Desk(succeeds)
 	for range 2 {

@@ -134,7 +134,7 @@ func dlxUnrouted(b *Bench) {
 	}
 	a := b.Admin(layout.DLX{})
 	for _, m := range a.WantFailed("dlq", 2) {
-		equal(b, "queue, kind, exchange and key", m.Queue+" "+m.Kind+" "+m.Exchange+" "+m.Key, " unrouted order order.deleted")
+		equal(b, "queue, kind, exchange and key", m.Queue+" "+string(m.Kind)+" "+m.Exchange+" "+m.Key, " unrouted order order.deleted")
 	}
 	p.WantBodies("dlq", "1", "2")
 }
@@ -211,7 +211,7 @@ func dlxRequeuedOnce(b *Bench) {
 		b.t.Errorf("second attempt: got it after %v, want it at once", second.At.Sub(sent))
 	}
 	failed := b.Admin(layout.DLX{}).WantFailed(orderSummary, 1)[0]
-	equal(b, "attempts, kind and error", strconv.Itoa(failed.Attempts)+" "+failed.Kind+" "+failed.Error, "2 error "+errFailed.Error())
+	equal(b, "attempts, kind and error", strconv.Itoa(failed.Attempts)+" "+string(failed.Kind)+" "+failed.Error, "2 error "+errFailed.Error())
 	d := p.Take("dlq")
 	equal(b, "reason, as the broker writes it", deathReason(d), "rejected")
 	equal(b, "key in the dead-letter queue", d.RoutingKey, "order.created")
@@ -395,11 +395,11 @@ func dlxPrefetch(b *Bench) {
 
 const crashLimit = 4
 
-// wantCrashLoopEnds waits until a message that kills its consumers rests.
+// wantCrashLoopEnds waits until a message that kills its consumers is in the failed queue.
 func wantCrashLoopEnds(b *Bench, desk *Desk) {
 	b.t.Helper()
 	a, p := b.Admin(layout.DLX{}), b.Program()
-	// A lost connection can double a message that was being sent round, and another copy can come to rest while one looks.
+	// A lost connection can double a message that was being sent round, and another copy can reach the failed queue meanwhile.
 	var rest []admin.Message
 	b.Eventually(soon, "nothing is left of it but what rests", func() bool {
 		n := p.look("dlq").Messages
@@ -411,7 +411,7 @@ func wantCrashLoopEnds(b *Bench, desk *Desk) {
 		return err == nil && len(rest) == n
 	})
 	for _, m := range rest {
-		equal(b, "id and kind", m.ID+", "+m.Kind, "id of 1, crash")
+		equal(b, "id and kind", m.ID+", "+string(m.Kind), "id of 1, crash")
 	}
 	if runs := len(desk.seen); runs < crashLimit || runs == endlessRuns {
 		b.t.Errorf("runs of the handler: got %d, want some more than %d", runs, crashLimit)
@@ -421,10 +421,10 @@ func wantCrashLoopEnds(b *Bench, desk *Desk) {
 // endlessRuns is when a handler gives up killing its consumer.
 const endlessRuns = 100
 
-// A message that ends every connection on which it is handled comes to rest.
+// A message that ends every connection on which it is handled goes to the failed queue.
 func dlxCrashLoop(b *Bench) { crashLoop(b, false) }
 
-// So does one whose consumer cannot change to handling one message at a time, by which others tell a crash from a failure.
+// So does one whose consumer cannot change to handling one message at a time, by which other programs distinguish a crash from a failure.
 func dlxCrashLoopOfSingleActive(b *Bench) { crashLoop(b, true) }
 
 func crashLoop(b *Bench, singleActive bool) {
@@ -443,7 +443,7 @@ func crashLoop(b *Bench, singleActive bool) {
 	wantCrashLoopEnds(b, desk)
 }
 
-// A message that kills every process which handles it comes to rest.
+// A message that kills every process which handles it goes to the failed queue.
 func dlxCrashOfProcesses(b *Bench) {
 	b.Client().Declare(summary(nil))
 	var mu sync.Mutex
@@ -451,7 +451,7 @@ func dlxCrashOfProcesses(b *Bench) {
 	desk := b.Desk(func(*rehop.Delivery) error {
 		mu.Lock()
 		defer mu.Unlock()
-		process.pull() // and never mended
+		process.pull() // for good
 		return nil
 	})
 	p := b.Program()
@@ -473,7 +473,7 @@ func dlxCrashOfProcesses(b *Bench) {
 	wantCrashLoopEnds(b, desk)
 }
 
-// With the seed's receiver it goes round for ever: the receiver dies before it can look at the mark.
+// With the seed's receiver it circulates forever: the receiver dies before it can look at the mark.
 func dlxSeedCrashLoop(b *Bench) {
 	fleet := dlxFleet{b.Program(), day}
 	fleet.declare()
@@ -539,7 +539,7 @@ func dlxReplayUnrouted(b *Bench) {
 	p.WantEmpty("dlq")
 }
 
-// Somebody moves what rests to its exchange with all its headers, as a shovel does: it starts anew.
+// An operator moves failed messages to their exchange with all their headers, as a shovel does: they start again.
 func dlxMovedBack(b *Bench) {
 	client, desk, p := b.Client(), b.Desk(fails), b.Program()
 	client.Subscribe(summary(desk))

@@ -25,7 +25,7 @@ type post struct {
 	at      time.Time
 }
 
-// endpoint starts a server that answers each request as it is told.
+// endpoint starts a server that answers each request by a function.
 func (b *Bench) endpoint(answer func(http.ResponseWriter, *http.Request, post)) *endpoint {
 	b.t.Helper()
 	e := &endpoint{b: b, seen: make(chan post, 10_000)}

@@ -58,7 +58,7 @@ func newOrder(body string) rehop.Message {
 	return rehop.Message{ID: "order-7", Exchange: "order.main.x", Key: "order.created", Body: []byte(body), ContentType: "application/json"}
 }
 
-// wantDead takes what rests, and checks its body.
+// wantDead takes the failed message, and checks its body.
 func wantDead(fleet envelopeFleet, body string) amqp091.Delivery {
 	fleet.b.t.Helper()
 	d := fleet.Take(orderDead)
@@ -203,7 +203,7 @@ func envelopeBodyIntact(b *Bench) {
 	wantDead(fleet, head+"3"+tail+`,"dead_reason":"business_rejected"}`)
 }
 
-// A body without room for the record is retried, counted and laid to rest as it is.
+// A body without room for the record is retried, counted and moved to the failed queue unchanged.
 func envelopeNotObjects(b *Bench) {
 	l, fleet := enveloped(b)
 	l.Retries = 1
@@ -225,7 +225,7 @@ func envelopeNotObjects(b *Bench) {
 	}
 }
 
-// withProperties is an order with everything that a message can say of itself.
+// withProperties is an order with all properties that a message can have.
 func withProperties() rehop.Message {
 	m := newOrder(`{}`)
 	m.CorrelationID, m.ReplyTo, m.Type, m.AppID, m.Priority = "correlation", "replies", "order", "shop", 4
@@ -313,7 +313,7 @@ func envelopeStrays(b *Bench) {
 	desk.WantBodies(`{}`, `{"last":true}`)
 }
 
-// Without an id a message is not handled at all, and rests.
+// Without an id a message is not handled at all, and goes to the failed queue.
 func envelopeRequiresID(b *Bench) {
 	l, fleet := enveloped(b)
 	l.RequireID = true
@@ -326,7 +326,7 @@ func envelopeRequiresID(b *Bench) {
 	desk.WantBodies(`{}`)
 }
 
-// The seed requires an id and drops it when it retries; what it rejects goes round for ever.
+// The seed requires an id and drops it when it retries; what it rejects circulates forever.
 func envelopeSeedLoopsWithoutID(b *Bench) {
 	_, fleet := enveloped(b)
 	fleet.declare()
@@ -381,7 +381,7 @@ func envelopeSeedRejects(b *Bench) {
 	fleet.WantEmpty(orderDead)
 }
 
-// A quorum queue counts what comes back to it, and lays it to rest after the eighth time.
+// A quorum queue counts what returns to it, and moves it to the failed queue after the eighth time.
 func envelopeDeliveryLimit(b *Bench) {
 	l, fleet := enveloped(b)
 	fleet.declare()
@@ -466,7 +466,7 @@ func envelopeReplaySeed(b *Bench) {
 	worker.Stop()
 	a := b.Admin(l)
 	failed := a.WantFailed(orderMain, 1)[0]
-	equal(b, "attempts, kind and reason", strconv.Itoa(failed.Attempts)+" "+failed.Kind+" "+failed.Error, "3 permanent business_rejected")
+	equal(b, "attempts, kind and reason", strconv.Itoa(failed.Attempts)+" "+string(failed.Kind)+" "+failed.Error, "3 permanent business_rejected")
 	a.Replay(orderMain, 1)
 	equal(b, "body of the replayed message", string(fleet.Take(orderMain).Body), `{"order_id":7}`)
 	fleet.WantEmpty(orderDead)

@@ -60,7 +60,7 @@ func (p payload) publishing() (amqp091.Publishing, error) {
 	return amqp091.Publishing{ContentType: "application/json", DeliveryMode: amqp091.Persistent, Body: body}, err
 }
 
-// outcome is what the seed's process_order has to say.
+// outcome is what the seed's process_order returns.
 type outcome int
 
 const (

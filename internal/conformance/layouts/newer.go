@@ -3,7 +3,7 @@ package layouts
 import "strings"
 
 // Why cases are different from RabbitMQ 4 on. That a fleet's own count stands still there is the seed's flaw: rehop counts on in its own
-// header, so what rehop handles comes to rest all the same.
+// header, so what rehop handles reaches the failed queue anyway.
 const (
 	deathsUnread = "RabbitMQ 4 does not read an x-death that a client sends, so neither side sees how often the other has failed a message"
 	seedLoops    = "RabbitMQ 4 does not read an x-death that a client sends, so the seed's own worker retries for ever"

@@ -105,7 +105,7 @@ func (p *Program) WantBodies(queue string, want ...string) {
 	p.WantDepth(queue, 0)
 }
 
-// WantDepth waits until so many messages are ready in a queue.
+// WantDepth waits until n messages are ready in a queue.
 func (p *Program) WantDepth(queue string, want int) {
 	p.b.t.Helper()
 	got := -1
@@ -128,7 +128,7 @@ func (p *Program) WantEmpty(queues ...string) {
 	}
 }
 
-// WantConsumers waits until a queue has so many consumers.
+// WantConsumers waits until a queue has n consumers.
 func (p *Program) WantConsumers(queue string, want int) {
 	p.b.t.Helper()
 	p.b.Eventually(soon, fmt.Sprintf("%q has %d consumers", queue, want), func() bool { return p.look(queue).Consumers == want })

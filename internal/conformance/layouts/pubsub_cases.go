@@ -145,7 +145,7 @@ func pubSubRetries(b *Bench) {
 	desk.WantNone()
 }
 
-// The seed's text says three retries; its code compares with > 3 and so retries four times.
+// The seed's text promises three retries; its code compares with > 3 and so retries four times.
 func pubSubSeedRetries(b *Bench) {
 	_, fleet := pubSub(b)
 	fleet.declare(pubSubQueue, "user.#")
@@ -229,7 +229,7 @@ func pubSubSeedMultiplies(b *Bench) {
 }
 
 // What a worker of the seed fails in one queue comes to the others three times over. A rehop subscriber acks those copies that come from
-// the retry queues of others. The one from its own cannot be told from a message that the fleet failed in this queue.
+// the retry queues of others. The one from its own cannot be distinguished from a message that the fleet failed in this queue.
 func pubSubStrays(b *Bench) {
 	l, fleet := pubSub(b)
 	fleet.declare(pubSubThree[0], "user.#")
@@ -315,7 +315,7 @@ func pubSubRetryAfter(b *Bench) {
 	equals(b, "counts that the seed's worker reads", counts, []int64{1, 3, 4})
 }
 
-// Nobody subscribes to a key: the publisher is told, where the seed's hears nothing.
+// Nobody subscribes to a key: the publisher gets an error, unlike the seed's.
 func pubSubUnrouted(b *Bench) {
 	l, fleet := pubSub(b)
 	client := b.Client(Publishes("master", l))
@@ -447,7 +447,7 @@ func pubSubReplaySeeds(b *Bench) {
 	fleet.WantDepth(pubSubThree[1]+"@failed", 1)
 }
 
-// What the seed's worker in PHP gave up has its record, which says whose it is: the copies in the failed queues of others are not replayed,
+// What the seed's worker in PHP gave up has its record, which names its queue: the copies in the failed queues of others are not replayed,
 // and can be discarded.
 func pubSubCopies(b *Bench) {
 	l, fleet := pubSub(b)

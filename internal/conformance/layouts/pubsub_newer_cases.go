@@ -54,7 +54,7 @@ func byQueueFleetFirst(b *Bench) {
 	})
 }
 
-// A subscription that says nothing of the form takes what is there: to bind a retry queue of the older form by the queue's name, or one of the newer form
+// A subscription without a form uses the one that exists: to bind a retry queue of the older form by the queue's name, or one of the newer form
 // by its keys, would lead messages astray.
 func pubSubEitherForm(b *Bench) {
 	delay := b.Wait(30*time.Second, 250*time.Millisecond)
@@ -163,7 +163,7 @@ func byQueueReplay(b *Bench) {
 		}
 		a := b.Admin(l)
 		failed := a.WantFailed(queue, 1)[0]
-		equal(b, "origin of the failed message", failed.Queue+" "+failed.Exchange+" "+failed.Key+" "+failed.Kind, queue+" master user.created error")
+		equal(b, "origin of the failed message", failed.Queue+" "+failed.Exchange+" "+failed.Key+" "+string(failed.Kind), queue+" master user.created error")
 		a.Replay(queue, 1)
 		desk := b.Desk(succeeds)
 		sub := b.Client().Subscribe(pubSubSubscription(l, queue, desk))
@@ -191,7 +191,7 @@ func byQueueReplayTwice(b *Bench) {
 		equal(b, "count that the fleet's worker reads", retryCount(d), 0)
 		fleet.Send(fleet.failedExchange(), queue, again(d)) // as it does after its last attempt
 		failed := a.WantFailed(queue, 1)[0]
-		equal(b, "kind and error of the second failure", failed.Kind+" "+failed.Error, "error ")
+		equal(b, "kind and error of the second failure", string(failed.Kind)+" "+failed.Error, "error ")
 		fleet.Take(queue + "@failed")
 		fleet.Delete(queue)
 	})
@@ -219,7 +219,7 @@ func byQueueFleetReplays(b *Bench) {
 	})
 }
 
-// The fleet tries a message once more than rehop does. A handler that gets it then is told that this is the last attempt, and not that it is attempt
+// The fleet tries a message once more than rehop does. A handler that gets it then sees that this is the last attempt, and not that it is attempt
 // five of four.
 func pubSubMoreAttempts(b *Bench) {
 	byQueue(b, func(l layout.PubSub, fleet pubSubNewerFleet, queue string) {

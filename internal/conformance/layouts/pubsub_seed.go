@@ -67,7 +67,7 @@ func (f pubSubFleet) work(queue string, times int, failing func(amqp091.Delivery
 	})
 }
 
-// replay is what the seed does with the messages of a failed queue when the program is mended: publish them to the main exchange
+// replay is what the seed does with the messages of a failed queue when the program is fixed: publish them to the main exchange
 // with their headers cleared.
 func (f pubSubFleet) replay(queue string) *Consumer {
 	f.b.t.Helper()

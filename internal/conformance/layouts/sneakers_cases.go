@@ -205,7 +205,7 @@ func sneakersSeedRetries(b *Bench) {
 	fleet.WantEmpty(mailQueues...)
 }
 
-// The error queue has what Sneakers would have written, so its tools can read it: the message as it is, and why in a header.
+// The error queue has what Sneakers would have written, so its tools can read it: the unchanged message, and the reason in a header.
 func sneakersErrorHeader(b *Bench) {
 	l, fleet := sneakers(b)
 	client := b.Client()
@@ -289,7 +289,7 @@ func sneakersOwnQueueCounts(b *Bench) {
 	desk.NextAttempt(2)
 }
 
-// What the seed says that Sneakers cannot do.
+// What Sneakers cannot do, by the description in the seed.
 func sneakersSteps(b *Bench) {
 	l, fleet := sneakers(b)
 	waits := []time.Duration{10 * time.Second, 100 * time.Second, time.Hour, 2 * time.Hour, 10 * time.Hour}
@@ -409,7 +409,7 @@ func sneakersSeedLoses(b *Bench) {
 	fleet.WantEmpty(mailQueues...)
 }
 
-// wantReplayed replays what rests and checks that it is the message as it was.
+// wantReplayed replays the failed messages and checks that they are unchanged.
 func wantReplayed(b *Bench, l layout.Sneakers, fleet sneakersFleet, headers map[string]any) {
 	b.t.Helper()
 	a := b.Admin(l)
@@ -502,7 +502,7 @@ func sneakersPutBack(b *Bench) {
 	wantReplayed(b, l, fleet, map[string]any{"tenant": "seven"})
 }
 
-// A worker dies with a message in hand: another gets it, of rehop or of the fleet.
+// A worker dies with an unacked message: another gets it, of rehop or of the fleet.
 func sneakersKilled(b *Bench) {
 	l, fleet := sneakers(b)
 	client, held := b.Client(), make(chan struct{})

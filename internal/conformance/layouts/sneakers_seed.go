@@ -16,7 +16,7 @@ type sneakersFleet struct {
 	timeout time.Duration // retry_timeout
 	retries int64         // retry_max_times
 	named   sneakersNames
-	// inHeader: the worker is of Sneakers 2.12 or later, or of Kicks, which leave the message as it is and put the record of its failure into a
+	// inHeader: the worker is of Sneakers 2.12 or later, or of Kicks, which leave the message unchanged and put the record of its failure into a
 	// header. (jondot/sneakers at 9780692, ruby-amqp/kicks at ac8f596.)
 	inHeader bool
 	quorum   bool // the worker's queue is a quorum queue
@@ -143,7 +143,7 @@ func rubyList(record map[string]any, had any) any {
 	return list
 }
 
-// putBack is what a shovel does with what rests: it publishes the message to its queue with all that it has.
+// putBack is what a shovel does with failed messages: it publishes the message to its queue with all that it has.
 func (f sneakersFleet) putBack(queue string) {
 	f.b.t.Helper()
 	f.Send("", queue, again(f.Take(f.names(queue).error)))

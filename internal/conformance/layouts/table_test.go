@@ -51,7 +51,7 @@ func shown(t *testing.T) map[string]bool {
 	return names
 }
 
-// The page says which test shows what. All of these tests exist, and no case of the suite is left out.
+// The page lists which test shows what. All of these tests exist, and no case of the suite is left out.
 func TestTable(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, c := range layouts.Cases() {

@@ -181,7 +181,7 @@ func tiersRehopCountsOn(b *Bench) {
 	desk.WantNone()
 }
 
-// rehop has failed a message in two tiers: the fleet's program goes on with the third interval.
+// rehop has failed a message in two tiers: the fleet's program continues with the third interval.
 func tiersSeedCountsOn(b *Bench) {
 	l, fleet := tiered(b)
 	client, waits := b.Client(), []time.Duration{fleet.tiers[0], fleet.tiers[2], fleet.tiers[1]}

@@ -60,7 +60,7 @@ func httpAnswers(b *Bench) {
 	fleet.WantEmpty("push", "push.failed")
 }
 
-// An endpoint that says nothing, and one that hangs up, have failed.
+// An endpoint that does not answer, and one that hangs up, have failed.
 func httpNoAnswer(b *Bench) {
 	l, fleet := tiered(b)
 	timeout, hang := b.Wait(10*time.Second, 100*time.Millisecond), make(chan struct{})
@@ -85,7 +85,7 @@ func httpNoAnswer(b *Bench) {
 	fleet.WantEmpty("push", "push.failed")
 }
 
-// An endpoint that never takes the message sees it once at first and once after each interval; then it rests, with the last answer.
+// An endpoint that never takes the message sees it once at first and once after each interval; then it is in the failed queue, with the last answer.
 func httpGivesUp(b *Bench) {
 	l, fleet := tiered(b)
 	intervals := fleet.tiers[:4]

@@ -262,7 +262,7 @@ func otherRequester(b *Bench) {
 	b.wantNil("reply to one that has gone", next(b, replied, "the end of the second reply"))
 }
 
-// A reply can go to a queue. If there is no such queue, the handler is told.
+// A reply can go to a queue. If there is no such queue, the handler gets an error.
 func replyToQueue(b *Bench) {
 	client := b.client()
 	replied := make(chan error, 1)

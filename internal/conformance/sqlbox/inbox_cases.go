@@ -217,7 +217,7 @@ func inboxCases() []Case {
 	}
 }
 
-// pauses keeps what it is told.
+// pauses keeps the pauses that it receives.
 type pauses chan rehop.PauseEvent
 
 func (p pauses) OnPause(e rehop.PauseEvent) { p <- e }
@@ -435,7 +435,7 @@ func failsOnce(t *testing.T, b *Bench, end func() error) {
 }
 
 // swallowedDeadlock: MySQL ends a transaction that deadlocks, and would commit what comes behind it statement by statement. Nothing of
-// that stays, though the handler says that all is well.
+// that stays, though the handler returns no error.
 func swallowedDeadlock(t *testing.T, b *Bench) {
 	b.Migrate()
 	b.Exec("CREATE TABLE stock (id INT PRIMARY KEY, n INT)")
@@ -486,7 +486,7 @@ func (b *Bench) deadlock(ctx context.Context, tx inbox.Transaction) error {
 	return err
 }
 
-// copyHoldsUpNobody: while a copy waits for the first, messages with ids beside it are handled.
+// copyHoldsUpNobody: while a copy waits for the first, messages with neighbouring ids are handled.
 func copyHoldsUpNobody(t *testing.T, b *Bench) {
 	b.Migrate()
 	goOn, began := make(chan struct{}), make(chan struct{}, 1)

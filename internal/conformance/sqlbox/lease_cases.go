@@ -16,7 +16,7 @@ import (
 func leaseCases() []Case {
 	return []Case{
 		{Name: "StoppedAtBarrier", Not: oneWriter, Run: func(t *testing.T, b *Bench) {
-			// A relay is stopped between its barrier and the commit, and keeps its locks. Another one takes its place all the same.
+			// A relay is stopped between its barrier and the commit, and keeps its locks. Another one takes its place anyway.
 			b.Migrate()
 			got := b.Collect("q")
 			sql := sqltext.SQL{Dialect: b.Dialect}
@@ -258,7 +258,7 @@ func (s *stuck) PublishEach(ctx context.Context, messages []rehop.Message, settl
 	})
 }
 
-// stale: a relay that hung while another one took its place publishes nothing when it goes on.
+// stale: a relay that hung while another one took its place publishes nothing when it continues.
 func stale(t *testing.T, b *Bench) {
 	b.Migrate()
 	b.Queue("q")

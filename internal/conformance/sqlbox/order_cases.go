@@ -87,7 +87,7 @@ func orderCases() []Case {
 			Equal(b, "message", Receive(b, got, "message").ID, "1")
 		}},
 		{Name: "SeveralKeys", Run: func(t *testing.T, b *Bench) {
-			// Calls with the same keys in different order do not wait for each other for ever.
+			// Calls with the same keys in different order do not wait for each other forever.
 			b.Migrate()
 			var writers sync.WaitGroup
 			for w := range 8 {
@@ -245,7 +245,7 @@ func ordered(key, queue, id string) outbox.Message {
 	return m
 }
 
-// held: while messages of some keys are refused, those behind them wait, and others go on.
+// held: while messages of some keys are refused, those behind them wait, and others continue.
 func held(t *testing.T, b *Bench, keys int) {
 	b.Migrate()
 	b.Queue("full")
@@ -289,7 +289,7 @@ func held(t *testing.T, b *Bench, keys int) {
 }
 
 // heldForLong: while a message of a key is refused, another key of its shard is published for a while, and the relay learns where nothing can
-// come any more. When the refusals end, the key goes on in its order, with a message that is committed just then.
+// come any more. When the refusals end, the key continues in its order, with a message that is committed just then.
 func heldForLong(t *testing.T, b *Bench) {
 	b.Migrate()
 	got := b.Firsts("q")

@@ -83,7 +83,7 @@ func poisonCases() []Case {
 			Equal(b, "set aside", told.totals().SetAside, 0)
 		}},
 		{Name: "NotConfirmed", Faulty: true, Run: func(t *testing.T, b *Bench) {
-			// The broker is there and does not answer: it is asked again later, and others are not held up for ever.
+			// The broker is there and does not answer: it is asked again later, and others are not delayed forever.
 			b.Migrate()
 			b.Queue("q")
 			b.Faults.HoldConfirms()
@@ -164,7 +164,7 @@ func poisonCases() []Case {
 }
 
 // noRoute: a message without a route is tried some times and set aside, does not hold up others, and can be published when the cause
-// is mended.
+// is fixed.
 func noRoute(t *testing.T, b *Bench, poison rehop.Message, exchange string) {
 	b.Migrate()
 	got := b.Collect("q")

@@ -43,7 +43,7 @@ func publishCases() []Case {
 			Equal(b, "rows", b.Rows(), 6)
 		}},
 		{Name: "UnknownTransaction", Run: func(t *testing.T, b *Bench) {
-			// A transaction of a type that the outbox cannot know is one all the same, and one that embeds another is.
+			// A transaction of a type that the outbox cannot know is accepted anyway, and so is one that embeds another.
 			b.Migrate()
 			for i, wrap := range []func(*sql.Tx) outbox.Tx{
 				func(tx *sql.Tx) outbox.Tx { return &hidden{tx} },
@@ -201,7 +201,7 @@ func publishCases() []Case {
 					t.Errorf("got error %v, want ErrInvalid about %s", err, c.what)
 				}
 			}
-			// The transaction goes on as if nothing had been asked.
+			// The transaction continues as if nothing had been asked.
 			b.Must(b.Box.Publish(b.Context(), tx, To("q", "last")))
 			b.Must(tx.Commit())
 			Equal(b, "rows", b.Rows(), 1)
@@ -209,7 +209,7 @@ func publishCases() []Case {
 	}
 }
 
-// hidden is something that can run statements, of which nobody can tell by its type whether it is a transaction.
+// hidden is something that can run statements, whose type does not show whether it is a transaction.
 type hidden struct{ by statements }
 
 type statements interface {

@@ -8,7 +8,7 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// recorder is a hook of relays and inboxes that keeps what it is told.
+// recorder is a hook of relays and inboxes that keeps all events.
 type recorder struct {
 	aside      chan outbox.SetAside
 	backlogs   chan outbox.Backlog
@@ -30,7 +30,7 @@ func newRecorder() *recorder {
 	}
 }
 
-// offer hands over what comes for ever, as long as somebody takes it.
+// offer hands over events without limit, while somebody takes them.
 func offer[T any](to chan<- T, v T) {
 	select {
 	case to <- v:
@@ -89,7 +89,7 @@ func (r *recorder) totals() outbox.Batch {
 	return r.total
 }
 
-// held is how many leases there are with those relays of which all was told to this recorder.
+// held is how many leases there are with those relays whose events all came to this recorder.
 func (r *recorder) held() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

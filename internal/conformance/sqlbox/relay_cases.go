@@ -74,7 +74,7 @@ func relayCases() []Case {
 			b.Faults.ReleaseConfirms()
 			got := b.Collect("q")
 			b.Start(b.Relay())
-			for range 2 { // it was in the broker all the same
+			for range 2 { // it was in the broker anyway
 				Equal(b, "message", Receive(b, got, "message").ID, "1")
 			}
 		}},
@@ -269,7 +269,7 @@ func outage(t *testing.T, b *Bench, begin, end func()) {
 	}
 }
 
-// weigher is a publisher that notes how much is in its hands at a time.
+// weigher is a publisher that records how much it is given at a time.
 type weigher struct {
 	outbox.Publisher
 	mu        sync.Mutex
@@ -335,7 +335,7 @@ func littleMemory(t *testing.T, b *Bench) {
 	}
 }
 
-// turnstile is a publisher that lets one batch pass at a time, when it is told to.
+// turnstile is a publisher that lets one batch pass at a time, on request.
 type turnstile struct {
 	outbox.Publisher
 	began chan string // with the id of its first message
@@ -446,7 +446,7 @@ func (b bell) Listen(ctx context.Context, wake func()) error {
 	}
 }
 
-// woken: transactions that commit wake the relay where the database can tell, and only there and then.
+// woken: transactions that commit wake the relay where the database can notify it, and only there and then.
 func woken(t *testing.T, b *Bench) {
 	b.Migrate()
 	got := b.Collect("q")

@@ -68,7 +68,7 @@ func (b *Bench) spill(told *recorder) outbox.Spill {
 	return outbox.Spill{Client: b.Client, Box: b.Box, DB: b.DB, Patience: 500 * time.Millisecond, Hooks: told.hooks()}
 }
 
-// probe has a client notice that the broker is blocked: brokers tell those that publish.
+// probe has a client notice that the broker is blocked: brokers notify only publishers.
 func (b *Bench) probe() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()

@@ -234,7 +234,7 @@ func serializable(t *testing.T, b *Bench) {
 	user, err := b.DB.BeginTx(b.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 	b.Must(err)
 	t.Cleanup(func() { _ = user.Rollback() })
-	if _, err := user.ExecContext(b.Context(), "SELECT COUNT(*) FROM rehop_inbox"); err != nil { // as long as it is open, what others have read is remembered
+	if _, err := user.ExecContext(b.Context(), "SELECT COUNT(*) FROM rehop_inbox"); err != nil { // while it is open, what others have read is remembered
 		t.Fatal(err)
 	}
 	b.Start(relay)

@@ -17,10 +17,10 @@ func delayedCases() []Case {
 	return []Case{{"delayed/Reported", delayedReported}}
 }
 
-// delayedReported: from RabbitMQ 4.3 on a queue can hold back what was returned to it. A sweep does not see that, and says how many there are.
+// delayedReported: from RabbitMQ 4.3 on a queue can hold back what was returned to it. A sweep does not see that, and reports how many there are.
 func delayedReported(b *Bench) {
 	const n, ready = 5, 2
-	args := resting(layout.Quorum)
+	args := failedArgs(layout.Quorum)
 	args["x-delayed-retry-type"], args["x-delayed-retry-min"] = "all", time.Hour.Milliseconds()
 	b.declare(failed, args, queue)
 	b.must(b.ch.ExchangeDeclare(layouts.ReturnExchange, "direct", true, false, false, false, nil))

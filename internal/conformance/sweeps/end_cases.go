@@ -23,7 +23,7 @@ func endCases() []Case {
 }
 
 func empty(b *Bench) {
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	a := b.admin()
 	if found, err := a.Failed(b.context(), queue, 10, admin.Filter{}); err != nil || len(found) != 0 {
 		b.t.Fatalf("list of an empty queue: got %v and %v, want nothing", found, err)
@@ -48,7 +48,7 @@ func (f atEach) Write(p []byte) (int, error) {
 // arrivals: an export ends, although a message comes for each that it has written.
 func arrivals(b *Bench) {
 	const n = 300
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	b.fill(failed, n)
 	next := n
 	count, err := b.admin().Export(b.context(), queue, atEach(func() {
@@ -66,7 +66,7 @@ func arrivals(b *Bench) {
 // othersTake: a sweep ends, although another consumer has got some of the messages that were there.
 func othersTake(b *Bench) {
 	const n, others = 200, 50
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	b.fill(failed, n)
 	b.must(b.ch.Qos(others, 0, false))
 	deliveries, err := b.ch.Consume(failed, "other", false, false, false, false, nil)
@@ -83,7 +83,7 @@ func othersTake(b *Bench) {
 // canceled: wherever a sweep is canceled, all messages are there when it returns, and can be read at once.
 func canceled(b *Bench) {
 	const n = 340 // three windows, of 32, 256 and the others
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	b.fill(failed, n)
 	a := b.admin()
 	for _, at := range []int{0, 1, 31, 32, 33, 64, 287, 288, 289, n} {

@@ -18,10 +18,10 @@ func leaseCases() []Case {
 	}
 }
 
-// oneAtATime: while one reads a queue, others are told so. Another queue can be read.
+// oneAtATime: while one reads a queue, others get an error. Another queue can be read.
 func oneAtATime(b *Bench) {
 	const n = 40
-	b.declare(failed, resting(layout.Quorum), layouts.FailedQueue("other"))
+	b.declare(failed, failedArgs(layout.Quorum), layouts.FailedQueue("other"))
 	b.fill(failed, n)
 	a := b.admin()
 	began, end := make(chan struct{}), make(chan struct{})
@@ -50,10 +50,10 @@ func oneAtATime(b *Bench) {
 	b.wantIDs("export", b.exported(a, admin.Filter{}), n, nil)
 }
 
-// shortOnesWait: several who list at once all see everything. One that cannot begin has waited for a while before it says so.
+// shortOnesWait: several who list at once all see everything. One that cannot begin has waited for a while before it returns an error.
 func shortOnesWait(b *Bench) {
 	const n, readers = 50, 4
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	b.fill(failed, n)
 	a := b.admin()
 	var done sync.WaitGroup
@@ -73,10 +73,10 @@ func shortOnesWait(b *Bench) {
 	done.Wait()
 }
 
-// connectionLost: what was held when the connection is lost is in the queue again, and can be read at once. The error says that it was lost.
+// connectionLost: what was held when the connection is lost is in the queue again, and can be read at once. The error reports that it was lost.
 func connectionLost(b *Bench) {
 	const n = 500
-	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(failed, failedArgs(layout.Quorum), queue)
 	b.fill(failed, n)
 	wire := &cable{dial: b.Dial}
 	a := b.admin(func(c *admin.Config) { c.Dial = wire.connect })

@@ -19,7 +19,7 @@ import (
 
 func limitCases() []Case {
 	all := []Case{
-		{"limit/ManyLooks", func(b *Bench) { b.manyLooks(layout.Native{}, resting(layout.Quorum)) }},
+		{"limit/ManyLooks", func(b *Bench) { b.manyLooks(layout.Native{}, failedArgs(layout.Quorum)) }},
 		{"limit/ManyLooksWithDeliveryLimit", func(b *Bench) {
 			b.manyLooks(layout.PubSub{}, limited(20))
 		}},
@@ -43,8 +43,8 @@ func limitCases() []Case {
 		{"LimitOf2NotKnown", layout.PubSub{}, limited(2), "", 2, false, true},
 		{"LimitOf5", layout.PubSub{}, limited(5), "", 5, true, true},
 		{"LimitByDefault", layout.Native{}, amqp091.Table{"x-queue-type": "quorum"}, "", 20, true, false},
-		{"LimitOfPolicy", layout.Native{}, resting(layout.Quorum), "policies", 5, true, false},
-		{"LimitOfOperatorPolicy", layout.Native{}, resting(layout.Quorum), "operator-policies", 2, true, false},
+		{"LimitOfPolicy", layout.Native{}, failedArgs(layout.Quorum), "policies", 5, true, false},
+		{"LimitOfOperatorPolicy", layout.Native{}, failedArgs(layout.Quorum), "operator-policies", 2, true, false},
 	} {
 		prepare := func(b *Bench) func(*admin.Config) {
 			if c.kind != "" {
@@ -60,8 +60,8 @@ func limitCases() []Case {
 		}
 		looks, deaths := 60, 60 // more than the first window of a sweep
 		if c.many {
-			looks = 1400 // so many that the order is not kept by reading all of them
-			deaths = 600 // so many that the last window has more than a sweep takes at once
+			looks = 1400 // too many to keep the order by reading all of them
+			deaths = 600 // enough for the last window to have more than a sweep takes at once
 		}
 		all = append(all,
 			Case{"limit/Looks" + c.name, func(b *Bench) { b.looksLoseNothing(layouts.Must(c.l).FailedQueue(queue), looks, c.limit, prepare(b)) }},
@@ -125,7 +125,7 @@ func (b *Bench) deathsLoseNothing(name string, n, limit int, config func(*admin.
 	b.wantEachOnce(name, n)
 }
 
-// deadly cuts the connections, as the death of the process does, when so many lines are written.
+// deadly cuts the connections, as the death of the process does, when the given number of lines is written.
 type deadly struct {
 	after int
 	wire  *cable
@@ -235,7 +235,7 @@ func fullQueue(b *Bench) {
 	for range limit + 3 {
 		count, err := a.CountFailed(b.context(), queue, admin.Filter{})
 		switch {
-		case counts && (!errors.Is(err, admin.ErrNotRenewed) || !strings.Contains(err.Error(), "max-length")):
+		case counts && (!errors.Is(err, admin.ErrNotRepublished) || !strings.Contains(err.Error(), "max-length")):
 			b.t.Fatalf("count: got %d messages and %v, want that the queue is full", count.Messages, err)
 		case !counts && (err != nil || count.Messages != n):
 			b.t.Fatalf("count: got %d messages and %v, want %d, because looks do not count", count.Messages, err, n)
@@ -300,7 +300,7 @@ func (b *Bench) looksChangeNothing(l layout.Layout) {
 }
 
 // manyLooks: a message is not lost because it was looked at too often. RabbitMQ drops what was given back more often than the delivery limit
-// says, and from 4.0 on that is 20 unless the queue says otherwise.
+// allows, and from 4.0 on that is 20 by default.
 func (b *Bench) manyLooks(l layout.Layout, args amqp091.Table) {
 	const n, looks = 40, 30
 	name := layouts.Must(l).FailedQueue(queue)

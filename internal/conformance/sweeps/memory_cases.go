@@ -19,7 +19,7 @@ func memoryCases() []Case {
 	}
 }
 
-// There are small messages, and behind them so many large ones that they do not fit into memory together: almost four times of what is read ahead.
+// There are small messages, and behind them more large ones than fit into memory together: almost four times of what is read ahead.
 const smallOnes, largeOnes = 400, 60
 
 func (b *Bench) fillLarge() {
@@ -35,7 +35,7 @@ func (b *Bench) fillLarge() {
 // exportOfLargeBodies: all are exported once, in their order, although the large ones may come before there is room for them.
 // TestOrderOfWhatFindsNoRoom makes sure that they do.
 func exportOfLargeBodies(b *Bench) {
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	b.fillLarge()
 	out := &beginnings{most: 40}
 	_, err := b.admin(b.managed, b.narrow).Export(b.context(), queue, out, admin.Filter{})
@@ -51,7 +51,7 @@ func exportOfLargeBodies(b *Bench) {
 
 // replayOfLargeBodies: each that is wanted is replayed once, in its order, and the others stay in theirs.
 func replayOfLargeBodies(b *Bench) {
-	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(failed, failedArgs(layout.Quorum), queue)
 	b.fillLarge()
 	p, err := b.admin(b.managed, b.narrow).Replay(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "1"}}})
 	b.must(err)
@@ -65,7 +65,7 @@ func replayOfLargeBodies(b *Bench) {
 // largeBodiesOfLimitNotKnown: where the delivery limit is not known, messages for which there is no room may be published anew. They are then at the
 // end of the queue, behind messages that came later. Each is exported once, or replayed, and the others stay.
 func largeBodiesOfLimitNotKnown(b *Bench) {
-	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(failed, failedArgs(layout.Quorum), queue)
 	b.fillLarge()
 	a := b.admin(b.narrow)
 	for range 2 {

@@ -18,13 +18,13 @@ import (
 
 func orderCases() []Case {
 	return []Case{
-		{"order/LooksOfQuorum", func(b *Bench) { b.looks(resting(layout.Quorum)) }},
-		{"order/LooksOfClassic", func(b *Bench) { b.looks(resting(layout.Classic)) }},
+		{"order/LooksOfQuorum", func(b *Bench) { b.looks(failedArgs(layout.Quorum)) }},
+		{"order/LooksOfClassic", func(b *Bench) { b.looks(failedArgs(layout.Classic)) }},
 		{"order/LooksOfQuorumWithoutLimit", func(b *Bench) { b.looks(amqp091.Table{"x-queue-type": "quorum"}) }},
-		{"order/FilteredReplayOfQuorum", func(b *Bench) { b.filteredReplay(resting(layout.Quorum)) }},
-		{"order/FilteredReplayOfClassic", func(b *Bench) { b.filteredReplay(resting(layout.Classic)) }},
-		{"order/ListOfOneOfQuorum", func(b *Bench) { b.listOfOne(resting(layout.Quorum)) }},
-		{"order/ListOfOneOfClassic", func(b *Bench) { b.listOfOne(resting(layout.Classic)) }},
+		{"order/FilteredReplayOfQuorum", func(b *Bench) { b.filteredReplay(failedArgs(layout.Quorum)) }},
+		{"order/FilteredReplayOfClassic", func(b *Bench) { b.filteredReplay(failedArgs(layout.Classic)) }},
+		{"order/ListOfOneOfQuorum", func(b *Bench) { b.listOfOne(failedArgs(layout.Quorum)) }},
+		{"order/ListOfOneOfClassic", func(b *Bench) { b.listOfOne(failedArgs(layout.Classic)) }},
 		{"order/ListOfOneOfLargeBodies", listOfOneLarge},
 		{"order/LimitedReplay", limitedReplay},
 		{"order/ReplayOfOne", replayOfOne},
@@ -65,8 +65,8 @@ func readIDs(b *Bench, in io.Reader) (ids []string) {
 func importOfAnothers(b *Bench) {
 	const n = 5
 	a := b.admin()
-	b.declare(failed, resting(layout.Quorum), queue)
-	b.declare(layouts.UnroutedQueue, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum), queue)
+	b.declare(layouts.UnroutedQueue, failedArgs(layout.Quorum))
 	for _, from := range []string{queue, layouts.UnroutedQueue} {
 		rests := failed
 		if from == layouts.UnroutedQueue {
@@ -97,7 +97,7 @@ func importOfAnothers(b *Bench) {
 // importOfBytes: an id and other properties that are not text are the same after an export and an import.
 func importOfBytes(b *Bench) {
 	a := b.admin()
-	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(failed, failedArgs(layout.Quorum), queue)
 	const id, kind = "id \xff\xfe", "type \xff"
 	b.publish(failed, amqp091.Publishing{MessageId: id, Type: kind, AppId: "text"}, true)
 	var file bytes.Buffer
@@ -171,7 +171,7 @@ func (b *Bench) listOfOne(args amqp091.Table) {
 func listOfOneLarge(b *Bench) {
 	const n = 20
 	size := b.room() / 32
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	b.fill(failed, n, func(_ int, p *amqp091.Publishing) { p.Body = make([]byte, size) })
 	b.exported(b.admin(b.narrow), admin.Filter{})
 	wire := &cable{dial: b.Dial}
@@ -186,7 +186,7 @@ func listOfOneLarge(b *Bench) {
 // replayOfOne: a replay that gives nothing back does not read the others, and they stay in their order.
 func replayOfOne(b *Bench) {
 	const n = 500
-	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(failed, failedArgs(layout.Quorum), queue)
 	b.fill(failed, n, func(_ int, p *amqp091.Publishing) { p.Body = make([]byte, 2<<10) })
 	b.exported(b.admin(), admin.Filter{})
 	b.wantLittle("a replay of one", func(a *admin.Admin) {
@@ -219,7 +219,7 @@ func (b *Bench) filteredReplay(args amqp091.Table) {
 // limitedReplay: the first are taken, and no others.
 func limitedReplay(b *Bench) {
 	const n = 400
-	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(failed, failedArgs(layout.Quorum), queue)
 	b.fill(failed, n)
 	a := b.admin()
 	b.exported(a, admin.Filter{})
@@ -236,7 +236,7 @@ func limitedReplay(b *Bench) {
 
 func discard(b *Bench) {
 	const n, third = 400, 134
-	b.declare(failed, resting(layout.Quorum))
+	b.declare(failed, failedArgs(layout.Quorum))
 	b.fill(failed, n)
 	a := b.admin()
 	p, err := a.Discard(b.context(), queue, admin.Options{Filter: admin.Filter{Header: map[string]string{"third": "0"}}})
@@ -256,7 +256,7 @@ func discard(b *Bench) {
 // those before a message again for each message takes a time that grows with the square of their number.
 func readByConsumers(b *Bench) {
 	const n, commands = 300, 4
-	b.declare(failed, resting(layout.Quorum), queue)
+	b.declare(failed, failedArgs(layout.Quorum), queue)
 	b.fill(failed, n)
 	a := b.admin(b.managed)
 	found, err := a.Failed(b.context(), queue, n, admin.Filter{})

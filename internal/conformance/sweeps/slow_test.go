@@ -247,8 +247,8 @@ func TestLooksInAlarm(t *testing.T) {
 		b, a, name := limitedQueue(t, broker.RabbitMQ40, limit, small(n))
 		b.Block()
 		for range limit + 2 {
-			if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); !errors.Is(err, admin.ErrNotRenewed) {
-				t.Errorf("in an alarm: got %d messages and %v, want %v", len(found), err, admin.ErrNotRenewed)
+			if found, err := a.Failed(t.Context(), "q", n, admin.Filter{}); !errors.Is(err, admin.ErrNotRepublished) {
+				t.Errorf("in an alarm: got %d messages and %v, want %v", len(found), err, admin.ErrNotRepublished)
 			}
 		}
 		b.Unblock()
@@ -260,7 +260,7 @@ func TestLooksInAlarm(t *testing.T) {
 }
 
 // A sweep that ends early returns what the broker has sent ahead. Where that was returned often, and the broker does not accept copies of it any more,
-// the error says so: it may be dropped when it is read again.
+// the error reports it: it may be dropped when it is read again.
 func TestEndWithoutRenewal(t *testing.T) {
 	const limit = 2
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40} {
@@ -278,7 +278,7 @@ func TestEndWithoutRenewal(t *testing.T) {
 						b.Refuse(func(_, key string) bool { return key == name })
 						return 0, full
 					}), admin.Filter{})
-					if !errors.Is(err, full) || !errors.Is(err, admin.ErrNotRenewed) || !strings.Contains(err.Error(), name) {
+					if !errors.Is(err, full) || !errors.Is(err, admin.ErrNotRepublished) || !strings.Contains(err.Error(), name) {
 						t.Errorf("got %v, want %v, and that messages of queue %q could not be published anew", err, full, name)
 					}
 					wantEachOnce(t, b, name, n)

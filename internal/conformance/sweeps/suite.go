@@ -157,8 +157,8 @@ const queue = "q"
 
 var failed = layouts.FailedQueue(queue)
 
-// resting are the arguments that rehop gives a failed queue.
-func resting(kind layout.QueueType) amqp091.Table {
+// failedArgs are the arguments that rehop gives a failed queue.
+func failedArgs(kind layout.QueueType) amqp091.Table {
 	args := amqp091.Table{}
 	for name, value := range layouts.KeepArgs(kind) {
 		args[name] = value

@@ -78,7 +78,7 @@ func overdue(t *testing.T, all []rehop.Message, o admin.Options, chosen func(i i
 	}
 }
 
-// differ says what is not there as often as it should.
+// differ is what is not there as often as it should.
 func differ(got, want map[string]int) (all []string) {
 	for body, n := range want {
 		if got[body] != n {
@@ -139,7 +139,7 @@ func TestTakenBackInAlarm(t *testing.T) {
 	})
 }
 
-// When a replay ends before they come again, the error says how many may be there twice.
+// When a replay ends before they come again, the error has the number of messages that may exist twice.
 func TestTakenBackAndCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a := desk(t, 200)
@@ -150,7 +150,7 @@ func TestTakenBackAndCanceled(t *testing.T) {
 			wait(p)
 			cancel()
 		}})
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, admin.ErrTakenBack) || !strings.Contains(err.Error(), "up to 128 messages") {
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, admin.ErrRequeued) || !strings.Contains(err.Error(), "up to 128 messages") {
 			t.Errorf("got %v, want that it was canceled, and that up to 128 messages may be there twice", err)
 		}
 		if n := strings.Count(err.Error(), context.Canceled.Error()); n != 1 {
@@ -160,7 +160,7 @@ func TestTakenBackAndCanceled(t *testing.T) {
 }
 
 // What is still looked for has left the queue, while the broker's consumer timeout is shorter than a sweep waits for messages that may be on their
-// way. The sweep ends all the same.
+// way. The sweep ends anyway.
 func TestTakenBackWhileWaiting(t *testing.T) {
 	for _, release := range []broker.Compat{broker.RabbitMQ310, broker.RabbitMQ40, broker.RabbitMQ43} {
 		t.Run(release.String(), func(t *testing.T) {

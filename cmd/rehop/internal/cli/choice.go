@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rehop/rehop"
 	"github.com/rehop/rehop/admin"
 )
 
@@ -35,11 +36,12 @@ func (ch *choice) addFlags(flags *pflag.FlagSet) {
 
 // filter is the choice as admin takes it.
 func (ch *choice) filter(now time.Time) (admin.Filter, error) {
-	f := admin.Filter{IDs: ch.ids, Kinds: ch.kinds, Text: ch.text, Key: ch.key}
+	f := admin.Filter{IDs: ch.ids, Text: ch.text, Key: ch.key}
 	for _, kind := range ch.kinds {
 		if !slices.Contains(kinds, kind) {
 			return f, usage("--kind %s: there is no such kind; the kinds are %s", kind, strings.Join(kinds, ", "))
 		}
+		f.Kinds = append(f.Kinds, rehop.Kind(kind))
 	}
 	var err error
 	if f.Since, err = moment("--since", ch.since, "--younger", ch.younger, now); err != nil {

@@ -132,7 +132,7 @@ func (c *command) printEach(findings admin.Findings) error {
 }
 
 func (c *command) printAilments() error {
-	ailments := append(admin.Ailments(), databaseAilments...)
+	ailments := append(admin.Checks(), databaseAilments...)
 	if c.json {
 		return c.printJSON(ailments)
 	}

@@ -15,14 +15,14 @@ import (
 
 // What doctor looks for in a database.
 var (
-	notDurable = admin.Ailment{ID: "database.durability", Severity: admin.Warning,
+	notDurable = admin.Check{ID: "database.durability", Severity: admin.Warning,
 		Why: "a crash can lose messages together with the data that they were committed with, and what handlers have written for messages that were acked"}
-	noTables = admin.Ailment{ID: "database.tables-missing", Severity: admin.Critical,
+	noTables = admin.Check{ID: "database.tables-missing", Severity: admin.Critical,
 		Why: "without its tables nothing can be written to the outbox or the inbox, and no relay starts"}
-	oldTables = admin.Ailment{ID: "database.tables-old", Severity: admin.Warning,
+	oldTables = admin.Check{ID: "database.tables-old", Severity: admin.Warning,
 		Why: "relays and commands of this version do not work with older tables"}
 
-	databaseAilments = []admin.Ailment{notDurable, noTables, oldTables}
+	databaseAilments = []admin.Check{notDurable, noTables, oldTables}
 )
 
 // examine checks the database, if one is given.
@@ -49,7 +49,7 @@ func (s *store) examine(ctx context.Context) (admin.Findings, error) {
 }
 
 func (s *store) findings(ctx context.Context, db *sql.DB, source database.Source) (findings admin.Findings, err error) {
-	find := func(a admin.Ailment, fix, found string, args ...any) {
+	find := func(a admin.Check, fix, found string, args ...any) {
 		findings = append(findings, admin.Finding{ID: a.ID, Severity: a.Severity, Object: topology.Object{Kind: "database", Name: source.String()},
 			Found: fmt.Sprintf(found, args...), Why: a.Why, Fix: fix})
 	}

@@ -134,14 +134,14 @@ func (d *desk) printMessages(messages []admin.Message) error {
 	var rows [][]string
 	if d.Width > 0 && d.Width < wideTable {
 		for _, m := range messages {
-			rows = append(rows, []string{when(m.FailedAt), m.ID, dash(m.Kind), strconv.Itoa(m.Attempts)})
+			rows = append(rows, []string{when(m.FailedAt), m.ID, dash(string(m.Kind)), strconv.Itoa(m.Attempts)})
 		}
 		return d.printTableWith([]string{"FAILED", "ID", "KIND", "ATTEMPTS"}, rows, func(row int) string {
 			return shorten("    "+plain(dash(messages[row].Key)+"  "+messages[row].Error), d.Width)
 		})
 	}
 	for _, m := range messages {
-		rows = append(rows, []string{when(m.FailedAt), m.ID, dash(m.Key), dash(m.Kind), strconv.Itoa(m.Attempts), shorten(m.Error, 80)})
+		rows = append(rows, []string{when(m.FailedAt), m.ID, dash(m.Key), dash(string(m.Kind)), strconv.Itoa(m.Attempts), shorten(m.Error, 80)})
 	}
 	return d.printTable([]string{"FAILED", "ID", "KEY", "KIND", "ATTEMPTS", "ERROR"}, rows)
 }
@@ -269,7 +269,7 @@ func (c *command) describe(m admin.Message) string {
 	line("queue", m.Queue)
 	line("exchange", m.Exchange)
 	line("key", m.Key)
-	line("kind", m.Kind)
+	line("kind", string(m.Kind))
 	line("error", m.Error)
 	line("attempts", strconv.Itoa(m.Attempts))
 	line("failed", when(m.FailedAt))

@@ -109,7 +109,7 @@ func lookAt(ctx context.Context, a *admin.Admin, names []string, waiting int) (o
 	for _, q := range found.Queues {
 		o.Queues = append(o.Queues, queueViewOf(q))
 	}
-	for _, w := range found.Waits {
+	for _, w := range found.DelayQueues {
 		o.Waits = append(o.Waits, waitView(w))
 	}
 	for _, r := range found.Recovered {

@@ -51,7 +51,7 @@ func viewOf(m admin.Message) (view, error) {
 		ID: m.ID, Queue: m.Queue, Exchange: m.Exchange, Key: m.Key, Headers: headerjson.Plain(m.Headers),
 		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority, Timestamp: known(m.Timestamp),
 		CorrelationID: m.CorrelationID, ReplyTo: m.ReplyTo, Type: m.Type, AppID: m.AppID,
-		Attempts: m.Attempts, Kind: m.Kind, Error: m.Error, Stack: m.Stack, FailedAt: known(m.FailedAt), FirstFailed: known(m.FirstFailed),
+		Attempts: m.Attempts, Kind: string(m.Kind), Error: m.Error, Stack: m.Stack, FailedAt: known(m.FailedAt), FirstFailed: known(m.FirstFailed),
 		Host: m.Host, Replays: m.Replays,
 	}
 	if !utf8.Valid(m.Body) {

@@ -22,7 +22,7 @@ import (
 )
 
 // libraries are those of Node.js, which no Debian package has: amqplib, rascal and all that they need, each with its version and SHA-512. By npm, and
-// not from a fixed address: whoever has a mirror has told npm about it.
+// not from a fixed address: whoever has a mirror has configured npm for it.
 //
 //go:embed node/package.json node/package-lock.json
 var libraries embed.FS

@@ -203,7 +203,7 @@ func (d Daemon) Children() []int {
 	return all
 }
 
-// Stop asks the server by a signal to shut down in order, and waits. It kills one that does not stop, and says so.
+// Stop asks the server by a signal to shut down in order, and waits. It kills one that does not stop, and reports that.
 func (d Daemon) Stop(signal syscall.Signal) error {
 	unlock, err := d.Lock()
 	if err != nil {

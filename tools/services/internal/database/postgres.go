@@ -115,7 +115,7 @@ func (p *Postgres) makeData(as *syscall.Credential) error {
 		if err := errors.Join(letThrough(as, p.dir.Path, p.Dir), give(as, fresh, p.file("password"))); err != nil {
 			return err
 		}
-		// Only the servers are made to write to disk: a state directory that is lost is made again.
+		// Only the servers are made to write to disk: a lost state directory is created again.
 		return p.logged("initdb.log", program.Program{
 			As: as, Env: program.Environment(p.dir.Home()),
 			Args: []string{p.home() + "/initdb", "-D", fresh, "-U", "rehop", "--auth=md5", "--pwfile=" + p.file("password"),

@@ -41,7 +41,7 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// The reason of a failed installation is on one line, and is the last that was said about errors.
+// The reason of a failed installation is on one line, and is the last line about errors.
 func TestReason(t *testing.T) {
 	failed := errors.New("exit status 100")
 	said := "Reading package lists...\nE: one\nE: two\nE: three\nservices: failed: apt-get install x: exit status 100\n"

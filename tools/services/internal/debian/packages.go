@@ -79,7 +79,7 @@ func asRoot(out io.Writer, advice string, args ...string) error {
 	return nil
 }
 
-// reason is why installing failed, on one line: what apt and this program have said.
+// reason is why installing failed, on one line: what apt and this program have reported.
 func reason(said string, err error) string {
 	var lines []string
 	for line := range strings.Lines(said) {
@@ -156,7 +156,7 @@ func units() map[string]bool {
 	return all
 }
 
-// The packages' install scripts start their service on its default port unless this program says no (101). An existing one is put
+// The packages' install scripts start their service on its default port unless this program forbids it (101). An existing one is put
 // aside meanwhile.
 const (
 	policy      = "/usr/sbin/policy-rc.d"

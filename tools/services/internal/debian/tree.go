@@ -22,7 +22,7 @@ import (
 // trees is where trees are.
 const trees = "/var/cache/rehop-services"
 
-// complete is the file that says that a tree is complete. It has the versions of all packages.
+// complete is the file that marks a complete tree. It has the versions of all packages.
 const complete = ".complete"
 
 // Tree is a directory with a minimal Debian of some suite and a few packages, for programs that this machine's Debian does not
@@ -171,7 +171,7 @@ func (t Tree) install(out io.Writer) error {
 	return os.Rename(fresh, t.Root())
 }
 
-// lastError is the last line of a log by which debootstrap or apt says what is wrong.
+// lastError is the last line of a log in which debootstrap or apt reports what is wrong.
 func lastError(log string) (last string) {
 	f, err := os.Open(log)
 	if err != nil {

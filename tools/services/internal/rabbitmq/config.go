@@ -103,7 +103,7 @@ func definitions() string {
 // environment is what the server and rabbitmqctl need to know. Every path that defaults to something under /etc/rabbitmq or
 // /var/lib/rabbitmq is given, even where the file does not exist.
 func (n *Node) environment() []string {
-	// Erlang's distribution listens on all interfaces unless told otherwise.
+	// Erlang's distribution listens on all interfaces by default.
 	const loopback = "-kernel inet_dist_use_interface {127,0,0,1}"
 	server := loopback
 	if n.clustered() {

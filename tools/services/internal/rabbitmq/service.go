@@ -114,7 +114,7 @@ func (s *Service) Await() error {
 	}
 }
 
-// joined is nil when every node says that all run in its cluster.
+// joined is nil when every node reports that all run in its cluster.
 func (s *Service) joined() error {
 	for _, n := range s.Nodes {
 		running, err := n.running()
