@@ -36,7 +36,7 @@ var ailments = []Ailment{
 	{"queue.no-delivery-limit", Warning, "a message that kills its consumer comes back for ever, before all others"},
 	{"queue.limit-drops", Warning, "a message that was given back too often is dropped for good"},
 	{"queue.letters-limit", Critical, "from RabbitMQ 4.0 on a quorum queue without a limit of its own drops a message after 20 deliveries; from 4.3 on a dead letter keeps the count of the queue in which it died, so that one more delivery can be the last"},
-	{"queue.resting-limit", Warning, "each look at a message counts as a delivery, and after the limit it is dropped"},
+	{"queue.failed-limit", Warning, "each look at a message counts as a delivery, and after the limit it is dropped"},
 	{"queue.lossy-dead-letters", Warning, "a classic queue dead-letters without waiting for a confirm, and a quorum queue too unless told otherwise: what is on its way when a node dies is lost"},
 	{"queue.strategy-ignored", Warning, "at-least-once dead-lettering needs x-overflow reject-publish; without it RabbitMQ falls back to at-most-once, and says so only in its log"},
 	{"queue.dead-letter-nowhere", Critical, "dead letters that have nowhere to go are dropped, or, with at-least-once, stay and jam the queue"},

@@ -77,6 +77,12 @@ func (s source) line(pos token.Pos) int { return s.set.Position(pos).Line }
 // the go command is cached without regard to them.
 func sources(t *testing.T) []source {
 	t.Helper()
+	return sourcesOf(t, false)
+}
+
+// sourcesOf parses the Go files of the library's module, or of all modules.
+func sourcesOf(t *testing.T, allModules bool) []source {
+	t.Helper()
 	var all []source
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -84,7 +90,8 @@ func sources(t *testing.T) []source {
 		}
 		if d.IsDir() {
 			if p != root {
-				if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
+				_, err := os.Stat(filepath.Join(p, "go.mod"))
+				if err == nil && !allModules || strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" {
 					return fs.SkipDir
 				}
 			}

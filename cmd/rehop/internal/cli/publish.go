@@ -76,7 +76,7 @@ func (p *publishing) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&m.AppID, "app-id", "", "id of the application")
 	flags.DurationVar(&m.Delay, "delay", 0, "keep it on the broker for this long before it is routed; with --exchange this needs --declare")
 	flags.StringVar(&p.declare, "declare", "", "declare the exchange first, of this type: topic, direct, fanout or headers")
-	flags.BoolVar(&p.keep, "keep-unrouted", false, "have the broker keep what no queue is bound for in rehop.unrouted; needs an exchange that rehop declares")
+	flags.BoolVar(&p.keep, "keep-unroutable", false, "have the broker keep what no queue is bound for in rehop.unrouted; needs an exchange that rehop declares")
 	flags.StringVarP(&p.file, "file", "f", "", "file with the body, or with the lines; - is the standard input")
 	flags.BoolVar(&p.lines, "lines", false, "publish a message for each line of JSON")
 	flags.IntVar(&p.skip, "skip", 0, "with --lines: skip this many lines at the beginning")

@@ -120,7 +120,7 @@ flows:
         run: [./mail, --fast]
         args: [now]
         env: {A: b}
-        exit-codes: {3: permanent, 4: discard}
+        exit-codes: {3: failed, 4: discarded}
   last:
     retry: none
     target: {http: "http://localhost/$${x}"}
@@ -166,7 +166,7 @@ func TestParse(t *testing.T) {
 	check("mail", f.Flows[2].Subscriber, rehop.Subscriber{Queue: "mail", Exchange: "mails", Layout: layout.Sneakers{Delay: 30 * time.Second, Retries: 3},
 		Retry: rehop.Exponential(time.Second, 3, time.Hour, 8).WithJitter(0.2).WithImmediate(1)})
 	check("mail's target", *f.Flows[2].Target.Command, config.Command{Path: "./mail", Args: []string{"--fast", "now"}, Env: []string{"A=b"}, Timeout: 30 * time.Second,
-		Outcomes: map[int]target.Outcome{3: target.Fail, 4: target.Discard}})
+		Outcomes: map[int]target.Outcome{3: target.Failed, 4: target.Discarded}})
 	check("last's schedule", f.Flows[3].Subscriber.Retry, rehop.NoRetry())
 	check("last's target", f.Flows[3].Target.HTTP.URL, "http://localhost/${x}")
 	check("dialects", []dialect.Dialect{f.Outboxes[0].Database.Dialect, f.Outboxes[1].Database.Dialect, f.Outboxes[2].Database.Dialect},
