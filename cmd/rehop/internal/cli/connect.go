@@ -9,7 +9,7 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// arrival waits for a client to be connected. A client goes on trying for ever; a person who has typed a command wants to know.
+// arrival waits until a client is connected. A client keeps trying forever, but a command must report that it cannot connect.
 type arrival struct {
 	mu      sync.Mutex
 	err     error // why it is not connected
@@ -45,7 +45,7 @@ func (a *arrival) await(ctx context.Context) error {
 	return a.err
 }
 
-// connect opens a client that is connected.
+// connect opens a client and waits until it is connected.
 func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
 	began := time.Now()
 	a := &arrival{arrived: make(chan struct{})}
@@ -54,9 +54,9 @@ func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Clie
 	if err != nil {
 		return nil, err
 	}
-	patience, cancel := context.WithDeadline(ctx, began.Add(c.reach.patience))
+	limited, cancel := context.WithDeadline(ctx, began.Add(c.reach.connectTimeout))
 	defer cancel()
-	if err := a.await(patience); err != nil {
+	if err := a.await(limited); err != nil {
 		closed := c.close(client)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -68,7 +68,7 @@ func (c *command) connect(ctx context.Context, config rehop.Config) (*rehop.Clie
 
 const closeLimit = 10 * time.Second
 
-// close closes a client also when the command has been interrupted.
+// close closes a client, also if the command was interrupted.
 func (c *command) close(client *rehop.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()

@@ -18,7 +18,7 @@ const (
 	docsMarker = "<!-- What follows is written by the commands themselves: go test ./internal/cli -run TestDocs -update, in cmd/rehop. -->\n"
 )
 
-// TestDocs compares docs/cli.md with the commands: it has all of them, with all their flags, as they say it themselves.
+// TestDocs compares docs/cli.md with the commands: it has all of them with all their flags.
 func TestDocs(t *testing.T) {
 	text, err := os.ReadFile(docsFile)
 	if err != nil {

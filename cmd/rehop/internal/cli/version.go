@@ -22,7 +22,7 @@ func (c *command) version() *cobra.Command {
 	}
 }
 
-// build is what this program was made of.
+// build is the version of this program.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

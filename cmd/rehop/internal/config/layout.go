@@ -10,7 +10,7 @@ import (
 	"github.com/rehop/rehop/layout"
 )
 
-// layout reads the name of a layout, or a mapping of that name to the layout's settings.
+// layout reads the name of a layout, or a mapping from that name to its settings.
 func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 	var (
 		tiers    layout.Tiers
@@ -54,7 +54,7 @@ func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 				return
 			}
 			if chosen++; chosen > 1 {
-				r.fault(key, "layout names more than one")
+				r.fault(key, "layout has more than one name")
 				return
 			}
 			at := r.mapping(value, "layout "+name, kind.keys)
