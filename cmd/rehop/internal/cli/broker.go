@@ -75,33 +75,26 @@ func (c *command) printDirectory(d directory) error {
 	if !d.Clean {
 		state = "not closed cleanly; the next start recovers it"
 	}
-	if err := c.printf("%s: %s and %s, %s in %s, of which %s can be freed; %s\n", plain(d.Directory), counted(d.Messages, "message"),
-		counted(d.Definitions, "definition"), size(d.Bytes), counted(d.Segments, "file"), size(d.Dead), state); err != nil {
-		return err
-	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s: %s and %s, %s in %s, of which %s can be freed; %s\n", plain(d.Directory), counted(d.Messages, "message"),
+		counted(d.Definitions, "definition"), size(d.Bytes), counted(d.Segments, "file"), size(d.Dead), state)
 	if d.Torn > 0 {
-		if err := c.printf("a crash left %s unfinished at the end, which were never confirmed; the next start removes them\n", size(d.Torn)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "a crash left %s unfinished at the end, which were never confirmed; the next start removes them\n", size(d.Torn))
 	}
 	for _, damage := range d.Damage {
-		if err := c.printf("%s %s\n", c.red("damage:"), plain(damage)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "%s %s\n", c.red("damage:"), plain(damage))
 	}
 	for _, q := range d.Recovered {
-		if err := c.printf("recovered: %s in queue %s of virtual host %s; the definition of their own queue is lost\n",
-			counted(q.Messages, "message"), plain(q.Queue), plain(q.Vhost)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "recovered: %s in queue %s of virtual host %s; the definition of their own queue is lost\n",
+			counted(q.Messages, "message"), plain(q.Queue), plain(q.Vhost))
+	}
+	if len(d.SetAside) > 0 {
+		fmt.Fprintf(&out, "set aside: %s\n", plain(strings.Join(d.SetAside, ", ")))
 	}
 	if len(d.Recovered) > 0 {
 		c.notice("when the broker runs again, list and replay these messages with rehop failed ls <queue> and rehop failed replay <queue>")
 	}
-	if len(d.SetAside) > 0 {
-		return c.printf("set aside: %s\n", plain(strings.Join(d.SetAside, ", ")))
-	}
-	return nil
+	return c.printf("%s", out.String())
 }
 
 // size is a number of bytes with a unit.

@@ -91,16 +91,14 @@ type checked struct {
 }
 
 func (c *command) printFaults(path string, faults config.Faults) error {
+	var err error
 	if c.json {
-		if err := c.printJSON(checked{Path: path, Faults: faults}); err != nil {
-			return err
-		}
+		err = c.printJSON(checked{Path: path, Faults: faults})
 	} else {
-		for _, fault := range faults {
-			if err := c.printf("%s\n", plain(fault.Error())); err != nil {
-				return err
-			}
-		}
+		err = c.printf("%s\n", plainLines(faults.Error()))
+	}
+	if err != nil {
+		return err
 	}
 	return found("%s has %s", path, counted(len(faults), "error"))
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -118,17 +119,16 @@ func (c *command) printEach(findings admin.Findings) error {
 	if len(findings) == 0 {
 		return c.printf("nothing found\n")
 	}
+	var out strings.Builder
 	for _, f := range findings {
 		severity := string(f.Severity)
 		if f.Severity == admin.Critical {
 			severity = c.red(severity)
 		}
-		if err := c.printf("%s %s: %s\n    found: %s\n    why: %s\n    fix: %s\n\n", severity, f.ID, c.bold(plain(fmt.Sprint(f.Object))),
-			plain(f.Found), plain(f.Why), plain(f.Fix)); err != nil {
-			return err
-		}
+		fmt.Fprintf(&out, "%s %s: %s\n    found: %s\n    why: %s\n    fix: %s\n\n", severity, f.ID, c.bold(plain(fmt.Sprint(f.Object))),
+			plain(f.Found), plain(f.Why), plain(f.Fix))
 	}
-	return nil
+	return c.printf("%s", out.String())
 }
 
 func (c *command) printAilments() error {

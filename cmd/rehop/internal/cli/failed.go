@@ -219,7 +219,7 @@ func (c *command) show(messages []admin.Message) error {
 		return c.printJSON(views)
 	}
 	for _, m := range messages {
-		if err := c.printf("%s\n", c.describe(m)); err != nil {
+		if err := c.printf("%s\n", describe(m)); err != nil {
 			return err
 		}
 	}
@@ -238,7 +238,7 @@ func missing(queue string, ids []string, messages []admin.Message) error {
 }
 
 // describe is a message in full, without control characters.
-func (c *command) describe(m admin.Message) string {
+func describe(m admin.Message) string {
 	var out strings.Builder
 	line := func(name, value string) {
 		if value != "" && value != "-" {

@@ -106,19 +106,16 @@ func (c *command) printTableWith(heading []string, rows [][]string, below func(r
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	var out strings.Builder
 	row := -1 // the heading
 	for line := range strings.Lines(text.String()) {
-		if err := c.printf("%s\n", strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
 		if below != nil && row >= 0 {
-			if err := c.printf("%s\n", below(row)); err != nil {
-				return err
-			}
+			out.WriteString(below(row) + "\n")
 		}
 		row++
 	}
-	return nil
+	return c.printf("%s", out.String())
 }
 
 // logger writes warnings to the error stream.

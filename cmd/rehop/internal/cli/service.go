@@ -209,13 +209,11 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 	if c.json {
 		return c.printJSON(report)
 	}
-	if err := c.printf("rehop is ready after %v\n", took.Round(time.Millisecond)); err != nil {
-		return err
-	}
-	var rows [][2]string
+	var out strings.Builder
+	fmt.Fprintf(&out, "rehop is ready after %v\n", took.Round(time.Millisecond))
 	row := func(name, value string) {
 		if value != "" {
-			rows = append(rows, [2]string{name, value})
+			fmt.Fprintf(&out, "  %-11s %s\n", name, plain(value))
 		}
 	}
 	row("broker", report.AMQP)
@@ -237,10 +235,5 @@ func (c *command) printReady(report serve.Report, took time.Duration) error {
 		row("flow", name+" → "+f.Target)
 	}
 	row("outboxes", strings.Join(report.Outboxes, ", "))
-	for _, r := range rows {
-		if err := c.printf("  %-11s %s\n", r[0], plain(r[1])); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.printf("%s", out.String())
 }

@@ -38,13 +38,7 @@ func (r *reader) layout(to *layout.Layout) func(*yaml.Node) {
 	}
 	return func(n *yaml.Node) {
 		if n.Kind == yaml.ScalarNode {
-			kind, ok := kinds[n.Value]
-			if !ok {
-				r.unknown(n, "layout", "layout", slices.Sorted(maps.Keys(kinds)))
-				return
-			}
-			*to = kind.made()
-			return
+			n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Content: []*yaml.Node{n, {Kind: yaml.MappingNode, Line: n.Line}}}
 		}
 		chosen := 0
 		r.named(n, "layout", func(name string, key, value *yaml.Node) {

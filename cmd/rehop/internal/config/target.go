@@ -73,18 +73,19 @@ func (r *reader) target(n *yaml.Node, of string, t *Target) {
 	}
 }
 
+// short turns a value without keys into a mapping with one key, for targets that can be written in a short form.
+func short(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind == yaml.MappingNode {
+		return n
+	}
+	return &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: key, Line: n.Line}, n}}
+}
+
 func (r *reader) http(n *yaml.Node, of string) *HTTP {
 	h := &HTTP{}
 	what := "http of " + of
-	if n.Kind == yaml.ScalarNode {
-		r.text(&h.URL)(n)
-		if err := h.Handler().Validate(); err != nil && h.URL != "" {
-			r.blame(places{what: what, self: n}, err, map[string]string{"URL": "url"})
-		}
-		return h
-	}
 	before := len(r.faults)
-	at := r.mapping(n, what, keys{
+	at := r.mapping(short(n, "url"), what, keys{
 		"url": r.text(&h.URL),
 		"headers": r.values("headers", func(name, value string) {
 			if h.Header == nil {
@@ -106,19 +107,10 @@ func (r *reader) http(n *yaml.Node, of string) *HTTP {
 
 func (r *reader) command(n *yaml.Node, of string) *target.Command {
 	c := &target.Command{}
-	var run []string
-	what := "command of " + of
-	read := r.texts(&run)
-	if n.Kind != yaml.MappingNode {
-		read(n)
-		n = &yaml.Node{Kind: yaml.MappingNode, Line: n.Line}
-	} else {
-		n = aliased(n)
-	}
+	var run, args []string
 	before := len(r.faults)
-	var args []string
-	at := r.mapping(n, what, keys{
-		"run": read, "args": r.texts(&args), "dir": r.text(&c.Dir), "timeout": r.period(&c.Timeout), "grace": r.period(&c.Grace),
+	at := r.mapping(short(n, "run"), "command of "+of, keys{
+		"run": r.texts(&run), "args": r.texts(&args), "dir": r.text(&c.Dir), "timeout": r.period(&c.Timeout), "grace": r.period(&c.Grace),
 		"env":        r.values("env", func(name, value string) { c.Env = append(c.Env, name+"="+value) }),
 		"exit-codes": func(n *yaml.Node) { r.exitCodes(n, c) },
 	})

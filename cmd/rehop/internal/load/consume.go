@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -48,22 +49,16 @@ type finish struct {
 	run *run
 	all func()
 
-	mu    sync.Mutex
-	armed bool
+	armed atomic.Bool // publishing has ended
 }
 
 func (f *finish) arm() {
-	f.mu.Lock()
-	f.armed = true
-	f.mu.Unlock()
+	f.armed.Store(true)
 	f.check()
 }
 
 func (f *finish) check() {
-	f.mu.Lock()
-	armed := f.armed
-	f.mu.Unlock()
-	if armed && f.run.consumed.Load() >= f.run.published.Load() {
+	if f.armed.Load() && f.run.consumed.Load() >= f.run.published.Load() {
 		f.all()
 	}
 }

@@ -27,9 +27,7 @@ type run struct {
 	queue               string
 	published, consumed atomic.Int64
 	refused             atomic.Int64
-
-	mu       sync.Mutex
-	timeline []Moment
+	timeline            []Moment // of watch, until it ends
 }
 
 // Run puts load on the broker and measures. If ctx ends early, it returns the results so far and the error of ctx. It uses a queue of its
@@ -145,9 +143,7 @@ func (r *run) watch() (end func()) {
 	published, consumed := r.published.Load(), r.consumed.Load()
 	look := func() {
 		p, c := r.published.Load(), r.consumed.Load()
-		r.mu.Lock()
 		r.timeline = append(r.timeline, Moment{At: time.Since(began).Seconds(), Published: p - published, Consumed: c - consumed})
-		r.mu.Unlock()
 		published, consumed = p, c
 		if r.Progress != nil {
 			r.Progress(p, c)

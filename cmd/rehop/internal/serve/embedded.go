@@ -63,19 +63,13 @@ func (r *run) startBroker(ctx context.Context) (end func() error, err error) {
 	if err := e.server.Start(); err != nil {
 		return nil, fmt.Errorf("start the broker in %s: %w", e.Data, err)
 	}
-	ends := []func() error{func() error {
+	ends := closers{func() error {
 		if err := e.server.Close(); r.brokerFailure() == nil {
 			return err
 		}
 		return nil // the failure was reported
 	}}
-	end = func() error {
-		var err error
-		for i := len(ends) - 1; i >= 0; i-- {
-			err = errors.Join(err, ends[i]())
-		}
-		return err
-	}
+	end = func() error { return ends.close() }
 	r.serving.Go(func() {
 		<-e.server.Done()
 		if err := r.brokerFailure(); err != nil {

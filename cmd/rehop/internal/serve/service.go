@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,6 +78,16 @@ type run struct {
 	reported  bool // Ready was called
 }
 
+// closers end what was started, the last first.
+type closers []func() error
+
+func (c closers) close() (err error) {
+	for _, end := range slices.Backward(c) {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
 // Run runs the service until ctx ends, and then drains. It returns an error if something could not be started or has failed.
 func (s Service) Run(ctx context.Context) (err error) {
 	file, err := s.Load()
@@ -84,12 +95,9 @@ func (s Service) Run(ctx context.Context) (err error) {
 		return err
 	}
 	r := &run{Service: s, file: file, failed: make(chan error, 1)}
-	// What starts first ends last.
-	var ends []func() error
+	var ends closers
 	defer func() {
-		for i := len(ends) - 1; i >= 0; i-- {
-			err = errors.Join(err, ends[i]())
-		}
+		err = errors.Join(err, ends.close())
 		r.serving.Wait()
 	}()
 	if s.Embedded != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -199,8 +200,8 @@ func (r *run) closeTelemetry(t *telemetry) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	t.stopWatching(ctx)
-	for i := len(t.ends) - 1; i >= 0; i-- {
-		if err := t.ends[i](ctx); err != nil {
+	for _, end := range slices.Backward(t.ends) {
+		if err := end(ctx); err != nil {
 			r.Logger.Warn("the last metrics or traces were not sent", "err", err)
 		}
 	}
