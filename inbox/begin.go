@@ -10,7 +10,6 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// begin begins a transaction of the pool.
 func (in Inbox) begin(ctx context.Context) (Transaction, error) {
 	if in.Dialect != dialect.MySQL {
 		return in.DB.BeginTx(ctx, nil)
@@ -81,7 +80,6 @@ func (t *uncommitted) discard() {
 	_ = t.conn.Close()
 }
 
-// affected is how many rows a statement has changed.
 func affected(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err

@@ -42,7 +42,9 @@ func (m *memory) Rollback() error { fmt.Println("ROLLBACK"); return nil }
 func ExampleInbox_Middleware() {
 	in := inbox.Inbox{
 		DB: &sql.DB{}, Dialect: dialect.Postgres, Begin: (&memory{}).Begin, ManualClean: true,
-		OnDuplicate: func(_ context.Context, consumer string, d *rehop.Delivery) { fmt.Println(consumer, "has handled", d.ID) },
+		OnDuplicate: func(_ context.Context, consumer string, d *rehop.Delivery) {
+			fmt.Println(consumer, "has handled", d.ID)
+		},
 	}
 	// This goes to Subscriber.Middleware; the client then calls the handler.
 	once := in.Middleware("order-summary")

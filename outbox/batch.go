@@ -72,7 +72,6 @@ func (b *batch) addUndone(l *lane) {
 	b.parts = append(b.parts, &part{lane: l, lease: l.lease, undone: l.undone, epoch: l.epoch})
 }
 
-// shards returns the shards of the rows.
 func (b *batch) shards() []int {
 	var all []int
 	for _, p := range b.parts {
@@ -112,7 +111,6 @@ func (b *batch) run(ctx context.Context) {
 	b.rows, b.messages, b.fates, b.late = nil, nil, nil, nil // the dispatcher is about to count their memory as free
 }
 
-// account counts the outcome of a row.
 func (b *batch) account(r *row, f fate) {
 	switch f.verdict {
 	case left:

@@ -11,7 +11,6 @@ import (
 	"github.com/rehop/rehop/dialect"
 )
 
-// transaction is a transaction that rehop begins and ends.
 type transaction interface {
 	session
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row

@@ -175,7 +175,6 @@ func asQuerier(tx Tx) (querier, error) {
 	return nil, fmt.Errorf("%w: on MySQL the transaction needs a method QueryContext as a *sql.Tx has it, and a %T has none", rehop.ErrInvalid, tx)
 }
 
-// readNumbers reads a column of numbers.
 func readNumbers(ctx context.Context, db querier, query string, args ...any) ([]int64, error) {
 	return readAll(ctx, db, query, args, func(rows *sql.Rows) (n int64, err error) { return n, rows.Scan(&n) })
 }
@@ -185,7 +184,6 @@ func readRowIDs(ctx context.Context, db querier, query string, args ...any) ([]s
 	return readAll(ctx, db, query, args, func(rows *sql.Rows) (r sqltext.Row, err error) { return r, rows.Scan(&r.Number, &r.Nonce) })
 }
 
-// readAll reads all rows that a query finds.
 func readAll[T any](ctx context.Context, db querier, query string, args []any, scan func(*sql.Rows) (T, error)) (found []T, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -286,7 +284,6 @@ func (b Box) cancelByRow(ctx context.Context, tx Tx, messageID string) (int, err
 	return affected(tx.ExecContext(ctx, query, args...))
 }
 
-// affected returns how many rows a statement changed.
 func affected(result sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, err

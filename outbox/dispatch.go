@@ -176,7 +176,6 @@ func (d *dispatcher) read(ctx context.Context, held map[int]*holding, now time.T
 	return found, next, full, err
 }
 
-// shardsOf returns the shards of some lanes.
 func shardsOf(found map[*lane][]row) []int {
 	var all []int
 	for l := range found {

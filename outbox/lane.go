@@ -79,7 +79,6 @@ func (l *lane) under(lease *holding) (left []undone) {
 	return left
 }
 
-// state is the state of its rows.
 func (l *lane) state() int {
 	if l.kind == laneHeld {
 		return stateOrdered

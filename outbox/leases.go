@@ -30,7 +30,6 @@ type leases struct {
 	batches   int  // since the last renewal
 }
 
-// holding is a lease that is held.
 type holding struct {
 	underway int  // running batches with messages of this shard
 	leaving  bool // to be returned when no batch is running
@@ -64,7 +63,6 @@ func (l *leases) current() (*term, map[int]*holding) {
 	return l.term, free
 }
 
-// holds reports whether a shard is held.
 func (l *leases) holds(shard int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +106,6 @@ func (l *leases) end(t *term, some []int) {
 	}
 }
 
-// keep gains and renews leases until ctx ends.
 func (l *leases) keep(ctx context.Context) {
 	for tries := 0; ctx.Err() == nil; {
 		next, err := l.renew(ctx)
@@ -219,7 +216,6 @@ func (l *leases) wantsNews() bool {
 	return l.listening && !busy
 }
 
-// shards returns the shards that are held.
 func (l *leases) shards() []int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,6 @@ func newName(given string) *name {
 
 func (n *name) get() string { return *n.current.Load() }
 
-// change gives the relay a new name.
 func (n *name) change() {
 	name := n.given + " " + rehop.NewID()
 	n.current.Store(&name)

@@ -111,7 +111,6 @@ func (o *owed) keep(outcomes []undone) {
 	o.leave(byKind(outcomes))
 }
 
-// count returns how many outcomes were left.
 func (o *owed) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,7 +124,6 @@ func (o *owed) pause(d time.Duration) {
 	o.next = time.Now().Add(d)
 }
 
-// take returns what was left.
 func (o *owed) take() []undone {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,7 +21,6 @@ const (
 	longestPause    = 10 * time.Minute
 )
 
-// noteRead notes the result of a read.
 func (p *probation) noteRead(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -63,7 +63,6 @@ func (r *run) laneQuery(l *lane, inline int) string {
 	return r.sql.Lane(columnsUpTo(inline)+", "+held, l.state(), l.shard, l.byDue(), condition)
 }
 
-// reader reads lanes.
 type reader struct {
 	run   *run
 	lanes []*lane
@@ -115,7 +114,6 @@ func (r *reader) together(ctx context.Context, v *view, reads []laneRead, room i
 	return found, nil
 }
 
-// apart reads one lane.
 func (r *reader) apart(ctx context.Context, v *view, l laneRead, room int) ([]row, error) {
 	query := r.run.laneQuery(l.lane, inlineFor(room, []laneRead{l}))
 	return v.rows(ctx, r.run.Dialect.Bind(query), []any{l.from, l.limit})
@@ -152,7 +150,6 @@ func steadily(ctx context.Context, db *sql.DB, text sqltext.SQL, work func(sessi
 	return within(ctx, db, text, sql.LevelReadCommitted, work)
 }
 
-// within runs work in a transaction.
 func within(ctx context.Context, db *sql.DB, text sqltext.SQL, level sql.IsolationLevel, work func(session) error) error {
 	tx, err := begin(ctx, db, text.Dialect, level)
 	if err != nil {

@@ -178,7 +178,6 @@ func (r Relay) Run(ctx context.Context) error {
 	return err
 }
 
-// run is a relay at work.
 type run struct {
 	Relay
 	sql    sqltext.SQL

@@ -28,7 +28,6 @@ const (
 // shards is the number of parts that relays share. The migrations have it, too.
 const shards = 16
 
-// row is a message in the table.
 type row struct {
 	id        int64
 	nonce     int64 // unique

@@ -83,7 +83,6 @@ func (b *batch) send(ctx context.Context, some []int) {
 // cutShort reports whether this relay may not decide about outcomes any more.
 func (s *sending) cutShort(ctx context.Context) bool { return s.batch.term.over() || ctx.Err() != nil }
 
-// take processes an outcome.
 func (s *sending) take(ctx context.Context, o outcome) {
 	delete(s.pending, o.place)
 	i, b := s.rows[o.place], s.batch
@@ -170,7 +169,6 @@ func (s *sending) finish(ctx context.Context) {
 	b.relay.lateBytes.Add(-int64(b.bytes))
 }
 
-// settle writes late outcomes to the table.
 func (s *sending) settle(ctx context.Context, some []int) {
 	b := s.batch
 	b.report = Batch{}

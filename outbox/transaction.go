@@ -36,7 +36,6 @@ func (b Box) inTransaction(ctx context.Context, tx Tx) (Tx, error) {
 	return tx, nil
 }
 
-// checkGiven refuses a transaction that is nil.
 func checkGiven(tx Tx) error {
 	if v := reflect.ValueOf(tx); tx == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return fmt.Errorf("outbox: %w: it is nil; in a handler of an inbox, call inbox.Tx with the handler's context", ErrNoTransaction)

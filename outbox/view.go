@@ -18,7 +18,6 @@ type view struct {
 	server int64 // on PostgreSQL: when the server was started; elsewhere 0
 }
 
-// rows reads rows.
 func (v *view) rows(ctx context.Context, query string, args []any) ([]row, error) {
 	return readAll(ctx, v.db, query, args, func(found *sql.Rows) (row, error) {
 		held := 0

@@ -16,7 +16,6 @@ import (
 
 const opProcess = "process"
 
-// run is one run of a handler.
 type run struct {
 	span trace.Span
 
@@ -79,7 +78,6 @@ func (c *client) place(created trace.SpanContext, d *rehop.Delivery) (above trac
 	return created, []trace.SpanStartOption{trace.WithLinks(linksTo(last)...)}
 }
 
-// onHandleEnd ends the span of an attempt.
 func (c *client) onHandleEnd(ctx context.Context, d *rehop.Delivery, took time.Duration, err error) {
 	c.count.inFlight.Add(ctx, -1, c.labels.of(label{queue: d.Queue}).add...)
 	l := label{operation: opProcess, kind: typeProcess, destination: d.Queue}
@@ -133,7 +131,6 @@ func (c *client) onMove(ctx context.Context, d *rehop.Delivery, result rehop.Res
 	}
 }
 
-// startSettle starts the span of the outcome of a delivery.
 func (c *client) startSettle(ctx context.Context, d *rehop.Delivery, result rehop.Result) trace.Span {
 	name := operation(result.Outcome)
 	_, span := c.tracer.Start(ctx, name+" "+d.Queue, trace.WithSpanKind(trace.SpanKindClient),

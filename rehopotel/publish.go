@@ -41,7 +41,6 @@ func (c *client) onPublishStart(ctx context.Context, m *rehop.Message) context.C
 	return ctx
 }
 
-// onPublishEnd ends the span.
 func (c *client) onPublishEnd(ctx context.Context, m *rehop.Message, took time.Duration, err error) {
 	l := label{operation: opPublish, kind: typeSend, destination: destination(m.Exchange)}
 	span := trace.SpanFromContext(ctx)

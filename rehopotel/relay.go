@@ -24,7 +24,6 @@ func (t *Telemetry) onBacklog(b outbox.Backlog) {
 // knowOutbox exports the faults of the outbox with 0, so that an alert sees the first one as an increase.
 func (t *Telemetry) knowOutbox() { t.count.relayFaults.Add(context.Background(), 0, t.ofOutbox()) }
 
-// onBatch counts what a relay has read.
 func (t *Telemetry) onBatch(b outbox.Batch) {
 	ctx := context.Background()
 	for outcome, n := range map[string]int{"published": b.Published, string(rehop.OutcomeRetry): b.Retry, "set_aside": b.SetAside, "left": b.Left} {
@@ -45,7 +44,6 @@ func (t *Telemetry) onLease(l outbox.Lease) {
 	t.knowOutbox()
 }
 
-// onFault counts errors of the database.
 func (t *Telemetry) onFault(error) { t.count.relayFaults.Add(context.Background(), 1, t.ofOutbox()) }
 
 // onSpill counts messages that were written to the outbox because the broker did not accept them.

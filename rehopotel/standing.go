@@ -156,7 +156,6 @@ func (c *client) receives(queue, now string) {
 	}
 }
 
-// onPause counts subscriptions that pause.
 func (c *client) onPause(e rehop.PauseEvent) {
 	c.standing.mu.Lock()
 	before := c.standing.paused[e.Queue]

@@ -101,7 +101,6 @@ func (t *Telemetry) Client() rehop.Hooks {
 	}
 }
 
-// client observes one client.
 type client struct {
 	*Telemetry
 	standing *standing

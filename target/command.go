@@ -254,7 +254,6 @@ func environment(d *rehop.Delivery) []string {
 // environmentBytes bounds the variables of a message. Operating systems limit arguments and environment together to not much more.
 const environmentBytes = 64 << 10
 
-// variable is the name of a variable of the environment.
 func variable(name string) string { return environmentPrefix + capitals(name) }
 
 // capitals converts a name to one that a variable can have.

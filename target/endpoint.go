@@ -156,7 +156,6 @@ func (e *endpoint) post(ctx context.Context, d *rehop.Delivery) error {
 	return e.judge(response, beginning)
 }
 
-// fill writes the headers of a request.
 func (e *endpoint) fill(request *http.Request, d *rehop.Delivery) {
 	header := request.Header
 	header.Set("User-Agent", "rehop")

@@ -22,7 +22,6 @@ func (t *tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String is the end on one line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	line := oneLine(string(t.end))

@@ -14,7 +14,6 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/load"
 )
 
-// benching is a run of bench.
 type benching struct {
 	*command
 	load.Options

@@ -56,7 +56,6 @@ func directoryOf(dir string, r broker.Report) directory {
 	return d
 }
 
-// inDirectory gives an error its exit code.
 func inDirectory(dir string, err error) error {
 	switch {
 	case errors.Is(err, broker.ErrNoData):
@@ -97,7 +96,6 @@ func (c *command) printDirectory(d directory) error {
 	return c.printf("%s", out.String())
 }
 
-// size is a number of bytes with a unit.
 func size(bytes int64) string {
 	const unit = 1024
 	if bytes < unit {

@@ -33,7 +33,6 @@ func (ch *choice) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&ch.older, "older", 0, "only failures that are older than this duration, as in 90m; messages without a time are left out")
 }
 
-// filter returns the choice as a filter.
 func (ch *choice) filter(now time.Time) (admin.Filter, error) {
 	f := admin.Filter{IDs: ch.ids, Kinds: ch.kinds, Text: ch.text, Key: ch.key}
 	for _, kind := range ch.kinds {
@@ -74,7 +73,6 @@ func moment(flag, text, agoFlag string, ago time.Duration, now time.Time) (time.
 	return time.Time{}, usage("%s %q is not a time; write 2026-01-31T15:04:05Z, or 2026-01-31T15:04:05 or 2026-01-31 for this machine's time zone", flag, text)
 }
 
-// pairs reads name=value.
 func pairs(flag string, texts []string) (map[string]string, error) {
 	if len(texts) == 0 {
 		return nil, nil

@@ -25,7 +25,6 @@ var (
 	databaseAilments = []admin.Ailment{notDurable, noTables, oldTables}
 )
 
-// examine checks the database, if one is given.
 func (s *store) examine(ctx context.Context) (admin.Findings, error) {
 	if s.given() == "" {
 		if s.tables.Schema != "" || s.tables.Prefix != "" {

@@ -16,7 +16,6 @@ const (
 	exitInterrupted = 130 // ended by ^C before it was done
 )
 
-// exitError is an error with an exit code.
 type exitError struct {
 	code int
 	err  error

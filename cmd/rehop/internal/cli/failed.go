@@ -37,7 +37,6 @@ Only one command at a time can read a failed queue. A second one waits up to 5 s
 		c.failedList(), c.failedShow(), c.failedReplay(), c.failedDrop(), c.failedExport(), c.failedImport())
 }
 
-// newDesk adds the flags to a command.
 func (c *command) newDesk(cmd *cobra.Command) *desk {
 	d := &desk{command: c}
 	d.layout.addFlags(cmd.Flags())

@@ -53,7 +53,6 @@ base64. rehop failed import reads the file.`,
 	return cmd
 }
 
-// count prints the number of messages.
 func (c *command) count(verb string, n int) error {
 	if c.json {
 		return c.printJSON(map[string]int{verb: n})
@@ -126,7 +125,6 @@ func (h *harmlessLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lineCounter counts the lines that are written.
 type lineCounter struct {
 	to      io.Writer
 	n       int64
@@ -312,7 +310,6 @@ func skipLine(r *bufio.Reader) (blank bool, err error) {
 	}
 }
 
-// meter counts the bytes that are read.
 type meter struct {
 	from   io.Reader
 	n      int64

@@ -138,7 +138,6 @@ func (m *moving) expected(p admin.Progress) int {
 	return p.Total - p.Kept
 }
 
-// preview prints how many messages would be moved.
 func (m *moving) preview(ctx context.Context, a *admin.Admin, queue, verb string, filter admin.Filter) error {
 	n, err := m.count(ctx, a, queue, filter)
 	if err != nil {

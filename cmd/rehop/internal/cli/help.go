@@ -18,7 +18,6 @@ func fitHelp(cmd *cobra.Command) {
 	}
 }
 
-// fitFlags wraps the help of flags.
 func fitFlags(root *cobra.Command) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)))
 }

@@ -32,7 +32,6 @@ func (l *layoutChoice) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.file, "config", "", "file (rehop.yaml) with the layouts of the queues and the broker's address")
 }
 
-// queueLayouts are the layouts of queues.
 type queueLayouts struct {
 	usual   layout.Layout            // of queues that are not in byQueue; nil: the default of admin
 	byQueue map[string]layout.Layout // by name

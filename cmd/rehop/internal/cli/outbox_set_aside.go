@@ -89,7 +89,6 @@ func rowAfter(text string) (outbox.RowID, error) {
 	return row, nil
 }
 
-// rowsOf reads the rows of messages that are to be changed.
 func rowsOf(args []string) ([]outbox.RowID, error) {
 	rows := make([]outbox.RowID, len(args))
 	for i, arg := range args {
@@ -106,7 +105,6 @@ func rowsOf(args []string) ([]outbox.RowID, error) {
 	return rows, nil
 }
 
-// inspect calls use with the outbox.
 func (s *store) inspect(ctx context.Context, use func(context.Context, outbox.Inspector) error) error {
 	return s.use(ctx, func(db *sql.DB, source database.Source) error {
 		if err := s.requireTables(ctx, db, source); err != nil {

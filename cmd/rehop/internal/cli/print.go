@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// none checks that a command has no arguments.
 func none(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usage("%s takes no arguments, but was given %q", cmd.CommandPath(), args[0])
@@ -26,7 +25,6 @@ func (c *command) printf(format string, args ...any) error {
 	return err
 }
 
-// printJSON prints a value as indented JSON.
 func (c *command) printJSON(value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -35,7 +33,6 @@ func (c *command) printJSON(value any) error {
 	return c.printf("%s\n", harmless(text))
 }
 
-// printLine prints a value as JSON on one line.
 func (c *command) printLine(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -118,7 +115,6 @@ func (c *command) printTableWith(heading []string, rows [][]string, below func(r
 	return c.printf("%s", out.String())
 }
 
-// logger writes warnings to the error stream.
 func (c *command) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

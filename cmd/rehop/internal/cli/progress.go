@@ -28,7 +28,6 @@ func (p *progress) show(done, total int64) {
 	fmt.Fprint(p.Out, "\r"+bar(p.verb, done, total, p.Width)+"\x1b[K")
 }
 
-// end removes the bar.
 func (p *progress) end() {
 	if p.shown {
 		p.shown = false

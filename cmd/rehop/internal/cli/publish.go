@@ -16,7 +16,6 @@ import (
 	"github.com/rehop/rehop"
 )
 
-// publishing is one run of publish.
 type publishing struct {
 	*command
 	message rehop.Message
@@ -108,7 +107,6 @@ func (p *publishing) run(ctx context.Context, args []string) error {
 	return p.publishOne(ctx, config)
 }
 
-// check checks the flags and reads the headers.
 func (p *publishing) check(args []string) error {
 	switch {
 	case len(args) > 0 && p.file != "":
@@ -137,7 +135,6 @@ func (p *publishing) check(args []string) error {
 	return err
 }
 
-// source opens the body or the lines.
 func (p *publishing) source(ctx context.Context, args []string) (io.ReadCloser, error) {
 	switch {
 	case len(args) > 0:
@@ -216,7 +213,6 @@ type published struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// outcomeOf is the outcome of a publish as a word.
 func outcomeOf(err error) string {
 	for _, o := range []struct {
 		err  error
@@ -264,7 +260,6 @@ func (p *publishing) publishOne(ctx context.Context, config rehop.Config) error 
 	return errors.Join(publishCode(err), p.close(client))
 }
 
-// publishCode gives an error of Publish its exit code.
 func publishCode(err error) error {
 	switch {
 	case errors.Is(err, rehop.ErrDisconnected):

@@ -26,7 +26,6 @@ const (
 	interruptGrace = 5 * time.Second
 )
 
-// lineBatch is a set of messages that are published together.
 type lineBatch struct {
 	messages []rehop.Message
 	lines    []int
@@ -35,7 +34,6 @@ type lineBatch struct {
 
 func (b *lineBatch) full() bool { return len(b.messages) == linesAtOnce || b.bytes >= bytesAtOnce }
 
-// tally counts the outcomes of lines.
 type tally struct {
 	confirmed, failed int
 	first             error // of a message that was not confirmed
@@ -69,7 +67,6 @@ func (p *publishing) publishLines(ctx context.Context, in io.Reader, config reho
 	return errors.Join(err, p.close(client))
 }
 
-// continueAfter prints how to continue.
 func (p *publishing) continueAfter(t *tally) {
 	but, perhaps := "", ""
 	if t.failed > 0 {
@@ -85,7 +82,6 @@ func (p *publishing) continueAfter(t *tally) {
 	p.notice("all lines up to line %d are published%s%s; --skip %d continues after it", t.settled, but, perhaps, t.settled)
 }
 
-// eachBatch reads lines and publishes them in batches.
 func (p *publishing) eachBatch(ctx context.Context, in io.Reader, publish func(*lineBatch) error) error {
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(make([]byte, 64<<10), longestLine)

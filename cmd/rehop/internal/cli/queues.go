@@ -82,7 +82,6 @@ requeues them, to count those of each queue. This can delay these messages by as
 	return cmd
 }
 
-// firstOf is the first argument, or "" if there is none.
 func firstOf(names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -52,7 +52,6 @@ func (r *reach) adopt(file *config.File) {
 	}
 }
 
-// urls returns the URLs of the broker.
 func (c *command) urls() []string {
 	given := c.namedBroker()
 	if given == "" && c.reach.file != nil && len(c.reach.file.Broker) > 0 {
@@ -99,7 +98,6 @@ func (r *reach) tlsConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// clientConfig returns the configuration of a client.
 func (c *command) clientConfig() (rehop.Config, error) {
 	encryption, err := c.reach.tlsConfig()
 	if err != nil {
@@ -122,7 +120,6 @@ func (c *command) checkURLs() error {
 	return nil
 }
 
-// openClient connects to the broker.
 func (c *command) openClient(ctx context.Context, config rehop.Config) (*rehop.Client, error) {
 	if err := c.checkURLs(); err != nil {
 		return nil, err

@@ -68,7 +68,6 @@ func (c *command) serviceLogger(f *serviceFlags) (*slog.Logger, error) {
 const signalsHelp = `SIGHUP reads the file again: flows that have not changed continue, and a file with errors changes nothing. SIGTERM and ^C let
 handlers finish. The second one ends immediately: unfinished messages return to their queues.`
 
-// fileOf is the file of the arguments, or the default.
 func fileOf(args []string) string { return cmp.Or(firstOf(args), localFile) }
 
 // loadFile reads a rehop.yaml, and prints all its errors to the error stream.

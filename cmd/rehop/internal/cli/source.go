@@ -36,7 +36,6 @@ func untilDone(ctx context.Context, open func() (io.Reader, error)) io.ReadClose
 	return &interruptible{out, stop}
 }
 
-// interruptible is a pipe that an interruption closes.
 type interruptible struct {
 	*io.PipeReader
 	forget func() bool

@@ -31,7 +31,6 @@ func Terminal() Surroundings {
 	return s
 }
 
-// env is a variable of the environment, or "".
 func (s Surroundings) env(name string) string {
 	value, _ := s.Env(name)
 	return value

@@ -13,7 +13,6 @@ import (
 	"github.com/rehop/rehop/internal/rabbit"
 )
 
-// tailing is one run of tail.
 type tailing struct {
 	*command
 	watch admin.WatchOptions

@@ -38,7 +38,6 @@ func (c *command) planOf(args []string) (topology.Plan, *config.File, error) {
 	return plan, file, nil
 }
 
-// withPlan reads the plan and connects.
 func (c *command) withPlan(ctx context.Context, args []string, do func(topology.Plan, *admin.Admin) error) error {
 	plan, file, err := c.planOf(args)
 	if err != nil {
@@ -234,7 +233,6 @@ settings that a policy can have are in a policy, which can be changed later, ins
 	return cmd
 }
 
-// output writes to a file, or to the standard output.
 func (c *command) output(file string, content []byte) error {
 	write := func(w io.Writer) error {
 		_, err := w.Write(content)

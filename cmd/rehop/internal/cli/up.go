@@ -14,7 +14,6 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/serve"
 )
 
-// upFlags are those of rehop up.
 type upFlags struct {
 	serviceFlags
 	memory           bool

@@ -22,7 +22,6 @@ func (c *command) version() *cobra.Command {
 	}
 }
 
-// build is the version of this program.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`

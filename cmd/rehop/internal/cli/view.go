@@ -109,7 +109,6 @@ func headersText(headers map[string]any) string {
 	return strings.Join(all, " ")
 }
 
-// bodyText is the beginning of a body.
 func bodyText(body []byte, limit int) string {
 	if limit > 0 && len(body) > limit {
 		cut := limit
@@ -130,7 +129,6 @@ func plainLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shorten cuts a text for a table.
 func shorten(text string, columns int) string {
 	runes := []rune(text)
 	if len(runes) <= columns {

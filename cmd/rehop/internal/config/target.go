@@ -49,7 +49,6 @@ func (t Target) String() string {
 	return "nowhere"
 }
 
-// timeout is the timeout of the target.
 func (t Target) timeout() *time.Duration {
 	switch {
 	case t.HTTP != nil:

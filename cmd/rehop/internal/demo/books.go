@@ -42,7 +42,6 @@ type entry struct {
 	done      int // how often it was handled
 }
 
-// event is a line of the log.
 type event struct {
 	at   time.Duration
 	kind place

@@ -78,7 +78,6 @@ func (d *director) direct(ctx context.Context, end <-chan time.Time, sold <-chan
 	}
 }
 
-// press handles a key.
 func (d *director) press(ctx context.Context, key byte) (quit bool, err error) {
 	switch key {
 	case keyQuit, keyBreak:

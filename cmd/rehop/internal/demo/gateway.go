@@ -23,7 +23,6 @@ const (
 	wrongOneIn = 17 // one in 17 customers has a wrong phone number
 )
 
-// gateway sends text messages to customers.
 type gateway struct {
 	down      atomic.Bool
 	corrected atomic.Int64 // phone numbers of orders up to this one have been corrected

@@ -51,7 +51,6 @@ func (s *screen) draw(b *books, down bool, note string) {
 	fmt.Fprint(s.out, frame.String())
 }
 
-// piece is a text in a colour.
 type piece struct{ colour, text string }
 
 type line []piece

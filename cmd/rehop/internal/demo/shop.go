@@ -54,7 +54,6 @@ func open(ctx context.Context, books *books, gateway *gateway, steps []time.Dura
 	return s, nil
 }
 
-// close ends the services and the broker.
 func (s *shop) close(ctx context.Context) error {
 	var faults []error
 	if s.client != nil {
@@ -69,7 +68,6 @@ func (s *shop) close(ctx context.Context) error {
 // summarize keeps the view of orders that customers see. It always succeeds.
 func summarize(context.Context, *rehop.Delivery) error { return nil }
 
-// notify sends the customer an SMS.
 func (s *shop) notify(ctx context.Context, d *rehop.Delivery) error {
 	number, ok := d.Headers[headerOrder].(int64)
 	if !ok {

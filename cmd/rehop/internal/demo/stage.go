@@ -5,7 +5,6 @@ import (
 	"io"
 )
 
-// stage shows the demo.
 type stage interface {
 	open()
 	// draw shows the current state.

@@ -12,7 +12,6 @@ import (
 	"github.com/rehop/rehop/outbox"
 )
 
-// relaying is a running relay.
 type relaying struct {
 	outbox config.Outbox
 	cancel context.CancelFunc

@@ -316,7 +316,6 @@ func (r *Runner) close(ctx context.Context, g *generation) error {
 	return g.client.Close(ctx)
 }
 
-// end drains a flow.
 func (r *Runner) end(ctx context.Context, f *running) {
 	defer f.close()
 	if err := f.sub.Drain(ctx); err != nil {

@@ -12,14 +12,12 @@ import (
 	"github.com/rehop/rehop/target"
 )
 
-// running is a running flow.
 type running struct {
 	flow  config.Flow
 	sub   *rehop.Subscription
 	close func() // when the subscription has ended
 }
 
-// begin starts a flow.
 func begin(ctx context.Context, g *generation, f config.Flow) (*running, error) {
 	handler, end := handlerFor(f, g)
 	s := f.Subscriber

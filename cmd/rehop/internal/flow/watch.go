@@ -89,7 +89,6 @@ func (w *watch) notify() {
 	}
 }
 
-// wake wakes all goroutines that wait for a change.
 func (w *watch) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -65,7 +65,6 @@ func dial(ctx context.Context, raw string, o Options) (*amqp.Connection, error) 
 	})
 }
 
-// line is a channel with its connection.
 type line struct {
 	*amqp.Channel
 	conn *amqp.Connection
@@ -81,7 +80,6 @@ func (l line) cut(why error) {
 // hangUp closes a connection. All results are known by then, so an error does not matter.
 func hangUp(conn *amqp.Connection) { _ = conn.CloseDeadline(time.Now().Add(2 * time.Second)) }
 
-// nameOf returns the product and version of a broker.
 func nameOf(conn *amqp.Connection) string {
 	// The embedded broker has RabbitMQ as its product, for clients that check it.
 	if information, _ := conn.Properties["information"].(string); strings.HasPrefix(information, "rehop's embedded broker") {

@@ -66,7 +66,6 @@ func plotField(put func(string, ...any), top int, title string, marks, below []m
 	}
 }
 
-// mark is a text on an axis.
 type mark struct {
 	at   float64
 	text string

@@ -7,7 +7,6 @@ import (
 	"github.com/rehop/rehop/cmd/rehop/internal/flow"
 )
 
-// startHTTP serves health and metrics.
 func (r *run) startHTTP(t *telemetry) (end func() error, err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", r.healthz)
@@ -34,7 +33,6 @@ type readiness struct {
 	flow.Status
 }
 
-// readyz reports whether all flows consume.
 func (r *run) readyz(w http.ResponseWriter, _ *http.Request) {
 	status := r.runner.Status()
 	answer := readiness{Ready: status.Ready() && !r.ending.Load() && r.brokerFailure() == nil, Draining: r.ending.Load(), Status: status}

@@ -65,7 +65,6 @@ type FlowReport struct {
 	Target string `json:"target"`
 }
 
-// run is a running service.
 type run struct {
 	Service
 	file      *config.File
@@ -145,7 +144,6 @@ func (r *run) connect(f *config.File) (rehop.Config, error) {
 	return settings, err
 }
 
-// withoutPasswords returns URLs that can be shown.
 func withoutPasswords(urls []string) []string {
 	var shown []string
 	for _, one := range urls {
@@ -241,7 +239,6 @@ func (r *run) reload(ctx context.Context) {
 	r.Logger.Error("the file was not loaded; everything continues as before", "err", err)
 }
 
-// warnOfRestart logs changes that need a restart.
 func (r *run) warnOfRestart(file *config.File) {
 	needs := func(key string, before, now any) {
 		if !reflect.DeepEqual(before, now) {
@@ -307,7 +304,6 @@ func (r *run) serve(address, what, key string, handler http.Handler) (at string,
 	}, nil
 }
 
-// fail ends the service.
 func (r *run) fail(err error) {
 	select {
 	case r.failed <- err:

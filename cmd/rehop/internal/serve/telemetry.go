@@ -106,7 +106,6 @@ func (r *run) exports(signal string) bool {
 	return get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || get("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT") != ""
 }
 
-// observe returns an observer of a client.
 func (t *telemetry) observe() (flow.Observer, error) {
 	made, err := rehopotel.New(t.config)
 	if err != nil {
